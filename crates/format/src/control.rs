@@ -1,0 +1,60 @@
+//! The control block: the two pages a session and SharedFS share in memory.
+//!
+//! SharedFS writes the notice page and LibFS only reads it; LibFS writes the client page and
+//! SharedFS believes nothing in it beyond a hint. Each is a sealed memfd that SharedFS made.
+
+use std::sync::atomic::{AtomicU32, AtomicU64};
+
+/// Bytes of each page's mapping.
+pub const CONTROL_BYTES: usize = 8192;
+
+/// System calls counted apart in [`ClientPage::unserved`].
+pub const UNSERVED_SLOTS: usize = 512;
+
+/// What SharedFS tells the session.
+#[repr(C)]
+pub struct NoticePage {
+    /// Lease generation: moved whenever the session lost a lease or was fenced. An operation whose
+    /// generation moved while it ran must resynchronise before it returns.
+    pub generation: AtomicU64,
+    /// Everything below this log position is in the shared area.
+    pub digested: AtomicU64,
+    /// Woken on every step of `digested`; changes value each time.
+    pub digest_wake: AtomicU32,
+    /// Bit 0: the daemon is shutting down or gave this session up.
+    pub state: AtomicU32,
+    /// Ring slots granted so far.
+    pub granted_slots: AtomicU64,
+    /// Blocks the session may debit in total, over its whole life.
+    pub credit_limit: AtomicU64,
+    /// Bytes appended since the last kick that deserve the next one.
+    pub kick_bytes: AtomicU64,
+}
+
+/// What the session tells SharedFS. Every field may lie.
+#[repr(C)]
+pub struct ClientPage {
+    /// Everything below this log position is completely written.
+    pub completed: AtomicU64,
+    /// Everything below this log position is no longer read by this session, neither in the log nor in the
+    /// blocks that the digest of it freed.
+    pub retired: AtomicU64,
+    /// Threads that wait for `digest_wake`.
+    pub waiters: AtomicU32,
+    /// Unused.
+    pub unused: AtomicU32,
+    /// Operations served, for `cuesta status`.
+    pub operations: AtomicU64,
+    /// Bytes read, for `cuesta status`.
+    pub bytes_read: AtomicU64,
+    /// Bytes written, for `cuesta status`.
+    pub bytes_written: AtomicU64,
+    /// Calls under the path that were not served, by system call number (the last slot: all others).
+    pub unserved: [AtomicU32; UNSERVED_SLOTS],
+}
+
+/// Bit of [`NoticePage::state`]: the daemon is gone or gave the session up.
+pub const STATE_CLOSED: u32 = 1;
+
+const _: () = assert!(size_of::<NoticePage>() <= CONTROL_BYTES);
+const _: () = assert!(size_of::<ClientPage>() <= CONTROL_BYTES);

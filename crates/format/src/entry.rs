@@ -1,0 +1,301 @@
+//! Entries of the operation log: a self-validating header, then a body.
+//!
+//! | bytes | what |
+//! |---|---|
+//! | 0..4 | checksum of bytes 4..64, salted with store, session and log generation |
+//! | 4..8 | checksum of the body |
+//! | 8..12 | body length in bytes |
+//! | 12..16 | blocks debited from the session's credit for this entry, at worst |
+//! | 16..24 | the entry's own log position |
+//! | 24..32 | lease generation it was made under |
+//! | 32..40 | inode |
+//! | 40..48 | argument: file offset, new size or parent directory |
+//! | 48..56 | time of the operation |
+//! | 56 | kind |
+//! | 57 | flags |
+//! | 58..64 | zero |
+//!
+//! An entry takes a multiple of 64 bytes, starts on one, and is never changed once written. The salt
+//! makes whatever an earlier owner or generation left in a recycled segment invalid; the position
+//! does the same for an earlier lap (DESIGN §4).
+
+use crate::{InodeNumber, LeaseGeneration, LogGeneration, LogPosition, SessionId, StoreId, Timestamp};
+use zerocopy::little_endian::{I64, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+/// Bytes of a header.
+pub const HEADER_BYTES: usize = 64;
+
+/// What entries are aligned to, in bytes.
+pub const ENTRY_ALIGNMENT: usize = 64;
+
+/// CRC32C of `bytes`.
+#[must_use]
+pub fn crc32c(bytes: &[u8]) -> u32 {
+    crc_fast::crc32_iscsi(bytes)
+}
+
+/// What an entry does; the meaning of each field is at [`crate::Operation`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+#[allow(missing_docs)]
+pub enum EntryKind {
+    /// A reservation that came to nothing: its body is not read.
+    Void = 1,
+    Write = 2,
+    Truncate = 3,
+    Create = 4,
+    Link = 5,
+    Unlink = 6,
+    Rename = 7,
+    SetAttributes = 8,
+    Release = 9,
+}
+
+impl EntryKind {
+    fn from_byte(byte: u8) -> Option<EntryKind> {
+        Some(match byte {
+            1 => EntryKind::Void,
+            2 => EntryKind::Write,
+            3 => EntryKind::Truncate,
+            4 => EntryKind::Create,
+            5 => EntryKind::Link,
+            6 => EntryKind::Unlink,
+            7 => EntryKind::Rename,
+            8 => EntryKind::SetAttributes,
+            9 => EntryKind::Release,
+            _ => return None,
+        })
+    }
+}
+
+/// The salt of a log's checksums.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Salt(u32);
+
+impl Salt {
+    /// The salt of one generation of one session's log.
+    #[must_use]
+    pub fn new(store: StoreId, session: SessionId, generation: LogGeneration) -> Salt {
+        let mut bytes = [0; 32];
+        bytes[..16].copy_from_slice(&store.0);
+        bytes[16..24].copy_from_slice(&session.0.to_le_bytes());
+        bytes[24..].copy_from_slice(&generation.0.to_le_bytes());
+        Salt(crc32c(&bytes))
+    }
+}
+
+/// The fields of a header, before it is sealed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// What the entry does.
+    pub kind: EntryKind,
+    /// Flags of the kind (see [`crate::operation`]).
+    pub flags: u8,
+    /// Length of the body, in bytes.
+    pub body_bytes: u32,
+    /// Blocks debited at worst.
+    pub debit_blocks: u32,
+    /// Where the entry starts.
+    pub position: LogPosition,
+    /// The lease generation it was made under.
+    pub lease_generation: LeaseGeneration,
+    /// The inode it is about.
+    pub inode: InodeNumber,
+    /// File offset, new size or parent directory.
+    pub argument: u64,
+    /// When it was made.
+    pub time: Timestamp,
+}
+
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+struct Layout {
+    checksum: U32,
+    body_checksum: U32,
+    body_bytes: U32,
+    debit_blocks: U32,
+    position: U64,
+    lease_generation: U64,
+    inode: U64,
+    argument: U64,
+    time: I64,
+    kind: u8,
+    flags: u8,
+    unused: [u8; 6],
+}
+
+const _: () = assert!(size_of::<Layout>() == HEADER_BYTES);
+
+/// Bytes an entry with a body of `body_bytes` takes in the log.
+#[must_use]
+pub const fn entry_bytes(body_bytes: usize) -> usize {
+    (HEADER_BYTES + body_bytes).next_multiple_of(ENTRY_ALIGNMENT)
+}
+
+impl Header {
+    /// Bytes the entry takes in the log.
+    #[must_use]
+    pub fn entry_bytes(&self) -> u64 {
+        entry_bytes(self.body_bytes as usize) as u64
+    }
+
+    /// The position behind the entry.
+    #[must_use]
+    pub fn end(&self) -> LogPosition {
+        self.position.plus(self.entry_bytes())
+    }
+
+    /// The header's bytes, checksummed; `body_checksum` is [`crc32c`] of the body (not read for
+    /// [`EntryKind::Void`]).
+    #[must_use]
+    pub fn seal(&self, salt: Salt, body_checksum: u32) -> [u8; HEADER_BYTES] {
+        let mut layout = Layout {
+            checksum: U32::ZERO,
+            body_checksum: body_checksum.into(),
+            body_bytes: self.body_bytes.into(),
+            debit_blocks: self.debit_blocks.into(),
+            position: self.position.0.into(),
+            lease_generation: self.lease_generation.0.into(),
+            inode: self.inode.0.into(),
+            argument: self.argument.into(),
+            time: self.time.0.into(),
+            kind: self.kind as u8,
+            flags: self.flags,
+            unused: [0; 6],
+        };
+        layout.checksum = (crc32c(&layout.as_bytes()[4..]) ^ salt.0).into();
+        zerocopy::transmute!(layout)
+    }
+}
+
+/// Where and why a scan of a log ends. Each is an ordinary end of a log, not an error: what was
+/// never acknowledged may be torn in any way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum EntryBreak {
+    /// The checksum does not fit: never written, torn, of another generation, or damaged.
+    #[error("no entry of this log generation starts here")]
+    Checksum,
+    /// A valid header of another place (an earlier lap).
+    #[error("the entry here is an earlier lap's")]
+    Position,
+    /// The kind is unknown to this version.
+    #[error("the entry is of a kind this version does not know")]
+    Kind,
+    /// The length is impossible.
+    #[error("the entry's length is impossible")]
+    Length,
+    /// The body does not fit its checksum: the copy was torn.
+    #[error("the entry's body is torn")]
+    Body,
+}
+
+/// A header that was checked; its body was not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct VerifiedHeader {
+    fields: Header,
+    body_checksum: u32,
+}
+
+impl VerifiedHeader {
+    /// Checks a copy of 64 bytes found at `position`. `entry_bytes_max` bounds the whole entry.
+    pub fn verify(
+        bytes: &[u8; HEADER_BYTES],
+        salt: Salt,
+        position: LogPosition,
+        entry_bytes_max: u64,
+    ) -> Result<VerifiedHeader, EntryBreak> {
+        let layout: Layout = zerocopy::transmute!(*bytes);
+        if crc32c(&bytes[4..]) ^ salt.0 != layout.checksum.get() {
+            return Err(EntryBreak::Checksum);
+        }
+        if layout.position.get() != position.0 {
+            return Err(EntryBreak::Position);
+        }
+        let fields = Header {
+            kind: EntryKind::from_byte(layout.kind).ok_or(EntryBreak::Kind)?,
+            flags: layout.flags,
+            body_bytes: layout.body_bytes.get(),
+            debit_blocks: layout.debit_blocks.get(),
+            position,
+            lease_generation: LeaseGeneration(layout.lease_generation.get()),
+            inode: InodeNumber(layout.inode.get()),
+            argument: layout.argument.get(),
+            time: Timestamp(layout.time.get()),
+        };
+        if fields.entry_bytes() > entry_bytes_max {
+            return Err(EntryBreak::Length);
+        }
+        Ok(VerifiedHeader { fields, body_checksum: layout.body_checksum.get() })
+    }
+
+    /// The header's fields.
+    #[must_use]
+    pub fn fields(&self) -> &Header {
+        &self.fields
+    }
+
+    /// The checksum the body must have; meaningless for [`EntryKind::Void`].
+    #[must_use]
+    pub fn body_checksum(&self) -> u32 {
+        self.body_checksum
+    }
+
+    /// Checks the body, where the kind has one that is read.
+    pub fn verify_body(&self, body: &[u8]) -> Result<(), EntryBreak> {
+        if self.fields.kind == EntryKind::Void {
+            return Ok(());
+        }
+        if body.len() != self.fields.body_bytes as usize || crc32c(body) != self.body_checksum {
+            return Err(EntryBreak::Body);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn salt(generation: u64) -> Salt {
+        Salt::new(StoreId([1; 16]), SessionId(5), LogGeneration(generation))
+    }
+
+    fn header() -> Header {
+        Header {
+            kind: EntryKind::Write,
+            flags: 0,
+            body_bytes: 5,
+            debit_blocks: 2,
+            position: LogPosition(128),
+            lease_generation: LeaseGeneration(3),
+            inode: InodeNumber(9),
+            argument: 4096,
+            time: Timestamp(-1),
+        }
+    }
+
+    #[test]
+    fn a_sealed_header_verifies_where_it_was_written_only() {
+        let bytes = header().seal(salt(1), crc32c(b"hello"));
+        let verified = VerifiedHeader::verify(&bytes, salt(1), LogPosition(128), 1 << 20).unwrap();
+        assert_eq!(*verified.fields(), header());
+        assert_eq!(verified.verify_body(b"hello"), Ok(()));
+        assert_eq!(verified.verify_body(b"hellO"), Err(EntryBreak::Body));
+        assert_eq!(verified.fields().end(), LogPosition(256));
+        let verify = |salt, at, max| VerifiedHeader::verify(&bytes, salt, LogPosition(at), max).err();
+        assert_eq!(verify(salt(2), 128, 1 << 20), Some(EntryBreak::Checksum));
+        assert_eq!(verify(salt(1), 192, 1 << 20), Some(EntryBreak::Position));
+        assert_eq!(verify(salt(1), 128, 64), Some(EntryBreak::Length));
+    }
+
+    #[test]
+    fn each_flipped_bit_is_noticed() {
+        let good = header().seal(salt(1), 0);
+        for bit in 0..HEADER_BYTES * 8 {
+            let mut bytes = good;
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            assert!(VerifiedHeader::verify(&bytes, salt(1), LogPosition(128), 1 << 20).is_err());
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! The sizes a store was made with, and where each thing lies: every path and offset is computed here.
+
+use crate::{ArenaId, BLOCK_BYTES, BlockAddress, LogPosition, SegmentId, WRITE_BYTES_MAX};
+use serde::{Deserialize, Serialize};
+
+/// Sizes fixed at `mkfs`, written in the superblock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Geometry {
+    /// Bytes of one arena file; a multiple of the block size.
+    pub arena_bytes: u64,
+    /// Bytes of one log segment file; a multiple of the page size.
+    pub segment_bytes: u64,
+    /// Segments in a session's ring once it has grown to its full length.
+    pub ring_slots: u32,
+    /// Bytes of the fast tier that arenas may take in all.
+    pub nvm_bytes: u64,
+}
+
+impl Default for Geometry {
+    fn default() -> Self {
+        Geometry { arena_bytes: 64 << 20, segment_bytes: 1 << 20, ring_slots: 64, nvm_bytes: 4 << 30 }
+    }
+}
+
+/// Why a geometry cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum GeometryError {
+    /// The arena size is not a positive multiple of the block size that fits a bitmap record.
+    #[error("arenas of {0} bytes: it must be a multiple of {BLOCK_BYTES} from 64 KiB to 1 GiB")]
+    Arena(u64),
+    /// The segment size is not a positive multiple of the page size.
+    #[error("log segments of {0} bytes: it must be a multiple of {BLOCK_BYTES} from 16 KiB to 64 MiB")]
+    Segment(u64),
+    /// The ring is shorter than two segments or longer than the notice page allows.
+    #[error("a log of {0} segments: it must have from 2 to 1024")]
+    Ring(u32),
+    /// The tier does not hold one arena.
+    #[error("a fast tier of {0} bytes does not hold one arena")]
+    Tier(u64),
+}
+
+impl Geometry {
+    /// Checks sizes read from a superblock or a command line.
+    pub fn check(self) -> Result<Geometry, GeometryError> {
+        let blocks = |bytes: u64| bytes.is_multiple_of(BLOCK_BYTES);
+        if !blocks(self.arena_bytes) || !(64 << 10..=1 << 30).contains(&self.arena_bytes) {
+            return Err(GeometryError::Arena(self.arena_bytes));
+        }
+        if !blocks(self.segment_bytes) || !(16 << 10..=64 << 20).contains(&self.segment_bytes) {
+            return Err(GeometryError::Segment(self.segment_bytes));
+        }
+        if !(2..=1024).contains(&self.ring_slots) {
+            return Err(GeometryError::Ring(self.ring_slots));
+        }
+        if self.nvm_bytes < self.arena_bytes {
+            return Err(GeometryError::Tier(self.nvm_bytes));
+        }
+        Ok(self)
+    }
+
+    /// Bytes of a fully grown log.
+    #[must_use]
+    pub fn ring_bytes(&self) -> u64 {
+        self.segment_bytes * u64::from(self.ring_slots)
+    }
+
+    /// Most bytes one entry may take: a quarter of the ring, and never more than a whole write.
+    #[must_use]
+    pub fn entry_bytes_max(&self) -> u64 {
+        (self.ring_bytes() / 4).min(WRITE_BYTES_MAX as u64 + 4096)
+    }
+
+    /// Slots mapped a second time behind the ring's end, so that any entry is contiguous in memory.
+    #[must_use]
+    pub fn overlap_slots(&self) -> u32 {
+        let slots = self.entry_bytes_max().div_ceil(self.segment_bytes) + 1;
+        u32::try_from(slots).unwrap_or(u32::MAX).min(self.ring_slots)
+    }
+
+    /// The ring slot a position lies in.
+    #[must_use]
+    pub fn slot(&self, position: LogPosition) -> u32 {
+        ((position.0 / self.segment_bytes) % u64::from(self.ring_slots)) as u32
+    }
+
+    /// The position's offset in the ring.
+    #[must_use]
+    pub fn ring_offset(&self, position: LogPosition) -> u64 {
+        position.0 % self.ring_bytes()
+    }
+
+    /// Arenas the tier has room for.
+    #[must_use]
+    pub fn arenas_max(&self) -> u32 {
+        u32::try_from(self.nvm_bytes / self.arena_bytes).unwrap_or(u32::MAX)
+    }
+
+    /// Blocks of one arena.
+    #[must_use]
+    pub fn arena_blocks(&self) -> u32 {
+        (self.arena_bytes / BLOCK_BYTES) as u32
+    }
+
+    /// The arena an address lies in.
+    #[must_use]
+    pub fn arena(&self, address: BlockAddress) -> ArenaId {
+        ArenaId((address.0 / self.arena_bytes) as u32)
+    }
+
+    /// The address's offset in its arena.
+    #[must_use]
+    pub fn arena_offset(&self, address: BlockAddress) -> u64 {
+        address.0 % self.arena_bytes
+    }
+
+    /// The address of block `block` of an arena.
+    #[must_use]
+    pub fn address(&self, arena: ArenaId, block: u32) -> BlockAddress {
+        BlockAddress(u64::from(arena.0) * self.arena_bytes + u64::from(block) * BLOCK_BYTES)
+    }
+}
+
+/// The superblock's name in the tier's directory.
+pub const SUPERBLOCK_FILE: &str = "superblock";
+/// The session table's name in the tier's directory.
+pub const SESSIONS_FILE: &str = "sessions";
+/// The metadata store's name in the tier's directory.
+pub const METADATA_FILE: &str = "meta.redb";
+/// The folder of log segments in the tier's directory.
+pub const LOGS_FOLDER: &str = "logs";
+/// The folder of arenas in the tier's directory.
+pub const ARENAS_FOLDER: &str = "arenas";
+/// The configuration's name in the store's directory.
+pub const CONFIGURATION_FILE: &str = "cuesta.toml";
+/// The daemon's socket in the store's directory.
+pub const SOCKET_FILE: &str = "sharedfs.sock";
+/// The daemon's lock file in the store's directory.
+pub const LOCK_FILE: &str = "lock";
+
+/// A segment's path below the tier's directory.
+#[must_use]
+pub fn segment_path(segment: SegmentId) -> String {
+    format!("{LOGS_FOLDER}/seg-{:06}", segment.0)
+}
+
+/// An arena's path below the tier's directory.
+#[must_use]
+pub fn arena_path(arena: ArenaId) -> String {
+    format!("{ARENAS_FOLDER}/arena-{:06}", arena.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn default_geometry_is_sound() {
+        let geometry = Geometry::default().check().unwrap();
+        assert_eq!(geometry.ring_bytes(), 64 << 20);
+        assert_eq!(geometry.slot(LogPosition(64 << 20)), 0);
+        assert!(u64::from(geometry.overlap_slots()) * geometry.segment_bytes >= geometry.entry_bytes_max());
+    }
+
+    #[test]
+    fn addresses_and_arenas_agree() {
+        let geometry = Geometry::default();
+        let address = geometry.address(ArenaId(3), 17);
+        assert_eq!(geometry.arena(address), ArenaId(3));
+        assert_eq!(geometry.arena_offset(address), 17 * BLOCK_BYTES);
+    }
+
+    #[test]
+    fn unusable_sizes_are_refused() {
+        let with = |change: fn(&mut Geometry)| {
+            let mut geometry = Geometry::default();
+            change(&mut geometry);
+            geometry.check()
+        };
+        assert!(matches!(with(|g| g.arena_bytes = 5000), Err(GeometryError::Arena(5000))));
+        assert!(matches!(with(|g| g.segment_bytes = 0), Err(GeometryError::Segment(0))));
+        assert!(matches!(with(|g| g.ring_slots = 1), Err(GeometryError::Ring(1))));
+        assert!(matches!(with(|g| g.nvm_bytes = 1), Err(GeometryError::Tier(1))));
+    }
+}

@@ -1,0 +1,44 @@
+//! Every byte of Cuesta at rest and on the wire, and nothing that moves them.
+//!
+//! The crate knows layouts, checksums and codecs. It opens no file, maps no memory and
+//! knows no policy: LibFS, SharedFS, the offline checker and the simulator all read the same
+//! definitions from here, and meet nowhere else.
+//!
+//! Whatever is read from media or from a peer starts as bytes that are not trusted; one
+//! function per format checks them and returns the trusted type or says what is wrong.
+
+pub mod control;
+pub mod entry;
+pub mod event;
+pub mod geometry;
+pub mod ids;
+pub mod inode;
+pub mod operation;
+pub mod superblock;
+pub mod wire;
+
+pub use geometry::Geometry;
+pub use ids::{
+    ArenaId, BlockAddress, InodeNumber, LeaseGeneration, LogGeneration, LogPosition, SegmentId, SessionId,
+    StoreId,
+};
+pub use inode::{Extent, FileKind, InodeRecord, Timestamp};
+pub use operation::Operation;
+
+/// Bytes in a block: the unit in which the shared area is allocated and copied on write.
+pub const BLOCK_BYTES: u64 = 4096;
+
+/// Longest name of a directory entry, in bytes (as `NAME_MAX` of Linux).
+pub const NAME_BYTES_MAX: usize = 255;
+
+/// Longest target of a symbolic link, in bytes.
+pub const SYMLINK_BYTES_MAX: usize = 4095;
+
+/// Most bytes one write call stores atomically; a longer write is served short of its length.
+pub const WRITE_BYTES_MAX: usize = 16 << 20;
+
+/// Links one inode may have (as ext4 allows).
+pub const LINKS_MAX: u32 = 65_000;
+
+/// Largest size of a file: offsets stay positive as `off_t`.
+pub const FILE_BYTES_MAX: u64 = i64::MAX as u64 - BLOCK_BYTES + 1;

@@ -1,0 +1,484 @@
+//! The logical operations an entry can hold, and how their bodies are laid out.
+//!
+//! Operations name inodes, offsets and names; nothing in them depends on where the store lies, so that they
+//! can be replayed elsewhere as they are (Assise §3.2, Strata's operation log).
+
+use crate::entry::{EntryKind, Header};
+use crate::{InodeNumber, NAME_BYTES_MAX, SYMLINK_BYTES_MAX, Timestamp};
+use zerocopy::little_endian::{I64, U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+/// Header flag of [`Operation::Unlink`] and [`Operation::Rename`]: the inode that lost its last name
+/// is open in this session and must stay until it is released.
+pub const FLAG_ORPHAN: u8 = 1;
+/// Header flag of [`Operation::Rename`]: the two names change places.
+pub const FLAG_EXCHANGE: u8 = 2;
+
+/// Which attributes a [`Operation::SetAttributes`] sets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Attributes {
+    /// New permission bits (the kind of the inode stays).
+    pub mode: Option<u32>,
+    /// New owner.
+    pub uid: Option<u32>,
+    /// New group.
+    pub gid: Option<u32>,
+    /// New time of last read.
+    pub accessed: Option<Timestamp>,
+    /// New time of last change of content.
+    pub modified: Option<Timestamp>,
+}
+
+/// One logged operation. Every one sets the change times POSIX asks for to the entry's time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation<'a> {
+    /// Nothing: a reservation that was voided.
+    Void,
+    /// Stores `data` at `offset`; the file grows to hold it.
+    Write {
+        /// The file.
+        inode: InodeNumber,
+        /// Where, in bytes.
+        offset: u64,
+        /// What.
+        data: &'a [u8],
+    },
+    /// Sets the size; what lies behind is gone, what is new reads as zeros.
+    Truncate {
+        /// The file.
+        inode: InodeNumber,
+        /// New size in bytes.
+        size: u64,
+    },
+    /// Makes an inode and its first name.
+    Create {
+        /// Directory of the name.
+        parent: InodeNumber,
+        /// The new inode, from the session's granted numbers.
+        inode: InodeNumber,
+        /// Kind and permissions, as `st_mode`.
+        mode: u32,
+        /// Owner.
+        uid: u32,
+        /// Group.
+        gid: u32,
+        /// Device number, for device nodes.
+        device: u64,
+        /// The name.
+        name: &'a [u8],
+        /// The target, for symbolic links; else empty.
+        target: &'a [u8],
+    },
+    /// Gives an inode one more name.
+    Link {
+        /// Directory of the name.
+        parent: InodeNumber,
+        /// The inode.
+        inode: InodeNumber,
+        /// The name.
+        name: &'a [u8],
+    },
+    /// Takes a name away (`unlink` and `rmdir`: the inode's kind tells).
+    Unlink {
+        /// Directory of the name.
+        parent: InodeNumber,
+        /// The inode it names.
+        inode: InodeNumber,
+        /// The name.
+        name: &'a [u8],
+        /// The inode is open here and must outlive its last name.
+        orphan: bool,
+    },
+    /// Moves a name, atomically replacing what `new_name` named.
+    Rename {
+        /// Directory of the old name.
+        parent: InodeNumber,
+        /// The old name.
+        name: &'a [u8],
+        /// Directory of the new name.
+        new_parent: InodeNumber,
+        /// The new name.
+        new_name: &'a [u8],
+        /// The inode that moves.
+        inode: InodeNumber,
+        /// What `new_name` named before ([`InodeNumber::NONE`]: nothing).
+        replaced: InodeNumber,
+        /// The replaced inode is open here and must outlive its last name.
+        orphan: bool,
+        /// The two names change places; `replaced` lives on under the old name.
+        exchange: bool,
+    },
+    /// Sets attributes.
+    SetAttributes {
+        /// The inode.
+        inode: InodeNumber,
+        /// What to set.
+        attributes: Attributes,
+    },
+    /// The last descriptor of an inode without names was closed.
+    Release {
+        /// The inode.
+        inode: InodeNumber,
+    },
+}
+
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+struct NamesLayout {
+    mode: U32,
+    uid: U32,
+    gid: U32,
+    unused: U32,
+    device: U64,
+    new_parent: U64,
+    replaced: U64,
+    name_bytes: U16,
+    second_bytes: U16,
+    zero: U32,
+}
+
+const NAMES_BYTES: usize = size_of::<NamesLayout>();
+const _: () = assert!(NAMES_BYTES == 48);
+
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+struct AttributesLayout {
+    which: U32,
+    mode: U32,
+    uid: U32,
+    gid: U32,
+    accessed: I64,
+    modified: I64,
+}
+
+const ATTRIBUTES_BYTES: usize = size_of::<AttributesLayout>();
+const _: () = assert!(ATTRIBUTES_BYTES == 32);
+
+/// Why a body whose checksum is right cannot be read: its writer is broken or hostile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum OperationError {
+    /// The body is shorter or longer than its kind's.
+    #[error("the body's length does not fit its kind")]
+    Length,
+    /// A name is empty, too long, `.`, `..`, or holds a slash or a zero byte.
+    #[error("a name is not one a directory can hold")]
+    Name,
+}
+
+/// Whether a directory may hold this name.
+#[must_use]
+pub fn is_entry_name(name: &[u8]) -> bool {
+    !name.is_empty()
+        && name.len() <= NAME_BYTES_MAX
+        && name != b"."
+        && name != b".."
+        && !name.iter().any(|&byte| byte == b'/' || byte == 0)
+}
+
+struct Names<'a> {
+    mode: u32,
+    uid: u32,
+    gid: u32,
+    device: u64,
+    new_parent: InodeNumber,
+    replaced: InodeNumber,
+    name: &'a [u8],
+    second: &'a [u8],
+}
+
+impl<'a> Operation<'a> {
+    /// The entry kind.
+    #[must_use]
+    pub fn kind(&self) -> EntryKind {
+        match self {
+            Operation::Void => EntryKind::Void,
+            Operation::Write { .. } => EntryKind::Write,
+            Operation::Truncate { .. } => EntryKind::Truncate,
+            Operation::Create { .. } => EntryKind::Create,
+            Operation::Link { .. } => EntryKind::Link,
+            Operation::Unlink { .. } => EntryKind::Unlink,
+            Operation::Rename { .. } => EntryKind::Rename,
+            Operation::SetAttributes { .. } => EntryKind::SetAttributes,
+            Operation::Release { .. } => EntryKind::Release,
+        }
+    }
+
+    /// The header's inode field.
+    #[must_use]
+    pub fn inode(&self) -> InodeNumber {
+        match *self {
+            Operation::Void => InodeNumber::NONE,
+            Operation::Write { inode, .. }
+            | Operation::Truncate { inode, .. }
+            | Operation::Create { inode, .. }
+            | Operation::Link { inode, .. }
+            | Operation::Unlink { inode, .. }
+            | Operation::Rename { inode, .. }
+            | Operation::SetAttributes { inode, .. }
+            | Operation::Release { inode } => inode,
+        }
+    }
+
+    /// The header's argument field.
+    #[must_use]
+    pub fn argument(&self) -> u64 {
+        match *self {
+            Operation::Write { offset, .. } => offset,
+            Operation::Truncate { size, .. } => size,
+            Operation::Create { parent, .. }
+            | Operation::Link { parent, .. }
+            | Operation::Unlink { parent, .. }
+            | Operation::Rename { parent, .. } => parent.0,
+            Operation::Void | Operation::SetAttributes { .. } | Operation::Release { .. } => 0,
+        }
+    }
+
+    /// The header's flags.
+    #[must_use]
+    pub fn flags(&self) -> u8 {
+        let flag = |on: bool, bit: u8| if on { bit } else { 0 };
+        match *self {
+            Operation::Unlink { orphan, .. } => flag(orphan, FLAG_ORPHAN),
+            Operation::Rename { orphan, exchange, .. } => {
+                flag(orphan, FLAG_ORPHAN) | flag(exchange, FLAG_EXCHANGE)
+            }
+            _ => 0,
+        }
+    }
+
+    /// Bytes [`Operation::encode_body`] writes.
+    #[must_use]
+    pub fn body_bytes(&self) -> usize {
+        match self {
+            Operation::Void | Operation::Truncate { .. } | Operation::Release { .. } => 0,
+            Operation::Write { data, .. } => data.len(),
+            Operation::SetAttributes { .. } => ATTRIBUTES_BYTES,
+            Operation::Create { name, target, .. } => NAMES_BYTES + name.len() + target.len(),
+            Operation::Link { name, .. } | Operation::Unlink { name, .. } => NAMES_BYTES + name.len(),
+            Operation::Rename { name, new_name, .. } => NAMES_BYTES + name.len() + new_name.len(),
+        }
+    }
+
+    /// Writes the body into `out`, whose length is [`Operation::body_bytes`]. Names must be
+    /// [`is_entry_name`]s and targets at most [`SYMLINK_BYTES_MAX`] long.
+    pub fn encode_body(&self, out: &mut [u8]) {
+        let none = Names {
+            mode: 0,
+            uid: 0,
+            gid: 0,
+            device: 0,
+            new_parent: InodeNumber::NONE,
+            replaced: InodeNumber::NONE,
+            name: b"",
+            second: b"",
+        };
+        let names = match *self {
+            Operation::Void | Operation::Truncate { .. } | Operation::Release { .. } => return,
+            Operation::Write { data, .. } => return out.copy_from_slice(data),
+            Operation::SetAttributes { attributes, .. } => {
+                return out.copy_from_slice(attributes.layout().as_bytes());
+            }
+            Operation::Create { mode, uid, gid, device, name, target, .. } => {
+                Names { mode, uid, gid, device, name, second: target, ..none }
+            }
+            Operation::Link { name, .. } | Operation::Unlink { name, .. } => Names { name, ..none },
+            Operation::Rename { name, new_parent, new_name, replaced, .. } => {
+                Names { new_parent, replaced, name, second: new_name, ..none }
+            }
+        };
+        debug_assert!(is_entry_name(names.name));
+        debug_assert!(names.second.len() <= SYMLINK_BYTES_MAX);
+        let layout = NamesLayout {
+            mode: names.mode.into(),
+            uid: names.uid.into(),
+            gid: names.gid.into(),
+            unused: U32::ZERO,
+            device: names.device.into(),
+            new_parent: names.new_parent.0.into(),
+            replaced: names.replaced.0.into(),
+            name_bytes: (names.name.len() as u16).into(),
+            second_bytes: (names.second.len() as u16).into(),
+            zero: U32::ZERO,
+        };
+        let (head, rest) = out.split_at_mut(NAMES_BYTES);
+        head.copy_from_slice(layout.as_bytes());
+        let (name, second) = rest.split_at_mut(names.name.len());
+        name.copy_from_slice(names.name);
+        second.copy_from_slice(names.second);
+    }
+
+    /// Reads an entry back. The body's checksum is right; its content is still not trusted.
+    pub fn decode(header: &Header, body: &'a [u8]) -> Result<Operation<'a>, OperationError> {
+        let inode = header.inode;
+        let parent = InodeNumber(header.argument);
+        let orphan = header.flags & FLAG_ORPHAN != 0;
+        if body.len() != header.body_bytes as usize && header.kind != EntryKind::Void {
+            return Err(OperationError::Length);
+        }
+        let empty = |operation| {
+            if body.is_empty() { Ok(operation) } else { Err(OperationError::Length) }
+        };
+        match header.kind {
+            EntryKind::Void => Ok(Operation::Void),
+            EntryKind::Write => Ok(Operation::Write { inode, offset: header.argument, data: body }),
+            EntryKind::Truncate => empty(Operation::Truncate { inode, size: header.argument }),
+            EntryKind::Release => empty(Operation::Release { inode }),
+            EntryKind::SetAttributes => {
+                let layout = AttributesLayout::ref_from_bytes(body).map_err(|_| OperationError::Length)?;
+                Ok(Operation::SetAttributes { inode, attributes: Attributes::from_layout(layout) })
+            }
+            EntryKind::Create => {
+                let Names { mode, uid, gid, device, name, second, .. } = decode_names(body)?;
+                Ok(Operation::Create { parent, inode, mode, uid, gid, device, name, target: second })
+            }
+            EntryKind::Link => Ok(Operation::Link { parent, inode, name: decode_names(body)?.name }),
+            EntryKind::Unlink => {
+                Ok(Operation::Unlink { parent, inode, name: decode_names(body)?.name, orphan })
+            }
+            EntryKind::Rename => {
+                let Names { new_parent, replaced, name, second, .. } = decode_names(body)?;
+                if !is_entry_name(second) {
+                    return Err(OperationError::Name);
+                }
+                let exchange = header.flags & FLAG_EXCHANGE != 0;
+                Ok(Operation::Rename {
+                    parent,
+                    name,
+                    new_parent,
+                    new_name: second,
+                    inode,
+                    replaced,
+                    orphan,
+                    exchange,
+                })
+            }
+        }
+    }
+}
+
+fn decode_names(body: &[u8]) -> Result<Names<'_>, OperationError> {
+    let (layout, rest) = NamesLayout::ref_from_prefix(body).map_err(|_| OperationError::Length)?;
+    let name_bytes = usize::from(layout.name_bytes.get());
+    let second_bytes = usize::from(layout.second_bytes.get());
+    if rest.len() != name_bytes + second_bytes || second_bytes > SYMLINK_BYTES_MAX {
+        return Err(OperationError::Length);
+    }
+    let (name, second) = rest.split_at(name_bytes);
+    if !is_entry_name(name) {
+        return Err(OperationError::Name);
+    }
+    Ok(Names {
+        mode: layout.mode.get(),
+        uid: layout.uid.get(),
+        gid: layout.gid.get(),
+        device: layout.device.get(),
+        new_parent: InodeNumber(layout.new_parent.get()),
+        replaced: InodeNumber(layout.replaced.get()),
+        name,
+        second,
+    })
+}
+
+impl Attributes {
+    fn layout(&self) -> AttributesLayout {
+        let set = [
+            self.mode.is_some(),
+            self.uid.is_some(),
+            self.gid.is_some(),
+            self.accessed.is_some(),
+            self.modified.is_some(),
+        ];
+        let which: u32 = set.iter().enumerate().map(|(bit, &on)| u32::from(on) << bit).sum();
+        AttributesLayout {
+            which: which.into(),
+            mode: self.mode.unwrap_or(0).into(),
+            uid: self.uid.unwrap_or(0).into(),
+            gid: self.gid.unwrap_or(0).into(),
+            accessed: self.accessed.unwrap_or_default().0.into(),
+            modified: self.modified.unwrap_or_default().0.into(),
+        }
+    }
+
+    fn from_layout(layout: &AttributesLayout) -> Attributes {
+        let which = layout.which.get();
+        Attributes {
+            mode: (which & 1 != 0).then(|| layout.mode.get()),
+            uid: (which & 2 != 0).then(|| layout.uid.get()),
+            gid: (which & 4 != 0).then(|| layout.gid.get()),
+            accessed: (which & 8 != 0).then(|| Timestamp(layout.accessed.get())),
+            modified: (which & 16 != 0).then(|| Timestamp(layout.modified.get())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{LeaseGeneration, LogPosition};
+
+    fn round_trip(operation: Operation<'_>) {
+        let mut body = vec![0; operation.body_bytes()];
+        operation.encode_body(&mut body);
+        let header = Header {
+            kind: operation.kind(),
+            flags: operation.flags(),
+            body_bytes: body.len() as u32,
+            debit_blocks: 0,
+            position: LogPosition(0),
+            lease_generation: LeaseGeneration(0),
+            inode: operation.inode(),
+            argument: operation.argument(),
+            time: Timestamp(0),
+        };
+        assert_eq!(Operation::decode(&header, &body), Ok(operation));
+        for cut in 0..body.len() {
+            let header = Header { body_bytes: cut as u32, ..header };
+            let cut_short = Operation::decode(&header, &body[..cut]);
+            assert!(matches!(operation, Operation::Write { .. }) || cut_short.is_err());
+        }
+    }
+
+    #[test]
+    fn every_operation_survives_its_codec() {
+        let inode = InodeNumber(12);
+        let parent = InodeNumber(1);
+        round_trip(Operation::Void);
+        round_trip(Operation::Write { inode, offset: 77, data: b"some bytes" });
+        round_trip(Operation::Truncate { inode, size: 1 << 40 });
+        round_trip(Operation::Create {
+            parent,
+            inode,
+            mode: 0o120_777,
+            uid: 1,
+            gid: 2,
+            device: 3,
+            name: b"link",
+            target: b"../elsewhere",
+        });
+        round_trip(Operation::Link { parent, inode, name: b"other" });
+        round_trip(Operation::Unlink { parent, inode, name: b"other", orphan: true });
+        round_trip(Operation::Rename {
+            parent,
+            name: b"a",
+            new_parent: InodeNumber(3),
+            new_name: b"b",
+            inode,
+            replaced: InodeNumber(4),
+            orphan: true,
+            exchange: false,
+        });
+        round_trip(Operation::SetAttributes {
+            inode,
+            attributes: Attributes { uid: Some(3), modified: Some(Timestamp(-5)), ..Attributes::default() },
+        });
+        round_trip(Operation::Release { inode });
+    }
+
+    #[test]
+    fn names_a_directory_cannot_hold_are_refused() {
+        for name in [&b""[..], b".", b"..", b"a/b", b"a\0b", &[b'x'; 256]] {
+            assert!(!is_entry_name(name));
+        }
+        assert!(is_entry_name(&[0xff; 255]));
+    }
+}

@@ -1,0 +1,436 @@
+//! Messages between LibFS and SharedFS over the store's socket.
+//!
+//! A frame is a little-endian u32 length, then that many bytes of postcard. Descriptors travel
+//! beside a response by SCM_RIGHTS, in the order the response names them.
+
+use crate::event::Event;
+use crate::superblock::Medium;
+use crate::{
+    ArenaId, Extent, Geometry, InodeNumber, InodeRecord, LeaseGeneration, LogGeneration, LogPosition,
+    SessionId, StoreId,
+};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+
+/// Version of the protocol; both sides must agree.
+pub const PROTOCOL_VERSION: u32 = 1;
+
+/// Longest frame either side accepts, in bytes.
+pub const FRAME_BYTES_MAX: usize = 8 << 20;
+
+/// Most descriptors beside one response.
+pub const DESCRIPTORS_MAX: usize = 64;
+
+/// What may be done under a lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum LeaseMode {
+    /// Cache and read.
+    Read,
+    /// Cache, read and change.
+    Write,
+}
+
+/// A name in a directory.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DirectoryEntry {
+    /// The name.
+    #[serde(with = "serde_bytes")]
+    pub name: Vec<u8>,
+    /// What it names.
+    pub inode: InodeNumber,
+    /// The kind of what it names, as [`crate::FileKind`]'s byte.
+    pub kind: u8,
+}
+
+/// What a lease on an inode brings along.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Grant {
+    /// The inode as the shared area has it.
+    pub record: InodeRecord,
+    /// The mode granted (never less than asked for).
+    pub mode: LeaseMode,
+    /// Its first extents, in order; all of them if `extents_complete`.
+    pub extents: Vec<Extent>,
+    /// No extent is missing.
+    pub extents_complete: bool,
+    /// Target of a symbolic link.
+    #[serde(with = "serde_bytes")]
+    pub target: Vec<u8>,
+    /// The first entries of a directory, in name order; all of them if `entries_complete`.
+    pub entries: Vec<DirectoryEntry>,
+    /// No entry is missing.
+    pub entries_complete: bool,
+}
+
+/// What LibFS (or the command) asks.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Request {
+    /// First message of a session. Descriptors back: notice page, client page, kick eventfd.
+    Attach {
+        /// [`PROTOCOL_VERSION`].
+        version: u32,
+        /// The process, for people.
+        pid: u32,
+        /// The program's name, for people.
+        program: String,
+    },
+    /// Adds segments to the ring. Descriptors back: one a segment, in slot order.
+    GrowLog {
+        /// Slots wanted in all.
+        slots: u32,
+    },
+    /// A lease on an inode. A conflicting holder is fenced first. Answered [`Response::Granted`].
+    Acquire {
+        /// The inode.
+        inode: InodeNumber,
+        /// The mode wanted.
+        mode: LeaseMode,
+    },
+    /// A name in a directory this session holds a lease on; grants a lease on what it names.
+    Lookup {
+        /// The directory.
+        parent: InodeNumber,
+        /// The name.
+        #[serde(with = "serde_bytes")]
+        name: Vec<u8>,
+    },
+    /// Entries of a directory behind `after` (empty: from the first), in name order.
+    List {
+        /// The directory.
+        parent: InodeNumber,
+        /// The last name already known.
+        #[serde(with = "serde_bytes")]
+        after: Vec<u8>,
+    },
+    /// Extents of a file from a block on.
+    Extents {
+        /// The file.
+        inode: InodeNumber,
+        /// First block wanted.
+        from_block: u64,
+    },
+    /// Gives leases back (their inodes were dropped from the cache).
+    GiveBack {
+        /// The inodes.
+        inodes: Vec<InodeNumber>,
+    },
+    /// More inode numbers.
+    InodeNumbers {
+        /// How many are wanted.
+        count: u32,
+    },
+    /// More block credit: digests first if there is none; answered [`Response::Done`] or `NoSpace`.
+    Credit {
+        /// Blocks wanted beyond the present limit.
+        blocks: u64,
+    },
+    /// What the digests up to `upto` did to files; answered [`Response::Report`].
+    Report {
+        /// First position not yet retired.
+        from: LogPosition,
+        /// Continues a long report: number of items already received.
+        skip: u64,
+    },
+    /// Descriptors of arenas, to map read-only.
+    Arenas {
+        /// Which, at most [`DESCRIPTORS_MAX`].
+        arenas: Vec<ArenaId>,
+    },
+    /// Digest this session's log now, up to what it completed; answered when done.
+    Digest,
+    /// The generation moved: what was accepted, and which leases are gone.
+    Resync,
+    /// Totals for statfs.
+    Statfs,
+    /// Orderly end of a session, after its last operation.
+    Detach,
+    /// `cuesta status`.
+    Status,
+    /// `cuesta explain`.
+    Explain {
+        /// The path below the root, without a leading slash.
+        #[serde(with = "serde_bytes")]
+        path: Vec<u8>,
+    },
+    /// Events from `from` on, waiting up to `wait_ms` for one.
+    Trace {
+        /// First event number wanted.
+        from: u64,
+        /// Longest wait, in milliseconds.
+        wait_ms: u32,
+    },
+    /// `cuesta stop`: digest everything, answer, exit.
+    Stop,
+}
+
+/// What SharedFS answers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Response {
+    /// To [`Request::Attach`].
+    Attached(Welcome),
+    /// To [`Request::GrowLog`].
+    Grown {
+        /// Segments granted now (as many descriptors follow); 0 when none can be had.
+        added: u32,
+    },
+    /// To [`Request::Acquire`] and [`Request::Lookup`].
+    Granted(Box<Grant>),
+    /// To [`Request::List`].
+    Entries {
+        /// In name order.
+        entries: Vec<DirectoryEntry>,
+        /// These were the last.
+        complete: bool,
+    },
+    /// To [`Request::Extents`].
+    Extents {
+        /// In file order.
+        extents: Vec<Extent>,
+        /// These were the last.
+        complete: bool,
+    },
+    /// To [`Request::InodeNumbers`].
+    InodeNumbers {
+        /// The first of them.
+        first: InodeNumber,
+        /// How many.
+        count: u32,
+    },
+    /// To [`Request::Report`].
+    Report(Report),
+    /// To [`Request::Arenas`]: as many descriptors follow as were asked for.
+    Arenas,
+    /// To [`Request::Resync`].
+    Resynced(Resynced),
+    /// To [`Request::Statfs`].
+    Statfs(StoreTotals),
+    /// To [`Request::Status`].
+    Status(Box<Status>),
+    /// To [`Request::Explain`].
+    Explained(Box<Explanation>),
+    /// To [`Request::Trace`].
+    Events(Vec<Event>),
+    /// Done, nothing to say.
+    Done,
+    /// It could not be done.
+    Failed(Refusal),
+}
+
+/// Why SharedFS refuses.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+pub enum Refusal {
+    /// No such inode or name.
+    #[error("no such file or directory")]
+    NotFound,
+    /// The store is full: neither credit nor segments can be had.
+    #[error("no space left on the store")]
+    NoSpace,
+    /// The session was given up; it must attach again.
+    #[error("the session has ended")]
+    SessionEnded,
+    /// Client and daemon are of different versions.
+    #[error("cuesta versions differ: the daemon speaks protocol {daemon}")]
+    Version {
+        /// The daemon's protocol version.
+        daemon: u32,
+    },
+    /// The request makes no sense from this session.
+    #[error("request refused: {0}")]
+    Invalid(String),
+    /// Something failed on the daemon's side; its log has the cause.
+    #[error("the daemon failed: {0}")]
+    Internal(String),
+}
+
+/// What a session starts with.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Welcome {
+    /// The store.
+    pub store: StoreId,
+    /// The medium of the fast tier.
+    pub medium: Medium,
+    /// Its sizes.
+    pub geometry: Geometry,
+    /// The session.
+    pub session: SessionId,
+    /// Generation of its log.
+    pub log_generation: LogGeneration,
+    /// Where the log starts.
+    pub start: LogPosition,
+    /// The lease generation to begin with.
+    pub lease_generation: LeaseGeneration,
+    /// First inode number it may give.
+    pub inode_first: InodeNumber,
+    /// How many it may give.
+    pub inode_count: u32,
+}
+
+/// What digests did to a session's files: apply in order.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Report {
+    /// The digests reported reach up to here.
+    pub digested: LogPosition,
+    /// New places of file content.
+    pub placed: Vec<Placed>,
+    /// More items follow: ask again with `skip` grown by what this one brought.
+    pub more: bool,
+}
+
+/// A run of a file's blocks now lies here; whatever the file had there before is quarantined.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Placed {
+    /// The file.
+    pub inode: InodeNumber,
+    /// The run.
+    pub extent: Extent,
+}
+
+/// The outcome of a fence, for the session that was fenced.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Resynced {
+    /// Every entry that ends at or below this position was accepted and digested.
+    pub accepted: LogPosition,
+    /// The log goes on here (the start of the void part)…
+    pub resume: LogPosition,
+    /// … under this generation.
+    pub log_generation: LogGeneration,
+    /// The lease generation the leases that remain are held under.
+    pub lease_generation: LeaseGeneration,
+    /// Leases that are gone: drop what is cached of these inodes.
+    pub revoked: Vec<InodeNumber>,
+}
+
+/// Totals of a store.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StoreTotals {
+    /// Blocks arenas may take in all.
+    pub blocks: u64,
+    /// Blocks not allocated and not promised to a session.
+    pub blocks_free: u64,
+    /// Inodes in use.
+    pub inodes: u64,
+    /// Inodes that may still be made.
+    pub inodes_free: u64,
+}
+
+/// `cuesta status`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Status {
+    /// The store.
+    pub store: StoreId,
+    /// The medium of the fast tier.
+    pub medium: Medium,
+    /// Its sizes.
+    pub geometry: Geometry,
+    /// Process id of the daemon.
+    pub pid: u32,
+    /// Milliseconds since the daemon was ready.
+    pub uptime_ms: u64,
+    /// Milliseconds recovery took at start.
+    pub recovery_ms: u64,
+    /// Entries recovery digested at start.
+    pub recovered_entries: u64,
+    /// Totals.
+    pub totals: StoreTotals,
+    /// Bytes of the metadata store.
+    pub metadata_bytes: u64,
+    /// Entries digested since start.
+    pub digested_entries: u64,
+    /// Entries among them whose effect was overtaken inside their batch.
+    pub coalesced_entries: u64,
+    /// Bytes copied into arenas since start.
+    pub digested_bytes: u64,
+    /// Live sessions.
+    pub sessions: Vec<SessionStatus>,
+    /// Calls under the path that were not served, ever since start: (system call number, count).
+    pub unserved: Vec<(u32, u64)>,
+}
+
+/// A session in [`Status`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionStatus {
+    /// The session.
+    pub session: SessionId,
+    /// Its process.
+    pub pid: u32,
+    /// Its program.
+    pub program: String,
+    /// Bytes in its log not digested yet.
+    pub log_bytes: u64,
+    /// Bytes its log may hold at present.
+    pub log_capacity_bytes: u64,
+    /// Leases it holds.
+    pub leases: u64,
+    /// Operations it was served.
+    pub operations: u64,
+}
+
+/// `cuesta explain PATH`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Explanation {
+    /// The inode.
+    pub record: InodeRecord,
+    /// Where its blocks lie.
+    pub extents: Vec<Extent>,
+    /// Target of a symbolic link.
+    #[serde(with = "serde_bytes")]
+    pub target: Vec<u8>,
+    /// Sessions that hold a lease on it, and in which mode.
+    pub leases: Vec<(SessionId, LeaseMode)>,
+}
+
+/// Why a message cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum WireError {
+    /// It is longer than a frame may be.
+    #[error("a message of {0} bytes is longer than {FRAME_BYTES_MAX}")]
+    Length(usize),
+    /// Its bytes are no message.
+    #[error("a message cannot be read: {0}")]
+    Content(postcard::Error),
+}
+
+/// Appends a frame to `out`.
+pub fn encode<M: Serialize>(message: &M, out: &mut Vec<u8>) -> Result<(), WireError> {
+    let start = out.len();
+    out.extend_from_slice(&[0; 4]);
+    let filled = postcard::to_extend(message, std::mem::take(out)).map_err(WireError::Content)?;
+    *out = filled;
+    let length = out.len() - start - 4;
+    if length > FRAME_BYTES_MAX {
+        out.truncate(start);
+        return Err(WireError::Length(length));
+    }
+    out[start..start + 4].copy_from_slice(&(length as u32).to_le_bytes());
+    Ok(())
+}
+
+/// The length announced by a frame's first four bytes.
+pub fn frame_length(head: [u8; 4]) -> Result<usize, WireError> {
+    let length = u32::from_le_bytes(head) as usize;
+    if length > FRAME_BYTES_MAX {
+        return Err(WireError::Length(length));
+    }
+    Ok(length)
+}
+
+/// Reads a message from a frame's content.
+pub fn decode<M: DeserializeOwned>(content: &[u8]) -> Result<M, WireError> {
+    postcard::from_bytes(content).map_err(WireError::Content)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_survives_its_frame() {
+        let request = Request::Lookup { parent: InodeNumber(1), name: b"caf\xe9".to_vec() };
+        let mut frame = vec![9];
+        encode(&request, &mut frame).unwrap();
+        let length = frame_length(frame[1..5].try_into().unwrap()).unwrap();
+        assert_eq!(length, frame.len() - 5);
+        assert_eq!(decode::<Request>(&frame[5..]), Ok(request));
+        assert!(decode::<Request>(&frame[5..frame.len() - 1]).is_err());
+        assert!(frame_length([0xff; 4]).is_err());
+    }
+}
