@@ -83,6 +83,18 @@ impl Salt {
         bytes[24..].copy_from_slice(&generation.0.to_le_bytes());
         Salt(crc32c(&bytes))
     }
+
+    /// The salt as a number, to keep it in an atomic.
+    #[must_use]
+    pub fn to_bits(self) -> u32 {
+        self.0
+    }
+
+    /// The salt kept as a number.
+    #[must_use]
+    pub fn from_bits(bits: u32) -> Salt {
+        Salt(bits)
+    }
 }
 
 /// The fields of a header, before it is sealed.

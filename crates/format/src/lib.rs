@@ -24,6 +24,7 @@ pub use ids::{
 };
 pub use inode::{Extent, FileKind, InodeRecord, Timestamp};
 pub use operation::Operation;
+pub use superblock::Medium;
 
 /// Bytes in a block: the unit in which the shared area is allocated and copied on write.
 pub const BLOCK_BYTES: u64 = 4096;
