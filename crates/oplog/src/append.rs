@@ -1,0 +1,333 @@
+//! Appending: the one path every change takes, and the only code that stores into a log.
+//!
+//! 1. [`Appender::admit`] finds room, before any lock.
+//! 2. [`Appender::reserve`] fixes the entry's place, under the lock that orders it among its like.
+//! 3. The body is copied, the header sealed, one fence makes both durable.
+//! 4. The entry completes once all before it have: "returned" implies "recoverable".
+//!
+//! Nothing between 2 and 4 blocks, allocates or calls the kernel (bar yielding to a preempted neighbour). A fault
+//! in the application's memory leaves a void entry, so that the log has no hole.
+
+use crate::space::{Admission, LogFull, Space};
+use cuesta_format::control::ClientPage;
+use cuesta_format::entry::{EntryKind, HEADER_BYTES, Header, Salt, VerifiedHeader, crc32c, entry_bytes};
+use cuesta_format::{
+    Geometry, InodeNumber, LeaseGeneration, LogPosition, NAME_BYTES_MAX, Operation, SYMLINK_BYTES_MAX,
+    Timestamp,
+};
+use cuesta_media::recorder::planted::{self, Bug};
+use cuesta_media::{AccessError, Fault, Mapping, UserSlice, UserSliceMut, Window};
+use std::mem::offset_of;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+/// Names of this length and less are encoded in a small buffer: all but long symbolic links.
+const SMALL_BODY_BYTES: usize = 48 + 2 * NAME_BYTES_MAX + 2;
+const LARGE_BODY_BYTES: usize = 48 + NAME_BYTES_MAX + SYMLINK_BYTES_MAX + 2;
+
+/// Turns spent waiting for an earlier reservation before the processor is offered to others.
+const SPINS_BEFORE_YIELD: u32 = 200;
+
+/// A log's segments in this process's memory: slot `n` at `n` segment lengths, the first ones again behind the
+/// last, so that an entry is contiguous wherever it starts.
+#[derive(Debug)]
+pub struct Ring {
+    window: Window,
+    geometry: Geometry,
+}
+
+impl Ring {
+    /// `window` spans the ring and its overlap; LibFS maps granted segments into it.
+    #[must_use]
+    pub fn new(window: Window, geometry: Geometry) -> Ring {
+        Ring { window, geometry }
+    }
+
+    /// The window, for mapping more segments.
+    #[must_use]
+    pub fn window(&self) -> &Window {
+        &self.window
+    }
+
+    /// The sizes.
+    #[must_use]
+    pub fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+
+    #[inline]
+    fn offset(&self, position: LogPosition) -> u64 {
+        self.geometry.ring_offset(position)
+    }
+
+    /// Copies bytes of the log out.
+    pub fn read(&self, position: LogPosition, out: &mut [u8]) -> Result<(), AccessError> {
+        self.window.read(self.offset(position), out)
+    }
+
+    /// Copies bytes of the log out to the application.
+    #[inline]
+    pub fn read_user(&self, position: LogPosition, out: UserSliceMut<'_>) -> Result<(), AccessError> {
+        self.window.read_user(self.offset(position), out)
+    }
+
+    /// The checksum of bytes that this process wrote and nobody changes any more.
+    #[inline]
+    fn checksum(&self, position: LogPosition, bytes: usize) -> u32 {
+        debug_assert!(self.offset(position) + bytes as u64 <= self.window.len());
+        // SAFETY: the bytes are part of the caller's reservation, which was admitted and so lies in mapped segments;
+        // nobody else writes there, and SharedFS only reads logs.
+        let body = unsafe {
+            std::slice::from_raw_parts(self.window.as_ptr().add(self.offset(position) as usize), bytes)
+        };
+        crc32c(body)
+    }
+}
+
+/// What an entry's header says beside its operation.
+#[derive(Clone, Copy, Debug)]
+pub struct Stamp {
+    /// The lease generation the operation runs under.
+    pub lease_generation: LeaseGeneration,
+    /// Blocks debited at worst.
+    pub debit_blocks: u32,
+    /// Its time.
+    pub time: Timestamp,
+}
+
+/// A place in the log that must be filled.
+#[derive(Debug)]
+#[must_use = "an unfilled reservation blocks every later one"]
+pub struct Reservation {
+    position: LogPosition,
+    bytes: u64,
+}
+
+/// An entry that is complete and durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Appended {
+    /// Where it starts.
+    pub position: LogPosition,
+    /// Where its body starts.
+    pub body: LogPosition,
+    /// The position behind it.
+    pub end: LogPosition,
+}
+
+/// The writing end of one session's log.
+#[derive(Debug)]
+pub struct Appender {
+    ring: Ring,
+    salt: AtomicU32,
+    space: Space,
+    reserved: AtomicU64,
+    completed: AtomicU64,
+    page: Arc<Mapping>,
+}
+
+impl Appender {
+    /// A log that starts at `start`. `page` is the session's [`ClientPage`].
+    #[must_use]
+    pub fn new(ring: Ring, salt: Salt, start: LogPosition, page: Arc<Mapping>) -> Appender {
+        Appender {
+            ring,
+            salt: AtomicU32::new(salt.to_bits()),
+            space: Space::new(start),
+            reserved: AtomicU64::new(start.0),
+            completed: AtomicU64::new(start.0),
+            page,
+        }
+    }
+
+    /// The mapped ring.
+    #[must_use]
+    pub fn ring(&self) -> &Ring {
+        &self.ring
+    }
+
+    /// Says how far the log may be written from now on.
+    pub fn set_limit(&self, granted_slots: u32, retired: LogPosition) {
+        self.space.set_limit(&self.ring.geometry, granted_slots, retired);
+    }
+
+    /// How far the log may be written.
+    #[must_use]
+    pub fn limit(&self) -> LogPosition {
+        self.space.limit()
+    }
+
+    /// Everything below was admitted.
+    #[must_use]
+    pub fn admitted(&self) -> LogPosition {
+        self.space.admitted()
+    }
+
+    /// Everything below is written and durable.
+    #[must_use]
+    pub fn completed(&self) -> LogPosition {
+        LogPosition(self.completed.load(Ordering::Acquire))
+    }
+
+    /// Room for an entry with a body of `body_bytes`; taken before any lock.
+    #[inline]
+    pub fn admit(&self, body_bytes: usize) -> Result<Admission<'_>, LogFull> {
+        self.space.admit(entry_bytes(body_bytes) as u64)
+    }
+
+    /// Fixes the entry's place. Call under the lock that orders the operation among those it conflicts with.
+    #[inline]
+    pub fn reserve(&self, admission: Admission<'_>) -> Reservation {
+        let bytes = admission.bytes;
+        admission.consume();
+        Reservation { position: LogPosition(self.reserved.fetch_add(bytes, Ordering::AcqRel)), bytes }
+    }
+
+    /// Fills a reservation with an operation other than a write of application memory.
+    pub fn append(&self, reservation: Reservation, operation: &Operation<'_>, stamp: Stamp) -> Appended {
+        let body_bytes = operation.body_bytes();
+        let header = Header {
+            kind: operation.kind(),
+            flags: operation.flags(),
+            body_bytes: body_bytes as u32,
+            debit_blocks: stamp.debit_blocks,
+            position: reservation.position,
+            lease_generation: stamp.lease_generation,
+            inode: operation.inode(),
+            argument: operation.argument(),
+            time: stamp.time,
+        };
+        let checksum = if let Operation::Write { data, .. } = operation {
+            self.store(reservation.body(), data);
+            crc32c(data)
+        } else if body_bytes <= SMALL_BODY_BYTES {
+            self.store_encoded(&mut [0; SMALL_BODY_BYTES][..body_bytes], operation, reservation.body())
+        } else {
+            self.store_encoded(&mut [0; LARGE_BODY_BYTES][..body_bytes], operation, reservation.body())
+        };
+        self.finish(&reservation, &header, checksum)
+    }
+
+    /// Fills a reservation with a write of `data`, all parts of it one entry. A fault in the application's memory
+    /// leaves a void entry and is returned: the caller makes the memory present, or answers EFAULT.
+    #[inline]
+    pub fn append_write(
+        &self,
+        reservation: Reservation,
+        inode: InodeNumber,
+        offset: u64,
+        data: &[UserSlice<'_>],
+        stamp: Stamp,
+    ) -> Result<Appended, Fault> {
+        let body = reservation.body();
+        let mut copied = 0;
+        let mut fault = None;
+        for part in data {
+            if part.is_empty() {
+                continue;
+            }
+            match self.ring.window.write_user(self.ring.offset(body.plus(copied as u64)), *part) {
+                Ok(()) => copied += part.len(),
+                Err(AccessError::Fault(part_fault)) => {
+                    fault = Some(Fault { copied: copied + part_fault.copied });
+                    break;
+                }
+                Err(outside) => unreachable!("an admitted entry lies in the window: {outside}"),
+            }
+        }
+        let mut header = Header {
+            kind: EntryKind::Write,
+            flags: 0,
+            body_bytes: copied as u32,
+            debit_blocks: stamp.debit_blocks,
+            position: reservation.position,
+            lease_generation: stamp.lease_generation,
+            inode,
+            argument: offset,
+            time: stamp.time,
+        };
+        if let Some(fault) = fault {
+            header.kind = EntryKind::Void;
+            header.body_bytes = (reservation.bytes - HEADER_BYTES as u64) as u32;
+            self.finish(&reservation, &header, 0);
+            return Err(fault);
+        }
+        let checksum = self.ring.checksum(body, copied);
+        Ok(self.finish(&reservation, &header, checksum))
+    }
+
+    fn store_encoded(&self, buffer: &mut [u8], operation: &Operation<'_>, at: LogPosition) -> u32 {
+        operation.encode_body(buffer);
+        self.store(at, buffer);
+        crc32c(buffer)
+    }
+
+    fn store(&self, at: LogPosition, bytes: &[u8]) {
+        if let Err(outside) = self.ring.window.write_through(self.ring.offset(at), bytes) {
+            unreachable!("an admitted entry lies in the window: {outside}");
+        }
+    }
+
+    /// Seals, fences and completes in order.
+    #[inline]
+    fn finish(&self, reservation: &Reservation, header: &Header, body_checksum: u32) -> Appended {
+        debug_assert_eq!(header.entry_bytes(), reservation.bytes);
+        self.store(reservation.position, &header.seal(self.salt(), body_checksum));
+        if !planted::active(Bug::MissingFence) {
+            self.ring.window.fence();
+        }
+        let mut turns = 0;
+        while self.completed.load(Ordering::Acquire) != reservation.position.0 {
+            turns += 1;
+            if turns < SPINS_BEFORE_YIELD {
+                std::hint::spin_loop();
+            } else {
+                rustix::thread::sched_yield();
+            }
+        }
+        let end = reservation.position.plus(reservation.bytes);
+        // The page is stored first: while this entry has not completed no later one can, so the page only grows.
+        if let Ok(word) = self.page.atomic_u64(offset_of!(ClientPage, completed) as u64) {
+            word.store(end.0, Ordering::Release);
+        }
+        self.completed.store(end.0, Ordering::Release);
+        Appended { position: reservation.position, body: reservation.body(), end }
+    }
+
+    #[inline]
+    fn salt(&self) -> Salt {
+        Salt::from_bits(self.salt.load(Ordering::Relaxed))
+    }
+
+    /// The header of an own entry, which starts at `position` and was not overwritten since.
+    #[must_use]
+    pub fn header_at(&self, position: LogPosition) -> Option<VerifiedHeader> {
+        let mut bytes = [0; HEADER_BYTES];
+        self.ring.read(position, &mut bytes).ok()?;
+        VerifiedHeader::verify(&bytes, self.salt(), position, self.ring.geometry.entry_bytes_max()).ok()
+    }
+
+    /// Starts again at `position` under a new salt, after a fence voided what lay behind. No operation is in flight.
+    pub fn restart(&self, position: LogPosition, salt: Salt) {
+        self.salt.store(salt.to_bits(), Ordering::Release);
+        self.space.restart(position);
+        self.reserved.store(position.0, Ordering::Release);
+        self.completed.store(position.0, Ordering::Release);
+        if let Ok(word) = self.page.atomic_u64(offset_of!(ClientPage, completed) as u64) {
+            word.store(position.0, Ordering::Release);
+        }
+    }
+}
+
+impl Reservation {
+    /// Where the entry starts.
+    #[must_use]
+    pub fn position(&self) -> LogPosition {
+        self.position
+    }
+
+    /// Where its body starts.
+    #[must_use]
+    pub fn body(&self) -> LogPosition {
+        self.position.plus(HEADER_BYTES as u64)
+    }
+}

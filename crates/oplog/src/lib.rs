@@ -1,0 +1,22 @@
+//! The operation log: a session's private, ordered record of everything it changed (Strata §3, DESIGN §4).
+//!
+//! | file | idea |
+//! |---|---|
+//! | `append` | reserve, copy, seal, fence, complete in order: what LibFS does for each operation |
+//! | `space` | how far the log may be written: admission before any lock |
+//! | `scan` | reading a log nobody trusts, up to its first break: digest, recovery and fences |
+//!
+//! What is not here: segments, files and sessions (SharedFS grants them), what operations mean, and when to
+//! digest. A log is a ring of segments; positions only grow, so a position names one byte for ever.
+//!
+//! What each kind of break means to a scan: *checksum*, *kind*, *length* and *body*: the entry was never
+//! acknowledged (a torn or unwritten end), or the medium is damaged, and the prefix ends before it; *position*: an
+//! earlier lap shows through, the prefix ends. A break is never an error of the log.
+
+mod append;
+mod scan;
+mod space;
+
+pub use append::{Appended, Appender, Reservation, Ring, Stamp};
+pub use scan::{LogSource, ScanStep, Scanner, read_batch};
+pub use space::{Admission, LogFull};
