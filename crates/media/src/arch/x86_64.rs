@@ -1,0 +1,135 @@
+//! x86-64: the copy routines of `x86_64.s`, cache-line write-back and fences, chosen once by what the CPU has.
+
+use core::arch::x86_64::{__cpuid, __cpuid_count, _mm_clflush};
+use core::arch::{asm, global_asm};
+use core::sync::atomic::{AtomicU8, Ordering};
+
+global_asm!(include_str!("x86_64.s"));
+
+/// Bytes of a cache line.
+pub const LINE: usize = 64;
+
+/// Whether stores to persistent memory can be made durable here.
+pub const CAN_PERSIST: bool = true;
+
+unsafe extern "C" {
+    fn cuesta_copy_avx(dst: *mut u8, src: *const u8, len: usize) -> usize;
+    fn cuesta_copy_sse2(dst: *mut u8, src: *const u8, len: usize) -> usize;
+    fn cuesta_copy_stream_avx512(dst: *mut u8, src: *const u8, len: usize) -> usize;
+    fn cuesta_copy_stream_avx(dst: *mut u8, src: *const u8, len: usize) -> usize;
+    fn cuesta_copy_stream_sse2(dst: *mut u8, src: *const u8, len: usize) -> usize;
+    fn cuesta_clear(dst: *mut u8, len: usize) -> usize;
+    fn cuesta_recover(instruction_pointer: usize) -> usize;
+}
+
+const KNOWN: u8 = 1;
+const AVX: u8 = 2;
+const AVX512: u8 = 4;
+const CLFLUSHOPT: u8 = 8;
+const CLWB: u8 = 16;
+
+static FEATURES: AtomicU8 = AtomicU8::new(0);
+
+#[inline(always)]
+fn has(feature: u8) -> bool {
+    // Detection gives the same answer on every thread, so racing first calls are harmless.
+    let known = FEATURES.load(Ordering::Relaxed);
+    let features = if known == 0 { detect() } else { known };
+    features & feature != 0
+}
+
+#[cold]
+fn detect() -> u8 {
+    let mut features = KNOWN;
+    if std::arch::is_x86_feature_detected!("avx") {
+        features |= AVX;
+    }
+    if std::arch::is_x86_feature_detected!("avx512f") {
+        features |= AVX512;
+    }
+    if __cpuid(0).eax >= 7 {
+        let extended = __cpuid_count(7, 0).ebx;
+        if extended & (1 << 23) != 0 {
+            features |= CLFLUSHOPT;
+        }
+        if extended & (1 << 24) != 0 {
+            features |= CLWB;
+        }
+    }
+    FEATURES.store(features, Ordering::Relaxed);
+    features
+}
+
+/// Copies with ordinary stores; returns how many bytes a fault kept it from copying.
+///
+/// # Safety
+/// Both ranges belong to the caller for the copy, or fault (and a handler that calls [`recover`] is installed).
+#[inline(always)]
+pub unsafe fn copy(dst: *mut u8, src: *const u8, len: usize) -> usize {
+    // SAFETY: the caller's promise; the routine touches nothing but the two ranges.
+    unsafe { if has(AVX) { cuesta_copy_avx(dst, src, len) } else { cuesta_copy_sse2(dst, src, len) } }
+}
+
+/// Copies whole lines past the caches; returns how many bytes a fault kept it from copying.
+///
+/// # Safety
+/// As for [`copy`]; `dst` is aligned to [`LINE`] and `len` a multiple of it, not zero.
+#[inline(always)]
+pub unsafe fn copy_stream(dst: *mut u8, src: *const u8, len: usize) -> usize {
+    debug_assert!((dst as usize).is_multiple_of(LINE) && len.is_multiple_of(LINE) && len > 0);
+    // SAFETY: the caller's promise, alignment included.
+    unsafe {
+        if has(AVX512) {
+            cuesta_copy_stream_avx512(dst, src, len)
+        } else if has(AVX) {
+            cuesta_copy_stream_avx(dst, src, len)
+        } else {
+            cuesta_copy_stream_sse2(dst, src, len)
+        }
+    }
+}
+
+/// Sets bytes to zero; returns how many bytes a fault kept it from clearing.
+///
+/// # Safety
+/// As for the destination of [`copy`].
+#[inline]
+pub unsafe fn clear(dst: *mut u8, len: usize) -> usize {
+    // SAFETY: the caller's promise.
+    unsafe { cuesta_clear(dst, len) }
+}
+
+/// Starts the write-back of the line at `line`; the next [`fence`] waits for it.
+///
+/// # Safety
+/// `line` is mapped.
+#[inline(always)]
+pub unsafe fn write_back(line: *const u8) {
+    // SAFETY: the line is mapped (caller), the instruction is one this CPU has, and it changes no memory.
+    unsafe {
+        if has(CLWB) {
+            asm!("clwb [{}]", in(reg) line, options(nostack, preserves_flags));
+        } else if has(CLFLUSHOPT) {
+            asm!("clflushopt [{}]", in(reg) line, options(nostack, preserves_flags));
+        } else {
+            _mm_clflush(line);
+        }
+    }
+}
+
+/// Waits for stores, streamed or written back, to be durable.
+#[inline(always)]
+pub fn fence() {
+    // SAFETY: an instruction without operands that every x86-64 has; without `nomem` the compiler moves no
+    // store across it.
+    unsafe { asm!("sfence", options(nostack, preserves_flags)) }
+}
+
+/// Where execution goes on after a fault at `instruction_pointer`, if the fault is in one of the copies above.
+pub fn recover(instruction_pointer: usize) -> Option<usize> {
+    // SAFETY: the routine only compares addresses.
+    match unsafe { cuesta_recover(instruction_pointer) } {
+        0 => None,
+        target => Some(target),
+    }
+}

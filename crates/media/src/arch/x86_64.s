@@ -1,0 +1,245 @@
+// Copies whose faults can be repaired, for x86-64. Intel syntax, included by arch/x86_64.rs.
+//
+// Contract of every cuesta_copy_*: (rdi destination, rsi source, rdx length) -> rax bytes NOT copied.
+// Between cuesta_block_start and cuesta_block_end, rdi, rsi and rdx always describe what is still to be
+// copied (a block is stored before they advance), so a fault anywhere there is repaired by copying the
+// rest byte by byte from cuesta_block_fixup; that stops at the exact byte that faults, where rcx holds
+// what is left.
+
+    .text
+    .p2align 6
+cuesta_block_start:
+
+// Ordinary stores. Up to 256 bytes without a loop, larger by 128-byte AVX blocks.
+    .globl cuesta_copy_avx
+    .hidden cuesta_copy_avx
+    .p2align 6
+cuesta_copy_avx:
+    cmp     rdx, 32
+    jb      cuesta_copy_small
+    cmp     rdx, 64
+    ja      2f
+1:  // 32..=64
+    vmovdqu ymm0, [rsi]
+    vmovdqu ymm1, [rsi + rdx - 32]
+    vmovdqu [rdi], ymm0
+    vmovdqu [rdi + rdx - 32], ymm1
+    xor     eax, eax
+    vzeroupper
+    ret
+2:  cmp     rdx, 128
+    ja      3f
+    // 65..=128
+    vmovdqu ymm0, [rsi]
+    vmovdqu ymm1, [rsi + 32]
+    vmovdqu ymm2, [rsi + rdx - 64]
+    vmovdqu ymm3, [rsi + rdx - 32]
+    vmovdqu [rdi], ymm0
+    vmovdqu [rdi + 32], ymm1
+    vmovdqu [rdi + rdx - 64], ymm2
+    vmovdqu [rdi + rdx - 32], ymm3
+    xor     eax, eax
+    vzeroupper
+    ret
+    .p2align 5
+3:  vmovdqu ymm0, [rsi]
+    vmovdqu ymm1, [rsi + 32]
+    vmovdqu ymm2, [rsi + 64]
+    vmovdqu ymm3, [rsi + 96]
+    vmovdqu [rdi], ymm0
+    vmovdqu [rdi + 32], ymm1
+    vmovdqu [rdi + 64], ymm2
+    vmovdqu [rdi + 96], ymm3
+    add     rsi, 128
+    add     rdi, 128
+    sub     rdx, 128
+    cmp     rdx, 128
+    jae     3b
+    cmp     rdx, 64
+    ja      4f
+    cmp     rdx, 32
+    jae     1b
+    vzeroupper
+    jmp     cuesta_copy_small
+4:  vmovdqu ymm0, [rsi]
+    vmovdqu ymm1, [rsi + 32]
+    vmovdqu ymm2, [rsi + rdx - 64]
+    vmovdqu ymm3, [rsi + rdx - 32]
+    vmovdqu [rdi], ymm0
+    vmovdqu [rdi + 32], ymm1
+    vmovdqu [rdi + rdx - 64], ymm2
+    vmovdqu [rdi + rdx - 32], ymm3
+    xor     eax, eax
+    vzeroupper
+    ret
+
+// Ordinary stores with what every x86-64 has.
+    .globl cuesta_copy_sse2
+    .hidden cuesta_copy_sse2
+    .p2align 6
+cuesta_copy_sse2:
+    cmp     rdx, 32
+    jbe     cuesta_copy_small
+    .p2align 5
+1:  movdqu  xmm0, [rsi]
+    movdqu  xmm1, [rsi + 16]
+    movdqu  [rdi], xmm0
+    movdqu  [rdi + 16], xmm1
+    add     rsi, 32
+    add     rdi, 32
+    sub     rdx, 32
+    cmp     rdx, 32
+    jae     1b
+
+// Up to 32 bytes: everything is loaded before anything is stored.
+cuesta_copy_small:
+    cmp     edx, 16
+    jb      1f
+    movdqu  xmm0, [rsi]
+    movdqu  xmm1, [rsi + rdx - 16]
+    movdqu  [rdi], xmm0
+    movdqu  [rdi + rdx - 16], xmm1
+    xor     eax, eax
+    ret
+1:  cmp     edx, 8
+    jb      2f
+    mov     rax, [rsi]
+    mov     rcx, [rsi + rdx - 8]
+    mov     [rdi], rax
+    mov     [rdi + rdx - 8], rcx
+    xor     eax, eax
+    ret
+2:  cmp     edx, 4
+    jb      3f
+    mov     eax, [rsi]
+    mov     ecx, [rsi + rdx - 4]
+    mov     [rdi], eax
+    mov     [rdi + rdx - 4], ecx
+    xor     eax, eax
+    ret
+3:  test    edx, edx
+    jz      4f
+    movzx   eax, byte ptr [rsi]
+    movzx   ecx, byte ptr [rsi + rdx - 1]
+    mov     r8, rdx
+    shr     r8, 1
+    movzx   r9d, byte ptr [rsi + r8]
+    mov     [rdi + r8], r9b
+    mov     [rdi], al
+    mov     [rdi + rdx - 1], cl
+4:  xor     eax, eax
+    ret
+
+// Non-temporal stores: the destination is 64-byte aligned, the length a multiple of 64 and not zero.
+    .globl cuesta_copy_stream_avx512
+    .hidden cuesta_copy_stream_avx512
+    .p2align 6
+cuesta_copy_stream_avx512:
+    cmp     rdx, 256
+    jb      2f
+    .p2align 5
+1:  vmovdqu64 zmm16, [rsi]
+    vmovdqu64 zmm17, [rsi + 64]
+    vmovdqu64 zmm18, [rsi + 128]
+    vmovdqu64 zmm19, [rsi + 192]
+    vmovntdq [rdi], zmm16
+    vmovntdq [rdi + 64], zmm17
+    vmovntdq [rdi + 128], zmm18
+    vmovntdq [rdi + 192], zmm19
+    add     rsi, 256
+    add     rdi, 256
+    sub     rdx, 256
+    cmp     rdx, 256
+    jae     1b
+    test    rdx, rdx
+    jz      3f
+2:  vmovdqu64 zmm16, [rsi]
+    vmovntdq [rdi], zmm16
+    add     rsi, 64
+    add     rdi, 64
+    sub     rdx, 64
+    jnz     2b
+3:  xor     eax, eax
+    ret
+
+    .globl cuesta_copy_stream_avx
+    .hidden cuesta_copy_stream_avx
+    .p2align 6
+cuesta_copy_stream_avx:
+1:  vmovdqu ymm0, [rsi]
+    vmovdqu ymm1, [rsi + 32]
+    vmovntdq [rdi], ymm0
+    vmovntdq [rdi + 32], ymm1
+    add     rsi, 64
+    add     rdi, 64
+    sub     rdx, 64
+    jnz     1b
+    xor     eax, eax
+    vzeroupper
+    ret
+
+    .globl cuesta_copy_stream_sse2
+    .hidden cuesta_copy_stream_sse2
+    .p2align 6
+cuesta_copy_stream_sse2:
+1:  movdqu  xmm0, [rsi]
+    movdqu  xmm1, [rsi + 16]
+    movdqu  xmm2, [rsi + 32]
+    movdqu  xmm3, [rsi + 48]
+    movntdq [rdi], xmm0
+    movntdq [rdi + 16], xmm1
+    movntdq [rdi + 32], xmm2
+    movntdq [rdi + 48], xmm3
+    add     rsi, 64
+    add     rdi, 64
+    sub     rdx, 64
+    jnz     1b
+    xor     eax, eax
+    ret
+
+cuesta_block_end:
+
+cuesta_block_fixup:
+    mov     rcx, rdx
+cuesta_bytes_copy:
+    rep movsb
+cuesta_bytes_fixup:
+    mov     rax, rcx
+    ret
+
+// (rdi destination, rsi length) -> rax bytes NOT cleared.
+    .globl cuesta_clear
+    .hidden cuesta_clear
+    .p2align 4
+cuesta_clear:
+    mov     rcx, rsi
+    xor     eax, eax
+cuesta_bytes_clear:
+    rep stosb
+    mov     rax, rcx
+    ret
+
+// (rdi instruction pointer) -> rax where to go on, or 0 if the fault is not one of ours.
+    .globl cuesta_recover
+    .hidden cuesta_recover
+    .p2align 4
+cuesta_recover:
+    lea     rax, [rip + cuesta_block_start]
+    cmp     rdi, rax
+    jb      1f
+    lea     rax, [rip + cuesta_block_end]
+    cmp     rdi, rax
+    jae     1f
+    lea     rax, [rip + cuesta_block_fixup]
+    ret
+1:  lea     rax, [rip + cuesta_bytes_copy]
+    cmp     rdi, rax
+    je      2f
+    lea     rax, [rip + cuesta_bytes_clear]
+    cmp     rdi, rax
+    je      2f
+    xor     eax, eax
+    ret
+2:  // Both string instructions leave what is left in rcx.
+    lea     rax, [rip + cuesta_bytes_fixup]
+    ret

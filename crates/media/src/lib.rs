@@ -1,0 +1,28 @@
+//! Memory that files are made of: mapping it, making stores into it durable, and copying to and from the
+//! application.
+//!
+//! What is here runs inside other people's processes: every call to the kernel goes through rustix's own
+//! system-call stubs, because libc's wrappers are intercepted there, and nothing panics on what a file or an
+//! application holds. What is not here: what the bytes mean (`format`), and who may write where.
+
+mod arch;
+mod error;
+mod fault_handler;
+mod growable;
+mod mapping;
+pub mod persist;
+pub mod planted;
+pub mod recorder;
+mod shared;
+pub mod user_copy;
+pub mod wait;
+mod window;
+
+pub use cuesta_format::Medium;
+pub use error::{AccessError, MediaError};
+pub use fault_handler::install_fault_handler;
+pub use growable::GrowableMapping;
+pub use mapping::{Mapping, Protection};
+pub use shared::SharedMemory;
+pub use user_copy::{Fault, UserSlice, UserSliceMut};
+pub use window::Window;

@@ -1,0 +1,152 @@
+//! A file mapped whole (or a range of it), shared with whoever else maps it.
+
+use crate::error::MediaError;
+use crate::recorder;
+use crate::shared::SharedMemory;
+use cuesta_format::Medium;
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fs::{FallocateFlags, Mode, OFlags};
+use rustix::mm::{Advice, MapFlags, ProtFlags};
+use std::ffi::c_void;
+use std::ops::Deref;
+use std::path::Path;
+use std::ptr::{NonNull, null_mut};
+
+/// What a mapping allows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protection {
+    /// Loads only.
+    ReadOnly,
+    /// Loads and stores.
+    ReadWrite,
+}
+
+impl Protection {
+    pub(crate) fn flags(self) -> ProtFlags {
+        match self {
+            Protection::ReadOnly => ProtFlags::READ,
+            Protection::ReadWrite => ProtFlags::READ | ProtFlags::WRITE,
+        }
+    }
+}
+
+/// A mapped range of a file. Unmapped on drop; needs no descriptor once made.
+#[derive(Debug)]
+pub struct Mapping {
+    memory: SharedMemory,
+}
+
+impl Mapping {
+    /// Creates `path` (which must not exist, mode 0600) with `len` bytes of zeros that are all allocated: a full
+    /// medium is an error here and never a SIGBUS later. `populate` also touches every page now.
+    pub fn create(path: &Path, len: u64, medium: Medium, populate: bool) -> Result<Mapping, MediaError> {
+        let file = create_allocated(path, len)?;
+        Mapping::of_file(&file, 0, len, Protection::ReadWrite, medium, populate)
+    }
+
+    /// Maps all of an existing file.
+    pub fn open(path: &Path, protection: Protection, medium: Medium) -> Result<Mapping, MediaError> {
+        let access = match protection {
+            Protection::ReadOnly => OFlags::RDONLY,
+            Protection::ReadWrite => OFlags::RDWR,
+        };
+        let file = rustix::fs::open(path, access | OFlags::CLOEXEC, Mode::empty())
+            .map_err(MediaError::system("open file"))?;
+        let len = file_len(file.as_fd())?;
+        Mapping::of_file(&file, 0, len, protection, medium, false)
+    }
+
+    /// Maps `len` bytes from `offset` (a multiple of the page size) of an open file, which must hold them.
+    pub fn of_file(
+        file: impl AsFd,
+        offset: u64,
+        len: u64,
+        protection: Protection,
+        medium: Medium,
+        populate: bool,
+    ) -> Result<Mapping, MediaError> {
+        let found = file_len(file.as_fd())?;
+        match offset.checked_add(len) {
+            Some(end) if end <= found => {}
+            _ => {
+                return Err(MediaError::Short { expected: offset.saturating_add(len), found });
+            }
+        }
+        let shared = share_flags(medium)?;
+        // SAFETY: the kernel picks the address, so no memory in use is replaced.
+        let base =
+            unsafe { rustix::mm::mmap(null_mut(), len as usize, protection.flags(), shared, &file, offset) }
+                .map_err(MediaError::system("map file"))?;
+        let base = NonNull::new(base.cast::<u8>())
+            .ok_or(MediaError::System { action: "map file", errno: rustix::io::Errno::NOMEM })?;
+        recorder::on_map(base.as_ptr(), len as usize, file.as_fd(), offset);
+        // SAFETY: just mapped, with that length and protection, and unmapped only when the value is dropped.
+        let memory = unsafe { SharedMemory::new(base, len as usize, medium, protection) };
+        let mapping = Mapping { memory };
+        if populate {
+            // SAFETY: the range is the mapping just made.
+            unsafe { touch(base.as_ptr(), len as usize, protection) }?;
+        }
+        Ok(mapping)
+    }
+}
+
+impl Deref for Mapping {
+    type Target = SharedMemory;
+
+    fn deref(&self) -> &SharedMemory {
+        &self.memory
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        let len = self.memory.len() as usize;
+        recorder::on_unmap(self.memory.as_ptr(), len);
+        // SAFETY: the range was mapped by us as a whole, and no accessor outlives `self`. Unmapping what is
+        // mapped cannot fail for a reason anybody could act on.
+        let _ = unsafe { rustix::mm::munmap(self.memory.as_ptr().cast(), len) };
+    }
+}
+
+/// Creates a file of allocated zeros; removes it again if there is no room for all of them.
+pub fn create_allocated(path: &Path, len: u64) -> Result<OwnedFd, MediaError> {
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+    let file =
+        rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR).map_err(MediaError::system("create file"))?;
+    if let Err(errno) = rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, len) {
+        // The error to report is the first one; a file left behind is found by fsck.
+        let _ = rustix::fs::unlink(path);
+        return Err(MediaError::system("allocate file")(errno));
+    }
+    recorder::on_create(file.as_fd());
+    Ok(file)
+}
+
+pub(crate) fn file_len(file: BorrowedFd<'_>) -> Result<u64, MediaError> {
+    let stat = rustix::fs::fstat(file).map_err(MediaError::system("examine file"))?;
+    Ok(stat.st_size as u64)
+}
+
+/// Mapping flags of a medium; on `pmem` the kernel must promise that flushed stores need no fsync (MAP_SYNC).
+pub(crate) fn share_flags(medium: Medium) -> Result<MapFlags, MediaError> {
+    match medium {
+        Medium::Memory => Ok(MapFlags::SHARED),
+        Medium::Pmem if crate::arch::CAN_PERSIST => Ok(MapFlags::SHARED_VALIDATE | MapFlags::SYNC),
+        Medium::Pmem | Medium::Block => Err(MediaError::Unsupported(medium)),
+    }
+}
+
+/// Touches every page, so that no later access pays for it.
+///
+/// # Safety
+/// The range is mapped with `protection`, on page boundaries.
+pub(crate) unsafe fn touch(base: *mut u8, len: usize, protection: Protection) -> Result<(), MediaError> {
+    let advice = match protection {
+        Protection::ReadOnly => Advice::LinuxPopulateRead,
+        Protection::ReadWrite => Advice::LinuxPopulateWrite,
+    };
+    // SAFETY: populating changes no contents.
+    unsafe { rustix::mm::madvise(base.cast::<c_void>(), len, advice) }
+        .map_err(MediaError::system("touch mapped pages"))
+}

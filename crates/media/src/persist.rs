@@ -1,0 +1,137 @@
+//! Making stores durable: the copy, write-back and fence of each medium.
+//!
+//! The rule everybody relies on: bytes are durable once they were stored with [`store_through`] (or stored
+//! and [`flush`]ed) and the same thread then passed a [`fence`]. Medium `memory` keeps that rule with cheaper
+//! instructions, because the death of a process loses no caches: its copies stay in the cache and its
+//! fences only order. The recorder sees the same events on both, so what is crash-tested on `memory` is the
+//! order that `pmem` will run with.
+
+use crate::arch;
+use crate::planted;
+use crate::recorder;
+use cuesta_format::Medium;
+
+pub use crate::arch::LINE;
+
+/// Stores through the cache: visible at once, durable only after [`flush`] and [`fence`].
+/// Returns the bytes a fault kept it from storing.
+///
+/// # Safety
+/// `dst..dst+len` is mapped writable, and `src..src+len` readable; either may fault if a handler that calls
+/// [`crate::user_copy::recover`] is installed. Other threads and processes may access both meanwhile: the
+/// copy is made by assembly the compiler assumes nothing about, and may then be torn at any byte.
+#[inline]
+pub unsafe fn store(dst: *mut u8, src: *const u8, len: usize) -> usize {
+    // SAFETY: the caller's promise is the callee's.
+    let left = unsafe { arch::copy(dst, src, len) };
+    recorder::on_store(dst, len - left);
+    left
+}
+
+/// Stores so that the next [`fence`] makes it durable. Returns the bytes a fault kept it from storing.
+///
+/// # Safety
+/// As for [`store`].
+#[inline]
+pub unsafe fn store_through(medium: Medium, dst: *mut u8, src: *const u8, len: usize) -> usize {
+    // SAFETY: the caller's promise is the callees'.
+    let left = unsafe {
+        match medium {
+            Medium::Pmem => copy_non_temporal(dst, src, len),
+            Medium::Memory | Medium::Block => arch::copy(dst, src, len),
+        }
+    };
+    recorder::on_store(dst, len - left);
+    recorder::on_flush(dst, durable_part(dst, len - left));
+    left
+}
+
+/// How much of a copy is written back: all of it, unless the bug of the forgotten tail is planted.
+#[inline(always)]
+fn durable_part(dst: *mut u8, len: usize) -> usize {
+    if planted::active(planted::Bug::UnflushedTail) {
+        len.saturating_sub((dst as usize + len) % LINE)
+    } else {
+        len
+    }
+}
+
+/// Copies past the caches: whole lines with non-temporal stores, the unaligned ends with ordinary stores
+/// that are written back. Durable after the next [`fence`]. Returns the bytes a fault kept it from copying.
+///
+/// # Safety
+/// As for [`store`].
+#[inline]
+pub unsafe fn copy_non_temporal(dst: *mut u8, src: *const u8, len: usize) -> usize {
+    let head = dst.align_offset(LINE).min(len);
+    let whole = (len - head) / LINE * LINE;
+    let tail = len - head - whole;
+    // SAFETY: the three parts lie inside the caller's ranges; the middle one starts on a line. A part that
+    // was not copied because of a fault is not written back beyond what was.
+    unsafe {
+        if head > 0 {
+            let left = arch::copy(dst, src, head);
+            write_back(dst, head - left);
+            if left > 0 {
+                return len - head + left;
+            }
+        }
+        if whole > 0 {
+            let left = arch::copy_stream(dst.add(head), src.add(head), whole);
+            if left > 0 {
+                return tail + left;
+            }
+        }
+        if tail > 0 {
+            let at = head + whole;
+            let left = arch::copy(dst.add(at), src.add(at), tail);
+            if !planted::active(planted::Bug::UnflushedTail) {
+                write_back(dst.add(at), tail - left);
+            }
+            return left;
+        }
+    }
+    0
+}
+
+/// Starts the write-back of every line of `ptr..ptr+len`; durable after the next [`fence`].
+///
+/// # Safety
+/// The range is mapped.
+#[inline]
+pub unsafe fn flush(medium: Medium, ptr: *const u8, len: usize) {
+    if medium == Medium::Pmem {
+        // SAFETY: the range is mapped (caller).
+        unsafe { write_back(ptr, len) };
+    }
+    recorder::on_flush(ptr, len);
+}
+
+/// # Safety
+/// The range is mapped.
+#[inline]
+unsafe fn write_back(ptr: *const u8, len: usize) {
+    if len == 0 {
+        return;
+    }
+    let end = ptr as usize + len;
+    let mut line = ptr.wrapping_sub(ptr as usize % LINE);
+    while (line as usize) < end {
+        // SAFETY: each line holds a byte of the range, so its page is mapped.
+        unsafe { arch::write_back(line) };
+        line = line.wrapping_add(LINE);
+    }
+}
+
+/// Makes this thread's flushed stores durable, and orders them before every later load as well as store.
+///
+/// The second half is what a fenced session needs: an entry is visible to whoever scans the log before its
+/// writer re-reads the generation. A store fence alone lets that load pass the stores.
+#[inline]
+pub fn fence(medium: Medium) {
+    if medium == Medium::Pmem {
+        arch::fence();
+    }
+    core::sync::atomic::fence(core::sync::atomic::Ordering::SeqCst);
+    recorder::on_fence();
+}

@@ -1,0 +1,49 @@
+//! Bugs that tests plant, to show that the instruments catch them.
+//!
+//! Without the `record` feature [`active`] is the constant `false` and the places that ask it compile to nothing.
+
+/// A mistake other file systems shipped (DESIGN §14), which ours can be told to make.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Bug {
+    /// The operation log acknowledges an entry without its fence.
+    MissingFence = 1,
+    /// The unaligned end of a copy is stored through the cache and never written back.
+    UnflushedTail = 2,
+    /// Recovery goes on with the log generation it found, so that stale entries validate again.
+    ReusedSalt = 3,
+    /// A rename over an existing name removes it in one step and moves in a second one.
+    RenameInTwoSteps = 4,
+    /// A digest commits its changes and "digested up to" in two transactions.
+    DigestNotAtomic = 5,
+}
+
+impl Bug {
+    /// Every bug there is a switch for.
+    pub const ALL: [Bug; 5] =
+        [Bug::MissingFence, Bug::UnflushedTail, Bug::ReusedSalt, Bug::RenameInTwoSteps, Bug::DigestNotAtomic];
+}
+
+#[cfg(feature = "record")]
+static PLANTED: core::sync::atomic::AtomicU8 = core::sync::atomic::AtomicU8::new(0);
+
+/// Makes the whole process behave with `bug`, or without any.
+#[cfg(feature = "record")]
+pub fn plant(bug: Option<Bug>) {
+    let number = bug.map_or(0, |bug| bug as u8);
+    PLANTED.store(number, core::sync::atomic::Ordering::SeqCst);
+}
+
+/// Whether `bug` is planted.
+#[inline(always)]
+pub fn active(bug: Bug) -> bool {
+    #[cfg(feature = "record")]
+    {
+        PLANTED.load(core::sync::atomic::Ordering::Relaxed) == bug as u8
+    }
+    #[cfg(not(feature = "record"))]
+    {
+        let _ = bug;
+        false
+    }
+}

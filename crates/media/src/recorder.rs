@@ -1,0 +1,20 @@
+//! Everything that reaches the files of a store, in order: what the crash explorer explores.
+//!
+//! With the feature `record`, every store, flush and fence made through this crate is noted while a
+//! recorder is installed; without it, the functions here are empty. Addresses are turned into places in
+//! files by a table of mappings, so two mappings of one file (the client's and the daemon's) are one region,
+//! and code that stores through raw pointers with [`crate::persist`] is seen as well.
+//!
+//! The model: a store may survive a crash from the moment it is made; it must survive once a [`Event::Flush`]
+//! of its lines and then a [`Event::Fence`] of the same thread follow. Creating, allocating and resizing a
+//! file counts as durable at once: SharedFS syncs directories before it relies on a file.
+
+#[cfg(feature = "record")]
+mod live;
+#[cfg(feature = "record")]
+pub use live::*;
+
+#[cfg(not(feature = "record"))]
+mod off;
+#[cfg(not(feature = "record"))]
+pub use off::*;

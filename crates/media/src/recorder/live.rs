@@ -1,0 +1,333 @@
+//! The recorder of a build with the feature `record`.
+
+use crate::persist::LINE;
+use rustix::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::collections::{BTreeMap, HashSet};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard};
+
+/// A file, whatever it is called and however often it is mapped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct RegionKey {
+    /// Device the file is on.
+    pub device: u64,
+    /// Its inode number there.
+    pub inode: u64,
+}
+
+/// One thing that happened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A file came into being, or was seen for the first time: `contents`, then zeros up to `len`.
+    Appear {
+        /// The file.
+        region: RegionKey,
+        /// Its name then.
+        path: PathBuf,
+        /// Its length.
+        len: u64,
+        /// Its bytes, without the zeros at the end.
+        contents: Vec<u8>,
+    },
+    /// Bytes were stored.
+    Store {
+        /// In which file.
+        region: RegionKey,
+        /// Where.
+        offset: u64,
+        /// What.
+        bytes: Box<[u8]>,
+    },
+    /// The lines of a range were written back; rounded out to lines, as the instruction works.
+    Flush {
+        /// Of which file.
+        region: RegionKey,
+        /// From here.
+        offset: u64,
+        /// This many bytes (`u64::MAX`: the whole file).
+        len: u64,
+    },
+    /// What this thread flushed is durable.
+    Fence,
+    /// A file has a new length; bytes it gained are zeros.
+    SetLen {
+        /// Which file.
+        region: RegionKey,
+        /// Its length.
+        len: u64,
+    },
+    /// A step of the test itself.
+    Mark(u64),
+}
+
+/// An event and the thread it happened on; fences count for the flushes of their own thread.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Recorded {
+    /// A small number of the thread, the same throughout the process.
+    pub thread: u64,
+    /// What happened.
+    pub event: Event,
+}
+
+/// A file as it was when the recorder was installed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BaseFile {
+    /// The file.
+    pub region: RegionKey,
+    /// Its name.
+    pub path: PathBuf,
+    /// Its bytes.
+    pub contents: Vec<u8>,
+}
+
+/// What a recorder saw.
+#[derive(Clone, Debug)]
+pub struct Recording {
+    /// The files before the first event, in order of their names.
+    pub base: Vec<BaseFile>,
+    /// The events, in the order they happened.
+    pub events: Vec<Recorded>,
+}
+
+struct State {
+    roots: Vec<PathBuf>,
+    known: HashSet<RegionKey>,
+    recording: Recording,
+}
+
+struct Mapped {
+    len: usize,
+    region: RegionKey,
+    path: PathBuf,
+    offset: u64,
+}
+
+static SESSION: Mutex<()> = Mutex::new(());
+static INSTALLED: AtomicBool = AtomicBool::new(false);
+static STATE: Mutex<Option<State>> = Mutex::new(None);
+static MAPPED: Mutex<BTreeMap<usize, Mapped>> = Mutex::new(BTreeMap::new());
+
+/// The one recorder of the process. Recording ends when it is taken or dropped.
+pub struct Recorder {
+    _session: MutexGuard<'static, ()>,
+}
+
+impl Recorder {
+    /// Starts recording what happens to the files in `roots` (files, or directories and all below them).
+    /// Waits for another recorder of this process to be done.
+    pub fn install(roots: &[&Path]) -> io::Result<Recorder> {
+        let session = lock(&SESSION);
+        let mut canonical = Vec::new();
+        let mut base = Vec::new();
+        for root in roots {
+            let root = root.canonicalize()?;
+            read_below(&root, &mut base)?;
+            canonical.push(root);
+        }
+        base.sort_by(|a, b| a.path.cmp(&b.path));
+        let known = base.iter().map(|file| file.region).collect();
+        *lock(&STATE) =
+            Some(State { roots: canonical, known, recording: Recording { base, events: Vec::new() } });
+        INSTALLED.store(true, Ordering::SeqCst);
+        Ok(Recorder { _session: session })
+    }
+
+    /// How many events there are so far.
+    pub fn events_recorded(&self) -> usize {
+        lock(&STATE).as_ref().map_or(0, |state| state.recording.events.len())
+    }
+
+    /// Stops, and hands over what was seen.
+    pub fn take(self) -> Recording {
+        stop().unwrap_or_else(|| Recording { base: Vec::new(), events: Vec::new() })
+    }
+}
+
+impl Drop for Recorder {
+    fn drop(&mut self) {
+        stop();
+    }
+}
+
+fn stop() -> Option<Recording> {
+    INSTALLED.store(false, Ordering::SeqCst);
+    lock(&STATE).take().map(|state| state.recording)
+}
+
+/// A test that failed while it recorded must not fail the next one.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(|poison| poison.into_inner())
+}
+
+fn read_below(path: &Path, base: &mut Vec<BaseFile>) -> io::Result<()> {
+    let kind = std::fs::symlink_metadata(path)?;
+    if kind.is_dir() {
+        for entry in std::fs::read_dir(path)? {
+            read_below(&entry?.path(), base)?;
+        }
+    } else if kind.is_file() {
+        let file = std::fs::File::open(path)?;
+        base.push(BaseFile {
+            region: region_of(file.as_fd()),
+            path: path.to_path_buf(),
+            contents: std::fs::read(path)?,
+        });
+    }
+    Ok(())
+}
+
+fn region_of(file: BorrowedFd<'_>) -> RegionKey {
+    let stat = rustix::fs::fstat(file).expect("a recorded descriptor is open");
+    RegionKey { device: stat.st_dev, inode: stat.st_ino }
+}
+
+fn path_of(file: BorrowedFd<'_>) -> PathBuf {
+    let link = format!("/proc/self/fd/{}", file.as_raw_fd());
+    std::fs::read_link(link).expect("/proc names a recorded descriptor")
+}
+
+fn thread_number() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    thread_local!(static NUMBER: u64 = NEXT.fetch_add(1, Ordering::Relaxed));
+    NUMBER.with(|number| *number)
+}
+
+fn installed() -> bool {
+    INSTALLED.load(Ordering::Relaxed)
+}
+
+impl State {
+    fn push(&mut self, event: Event) {
+        self.recording.events.push(Recorded { thread: thread_number(), event });
+    }
+
+    fn follows(&self, path: &Path) -> bool {
+        self.roots.iter().any(|root| path.starts_with(root))
+    }
+
+    /// Notes a file not seen before (or seen, if it was made anew and may have an old number).
+    fn appear(&mut self, file: BorrowedFd<'_>, anew: bool) {
+        let (region, path) = (region_of(file), path_of(file));
+        if !self.follows(&path) || (!self.known.insert(region) && !anew) {
+            return;
+        }
+        let mut contents = std::fs::read(&path).unwrap_or_default();
+        let len = contents.len() as u64;
+        let used = contents.iter().rposition(|byte| *byte != 0);
+        contents.truncate(used.map_or(0, |last| last + 1));
+        contents.shrink_to_fit();
+        self.push(Event::Appear { region, path, len, contents });
+    }
+}
+
+fn with_state(note: impl FnOnce(&mut State)) {
+    if installed()
+        && let Some(state) = lock(&STATE).as_mut()
+    {
+        note(state);
+    }
+}
+
+/// Calls `note` with each (region, file offset, address, length) that `ptr..ptr+len` is mapped from, if it is followed.
+fn with_places(ptr: *const u8, len: usize, mut note: impl FnMut(&mut State, RegionKey, u64, usize, usize)) {
+    if len == 0 {
+        return;
+    }
+    with_state(|state| {
+        let mapped = lock(&MAPPED);
+        let (start, end) = (ptr as usize, ptr as usize + len);
+        let before = mapped.range(..=start).next_back().map_or(start, |(base, _)| *base);
+        for (base, place) in mapped.range(before..end) {
+            let from = start.max(*base);
+            let to = end.min(base + place.len);
+            if from < to && state.follows(&place.path) {
+                let offset = place.offset + (from - base) as u64;
+                note(state, place.region, offset, from, to - from);
+            }
+        }
+    });
+}
+
+pub(crate) fn on_store(dst: *const u8, len: usize) {
+    if !installed() {
+        return;
+    }
+    with_places(dst, len, |state, region, offset, address, len| {
+        let mut bytes = vec![0; len].into_boxed_slice();
+        // SAFETY: the range was just stored to, so it is mapped; the copy may be torn like any other.
+        let left = unsafe { crate::arch::copy(bytes.as_mut_ptr(), address as *const u8, len) };
+        debug_assert_eq!(left, 0);
+        state.push(Event::Store { region, offset, bytes });
+    });
+}
+
+pub(crate) fn on_flush(ptr: *const u8, len: usize) {
+    if !installed() || len == 0 {
+        return;
+    }
+    let head = ptr as usize % LINE;
+    let rounded = (head + len).next_multiple_of(LINE);
+    with_places(ptr.wrapping_sub(head), rounded, |state, region, offset, _, len| {
+        state.push(Event::Flush { region, offset, len: len as u64 });
+    });
+}
+
+pub(crate) fn on_fence() {
+    with_state(|state| state.push(Event::Fence));
+}
+
+pub(crate) fn on_map(base: *const u8, len: usize, file: BorrowedFd<'_>, offset: u64) {
+    on_unmap(base, len);
+    let place = Mapped { len, region: region_of(file), path: path_of(file), offset };
+    lock(&MAPPED).insert(base as usize, place);
+    on_open(file);
+}
+
+pub(crate) fn on_unmap(base: *const u8, len: usize) {
+    let (start, end) = (base as usize, base as usize + len);
+    lock(&MAPPED).retain(|base, place| base + place.len <= start || *base >= end);
+}
+
+pub(crate) fn on_create(file: BorrowedFd<'_>) {
+    with_state(|state| state.appear(file, true));
+}
+
+pub(crate) fn on_open(file: BorrowedFd<'_>) {
+    with_state(|state| state.appear(file, false));
+}
+
+pub(crate) fn on_set_len(file: BorrowedFd<'_>, len: u64) {
+    with_state(|state| {
+        if state.follows(&path_of(file)) {
+            let region = region_of(file);
+            state.push(Event::SetLen { region, len });
+        }
+    });
+}
+
+/// Notes a write made with `pwrite` and its like.
+pub fn record_file_write(file: BorrowedFd<'_>, offset: u64, bytes: &[u8]) {
+    with_state(|state| {
+        if state.follows(&path_of(file)) {
+            state.push(Event::Store { region: region_of(file), offset, bytes: bytes.into() });
+        }
+    });
+}
+
+/// Notes that everything written to the file so far is durable (`fsync`, `fdatasync`).
+pub fn record_file_sync(file: BorrowedFd<'_>) {
+    with_state(|state| {
+        if state.follows(&path_of(file)) {
+            let region = region_of(file);
+            state.push(Event::Flush { region, offset: 0, len: u64::MAX });
+            state.push(Event::Fence);
+        }
+    });
+}
+
+/// Notes a step of the test itself, such as "operation N was acknowledged".
+pub fn mark(number: u64) {
+    with_state(|state| state.push(Event::Mark(number)));
+}

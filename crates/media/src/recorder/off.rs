@@ -1,0 +1,39 @@
+//! The recorder of a build that records nothing.
+
+use rustix::fd::BorrowedFd;
+
+#[inline(always)]
+pub(crate) fn on_store(_dst: *const u8, _len: usize) {}
+
+#[inline(always)]
+pub(crate) fn on_flush(_ptr: *const u8, _len: usize) {}
+
+#[inline(always)]
+pub(crate) fn on_fence() {}
+
+#[inline(always)]
+pub(crate) fn on_map(_base: *const u8, _len: usize, _file: BorrowedFd<'_>, _offset: u64) {}
+
+#[inline(always)]
+pub(crate) fn on_unmap(_base: *const u8, _len: usize) {}
+
+#[inline(always)]
+pub(crate) fn on_create(_file: BorrowedFd<'_>) {}
+
+#[inline(always)]
+pub(crate) fn on_open(_file: BorrowedFd<'_>) {}
+
+#[inline(always)]
+pub(crate) fn on_set_len(_file: BorrowedFd<'_>, _len: u64) {}
+
+/// Notes a write made with `pwrite` and its like.
+#[inline(always)]
+pub fn record_file_write(_file: BorrowedFd<'_>, _offset: u64, _bytes: &[u8]) {}
+
+/// Notes that everything written to the file so far is durable (`fsync`, `fdatasync`).
+#[inline(always)]
+pub fn record_file_sync(_file: BorrowedFd<'_>) {}
+
+/// Notes a step of the test itself, such as "operation N was acknowledged".
+#[inline(always)]
+pub fn mark(_number: u64) {}

@@ -1,0 +1,176 @@
+//! Mapped memory that several threads and processes use at once, behind checked accessors.
+//!
+//! Rust's references promise that nobody else writes; a mapped file cannot keep that. So no `&[u8]` to it is
+//! ever made here: bytes move by assembly copies ([`crate::persist`]), which the compiler treats as foreign
+//! code and which may be torn when somebody writes the same bytes, and control words are reached as atomics.
+//! Who may write which bytes when is the caller's protocol (reservations of the log, the digest's own
+//! blocks); breaking it garbles file contents, which checksums catch, but not memory safety.
+
+use crate::error::AccessError;
+use crate::mapping::Protection;
+use crate::persist;
+use crate::user_copy::{Fault, UserSlice, UserSliceMut};
+use cuesta_format::Medium;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+
+/// A range of mapped memory. Its owner ([`crate::Mapping`], [`crate::Window`], [`crate::GrowableMapping`])
+/// keeps the range reserved for as long as this value lives.
+#[derive(Debug)]
+pub struct SharedMemory {
+    base: NonNull<u8>,
+    len: AtomicUsize,
+    medium: Medium,
+    protection: Protection,
+}
+
+// SAFETY: the pointer is only used for the accesses the module comment explains, which any thread may make.
+unsafe impl Send for SharedMemory {}
+// SAFETY: as for `Send`.
+unsafe impl Sync for SharedMemory {}
+
+impl SharedMemory {
+    /// # Safety
+    /// `base..base+len` stays reserved for mappings of the owner while the value lives, and is mapped with
+    /// `protection` wherever it is mapped.
+    pub(crate) unsafe fn new(
+        base: NonNull<u8>,
+        len: usize,
+        medium: Medium,
+        protection: Protection,
+    ) -> SharedMemory {
+        SharedMemory { base, len: AtomicUsize::new(len), medium, protection }
+    }
+
+    /// # Safety
+    /// As for [`SharedMemory::new`], with the new length.
+    pub(crate) unsafe fn set_len(&self, len: usize) {
+        self.len.store(len, Ordering::Release);
+    }
+
+    /// Bytes mapped.
+    #[inline]
+    pub fn len(&self) -> u64 {
+        self.len.load(Ordering::Acquire) as u64
+    }
+
+    /// Whether no byte is mapped.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// How its bytes become durable.
+    #[inline]
+    pub fn medium(&self) -> Medium {
+        self.medium
+    }
+
+    /// Where it lies in this process.
+    #[inline]
+    pub fn as_ptr(&self) -> *mut u8 {
+        self.base.as_ptr()
+    }
+
+    #[inline(always)]
+    fn range(&self, offset: u64, len: usize) -> Result<*mut u8, AccessError> {
+        let limit = self.len();
+        if offset > limit || len as u64 > limit - offset {
+            return Err(AccessError::OutOfBounds { offset, len: len as u64, limit });
+        }
+        // SAFETY: just checked to be inside the range.
+        Ok(unsafe { self.base.as_ptr().add(offset as usize) })
+    }
+
+    #[inline(always)]
+    fn writable(&self, offset: u64, len: usize) -> Result<*mut u8, AccessError> {
+        if self.protection == Protection::ReadOnly {
+            return Err(Fault { copied: 0 }.into());
+        }
+        self.range(offset, len)
+    }
+
+    /// Copies bytes out.
+    #[inline]
+    pub fn read(&self, offset: u64, dst: &mut [u8]) -> Result<(), AccessError> {
+        let src = self.range(offset, dst.len())?;
+        // SAFETY: `dst` is ours, `src` is in range; torn bytes are the caller's protocol (module comment).
+        let left = unsafe { crate::arch::copy(dst.as_mut_ptr(), src, dst.len()) };
+        Ok(Fault::check(dst.len(), left)?)
+    }
+
+    /// Copies bytes out into memory of the application, as many as `dst` is long.
+    #[inline]
+    pub fn read_user(&self, offset: u64, mut dst: UserSliceMut<'_>) -> Result<(), AccessError> {
+        let src = self.range(offset, dst.len())?;
+        // SAFETY: `UserSliceMut::new` promised that the destination may be written or faults.
+        let left = unsafe { crate::arch::copy(dst.as_mut_ptr(), src, dst.len()) };
+        Ok(Fault::check(dst.len(), left)?)
+    }
+
+    /// Stores bytes in the cache; durable only after [`SharedMemory::flush`] and a fence.
+    #[inline]
+    pub fn write(&self, offset: u64, src: &[u8]) -> Result<(), AccessError> {
+        let dst = self.writable(offset, src.len())?;
+        // SAFETY: in range and mapped writable.
+        let left = unsafe { persist::store(dst, src.as_ptr(), src.len()) };
+        Ok(Fault::check(src.len(), left)?)
+    }
+
+    /// Stores bytes that the next [`SharedMemory::fence`] makes durable.
+    #[inline]
+    pub fn write_through(&self, offset: u64, src: &[u8]) -> Result<(), AccessError> {
+        self.write_user(offset, UserSlice::from(src))
+    }
+
+    /// As [`SharedMemory::write_through`], straight from memory of the application: one pass.
+    #[inline]
+    pub fn write_user(&self, offset: u64, src: UserSlice<'_>) -> Result<(), AccessError> {
+        let dst = self.writable(offset, src.len())?;
+        // SAFETY: in range and mapped writable; `UserSlice` promised that the source may be read or faults.
+        let left = unsafe { persist::store_through(self.medium, dst, src.as_ptr(), src.len()) };
+        Ok(Fault::check(src.len(), left)?)
+    }
+
+    /// Starts the write-back of bytes stored with [`SharedMemory::write`].
+    #[inline]
+    pub fn flush(&self, offset: u64, len: u64) -> Result<(), AccessError> {
+        let start = self.range(offset, len as usize)?;
+        // SAFETY: in range.
+        unsafe { persist::flush(self.medium, start, len as usize) };
+        Ok(())
+    }
+
+    /// Makes this thread's flushed stores durable; see [`persist::fence`].
+    #[inline]
+    pub fn fence(&self) {
+        persist::fence(self.medium);
+    }
+
+    /// The 64-bit word at `offset`, which must be a multiple of 8.
+    ///
+    /// For control pages; storing to a read-only mapping through it is a fault nothing recovers from.
+    #[inline]
+    pub fn atomic_u64(&self, offset: u64) -> Result<&AtomicU64, AccessError> {
+        let word = self.aligned(offset, 8)?;
+        // SAFETY: in range, aligned, and alive as long as `self`; sharing with other processes is what atomics are for.
+        Ok(unsafe { AtomicU64::from_ptr(word.cast()) })
+    }
+
+    /// The 32-bit word at `offset`, which must be a multiple of 4; see [`SharedMemory::atomic_u64`].
+    #[inline]
+    pub fn atomic_u32(&self, offset: u64) -> Result<&AtomicU32, AccessError> {
+        let word = self.aligned(offset, 4)?;
+        // SAFETY: as in `atomic_u64`.
+        Ok(unsafe { AtomicU32::from_ptr(word.cast()) })
+    }
+
+    #[inline(always)]
+    fn aligned(&self, offset: u64, size: usize) -> Result<*mut u8, AccessError> {
+        let word = self.range(offset, size)?;
+        if (word as usize).is_multiple_of(size) {
+            Ok(word)
+        } else {
+            Err(AccessError::OutOfBounds { offset, len: size as u64, limit: self.len() })
+        }
+    }
+}

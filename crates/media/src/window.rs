@@ -1,0 +1,95 @@
+//! A reserved range of addresses in which files are mapped side by side.
+//!
+//! The operation log is a ring of segment files; its client maps them in order, and the first ones once more
+//! behind the last, so that every entry is one contiguous range.
+
+use crate::error::MediaError;
+use crate::mapping::{Protection, file_len, share_flags, touch};
+use crate::recorder;
+use crate::shared::SharedMemory;
+use cuesta_format::Medium;
+use rustix::fd::AsFd;
+use rustix::mm::{MapFlags, ProtFlags};
+use std::ops::Deref;
+use std::ptr::{NonNull, null_mut};
+
+/// Reserved addresses; an access to a part where nothing was mapped answers a fault.
+#[derive(Debug)]
+pub struct Window {
+    memory: SharedMemory,
+}
+
+impl Window {
+    /// Reserves `len` bytes of addresses (no memory) for files of `medium`.
+    pub fn reserve(len: u64, medium: Medium) -> Result<Window, MediaError> {
+        let base = reserve(len as usize)?;
+        // SAFETY: reserved by us until drop; what is mapped in it is mapped writable or read-only by `map`,
+        // and a store into the latter is a fault that the copies recover from.
+        let memory = unsafe { SharedMemory::new(base, len as usize, medium, Protection::ReadWrite) };
+        Ok(Window { memory })
+    }
+
+    /// Maps `len` bytes from `offset` of `file` at `at` in the window, in place of what was mapped there.
+    /// All three are multiples of the page size, and the file must hold the bytes.
+    pub fn map(
+        &self,
+        file: impl AsFd,
+        offset: u64,
+        len: u64,
+        at: u64,
+        protection: Protection,
+        populate: bool,
+    ) -> Result<(), MediaError> {
+        let window = self.memory.len();
+        let page = rustix::param::page_size() as u64;
+        let aligned = at.is_multiple_of(page) && len.is_multiple_of(page);
+        if at > window || len > window - at || !aligned {
+            return Err(MediaError::Placement { at, len, window });
+        }
+        let found = file_len(file.as_fd())?;
+        let expected = offset.saturating_add(len);
+        if expected > found {
+            return Err(MediaError::Short { expected, found });
+        }
+        let flags = share_flags(self.memory.medium())? | MapFlags::FIXED;
+        // SAFETY: the place lies inside the addresses this window reserved (checked above), which nothing
+        // but its own mappings uses; accessors make no assumption on what is mapped where.
+        unsafe {
+            let start = self.memory.as_ptr().add(at as usize);
+            rustix::mm::mmap(start.cast(), len as usize, protection.flags(), flags, &file, offset)
+                .map_err(MediaError::system("map file in window"))?;
+            recorder::on_map(start, len as usize, file.as_fd(), offset);
+            if populate {
+                touch(start, len as usize, protection)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Deref for Window {
+    type Target = SharedMemory;
+
+    fn deref(&self) -> &SharedMemory {
+        &self.memory
+    }
+}
+
+impl Drop for Window {
+    fn drop(&mut self) {
+        let len = self.memory.len() as usize;
+        recorder::on_unmap(self.memory.as_ptr(), len);
+        // SAFETY: the whole range was reserved by us, and no accessor outlives `self`.
+        let _ = unsafe { rustix::mm::munmap(self.memory.as_ptr().cast(), len) };
+    }
+}
+
+/// Takes `len` bytes of address space that hold nothing yet.
+pub(crate) fn reserve(len: usize) -> Result<NonNull<u8>, MediaError> {
+    let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+    // SAFETY: the kernel picks the address, so no memory in use is replaced.
+    let base = unsafe { rustix::mm::mmap_anonymous(null_mut(), len, ProtFlags::empty(), flags) }
+        .map_err(MediaError::system("reserve addresses"))?;
+    NonNull::new(base.cast::<u8>())
+        .ok_or(MediaError::System { action: "reserve addresses", errno: rustix::io::Errno::NOMEM })
+}
