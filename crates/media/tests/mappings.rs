@@ -1,0 +1,160 @@
+//! Mapped files: what they hold, how they grow, what is refused.
+
+use cuesta_media::wait::{Waited, drain, eventfd, raise, sealed_memfd, wait, wake_all};
+use cuesta_media::{AccessError, GrowableMapping, Mapping, MediaError, Medium, Protection, Window};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+const PAGE: u64 = 4096;
+
+#[test]
+fn what_one_mapping_stores_another_reads_and_the_file_keeps() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("arena");
+    let writer = Mapping::create(&path, 4 * PAGE, Medium::Memory, true).unwrap();
+    let reader = Mapping::open(&path, Protection::ReadOnly, Medium::Memory).unwrap();
+    writer.write(10, b"cached").unwrap();
+    writer.write_through(5000, b"through").unwrap();
+    writer.fence();
+    let mut bytes = [0; 7];
+    reader.read(5000, &mut bytes).unwrap();
+    assert_eq!(&bytes, b"through");
+    drop((writer, reader));
+    assert_eq!(&std::fs::read(&path).unwrap()[10..16], b"cached");
+    let again = Mapping::create(&path, PAGE, Medium::Memory, false);
+    assert!(matches!(again, Err(MediaError::System { action: "create file", .. })));
+}
+
+#[test]
+fn accesses_outside_are_refused_however_large() {
+    let directory = tempfile::tempdir().unwrap();
+    let mapping = Mapping::create(&directory.path().join("file"), PAGE, Medium::Memory, false).unwrap();
+    let mut bytes = [0; 8];
+    mapping.read(PAGE - 8, &mut bytes).unwrap();
+    for offset in [PAGE - 7, PAGE, PAGE + 1, u64::MAX - 3, u64::MAX] {
+        assert!(matches!(mapping.read(offset, &mut bytes), Err(AccessError::OutOfBounds { .. })));
+        assert!(matches!(mapping.write(offset, &bytes), Err(AccessError::OutOfBounds { .. })));
+        assert!(matches!(mapping.write_through(offset, &bytes), Err(AccessError::OutOfBounds { .. })));
+        assert!(matches!(mapping.flush(offset, 8), Err(AccessError::OutOfBounds { .. })));
+        assert!(mapping.atomic_u64(offset).is_err());
+    }
+    assert!(mapping.flush(8, u64::MAX - 7).is_err());
+    assert!(mapping.atomic_u64(4).is_err());
+    assert_eq!(mapping.atomic_u64(8).unwrap().load(Ordering::Relaxed), 0);
+}
+
+#[test]
+fn a_full_medium_is_an_error_of_create() {
+    let path = std::path::Path::new("/dev/shm").join(format!("cuesta-media-test-{}", std::process::id()));
+    let refused = Mapping::create(&path, 1 << 46, Medium::Memory, false);
+    assert_eq!(refused.unwrap_err().errno(), rustix::io::Errno::NOSPC);
+    assert!(!path.exists());
+}
+
+#[test]
+fn a_store_on_ordinary_files_is_not_taken_for_persistent_memory() {
+    let directory = tempfile::tempdir().unwrap();
+    let refused = Mapping::create(&directory.path().join("file"), PAGE, Medium::Pmem, false);
+    assert!(matches!(refused, Err(MediaError::System { action: "map file", .. })));
+    let refused = Mapping::create(&directory.path().join("other"), PAGE, Medium::Block, false);
+    assert!(matches!(refused, Err(MediaError::Unsupported(Medium::Block))));
+}
+
+#[test]
+fn a_ring_mapped_twice_is_contiguous_across_its_end() {
+    let directory = tempfile::tempdir().unwrap();
+    let window = Window::reserve(4 * PAGE, Medium::Memory).unwrap();
+    for slot in 0..3 {
+        let path = directory.path().join(format!("segment-{slot}"));
+        drop(Mapping::create(&path, PAGE, Medium::Memory, false).unwrap());
+        let file = std::fs::OpenOptions::new().read(true).write(true).open(&path).unwrap();
+        window.map(&file, 0, PAGE, slot * PAGE, Protection::ReadWrite, true).unwrap();
+        if slot == 0 {
+            window.map(&file, 0, PAGE, 3 * PAGE, Protection::ReadWrite, true).unwrap();
+        }
+    }
+    let entry = [7u8; 100];
+    window.write_through(3 * PAGE - 50, &entry).unwrap();
+    let mut start = [0u8; 50];
+    window.read(0, &mut start).unwrap();
+    assert_eq!(start, [7; 50]);
+}
+
+#[test]
+fn a_window_refuses_places_it_does_not_have() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("segment");
+    drop(Mapping::create(&path, PAGE, Medium::Memory, false).unwrap());
+    let file = std::fs::File::open(&path).unwrap();
+    let window = Window::reserve(2 * PAGE, Medium::Memory).unwrap();
+    for (offset, len, at) in [(0, PAGE, 2 * PAGE), (0, PAGE, 5), (0, 5, 0), (0, PAGE, u64::MAX - 4095)] {
+        let refused = window.map(&file, offset, len, at, Protection::ReadOnly, false);
+        assert!(matches!(refused, Err(MediaError::Placement { .. })));
+    }
+    let refused = window.map(&file, PAGE, PAGE, 0, Protection::ReadOnly, false);
+    assert!(matches!(refused, Err(MediaError::Short { .. })));
+}
+
+#[test]
+fn a_growable_file_keeps_what_it_holds_and_its_length() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("meta");
+    let file = GrowableMapping::open(&path, Medium::Memory).unwrap();
+    assert!(file.is_empty());
+    for step in 0..20u64 {
+        file.set_len((step + 1) * 1_000_003).unwrap();
+        file.write_through(step * 1_000_003, &step.to_le_bytes()).unwrap();
+    }
+    assert!(file.write_through(20 * 1_000_003 - 4, &[1; 8]).is_err());
+    file.set_len(5 * 1_000_003 + 4).unwrap();
+    assert!(file.read(5 * 1_000_003, &mut [0; 8]).is_err());
+    file.set_len(20_000_000).unwrap();
+    let mut bytes = [1; 8];
+    file.read(5 * 1_000_003 + 4, &mut bytes).unwrap();
+    assert_eq!(bytes, [0; 8], "bytes cut off come back as zeros");
+    file.set_len(5 * 1_000_003).unwrap();
+    drop(file);
+    let file = GrowableMapping::open(&path, Medium::Memory).unwrap();
+    assert_eq!(file.len(), 5 * 1_000_003);
+    for step in 0..5u64 {
+        file.read(step * 1_000_003, &mut bytes).unwrap();
+        assert_eq!(u64::from_le_bytes(bytes), step);
+    }
+    assert_eq!(file.set_len(1 << 41).unwrap_err().errno(), rustix::io::Errno::FBIG);
+}
+
+#[test]
+fn a_futex_wakes_times_out_and_sees_changes() {
+    let word = AtomicU32::new(1);
+    assert_eq!(wait(&word, 2, None), Waited::Changed);
+    assert_eq!(wait(&word, 1, Some(Duration::from_millis(1))), Waited::TimedOut);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while word.load(Ordering::Acquire) == 1 {
+                wait(&word, 1, None);
+            }
+        });
+        word.store(2, Ordering::Release);
+        wake_all(&word);
+    });
+}
+
+#[test]
+fn an_eventfd_counts_and_never_blocks() {
+    let event = eventfd().unwrap();
+    assert_eq!(drain(&event).unwrap(), 0);
+    raise(&event).unwrap();
+    raise(&event).unwrap();
+    assert_eq!(drain(&event).unwrap(), 2);
+}
+
+#[test]
+fn a_sealed_page_cannot_be_resized_and_is_shared() {
+    let page = sealed_memfd("control", PAGE).unwrap();
+    assert!(rustix::fs::ftruncate(&page, 0).is_err());
+    assert!(rustix::fs::ftruncate(&page, 2 * PAGE).is_err());
+    let one = Mapping::of_file(&page, 0, PAGE, Protection::ReadWrite, Medium::Memory, true).unwrap();
+    let two = Mapping::of_file(&page, 0, PAGE, Protection::ReadOnly, Medium::Memory, true).unwrap();
+    one.atomic_u64(64).unwrap().store(9, Ordering::Release);
+    assert_eq!(two.atomic_u64(64).unwrap().load(Ordering::Acquire), 9);
+}
