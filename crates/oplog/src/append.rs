@@ -15,7 +15,7 @@ use cuesta_format::{
     Geometry, InodeNumber, LeaseGeneration, LogPosition, NAME_BYTES_MAX, Operation, SYMLINK_BYTES_MAX,
     Timestamp,
 };
-use cuesta_media::recorder::planted::{self, Bug};
+use cuesta_media::planted::{self, Bug};
 use cuesta_media::{AccessError, Fault, Mapping, UserSlice, UserSliceMut, Window};
 use std::mem::offset_of;
 use std::sync::Arc;
