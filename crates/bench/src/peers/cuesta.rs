@@ -1,0 +1,178 @@
+//! Cuesta as a peer: a store on a tmpfs, its daemon as our child, programs started by `cuesta run`.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use super::{Peer, PeerName};
+use crate::child::{self, Guarded, Role};
+use crate::error::{BenchError, Context};
+use crate::measure::{Figure, Outcome};
+use crate::workload::fill::READY;
+use crate::works::Work;
+
+/// Where programs see the store.
+const MOUNT: &str = "/cuesta";
+const COMMAND_LIMIT: Duration = Duration::from_secs(30);
+const STOP_LIMIT: Duration = Duration::from_secs(10);
+const STATUS_INTERVAL: Duration = Duration::from_millis(1);
+/// How long a writer goes on alone after its daemon was killed, so that the log is as full as it gets.
+const ALONE: Duration = Duration::from_millis(300);
+
+/// A store and its daemon.
+#[derive(Debug)]
+pub struct Cuesta {
+    binary: PathBuf,
+    own_executable: PathBuf,
+    /// A directory on a tmpfs that holds the store and the daemon's output.
+    home: PathBuf,
+    nvm: String,
+    daemon: Option<Guarded>,
+}
+
+impl Cuesta {
+    /// Makes a store in `home` and serves it.
+    pub fn new(
+        binary: PathBuf,
+        own_executable: PathBuf,
+        home: PathBuf,
+        nvm: String,
+    ) -> Result<Self, BenchError> {
+        let mut cuesta = Cuesta { binary, own_executable, home, nvm, daemon: None };
+        cuesta.make()?;
+        Ok(cuesta)
+    }
+
+    fn store(&self) -> PathBuf {
+        self.home.join("store")
+    }
+
+    fn tool(&self, subcommand: &str) -> Command {
+        let mut command = Command::new(&self.binary);
+        command.arg(subcommand).arg(self.store());
+        command
+    }
+
+    fn make(&mut self) -> Result<(), BenchError> {
+        let mut mkfs = self.tool("mkfs");
+        mkfs.args(["--medium", "memory", "--nvm", &self.nvm]);
+        child::run(&mut mkfs, "cuesta mkfs", COMMAND_LIMIT)?;
+        self.serve()
+    }
+
+    /// Starts the daemon and waits until it answers.
+    fn serve(&mut self) -> Result<(), BenchError> {
+        let output = File::create(self.home.join("daemon-output")).context("making the daemon's output")?;
+        let errors = output.try_clone().context("making the daemon's output")?;
+        let mut serve = self.tool("serve");
+        serve.stdin(Stdio::null()).stdout(output).stderr(errors);
+        let deadline = Instant::now() + COMMAND_LIMIT;
+        let daemon = self.daemon.insert(Guarded::spawn(&mut serve, Role::Daemon)?);
+        loop {
+            if let Some(status) = daemon.ended().context("watching the daemon")? {
+                child::check_interrupted()?;
+                return Err(BenchError::Child {
+                    what: "cuesta serve".to_owned(),
+                    status: status.to_string(),
+                    words: last_line(&self.home.join("daemon-output")),
+                });
+            }
+            let mut status = Command::new(&self.binary);
+            status.arg("status").arg(self.home.join("store"));
+            match child::run(&mut status, "cuesta status", COMMAND_LIMIT) {
+                Ok(_) => return Ok(()),
+                Err(BenchError::Child { .. }) if Instant::now() < deadline => {}
+                Err(BenchError::Child { .. }) => {
+                    return Err(BenchError::TimedOut {
+                        what: "cuesta serve".to_owned(),
+                        after: COMMAND_LIMIT,
+                    });
+                }
+                Err(error) => return Err(error),
+            }
+            std::thread::sleep(STATUS_INTERVAL);
+        }
+    }
+
+    /// Ends the daemon: politely, then not.
+    fn stop(&mut self) {
+        let Some(mut daemon) = self.daemon.take() else { return };
+        let running = matches!(daemon.ended(), Ok(None));
+        if running && child::run(&mut self.tool("stop"), "cuesta stop", STOP_LIMIT).is_ok() {
+            let deadline = Instant::now() + STOP_LIMIT;
+            while matches!(daemon.ended(), Ok(None)) && Instant::now() < deadline {
+                std::thread::sleep(STATUS_INTERVAL);
+            }
+        }
+    }
+
+    fn kill_with_full_log(&mut self, work: &Work, filling: Duration) -> Result<Outcome, BenchError> {
+        let dir = self.dir(work.name);
+        let mut writer = self.command(&self.own_executable);
+        writer.args(["workload", work.name, "--dir"]).arg(&dir);
+        writer.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut writer = Guarded::spawn(&mut writer, Role::Application)?;
+        child::wait_for_line(&mut writer, READY, COMMAND_LIMIT)?;
+        std::thread::sleep(filling);
+        if let Some(mut daemon) = self.daemon.take() {
+            daemon.kill();
+        }
+        std::thread::sleep(ALONE);
+        writer.kill();
+        child::check_interrupted()?;
+
+        let start = Instant::now();
+        self.serve()?;
+        let seconds = start.elapsed().as_secs_f64();
+
+        let mut remove = self.command(Path::new("/bin/rm"));
+        child::run(remove.arg("-r").arg(&dir), "rm of what was recovered", COMMAND_LIMIT)?;
+        Ok(Outcome::of(Figure::Recovery, seconds))
+    }
+}
+
+impl Peer for Cuesta {
+    fn name(&self) -> PeerName {
+        PeerName::Cuesta
+    }
+
+    fn dir(&self, name: &str) -> PathBuf {
+        Path::new(MOUNT).join(name)
+    }
+
+    fn command(&self, program: &Path) -> Command {
+        let mut command = Command::new(&self.binary);
+        command.arg("run").arg("--store").arg(self.store()).args(["--at", MOUNT, "--"]).arg(program);
+        command
+    }
+
+    fn ensure_ready(&mut self) -> Result<(), BenchError> {
+        let running = match &mut self.daemon {
+            Some(daemon) => daemon.ended().context("watching the daemon")?.is_none(),
+            None => false,
+        };
+        if running { Ok(()) } else { self.serve() }
+    }
+
+    fn renew(&mut self) -> Result<(), BenchError> {
+        self.stop();
+        std::fs::remove_dir_all(self.store()).context("removing a store that failed")?;
+        self.make()
+    }
+
+    fn recover(&mut self, work: &Work, filling: Duration) -> Option<Result<Outcome, BenchError>> {
+        Some(self.kill_with_full_log(work, filling))
+    }
+}
+
+impl Drop for Cuesta {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+fn last_line(path: &Path) -> String {
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    text.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("(said nothing)").to_owned()
+}

@@ -1,0 +1,63 @@
+//! The file systems a work is run on.
+
+pub mod cuesta;
+pub mod kernel;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use clap::ValueEnum;
+use serde::Serialize;
+
+use crate::error::BenchError;
+use crate::measure::Outcome;
+use crate::works::Work;
+
+/// The name of a peer, in the order of the table's columns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum PeerName {
+    /// Cuesta on the medium `memory`.
+    Cuesta,
+    /// A tmpfs.
+    Tmpfs,
+    /// ext4 with a journal on a loop device in memory.
+    Ext4Ram,
+    /// ext4 with a journal on a loop device on the disk.
+    Ext4Disk,
+}
+
+impl PeerName {
+    /// The name on the command line and in the table.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            PeerName::Cuesta => "cuesta",
+            PeerName::Tmpfs => "tmpfs",
+            PeerName::Ext4Ram => "ext4-ram",
+            PeerName::Ext4Disk => "ext4-disk",
+        }
+    }
+}
+
+/// A file system that is set up; dropping it takes it down.
+pub trait Peer {
+    /// Which one.
+    fn name(&self) -> PeerName;
+
+    /// Where a program run by `command` finds the directory `name`.
+    fn dir(&self, name: &str) -> PathBuf;
+
+    /// The command that runs `program` so that it sees this peer.
+    fn command(&self, program: &Path) -> Command;
+
+    /// Makes sure the peer answers; called before each run.
+    fn ensure_ready(&mut self) -> Result<(), BenchError>;
+
+    /// Makes the peer as new; called after a run that failed.
+    fn renew(&mut self) -> Result<(), BenchError>;
+
+    /// Lets the program of `work` write for `filling`, kills it and whatever serves it, and measures the way
+    /// back; `None` where there is nothing to recover.
+    fn recover(&mut self, work: &Work, filling: Duration) -> Option<Result<Outcome, BenchError>>;
+}

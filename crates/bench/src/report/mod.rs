@@ -1,0 +1,219 @@
+//! From outcomes to lines: medians, ratios, and whether the goals are met. Also the JSON.
+
+pub mod table;
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::machine::Machine;
+use crate::measure::{Figure, Outcome};
+use crate::peers::PeerName;
+use crate::runner::Measured;
+use crate::stats::{Latency, Summary};
+use crate::works::{Goal, Row};
+
+/// Everything a run found out.
+#[derive(Debug, Serialize)]
+pub struct Report {
+    /// Version of this form of JSON.
+    pub schema: u32,
+    /// What it was measured on.
+    pub machine: Machine,
+    /// Whether it was a quick run.
+    pub quick: bool,
+    /// Peers that could not be had, and why.
+    pub skipped: BTreeMap<PeerName, String>,
+    /// The lines of the table.
+    pub lines: Vec<Line>,
+    /// By work: latencies of single operations.
+    pub latencies: BTreeMap<&'static str, BTreeMap<PeerName, Latency>>,
+    /// By work: peers that failed it, and why.
+    pub failures: BTreeMap<&'static str, BTreeMap<PeerName, String>>,
+}
+
+/// One line of the table.
+#[derive(Debug, Serialize)]
+pub struct Line {
+    /// The work it comes from.
+    pub work: &'static str,
+    /// What it is called.
+    pub title: String,
+    /// Which figure.
+    pub figure: Figure,
+    /// In which unit.
+    pub unit: &'static str,
+    /// By peer.
+    pub peers: BTreeMap<PeerName, Summary>,
+    /// Cuesta's median over tmpfs's.
+    pub ratio_to_tmpfs: Option<f64>,
+    /// Cuesta's median minus tmpfs's.
+    pub added_to_tmpfs: Option<f64>,
+    /// The goal, in words.
+    pub goal: String,
+    /// Whether it is met; nothing if there is no goal, or not the figures to judge it.
+    pub met: Option<bool>,
+    /// How the table shows the comparison.
+    #[serde(skip)]
+    compared_by: Goal,
+}
+
+impl Report {
+    /// Sums up a run. `private` is a path that must not show.
+    pub fn new(
+        machine: Machine,
+        quick: bool,
+        skipped: BTreeMap<PeerName, String>,
+        measured: &[Measured],
+        private: &str,
+    ) -> Self {
+        let mut report = Report {
+            schema: 1,
+            machine,
+            quick,
+            skipped,
+            lines: Vec::new(),
+            latencies: BTreeMap::new(),
+            failures: BTreeMap::new(),
+        };
+        for one in measured {
+            report.lines.extend(one.work.rows.iter().map(|row| Line::new(one, row)));
+            let fio = Row { title: "  the same by fio", figure: Figure::FioRate, goal: Goal::Reported };
+            report.lines.extend(Some(Line::new(one, &fio)).filter(|line| !line.peers.is_empty()));
+
+            let pairs = |outcomes: &[Outcome]| Latency::of(outcomes.iter().flat_map(|o| o.latency.clone()));
+            let latencies =
+                one.peers.iter().filter_map(|(&peer, result)| Some((peer, pairs(&result.outcomes)?)));
+            report.latencies.insert(one.work.name, latencies.collect());
+            let failures = one.peers.iter().filter_map(|(&peer, result)| {
+                Some((peer, result.failure.as_ref()?.replace(private, "(scratch)")))
+            });
+            report.failures.insert(one.work.name, failures.collect());
+        }
+        report.latencies.retain(|_, peers| !peers.is_empty());
+        report.failures.retain(|_, peers| !peers.is_empty());
+        report
+    }
+}
+
+impl Line {
+    fn new(measured: &Measured, row: &Row) -> Self {
+        let peers: BTreeMap<_, _> = measured
+            .peers
+            .iter()
+            .filter_map(|(&peer, result)| {
+                let samples = result.outcomes.iter().filter_map(|o| o.figures.get(&row.figure).copied());
+                Some((peer, Summary::of(samples.collect())?))
+            })
+            .collect();
+        let median = |peer| peers.get(&peer).map(|summary: &Summary| summary.median);
+        let (cuesta, tmpfs) = (median(PeerName::Cuesta), median(PeerName::Tmpfs));
+        let pair = cuesta.zip(tmpfs);
+        let ratio_to_tmpfs = pair.filter(|&(_, tmpfs)| tmpfs > 0.0).map(|(cuesta, tmpfs)| cuesta / tmpfs);
+        let added_to_tmpfs = pair.map(|(cuesta, tmpfs)| cuesta - tmpfs);
+        let unit = row.figure.unit();
+        Line {
+            work: measured.work.name,
+            title: row.title.to_owned(),
+            figure: row.figure,
+            unit,
+            ratio_to_tmpfs,
+            added_to_tmpfs,
+            goal: in_words(row.goal, unit),
+            met: is_met(row.goal, cuesta, ratio_to_tmpfs, added_to_tmpfs),
+            compared_by: row.goal,
+            peers,
+        }
+    }
+}
+
+fn in_words(goal: Goal, unit: &str) -> String {
+    match goal {
+        Goal::TimesTmpfs(times) => format!("≥ {times}×"),
+        Goal::BelowTimesTmpfs(times) => format!("< {times}×"),
+        Goal::AddedBelow(limit) => format!("< +{limit} {unit}"),
+        Goal::Below(limit) => format!("< {limit} {unit}"),
+        Goal::Reported => String::new(),
+    }
+}
+
+fn is_met(goal: Goal, value: Option<f64>, ratio: Option<f64>, added: Option<f64>) -> Option<bool> {
+    match goal {
+        Goal::TimesTmpfs(times) => ratio.map(|ratio| ratio >= times),
+        Goal::BelowTimesTmpfs(times) => ratio.map(|ratio| ratio < times),
+        Goal::AddedBelow(limit) => added.map(|added| added < limit),
+        Goal::Below(limit) => value.map(|value| value < limit),
+        Goal::Reported => None,
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::runner::PeerResult;
+    use crate::works;
+
+    pub(crate) fn machine() -> Machine {
+        Machine {
+            cpu: "a CPU".to_owned(),
+            cores: 2,
+            memory_mib: 1024,
+            kernel: "6.18".to_owned(),
+            glibc: "2.36".to_owned(),
+            sqlite: "3.40".to_owned(),
+            cuesta: None,
+            fio: None,
+        }
+    }
+
+    /// `append-4k` in two rounds at 5× tmpfs, and a failure on ext4.
+    pub(crate) fn measured() -> Vec<Measured> {
+        let result = |rates: [f64; 2]| PeerResult {
+            outcomes: rates
+                .iter()
+                .map(|&rate| Outcome {
+                    latency: vec![(1000, 1)],
+                    ..Outcome::of(Figure::BurstRate, rate).with(Figure::Rate, rate / 2.0)
+                })
+                .collect(),
+            failure: None,
+        };
+        let failure = Some("no /private/path here".to_owned());
+        let peers = BTreeMap::from([
+            (PeerName::Cuesta, result([900_000.0, 1_100_000.0])),
+            (PeerName::Tmpfs, result([150_000.0, 250_000.0])),
+            (PeerName::Ext4Ram, PeerResult { outcomes: vec![], failure }),
+        ]);
+        vec![Measured { work: works::find("append-4k").unwrap(), peers }]
+    }
+
+    #[test]
+    fn goals_are_judged_on_medians() {
+        let report = Report::new(machine(), true, BTreeMap::new(), &measured(), "/private");
+        let line = &report.lines[0];
+        assert_eq!(line.ratio_to_tmpfs, Some(5.0));
+        assert_eq!(line.met, Some(true));
+        assert_eq!(report.lines[1].met, None, "reported only");
+        assert_eq!(report.latencies["append-4k"][&PeerName::Tmpfs].count, 2);
+    }
+
+    #[test]
+    fn each_kind_of_goal() {
+        let judge = |goal, cuesta: f64, tmpfs: f64| {
+            is_met(goal, Some(cuesta), Some(cuesta / tmpfs), Some(cuesta - tmpfs)).unwrap()
+        };
+        assert!(judge(Goal::TimesTmpfs(2.0), 2.0, 1.0) && !judge(Goal::TimesTmpfs(2.0), 1.9, 1.0));
+        assert!(judge(Goal::BelowTimesTmpfs(1.5), 1.4, 1.0) && !judge(Goal::BelowTimesTmpfs(1.5), 1.5, 1.0));
+        assert!(judge(Goal::AddedBelow(10.0), 19.0, 10.0) && !judge(Goal::AddedBelow(10.0), 20.0, 10.0));
+        assert!(judge(Goal::Below(2.0), 1.9, 9.0) && !judge(Goal::Below(2.0), 2.0, 9.0));
+        assert_eq!(is_met(Goal::TimesTmpfs(2.0), Some(1.0), None, None), None, "no tmpfs, no verdict");
+    }
+
+    #[test]
+    fn private_paths_stay_out_of_the_json() {
+        let report = Report::new(machine(), true, BTreeMap::new(), &measured(), "/private");
+        let json = serde_json::to_string(&report).unwrap();
+        assert!(!json.contains("/private"), "{json}");
+        assert!(json.contains("\"ext4-ram\":\"no (scratch)/path here\""), "{json}");
+    }
+}

@@ -1,0 +1,240 @@
+//! The run: each work on all peers in turn, round after round (A B C D A B C D …), so that whatever else goes
+//! on on the machine meets all of them alike.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::child;
+use crate::error::{BenchError, Context};
+use crate::fio;
+use crate::measure::{Figure, Outcome};
+use crate::peers::{Peer, PeerName};
+use crate::works::{Program, ROUNDS_QUICK, Work};
+
+/// Beyond its measured time, a work may take this long to prepare, verify and tidy up.
+const SLACK: Duration = Duration::from_secs(120);
+const LAUNCH_LIMIT: Duration = Duration::from_secs(30);
+
+/// How to run.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Shorter phases, fewer rounds.
+    pub quick: bool,
+    /// Another number of rounds than the work asks for.
+    pub rounds: Option<u32>,
+    /// fio, if it shall check our figures.
+    pub fio: Option<PathBuf>,
+    /// A directory on a tmpfs, for works on files that are not the peer's.
+    pub elsewhere: PathBuf,
+    /// Our own executable.
+    pub own_executable: PathBuf,
+}
+
+impl Settings {
+    /// How long the measured phases of `work` go on.
+    pub fn time(&self, work: &Work) -> Duration {
+        Duration::from_secs_f64(if self.quick { work.seconds_quick } else { work.seconds })
+    }
+
+    fn rounds(&self, work: &Work) -> u32 {
+        self.rounds.unwrap_or(if self.quick { work.rounds.min(ROUNDS_QUICK) } else { work.rounds })
+    }
+}
+
+/// What a peer gave for a work.
+#[derive(Debug, Default)]
+pub struct PeerResult {
+    /// One outcome a round.
+    pub outcomes: Vec<Outcome>,
+    /// Why there are no more.
+    pub failure: Option<String>,
+}
+
+/// What all peers gave for a work.
+#[derive(Debug)]
+pub struct Measured {
+    /// The work.
+    pub work: &'static Work,
+    /// By peer; a peer that the work does not concern is absent.
+    pub peers: BTreeMap<PeerName, PeerResult>,
+}
+
+/// Runs all `works`. Fails only if interrupted; a peer that fails a work is left out of that work.
+pub fn run(
+    works: &[&'static Work],
+    peers: &mut [Box<dyn Peer>],
+    settings: &Settings,
+) -> Result<Vec<Measured>, BenchError> {
+    let steps: u64 = works.iter().map(|work| u64::from(settings.rounds(work)) * peers.len() as u64).sum();
+    let progress = ProgressBar::new(steps).with_style(
+        ProgressStyle::with_template("{elapsed_precise} [{bar:30}] {pos}/{len} {wide_msg}")
+            .expect("a constant template is valid"),
+    );
+    let mut all = Vec::new();
+    for &work in works {
+        let mut measured = Measured { work, peers: BTreeMap::new() };
+        for round in 0..settings.rounds(work) {
+            for peer in peers.iter_mut() {
+                child::check_interrupted()?;
+                progress.set_message(format!("{} on {}", work.name, peer.name().as_str()));
+                step(work, round, peer.as_mut(), settings, &mut measured)?;
+                progress.inc(1);
+            }
+        }
+        if progress.is_hidden() {
+            eprintln!("{}", one_line(&measured));
+        }
+        all.push(measured);
+    }
+    progress.finish_and_clear();
+    Ok(all)
+}
+
+fn step(
+    work: &'static Work,
+    round: u32,
+    peer: &mut dyn Peer,
+    settings: &Settings,
+    measured: &mut Measured,
+) -> Result<(), BenchError> {
+    let is_disk = matches!(peer.name(), PeerName::Ext4Ram | PeerName::Ext4Disk);
+    let failed_before = measured.peers.get(&peer.name()).is_some_and(|result| result.failure.is_some());
+    if failed_before || (is_disk && !work.program.concerns_disks()) {
+        return Ok(());
+    }
+    match once(work, round, peer, settings) {
+        None => Ok(()),
+        Some(Ok(outcome)) => {
+            measured.peers.entry(peer.name()).or_default().outcomes.push(outcome);
+            Ok(())
+        }
+        Some(Err(BenchError::Interrupted)) => Err(BenchError::Interrupted),
+        Some(Err(error)) => {
+            let renewed = peer.renew().err().map(|error| format!("; and it could not be renewed: {error}"));
+            child::check_interrupted()?;
+            let failure = format!("{error}{}", renewed.unwrap_or_default());
+            measured.peers.entry(peer.name()).or_default().failure = Some(failure);
+            Ok(())
+        }
+    }
+}
+
+/// One run of a work; `None` if it means nothing on that peer.
+fn once(
+    work: &Work,
+    round: u32,
+    peer: &mut dyn Peer,
+    settings: &Settings,
+) -> Option<Result<Outcome, BenchError>> {
+    if let Err(error) = peer.ensure_ready() {
+        return Some(Err(error));
+    }
+    match work.program {
+        Program::Recovery(_) => peer.recover(work, settings.time(work)),
+        Program::Launch { count } => Some(launch(peer, count)),
+        _ => Some(run_program(work, round, peer, settings)),
+    }
+}
+
+fn run_program(
+    work: &Work,
+    round: u32,
+    peer: &mut dyn Peer,
+    settings: &Settings,
+) -> Result<Outcome, BenchError> {
+    let name = format!("{}-{round}", work.name);
+    let dir = if work.program.works_on_peer() { peer.dir(&name) } else { settings.elsewhere.join(&name) };
+    let mut command = peer.command(&settings.own_executable);
+    command.args(["workload", work.name, "--dir"]).arg(&dir);
+    if settings.quick {
+        command.arg("--quick");
+    }
+    let time = settings.time(work);
+    let output = child::run(&mut command, work.name, SLACK + 10 * time)?;
+    let line = output.lines().last().unwrap_or_default();
+    let outcome: Outcome = serde_json::from_str(line).context(format!("reading what {} said", work.name))?;
+    match settings.fio.as_deref().and_then(|fio| fio::rate(fio, peer, work, time)) {
+        Some(rate) => Ok(outcome.with(Figure::FioRate, rate?)),
+        None => Ok(outcome),
+    }
+}
+
+/// Starts /bin/true from outside, `count` times after a first one; the mean, in ms.
+fn launch(peer: &dyn Peer, count: u32) -> Result<Outcome, BenchError> {
+    let start_one = || child::run(&mut peer.command(Path::new("/bin/true")), "/bin/true", LAUNCH_LIMIT);
+    start_one()?;
+    let start = Instant::now();
+    for _ in 0..count {
+        start_one()?;
+    }
+    let mean_ms = start.elapsed().as_secs_f64() * 1e3 / f64::from(count);
+    Ok(Outcome::of(Figure::Start, mean_ms))
+}
+
+fn one_line(measured: &Measured) -> String {
+    let peers = measured.peers.iter().map(|(name, result)| match &result.failure {
+        Some(failure) => format!("{}: {failure}", name.as_str()),
+        None => format!("{}: {} rounds", name.as_str(), result.outcomes.len()),
+    });
+    format!("{}: {}", measured.work.name, peers.collect::<Vec<_>>().join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::peers::kernel::Kernel;
+    use crate::works;
+
+    /// Peers whose programs always fail, to see that the run goes on.
+    struct Broken {
+        renewed: u32,
+    }
+
+    impl Peer for Broken {
+        fn name(&self) -> PeerName {
+            PeerName::Cuesta
+        }
+        fn dir(&self, name: &str) -> PathBuf {
+            PathBuf::from(name)
+        }
+        fn command(&self, _: &Path) -> std::process::Command {
+            std::process::Command::new("/bin/false")
+        }
+        fn ensure_ready(&mut self) -> Result<(), BenchError> {
+            assert_eq!(self.renewed, 0, "a peer that failed a work is left out of it");
+            Ok(())
+        }
+        fn renew(&mut self) -> Result<(), BenchError> {
+            self.renewed += 1;
+            Ok(())
+        }
+        fn recover(&mut self, _: &Work, _: Duration) -> Option<Result<Outcome, BenchError>> {
+            None
+        }
+    }
+
+    #[test]
+    fn a_failing_peer_does_not_end_the_run() {
+        let dir = tempfile::tempdir().unwrap();
+        let settings = Settings {
+            quick: true,
+            rounds: Some(2),
+            fio: None,
+            elsewhere: dir.path().to_owned(),
+            own_executable: PathBuf::from("/bin/false"),
+        };
+        let mut peers: Vec<Box<dyn Peer>> = vec![
+            Box::new(Broken { renewed: 0 }),
+            Box::new(Kernel::new(PeerName::Tmpfs, dir.path().to_owned())),
+        ];
+        let launch = works::find("launch").unwrap();
+        let measured = run(&[launch], &mut peers, &settings).unwrap();
+        let peers = &measured[0].peers;
+        assert!(peers[&PeerName::Cuesta].failure.is_some());
+        assert_eq!(peers[&PeerName::Cuesta].outcomes.len(), 0);
+        assert_eq!(peers[&PeerName::Tmpfs].outcomes.len(), 2);
+    }
+}

@@ -1,0 +1,141 @@
+//! A place for the peers that leaves nothing behind.
+//!
+//! As root, everything is mounted in a mount namespace of our own, loop devices are attached by `mount` with
+//! autoclear, and a disk image is unlinked as soon as it is mounted: whatever ends us, even SIGKILL, the
+//! kernel takes mounts, loop devices and images away. On an ordinary way out (an interrupt is one) we unmount
+//! ourselves and remove the mount points. Not as root, there is only a directory on the system's tmpfs.
+
+use std::ffi::CString;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use rustix::mount::{MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_change, unmount};
+use rustix::thread::{UnshareFlags, unshare_unsafe};
+use tempfile::TempDir;
+
+use crate::error::{BenchError, Context};
+
+const SHARED_MEMORY: &str = "/dev/shm";
+const TMPFS_MAGIC: u64 = 0x0102_1994;
+
+/// The place; unmounts and removes everything when dropped.
+#[derive(Debug)]
+pub struct Scratch {
+    root: TempDir,
+    mounted: Vec<PathBuf>,
+    is_root: bool,
+}
+
+impl Scratch {
+    /// Makes it. Call before any thread is started: threads started earlier would not see the mounts.
+    pub fn new() -> Result<Self, BenchError> {
+        let is_root = rustix::process::geteuid().is_root();
+        let builder = || {
+            let mut builder = tempfile::Builder::new();
+            builder.prefix("cuesta-bench-");
+            builder
+        };
+        if !is_root {
+            let root = builder().tempdir_in(SHARED_MEMORY).context("making a directory for the peers")?;
+            return Ok(Scratch { root, mounted: Vec::new(), is_root });
+        }
+        // SAFETY: only the mount namespace is unshared; no descriptor table that others rely on.
+        unsafe { unshare_unsafe(UnshareFlags::NEWNS) }.context("making a mount namespace")?;
+        mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)
+            .context("making mounts private")?;
+        let root = builder().tempdir().context("making a directory for the peers")?;
+        Ok(Scratch { root, mounted: Vec::new(), is_root })
+    }
+
+    /// The path all places lie under.
+    pub fn root(&self) -> &Path {
+        self.root.path()
+    }
+
+    /// A directory on a tmpfs; a mount of its own as root.
+    pub fn tmpfs(&mut self, name: &str, bytes_max: u64) -> Result<PathBuf, BenchError> {
+        let at = self.point(name)?;
+        if self.is_root {
+            let data = CString::new(format!("size={bytes_max},mode=700")).expect("no NUL in a number");
+            mount("cuesta-bench", &at, "tmpfs", MountFlags::empty(), Some(data.as_c_str()))
+                .context(format!("mounting a tmpfs for {name}"))?;
+            self.mounted.push(at.clone());
+        }
+        Ok(at)
+    }
+
+    /// A new ext4, with its journal, in an image on a tmpfs.
+    pub fn ext4_in_memory(&mut self, name: &str, bytes: u64) -> Result<PathBuf, BenchError> {
+        self.require_root()?;
+        let images = self.tmpfs(&format!("{name}-image"), bytes + bytes / 8)?;
+        let image = images.join("image");
+        File::create_new(&image).and_then(|file| file.set_len(bytes)).context("making an image in memory")?;
+        self.ext4_on(name, &image)
+    }
+
+    /// A new ext4, with its journal, in an image in `dir`, which has to be on a disk.
+    pub fn ext4_on_disk(&mut self, name: &str, dir: &Path, bytes: u64) -> Result<PathBuf, BenchError> {
+        self.require_root()?;
+        let facts = rustix::fs::statfs(dir).context("looking at the directory for the disk image")?;
+        if facts.f_type as u64 == TMPFS_MAGIC {
+            return Err(BenchError::Unusable(
+                "the directory for the disk image is a tmpfs; see --disk-dir".into(),
+            ));
+        }
+        let free = facts.f_bavail * facts.f_bsize as u64;
+        if free < bytes + bytes / 4 {
+            return Err(BenchError::Unusable(format!("only {} MiB free for a disk image", free >> 20)));
+        }
+        let image = tempfile::Builder::new()
+            .prefix("cuesta-bench-image-")
+            .tempfile_in(dir)
+            .context("making a disk image")?;
+        let flags = rustix::fs::FallocateFlags::empty();
+        rustix::fs::fallocate(image.as_file(), flags, 0, bytes).context("allocating a disk image")?;
+        // The loop device keeps the image alive; its name goes when `image` is dropped, at return.
+        self.ext4_on(name, image.path())
+    }
+
+    fn ext4_on(&mut self, name: &str, image: &Path) -> Result<PathBuf, BenchError> {
+        let eager = "lazy_itable_init=0,lazy_journal_init=0,nodiscard";
+        tool("mkfs.ext4", Command::new("mkfs.ext4").args(["-q", "-F", "-E", eager]).arg(image))?;
+        let at = self.point(name)?;
+        tool("mount", Command::new("mount").args(["-t", "ext4", "-o", "loop"]).arg(image).arg(&at))?;
+        self.mounted.push(at.clone());
+        Ok(at)
+    }
+
+    fn point(&self, name: &str) -> Result<PathBuf, BenchError> {
+        let at = self.root.path().join(name);
+        std::fs::create_dir(&at).context(format!("making a directory for {name}"))?;
+        Ok(at)
+    }
+
+    fn require_root(&self) -> Result<(), BenchError> {
+        if self.is_root { Ok(()) } else { Err(BenchError::Unusable("needs root (loop devices)".into())) }
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        for at in self.mounted.drain(..).rev() {
+            if let Err(error) = unmount(&at, UnmountFlags::DETACH) {
+                eprintln!("cuesta-bench: unmounting {}: {error}", at.display());
+            }
+        }
+    }
+}
+
+/// Runs a tool of the system to its end.
+fn tool(name: &str, command: &mut Command) -> Result<(), BenchError> {
+    let output = command.output().context(format!("running {name}"))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(BenchError::Child {
+        what: name.to_owned(),
+        status: output.status.to_string(),
+        words: String::from_utf8_lossy(&output.stderr).lines().last().unwrap_or_default().to_owned(),
+    })
+}

@@ -1,0 +1,85 @@
+//! A writer that never ends by itself: it fills a log until somebody kills it.
+
+use std::fs::File;
+use std::io::Write;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use super::stamp::Stamped;
+use crate::error::{BenchError, Context};
+use crate::works::{KIB, MIB};
+
+/// What it says, on a line of its own, when it is about to begin.
+pub const READY: &str = "filling";
+
+/// What the log is filled with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Filling {
+    /// Small records: the most entries a log can hold.
+    Appends,
+    /// New files put in place by rename: the most metadata.
+    Creates,
+    /// Writes of 1 MiB: the most payload.
+    Large,
+}
+
+/// The files stay under this size, the names under this number, however long it takes.
+const FILE_BYTES_MAX: u64 = 256 * MIB;
+const NAMES_MAX: u64 = 100_000;
+
+impl Filling {
+    /// Fills until killed; comes back only with an error.
+    pub fn run_until_killed<T>(self, dir: &Path) -> Result<T, BenchError> {
+        let file = File::create(dir.join("filled")).context("making the file to fill")?;
+        let mut blocks = match self {
+            Filling::Appends => Stamped::new(128),
+            Filling::Creates => Stamped::new(4 * KIB),
+            Filling::Large => Stamped::new(MIB),
+        };
+        println!("{READY}");
+        std::io::stdout().flush().context("saying so")?;
+        let mut n = 0;
+        loop {
+            self.step(dir, &file, &mut blocks, n)?;
+            n += 1;
+        }
+    }
+
+    fn step(self, dir: &Path, file: &File, blocks: &mut Stamped, n: u64) -> Result<(), BenchError> {
+        let block = blocks.with(n);
+        match self {
+            Filling::Appends | Filling::Large => {
+                let size = block.len() as u64;
+                file.write_all_at(block, n % (FILE_BYTES_MAX / size) * size).context("pwrite")?;
+                file.sync_all().context("fsync")
+            }
+            Filling::Creates => {
+                let temporary = dir.join("temporary");
+                let mut new = File::create(&temporary).context("create")?;
+                new.write_all(block).context("write")?;
+                new.sync_all().context("fsync")?;
+                std::fs::rename(&temporary, dir.join(format!("{:06}", n % NAMES_MAX))).context("rename")
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_filling_writes_what_it_says() {
+        for (filling, size) in [(Filling::Appends, 128), (Filling::Creates, 4 * KIB), (Filling::Large, MIB)] {
+            let dir = tempfile::tempdir().unwrap();
+            let file = File::create(dir.path().join("filled")).unwrap();
+            let mut blocks = Stamped::new(size);
+            for n in 0..3 {
+                filling.step(dir.path(), &file, &mut blocks, n).unwrap();
+            }
+            let length = std::fs::metadata(dir.path().join("filled")).unwrap().len();
+            assert_eq!(length, if filling == Filling::Creates { 0 } else { 3 * size });
+            assert_eq!(dir.path().join("000002").exists(), filling == Filling::Creates);
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! The programs that are measured: plain ones, that make ordinary libc calls through the standard library and
+//! know nothing of Cuesta. Each measures itself with its own clock, then reads back what it wrote, outside
+//! the measured time; a figure from a program that read back wrong data is not reported.
+
+pub mod append;
+pub mod create;
+pub mod fill;
+pub mod foreign;
+pub mod pages;
+pub mod sqlite;
+pub mod start;
+pub mod stream;
+
+mod stamp;
+
+use std::path::Path;
+use std::time::Duration;
+
+use crate::error::{BenchError, Context};
+use crate::measure::Outcome;
+use crate::works::{Program, Work};
+
+/// How long a log is given to drain between bursts; longer than SharedFS waits before it calls a log idle.
+pub const SETTLE: Duration = Duration::from_millis(200);
+
+/// Bursts of one run; their median is reported.
+pub const BURSTS: u32 = 3;
+
+/// Runs the program of `work` in `dir`, which is made for it and removed behind it.
+pub fn run(work: &Work, dir: &Path, time: Duration) -> Result<Outcome, BenchError> {
+    std::fs::create_dir_all(dir).context("making the directory")?;
+    let outcome = match work.program {
+        Program::Append(append) => append.run(dir, time)?,
+        Program::Pages(pages) => pages.run(dir, time)?,
+        Program::Sqlite(sqlite) => sqlite.run(dir, time)?,
+        Program::Create(create) => create.run(dir, time)?,
+        Program::Stream(stream) => stream.run(dir, time)?,
+        Program::Foreign(foreign) => foreign.run(dir)?,
+        Program::Start(start) => start.run(dir)?,
+        Program::Recovery(filling) => return filling.run_until_killed(dir),
+        Program::Launch { .. } => {
+            return Err(BenchError::Unusable(format!("{} is measured from outside only", work.name)));
+        }
+    };
+    std::fs::remove_dir_all(dir).context("removing the directory")?;
+    Ok(outcome)
+}

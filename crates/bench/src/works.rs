@@ -1,0 +1,302 @@
+//! Policy: the list of works, their sizes, and the goal each one has to meet.
+//!
+//! Everything that could be argued about is in this file; nothing here opens a file. A work is one program
+//! run on every peer; a row is one of its figures in the table.
+//!
+//! Goals on the rate of small synchronous writes are judged on *bursts* that fit the operation log, each
+//! after the log had time to drain; the sustained rate, where the digest is the limit, has rows of its own,
+//! and so has the longest stall.
+
+use crate::measure::Figure;
+use crate::workload::append::Append;
+use crate::workload::create::Create;
+use crate::workload::fill::Filling;
+use crate::workload::foreign::Foreign;
+use crate::workload::pages::{PageWork, Pages};
+use crate::workload::sqlite::{JournalMode, Sqlite};
+use crate::workload::start::{Start, Started};
+use crate::workload::stream::Stream;
+
+/// Bytes in a KiB.
+pub const KIB: u64 = 1 << 10;
+/// Bytes in a MiB.
+pub const MIB: u64 = 1 << 20;
+/// Bytes in a GiB.
+pub const GIB: u64 = 1 << 30;
+
+/// The program of a work.
+#[derive(Clone, Copy, Debug)]
+pub enum Program {
+    /// Append and fsync.
+    Append(Append),
+    /// 4 KiB pages of one file, in random order.
+    Pages(Pages),
+    /// Single-row commits.
+    Sqlite(Sqlite),
+    /// New files put in place by rename.
+    Create(Create),
+    /// Large sustained writes.
+    Stream(Stream),
+    /// Calls that are not ours.
+    Foreign(Foreign),
+    /// Starting programs from a program that is already accelerated.
+    Start(Start),
+    /// Starting one program from outside: all of `cuesta run`.
+    Launch {
+        /// How many times.
+        count: u32,
+    },
+    /// Killing everything with a full log, and starting the daemon again.
+    Recovery(Filling),
+}
+
+/// What a row has to reach.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Goal {
+    /// At least this many times the value on tmpfs.
+    TimesTmpfs(f64),
+    /// Less than this many times the value on tmpfs.
+    BelowTimesTmpfs(f64),
+    /// Less than this much more than on tmpfs, in the figure's unit.
+    AddedBelow(f64),
+    /// Less than this, in the figure's unit.
+    Below(f64),
+    /// Reported, not judged.
+    Reported,
+}
+
+/// One line of the table.
+#[derive(Clone, Copy, Debug)]
+pub struct Row {
+    /// What the line is called.
+    pub title: &'static str,
+    /// Which figure it shows.
+    pub figure: Figure,
+    /// What Cuesta has to reach.
+    pub goal: Goal,
+}
+
+/// One work.
+#[derive(Clone, Copy, Debug)]
+pub struct Work {
+    /// Its name on the command line.
+    pub name: &'static str,
+    /// The program.
+    pub program: Program,
+    /// How long its measured phases go on, in seconds, in a full run.
+    pub seconds: f64,
+    /// The same in a quick run.
+    pub seconds_quick: f64,
+    /// Rounds in a full run.
+    pub rounds: u32,
+    /// The lines it gives.
+    pub rows: &'static [Row],
+}
+
+/// Rounds of every work in a quick run.
+pub const ROUNDS_QUICK: u32 = 3;
+
+/// A write may not wait longer than this.
+const STALL_GOAL: Goal = Goal::Below(50.0);
+
+const fn row(title: &'static str, figure: Figure, goal: Goal) -> Row {
+    Row { title, figure, goal }
+}
+
+const fn append(name: &'static str, size: u64, rows: &'static [Row]) -> Work {
+    let program = Program::Append(Append { size, burst_bytes: 16 * MIB, bytes_max: 512 * MIB });
+    Work { name, program, seconds: 0.5, seconds_quick: 0.2, rounds: 5, rows }
+}
+
+const fn pages(name: &'static str, work: PageWork, rows: &'static [Row]) -> Work {
+    let program = Program::Pages(Pages { work, file_bytes: 64 * MIB, burst_bytes: 16 * MIB });
+    Work { name, program, seconds: 0.5, seconds_quick: 0.2, rounds: 5, rows }
+}
+
+const fn sqlite(name: &'static str, journal: JournalMode, rows: &'static [Row]) -> Work {
+    let program = Program::Sqlite(Sqlite { journal });
+    Work { name, program, seconds: 1.0, seconds_quick: 0.3, rounds: 5, rows }
+}
+
+const fn stream(name: &'static str, size: u64, rows: &'static [Row]) -> Work {
+    let program = Program::Stream(Stream { size, file_bytes: GIB });
+    Work { name, program, seconds: 4.0, seconds_quick: 1.0, rounds: 3, rows }
+}
+
+const fn start(name: &'static str, what: Started, rows: &'static [Row]) -> Work {
+    let program = Program::Start(Start { what, count: 200 });
+    Work { name, program, seconds: 0.0, seconds_quick: 0.0, rounds: 5, rows }
+}
+
+const fn recovery(name: &'static str, filling: Filling, rows: &'static [Row]) -> Work {
+    let program = Program::Recovery(filling);
+    Work { name, program, seconds: 1.0, seconds_quick: 0.5, rounds: 3, rows }
+}
+
+/// Every work, in the order of the table.
+pub const WORKS: &[Work] = &[
+    append(
+        "append-128",
+        128,
+        &[
+            row("append 128 B + fsync", Figure::BurstRate, Goal::TimesTmpfs(2.0)),
+            row("  sustained", Figure::Rate, Goal::Reported),
+        ],
+    ),
+    append(
+        "append-4k",
+        4 * KIB,
+        &[
+            row("append 4 KiB + fsync", Figure::BurstRate, Goal::TimesTmpfs(4.0)),
+            row("  sustained", Figure::Rate, Goal::Reported),
+        ],
+    ),
+    append(
+        "append-16k",
+        16 * KIB,
+        &[
+            row("append 16 KiB + fsync", Figure::BurstRate, Goal::TimesTmpfs(5.0)),
+            row("  sustained", Figure::Rate, Goal::Reported),
+        ],
+    ),
+    pages(
+        "overwrite-4k",
+        PageWork::OverwriteAndSync,
+        &[
+            row("overwrite 4 KiB at random + fsync", Figure::BurstRate, Goal::TimesTmpfs(2.0)),
+            row("  sustained", Figure::Rate, Goal::Reported),
+        ],
+    ),
+    pages(
+        "pread-4k",
+        PageWork::Read,
+        &[row("pread 4 KiB at random, hot", Figure::BurstRate, Goal::TimesTmpfs(2.0))],
+    ),
+    sqlite(
+        "sqlite-delete",
+        JournalMode::Delete,
+        &[row("SQLite commit, FULL, DELETE", Figure::Rate, Goal::TimesTmpfs(1.2))],
+    ),
+    sqlite(
+        "sqlite-persist",
+        JournalMode::Persist,
+        &[row("SQLite commit, FULL, PERSIST", Figure::Rate, Goal::TimesTmpfs(1.2))],
+    ),
+    Work {
+        name: "create",
+        // As many live files as fit a store of 4 GiB; then names are replaced, which is a rename over
+        // an existing file.
+        program: Program::Create(Create { size: 4 * KIB, live_files: 400_000 }),
+        seconds: 10.0,
+        seconds_quick: 2.0,
+        rounds: 3,
+        rows: &[
+            row("create 4 KiB + fsync + rename", Figure::Rate, Goal::TimesTmpfs(2.0)),
+            row("  longest stall", Figure::LongestStall, STALL_GOAL),
+        ],
+    },
+    stream(
+        "stream-1m",
+        MIB,
+        &[
+            row("write 1 MiB, far past the log", Figure::Bandwidth, Goal::Reported),
+            row("  longest stall", Figure::LongestStall, STALL_GOAL),
+        ],
+    ),
+    stream(
+        "stream-4k",
+        4 * KIB,
+        &[
+            row("write 4 KiB, far past the log", Figure::Bandwidth, Goal::Reported),
+            row("  longest stall", Figure::LongestStall, STALL_GOAL),
+        ],
+    ),
+    Work {
+        name: "foreign",
+        program: Program::Foreign(Foreign { calls: 100_000 }),
+        seconds: 0.0,
+        seconds_quick: 0.0,
+        rounds: 5,
+        rows: &[
+            row("not ours: pread (interposed)", Figure::PreadCall, Goal::AddedBelow(10.0)),
+            row("not ours: fstat (interposed)", Figure::FstatCall, Goal::AddedBelow(10.0)),
+            row("not ours: write /dev/null (interposed)", Figure::WriteCall, Goal::AddedBelow(10.0)),
+            row("not ours: syscall(SYS_pread64)", Figure::SyscallCall, Goal::AddedBelow(100.0)),
+            row("not ours: read inside stdio (patched)", Figure::StdioCall, Goal::AddedBelow(100.0)),
+        ],
+    },
+    start(
+        "start-true",
+        Started::True,
+        &[row("start /bin/true, in a loop", Figure::Start, Goal::BelowTimesTmpfs(1.5))],
+    ),
+    start(
+        "start-reader",
+        Started::Reader,
+        &[row("start a program that reads a file", Figure::Start, Goal::AddedBelow(5.0))],
+    ),
+    start(
+        "start-writer",
+        Started::Writer,
+        &[row("start a program that makes a file", Figure::Start, Goal::AddedBelow(5.0))],
+    ),
+    Work {
+        name: "launch",
+        program: Program::Launch { count: 20 },
+        seconds: 0.0,
+        seconds_quick: 0.0,
+        rounds: 5,
+        rows: &[row("start /bin/true by `cuesta run`", Figure::Start, Goal::AddedBelow(5.0))],
+    },
+    recovery(
+        "recovery-appends",
+        Filling::Appends,
+        &[row("recovery, log full of 128 B appends", Figure::Recovery, Goal::Below(2.0))],
+    ),
+    recovery(
+        "recovery-creates",
+        Filling::Creates,
+        &[row("recovery, log full of new files", Figure::Recovery, Goal::Below(2.0))],
+    ),
+    recovery(
+        "recovery-large",
+        Filling::Large,
+        &[row("recovery, log full of 1 MiB writes", Figure::Recovery, Goal::Below(2.0))],
+    ),
+];
+
+/// The work of that name.
+pub fn find(name: &str) -> Option<&'static Work> {
+    WORKS.iter().find(|work| work.name == name)
+}
+
+impl Program {
+    /// Whether the files it works on are the peer's own; if not, every peer works on the same tmpfs.
+    pub fn works_on_peer(&self) -> bool {
+        !matches!(self, Program::Foreign(_))
+    }
+
+    /// Whether it says something about the kernel's disk file systems, too, or only about the preload.
+    pub fn concerns_disks(&self) -> bool {
+        !matches!(self, Program::Foreign(_) | Program::Start(_) | Program::Launch { .. })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn names_are_unique_and_found() {
+        let names: BTreeSet<_> = WORKS.iter().map(|work| work.name).collect();
+        assert_eq!(names.len(), WORKS.len());
+        assert!(WORKS.iter().all(|work| find(work.name).is_some()));
+        assert!(find("nothing").is_none());
+    }
+
+    #[test]
+    fn every_work_has_rounds_and_rows() {
+        assert!(WORKS.iter().all(|work| work.rounds > 0 && !work.rows.is_empty()));
+    }
+}

@@ -1,0 +1,147 @@
+//! The command as a user meets it, on a temporary directory and on the real tmpfs; and the Cuesta peer against
+//! a stand-in for `cuesta` that serves a directory, so that set-up, turns, recovery and tear-down are
+//! tested for themselves.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+/// A `cuesta` of shell: a store is a directory, and `run` rewrites paths under /cuesta into it.
+const STAND_IN: &str = r#"#!/bin/sh
+case "$1" in
+--version) echo "stand-in 1" ;;
+mkfs) mkdir "$2" && echo "$*" > "$2/../mkfs-arguments" ;;
+serve) echo $$ > "$2/pid"; while :; do sleep 0.05; done ;;
+status) kill -0 "$(cat "$2/pid")" ;;
+stop) kill "$(cat "$2/pid")" ;;
+run)
+    [ "$2 $4 $5 $6" = "--store --at /cuesta --" ] || exit 2
+    store=$3
+    shift 6
+    for argument; do
+        shift
+        case "$argument" in /cuesta/*) argument=$store/${argument#/cuesta/} ;; esac
+        set -- "$@" "$argument"
+    done
+    exec "$@" ;;
+*) exit 2 ;;
+esac
+"#;
+
+fn bench(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_cuesta-bench")).args(arguments).output().unwrap()
+}
+
+fn stand_in(dir: &Path, script: &str) -> String {
+    let path = dir.join("cuesta");
+    std::fs::write(&path, script).unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+fn json(path: &Path) -> Value {
+    serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
+}
+
+fn processes_that_mention(text: &str) -> usize {
+    let processes = std::fs::read_dir("/proc").unwrap().filter_map(|entry| {
+        let command_line = std::fs::read(entry.ok()?.path().join("cmdline")).ok()?;
+        String::from_utf8_lossy(&command_line).contains(text).then_some(())
+    });
+    processes.count()
+}
+
+#[test]
+fn a_workload_prints_one_line_of_json_and_leaves_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let work_dir = dir.path().join("work");
+    let output =
+        bench(&["workload", "sqlite-delete", "--dir", work_dir.to_str().unwrap(), "--seconds", "0.05"]);
+    assert!(output.status.success(), "{output:?}");
+    let said: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(said["figures"]["rate"].as_f64().unwrap() > 0.0);
+    assert!(!work_dir.exists());
+}
+
+#[test]
+fn a_mistake_is_told_in_one_line() {
+    let output = bench(&["workload", "nothing", "--dir", "/nowhere"]);
+    assert_eq!(output.status.code(), Some(2));
+    let output = bench(&["workload", "append-128", "--dir", "/proc/nowhere"]);
+    assert_eq!(output.status.code(), Some(1));
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(errors.lines().count(), 1, "{errors}");
+    assert!(errors.starts_with("cuesta-bench: making the directory"), "{errors}");
+}
+
+#[test]
+fn a_run_on_tmpfs_gives_a_table_and_json() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("deep/bench.json");
+    let output = bench(&[
+        "run",
+        "--peers",
+        "tmpfs",
+        "--only",
+        "start-true,launch",
+        "--rounds",
+        "1",
+        "--json",
+        file.to_str().unwrap(),
+    ]);
+    assert!(output.status.success(), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stdout).contains("start /bin/true, in a loop"));
+    let report = json(&file);
+    assert_eq!(report["lines"].as_array().unwrap().len(), 2);
+    assert!(report["lines"][0]["peers"]["tmpfs"]["median"].as_f64().unwrap() > 0.0);
+    assert_eq!(report["lines"][0]["met"], Value::Null);
+}
+
+#[test]
+fn the_cuesta_peer_takes_turns_is_killed_recovers_and_is_gone() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("bench.json");
+    let cuesta = stand_in(dir.path(), STAND_IN);
+    let output = bench(&[
+        "run",
+        "--quick",
+        "--cuesta",
+        &cuesta,
+        "--peers",
+        "cuesta,tmpfs",
+        "--rounds",
+        "2",
+        "--only",
+        "start-reader,recovery-appends",
+        "--json",
+        file.to_str().unwrap(),
+    ]);
+    assert!(output.status.success(), "{output:?}");
+    let report = json(&file);
+    let [start, recovery] = &report["lines"].as_array().unwrap()[..] else { panic!("{report}") };
+    for peer in ["cuesta", "tmpfs"] {
+        assert_eq!(start["peers"][peer]["samples"].as_array().unwrap().len(), 2);
+    }
+    assert!(start["met"].is_boolean());
+    assert_eq!(recovery["peers"]["cuesta"]["samples"].as_array().unwrap().len(), 2);
+    assert_eq!(recovery["peers"]["tmpfs"], Value::Null);
+    assert_eq!(report["machine"]["cuesta"], "stand-in 1");
+    assert_eq!(processes_that_mention(&cuesta), 0);
+}
+
+#[test]
+fn a_daemon_that_dies_at_once_is_reported_with_its_last_words() {
+    let dir = tempfile::tempdir().unwrap();
+    let broken = STAND_IN.replace("serve) ", "serve) echo 'the superblock is damaged'; exit 3; ");
+    let cuesta = stand_in(dir.path(), &broken);
+    let output =
+        bench(&["run", "--cuesta", &cuesta, "--peers", "cuesta,tmpfs", "--only", "launch", "--rounds", "1"]);
+    assert!(output.status.success(), "{output:?}");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        errors.contains("cuesta skipped: cuesta serve ended with exit status: 3: the superblock is damaged"),
+        "{errors}"
+    );
+}
