@@ -6,7 +6,7 @@
 //! error of `set_len`, never a SIGBUS.
 
 use crate::error::MediaError;
-use crate::mapping::{Protection, file_len, share_flags};
+use crate::mapping::{Protection, file_len, share_flags, sync_parent};
 use crate::recorder;
 use crate::shared::SharedMemory;
 use crate::window::reserve;
@@ -39,6 +39,7 @@ impl GrowableMapping {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC;
         let file = rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR)
             .map_err(MediaError::system("open file"))?;
+        sync_parent(path)?;
         let len = file_len(file.as_fd())?;
         recorder::on_open(file.as_fd());
         let base = reserve(RESERVED_BYTES as usize)?;
@@ -60,6 +61,7 @@ impl GrowableMapping {
             // SAFETY: shorter than what is mapped.
             unsafe { self.memory.set_len(len as usize) };
             rustix::fs::ftruncate(&self.file, len).map_err(MediaError::system("shrink file"))?;
+            rustix::fs::fsync(&self.file).map_err(MediaError::system("sync file length"))?;
             recorder::on_set_len(self.file.as_fd(), len);
             return Ok(());
         }
@@ -68,6 +70,7 @@ impl GrowableMapping {
             rustix::fs::fallocate(&self.file, FallocateFlags::KEEP_SIZE, old, covered - old)
                 .map_err(MediaError::system("allocate file"))?;
             rustix::fs::ftruncate(&self.file, len).map_err(MediaError::system("grow file"))?;
+            rustix::fs::fsync(&self.file).map_err(MediaError::system("sync file length"))?;
             recorder::on_set_len(self.file.as_fd(), len);
         }
         if covered > *mapped {

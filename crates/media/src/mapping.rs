@@ -109,7 +109,8 @@ impl Drop for Mapping {
     }
 }
 
-/// Creates a file of allocated zeros; removes it again if there is no room for all of them.
+/// Creates a file of allocated zeros (mode 0600) that survives a crash from then on, its name included; removes
+/// it again if there is no room for all of it.
 pub fn create_allocated(path: &Path, len: u64) -> Result<OwnedFd, MediaError> {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
     let file =
@@ -119,8 +120,22 @@ pub fn create_allocated(path: &Path, len: u64) -> Result<OwnedFd, MediaError> {
         let _ = rustix::fs::unlink(path);
         return Err(MediaError::system("allocate file")(errno));
     }
+    rustix::fs::fsync(&file).map_err(MediaError::system("sync new file"))?;
+    sync_parent(path)?;
     recorder::on_create(file.as_fd());
     Ok(file)
+}
+
+/// Makes the name of a file durable.
+pub(crate) fn sync_parent(path: &Path) -> Result<(), MediaError> {
+    let parent = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let directory =
+        rustix::fs::open(parent, flags, Mode::empty()).map_err(MediaError::system("open directory"))?;
+    rustix::fs::fsync(&directory).map_err(MediaError::system("sync directory"))
 }
 
 pub(crate) fn file_len(file: BorrowedFd<'_>) -> Result<u64, MediaError> {

@@ -148,7 +148,7 @@ impl SharedMemory {
 
     /// The 64-bit word at `offset`, which must be a multiple of 8.
     ///
-    /// For control pages; storing to a read-only mapping through it is a fault nothing recovers from.
+    /// For control pages: the recorder does not see what is stored through it, and storing to a read-only mapping through it is a fault nothing recovers from.
     #[inline]
     pub fn atomic_u64(&self, offset: u64) -> Result<&AtomicU64, AccessError> {
         let word = self.aligned(offset, 8)?;

@@ -151,6 +151,32 @@ impl<'a> UserSliceMut<'a> {
     }
 }
 
+/// Copies a string that ends in a zero byte; returns its length without it, or `None` if `buffer` cannot hold
+/// both. Reads no page behind the one the string ends in.
+///
+/// # Safety
+/// As for [`UserSlice::new`], for as far as the string goes.
+pub unsafe fn read_c_string(ptr: *const u8, buffer: &mut [u8]) -> Result<Option<usize>, Fault> {
+    /// Divides every page size, and most paths are shorter.
+    const STEP: usize = 128;
+    let mut copied = 0;
+    while copied < buffer.len() {
+        let src = ptr.wrapping_add(copied);
+        let len = (STEP - src as usize % STEP).min(buffer.len() - copied);
+        let part = &mut buffer[copied..copied + len];
+        // SAFETY: the step crosses no page and starts inside the string (caller) or faults.
+        let left = unsafe { arch::copy(part.as_mut_ptr(), src, len) };
+        if left > 0 {
+            return Err(Fault { copied: copied + len - left });
+        }
+        if let Some(end) = part.iter().position(|byte| *byte == 0) {
+            return Ok(Some(copied + end));
+        }
+        copied += len;
+    }
+    Ok(None)
+}
+
 /// Where execution goes on after a fault at `instruction_pointer`: `None` if the fault is not ours.
 ///
 /// Callable from a signal handler: compares addresses, nothing else.

@@ -4,6 +4,7 @@
 use cuesta_media::persist::copy_non_temporal;
 use cuesta_media::{
     AccessError, Fault, Mapping, Medium, Protection, UserSlice, UserSliceMut, Window, install_fault_handler,
+    read_c_string,
 };
 use rustix::mm::{MapFlags, ProtFlags};
 
@@ -64,7 +65,7 @@ fn page_before_a_hole() -> *mut u8 {
 
 /// (bytes before the hole, bytes asked for) that cross it.
 fn crossings() -> impl Iterator<Item = (usize, usize)> {
-    let small = (0..=200).flat_map(|good| (1..=200).map(move |bad| (good, good + bad)));
+    let small = (0..=140).flat_map(|good| (1..=140).map(move |bad| (good, good + bad)));
     small.chain([(1000, 3000), (4096, 4097), (4095, 8000), (257, 600), (512, 1024)])
 }
 
@@ -81,10 +82,10 @@ fn a_source_that_ends_in_a_hole_faults_at_the_exact_byte() {
         let src = page.wrapping_add(PAGE - good);
         // SAFETY: part of it is not mapped, and a handler is installed.
         let user = unsafe { UserSlice::new(src, len) };
-        target.fill(0xee);
+        target[..len + 128].fill(0xee);
         assert_eq!(user.copy_in(&mut target[..len]), Err(Fault { copied: good }), "{good} of {len}");
         assert_eq!(target[..good], bytes[PAGE - good..]);
-        assert!(target[len..].iter().all(|byte| *byte == 0xee));
+        assert!(target[len..len + 128].iter().all(|byte| *byte == 0xee));
         for skew in [0, 1, 40] {
             // SAFETY: the target is long enough, the source may fault.
             let left = unsafe { copy_non_temporal(target.as_mut_ptr().add(start + skew), src, len) };
@@ -159,4 +160,29 @@ fn an_empty_place_of_a_window_and_a_read_only_one_are_faults() {
     assert_eq!(window.read(0, &mut buffer), Err(fault));
     assert_eq!(window.write(PAGE as u64, &buffer), Err(fault));
     assert_eq!(window.write_through(3 * PAGE as u64, &buffer), Err(fault));
+}
+
+#[test]
+fn strings_end_at_their_zero_and_fault_in_a_hole() {
+    install_fault_handler();
+    let page = page_before_a_hole();
+    for len in (0..300).chain([4095]) {
+        let start = page.wrapping_add(PAGE - len - 1);
+        // SAFETY: the first page is mapped and ours.
+        unsafe {
+            std::slice::from_raw_parts_mut(start, len).fill(b'x');
+            start.add(len).write(0);
+        }
+        let mut buffer = [1u8; PAGE];
+        // SAFETY: the string is ours; made endless below, it faults and a handler is installed.
+        unsafe {
+            assert_eq!(read_c_string(start, &mut buffer), Ok(Some(len)));
+            assert_eq!(read_c_string(start, &mut buffer[..len]), Ok(None));
+            start.add(len).write(b'x');
+            if len + 1 < PAGE {
+                assert_eq!(read_c_string(start, &mut buffer), Err(Fault { copied: len + 1 }));
+            }
+        }
+        assert!(buffer[..len].iter().all(|byte| *byte == b'x'));
+    }
 }

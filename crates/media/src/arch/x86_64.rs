@@ -133,3 +133,67 @@ pub fn recover(instruction_pointer: usize) -> Option<usize> {
         target => Some(target),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    //! The routines this CPU would not choose are used by others: all of them are tried here.
+
+    use super::*;
+    use rustix::mm::{MapFlags, MprotectFlags, ProtFlags};
+
+    type Routine = unsafe extern "C" fn(*mut u8, *const u8, usize) -> usize;
+
+    fn routines() -> Vec<(&'static str, Routine, usize)> {
+        let mut routines: Vec<(&'static str, Routine, usize)> =
+            vec![("sse2", cuesta_copy_sse2, 1), ("stream sse2", cuesta_copy_stream_sse2, LINE)];
+        if has(AVX) {
+            routines.push(("avx", cuesta_copy_avx, 1));
+            routines.push(("stream avx", cuesta_copy_stream_avx, LINE));
+        }
+        if has(AVX512) {
+            routines.push(("stream avx512", cuesta_copy_stream_avx512, LINE));
+        }
+        routines
+    }
+
+    /// Four pages, of which the last is a hole; leaked, so that its addresses stay what they are.
+    fn pages_before_a_hole() -> *mut u8 {
+        // SAFETY: new addresses, and the last page is ours to take away.
+        unsafe {
+            let access = ProtFlags::READ | ProtFlags::WRITE;
+            let base =
+                rustix::mm::mmap_anonymous(std::ptr::null_mut(), 4 << 12, access, MapFlags::PRIVATE).unwrap();
+            let hole = base.cast::<u8>().add(3 << 12);
+            rustix::mm::mprotect(hole.cast(), 1 << 12, MprotectFlags::empty()).unwrap();
+            hole
+        }
+    }
+
+    #[test]
+    fn every_routine_copies_every_length_and_stops_at_a_hole() {
+        crate::install_fault_handler();
+        let hole = pages_before_a_hole();
+        let mut target = vec![0u8; 4096];
+        let start = target.as_ptr().align_offset(LINE);
+        for (name, routine, unit) in routines() {
+            for len in (unit..=1200).step_by(unit) {
+                for good in [len, len - 1, len / 2, len / 3, 0] {
+                    let src = hole.wrapping_sub(good);
+                    // SAFETY: the bytes before the hole are ours and mapped; the target has room; reading
+                    // the hole faults, for which a handler is installed.
+                    unsafe {
+                        for index in 0..good {
+                            src.add(index).write((index * 3 + len) as u8);
+                        }
+                        let dst = target.as_mut_ptr().add(start);
+                        dst.write_bytes(0xee, len + 1);
+                        assert_eq!(routine(dst, src, len), len - good, "{name}, {good} of {len}");
+                    }
+                    let written = &target[start..=start + len];
+                    let right = (0..good).all(|index| written[index] == (index * 3 + len) as u8);
+                    assert!(right && written[len] == 0xee, "{name}, {good} of {len}");
+                }
+            }
+        }
+    }
+}
