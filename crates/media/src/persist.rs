@@ -51,14 +51,18 @@ pub unsafe fn store_through(medium: Medium, dst: *mut u8, src: *const u8, len: u
     left
 }
 
+/// The bytes before the first line boundary, those in whole lines, and those behind the last boundary.
+#[inline(always)]
+fn parts(dst: *mut u8, len: usize) -> (usize, usize, usize) {
+    let head = dst.align_offset(LINE).min(len);
+    let whole = (len - head) / LINE * LINE;
+    (head, whole, len - head - whole)
+}
+
 /// How much of a copy is written back: all of it, unless the bug of the forgotten tail is planted.
 #[inline(always)]
 fn durable_part(dst: *mut u8, len: usize) -> usize {
-    if planted::active(planted::Bug::UnflushedTail) {
-        len.saturating_sub((dst as usize + len) % LINE)
-    } else {
-        len
-    }
+    if planted::active(planted::Bug::UnflushedTail) { len - parts(dst, len).2 } else { len }
 }
 
 /// Copies past the caches: whole lines with non-temporal stores, the unaligned ends with ordinary stores
@@ -68,9 +72,7 @@ fn durable_part(dst: *mut u8, len: usize) -> usize {
 /// As for [`store`].
 #[inline]
 pub unsafe fn copy_non_temporal(dst: *mut u8, src: *const u8, len: usize) -> usize {
-    let head = dst.align_offset(LINE).min(len);
-    let whole = (len - head) / LINE * LINE;
-    let tail = len - head - whole;
+    let (head, whole, tail) = parts(dst, len);
     // SAFETY: the three parts lie inside the caller's ranges; the middle one starts on a line. A part that
     // was not copied because of a fault is not written back beyond what was.
     unsafe {
