@@ -11,13 +11,12 @@ pub struct Event {
     /// Nanoseconds since 1970.
     pub time_ns: u64,
     /// What happened.
-    #[serde(flatten)]
     pub step: Step,
 }
 
 /// What happened.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "event", rename_all = "snake_case")]
+#[serde(rename_all = "snake_case")]
 #[allow(missing_docs)]
 pub enum Step {
     /// A program attached.

@@ -433,4 +433,13 @@ mod tests {
         assert!(decode::<Request>(&frame[5..frame.len() - 1]).is_err());
         assert!(frame_length([0xff; 4]).is_err());
     }
+
+    #[test]
+    fn events_travel_in_a_frame() {
+        let step = crate::event::Step::Free { blocks: 3 };
+        let events = Response::Events(vec![Event { number: 7, time_ns: 9, step }]);
+        let mut frame = Vec::new();
+        encode(&events, &mut frame).unwrap();
+        assert_eq!(decode::<Response>(&frame[4..]), Ok(events));
+    }
 }
