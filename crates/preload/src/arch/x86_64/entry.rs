@@ -1,0 +1,525 @@
+//! How a system call of the application enters Rust.
+//!
+//! A patched site jumps to its stub, which loads the address of its own `syscall` instruction into
+//! rcx (free: the instruction would clobber it) and jumps to `cuesta_entry`. From there
+//!
+//! 1. the *filter* decides, on the number, the descriptor table and the path prefix alone, whether the
+//!    call can concern us. If not, control goes straight back to the stub's `syscall`; nothing but
+//!    rcx, r11 and the flags was touched. A call whose class is `NEVER` has not used the stack either.
+//! 2. otherwise the general registers are saved below the red zone as a [`Frame`], the thread's own
+//!    client stack is taken (unless we already are on it, or on the application's signal stack, which a
+//!    further signal would overwrite), the vector state is saved there, and `cuesta_dispatch` runs.
+//! 3. a frame that was served continues behind the `syscall` with the answer in rax; one that was not
+//!    goes back to it, and the kernel sees exactly the call the application made.
+//!
+//! The filter reads path bytes through the application's pointer. A fault there is caught by the
+//! signal handler (see [`filter_fault`]) and means "not ours": the kernel then answers EFAULT.
+
+use core::arch::{asm, global_asm};
+use core::ffi::c_void;
+
+use crate::filter::{
+    CLASS_ALWAYS, CLASS_AT, CLASS_AT_AT, CLASS_AT_THIRD, CLASS_FD, CLASS_FD_FD, CLASS_FD_FIFTH,
+    CLASS_FD_THIRD, CLASS_PATH, CLASS_PATH_PATH, CLASS_PATH_SECOND, CLASSES, CWD_VIRTUAL, DESCRIPTORS,
+    FIRST_BYTES, PREFIX,
+};
+use crate::thread::ThreadState;
+
+/// The registers of an intercepted call, as `cuesta_entry` pushes them.
+#[derive(Debug)]
+#[repr(C)]
+pub struct Frame {
+    saved: [usize; 2],
+    sixth: usize,
+    fifth: usize,
+    fourth: usize,
+    third: usize,
+    second: usize,
+    first: usize,
+    number_or_answer: usize,
+    resume: usize,
+}
+
+/// Length of the `syscall` instruction, to step over one that was served.
+const SYSCALL_BYTES: usize = 2;
+
+impl Frame {
+    /// A frame for a call that came by symbol, not through a patched site.
+    pub fn new(number: usize, arguments: [usize; 6]) -> Self {
+        let [first, second, third, fourth, fifth, sixth] = arguments;
+        Self {
+            saved: [0; 2],
+            sixth,
+            fifth,
+            fourth,
+            third,
+            second,
+            first,
+            number_or_answer: number,
+            resume: 0,
+        }
+    }
+
+    /// The system call's number.
+    pub fn number(&self) -> usize {
+        self.number_or_answer
+    }
+
+    /// Its six arguments.
+    pub fn arguments(&self) -> [usize; 6] {
+        [self.first, self.second, self.third, self.fourth, self.fifth, self.sixth]
+    }
+
+    /// Marks the call served, with the kernel-style answer (a negative errno for an error).
+    pub fn answer(&mut self, answer: isize) {
+        self.number_or_answer = answer as usize;
+        self.resume += SYSCALL_BYTES;
+    }
+
+    /// The answer of a frame made with [`Frame::new`], if it was served.
+    pub fn answered(&self) -> Option<isize> {
+        (self.resume != 0).then_some(self.number_or_answer as isize)
+    }
+}
+
+/// Size of the XSAVE area at the default: the legacy region and its header.
+static mut XSAVE_BYTES: usize = 576;
+/// Components to save: SSE until `prepare` has asked the processor.
+static mut XSAVE_MASK: u32 = 0b10;
+
+/// Asks the processor what vector state exists. Call once, before the first site is patched.
+pub fn prepare() {
+    // AVX, the AVX-512 masks and both AVX-512 halves, as far as the system enables them.
+    const VECTOR_STATE: u64 = 0b1110_0110;
+    // SAFETY: runs single-threaded in the constructor, before any site can jump to the entry; the
+    // libc in use requires x86-64 with XSAVE only if OSXSAVE is set, which is checked.
+    unsafe {
+        let has_xsave = core::arch::x86_64::__cpuid(1).ecx & (1 << 27) != 0;
+        let has_xsavec = has_xsave && core::arch::x86_64::__cpuid_count(0xd, 1).eax & 2 != 0;
+        if !has_xsavec {
+            XSAVE_MASK = 0;
+            return;
+        }
+        let (low, _high): (u32, u32);
+        asm!("xgetbv", in("ecx") 0, out("eax") low, out("edx") _high, options(nomem, nostack));
+        let mask = u64::from(low) & VECTOR_STATE;
+        let mut end = 576usize;
+        for component in 2..8u32 {
+            if mask & (1 << component) != 0 {
+                let leaf = core::arch::x86_64::__cpuid_count(0xd, component);
+                // In the compacted form components follow one another, aligned to 64 at worst.
+                end = end.next_multiple_of(64) + leaf.eax as usize;
+            }
+        }
+        XSAVE_MASK = mask as u32;
+        XSAVE_BYTES = end.next_multiple_of(64);
+    }
+}
+
+global_asm!(
+    // One thread's state, in the static TLS block (initial-exec): reaching it never allocates.
+    ".pushsection .tbss, \"awT\", @nobits",
+    ".balign 64",
+    ".globl cuesta_thread",
+    ".hidden cuesta_thread",
+    ".type cuesta_thread, @object",
+    "cuesta_thread: .zero {thread_bytes}",
+    ".size cuesta_thread, {thread_bytes}",
+    ".popsection",
+    "",
+    ".pushsection .text.cuesta_entry, \"ax\", @progbits",
+    ".globl cuesta_entry",
+    ".hidden cuesta_entry",
+    ".type cuesta_entry, @function",
+    ".balign 64",
+    "cuesta_entry:",
+    "  cmp rax, 512",
+    "  jae 9f",
+    "  lea r11, [rip + {classes}]",
+    "  movzx r11d, byte ptr [r11 + rax]",
+    "  test r11d, r11d",
+    "  jnz 2f",
+    "9: jmp rcx",
+    "2:",
+    "  lea rsp, [rsp - 128]",
+    "  push rcx",
+    "  cmp r11d, {fd}",
+    "  je 20f",
+    "  cmp r11d, {at}",
+    "  je 31f",
+    "  cmp r11d, {path}",
+    "  je 30f",
+    "  cmp r11d, {fd_fifth}",
+    "  je 22f",
+    "  cmp r11d, {fd_fd}",
+    "  je 21f",
+    "  cmp r11d, {fd_third}",
+    "  je 23f",
+    "  cmp r11d, {path_path}",
+    "  je 32f",
+    "  cmp r11d, {path_second}",
+    "  je 33f",
+    "  cmp r11d, {at_at}",
+    "  je 34f",
+    "  cmp r11d, {at_third}",
+    "  je 35f",
+    "  jmp 70f",
+    // Descriptors: any non-zero class byte makes the call ours to look at.
+    "21:",
+    "  mov ecx, esi",
+    "  call 40f",
+    "  jnz 70f",
+    "  jmp 20f",
+    "23:",
+    "  mov ecx, edx",
+    "  call 40f",
+    "  jnz 70f",
+    "20:",
+    "  mov ecx, edi",
+    "  call 40f",
+    "  jnz 70f",
+    "  jmp 60f",
+    "22:",
+    "  mov ecx, r8d",
+    "  call 40f",
+    "  jnz 70f",
+    "  jmp 60f",
+    // Paths.
+    "33:",
+    "  mov r11, rsi",
+    "  jmp 36f",
+    "32:",
+    "  mov r11, rsi",
+    "  mov ecx, -100",
+    "  call 50f",
+    "  jnz 70f",
+    "30:",
+    "  mov r11, rdi",
+    "36:",
+    "  mov ecx, -100",
+    "  jmp 37f",
+    "34:",
+    "  mov r11, r10",
+    "  mov ecx, edx",
+    "  call 50f",
+    "  jnz 70f",
+    "31:",
+    "  mov r11, rsi",
+    "  mov ecx, edi",
+    "  jmp 37f",
+    "35:",
+    "  mov r11, rdx",
+    "  mov ecx, esi",
+    "37:",
+    "  call 50f",
+    "  jnz 70f",
+    // Not ours.
+    "60:",
+    "  pop rcx",
+    "  lea rsp, [rsp + 128]",
+    "  jmp rcx",
+    "",
+    // ecx: descriptor. Out: ZF clear if it has a class.
+    "40:",
+    "  cmp ecx, {descriptor_limit}",
+    "  jae 41f",
+    "  lea r11, [rip + {descriptors}]",
+    "  cmp byte ptr [r11 + rcx], 0",
+    "  ret",
+    "41:",
+    "  xor r11d, r11d",
+    "  ret",
+    "",
+    // r11: path, ecx: directory descriptor. Out: ZF clear if the path may lead to the store.
+    "50:",
+    "  push rax",
+    "  push rdx",
+    "  test r11, r11",
+    "  jz 57f",
+    "cuesta_filter_load_0:",
+    "  movzx eax, byte ptr [r11]",
+    "  cmp al, '/'",
+    "  jne 55f",
+    "  lea rdx, [rip + {prefix}]",
+    "51:",
+    "  mov al, byte ptr [rdx]",
+    "  test al, al",
+    "  jz 58f",
+    "cuesta_filter_load_1:",
+    "  cmp al, byte ptr [r11]",
+    "  jne 52f",
+    "  inc rdx",
+    "  inc r11",
+    "  jmp 51b",
+    "52:",
+    "  mov ah, byte ptr [rdx - 1]",
+    "53:",
+    "cuesta_filter_load_2:",
+    "  mov al, byte ptr [r11]",
+    "  test al, al",
+    "  jz 59f",
+    "  cmp ah, '/'",
+    "  jne 54f",
+    "  cmp al, '.'",
+    "  je 58f",
+    "  cmp al, '/'",
+    "  je 58f",
+    "54:",
+    "  mov ah, al",
+    "  inc r11",
+    "  jmp 53b",
+    // Relative: to a directory of ours, or by a name that occurs on the way to the prefix.
+    "55:",
+    "  cmp ecx, -100",
+    "  jne 56f",
+    "  cmp dword ptr [rip + {cwd_virtual}], 0",
+    "  jne 58f",
+    "  jmp 61f",
+    "56:",
+    "  cmp ecx, {descriptor_limit}",
+    "  jae 61f",
+    "  lea rdx, [rip + {descriptors}]",
+    "  cmp byte ptr [rdx + rcx], 0",
+    "  jne 58f",
+    "61:",
+    "  lea rdx, [rip + {first_bytes}]",
+    "  cmp byte ptr [rdx + rax], 0",
+    "  jne 58f",
+    "  xor eax, eax",
+    "  jmp 53b",
+    // A null path names the descriptor itself (utimensat), or nothing.
+    "57:",
+    "  cmp ecx, {descriptor_limit}",
+    "  jae 59f",
+    "  lea rdx, [rip + {descriptors}]",
+    "  cmp byte ptr [rdx + rcx], 0",
+    "  jne 58f",
+    ".globl cuesta_filter_not_ours",
+    ".hidden cuesta_filter_not_ours",
+    "cuesta_filter_not_ours:",
+    "59:",
+    "  xor r11d, r11d",
+    "  pop rdx",
+    "  pop rax",
+    "  ret",
+    "58:",
+    "  or r11d, 1",
+    "  pop rdx",
+    "  pop rax",
+    "  ret",
+    "",
+    // Ours to look at, unless this thread is already inside the client.
+    "70:",
+    "  mov r11, qword ptr [rip + cuesta_thread@GOTTPOFF]",
+    "  cmp dword ptr fs:[r11 + {inside}], 0",
+    "  jne 60b",
+    "  push rax",
+    "  push rdi",
+    "  push rsi",
+    "  push rdx",
+    "  push r10",
+    "  push r8",
+    "  push r9",
+    "  push rbp",
+    "  push rbx",
+    "  mov rbp, rsp",
+    "  mov rax, qword ptr fs:[r11 + {stack_top}]",
+    "  test rax, rax",
+    "  jz 73f",
+    "  cmp rsp, rax",
+    "  ja 71f",
+    "  cmp rsp, qword ptr fs:[r11 + {stack_bottom}]",
+    "  jae 73f",
+    "71:",
+    "  cmp rsp, qword ptr fs:[r11 + {alternate_high}]",
+    "  ja 72f",
+    "  cmp rsp, qword ptr fs:[r11 + {alternate_low}]",
+    "  jae 73f",
+    "72:",
+    "  mov rsp, rax",
+    "73:",
+    "  and rsp, -64",
+    "  sub rsp, qword ptr [rip + {xsave_bytes}]",
+    "  mov eax, dword ptr [rip + {xsave_mask}]",
+    "  test eax, eax",
+    "  jz 74f",
+    "  xor edx, edx",
+    "  mov qword ptr [rsp + 512], rdx",
+    "  mov qword ptr [rsp + 520], rdx",
+    "  mov qword ptr [rsp + 528], rdx",
+    "  mov qword ptr [rsp + 536], rdx",
+    "  mov qword ptr [rsp + 544], rdx",
+    "  mov qword ptr [rsp + 552], rdx",
+    "  mov qword ptr [rsp + 560], rdx",
+    "  mov qword ptr [rsp + 568], rdx",
+    "  xsavec [rsp]",
+    "  jmp 75f",
+    "74:",
+    "  fxsave64 [rsp]",
+    "75:",
+    "  mov rdi, rbp",
+    "  call {dispatch}",
+    "  mov eax, dword ptr [rip + {xsave_mask}]",
+    "  test eax, eax",
+    "  jz 76f",
+    "  xor edx, edx",
+    "  xrstor [rsp]",
+    "  jmp 77f",
+    "76:",
+    "  fxrstor64 [rsp]",
+    "77:",
+    "  mov rsp, rbp",
+    "  pop rbx",
+    "  pop rbp",
+    "  pop r9",
+    "  pop r8",
+    "  pop r10",
+    "  pop rdx",
+    "  pop rsi",
+    "  pop rdi",
+    "  pop rax",
+    "  jmp 60b",
+    ".size cuesta_entry, . - cuesta_entry",
+    "",
+    // cuesta_call_on_stack(function rdi, argument rsi): an ordinary call, on the client's stack.
+    ".globl cuesta_call_on_stack",
+    ".hidden cuesta_call_on_stack",
+    ".type cuesta_call_on_stack, @function",
+    ".balign 16",
+    "cuesta_call_on_stack:",
+    "  .cfi_startproc",
+    "  push rbp",
+    "  .cfi_def_cfa_offset 16",
+    "  .cfi_offset rbp, -16",
+    "  mov rbp, rsp",
+    "  .cfi_def_cfa_register rbp",
+    "  mov r11, qword ptr [rip + cuesta_thread@GOTTPOFF]",
+    "  mov rax, qword ptr fs:[r11 + {stack_top}]",
+    "  test rax, rax",
+    "  jz 73f",
+    "  cmp rsp, rax",
+    "  ja 71f",
+    "  cmp rsp, qword ptr fs:[r11 + {stack_bottom}]",
+    "  jae 73f",
+    "71:",
+    "  cmp rsp, qword ptr fs:[r11 + {alternate_high}]",
+    "  ja 72f",
+    "  cmp rsp, qword ptr fs:[r11 + {alternate_low}]",
+    "  jae 73f",
+    "72:",
+    "  mov rsp, rax",
+    "73:",
+    "  and rsp, -16",
+    "  mov rax, rdi",
+    "  mov rdi, rsi",
+    "  call rax",
+    "  mov rsp, rbp",
+    "  pop rbp",
+    "  .cfi_def_cfa rsp, 8",
+    "  ret",
+    "  .cfi_endproc",
+    ".size cuesta_call_on_stack, . - cuesta_call_on_stack",
+    "",
+    // What a signal handler we install returns to.
+    ".globl cuesta_restorer",
+    ".hidden cuesta_restorer",
+    ".type cuesta_restorer, @function",
+    ".balign 16",
+    "  nop",
+    "cuesta_restorer:",
+    "  mov rax, 15",
+    "  syscall",
+    ".size cuesta_restorer, . - cuesta_restorer",
+    ".popsection",
+    thread_bytes = const size_of::<ThreadState>(),
+    inside = const core::mem::offset_of!(ThreadState, inside),
+    stack_top = const core::mem::offset_of!(ThreadState, stack_top),
+    stack_bottom = const core::mem::offset_of!(ThreadState, stack_bottom),
+    alternate_low = const core::mem::offset_of!(ThreadState, alternate_low),
+    alternate_high = const core::mem::offset_of!(ThreadState, alternate_high),
+    descriptor_limit = const crate::filter::DESCRIPTOR_LIMIT,
+    fd = const CLASS_FD,
+    fd_fd = const CLASS_FD_FD,
+    fd_third = const CLASS_FD_THIRD,
+    fd_fifth = const CLASS_FD_FIFTH,
+    path = const CLASS_PATH,
+    path_path = const CLASS_PATH_PATH,
+    path_second = const CLASS_PATH_SECOND,
+    at = const CLASS_AT,
+    at_at = const CLASS_AT_AT,
+    at_third = const CLASS_AT_THIRD,
+    classes = sym CLASSES,
+    descriptors = sym DESCRIPTORS,
+    prefix = sym PREFIX,
+    cwd_virtual = sym CWD_VIRTUAL,
+    first_bytes = sym FIRST_BYTES,
+    xsave_bytes = sym XSAVE_BYTES,
+    xsave_mask = sym XSAVE_MASK,
+    dispatch = sym crate::door::cuesta_dispatch,
+);
+
+const _: () = assert!(CLASS_ALWAYS != 0 && size_of::<Frame>() == 10 * 8);
+
+unsafe extern "C" {
+    fn cuesta_entry();
+    fn cuesta_call_on_stack(function: extern "C" fn(*mut c_void), argument: *mut c_void);
+    fn cuesta_restorer();
+    fn cuesta_filter_load_0();
+    fn cuesta_filter_load_1();
+    fn cuesta_filter_load_2();
+    fn cuesta_filter_not_ours();
+}
+
+/// Where the stubs jump to.
+pub(super) fn entry_address() -> usize {
+    cuesta_entry as *const () as usize
+}
+
+/// What a signal handler installed by us returns to.
+pub fn restorer() -> usize {
+    cuesta_restorer as *const () as usize
+}
+
+/// Where to go on if `address` is one of the filter's reads of an application's path.
+pub fn filter_fault(address: usize) -> Option<usize> {
+    let loads = [
+        cuesta_filter_load_0 as *const () as usize,
+        cuesta_filter_load_1 as *const () as usize,
+        cuesta_filter_load_2 as *const () as usize,
+    ];
+    loads.contains(&address).then_some(cuesta_filter_not_ours as *const () as usize)
+}
+
+/// Runs `function` on this thread's client stack, or on the current one if there is none yet, if it is
+/// already in use, or if this is the application's signal stack.
+pub fn call_on_stack(function: extern "C" fn(*mut c_void), argument: *mut c_void) {
+    // SAFETY: the callee is an ordinary function, and the stack it runs on is either the current one
+    // or the thread's own, registered by `thread::register_stack` and unused below its top.
+    unsafe { cuesta_call_on_stack(function, argument) }
+}
+
+/// Offset of this library's thread state from the thread pointer; the same in every thread.
+pub(super) fn thread_offset() -> usize {
+    let offset: usize;
+    // SAFETY: reads a constant of the dynamic linker's from the global offset table.
+    unsafe {
+        asm!("mov {}, qword ptr [rip + cuesta_thread@GOTTPOFF]", out(reg) offset, options(pure, readonly, nostack));
+    }
+    offset
+}
+
+/// The calling thread's state.
+#[inline(always)]
+pub fn thread_state() -> *mut ThreadState {
+    let address: *mut ThreadState;
+    // SAFETY: the first word of the thread control block is its own address (x86-64 TLS ABI).
+    unsafe {
+        asm!(
+            "mov {0}, qword ptr [rip + cuesta_thread@GOTTPOFF]",
+            "add {0}, qword ptr fs:[0]",
+            out(reg) address,
+            options(pure, readonly, nostack),
+        );
+    }
+    address
+}

@@ -1,0 +1,14 @@
+//! x86-64: see `entry` for the calling sequence of a patched site, `sweep` for how sites are found and
+//! `stub` for what is written in their place.
+
+mod context;
+mod entry;
+mod raw;
+mod stub;
+mod sweep;
+
+pub use context::{instruction_pointer, set_instruction_pointer, set_signal_mask, signal_mask};
+pub use entry::{Frame, call_on_stack, filter_fault, prepare, restorer, thread_state};
+pub use raw::{abort, syscall};
+pub use stub::{Patcher, REACH, STUB_BYTES};
+pub use sweep::sweep;

@@ -1,0 +1,194 @@
+//! What a patched site jumps to.
+//!
+//! ```text
+//!   moved instructions that stood before the syscall
+//!   [clone part, where the number is unknown or a clone]
+//!   lea rcx, [1f]; jmp [entry]
+//!   1: syscall
+//!   moved instructions that stood behind it
+//!   jmp back
+//! ```
+//!
+//! The clone part makes the call itself, because the child may return on another stack, or on the
+//! stack its suspended parent needs intact: it uses no stack at all. A child of a fork is noted in a
+//! global (its copy of it), a vfork child in the thread state it shares with its parent.
+
+use core::arch::global_asm;
+use core::mem::offset_of;
+
+use super::entry::{entry_address, thread_offset};
+use crate::filter::{self, CLASS_CLONE};
+use crate::patch::{Site, UNKNOWN_NUMBER};
+use crate::thread::ThreadState;
+
+/// Room one stub takes at most.
+pub const STUB_BYTES: usize = 256;
+/// How far a stub may lie from its site.
+pub const REACH: usize = 1 << 30;
+
+const JUMP_NEAR: u8 = 0xe9;
+const NOP: u8 = 0xcc;
+const THREAD_PLACE: u64 = 0x1111_2222_3333_4444;
+const FORKED_PLACE: u64 = 0x5555_6666_7777_0001;
+/// Length of the sequence between the clone part and the instructions behind the syscall.
+const PLAIN_BYTES: usize = 15;
+
+global_asm!(
+    ".pushsection .rodata.cuesta_clone, \"a\", @progbits",
+    ".globl cuesta_clone_part",
+    ".hidden cuesta_clone_part",
+    ".globl cuesta_clone_part_end",
+    ".hidden cuesta_clone_part_end",
+    "cuesta_clone_part:",
+    "  cmp eax, {clone3}",
+    "  je 21f",
+    "  lea r11d, [rax - {clone}]",
+    "  cmp r11d, {vfork} - {clone}",
+    "  ja 90f",
+    "  cmp eax, {vfork}",
+    "  je 23f",
+    "  cmp eax, {fork}",
+    "  je 24f",
+    "  mov r11, rdi",
+    "  jmp 22f",
+    "21:",
+    "  test rdi, rdi",
+    "  jz 25f",
+    "  mov r11, qword ptr [rdi]",
+    "22:",
+    "  test r11d, {clone_vm}",
+    "  jz 24f",
+    "  test r11d, {clone_vfork}",
+    "  jz 25f",
+    // The parent is suspended until the child is gone; a vfork within a vfork child adds nothing.
+    "23:",
+    "  movabs rcx, {thread_place}",
+    "  cmp dword ptr fs:[rcx], 0",
+    "  jne 25f",
+    "  mov dword ptr fs:[rcx], 1",
+    "  syscall",
+    "  test rax, rax",
+    "  jz 91f",
+    "  movabs rcx, {thread_place}",
+    "  mov dword ptr fs:[rcx], 0",
+    "  jmp 91f",
+    "24:",
+    "  syscall",
+    "  test rax, rax",
+    "  jnz 91f",
+    "  movabs rcx, {forked_place}",
+    "  mov dword ptr [rcx], 1",
+    "  jmp 91f",
+    "25:",
+    "  syscall",
+    "91:",
+    "  jmp 90f + {plain_bytes}",
+    "90:",
+    "cuesta_clone_part_end:",
+    ".popsection",
+    clone = const libc::SYS_clone,
+    clone3 = const libc::SYS_clone3,
+    fork = const libc::SYS_fork,
+    vfork = const libc::SYS_vfork,
+    clone_vm = const libc::CLONE_VM,
+    clone_vfork = const libc::CLONE_VFORK,
+    thread_place = const THREAD_PLACE,
+    forked_place = const FORKED_PLACE,
+    plain_bytes = const PLAIN_BYTES,
+);
+
+unsafe extern "C" {
+    static cuesta_clone_part: u8;
+    static cuesta_clone_part_end: u8;
+}
+
+/// Writes stubs and the jumps to them.
+#[derive(Debug)]
+pub struct Patcher {
+    clone_part: Vec<u8>,
+}
+
+impl Patcher {
+    /// `forked` is the flag a forked child sets.
+    pub fn new(forked: *const u32) -> Self {
+        // SAFETY: both labels lie in one read-only section of this library, in this order.
+        let template = unsafe {
+            let start = &raw const cuesta_clone_part;
+            core::slice::from_raw_parts(start, (&raw const cuesta_clone_part_end) as usize - start as usize)
+        };
+        let mut clone_part = template.to_vec();
+        let flag = thread_offset().wrapping_add(offset_of!(ThreadState, vforked));
+        replace(&mut clone_part, THREAD_PLACE, flag as u64);
+        replace(&mut clone_part, FORKED_PLACE, forked as u64);
+        Self { clone_part }
+    }
+
+    /// The stub for `site` of the image at `base`, to be placed at `at`. `original` is the site's
+    /// bytes as they are now.
+    pub fn stub(&self, site: &Site, base: usize, original: &[u8], at: usize) -> Vec<u8> {
+        let start = base + site.start as usize;
+        let syscall = usize::from(site.syscall);
+        let mut stub = Vec::with_capacity(STUB_BYTES);
+        stub.extend_from_slice(&original[..syscall]);
+        shift_displacements(&mut stub, site, 0..syscall, start.wrapping_sub(at));
+        let may_clone =
+            site.number == UNKNOWN_NUMBER || filter::class_of(i64::from(site.number)) == CLASS_CLONE;
+        if may_clone {
+            stub.extend_from_slice(&self.clone_part);
+        }
+        stub.extend_from_slice(&[0x48, 0x8d, 0x0d, 6, 0, 0, 0]);
+        let entry_slot = stub.len();
+        stub.extend_from_slice(&[0xff, 0x25, 0, 0, 0, 0]);
+        stub.extend_from_slice(&[0x0f, 0x05]);
+        let behind = stub.len();
+        stub.extend_from_slice(&original[syscall + 2..]);
+        let moved = (start + syscall + 2).wrapping_sub(at + behind);
+        let mut tail = stub.split_off(behind);
+        shift_tail(&mut tail, site, syscall + 2, moved);
+        stub.append(&mut tail);
+        let next = at + stub.len() + 5;
+        stub.push(JUMP_NEAR);
+        stub.extend_from_slice(&displacement(next, start + original.len()));
+        stub.resize(stub.len().next_multiple_of(8), NOP);
+        let slot = stub.len();
+        stub[entry_slot + 2..entry_slot + 6].copy_from_slice(&((slot - entry_slot - 6) as u32).to_le_bytes());
+        stub.extend_from_slice(&(entry_address() as u64).to_le_bytes());
+        stub
+    }
+
+    /// What replaces the site's bytes.
+    pub fn jump(&self, site: &Site, base: usize, to: usize) -> Vec<u8> {
+        let mut bytes = vec![JUMP_NEAR];
+        bytes.extend_from_slice(&displacement(base + site.start as usize + 5, to));
+        bytes.resize(usize::from(site.length), NOP);
+        bytes
+    }
+}
+
+fn displacement(from: usize, to: usize) -> [u8; 4] {
+    (to.wrapping_sub(from) as i32).to_le_bytes()
+}
+
+fn replace(code: &mut [u8], place: u64, value: u64) {
+    let place = place.to_le_bytes();
+    for start in 0..code.len().saturating_sub(7) {
+        if code[start..start + 8] == place {
+            code[start..start + 8].copy_from_slice(&value.to_le_bytes());
+        }
+    }
+}
+
+fn shift_displacements(code: &mut [u8], site: &Site, range: core::ops::Range<usize>, by: usize) {
+    for offset in site.relative.iter().map(|offset| usize::from(*offset)).filter(|offset| *offset != 0) {
+        if range.contains(&offset) {
+            let field = &mut code[offset - range.start..offset - range.start + 4];
+            let old = i32::from_le_bytes([field[0], field[1], field[2], field[3]]);
+            field.copy_from_slice(&old.wrapping_add(by as i32).to_le_bytes());
+        }
+    }
+}
+
+fn shift_tail(code: &mut [u8], site: &Site, from: usize, by: usize) {
+    let range = from..from + code.len();
+    shift_displacements(code, site, range, by);
+}

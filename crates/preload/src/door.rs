@@ -1,0 +1,47 @@
+//! From an intercepted call to its answer: the boundary no panic crosses.
+
+use core::ffi::c_void;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use crate::arch::{self, Frame};
+use crate::calls::{self, Failure};
+use crate::{process, thread};
+
+/// Entered by patched sites (see `arch`), with all state saved.
+pub(crate) extern "C" fn cuesta_dispatch(frame: *mut Frame) {
+    // SAFETY: the entry code passes the frame it has just pushed, alive until this returns.
+    run_on_client_stack(unsafe { &mut *frame });
+}
+
+/// Serves a call that came by symbol; `None` if it is not ours.
+pub fn call(frame: &mut Frame) -> Option<isize> {
+    run_on_client_stack(frame);
+    frame.answered()
+}
+
+#[inline(always)]
+fn run_on_client_stack(frame: &mut Frame) {
+    // SAFETY: this thread's own state.
+    if unsafe { (*arch::thread_state()).stack_top } == 0 {
+        thread::ensure_stack();
+    }
+    arch::call_on_stack(run, core::ptr::from_mut(frame).cast());
+}
+
+extern "C" fn run(frame: *mut c_void) {
+    // SAFETY: `run_on_client_stack` passes its frame.
+    let frame = unsafe { &mut *frame.cast::<Frame>() };
+    thread::enter();
+    process::catch_up();
+    let arguments = frame.arguments();
+    match catch_unwind(AssertUnwindSafe(|| calls::serve(frame.number(), arguments))) {
+        Ok(Ok(answer)) => frame.answer(answer),
+        Ok(Err(Failure::NotOurs)) => {}
+        Ok(Err(Failure::Errno(errno))) => frame.answer(-(errno as isize)),
+        Err(_) => {
+            crate::report(format_args!("internal error in system call {}; answered EIO", frame.number()));
+            frame.answer(-(libc::EIO as isize));
+        }
+    }
+    thread::leave();
+}

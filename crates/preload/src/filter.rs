@@ -1,0 +1,195 @@
+//! The tables the entry code filters on before any state is saved.
+//!
+//! | class | looked at |
+//! |---|---|
+//! | `NEVER` | nothing: the call cannot concern the store |
+//! | `FD…` | the class of one or two descriptors |
+//! | `PATH…`, `AT…` | whether a path may lead below the prefix |
+//! | `ALWAYS` | decided in Rust |
+//!
+//! The filter may err only towards "ours": the door decides precisely.
+
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+
+/// Not a call about files.
+pub const CLASS_NEVER: u8 = 0;
+/// First argument is a descriptor.
+pub const CLASS_FD: u8 = 1;
+/// First and second arguments are descriptors.
+pub const CLASS_FD_FD: u8 = 2;
+/// First and third arguments are descriptors.
+pub const CLASS_FD_THIRD: u8 = 3;
+/// Fifth argument is a descriptor.
+pub const CLASS_FD_FIFTH: u8 = 4;
+/// First argument is a path.
+pub const CLASS_PATH: u8 = 5;
+/// First and second arguments are paths.
+pub const CLASS_PATH_PATH: u8 = 6;
+/// Second argument is a path.
+pub const CLASS_PATH_SECOND: u8 = 7;
+/// Directory descriptor and path.
+pub const CLASS_AT: u8 = 8;
+/// Directory descriptor and path, twice.
+pub const CLASS_AT_AT: u8 = 9;
+/// Directory descriptor and path at the second and third argument.
+pub const CLASS_AT_THIRD: u8 = 10;
+/// Always decided in Rust.
+pub const CLASS_ALWAYS: u8 = 11;
+/// clone, clone3, fork, vfork: handled by the stub itself, on no stack.
+pub const CLASS_CLONE: u8 = 12;
+
+/// System call numbers the class table covers.
+pub const SYSCALL_LIMIT: usize = 512;
+/// Descriptors the table covers; higher ones are never ours.
+pub const DESCRIPTOR_LIMIT: usize = 65_536;
+/// Longest prefix, with its terminating zero.
+pub const PREFIX_BYTES: usize = 4096;
+
+/// The class of each system call, as the entry code reads it: clone calls arrive there only through
+/// an unpatched sequence and pass.
+pub static CLASSES: [u8; SYSCALL_LIMIT] = entry_classes();
+
+/// What each descriptor is: 0 the application's own, else see `descriptors`.
+pub static DESCRIPTORS: [AtomicU8; DESCRIPTOR_LIMIT] = [const { AtomicU8::new(0) }; DESCRIPTOR_LIMIT];
+
+/// The prefix, zero-terminated; empty (every absolute path suspect) until configured.
+pub static PREFIX: [AtomicU8; PREFIX_BYTES] = [const { AtomicU8::new(0) }; PREFIX_BYTES];
+
+/// Non-zero while the working directory lies in the store.
+pub static CWD_VIRTUAL: AtomicU32 = AtomicU32::new(0);
+
+/// First bytes with which a relative path may lead below the prefix.
+pub static FIRST_BYTES: [AtomicU8; 256] = [const { AtomicU8::new(0) }; 256];
+
+/// Tells the filter where the store is. `prefix` is absolute and normal: no `.`, `..`, `//`.
+pub fn set_prefix(prefix: &[u8]) {
+    for (slot, byte) in PREFIX.iter().zip(prefix) {
+        slot.store(*byte, Ordering::Relaxed);
+    }
+    FIRST_BYTES[usize::from(b'.')].store(1, Ordering::Relaxed);
+    for component in prefix.split(|byte| *byte == b'/') {
+        if let Some(first) = component.first() {
+            FIRST_BYTES[usize::from(*first)].store(1, Ordering::Relaxed);
+        }
+    }
+}
+
+const fn entry_classes() -> [u8; SYSCALL_LIMIT] {
+    let mut classes = [CLASS_NEVER; SYSCALL_LIMIT];
+    let mut number = 0;
+    while number < SYSCALL_LIMIT {
+        let class = class_of(number as i64);
+        if class != CLASS_CLONE {
+            classes[number] = class;
+        }
+        number += 1;
+    }
+    classes
+}
+
+/// The class of system call `number`.
+pub const fn class_of(number: i64) -> u8 {
+    match number {
+        libc::SYS_read
+        | libc::SYS_write
+        | libc::SYS_pread64
+        | libc::SYS_pwrite64
+        | libc::SYS_readv
+        | libc::SYS_writev
+        | libc::SYS_preadv
+        | libc::SYS_pwritev
+        | libc::SYS_preadv2
+        | libc::SYS_pwritev2
+        | libc::SYS_lseek
+        | libc::SYS_fstat
+        | libc::SYS_close
+        | libc::SYS_fsync
+        | libc::SYS_fdatasync
+        | libc::SYS_ftruncate
+        | libc::SYS_fallocate
+        | libc::SYS_fchmod
+        | libc::SYS_fchown
+        | libc::SYS_fcntl
+        | libc::SYS_flock
+        | libc::SYS_dup
+        | libc::SYS_getdents
+        | libc::SYS_getdents64
+        | libc::SYS_fstatfs
+        | libc::SYS_syncfs
+        | libc::SYS_sync_file_range
+        | libc::SYS_fadvise64
+        | libc::SYS_readahead
+        | libc::SYS_ioctl
+        | libc::SYS_fgetxattr
+        | libc::SYS_fsetxattr
+        | libc::SYS_flistxattr
+        | libc::SYS_fremovexattr
+        | libc::SYS_vmsplice => CLASS_FD,
+        libc::SYS_dup2 | libc::SYS_dup3 | libc::SYS_sendfile | libc::SYS_tee => CLASS_FD_FD,
+        libc::SYS_copy_file_range | libc::SYS_splice | libc::SYS_epoll_ctl => CLASS_FD_THIRD,
+        libc::SYS_mmap => CLASS_FD_FIFTH,
+        libc::SYS_open
+        | libc::SYS_creat
+        | libc::SYS_stat
+        | libc::SYS_lstat
+        | libc::SYS_access
+        | libc::SYS_mkdir
+        | libc::SYS_rmdir
+        | libc::SYS_unlink
+        | libc::SYS_readlink
+        | libc::SYS_truncate
+        | libc::SYS_chmod
+        | libc::SYS_chown
+        | libc::SYS_lchown
+        | libc::SYS_utime
+        | libc::SYS_utimes
+        | libc::SYS_statfs
+        | libc::SYS_mknod
+        | libc::SYS_getxattr
+        | libc::SYS_lgetxattr
+        | libc::SYS_setxattr
+        | libc::SYS_lsetxattr
+        | libc::SYS_listxattr
+        | libc::SYS_llistxattr
+        | libc::SYS_removexattr
+        | libc::SYS_lremovexattr
+        | libc::SYS_chroot
+        | libc::SYS_acct
+        | libc::SYS_swapon => CLASS_PATH,
+        libc::SYS_rename | libc::SYS_link | libc::SYS_mount | libc::SYS_pivot_root => CLASS_PATH_PATH,
+        libc::SYS_symlink => CLASS_PATH_SECOND,
+        libc::SYS_openat
+        | libc::SYS_openat2
+        | libc::SYS_newfstatat
+        | libc::SYS_statx
+        | libc::SYS_faccessat
+        | libc::SYS_faccessat2
+        | libc::SYS_mkdirat
+        | libc::SYS_unlinkat
+        | libc::SYS_readlinkat
+        | libc::SYS_fchmodat
+        | libc::SYS_fchmodat2
+        | libc::SYS_fchownat
+        | libc::SYS_utimensat
+        | libc::SYS_futimesat
+        | libc::SYS_mknodat
+        | libc::SYS_name_to_handle_at
+        | libc::SYS_open_tree
+        | libc::SYS_inotify_add_watch => CLASS_AT,
+        libc::SYS_renameat | libc::SYS_renameat2 | libc::SYS_linkat => CLASS_AT_AT,
+        libc::SYS_symlinkat => CLASS_AT_THIRD,
+        libc::SYS_rt_sigaction
+        | libc::SYS_sigaltstack
+        | libc::SYS_execve
+        | libc::SYS_execveat
+        | libc::SYS_chdir
+        | libc::SYS_fchdir
+        | libc::SYS_getcwd
+        | libc::SYS_close_range
+        | libc::SYS_io_uring_setup
+        | libc::SYS_sync
+        | libc::SYS_exit_group => CLASS_ALWAYS,
+        libc::SYS_clone | libc::SYS_clone3 | libc::SYS_fork | libc::SYS_vfork => CLASS_CLONE,
+        _ => CLASS_NEVER,
+    }
+}

@@ -1,0 +1,136 @@
+//! Symbols that take the place of libc's for the hottest calls, so that a call of ours needs no
+//! patched site, and one that is not costs a table look-up and a jump.
+//!
+//! What is not ours goes to libc's own function: it is a cancellation point, and stays one.
+
+use std::ffi::{CStr, c_char, c_int, c_long, c_void};
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+use libc::{off_t, size_t, ssize_t};
+
+use crate::arch::Frame;
+use crate::descriptors::is_of_interest;
+use crate::{door, thread};
+
+/// libc's function of a name, looked up when it is first needed.
+struct Real {
+    address: AtomicPtr<c_void>,
+    name: &'static CStr,
+}
+
+impl Real {
+    const fn new(name: &'static CStr) -> Self {
+        Self { address: AtomicPtr::new(core::ptr::null_mut()), name }
+    }
+
+    #[inline(always)]
+    fn get(&self) -> *mut c_void {
+        let address = self.address.load(Ordering::Relaxed);
+        if address.is_null() { self.resolve() } else { address }
+    }
+
+    #[cold]
+    fn resolve(&self) -> *mut c_void {
+        // SAFETY: a valid name; dlsym calls none of the functions this module defines.
+        let address = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) };
+        if address.is_null() {
+            crate::arch::abort();
+        }
+        self.address.store(address, Ordering::Relaxed);
+        address
+    }
+}
+
+#[inline(never)]
+fn serve(number: c_long, arguments: [usize; 6]) -> Option<isize> {
+    door::call(&mut Frame::new(number as usize, arguments))
+}
+
+fn libc_answer(answer: isize) -> isize {
+    if (-4095..0).contains(&answer) {
+        // SAFETY: errno is this thread's own.
+        unsafe { *libc::__errno_location() = -answer as c_int };
+        return -1;
+    }
+    answer
+}
+
+/// Defines `name` in libc's place: if descriptor `fd` is of interest and the thread is outside, the
+/// system call `number`, else libc's own.
+macro_rules! interpose {
+    ($(fn $name:ident($fd:ident: c_int $(, $argument:ident: $type:ty)*) -> $answer:ty
+        = $number:ident($($value:expr),*) $(if $condition:expr)?;)*) => {$(
+        /// Stands in for libc's function of this name.
+        ///
+        /// # Safety
+        /// As libc's.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name($fd: c_int $(, $argument: $type)*) -> $answer {
+            static REAL: Real = Real::new(
+                // SAFETY: the literal ends in its only zero byte.
+                unsafe { CStr::from_bytes_with_nul_unchecked(concat!(stringify!($name), "\0").as_bytes()) }
+            );
+            if is_of_interest($fd) $(&& $condition)? && !thread::is_inside() {
+                let mut arguments = [0usize; 6];
+                let values = [$fd as usize $(, $value)*];
+                arguments[..values.len()].copy_from_slice(&values);
+                if let Some(answer) = serve(libc::$number, arguments) {
+                    return libc_answer(answer) as $answer;
+                }
+            }
+            // SAFETY: libc's function of this name has this signature.
+            unsafe {
+                let real: unsafe extern "C" fn(c_int $(, $type)*) -> $answer = core::mem::transmute(REAL.get());
+                real($fd $(, $argument)*)
+            }
+        }
+    )*};
+}
+
+interpose! {
+    fn read(fd: c_int, buffer: *mut c_void, count: size_t) -> ssize_t = SYS_read(buffer as usize, count);
+    fn write(fd: c_int, buffer: *const c_void, count: size_t) -> ssize_t = SYS_write(buffer as usize, count);
+    fn pread(fd: c_int, buffer: *mut c_void, count: size_t, offset: off_t) -> ssize_t
+        = SYS_pread64(buffer as usize, count, offset as usize);
+    fn pread64(fd: c_int, buffer: *mut c_void, count: size_t, offset: off_t) -> ssize_t
+        = SYS_pread64(buffer as usize, count, offset as usize);
+    fn pwrite(fd: c_int, buffer: *const c_void, count: size_t, offset: off_t) -> ssize_t
+        = SYS_pwrite64(buffer as usize, count, offset as usize);
+    fn pwrite64(fd: c_int, buffer: *const c_void, count: size_t, offset: off_t) -> ssize_t
+        = SYS_pwrite64(buffer as usize, count, offset as usize);
+    fn __read_chk(fd: c_int, buffer: *mut c_void, count: size_t, room: size_t) -> ssize_t
+        = SYS_read(buffer as usize, count) if count <= room;
+    fn __pread_chk(fd: c_int, buffer: *mut c_void, count: size_t, offset: off_t, room: size_t) -> ssize_t
+        = SYS_pread64(buffer as usize, count, offset as usize) if count <= room;
+    fn __pread64_chk(fd: c_int, buffer: *mut c_void, count: size_t, offset: off_t, room: size_t) -> ssize_t
+        = SYS_pread64(buffer as usize, count, offset as usize) if count <= room;
+    fn lseek(fd: c_int, offset: off_t, whence: c_int) -> off_t = SYS_lseek(offset as usize, whence as usize);
+    fn lseek64(fd: c_int, offset: off_t, whence: c_int) -> off_t = SYS_lseek(offset as usize, whence as usize);
+    fn fsync(fd: c_int) -> c_int = SYS_fsync();
+    fn fdatasync(fd: c_int) -> c_int = SYS_fdatasync();
+    fn ftruncate(fd: c_int, length: off_t) -> c_int = SYS_ftruncate(length as usize);
+    fn ftruncate64(fd: c_int, length: off_t) -> c_int = SYS_ftruncate(length as usize);
+    fn fstat(fd: c_int, stat: *mut c_void) -> c_int = SYS_fstat(stat as usize);
+    fn fstat64(fd: c_int, stat: *mut c_void) -> c_int = SYS_fstat(stat as usize);
+    fn close(fd: c_int) -> c_int = SYS_close();
+}
+
+/// Stands in for libc's function of this name.
+///
+/// # Safety
+/// As libc's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn __fxstat(version: c_int, fd: c_int, stat: *mut c_char) -> c_int {
+    static REAL: Real = Real::new(c"__fxstat");
+    if is_of_interest(fd)
+        && !thread::is_inside()
+        && let Some(answer) = serve(libc::SYS_fstat, [fd as usize, stat as usize, 0, 0, 0, 0])
+    {
+        return libc_answer(answer) as c_int;
+    }
+    // SAFETY: libc's function of this name has this signature.
+    unsafe {
+        let real: unsafe extern "C" fn(c_int, c_int, *mut c_char) -> c_int = core::mem::transmute(REAL.get());
+        real(version, fd, stat)
+    }
+}

@@ -1,0 +1,39 @@
+//! The preload door: an unmodified program's file system calls, served in its own process.
+//!
+//! Loaded by `LD_PRELOAD`; `cuesta run` sets
+//!
+//! | variable | meaning |
+//! |---|---|
+//! | `CUESTA_SOCKET` | the daemon's socket; without it the library does nothing |
+//! | `CUESTA_AT` | the prefix that is the store, default `/cuesta` |
+//! | `CUESTA_TABLE` | descriptor holding the table of the program before exec (see `process`) |
+//! | `CUESTA_PATCH` | `all` patches every site, for tests of the patcher; `report` says what was done |
+//!
+//! `arch` knows the processor, `patch` rewrites the C library family, `interpose` replaces its hottest
+//! symbols; both lead to `door`, which asks `calls`, the system call table. No file system logic lives
+//! here: `libfs` has it.
+
+pub mod arch;
+pub mod calls;
+pub mod descriptors;
+pub mod door;
+pub mod filter;
+pub mod interpose;
+pub mod open_file;
+pub mod patch;
+pub mod process;
+pub mod signals;
+pub mod start;
+pub mod thread;
+pub mod user_memory;
+
+/// Memory of our own: a handler of the application that interrupts its malloc cannot deadlock us.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// Writes one line to standard error, past the application's buffers.
+pub(crate) fn report(message: std::fmt::Arguments<'_>) {
+    let line = format!("cuesta: {message}\n");
+    // SAFETY: writes bytes of ours to a descriptor; if it is closed the line is lost.
+    unsafe { arch::syscall(libc::SYS_write as usize, [2, line.as_ptr() as usize, line.len(), 0, 0, 0]) };
+}

@@ -1,0 +1,4 @@
+//! temporary
+/// d
+#[derive(Debug)]
+pub struct Description;

@@ -1,0 +1,269 @@
+//! Signals around a client that lives in the application's threads.
+//!
+//! Every handler the application registers is wrapped. While its thread is inside the client, a signal
+//! waits: the wrapper queues it again to the thread, blocks everything in the interrupted context, and
+//! `thread::leave` restores the mask, upon which the kernel delivers what has arrived with the
+//! siginfo, stack and mask the application asked for. Faults are never deferred: one at a read of the
+//! application's memory continues at its fix-up, any other is the application's own, or its death.
+//!
+//! SIGSEGV and SIGBUS stay ours in the kernel whatever the application sets; the table knows what it
+//! set. A default action is carried out by restoring it and letting the signal happen again, so that
+//! exit status, core dump and si_code are what they would have been.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+
+use libc::{
+    SA_ONSTACK, SA_RESETHAND, SA_SIGINFO, SIG_DFL, SIG_IGN, SIG_SETMASK, SIGBUS, SIGFPE, SIGILL, SIGSEGV,
+    SIGSYS, SIGTRAP, c_int, c_void, siginfo_t,
+};
+
+use crate::arch;
+use crate::thread::{self, ThreadState};
+
+const SIGNALS: usize = 65;
+const SET_BYTES: usize = 8;
+const SA_RESTORER: u64 = 0x0400_0000;
+const FAULTS: [c_int; 6] = [SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGTRAP, SIGSYS];
+/// Signals whose kernel handler is always ours.
+const KEPT: [c_int; 2] = [SIGSEGV, SIGBUS];
+
+/// The kernel's `struct sigaction`.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub struct Action {
+    handler: usize,
+    flags: u64,
+    restorer: usize,
+    mask: u64,
+}
+
+/// What the application set for one signal.
+struct Slot {
+    handler: AtomicUsize,
+    flags: AtomicU64,
+    restorer: AtomicUsize,
+    mask: AtomicU64,
+}
+
+impl Slot {
+    const fn new() -> Self {
+        Self {
+            handler: AtomicUsize::new(SIG_DFL),
+            flags: AtomicU64::new(0),
+            restorer: AtomicUsize::new(0),
+            mask: AtomicU64::new(0),
+        }
+    }
+
+    fn load(&self) -> Action {
+        Action {
+            handler: self.handler.load(Ordering::Acquire),
+            flags: self.flags.load(Ordering::Relaxed),
+            restorer: self.restorer.load(Ordering::Relaxed),
+            mask: self.mask.load(Ordering::Relaxed),
+        }
+    }
+
+    fn store(&self, action: &Action) {
+        self.flags.store(action.flags, Ordering::Relaxed);
+        self.restorer.store(action.restorer, Ordering::Relaxed);
+        self.mask.store(action.mask, Ordering::Relaxed);
+        self.handler.store(action.handler, Ordering::Release);
+    }
+}
+
+static SLOTS: [Slot; SIGNALS] = [const { Slot::new() }; SIGNALS];
+/// Held while table and kernel are changed together; only by threads inside the client, so that no
+/// handler can find its own thread holding it.
+static CHANGING: AtomicBool = AtomicBool::new(false);
+
+/// Takes over SIGSEGV and SIGBUS. Call once, before the first site is patched.
+pub fn prepare() {
+    for signal in KEPT {
+        let mut before = Action::default();
+        let ours = Action {
+            handler: entry_address(),
+            flags: SA_SIGINFO as u64 | SA_ONSTACK as u64 | SA_RESTORER,
+            restorer: arch::restorer(),
+            mask: 0,
+        };
+        if kernel_action(signal, Some(&ours), Some(&mut before)) == 0 {
+            SLOTS[signal as usize].store(&before);
+        }
+    }
+}
+
+/// Forgets locks another thread of the parent may have held.
+pub fn after_fork() {
+    CHANGING.store(false, Ordering::Release);
+}
+
+/// `rt_sigaction` as the application sees it.
+///
+/// `new` and `old` are copies of the application's structures; the caller has checked the set size.
+pub fn change_action(signal: c_int, new: Option<&Action>, old: Option<&mut Action>) -> isize {
+    let Some(slot) = usize::try_from(signal).ok().and_then(|index| SLOTS.get(index)) else {
+        return kernel_action(signal, new, old);
+    };
+    if thread::is_vforked() {
+        return change_in_vfork_child(signal, slot, new, old);
+    }
+    while CHANGING.swap(true, Ordering::Acquire) {
+        std::hint::spin_loop();
+    }
+    let before = slot.load();
+    let kept = KEPT.contains(&signal);
+    let mut answer = 0;
+    let mut kernel_before = Action::default();
+    if let Some(new) = new {
+        let wrapped = match new.handler {
+            SIG_DFL | SIG_IGN if !kept => *new,
+            SIG_DFL | SIG_IGN => Action {
+                handler: entry_address(),
+                flags: SA_SIGINFO as u64 | SA_ONSTACK as u64 | SA_RESTORER,
+                restorer: arch::restorer(),
+                mask: 0,
+            },
+            _ => Action {
+                handler: entry_address(),
+                flags: (new.flags | SA_SIGINFO as u64) & !(SA_RESETHAND as u32 as u64),
+                ..*new
+            },
+        };
+        // The table goes first: the wrapper must find the handler it is registered for.
+        slot.store(new);
+        answer = kernel_action(signal, Some(&wrapped), Some(&mut kernel_before));
+        if answer != 0 {
+            slot.store(&before);
+        }
+    } else {
+        answer = kernel_action(signal, None, Some(&mut kernel_before)).min(answer);
+    }
+    CHANGING.store(false, Ordering::Release);
+    if answer == 0
+        && let Some(old) = old
+    {
+        *old = if kernel_before.handler == entry_address() { before } else { kernel_before };
+    }
+    answer
+}
+
+/// The child has the kernel's dispositions for itself, but shares the table with its parent.
+fn change_in_vfork_child(
+    signal: c_int,
+    slot: &Slot,
+    new: Option<&Action>,
+    old: Option<&mut Action>,
+) -> isize {
+    let mut before = Action::default();
+    let answer = kernel_action(signal, new, Some(&mut before));
+    if answer == 0
+        && let Some(old) = old
+    {
+        *old = if before.handler == entry_address() { slot.load() } else { before };
+    }
+    answer
+}
+
+/// Lets through what arrived while the thread was inside.
+#[cold]
+pub fn deliver_pending(state: *mut ThreadState) {
+    // SAFETY: the calling thread's own state; the mask is the application's, so handlers may run from
+    // here on, and the state is not touched again.
+    unsafe {
+        let mask = (*state).pending_mask;
+        (*state).pending = 0;
+        set_mask(&mask);
+    }
+}
+
+fn entry_address() -> usize {
+    signal_entry as *const () as usize
+}
+
+extern "C" fn signal_entry(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
+    // SAFETY: the kernel passes valid pointers to a SA_SIGINFO handler.
+    let (is_fault, address) =
+        unsafe { ((*info).si_code > 0 && FAULTS.contains(&signal), arch::instruction_pointer(context)) };
+    if is_fault {
+        if let Some(fixup) = arch::filter_fault(address).or_else(|| crate::user_memory::fixup(address)) {
+            // SAFETY: the fix-up belongs to the faulting instruction and expects its registers.
+            unsafe { arch::set_instruction_pointer(context, fixup) };
+            return;
+        }
+    } else if thread::is_inside() {
+        defer(signal, info, context);
+        return;
+    }
+    deliver(signal, info, context, is_fault);
+}
+
+fn defer(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
+    let everything = FAULTS.iter().fold(u64::MAX, |mask, fault| mask & !(1 << (fault - 1)));
+    let state = arch::thread_state();
+    // SAFETY: this thread's own state; with everything blocked the queued signal stays queued until
+    // `deliver_pending`. If another signal's wrapper was interrupted at its start by this one, it runs
+    // after us and stores the older mask, which is the right one.
+    unsafe {
+        set_mask(&everything);
+        requeue(signal, info);
+        (*state).pending_mask = arch::signal_mask(context);
+        (*state).pending = 1;
+        arch::set_signal_mask(context, everything);
+    }
+}
+
+fn deliver(signal: c_int, info: *mut siginfo_t, context: *mut c_void, is_fault: bool) {
+    let slot = &SLOTS[signal as usize];
+    let action = slot.load();
+    match action.handler {
+        SIG_IGN if !is_fault => {}
+        SIG_DFL | SIG_IGN => {
+            kernel_action(signal, Some(&Action::default()), None);
+            // A fault happens again by itself.
+            if !is_fault {
+                requeue(signal, info);
+            }
+        }
+        handler => {
+            if action.flags & (SA_RESETHAND as u32 as u64) != 0 {
+                slot.store(&Action::default());
+                if !KEPT.contains(&signal) {
+                    kernel_action(signal, Some(&Action::default()), None);
+                }
+            }
+            // SAFETY: the application registered this function for this signal; a handler without
+            // SA_SIGINFO ignores the further arguments (they are in registers).
+            unsafe {
+                let handler: extern "C" fn(c_int, *mut siginfo_t, *mut c_void) =
+                    core::mem::transmute(handler);
+                handler(signal, info, context);
+            }
+        }
+    }
+}
+
+fn requeue(signal: c_int, info: *mut siginfo_t) {
+    // SAFETY: sends this thread a signal it has just received; `info` is the kernel's own.
+    unsafe {
+        let process = arch::syscall(libc::SYS_getpid as usize, [0; 6]) as usize;
+        let thread = arch::syscall(libc::SYS_gettid as usize, [0; 6]) as usize;
+        let arguments = [process, thread, signal as usize, info as usize, 0, 0];
+        arch::syscall(libc::SYS_rt_tgsigqueueinfo as usize, arguments);
+    }
+}
+
+/// # Safety
+/// Signals let through run the application's handlers at once.
+unsafe fn set_mask(mask: &u64) {
+    let arguments = [SIG_SETMASK as usize, core::ptr::from_ref(mask) as usize, 0, SET_BYTES, 0, 0];
+    // SAFETY: reads one mask; the effect is vouched for by the caller.
+    unsafe { arch::syscall(libc::SYS_rt_sigprocmask as usize, arguments) };
+}
+
+fn kernel_action(signal: c_int, new: Option<&Action>, old: Option<&mut Action>) -> isize {
+    let new = new.map_or(0, |new| core::ptr::from_ref(new) as usize);
+    let old = old.map_or(0, |old| core::ptr::from_mut(old) as usize);
+    // SAFETY: both pointers are null or to structures of the kernel's layout.
+    unsafe { arch::syscall(libc::SYS_rt_sigaction as usize, [signal as usize, new, old, SET_BYTES, 0, 0]) }
+}

@@ -1,0 +1,153 @@
+//! What one thread of the application keeps for this library: whether it is inside, the stack the
+//! client runs on, and the one signal that arrived meanwhile.
+//!
+//! A `vfork` child shares its parent's thread state (the parent is suspended), so `vforked` is set by
+//! the parent before and cleared by it after; the child's descriptor changes wait in `delta`.
+
+use std::sync::atomic::{AtomicU32, Ordering, compiler_fence};
+
+use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
+
+use crate::arch;
+use crate::descriptors::Delta;
+
+/// Room for the client; only touched pages cost memory.
+const STACK_BYTES: usize = 256 * 1024;
+const GUARD_BYTES: usize = 4096;
+const REGION_BYTES: usize = GUARD_BYTES + STACK_BYTES;
+
+/// One thread's state; zero-initialised by the loader, laid out for the entry code.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub struct ThreadState {
+    /// Non-zero while the client runs: calls pass to the kernel, handlers wait.
+    pub inside: u32,
+    /// Non-zero between a vfork and the moment the parent runs again.
+    pub vforked: u32,
+    /// The client's stack, or zero before the first served call.
+    pub stack_top: usize,
+    /// Its lower end.
+    pub stack_bottom: usize,
+    /// The application's signal stack, or zero.
+    pub alternate_low: usize,
+    /// Its upper end.
+    pub alternate_high: usize,
+    /// Non-zero if a signal waits until this thread leaves the client.
+    pub pending: u32,
+    /// The mask to restore then.
+    pub pending_mask: u64,
+    /// Descriptor changes of a vfork child.
+    pub delta: Option<Box<Delta>>,
+}
+
+/// The thread-exit key, plus one; zero until the constructor has made it.
+static EXIT_KEY: AtomicU32 = AtomicU32::new(0);
+
+/// Makes sure that threads give back their stacks. Call once.
+pub fn prepare() {
+    let mut key = 0;
+    // SAFETY: `release` is a valid destructor for the values `ensure_stack` stores.
+    if unsafe { libc::pthread_key_create(&mut key, Some(release)) } == 0 {
+        EXIT_KEY.store(key + 1, Ordering::Relaxed);
+    }
+}
+
+/// Whether this thread is inside the client.
+#[inline(always)]
+pub fn is_inside() -> bool {
+    // SAFETY: the state is this thread's own and lives as long as the thread.
+    unsafe { (&raw const (*arch::thread_state()).inside).read_volatile() != 0 }
+}
+
+/// Whether this thread runs as a vfork child on its parent's memory.
+#[inline(always)]
+pub fn is_vforked() -> bool {
+    // SAFETY: as above.
+    unsafe { (&raw const (*arch::thread_state()).vforked).read_volatile() != 0 }
+}
+
+/// The pending descriptor changes of this thread's vfork child.
+///
+/// # Safety
+/// The reference must not be held across another call of this function.
+pub unsafe fn delta() -> &'static mut Option<Box<Delta>> {
+    // SAFETY: thread-local, and by the caller's word not aliased.
+    unsafe { &mut (*arch::thread_state()).delta }
+}
+
+/// Marks the thread inside. The caller pairs it with [`leave`].
+#[inline(always)]
+pub fn enter() {
+    // SAFETY: as in `is_inside`.
+    unsafe { (&raw mut (*arch::thread_state()).inside).write_volatile(1) }
+    compiler_fence(Ordering::SeqCst);
+}
+
+/// Marks the thread outside and lets a signal that arrived meanwhile be delivered, by the kernel, as
+/// if it had arrived now.
+#[inline(always)]
+pub fn leave() {
+    compiler_fence(Ordering::SeqCst);
+    let state = arch::thread_state();
+    // SAFETY: as in `is_inside`; a handler that runs between the two statements sees the thread
+    // outside and defers nothing any more.
+    let pending = unsafe {
+        (&raw mut (*state).inside).write_volatile(0);
+        (&raw const (*state).pending).read_volatile()
+    };
+    if pending != 0 {
+        crate::signals::deliver_pending(state);
+    }
+}
+
+/// Gives the thread its client stack. On failure it stays on the application's.
+#[cold]
+pub fn ensure_stack() {
+    let state = arch::thread_state();
+    // SAFETY: a fresh anonymous mapping of our own; the guard page is its lowest.
+    unsafe {
+        if (*state).stack_top != 0 {
+            return;
+        }
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+        let Ok(region) =
+            mmap_anonymous(core::ptr::null_mut(), REGION_BYTES, ProtFlags::READ | ProtFlags::WRITE, flags)
+        else {
+            return;
+        };
+        if mprotect(region, GUARD_BYTES, MprotectFlags::empty()).is_err() {
+            return;
+        }
+        let base = region as usize;
+        (*state).stack_bottom = base + GUARD_BYTES;
+        (*state).stack_top = base + REGION_BYTES;
+        let key = EXIT_KEY.load(Ordering::Relaxed);
+        if key != 0 {
+            libc::pthread_setspecific(key - 1, region.cast_const());
+        }
+    }
+}
+
+extern "C" fn release(region: *mut libc::c_void) {
+    let state = arch::thread_state();
+    // SAFETY: runs in the exiting thread, outside the client (thread-exit destructors are called on
+    // the thread's own stack); a later call makes a new stack.
+    unsafe {
+        if (*state).stack_top == region as usize + REGION_BYTES && (*state).inside == 0 {
+            (*state).stack_top = 0;
+            (*state).stack_bottom = 0;
+            let _ = munmap(region, REGION_BYTES);
+        }
+    }
+}
+
+/// Notes the application's signal stack: client calls made on it must stay on it, since the kernel
+/// takes a thread that left its signal stack for one that may use it afresh.
+pub fn set_alternate_stack(low: usize, bytes: usize) {
+    let state = arch::thread_state();
+    // SAFETY: as in `is_inside`.
+    unsafe {
+        (*state).alternate_low = low;
+        (*state).alternate_high = low + bytes;
+    }
+}

@@ -1,0 +1,122 @@
+//! Reading and writing the application's structures, where a bad pointer is EFAULT and not a crash.
+
+use std::mem::MaybeUninit;
+
+use cuesta_media::user_copy;
+use cuesta_media::{UserSlice, UserSliceMut};
+
+use crate::calls::Failure;
+
+/// Longest path the kernel takes, with its terminating zero.
+const PATH_BYTES: usize = 4096;
+const PAGE_BYTES: usize = 4096;
+
+/// Where to go on if `address` is one of the recovering copies.
+pub fn fixup(address: usize) -> Option<usize> {
+    user_copy::recover(address)
+}
+
+/// Types any bytes are a value of.
+///
+/// # Safety
+/// Every bit pattern must be valid, and there must be no padding.
+pub unsafe trait Plain: Copy {}
+
+// SAFETY: integers, and structures of integers without padding.
+unsafe impl Plain for u8 {}
+// SAFETY: as above.
+unsafe impl Plain for i32 {}
+// SAFETY: as above.
+unsafe impl Plain for u32 {}
+// SAFETY: as above.
+unsafe impl Plain for i64 {}
+// SAFETY: as above.
+unsafe impl Plain for u64 {}
+// SAFETY: as above.
+unsafe impl Plain for usize {}
+// SAFETY: as above.
+unsafe impl Plain for crate::signals::Action {}
+// SAFETY: as above.
+unsafe impl<T: Plain, const N: usize> Plain for [T; N] {}
+// SAFETY: two integers of eight bytes.
+unsafe impl Plain for libc::timespec {}
+// SAFETY: two integers of eight bytes.
+unsafe impl Plain for libc::timeval {}
+// SAFETY: integers and fields declared as padding.
+unsafe impl Plain for libc::stat {}
+// SAFETY: integers and fields declared as padding.
+unsafe impl Plain for libc::statx {}
+// SAFETY: integers and fields declared as padding.
+unsafe impl Plain for libc::statfs {}
+
+/// Reads a value at `address`.
+pub fn read<T: Plain>(address: usize) -> Result<T, Failure> {
+    let mut value = MaybeUninit::<T>::zeroed();
+    // SAFETY: the zeroed value is initialised memory of its size, and plain data.
+    let bytes = unsafe { std::slice::from_raw_parts_mut(value.as_mut_ptr().cast::<u8>(), size_of::<T>()) };
+    read_bytes(address, bytes)?;
+    // SAFETY: any bytes are a value of a plain type.
+    Ok(unsafe { value.assume_init() })
+}
+
+/// Writes `value` at `address`.
+pub fn write<T: Plain>(address: usize, value: &T) -> Result<(), Failure> {
+    // SAFETY: a plain value is its bytes.
+    let bytes =
+        unsafe { std::slice::from_raw_parts(core::ptr::from_ref(value).cast::<u8>(), size_of::<T>()) };
+    write_bytes(address, bytes)
+}
+
+/// Fills `bytes` from `address`.
+pub fn read_bytes(address: usize, bytes: &mut [u8]) -> Result<(), Failure> {
+    slice(address, bytes.len()).copy_in(bytes).map_err(|_| Failure::Errno(libc::EFAULT))
+}
+
+/// Writes `bytes` at `address`.
+pub fn write_bytes(address: usize, bytes: &[u8]) -> Result<(), Failure> {
+    slice_mut(address, bytes.len()).copy_out(bytes).map_err(|_| Failure::Errno(libc::EFAULT))
+}
+
+/// The application's buffer at `address`, to be read.
+pub fn slice(address: usize, length: usize) -> UserSlice<'static> {
+    // SAFETY: the application named the buffer in a system call; a fault in it is recovered from.
+    unsafe { UserSlice::new(address as *const u8, length) }
+}
+
+/// The application's buffer at `address`, to be written.
+pub fn slice_mut(address: usize, length: usize) -> UserSliceMut<'static> {
+    // SAFETY: as above.
+    unsafe { UserSliceMut::new(address as *mut u8, length) }
+}
+
+/// A zero-terminated path of the application.
+#[derive(Debug)]
+pub struct UserPath {
+    bytes: [u8; PATH_BYTES],
+    length: usize,
+}
+
+impl UserPath {
+    /// Reads the path at `address`: EFAULT if it cannot be read, ENAMETOOLONG if it does not end.
+    pub fn read(address: usize) -> Result<Self, Failure> {
+        let mut path = Self { bytes: [0; PATH_BYTES], length: 0 };
+        let mut read = 0;
+        // Up to a page boundary at a time: what follows the terminator need not be mapped.
+        while read < PATH_BYTES {
+            let at = address.wrapping_add(read);
+            let step = (PAGE_BYTES - at % PAGE_BYTES).min(PATH_BYTES - read).min(256);
+            read_bytes(at, &mut path.bytes[read..read + step])?;
+            if let Some(end) = path.bytes[read..read + step].iter().position(|byte| *byte == 0) {
+                path.length = read + end;
+                return Ok(path);
+            }
+            read += step;
+        }
+        Err(Failure::Errno(libc::ENAMETOOLONG))
+    }
+
+    /// The path, without its terminator.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..self.length]
+    }
+}
