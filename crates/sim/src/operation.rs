@@ -1,0 +1,397 @@
+//! The operations a test is made of: one mutating (or observing) call each, in a form that can be
+//! written to a file as a line of JSON and read back as a named regression.
+//!
+//! An operation carries no bulk data: what a write stores is a [`Pattern`], and a file that stays
+//! open across operations is a small slot number, so that unlinked-but-open files are covered.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// A path or a symlink's target: bytes, shown and stored percent-escaped where they are not
+/// printable ASCII.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(into = "String", from = "String")]
+pub struct PathText(pub Vec<u8>);
+
+/// The number under which a test keeps an open file.
+pub type Slot = u8;
+
+/// What a write stores: `length` bytes, reproducible from a seed and never zero, so that a hole
+/// cannot be mistaken for data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pattern {
+    /// Chooses the bytes.
+    pub seed: u64,
+    /// How many bytes.
+    pub length: u32,
+}
+
+/// How a file is opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct OpenFlags {
+    /// May read.
+    #[serde(skip_serializing_if = "is_false")]
+    pub read: bool,
+    /// May write.
+    #[serde(skip_serializing_if = "is_false")]
+    pub write: bool,
+    /// Every write goes to the end (O_APPEND).
+    #[serde(skip_serializing_if = "is_false")]
+    pub append: bool,
+    /// O_CREAT.
+    #[serde(skip_serializing_if = "is_false")]
+    pub create: bool,
+    /// O_EXCL.
+    #[serde(skip_serializing_if = "is_false")]
+    pub exclusive: bool,
+    /// O_TRUNC.
+    #[serde(skip_serializing_if = "is_false")]
+    pub truncate: bool,
+}
+
+/// What `fallocate` is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum FallocateMode {
+    /// Allocate, growing the file.
+    Extend,
+    /// Allocate, leaving the size alone.
+    KeepSize,
+    /// Make a hole, leaving the size alone.
+    PunchHole,
+    /// Zero the range, growing the file.
+    ZeroRange,
+}
+
+/// A point in time as `utimensat` takes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Timestamp {
+    /// Seconds since 1970.
+    pub seconds: i64,
+    /// Nanoseconds within the second.
+    pub nanoseconds: u32,
+}
+
+/// One call.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[expect(missing_docs, reason = "the fields are the parameters of the calls, by their names")]
+pub enum Operation {
+    /// Opens into a slot; what was open there is closed first.
+    Open {
+        slot: Slot,
+        path: PathText,
+        flags: OpenFlags,
+        mode: u32,
+    },
+    Close {
+        slot: Slot,
+    },
+    /// At the handle's offset, or at the end if it was opened for appending.
+    Write {
+        slot: Slot,
+        data: Pattern,
+    },
+    Pwrite {
+        slot: Slot,
+        offset: u64,
+        data: Pattern,
+    },
+    Read {
+        slot: Slot,
+        length: u32,
+    },
+    Pread {
+        slot: Slot,
+        offset: u64,
+        length: u32,
+    },
+    /// lseek(SEEK_SET).
+    Seek {
+        slot: Slot,
+        offset: u64,
+    },
+    Truncate {
+        path: PathText,
+        length: u64,
+    },
+    Ftruncate {
+        slot: Slot,
+        length: u64,
+    },
+    Fallocate {
+        slot: Slot,
+        mode: FallocateMode,
+        offset: u64,
+        length: u64,
+    },
+    Fsync {
+        slot: Slot,
+    },
+    Mkdir {
+        path: PathText,
+        mode: u32,
+    },
+    Rmdir {
+        path: PathText,
+    },
+    Link {
+        existing: PathText,
+        new: PathText,
+    },
+    Symlink {
+        target: PathText,
+        path: PathText,
+    },
+    Unlink {
+        path: PathText,
+    },
+    Rename {
+        from: PathText,
+        to: PathText,
+    },
+    /// renameat2 with RENAME_NOREPLACE.
+    RenameNoReplace {
+        from: PathText,
+        to: PathText,
+    },
+    Chmod {
+        path: PathText,
+        mode: u32,
+    },
+    Fchmod {
+        slot: Slot,
+        mode: u32,
+    },
+    /// `u32::MAX` leaves an id alone. Follows no symlink.
+    Lchown {
+        path: PathText,
+        uid: u32,
+        gid: u32,
+    },
+    /// Sets the modification time (and the access time to the same).
+    Utimens {
+        path: PathText,
+        modified: Timestamp,
+    },
+    Stat {
+        path: PathText,
+    },
+    Lstat {
+        path: PathText,
+    },
+    Fstat {
+        slot: Slot,
+    },
+    Readlink {
+        path: PathText,
+    },
+    Readdir {
+        path: PathText,
+    },
+}
+
+/// The kind of an inode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    /// A regular file.
+    File,
+    /// A directory.
+    Directory,
+    /// A symbolic link.
+    Symlink,
+}
+
+/// What a stat shows, as far as it is compared.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Attributes {
+    /// File, directory or symlink.
+    pub kind: Kind,
+    /// Permission bits, set-id and sticky bits.
+    pub mode: u32,
+    /// Number of links; a directory has two and one more for each sub-directory.
+    pub links: u32,
+    /// The owner.
+    pub uid: u32,
+    /// The group.
+    pub gid: u32,
+    /// The size in bytes; 0 for directories, whose size is nobody's promise.
+    pub size: u64,
+    /// The modification time; `None` where it is "some time of the run".
+    pub modified: Option<Timestamp>,
+}
+
+/// What a successful operation answers.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// Nothing but success.
+    Done,
+    /// How many bytes were written.
+    Written(usize),
+    /// The bytes that were read.
+    Bytes(Vec<u8>),
+    /// A stat.
+    Attributes(Attributes),
+    /// A symlink's target.
+    Target(PathText),
+    /// A directory's names, sorted, without `.` and `..`.
+    Names(Vec<PathText>),
+}
+
+impl Operation {
+    /// Whether the call may change what is on the store.
+    pub fn is_mutation(&self) -> bool {
+        use Operation::*;
+        !matches!(
+            self,
+            Close { .. }
+                | Read { .. }
+                | Pread { .. }
+                | Seek { .. }
+                | Fsync { .. }
+                | Stat { .. }
+                | Lstat { .. }
+                | Fstat { .. }
+                | Readlink { .. }
+                | Readdir { .. }
+        )
+    }
+}
+
+impl Pattern {
+    /// The bytes themselves.
+    pub fn bytes(&self) -> Vec<u8> {
+        let mut random = crate::random::Random::new(self.seed);
+        let mut bytes = Vec::with_capacity(self.length as usize + 8);
+        while bytes.len() < self.length as usize {
+            let word = random.next() | 0x0101_0101_0101_0101;
+            bytes.extend_from_slice(&word.to_le_bytes());
+        }
+        bytes.truncate(self.length as usize);
+        bytes
+    }
+}
+
+impl Attributes {
+    /// Whether `self`, as observed, is what `expected` allows: a modification time is compared
+    /// only where it is known.
+    pub fn agrees_with(&self, expected: &Attributes) -> bool {
+        let modified = expected.modified.and(self.modified);
+        Attributes { modified, ..self.clone() } == *expected
+    }
+}
+
+impl Outcome {
+    /// Whether `self`, as observed, is what `expected` allows.
+    pub fn agrees_with(&self, expected: &Outcome) -> bool {
+        match (self, expected) {
+            (Outcome::Attributes(left), Outcome::Attributes(right)) => left.agrees_with(right),
+            _ => self == expected,
+        }
+    }
+}
+
+impl fmt::Debug for Outcome {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Outcome::Done => write!(formatter, "Done"),
+            Outcome::Written(count) => write!(formatter, "Written({count})"),
+            Outcome::Bytes(bytes) => {
+                let head = &bytes[..bytes.len().min(16)];
+                write!(formatter, "Bytes({} bytes, {head:02x?}…)", bytes.len())
+            }
+            Outcome::Attributes(attributes) => write!(formatter, "{attributes:?}"),
+            Outcome::Target(target) => write!(formatter, "Target({target})"),
+            Outcome::Names(names) => write!(formatter, "Names({names:?})"),
+        }
+    }
+}
+
+impl PathText {
+    /// The bytes of the path.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl fmt::Display for PathText {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for &byte in &self.0 {
+            if byte.is_ascii_graphic() && byte != b'%' {
+                write!(formatter, "{}", byte as char)?;
+            } else {
+                write!(formatter, "%{byte:02x}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for PathText {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{self}")
+    }
+}
+
+impl From<PathText> for String {
+    fn from(path: PathText) -> String {
+        path.to_string()
+    }
+}
+
+impl From<String> for PathText {
+    fn from(text: String) -> PathText {
+        PathText::from(text.as_str())
+    }
+}
+
+/// Undoes the percent-escapes; a `%` that starts none stands for itself.
+impl From<&str> for PathText {
+    fn from(text: &str) -> PathText {
+        let mut bytes = Vec::with_capacity(text.len());
+        let mut rest = text.as_bytes();
+        while let [first, tail @ ..] = rest {
+            let escaped = tail
+                .get(..2)
+                .filter(|_| *first == b'%')
+                .and_then(|digits| std::str::from_utf8(digits).ok())
+                .and_then(|digits| u8::from_str_radix(digits, 16).ok());
+            bytes.push(escaped.unwrap_or(*first));
+            rest = if escaped.is_some() { &tail[2..] } else { tail };
+        }
+        PathText(bytes)
+    }
+}
+
+fn is_false(value: &bool) -> bool {
+    !value
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn operations_survive_their_text_form() {
+        let operations = [
+            Operation::Open {
+                slot: 1,
+                path: PathText(b"/a b%\xff".to_vec()),
+                flags: OpenFlags { write: true, create: true, ..OpenFlags::default() },
+                mode: 0o644,
+            },
+            Operation::Pwrite { slot: 1, offset: 4095, data: Pattern { seed: 7, length: 3 } },
+        ];
+        for operation in operations {
+            let text = serde_json::to_string(&operation).unwrap();
+            assert_eq!(serde_json::from_str::<Operation>(&text).unwrap(), operation, "{text}");
+        }
+    }
+
+    #[test]
+    fn patterns_hold_no_zero() {
+        let bytes = Pattern { seed: 3, length: 10_001 }.bytes();
+        assert_eq!(bytes.len(), 10_001);
+        assert!(bytes.iter().all(|byte| *byte != 0));
+    }
+}
