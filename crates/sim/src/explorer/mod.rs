@@ -1,0 +1,300 @@
+//! The crash explorer: what may a store look like after a crash, and does it recover?
+//!
+//! Input is what `media`'s recorder saw of a run: the files before it and every store, flush and
+//! fence. Fault model:
+//!
+//! * *Power loss* at any instant: what was flushed and fenced is there; of every other store so far
+//!   any subset may be, with program order kept within a cache line and words of eight bytes whole
+//!   ([`pending`]). It is enough to look just before each fence (everything since the last one may
+//!   or may not have survived) and just after it.
+//! * *Process death* at any instant: every store up to it is there.
+//!
+//! Each state is put into files ([`stage`]), recovered by the code under test and judged against
+//! how far the run had come: [`issued`] and [`acknowledged`] marks. Equal states are recovered once.
+//! Every fence that made something durable is a persist point; one that was never crashed at is a
+//! failure of the run itself ([`Coverage::complete`]).
+
+mod choice;
+mod image;
+mod pending;
+mod stage;
+
+pub use choice::Bounds;
+
+use crate::random::Random;
+use cuesta_media::recorder::{self, Event, Recording};
+use image::{Image, ImageHash, relative};
+use pending::Pending;
+use stage::Stage;
+use std::collections::HashMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+/// How far a run had come: how many operations were acknowledged, and how many issued.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// These must have survived.
+    pub acknowledged: u64,
+    /// Nothing behind these can have.
+    pub issued: u64,
+}
+
+/// Notes that the next operation is issued.
+pub fn issued() {
+    recorder::mark(0);
+}
+
+/// Notes that the operation issued last has returned.
+pub fn acknowledged() {
+    recorder::mark(1);
+}
+
+/// The code under test, as the explorer needs it.
+pub trait Subject {
+    /// What recovery finds.
+    type Found;
+
+    /// Opens the store in `directory` as after a crash, checks it and says what it holds.
+    fn recover(&mut self, directory: &Path) -> Result<Self::Found, String>;
+
+    /// Whether a run that had come so far may leave `found` behind.
+    fn judge(&self, found: &Self::Found, progress: Progress) -> Result<(), String>;
+}
+
+/// What was tried.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Coverage {
+    /// Fences that made something durable.
+    pub persist_points: u64,
+    /// Those of them that were crashed at.
+    pub persist_points_crashed: u64,
+    /// States judged.
+    pub states: u64,
+    /// States that were different, each of them recovered.
+    pub states_distinct: u64,
+}
+
+/// A state that does not recover to what it must.
+#[derive(Debug, thiserror::Error)]
+#[error("seed {seed}, event {event} of {events}, {moment}, {progress:?}: {reason}{}", shown(.files))]
+pub struct Failure {
+    /// Repeats the choice of states.
+    pub seed: u64,
+    /// The event at which the crash was.
+    pub event: usize,
+    /// How many events there are.
+    pub events: usize,
+    /// What kind of crash.
+    pub moment: Moment,
+    /// How far the run had come.
+    pub progress: Progress,
+    /// What is wrong.
+    pub reason: String,
+    /// The files as they were before recovery, if asked for with `CUESTA_SIM_KEEP`.
+    pub files: Option<PathBuf>,
+}
+
+/// The kind of a crash.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Moment {
+    /// Power loss right after a fence.
+    AfterFence,
+    /// Power loss between fences: so many of so many pending lines survived.
+    BetweenFences {
+        /// Lines that survived at least in part.
+        lines: usize,
+        /// Lines that were pending.
+        pending: usize,
+    },
+    /// The process died; nothing stored is lost.
+    ProcessDeath,
+}
+
+/// Tries the states of `recording`, made of files below `root`, on `subject`.
+pub fn explore<S: Subject>(
+    recording: &Recording,
+    root: &Path,
+    subject: &mut S,
+    bounds: &Bounds,
+    seed: u64,
+) -> Result<Coverage, Failure> {
+    let root = root.canonicalize().unwrap_or_else(|_| root.to_path_buf());
+    let base = Image::new(&recording.base, &root);
+    let run = Run {
+        stage: Stage::like(&root).expect("temporary files can be made"),
+        seed,
+        bounds,
+        random: Random::new(seed),
+        subject,
+        found: HashMap::new(),
+        progress: Progress::default(),
+        coverage: Coverage::default(),
+    };
+    run.explore(recording, &root, base)
+}
+
+struct Run<'a, S: Subject> {
+    stage: Stage,
+    seed: u64,
+    bounds: &'a Bounds,
+    random: Random,
+    subject: &'a mut S,
+    found: HashMap<ImageHash, Rc<Result<S::Found, String>>>,
+    progress: Progress,
+    coverage: Coverage,
+}
+
+impl<S: Subject> Run<'_, S> {
+    fn explore(mut self, recording: &Recording, root: &Path, base: Image) -> Result<Coverage, Failure> {
+        let mut durable = base.clone();
+        let mut stored = base;
+        let mut pending = Pending::default();
+        let outcome = (|| {
+            self.check(&durable, Moment::AfterFence).map_err(|reason| (0, reason))?;
+            for (number, recorded) in recording.events.iter().enumerate() {
+                self.step(recorded.thread, &recorded.event, root, &mut pending, &mut durable, &mut stored)
+                    .map_err(|reason| (number, reason))?;
+            }
+            self.between_fences(&pending, &mut durable).map_err(|reason| (recording.events.len(), reason))
+        })();
+        match outcome {
+            Ok(()) => Ok(self.coverage),
+            Err((event, (moment, reason))) => Err(Failure {
+                seed: self.seed,
+                event,
+                events: recording.events.len(),
+                moment,
+                progress: self.progress,
+                reason,
+                files: std::env::var_os("CUESTA_SIM_KEEP").map(|_| self.stage.keep()),
+            }),
+        }
+    }
+
+    fn step(
+        &mut self,
+        thread: u64,
+        event: &Event,
+        root: &Path,
+        pending: &mut Pending,
+        durable: &mut Image,
+        stored: &mut Image,
+    ) -> Result<(), (Moment, String)> {
+        match event {
+            Event::Mark(0) => self.progress.issued += 1,
+            Event::Mark(_) => self.progress.acknowledged += 1,
+            Event::Appear { region, path, len, contents } => {
+                let mut bytes = contents.clone();
+                bytes.resize(*len as usize, 0);
+                pending.forget(*region);
+                for image in [durable, stored] {
+                    image.appear(*region, relative(path, root), bytes.clone());
+                }
+            }
+            Event::SetLen { region, len } => {
+                durable.set_len(*region, *len);
+                stored.set_len(*region, *len);
+            }
+            Event::Store { region, offset, bytes } => {
+                pending.store(*region, *offset, bytes);
+                if self.random.one_in(self.bounds.deaths_one_in) {
+                    let torn = self.random.below(bytes.len() as u64 + 1) as usize / 8 * 8;
+                    stored.store(*region, *offset, &bytes[..torn]);
+                    self.check(stored, Moment::ProcessDeath)?;
+                    stored.store(*region, *offset, bytes);
+                    self.check(stored, Moment::ProcessDeath)?;
+                } else {
+                    stored.store(*region, *offset, bytes);
+                }
+            }
+            Event::Flush { region, offset, len } => pending.flush(thread, *region, *offset, *len),
+            Event::Fence => {
+                self.between_fences(pending, durable)?;
+                if pending.fence(thread, durable) {
+                    self.coverage.persist_points += 1;
+                    self.check(durable, Moment::AfterFence)?;
+                    self.coverage.persist_points_crashed += 1;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Power loss with any subset of what is pending.
+    fn between_fences(&mut self, pending: &Pending, durable: &mut Image) -> Result<(), (Moment, String)> {
+        let all = pending.all();
+        for survivors in choice::choose(&all, self.bounds, &mut self.random) {
+            let moment = Moment::BetweenFences { lines: survivors.len(), pending: all.len() };
+            let undo = pending.apply(&survivors, durable);
+            let verdict = self.check(durable, moment);
+            durable.revert(undo);
+            verdict?;
+        }
+        Ok(())
+    }
+
+    /// Recovers one state, unless an equal one was, and judges it.
+    fn check(&mut self, image: &Image, moment: Moment) -> Result<(), (Moment, String)> {
+        self.coverage.states += 1;
+        let found = match self.found.get(&image.hash()) {
+            Some(found) => found.clone(),
+            None => {
+                self.coverage.states_distinct += 1;
+                self.stage.show(image).expect("a state can be written to temporary files");
+                let found = Rc::new(self.subject.recover(self.stage.path()));
+                self.found.insert(image.hash(), found.clone());
+                found
+            }
+        };
+        let verdict = match &*found {
+            Ok(found) => self.subject.judge(found, self.progress),
+            Err(reason) => Err(format!("recovery failed: {reason}")),
+        };
+        verdict.map_err(|reason| {
+            self.stage.show(image).expect("a state can be written to temporary files");
+            (moment, reason)
+        })
+    }
+}
+
+impl Coverage {
+    /// Whether every persist point was crashed at.
+    pub fn complete(&self) -> bool {
+        self.persist_points == self.persist_points_crashed
+    }
+
+    /// Counts another run in.
+    pub fn add(&mut self, other: Coverage) {
+        self.persist_points += other.persist_points;
+        self.persist_points_crashed += other.persist_points_crashed;
+        self.states += other.states;
+        self.states_distinct += other.states_distinct;
+    }
+}
+
+impl fmt::Display for Coverage {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Coverage { persist_points, persist_points_crashed, states, states_distinct } = self;
+        write!(
+            formatter,
+            "{persist_points_crashed} of {persist_points} persist points crashed, {states} states, {states_distinct} distinct"
+        )
+    }
+}
+
+impl fmt::Display for Moment {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Moment::AfterFence => write!(formatter, "power loss after a fence"),
+            Moment::BetweenFences { lines, pending } => {
+                write!(formatter, "power loss with {lines} of {pending} pending lines surviving")
+            }
+            Moment::ProcessDeath => write!(formatter, "process death"),
+        }
+    }
+}
+
+fn shown(files: &Option<PathBuf>) -> String {
+    files.as_ref().map_or(String::new(), |files| format!(" (files kept in {})", files.display()))
+}

@@ -1,0 +1,18 @@
+//! The instruments that keep Cuesta honest: a reference model, a crash explorer and kill tests.
+//!
+//! * [`model`] says what a POSIX file system is; [`tree`] is what any file system shows, for
+//!   comparing; [`operation`] and [`generate`] are what is done to them.
+//! * [`posix`] does the same operations by plain libc calls.
+//! * [`explorer`] rebuilds what a store may look like after a crash at every persist point of a
+//!   recorded run, has it recovered, and compares it with the model.
+//!
+//! Nothing here is linked into what users run.
+
+pub mod explorer;
+pub mod generate;
+pub mod model;
+pub mod operation;
+pub mod posix;
+pub mod random;
+pub mod sparse;
+pub mod tree;
