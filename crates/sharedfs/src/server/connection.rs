@@ -1,0 +1,115 @@
+//! One connection, from its first frame to the end of its session.
+//!
+//! A connection has at most one session, and a session lives as long as its connection: when the client is
+//! gone, by an orderly `Detach` or by dying, the core ends the session and digests what its log still holds.
+
+use super::digester::DigesterHandle;
+use super::frames::{FrameError, Frames};
+use super::service::{Answer, Peer, Service};
+use super::{Farewell, StopReason, StopSender};
+use cuesta_format::SessionId;
+use cuesta_format::wire::{PROTOCOL_VERSION, Refusal, Request, Response};
+use rustix::fd::OwnedFd;
+use std::sync::mpsc;
+
+/// Serves `socket` until its client hangs up or sends something that is no request.
+pub(super) fn serve<S: Service>(socket: OwnedFd, service: &S, digester: &DigesterHandle, stop: &StopSender) {
+    let peer = match rustix::net::sockopt::socket_peercred(&socket) {
+        Ok(credentials) => Peer {
+            pid: credentials.pid.as_raw_nonzero().get().unsigned_abs(),
+            uid: credentials.uid.as_raw(),
+            gid: credentials.gid.as_raw(),
+        },
+        Err(error) => {
+            tracing::warn!(%error, "a connection without credentials is closed");
+            return;
+        }
+    };
+    let mut connection =
+        Connection { frames: Frames::new(socket), service, digester, stop, peer, session: None };
+    match connection.run() {
+        Ok(()) | Err(FrameError::Closed) => {}
+        Err(error @ FrameError::Broken(_)) => tracing::debug!(pid = peer.pid, %error, "hung up"),
+        Err(error) => tracing::warn!(pid = peer.pid, %error, "a connection is closed"),
+    }
+}
+
+struct Connection<'a, S: Service> {
+    frames: Frames,
+    service: &'a S,
+    digester: &'a DigesterHandle,
+    stop: &'a StopSender,
+    peer: Peer,
+    session: Option<SessionId>,
+}
+
+impl<S: Service> Connection<'_, S> {
+    fn run(&mut self) -> Result<(), FrameError> {
+        loop {
+            let request = self.frames.receive::<Request>()?;
+            tracing::trace!(pid = self.peer.pid, ?request, "request");
+            match request {
+                Request::Stop => return self.stop_daemon(),
+                Request::Detach => {
+                    self.end();
+                    self.frames.send(&Response::Done, &[])?;
+                }
+                request => {
+                    let answer = match request {
+                        Request::Attach { version, program, .. } => self.attach(version, &program),
+                        request => self.service.handle(self.session, request),
+                    };
+                    self.frames.send(&answer.response, &answer.descriptors)?;
+                }
+            }
+        }
+    }
+
+    fn attach(&mut self, version: u32, program: &str) -> Answer {
+        if version != PROTOCOL_VERSION {
+            return Refusal::Version { daemon: PROTOCOL_VERSION }.into();
+        }
+        if self.session.is_some() {
+            return Refusal::Invalid("this connection has a session already".into()).into();
+        }
+        match self.service.attach(self.peer, program) {
+            Ok(attached) => {
+                self.session = Some(attached.session);
+                if let Err(error) = self.digester.watch(attached.session, attached.kick) {
+                    self.end();
+                    return Refusal::Internal(error.to_string()).into();
+                }
+                attached.answer
+            }
+            Err(refusal) => refusal.into(),
+        }
+    }
+
+    fn end(&mut self) {
+        if let Some(session) = self.session.take() {
+            self.digester.forget(session);
+            self.service.end_session(session);
+        }
+    }
+
+    /// Answers only when everything is digested: whoever reads the answer may take the power away.
+    fn stop_daemon(&mut self) -> Result<(), FrameError> {
+        let (digested, wait) = mpsc::channel();
+        let (answer, answered) = mpsc::channel();
+        if self.stop.send(StopReason::Asked(Farewell { digested, answered })).is_ok() {
+            // An error means that the daemon is leaving for another reason: the answer is the same.
+            let _ = wait.recv();
+        }
+        let sent = self.frames.send(&Response::Done, &[]);
+        // Nobody may be listening any more.
+        let _ = answer.send(());
+        sent
+    }
+}
+
+impl<S: Service> Drop for Connection<'_, S> {
+    /// Also reached by a panic in the service: its session must not outlive its thread.
+    fn drop(&mut self) {
+        self.end();
+    }
+}

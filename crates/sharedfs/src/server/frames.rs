@@ -1,0 +1,129 @@
+//! Frames over a stream socket, descriptors beside them. Both ends of the control socket that are not
+//! LibFS use this: the daemon's connections and the command.
+
+use cuesta_format::wire::{self, DESCRIPTORS_MAX, WireError};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, recv, send, sendmsg};
+use serde::{Serialize, de::DeserializeOwned};
+use std::io::IoSlice;
+use std::mem::MaybeUninit;
+
+/// A buffer larger than this is given back after its frame, so that an idle connection holds little memory.
+const KEPT_BYTES: usize = 16 << 10;
+
+/// Why a frame did not come or go.
+#[derive(Debug, thiserror::Error)]
+pub enum FrameError {
+    /// The other end closed the connection between two frames.
+    #[error("connection closed")]
+    Closed,
+    /// It closed it, or the connection broke, inside a frame.
+    #[error("connection broken: {0}")]
+    Broken(Errno),
+    /// What came, or should go, is no message.
+    #[error(transparent)]
+    Malformed(#[from] WireError),
+    /// More descriptors than a message may carry.
+    #[error("{0} descriptors do not fit a message")]
+    Descriptors(usize),
+}
+
+/// One end of a connection.
+#[derive(Debug)]
+pub struct Frames {
+    socket: OwnedFd,
+    buffer: Vec<u8>,
+}
+
+impl Frames {
+    /// Speaks over a connected stream socket.
+    #[must_use]
+    pub fn new(socket: OwnedFd) -> Frames {
+        Frames { socket, buffer: Vec::new() }
+    }
+
+    /// The socket.
+    #[must_use]
+    pub fn socket(&self) -> &OwnedFd {
+        &self.socket
+    }
+
+    /// Waits for a message. Descriptors that come with it are closed by the kernel, as nobody asked for them.
+    pub fn receive<M: DeserializeOwned>(&mut self) -> Result<M, FrameError> {
+        let mut head = [0; 4];
+        self.fill(&mut head, true)?;
+        let length = wire::frame_length(head)?;
+        let mut content = std::mem::take(&mut self.buffer);
+        // Grown as bytes arrive: an announced length alone reserves no memory.
+        content.clear();
+        while content.len() < length {
+            let have = content.len();
+            content.resize(length.min(have + (64 << 10)), 0);
+            self.fill(&mut content[have..], false)?;
+        }
+        let message = wire::decode(&content);
+        self.keep(content);
+        Ok(message?)
+    }
+
+    /// Sends a message, `descriptors` beside its first byte.
+    pub fn send<M: Serialize>(&mut self, message: &M, descriptors: &[OwnedFd]) -> Result<(), FrameError> {
+        if descriptors.len() > DESCRIPTORS_MAX {
+            return Err(FrameError::Descriptors(descriptors.len()));
+        }
+        let mut frame = std::mem::take(&mut self.buffer);
+        frame.clear();
+        wire::encode(message, &mut frame)?;
+        let sent = self.send_first(&frame, descriptors)?;
+        let mut rest = &frame[sent..];
+        while !rest.is_empty() {
+            match send(&self.socket, rest, SendFlags::NOSIGNAL) {
+                Ok(sent) => rest = rest.get(sent..).unwrap_or_default(),
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(FrameError::Broken(errno)),
+            }
+        }
+        self.keep(frame);
+        Ok(())
+    }
+
+    fn send_first(&self, frame: &[u8], descriptors: &[OwnedFd]) -> Result<usize, FrameError> {
+        let borrowed: Vec<BorrowedFd<'_>> = descriptors.iter().map(AsFd::as_fd).collect();
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
+        loop {
+            let mut control = SendAncillaryBuffer::new(&mut space);
+            if !borrowed.is_empty() && !control.push(SendAncillaryMessage::ScmRights(&borrowed)) {
+                return Err(FrameError::Descriptors(borrowed.len()));
+            }
+            match sendmsg(&self.socket, &[IoSlice::new(frame)], &mut control, SendFlags::NOSIGNAL) {
+                Ok(sent) => return Ok(sent),
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(FrameError::Broken(errno)),
+            }
+        }
+    }
+
+    fn fill(&self, mut rest: &mut [u8], between_frames: bool) -> Result<(), FrameError> {
+        let mut untouched = between_frames;
+        while !rest.is_empty() {
+            match recv(&self.socket, &mut *rest, RecvFlags::empty()) {
+                Ok((0, _)) | Err(Errno::CONNRESET) if untouched => return Err(FrameError::Closed),
+                Ok((0, _)) => return Err(FrameError::Broken(Errno::CONNRESET)),
+                Ok((got, _)) => {
+                    untouched = false;
+                    rest = rest.get_mut(got..).unwrap_or_default();
+                }
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(FrameError::Broken(errno)),
+            }
+        }
+        Ok(())
+    }
+
+    fn keep(&mut self, buffer: Vec<u8>) {
+        if buffer.capacity() <= KEPT_BYTES {
+            self.buffer = buffer;
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! The daemon's ears: the store's lock and socket, one thread a connection, one digest thread.
+//!
+//! Nothing here knows what a request means. The core stands behind [`Service`], so the tests of this module
+//! run without a store, and the simulator runs the core without a socket.
+//!
+//! | thread | blocks on | does |
+//! |---|---|---|
+//! | accept | the socket | starts a connection thread |
+//! | connection | its client | hands requests to the service; a hang-up ends the session |
+//! | digest | the kicks of all sessions and its clock | digests what is due |
+//! | the caller's | [`Server::wait`] | stops everything in order |
+
+mod accept;
+mod connection;
+mod digest_schedule;
+mod digester;
+pub mod frames;
+mod lock;
+mod service;
+
+pub use lock::{LockError, StoreLock};
+pub use service::{Answer, Attached, Peer, Service};
+
+use digester::Digester;
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::time::Duration;
+
+/// Connections that may wait for [`Server::start`] while the store recovers.
+const BACKLOG: i32 = 256;
+
+/// How long `cuesta stop` may take to read its answer before the daemon leaves anyway.
+const FAREWELL: Duration = Duration::from_secs(1);
+
+/// Why there is no socket.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot listen on {path}: {errno}")]
+pub struct ListenError {
+    path: String,
+    errno: Errno,
+}
+
+/// The bound socket: clients may connect, and wait until the store is recovered.
+#[derive(Debug)]
+pub struct Listener {
+    socket: OwnedFd,
+    path: PathBuf,
+}
+
+impl Listener {
+    /// Binds `path` for its owner alone. The caller holds the store's lock, so a socket already there is one
+    /// that a killed daemon left behind.
+    pub fn bind(path: &Path) -> Result<Listener, ListenError> {
+        let fail = |errno| ListenError { path: path.display().to_string(), errno };
+        match rustix::fs::unlink(path) {
+            Ok(()) | Err(Errno::NOENT) => {}
+            Err(errno) => return Err(fail(errno)),
+        }
+        let address = SocketAddrUnix::new(path).map_err(fail)?;
+        let socket =
+            rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
+                .map_err(fail)?;
+        // The mode of the socket file follows the descriptor's mode at bind: nobody else can slip in between.
+        rustix::fs::fchmod(&socket, rustix::fs::Mode::from_raw_mode(0o600)).map_err(fail)?;
+        rustix::net::bind(&socket, &address).map_err(fail)?;
+        rustix::net::listen(&socket, BACKLOG).map_err(fail)?;
+        Ok(Listener { socket, path: path.to_path_buf() })
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        // A socket that stays behind does no harm: the next daemon replaces it.
+        let _ = rustix::fs::unlink(&self.path);
+    }
+}
+
+/// Why the daemon stops.
+#[derive(Debug)]
+pub enum StopReason {
+    /// `cuesta stop`.
+    Asked(Farewell),
+    /// A signal.
+    Signal(i32),
+}
+
+/// The last words between the daemon and the connection of `cuesta stop`.
+#[derive(Debug)]
+pub struct Farewell {
+    digested: Sender<()>,
+    answered: Receiver<()>,
+}
+
+/// How the outside asks the daemon to stop.
+pub type StopSender = Sender<StopReason>;
+
+/// The running daemon.
+#[derive(Debug)]
+pub struct Server<S: Service> {
+    service: Arc<S>,
+    listener: Arc<Listener>,
+    digester: Digester,
+    accept: std::thread::JoinHandle<()>,
+    stop: Receiver<StopReason>,
+    stop_sender: StopSender,
+}
+
+impl<S: Service> Server<S> {
+    /// Starts to answer.
+    pub fn start(service: Arc<S>, listener: Listener) -> std::io::Result<Server<S>> {
+        let listener = Arc::new(listener);
+        let (stop_sender, stop) = mpsc::channel();
+        let digester = Digester::start(Arc::clone(&service))?;
+        let accept = accept::start(
+            Arc::clone(&listener),
+            Arc::clone(&service),
+            digester.handle(),
+            stop_sender.clone(),
+        )?;
+        Ok(Server { service, listener, digester, accept, stop, stop_sender })
+    }
+
+    /// For whoever may stop the daemon.
+    #[must_use]
+    pub fn stop_sender(&self) -> StopSender {
+        self.stop_sender.clone()
+    }
+
+    /// Serves until somebody asks it to stop; then digests what every log holds and returns.
+    pub fn wait(self) -> StopReason {
+        let reason = self.stop.recv().unwrap_or(StopReason::Signal(0));
+        tracing::info!(?reason, "stopping");
+        // Whoever connects from now on is turned away, and the accept thread wakes up.
+        let _ = rustix::net::shutdown(&self.listener.socket, rustix::net::Shutdown::Both);
+        if self.accept.join().is_err() {
+            tracing::error!("the accept thread had panicked");
+        }
+        self.digester.stop();
+        self.service.stop();
+        if let StopReason::Asked(farewell) = &reason
+            && farewell.digested.send(()).is_ok()
+        {
+            // Whether it was answered in time or not, we leave.
+            let _ = farewell.answered.recv_timeout(FAREWELL);
+        }
+        tracing::info!("stopped");
+        reason
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,218 @@
+//! The server without a store: a service that only remembers what it was told.
+
+use super::*;
+use cuesta_format::SessionId;
+use cuesta_format::wire::{PROTOCOL_VERSION, Refusal, Request, Response, StoreTotals};
+use frames::{FrameError, Frames};
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::net::SendFlags;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::Sender;
+use std::sync::{Mutex, mpsc};
+use std::thread::JoinHandle;
+
+const LIMIT: Duration = Duration::from_secs(20);
+
+#[derive(Debug, PartialEq)]
+enum Told {
+    Attached(String, u32),
+    Ended(SessionId),
+    Digested(SessionId),
+    Stopped,
+}
+
+#[derive(Debug)]
+struct Fake {
+    told: Mutex<Sender<Told>>,
+    sessions: AtomicU64,
+    pending: AtomicU64,
+    panics: AtomicBool,
+}
+
+impl Fake {
+    fn tell(&self, told: Told) {
+        // The test that started the server may have ended.
+        let _ = self.told.lock().unwrap().send(told);
+    }
+}
+
+impl Service for Fake {
+    fn attach(&self, peer: Peer, program: &str) -> Result<Attached, Refusal> {
+        self.tell(Told::Attached(program.into(), peer.pid));
+        let kick = eventfd(0, EventfdFlags::CLOEXEC).unwrap();
+        let descriptors = vec![kick.try_clone().unwrap()];
+        let session = SessionId(self.sessions.fetch_add(1, Ordering::Relaxed) + 1);
+        Ok(Attached { session, answer: Answer { response: Response::Done, descriptors }, kick })
+    }
+
+    fn handle(&self, session: Option<SessionId>, request: Request) -> Answer {
+        assert!(!self.panics.load(Ordering::Relaxed), "asked to panic");
+        match (session, request) {
+            (_, Request::Statfs) => Response::Statfs(StoreTotals::default()).into(),
+            (None, _) => Refusal::Invalid("attach first".into()).into(),
+            (Some(_), Request::Arenas { arenas }) => Answer {
+                response: Response::Arenas,
+                descriptors: arenas.iter().map(|_| eventfd(7, EventfdFlags::CLOEXEC).unwrap()).collect(),
+            },
+            _ => Response::Done.into(),
+        }
+    }
+
+    fn end_session(&self, session: SessionId) {
+        self.tell(Told::Ended(session));
+    }
+
+    fn pending_bytes(&self, _: SessionId) -> u64 {
+        self.pending.load(Ordering::SeqCst)
+    }
+
+    fn digest_batch(&self, session: SessionId) {
+        self.pending.store(0, Ordering::SeqCst);
+        self.tell(Told::Digested(session));
+    }
+
+    fn kick_bytes(&self) -> u64 {
+        1000
+    }
+
+    fn digest_idle(&self) -> Duration {
+        Duration::from_millis(5)
+    }
+
+    fn stop(&self) {
+        self.tell(Told::Stopped);
+    }
+}
+
+struct World {
+    folder: tempfile::TempDir,
+    service: Arc<Fake>,
+    told: Receiver<Told>,
+    stop: StopSender,
+    server: JoinHandle<StopReason>,
+}
+
+impl World {
+    fn new() -> World {
+        let folder = tempfile::tempdir().unwrap();
+        let (sender, told) = mpsc::channel();
+        let service = Arc::new(Fake {
+            told: Mutex::new(sender),
+            sessions: AtomicU64::new(0),
+            pending: AtomicU64::new(0),
+            panics: AtomicBool::new(false),
+        });
+        let listener = Listener::bind(&folder.path().join("socket")).unwrap();
+        let server = Server::start(Arc::clone(&service), listener).unwrap();
+        let stop = server.stop_sender();
+        World { folder, service, told, stop, server: std::thread::spawn(move || server.wait()) }
+    }
+
+    fn connect(&self) -> Frames {
+        let address = SocketAddrUnix::new(self.folder.path().join("socket")).unwrap();
+        let socket = rustix::net::socket(AddressFamily::UNIX, SocketType::STREAM, None).unwrap();
+        rustix::net::connect(&socket, &address).unwrap();
+        Frames::new(socket)
+    }
+
+    fn attach(&self) -> Frames {
+        let mut client = self.connect();
+        let program = "test".to_owned();
+        let request = Request::Attach { version: PROTOCOL_VERSION, pid: 1, program };
+        assert_eq!(ask(&mut client, &request), Response::Done);
+        assert_eq!(self.heard(), Told::Attached("test".into(), std::process::id()));
+        client
+    }
+
+    fn heard(&self) -> Told {
+        self.told.recv_timeout(LIMIT).unwrap()
+    }
+}
+
+fn ask(client: &mut Frames, request: &Request) -> Response {
+    client.send(request, &[]).unwrap();
+    client.receive().unwrap()
+}
+
+#[test]
+fn a_hang_up_ends_the_session() {
+    let world = World::new();
+    let client = world.attach();
+    drop(client);
+    assert_eq!(world.heard(), Told::Ended(SessionId(1)));
+}
+
+#[test]
+fn a_detach_is_answered_after_the_session_ended() {
+    let world = World::new();
+    let mut client = world.attach();
+    assert_eq!(ask(&mut client, &Request::Detach), Response::Done);
+    assert_eq!(world.told.try_recv(), Ok(Told::Ended(SessionId(1))));
+    assert!(matches!(ask(&mut client, &Request::Digest), Response::Failed(Refusal::Invalid(_))));
+}
+
+#[test]
+fn malformed_frames_close_the_connection_and_nothing_else() {
+    let world = World::new();
+    for bytes in [&[0xff; 8][..], &[3, 0, 0, 0, 0xff, 0xff, 0xff], &[0, 0, 0, 0]] {
+        let mut client = world.attach();
+        rustix::net::send(client.socket(), bytes, SendFlags::NOSIGNAL).unwrap();
+        assert!(matches!(client.receive::<Response>(), Err(FrameError::Closed | FrameError::Broken(_))));
+        assert!(matches!(world.heard(), Told::Ended(_)));
+    }
+    assert!(matches!(ask(&mut world.connect(), &Request::Statfs), Response::Statfs(_)));
+}
+
+#[test]
+fn a_panic_in_the_service_costs_one_session() {
+    let world = World::new();
+    let mut client = world.attach();
+    world.service.panics.store(true, Ordering::Relaxed);
+    client.send(&Request::Resync, &[]).unwrap();
+    assert_eq!(world.heard(), Told::Ended(SessionId(1)));
+    world.service.panics.store(false, Ordering::Relaxed);
+    assert!(matches!(ask(&mut world.connect(), &Request::Statfs), Response::Statfs(_)));
+}
+
+#[test]
+fn another_protocol_version_is_refused() {
+    let world = World::new();
+    let request = Request::Attach { version: 99, pid: 1, program: String::new() };
+    assert_eq!(
+        ask(&mut world.connect(), &request),
+        Response::Failed(Refusal::Version { daemon: PROTOCOL_VERSION })
+    );
+}
+
+#[test]
+fn a_kick_leads_to_a_digest() {
+    let world = World::new();
+    let kick = eventfd(0, EventfdFlags::CLOEXEC).unwrap();
+    let digester = Digester::start(Arc::clone(&world.service)).unwrap();
+    digester.handle().watch(SessionId(5), kick.try_clone().unwrap()).unwrap();
+    for pending in [1, 5000, 1] {
+        world.service.pending.store(pending, Ordering::SeqCst);
+        rustix::io::write(&kick, &1u64.to_ne_bytes()).unwrap();
+        assert_eq!(world.heard(), Told::Digested(SessionId(5)));
+    }
+    digester.handle().forget(SessionId(5));
+    digester.stop();
+}
+
+#[test]
+fn stop_is_answered_when_all_is_digested() {
+    let world = World::new();
+    let mut client = world.connect();
+    assert_eq!(ask(&mut client, &Request::Stop), Response::Done);
+    assert_eq!(world.told.try_recv(), Ok(Told::Stopped));
+    assert!(matches!(world.server.join().unwrap(), StopReason::Asked(_)));
+    assert!(!world.folder.path().join("socket").exists());
+}
+
+#[test]
+fn a_signal_stops_in_order() {
+    let world = World::new();
+    world.stop.send(StopReason::Signal(15)).unwrap();
+    assert_eq!(world.heard(), Told::Stopped);
+    assert!(matches!(world.server.join().unwrap(), StopReason::Signal(15)));
+}
