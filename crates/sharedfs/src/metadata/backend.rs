@@ -1,0 +1,276 @@
+//! redb's storage: a mapped file that takes room on the medium only as far as it was written.
+//!
+//! redb doubles its file when it grows, and expects zeros there. Here the length it sees is a number in a
+//! header page in front of its bytes; the file below is allocated in chunks, ahead of the highest byte ever
+//! written. [`BackendFile::ensure_slack`] allocates ahead of a transaction, so that the transaction does not
+//! meet a full medium half-way; should it all the same, that is an error and never a SIGBUS.
+//!
+//! Stores go through `media`'s write-through copies: durable at the next fence of the same thread. The thread
+//! that syncs announces itself; what another thread writes (eviction by a reader) is fenced on the spot.
+
+use super::MetadataError;
+use cuesta_media::{AccessError, GrowableMapping, MediaError, Medium};
+use std::io;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// The header page, then redb's bytes.
+const HEADER_BYTES: u64 = 4096;
+const MAGIC: u64 = u64::from_le_bytes(*b"CUESTAMD");
+const MAGIC_OFFSET: u64 = 0;
+const LENGTH_OFFSET: u64 = 8;
+const WRITTEN_OFFSET: u64 = 16;
+
+/// The medium is allocated in steps of this size.
+const CHUNK_BYTES: u64 = 4 << 20;
+/// The header's note of how far the file was written moves in steps of this size.
+const WRITTEN_STEP_BYTES: u64 = 1 << 20;
+/// Longest file: what `media` reserves addresses for, less a margin for the header.
+const LENGTH_MAX: u64 = 1 << 39;
+
+/// The file under the tree.
+#[derive(Debug)]
+pub(super) struct BackendFile {
+    mapping: GrowableMapping,
+    /// Length redb sees.
+    length: AtomicU64,
+    /// Nothing at or behind it was ever written: it reads as zeros. A copy of the header's.
+    written: AtomicU64,
+    /// Held by whoever changes the header or the length of the mapping.
+    growth: Mutex<()>,
+    syncing_thread: AtomicUsize,
+}
+
+impl BackendFile {
+    /// Opens the file, or makes an empty one if the file is empty.
+    pub(super) fn open(path: &Path, medium: Medium) -> Result<BackendFile, MetadataError> {
+        let mapping = GrowableMapping::open(path, medium)?;
+        let foreign = || MetadataError::Foreign(path.to_path_buf());
+        let file = if mapping.is_empty() {
+            mapping.set_len(HEADER_BYTES)?;
+            let file = BackendFile::new(mapping, 0, 0);
+            // The magic goes last: a header without it is no store yet.
+            file.note(LENGTH_OFFSET, 0).map_err(|_| foreign())?;
+            file.note(WRITTEN_OFFSET, 0).map_err(|_| foreign())?;
+            file.note(MAGIC_OFFSET, MAGIC).map_err(|_| foreign())?;
+            file
+        } else {
+            let word = |offset| -> Result<u64, MetadataError> {
+                let mut bytes = [0; 8];
+                mapping.read(offset, &mut bytes).map_err(|_| foreign())?;
+                Ok(u64::from_le_bytes(bytes))
+            };
+            if mapping.len() < HEADER_BYTES || word(MAGIC_OFFSET)? != MAGIC {
+                return Err(foreign());
+            }
+            let (length, written) = (word(LENGTH_OFFSET)?, word(WRITTEN_OFFSET)?);
+            if length > LENGTH_MAX || written > mapping.len() - HEADER_BYTES {
+                return Err(MetadataError::Damaged(format!(
+                    "header: length {length}, written {written}, in a file of {}",
+                    mapping.len()
+                )));
+            }
+            let file = BackendFile::new(mapping, length, written);
+            if written > length.next_multiple_of(WRITTEN_STEP_BYTES) {
+                // A kill came between the two steps of making it shorter.
+                file.shrink(length).map_err(|error| MetadataError::Damaged(error.to_string()))?;
+            }
+            file
+        };
+        file.announce_syncing_thread();
+        Ok(file)
+    }
+
+    fn new(mapping: GrowableMapping, length: u64, written: u64) -> BackendFile {
+        BackendFile {
+            mapping,
+            length: length.into(),
+            written: written.into(),
+            growth: Mutex::new(()),
+            syncing_thread: 0.into(),
+        }
+    }
+
+    /// From here on, this thread writes and syncs.
+    pub(super) fn announce_syncing_thread(&self) {
+        self.syncing_thread.store(thread_mark(), Ordering::Relaxed);
+    }
+
+    /// Bytes allocated on the medium that were never written: what can be added without asking it for more.
+    pub(super) fn slack_bytes(&self) -> u64 {
+        (self.mapping.len() - HEADER_BYTES).saturating_sub(self.written.load(Ordering::Acquire))
+    }
+
+    /// Bytes taken on the medium.
+    pub(super) fn allocated_bytes(&self) -> u64 {
+        self.mapping.len()
+    }
+
+    /// Allocates until there are `bytes` of slack.
+    pub(super) fn ensure_slack(&self, bytes: u64) -> Result<(), MediaError> {
+        let _growing = self.growth.lock().unwrap_or_else(PoisonError::into_inner);
+        self.allocate(self.written.load(Ordering::Acquire).saturating_add(bytes))
+    }
+
+    /// Allocates up to `end`; `growth` is held.
+    fn allocate(&self, end: u64) -> Result<(), MediaError> {
+        let wanted = end.saturating_add(HEADER_BYTES).min(2 * LENGTH_MAX).next_multiple_of(CHUNK_BYTES);
+        if wanted > self.mapping.len() { self.mapping.set_len(wanted) } else { Ok(()) }
+    }
+
+    /// Durably changes a word of the header.
+    fn note(&self, offset: u64, value: u64) -> Result<(), AccessError> {
+        self.mapping.write(offset, &value.to_le_bytes())?;
+        self.mapping.fence();
+        Ok(())
+    }
+
+    fn extend_written(&self, end: u64) -> io::Result<()> {
+        let _growing = self.growth.lock().unwrap_or_else(PoisonError::into_inner);
+        if end <= self.written.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let written = end.next_multiple_of(WRITTEN_STEP_BYTES);
+        self.allocate(written).map_err(refused)?;
+        self.note(WRITTEN_OFFSET, written).map_err(outside)?;
+        self.written.store(written, Ordering::Release);
+        Ok(())
+    }
+
+    fn shrink(&self, length: u64) -> io::Result<()> {
+        let _growing = self.growth.lock().unwrap_or_else(PoisonError::into_inner);
+        self.note(LENGTH_OFFSET, length).map_err(outside)?;
+        self.length.store(length, Ordering::Release);
+        if self.written.load(Ordering::Acquire) > length {
+            // What is cut off is given back, and reads as zeros when the file grows again.
+            self.note(WRITTEN_OFFSET, length).map_err(outside)?;
+            self.written.store(length, Ordering::Release);
+            self.mapping.set_len(HEADER_BYTES + length).map_err(refused)?;
+        }
+        Ok(())
+    }
+
+    fn check(&self, offset: u64, len: usize) -> io::Result<u64> {
+        match offset.checked_add(len as u64) {
+            Some(end) if end <= self.length.load(Ordering::Acquire) => Ok(end),
+            _ => Err(io::ErrorKind::UnexpectedEof.into()),
+        }
+    }
+}
+
+/// A number that differs between threads that are alive.
+fn thread_mark() -> usize {
+    thread_local!(static MARK: u8 = const { 0 });
+    MARK.with(|mark| std::ptr::from_ref(mark).addr())
+}
+
+fn refused(error: MediaError) -> io::Error {
+    error.errno().into()
+}
+
+fn outside(error: AccessError) -> io::Error {
+    io::Error::other(error)
+}
+
+/// The handle redb owns.
+#[derive(Clone, Debug)]
+pub(super) struct Backend(pub(super) Arc<BackendFile>);
+
+impl redb::StorageBackend for Backend {
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.0.length.load(Ordering::Acquire))
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        self.0.check(offset, out.len())?;
+        let written = self.0.written.load(Ordering::Acquire);
+        let stored = written.saturating_sub(offset).min(out.len() as u64) as usize;
+        let (stored, zeros) = out.split_at_mut(stored);
+        zeros.fill(0);
+        if stored.is_empty() {
+            return Ok(());
+        }
+        self.0.mapping.read(HEADER_BYTES + offset, stored).map_err(outside)
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        if len > LENGTH_MAX {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        if len < self.0.length.load(Ordering::Acquire) {
+            return self.0.shrink(len);
+        }
+        let _growing = self.0.growth.lock().unwrap_or_else(PoisonError::into_inner);
+        self.0.note(LENGTH_OFFSET, len).map_err(outside)?;
+        self.0.length.store(len, Ordering::Release);
+        Ok(())
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.0.mapping.fence();
+        Ok(())
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        let end = self.0.check(offset, data.len())?;
+        if end > self.0.written.load(Ordering::Acquire) {
+            self.0.extend_written(end)?;
+        }
+        self.0.mapping.write(HEADER_BYTES + offset, data).map_err(outside)?;
+        if self.0.syncing_thread.load(Ordering::Relaxed) != thread_mark() {
+            self.0.mapping.fence();
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use redb::StorageBackend;
+
+    #[test]
+    fn what_was_cut_off_reads_as_zeros_and_lengths_survive() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("meta");
+        let open = || Backend(Arc::new(BackendFile::open(&path, Medium::Memory).unwrap()));
+        let backend = open();
+        backend.set_len(64 << 20).unwrap();
+        assert!(backend.0.allocated_bytes() < 8 << 20, "nothing is written yet");
+        backend.write(5_000_000, &[7; 100]).unwrap();
+        drop(backend);
+
+        let backend = open();
+        assert_eq!(backend.len().unwrap(), 64 << 20);
+        let mut bytes = [1; 200];
+        backend.read(5_000_000, &mut bytes).unwrap();
+        assert_eq!((&bytes[..100], &bytes[100..]), (&[7; 100][..], &[0; 100][..]));
+        backend.set_len(5_000_010).unwrap();
+        backend.set_len(64 << 20).unwrap();
+        backend.read(5_000_000, &mut bytes).unwrap();
+        assert_eq!((&bytes[..10], &bytes[10..]), (&[7; 10][..], &[0; 190][..]));
+        assert!(backend.read(64 << 20, &mut bytes).is_err());
+        assert!(backend.write((64 << 20) - 1, &[0; 2]).is_err());
+    }
+
+    #[test]
+    fn slack_is_allocated_ahead() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = BackendFile::open(&folder.path().join("meta"), Medium::Memory).unwrap();
+        assert!(file.slack_bytes() < CHUNK_BYTES);
+        file.ensure_slack(10 << 20).unwrap();
+        assert!((10 << 20..(10 << 20) + CHUNK_BYTES + 1).contains(&file.slack_bytes()));
+        assert!(file.ensure_slack(u64::MAX).is_err());
+    }
+
+    #[test]
+    fn a_foreign_file_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("meta");
+        std::fs::write(&path, [3; 5000]).unwrap();
+        assert!(matches!(BackendFile::open(&path, Medium::Memory), Err(MetadataError::Foreign(_))));
+        std::fs::write(&path, b"short").unwrap();
+        assert!(matches!(BackendFile::open(&path, Medium::Memory), Err(MetadataError::Foreign(_))));
+    }
+}

@@ -1,0 +1,79 @@
+//! What goes wrong in the metadata store.
+
+use cuesta_format::InodeNumber;
+use cuesta_media::MediaError;
+use std::path::PathBuf;
+
+/// The metadata store could not do what was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum MetadataError {
+    /// A store is to be made where one is.
+    #[error("{} already exists", .0.display())]
+    Exists(PathBuf),
+    /// A store is to be opened where none is.
+    #[error("{} does not exist", .0.display())]
+    Missing(PathBuf),
+    /// The file is something else.
+    #[error("{} is no metadata store", .0.display())]
+    Foreign(PathBuf),
+    /// It was written by another version.
+    #[error("the metadata store has format version {found}; this cuesta reads version {expected}")]
+    Version {
+        /// The version found.
+        found: u64,
+        /// The version this build reads.
+        expected: u64,
+    },
+    /// What it holds makes no sense.
+    #[error("the metadata store is damaged: {0}")]
+    Damaged(String),
+    /// An inode that must exist does not.
+    #[error("inode {0} is not in the metadata store")]
+    NoInode(InodeNumber),
+    /// The medium is full. Nothing of the transaction was committed; the store must be opened again.
+    #[error("no room for the metadata store to grow")]
+    NoSpace,
+    /// The file could not be mapped or grown.
+    #[error(transparent)]
+    Media(#[from] MediaError),
+    /// The tree could not be read or written.
+    #[error("metadata store: {0}")]
+    Tree(Box<redb::Error>),
+}
+
+impl MetadataError {
+    fn from_tree(error: redb::Error) -> MetadataError {
+        match error {
+            redb::Error::Corrupted(what) => MetadataError::Damaged(what),
+            redb::Error::Io(error) if error.kind() == std::io::ErrorKind::StorageFull => {
+                MetadataError::NoSpace
+            }
+            redb::Error::Io(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => {
+                MetadataError::Damaged("it points behind its end".into())
+            }
+            redb::Error::TableDoesNotExist(table) => {
+                MetadataError::Damaged(format!("table {table} is missing"))
+            }
+            other => MetadataError::Tree(Box::new(other)),
+        }
+    }
+}
+
+macro_rules! from_tree {
+    ($($error:ty),*) => {
+        $(impl From<$error> for MetadataError {
+            fn from(error: $error) -> MetadataError {
+                MetadataError::from_tree(error.into())
+            }
+        })*
+    };
+}
+
+from_tree!(
+    redb::DatabaseError,
+    redb::TransactionError,
+    redb::TableError,
+    redb::StorageError,
+    redb::CommitError,
+    redb::CursorError
+);

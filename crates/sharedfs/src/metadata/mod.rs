@@ -1,0 +1,24 @@
+//! The metadata store: every inode, name and extent of the shared area, and what recovery must know, in one
+//! transactional B+tree (redb; `docs/decisions/0001-metadata-store.md` says why and how it is laid out).
+//!
+//! Mechanism only. A [`Transaction`] gathers a digest batch in memory, sees its own changes, and commits them
+//! in the order of the keys, all or nothing; a [`Snapshot`] is what was committed when it was taken. Which
+//! operations are allowed and which blocks are free is decided elsewhere.
+
+mod apply;
+mod backend;
+mod error;
+mod extents;
+mod keys;
+mod records;
+mod snapshot;
+mod store;
+#[cfg(test)]
+mod tests;
+mod transaction;
+
+pub use error::MetadataError;
+pub use records::{Counters, Dirent, ExtentList, SessionRecord, StoredInode};
+pub use snapshot::{Entry, Snapshot};
+pub use store::MetadataStore;
+pub use transaction::Transaction;

@@ -1,0 +1,243 @@
+//! Reading: what was committed when the snapshot was taken, undisturbed by the writer.
+
+use super::keys::{
+    ARENAS, COUNTERS, DIRENTS, EXTENTS, INODES, ORPHANS, SESSIONS, SYMLINKS, chunk_key, chunk_of, dirent_key,
+    name_in,
+};
+use super::records::Chunk;
+use super::{Counters, Dirent, ExtentList, MetadataError, SessionRecord, StoredInode};
+use cuesta_format::{ArenaId, BlockAddress, Extent, InodeNumber, SessionId};
+use redb::{ReadOnlyTable, ReadTransaction};
+use std::ops::{Bound, Range};
+
+type Bytes = &'static [u8];
+
+/// The store at one commit.
+pub struct Snapshot {
+    inodes: ReadOnlyTable<Bytes, Bytes>,
+    dirents: ReadOnlyTable<Bytes, Bytes>,
+    extents: ReadOnlyTable<(u64, u64), (u64, u32)>,
+    symlinks: ReadOnlyTable<u64, Bytes>,
+    arenas: ReadOnlyTable<u32, Bytes>,
+    sessions: ReadOnlyTable<u64, Bytes>,
+    orphans: ReadOnlyTable<(u64, u64), ()>,
+    counters: ReadOnlyTable<&'static str, u64>,
+}
+
+/// A name in a directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// The name.
+    pub name: Vec<u8>,
+    /// What it stands for.
+    pub dirent: Dirent,
+}
+
+impl Snapshot {
+    pub(super) fn new(transaction: &ReadTransaction) -> Result<Snapshot, MetadataError> {
+        Ok(Snapshot {
+            inodes: transaction.open_table(INODES)?,
+            dirents: transaction.open_table(DIRENTS)?,
+            extents: transaction.open_table(EXTENTS)?,
+            symlinks: transaction.open_table(SYMLINKS)?,
+            arenas: transaction.open_table(ARENAS)?,
+            sessions: transaction.open_table(SESSIONS)?,
+            orphans: transaction.open_table(ORPHANS)?,
+            counters: transaction.open_table(COUNTERS)?,
+        })
+    }
+
+    /// An inode.
+    pub fn inode(&self, inode: InodeNumber) -> Result<Option<StoredInode>, MetadataError> {
+        let (chunk, slot) = chunk_of(inode);
+        match self.inodes.get(&chunk_key(chunk)[..])? {
+            Some(bytes) => Chunk::decode_one(chunk, bytes.value(), slot),
+            None => Ok(None),
+        }
+    }
+
+    pub(super) fn chunk(&self, chunk: u64) -> Result<Chunk, MetadataError> {
+        match self.inodes.get(&chunk_key(chunk)[..])? {
+            Some(bytes) => Chunk::decode(chunk, bytes.value()),
+            None => Ok(Chunk::default()),
+        }
+    }
+
+    /// What a name in a directory stands for.
+    pub fn lookup(&self, parent: InodeNumber, name: &[u8]) -> Result<Option<Dirent>, MetadataError> {
+        self.dirent(&dirent_key(parent, name))
+    }
+
+    pub(super) fn dirent(&self, key: &[u8]) -> Result<Option<Dirent>, MetadataError> {
+        self.dirents.get(key)?.map(|bytes| Dirent::decode(bytes.value())).transpose()
+    }
+
+    /// Up to `limit` names of a directory that sort behind `after` (all do behind the empty name), as bytes.
+    pub fn list(&self, parent: InodeNumber, after: &[u8], limit: usize) -> Result<Vec<Entry>, MetadataError> {
+        let from = dirent_key(parent, after);
+        let mut entries = Vec::new();
+        for pair in self.dirents.range::<&[u8]>((Bound::Excluded(&from[..]), Bound::Unbounded))?.take(limit) {
+            let (key, value) = pair?;
+            let Some(name) = name_in(parent, key.value()) else { break };
+            entries.push(Entry { name: name.to_vec(), dirent: Dirent::decode(value.value())? });
+        }
+        Ok(entries)
+    }
+
+    /// The extents of a file that meet `blocks`, in order.
+    pub fn extents(&self, inode: InodeNumber, blocks: Range<u64>) -> Result<Vec<Extent>, MetadataError> {
+        match self.inode(inode)?.ok_or(MetadataError::NoInode(inode))?.extents {
+            ExtentList::Inline(extents) => Ok(extents
+                .into_iter()
+                .filter(|extent| extent.file_block < blocks.end && extent.end_block() > blocks.start)
+                .collect()),
+            ExtentList::Table => self.table_extents(inode, blocks),
+        }
+    }
+
+    /// As [`Snapshot::extents`], of an inode whose extents are in the table.
+    pub(super) fn table_extents(
+        &self,
+        inode: InodeNumber,
+        blocks: Range<u64>,
+    ) -> Result<Vec<Extent>, MetadataError> {
+        let mut found = Vec::new();
+        if blocks.is_empty() {
+            return Ok(found);
+        }
+        // The one that starts before the range may reach into it.
+        if let Some(pair) = self.extents.range((inode.0, 0)..(inode.0, blocks.start))?.next_back() {
+            let (key, value) = pair?;
+            found
+                .extend(Some(extent(key.value(), value.value())?).filter(|it| it.end_block() > blocks.start));
+        }
+        for pair in self.extents.range((inode.0, blocks.start)..(inode.0, blocks.end))? {
+            let (key, value) = pair?;
+            found.push(extent(key.value(), value.value())?);
+        }
+        Ok(found)
+    }
+
+    /// Where the extents in the table start that start before `block`, the last one first.
+    pub(super) fn table_starts_before(
+        &self,
+        inode: InodeNumber,
+        block: u64,
+    ) -> Result<impl Iterator<Item = Result<u64, MetadataError>>, MetadataError> {
+        let pairs = self.extents.range((inode.0, 0)..(inode.0, block))?.rev();
+        Ok(pairs.map(|pair| Ok(pair?.0.value().1)))
+    }
+
+    /// The target of a symbolic link.
+    pub fn symlink(&self, inode: InodeNumber) -> Result<Option<Vec<u8>>, MetadataError> {
+        Ok(self.symlinks.get(inode.0)?.map(|target| target.value().to_vec()))
+    }
+
+    /// The bitmap of an arena's used blocks.
+    pub fn arena(&self, arena: ArenaId) -> Result<Option<Vec<u8>>, MetadataError> {
+        Ok(self.arenas.get(arena.0)?.map(|bitmap| bitmap.value().to_vec()))
+    }
+
+    /// All arenas and their bitmaps.
+    pub fn arenas(&self) -> Result<Vec<(ArenaId, Vec<u8>)>, MetadataError> {
+        let mut arenas = Vec::new();
+        for pair in self.arenas.range::<u32>(..)? {
+            let (arena, bitmap) = pair?;
+            arenas.push((ArenaId(arena.value()), bitmap.value().to_vec()));
+        }
+        Ok(arenas)
+    }
+
+    /// What is known of a session.
+    pub fn session(&self, session: SessionId) -> Result<Option<SessionRecord>, MetadataError> {
+        self.sessions.get(session.0)?.map(|bytes| session_record(session, bytes.value())).transpose()
+    }
+
+    /// All sessions.
+    pub fn sessions(&self) -> Result<Vec<(SessionId, SessionRecord)>, MetadataError> {
+        let mut sessions = Vec::new();
+        for pair in self.sessions.range::<u64>(..)? {
+            let (session, bytes) = pair?;
+            let session = SessionId(session.value());
+            sessions.push((session, session_record(session, bytes.value())?));
+        }
+        Ok(sessions)
+    }
+
+    /// All inodes that have no name any more, with each session that holds them.
+    pub fn orphans(&self) -> Result<Vec<(InodeNumber, SessionId)>, MetadataError> {
+        let mut orphans = Vec::new();
+        for pair in self.orphans.range::<(u64, u64)>(..)? {
+            let (inode, session) = pair?.0.value();
+            orphans.push((InodeNumber(inode), SessionId(session)));
+        }
+        Ok(orphans)
+    }
+
+    /// The store's numbers.
+    pub fn counters(&self) -> Result<Counters, MetadataError> {
+        let number = |name: &'static str| -> Result<u64, MetadataError> {
+            let value = self.counters.get(name)?;
+            value
+                .map(|value| value.value())
+                .ok_or_else(|| MetadataError::Damaged(format!("counter {name} is missing")))
+        };
+        Ok(Counters {
+            next_inode: InodeNumber(number("next_inode")?),
+            next_session: number("next_session")?,
+            inodes: number("inodes")?,
+            used_blocks: number("used_blocks")?,
+        })
+    }
+
+    /// Shows every inode to `visit`, by number: for the checker.
+    pub fn visit_inodes(&self, mut visit: impl FnMut(StoredInode)) -> Result<(), MetadataError> {
+        for pair in self.inodes.range::<&[u8]>(..)? {
+            let (key, value) = pair?;
+            let chunk = <[u8; 8]>::try_from(key.value())
+                .map_err(|_| MetadataError::Damaged("an inode chunk's key is unreadable".into()))?;
+            let chunk = Chunk::decode(u64::from_be_bytes(chunk), value.value())?;
+            chunk.inodes.into_iter().flatten().for_each(&mut visit);
+        }
+        Ok(())
+    }
+
+    /// Shows every name to `visit`, by parent: for the checker.
+    pub fn visit_entries(&self, mut visit: impl FnMut(InodeNumber, Entry)) -> Result<(), MetadataError> {
+        for pair in self.dirents.range::<&[u8]>(..)? {
+            let (key, value) = pair?;
+            let (parent, name) = key
+                .value()
+                .split_first_chunk::<8>()
+                .ok_or_else(|| MetadataError::Damaged("a directory entry's key is unreadable".into()))?;
+            let dirent = Dirent::decode(value.value())?;
+            visit(InodeNumber(u64::from_be_bytes(*parent)), Entry { name: name.to_vec(), dirent });
+        }
+        Ok(())
+    }
+
+    /// Shows every extent that is not inside its inode's record to `visit`, by inode: for the checker.
+    pub fn visit_table_extents(
+        &self,
+        mut visit: impl FnMut(InodeNumber, Extent),
+    ) -> Result<(), MetadataError> {
+        for pair in self.extents.range::<(u64, u64)>(..)? {
+            let (key, value) = pair?;
+            visit(InodeNumber(key.value().0), extent(key.value(), value.value())?);
+        }
+        Ok(())
+    }
+}
+
+fn extent(key: (u64, u64), value: (u64, u32)) -> Result<Extent, MetadataError> {
+    let ((inode, file_block), (address, blocks)) = (key, value);
+    if blocks == 0 || file_block.checked_add(u64::from(blocks)).is_none() {
+        return Err(MetadataError::Damaged(format!("inode {inode}: extent of {blocks} blocks")));
+    }
+    Ok(Extent { file_block, blocks, address: BlockAddress(address) })
+}
+
+fn session_record(session: SessionId, bytes: &[u8]) -> Result<SessionRecord, MetadataError> {
+    postcard::from_bytes(bytes)
+        .map_err(|error| MetadataError::Damaged(format!("session {session}: its record: {error}")))
+}

@@ -1,0 +1,369 @@
+//! The store against ordered maps, over commits, abandoned transactions and re-openings.
+
+use super::*;
+use cuesta_format::{
+    ArenaId, BLOCK_BYTES, BlockAddress, Extent, FileKind, InodeNumber, InodeRecord, LogPosition, SessionId,
+    Timestamp,
+};
+use cuesta_media::Medium;
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+#[derive(Clone, Debug)]
+enum Change {
+    PutInode { inode: u64, mode: u32 },
+    RemoveInode { inode: u64 },
+    PutDirent { parent: u64, name: Vec<u8>, inode: u64 },
+    RemoveDirent { parent: u64, name: Vec<u8> },
+    Write { inode: u64, start: u64, blocks: u64 },
+    Punch { inode: u64, start: u64, blocks: u64 },
+    Truncate { inode: u64, start: u64 },
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Commit(Vec<Change>),
+    Abandon(Vec<Change>),
+    /// As a kill leaves it: the bytes of the file, copied while the store is open.
+    Kill,
+    Close,
+}
+
+fn name() -> impl Strategy<Value = Vec<u8>> {
+    prop::collection::vec(prop::sample::select(b"ab\xff".to_vec()), 1..4)
+}
+
+fn change() -> impl Strategy<Value = Change> {
+    let inode = || 1..40u64;
+    let place = || (0..30u64, 1..6u64);
+    prop_oneof![
+        3 => (inode(), 0..8u32).prop_map(|(inode, mode)| Change::PutInode { inode, mode }),
+        1 => inode().prop_map(|inode| Change::RemoveInode { inode }),
+        3 => (1..4u64, name(), inode()).prop_map(|(parent, name, inode)| Change::PutDirent { parent, name, inode }),
+        1 => (1..4u64, name()).prop_map(|(parent, name)| Change::RemoveDirent { parent, name }),
+        6 => (1..4u64, place()).prop_map(|(inode, (start, blocks))| Change::Write { inode, start, blocks }),
+        2 => (1..4u64, place()).prop_map(|(inode, (start, blocks))| Change::Punch { inode, start, blocks }),
+        1 => (1..4u64, 0..30u64).prop_map(|(inode, start)| Change::Truncate { inode, start }),
+    ]
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let changes = || prop::collection::vec(change(), 0..30);
+    prop_oneof![
+        6 => changes().prop_map(Step::Commit),
+        1 => changes().prop_map(Step::Abandon),
+        1 => Just(Step::Kill),
+        1 => Just(Step::Close),
+    ]
+}
+
+/// What the store should hold: each block of each file on its own.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Model {
+    inodes: BTreeMap<u64, u32>,
+    dirents: BTreeMap<(u64, Vec<u8>), u64>,
+    blocks: BTreeMap<(u64, u64), u64>,
+}
+
+impl Model {
+    fn replace(&mut self, inode: u64, range: std::ops::Range<u64>, first_address: Option<u64>) -> Vec<u64> {
+        let within: Vec<_> = self.blocks.range((inode, range.start)..(inode, range.end)).collect();
+        let (keys, freed): (Vec<_>, Vec<_>) =
+            within.into_iter().map(|(&key, &address)| (key, address)).unzip();
+        self.blocks.retain(|key, _| !keys.contains(key));
+        if let Some(first) = first_address {
+            self.blocks.extend(range.clone().map(|block| ((inode, block), first + block - range.start)));
+        }
+        freed
+    }
+}
+
+fn single_blocks(extents: &[Extent]) -> Vec<(u64, u64)> {
+    let blocks = |extent: &Extent| {
+        let first = extent.address.0 / BLOCK_BYTES;
+        let file_block = extent.file_block;
+        (0..u64::from(extent.blocks)).map(move |at| (file_block + at, first + at))
+    };
+    extents.iter().flat_map(blocks).collect()
+}
+
+fn make(transaction: &mut Transaction, model: &mut Model, change: &Change, next_address: &mut u64) {
+    let freed_blocks =
+        |freed: &[Extent]| single_blocks(freed).into_iter().map(|(_, at)| at).collect::<Vec<_>>();
+    match change {
+        Change::PutInode { inode, mode } => {
+            let record = InodeRecord::new(InodeNumber(*inode), 0o100_000 | mode, 0, 0, Timestamp(5));
+            transaction.put_inode(&record).unwrap();
+            model.inodes.insert(*inode, *mode);
+        }
+        Change::RemoveInode { inode } => {
+            let freed = transaction.remove_inode(InodeNumber(*inode));
+            if model.inodes.remove(inode).is_some() {
+                assert_eq!(freed_blocks(&freed.unwrap()), model.replace(*inode, 0..u64::MAX, None));
+            } else {
+                assert!(matches!(freed, Err(MetadataError::NoInode(_))));
+            }
+        }
+        Change::PutDirent { parent, name, inode } => {
+            let dirent = Dirent { inode: InodeNumber(*inode), kind: FileKind::Fifo };
+            transaction.put_dirent(InodeNumber(*parent), name, dirent);
+            model.dirents.insert((*parent, name.clone()), *inode);
+        }
+        Change::RemoveDirent { parent, name } => {
+            transaction.remove_dirent(InodeNumber(*parent), name);
+            model.dirents.remove(&(*parent, name.clone()));
+        }
+        Change::Write { inode, .. } | Change::Punch { inode, .. } | Change::Truncate { inode, .. }
+            if !model.inodes.contains_key(inode) =>
+        {
+            let refused = transaction.write_extents(InodeNumber(*inode), 0..1, &[]);
+            assert!(matches!(refused, Err(MetadataError::NoInode(_))));
+        }
+        Change::Write { inode, start, blocks } => {
+            // Addresses follow each other often enough that neighbours join.
+            let address = *next_address;
+            *next_address += blocks;
+            let extent = Extent {
+                file_block: *start,
+                blocks: *blocks as u32,
+                address: BlockAddress(address * BLOCK_BYTES),
+            };
+            let range = *start..start + blocks;
+            let freed = transaction.write_extents(InodeNumber(*inode), range.clone(), &[extent]).unwrap();
+            assert_eq!(freed_blocks(&freed), model.replace(*inode, range, Some(address)));
+        }
+        Change::Punch { inode, start, blocks } => {
+            let range = *start..start + blocks;
+            let freed = transaction.write_extents(InodeNumber(*inode), range.clone(), &[]).unwrap();
+            assert_eq!(freed_blocks(&freed), model.replace(*inode, range, None));
+        }
+        Change::Truncate { inode, start } => {
+            let freed = transaction.write_extents(InodeNumber(*inode), *start..u64::MAX, &[]).unwrap();
+            assert_eq!(freed_blocks(&freed), model.replace(*inode, *start..u64::MAX, None));
+        }
+    }
+}
+
+/// What a transaction and a snapshot both answer, asked in the same words.
+macro_rules! assert_holds {
+    ($view:expr, $model:expr) => {{
+        let (view, model): (_, &Model) = ($view, $model);
+        for inode in 1..40 {
+            let stored = view.inode(InodeNumber(inode)).unwrap();
+            assert_eq!(stored.as_ref().map(|it| it.record.mode & 7), model.inodes.get(&inode).copied());
+            let Some(stored) = stored else { continue };
+            let blocks = |range: std::ops::Range<u64>| -> Vec<(u64, u64)> {
+                model
+                    .blocks
+                    .range((inode, range.start)..(inode, range.end))
+                    .map(|(key, at)| (key.1, *at))
+                    .collect()
+            };
+            assert_eq!(stored.record.blocks, blocks(0..u64::MAX).len() as u64);
+            let all = view.extents(InodeNumber(inode), 0..u64::MAX).unwrap();
+            assert_eq!(single_blocks(&all), blocks(0..u64::MAX));
+            for start in 0..30 {
+                let some = single_blocks(&view.extents(InodeNumber(inode), start..start + 3).unwrap());
+                let inside = |it: &(u64, u64)| (start..start + 3).contains(&it.0);
+                assert_eq!(some.into_iter().filter(inside).collect::<Vec<_>>(), blocks(start..start + 3));
+            }
+        }
+        for parent in 1..4 {
+            let names: Vec<_> = model
+                .dirents
+                .range((parent, Vec::new())..(parent + 1, Vec::new()))
+                .map(|((_, name), inode)| (name.clone(), *inode))
+                .collect();
+            for limit in [1, 3, 1000] {
+                let mut listed = Vec::new();
+                let mut after = Vec::new();
+                loop {
+                    let page = view.list(InodeNumber(parent), &after, limit).unwrap();
+                    let Some(last) = page.last() else { break };
+                    assert!(page.len() <= limit);
+                    after.clone_from(&last.name);
+                    listed.extend(page.into_iter().map(|entry| (entry.name, entry.dirent.inode.0)));
+                }
+                assert_eq!(listed, names, "in pages of {limit}");
+            }
+            for (name, inode) in &names {
+                let found = view.lookup(InodeNumber(parent), name).unwrap();
+                assert_eq!(found.map(|it| it.inode.0), Some(*inode));
+            }
+            assert_eq!(view.lookup(InodeNumber(parent), b"missing").unwrap(), None);
+        }
+        let counters: Counters = view.counters();
+        assert_eq!(counters.inodes, model.inodes.len() as u64);
+        assert_eq!(counters.used_blocks, model.blocks.len() as u64);
+    }};
+}
+
+/// A snapshot whose counters are read without an error, as a transaction's are.
+struct Reading(Snapshot);
+
+impl Reading {
+    fn counters(&self) -> Counters {
+        self.0.counters().unwrap()
+    }
+}
+
+impl std::ops::Deref for Reading {
+    type Target = Snapshot;
+
+    fn deref(&self) -> &Snapshot {
+        &self.0
+    }
+}
+
+fn run(steps: &[Step]) {
+    let folder = tempfile::tempdir().unwrap();
+    let mut path = folder.path().join("0");
+    let mut store = MetadataStore::create(&path, Medium::Memory).unwrap();
+    let mut model = Model::default();
+    let mut next_address = 1000;
+    for (number, step) in steps.iter().enumerate() {
+        match step {
+            Step::Commit(changes) | Step::Abandon(changes) => {
+                let before = Reading(store.read().unwrap());
+                let mut changed = model.clone();
+                let mut transaction = store.begin().unwrap();
+                for change in changes {
+                    make(&mut transaction, &mut changed, change, &mut next_address);
+                }
+                assert_holds!(&transaction, &changed);
+                if matches!(step, Step::Commit(_)) {
+                    transaction.commit().unwrap();
+                    assert_holds!(&before, &model);
+                    model = changed;
+                }
+            }
+            Step::Kill => {
+                let killed = folder.path().join(format!("{}", number + 1));
+                std::fs::copy(&path, &killed).unwrap();
+                path = killed;
+                drop(std::mem::replace(&mut store, reopen(&path)));
+            }
+            Step::Close => {
+                drop(store);
+                store = reopen(&path);
+            }
+        }
+        assert_holds!(&Reading(store.read().unwrap()), &model);
+    }
+    assert!(store.check_pages().unwrap());
+}
+
+fn reopen(path: &Path) -> MetadataStore {
+    MetadataStore::open(path, Medium::Memory).unwrap()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
+    #[test]
+    fn holds_what_ordered_maps_hold(steps in prop::collection::vec(step(), 1..12)) {
+        run(&steps);
+    }
+}
+
+#[test]
+fn many_files_in_one_batch_then_scattered_changes() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("meta");
+    let store = MetadataStore::create(&path, Medium::Memory).unwrap();
+    let mut transaction = store.begin().unwrap();
+    let first = transaction.take_inodes(5000);
+    for file in 0..5000 {
+        let inode = InodeNumber(first.0 + file);
+        transaction.put_inode(&InodeRecord::new(inode, 0o100_600, 0, 0, Timestamp(0))).unwrap();
+        let name = format!("{file:06}");
+        transaction.put_dirent(InodeNumber::ROOT, name.as_bytes(), Dirent { inode, kind: FileKind::File });
+    }
+    transaction.commit().unwrap();
+    let mut transaction = store.begin().unwrap();
+    for file in (0..5000).step_by(7) {
+        let name = format!("{file:06}");
+        transaction.remove_dirent(InodeNumber::ROOT, name.as_bytes());
+        transaction.remove_inode(InodeNumber(first.0 + file)).unwrap();
+        let between = format!("{file:06}+");
+        let dirent = Dirent { inode: first, kind: FileKind::File };
+        transaction.put_dirent(InodeNumber::ROOT, between.as_bytes(), dirent);
+    }
+    transaction.commit().unwrap();
+    drop(store);
+    let snapshot = reopen(&path).read().unwrap();
+    let removed = 5000usize.div_ceil(7) as u64;
+    assert_eq!(snapshot.counters().unwrap().inodes, 5000 - removed);
+    assert_eq!(snapshot.counters().unwrap().next_inode, InodeNumber(first.0 + 5000));
+    assert_eq!(snapshot.list(InodeNumber::ROOT, b"", usize::MAX).unwrap().len(), 5000);
+    let mut seen = 0;
+    snapshot.visit_inodes(|_| seen += 1).unwrap();
+    assert_eq!(seen, 5000 - removed);
+}
+
+#[test]
+fn the_small_tables_keep_what_they_are_given() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("meta");
+    let store = MetadataStore::create(&path, Medium::Memory).unwrap();
+    let mut transaction = store.begin().unwrap();
+    let session = transaction.take_session();
+    let record = SessionRecord { digested: LogPosition(640), ..SessionRecord::default() };
+    transaction.put_session(session, record);
+    transaction.put_session(SessionId(99), record);
+    transaction.remove_session(SessionId(99));
+    transaction.put_arena(ArenaId(3), vec![5; 2048]);
+    transaction.put_orphan(InodeNumber(7), session);
+    transaction.put_orphan(InodeNumber(8), session);
+    transaction.remove_orphan(InodeNumber(8), session);
+    transaction.put_inode(&InodeRecord::new(InodeNumber(9), 0o120_777, 0, 0, Timestamp(0))).unwrap();
+    transaction.put_symlink(InodeNumber(9), b"../there");
+    transaction.commit().unwrap();
+    drop(store);
+
+    let store = reopen(&path);
+    let snapshot = store.read().unwrap();
+    assert_eq!(snapshot.sessions().unwrap(), [(session, record)]);
+    assert_eq!(snapshot.session(session).unwrap(), Some(record));
+    assert_eq!(snapshot.arenas().unwrap(), [(ArenaId(3), vec![5; 2048])]);
+    assert_eq!(snapshot.arena(ArenaId(4)).unwrap(), None);
+    assert_eq!(snapshot.orphans().unwrap(), [(InodeNumber(7), session)]);
+    assert_eq!(snapshot.symlink(InodeNumber(9)).unwrap().as_deref(), Some(&b"../there"[..]));
+    let mut transaction = store.begin().unwrap();
+    assert_ne!(transaction.take_session(), session);
+    transaction.remove_inode(InodeNumber(9)).unwrap();
+    transaction.commit().unwrap();
+    assert_eq!(store.read().unwrap().symlink(InodeNumber(9)).unwrap(), None);
+}
+
+#[test]
+fn what_is_no_store_is_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("meta");
+    assert!(matches!(MetadataStore::open(&path, Medium::Memory), Err(MetadataError::Missing(_))));
+    std::fs::write(&path, b"").unwrap();
+    assert!(matches!(MetadataStore::open(&path, Medium::Memory), Err(MetadataError::Foreign(_))));
+    assert!(matches!(MetadataStore::create(&path, Medium::Memory), Err(MetadataError::Exists(_))));
+    std::fs::write(&path, vec![b'x'; 100_000]).unwrap();
+    assert!(matches!(MetadataStore::open(&path, Medium::Memory), Err(MetadataError::Foreign(_))));
+}
+
+#[test]
+fn a_damaged_store_is_an_error_and_never_a_panic() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("meta");
+    drop(MetadataStore::create(&path, Medium::Memory).unwrap());
+    let sound = std::fs::read(&path).unwrap();
+    for place in (0..256).chain(4096..4096 + 512) {
+        let mut bytes = sound.clone();
+        bytes[place] ^= 0xff;
+        std::fs::write(&path, &bytes).unwrap();
+        if let Ok(mut store) = MetadataStore::open(&path, Medium::Memory) {
+            let _ = store.check_pages();
+        }
+    }
+    for len in [1, 100, 4096, 5000, 100_000] {
+        std::fs::write(&path, &sound[..len.min(sound.len())]).unwrap();
+        assert!(MetadataStore::open(&path, Medium::Memory).is_err(), "cut to {len} bytes");
+    }
+}

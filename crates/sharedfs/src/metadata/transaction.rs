@@ -1,0 +1,418 @@
+//! Writing: a digest batch is gathered here, sees itself, and is committed as a whole.
+//!
+//! Nothing reaches the tree before `commit`: changes lie in ordered maps over a snapshot of the last commit,
+//! so a change that a later one undoes costs nothing there, the tree is written in the order of its keys, and
+//! an inode chunk is decoded and encoded once however many of its inodes change. A transaction that is
+//! dropped changes nothing.
+
+use super::apply::apply_sorted;
+use super::backend::BackendFile;
+use super::extents::splice;
+use super::keys::{
+    ARENAS, COUNTERS, DIRENTS, EXTENTS, INODES, ORPHANS, SESSIONS, SYMLINKS, chunk_key, chunk_of, dirent_key,
+    name_in,
+};
+use super::records::{Chunk, INLINE_EXTENTS_MAX};
+use super::{Counters, Dirent, Entry, ExtentList, MetadataError, SessionRecord, Snapshot, StoredInode};
+use cuesta_format::{ArenaId, BlockAddress, Extent, InodeNumber, InodeRecord, SessionId};
+use redb::WriteTransaction;
+use std::collections::BTreeMap;
+use std::ops::{Bound, Range};
+use std::sync::Arc;
+
+/// The one transaction that writes.
+pub struct Transaction {
+    tree: WriteTransaction,
+    file: Arc<BackendFile>,
+    base: Snapshot,
+    chunks: BTreeMap<u64, Box<Chunk>>,
+    dirents: BTreeMap<Vec<u8>, Option<Dirent>>,
+    extents: BTreeMap<(u64, u64), Option<(u64, u32)>>,
+    symlinks: BTreeMap<u64, Option<Vec<u8>>>,
+    arenas: BTreeMap<u32, Vec<u8>>,
+    sessions: BTreeMap<u64, Option<SessionRecord>>,
+    orphans: BTreeMap<(u64, u64), bool>,
+    counters: Counters,
+}
+
+impl Transaction {
+    pub(super) fn new(
+        tree: WriteTransaction,
+        file: Arc<BackendFile>,
+        base: Snapshot,
+    ) -> Result<Transaction, MetadataError> {
+        let counters = base.counters()?;
+        Ok(Transaction {
+            tree,
+            file,
+            base,
+            chunks: BTreeMap::new(),
+            dirents: BTreeMap::new(),
+            extents: BTreeMap::new(),
+            symlinks: BTreeMap::new(),
+            arenas: BTreeMap::new(),
+            sessions: BTreeMap::new(),
+            orphans: BTreeMap::new(),
+            counters,
+        })
+    }
+
+    /// The store before this transaction.
+    pub fn base(&self) -> &Snapshot {
+        &self.base
+    }
+
+    /// An inode, as this transaction leaves it.
+    pub fn inode(&self, inode: InodeNumber) -> Result<Option<StoredInode>, MetadataError> {
+        let (chunk, slot) = chunk_of(inode);
+        match self.chunks.get(&chunk) {
+            Some(chunk) => Ok(chunk.inodes[slot].clone()),
+            None => self.base.inode(inode),
+        }
+    }
+
+    fn slot(&mut self, inode: InodeNumber) -> Result<&mut Option<StoredInode>, MetadataError> {
+        use std::collections::btree_map::Entry;
+        let (number, slot) = chunk_of(inode);
+        let chunk = match self.chunks.entry(number) {
+            Entry::Occupied(chunk) => chunk.into_mut(),
+            Entry::Vacant(place) => place.insert(Box::new(self.base.chunk(number)?)),
+        };
+        Ok(&mut chunk.inodes[slot])
+    }
+
+    /// Adds an inode, or changes what `stat` tells of one. Its extents stay, and `blocks` with them: those are
+    /// [`Transaction::write_extents`]'s to change.
+    pub fn put_inode(&mut self, record: &InodeRecord) -> Result<(), MetadataError> {
+        let slot = self.slot(record.inode)?;
+        match slot {
+            Some(stored) => stored.record = InodeRecord { blocks: stored.record.blocks, ..*record },
+            None => {
+                *slot = Some(StoredInode {
+                    record: InodeRecord { blocks: 0, ..*record },
+                    extents: ExtentList::Inline(Vec::new()),
+                });
+                self.counters.inodes += 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes an inode and whatever belongs to it; answers the extents it had.
+    pub fn remove_inode(&mut self, inode: InodeNumber) -> Result<Vec<Extent>, MetadataError> {
+        let freed = self.write_extents(inode, 0..u64::MAX, &[])?;
+        *self.slot(inode)? = None;
+        if self.symlink(inode)?.is_some() {
+            self.symlinks.insert(inode.0, None);
+        }
+        self.counters.inodes = self.counters.inodes.saturating_sub(1);
+        Ok(freed)
+    }
+
+    /// The extents of a file that meet `blocks`, in order, as this transaction leaves them.
+    pub fn extents(&self, inode: InodeNumber, blocks: Range<u64>) -> Result<Vec<Extent>, MetadataError> {
+        match self.inode(inode)?.ok_or(MetadataError::NoInode(inode))?.extents {
+            ExtentList::Inline(extents) => Ok(extents
+                .into_iter()
+                .filter(|extent| extent.file_block < blocks.end && extent.end_block() > blocks.start)
+                .collect()),
+            ExtentList::Table => self.table_extents(inode, blocks),
+        }
+    }
+
+    fn table_extents(&self, inode: InodeNumber, blocks: Range<u64>) -> Result<Vec<Extent>, MetadataError> {
+        if blocks.is_empty() {
+            return Ok(Vec::new());
+        }
+        let from = self.reaching_start(inode, blocks.start)?;
+        let mut found: BTreeMap<u64, Extent> = self
+            .base
+            .table_extents(inode, from..blocks.end)?
+            .into_iter()
+            .filter(|extent| extent.file_block >= from)
+            .map(|extent| (extent.file_block, extent))
+            .collect();
+        for (&(_, file_block), change) in self.extents.range((inode.0, from)..(inode.0, blocks.end)) {
+            match *change {
+                Some((address, blocks)) => {
+                    let address = BlockAddress(address);
+                    found.insert(file_block, Extent { file_block, blocks, address });
+                }
+                None => {
+                    found.remove(&file_block);
+                }
+            }
+        }
+        Ok(found.into_values().filter(|extent| extent.end_block() > blocks.start).collect())
+    }
+
+    /// Where the last extent starts that starts before `block`; `block` if there is none.
+    fn reaching_start(&self, inode: InodeNumber, block: u64) -> Result<u64, MetadataError> {
+        let mut changes = self.extents.range((inode.0, 0)..(inode.0, block)).rev();
+        let changed = changes.find(|(_, change)| change.is_some()).map(|(&(_, start), _)| start);
+        let mut standing = None;
+        for start in self.base.table_starts_before(inode, block)? {
+            let start = start?;
+            if !self.extents.contains_key(&(inode.0, start)) {
+                standing = Some(start);
+                break;
+            }
+        }
+        Ok(changed.max(standing).unwrap_or(block))
+    }
+
+    /// Makes `new` what the file holds of `range`, and answers what it held of it before: a write (`new` covers
+    /// the range), a hole (`new` is empty), a truncation (`range` is open-ended). Keeps `blocks` of the inode.
+    ///
+    /// `new` is in order and lies inside `range`.
+    pub fn write_extents(
+        &mut self,
+        inode: InodeNumber,
+        range: Range<u64>,
+        new: &[Extent],
+    ) -> Result<Vec<Extent>, MetadataError> {
+        debug_assert!(new.is_sorted_by(|a, b| a.end_block() <= b.file_block));
+        debug_assert!(new.iter().all(|it| range.start <= it.file_block && it.end_block() <= range.end));
+        let stored = self.inode(inode)?.ok_or(MetadataError::NoInode(inode))?;
+        let (freed, extents) = match stored.extents {
+            ExtentList::Inline(existing) => {
+                let spliced = splice(&existing, &range, new);
+                (spliced.freed, self.settle(inode, spliced.kept))
+            }
+            ExtentList::Table => {
+                // One block more on each side, so that neighbours join.
+                let around = range.start.saturating_sub(1)..range.end.saturating_add(1);
+                let existing = self.table_extents(inode, around)?;
+                let spliced = splice(&existing, &range, new);
+                for extent in &existing {
+                    self.extents.insert((inode.0, extent.file_block), None);
+                }
+                let whole = range.start == 0 && range.end == u64::MAX;
+                let extents =
+                    if whole { self.settle(inode, spliced.kept) } else { self.spread(inode, &spliced.kept) };
+                (spliced.freed, extents)
+            }
+        };
+        let count = |extents: &[Extent]| extents.iter().map(|it| u64::from(it.blocks)).sum::<u64>();
+        let (added, removed) = (count(new), count(&freed));
+        let apply = |blocks: u64| (blocks + added).saturating_sub(removed);
+        self.counters.used_blocks = apply(self.counters.used_blocks);
+        if let Some(stored) = self.slot(inode)? {
+            stored.record.blocks = apply(stored.record.blocks);
+            stored.extents = extents;
+        }
+        Ok(freed)
+    }
+
+    /// All extents of a file, where they fit.
+    fn settle(&mut self, inode: InodeNumber, extents: Vec<Extent>) -> ExtentList {
+        if extents.len() <= INLINE_EXTENTS_MAX {
+            ExtentList::Inline(extents)
+        } else {
+            self.spread(inode, &extents)
+        }
+    }
+
+    fn spread(&mut self, inode: InodeNumber, extents: &[Extent]) -> ExtentList {
+        for extent in extents {
+            self.extents.insert((inode.0, extent.file_block), Some((extent.address.0, extent.blocks)));
+        }
+        ExtentList::Table
+    }
+
+    /// What a name stands for, as this transaction leaves it.
+    pub fn lookup(&self, parent: InodeNumber, name: &[u8]) -> Result<Option<Dirent>, MetadataError> {
+        let key = dirent_key(parent, name);
+        match self.dirents.get(&key) {
+            Some(change) => Ok(*change),
+            None => self.base.dirent(&key),
+        }
+    }
+
+    /// Makes a name stand for an inode, whatever it stood for.
+    pub fn put_dirent(&mut self, parent: InodeNumber, name: &[u8], dirent: Dirent) {
+        self.dirents.insert(dirent_key(parent, name), Some(dirent));
+    }
+
+    /// Removes a name, if it is there.
+    pub fn remove_dirent(&mut self, parent: InodeNumber, name: &[u8]) {
+        self.dirents.insert(dirent_key(parent, name), None);
+    }
+
+    /// Up to `limit` names that sort behind `after`, as this transaction leaves them.
+    pub fn list(&self, parent: InodeNumber, after: &[u8], limit: usize) -> Result<Vec<Entry>, MetadataError> {
+        let from = dirent_key(parent, after);
+        let mut changes = self
+            .dirents
+            .range::<[u8], _>((Bound::Excluded(&from[..]), Bound::Unbounded))
+            .map_while(|(key, change)| Some((name_in(parent, key)?, *change)))
+            .peekable();
+        let mut entries = Vec::new();
+        let mut after = after.to_vec();
+        loop {
+            let page = self.base.list(parent, &after, limit)?;
+            let last_page = page.len() < limit;
+            for entry in page {
+                while let Some((name, change)) = changes.next_if(|(name, _)| *name < &entry.name[..]) {
+                    entries.extend(change.map(|dirent| Entry { name: name.to_vec(), dirent }));
+                }
+                after.clone_from(&entry.name);
+                match changes.next_if(|(name, _)| *name == &entry.name[..]) {
+                    Some((_, change)) => {
+                        entries.extend(change.map(|dirent| Entry { name: entry.name, dirent }));
+                    }
+                    None => entries.push(entry),
+                }
+            }
+            if last_page {
+                let rest = changes.by_ref();
+                entries.extend(
+                    rest.filter_map(|(name, change)| Some(Entry { name: name.to_vec(), dirent: change? })),
+                );
+            }
+            if last_page || entries.len() >= limit {
+                entries.truncate(limit);
+                return Ok(entries);
+            }
+        }
+    }
+
+    /// The target of a symbolic link, as this transaction leaves it.
+    pub fn symlink(&self, inode: InodeNumber) -> Result<Option<Vec<u8>>, MetadataError> {
+        match self.symlinks.get(&inode.0) {
+            Some(change) => Ok(change.clone()),
+            None => self.base.symlink(inode),
+        }
+    }
+
+    /// Sets the target of a symbolic link.
+    pub fn put_symlink(&mut self, inode: InodeNumber, target: &[u8]) {
+        self.symlinks.insert(inode.0, Some(target.to_vec()));
+    }
+
+    /// Sets an arena's bitmap.
+    pub fn put_arena(&mut self, arena: ArenaId, bitmap: Vec<u8>) {
+        self.arenas.insert(arena.0, bitmap);
+    }
+
+    /// Notes how far a session is.
+    pub fn put_session(&mut self, session: SessionId, record: SessionRecord) {
+        self.sessions.insert(session.0, Some(record));
+    }
+
+    /// Forgets a session.
+    pub fn remove_session(&mut self, session: SessionId) {
+        self.sessions.insert(session.0, None);
+    }
+
+    /// Notes that a session holds an inode without a name.
+    pub fn put_orphan(&mut self, inode: InodeNumber, session: SessionId) {
+        self.orphans.insert((inode.0, session.0), true);
+    }
+
+    /// Forgets that a session holds an inode without a name.
+    pub fn remove_orphan(&mut self, inode: InodeNumber, session: SessionId) {
+        self.orphans.insert((inode.0, session.0), false);
+    }
+
+    /// The store's numbers, as this transaction leaves them.
+    pub fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// Takes `count` inode numbers that were never used; answers the first.
+    pub fn take_inodes(&mut self, count: u64) -> InodeNumber {
+        let first = self.counters.next_inode;
+        self.counters.next_inode = InodeNumber(first.0 + count);
+        first
+    }
+
+    /// Takes a session id that was never used.
+    pub fn take_session(&mut self) -> SessionId {
+        let session = SessionId(self.counters.next_session);
+        self.counters.next_session += 1;
+        session
+    }
+
+    /// Commits everything; once this returns, it survives.
+    pub fn commit(self) -> Result<(), MetadataError> {
+        let Transaction { tree, file, base, .. } = self;
+        // A reader less: pages freed by the last commit can be used by this one.
+        drop(base);
+        file.announce_syncing_thread();
+        let mut encoded = Vec::new();
+        let chunks = self.chunks.iter().map(|(&number, chunk)| {
+            let value = (!chunk.is_empty()).then(|| {
+                chunk.encode(&mut encoded);
+                encoded.clone()
+            });
+            Ok((chunk_key(number), value))
+        });
+        apply_sorted(&mut tree.open_table(INODES)?, chunks)?;
+        let dirents = self.dirents.iter().map(|(key, change)| Ok((&key[..], change.map(Dirent::encode))));
+        apply_sorted(&mut tree.open_table(DIRENTS)?, dirents)?;
+        {
+            let mut table = tree.open_table(EXTENTS)?;
+            for (key, change) in &self.extents {
+                match change {
+                    Some(extent) => table.insert(key, extent)?,
+                    None => table.remove(key)?,
+                };
+            }
+        }
+        {
+            let mut table = tree.open_table(SYMLINKS)?;
+            for (inode, change) in &self.symlinks {
+                match change {
+                    Some(target) => table.insert(inode, &target[..])?,
+                    None => table.remove(inode)?,
+                };
+            }
+        }
+        {
+            let mut table = tree.open_table(ARENAS)?;
+            for (arena, bitmap) in &self.arenas {
+                table.insert(arena, &bitmap[..])?;
+            }
+        }
+        {
+            let mut table = tree.open_table(SESSIONS)?;
+            for (session, change) in &self.sessions {
+                match change {
+                    Some(record) => table.insert(session, &encode_session(record)?[..])?,
+                    None => table.remove(session)?,
+                };
+            }
+        }
+        {
+            let mut table = tree.open_table(ORPHANS)?;
+            for (key, &held) in &self.orphans {
+                if held {
+                    table.insert(key, ())?
+                } else {
+                    table.remove(key)?
+                };
+            }
+        }
+        write_counters(&tree, &self.counters)?;
+        Ok(tree.commit()?)
+    }
+}
+
+fn encode_session(record: &SessionRecord) -> Result<Vec<u8>, MetadataError> {
+    postcard::to_stdvec(record).map_err(|error| MetadataError::Damaged(error.to_string()))
+}
+
+/// Writes the store's numbers.
+pub(super) fn write_counters(tree: &WriteTransaction, counters: &Counters) -> Result<(), MetadataError> {
+    let mut table = tree.open_table(COUNTERS)?;
+    for (name, value) in [
+        ("next_inode", counters.next_inode.0),
+        ("next_session", counters.next_session),
+        ("inodes", counters.inodes),
+        ("used_blocks", counters.used_blocks),
+    ] {
+        table.insert(name, value)?;
+    }
+    Ok(())
+}
