@@ -1,9 +1,8 @@
 //! Running children: pinned to one CPU, in a process group of their own, with a time limit, and gone when the
-//! user interrupts.
+//! user interrupts, or when we are killed.
 //!
 //! Pinning: an application gets the first CPU we may use, a daemon the second (the same if there is only
-//! one). The calling thread takes on the CPU mask before it spawns and drops it again, so the child inherits
-//! it and no code runs between fork and exec.
+//! one). The calling thread takes on the CPU mask before it spawns and drops it again; the child inherits it.
 
 use std::io::{self, BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
@@ -13,7 +12,7 @@ use std::sync::{Mutex, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::{Pid, Signal, kill_process_group, set_parent_process_death_signal};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -83,6 +82,9 @@ impl Guarded {
             one.set(cpu);
             sched_setaffinity(None, &one).context("pinning")?;
         }
+        let die_with_us = || Ok(set_parent_process_death_signal(Some(Signal::KILL))?);
+        // SAFETY: between fork and exec the closure makes one system call and touches no memory.
+        unsafe { command.pre_exec(die_with_us) };
         let spawned = command.process_group(0).spawn();
         sched_setaffinity(None, &allowed).context("unpinning")?;
         let child = spawned.context(what)?;

@@ -29,16 +29,22 @@ pub fn rate(fio: &Path, peer: &dyn Peer, work: &Work, time: Duration) -> Option<
     let file = peer.dir(&format!("fio-{}", work.name));
     let mut command = peer.command(fio);
     command
-        .args(["--ioengine=psync", "--thread", "--output-format=json", "--fallocate=none", "--unlink=1"])
+        .args([
+            "--invalidate=0",
+            "--ioengine=psync",
+            "--thread",
+            "--output-format=json",
+            "--fallocate=none",
+            "--unlink=1",
+        ])
         .arg(format!("--name={}", work.name))
         .arg(format!("--filename={}", file.display()))
         .arg(format!("--rw={pattern}"))
         .arg(format!("--bs={size}"))
         .arg(format!("--size={file_bytes}"))
         .arg(format!("--runtime={}ms", time.as_millis()));
-    if pattern != "randread" {
-        command.arg("--fsync=1");
-    }
+    // Our own reads are hot; fio drops the page cache unless it is told to read ahead of time.
+    command.arg(if pattern == "randread" { "--pre_read=1" } else { "--fsync=1" });
     if pattern != "write" {
         command.arg("--time_based");
     }

@@ -30,12 +30,13 @@ pub struct Machine {
 impl Machine {
     /// Looks around.
     pub fn describe(cuesta: Option<&Path>, fio: Option<&Path>) -> Self {
+        let facts = rustix::system::sysinfo();
         // SAFETY: glibc returns a static C string.
         let glibc = unsafe { CStr::from_ptr(libc::gnu_get_libc_version()) };
         Machine {
             cpu: field("/proc/cpuinfo", "model name").unwrap_or_else(|| "unknown".to_owned()),
             cores: std::thread::available_parallelism().map_or(1, |count| count.get()),
-            memory_mib: rustix::system::sysinfo().totalram >> 20,
+            memory_mib: (facts.totalram * u64::from(facts.mem_unit)) >> 20,
             kernel: rustix::system::uname().release().to_string_lossy().into_owned(),
             glibc: glibc.to_string_lossy().into_owned(),
             sqlite: rusqlite::version().to_owned(),

@@ -166,7 +166,8 @@ fn run(options: &RunOptions) -> Result<ExitCode, BenchError> {
         quick: options.quick,
         rounds: options.rounds,
         fio,
-        elsewhere: scratch.tmpfs("elsewhere", GIB)?,
+        elsewhere: scratch.tmpfs("elsewhere", ELSEWHERE_BYTES)?,
+        touched_bytes_max: touched_bytes_max().min(ELSEWHERE_BYTES),
         own_executable,
     };
     let works: Vec<&Work> =
@@ -183,6 +184,15 @@ fn run(options: &RunOptions) -> Result<ExitCode, BenchError> {
         write_json(&report, file)?;
     }
     Ok(ExitCode::from(u8::from(!report.failures.is_empty())))
+}
+
+/// Size of the tmpfs for what is not the peer's.
+const ELSEWHERE_BYTES: u64 = 4 * GIB;
+
+/// A quarter of the memory there is.
+fn touched_bytes_max() -> u64 {
+    let facts = rustix::system::sysinfo();
+    facts.totalram * u64::from(facts.mem_unit) / 4
 }
 
 fn set_up(

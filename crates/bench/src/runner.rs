@@ -12,6 +12,7 @@ use crate::error::{BenchError, Context};
 use crate::fio;
 use crate::measure::{Figure, Outcome};
 use crate::peers::{Peer, PeerName};
+use crate::scratch::Scratch;
 use crate::works::{Program, ROUNDS_QUICK, Work};
 
 /// Beyond its measured time, a work may take this long to prepare, verify and tidy up.
@@ -29,6 +30,8 @@ pub struct Settings {
     pub fio: Option<PathBuf>,
     /// A directory on a tmpfs, for works on files that are not the peer's.
     pub elsewhere: PathBuf,
+    /// Before each work the memory it will use is touched, up to so much.
+    pub touched_bytes_max: u64,
     /// Our own executable.
     pub own_executable: PathBuf,
 }
@@ -62,7 +65,7 @@ pub struct Measured {
     pub peers: BTreeMap<PeerName, PeerResult>,
 }
 
-/// Runs all `works`. Fails only if interrupted; a peer that fails a work is left out of that work.
+/// Runs all `works`. Fails only if interrupted, or for want of memory; a peer that fails a work is left out of that work.
 pub fn run(
     works: &[&'static Work],
     peers: &mut [Box<dyn Peer>],
@@ -76,6 +79,9 @@ pub fn run(
     let mut all = Vec::new();
     for &work in works {
         let mut measured = Measured { work, peers: BTreeMap::new() };
+        progress.set_message("touching memory");
+        let bytes = work.program.memory_max().min(settings.touched_bytes_max);
+        Scratch::touch_memory(&settings.elsewhere, bytes)?;
         for round in 0..settings.rounds(work) {
             for peer in peers.iter_mut() {
                 child::check_interrupted()?;
@@ -224,6 +230,7 @@ mod tests {
             rounds: Some(2),
             fio: None,
             elsewhere: dir.path().to_owned(),
+            touched_bytes_max: 0,
             own_executable: PathBuf::from("/bin/false"),
         };
         let mut peers: Vec<Box<dyn Peer>> = vec![

@@ -7,6 +7,7 @@
 
 use std::ffi::CString;
 use std::fs::File;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -95,6 +96,21 @@ impl Scratch {
         rustix::fs::fallocate(image.as_file(), flags, 0, bytes).context("allocating a disk image")?;
         // The loop device keeps the image alive; its name goes when `image` is dropped, at return.
         self.ext4_on(name, image.path())
+    }
+
+    /// Fills `dir`, which is on a tmpfs, with a file for a moment. A virtual machine is given memory by its host
+    /// page by page as it is first touched, at several times the cost of a page fault: whoever happens to
+    /// run on memory that was never touched would pay for that.
+    pub fn touch_memory(dir: &Path, bytes: u64) -> Result<(), BenchError> {
+        const CHUNK: usize = 1 << 20;
+        let path = dir.join("touched");
+        let chunk = vec![1_u8; CHUNK];
+        let mut file = File::create(&path).context("touching memory")?;
+        for _ in 0..bytes / CHUNK as u64 {
+            file.write_all(&chunk).context("touching memory")?;
+        }
+        drop(file);
+        std::fs::remove_file(&path).context("giving touched memory back")
     }
 
     fn ext4_on(&mut self, name: &str, image: &Path) -> Result<PathBuf, BenchError> {

@@ -8,6 +8,7 @@
 //! and so has the longest stall.
 
 use crate::measure::Figure;
+use crate::workload::BURSTS;
 use crate::workload::append::Append;
 use crate::workload::create::Create;
 use crate::workload::fill::Filling;
@@ -274,6 +275,18 @@ impl Program {
     /// Whether the files it works on are the peer's own; if not, every peer works on the same tmpfs.
     pub fn works_on_peer(&self) -> bool {
         !matches!(self, Program::Foreign(_))
+    }
+
+    /// The most memory its files take on a file system in memory, with some room for metadata.
+    pub fn memory_max(&self) -> u64 {
+        match self {
+            Program::Append(append) => append.bytes_max + 2 * u64::from(BURSTS) * append.burst_bytes,
+            Program::Pages(pages) => 2 * pages.file_bytes,
+            Program::Create(create) => create.live_files * (create.size + 2 * KIB),
+            Program::Stream(stream) => stream.file_bytes + stream.file_bytes / 8,
+            Program::Sqlite(_) => 64 * MIB,
+            Program::Foreign(_) | Program::Start(_) | Program::Launch { .. } | Program::Recovery(_) => 0,
+        }
     }
 
     /// Whether it says something about the kernel's disk file systems, too, or only about the preload.

@@ -7,6 +7,7 @@ use std::path::Path;
 
 use super::stamp::Stamped;
 use crate::error::{BenchError, Context};
+use crate::measure::Outcome;
 use crate::works::{KIB, MIB};
 
 /// What it says, on a line of its own, when it is about to begin.
@@ -29,7 +30,7 @@ const NAMES_MAX: u64 = 100_000;
 
 impl Filling {
     /// Fills until killed; comes back only with an error.
-    pub fn run_until_killed<T>(self, dir: &Path) -> Result<T, BenchError> {
+    pub fn run_until_killed(self, dir: &Path) -> Result<Outcome, BenchError> {
         let file = File::create(dir.join("filled")).context("making the file to fill")?;
         let mut blocks = match self {
             Filling::Appends => Stamped::new(128),

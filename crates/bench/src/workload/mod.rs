@@ -28,20 +28,24 @@ pub const BURSTS: u32 = 3;
 
 /// Runs the program of `work` in `dir`, which is made for it and removed behind it.
 pub fn run(work: &Work, dir: &Path, time: Duration) -> Result<Outcome, BenchError> {
-    std::fs::create_dir_all(dir).context("making the directory")?;
-    let outcome = match work.program {
-        Program::Append(append) => append.run(dir, time)?,
-        Program::Pages(pages) => pages.run(dir, time)?,
-        Program::Sqlite(sqlite) => sqlite.run(dir, time)?,
-        Program::Create(create) => create.run(dir, time)?,
-        Program::Stream(stream) => stream.run(dir, time)?,
-        Program::Foreign(foreign) => foreign.run(dir)?,
-        Program::Start(start) => start.run(dir)?,
-        Program::Recovery(filling) => return filling.run_until_killed(dir),
+    match work.program {
+        Program::Append(append) => within(dir, || append.run(dir, time)),
+        Program::Pages(pages) => within(dir, || pages.run(dir, time)),
+        Program::Sqlite(sqlite) => within(dir, || sqlite.run(dir, time)),
+        Program::Create(create) => within(dir, || create.run(dir, time)),
+        Program::Stream(stream) => within(dir, || stream.run(dir, time)),
+        Program::Foreign(foreign) => within(dir, || foreign.run(dir)),
+        Program::Recovery(filling) => within(dir, || filling.run_until_killed(dir)),
+        Program::Start(start) => start.run(dir),
         Program::Launch { .. } => {
-            return Err(BenchError::Unusable(format!("{} is measured from outside only", work.name)));
+            Err(BenchError::Unusable(format!("{} is measured from outside only", work.name)))
         }
-    };
+    }
+}
+
+fn within(dir: &Path, program: impl FnOnce() -> Result<Outcome, BenchError>) -> Result<Outcome, BenchError> {
+    std::fs::create_dir_all(dir).context("making the directory")?;
+    let outcome = program()?;
     std::fs::remove_dir_all(dir).context("removing the directory")?;
     Ok(outcome)
 }

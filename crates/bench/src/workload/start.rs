@@ -1,5 +1,8 @@
 //! A program that starts others, as a shell script does: under `cuesta run` the preload is inherited, so each
 //! of them pays for it.
+//!
+//! The program itself touches no file: what has to be made, counted and removed is left to programs, too. So
+//! what is measured is one process on the store after the other, never two that share a directory.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -29,26 +32,24 @@ pub struct Start {
 }
 
 impl Start {
-    /// Measures, with files in `dir`.
+    /// Measures, with files in `dir`, which is made and removed.
     pub fn run(&self, dir: &Path) -> Result<Outcome, BenchError> {
-        let read = dir.join("read");
-        std::fs::write(&read, "content\n").context("making the file to read")?;
+        shell("mkdir -p \"$0\" && echo content > \"$0/read\"", dir)?;
         let mut latency = latency_histogram();
         let mut total_ms = 0.0;
         // The first start warms caches and is not counted.
         for n in 0..=self.count {
-            let written = dir.join(format!("written-{n}"));
             let mut command = match self.what {
                 Started::True => Command::new("/bin/true"),
-                Started::Reader => argument("/bin/cat", &read),
-                Started::Writer => argument("/bin/touch", &written),
+                Started::Reader => with_argument("/bin/cat", &dir.join("read")),
+                Started::Writer => with_argument("/bin/touch", &dir.join(format!("written-{n}"))),
             };
             let start = Instant::now();
             let status = command.stdout(Stdio::null()).status().context("starting a program")?;
             let elapsed = start.elapsed();
             if !status.success() {
                 return Err(BenchError::Child {
-                    what: format!("{:?}", self.what),
+                    what: command.get_program().to_string_lossy().into_owned(),
                     status: status.to_string(),
                     words: String::new(),
                 });
@@ -57,21 +58,36 @@ impl Start {
                 latency.saturating_record(elapsed.as_nanos() as u64);
                 total_ms += elapsed.as_secs_f64() * 1e3;
             }
-            if self.what == Started::Writer && !written.exists() {
-                return Err(BenchError::Corrupt("a program's new file is not there".to_owned()));
-            }
         }
-        let pairs = latency.iter_recorded().map(|v| (v.value_iterated_to(), v.count_at_value()));
-        let latency = pairs.collect();
+        let wanted = if self.what == Started::Writer { self.count + 2 } else { 1 };
+        let found = shell("ls \"$0\" | wc -l", dir)?;
+        if found.trim() != wanted.to_string() {
+            return Err(BenchError::Corrupt(format!("{} names instead of {wanted}", found.trim())));
+        }
+        shell("rm -r \"$0\"", dir)?;
+        let latency = latency.iter_recorded().map(|v| (v.value_iterated_to(), v.count_at_value())).collect();
         let mean_ms = total_ms / f64::from(self.count.max(1));
         Ok(Outcome { latency, ..Outcome::of(Figure::Start, mean_ms) })
     }
 }
 
-fn argument(program: &str, path: &Path) -> Command {
+fn with_argument(program: &str, path: &Path) -> Command {
     let mut command = Command::new(program);
     command.arg(path);
     command
+}
+
+/// Runs a line of shell on `dir` ($0) and returns what it printed.
+fn shell(script: &str, dir: &Path) -> Result<String, BenchError> {
+    let output = Command::new("/bin/sh").args(["-c", script]).arg(dir).output().context("running a shell")?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    Err(BenchError::Child {
+        what: script.to_owned(),
+        status: output.status.to_string(),
+        words: String::from_utf8_lossy(&output.stderr).lines().last().unwrap_or_default().to_owned(),
+    })
 }
 
 #[cfg(test)]
@@ -81,11 +97,19 @@ mod tests {
     #[test]
     fn each_kind_is_started_as_often_as_asked() {
         for what in [Started::True, Started::Reader, Started::Writer] {
-            let dir = tempfile::tempdir().unwrap();
-            let outcome = Start { what, count: 3 }.run(dir.path()).unwrap();
+            let parent = tempfile::tempdir().unwrap();
+            let dir = parent.path().join("work");
+            let outcome = Start { what, count: 3 }.run(&dir).unwrap();
             assert_eq!(outcome.latency.iter().map(|(_, count)| count).sum::<u64>(), 3);
-            let made = std::fs::read_dir(dir.path()).unwrap().count();
-            assert_eq!(made, if what == Started::Writer { 5 } else { 1 });
+            assert!(!dir.exists());
         }
+    }
+
+    #[test]
+    fn a_name_too_many_is_seen() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("stray"), "").unwrap();
+        let ended = Start { what: Started::Writer, count: 1 }.run(dir.path());
+        assert!(matches!(ended, Err(BenchError::Corrupt(_))));
     }
 }
