@@ -15,7 +15,8 @@ pub struct Repertoire {
     pub write_bytes_max: u32,
     /// Whether to ask for fallocate with zeroed and punched ranges.
     pub holes: bool,
-    /// Whether paths may climb with `..` and symlinks may be absolute.
+    /// Whether paths may climb with `..` or name the root, and symlinks may be absolute: what means
+    /// the same only where the tree under test is the whole world.
     pub climbing: bool,
     /// Whether to add calls that must fail: long names, empty paths, odd last components.
     pub hostile: bool,
@@ -175,7 +176,7 @@ impl Generator {
                 0 => path.extend(b"/"),
                 1 => path.extend(b"/."),
                 2 if self.repertoire.climbing => path.extend(b"/.."),
-                3 => path = b"/".to_vec(),
+                3 if self.repertoire.climbing => path = b"/".to_vec(),
                 4 => path.clear(),
                 5 => path.extend([b'n'; 256]),
                 _ => path.extend(b"/./a".repeat(1100)),

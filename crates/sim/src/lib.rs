@@ -10,6 +10,7 @@
 
 pub mod explorer;
 pub mod generate;
+pub mod kill;
 pub mod model;
 pub mod operation;
 pub mod posix;

@@ -1,0 +1,78 @@
+//! The program a kill campaign runs on a store: it writes until it is killed, or verifies.
+
+use clap::{Parser, Subcommand};
+use cuesta_sim::kill::history::History;
+use cuesta_sim::kill::writer;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+#[derive(Parser)]
+#[command(about = "Writes to a store until it is killed, or checks what survived")]
+struct Arguments {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(clap::Args)]
+struct Where {
+    /// The directory to work in
+    #[arg(long)]
+    root: String,
+    /// The rounds before this one
+    #[arg(long)]
+    history: PathBuf,
+    /// The seed of this round
+    #[arg(long)]
+    seed: u64,
+}
+
+#[derive(Subcommand)]
+enum Action {
+    /// Issue operations, reporting each on standard output
+    Write {
+        #[command(flatten)]
+        place: Where,
+        /// How many
+        #[arg(long)]
+        operations: u64,
+    },
+    /// Print how many operations of the round survived
+    Verify {
+        #[command(flatten)]
+        place: Where,
+        /// At least this many must have
+        #[arg(long)]
+        acknowledged: u64,
+        /// At most this many can have
+        #[arg(long)]
+        issued: u64,
+    },
+}
+
+fn main() -> ExitCode {
+    // SAFETY: umask cannot fail; modes are to be what the operations say.
+    unsafe { libc::umask(0) };
+    let result = match Arguments::parse().action {
+        Action::Write { place, operations } => load(&place).and_then(|history| {
+            let report = &mut std::io::stdout().lock();
+            writer::write(&place.root, &history, place.seed, operations, report)
+                .map_err(|error| error.to_string())
+        }),
+        Action::Verify { place, acknowledged, issued } => load(&place).and_then(|history| {
+            let survived = writer::verify(&place.root, &history, place.seed, acknowledged, issued)?;
+            println!("{survived}");
+            Ok(())
+        }),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(reason) => {
+            eprintln!("kill-writer: {reason}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn load(place: &Where) -> Result<History, String> {
+    History::load(&place.history).map_err(|error| format!("{}: {error}", place.history.display()))
+}

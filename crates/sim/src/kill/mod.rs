@@ -1,0 +1,14 @@
+//! Kill tests: real programs and the real daemon, killed in the middle, checked from outside.
+//!
+//! A campaign is a chain of rounds on one store. In each, a writer runs under `cuesta run` and
+//! issues seeded operations by plain libc calls; it says so on a pipe before and after each one,
+//! and checks each answer against the model as it goes. The campaign counts the answers and after
+//! a seeded number of them kills the program, the daemon or both. Then the daemon is started
+//! again and a verifier, under `cuesta run` too, finds the store to be the model after `k` of the
+//! round's operations, acknowledged ≤ k ≤ issued. The next round goes on from there.
+//!
+//! The record of all rounds ([`history`]) is the oracle's whole memory; it lies outside the store.
+
+pub mod campaign;
+pub mod history;
+pub mod writer;

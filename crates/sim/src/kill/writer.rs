@@ -1,0 +1,77 @@
+//! The program that gets killed, and the one that looks afterwards. Both run on the store by
+//! nothing but libc calls.
+
+use super::history::{History, operations};
+use crate::posix::Posix;
+use crate::tree::Tree;
+use std::io::{self, Write};
+
+/// The writer is about to issue an operation.
+pub const ISSUED: u8 = b'i';
+/// The operation returned, with the model's answer.
+pub const ACKNOWLEDGED: u8 = b'a';
+/// The operation returned with another answer; text follows, then nothing.
+pub const DISAGREED: u8 = b'x';
+
+/// Issues operations until it is killed, an answer is wrong, or `count` are done.
+///
+/// On `report` come the process id as a line, then a byte for every step.
+pub fn write(root: &str, history: &History, seed: u64, count: u64, report: &mut dyn Write) -> io::Result<()> {
+    writeln!(report, "{}", std::process::id())?;
+    report.flush()?;
+    let mut model = history.model();
+    let mut store = Posix::new(root);
+    for (step, operation) in operations(seed).take(count as usize).enumerate() {
+        report.write_all(&[ISSUED])?;
+        report.flush()?;
+        let (found, expected) = (store.apply(&operation), model.apply(&operation));
+        let agree = match (&found, &expected) {
+            (Ok(found), Ok(expected)) => found.agrees_with(expected),
+            (found, expected) => found == expected,
+        };
+        if !agree {
+            report.write_all(&[DISAGREED])?;
+            write!(report, "step {step}, {operation:?}: {found:?}, expected {expected:?}")?;
+            return report.flush();
+        }
+        report.write_all(&[ACKNOWLEDGED])?;
+        report.flush()?;
+    }
+    Ok(())
+}
+
+/// How many of the round's operations the store shows, which must be at least `acknowledged` and
+/// at most `issued`.
+pub fn verify(
+    root: &str,
+    history: &History,
+    seed: u64,
+    acknowledged: u64,
+    issued: u64,
+) -> Result<u64, String> {
+    let found = Posix::new(root).tree().map_err(|errno| format!("the store cannot be walked: {errno}"))?;
+    let mut model = history.model();
+    let mut nearest: Option<(usize, String)> = None;
+    let mut operations = operations(seed);
+    for survived in 0..=issued {
+        if survived >= acknowledged {
+            let mut expected = model.clone();
+            expected.crash();
+            let differences = found.differences(&Tree::from(&expected));
+            if differences.is_empty() {
+                return Ok(survived);
+            }
+            if nearest.as_ref().is_none_or(|(count, _)| differences.len() < *count) {
+                nearest = Some((
+                    differences.len(),
+                    format!("nearest after {survived}: {}", differences.join("; ")),
+                ));
+            }
+        }
+        if let Some(operation) = operations.next() {
+            // An error is an outcome like any other: the writer compared it.
+            let _ = model.apply(&operation);
+        }
+    }
+    Err(nearest.map_or(String::new(), |(_, text)| text))
+}
