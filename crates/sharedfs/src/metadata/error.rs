@@ -33,6 +33,9 @@ pub enum MetadataError {
     /// The medium is full. Nothing of the transaction was committed; the store must be opened again.
     #[error("no room for the metadata store to grow")]
     NoSpace,
+    /// An earlier write failed; what was committed is safe, and the store must be opened again.
+    #[error("the metadata store refuses to go on after a failed write")]
+    Failed,
     /// The file could not be mapped or grown.
     #[error(transparent)]
     Media(#[from] MediaError),
@@ -51,6 +54,7 @@ impl MetadataError {
             redb::Error::Io(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => {
                 MetadataError::Damaged("it points behind its end".into())
             }
+            redb::Error::PreviousIo => MetadataError::Failed,
             redb::Error::TableDoesNotExist(table) => {
                 MetadataError::Damaged(format!("table {table} is missing"))
             }

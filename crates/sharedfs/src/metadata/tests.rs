@@ -10,6 +10,12 @@ use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::path::Path;
 
+const fn shared_between_threads<T: Send + Sync>() {}
+const _: () = {
+    shared_between_threads::<MetadataStore>();
+    shared_between_threads::<Snapshot>();
+};
+
 #[derive(Clone, Debug)]
 enum Change {
     PutInode { inode: u64, mode: u32 },
