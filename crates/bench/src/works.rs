@@ -214,7 +214,7 @@ pub const WORKS: &[Work] = &[
     ),
     Work {
         name: "foreign",
-        program: Program::Foreign(Foreign { calls: 100_000 }),
+        program: Program::Foreign(Foreign { calls: 20_000 }),
         seconds: 0.0,
         seconds_quick: 0.0,
         rounds: 5,
