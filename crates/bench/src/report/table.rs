@@ -47,9 +47,7 @@ fn cells(line: &Line) -> Vec<String> {
     let mut cells = vec![line.title.clone(), line.unit.to_owned()];
     cells.extend(PEERS.map(|peer| line.peers.get(&peer).map_or(NOTHING.to_owned(), |s| number(s.median))));
     let compared = match line.compared_by {
-        Goal::AddedBelow(_) => line
-            .added_to_tmpfs
-            .map(|added| format!("{}{}", if added < 0.0 { "" } else { "+" }, number(added))),
+        Goal::AddedBelow(_) => line.added_to_tmpfs.map(added),
         Goal::Below(_) => None,
         Goal::TimesTmpfs(_) | Goal::BelowTimesTmpfs(_) | Goal::Reported => {
             line.ratio_to_tmpfs.map(|ratio| format!("{ratio:.2}×"))
@@ -63,6 +61,12 @@ fn cells(line: &Line) -> Vec<String> {
         None => String::new(),
     });
     cells
+}
+
+/// A difference, always with its sign.
+fn added(difference: f64) -> String {
+    let text = number(difference.abs());
+    if difference < 0.0 && text != number(0.0) { format!("-{text}") } else { format!("+{text}") }
 }
 
 /// Three significant digits, thousands and millions as k and M.
@@ -125,6 +129,13 @@ mod tests {
         for (value, text) in cases {
             assert_eq!(number(value), text);
         }
+    }
+
+    #[test]
+    fn differences_have_a_sign() {
+        assert_eq!(added(81.2), "+81.2");
+        assert_eq!(added(-15.2), "-15.2");
+        assert_eq!(added(-0.001), "+0.00");
     }
 
     #[test]
