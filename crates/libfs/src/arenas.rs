@@ -1,0 +1,61 @@
+//! Arenas mapped read-only, each when it is first read.
+
+use crate::errno::Error;
+use crate::session::{Session, unexpected};
+use crate::sync::Mutex;
+use cuesta_format::wire::{Request, Response};
+use cuesta_format::{ArenaId, Geometry, Medium};
+use cuesta_media::{Mapping, Protection};
+use std::sync::OnceLock;
+
+/// Arenas of one chunk of the table; chunks are made as arenas in them are first read.
+const CHUNK_ARENAS: usize = 256;
+
+/// The mapped arenas, found without a lock.
+pub(crate) struct Arenas {
+    chunks: Box<[OnceLock<Box<[OnceLock<Mapping>]>>]>,
+    medium: Medium,
+    mapping: Mutex<()>,
+}
+
+impl Arenas {
+    pub(crate) fn new(geometry: Geometry, medium: Medium) -> Arenas {
+        let chunks = (geometry.arenas_max() as usize).div_ceil(CHUNK_ARENAS);
+        Arenas { chunks: (0..chunks).map(|_| OnceLock::new()).collect(), medium, mapping: Mutex::new(()) }
+    }
+
+    fn place(&self, arena: ArenaId) -> Option<&OnceLock<Mapping>> {
+        let index = arena.0 as usize;
+        self.chunks
+            .get(index / CHUNK_ARENAS)?
+            .get_or_init(|| (0..CHUNK_ARENAS).map(|_| OnceLock::new()).collect())
+            .get(index % CHUNK_ARENAS)
+    }
+
+    /// The arena, if it is mapped.
+    #[inline]
+    pub(crate) fn get(&self, arena: ArenaId) -> Option<&Mapping> {
+        let index = arena.0 as usize;
+        self.chunks.get(index / CHUNK_ARENAS)?.get()?.get(index % CHUNK_ARENAS)?.get()
+    }
+
+    /// Maps an arena; called without any inode's lock.
+    pub(crate) fn map(&self, session: &Session, arena: ArenaId) -> Result<(), Error> {
+        let place = self
+            .place(arena)
+            .ok_or_else(|| Error::Daemon(format!("arena {arena} does not fit the store")))?;
+        let _mapping = self.mapping.lock();
+        if place.get().is_some() {
+            return Ok(());
+        }
+        let mut descriptors = Vec::new();
+        let answer = session.call(&Request::Arenas { arenas: vec![arena] }, &mut descriptors)?;
+        let (Response::Arenas, [file]) = (&answer, descriptors.as_slice()) else {
+            return Err(unexpected(&answer));
+        };
+        let bytes = session.geometry().arena_bytes;
+        let mapping = Mapping::of_file(file, 0, bytes, Protection::ReadOnly, self.medium, false)?;
+        let _ = place.set(mapping);
+        Ok(())
+    }
+}

@@ -1,0 +1,279 @@
+//! Attributes: reading them, checking rights, changing them.
+
+use crate::client::{Client, Halt, Turn};
+use crate::credentials::{Credentials, WRITE};
+use crate::data::checked_size;
+use crate::debit;
+use crate::errno::Error;
+use crate::inode::{Content, Inode, State};
+use crate::open_file::OpenFile;
+use crate::sync::Arc;
+use crate::walk::{Base, Follow};
+use cuesta_format::operation::Attributes;
+use cuesta_format::{FileKind, InodeRecord, Operation, Timestamp};
+
+/// What `stat` tells. `record.blocks` counts blocks of [`cuesta_format::BLOCK_BYTES`], also those that are in the
+/// log only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stat {
+    /// The attributes.
+    pub record: InodeRecord,
+}
+
+/// Whose attributes change.
+#[derive(Clone, Copy, Debug)]
+pub enum Target<'a> {
+    /// What a path names.
+    Path {
+        /// Where it starts.
+        base: Base<'a>,
+        /// The path.
+        path: &'a [u8],
+        /// Whether a symbolic link at its end is followed.
+        follow: bool,
+    },
+    /// An open file.
+    File(&'a OpenFile),
+}
+
+/// What becomes of a time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SetTime {
+    /// It stays (`UTIME_OMIT`).
+    #[default]
+    Omit,
+    /// It becomes the present (`UTIME_NOW`).
+    Now,
+    /// It becomes this.
+    To(Timestamp),
+}
+
+/// Which attributes change.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SetAttributes {
+    /// New permission bits.
+    pub mode: Option<u32>,
+    /// New owner.
+    pub uid: Option<u32>,
+    /// New group.
+    pub gid: Option<u32>,
+    /// New time of last read.
+    pub accessed: SetTime,
+    /// New time of last change of content.
+    pub modified: SetTime,
+}
+
+impl Client {
+    /// `stat`, or `lstat` without `follow`.
+    pub fn stat(
+        &self,
+        credentials: &Credentials,
+        base: Base<'_>,
+        path: &[u8],
+        follow: bool,
+    ) -> Result<Stat, Error> {
+        self.operate(|_turn| {
+            let (inode, _) = self.find(credentials, base, path, follow)?;
+            self.stat_inode(&inode)
+        })
+    }
+
+    /// `fstat`.
+    pub fn stat_open(&self, file: &OpenFile) -> Result<Stat, Error> {
+        self.operate(|_turn| self.stat_inode(file.inode_ref()))
+    }
+
+    fn stat_inode(&self, inode: &Inode) -> Result<Stat, Halt> {
+        let state = self.reading(inode)?;
+        let mut record = state.record;
+        record.accessed = inode.accessed();
+        if let Content::File(content) = &state.content {
+            record.blocks = content.blocks(record.size, record.blocks);
+        }
+        Ok(Stat { record })
+    }
+
+    /// `access`: whether `rights` (bits of `R_OK`, `W_OK`, `X_OK`) are given.
+    pub fn access(
+        &self,
+        credentials: &Credentials,
+        base: Base<'_>,
+        path: &[u8],
+        rights: u32,
+        follow: bool,
+    ) -> Result<(), Error> {
+        if rights & !7 != 0 {
+            return Err(Error::Invalid);
+        }
+        self.operate(|_turn| {
+            let (inode, _) = self.find(credentials, base, path, follow)?;
+            Ok(credentials.check(&self.reading(&inode)?.record, rights)?)
+        })
+    }
+
+    /// `readlink`.
+    pub fn read_link(
+        &self,
+        credentials: &Credentials,
+        base: Base<'_>,
+        path: &[u8],
+    ) -> Result<Vec<u8>, Error> {
+        self.operate(|_turn| {
+            let (inode, _) = self.find(credentials, base, path, false)?;
+            match &self.reading(&inode)?.content {
+                Content::Symlink(target) => Ok(target.to_vec()),
+                _ => Err(Error::Invalid.into()),
+            }
+        })
+    }
+
+    /// Target of an open symbolic link (`readlinkat` with an empty path).
+    pub fn read_link_open(&self, file: &OpenFile) -> Result<Vec<u8>, Error> {
+        self.operate(|_turn| match &self.reading(file.inode_ref())?.content {
+            Content::Symlink(target) => Ok(target.to_vec()),
+            _ => Err(Error::NotFound.into()),
+        })
+    }
+
+    /// What a path names. Within an attempt.
+    fn find(
+        &self,
+        credentials: &Credentials,
+        base: Base<'_>,
+        path: &[u8],
+        follow: bool,
+    ) -> Result<(Arc<Inode>, FileKind), Halt> {
+        let follow = if follow { Follow::Always } else { Follow::BeforeSlash };
+        Ok(self.walk(credentials, base, path, follow)?.existing()?)
+    }
+
+    /// `truncate`.
+    pub fn truncate(
+        &self,
+        credentials: &Credentials,
+        base: Base<'_>,
+        path: &[u8],
+        size: i64,
+    ) -> Result<(), Error> {
+        let size = checked_size(size)?;
+        self.operate(|turn| {
+            let (inode, kind) = self.find(credentials, base, path, true)?;
+            match kind {
+                FileKind::File => {}
+                FileKind::Directory => return Err(Error::IsDirectory.into()),
+                _ => return Err(Error::Invalid.into()),
+            }
+            turn.prepare(0, debit::OF_TRUNCATION)?;
+            let mut state = self.changing(&inode)?;
+            credentials.check(&state.record, WRITE)?;
+            self.truncate_locked(turn, &inode, &mut state, size)
+        })
+    }
+
+    /// `chmod`, `chown` and `utimensat` in one.
+    pub fn set_attributes(
+        &self,
+        credentials: &Credentials,
+        target: Target<'_>,
+        set: SetAttributes,
+    ) -> Result<(), Error> {
+        if let Target::File(file) = target {
+            file.check_not_path()?;
+        }
+        self.operate(|turn| {
+            let inode = match target {
+                Target::File(file) => Arc::clone(file.inode_ref()),
+                Target::Path { base, path, follow } => self.find(credentials, base, path, follow)?.0,
+            };
+            self.set_attributes_of(turn, credentials, &inode, set)
+        })
+    }
+
+    fn set_attributes_of(
+        &self,
+        turn: &mut Turn<'_>,
+        credentials: &Credentials,
+        inode: &Arc<Inode>,
+        set: SetAttributes,
+    ) -> Result<(), Halt> {
+        let empty = Operation::SetAttributes { inode: inode.number, attributes: Attributes::default() };
+        turn.prepare(empty.body_bytes(), 0)?;
+        let mut state = self.changing(inode)?;
+        let Some(attributes) = decide(credentials, &state, set, turn.now)? else {
+            return Ok(());
+        };
+        let appended = turn.append(&Operation::SetAttributes { inode: inode.number, attributes })?;
+        let record = &mut state.record;
+        if let Some(mode) = attributes.mode {
+            record.mode = record.mode & libc::S_IFMT | mode;
+        }
+        record.uid = attributes.uid.unwrap_or(record.uid);
+        record.gid = attributes.gid.unwrap_or(record.gid);
+        record.modified = attributes.modified.unwrap_or(record.modified);
+        record.changed = turn.now;
+        state.logged = appended.end;
+        if let Some(accessed) = attributes.accessed {
+            inode.set_accessed(accessed);
+        }
+        Ok(())
+    }
+}
+
+/// What to set, if the credentials allow it; `None` if nothing is asked for.
+fn decide(
+    credentials: &Credentials,
+    state: &State,
+    set: SetAttributes,
+    now: Timestamp,
+) -> Result<Option<Attributes>, Error> {
+    let record = &state.record;
+    let mut attributes = Attributes::default();
+    if set == SetAttributes::default() {
+        return Ok(None);
+    }
+    if let Some(mode) = set.mode {
+        if !credentials.owns(record) {
+            return Err(Error::NotPermitted);
+        }
+        if state.kind() == FileKind::Symlink {
+            return Err(Error::Unsupported);
+        }
+        let mut mode = mode & 0o7777;
+        if !credentials.is_root() && !credentials.is_in_group(record.gid) {
+            mode &= !libc::S_ISGID;
+        }
+        attributes.mode = Some(mode);
+    }
+    if set.uid.is_some() || set.gid.is_some() {
+        let keeps_owner = set.uid.is_none_or(|uid| uid == record.uid);
+        let may_give = set.gid.is_none_or(|gid| gid == record.gid || credentials.is_in_group(gid));
+        if !credentials.is_root() && !(credentials.uid == record.uid && keeps_owner && may_give) {
+            return Err(Error::NotPermitted);
+        }
+        attributes.uid = set.uid;
+        attributes.gid = set.gid;
+        let mode = attributes.mode.unwrap_or(record.mode & 0o7777);
+        let cleared = if mode & libc::S_IXGRP != 0 { libc::S_ISUID | libc::S_ISGID } else { libc::S_ISUID };
+        if state.kind() != FileKind::Directory && mode & cleared != 0 {
+            attributes.mode = Some(mode & !cleared);
+        }
+    }
+    let times = [set.accessed, set.modified];
+    if times.iter().any(|&time| time != SetTime::Omit) {
+        let only_now = times.iter().all(|&time| time == SetTime::Now);
+        if !credentials.owns(record) {
+            if !only_now {
+                return Err(Error::NotPermitted);
+            }
+            credentials.check(record, WRITE)?;
+        }
+        let time = |set| match set {
+            SetTime::Omit => None,
+            SetTime::Now => Some(now),
+            SetTime::To(time) => Some(time),
+        };
+        attributes.accessed = time(set.accessed);
+        attributes.modified = time(set.modified);
+    }
+    Ok(Some(attributes))
+}

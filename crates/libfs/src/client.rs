@@ -1,0 +1,307 @@
+//! The client: one session, what is known under its leases, and how an operation runs.
+//!
+//! An operation is an attempt that is made again until it stands:
+//!
+//! 1. under the open gate, with the generation everything cached holds under;
+//! 2. it resolves names, prepares what it will append (log space, credit, an inode number) before any lock,
+//! 3. locks inodes, appends, changes what is cached;
+//! 4. the generation is read again. Moved: the session resynchronises, and the attempt stands only if its entry was
+//!    accepted; a moved generation voids every answer that rests on cached state, also an error.
+//!
+//! Whatever must wait (for a digest, credit, numbers) waits outside the gate, and the attempt starts over.
+
+use crate::cache::Cache;
+use crate::errno::Error;
+use crate::inode::{Inode, State};
+use crate::link::Link;
+use crate::resync::Fences;
+use crate::retire::Retiring;
+use crate::session::{Session, unexpected};
+use crate::sync::{Arc, AtomicU32, AtomicU64, Mutex, Ordering, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use cuesta_format::wire::{Grant, LeaseMode, Request, Response, StoreTotals};
+use cuesta_format::{InodeNumber, LeaseGeneration, LogPosition, Operation, StoreId, Timestamp};
+use cuesta_media::{Fault, UserSlice};
+use cuesta_oplog::{Admission, Appended, Stamp};
+
+/// One session of a process.
+pub struct Client {
+    pub(crate) session: Session,
+    pub(crate) cache: Cache,
+    pub(crate) retiring: Mutex<Retiring>,
+    pub(crate) fences: Mutex<Fences>,
+    /// Open: operations run. Closed: none does, and what is cached may be thrown away.
+    pub(crate) gate: RwLock<()>,
+    /// Held while a directory moves to another parent: the tree above holds still.
+    pub(crate) moving: Mutex<()>,
+    pub(crate) next_file: AtomicU64,
+    abandoned: AtomicU32,
+}
+
+/// Why an attempt did not come to an end.
+#[derive(Debug)]
+pub(crate) enum Halt {
+    /// The operation's answer.
+    Failed(Error),
+    /// Something changed between looking and locking.
+    Again,
+    /// The log must reach this position.
+    LogFull(LogPosition),
+    /// Credit for this many blocks is missing.
+    Credit(u64),
+    /// Inode numbers are used up.
+    Numbers,
+}
+
+impl From<Error> for Halt {
+    fn from(error: Error) -> Self {
+        Halt::Failed(error)
+    }
+}
+
+/// What one attempt holds.
+pub(crate) struct Turn<'c> {
+    client: &'c Client,
+    generation: u64,
+    admission: Option<Admission<'c>>,
+    debited: u64,
+    appended: Option<LogPosition>,
+    /// The operation's time.
+    pub(crate) now: Timestamp,
+}
+
+/// The present time, as exact as file times are.
+#[inline]
+pub(crate) fn now() -> Timestamp {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
+    Timestamp::new(time.tv_sec, time.tv_nsec as u32)
+}
+
+impl Client {
+    /// Attaches to SharedFS over `link`. `program` is shown by `cuesta status`.
+    pub fn attach(link: Box<dyn Link>, program: &str) -> Result<Arc<Client>, Error> {
+        let session = Session::attach(link, program)?;
+        Ok(Arc::new(Client {
+            retiring: Mutex::new(Retiring::new(session.retired())),
+            session,
+            cache: Cache::new(),
+            fences: Mutex::new(Fences::default()),
+            gate: RwLock::new(()),
+            moving: Mutex::new(()),
+            next_file: AtomicU64::new(1),
+            abandoned: AtomicU32::new(0),
+        }))
+    }
+
+    /// Ends the session in order; later calls fail. What was written is safe without it, too.
+    pub fn detach(&self) {
+        if self.abandoned.swap(1, Ordering::AcqRel) == 0 {
+            let _closed = self.gate.write();
+            // A daemon that is gone recovers the log all the same.
+            let _ = self.session.ask(&Request::Detach);
+        }
+    }
+
+    /// In a child of fork, before anything else: this session is the parent's. Every later call on it fails and
+    /// nothing is sent or stored; open files are opened again by [`Client::reopen`] on a client of the child's own.
+    /// Its mappings and descriptors go with the last reference to it.
+    pub fn after_fork_in_child(&self) {
+        self.abandoned.store(1, Ordering::Release);
+    }
+
+    /// The store this session is attached to.
+    #[must_use]
+    pub fn store(&self) -> StoreId {
+        self.session.welcome.store
+    }
+
+    /// Totals for `statfs`.
+    pub fn statfs(&self) -> Result<StoreTotals, Error> {
+        self.check_alive()?;
+        match self.session.ask(&Request::Statfs)? {
+            Response::Statfs(totals) => Ok(totals),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Everything done is durable already; says whether the session still stands.
+    pub fn sync(&self) -> Result<(), Error> {
+        self.check_alive()
+    }
+
+    /// Has SharedFS digest everything this session did, and lets go of the log's space.
+    pub fn digest(&self) -> Result<(), Error> {
+        self.check_alive()?;
+        match self.session.ask(&Request::Digest)? {
+            Response::Done => {}
+            other => return Err(unexpected(&other)),
+        }
+        self.retire_all()
+    }
+
+    /// Counts a system call that was refused because it is not served.
+    pub fn count_unserved(&self, system_call: usize) {
+        self.session.count_unserved(system_call);
+    }
+
+    #[inline]
+    pub(crate) fn check_alive(&self) -> Result<(), Error> {
+        if self.abandoned.load(Ordering::Relaxed) != 0 {
+            return Err(Error::Disconnected);
+        }
+        Ok(())
+    }
+
+    /// Runs an operation until it stands.
+    pub(crate) fn operate<T>(
+        &self,
+        mut attempt: impl FnMut(&mut Turn<'_>) -> Result<T, Halt>,
+    ) -> Result<T, Error> {
+        self.check_alive()?;
+        loop {
+            let gate = self.gate.read();
+            let generation = self.session.generation.load(Ordering::Acquire);
+            if self.session.shown_generation() != generation {
+                drop(gate);
+                self.resync()?;
+                continue;
+            }
+            let mut turn =
+                Turn { client: self, generation, admission: None, debited: 0, appended: None, now: now() };
+            let result = attempt(&mut turn);
+            let moved = self.session.shown_generation() != generation;
+            let Turn { admission, debited, appended, .. } = turn;
+            drop(admission);
+            if appended.is_none() {
+                self.session.give_back_debit(debited);
+            }
+            drop(gate);
+            let mut stands = !moved;
+            if moved {
+                self.resync()?;
+                stands = appended.is_some_and(|end| self.was_accepted(generation, end));
+            }
+            match result {
+                Ok(value) if stands => {
+                    self.after_operation(appended);
+                    return Ok(value);
+                }
+                Err(Halt::Failed(error)) if !moved => {
+                    self.after_operation(appended);
+                    return Err(error);
+                }
+                Ok(_) | Err(Halt::Failed(_) | Halt::Again) => {}
+                Err(Halt::LogFull(needed)) => self.make_room(needed)?,
+                Err(Halt::Credit(blocks)) => self.make_credit(blocks)?,
+                Err(Halt::Numbers) => self.session.ask_numbers()?,
+            }
+        }
+    }
+
+    /// Makes an unleased inode known, or a read lease a write lease. Within an attempt.
+    pub(crate) fn acquire(&self, inode: &Inode, mode: LeaseMode) -> Result<(), Error> {
+        let mut state = inode.state.write();
+        if state.lease >= Some(mode) {
+            return Ok(());
+        }
+        let answer = self.session.ask(&Request::Acquire { inode: inode.number, mode })?;
+        let Response::Granted(grant) = answer else {
+            return Err(unexpected(&answer));
+        };
+        if grant.record.inode != inode.number || grant.mode < mode {
+            return Err(Error::Daemon("the grant does not fit the request".into()));
+        }
+        inode.fill(&mut state, *grant);
+        Ok(())
+    }
+
+    /// Fills an inode with a grant that came by a lookup.
+    pub(crate) fn take_grant(&self, inode: &Inode, grant: Grant) {
+        let mut state = inode.state.write();
+        inode.fill(&mut state, grant);
+    }
+
+    /// The inode's state, to read. Within an attempt.
+    #[inline]
+    pub(crate) fn reading<'i>(&self, inode: &'i Inode) -> Result<RwLockReadGuard<'i, State>, Error> {
+        loop {
+            let state = inode.state.read();
+            if state.lease.is_some() {
+                return Ok(state);
+            }
+            drop(state);
+            self.acquire(inode, LeaseMode::Read)?;
+        }
+    }
+
+    /// The inode's state, to change. Within an attempt.
+    #[inline]
+    pub(crate) fn changing<'i>(&self, inode: &'i Inode) -> Result<RwLockWriteGuard<'i, State>, Error> {
+        loop {
+            let state = inode.state.write();
+            if state.lease == Some(LeaseMode::Write) {
+                return Ok(state);
+            }
+            drop(state);
+            self.acquire(inode, LeaseMode::Write)?;
+        }
+    }
+}
+
+impl<'c> Turn<'c> {
+    /// Log space for an entry with a body of `body_bytes`, and credit; before any lock.
+    #[inline]
+    pub(crate) fn prepare(&mut self, body_bytes: usize, blocks: u64) -> Result<(), Halt> {
+        let session = &self.client.session;
+        let admission = session.appender.admit(body_bytes).map_err(|full| Halt::LogFull(full.needed))?;
+        if !session.debit(blocks) {
+            return Err(Halt::Credit(blocks));
+        }
+        self.debited = blocks;
+        self.admission = Some(admission);
+        Ok(())
+    }
+
+    /// A fresh inode number; before any lock.
+    #[inline]
+    pub(crate) fn number(&mut self) -> Result<InodeNumber, Halt> {
+        self.client.session.take_number().ok_or(Halt::Numbers)
+    }
+
+    fn stamp(&self) -> Stamp {
+        Stamp {
+            lease_generation: LeaseGeneration(self.generation),
+            debit_blocks: self.debited.min(u64::from(u32::MAX)) as u32,
+            time: self.now,
+        }
+    }
+
+    /// Appends the prepared entry. Called with the inodes' locks held; nothing may fail any more.
+    pub(crate) fn append(&mut self, operation: &Operation<'_>) -> Result<Appended, Halt> {
+        let Some(admission) = self.admission.take() else {
+            return Err(Error::Daemon("an entry was not prepared".into()).into());
+        };
+        let appender = &self.client.session.appender;
+        let appended = appender.append(appender.reserve(admission), operation, self.stamp());
+        self.appended = Some(appended.end);
+        Ok(appended)
+    }
+
+    /// Appends a prepared write of application memory.
+    #[inline]
+    pub(crate) fn append_write(
+        &mut self,
+        inode: InodeNumber,
+        offset: u64,
+        data: &[UserSlice<'_>],
+    ) -> Result<Result<Appended, Fault>, Halt> {
+        let Some(admission) = self.admission.take() else {
+            return Err(Error::Daemon("an entry was not prepared".into()).into());
+        };
+        let appender = &self.client.session.appender;
+        let reservation = appender.reserve(admission);
+        let end = reservation.position();
+        let outcome = appender.append_write(reservation, inode, offset, data, self.stamp());
+        self.appended = Some(outcome.map_or(end, |appended| appended.end));
+        Ok(outcome)
+    }
+}

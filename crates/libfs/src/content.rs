@@ -1,0 +1,282 @@
+//! The content of a regular file: what its own log holds, over what the shared area holds.
+//!
+//! | layer | value | goes away |
+//! |---|---|---|
+//! | overlay | payload in the log, or zeros a truncation left | when its log position is retired |
+//! | base | place in an arena | replaced by digests' reports |
+//!
+//! Zeros in the overlay shield a truncated range from places that an earlier digest reports late. A base that
+//! such a report would have changed under the shield is fetched anew once the shield goes (`stale`).
+
+use crate::interval::{IntervalMap, Sliding};
+use cuesta_format::{BLOCK_BYTES, BlockAddress, Extent, LogPosition};
+use std::ops::Range;
+
+/// A piece of the overlay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fresh {
+    Log(LogPosition),
+    Zeros(LogPosition),
+}
+
+impl Sliding for Fresh {
+    fn slide(self, bytes: u64) -> Self {
+        match self {
+            Fresh::Log(position) => Fresh::Log(position.plus(bytes)),
+            zeros @ Fresh::Zeros(_) => zeros,
+        }
+    }
+}
+
+/// A byte address in the shared area.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Place(u64);
+
+impl Sliding for Place {
+    fn slide(self, bytes: u64) -> Self {
+        Place(self.0 + bytes)
+    }
+}
+
+/// A truncation whose zeros are in the overlay.
+#[derive(Clone, Copy, Debug)]
+struct Cut {
+    position: LogPosition,
+    start: u64,
+    end: u64,
+}
+
+/// Where bytes of a file are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Source {
+    /// In the log, from this position on.
+    Log(LogPosition),
+    /// In an arena, from this byte address on.
+    Arena(u64),
+    /// Nowhere: zeros.
+    Hole,
+    /// Not known yet: extents must be fetched from this offset on.
+    Unknown,
+}
+
+/// The content.
+#[derive(Debug)]
+pub(crate) struct FileContent {
+    overlay: IntervalMap<Fresh>,
+    base: IntervalMap<Place>,
+    /// The base is known below this offset.
+    known_to: u64,
+    stale: bool,
+    cuts: Vec<Cut>,
+}
+
+impl FileContent {
+    /// Of a new file.
+    pub(crate) fn empty() -> FileContent {
+        FileContent {
+            overlay: IntervalMap::new(),
+            base: IntervalMap::new(),
+            known_to: u64::MAX,
+            stale: false,
+            cuts: Vec::new(),
+        }
+    }
+
+    /// Of a file of `size` bytes in the shared area.
+    pub(crate) fn granted(size: u64, extents: &[Extent], complete: bool) -> FileContent {
+        let mut content = FileContent { known_to: 0, ..FileContent::empty() };
+        content.learn(extents, complete);
+        content.base.remove(size..u64::MAX);
+        content
+    }
+
+    /// From which offset on extents are not known; `None`: all are.
+    pub(crate) fn unknown_from(&self) -> Option<u64> {
+        (self.known_to != u64::MAX).then_some(self.known_to)
+    }
+
+    /// Takes extents that follow those known, in order.
+    pub(crate) fn learn(&mut self, extents: &[Extent], complete: bool) {
+        for extent in extents {
+            self.place(extent);
+        }
+        self.known_to = match extents.last() {
+            _ if complete => u64::MAX,
+            Some(last) => self.known_to.max(last.end_block().saturating_mul(BLOCK_BYTES)),
+            None => self.known_to,
+        };
+    }
+
+    /// A digest put these blocks here.
+    pub(crate) fn place(&mut self, extent: &Extent) {
+        let start = extent.file_block.saturating_mul(BLOCK_BYTES);
+        let range = start..extent.end_block().saturating_mul(BLOCK_BYTES);
+        let BlockAddress(address) = extent.address;
+        if self.cuts.is_empty() {
+            return self.base.insert_joining(range, Place(address));
+        }
+        let mut at = range.start;
+        while at < range.end {
+            let shield = self
+                .overlay
+                .in_range(at..range.end)
+                .find(|(_, fresh)| matches!(fresh, Fresh::Zeros(_)))
+                .map_or(range.end..range.end, |(shield, _)| shield);
+            self.base.insert_joining(at..shield.start, Place(address + (at - start)));
+            self.stale |= !shield.is_empty();
+            at = shield.end;
+        }
+    }
+
+    /// A write of `range` whose payload starts at `position`.
+    #[inline]
+    pub(crate) fn write(&mut self, range: Range<u64>, position: LogPosition) {
+        self.overlay.insert(range, Fresh::Log(position));
+    }
+
+    /// The size changed, by an entry at `position`.
+    pub(crate) fn truncate(&mut self, old_size: u64, size: u64, position: LogPosition) {
+        if size >= old_size {
+            return;
+        }
+        let end = old_size.next_multiple_of(BLOCK_BYTES);
+        self.overlay.insert(size..end, Fresh::Zeros(position));
+        self.base.remove(size..u64::MAX);
+        self.cuts.push(Cut { position, start: size, end });
+    }
+
+    /// The write of `range` by an entry that ends at `end` is in the base now.
+    #[inline]
+    pub(crate) fn retire_write(&mut self, range: Range<u64>, end: LogPosition) {
+        self.overlay.remove_if(range, |fresh| match fresh {
+            Fresh::Log(position) => position < end,
+            Fresh::Zeros(_) => false,
+        });
+    }
+
+    /// The truncation by the entry at `position` was digested.
+    pub(crate) fn retire_truncate(&mut self, position: LogPosition) {
+        let Some(index) = self.cuts.iter().position(|cut| cut.position == position) else {
+            return;
+        };
+        let cut = self.cuts.swap_remove(index);
+        self.overlay.remove_if(cut.start..cut.end, |fresh| fresh == Fresh::Zeros(position));
+        if self.stale {
+            self.stale = false;
+            self.base.clear();
+            self.known_to = 0;
+        }
+    }
+
+    /// Nothing of it is in the log any more.
+    #[cfg(test)]
+    pub(crate) fn is_clean(&self) -> bool {
+        self.overlay.is_empty() && self.cuts.is_empty()
+    }
+
+    /// Where the byte at `at` is, and how many up to `end` follow it there.
+    #[inline]
+    pub(crate) fn find(&self, at: u64, end: u64) -> (u64, Source) {
+        let mut end = end;
+        if !self.overlay.is_empty()
+            && let Some((range, fresh)) = self.overlay.first_in(at..end)
+        {
+            if range.start == at {
+                let source = match fresh {
+                    Fresh::Log(position) => Source::Log(position),
+                    Fresh::Zeros(_) => Source::Hole,
+                };
+                return (range.end - at, source);
+            }
+            end = range.start;
+        }
+        match self.base.first_in(at..end) {
+            Some((range, Place(address))) if range.start == at => (range.end - at, Source::Arena(address)),
+            _ if at >= self.known_to => (end - at, Source::Unknown),
+            Some((range, _)) => (range.start - at, Source::Hole),
+            None => (end.min(self.known_to) - at, Source::Hole),
+        }
+    }
+
+    /// Blocks that hold content, of a file of `size` bytes; an estimate for files of very many pieces.
+    pub(crate) fn blocks(&self, size: u64, blocks_known: u64) -> u64 {
+        const PIECES_MAX: usize = 4096;
+        if self.known_to != u64::MAX {
+            return blocks_known;
+        }
+        if self.overlay.len() + self.base.len() > PIECES_MAX {
+            return size.div_ceil(BLOCK_BYTES);
+        }
+        let mut blocks = 0;
+        let mut counted_to = 0;
+        let mut at = 0;
+        while at < size {
+            let (bytes, source) = self.find(at, size);
+            if !matches!(source, Source::Hole | Source::Unknown) {
+                let first = (at / BLOCK_BYTES).max(counted_to);
+                let end = (at + bytes).div_ceil(BLOCK_BYTES);
+                blocks += end.saturating_sub(first);
+                counted_to = counted_to.max(end);
+            }
+            at += bytes.max(1);
+        }
+        blocks
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn extent(file_block: u64, blocks: u32, address: u64) -> Extent {
+        Extent { file_block, blocks, address: BlockAddress(address * BLOCK_BYTES) }
+    }
+
+    #[test]
+    fn overlay_covers_base_covers_holes() {
+        let mut content = FileContent::granted(3 * BLOCK_BYTES, &[extent(1, 1, 9)], true);
+        content.write(BLOCK_BYTES + 10..BLOCK_BYTES + 20, LogPosition(640));
+        assert_eq!(content.find(0, 9000), (BLOCK_BYTES, Source::Hole));
+        assert_eq!(content.find(BLOCK_BYTES, 9000), (10, Source::Arena(9 * BLOCK_BYTES)));
+        assert_eq!(content.find(BLOCK_BYTES + 15, 9000), (5, Source::Log(LogPosition(645))));
+        assert_eq!(content.find(2 * BLOCK_BYTES, 9000), (9000 - 2 * BLOCK_BYTES, Source::Hole));
+        content.retire_write(BLOCK_BYTES + 10..BLOCK_BYTES + 20, LogPosition(704));
+        assert!(content.is_clean());
+        assert_eq!(content.blocks(3 * BLOCK_BYTES, 0), 1);
+    }
+
+    #[test]
+    fn a_truncated_range_does_not_come_back_by_a_late_report() {
+        let mut content = FileContent::empty();
+        content.write(0..8192, LogPosition(64));
+        content.truncate(8192, 100, LogPosition(9000));
+        content.place(&extent(0, 2, 5));
+        content.retire_write(0..8192, LogPosition(8320));
+        assert_eq!(content.find(0, 8192), (100, Source::Arena(5 * BLOCK_BYTES)));
+        assert_eq!(content.find(100, 8192), (8092, Source::Hole));
+        content.retire_truncate(LogPosition(9000));
+        assert_eq!(content.find(0, 8192).1, Source::Unknown, "the base is fetched anew");
+        assert!(content.is_clean());
+    }
+
+    #[test]
+    fn an_older_shield_survives_a_shorter_truncation() {
+        let mut content = FileContent::empty();
+        content.write(0..100_000, LogPosition(64));
+        content.truncate(100_000, 0, LogPosition(200_000));
+        content.truncate(0, 10, LogPosition(200_064));
+        content.truncate(10, 5, LogPosition(200_128));
+        content.place(&extent(0, 25, 7));
+        assert_eq!(content.find(50_000, 60_000).1, Source::Hole);
+    }
+
+    #[test]
+    fn unknown_extents_are_asked_for_in_order() {
+        let mut content = FileContent::granted(1 << 20, &[extent(0, 2, 1)], false);
+        assert_eq!(content.find(0, 1 << 20), (8192, Source::Arena(BLOCK_BYTES)));
+        assert_eq!(content.unknown_from(), Some(8192));
+        assert_eq!(content.find(8192, 1 << 20).1, Source::Unknown);
+        content.learn(&[extent(4, 1, 8)], true);
+        assert_eq!(content.find(8192, 1 << 20), (8192, Source::Hole));
+    }
+}

@@ -1,0 +1,49 @@
+//! The two control pages, seen from the client: the notice page it reads, the client page it writes.
+
+use cuesta_format::Medium;
+use cuesta_format::control::{CONTROL_BYTES, ClientPage, NoticePage};
+use cuesta_media::{Mapping, MediaError, Protection};
+use rustix::fd::OwnedFd;
+use std::sync::Arc;
+
+/// What SharedFS tells this session.
+#[derive(Debug)]
+pub(crate) struct Notice(Mapping);
+
+impl Notice {
+    pub(crate) fn map(file: &OwnedFd) -> Result<Notice, MediaError> {
+        Ok(Notice(map(file, Protection::ReadOnly)?))
+    }
+
+    #[inline]
+    pub(crate) fn page(&self) -> &NoticePage {
+        // SAFETY: the mapping is CONTROL_BYTES long (checked by `of_file`), page-aligned, lives as long as
+        // `self`, and the type is made of atomics only, which other processes may store to; we never do.
+        unsafe { &*self.0.as_ptr().cast::<NoticePage>() }
+    }
+}
+
+/// What this session tells SharedFS.
+#[derive(Debug)]
+pub(crate) struct Told(Arc<Mapping>);
+
+impl Told {
+    pub(crate) fn map(file: &OwnedFd) -> Result<Told, MediaError> {
+        Ok(Told(Arc::new(map(file, Protection::ReadWrite)?)))
+    }
+
+    /// The mapping, shared with the log's appender.
+    pub(crate) fn mapping(&self) -> Arc<Mapping> {
+        Arc::clone(&self.0)
+    }
+
+    #[inline]
+    pub(crate) fn page(&self) -> &ClientPage {
+        // SAFETY: as for `Notice::page`; this mapping is writable.
+        unsafe { &*self.0.as_ptr().cast::<ClientPage>() }
+    }
+}
+
+fn map(file: &OwnedFd, protection: Protection) -> Result<Mapping, MediaError> {
+    Mapping::of_file(file, 0, CONTROL_BYTES as u64, protection, Medium::Memory, true)
+}

@@ -1,0 +1,126 @@
+//! Who asks, and what the mode bits allow them.
+
+use crate::errno::Error;
+use cuesta_format::{FileKind, InodeRecord};
+
+/// The ids a process acts under (its fsuid, fsgid and supplementary groups).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Credentials {
+    /// User.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Supplementary groups.
+    pub groups: Vec<u32>,
+}
+
+/// Bit of a right: to read.
+pub(crate) const READ: u32 = 4;
+/// Bit of a right: to write.
+pub(crate) const WRITE: u32 = 2;
+/// Bit of a right: to execute, or to search a directory.
+pub(crate) const EXECUTE: u32 = 1;
+
+impl Credentials {
+    /// Root passes every check of mode bits.
+    #[inline]
+    #[must_use]
+    pub fn is_root(&self) -> bool {
+        self.uid == 0
+    }
+
+    /// Whether the group is one of theirs.
+    #[must_use]
+    pub fn is_in_group(&self, gid: u32) -> bool {
+        self.gid == gid || self.groups.contains(&gid)
+    }
+
+    /// Whether they own the inode, or are root.
+    pub(crate) fn owns(&self, record: &InodeRecord) -> bool {
+        self.is_root() || self.uid == record.uid
+    }
+
+    /// Checks the mode bits for `rights`.
+    #[inline]
+    pub(crate) fn check(&self, record: &InodeRecord, rights: u32) -> Result<(), Error> {
+        let allowed = if self.is_root() {
+            let executable = record.kind() == FileKind::Directory || record.mode & 0o111 != 0;
+            if executable { READ | WRITE | EXECUTE } else { READ | WRITE }
+        } else if self.uid == record.uid {
+            record.mode >> 6
+        } else if self.is_in_group(record.gid) {
+            record.mode >> 3
+        } else {
+            record.mode
+        };
+        if rights & !allowed & 7 == 0 { Ok(()) } else { Err(Error::Denied) }
+    }
+
+    /// Checks that a name may be taken out of `directory`: a sticky one lets only owners.
+    pub(crate) fn check_removal(&self, directory: &InodeRecord, inode: &InodeRecord) -> Result<(), Error> {
+        self.check(directory, WRITE | EXECUTE)?;
+        let sticky = directory.mode & libc::S_ISVTX != 0;
+        if sticky && !self.owns(inode) && !self.owns(directory) {
+            return Err(Error::NotPermitted);
+        }
+        Ok(())
+    }
+
+    /// Group and mode of an inode made in `directory` (set-gid directories hand down their group).
+    pub(crate) fn inherit(&self, directory: &InodeRecord, kind: FileKind, mode: u32) -> (u32, u32) {
+        if directory.mode & libc::S_ISGID == 0 {
+            return (self.gid, mode);
+        }
+        let mode = if kind == FileKind::Directory {
+            mode | libc::S_ISGID
+        } else if mode & 0o2010 == 0o2010 && !self.is_root() && !self.is_in_group(directory.gid) {
+            mode & !libc::S_ISGID
+        } else {
+            mode
+        };
+        (directory.gid, mode)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cuesta_format::{InodeNumber, Timestamp};
+
+    fn record(mode: u32) -> InodeRecord {
+        InodeRecord::new(InodeNumber(9), mode, 10, 20, Timestamp(0))
+    }
+
+    fn user(uid: u32, gid: u32, groups: &[u32]) -> Credentials {
+        Credentials { uid, gid, groups: groups.to_vec() }
+    }
+
+    #[test]
+    fn the_first_class_that_fits_decides() {
+        let file = record(0o100_047);
+        assert_eq!(user(10, 20, &[]).check(&file, READ), Err(Error::Denied));
+        assert_eq!(user(11, 20, &[]).check(&file, READ), Ok(()));
+        assert_eq!(user(11, 1, &[20]).check(&file, WRITE), Err(Error::Denied));
+        assert_eq!(user(11, 1, &[]).check(&file, READ | WRITE | EXECUTE), Ok(()));
+        assert_eq!(user(0, 0, &[]).check(&record(0o100_000), READ | WRITE), Ok(()));
+        assert_eq!(user(0, 0, &[]).check(&record(0o100_644), EXECUTE), Err(Error::Denied));
+    }
+
+    #[test]
+    fn sticky_directories_protect_the_names_of_others() {
+        let directory = record(0o041_777);
+        let file = InodeRecord { uid: 5, ..record(0o100_644) };
+        assert_eq!(user(5, 1, &[]).check_removal(&directory, &file), Ok(()));
+        assert_eq!(user(10, 1, &[]).check_removal(&directory, &file), Ok(()));
+        assert_eq!(user(6, 1, &[]).check_removal(&directory, &file), Err(Error::NotPermitted));
+    }
+
+    #[test]
+    fn set_gid_directories_hand_down_their_group() {
+        let directory = record(0o042_775);
+        let maker = user(5, 1, &[]);
+        assert_eq!(maker.inherit(&directory, FileKind::Directory, 0o755), (20, 0o2755));
+        assert_eq!(maker.inherit(&directory, FileKind::File, 0o2755), (20, 0o755));
+        assert_eq!(maker.inherit(&record(0o040_775), FileKind::File, 0o644), (1, 0o644));
+    }
+}

@@ -1,0 +1,482 @@
+//! Reading and writing content.
+
+use crate::client::{Client, Halt, Turn};
+use crate::content::Source;
+use crate::debit;
+use crate::errno::Error;
+use crate::inode::{Inode, State};
+use crate::open_file::OpenFile;
+use crate::session::unexpected;
+use crate::sync::Ordering;
+use cuesta_format::entry::HEADER_BYTES;
+use cuesta_format::operation::Attributes;
+use cuesta_format::wire::{Request, Response};
+use cuesta_format::{
+    ArenaId, BLOCK_BYTES, BlockAddress, FILE_BYTES_MAX, FileKind, Operation, Timestamp, WRITE_BYTES_MAX,
+};
+use cuesta_media::{AccessError, UserSlice, UserSliceMut};
+
+/// Set-user-id and set-group-id.
+const SET_ID: u32 = libc::S_ISUID | libc::S_ISGID;
+/// How old a time of last read may get before a read renews it anyway, in nanoseconds (relatime).
+const ACCESSED_AGE_MAX: i64 = 24 * 3600 * 1_000_000_000;
+
+/// Where `lseek` counts from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Whence {
+    /// The start.
+    Set,
+    /// The present offset.
+    Current,
+    /// The end of the file.
+    End,
+    /// The next data from an offset on.
+    Data,
+    /// The next hole from an offset on.
+    Hole,
+}
+
+/// Why a read cannot go on under the lock.
+enum Stop {
+    Extents,
+    Arena(ArenaId),
+    Failed(Error),
+}
+
+/// What became of a write.
+enum Written {
+    Whole {
+        end: u64,
+    },
+    /// The application's memory ended after so many bytes.
+    Faulted {
+        copied: usize,
+    },
+    /// Set-id bits must go first.
+    SetId,
+}
+
+impl Client {
+    /// Reads at the file's offset and moves it.
+    pub fn read(&self, file: &OpenFile, out: &mut [UserSliceMut<'_>]) -> Result<usize, Error> {
+        file.check_readable()?;
+        let mut offset = file.offset.lock();
+        let bytes = self.read_at(file, out, *offset)?;
+        *offset += bytes as u64;
+        Ok(bytes)
+    }
+
+    /// Reads at `offset`.
+    pub fn pread(&self, file: &OpenFile, out: &mut [UserSliceMut<'_>], offset: i64) -> Result<usize, Error> {
+        file.check_readable()?;
+        let offset = u64::try_from(offset).map_err(|_| Error::Invalid)?;
+        self.read_at(file, out, offset)
+    }
+
+    #[inline]
+    fn read_at(&self, file: &OpenFile, out: &mut [UserSliceMut<'_>], offset: u64) -> Result<usize, Error> {
+        if file.kind() != FileKind::File {
+            return Err(if file.kind() == FileKind::Directory { Error::IsDirectory } else { Error::Invalid });
+        }
+        let bytes = match self.read_quickly(file, out, offset) {
+            Some(bytes) => bytes,
+            None => self.read_slowly(file, out, offset)?,
+        };
+        self.session.count(bytes as u64, 0);
+        Ok(bytes)
+    }
+
+    /// The usual read: everything is known and mapped, the generation stands. It needs no gate: a resynchronisation
+    /// takes the inode's lock before it throws anything away.
+    #[inline]
+    fn read_quickly(&self, file: &OpenFile, out: &mut [UserSliceMut<'_>], offset: u64) -> Option<usize> {
+        self.check_alive().ok()?;
+        let inode = file.inode_ref();
+        let generation = self.session.generation.load(Ordering::Acquire);
+        let state = inode.state.read();
+        state.lease?;
+        let bytes = self.read_locked(&state, out, offset).ok()?;
+        std::sync::atomic::fence(Ordering::Acquire);
+        if self.session.shown_generation() != generation {
+            return None;
+        }
+        note_read(file, inode, &state);
+        Some(bytes)
+    }
+
+    #[cold]
+    fn read_slowly(
+        &self,
+        file: &OpenFile,
+        out: &mut [UserSliceMut<'_>],
+        offset: u64,
+    ) -> Result<usize, Error> {
+        let inode = file.inode_ref();
+        self.operate(|_turn| {
+            loop {
+                let state = self.reading(inode)?;
+                match self.read_locked(&state, out, offset) {
+                    Ok(bytes) => {
+                        note_read(file, inode, &state);
+                        return Ok(bytes);
+                    }
+                    Err(Stop::Failed(error)) => return Err(error.into()),
+                    Err(Stop::Extents) => {
+                        drop(state);
+                        self.learn_extents(inode)?;
+                    }
+                    Err(Stop::Arena(arena)) => {
+                        drop(state);
+                        self.session.arenas.map(&self.session, arena)?;
+                    }
+                }
+            }
+        })
+    }
+
+    #[inline]
+    fn read_locked(&self, state: &State, out: &mut [UserSliceMut<'_>], offset: u64) -> Result<usize, Stop> {
+        let size = state.record.size;
+        let Some(content) = state.file() else {
+            return Err(Stop::Failed(Error::Invalid));
+        };
+        let mut at = offset;
+        for slice in out {
+            let mut filled = 0;
+            while filled < slice.len() && at < size {
+                let end = size.min(at + (slice.len() - filled) as u64);
+                let (bytes, source) = content.find(at, end);
+                let part = slice.part(filled, bytes as usize);
+                let copied = match source {
+                    Source::Log(position) => {
+                        self.session.appender.ring().read_user(position, part).map(|()| bytes)
+                    }
+                    Source::Arena(address) => self.read_arena(address, part)?,
+                    Source::Hole => {
+                        let mut part = part;
+                        part.clear().map(|()| bytes).map_err(AccessError::Fault)
+                    }
+                    Source::Unknown => return Err(Stop::Extents),
+                };
+                match copied {
+                    Ok(bytes) => {
+                        at += bytes;
+                        filled += bytes as usize;
+                    }
+                    Err(AccessError::Fault(fault)) => {
+                        at += fault.copied as u64;
+                        return if at > offset {
+                            Ok((at - offset) as usize)
+                        } else {
+                            Err(Stop::Failed(Error::Fault))
+                        };
+                    }
+                    Err(outside) => return Err(Stop::Failed(Error::Daemon(outside.to_string()))),
+                }
+            }
+        }
+        Ok((at - offset) as usize)
+    }
+
+    /// Copies out of one arena, as far as `out` and the arena reach.
+    #[inline]
+    fn read_arena(&self, address: u64, out: UserSliceMut<'_>) -> Result<Result<u64, AccessError>, Stop> {
+        let geometry = self.session.geometry();
+        let block = BlockAddress(address);
+        let arena = geometry.arena(block);
+        let offset = geometry.arena_offset(block);
+        let bytes = (out.len() as u64).min(geometry.arena_bytes - offset);
+        let mapping = self.session.arenas.get(arena).ok_or(Stop::Arena(arena))?;
+        let (part, _) = out.split_at(bytes as usize);
+        Ok(mapping.read_user(offset, part).map(|()| bytes))
+    }
+
+    /// Fetches extents that are not known yet.
+    fn learn_extents(&self, inode: &Inode) -> Result<(), Error> {
+        let mut state = inode.state.write();
+        let Some(content) = state.file_mut() else {
+            return Ok(());
+        };
+        let Some(from) = content.unknown_from() else {
+            return Ok(());
+        };
+        let request = Request::Extents { inode: inode.number, from_block: from / BLOCK_BYTES };
+        let answer = self.session.ask(&request)?;
+        let Response::Extents { extents, complete } = answer else {
+            return Err(unexpected(&answer));
+        };
+        let complete = complete || extents.is_empty();
+        content.learn(&extents, complete);
+        Ok(())
+    }
+
+    /// Writes at the file's offset (its end, if it was opened to append) and moves it. At most 16 MiB, all of it
+    /// one atomic entry; a longer write is short.
+    pub fn write(&self, file: &OpenFile, data: &[UserSlice<'_>]) -> Result<usize, Error> {
+        file.check_writable()?;
+        let mut offset = file.offset.lock();
+        let at = if file.appends() { None } else { Some(*offset) };
+        let (bytes, end) = self.write_at(file, data, at)?;
+        if bytes > 0 {
+            *offset = end;
+        }
+        Ok(bytes)
+    }
+
+    /// Writes at `offset`; at the end, if the file was opened to append (as Linux does).
+    pub fn pwrite(&self, file: &OpenFile, data: &[UserSlice<'_>], offset: i64) -> Result<usize, Error> {
+        file.check_writable()?;
+        let offset = u64::try_from(offset).map_err(|_| Error::Invalid)?;
+        let at = if file.appends() { None } else { Some(offset) };
+        Ok(self.write_at(file, data, at)?.0)
+    }
+
+    /// Bytes written, and the offset behind them.
+    fn write_at(
+        &self,
+        file: &OpenFile,
+        data: &[UserSlice<'_>],
+        at: Option<u64>,
+    ) -> Result<(usize, u64), Error> {
+        if file.kind() != FileKind::File {
+            return Err(Error::Invalid);
+        }
+        let wanted: usize = data.iter().map(UserSlice::len).sum();
+        if wanted == 0 {
+            self.check_alive()?;
+            return Ok((0, 0));
+        }
+        let body_max = self.session.geometry().entry_bytes_max() as usize - HEADER_BYTES;
+        let mut bytes = wanted.min(WRITE_BYTES_MAX).min(body_max);
+        if let Some(at) = at {
+            let room = FILE_BYTES_MAX.checked_sub(at).filter(|&room| room > 0);
+            bytes = bytes.min(usize::try_from(room.ok_or(Error::FileTooBig)?).unwrap_or(usize::MAX));
+        }
+        loop {
+            let cut;
+            let data = if bytes == wanted {
+                data
+            } else {
+                cut = cut_to(data, bytes);
+                cut.as_slice()
+            };
+            match self.operate(|turn| self.write_once(turn, file, data, bytes, at))? {
+                Written::Whole { end } => {
+                    self.session.count(0, bytes as u64);
+                    return Ok((bytes, end));
+                }
+                Written::Faulted { copied: 0 } => return Err(Error::Fault),
+                Written::Faulted { copied } => bytes = copied,
+                Written::SetId => self.clear_set_id(file.inode_ref())?,
+            }
+        }
+    }
+
+    #[inline]
+    fn write_once(
+        &self,
+        turn: &mut Turn<'_>,
+        file: &OpenFile,
+        data: &[UserSlice<'_>],
+        bytes: usize,
+        at: Option<u64>,
+    ) -> Result<Written, Halt> {
+        let blocks = match at {
+            Some(offset) => debit::of_write(offset, bytes as u64),
+            None => debit::of_append(bytes as u64),
+        };
+        turn.prepare(bytes, blocks)?;
+        let inode = file.inode_ref();
+        let mut state = self.changing(inode)?;
+        if state.record.mode & SET_ID != 0 && loses_set_id(&state, file.privileged) {
+            return Ok(Written::SetId);
+        }
+        let offset = at.unwrap_or(state.record.size);
+        if offset > FILE_BYTES_MAX - bytes as u64 {
+            return Err(Error::FileTooBig.into());
+        }
+        let appended = match turn.append_write(inode.number, offset, data)? {
+            Ok(appended) => appended,
+            Err(fault) => return Ok(Written::Faulted { copied: fault.copied }),
+        };
+        let end = offset + bytes as u64;
+        if let Some(content) = state.file_mut() {
+            content.write(offset..end, appended.body);
+        }
+        state.record.size = state.record.size.max(end);
+        state.touch_content(turn.now);
+        state.logged = appended.end;
+        Ok(Written::Whole { end })
+    }
+
+    /// Takes the set-id bits away before somebody else's content goes under them.
+    fn clear_set_id(&self, inode: &Inode) -> Result<(), Error> {
+        self.operate(|turn| {
+            let empty = Operation::SetAttributes { inode: inode.number, attributes: Attributes::default() };
+            turn.prepare(empty.body_bytes(), 0)?;
+            let mut state = self.changing(inode)?;
+            let mode = without_set_id(state.record.mode);
+            let attributes = Attributes { mode: Some(mode & 0o7777), ..Attributes::default() };
+            let appended = turn.append(&Operation::SetAttributes { inode: inode.number, attributes })?;
+            state.record.mode = mode;
+            state.record.changed = turn.now;
+            state.logged = appended.end;
+            Ok(())
+        })
+    }
+
+    /// Sets the size of an open file.
+    pub fn truncate_open(&self, file: &OpenFile, size: i64) -> Result<(), Error> {
+        file.check_not_path()?;
+        file.check_writable().map_err(|_| Error::Invalid)?;
+        let size = checked_size(size)?;
+        if file.kind() != FileKind::File {
+            return Err(Error::Invalid);
+        }
+        let inode = file.inode_ref();
+        loop {
+            let done = self.operate(|turn| {
+                turn.prepare(0, debit::OF_TRUNCATION)?;
+                let mut state = self.changing(inode)?;
+                if loses_set_id(&state, file.privileged) {
+                    return Ok(false);
+                }
+                self.truncate_locked(turn, inode, &mut state, size)?;
+                Ok(true)
+            })?;
+            if done {
+                return Ok(());
+            }
+            self.clear_set_id(inode)?;
+        }
+    }
+
+    /// Appends a prepared truncation and applies it.
+    pub(crate) fn truncate_locked(
+        &self,
+        turn: &mut Turn<'_>,
+        inode: &Inode,
+        state: &mut State,
+        size: u64,
+    ) -> Result<(), Halt> {
+        let old_size = state.record.size;
+        let appended = turn.append(&Operation::Truncate { inode: inode.number, size })?;
+        if let Some(content) = state.file_mut() {
+            content.truncate(old_size, size, appended.position);
+        }
+        state.record.size = size;
+        state.touch_content(turn.now);
+        state.logged = appended.end;
+        Ok(())
+    }
+
+    /// Everything done is durable already; says whether the session still stands.
+    #[inline]
+    pub fn fsync(&self, file: &OpenFile) -> Result<(), Error> {
+        file.check_not_path()?;
+        self.check_alive()
+    }
+
+    /// Moves the file's offset.
+    pub fn seek(&self, file: &OpenFile, offset: i64, whence: Whence) -> Result<u64, Error> {
+        file.check_not_path()?;
+        let mut present = file.offset.lock();
+        let target = match whence {
+            Whence::Set => u64::try_from(offset).map_err(|_| Error::Invalid)?,
+            Whence::Current => offset_from(*present, offset)?,
+            Whence::End => offset_from(self.end_of(file)?, offset)?,
+            Whence::Data | Whence::Hole => self.find_boundary(file, offset, whence == Whence::Data)?,
+        };
+        *present = target;
+        if target == 0 && file.kind() == FileKind::Directory {
+            *file.listing.lock() = None;
+        }
+        Ok(target)
+    }
+
+    fn end_of(&self, file: &OpenFile) -> Result<u64, Error> {
+        let inode = file.inode_ref();
+        self.operate(|_turn| Ok(self.reading(inode)?.record.size))
+    }
+
+    fn find_boundary(&self, file: &OpenFile, offset: i64, data: bool) -> Result<u64, Error> {
+        let offset = u64::try_from(offset).map_err(|_| Error::NoData)?;
+        let inode = file.inode_ref();
+        self.operate(|_turn| {
+            loop {
+                let state = self.reading(inode)?;
+                let size = state.record.size;
+                let Some(content) = state.file() else {
+                    return Err(Error::Invalid.into());
+                };
+                if offset >= size {
+                    return Err(Error::NoData.into());
+                }
+                let mut at = offset;
+                let found = loop {
+                    if at >= size {
+                        break if data { Err(Error::NoData) } else { Ok(size) };
+                    }
+                    match content.find(at, size) {
+                        (_, Source::Unknown) => break Ok(u64::MAX),
+                        (_, Source::Hole) if !data => break Ok(at),
+                        (_, Source::Log(_) | Source::Arena(_)) if data => break Ok(at),
+                        (bytes, _) => at += bytes,
+                    }
+                };
+                drop(state);
+                match found {
+                    Ok(u64::MAX) => self.learn_extents(inode)?,
+                    other => return Ok(other?),
+                }
+            }
+        })
+    }
+}
+
+/// The time of last read, as relatime keeps it; in memory only.
+#[inline]
+fn note_read(file: &OpenFile, inode: &Inode, state: &State) {
+    if file.flags() & libc::O_NOATIME != 0 {
+        return;
+    }
+    let accessed = inode.accessed();
+    let now = crate::client::now();
+    let Timestamp(age) = Timestamp(now.0.saturating_sub(accessed.0));
+    if accessed <= state.record.modified || accessed <= state.record.changed || age >= ACCESSED_AGE_MAX {
+        inode.set_accessed(now);
+    }
+}
+
+fn without_set_id(mode: u32) -> u32 {
+    let group = if mode & libc::S_IXGRP != 0 { libc::S_ISGID } else { 0 };
+    mode & !(libc::S_ISUID | group)
+}
+
+fn loses_set_id(state: &State, privileged: bool) -> bool {
+    !privileged && without_set_id(state.record.mode) != state.record.mode
+}
+
+/// A size as an application gives it.
+pub(crate) fn checked_size(size: i64) -> Result<u64, Error> {
+    let size = u64::try_from(size).map_err(|_| Error::Invalid)?;
+    if size > FILE_BYTES_MAX { Err(Error::FileTooBig) } else { Ok(size) }
+}
+
+fn offset_from(start: u64, offset: i64) -> Result<u64, Error> {
+    let target = start.checked_add_signed(offset).ok_or(Error::Invalid)?;
+    if i64::try_from(target).is_err() { Err(Error::Overflow) } else { Ok(target) }
+}
+
+/// The first `bytes` of `data`.
+fn cut_to<'d>(data: &[UserSlice<'d>], bytes: usize) -> Vec<UserSlice<'d>> {
+    let mut left = bytes;
+    data.iter()
+        .map(|slice| {
+            let (part, _) = slice.split_at(left);
+            left -= part.len();
+            part
+        })
+        .take_while(|part| !part.is_empty())
+        .collect()
+}

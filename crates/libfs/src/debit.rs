@@ -1,0 +1,32 @@
+//! What an entry may cost in blocks, at worst: debited before it is appended (DESIGN §3.5).
+
+use cuesta_format::BLOCK_BYTES;
+
+/// A truncation may have to copy the block it cuts.
+pub(crate) const OF_TRUNCATION: u64 = 1;
+
+/// Every block a write of `bytes` at `offset` touches is written anew.
+#[inline]
+pub(crate) fn of_write(offset: u64, bytes: u64) -> u64 {
+    (offset % BLOCK_BYTES + bytes).div_ceil(BLOCK_BYTES)
+}
+
+/// A write at an offset that is not known yet.
+#[inline]
+pub(crate) fn of_append(bytes: u64) -> u64 {
+    of_write(BLOCK_BYTES - 1, bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_touched_block_counts() {
+        assert_eq!(of_write(0, 4096), 1);
+        assert_eq!(of_write(1, 4096), 2);
+        assert_eq!(of_write(4095, 2), 2);
+        assert_eq!(of_append(1), 1);
+        assert_eq!(of_append(4096), 2);
+    }
+}

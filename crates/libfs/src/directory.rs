@@ -1,0 +1,148 @@
+//! The content of a directory: the names known, and whether a name that is not known may exist.
+//!
+//! A directory made by this session, or listed once, is complete: what is not in it does not exist. In one that is
+//! not, names taken away are remembered until SharedFS knows as well.
+
+use cuesta_format::wire::DirectoryEntry;
+use cuesta_format::{FileKind, InodeNumber, LogPosition};
+use hashbrown::HashMap;
+
+/// What a name stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Named {
+    pub(crate) inode: InodeNumber,
+    pub(crate) kind: FileKind,
+}
+
+/// What is known of a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Known {
+    Present(Named),
+    Absent,
+    /// SharedFS must be asked.
+    Unknown,
+}
+
+/// The content.
+#[derive(Debug)]
+pub(crate) struct DirectoryContent {
+    names: HashMap<Box<[u8]>, Named>,
+    taken: HashMap<Box<[u8]>, LogPosition>,
+    complete: bool,
+    listed_to: Vec<u8>,
+}
+
+impl DirectoryContent {
+    /// Of a new directory.
+    pub(crate) fn empty() -> DirectoryContent {
+        DirectoryContent {
+            names: HashMap::new(),
+            taken: HashMap::new(),
+            complete: true,
+            listed_to: Vec::new(),
+        }
+    }
+
+    /// Of a directory in the shared area.
+    pub(crate) fn granted(entries: Vec<DirectoryEntry>, complete: bool) -> DirectoryContent {
+        let mut content = DirectoryContent { complete: false, ..DirectoryContent::empty() };
+        content.learn(entries, complete, LogPosition(0));
+        content
+    }
+
+    /// Takes entries that follow those listed, in name order; `retired` is what SharedFS knew at least.
+    pub(crate) fn learn(&mut self, entries: Vec<DirectoryEntry>, complete: bool, retired: LogPosition) {
+        self.names.reserve(entries.len());
+        if let Some(last) = entries.last() {
+            self.listed_to.clone_from(&last.name);
+        }
+        for entry in entries {
+            let Some(kind) = FileKind::from_byte(entry.kind) else { continue };
+            if self.taken.get(entry.name.as_slice()).is_some_and(|&taken| taken >= retired) {
+                continue;
+            }
+            self.names.entry(entry.name.into_boxed_slice()).or_insert(Named { inode: entry.inode, kind });
+        }
+        if complete {
+            self.complete = true;
+            self.taken = HashMap::new();
+            self.listed_to = Vec::new();
+        }
+    }
+
+    /// The last name listed by SharedFS, while more follow.
+    pub(crate) fn listed_to(&self) -> Option<&[u8]> {
+        (!self.complete).then_some(self.listed_to.as_slice())
+    }
+
+    #[inline]
+    pub(crate) fn find(&self, name: &[u8], retired: LogPosition) -> Known {
+        match self.names.get(name) {
+            Some(named) => Known::Present(*named),
+            None if self.complete => Known::Absent,
+            None if self.taken.get(name).is_some_and(|&taken| taken >= retired) => Known::Absent,
+            None => Known::Unknown,
+        }
+    }
+
+    /// A name was made, replaced, or learnt.
+    pub(crate) fn put(&mut self, name: &[u8], named: Named) {
+        match self.names.get_mut(name) {
+            Some(present) => *present = named,
+            None => {
+                self.names.insert(name.into(), named);
+            }
+        }
+        if !self.taken.is_empty() {
+            self.taken.remove(name);
+        }
+    }
+
+    /// A name was taken away by an entry at `position`.
+    pub(crate) fn take(&mut self, name: &[u8], position: LogPosition) {
+        self.names.remove(name);
+        if !self.complete {
+            self.taken.insert(name.into(), position);
+        }
+    }
+
+    /// Names known now.
+    pub(crate) fn names(&self) -> impl Iterator<Item = (&[u8], Named)> {
+        self.names.iter().map(|(name, named)| (&**name, *named))
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.names.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(name: &str, inode: u64) -> DirectoryEntry {
+        DirectoryEntry { name: name.into(), inode: InodeNumber(inode), kind: FileKind::File as u8 }
+    }
+
+    #[test]
+    fn a_name_taken_stays_away_until_shared_fs_knows() {
+        let mut content = DirectoryContent::granted(vec![entry("a", 5)], false);
+        content.take(b"a", LogPosition(640));
+        assert_eq!(content.find(b"a", LogPosition(0)), Known::Absent);
+        assert_eq!(content.find(b"b", LogPosition(0)), Known::Unknown);
+        content.learn(vec![entry("a", 5), entry("b", 6)], false, LogPosition(0));
+        assert_eq!(content.find(b"a", LogPosition(640)), Known::Absent);
+        assert_eq!(content.find(b"a", LogPosition(704)), Known::Unknown);
+        assert!(matches!(content.find(b"b", LogPosition(0)), Known::Present(_)));
+        assert_eq!(content.listed_to(), Some(b"b".as_slice()));
+    }
+
+    #[test]
+    fn a_complete_directory_answers_by_itself() {
+        let mut content = DirectoryContent::granted(vec![entry("a", 5)], true);
+        assert_eq!(content.find(b"b", LogPosition(0)), Known::Absent);
+        content.put(b"b", Named { inode: InodeNumber(7), kind: FileKind::File });
+        assert_eq!(content.names().count(), 2);
+        assert_eq!(content.listed_to(), None);
+    }
+}

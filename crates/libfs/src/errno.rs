@@ -1,0 +1,112 @@
+//! What goes wrong, and the one table that turns it into an error number.
+
+/// Why a call failed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs)]
+pub enum Error {
+    #[error("no such file or directory")]
+    NotFound,
+    #[error("file exists")]
+    Exists,
+    #[error("not a directory")]
+    NotDirectory,
+    #[error("is a directory")]
+    IsDirectory,
+    #[error("directory not empty")]
+    NotEmpty,
+    /// The mode bits forbid it.
+    #[error("permission denied")]
+    Denied,
+    /// Only the owner or root may.
+    #[error("operation not permitted")]
+    NotPermitted,
+    #[error("invalid argument")]
+    Invalid,
+    #[error("file name too long")]
+    NameTooLong,
+    #[error("too many levels of symbolic links")]
+    SymlinkLoop,
+    /// The inode has as many names as it may have.
+    #[error("too many links")]
+    LinkLimit,
+    #[error("no space left on the store")]
+    NoSpace,
+    #[error("file too large")]
+    FileTooBig,
+    /// The file was not opened for this.
+    #[error("bad file descriptor")]
+    AccessMode,
+    /// The application's memory cannot be read or written.
+    #[error("bad address")]
+    Fault,
+    #[error("operation not supported")]
+    Unsupported,
+    /// A special file whose driver is not ours to call.
+    #[error("no such device or address")]
+    NoDevice,
+    /// No data (or hole) behind the offset.
+    #[error("no data behind the offset")]
+    NoData,
+    #[error("resource busy")]
+    Busy,
+    /// A lock is held by another owner.
+    #[error("resource temporarily unavailable")]
+    WouldBlock,
+    #[error("interrupted")]
+    Interrupted,
+    /// An offset that does not fit.
+    #[error("value too large")]
+    Overflow,
+    /// Names of different stores.
+    #[error("cross-device link")]
+    CrossDevice,
+    /// Client and daemon are of different versions.
+    #[error("cuesta versions differ: {0}")]
+    Version(String),
+    /// SharedFS is gone or gave the session up.
+    #[error("the daemon is gone")]
+    Disconnected,
+    /// SharedFS failed, or answered what makes no sense.
+    #[error("the daemon failed: {0}")]
+    Daemon(String),
+    /// The path leads out of the store: continue with this one, which starts with `/` (a symbolic link's
+    /// target) or with `..` from the store's root.
+    #[error("the path leaves the store")]
+    Leaves {
+        /// The path that remains.
+        path: Vec<u8>,
+    },
+}
+
+impl Error {
+    /// The error number an application sees. [`Error::Leaves`] never reaches one.
+    #[must_use]
+    pub fn errno(&self) -> i32 {
+        match self {
+            Error::NotFound => libc::ENOENT,
+            Error::Exists => libc::EEXIST,
+            Error::NotDirectory => libc::ENOTDIR,
+            Error::IsDirectory => libc::EISDIR,
+            Error::NotEmpty => libc::ENOTEMPTY,
+            Error::Denied => libc::EACCES,
+            Error::NotPermitted => libc::EPERM,
+            Error::Invalid => libc::EINVAL,
+            Error::NameTooLong => libc::ENAMETOOLONG,
+            Error::SymlinkLoop => libc::ELOOP,
+            Error::LinkLimit => libc::EMLINK,
+            Error::NoSpace => libc::ENOSPC,
+            Error::FileTooBig => libc::EFBIG,
+            Error::AccessMode => libc::EBADF,
+            Error::Fault => libc::EFAULT,
+            Error::Unsupported => libc::EOPNOTSUPP,
+            Error::NoDevice | Error::NoData => libc::ENXIO,
+            Error::Busy => libc::EBUSY,
+            Error::WouldBlock => libc::EAGAIN,
+            Error::Interrupted => libc::EINTR,
+            Error::Overflow => libc::EOVERFLOW,
+            Error::CrossDevice | Error::Leaves { .. } => libc::EXDEV,
+            Error::Version(_) => libc::EPROTO,
+            Error::Disconnected | Error::Daemon(_) => libc::EIO,
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! An inode as this session knows it.
+//!
+//! What a state holds is the present truth while `lease` is set and the session's generation stands; without a
+//! lease nothing in it means anything. Locks on several inodes are taken in the order of their numbers.
+
+use crate::content::FileContent;
+use crate::directory::DirectoryContent;
+use crate::locks::LockTable;
+use crate::sync::{AtomicI64, AtomicU32, Mutex, Ordering, RwLock};
+use cuesta_format::wire::{Grant, LeaseMode};
+use cuesta_format::{FileKind, InodeNumber, InodeRecord, LogPosition, Timestamp};
+
+/// An inode.
+#[derive(Debug)]
+pub(crate) struct Inode {
+    pub(crate) number: InodeNumber,
+    pub(crate) state: RwLock<State>,
+    /// Open files on it. Grows only under `state` while it has a name, so that an unlink knows.
+    pub(crate) opens: AtomicU32,
+    /// Time of last read: changes under a shared lock, kept in memory only.
+    accessed: AtomicI64,
+    pub(crate) locks: Mutex<LockTable>,
+    /// Bumped when a lock is given up.
+    pub(crate) unlocked: AtomicU32,
+}
+
+/// What is known of it.
+#[derive(Debug)]
+pub(crate) struct State {
+    pub(crate) lease: Option<LeaseMode>,
+    pub(crate) record: InodeRecord,
+    pub(crate) content: Content,
+    /// Behind the last entry about it.
+    pub(crate) logged: LogPosition,
+}
+
+/// What it holds.
+#[derive(Debug)]
+pub(crate) enum Content {
+    File(FileContent),
+    Directory(DirectoryContent),
+    Symlink(Box<[u8]>),
+    Special,
+}
+
+impl Inode {
+    /// One of which nothing is known yet.
+    pub(crate) fn unknown(number: InodeNumber) -> Inode {
+        let record = InodeRecord::new(number, 0, 0, 0, Timestamp(0));
+        Inode::with_state(number, None, record, Content::Special, LogPosition(0))
+    }
+
+    /// One this session just made.
+    pub(crate) fn made(record: InodeRecord, content: Content, logged: LogPosition) -> Inode {
+        Inode::with_state(record.inode, Some(LeaseMode::Write), record, content, logged)
+    }
+
+    fn with_state(
+        number: InodeNumber,
+        lease: Option<LeaseMode>,
+        record: InodeRecord,
+        content: Content,
+        logged: LogPosition,
+    ) -> Inode {
+        Inode {
+            number,
+            opens: AtomicU32::new(0),
+            accessed: AtomicI64::new(record.accessed.0),
+            state: RwLock::new(State { lease, record, content, logged }),
+            locks: Mutex::new(LockTable::default()),
+            unlocked: AtomicU32::new(0),
+        }
+    }
+
+    pub(crate) fn accessed(&self) -> Timestamp {
+        Timestamp(self.accessed.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn set_accessed(&self, time: Timestamp) {
+        self.accessed.store(time.0, Ordering::Relaxed);
+    }
+
+    /// Takes what a lease brought; what is known under a lease already is newer and stays.
+    pub(crate) fn fill(&self, state: &mut State, grant: Grant) {
+        if state.lease.is_some() {
+            state.lease = state.lease.max(Some(grant.mode));
+            return;
+        }
+        let record = grant.record;
+        self.set_accessed(record.accessed);
+        state.lease = Some(grant.mode);
+        state.record = record;
+        state.logged = LogPosition(0);
+        state.content = match record.kind() {
+            FileKind::File => {
+                Content::File(FileContent::granted(record.size, &grant.extents, grant.extents_complete))
+            }
+            FileKind::Directory => {
+                Content::Directory(DirectoryContent::granted(grant.entries, grant.entries_complete))
+            }
+            FileKind::Symlink => Content::Symlink(grant.target.into_boxed_slice()),
+            _ => Content::Special,
+        };
+    }
+}
+
+impl State {
+    /// Forgets everything: the lease is gone.
+    pub(crate) fn forget(&mut self) {
+        self.lease = None;
+        self.content = Content::Special;
+        self.logged = LogPosition(0);
+    }
+
+    /// Its last name is gone.
+    #[inline]
+    pub(crate) fn is_unlinked(&self) -> bool {
+        self.record.links == 0
+    }
+
+    /// Kept only because it is open.
+    pub(crate) fn is_orphan(&self) -> bool {
+        self.lease.is_some() && self.is_unlinked()
+    }
+
+    #[inline]
+    pub(crate) fn kind(&self) -> FileKind {
+        self.record.kind()
+    }
+
+    /// The directory's content, if it is one.
+    #[inline]
+    pub(crate) fn directory(&self) -> Option<&DirectoryContent> {
+        match &self.content {
+            Content::Directory(content) => Some(content),
+            _ => None,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn directory_mut(&mut self) -> Option<&mut DirectoryContent> {
+        match &mut self.content {
+            Content::Directory(content) => Some(content),
+            _ => None,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn file(&self) -> Option<&FileContent> {
+        match &self.content {
+            Content::File(content) => Some(content),
+            _ => None,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn file_mut(&mut self) -> Option<&mut FileContent> {
+        match &mut self.content {
+            Content::File(content) => Some(content),
+            _ => None,
+        }
+    }
+
+    /// The content changed at `now`.
+    #[inline]
+    pub(crate) fn touch_content(&mut self, now: Timestamp) {
+        self.record.modified = now;
+        self.record.changed = now;
+    }
+}

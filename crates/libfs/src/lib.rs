@@ -1,0 +1,56 @@
+//! The client library: POSIX semantics inside the application's process (DESIGN §§3–6).
+//!
+//! | file | idea |
+//! |---|---|
+//! | `client` | how an operation runs until it stands: gate, attempt, generation |
+//! | `session`, `link`, `control`, `arenas` | one attachment: log, credits, numbers, requests, mapped memory |
+//! | `cache`, `inode`, `locked` | what is known under leases, and the order of locks |
+//! | `content`, `interval`, `directory` | content of a file and of a directory |
+//! | `retire`, `resync` | letting go of digested log space; going on after a fence |
+//! | `walk`, `credentials` | from a path to an inode, and who may |
+//! | `open_file`, `data`, `namespace`, `rename`, `attributes`, `listing`, `locking`, `locks` | the calls |
+//! | `errno` | every error, and the one table of error numbers |
+//!
+//! What is cached is the present truth under leases; the log is written for SharedFS and recovery. The library never
+//! panics on what SharedFS, a log or an application hands it, starts no thread, and knows nothing of descriptors,
+//! `struct stat` or paths outside the store: that is a door's business.
+
+mod arenas;
+mod attributes;
+mod cache;
+mod client;
+mod content;
+mod control;
+mod credentials;
+mod data;
+mod debit;
+mod directory;
+mod errno;
+mod inode;
+mod interval;
+mod link;
+mod listing;
+mod locked;
+mod locking;
+mod locks;
+mod namespace;
+mod open_file;
+mod rename;
+mod resync;
+mod retire;
+mod session;
+mod sync;
+mod walk;
+
+pub use attributes::{SetAttributes, SetTime, Stat, Target};
+pub use client::Client;
+pub use credentials::Credentials;
+pub use data::Whence;
+pub use errno::Error;
+pub use link::{Link, LinkError, SocketLink};
+pub use listing::DirectoryItem;
+pub use locks::{HeldLock, LockKind, LockOwner};
+pub use namespace::LinkSource;
+pub use open_file::OpenFile;
+pub use rename::RenameFlags;
+pub use walk::Base;

@@ -1,0 +1,150 @@
+//! Asking SharedFS: one request, one response, descriptors beside it.
+//!
+//! The socket is used by its raw system calls: libc's wrappers are intercepted in the processes this runs in.
+
+use cuesta_format::wire::{self, DESCRIPTORS_MAX, Request, Response};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, SocketAddrUnix,
+    SocketFlags, SocketType,
+};
+use std::io::IoSliceMut;
+use std::mem::MaybeUninit;
+
+/// Bytes asked of the socket at once.
+const RECEIVE_BYTES: usize = 64 << 10;
+
+/// The connection to SharedFS failed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LinkError {
+    /// Nobody listens, or the connection broke.
+    #[error("no connection to the daemon: {0}")]
+    Gone(String),
+    /// What came is not a message.
+    #[error("the daemon's answer cannot be read: {0}")]
+    Garbled(String),
+}
+
+impl From<Errno> for LinkError {
+    fn from(errno: Errno) -> Self {
+        LinkError::Gone(errno.to_string())
+    }
+}
+
+impl From<wire::WireError> for LinkError {
+    fn from(error: wire::WireError) -> Self {
+        LinkError::Garbled(error.to_string())
+    }
+}
+
+/// A way to ask SharedFS.
+pub trait Link: Send {
+    /// Sends `request` and waits for the answer; descriptors that come with it are pushed, in order.
+    fn call(&mut self, request: &Request, descriptors: &mut Vec<OwnedFd>) -> Result<Response, LinkError>;
+}
+
+/// The link over the store's socket.
+#[derive(Debug)]
+pub struct SocketLink {
+    socket: OwnedFd,
+    descriptor_floor: i32,
+    frame: Vec<u8>,
+}
+
+impl SocketLink {
+    /// Connects to the socket at `path`. Every descriptor this link makes is `descriptor_floor` or higher.
+    pub fn connect(path: &[u8], descriptor_floor: i32) -> Result<SocketLink, LinkError> {
+        let address = SocketAddrUnix::new(path)?;
+        let socket =
+            rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+        let socket = lift(socket, descriptor_floor)?;
+        loop {
+            match rustix::net::connect(&socket, &address) {
+                Ok(()) => break,
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+        Ok(SocketLink { socket, descriptor_floor, frame: Vec::new() })
+    }
+
+    fn send(&mut self) -> Result<(), LinkError> {
+        let mut rest = self.frame.as_slice();
+        while !rest.is_empty() {
+            match rustix::net::send(&self.socket, rest, SendFlags::NOSIGNAL) {
+                Ok(sent) => rest = rest.get(sent..).unwrap_or_default(),
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Receives a whole frame into `self.frame`.
+    fn receive(&mut self, descriptors: &mut Vec<OwnedFd>) -> Result<(), LinkError> {
+        self.frame.clear();
+        let mut wanted = 4;
+        while self.frame.len() < wanted {
+            let have = self.frame.len();
+            self.frame.resize(have + RECEIVE_BYTES.max(wanted - have), 0);
+            let got = receive_some(&self.socket, &mut self.frame[have..], descriptors, self.descriptor_floor);
+            self.frame.truncate(have + *got.as_ref().unwrap_or(&0));
+            if got? == 0 {
+                return Err(LinkError::Gone("connection closed".into()));
+            }
+            if let Some(&head) = self.frame.first_chunk::<4>() {
+                wanted = 4 + wire::frame_length(head)?;
+            }
+        }
+        if self.frame.len() > wanted {
+            return Err(LinkError::Garbled("more than one answer".into()));
+        }
+        Ok(())
+    }
+}
+
+impl Link for SocketLink {
+    fn call(&mut self, request: &Request, descriptors: &mut Vec<OwnedFd>) -> Result<Response, LinkError> {
+        self.frame.clear();
+        wire::encode(request, &mut self.frame)?;
+        self.send()?;
+        self.receive(descriptors)?;
+        Ok(wire::decode(&self.frame[4..])?)
+    }
+}
+
+fn receive_some(
+    socket: &OwnedFd,
+    buffer: &mut [u8],
+    descriptors: &mut Vec<OwnedFd>,
+    descriptor_floor: i32,
+) -> Result<usize, LinkError> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
+    loop {
+        let mut control = RecvAncillaryBuffer::new(&mut space);
+        let mut parts = [IoSliceMut::new(buffer)];
+        match rustix::net::recvmsg(socket, &mut parts, &mut control, RecvFlags::CMSG_CLOEXEC) {
+            Ok(message) => {
+                for part in control.drain() {
+                    if let RecvAncillaryMessage::ScmRights(files) = part {
+                        for file in files {
+                            descriptors.push(lift(file, descriptor_floor)?);
+                        }
+                    }
+                }
+                return Ok(message.bytes);
+            }
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+}
+
+/// Moves a descriptor out of the application's way.
+fn lift(file: OwnedFd, floor: i32) -> Result<OwnedFd, Errno> {
+    if floor == 0 {
+        return Ok(file);
+    }
+    rustix::io::fcntl_dupfd_cloexec(file.as_fd(), floor)
+}

@@ -1,0 +1,144 @@
+//! Reading directories.
+//!
+//! An open directory is read from a list made when it is read from the start (POSIX leaves open what names made or
+//! taken away later do), in the order of inode numbers. An item's cookie is its place in the list.
+
+use crate::client::{Client, Halt};
+use crate::errno::Error;
+use crate::inode::Inode;
+use crate::open_file::OpenFile;
+use crate::session::unexpected;
+use crate::sync::Ordering;
+use cuesta_format::wire::{Request, Response};
+use cuesta_format::{FileKind, InodeNumber};
+
+/// One name of a directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DirectoryItem<'a> {
+    /// What it names.
+    pub inode: InodeNumber,
+    /// The offset at which reading goes on behind it.
+    pub next_cookie: u64,
+    /// The kind of what it names.
+    pub kind: FileKind,
+    /// The name.
+    pub name: &'a [u8],
+}
+
+/// What a directory held: all names in one run of bytes.
+#[derive(Debug)]
+pub(crate) struct Listing {
+    names: Vec<u8>,
+    items: Vec<Item>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Item {
+    inode: InodeNumber,
+    start: u32,
+    length: u8,
+    kind: FileKind,
+}
+
+impl Client {
+    /// Hands names to `sink`, from the file's offset on, until it takes no more; `.` and `..` come first.
+    pub fn read_directory(
+        &self,
+        file: &OpenFile,
+        sink: &mut dyn FnMut(DirectoryItem<'_>) -> bool,
+    ) -> Result<(), Error> {
+        file.check_readable()?;
+        if file.kind() != FileKind::Directory {
+            return Err(Error::NotDirectory);
+        }
+        let mut offset = file.offset.lock();
+        let mut listing = file.listing.lock();
+        if *offset == 0 || listing.is_none() {
+            *listing = Some(self.operate(|_turn| self.list(file.inode_ref()))?);
+        }
+        let Some(listing) = listing.as_ref() else {
+            return Ok(());
+        };
+        let start = usize::try_from(*offset).unwrap_or(usize::MAX).min(listing.items.len());
+        for (item, index) in listing.items[start..].iter().zip(start as u64..) {
+            let name_start = item.start as usize;
+            let taken = sink(DirectoryItem {
+                inode: item.inode,
+                next_cookie: index + 1,
+                kind: item.kind,
+                name: &listing.names[name_start..name_start + usize::from(item.length)],
+            });
+            if !taken {
+                break;
+            }
+            *offset = index + 1;
+        }
+        Ok(())
+    }
+
+    fn list(&self, inode: &Inode) -> Result<Listing, Halt> {
+        loop {
+            let state = self.reading(inode)?;
+            let Some(content) = state.directory() else {
+                return Err(Error::NotDirectory.into());
+            };
+            if content.listed_to().is_some() {
+                drop(state);
+                self.complete(inode)?;
+                continue;
+            }
+            let mut listing = Listing { names: Vec::new(), items: Vec::new() };
+            if state.is_unlinked() {
+                return Ok(listing);
+            }
+            let parent = match state.record.parent {
+                InodeNumber::NONE => inode.number,
+                parent => parent,
+            };
+            listing.push(b".", inode.number, FileKind::Directory);
+            listing.push(b"..", parent, FileKind::Directory);
+            for (name, named) in content.names() {
+                listing.push(name, named.inode, named.kind);
+            }
+            drop(state);
+            listing.items[2..].sort_unstable_by_key(|item| (item.inode, item.start));
+            let now = crate::client::now();
+            if inode.accessed() < now {
+                inode.set_accessed(now);
+            }
+            return Ok(listing);
+        }
+    }
+
+    /// Fetches every name that is not known yet. The lock is held over each question: what SharedFS answers is
+    /// older than what is cached, never newer.
+    fn complete(&self, inode: &Inode) -> Result<(), Error> {
+        loop {
+            let mut state = inode.state.write();
+            let Some(content) = state.directory_mut() else {
+                return Ok(());
+            };
+            let Some(after) = content.listed_to() else {
+                return Ok(());
+            };
+            let request = Request::List { parent: inode.number, after: after.to_vec() };
+            let answer = self.session.ask(&request)?;
+            let Response::Entries { entries, complete } = answer else {
+                return Err(unexpected(&answer));
+            };
+            let complete = complete || entries.is_empty();
+            let retired = self.session.retired.load(Ordering::Acquire);
+            content.learn(entries, complete, cuesta_format::LogPosition(retired));
+        }
+    }
+}
+
+impl Listing {
+    fn push(&mut self, name: &[u8], inode: InodeNumber, kind: FileKind) {
+        let (Ok(start), Ok(length)) = (u32::try_from(self.names.len()), u8::try_from(name.len())) else {
+            return;
+        };
+        self.names.extend_from_slice(name);
+        self.items.push(Item { inode, start, length, kind });
+    }
+}

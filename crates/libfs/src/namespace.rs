@@ -1,0 +1,357 @@
+//! Making names and taking them away.
+
+use crate::client::{Client, Halt, Turn};
+use crate::content::FileContent;
+use crate::credentials::{Credentials, EXECUTE, WRITE};
+use crate::directory::{DirectoryContent, Known, Named};
+use crate::errno::Error;
+use crate::inode::{Content, Inode, State};
+use crate::open_file::OpenFile;
+use crate::sync::{Arc, Ordering};
+use crate::walk::{Base, Follow, Found, Last, Name};
+use cuesta_format::{
+    FileKind, InodeNumber, InodeRecord, LINKS_MAX, LogPosition, Operation, SYMLINK_BYTES_MAX,
+};
+
+/// What is to be made.
+pub(crate) struct Making<'a> {
+    pub(crate) kind: FileKind,
+    pub(crate) mode: u32,
+    pub(crate) device: u64,
+    pub(crate) target: &'a [u8],
+}
+
+/// What gets one more name.
+#[derive(Clone, Copy, Debug)]
+pub enum LinkSource<'a> {
+    /// What a path names.
+    Path {
+        /// Where it starts.
+        base: Base<'a>,
+        /// The path.
+        path: &'a [u8],
+        /// Whether a symbolic link at its end is followed.
+        follow: bool,
+    },
+    /// An open file.
+    File(&'a OpenFile),
+}
+
+impl Client {
+    /// `mkdir`; the umask is applied to `mode`.
+    pub fn make_directory(
+        &self,
+        credentials: &Credentials,
+        base: Base<'_>,
+        path: &[u8],
+        mode: u32,
+    ) -> Result<(), Error> {
+        let mode = mode & (0o777 | libc::S_ISVTX);
+        let making = Making { kind: FileKind::Directory, mode, device: 0, target: b"" };
+        self.make_at(credentials, base, path, &making)
+    }
+
+    /// `mknod`; `mode` has the kind and the permissions, with the umask applied.
+    pub fn make_node(
+        &self,
+        credentials: &Credentials,
+        base: Base<'_>,
+        path: &[u8],
+        mode: u32,
+        device: u64,
+    ) -> Result<(), Error> {
+        let kind = match mode & libc::S_IFMT {
+            0 => FileKind::File,
+            _ => FileKind::from_mode(mode).ok_or(Error::Invalid)?,
+        };
+        match kind {
+            FileKind::Directory => return Err(Error::NotPermitted),
+            FileKind::Symlink => return Err(Error::Invalid),
+            FileKind::CharacterDevice | FileKind::BlockDevice if !credentials.is_root() => {
+                return Err(Error::NotPermitted);
+            }
+            _ => {}
+        }
+        let has_device = matches!(kind, FileKind::CharacterDevice | FileKind::BlockDevice);
+        let device = if has_device { device } else { 0 };
+        let making = Making { kind, mode: mode & 0o7777, device, target: b"" };
+        self.make_at(credentials, base, path, &making)
+    }
+
+    /// `symlink`.
+    pub fn symlink(
+        &self,
+        credentials: &Credentials,
+        target: &[u8],
+        base: Base<'_>,
+        path: &[u8],
+    ) -> Result<(), Error> {
+        if target.is_empty() {
+            return Err(Error::NotFound);
+        }
+        if target.len() > SYMLINK_BYTES_MAX {
+            return Err(Error::NameTooLong);
+        }
+        let making = Making { kind: FileKind::Symlink, mode: 0o777, device: 0, target };
+        self.make_at(credentials, base, path, &making)
+    }
+
+    fn make_at(
+        &self,
+        credentials: &Credentials,
+        base: Base<'_>,
+        path: &[u8],
+        making: &Making<'_>,
+    ) -> Result<(), Error> {
+        self.operate(|turn| {
+            let found = self.walk(credentials, base, path, Follow::Never)?;
+            let name = new_name(&found, making.kind == FileKind::Directory)?;
+            self.make(turn, credentials, &found.parent, name, making).map(|_| ())
+        })
+    }
+
+    /// Makes an inode under a name that was just seen not to exist.
+    pub(crate) fn make(
+        &self,
+        turn: &mut Turn<'_>,
+        credentials: &Credentials,
+        directory: &Arc<Inode>,
+        name: &Name,
+        making: &Making<'_>,
+    ) -> Result<Arc<Inode>, Halt> {
+        {
+            // Asked before a number is taken and room is made: the answer may be no.
+            let parent = self.reading(directory)?;
+            check_can_make(credentials, &parent)?;
+        }
+        let number = turn.number()?;
+        let operation = |mode, gid| Operation::Create {
+            parent: directory.number,
+            inode: number,
+            mode: mode | making.kind.mode_bits(),
+            uid: credentials.uid,
+            gid,
+            device: making.device,
+            name,
+            target: making.target,
+        };
+        turn.prepare(operation(0, 0).body_bytes(), 0)?;
+        let mut parent = self.changing(directory)?;
+        check_can_make(credentials, &parent)?;
+        let retired = self.session.retired();
+        if parent.directory().is_none_or(|content| content.find(name, retired) != Known::Absent) {
+            // In an incomplete directory a name that SharedFS was just asked for stays unknown.
+            let unknown = |content: &DirectoryContent| content.find(name, retired) == Known::Unknown;
+            if !parent.directory().is_some_and(unknown) {
+                return Err(Halt::Again);
+            }
+        }
+        let is_directory = making.kind == FileKind::Directory;
+        if is_directory && parent.record.links >= LINKS_MAX {
+            return Err(Error::LinkLimit.into());
+        }
+        let (gid, mode) = credentials.inherit(&parent.record, making.kind, making.mode & 0o7777);
+        let appended = turn.append(&operation(mode, gid))?;
+        let mode = mode | making.kind.mode_bits();
+        let mut record = InodeRecord::new(number, mode, credentials.uid, gid, turn.now);
+        record.device = making.device;
+        record.size = making.target.len() as u64;
+        if is_directory {
+            record.parent = directory.number;
+            parent.record.links += 1;
+        }
+        let content = match making.kind {
+            FileKind::File => Content::File(FileContent::empty()),
+            FileKind::Directory => Content::Directory(DirectoryContent::empty()),
+            FileKind::Symlink => Content::Symlink(making.target.into()),
+            _ => Content::Special,
+        };
+        let inode = Arc::new(Inode::made(record, content, appended.end));
+        self.cache.insert(Arc::clone(&inode));
+        parent.record.size += 1;
+        parent.touch_content(turn.now);
+        parent.logged = appended.end;
+        if let Some(content) = parent.directory_mut() {
+            content.put(name, Named { inode: number, kind: making.kind });
+        }
+        Ok(inode)
+    }
+
+    /// `link`.
+    pub fn link(
+        &self,
+        credentials: &Credentials,
+        source: LinkSource<'_>,
+        base: Base<'_>,
+        path: &[u8],
+    ) -> Result<(), Error> {
+        self.operate(|turn| {
+            let (inode, kind) = match source {
+                LinkSource::File(file) => (Arc::clone(file.inode_ref()), file.kind()),
+                LinkSource::Path { base, path, follow } => {
+                    let follow = if follow { Follow::Always } else { Follow::Never };
+                    self.walk(credentials, base, path, follow)?.existing()?
+                }
+            };
+            let found = self.walk(credentials, base, path, Follow::Never)?;
+            let name = new_name(&found, false)?;
+            if kind == FileKind::Directory {
+                return Err(Error::NotPermitted.into());
+            }
+            let operation = Operation::Link { parent: found.parent.number, inode: inode.number, name };
+            turn.prepare(operation.body_bytes(), 0)?;
+            let mut locked = self.lock_all([Some(&found.parent), Some(&inode), None, None])?;
+            let retired = self.session.retired();
+            let parent = locked.of(&found.parent)?;
+            check_can_make(credentials, parent)?;
+            if !matches!(known(parent, name, retired), Known::Absent | Known::Unknown) {
+                return Err(Halt::Again);
+            }
+            let state = locked.of(&inode)?;
+            if state.is_unlinked() {
+                return Err(Error::NotFound.into());
+            }
+            if state.record.links >= LINKS_MAX {
+                return Err(Error::LinkLimit.into());
+            }
+            let appended = turn.append(&operation)?;
+            state.record.links += 1;
+            state.record.changed = turn.now;
+            state.logged = appended.end;
+            let parent = locked.of(&found.parent)?;
+            parent.record.size += 1;
+            parent.touch_content(turn.now);
+            parent.logged = appended.end;
+            if let Some(content) = parent.directory_mut() {
+                content.put(name, Named { inode: inode.number, kind });
+            }
+            Ok(())
+        })
+    }
+
+    /// `unlink`.
+    pub fn unlink(&self, credentials: &Credentials, base: Base<'_>, path: &[u8]) -> Result<(), Error> {
+        self.take_away(credentials, base, path, false)
+    }
+
+    /// `rmdir`.
+    pub fn remove_directory(
+        &self,
+        credentials: &Credentials,
+        base: Base<'_>,
+        path: &[u8],
+    ) -> Result<(), Error> {
+        self.take_away(credentials, base, path, true)
+    }
+
+    fn take_away(
+        &self,
+        credentials: &Credentials,
+        base: Base<'_>,
+        path: &[u8],
+        directory: bool,
+    ) -> Result<(), Error> {
+        self.operate(|turn| {
+            let found = self.walk(credentials, base, path, Follow::Never)?;
+            let name = match (&found.last, directory) {
+                (Last::Name(name), _) => name,
+                (_, false) => return Err(Error::IsDirectory.into()),
+                (Last::DotDot, true) => return Err(Error::NotEmpty.into()),
+                (Last::Dot, true) if path.iter().all(|&byte| byte == b'/') => {
+                    return Err(Error::Busy.into());
+                }
+                (Last::Dot, true) => return Err(Error::Invalid.into()),
+            };
+            let (inode, kind) = found.inode.as_ref().ok_or(Error::NotFound)?;
+            let is_directory = *kind == FileKind::Directory;
+            if (directory || found.slash) && !is_directory {
+                return Err(Error::NotDirectory.into());
+            }
+            let operation =
+                |orphan| Operation::Unlink { parent: found.parent.number, inode: inode.number, name, orphan };
+            turn.prepare(operation(false).body_bytes(), 0)?;
+            let mut locked = self.lock_all([Some(&found.parent), Some(inode), None, None])?;
+            let parent = locked.of(&found.parent)?;
+            if parent.is_unlinked() {
+                return Err(Error::NotFound.into());
+            }
+            if !names(parent, name, inode.number) {
+                return Err(Halt::Again);
+            }
+            let parent_record = parent.record;
+            let state = locked.of(inode)?;
+            credentials.check_removal(&parent_record, &state.record)?;
+            if is_directory && !directory {
+                return Err(Error::IsDirectory.into());
+            }
+            check_empty(state)?;
+            let orphan = inode.opens.load(Ordering::Acquire) > 0;
+            let appended = turn.append(&operation(orphan))?;
+            self.lose_name(inode, state, is_directory, turn, appended.end);
+            let parent = locked.of(&found.parent)?;
+            parent.record.size = parent.record.size.saturating_sub(1);
+            if is_directory {
+                parent.record.links = parent.record.links.saturating_sub(1);
+            }
+            parent.touch_content(turn.now);
+            parent.logged = appended.end;
+            if let Some(content) = parent.directory_mut() {
+                content.take(name, appended.position);
+            }
+            Ok(())
+        })
+    }
+
+    /// One name of an inode went, by an entry that ends at `logged`; with the last one it goes itself, unless it
+    /// is open.
+    pub(crate) fn lose_name(
+        &self,
+        inode: &Inode,
+        state: &mut State,
+        is_directory: bool,
+        turn: &Turn<'_>,
+        logged: LogPosition,
+    ) {
+        state.record.links = if is_directory { 0 } else { state.record.links.saturating_sub(1) };
+        state.record.changed = turn.now;
+        state.logged = logged;
+        if state.is_unlinked() && inode.opens.load(Ordering::Acquire) == 0 {
+            state.content = Content::Special;
+            self.cache.remove(inode.number);
+        }
+    }
+}
+
+/// Whether names can be made in a directory, and by these credentials.
+fn check_can_make(credentials: &Credentials, parent: &State) -> Result<(), Error> {
+    if parent.is_unlinked() {
+        return Err(Error::NotFound);
+    }
+    credentials.check(&parent.record, WRITE | EXECUTE)
+}
+
+/// The name to make, if nothing has it.
+fn new_name(found: &Found, directory: bool) -> Result<&Name, Error> {
+    match (&found.last, &found.inode) {
+        (Last::Name(name), None) if directory || !found.slash => Ok(name),
+        (Last::Name(_), None) => Err(Error::NotFound),
+        _ => Err(Error::Exists),
+    }
+}
+
+pub(crate) fn known(directory: &State, name: &[u8], retired: LogPosition) -> Known {
+    directory.directory().map_or(Known::Absent, |content| content.find(name, retired))
+}
+
+/// Whether `name` still stands for `inode`.
+pub(crate) fn names(directory: &State, name: &[u8], inode: InodeNumber) -> bool {
+    matches!(known(directory, name, LogPosition(0)), Known::Present(named) if named.inode == inode)
+}
+
+/// A directory that goes must hold nothing.
+pub(crate) fn check_empty(state: &State) -> Result<(), Error> {
+    match state.directory() {
+        Some(content) if !content.is_empty() || state.record.size > 0 => Err(Error::NotEmpty),
+        _ => Ok(()),
+    }
+}

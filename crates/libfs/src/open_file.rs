@@ -1,0 +1,296 @@
+//! Open files: opening, reopening after fork, closing, and what an open file remembers.
+
+use crate::client::{Client, Halt, Turn};
+use crate::credentials::{Credentials, READ, WRITE};
+use crate::errno::Error;
+use crate::inode::Inode;
+use crate::namespace::Making;
+use crate::sync::{Arc, AtomicI32, Mutex, Ordering};
+use crate::walk::{Base, Follow, Found, Last};
+use cuesta_format::{FileKind, InodeNumber, Operation};
+use libc::{
+    O_ACCMODE, O_APPEND, O_CREAT, O_DIRECTORY, O_EXCL, O_NOATIME, O_NOFOLLOW, O_PATH, O_RDONLY, O_TMPFILE,
+    O_TRUNC, O_WRONLY,
+};
+
+/// Flags that `fcntl(F_SETFL)` may change.
+const STATUS_FLAGS: i32 =
+    libc::O_APPEND | libc::O_NONBLOCK | libc::O_ASYNC | libc::O_DIRECT | libc::O_NOATIME;
+
+/// An open file description.
+#[derive(Debug)]
+pub struct OpenFile {
+    open: Opened,
+    /// Tells owners of locks apart; never 0.
+    number: u64,
+    flags: AtomicI32,
+    pub(crate) offset: Mutex<u64>,
+    /// What a directory held when it was last read from the start.
+    pub(crate) listing: Mutex<Option<crate::listing::Listing>>,
+    /// Opened by root: writes leave set-id bits alone.
+    pub(crate) privileged: bool,
+}
+
+/// Counts an inode as open for as long as it lives.
+#[derive(Debug)]
+pub(crate) struct Opened {
+    inode: Arc<Inode>,
+    kind: FileKind,
+}
+
+impl Opened {
+    /// Call under the inode's lock, while it is reachable.
+    fn new(inode: &Arc<Inode>, kind: FileKind) -> Opened {
+        inode.opens.fetch_add(1, Ordering::AcqRel);
+        Opened { inode: Arc::clone(inode), kind }
+    }
+}
+
+impl Drop for Opened {
+    fn drop(&mut self) {
+        self.inode.opens.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+impl OpenFile {
+    /// Its inode.
+    #[must_use]
+    pub fn inode(&self) -> InodeNumber {
+        self.open.inode.number
+    }
+
+    #[inline]
+    pub(crate) fn inode_ref(&self) -> &Arc<Inode> {
+        &self.open.inode
+    }
+
+    /// What kind of file it is.
+    #[inline]
+    #[must_use]
+    pub fn kind(&self) -> FileKind {
+        self.open.kind
+    }
+
+    /// The flags it was opened with that `fcntl(F_GETFL)` shows.
+    #[must_use]
+    pub fn flags(&self) -> i32 {
+        self.flags.load(Ordering::Relaxed)
+    }
+
+    /// `fcntl(F_SETFL)`: flags that cannot be changed are ignored.
+    pub fn set_flags(&self, flags: i32) {
+        let kept = self.flags() & !STATUS_FLAGS;
+        self.flags.store(kept | flags & STATUS_FLAGS, Ordering::Relaxed);
+    }
+
+    /// Where the next read or write starts.
+    #[must_use]
+    pub fn offset(&self) -> u64 {
+        *self.offset.lock()
+    }
+
+    /// Sets it, for a door that shares offsets between processes.
+    pub fn set_offset(&self, offset: u64) {
+        *self.offset.lock() = offset;
+    }
+
+    pub(crate) fn owner_number(&self) -> u64 {
+        self.number
+    }
+
+    #[inline]
+    pub(crate) fn appends(&self) -> bool {
+        self.flags() & O_APPEND != 0
+    }
+
+    #[inline]
+    pub(crate) fn check_readable(&self) -> Result<(), Error> {
+        let flags = self.flags();
+        if flags & O_PATH != 0 || flags & O_ACCMODE == O_WRONLY {
+            return Err(Error::AccessMode);
+        }
+        Ok(())
+    }
+
+    #[inline]
+    pub(crate) fn check_writable(&self) -> Result<(), Error> {
+        let flags = self.flags();
+        if flags & O_PATH != 0 || flags & O_ACCMODE == O_RDONLY {
+            return Err(Error::AccessMode);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn check_not_path(&self) -> Result<(), Error> {
+        if self.flags() & O_PATH != 0 { Err(Error::AccessMode) } else { Ok(()) }
+    }
+}
+
+impl Client {
+    /// Opens `path`. `flags` are `O_*` bits; `mode` has the umask applied.
+    pub fn open(
+        &self,
+        credentials: &Credentials,
+        base: Base<'_>,
+        path: &[u8],
+        flags: i32,
+        mode: u32,
+    ) -> Result<Arc<OpenFile>, Error> {
+        let flags = if flags & O_PATH != 0 {
+            flags & (O_PATH | O_DIRECTORY | O_NOFOLLOW | libc::O_CLOEXEC)
+        } else {
+            flags
+        };
+        if flags & O_TMPFILE == O_TMPFILE {
+            return Err(Error::Unsupported);
+        }
+        if flags & (O_CREAT | O_DIRECTORY) == O_CREAT | O_DIRECTORY || flags & O_ACCMODE == O_ACCMODE {
+            return Err(Error::Invalid);
+        }
+        let exclusive = flags & (O_CREAT | O_EXCL) == O_CREAT | O_EXCL;
+        let follow = if exclusive {
+            Follow::Never
+        } else if flags & O_NOFOLLOW != 0 {
+            Follow::BeforeSlash
+        } else {
+            Follow::Always
+        };
+        let open = self.operate(|turn| {
+            let found = self.walk(credentials, base, path, follow)?;
+            if flags & O_CREAT != 0 && found.slash && !matches!(&found.inode, Some((_, FileKind::Directory)))
+            {
+                return Err(Error::IsDirectory.into());
+            }
+            match (&found.inode, &found.last) {
+                (Some(_), _) if exclusive => Err(Error::Exists.into()),
+                (Some((inode, kind)), _) => {
+                    self.open_existing(turn, credentials, inode, *kind, &found, flags)
+                }
+                (None, Last::Name(name)) if flags & O_CREAT != 0 => {
+                    let making = Making { kind: FileKind::File, mode, device: 0, target: b"" };
+                    let inode = self.make(turn, credentials, &found.parent, name, &making)?;
+                    Ok(Opened::new(&inode, FileKind::File))
+                }
+                (None, _) => Err(Error::NotFound.into()),
+            }
+        })?;
+        Ok(self.opened(open, flags, credentials.is_root()))
+    }
+
+    fn opened(&self, open: Opened, flags: i32, privileged: bool) -> Arc<OpenFile> {
+        let kept = flags & !(O_CREAT | O_EXCL | O_TRUNC | libc::O_NOCTTY | libc::O_CLOEXEC);
+        Arc::new(OpenFile {
+            open,
+            number: self.next_file.fetch_add(1, Ordering::Relaxed),
+            flags: AtomicI32::new(kept),
+            offset: Mutex::new(0),
+            listing: Mutex::new(None),
+            privileged,
+        })
+    }
+
+    fn open_existing(
+        &self,
+        turn: &mut Turn<'_>,
+        credentials: &Credentials,
+        inode: &Arc<Inode>,
+        kind: FileKind,
+        found: &Found,
+        flags: i32,
+    ) -> Result<Opened, Halt> {
+        let path_only = flags & O_PATH != 0;
+        let writes = flags & O_ACCMODE != O_RDONLY;
+        let truncates = flags & O_TRUNC != 0 && kind == FileKind::File;
+        match kind {
+            FileKind::Directory if !path_only && (writes || flags & (O_CREAT | O_TRUNC) != 0) => {
+                return Err(Error::IsDirectory.into());
+            }
+            FileKind::Directory => {}
+            _ if found.slash || flags & O_DIRECTORY != 0 => return Err(Error::NotDirectory.into()),
+            _ if path_only => {}
+            FileKind::Symlink => return Err(Error::SymlinkLoop.into()),
+            FileKind::Socket => return Err(Error::NoDevice.into()),
+            FileKind::File => {}
+            _ => return Err(Error::Unsupported.into()),
+        }
+        let mut rights = if flags & O_ACCMODE == O_WRONLY { 0 } else { READ };
+        if writes || truncates {
+            rights |= WRITE;
+        }
+        let check = |record| {
+            if path_only {
+                return Ok(());
+            }
+            credentials.check(record, rights)?;
+            if flags & O_NOATIME != 0 && !credentials.owns(record) {
+                return Err(Error::NotPermitted);
+            }
+            Ok(())
+        };
+        if truncates {
+            turn.prepare(0, crate::debit::OF_TRUNCATION)?;
+            let mut state = self.changing(inode)?;
+            check(&state.record)?;
+            if state.is_unlinked() {
+                return Err(Halt::Again);
+            }
+            self.truncate_locked(turn, inode, &mut state, 0)?;
+            return Ok(Opened::new(inode, kind));
+        }
+        let state = self.reading(inode)?;
+        check(&state.record)?;
+        // A directory one stands in stays usable as "." after it was removed.
+        if state.is_unlinked() && !matches!(found.last, Last::Dot | Last::DotDot) {
+            return Err(Halt::Again);
+        }
+        Ok(Opened::new(inode, kind))
+    }
+
+    /// Opens an inode that another session of this process's family holds open: after fork or exec. No rights are
+    /// checked, they were when it was first opened.
+    pub fn reopen(&self, inode: InodeNumber, flags: i32, offset: u64) -> Result<Arc<OpenFile>, Error> {
+        let open = self.operate(|_turn| {
+            let inode = self.cache.get_or_insert(inode);
+            let state = self.reading(&inode)?;
+            Ok(Opened::new(&inode, state.kind()))
+        })?;
+        let file = self.opened(open, flags, false);
+        file.set_offset(offset);
+        Ok(file)
+    }
+
+    /// Closes an open file. With the last reference its locks go, and an inode without names goes with the last
+    /// open file on it.
+    pub fn close(&self, file: Arc<OpenFile>) -> Result<(), Error> {
+        let Some(file) = Arc::into_inner(file) else {
+            return Ok(());
+        };
+        self.drop_locks(&file.open.inode, file.number);
+        let inode = Arc::clone(&file.open.inode);
+        drop(file);
+        if inode.opens.load(Ordering::Acquire) == 0 && inode.state.read().is_orphan() {
+            self.release(&inode)?;
+        }
+        Ok(())
+    }
+
+    /// Says that an inode without names is open no more.
+    fn release(&self, inode: &Arc<Inode>) -> Result<(), Error> {
+        let released = self.operate(|turn| {
+            turn.prepare(0, 0)?;
+            let mut state = self.changing(inode)?;
+            if !state.is_unlinked() || inode.opens.load(Ordering::Acquire) > 0 {
+                return Ok(());
+            }
+            let appended = turn.append(&Operation::Release { inode: inode.number })?;
+            state.forget();
+            state.logged = appended.end;
+            self.cache.remove(inode.number);
+            Ok(())
+        });
+        match released {
+            Err(Error::NotFound) => Ok(()),
+            other => other,
+        }
+    }
+}

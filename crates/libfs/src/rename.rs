@@ -1,0 +1,274 @@
+//! Moving names.
+
+use crate::client::{Client, Halt, Turn};
+use crate::credentials::Credentials;
+use crate::directory::{Known, Named};
+use crate::errno::Error;
+use crate::inode::Inode;
+use crate::namespace::{check_empty, known, names};
+use crate::sync::{Arc, Ordering};
+use crate::walk::{Base, Follow, Found, Last, Name};
+use cuesta_format::{FileKind, InodeNumber, LINKS_MAX, Operation};
+
+/// Flags of `renameat2`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RenameFlags {
+    /// Fail if the new name exists.
+    pub no_replace: bool,
+    /// The two names change places.
+    pub exchange: bool,
+}
+
+/// The two ends of a rename, resolved.
+struct Move<'a> {
+    from: &'a Arc<Inode>,
+    from_name: &'a Name,
+    to: &'a Arc<Inode>,
+    to_name: &'a Name,
+    inode: &'a Arc<Inode>,
+    is_directory: bool,
+    replaced: Option<&'a Arc<Inode>>,
+    replaced_is_directory: bool,
+    exchange: bool,
+}
+
+impl Client {
+    /// `rename` and `renameat2`.
+    pub fn rename(
+        &self,
+        credentials: &Credentials,
+        (old_base, old_path): (Base<'_>, &[u8]),
+        (new_base, new_path): (Base<'_>, &[u8]),
+        flags: RenameFlags,
+    ) -> Result<(), Error> {
+        if flags.no_replace && flags.exchange {
+            return Err(Error::Invalid);
+        }
+        self.operate(|turn| {
+            let old = self.walk(credentials, old_base, old_path, Follow::Never)?;
+            let new = self.walk(credentials, new_base, new_path, Follow::Never)?;
+            self.rename_found(turn, credentials, &old, &new, flags)
+        })
+    }
+
+    fn rename_found(
+        &self,
+        turn: &mut Turn<'_>,
+        credentials: &Credentials,
+        old: &Found,
+        new: &Found,
+        flags: RenameFlags,
+    ) -> Result<(), Halt> {
+        let (Last::Name(from_name), Last::Name(to_name)) = (&old.last, &new.last) else {
+            return Err(if flags.no_replace { Error::Exists } else { Error::Busy }.into());
+        };
+        let (inode, kind) = old.inode.as_ref().ok_or(Error::NotFound)?;
+        let is_directory = *kind == FileKind::Directory;
+        if flags.no_replace && new.inode.is_some() {
+            return Err(Error::Exists.into());
+        }
+        if flags.exchange && new.inode.is_none() {
+            return Err(Error::NotFound.into());
+        }
+        if (old.slash || (new.slash && !flags.exchange)) && !is_directory {
+            return Err(Error::NotDirectory.into());
+        }
+        let replaced = new.inode.as_ref();
+        let replaced_is_directory = replaced.is_some_and(|(_, kind)| *kind == FileKind::Directory);
+        if new.slash && flags.exchange && !replaced_is_directory {
+            return Err(Error::NotDirectory.into());
+        }
+        let moving = Move {
+            from: &old.parent,
+            from_name,
+            to: &new.parent,
+            to_name,
+            inode,
+            is_directory,
+            replaced: replaced.map(|(inode, _)| inode),
+            replaced_is_directory,
+            exchange: flags.exchange,
+        };
+        let moves_directory = is_directory || (flags.exchange && replaced_is_directory);
+        if moves_directory && old.parent.number != new.parent.number {
+            let _moving = self.moving.lock();
+            self.check_no_cycle(&moving)?;
+            return self.rename_locked(turn, credentials, &moving);
+        }
+        if let Some(replaced) = moving.replaced
+            && replaced.number == old.parent.number
+        {
+            return Err(Error::NotEmpty.into());
+        }
+        self.rename_locked(turn, credentials, &moving)
+    }
+
+    /// A directory must not move below itself. The tree above holds still: `moving` is held.
+    fn check_no_cycle(&self, moving: &Move<'_>) -> Result<(), Halt> {
+        if self.is_above(moving.inode.number, moving.to)? {
+            return Err(Error::Invalid.into());
+        }
+        if let Some(replaced) = moving.replaced
+            && self.is_above(replaced.number, moving.from)?
+        {
+            return Err(if moving.exchange { Error::Invalid } else { Error::NotEmpty }.into());
+        }
+        Ok(())
+    }
+
+    /// Whether `above` is `directory` or one of those it lies in.
+    fn is_above(&self, above: InodeNumber, directory: &Arc<Inode>) -> Result<bool, Halt> {
+        let mut at = Arc::clone(directory);
+        loop {
+            if at.number == above {
+                return Ok(true);
+            }
+            if at.number == InodeNumber::ROOT {
+                return Ok(false);
+            }
+            let parent = self.reading(&at)?.record.parent;
+            if parent == InodeNumber::NONE || parent == at.number {
+                return Err(Error::NotFound.into());
+            }
+            at = self.cache.get_or_insert(parent);
+        }
+    }
+
+    fn rename_locked(
+        &self,
+        turn: &mut Turn<'_>,
+        credentials: &Credentials,
+        moving: &Move<'_>,
+    ) -> Result<(), Halt> {
+        let &Move { from, from_name, to, to_name, inode, is_directory, replaced, exchange, .. } = moving;
+        let replaced_number = replaced.map_or(InodeNumber::NONE, |inode| inode.number);
+        let operation = |orphan| Operation::Rename {
+            parent: from.number,
+            name: from_name,
+            new_parent: to.number,
+            new_name: to_name,
+            inode: inode.number,
+            replaced: replaced_number,
+            orphan,
+            exchange,
+        };
+        turn.prepare(operation(false).body_bytes(), 0)?;
+        let mut locked = self.lock_all([Some(from), Some(to), Some(inode), replaced])?;
+        let from_record = {
+            let state = locked.of(from)?;
+            if !names(state, from_name, inode.number) {
+                return Err(Halt::Again);
+            }
+            state.record
+        };
+        let to_record = {
+            let state = locked.of(to)?;
+            if state.is_unlinked() {
+                return Err(Error::NotFound.into());
+            }
+            let stands = match replaced {
+                Some(replaced) => names(state, to_name, replaced.number),
+                None => !matches!(known(state, to_name, self.session.retired()), Known::Present(_)),
+            };
+            if !stands {
+                return Err(Halt::Again);
+            }
+            state.record
+        };
+        let state = locked.of(inode)?;
+        credentials.check_removal(&from_record, &state.record)?;
+        let kind = state.kind();
+        if is_directory && from.number != to.number && !exchange && to_record.links >= LINKS_MAX {
+            return Err(Error::LinkLimit.into());
+        }
+        if is_directory && from.number != to.number {
+            credentials.check(&state.record, crate::credentials::WRITE)?;
+        }
+        let mut replaced_kind = FileKind::File;
+        let mut orphan = false;
+        match replaced {
+            Some(replaced) => {
+                let state = locked.of(replaced)?;
+                credentials.check_removal(&to_record, &state.record)?;
+                replaced_kind = state.kind();
+                if !exchange {
+                    match (is_directory, moving.replaced_is_directory) {
+                        (true, false) => return Err(Error::NotDirectory.into()),
+                        (false, true) => return Err(Error::IsDirectory.into()),
+                        _ => check_empty_unless_same(state, replaced, inode)?,
+                    }
+                    orphan = replaced.opens.load(Ordering::Acquire) > 0;
+                }
+            }
+            None => {
+                let rights = crate::credentials::WRITE | crate::credentials::EXECUTE;
+                credentials.check(&to_record, rights)?;
+            }
+        }
+        if replaced_number == inode.number {
+            // Two names of one inode: POSIX has nothing happen.
+            return Ok(());
+        }
+        let appended = turn.append(&operation(orphan))?;
+
+        let state = locked.of(inode)?;
+        state.record.changed = turn.now;
+        state.logged = appended.end;
+        if is_directory {
+            state.record.parent = to.number;
+        }
+        if let Some(replaced) = replaced {
+            let state = locked.of(replaced)?;
+            if exchange {
+                state.record.changed = turn.now;
+                state.logged = appended.end;
+                if moving.replaced_is_directory {
+                    state.record.parent = from.number;
+                }
+            } else {
+                self.lose_name(replaced, state, is_directory, turn, appended.end);
+            }
+        }
+        let (lost, won) = link_moves(moving);
+        let state = locked.of(from)?;
+        state.touch_content(turn.now);
+        state.logged = appended.end;
+        state.record.links = state.record.links.saturating_add_signed(lost);
+        if !exchange {
+            state.record.size = state.record.size.saturating_sub(1);
+        }
+        if let Some(content) = state.directory_mut() {
+            if exchange {
+                content.put(from_name, Named { inode: replaced_number, kind: replaced_kind });
+            } else {
+                content.take(from_name, appended.position);
+            }
+        }
+        let state = locked.of(to)?;
+        state.touch_content(turn.now);
+        state.logged = appended.end;
+        state.record.links = state.record.links.saturating_add_signed(won);
+        if replaced.is_none() {
+            state.record.size += 1;
+        }
+        if let Some(content) = state.directory_mut() {
+            content.put(to_name, Named { inode: inode.number, kind });
+        }
+        Ok(())
+    }
+}
+
+fn check_empty_unless_same(
+    state: &crate::inode::State,
+    replaced: &Inode,
+    inode: &Inode,
+) -> Result<(), Error> {
+    if replaced.number == inode.number { Ok(()) } else { check_empty(state) }
+}
+
+/// How the link counts of the old and the new parent change: each sub-directory's `..` is a link.
+fn link_moves(moving: &Move<'_>) -> (i32, i32) {
+    let moved = i32::from(moving.is_directory);
+    let other = i32::from(moving.replaced_is_directory);
+    if moving.exchange { (other - moved, moved - other) } else { (-moved, moved - other) }
+}

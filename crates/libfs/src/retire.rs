@@ -1,0 +1,198 @@
+//! Letting go of log space that was digested, in bounded steps done by ordinary operations.
+//!
+//! Mechanism: a *round* learns SharedFS's report of what digests placed where, sets the bases of cached inodes, walks
+//! its own headers and drops overlay pieces that lie below the report's end, then publishes `retired`. After each
+//! step no reader can be in what was dropped: readers copy under the inode's lock.
+//!
+//! Policy: one step per appending operation while there is something to retire; all of it when the log is full.
+
+use crate::client::Client;
+use crate::errno::Error;
+use crate::inode::Content;
+use crate::session::unexpected;
+use cuesta_format::LogPosition;
+use cuesta_format::entry::EntryKind;
+use cuesta_format::wire::{Report, Request, Response};
+
+/// Headers walked by one ordinary operation.
+const STEP_ENTRIES: usize = 64;
+/// Headers after which a round publishes what it retired so far.
+const PUBLISH_BYTES: u64 = 1 << 20;
+
+/// Where the present round stands.
+#[derive(Debug)]
+pub(crate) struct Retiring {
+    /// Everything below is retired.
+    at: LogPosition,
+    /// The report's end: the round retires up to here.
+    target: LogPosition,
+    /// Published last.
+    published: LogPosition,
+}
+
+impl Retiring {
+    pub(crate) fn new(at: LogPosition) -> Retiring {
+        Retiring { at, target: at, published: at }
+    }
+
+    pub(crate) fn restart(&mut self, at: LogPosition) {
+        *self = Retiring::new(at);
+    }
+}
+
+impl Client {
+    /// What every operation does once it stands: the kick, the log's growth, a step of retiring.
+    #[inline]
+    pub(crate) fn after_operation(&self, appended: Option<LogPosition>) {
+        let Some(end) = appended else { return };
+        self.session.appended(end);
+        if self.session.digested() > self.session.retired() {
+            // What fails here fails again, and is reported, when the space is needed.
+            let _ = self.retire_step();
+        }
+        if self.session.wants_to_grow() {
+            let _ = self.session.grow_ahead();
+        }
+        if self.cache.is_over_full() {
+            let _ = self.forget_some();
+        }
+    }
+
+    /// One bounded step, unless another thread is at it.
+    fn retire_step(&self) -> Result<(), Error> {
+        let _gate = self.gate.read();
+        let Some(mut retiring) = self.retiring.try_lock() else {
+            return Ok(());
+        };
+        self.retire_some(&mut retiring, STEP_ENTRIES).map(|_| ())
+    }
+
+    /// Retires everything that is digested now.
+    pub(crate) fn retire_all(&self) -> Result<(), Error> {
+        let _gate = self.gate.read();
+        let mut retiring = self.retiring.lock();
+        while self.retire_some(&mut retiring, usize::MAX)? {}
+        Ok(())
+    }
+
+    /// `false`: there was nothing to do.
+    fn retire_some(&self, retiring: &mut Retiring, entries_max: usize) -> Result<bool, Error> {
+        if self.session.shown_generation()
+            != self.session.generation.load(std::sync::atomic::Ordering::Acquire)
+        {
+            return Ok(false);
+        }
+        if retiring.at >= retiring.target {
+            if self.session.digested() <= retiring.at {
+                return Ok(false);
+            }
+            retiring.target = self.learn_report(retiring.at)?;
+            if retiring.target <= retiring.at {
+                return Ok(false);
+            }
+        }
+        let appender = &self.session.appender;
+        for _ in 0..entries_max {
+            if retiring.at >= retiring.target {
+                break;
+            }
+            let Some(header) = appender.header_at(retiring.at) else {
+                return Err(Error::Daemon("the own log cannot be read".into()));
+            };
+            self.retire_entry(header.fields());
+            retiring.at = header.fields().end();
+        }
+        let done = retiring.at >= retiring.target;
+        if done || retiring.at.0 - retiring.published.0 >= PUBLISH_BYTES {
+            self.session.set_retired(retiring.at);
+            retiring.published = retiring.at;
+        }
+        Ok(true)
+    }
+
+    fn retire_entry(&self, header: &cuesta_format::entry::Header) {
+        if !matches!(header.kind, EntryKind::Write | EntryKind::Truncate) {
+            return;
+        }
+        let Some(inode) = self.cache.get(header.inode) else { return };
+        let mut state = inode.state.write();
+        let Content::File(content) = &mut state.content else { return };
+        match header.kind {
+            EntryKind::Write => {
+                let range = header.argument..header.argument.saturating_add(u64::from(header.body_bytes));
+                content.retire_write(range, header.end());
+            }
+            _ => content.retire_truncate(header.position),
+        }
+    }
+
+    /// Fetches and applies the report of digests since `from`; how far it reaches.
+    fn learn_report(&self, from: LogPosition) -> Result<LogPosition, Error> {
+        let mut skip = 0;
+        loop {
+            let answer = self.session.ask(&Request::Report { from, skip })?;
+            let Response::Report(Report { digested, placed, more }) = answer else {
+                return Err(unexpected(&answer));
+            };
+            skip += placed.len() as u64;
+            let mut rest = placed.as_slice();
+            while let Some(first) = rest.first() {
+                let same = rest.iter().take_while(|placed| placed.inode == first.inode).count();
+                let (run, behind) = rest.split_at(same);
+                rest = behind;
+                let Some(inode) = self.cache.get(first.inode) else { continue };
+                let mut state = inode.state.write();
+                if let Content::File(content) = &mut state.content {
+                    run.iter().for_each(|placed| content.place(&placed.extent));
+                }
+            }
+            if !more || placed.is_empty() {
+                return Ok(digested);
+            }
+        }
+    }
+
+    /// Makes the log reach `needed`: by growing it, by retiring, by waiting for a digest.
+    pub(crate) fn make_room(&self, needed: LogPosition) -> Result<(), Error> {
+        loop {
+            self.check_alive()?;
+            let session = &self.session;
+            if session.grow_towards(needed)? || session.appender.limit() >= needed {
+                return Ok(());
+            }
+            let before = session.retired();
+            self.retire_all()?;
+            if session.retired() > before || session.appender.limit() >= needed {
+                return Ok(());
+            }
+            if session.shown_generation() != session.generation.load(std::sync::atomic::Ordering::Acquire) {
+                return Ok(());
+            }
+            if !session.is_fully_grown() && before >= session.appender.completed() {
+                return Err(Error::NoSpace);
+            }
+            session.wait_digest(before)?;
+        }
+    }
+
+    /// Gets credit for `blocks`. A full store is first given the chance to free what this session freed.
+    pub(crate) fn make_credit(&self, blocks: u64) -> Result<(), Error> {
+        if self.session.ask_credit(blocks)? {
+            return Ok(());
+        }
+        self.digest()?;
+        if self.session.ask_credit(blocks)? {
+            return Ok(());
+        }
+        Err(Error::NoSpace)
+    }
+
+    fn forget_some(&self) -> Result<(), Error> {
+        let _closed = self.gate.write();
+        let inodes = self.cache.forget_some(self.session.retired());
+        if inodes.is_empty() {
+            return Ok(());
+        }
+        self.session.ask(&cuesta_format::wire::Request::GiveBack { inodes }).map(|_| ())
+    }
+}
