@@ -17,6 +17,7 @@ use std::ptr;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 
+use crate::calls::ExecImage;
 use crate::filter::{DESCRIPTOR_LIMIT, DESCRIPTORS};
 use crate::open_file::Description;
 use crate::thread;
@@ -122,7 +123,7 @@ impl Drop for Pin {
 pub struct Delta {
     changes: Vec<(usize, Option<Pin>)>,
     /// Memory the child's exec needs, kept until the child is gone.
-    pub exec: Option<crate::process::ExecImage>,
+    pub exec: Option<ExecImage>,
 }
 
 impl Delta {

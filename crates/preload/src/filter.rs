@@ -188,7 +188,17 @@ pub const fn class_of(number: i64) -> u8 {
         | libc::SYS_close_range
         | libc::SYS_io_uring_setup
         | libc::SYS_sync
-        | libc::SYS_exit_group => CLASS_ALWAYS,
+        | libc::SYS_exit_group
+        | libc::SYS_umask
+        | libc::SYS_setuid
+        | libc::SYS_setgid
+        | libc::SYS_setreuid
+        | libc::SYS_setregid
+        | libc::SYS_setresuid
+        | libc::SYS_setresgid
+        | libc::SYS_setgroups
+        | libc::SYS_setfsuid
+        | libc::SYS_setfsgid => CLASS_ALWAYS,
         libc::SYS_clone | libc::SYS_clone3 | libc::SYS_fork | libc::SYS_vfork => CLASS_CLONE,
         _ => CLASS_NEVER,
     }

@@ -15,9 +15,11 @@
 
 pub mod arch;
 pub mod calls;
+pub mod cells;
 pub mod descriptors;
 pub mod door;
 pub mod filter;
+pub mod inheritance;
 pub mod interpose;
 pub mod open_file;
 pub mod patch;
@@ -26,6 +28,7 @@ pub mod signals;
 pub mod start;
 pub mod thread;
 pub mod user_memory;
+pub mod working_directory;
 
 /// Memory of our own: a handler of the application that interrupts its malloc cannot deadlock us.
 #[global_allocator]

@@ -1,4 +1,191 @@
-//! temporary
-/// d
+//! An open file description of the store as this process sees it: LibFS's open file, and what is needed
+//! to open it again in a child that has a session of its own.
+//!
+//! After a fork or an exec several processes share the description, and with it the offset. Each has
+//! its own LibFS open file, so the offset then lives in a *cell*: a word of memory all of them map,
+//! taken for the length of one call.
+
+use std::cell::UnsafeCell;
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use cuesta_libfs::OpenFile;
+
+use crate::calls::Failure;
+use crate::cells::Cell;
+use crate::process;
+
+/// One open file description.
 #[derive(Debug)]
-pub struct Description;
+pub struct Description {
+    file: UnsafeCell<Option<Arc<OpenFile>>>,
+    /// The process generation `file` belongs to; it changes in the child of a fork.
+    generation: AtomicU32,
+    inode: u64,
+    /// Where it was opened, below the prefix, for getcwd; empty if unknown.
+    path: Vec<u8>,
+    flags: AtomicU32,
+    offset: AtomicU64,
+    cell: AtomicPtr<Cell>,
+}
+
+// SAFETY: `file` changes only under REOPENING, in a process in which nobody has read it since the fork
+// (readers check the generation first), and everything else is atomic or constant.
+unsafe impl Send for Description {}
+// SAFETY: as above.
+unsafe impl Sync for Description {}
+
+static REOPENING: Mutex<()> = Mutex::new(());
+
+/// What another process needs to have the same description.
+#[derive(Clone, Debug)]
+pub struct Inherited {
+    /// The inode.
+    pub inode: u64,
+    /// Status flags and access mode.
+    pub flags: u32,
+    /// The offset, if there is no cell.
+    pub offset: u64,
+    /// Where the shared offset is, if there is one: its place in the cells.
+    pub cell: Option<u32>,
+    /// Where it was opened.
+    pub path: Vec<u8>,
+}
+
+impl Description {
+    /// A description just opened.
+    pub fn opened(file: Arc<OpenFile>, path: Vec<u8>) -> Self {
+        Self {
+            inode: file.inode().0,
+            flags: AtomicU32::new(file.flags() as u32),
+            offset: AtomicU64::new(0),
+            file: UnsafeCell::new(Some(file)),
+            generation: AtomicU32::new(process::generation()),
+            path,
+            cell: AtomicPtr::new(std::ptr::null_mut()),
+        }
+    }
+
+    /// A description handed over by the program before exec; the file is opened when it is first used.
+    pub fn inherited(from: &Inherited) -> Self {
+        let cell = from
+            .cell
+            .and_then(crate::cells::at)
+            .map_or(std::ptr::null_mut(), |cell| std::ptr::from_ref(cell).cast_mut());
+        Self {
+            file: UnsafeCell::new(None),
+            generation: AtomicU32::new(process::generation().wrapping_sub(1)),
+            inode: from.inode,
+            path: from.path.clone(),
+            flags: AtomicU32::new(from.flags),
+            offset: AtomicU64::new(from.offset),
+            cell: AtomicPtr::new(cell),
+        }
+    }
+
+    /// The LibFS file, opened again first if this process has not used it since it was forked.
+    #[inline]
+    pub fn file(&self) -> Result<&Arc<OpenFile>, Failure> {
+        if self.generation.load(Ordering::Acquire) != process::generation() {
+            self.reopen()?;
+        }
+        // SAFETY: with the generation current the file is not changed before the next fork.
+        unsafe { (*self.file.get()).as_ref() }.ok_or(Failure::Errno(libc::EIO))
+    }
+
+    #[cold]
+    fn reopen(&self) -> Result<(), Failure> {
+        let client = process::client()?;
+        let _reopening = REOPENING.lock();
+        if self.generation.load(Ordering::Acquire) == process::generation() {
+            return Ok(());
+        }
+        // SAFETY: under REOPENING, and readers wait for the generation.
+        let file = unsafe { &mut *self.file.get() };
+        let (flags, offset) = match file {
+            Some(parent) => (parent.flags(), parent.offset()),
+            None => (self.flags.load(Ordering::Relaxed) as i32, self.offset.load(Ordering::Relaxed)),
+        };
+        let reopened = client.reopen(cuesta_format::InodeNumber(self.inode), flags, offset)?;
+        // The parent's file belongs to the parent's session: it is left alone, not closed.
+        std::mem::forget(file.replace(reopened));
+        self.generation.store(process::generation(), Ordering::Release);
+        Ok(())
+    }
+
+    /// Where it was opened, below the prefix.
+    pub fn path(&self) -> &[u8] {
+        &self.path
+    }
+
+    /// Its inode.
+    pub fn inode(&self) -> u64 {
+        self.inode
+    }
+
+    /// Runs a call that uses or moves the offset.
+    #[inline]
+    pub fn with_offset<T>(
+        &self,
+        call: impl FnOnce(&Arc<OpenFile>) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        let file = self.file()?;
+        let cell = self.cell.load(Ordering::Acquire);
+        if cell.is_null() {
+            return call(file);
+        }
+        // SAFETY: cells are never unmapped.
+        let cell = unsafe { &*cell };
+        let held = cell.hold();
+        file.set_offset(held.offset());
+        let answer = call(file);
+        held.set_offset(file.offset());
+        answer
+    }
+
+    /// Moves the offset to where other processes can share it, ahead of a fork or exec. Without room
+    /// for it each process goes on with its own.
+    pub fn share(&self) {
+        if !self.cell.load(Ordering::Acquire).is_null() {
+            return;
+        }
+        let Some(cell) = crate::cells::take() else { return };
+        // SAFETY: as in `file`; a file of an older generation is only read.
+        let offset = match unsafe { &*self.file.get() } {
+            Some(file) => file.offset(),
+            None => self.offset.load(Ordering::Relaxed),
+        };
+        cell.hold().set_offset(offset);
+        let cell = std::ptr::from_ref(cell).cast_mut();
+        let _ = self.cell.compare_exchange(std::ptr::null_mut(), cell, Ordering::AcqRel, Ordering::Relaxed);
+    }
+
+    /// What to hand over at exec.
+    pub fn to_inherit(&self) -> Inherited {
+        self.share();
+        let cell = self.cell.load(Ordering::Acquire);
+        // SAFETY: the file is only read; cells are never unmapped.
+        let (file, cell) = unsafe { (&*self.file.get(), cell.as_ref()) };
+        Inherited {
+            inode: self.inode,
+            flags: file.as_ref().map_or(self.flags.load(Ordering::Relaxed), |file| file.flags() as u32),
+            offset: file.as_ref().map_or(self.offset.load(Ordering::Relaxed), |file| file.offset()),
+            cell: cell.map(crate::cells::index_of),
+            path: self.path.clone(),
+        }
+    }
+}
+
+impl Drop for Description {
+    fn drop(&mut self) {
+        if let Some(file) = self.file.get_mut().take() {
+            match process::attached() {
+                Some(client) if *self.generation.get_mut() == process::generation() => {
+                    // A session that has ended has released its files.
+                    let _ = client.close(file);
+                }
+                _ => std::mem::forget(file),
+            }
+        }
+    }
+}

@@ -1,19 +1,267 @@
-//! temporary
-use std::sync::atomic::{AtomicU32, Ordering};
+//! What this process is to the store: where the store is, the session once there is one, and what a
+//! fork changes.
+//!
+//! Nothing is attached before the first call that needs it. A child of fork has a copy of its parent's
+//! session, which it must never use: it notices the flag the patched clone left, abandons the copy and
+//! attaches its own when it needs one.
+
+use std::ffi::{CStr, CString};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+
+use cuesta_libfs::{Client, Credentials, SocketLink};
+use rustix::fs::{Mode, OFlags};
+
+use crate::calls::Failure;
+use crate::{descriptors, signals, thread};
+
+/// How many descriptors below the limit are ours to take.
+const RESERVED_DESCRIPTORS: u64 = 128;
+/// The limit assumed if it is higher: the kernel's table grows to the highest descriptor in use.
+const LIMIT_ASSUMED: u64 = 1024;
+
+/// Where the store is.
 #[derive(Debug)]
-pub struct ExecImage;
+pub struct Configuration {
+    /// The daemon's socket.
+    pub socket: Vec<u8>,
+    /// The prefix: absolute, normal, not the root.
+    pub prefix: Vec<u8>,
+    descriptor_floor: i32,
+    library: Vec<u8>,
+    variables: Vec<CString>,
+}
+
+static CONFIGURATION: OnceLock<Configuration> = OnceLock::new();
 static FORKED: AtomicU32 = AtomicU32::new(0);
-/// flag
+static GENERATION: AtomicU32 = AtomicU32::new(1);
+static CLIENT: AtomicPtr<Client> = AtomicPtr::new(std::ptr::null_mut());
+static ATTACHING: Mutex<()> = Mutex::new(());
+static MARKER: AtomicI32 = AtomicI32::new(-1);
+static CREDENTIALS: Mutex<Option<Arc<Credentials>>> = Mutex::new(None);
+static CREDENTIALS_STALE: AtomicBool = AtomicBool::new(false);
+static COMPLAINED: AtomicBool = AtomicBool::new(false);
+
+/// Notes where the store is. Call once.
+pub fn configure(socket: &[u8], prefix: &[u8], library: Vec<u8>, variables: Vec<CString>) {
+    let limit =
+        rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(LIMIT_ASSUMED);
+    let floor = limit.min(LIMIT_ASSUMED).saturating_sub(RESERVED_DESCRIPTORS);
+    let configuration = Configuration {
+        socket: socket.to_vec(),
+        prefix: prefix.to_vec(),
+        descriptor_floor: floor as i32,
+        library,
+        variables,
+    };
+    let _ = CONFIGURATION.set(configuration);
+}
+
+/// Where the store is, unless this program runs without one.
+pub fn configuration() -> Result<&'static Configuration, Failure> {
+    CONFIGURATION.get().ok_or(Failure::NotOurs)
+}
+
+/// Lowest number for descriptors of our own.
+pub fn descriptor_floor() -> i32 {
+    CONFIGURATION.get().map_or(0, |configuration| configuration.descriptor_floor)
+}
+
+/// `NAME=value` as this program was started with, if it was.
+pub fn variable(name: &CStr) -> Option<CString> {
+    let configuration = CONFIGURATION.get()?;
+    let is_named = |text: &&CString| {
+        text.as_bytes().strip_prefix(name.to_bytes()).is_some_and(|rest| rest.first() == Some(&b'='))
+    };
+    configuration.variables.iter().find(is_named).cloned()
+}
+
+/// Where this library lies.
+pub fn preload_path() -> Option<&'static [u8]> {
+    CONFIGURATION.get().map(|configuration| &configuration.library[..]).filter(|path| !path.is_empty())
+}
+
+/// The descriptors this library uses for itself.
+pub fn own_descriptors() -> impl Iterator<Item = i32> {
+    own_range().filter(|fd| descriptors::is_hidden(*fd))
+}
+
+/// The flag the child of a fork sets in its copy.
 pub fn forked_flag() -> *const u32 {
     FORKED.as_ptr().cast_const()
 }
-/// conf
-pub fn configure(_socket: &[u8], _prefix: &[u8]) {}
-/// catch
+
+/// Counts the forks between this process and the first.
+#[inline(always)]
+pub fn generation() -> u32 {
+    GENERATION.load(Ordering::Relaxed)
+}
+
+/// Settles what happened since this thread's last call: a fork, or the end of a vfork child.
 #[inline(always)]
 pub fn catch_up() {
     if FORKED.load(Ordering::Relaxed) != 0 {
-        FORKED.store(0, Ordering::Relaxed);
-        crate::signals::after_fork();
+        after_fork();
+    }
+    if !thread::is_vforked() {
+        // SAFETY: the reference ends before anything else is called.
+        let delta = unsafe { thread::delta() }.take();
+        if let Some(delta) = delta {
+            descriptors::drop_delta(&delta);
+        }
+    }
+}
+
+#[cold]
+fn after_fork() {
+    FORKED.store(0, Ordering::Relaxed);
+    signals::after_fork();
+    GENERATION.fetch_add(1, Ordering::Relaxed);
+    let parents = CLIENT.swap(std::ptr::null_mut(), Ordering::AcqRel);
+    // SAFETY: null, or a client made by `attach`, whose reference was leaked for the process's life.
+    if let Some(client) = unsafe { parents.as_ref() } {
+        client.after_fork_in_child();
+        // The child's copies of the parent's connection would keep the session looking alive.
+        close_own_descriptors();
+    }
+}
+
+fn close_own_descriptors() {
+    let kept = [MARKER.load(Ordering::Relaxed), crate::cells::file().unwrap_or(-1)];
+    for fd in own_range().filter(|fd| descriptors::is_hidden(*fd) && !kept.contains(fd)) {
+        descriptors::hide(fd, false);
+        // SAFETY: hidden descriptors are this library's; their owner has been abandoned.
+        unsafe { crate::arch::syscall(libc::SYS_close as usize, [fd as usize, 0, 0, 0, 0, 0]) };
+    }
+}
+
+fn own_range() -> std::ops::Range<i32> {
+    descriptor_floor()..descriptor_floor() + RESERVED_DESCRIPTORS as i32
+}
+
+/// The session, if there is one.
+pub fn attached() -> Option<&'static Client> {
+    // SAFETY: null, or a client whose reference was leaked for the process's life.
+    unsafe { CLIENT.load(Ordering::Acquire).as_ref() }
+}
+
+/// The session; attached now if there is none.
+#[inline]
+pub fn client() -> Result<&'static Client, Failure> {
+    match attached() {
+        Some(client) => Ok(client),
+        None => attach(),
+    }
+}
+
+#[cold]
+fn attach() -> Result<&'static Client, Failure> {
+    let configuration = configuration()?;
+    let _attaching = ATTACHING.lock();
+    if let Some(client) = attached() {
+        return Ok(client);
+    }
+    let open_before: Vec<i32> = own_range().filter(|fd| is_open(*fd)).collect();
+    let program = std::fs::read("/proc/self/comm").unwrap_or_default();
+    let program = String::from_utf8_lossy(&program).trim_end().to_owned();
+    let attached = SocketLink::connect(&configuration.socket, configuration.descriptor_floor)
+        .map_err(|error| error.to_string())
+        .and_then(|link| Client::attach(Box::new(link), &program).map_err(|error| error.to_string()));
+    let client = match attached {
+        Ok(client) => client,
+        Err(error) => {
+            if !COMPLAINED.swap(true, Ordering::Relaxed) {
+                let socket = String::from_utf8_lossy(&configuration.socket);
+                crate::report(format_args!("cannot attach to the store at {socket}: {error}"));
+            }
+            return Err(Failure::Errno(libc::EIO));
+        }
+    };
+    if MARKER.load(Ordering::Relaxed) < 0 {
+        make_marker(configuration)?;
+    }
+    for fd in own_range().filter(|fd| is_open(*fd) && !open_before.contains(fd)) {
+        descriptors::hide(fd, true);
+    }
+    CLIENT.store(Arc::into_raw(client).cast_mut(), Ordering::Release);
+    attached_or_gone()
+}
+
+fn attached_or_gone() -> Result<&'static Client, Failure> {
+    attached().ok_or(Failure::Errno(libc::EIO))
+}
+
+fn make_marker(configuration: &Configuration) -> Result<(), Failure> {
+    use rustix::fd::{AsFd as _, IntoRawFd as _};
+    let marker = rustix::fs::open(&configuration.socket[..], OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+    let marker = rustix::io::fcntl_dupfd_cloexec(marker.as_fd(), configuration.descriptor_floor)?;
+    let fd = marker.into_raw_fd();
+    descriptors::hide(fd, true);
+    MARKER.store(fd, Ordering::Release);
+    Ok(())
+}
+
+fn is_open(fd: i32) -> bool {
+    let arguments = [fd as usize, libc::F_GETFD as usize, 0, 0, 0, 0];
+    // SAFETY: only asks about a descriptor.
+    unsafe { crate::arch::syscall(libc::SYS_fcntl as usize, arguments) >= 0 }
+}
+
+/// A new placeholder descriptor, the lowest free one from `lowest` on.
+pub fn placeholder(lowest: i32, close_on_exec: bool) -> Result<i32, Failure> {
+    let command = if close_on_exec { libc::F_DUPFD_CLOEXEC } else { libc::F_DUPFD };
+    let marker = MARKER.load(Ordering::Acquire);
+    let arguments = [marker as usize, command as usize, lowest as usize, 0, 0, 0];
+    // SAFETY: makes a new descriptor, of the marker.
+    let fd = unsafe { crate::arch::syscall(libc::SYS_fcntl as usize, arguments) } as i32;
+    match fd {
+        0.. if (fd as usize) < crate::filter::DESCRIPTOR_LIMIT => Ok(fd),
+        0.. => {
+            // SAFETY: the descriptor just made.
+            unsafe { crate::arch::syscall(libc::SYS_close as usize, [fd as usize, 0, 0, 0, 0, 0]) };
+            Err(Failure::Errno(libc::EMFILE))
+        }
+        _ => Err(Failure::Errno(-fd)),
+    }
+}
+
+/// Whose authority the calls of this process have.
+pub fn credentials() -> Arc<Credentials> {
+    let mut cached = CREDENTIALS.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    if CREDENTIALS_STALE.swap(false, Ordering::AcqRel) {
+        *cached = None;
+    }
+    Arc::clone(cached.get_or_insert_with(|| {
+        Arc::new(Credentials {
+            uid: rustix::process::geteuid().as_raw(),
+            gid: rustix::process::getegid().as_raw(),
+            groups: rustix::process::getgroups()
+                .map(|groups| groups.iter().map(|group| group.as_raw()).collect())
+                .unwrap_or_default(),
+        })
+    }))
+}
+
+/// A call is about to change the process's ids.
+pub fn credentials_change() {
+    CREDENTIALS_STALE.store(true, Ordering::Release);
+}
+
+/// The umask, as last set; kept here because reading the kernel's means changing it.
+pub static UMASK: AtomicU32 = AtomicU32::new(0o022);
+
+/// Reads the umask the process started with. Call before there are threads.
+pub fn read_umask() {
+    let mask = rustix::process::umask(Mode::empty());
+    rustix::process::umask(mask);
+    UMASK.store(mask.as_raw_mode(), Ordering::Relaxed);
+}
+
+/// Ends the session as the process ends.
+pub fn leave() {
+    if !thread::is_vforked()
+        && let Some(client) = attached()
+    {
+        client.detach();
     }
 }

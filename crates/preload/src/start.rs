@@ -1,10 +1,13 @@
 //! The constructor: what every program under `cuesta run` pays for, so nothing is attached here.
 
+use std::ffi::{CStr, CString};
 use std::os::unix::ffi::OsStrExt as _;
 
-use crate::{arch, filter, patch, process, signals, thread};
+use crate::{arch, filter, inheritance, patch, process, signals, thread};
 
 const DEFAULT_PREFIX: &str = "/cuesta";
+/// Variables the programs executed from here get, too.
+const KEPT: [&str; 4] = ["LD_PRELOAD", "CUESTA_SOCKET", "CUESTA_AT", "CUESTA_PATCH"];
 
 #[used]
 #[unsafe(link_section = ".init_array")]
@@ -30,9 +33,30 @@ fn begin(socket: &[u8], prefix: &[u8]) {
     arch::prepare();
     thread::prepare();
     signals::prepare();
-    process::configure(socket, prefix);
+    let variables = KEPT.iter().filter_map(|name| {
+        let mut text = name.as_bytes().to_vec();
+        text.push(b'=');
+        text.extend_from_slice(std::env::var_os(name)?.as_bytes());
+        CString::new(text).ok()
+    });
+    process::configure(socket, prefix, library_path(), variables.collect());
+    process::read_umask();
+    inheritance::Table::adopt(std::env::var_os("CUESTA_TABLE"));
     let report = patch::install(process::forked_flag(), patching == "all");
     if report.missed != 0 || patching == "report" {
         crate::report(format_args!("{report:?}"));
+    }
+}
+
+/// The file this library was loaded from.
+fn library_path() -> Vec<u8> {
+    // SAFETY: dladdr fills the structure in for an address of this library, with a string that lives as
+    // long as it stays loaded.
+    unsafe {
+        let mut info: libc::Dl_info = std::mem::zeroed();
+        if libc::dladdr(START as *const _, &mut info) == 0 || info.dli_fname.is_null() {
+            return Vec::new();
+        }
+        CStr::from_ptr(info.dli_fname).to_bytes().to_vec()
     }
 }

@@ -1,5 +1,24 @@
-//! temporary
+//! The system call table: which calls are ours, and what they mean to LibFS.
+//!
+//! One rule in three parts. A call whose descriptor or path is not ours goes to the kernel untouched. A
+//! call of ours is translated here and served by LibFS. A call of ours that is not served answers
+//! ENOSYS or EOPNOTSUPP and is counted, so that `cuesta status` can say what a program missed.
+
+mod attributes;
+mod control;
+mod data;
+mod directories;
+mod memory;
+mod names;
 pub mod path;
+mod program;
+
+use cuesta_libfs::Error;
+pub use program::ExecImage;
+
+use crate::descriptors::{self, Pin};
+use crate::{process, signals, thread, user_memory};
+
 /// Why a call has no answer of ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
@@ -8,23 +27,193 @@ pub enum Failure {
     /// The call failed.
     Errno(i32),
 }
-/// serve
-pub fn serve(number: usize, arguments: [usize; 6]) -> Result<isize, Failure> {
-    match number as i64 {
-        libc::SYS_rt_sigaction => {
-            let [signal, new, old, size, ..] = arguments;
-            if size != 8 {
-                return Err(Failure::NotOurs);
-            }
-            let new = if new == 0 { None } else { Some(crate::user_memory::read(new)?) };
-            let mut before = crate::signals::Action::default();
-            let answer = crate::signals::change_action(signal as i32, new.as_ref(), Some(&mut before));
-            if answer == 0 && old != 0 {
-                crate::user_memory::write(old, &before)?;
-            }
-            Ok(answer)
-        }
-        libc::SYS_io_uring_setup => Err(Failure::Errno(libc::ENOSYS)),
-        _ => Err(Failure::NotOurs),
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Failure::Errno(error.errno())
     }
+}
+
+impl From<rustix::io::Errno> for Failure {
+    fn from(errno: rustix::io::Errno) -> Self {
+        Failure::Errno(errno.raw_os_error())
+    }
+}
+
+/// What a call answers.
+pub type Answer = Result<isize, Failure>;
+
+/// One intercepted call.
+#[derive(Clone, Copy, Debug)]
+pub struct Call {
+    /// Its number.
+    pub number: usize,
+    /// Its arguments.
+    pub arguments: [usize; 6],
+}
+
+impl Call {
+    /// The argument at `index` as a C int.
+    pub fn int(&self, index: usize) -> i32 {
+        self.arguments[index] as i32
+    }
+
+    /// The argument at `index` as it is.
+    pub fn word(&self, index: usize) -> usize {
+        self.arguments[index]
+    }
+
+    /// The description behind the descriptor at argument `index`.
+    #[inline]
+    pub fn pin(&self, index: usize) -> Result<Pin, Failure> {
+        let fd = self.int(index);
+        match descriptors::pin(fd) {
+            Some(pin) => Ok(pin),
+            // To the application a descriptor of our own does not exist.
+            None if descriptors::is_hidden(fd) => Err(Failure::Errno(libc::EBADF)),
+            None => Err(Failure::NotOurs),
+        }
+    }
+
+    /// Makes the call as it came, or with other arguments, and answers what the kernel answers.
+    pub fn kernel(&self, arguments: [usize; 6]) -> isize {
+        // SAFETY: a call the application asked for, with arguments that mean the same.
+        unsafe { crate::arch::syscall(self.number, arguments) }
+    }
+
+    /// Counts the call as one of ours that is not served.
+    pub fn unserved(&self, errno: i32) -> Answer {
+        if let Some(client) = process::attached() {
+            client.count_unserved(self.number);
+        }
+        Err(Failure::Errno(errno))
+    }
+}
+
+/// Serves one call.
+#[inline]
+pub fn serve(number: usize, arguments: [usize; 6]) -> Answer {
+    let call = Call { number, arguments };
+    match number as i64 {
+        libc::SYS_read => data::read(&call),
+        libc::SYS_write => data::write(&call),
+        libc::SYS_pread64 => data::pread(&call),
+        libc::SYS_pwrite64 => data::pwrite(&call),
+        libc::SYS_readv | libc::SYS_preadv | libc::SYS_preadv2 => data::read_vector(&call),
+        libc::SYS_writev | libc::SYS_pwritev | libc::SYS_pwritev2 => data::write_vector(&call),
+        libc::SYS_lseek => data::seek(&call),
+        libc::SYS_fsync | libc::SYS_fdatasync | libc::SYS_syncfs => data::sync_file(&call),
+        libc::SYS_sync_file_range => data::sync_file(&call),
+        libc::SYS_sync => data::sync_all(),
+        libc::SYS_ftruncate => data::truncate_open(&call),
+        libc::SYS_truncate => data::truncate(&call),
+        libc::SYS_fallocate => data::allocate(&call),
+        libc::SYS_fadvise64 | libc::SYS_readahead => data::advise(&call),
+        libc::SYS_copy_file_range => data::copy_range(&call),
+        libc::SYS_sendfile | libc::SYS_splice | libc::SYS_tee | libc::SYS_vmsplice => data::transfer(&call),
+        libc::SYS_mmap => memory::map(&call),
+        libc::SYS_open => names::open(&call, None, 0, call.int(1), call.word(2)),
+        libc::SYS_creat => {
+            names::open(&call, None, 0, libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC, call.word(1))
+        }
+        libc::SYS_openat => names::open(&call, Some(0), 1, call.int(2), call.word(3)),
+        libc::SYS_openat2 => names::open_how(&call),
+        libc::SYS_mkdir => names::make_directory(&call, None, 0, call.word(1)),
+        libc::SYS_mkdirat => names::make_directory(&call, Some(0), 1, call.word(2)),
+        libc::SYS_mknod => names::make_node(&call, None, 0, call.word(1), call.word(2)),
+        libc::SYS_mknodat => names::make_node(&call, Some(0), 1, call.word(2), call.word(3)),
+        libc::SYS_rmdir => names::remove(&call, None, 0, true),
+        libc::SYS_unlink => names::remove(&call, None, 0, false),
+        libc::SYS_unlinkat => names::remove(&call, Some(0), 1, call.int(2) & libc::AT_REMOVEDIR != 0),
+        libc::SYS_rename => names::rename(&call, (None, 0), (None, 1), 0),
+        libc::SYS_renameat => names::rename(&call, (Some(0), 1), (Some(2), 3), 0),
+        libc::SYS_renameat2 => names::rename(&call, (Some(0), 1), (Some(2), 3), call.word(4) as u32),
+        libc::SYS_link => names::link(&call, (None, 0), (None, 1), 0),
+        libc::SYS_linkat => names::link(&call, (Some(0), 1), (Some(2), 3), call.int(4)),
+        libc::SYS_symlink => names::symlink(&call, None, 1),
+        libc::SYS_symlinkat => names::symlink(&call, Some(1), 2),
+        libc::SYS_readlink => names::read_link(&call, None, 0, call.word(1), call.word(2)),
+        libc::SYS_readlinkat => names::read_link(&call, Some(0), 1, call.word(2), call.word(3)),
+        libc::SYS_stat => attributes::stat(&call, None, 0, 1, 0),
+        libc::SYS_lstat => attributes::stat(&call, None, 0, 1, libc::AT_SYMLINK_NOFOLLOW),
+        libc::SYS_newfstatat => attributes::stat(&call, Some(0), 1, 2, call.int(3)),
+        libc::SYS_fstat => attributes::stat_open(&call),
+        libc::SYS_statx => attributes::statx(&call),
+        libc::SYS_access => attributes::access(&call, None, 0, call.int(1), 0),
+        libc::SYS_faccessat => attributes::access(&call, Some(0), 1, call.int(2), 0),
+        libc::SYS_faccessat2 => attributes::access(&call, Some(0), 1, call.int(2), call.int(3)),
+        libc::SYS_chmod => attributes::change_mode(&call, None, 0, call.word(1), 0),
+        libc::SYS_fchmodat => attributes::change_mode(&call, Some(0), 1, call.word(2), 0),
+        libc::SYS_fchmodat2 => attributes::change_mode(&call, Some(0), 1, call.word(2), call.int(3)),
+        libc::SYS_fchmod => attributes::change_mode_open(&call),
+        libc::SYS_chown => attributes::change_owner(&call, None, 0, 1, 0),
+        libc::SYS_lchown => attributes::change_owner(&call, None, 0, 1, libc::AT_SYMLINK_NOFOLLOW),
+        libc::SYS_fchownat => attributes::change_owner(&call, Some(0), 1, 2, call.int(4)),
+        libc::SYS_fchown => attributes::change_owner_open(&call),
+        libc::SYS_utimensat => attributes::change_times(&call),
+        libc::SYS_utime | libc::SYS_utimes | libc::SYS_futimesat => attributes::change_times_old(&call),
+        libc::SYS_statfs => attributes::statfs(&call),
+        libc::SYS_fstatfs => attributes::statfs_open(&call),
+        libc::SYS_getdents64 => directories::read_entries(&call),
+        libc::SYS_chdir => directories::change(&call),
+        libc::SYS_fchdir => directories::change_to_open(&call),
+        libc::SYS_getcwd => directories::current(&call),
+        libc::SYS_close => control::close(&call),
+        libc::SYS_close_range => control::close_range(&call),
+        libc::SYS_dup | libc::SYS_dup2 | libc::SYS_dup3 => control::duplicate(&call),
+        libc::SYS_fcntl => control::control(&call),
+        libc::SYS_flock => control::lock_file(&call),
+        libc::SYS_ioctl => control::ioctl(&call),
+        libc::SYS_epoll_ctl => call.pin(2).and(Err(Failure::Errno(libc::EPERM))),
+        libc::SYS_rt_sigaction => change_signal(&call),
+        libc::SYS_sigaltstack => change_signal_stack(&call),
+        libc::SYS_execve => program::execute(&call, None, 0, 1, 2, 0),
+        libc::SYS_execveat => program::execute(&call, Some(0), 1, 2, 3, call.int(4)),
+        libc::SYS_io_uring_setup => call.unserved(libc::ENOSYS),
+        libc::SYS_umask => control::change_umask(&call),
+        libc::SYS_exit_group => {
+            process::leave();
+            Err(Failure::NotOurs)
+        }
+        libc::SYS_setuid
+        | libc::SYS_setgid
+        | libc::SYS_setreuid
+        | libc::SYS_setregid
+        | libc::SYS_setresuid
+        | libc::SYS_setresgid
+        | libc::SYS_setgroups
+        | libc::SYS_setfsuid
+        | libc::SYS_setfsgid => {
+            process::credentials_change();
+            Err(Failure::NotOurs)
+        }
+        _ => path::refuse(&call),
+    }
+}
+
+fn change_signal(call: &Call) -> Answer {
+    let [signal, new, old, set_bytes, ..] = call.arguments;
+    if set_bytes != size_of::<u64>() {
+        return Err(Failure::NotOurs);
+    }
+    let new = if new == 0 { None } else { Some(user_memory::read(new)?) };
+    let mut before = signals::Action::default();
+    let answer = signals::change_action(signal as i32, new.as_ref(), Some(&mut before));
+    if answer == 0 && old != 0 {
+        user_memory::write(old, &before)?;
+    }
+    Ok(answer)
+}
+
+fn change_signal_stack(call: &Call) -> Answer {
+    let answer = call.kernel(call.arguments);
+    if answer == 0 && call.word(0) != 0 {
+        // struct sigaltstack: base, flags (and padding), size.
+        let [base, flags, bytes]: [usize; 3] = user_memory::read(call.word(0))?;
+        match flags as i32 & libc::SS_DISABLE {
+            0 => thread::set_alternate_stack(base, bytes),
+            _ => thread::set_alternate_stack(0, 0),
+        }
+    }
+    Ok(answer)
 }

@@ -1,23 +1,242 @@
-//! Which paths lead to the store.
+//! Which paths lead to the store, and what to do with one that leads out again.
+//!
+//! | path | ours if |
+//! |---|---|
+//! | absolute | its first components, taken literally, are the prefix |
+//! | relative to a directory of ours, or while the working directory is ours | always |
+//! | relative to anything else | the directory's name with the path is ours |
+//!
+//! A path that enters the store may leave it by `..` or a symbolic link. LibFS then answers where it
+//! goes on, and the call is made again there: by LibFS if that is ours once more, else by the kernel.
+
+use cuesta_libfs::{Base, Client, Credentials, Error};
+
+use super::{Answer, Call, Failure};
+use crate::descriptors::{self, Pin};
+use crate::filter::{self, class_of};
+use crate::user_memory::UserPath;
+use crate::{process, working_directory};
+
+/// Times a path may leave the store and come back.
+const CROSSINGS: usize = 40;
 
 /// `path` without `.`, `..` and doubled or trailing slashes; `None` if it is not absolute or is the root.
 pub fn normal(path: &[u8]) -> Option<Vec<u8>> {
-    if path.first() != Some(&b'/') {
-        return None;
+    let mut walk = Walk::new(path)?;
+    while walk.step() {}
+    (!walk.passed.is_empty()).then_some(walk.passed)
+}
+
+/// A literal walk along an absolute path.
+struct Walk<'a> {
+    passed: Vec<u8>,
+    rest: &'a [u8],
+}
+
+impl<'a> Walk<'a> {
+    fn new(path: &'a [u8]) -> Option<Self> {
+        Some(Self { passed: Vec::new(), rest: path.strip_prefix(b"/")? })
     }
-    let mut normal = Vec::with_capacity(path.len());
-    for component in path.split(|byte| *byte == b'/') {
+
+    /// Takes one component; `false` at the end.
+    fn step(&mut self) -> bool {
+        if self.rest.is_empty() {
+            return false;
+        }
+        let end = self.rest.iter().position(|byte| *byte == b'/').unwrap_or(self.rest.len());
+        let (component, rest) = self.rest.split_at(end);
+        self.rest = rest.strip_prefix(b"/").unwrap_or(rest);
         match component {
             b"" | b"." => {}
             b".." => {
-                let parent = normal.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
-                normal.truncate(parent);
+                let parent = self.passed.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
+                self.passed.truncate(parent);
             }
             name => {
-                normal.push(b'/');
-                normal.extend_from_slice(name);
+                self.passed.push(b'/');
+                self.passed.extend_from_slice(name);
             }
         }
+        true
     }
-    (!normal.is_empty()).then_some(normal)
+}
+
+/// What remains of an absolute path below `prefix`; `None` if it does not lead there.
+pub fn below<'a>(prefix: &[u8], path: &'a [u8]) -> Option<&'a [u8]> {
+    let mut walk = Walk::new(path)?;
+    while walk.passed != prefix {
+        if !walk.step() {
+            return None;
+        }
+    }
+    Some(walk.rest)
+}
+
+/// A place in the store.
+#[derive(Debug)]
+pub struct Place {
+    /// The directory the path starts in; `None` for the root.
+    pub base: Option<Pin>,
+    /// The path from there, not empty.
+    pub path: Vec<u8>,
+}
+
+impl Place {
+    fn below_root(path: &[u8]) -> Self {
+        let path = if path.is_empty() { b"." } else { path };
+        Self { base: None, path: path.to_vec() }
+    }
+
+    /// The place's name below the prefix, for getcwd.
+    pub fn name(&self) -> Vec<u8> {
+        let mut name = self.base.as_ref().map(|base| base.path().to_vec()).unwrap_or_default();
+        name.push(b'/');
+        name.extend_from_slice(&self.path);
+        let mut full = vec![b'/'];
+        full.extend_from_slice(&name);
+        normal(&full).unwrap_or_default()
+    }
+}
+
+/// Where the path at argument `path` of `call`, relative to the descriptor at argument `directory`,
+/// lies in the store. An empty path is refused as the kernel does.
+pub fn locate(call: &Call, directory: Option<usize>, path: usize) -> Result<Place, Failure> {
+    let path = UserPath::read(call.word(path))?;
+    let directory = directory.map_or(libc::AT_FDCWD, |index| call.int(index));
+    locate_bytes(directory, path.as_bytes())
+}
+
+/// As [`locate`], for a path already read.
+pub fn locate_bytes(directory: i32, path: &[u8]) -> Result<Place, Failure> {
+    let prefix = &process::configuration()?.prefix;
+    if path.first() == Some(&b'/') {
+        return below(prefix, path).map(Place::below_root).ok_or(Failure::NotOurs);
+    }
+    let base = match directory {
+        libc::AT_FDCWD => working_directory::pin(),
+        directory => descriptors::pin(directory),
+    };
+    if let Some(base) = base {
+        if path.is_empty() {
+            return Err(Failure::Errno(libc::ENOENT));
+        }
+        return Ok(Place { base: Some(base), path: path.to_vec() });
+    }
+    if path.is_empty() {
+        return Err(Failure::NotOurs);
+    }
+    let mut absolute = working_directory::kernel_path(directory)?;
+    absolute.push(b'/');
+    absolute.extend_from_slice(path);
+    below(prefix, &absolute).map(Place::below_root).ok_or(Failure::NotOurs)
+}
+
+/// The directory descriptor and path arguments of a call.
+pub type Named = (Option<usize>, usize);
+
+/// Runs `serve` at the place that `named` of `call` leads to, following it out of the store and back.
+pub fn at<T>(
+    call: &Call,
+    named: Named,
+    mut serve: impl FnMut(&Client, &Credentials, Base<'_>, &Place) -> Result<T, Error>,
+    answer: impl FnOnce(T) -> Answer,
+) -> Answer {
+    let mut place = locate(call, named.0, named.1)?;
+    let client = process::client()?;
+    let credentials = process::credentials();
+    for _ in 0..CROSSINGS {
+        let base = match &place.base {
+            Some(base) => Base::Directory(base.file()?),
+            None => Base::Root,
+        };
+        match serve(client, &credentials, base, &place) {
+            Ok(value) => return answer(value),
+            Err(Error::Leaves { path }) => {
+                let outside = outside(&path)?;
+                match below(&process::configuration()?.prefix, &outside) {
+                    Some(rest) => place = Place::below_root(rest),
+                    None => return Ok(continue_outside(call, named, outside)),
+                }
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Err(Failure::Errno(libc::ELOOP))
+}
+
+/// The absolute path LibFS's answer means.
+pub fn outside(path: &[u8]) -> Result<Vec<u8>, Failure> {
+    if path.first() == Some(&b'/') {
+        return Ok(path.to_vec());
+    }
+    let mut absolute = process::configuration()?.prefix.clone();
+    absolute.push(b'/');
+    absolute.extend_from_slice(path);
+    // The prefix has no symbolic links of ours, so `..` may be taken literally up to where it ends.
+    Ok(normal(&absolute).unwrap_or_else(|| b"/".to_vec()))
+}
+
+fn continue_outside(call: &Call, named: Named, mut path: Vec<u8>) -> isize {
+    path.push(0);
+    let mut arguments = call.arguments;
+    arguments[named.1] = path.as_ptr() as usize;
+    if let Some(directory) = named.0 {
+        arguments[directory] = libc::AT_FDCWD as usize;
+    }
+    call.kernel(arguments)
+}
+
+/// Answers a call of ours that is not served: by descriptor or path, whichever its class looks at.
+pub fn refuse(call: &Call) -> Answer {
+    let ours = match class_of(call.number as i64) {
+        filter::CLASS_FD => call.pin(0).map(|_| ()),
+        filter::CLASS_FD_FD => call.pin(0).or_else(|_| call.pin(1)).map(|_| ()),
+        filter::CLASS_FD_THIRD => call.pin(0).or_else(|_| call.pin(2)).map(|_| ()),
+        filter::CLASS_PATH => locate(call, None, 0).map(|_| ()),
+        filter::CLASS_PATH_PATH => locate(call, None, 0).or_else(|_| locate(call, None, 1)).map(|_| ()),
+        filter::CLASS_AT => locate(call, Some(0), 1).map(|_| ()),
+        _ => Err(Failure::NotOurs),
+    };
+    ours?;
+    let errno = match call.number as i64 {
+        libc::SYS_getxattr
+        | libc::SYS_lgetxattr
+        | libc::SYS_fgetxattr
+        | libc::SYS_setxattr
+        | libc::SYS_lsetxattr
+        | libc::SYS_fsetxattr
+        | libc::SYS_listxattr
+        | libc::SYS_llistxattr
+        | libc::SYS_flistxattr
+        | libc::SYS_removexattr
+        | libc::SYS_lremovexattr
+        | libc::SYS_fremovexattr
+        | libc::SYS_name_to_handle_at => libc::EOPNOTSUPP,
+        _ => libc::ENOSYS,
+    };
+    process::client()?;
+    call.unserved(errno)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{below, normal};
+
+    #[test]
+    fn only_whole_components_of_the_prefix_count() {
+        assert_eq!(below(b"/a/b", b"/a/b"), Some(&b""[..]));
+        assert_eq!(below(b"/a/b", b"/a/b/"), Some(&b""[..]));
+        assert_eq!(below(b"/a/b", b"//a/./b//c/../d"), Some(&b"/c/../d"[..]));
+        assert_eq!(below(b"/a/b", b"/x/../a/b/c"), Some(&b"c"[..]));
+        assert_eq!(below(b"/a/b", b"/a/bc"), None);
+        assert_eq!(below(b"/a/b", b"/a"), None);
+        assert_eq!(below(b"/a/b", b"a/b"), None);
+    }
+
+    #[test]
+    fn a_prefix_is_made_normal_and_must_not_be_the_root() {
+        assert_eq!(normal(b"/a//b/./c/..").as_deref(), Some(&b"/a/b"[..]));
+        assert_eq!(normal(b"/a/.."), None);
+        assert_eq!(normal(b"a"), None);
+    }
 }

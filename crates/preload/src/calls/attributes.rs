@@ -1,0 +1,264 @@
+//! What `stat` shows, and changing it.
+
+use cuesta_format::{FileKind, InodeRecord, Timestamp};
+use cuesta_libfs::{Base, Client, Credentials, Error, OpenFile, SetAttributes, SetTime, Stat, Target};
+
+use super::path::{self, Named};
+use super::{Answer, Call, Failure};
+use crate::descriptors::Pin;
+use crate::user_memory::UserPath;
+use crate::{descriptors, process, user_memory, working_directory};
+
+const MODE_BITS: u32 = 0o7777;
+/// What `statfs` calls the file system: "cues".
+const FILE_SYSTEM: i64 = 0x6375_6573;
+const BLOCK_BYTES: i64 = 4096;
+const NAME_LIMIT: i64 = 255;
+/// An owner or group that stays as it is.
+const UNCHANGED: u32 = u32::MAX;
+
+fn device() -> u64 {
+    // One store a process; a major number the kernel gives to no disk.
+    libc::makedev(0, 0xcce5)
+}
+
+fn fill(stat: &InodeRecord) -> libc::stat {
+    // SAFETY: all fields are integers.
+    let mut out: libc::stat = unsafe { std::mem::zeroed() };
+    out.st_dev = device();
+    out.st_ino = stat.inode.0;
+    out.st_nlink = u64::from(stat.links);
+    out.st_mode = stat.mode;
+    out.st_uid = stat.uid;
+    out.st_gid = stat.gid;
+    out.st_rdev = stat.device;
+    out.st_size = stat.size as i64;
+    out.st_blksize = BLOCK_BYTES;
+    out.st_blocks = (stat.blocks * (BLOCK_BYTES as u64 / 512)) as i64;
+    (out.st_atime, out.st_atime_nsec) = split(stat.accessed);
+    (out.st_mtime, out.st_mtime_nsec) = split(stat.modified);
+    (out.st_ctime, out.st_ctime_nsec) = split(stat.changed);
+    out
+}
+
+fn split(time: Timestamp) -> (i64, i64) {
+    (time.seconds(), i64::from(time.nanoseconds()))
+}
+
+fn fill_extended(stat: &InodeRecord) -> libc::statx {
+    // SAFETY: all fields are integers.
+    let mut out: libc::statx = unsafe { std::mem::zeroed() };
+    out.stx_mask = libc::STATX_BASIC_STATS | libc::STATX_BTIME;
+    out.stx_blksize = BLOCK_BYTES as u32;
+    out.stx_nlink = stat.links;
+    out.stx_uid = stat.uid;
+    out.stx_gid = stat.gid;
+    out.stx_mode = stat.mode as u16;
+    out.stx_ino = stat.inode.0;
+    out.stx_size = stat.size;
+    out.stx_blocks = stat.blocks * (BLOCK_BYTES as u64 / 512);
+    out.stx_dev_major = libc::major(device());
+    out.stx_dev_minor = libc::minor(device());
+    out.stx_rdev_major = libc::major(stat.device);
+    out.stx_rdev_minor = libc::minor(stat.device);
+    let times = [stat.accessed, stat.born, stat.changed, stat.modified];
+    let fields = [&mut out.stx_atime, &mut out.stx_btime, &mut out.stx_ctime, &mut out.stx_mtime];
+    for (field, time) in fields.into_iter().zip(times) {
+        field.tv_sec = time.seconds();
+        field.tv_nsec = time.nanoseconds();
+    }
+    out
+}
+
+/// The open file a call with an empty path means: the descriptor, or the working directory.
+fn itself(call: &Call, directory: Option<usize>, path: usize, flags: i32) -> Result<Option<Pin>, Failure> {
+    let Some(directory) = directory else { return Ok(None) };
+    let is_null = call.word(path) == 0;
+    if flags & libc::AT_EMPTY_PATH == 0 && !is_null {
+        return Ok(None);
+    }
+    if !is_null && !UserPath::read(call.word(path))?.as_bytes().is_empty() {
+        return Ok(None);
+    }
+    match call.int(directory) {
+        libc::AT_FDCWD => working_directory::pin().map(Some).ok_or(Failure::NotOurs),
+        fd => descriptors::pin(fd).map(Some).ok_or(Failure::NotOurs),
+    }
+}
+
+pub fn stat(call: &Call, directory: Option<usize>, path: usize, buffer: usize, flags: i32) -> Answer {
+    let write = |stat: Stat| user_memory::write(call.word(buffer), &fill(&stat.record)).map(|()| 0);
+    look(call, (directory, path), flags, write)
+}
+
+pub fn stat_open(call: &Call) -> Answer {
+    let pin = call.pin(0)?;
+    let stat = process::client()?.stat_open(pin.file()?)?;
+    user_memory::write(call.word(1), &fill(&stat.record))?;
+    Ok(0)
+}
+
+pub fn statx(call: &Call) -> Answer {
+    let write = |stat: Stat| user_memory::write(call.word(4), &fill_extended(&stat.record)).map(|()| 0);
+    look(call, (Some(0), 1), call.int(2), write)
+}
+
+fn look(call: &Call, named: Named, flags: i32, write: impl FnOnce(Stat) -> Answer) -> Answer {
+    if let Some(pin) = itself(call, named.0, named.1, flags)? {
+        return write(process::client()?.stat_open(pin.file()?)?);
+    }
+    let follow = flags & libc::AT_SYMLINK_NOFOLLOW == 0;
+    path::at(
+        call,
+        named,
+        |client, credentials, base, place| client.stat(credentials, base, &place.path, follow),
+        write,
+    )
+}
+
+pub fn access(call: &Call, directory: Option<usize>, path: usize, mode: i32, flags: i32) -> Answer {
+    if mode & !0o7 != 0 {
+        path::locate(call, directory, path)?;
+        return Err(Failure::Errno(libc::EINVAL));
+    }
+    if let Some(pin) = itself(call, directory, path, flags)? {
+        let file = pin.file()?;
+        let client = process::client()?;
+        if file.kind() != FileKind::Directory {
+            return call.unserved(libc::ENOSYS);
+        }
+        client.access(&process::credentials(), Base::Directory(file), b".", mode as u32, true)?;
+        return Ok(0);
+    }
+    let follow = flags & libc::AT_SYMLINK_NOFOLLOW == 0;
+    path::at(
+        call,
+        (directory, path),
+        |client, credentials, base, place| client.access(credentials, base, &place.path, mode as u32, follow),
+        |()| Ok(0),
+    )
+}
+
+fn set(call: &Call, named: Named, flags: i32, attributes: SetAttributes) -> Answer {
+    if let Some(pin) = itself(call, named.0, named.1, flags)? {
+        return set_open(&pin, attributes);
+    }
+    let follow = flags & libc::AT_SYMLINK_NOFOLLOW == 0;
+    let serve = |client: &Client,
+                 credentials: &Credentials,
+                 base: Base<'_>,
+                 place: &path::Place|
+     -> Result<(), Error> {
+        client.set_attributes(credentials, Target::Path { base, path: &place.path, follow }, attributes)
+    };
+    path::at(call, named, serve, |()| Ok(0))
+}
+
+fn set_open(pin: &Pin, attributes: SetAttributes) -> Answer {
+    let file: &OpenFile = pin.file()?;
+    process::client()?.set_attributes(&process::credentials(), Target::File(file), attributes)?;
+    Ok(0)
+}
+
+fn mode(mode: usize) -> SetAttributes {
+    SetAttributes { mode: Some(mode as u32 & MODE_BITS), ..SetAttributes::default() }
+}
+
+pub fn change_mode(call: &Call, directory: Option<usize>, path: usize, to: usize, flags: i32) -> Answer {
+    set(call, (directory, path), flags, mode(to))
+}
+
+pub fn change_mode_open(call: &Call) -> Answer {
+    set_open(&call.pin(0)?, mode(call.word(1)))
+}
+
+fn owner(user: usize, group: usize) -> SetAttributes {
+    let changed = |id: usize| Some(id as u32).filter(|id| *id != UNCHANGED);
+    SetAttributes { uid: changed(user), gid: changed(group), ..SetAttributes::default() }
+}
+
+pub fn change_owner(call: &Call, directory: Option<usize>, path: usize, ids: usize, flags: i32) -> Answer {
+    set(call, (directory, path), flags, owner(call.word(ids), call.word(ids + 1)))
+}
+
+pub fn change_owner_open(call: &Call) -> Answer {
+    set_open(&call.pin(0)?, owner(call.word(1), call.word(2)))
+}
+
+fn times(accessed: SetTime, modified: SetTime) -> SetAttributes {
+    SetAttributes { accessed, modified, ..SetAttributes::default() }
+}
+
+fn time(seconds: i64, nanoseconds: i64) -> Result<SetTime, Failure> {
+    match nanoseconds {
+        libc::UTIME_NOW => Ok(SetTime::Now),
+        libc::UTIME_OMIT => Ok(SetTime::Omit),
+        0..1_000_000_000 => Ok(SetTime::To(Timestamp::new(seconds, nanoseconds as u32))),
+        _ => Err(Failure::Errno(libc::EINVAL)),
+    }
+}
+
+pub fn change_times(call: &Call) -> Answer {
+    let attributes = match call.word(2) {
+        0 => times(SetTime::Now, SetTime::Now),
+        address => {
+            let [accessed, modified]: [[i64; 2]; 2] = user_memory::read(address)?;
+            times(time(accessed[0], accessed[1])?, time(modified[0], modified[1])?)
+        }
+    };
+    set(call, (Some(0), 1), call.int(3), attributes)
+}
+
+/// `utime` has whole seconds, `utimes` and `futimesat` have microseconds.
+pub fn change_times_old(call: &Call) -> Answer {
+    let number = call.number as i64;
+    let (named, address): (Named, usize) = match number {
+        libc::SYS_futimesat => ((Some(0), 1), call.word(2)),
+        _ => ((None, 0), call.word(1)),
+    };
+    let attributes = if address == 0 {
+        times(SetTime::Now, SetTime::Now)
+    } else if number == libc::SYS_utime {
+        let [accessed, modified]: [i64; 2] = user_memory::read(address)?;
+        times(time(accessed, 0)?, time(modified, 0)?)
+    } else {
+        let [accessed, modified]: [[i64; 2]; 2] = user_memory::read(address)?;
+        if !(0..1_000_000).contains(&accessed[1]) || !(0..1_000_000).contains(&modified[1]) {
+            path::locate(call, named.0, named.1)?;
+            return Err(Failure::Errno(libc::EINVAL));
+        }
+        times(time(accessed[0], accessed[1] * 1000)?, time(modified[0], modified[1] * 1000)?)
+    };
+    set(call, named, 0, attributes)
+}
+
+fn totals(buffer: usize) -> Answer {
+    let totals = process::client()?.statfs()?;
+    // SAFETY: all fields are integers.
+    let mut out: libc::statfs = unsafe { std::mem::zeroed() };
+    out.f_type = FILE_SYSTEM;
+    out.f_bsize = BLOCK_BYTES;
+    out.f_frsize = BLOCK_BYTES;
+    out.f_blocks = totals.blocks;
+    out.f_bfree = totals.blocks_free;
+    out.f_bavail = totals.blocks_free;
+    out.f_files = totals.inodes;
+    out.f_ffree = totals.inodes_free;
+    out.f_namelen = NAME_LIMIT;
+    user_memory::write(buffer, &out)?;
+    Ok(0)
+}
+
+pub fn statfs(call: &Call) -> Answer {
+    path::at(
+        call,
+        (None, 0),
+        |client, credentials, base, place| client.stat(credentials, base, &place.path, true).map(|_| ()),
+        |()| totals(call.word(1)),
+    )
+}
+
+pub fn statfs_open(call: &Call) -> Answer {
+    call.pin(0)?;
+    totals(call.word(1))
+}

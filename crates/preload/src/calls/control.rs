@@ -1,0 +1,219 @@
+//! Descriptors and locks: close, dup, fcntl, flock, ioctl, umask.
+
+use std::sync::atomic::Ordering;
+
+use cuesta_libfs::{LockKind, LockOwner};
+
+use super::{Answer, Call, Failure};
+use crate::descriptors::{self, Pin};
+use crate::{process, thread, user_memory};
+
+/// `struct flock`: type and whence, start, length, process.
+type RecordLock = [u64; 4];
+const FICLONE: usize = 0x4004_9409;
+const FICLONERANGE: usize = 0x4020_940d;
+const FIONREAD: usize = 0x541b;
+
+/// Lets go of a description, and of the process's locks on its file.
+fn release(pin: Pin) {
+    if !thread::is_vforked()
+        && let (Some(client), Ok(file)) = (process::attached(), pin.file())
+    {
+        client.close_descriptor(file);
+    }
+}
+
+pub fn close(call: &Call) -> Answer {
+    let fd = call.int(0);
+    if descriptors::is_hidden(fd) {
+        return Err(Failure::Errno(libc::EBADF));
+    }
+    let pin = descriptors::remove(fd).ok_or(Failure::NotOurs)?;
+    let answer = call.kernel(call.arguments);
+    release(pin);
+    Ok(answer)
+}
+
+pub fn close_range(call: &Call) -> Answer {
+    let (first, last, flags) = (call.word(0) as u32, call.word(1) as u32, call.word(2));
+    if first > last {
+        return Err(Failure::NotOurs);
+    }
+    if flags as u32 & libc::CLOSE_RANGE_CLOEXEC == 0 {
+        let ours = descriptors::all();
+        for (fd, pin) in ours.into_iter().filter(|(fd, _)| (first..=last).contains(&(*fd as u32))) {
+            drop(descriptors::remove(fd));
+            release(pin);
+        }
+    }
+    // Everything between our own descriptors, which are close-on-exec anyway.
+    let mut from = first;
+    let mut answer = 0;
+    for own in process::own_descriptors().filter(|fd| (first..=last).contains(&(*fd as u32))) {
+        let own = own as u32;
+        if from < own {
+            answer = call.kernel([from as usize, own as usize - 1, flags, 0, 0, 0]);
+        }
+        from = own + 1;
+    }
+    if from <= last {
+        answer = call.kernel([from as usize, last as usize, flags, 0, 0, 0]);
+    }
+    Ok(answer)
+}
+
+pub fn duplicate(call: &Call) -> Answer {
+    let old = call.int(0);
+    let onto = (call.number as i64 != libc::SYS_dup).then(|| call.int(1));
+    if descriptors::is_hidden(old) || onto.is_some_and(descriptors::is_hidden) {
+        return Err(Failure::Errno(libc::EBADF));
+    }
+    let source = descriptors::pin(old);
+    let replaced = onto.filter(|onto| *onto != old).and_then(descriptors::pin);
+    if source.is_none() && replaced.is_none() {
+        return Err(Failure::NotOurs);
+    }
+    let new = call.kernel(call.arguments);
+    if new < 0 || new as i32 == old {
+        return Ok(new);
+    }
+    match source {
+        Some(pin) => drop(descriptors::install(new as i32, pin)),
+        None => drop(descriptors::remove(new as i32)),
+    }
+    if let Some(replaced) = replaced {
+        release(replaced);
+    }
+    Ok(new)
+}
+
+pub fn control(call: &Call) -> Answer {
+    let pin = call.pin(0)?;
+    let argument = call.word(2);
+    match call.int(1) {
+        libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => {
+            let new = call.kernel(call.arguments);
+            if new >= 0 {
+                descriptors::install(new as i32, pin);
+            }
+            Ok(new)
+        }
+        // The kernel keeps close-on-exec on the placeholder.
+        libc::F_GETFD | libc::F_SETFD => Ok(call.kernel(call.arguments)),
+        libc::F_GETFL => Ok(pin.file()?.flags() as isize | libc::O_LARGEFILE as isize),
+        libc::F_SETFL => {
+            pin.file()?.set_flags(argument as i32);
+            Ok(0)
+        }
+        libc::F_GETLK => get_lock(&pin, argument, LockOwner::Process),
+        libc::F_OFD_GETLK => get_lock(&pin, argument, LockOwner::File),
+        libc::F_SETLK => set_lock(&pin, argument, LockOwner::Process, false),
+        libc::F_SETLKW => set_lock(&pin, argument, LockOwner::Process, true),
+        libc::F_OFD_SETLK => set_lock(&pin, argument, LockOwner::File, false),
+        libc::F_OFD_SETLKW => set_lock(&pin, argument, LockOwner::File, true),
+        libc::F_GETOWN | libc::F_SETOWN => Ok(0),
+        _ => call.unserved(libc::EINVAL),
+    }
+}
+
+/// What a record lock structure asks for: kind, first byte, end.
+fn record_lock(pin: &Pin, lock: &RecordLock) -> Result<(LockKind, u64, u64), Failure> {
+    let kind = match i32::from(lock[0] as u16) {
+        libc::F_RDLCK => LockKind::Read,
+        libc::F_WRLCK => LockKind::Write,
+        libc::F_UNLCK => LockKind::Unlock,
+        _ => return Err(Failure::Errno(libc::EINVAL)),
+    };
+    let file = pin.file()?;
+    let origin = match i32::from((lock[0] >> 16) as u16) {
+        libc::SEEK_SET => 0,
+        libc::SEEK_CUR => file.offset() as i64,
+        libc::SEEK_END => process::client()?.stat_open(file)?.record.size as i64,
+        _ => return Err(Failure::Errno(libc::EINVAL)),
+    };
+    let (offset, length) = (lock[1] as i64, lock[2] as i64);
+    let start = origin.checked_add(offset).ok_or(Failure::Errno(libc::EOVERFLOW))?;
+    let (start, end) = match length {
+        0 => (start, i64::MAX),
+        1.. => (start, start.checked_add(length).ok_or(Failure::Errno(libc::EOVERFLOW))?),
+        _ => (start.checked_add(length).ok_or(Failure::Errno(libc::EINVAL))?, start),
+    };
+    if start < 0 {
+        return Err(Failure::Errno(libc::EINVAL));
+    }
+    Ok((kind, start as u64, if length == 0 { u64::MAX } else { end as u64 }))
+}
+
+fn set_lock(pin: &Pin, address: usize, owner: LockOwner, wait: bool) -> Answer {
+    let lock: RecordLock = user_memory::read(address)?;
+    let (kind, start, end) = record_lock(pin, &lock)?;
+    let file = pin.file()?;
+    let allowed = match (kind, file.flags() & libc::O_ACCMODE) {
+        (LockKind::Read, libc::O_WRONLY) | (LockKind::Write, libc::O_RDONLY) => false,
+        _ => true,
+    };
+    if !allowed {
+        return Err(Failure::Errno(libc::EBADF));
+    }
+    process::client()?.lock_record(file, owner, kind, start..end, wait)?;
+    Ok(0)
+}
+
+fn get_lock(pin: &Pin, address: usize, owner: LockOwner) -> Answer {
+    let mut lock: RecordLock = user_memory::read(address)?;
+    let (kind, start, end) = record_lock(pin, &lock)?;
+    match process::client()?.get_lock(pin.file()?, owner, kind, start..end)? {
+        None => lock[0] = lock[0] & !0xffff | libc::F_UNLCK as u64,
+        Some(held) => {
+            let kind = if held.kind == LockKind::Write { libc::F_WRLCK } else { libc::F_RDLCK };
+            // Whence is SEEK_SET: the upper half of the first word's low 32 bits is zero.
+            lock[0] = lock[0] >> 32 << 32 | kind as u64;
+            lock[1] = held.start;
+            lock[2] = if held.end == u64::MAX { 0 } else { held.end - held.start };
+            let holder = if held.by_process { std::process::id() as i32 } else { -1 };
+            lock[3] = lock[3] >> 32 << 32 | u64::from(holder as u32);
+        }
+    }
+    user_memory::write(address, &lock)?;
+    Ok(0)
+}
+
+pub fn lock_file(call: &Call) -> Answer {
+    let pin = call.pin(0)?;
+    let operation = call.int(1);
+    let kind = match operation & !libc::LOCK_NB {
+        libc::LOCK_SH => LockKind::Read,
+        libc::LOCK_EX => LockKind::Write,
+        libc::LOCK_UN => LockKind::Unlock,
+        _ => return Err(Failure::Errno(libc::EINVAL)),
+    };
+    process::client()?.flock(pin.file()?, kind, operation & libc::LOCK_NB == 0)?;
+    Ok(0)
+}
+
+pub fn ioctl(call: &Call) -> Answer {
+    let pin = match call.pin(0) {
+        Ok(pin) => pin,
+        // FICLONE onto another file system names ours as its source by descriptor.
+        Err(failure) => return Err(failure),
+    };
+    match call.word(1) as u32 as usize {
+        FICLONE | FICLONERANGE => Err(Failure::Errno(libc::EOPNOTSUPP)),
+        FIONREAD => {
+            let file = pin.file()?;
+            let size = process::client()?.stat_open(file)?.record.size;
+            let rest = size.saturating_sub(file.offset()).min(i32::MAX as u64) as i32;
+            user_memory::write(call.word(2), &rest)?;
+            Ok(0)
+        }
+        _ => Err(Failure::Errno(libc::ENOTTY)),
+    }
+}
+
+pub fn change_umask(call: &Call) -> Answer {
+    let answer = call.kernel(call.arguments);
+    if !thread::is_vforked() {
+        process::UMASK.store(call.word(0) as u32 & 0o777, Ordering::Relaxed);
+    }
+    Ok(answer)
+}

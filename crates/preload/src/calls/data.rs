@@ -1,0 +1,174 @@
+//! Reading, writing and sizing.
+
+use cuesta_libfs::Whence;
+
+use super::path::{self, Named};
+use super::{Answer, Call, Failure};
+use crate::{process, user_memory};
+
+/// Longest vector the kernel takes.
+const VECTOR_LIMIT: usize = 1024;
+/// Most bytes one call moves, as the kernel has it.
+const COUNT_LIMIT: usize = 0x7fff_f000;
+/// Flags of preadv2/pwritev2 that ask for nothing that is not so anyway.
+const HARMLESS_FLAGS: i32 = libc::RWF_HIPRI | libc::RWF_DSYNC | libc::RWF_SYNC | libc::RWF_NOWAIT;
+
+pub fn read(call: &Call) -> Answer {
+    let pin = call.pin(0)?;
+    let client = process::client()?;
+    let mut buffer = [user_memory::slice_mut(call.word(1), call.word(2).min(COUNT_LIMIT))];
+    pin.with_offset(|file| Ok(client.read(file, &mut buffer)? as isize))
+}
+
+pub fn write(call: &Call) -> Answer {
+    let pin = call.pin(0)?;
+    let client = process::client()?;
+    let buffer = [user_memory::slice(call.word(1), call.word(2).min(COUNT_LIMIT))];
+    pin.with_offset(|file| Ok(client.write(file, &buffer)? as isize))
+}
+
+pub fn pread(call: &Call) -> Answer {
+    let pin = call.pin(0)?;
+    let file = pin.file()?;
+    let mut buffer = [user_memory::slice_mut(call.word(1), call.word(2).min(COUNT_LIMIT))];
+    Ok(process::client()?.pread(file, &mut buffer, call.word(3) as i64)? as isize)
+}
+
+pub fn pwrite(call: &Call) -> Answer {
+    let pin = call.pin(0)?;
+    let file = pin.file()?;
+    let buffer = [user_memory::slice(call.word(1), call.word(2).min(COUNT_LIMIT))];
+    Ok(process::client()?.pwrite(file, &buffer, call.word(3) as i64)? as isize)
+}
+
+/// The parts of an I/O vector, as pairs of address and length.
+fn vector(call: &Call) -> Result<Vec<[usize; 2]>, Failure> {
+    let count = call.word(2);
+    if count > VECTOR_LIMIT {
+        return Err(Failure::Errno(libc::EINVAL));
+    }
+    let mut total = 0usize;
+    let mut parts = Vec::with_capacity(count);
+    for index in 0..count {
+        let [address, length]: [usize; 2] = user_memory::read(call.word(1).wrapping_add(index * 16))?;
+        if length > isize::MAX as usize {
+            return Err(Failure::Errno(libc::EINVAL));
+        }
+        let length = length.min(COUNT_LIMIT - total);
+        total += length;
+        parts.push([address, length]);
+    }
+    Ok(parts)
+}
+
+/// The offset of a vectored call, `None` for the descriptor's own, after checking the flags.
+fn vector_offset(call: &Call, plain: i64, second: i64) -> Result<Option<i64>, Failure> {
+    let number = call.number as i64;
+    if number == plain {
+        return Ok(None);
+    }
+    let offset = call.word(3) as i64;
+    if number == second {
+        let flags = call.int(5);
+        if flags & !HARMLESS_FLAGS != 0 {
+            return Err(Failure::Errno(libc::EOPNOTSUPP));
+        }
+        if offset == -1 {
+            return Ok(None);
+        }
+    }
+    Ok(Some(offset))
+}
+
+pub fn read_vector(call: &Call) -> Answer {
+    let pin = call.pin(0)?;
+    let client = process::client()?;
+    let offset = vector_offset(call, libc::SYS_readv, libc::SYS_preadv2)?;
+    let mut buffers: Vec<_> =
+        vector(call)?.iter().map(|[address, length]| user_memory::slice_mut(*address, *length)).collect();
+    match offset {
+        Some(offset) => Ok(client.pread(pin.file()?, &mut buffers, offset)? as isize),
+        None => pin.with_offset(|file| Ok(client.read(file, &mut buffers)? as isize)),
+    }
+}
+
+pub fn write_vector(call: &Call) -> Answer {
+    let pin = call.pin(0)?;
+    let client = process::client()?;
+    let offset = vector_offset(call, libc::SYS_writev, libc::SYS_pwritev2)?;
+    let buffers: Vec<_> =
+        vector(call)?.iter().map(|[address, length]| user_memory::slice(*address, *length)).collect();
+    match offset {
+        Some(offset) => Ok(client.pwrite(pin.file()?, &buffers, offset)? as isize),
+        None => pin.with_offset(|file| Ok(client.write(file, &buffers)? as isize)),
+    }
+}
+
+pub fn seek(call: &Call) -> Answer {
+    let pin = call.pin(0)?;
+    let whence = match call.int(2) {
+        libc::SEEK_SET => Whence::Set,
+        libc::SEEK_CUR => Whence::Current,
+        libc::SEEK_END => Whence::End,
+        libc::SEEK_DATA => Whence::Data,
+        libc::SEEK_HOLE => Whence::Hole,
+        _ => return Err(Failure::Errno(libc::EINVAL)),
+    };
+    let client = process::client()?;
+    pin.with_offset(|file| Ok(client.seek(file, call.word(1) as i64, whence)? as isize))
+}
+
+pub fn sync_file(call: &Call) -> Answer {
+    let pin = call.pin(0)?;
+    process::client()?.fsync(pin.file()?)?;
+    Ok(0)
+}
+
+/// Ours and everybody else's: the kernel's sync follows.
+pub fn sync_all() -> Answer {
+    if let Some(client) = process::attached() {
+        client.sync()?;
+    }
+    Err(Failure::NotOurs)
+}
+
+pub fn truncate_open(call: &Call) -> Answer {
+    let pin = call.pin(0)?;
+    process::client()?.truncate_open(pin.file()?, call.word(1) as i64)?;
+    Ok(0)
+}
+
+pub fn truncate(call: &Call) -> Answer {
+    const NAMED: Named = (None, 0);
+    let size = call.word(1) as i64;
+    path::at(
+        call,
+        NAMED,
+        |client, credentials, base, place| client.truncate(credentials, base, &place.path, size),
+        |()| Ok(0),
+    )
+}
+
+pub fn allocate(call: &Call) -> Answer {
+    let pin = call.pin(0)?;
+    pin.file()?;
+    call.unserved(libc::EOPNOTSUPP)
+}
+
+/// Advice about access is not needed.
+pub fn advise(call: &Call) -> Answer {
+    call.pin(0).map(|_| 0)
+}
+
+/// Between files of two file systems the kernel answers EXDEV, and programs copy by themselves.
+pub fn copy_range(call: &Call) -> Answer {
+    call.pin(0).or_else(|_| call.pin(2))?;
+    Err(Failure::Errno(libc::EXDEV))
+}
+
+/// A file that cannot be spliced answers EINVAL, and programs fall back to read and write.
+pub fn transfer(call: &Call) -> Answer {
+    let second = if call.number as i64 == libc::SYS_splice { 2 } else { 1 };
+    call.pin(0).or_else(|_| call.pin(second))?;
+    Err(Failure::Errno(libc::EINVAL))
+}

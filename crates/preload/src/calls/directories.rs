@@ -1,0 +1,123 @@
+//! Listing directories, and the working directory.
+
+use cuesta_format::FileKind;
+use cuesta_libfs::DirectoryItem;
+
+use super::path;
+use super::{Answer, Call, Failure};
+use crate::descriptors::Pin;
+use crate::open_file::Description;
+use crate::{process, user_memory, working_directory};
+
+/// Bytes of `struct linux_dirent64` before the name.
+const ENTRY_HEADER: usize = 19;
+const ENTRY_ALIGNMENT: usize = 8;
+/// Most bytes put together before they are copied out.
+const BATCH_LIMIT: usize = 64 * 1024;
+
+pub fn read_entries(call: &Call) -> Answer {
+    let pin = call.pin(0)?;
+    let room = call.word(2).min(BATCH_LIMIT);
+    let client = process::client()?;
+    let mut bytes = Vec::with_capacity(room.min(4096));
+    let mut was_too_small = false;
+    pin.with_offset(|file| {
+        client.read_directory(file, &mut |item: DirectoryItem<'_>| {
+            let length = (ENTRY_HEADER + item.name.len() + 1).next_multiple_of(ENTRY_ALIGNMENT);
+            if bytes.len() + length > room {
+                was_too_small = bytes.is_empty();
+                return false;
+            }
+            let end = bytes.len() + length;
+            bytes.extend_from_slice(&item.inode.0.to_ne_bytes());
+            bytes.extend_from_slice(&item.next_cookie.to_ne_bytes());
+            bytes.extend_from_slice(&(length as u16).to_ne_bytes());
+            bytes.push(kind_byte(item.kind));
+            bytes.extend_from_slice(item.name);
+            bytes.resize(end, 0);
+            true
+        })?;
+        Ok(())
+    })?;
+    if was_too_small {
+        return Err(Failure::Errno(libc::EINVAL));
+    }
+    user_memory::write_bytes(call.word(1), &bytes)?;
+    Ok(bytes.len() as isize)
+}
+
+fn kind_byte(kind: FileKind) -> u8 {
+    match kind {
+        FileKind::File => libc::DT_REG,
+        FileKind::Directory => libc::DT_DIR,
+        FileKind::Symlink => libc::DT_LNK,
+        FileKind::Fifo => libc::DT_FIFO,
+        FileKind::Socket => libc::DT_SOCK,
+        FileKind::CharacterDevice => libc::DT_CHR,
+        FileKind::BlockDevice => libc::DT_BLK,
+    }
+}
+
+/// Only what may be searched can be the working directory.
+const SEARCH: i32 = libc::X_OK;
+
+pub fn change(call: &Call) -> Answer {
+    let flags = libc::O_PATH | libc::O_DIRECTORY;
+    let mut is_ours = false;
+    let answer = path::at(
+        call,
+        (None, 0),
+        |client, credentials, base, place| {
+            client.access(credentials, base, &place.path, SEARCH as u32, true)?;
+            let file = client.open(credentials, base, &place.path, flags, 0)?;
+            Ok((file, place.name()))
+        },
+        |(file, name)| {
+            let pin = Pin::new(Description::opened(file, name.clone()));
+            working_directory::enter(pin, name);
+            is_ours = true;
+            Ok(0)
+        },
+    );
+    if answer == Ok(0) && !is_ours {
+        // The path led through the store and out of it again.
+        working_directory::left();
+    }
+    leave_if_kernels(call, answer)
+}
+
+pub fn change_to_open(call: &Call) -> Answer {
+    let answer = call.pin(0).and_then(|pin| {
+        if pin.file()?.kind() != FileKind::Directory {
+            return Err(Failure::Errno(libc::ENOTDIR));
+        }
+        let name = pin.path().to_vec();
+        working_directory::enter(pin, name);
+        Ok(0)
+    });
+    leave_if_kernels(call, answer)
+}
+
+/// A change of directory that is the kernel's ends our own, if it succeeds.
+fn leave_if_kernels(call: &Call, answer: Answer) -> Answer {
+    if answer != Err(Failure::NotOurs) {
+        return answer;
+    }
+    let answer = call.kernel(call.arguments);
+    if answer == 0 {
+        working_directory::left();
+    }
+    Ok(answer)
+}
+
+pub fn current(call: &Call) -> Answer {
+    let name = working_directory::name().ok_or(Failure::NotOurs)?;
+    let mut path = process::configuration()?.prefix.clone();
+    path.extend_from_slice(&name);
+    path.push(0);
+    if path.len() > call.word(1) {
+        return Err(Failure::Errno(libc::ERANGE));
+    }
+    user_memory::write_bytes(call.word(0), &path)?;
+    Ok(path.len() as isize)
+}

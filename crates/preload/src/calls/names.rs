@@ -1,0 +1,163 @@
+//! Opening, making, moving and removing names.
+
+use cuesta_libfs::{Base, LinkSource, RenameFlags};
+
+use super::path::{self, Named, Place};
+use super::{Answer, Call, Failure};
+use crate::descriptors::{self, Pin};
+use crate::open_file::Description;
+use crate::{process, user_memory};
+
+const MODE_BITS: u32 = 0o7777;
+/// `struct open_how`: flags, mode, resolve.
+type How = [u64; 3];
+
+/// The mode with the process's umask applied.
+fn masked(mode: usize) -> u32 {
+    mode as u32 & MODE_BITS & !process::UMASK.load(std::sync::atomic::Ordering::Relaxed)
+}
+
+pub fn open(call: &Call, directory: Option<usize>, path: usize, flags: i32, mode: usize) -> Answer {
+    path::at(
+        call,
+        (directory, path),
+        |client, credentials, base, place| {
+            let file = client.open(credentials, base, &place.path, flags, masked(mode))?;
+            Ok((file, place.name()))
+        },
+        |(file, name)| {
+            let pin = Pin::new(Description::opened(file, name));
+            let fd = process::placeholder(0, flags & libc::O_CLOEXEC != 0)?;
+            descriptors::install(fd, pin);
+            Ok(fd as isize)
+        },
+    )
+}
+
+pub fn open_how(call: &Call) -> Answer {
+    if call.word(3) < size_of::<How>() {
+        return Err(Failure::NotOurs);
+    }
+    let [flags, mode, resolve]: How = user_memory::read(call.word(2))?;
+    path::locate(call, Some(0), 1)?;
+    if resolve != 0 {
+        return call.unserved(libc::ENOSYS);
+    }
+    open(call, Some(0), 1, flags as i32, mode as usize)
+}
+
+pub fn make_directory(call: &Call, directory: Option<usize>, path: usize, mode: usize) -> Answer {
+    path::at(
+        call,
+        (directory, path),
+        |client, credentials, base, place| {
+            client.make_directory(credentials, base, &place.path, masked(mode))
+        },
+        |()| Ok(0),
+    )
+}
+
+pub fn make_node(call: &Call, directory: Option<usize>, path: usize, mode: usize, device: usize) -> Answer {
+    let mode = mode as u32 & libc::S_IFMT | masked(mode);
+    path::at(
+        call,
+        (directory, path),
+        |client, credentials, base, place| {
+            client.make_node(credentials, base, &place.path, mode, device as u64)
+        },
+        |()| Ok(0),
+    )
+}
+
+pub fn remove(call: &Call, directory: Option<usize>, path: usize, is_directory: bool) -> Answer {
+    path::at(
+        call,
+        (directory, path),
+        |client, credentials, base, place| match is_directory {
+            true => client.remove_directory(credentials, base, &place.path),
+            false => client.unlink(credentials, base, &place.path),
+        },
+        |()| Ok(0),
+    )
+}
+
+/// Both places of a call with two names; one in the store and one outside are on two file systems.
+fn both(call: &Call, from: Named, to: Named) -> Result<(Place, Place), Failure> {
+    match (path::locate(call, from.0, from.1), path::locate(call, to.0, to.1)) {
+        (Ok(from), Ok(to)) => Ok((from, to)),
+        (Err(Failure::NotOurs), Err(Failure::NotOurs)) => Err(Failure::NotOurs),
+        (Err(Failure::NotOurs), Ok(_)) | (Ok(_), Err(Failure::NotOurs)) => Err(Failure::Errno(libc::EXDEV)),
+        (Err(failure), _) | (_, Err(failure)) => Err(failure),
+    }
+}
+
+/// The open file a place starts at, kept for the length of a call.
+fn base(place: &Place) -> Result<Base<'_>, Failure> {
+    Ok(match &place.base {
+        Some(base) => Base::Directory(base.file()?),
+        None => Base::Root,
+    })
+}
+
+pub fn rename(call: &Call, from: Named, to: Named, flags: u32) -> Answer {
+    let (from, to) = both(call, from, to)?;
+    if flags & !(libc::RENAME_NOREPLACE | libc::RENAME_EXCHANGE) != 0 {
+        return Err(Failure::Errno(libc::EINVAL));
+    }
+    let flags = RenameFlags {
+        no_replace: flags & libc::RENAME_NOREPLACE != 0,
+        exchange: flags & libc::RENAME_EXCHANGE != 0,
+    };
+    let client = process::client()?;
+    let credentials = process::credentials();
+    client.rename(&credentials, (base(&from)?, &from.path), (base(&to)?, &to.path), flags)?;
+    Ok(0)
+}
+
+pub fn link(call: &Call, from: Named, to: Named, flags: i32) -> Answer {
+    if flags & libc::AT_EMPTY_PATH != 0
+        && user_memory::UserPath::read(call.word(from.1))?.as_bytes().is_empty()
+    {
+        let file = call.pin(0)?;
+        let to = path::locate(call, to.0, to.1)?;
+        let source = LinkSource::File(file.file()?);
+        process::client()?.link(&process::credentials(), source, base(&to)?, &to.path)?;
+        return Ok(0);
+    }
+    let (from, to) = both(call, from, to)?;
+    let follow = flags & libc::AT_SYMLINK_FOLLOW != 0;
+    let client = process::client()?;
+    let credentials = process::credentials();
+    let source = LinkSource::Path { base: base(&from)?, path: &from.path, follow };
+    client.link(&credentials, source, base(&to)?, &to.path)?;
+    Ok(0)
+}
+
+pub fn symlink(call: &Call, directory: Option<usize>, path: usize) -> Answer {
+    let target = user_memory::UserPath::read(call.word(0));
+    path::at(
+        call,
+        (directory, path),
+        |client, credentials, base, place| match &target {
+            Ok(target) => client.symlink(credentials, target.as_bytes(), base, &place.path),
+            Err(_) => Err(cuesta_libfs::Error::Fault),
+        },
+        |()| Ok(0),
+    )
+}
+
+pub fn read_link(call: &Call, directory: Option<usize>, path: usize, buffer: usize, room: usize) -> Answer {
+    path::at(
+        call,
+        (directory, path),
+        |client, credentials, base, place| client.read_link(credentials, base, &place.path),
+        |target| {
+            if room as i32 <= 0 {
+                return Err(Failure::Errno(libc::EINVAL));
+            }
+            let length = target.len().min(room);
+            user_memory::write_bytes(buffer, &target[..length])?;
+            Ok(length as isize)
+        },
+    )
+}

@@ -1,0 +1,150 @@
+//! Offsets that several processes share: a sealed memory file, mapped by a process and by everything it
+//! forks and executes.
+//!
+//! A cell is a lock word and an offset. The lock is held for one call and names its process, so that a
+//! process that dies inside leaves a lock others can take over. Cells are not given back: a process
+//! tree that shares more descriptions than there are cells goes on with private offsets.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+
+use rustix::fd::{AsFd as _, IntoRawFd as _, OwnedFd};
+use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
+use rustix::mm::{MapFlags, ProtFlags, mmap};
+
+use crate::process;
+
+const CELLS: usize = 16_384;
+const AREA_BYTES: usize = size_of::<Area>();
+/// Attempts on a held lock before its holder is looked at.
+const SPINS: u32 = 1000;
+
+/// One shared offset.
+#[derive(Debug)]
+#[repr(C)]
+pub struct Cell {
+    holder: AtomicU32,
+    _padding: u32,
+    offset: AtomicU64,
+}
+
+#[repr(C)]
+struct Area {
+    used: AtomicU32,
+    _padding: [u32; 3],
+    cells: [Cell; CELLS],
+}
+
+static AREA: AtomicPtr<Area> = AtomicPtr::new(std::ptr::null_mut());
+static FILE: AtomicI32 = AtomicI32::new(-1);
+static MAKING: Mutex<()> = Mutex::new(());
+
+/// A cell taken for one call.
+#[derive(Debug)]
+pub struct Held<'a>(&'a Cell);
+
+impl Cell {
+    /// Waits for the cell.
+    pub fn hold(&self) -> Held<'_> {
+        let me = rustix::process::getpid().as_raw_nonzero().get() as u32;
+        let mut spins = 0;
+        while let Err(holder) = self.holder.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed) {
+            spins += 1;
+            if spins % SPINS == 0 {
+                self.take_over_from_dead(holder);
+                rustix::thread::sched_yield();
+            }
+            std::hint::spin_loop();
+        }
+        Held(self)
+    }
+
+    fn take_over_from_dead(&self, holder: u32) {
+        let dead = rustix::process::Pid::from_raw(holder as i32)
+            .is_some_and(|pid| rustix::process::test_kill_process(pid) == Err(rustix::io::Errno::SRCH));
+        if dead {
+            let _ = self.holder.compare_exchange(holder, 0, Ordering::Release, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Held<'_> {
+    /// The shared offset.
+    pub fn offset(&self) -> u64 {
+        self.0.offset.load(Ordering::Relaxed)
+    }
+
+    /// Moves it.
+    pub fn set_offset(&self, offset: u64) {
+        self.0.offset.store(offset, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.0.holder.store(0, Ordering::Release);
+    }
+}
+
+/// A fresh cell.
+pub fn take() -> Option<&'static Cell> {
+    let area = area().or_else(make)?;
+    let index = area
+        .used
+        .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| (used < CELLS as u32).then_some(used + 1));
+    area.cells.get(index.ok()? as usize)
+}
+
+/// The cell at a place named by another process.
+pub fn at(index: u32) -> Option<&'static Cell> {
+    area()?.cells.get(index as usize)
+}
+
+/// The place of a cell.
+pub fn index_of(cell: &Cell) -> u32 {
+    let base = AREA.load(Ordering::Acquire) as usize;
+    let first = base + std::mem::offset_of!(Area, cells);
+    ((std::ptr::from_ref(cell) as usize - first) / size_of::<Cell>()) as u32
+}
+
+/// The memory file, to hand over at exec.
+pub fn file() -> Option<i32> {
+    Some(FILE.load(Ordering::Acquire)).filter(|fd| *fd >= 0)
+}
+
+/// Uses the cells handed over by the program before exec.
+pub fn adopt(file: OwnedFd) -> Option<()> {
+    let size = rustix::fs::fstat(&file).ok()?.st_size;
+    if size != AREA_BYTES as i64 {
+        return None;
+    }
+    map(file).map(|_| ())
+}
+
+fn area() -> Option<&'static Area> {
+    // SAFETY: null, or the mapping made by `map`, which stays for good.
+    unsafe { AREA.load(Ordering::Acquire).as_ref() }
+}
+
+fn make() -> Option<&'static Area> {
+    let _making = MAKING.lock();
+    if let Some(area) = area() {
+        return Some(area);
+    }
+    let file = memfd_create("cuesta-offsets", MemfdFlags::CLOEXEC).ok()?;
+    ftruncate(&file, AREA_BYTES as u64).ok()?;
+    map(file)
+}
+
+fn map(file: OwnedFd) -> Option<&'static Area> {
+    let file = rustix::io::fcntl_dupfd_cloexec(file.as_fd(), process::descriptor_floor()).ok()?;
+    let protection = ProtFlags::READ | ProtFlags::WRITE;
+    // SAFETY: a new shared mapping of a file of exactly this size; zero is a valid state of all fields.
+    let area =
+        unsafe { mmap(std::ptr::null_mut(), AREA_BYTES, protection, MapFlags::SHARED, &file, 0) }.ok()?;
+    let fd = file.into_raw_fd();
+    crate::descriptors::hide(fd, true);
+    FILE.store(fd, Ordering::Release);
+    AREA.store(area.cast(), Ordering::Release);
+    self::area()
+}

@@ -1,0 +1,167 @@
+//! What a program leaves to the one it executes: its open files of the store, its working directory
+//! there, and the memory that holds shared offsets. Written as text into a memory file, one line each;
+//! the next program trusts it no further than its own user's environment, and skips lines it cannot
+//! read.
+
+use std::ffi::OsString;
+use std::io::{Read as _, Write as _};
+use std::os::fd::{FromRawFd as _, OwnedFd};
+
+use rustix::fs::MemfdFlags;
+
+use crate::descriptors::{self, Pin};
+use crate::open_file::{Description, Inherited};
+use crate::{cells, process, working_directory};
+
+/// Set in the environment of a program that inherits.
+const VARIABLE: &str = "CUESTA_TABLE";
+
+/// What is handed over.
+#[derive(Debug, Default)]
+pub struct Table {
+    /// Descriptions with the descriptors that refer to them.
+    open: Vec<(Vec<i32>, Inherited)>,
+    directory: Option<(Vec<u8>, Inherited)>,
+}
+
+impl Table {
+    /// What this process (or the vfork child it is) would hand over; `None` if nothing.
+    pub fn of_this_process() -> Option<Self> {
+        let mut groups: Vec<(Pin, Vec<i32>)> = Vec::new();
+        for (fd, pin) in descriptors::all().into_iter().filter(|(fd, _)| survives_exec(*fd)) {
+            match groups.iter_mut().find(|(known, _)| known.is_same(&pin)) {
+                Some((_, fds)) => fds.push(fd),
+                None => groups.push((pin, vec![fd])),
+            }
+        }
+        let open: Vec<_> = groups.iter().map(|(pin, fds)| (fds.clone(), pin.to_inherit())).collect();
+        let directory = working_directory::pin()
+            .zip(working_directory::name())
+            .map(|(pin, name)| (name, pin.to_inherit()));
+        (!open.is_empty() || directory.is_some()).then_some(Self { open, directory })
+    }
+
+    /// The table in a memory file that survives the exec.
+    pub fn write(&self) -> Option<OwnedFd> {
+        let mut text = Vec::new();
+        if let Some(cells) = cells::file() {
+            let kept = rustix::io::fcntl_dupfd_cloexec(borrow(cells), process::descriptor_floor()).ok()?;
+            rustix::io::fcntl_setfd(&kept, rustix::io::FdFlags::empty()).ok()?;
+            let fd = std::os::fd::IntoRawFd::into_raw_fd(kept);
+            writeln!(text, "cells {fd}").ok()?;
+        }
+        for (fds, inherited) in &self.open {
+            let fds: Vec<String> = fds.iter().map(i32::to_string).collect();
+            writeln!(text, "open {} {}", fds.join(","), line(inherited)).ok()?;
+        }
+        if let Some((name, inherited)) = &self.directory {
+            writeln!(text, "directory {} {}", hex(name), line(inherited)).ok()?;
+        }
+        let file = rustix::fs::memfd_create("cuesta-table", MemfdFlags::empty()).ok()?;
+        let file = rustix::io::fcntl_dupfd_cloexec(&file, process::descriptor_floor()).ok()?;
+        rustix::io::fcntl_setfd(&file, rustix::io::FdFlags::empty()).ok()?;
+        let mut written = 0;
+        while written < text.len() {
+            written += rustix::io::pwrite(&file, &text[written..], written as u64).ok()?;
+        }
+        Some(file)
+    }
+
+    /// Takes over what the program before exec left. Call once, before there are threads.
+    pub fn adopt(variable: Option<OsString>) {
+        let Some(fd) = variable.and_then(|value| value.to_str()?.parse::<i32>().ok()) else { return };
+        // SAFETY: runs before other threads use the environment.
+        unsafe { std::env::remove_var(VARIABLE) };
+        // SAFETY: the program before exec left this descriptor for us alone.
+        let mut file = std::fs::File::from(unsafe { OwnedFd::from_raw_fd(fd) });
+        let mut text = String::new();
+        if file.read_to_string(&mut text).is_ok() {
+            for line in text.lines() {
+                let _ = adopt_line(line);
+            }
+        }
+    }
+}
+
+fn adopt_line(line: &str) -> Option<()> {
+    let mut words = line.split(' ');
+    match words.next()? {
+        "cells" => {
+            let fd: i32 = words.next()?.parse().ok()?;
+            // SAFETY: the program before exec left this descriptor for us alone.
+            cells::adopt(unsafe { OwnedFd::from_raw_fd(fd) })
+        }
+        "open" => {
+            let fds = words.next()?.split(',').map(str::parse).collect::<Result<Vec<i32>, _>>().ok()?;
+            let pin = Pin::new(Description::inherited(&parse(&mut words)?));
+            for fd in fds {
+                descriptors::install(fd, pin.clone());
+            }
+            Some(())
+        }
+        "directory" => {
+            let name = unhex(words.next()?)?;
+            working_directory::enter(Pin::new(Description::inherited(&parse(&mut words)?)), name);
+            Some(())
+        }
+        _ => None,
+    }
+}
+
+fn survives_exec(fd: i32) -> bool {
+    rustix::io::fcntl_getfd(borrow(fd)).is_ok_and(|flags| !flags.contains(rustix::io::FdFlags::CLOEXEC))
+}
+
+fn borrow(fd: i32) -> rustix::fd::BorrowedFd<'static> {
+    // SAFETY: used for one call each; a descriptor closed meanwhile answers EBADF.
+    unsafe { rustix::fd::BorrowedFd::borrow_raw(fd) }
+}
+
+fn line(inherited: &Inherited) -> String {
+    let cell = inherited.cell.map_or(-1, i64::from);
+    let Inherited { inode, flags, offset, path, .. } = inherited;
+    format!("{inode} {flags} {offset} {cell} {}", hex(path))
+}
+
+fn parse<'a>(words: &mut impl Iterator<Item = &'a str>) -> Option<Inherited> {
+    Some(Inherited {
+        inode: words.next()?.parse().ok()?,
+        flags: words.next()?.parse().ok()?,
+        offset: words.next()?.parse().ok()?,
+        cell: words.next()?.parse::<i64>().ok()?.try_into().ok(),
+        path: unhex(words.next()?)?,
+    })
+}
+
+/// Bytes as hexadecimal digits behind a dot, so that no bytes are still a word.
+fn hex(bytes: &[u8]) -> String {
+    let digits: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    format!(".{digits}")
+}
+
+fn unhex(word: &str) -> Option<Vec<u8>> {
+    let digits = word.strip_prefix('.')?.as_bytes();
+    digits.chunks(2).map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Inherited, line, parse};
+
+    #[test]
+    fn a_description_survives_the_line_it_is_written_as() {
+        let all = [None, Some(7)].map(|cell| Inherited {
+            inode: 9,
+            flags: 0o2001,
+            offset: 1 << 40,
+            cell,
+            path: b"/a b\n".to_vec(),
+        });
+        for inherited in all {
+            let text = line(&inherited);
+            let back = parse(&mut text.split(' ')).expect("readable");
+            assert_eq!(line(&back), text);
+            assert_eq!((back.path, back.cell), (inherited.path, inherited.cell));
+        }
+    }
+}

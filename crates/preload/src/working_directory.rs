@@ -1,0 +1,79 @@
+//! The working directory, when it lies in the store.
+//!
+//! The kernel cannot be in the store. While the program is, the kernel's working directory is one that
+//! has been removed: a relative path that escapes us finds nothing there, rather than something else.
+
+use std::sync::RwLock;
+use std::sync::atomic::Ordering;
+
+use rustix::fs::{Mode, mkdir};
+
+use crate::calls::Failure;
+use crate::descriptors::Pin;
+use crate::filter::CWD_VIRTUAL;
+
+static CURRENT: RwLock<Option<Current>> = RwLock::new(None);
+
+#[derive(Clone, Debug)]
+struct Current {
+    directory: Pin,
+    name: Vec<u8>,
+}
+
+/// The directory, if the program is in the store.
+pub fn pin() -> Option<Pin> {
+    read().map(|current| current.directory)
+}
+
+/// Its name below the prefix.
+pub fn name() -> Option<Vec<u8>> {
+    read().map(|current| current.name)
+}
+
+fn read() -> Option<Current> {
+    if CWD_VIRTUAL.load(Ordering::Acquire) == 0 {
+        return None;
+    }
+    CURRENT.read().ok()?.clone()
+}
+
+/// Moves into the store.
+pub fn enter(directory: Pin, name: Vec<u8>) {
+    if CWD_VIRTUAL.load(Ordering::Acquire) == 0 {
+        leave_kernel_nowhere();
+    }
+    if let Ok(mut current) = CURRENT.write() {
+        *current = Some(Current { directory, name });
+        CWD_VIRTUAL.store(1, Ordering::Release);
+    }
+}
+
+/// The program has moved out of the store.
+pub fn left() {
+    if CWD_VIRTUAL.swap(0, Ordering::AcqRel) != 0
+        && let Ok(mut current) = CURRENT.write()
+    {
+        *current = None;
+    }
+}
+
+fn leave_kernel_nowhere() {
+    let name = format!("/tmp/.cuesta-nowhere-{}", rustix::process::getpid().as_raw_nonzero());
+    let made = mkdir(&name, Mode::RWXU);
+    let moved = made.is_ok() && rustix::process::chdir(&name).is_ok();
+    if made.is_ok() {
+        let _ = rustix::fs::rmdir(&name);
+    }
+    if !moved {
+        let _ = rustix::process::chdir("/proc/self/fdinfo");
+    }
+}
+
+/// The kernel's name of a directory that is not ours (or of its working directory).
+pub fn kernel_path(directory: i32) -> Result<Vec<u8>, Failure> {
+    if directory == libc::AT_FDCWD {
+        return Ok(rustix::process::getcwd(Vec::new())?.into_bytes());
+    }
+    let link = format!("/proc/self/fd/{directory}");
+    rustix::fs::readlink(link, Vec::new()).map(|path| path.into_bytes()).map_err(|_| Failure::NotOurs)
+}
