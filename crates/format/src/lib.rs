@@ -14,6 +14,7 @@ pub mod geometry;
 pub mod ids;
 pub mod inode;
 pub mod operation;
+pub mod session_table;
 pub mod superblock;
 pub mod wire;
 

@@ -1,0 +1,153 @@
+//! `cuesta.toml`: every threshold of the daemon is a line here, with its default.
+
+use serde::Deserialize;
+use std::path::Path;
+
+/// What can be set. A file that leaves a line out gets its default; an unknown line is an error.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Options {
+    /// Most bytes of a log that one digest transaction takes.
+    pub digest_batch_bytes: u64,
+    /// How long a log that is not full may wait for its digest, in milliseconds.
+    pub digest_idle_ms: u64,
+    /// A session asks for a digest after this many bytes.
+    pub kick_bytes: u64,
+    /// Log segments kept ready, touched, for the next sessions.
+    pub spare_segments: u32,
+    /// Arenas kept ready beyond what is in use.
+    pub spare_arenas: u32,
+    /// Inode numbers handed to a session at a time.
+    pub inode_numbers: u32,
+    /// Bytes of memory the metadata store may cache.
+    pub metadata_cache_bytes: u64,
+    /// Events kept for `cuesta trace`.
+    pub trace_events: u32,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            digest_batch_bytes: 16 << 20,
+            digest_idle_ms: 100,
+            kick_bytes: 4 << 20,
+            spare_segments: 16,
+            spare_arenas: 1,
+            inode_numbers: 4096,
+            metadata_cache_bytes: 256 << 20,
+            trace_events: 16_384,
+        }
+    }
+}
+
+/// Why a configuration is refused.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigurationError {
+    /// It cannot be read.
+    #[error("cannot read the configuration {path}: {source}")]
+    Read {
+        /// The file.
+        path: String,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// It is not what it should be.
+    #[error("the configuration {path} is wrong: {message}")]
+    Content {
+        /// The file.
+        path: String,
+        /// What and where.
+        message: String,
+    },
+}
+
+/// What a new store's `cuesta.toml` holds: each line with its default, commented out.
+#[must_use]
+pub fn template() -> String {
+    let Options {
+        digest_batch_bytes,
+        digest_idle_ms,
+        kick_bytes,
+        spare_segments,
+        spare_arenas,
+        inode_numbers,
+        metadata_cache_bytes,
+        trace_events,
+    } = Options::default();
+    format!(
+        "# Configuration of this Cuesta store. Each line shows its default; remove the leading #\n\
+         # to change it, then restart the daemon (cuesta stop, cuesta serve).\n\
+         \n\
+         # Most bytes of a log that one digest transaction takes. Larger batches coalesce more and\n\
+         # copy in longer runs; smaller ones free log space sooner.\n\
+         # digest_batch_bytes = {digest_batch_bytes}\n\
+         \n\
+         # How long a log that is not full may wait for its digest, in milliseconds.\n\
+         # digest_idle_ms = {digest_idle_ms}\n\
+         \n\
+         # A program asks for a digest after it has logged this many bytes.\n\
+         # kick_bytes = {kick_bytes}\n\
+         \n\
+         # Log segments kept ready, their memory touched, so that a program starts quickly.\n\
+         # spare_segments = {spare_segments}\n\
+         \n\
+         # Arenas allocated ahead of need, so that no write waits for one.\n\
+         # spare_arenas = {spare_arenas}\n\
+         \n\
+         # Inode numbers handed to a program at a time.\n\
+         # inode_numbers = {inode_numbers}\n\
+         \n\
+         # Memory the metadata store may use as its cache, in bytes.\n\
+         # metadata_cache_bytes = {metadata_cache_bytes}\n\
+         \n\
+         # Events kept for `cuesta trace`.\n\
+         # trace_events = {trace_events}\n"
+    )
+}
+
+impl Options {
+    /// Reads `path`; a missing file means the defaults.
+    pub fn load(path: &Path) -> Result<Options, ConfigurationError> {
+        match std::fs::read_to_string(path) {
+            Ok(text) => Options::parse(&text)
+                .map_err(|message| ConfigurationError::Content { path: path.display().to_string(), message }),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Options::default()),
+            Err(source) => Err(ConfigurationError::Read { path: path.display().to_string(), source }),
+        }
+    }
+
+    /// Reads the text of a configuration.
+    pub fn parse(text: &str) -> Result<Options, String> {
+        let options: Options = toml::from_str(text).map_err(|error| error.to_string())?;
+        if options.digest_batch_bytes < 64 << 10 || options.digest_batch_bytes > 1 << 30 {
+            return Err("digest_batch_bytes must be from 65536 to 1073741824".into());
+        }
+        if options.inode_numbers == 0 || options.kick_bytes == 0 || options.trace_events == 0 {
+            return Err("inode_numbers, kick_bytes and trace_events must not be 0".into());
+        }
+        Ok(options)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_template_is_all_defaults_and_each_line_is_known() {
+        assert_eq!(Options::parse(&template()).unwrap(), Options::default());
+        let uncommented: String = template()
+            .lines()
+            .filter_map(|line| line.strip_prefix("# ").filter(|line| line.contains(" = ")))
+            .fold(String::new(), |text, line| text + line + "\n");
+        assert_eq!(uncommented.lines().count(), 8);
+        assert_eq!(Options::parse(&uncommented).unwrap(), Options::default());
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        assert!(Options::parse("digest_batch = 3").unwrap_err().contains("digest_batch"));
+        assert!(Options::parse("kick_bytes = 0").unwrap_err().contains("kick_bytes"));
+        assert!(Options::parse("digest_batch_bytes = 1").is_err());
+    }
+}

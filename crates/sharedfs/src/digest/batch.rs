@@ -1,0 +1,338 @@
+//! One batch: a log prefix is read, checked, applied in memory, placed, and committed.
+
+use super::place::{OutOfBlocks, Placements, Placer};
+use crate::Error;
+use crate::metadata::{Dirent, MetadataStore, Snapshot, StoredInode, Transaction};
+use crate::namespace::{Applied, Lookup, Rejection, Resolver, Stop, View};
+use crate::sessions::LogFiles;
+use crate::tiers::{Allocator, Arenas, Credits, Reservation};
+use cuesta_format::entry::{Salt, VerifiedHeader};
+use cuesta_format::{
+    Geometry, InodeNumber, LeaseGeneration, LogGeneration, LogPosition, Operation, SessionId,
+};
+use cuesta_oplog::{ScanStep, Scanner, read_batch};
+use hashbrown::HashMap;
+use parking_lot::Mutex;
+use std::ops::Range;
+
+/// A session's log, as a digest needs to know it.
+#[derive(Clone, Debug)]
+pub struct LogView {
+    /// Whose it is.
+    pub session: SessionId,
+    /// Its segments.
+    pub files: LogFiles,
+    /// What its checksums are salted with.
+    pub salt: Salt,
+    /// The generation of the log.
+    pub log_generation: LogGeneration,
+    /// The lease generation its entries carry.
+    pub lease_generation: LeaseGeneration,
+    /// Where the digest goes on.
+    pub from: LogPosition,
+    /// What the session says is complete: a hint.
+    pub completed: LogPosition,
+    /// Inode numbers its new inodes may have.
+    pub numbers: Range<u64>,
+    /// Blocks promised to the session and not digested.
+    pub promised: u64,
+    /// Blocks debited by everything digested so far.
+    pub debited: u64,
+    /// Blocks it may debit in all.
+    pub credit_limit: u64,
+}
+
+/// How far a digest goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Until {
+    /// Up to what the session says is complete.
+    Completed,
+    /// Up to the first break: a fence, a recovery or the end of a session.
+    Break,
+}
+
+/// What a batch did.
+#[derive(Debug)]
+pub struct Batch {
+    /// Where it started.
+    pub from: LogPosition,
+    /// Everything before is in the shared area now.
+    pub to: LogPosition,
+    /// Entries in it.
+    pub entries: u64,
+    /// Entries among them that left no trace.
+    pub coalesced: u64,
+    /// Blocks they debited.
+    pub debits: u64,
+    /// Bytes copied into arenas.
+    pub bytes_copied: u64,
+    /// Blocks freed.
+    pub blocks_freed: u64,
+    /// Where the log is given up, and why.
+    pub rejected: Option<Rejection>,
+    /// The log's valid part ends here.
+    pub at_break: bool,
+}
+
+/// The digest's working memory, reused from batch to batch, and what it knows of the store. One digest runs at
+/// a time.
+#[derive(Debug, Default)]
+pub struct Digester {
+    log: Vec<u8>,
+    view: View,
+    resolver: Resolver,
+    /// What the last batch placed.
+    pub placements: Placements,
+    reservation: Reservation,
+    /// Inodes without a name, each with the session that holds it.
+    pub orphans: HashMap<InodeNumber, SessionId>,
+    /// Sessions that are over, whose rows the next transaction removes.
+    pub ended: Vec<SessionId>,
+}
+
+/// Blocks and promises; taken for placing and for committing, never while a log is read.
+#[derive(Debug)]
+pub struct Space {
+    /// Blocks.
+    pub allocator: Allocator,
+    /// Promises.
+    pub credits: Credits,
+}
+
+/// What a digest works on.
+pub struct Storage<'a> {
+    /// Sizes.
+    pub geometry: Geometry,
+    /// Metadata.
+    pub metadata: &'a MetadataStore,
+    /// Arenas.
+    pub arenas: &'a Arenas,
+    /// Blocks and promises.
+    pub space: &'a Mutex<Space>,
+}
+
+struct Before<'a> {
+    snapshot: &'a Snapshot,
+    orphans: &'a HashMap<InodeNumber, SessionId>,
+}
+
+impl Lookup for Before<'_> {
+    fn inode(&self, inode: InodeNumber) -> Result<Option<StoredInode>, Error> {
+        Ok(self.snapshot.inode(inode)?)
+    }
+
+    fn name(&self, parent: InodeNumber, name: &[u8]) -> Result<Option<Dirent>, Error> {
+        Ok(self.snapshot.lookup(parent, name)?)
+    }
+
+    fn is_orphan(&self, inode: InodeNumber) -> Result<bool, Error> {
+        Ok(self.orphans.contains_key(&inode))
+    }
+}
+
+/// Bytes read behind what a session says is complete, to find the break.
+const BREAK_BYTES: u64 = 64 << 10;
+
+/// How the scan of a batch ended.
+struct Scanned {
+    to: LogPosition,
+    entries: u64,
+    debits: u64,
+    rejected: Option<Rejection>,
+    at_break: bool,
+}
+
+impl Digester {
+    /// Digests one batch of at most `bytes_max` bytes (one entry at least). `None`: there was nothing.
+    pub fn digest(
+        &mut self,
+        storage: &Storage<'_>,
+        log: &LogView,
+        until: Until,
+        bytes_max: u64,
+    ) -> Result<Option<Batch>, Error> {
+        let mut entries_max = u64::MAX;
+        loop {
+            let transaction = storage.metadata.begin()?;
+            let scanned = self.scan(&transaction, log, until, bytes_max, entries_max)?;
+            if scanned.entries == 0 && scanned.rejected.is_none() {
+                return Ok(None);
+            }
+            match self.place(storage, transaction.base(), log)? {
+                Ok(()) => return self.finish(storage, transaction, log, scanned).map(Some),
+                Err(OutOfBlocks) => {
+                    storage.space.lock().allocator.abandon(&mut self.reservation);
+                    if scanned.entries == 1 {
+                        // The writer took more than it was granted: nothing of this entry can be kept.
+                        let rejected = Scanned {
+                            to: log.from,
+                            entries: 0,
+                            debits: 0,
+                            rejected: Some(Rejection::Credit),
+                            at_break: false,
+                        };
+                        self.forget();
+                        return self.finish(storage, transaction, log, rejected).map(Some);
+                    }
+                    entries_max = scanned.entries / 2;
+                }
+            }
+        }
+    }
+
+    fn forget(&mut self) {
+        self.view.clear();
+        self.placements.clear();
+    }
+
+    /// Reads a batch and applies its entries to the view.
+    fn scan(
+        &mut self,
+        transaction: &Transaction,
+        log: &LogView,
+        until: Until,
+        bytes_max: u64,
+        entries_max: u64,
+    ) -> Result<Scanned, Error> {
+        self.forget();
+        let geometry = &log.files.geometry;
+        let hinted = log.completed.0.saturating_sub(log.from.0);
+        let mut bytes = match until {
+            Until::Completed => hinted,
+            Until::Break => hinted.saturating_add(BREAK_BYTES),
+        }
+        .min(bytes_max.max(geometry.entry_bytes_max()));
+        let granted = log.files.segments.len() as u32;
+        // An entry longer than what was read: once more, with all of it.
+        let whole = loop {
+            read_batch(&log.files, geometry, granted, log.from, bytes, &mut self.log)
+                .map_err(Error::io("read a log"))?;
+            match Scanner::new(&self.log, log.from, log.salt, geometry).step() {
+                ScanStep::Cut { needed } if until == Until::Break && needed > bytes => bytes = needed,
+                ScanStep::Cut { .. } => break false,
+                ScanStep::Entry(..) | ScanStep::End(_) => break true,
+            }
+        };
+        if !whole {
+            let at_break = until == Until::Break;
+            return Ok(Scanned { to: log.from, entries: 0, debits: 0, rejected: None, at_break });
+        }
+        let before = Before { snapshot: transaction.base(), orphans: &self.orphans };
+        let applied = Applied { store: &before, batch: &self.log, numbers: log.numbers.clone() };
+        let mut scanner = Scanner::new(&self.log, log.from, log.salt, geometry);
+        let mut scanned = Scanned { to: log.from, entries: 0, debits: 0, rejected: None, at_break: false };
+        while scanned.entries < entries_max && scanned.to.0 - log.from.0 < bytes_max {
+            let (header, body) = match scanner.step() {
+                ScanStep::Entry(header, body) => (header, body),
+                ScanStep::Cut { .. } => break,
+                ScanStep::End(_) => {
+                    scanned.at_break = true;
+                    break;
+                }
+            };
+            match apply(&applied, &mut self.view, log, &header, body) {
+                Ok(()) => {
+                    scanned.to = scanner.position();
+                    scanned.entries += 1;
+                    scanned.debits += u64::from(header.fields().debit_blocks);
+                }
+                Err(Stop::Rejected(why)) => {
+                    scanned.rejected = Some(why);
+                    break;
+                }
+                Err(Stop::Failed(error)) => return Err(error),
+            }
+        }
+        Ok(scanned)
+    }
+
+    /// Finds blocks for what is left of the batch's content and copies it there.
+    fn place(
+        &mut self,
+        storage: &Storage<'_>,
+        before: &Snapshot,
+        log: &LogView,
+    ) -> Result<Result<(), OutOfBlocks>, Error> {
+        if !self.view.nodes().iter().any(|node| node.has_pieces() && !node.removed) {
+            return Ok(Ok(()));
+        }
+        let mut space = storage.space.lock();
+        let others = space.credits.outstanding().saturating_sub(log.promised);
+        let allowance = space.allocator.free_blocks().saturating_sub(others);
+        let mut placer = Placer {
+            batch: &self.log,
+            geometry: storage.geometry,
+            arenas: storage.arenas,
+            mapped: storage.arenas.all(),
+            before,
+            allocator: &mut space.allocator,
+            reservation: &mut self.reservation,
+            allowance,
+        };
+        for (number, node) in self.view.nodes().iter().enumerate() {
+            if node.removed || !node.has_pieces() {
+                continue;
+            }
+            let parts = self.resolver.resolve(self.view.pieces(node));
+            if let Err(full) = placer.place(number as u32, node, parts, &mut self.placements)? {
+                return Ok(Err(full));
+            }
+        }
+        if let Some(mapping) = placer.mapped.first() {
+            mapping.fence();
+        }
+        Ok(Ok(()))
+    }
+
+    fn finish(
+        &mut self,
+        storage: &Storage<'_>,
+        transaction: Transaction,
+        log: &LogView,
+        scanned: Scanned,
+    ) -> Result<Batch, Error> {
+        let coalesced = self.coalesced(scanned.entries);
+        let mut batch = Batch {
+            from: log.from,
+            to: scanned.to,
+            entries: scanned.entries,
+            coalesced,
+            debits: scanned.debits,
+            bytes_copied: self.placements.bytes_copied,
+            blocks_freed: 0,
+            rejected: scanned.rejected,
+            at_break: scanned.at_break,
+        };
+        if batch.entries > 0 {
+            batch.blocks_freed = self.commit(storage, transaction, log, &batch)?;
+        }
+        Ok(batch)
+    }
+
+    /// Entries beyond one for each thing that changed were overtaken.
+    fn coalesced(&self, entries: u64) -> u64 {
+        let names = self.view.names.all().iter().filter(|name| name.before != name.now).count();
+        let files = self.placements.changes.len();
+        entries.saturating_sub((names + files) as u64)
+    }
+
+    pub(super) fn parts(&mut self) -> (&View, &mut Reservation, &Placements, &[u8]) {
+        (&self.view, &mut self.reservation, &self.placements, &self.log)
+    }
+}
+
+fn apply<'a, L: Lookup>(
+    applied: &Applied<'a, L>,
+    view: &mut View,
+    log: &LogView,
+    header: &VerifiedHeader,
+    body: &'a [u8],
+) -> Result<(), Stop> {
+    let fields = header.fields();
+    if fields.lease_generation != log.lease_generation {
+        let (expected, found) = (log.lease_generation.0, fields.lease_generation.0);
+        return Err(Rejection::Generation { expected, found }.into());
+    }
+    let operation = Operation::decode(fields, body).map_err(Rejection::from)?;
+    applied.apply(view, &operation, fields.time)
+}

@@ -1,0 +1,187 @@
+//! Commit: one transaction of the metadata store with every change of the batch and "digested up to".
+
+use super::batch::{Batch, Digester, LogView, Storage};
+use crate::Error;
+use crate::metadata::{SessionRecord, Transaction};
+use crate::namespace::View;
+use crate::tiers::{Allocator, Reservation, runs_of};
+use cuesta_format::{InodeNumber, LogPosition, SessionId};
+use cuesta_media::planted::{self, Bug};
+
+impl Digester {
+    /// Commits what the view and the placements hold. Answers how many blocks were freed.
+    pub(super) fn commit(
+        &mut self,
+        storage: &Storage<'_>,
+        transaction: Transaction,
+        log: &LogView,
+        batch: &Batch,
+    ) -> Result<u64, Error> {
+        let ended = std::mem::take(&mut self.ended);
+        let result = self.commit_changes(storage, transaction, log, batch, &ended);
+        match &result {
+            Ok(_) => self.follow_orphans(log),
+            Err(_) => {
+                self.ended = ended;
+                let (_, reservation, ..) = self.parts();
+                storage.space.lock().allocator.abandon(reservation);
+            }
+        }
+        result
+    }
+
+    fn commit_changes(
+        &mut self,
+        storage: &Storage<'_>,
+        mut transaction: Transaction,
+        log: &LogView,
+        batch: &Batch,
+        ended: &[SessionId],
+    ) -> Result<u64, Error> {
+        let (view, reservation, placements, bytes) = self.parts();
+        if planted::active(Bug::RenameInTwoSteps) {
+            for name in
+                view.names.all().iter().filter(|name| name.before.is_some() && name.before != name.now)
+            {
+                transaction.remove_dirent(name.parent, name.bytes(bytes));
+            }
+            transaction.commit()?;
+            transaction = storage.metadata.begin()?;
+        }
+        put_inodes(&mut transaction, storage, view, log, reservation, bytes)?;
+        for change in &placements.changes {
+            let inode = view.node(change.node).record.inode;
+            let extents = &placements.extents[change.extents.clone()];
+            for freed in transaction.write_extents(inode, change.blocks.clone(), extents)? {
+                runs_of(&storage.geometry, &freed).for_each(|run| reservation.free(run));
+            }
+        }
+        for name in view.names.all() {
+            match name.now {
+                _ if name.before == name.now => {}
+                Some(dirent) => transaction.put_dirent(name.parent, name.bytes(bytes), dirent),
+                None => transaction.remove_dirent(name.parent, name.bytes(bytes)),
+            }
+        }
+        for &session in ended {
+            transaction.remove_session(session);
+        }
+        put_bitmaps(&mut transaction, &mut storage.space.lock().allocator, reservation)?;
+        if planted::active(Bug::DigestNotAtomic) {
+            transaction.commit()?;
+            transaction = storage.metadata.begin()?;
+        }
+        let debited = log.debited + batch.debits;
+        transaction.put_session(
+            log.session,
+            SessionRecord {
+                digested: batch.to,
+                log_generation: log.log_generation,
+                credit_limit: log.credit_limit,
+                credit_digested: debited,
+            },
+        );
+        let committed = transaction.commit();
+        let mut space = storage.space.lock();
+        if let Err(error) = committed {
+            space.allocator.unstage(reservation);
+            return Err(error.into());
+        }
+        let freed = reservation.blocks_freed();
+        space.allocator.committed(reservation, log.session, batch.to);
+        Ok(freed)
+    }
+
+    /// Removes inodes without names that `session` held, in a transaction of their own.
+    pub fn remove_orphans(
+        &mut self,
+        storage: &Storage<'_>,
+        session: SessionId,
+        inodes: &[InodeNumber],
+        until: LogPosition,
+    ) -> Result<(), Error> {
+        let mut transaction = storage.metadata.begin()?;
+        let mut reservation = Reservation::default();
+        for &inode in inodes {
+            if transaction.inode(inode)?.is_some() {
+                for freed in transaction.remove_inode(inode)? {
+                    runs_of(&storage.geometry, &freed).for_each(|run| reservation.free(run));
+                }
+            }
+            transaction.remove_orphan(inode, session);
+        }
+        let mut space = storage.space.lock();
+        put_bitmaps(&mut transaction, &mut space.allocator, &reservation)?;
+        if let Err(error) = transaction.commit() {
+            space.allocator.unstage(&reservation);
+            return Err(error.into());
+        }
+        space.allocator.committed(&mut reservation, session, until);
+        drop(space);
+        for inode in inodes {
+            self.orphans.remove(inode);
+        }
+        Ok(())
+    }
+
+    fn follow_orphans(&mut self, log: &LogView) {
+        let mut orphans = std::mem::take(&mut self.orphans);
+        let (view, ..) = self.parts();
+        for node in view.nodes() {
+            if node.orphan && !node.was_orphan {
+                orphans.insert(node.record.inode, log.session);
+            } else if node.was_orphan && !node.orphan {
+                orphans.remove(&node.record.inode);
+            }
+        }
+        self.orphans = orphans;
+    }
+}
+
+/// Applies a reservation to the bitmaps, in memory and in the transaction.
+fn put_bitmaps(
+    transaction: &mut Transaction,
+    allocator: &mut Allocator,
+    reservation: &Reservation,
+) -> Result<(), Error> {
+    let changed = allocator.stage(reservation);
+    let changed = changed.map_err(|at| Error::Damaged(format!("blocks at {at} are freed but not in use")))?;
+    for arena in changed {
+        let mut bitmap = Vec::new();
+        allocator.bitmap_bytes(arena, &mut bitmap);
+        transaction.put_arena(arena, bitmap);
+    }
+    Ok(())
+}
+
+fn put_inodes(
+    transaction: &mut Transaction,
+    storage: &Storage<'_>,
+    view: &View,
+    log: &LogView,
+    reservation: &mut Reservation,
+    bytes: &[u8],
+) -> Result<(), Error> {
+    for node in view.nodes().iter().filter(|node| node.changed) {
+        let inode = node.record.inode;
+        if node.removed {
+            if node.before.is_some() {
+                for freed in transaction.remove_inode(inode)? {
+                    runs_of(&storage.geometry, &freed).for_each(|run| reservation.free(run));
+                }
+            }
+        } else {
+            transaction.put_inode(&node.record)?;
+            let (start, length) = (node.target.0 as usize, node.target.1 as usize);
+            if length > 0 {
+                transaction.put_symlink(inode, &bytes[start..start + length]);
+            }
+        }
+        if node.orphan && !node.was_orphan {
+            transaction.put_orphan(inode, log.session);
+        } else if node.was_orphan && !node.orphan {
+            transaction.remove_orphan(inode, log.session);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,20 @@
+//! Digest: folding a log prefix into the shared area, atomically (DESIGN §5).
+//!
+//! | step | file | what |
+//! |---|---|---|
+//! | validate | here, `namespace::apply` | copied entries only; checksum, generation, content, authority |
+//! | coalesce | `namespace::view`, `namespace::pieces` | what is left at the end of the batch is all that counts |
+//! | place, copy | `place` | new blocks for touched content, never over committed ones |
+//! | commit | `commit` | one transaction with "digested up to" |
+//!
+//! `policy` decides whose log is digested next; nothing here waits for a session.
+//!
+//! The log is copied into memory of our own, in batches, before anything of it is looked at, and what is placed
+//! comes from that copy: no session can change what was checked.
+
+mod batch;
+mod commit;
+mod place;
+pub mod policy;
+
+pub use batch::{Batch, Digester, LogView, Space, Storage, Until};

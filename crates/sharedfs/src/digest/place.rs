@@ -1,0 +1,240 @@
+//! Place and copy: content of a batch goes into new blocks; committed blocks are never written.
+//!
+//! A block that a write covers in part is made of what the file had there and what the batch stores (or cut).
+//! Behind the end of a file its last block is zero, always: growing it later shows zeros.
+
+use crate::Error;
+use crate::metadata::{ExtentList, Snapshot};
+use crate::namespace::{Content, Node, Part};
+use crate::tiers::{Allocator, Arenas, Reservation};
+use cuesta_format::wire::Placed;
+use cuesta_format::{BLOCK_BYTES, BlockAddress, Extent, Geometry};
+use cuesta_media::Mapping;
+use std::ops::Range;
+use std::sync::Arc;
+
+const BLOCK: usize = BLOCK_BYTES as usize;
+
+/// What becomes of a range of a file's blocks: these extents of [`Placements::extents`], or a hole.
+#[derive(Clone, Debug)]
+pub struct Change {
+    /// Which node of the view.
+    pub node: u32,
+    /// The blocks.
+    pub blocks: Range<u64>,
+    /// What they are now.
+    pub extents: Range<usize>,
+}
+
+/// Everything a batch places.
+#[derive(Debug, Default)]
+pub struct Placements {
+    /// In file order, per node.
+    pub changes: Vec<Change>,
+    /// The new extents.
+    pub extents: Vec<Extent>,
+    /// The same, as the session is told.
+    pub placed: Vec<Placed>,
+    /// Bytes copied.
+    pub bytes_copied: u64,
+    spans: Vec<Range<u64>>,
+}
+
+impl Placements {
+    /// Forgets everything, keeping the memory.
+    pub fn clear(&mut self) {
+        self.changes.clear();
+        self.extents.clear();
+        self.placed.clear();
+        self.bytes_copied = 0;
+    }
+}
+
+/// There is no room for the batch within what its session may take.
+#[derive(Debug, PartialEq, Eq)]
+pub struct OutOfBlocks;
+
+/// Places the files of one batch.
+pub struct Placer<'a> {
+    /// The copied log.
+    pub batch: &'a [u8],
+    /// Sizes.
+    pub geometry: Geometry,
+    /// The arenas.
+    pub arenas: &'a Arenas,
+    /// Their mappings, looked up once.
+    pub mapped: Vec<Arc<Mapping>>,
+    /// What was committed before.
+    pub before: &'a Snapshot,
+    /// Where blocks come from.
+    pub allocator: &'a mut Allocator,
+    /// What this batch takes.
+    pub reservation: &'a mut Reservation,
+    /// Blocks this batch may take in all.
+    pub allowance: u64,
+}
+
+impl Placer<'_> {
+    /// Places what remains of one file's pieces.
+    pub fn place(
+        &mut self,
+        number: u32,
+        node: &Node,
+        parts: &[Part],
+        out: &mut Placements,
+    ) -> Result<Result<(), OutOfBlocks>, Error> {
+        let mut spans = std::mem::take(&mut out.spans);
+        spans.clear();
+        let result = self.place_spans(number, node, parts, &mut spans, out);
+        out.spans = spans;
+        result
+    }
+
+    fn place_spans(
+        &mut self,
+        number: u32,
+        node: &Node,
+        parts: &[Part],
+        spans: &mut Vec<Range<u64>>,
+        out: &mut Placements,
+    ) -> Result<Result<(), OutOfBlocks>, Error> {
+        for part in parts {
+            match part.content {
+                Content::Log(_) => {
+                    add_span(spans, part.start / BLOCK_BYTES..part.end.div_ceil(BLOCK_BYTES));
+                }
+                Content::Gone => {
+                    let block = part.start / BLOCK_BYTES;
+                    if !part.start.is_multiple_of(BLOCK_BYTES) && self.old_block(node, block)?.is_some() {
+                        add_span(spans, block..block + 1);
+                    }
+                }
+            }
+        }
+        let mut holes = parts.iter().filter(|part| part.content == Content::Gone).map(whole_blocks);
+        let mut hole = holes.next();
+        for span in spans.iter() {
+            while let Some(blocks) = hole.clone().filter(|blocks| blocks.start < span.start) {
+                self.add_hole(number, node, blocks, out);
+                hole = holes.next();
+            }
+            if self.reservation.blocks_taken() + (span.end - span.start) > self.allowance {
+                return Ok(Err(OutOfBlocks));
+            }
+            let first = out.extents.len();
+            let mut block = span.start;
+            while block < span.end {
+                let most = u32::try_from(span.end - block).unwrap_or(u32::MAX);
+                let Some(run) = self.allocator.take(most, self.reservation) else {
+                    return Ok(Err(OutOfBlocks));
+                };
+                let extent = Extent { file_block: block, blocks: run.blocks, address: run.address };
+                self.fill(node, parts, &extent)?;
+                out.bytes_copied += u64::from(run.blocks) * BLOCK_BYTES;
+                out.extents.push(extent);
+                out.placed.push(Placed { inode: node.record.inode, extent });
+                block = extent.end_block();
+            }
+            out.changes.push(Change {
+                node: number,
+                blocks: span.clone(),
+                extents: first..out.extents.len(),
+            });
+        }
+        for blocks in hole.into_iter().chain(holes) {
+            self.add_hole(number, node, blocks, out);
+        }
+        Ok(Ok(()))
+    }
+
+    fn add_hole(&self, number: u32, node: &Node, blocks: Range<u64>, out: &mut Placements) {
+        if !blocks.is_empty() && node.before.is_some() {
+            out.changes.push(Change { node: number, blocks, extents: 0..0 });
+        }
+    }
+
+    /// Where a block of the file lay before the batch.
+    fn old_block(&self, node: &Node, block: u64) -> Result<Option<BlockAddress>, Error> {
+        let Some(before) = node.before else { return Ok(None) };
+        if block * BLOCK_BYTES >= before.size {
+            return Ok(None);
+        }
+        let holds = |extent: &&Extent| (extent.file_block..extent.end_block()).contains(&block);
+        let address = |extent: &Extent| extent.address_of(block);
+        Ok(match &node.extents {
+            ExtentList::Inline(extents) => extents.iter().find(holds).map(address),
+            ExtentList::Table => {
+                self.before.extents(before.inode, block..block + 1)?.iter().find(holds).map(address)
+            }
+        })
+    }
+
+    /// Copies what remains of the batch into a new extent.
+    fn fill(&self, node: &Node, parts: &[Part], extent: &Extent) -> Result<(), Error> {
+        let arena = self.geometry.arena(extent.address);
+        let mapping = self.mapped.get(arena.0 as usize);
+        let mapping = mapping.ok_or_else(|| Error::Damaged(format!("arena {arena} does not exist")))?;
+        let target = self.geometry.arena_offset(extent.address);
+        let from = extent.file_block * BLOCK_BYTES;
+        let to = extent.end_block() * BLOCK_BYTES;
+        let mut part = parts.partition_point(|part| part.end <= from);
+        let mut at = from;
+        while at < to {
+            let covering = parts[part..].first().filter(|part| part.start <= at);
+            let whole_end = covering.map_or(at, |part| part.end.min(to) / BLOCK_BYTES * BLOCK_BYTES);
+            if let Some(&Part { start, content: Content::Log(place), .. }) = covering
+                && whole_end > at
+            {
+                let place = place as usize + (at - start) as usize;
+                let bytes = &self.batch[place..place + (whole_end - at) as usize];
+                mapping.write_through(target + (at - from), bytes)?;
+                at = whole_end;
+            } else {
+                let block = self.assemble(node, &parts[part..], at)?;
+                mapping.write_through(target + (at - from), &block)?;
+                at += BLOCK_BYTES;
+            }
+            while parts.get(part).is_some_and(|part| part.end <= at) {
+                part += 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// One block at byte `at` of the file: what was there before, and the parts over it.
+    fn assemble(&self, node: &Node, parts: &[Part], at: u64) -> Result<[u8; BLOCK], Error> {
+        let mut block = [0; BLOCK];
+        if let Some(address) = self.old_block(node, at / BLOCK_BYTES)? {
+            self.arenas.read(address, 0, &mut block)?;
+        }
+        let end = at + BLOCK_BYTES;
+        for part in parts.iter().take_while(|part| part.start < end) {
+            let start = part.start.max(at);
+            let covered = (start - at) as usize..(part.end.min(end) - at) as usize;
+            match part.content {
+                Content::Gone => block[covered].fill(0),
+                Content::Log(place) => {
+                    let place = place as usize + (start - part.start) as usize;
+                    let bytes = &self.batch[place..place + covered.len()];
+                    block[covered].copy_from_slice(bytes);
+                }
+            }
+        }
+        Ok(block)
+    }
+}
+
+/// Adds blocks behind the last span, joining it where they touch.
+fn add_span(spans: &mut Vec<Range<u64>>, blocks: Range<u64>) {
+    match spans.last_mut().filter(|last| last.end >= blocks.start) {
+        Some(last) => last.end = last.end.max(blocks.end),
+        None => spans.push(blocks),
+    }
+}
+
+/// The blocks that lie wholly in a cut.
+fn whole_blocks(part: &Part) -> Range<u64> {
+    let start = part.start.div_ceil(BLOCK_BYTES);
+    let end = if part.end == u64::MAX { u64::MAX } else { part.end / BLOCK_BYTES };
+    start..end.max(start)
+}

@@ -1,0 +1,51 @@
+//! Policy: whose log is digested next, and when.
+//!
+//! A log that is longer than the kick threshold is digested at once, the longest first, so that no writer
+//! waits for space while a short log is served. The others wait until they were left alone for the idle time:
+//! what is written once more meanwhile is never copied.
+
+use crate::configuration::Options;
+use cuesta_format::SessionId;
+use std::time::Duration;
+
+/// What a log holds that is not digested.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Backlog {
+    /// Whose log.
+    pub session: SessionId,
+    /// How much.
+    pub bytes: u64,
+}
+
+/// The log to digest at once, if there is one; with `idle` any log that holds something will do.
+#[must_use]
+pub fn next(backlogs: &[Backlog], options: &Options, idle: bool) -> Option<SessionId> {
+    let least = if idle { 1 } else { options.kick_bytes };
+    let longest = backlogs.iter().max_by_key(|backlog| backlog.bytes)?;
+    (longest.bytes >= least).then_some(longest.session)
+}
+
+/// How long the digest thread may sleep without a kick, given what is left to do.
+#[must_use]
+pub fn sleep(backlogs: &[Backlog], options: &Options) -> Option<Duration> {
+    let dirty = backlogs.iter().any(|backlog| backlog.bytes > 0);
+    dirty.then(|| Duration::from_millis(options.digest_idle_ms))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_logs_go_first_and_short_ones_wait() {
+        let options = Options { kick_bytes: 100, digest_idle_ms: 7, ..Options::default() };
+        let backlog = |session, bytes| Backlog { session: SessionId(session), bytes };
+        let short = [backlog(1, 99), backlog(2, 10)];
+        assert_eq!(next(&short, &options, false), None);
+        assert_eq!(next(&short, &options, true), Some(SessionId(1)));
+        assert_eq!(next(&[backlog(1, 100), backlog(2, 300)], &options, false), Some(SessionId(2)));
+        assert_eq!(next(&[backlog(1, 0)], &options, true), None);
+        assert_eq!(sleep(&short, &options), Some(Duration::from_millis(7)));
+        assert_eq!(sleep(&[backlog(1, 0)], &options), None);
+    }
+}

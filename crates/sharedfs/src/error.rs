@@ -1,0 +1,97 @@
+//! What goes wrong in the daemon's core.
+
+use crate::configuration::ConfigurationError;
+use crate::metadata::MetadataError;
+use cuesta_format::superblock::SuperblockError;
+use cuesta_format::wire::Refusal;
+use cuesta_media::{AccessError, MediaError};
+use rustix::io::Errno;
+use std::io;
+
+/// The daemon could not do its work. What a client did wrong is a [`Refusal`] instead.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// There is a store already.
+    #[error("{0} already holds a store")]
+    Exists(String),
+    /// There is none.
+    #[error("{0} holds no store (cuesta mkfs makes one)")]
+    NoStore(String),
+    /// The superblock is refused.
+    #[error(transparent)]
+    Superblock(#[from] SuperblockError),
+    /// The configuration is refused.
+    #[error(transparent)]
+    Configuration(#[from] ConfigurationError),
+    /// Both copies of a session's record are damaged.
+    #[error("the session table is damaged (slot {slot}): which logs there are cannot be told")]
+    SessionTable {
+        /// The slot.
+        slot: u32,
+    },
+    /// Both copies of the session table's head are damaged.
+    #[error("the session table is damaged (head): which numbers are free cannot be told")]
+    SessionTableHead,
+    /// All session slots are taken.
+    #[error("too many programs are attached at once")]
+    TooManySessions,
+    /// No room for data.
+    #[error("no space left on the store")]
+    NoSpace,
+    /// A mapped file failed.
+    #[error(transparent)]
+    Media(#[from] MediaError),
+    /// An access to a mapped file failed.
+    #[error("cannot access mapped storage: {0}")]
+    Access(#[from] AccessError),
+    /// The metadata store failed.
+    #[error(transparent)]
+    Metadata(MetadataError),
+    /// It failed before; nothing is digested until the daemon is started again.
+    #[error("an earlier commit failed: the daemon must be started again")]
+    Failed,
+    /// What the metadata store holds makes no sense; `cuesta fsck` tells more.
+    #[error("the metadata store is damaged: {0}")]
+    Damaged(String),
+    /// A file of the store failed.
+    #[error("cannot {action}: {source}")]
+    Io {
+        /// What was tried.
+        action: &'static str,
+        /// What came of it.
+        source: io::Error,
+    },
+}
+
+impl Error {
+    /// Attaches what was tried.
+    pub fn io(action: &'static str) -> impl Fn(io::Error) -> Error {
+        move |source| Error::Io { action, source }
+    }
+
+    /// Attaches what was tried to the kernel's answer.
+    pub fn errno(action: &'static str) -> impl Fn(Errno) -> Error {
+        move |errno| Error::Io { action, source: errno.into() }
+    }
+}
+
+impl From<MetadataError> for Error {
+    fn from(error: MetadataError) -> Error {
+        match error {
+            MetadataError::NoSpace => Error::NoSpace,
+            error => Error::Metadata(error),
+        }
+    }
+}
+
+impl From<Error> for Refusal {
+    fn from(error: Error) -> Refusal {
+        match error {
+            Error::NoSpace => Refusal::NoSpace,
+            error => {
+                tracing::error!(%error, "a request failed");
+                Refusal::Internal(error.to_string())
+            }
+        }
+    }
+}

@@ -1,0 +1,40 @@
+//! SharedFS: the daemon's core, as a library without sockets or threads of its own.
+//!
+//! The server drives it from threads; the simulator drives it in-process and single-threaded, and finds it
+//! deterministic. What LibFS may ask is [`SharedFs::handle`]; everything else is the daemon's own work.
+//!
+//! | folder | idea | must not know |
+//! |---|---|---|
+//! | `sessions` | who is attached, where their logs lie | what logs mean |
+//! | `leases` | who may cache or change what: a state machine | time, sockets, storage |
+//! | `namespace` | what one batch of a log does to inodes and names | where blocks lie |
+//! | `digest` | log prefix → new blocks and one metadata transaction | requests, leases |
+//! | `tiers` | arenas, free blocks, quarantine, credits | files |
+//! | `metadata` | the transactional tree | operations |
+//! | `observe` | events and totals | |
+//!
+//! Locks, in the order they are taken: the digester, then the core, then the space. The digester is held through
+//! a whole batch, and by whoever must see no digest run (a fence, the end of a session). The core and the space
+//! are held for moments, never across a log read or a commit. Nothing here waits for a session.
+
+pub mod check;
+pub mod configuration;
+mod digest;
+mod error;
+mod leases;
+pub mod metadata;
+mod namespace;
+mod observe;
+mod recovery;
+mod requests;
+mod sessions;
+mod store;
+mod tiers;
+mod tree;
+
+pub use configuration::Options;
+pub use digest::policy;
+pub use error::Error;
+pub use recovery::Recovered;
+pub use sessions::Control;
+pub use store::{Ending, Progress, SessionHandle, SharedFs};

@@ -1,0 +1,427 @@
+//! Applying one operation to the view: every check first, then every change, so that a rejected entry leaves
+//! nothing behind.
+//!
+//! The checks are what must hold of any log, however its writer came to write it: what is named exists and is of
+//! the right kind, names stand for what the entry says, directories stay a tree, link counts add up.
+
+use super::names::place_in;
+use super::pieces::Content;
+use super::view::{Lookup, View};
+use crate::Error;
+use crate::metadata::Dirent;
+use cuesta_format::operation::Attributes;
+use cuesta_format::{
+    FILE_BYTES_MAX, FileKind, InodeNumber, InodeRecord, LINKS_MAX, NAME_BYTES_MAX, Operation,
+    SYMLINK_BYTES_MAX, Timestamp,
+};
+use std::ops::Range;
+
+/// Deepest directory whose way to the root is followed.
+const DEPTH_MAX: u32 = 1 << 20;
+const PERMISSION_BITS: u32 = 0o7777;
+
+/// Why an entry with a valid checksum cannot be applied.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs)]
+pub enum Rejection {
+    #[error("inode {0} does not exist")]
+    NoInode(InodeNumber),
+    #[error("inode {0} exists already, or was not granted")]
+    InodeTaken(InodeNumber),
+    #[error("inode {0} is not of the kind this operation is for")]
+    Kind(InodeNumber),
+    #[error("the mode {0:o} names no kind of file")]
+    Mode(u32),
+    #[error("a name in directory {parent} stands for inode {found}, not {expected}")]
+    Name { parent: InodeNumber, expected: InodeNumber, found: InodeNumber },
+    #[error("directory {0} is not empty")]
+    NotEmpty(InodeNumber),
+    #[error("directory {0} would become its own ancestor")]
+    Cycle(InodeNumber),
+    #[error("inode {0} has too many links")]
+    Links(InodeNumber),
+    #[error("inode {0} still has names, or is not held open")]
+    NotOrphan(InodeNumber),
+    #[error("it reaches past the largest file")]
+    Size,
+    #[error("its target does not fit its kind")]
+    Target,
+    #[error("it was made under lease generation {found}, not {expected}")]
+    Generation { expected: u64, found: u64 },
+    #[error("its body cannot be read: {0}")]
+    Body(#[from] cuesta_format::operation::OperationError),
+    #[error("it needs more space than the session was granted")]
+    Credit,
+}
+
+/// Why applying stops.
+#[derive(Debug, thiserror::Error)]
+pub enum Stop {
+    /// The entry is wrong: the log is given up here.
+    #[error(transparent)]
+    Rejected(#[from] Rejection),
+    /// The daemon cannot tell.
+    #[error(transparent)]
+    Failed(#[from] Error),
+}
+
+/// The log being applied.
+pub struct Applied<'a, L> {
+    /// What was committed before.
+    pub store: &'a L,
+    /// The copied log, which operations borrow from.
+    pub batch: &'a [u8],
+    /// Inode numbers a new inode may have.
+    pub numbers: Range<u64>,
+}
+
+struct Rename<'a> {
+    parent: InodeNumber,
+    name: &'a [u8],
+    new_parent: InodeNumber,
+    new_name: &'a [u8],
+    inode: InodeNumber,
+    replaced: InodeNumber,
+    orphan: bool,
+    exchange: bool,
+}
+
+impl<'a, L: Lookup> Applied<'a, L> {
+    /// Applies one operation made at `now`.
+    pub fn apply(&self, view: &mut View, operation: &Operation<'a>, now: Timestamp) -> Result<(), Stop> {
+        match *operation {
+            Operation::Void => Ok(()),
+            Operation::Write { inode, offset, data } => self.write(view, inode, offset, data, now),
+            Operation::Truncate { inode, size } => self.truncate(view, inode, size, now),
+            Operation::Create { parent, inode, mode, uid, gid, device, name, target } => {
+                let record = InodeRecord { device, ..InodeRecord::new(inode, mode, uid, gid, now) };
+                self.create(view, parent, name, record, target, now)
+            }
+            Operation::Link { parent, inode, name } => self.link(view, parent, inode, name, now),
+            Operation::Unlink { parent, inode, name, orphan } => {
+                self.unlink(view, parent, inode, name, orphan, now)
+            }
+            Operation::Rename { parent, name, new_parent, new_name, inode, replaced, orphan, exchange } => {
+                let rename = Rename { parent, name, new_parent, new_name, inode, replaced, orphan, exchange };
+                self.rename(view, &rename, now)
+            }
+            Operation::SetAttributes { inode, attributes } => {
+                self.set_attributes(view, inode, attributes, now)
+            }
+            Operation::Release { inode } => self.release(view, inode),
+        }
+    }
+
+    fn existing(&self, view: &mut View, inode: InodeNumber) -> Result<u32, Stop> {
+        Ok(view.find(self.store, inode)?.ok_or(Rejection::NoInode(inode))?)
+    }
+
+    fn file(&self, view: &mut View, inode: InodeNumber) -> Result<u32, Stop> {
+        let at = self.existing(view, inode)?;
+        if view.node(at).record.kind() != FileKind::File {
+            return Err(Rejection::Kind(inode).into());
+        }
+        Ok(at)
+    }
+
+    /// A directory that names can be put into.
+    fn directory(&self, view: &mut View, inode: InodeNumber) -> Result<u32, Stop> {
+        let at = self.existing(view, inode)?;
+        let record = &view.node(at).record;
+        if record.kind() != FileKind::Directory {
+            return Err(Rejection::Kind(inode).into());
+        }
+        if record.links == 0 {
+            return Err(Rejection::NoInode(inode).into());
+        }
+        Ok(at)
+    }
+
+    /// The directory entry, which must stand for `expected` ([`InodeNumber::NONE`]: nothing).
+    fn name(
+        &self,
+        view: &mut View,
+        parent: InodeNumber,
+        name: &[u8],
+        expected: InodeNumber,
+    ) -> Result<u32, Stop> {
+        debug_assert!(name.len() <= NAME_BYTES_MAX);
+        let at = view.name(self.store, self.batch, parent, name)?;
+        let found = view.names.get(at).now.map_or(InodeNumber::NONE, |dirent| dirent.inode);
+        if found != expected {
+            return Err(Rejection::Name { parent, expected, found }.into());
+        }
+        Ok(at)
+    }
+
+    fn write(
+        &self,
+        view: &mut View,
+        inode: InodeNumber,
+        offset: u64,
+        data: &[u8],
+        now: Timestamp,
+    ) -> Result<(), Stop> {
+        let at = self.file(view, inode)?;
+        let end = offset.checked_add(data.len() as u64).filter(|&end| end <= FILE_BYTES_MAX);
+        let end = end.ok_or(Rejection::Size)?;
+        let node = view.change(at);
+        node.record.modified = now;
+        node.record.changed = now;
+        if !data.is_empty() {
+            node.record.size = node.record.size.max(end);
+            let (start, _) = place_in(self.batch, data);
+            view.push_piece(at, offset, end, Content::Log(start));
+        }
+        Ok(())
+    }
+
+    fn truncate(&self, view: &mut View, inode: InodeNumber, size: u64, now: Timestamp) -> Result<(), Stop> {
+        let at = self.file(view, inode)?;
+        if size > FILE_BYTES_MAX {
+            return Err(Rejection::Size.into());
+        }
+        let node = view.change(at);
+        node.record.modified = now;
+        node.record.changed = now;
+        let shrinks = size < node.record.size;
+        node.record.size = size;
+        if shrinks {
+            view.push_piece(at, size, u64::MAX, Content::Gone);
+        }
+        Ok(())
+    }
+
+    fn create(
+        &self,
+        view: &mut View,
+        parent: InodeNumber,
+        name: &[u8],
+        mut record: InodeRecord,
+        target: &'a [u8],
+        now: Timestamp,
+    ) -> Result<(), Stop> {
+        let inode = record.inode;
+        let directory = self.directory(view, parent)?;
+        let kind = FileKind::from_mode(record.mode).ok_or(Rejection::Mode(record.mode))?;
+        if (kind == FileKind::Symlink) == target.is_empty() || target.len() > SYMLINK_BYTES_MAX {
+            return Err(Rejection::Target.into());
+        }
+        if !self.numbers.contains(&inode.0) || view.is_known(self.store, inode)? {
+            return Err(Rejection::InodeTaken(inode).into());
+        }
+        let entry = self.name(view, parent, name, InodeNumber::NONE)?;
+        view.names.set(entry, Some(Dirent { inode, kind }));
+        if kind == FileKind::Directory {
+            record.parent = parent;
+            view.change(directory).record.links += 1;
+        }
+        record.size = target.len() as u64;
+        view.create(self.batch, record, target);
+        touch_directory(view, directory, 1, now);
+        Ok(())
+    }
+
+    fn link(
+        &self,
+        view: &mut View,
+        parent: InodeNumber,
+        inode: InodeNumber,
+        name: &[u8],
+        now: Timestamp,
+    ) -> Result<(), Stop> {
+        let directory = self.directory(view, parent)?;
+        let at = self.existing(view, inode)?;
+        let record = view.node(at).record;
+        if record.kind() == FileKind::Directory {
+            return Err(Rejection::Kind(inode).into());
+        }
+        if record.links == 0 || record.links >= LINKS_MAX {
+            return Err(Rejection::Links(inode).into());
+        }
+        let entry = self.name(view, parent, name, InodeNumber::NONE)?;
+        view.names.set(entry, Some(Dirent { inode, kind: record.kind() }));
+        let node = view.change(at);
+        node.record.links += 1;
+        node.record.changed = now;
+        touch_directory(view, directory, 1, now);
+        Ok(())
+    }
+
+    fn unlink(
+        &self,
+        view: &mut View,
+        parent: InodeNumber,
+        inode: InodeNumber,
+        name: &[u8],
+        orphan: bool,
+        now: Timestamp,
+    ) -> Result<(), Stop> {
+        let directory = self.directory(view, parent)?;
+        let at = self.existing(view, inode)?;
+        check_removable(view, at)?;
+        let entry = self.name(view, parent, name, inode)?;
+        view.names.set(entry, None);
+        drop_link(view, at, directory, orphan, now);
+        touch_directory(view, directory, -1, now);
+        Ok(())
+    }
+
+    fn rename(&self, view: &mut View, rename: &Rename<'_>, now: Timestamp) -> Result<(), Stop> {
+        let &Rename { parent, name, new_parent, new_name, inode, replaced, orphan, exchange } = rename;
+        let from = self.directory(view, parent)?;
+        let to = self.directory(view, new_parent)?;
+        let moved = self.existing(view, inode)?;
+        let old_entry = self.name(view, parent, name, inode)?;
+        let new_entry = self.name(view, new_parent, new_name, replaced)?;
+        if inode == replaced {
+            // Two names of one inode: POSIX leaves both (and so does an exchange).
+            return Ok(());
+        }
+        let moved_kind = view.node(moved).record.kind();
+        self.check_acyclic(view, inode, moved_kind, parent, new_parent)?;
+        let displaced = if replaced == InodeNumber::NONE {
+            if exchange {
+                return Err(Rejection::NoInode(replaced).into());
+            }
+            None
+        } else {
+            let at = self.existing(view, replaced)?;
+            let kind = view.node(at).record.kind();
+            if exchange {
+                self.check_acyclic(view, replaced, kind, new_parent, parent)?;
+            } else {
+                if (kind == FileKind::Directory) != (moved_kind == FileKind::Directory) {
+                    return Err(Rejection::Kind(replaced).into());
+                }
+                check_removable(view, at)?;
+            }
+            Some((at, kind))
+        };
+
+        view.names.set(new_entry, Some(Dirent { inode, kind: moved_kind }));
+        let back = displaced.filter(|_| exchange);
+        view.names.set(old_entry, back.map(|(_, kind)| Dirent { inode: replaced, kind }));
+        move_directory(view, moved, moved_kind, from, to);
+        view.change(moved).record.changed = now;
+        match (displaced, exchange) {
+            (Some((at, kind)), true) => {
+                move_directory(view, at, kind, to, from);
+                view.change(at).record.changed = now;
+            }
+            (Some((at, _)), false) => drop_link(view, at, to, orphan, now),
+            (None, _) => {}
+        }
+        let grows = i64::from(displaced.is_none());
+        touch_directory(view, from, if exchange { 0 } else { -1 }, now);
+        touch_directory(view, to, if exchange { 0 } else { grows }, now);
+        Ok(())
+    }
+
+    /// A directory must not move below itself.
+    fn check_acyclic(
+        &self,
+        view: &mut View,
+        inode: InodeNumber,
+        kind: FileKind,
+        parent: InodeNumber,
+        new_parent: InodeNumber,
+    ) -> Result<(), Stop> {
+        if kind != FileKind::Directory || parent == new_parent {
+            return Ok(());
+        }
+        let mut ancestor = new_parent;
+        for _ in 0..DEPTH_MAX {
+            if ancestor == inode {
+                break;
+            }
+            if ancestor == InodeNumber::ROOT {
+                return Ok(());
+            }
+            let at = self.existing(view, ancestor)?;
+            ancestor = view.node(at).record.parent;
+        }
+        Err(Rejection::Cycle(inode).into())
+    }
+
+    fn set_attributes(
+        &self,
+        view: &mut View,
+        inode: InodeNumber,
+        attributes: Attributes,
+        now: Timestamp,
+    ) -> Result<(), Stop> {
+        let at = self.existing(view, inode)?;
+        let record = &mut view.change(at).record;
+        if let Some(mode) = attributes.mode {
+            record.mode = (record.mode & !PERMISSION_BITS) | (mode & PERMISSION_BITS);
+        }
+        record.uid = attributes.uid.unwrap_or(record.uid);
+        record.gid = attributes.gid.unwrap_or(record.gid);
+        record.accessed = attributes.accessed.unwrap_or(record.accessed);
+        record.modified = attributes.modified.unwrap_or(record.modified);
+        record.changed = now;
+        Ok(())
+    }
+
+    fn release(&self, view: &mut View, inode: InodeNumber) -> Result<(), Stop> {
+        let at = self.existing(view, inode)?;
+        if !view.node(at).orphan {
+            return Err(Rejection::NotOrphan(inode).into());
+        }
+        let node = view.change(at);
+        node.orphan = false;
+        node.removed = true;
+        Ok(())
+    }
+}
+
+/// An inode whose name goes away: a directory must be empty, and not the root.
+fn check_removable(view: &View, at: u32) -> Result<(), Rejection> {
+    let record = &view.node(at).record;
+    if record.links == 0 || record.inode == InodeNumber::ROOT {
+        return Err(Rejection::Links(record.inode));
+    }
+    if record.kind() == FileKind::Directory && record.size > 0 {
+        return Err(Rejection::NotEmpty(record.inode));
+    }
+    Ok(())
+}
+
+/// Takes one name's link from an inode; `directory` held that name.
+fn drop_link(view: &mut View, at: u32, directory: u32, orphan: bool, now: Timestamp) {
+    let node = view.change(at);
+    node.record.changed = now;
+    if node.record.kind() == FileKind::Directory {
+        node.record.links = 0;
+        let parent = view.change(directory);
+        parent.record.links = parent.record.links.saturating_sub(1);
+    } else {
+        node.record.links -= 1;
+    }
+    let node = view.change(at);
+    if node.record.links == 0 {
+        node.orphan = orphan;
+        node.removed = !orphan;
+    }
+}
+
+/// A directory that changes its parent takes its `..` along.
+fn move_directory(view: &mut View, at: u32, kind: FileKind, from: u32, to: u32) {
+    if kind != FileKind::Directory || from == to {
+        return;
+    }
+    let parent = view.node(to).record.inode;
+    view.change(at).record.parent = parent;
+    let from = view.change(from);
+    from.record.links = from.record.links.saturating_sub(1);
+    view.change(to).record.links += 1;
+}
+
+/// A directory gained or lost entries.
+fn touch_directory(view: &mut View, at: u32, entries: i64, now: Timestamp) {
+    let record = &mut view.change(at).record;
+    record.size = record.size.saturating_add_signed(entries);
+    record.modified = now;
+    record.changed = now;
+}

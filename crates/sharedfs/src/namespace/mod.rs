@@ -1,0 +1,20 @@
+//! The namespace as one batch of a log changes it: inodes, names and pieces of content in memory, over what
+//! the metadata store had when the batch began.
+//!
+//! | file | idea |
+//! |---|---|
+//! | `view` | touched inodes and names, loaded once, reused from batch to batch without allocating |
+//! | `names` | the touched directory entries |
+//! | `pieces` | writes and cuts of a file in log order, and what remains of them |
+//! | `apply` | each operation: every check first, then every change |
+//!
+//! Coalescing happens here by itself: what is left in the view at the end of the batch is all that is written.
+
+mod apply;
+mod names;
+mod pieces;
+mod view;
+
+pub use apply::{Applied, Rejection, Stop};
+pub use pieces::{Content, Part, Resolver};
+pub use view::{Lookup, Node, View};

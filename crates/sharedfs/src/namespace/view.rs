@@ -1,0 +1,187 @@
+//! The inodes and names a batch touches, over what was committed before it.
+
+use super::names::{Names, place_in};
+use super::pieces::{Content, Part};
+use crate::metadata::{Dirent, ExtentList};
+use crate::{Error, metadata::StoredInode};
+use cuesta_format::{InodeNumber, InodeRecord};
+use hashbrown::HashMap;
+
+/// Where a view finds what was committed before.
+pub trait Lookup {
+    /// An inode.
+    fn inode(&self, inode: InodeNumber) -> Result<Option<StoredInode>, Error>;
+    /// A name.
+    fn name(&self, parent: InodeNumber, name: &[u8]) -> Result<Option<Dirent>, Error>;
+    /// Whether the inode is kept for a session although it has no name.
+    fn is_orphan(&self, inode: InodeNumber) -> Result<bool, Error>;
+}
+
+const NO_PIECE: u32 = u32::MAX;
+
+/// An inode that was touched.
+#[derive(Clone, Debug)]
+pub struct Node {
+    /// As it is now.
+    pub record: InodeRecord,
+    /// As it was before the batch; `None` if the batch made it.
+    pub before: Option<InodeRecord>,
+    /// Its extents before the batch.
+    pub extents: ExtentList,
+    /// Something of it changed.
+    pub changed: bool,
+    /// It is gone.
+    pub removed: bool,
+    /// It has no name but stays for the session.
+    pub orphan: bool,
+    /// It had no name before the batch.
+    pub was_orphan: bool,
+    /// Place of a symbolic link's target in the copied log.
+    pub target: (u32, u32),
+    first_piece: u32,
+    last_piece: u32,
+}
+
+impl Node {
+    fn new(record: InodeRecord, before: Option<InodeRecord>, extents: ExtentList) -> Node {
+        Node {
+            record,
+            before,
+            extents,
+            changed: before.is_none(),
+            removed: false,
+            orphan: false,
+            was_orphan: false,
+            target: (0, 0),
+            first_piece: NO_PIECE,
+            last_piece: NO_PIECE,
+        }
+    }
+
+    /// Whether content was stored or cut.
+    #[must_use]
+    pub fn has_pieces(&self) -> bool {
+        self.first_piece != NO_PIECE
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Piece {
+    part: Part,
+    next: u32,
+}
+
+/// What a batch has touched so far.
+#[derive(Debug, Default)]
+pub struct View {
+    nodes: Vec<Node>,
+    node_of: HashMap<InodeNumber, u32>,
+    /// Directory entries.
+    pub names: Names,
+    pieces: Vec<Piece>,
+}
+
+impl View {
+    /// Forgets everything, keeping the memory.
+    pub fn clear(&mut self) {
+        self.nodes.clear();
+        self.node_of.clear();
+        self.names.clear();
+        self.pieces.clear();
+    }
+
+    /// The inode's number in the view, loading it if it was not touched before; `None` if there is no such
+    /// inode, or no more.
+    pub fn find(&mut self, store: &impl Lookup, inode: InodeNumber) -> Result<Option<u32>, Error> {
+        if let Some(&at) = self.node_of.get(&inode) {
+            return Ok((!self.nodes[at as usize].removed).then_some(at));
+        }
+        let Some(stored) = store.inode(inode)? else { return Ok(None) };
+        let mut node = Node::new(stored.record, Some(stored.record), stored.extents);
+        if stored.record.links == 0 {
+            node.was_orphan = store.is_orphan(inode)?;
+            node.orphan = node.was_orphan;
+        }
+        Ok(Some(self.insert(inode, node)))
+    }
+
+    /// Whether the inode's number was ever used, as far as can be told.
+    pub fn is_known(&mut self, store: &impl Lookup, inode: InodeNumber) -> Result<bool, Error> {
+        Ok(self.node_of.contains_key(&inode) || store.inode(inode)?.is_some())
+    }
+
+    /// Adds an inode that the batch makes.
+    pub fn create(&mut self, batch: &[u8], record: InodeRecord, target: &[u8]) -> u32 {
+        let mut node = Node::new(record, None, ExtentList::Inline(Vec::new()));
+        if !target.is_empty() {
+            node.target = place_in(batch, target);
+        }
+        self.insert(record.inode, node)
+    }
+
+    fn insert(&mut self, inode: InodeNumber, node: Node) -> u32 {
+        let at = self.nodes.len() as u32;
+        self.nodes.push(node);
+        self.node_of.insert(inode, at);
+        at
+    }
+
+    /// The node with a number.
+    #[must_use]
+    pub fn node(&self, at: u32) -> &Node {
+        &self.nodes[at as usize]
+    }
+
+    /// The node with a number, to change it.
+    pub fn change(&mut self, at: u32) -> &mut Node {
+        let node = &mut self.nodes[at as usize];
+        node.changed = true;
+        node
+    }
+
+    /// All nodes, in the order they were first touched.
+    #[must_use]
+    pub fn nodes(&self) -> &[Node] {
+        &self.nodes
+    }
+
+    /// The entry's number in the view, loading it if it was not touched before.
+    pub fn name(
+        &mut self,
+        store: &impl Lookup,
+        batch: &[u8],
+        parent: InodeNumber,
+        name: &[u8],
+    ) -> Result<u32, Error> {
+        if let Some(at) = self.names.find(batch, parent, name) {
+            return Ok(at);
+        }
+        let new_directory =
+            self.node_of.get(&parent).is_some_and(|&at| self.nodes[at as usize].before.is_none());
+        let before = if new_directory { None } else { store.name(parent, name)? };
+        Ok(self.names.add(batch, parent, name, before))
+    }
+
+    /// Adds a piece of content to a file.
+    pub fn push_piece(&mut self, at: u32, start: u64, end: u64, content: Content) {
+        let number = self.pieces.len() as u32;
+        self.pieces.push(Piece { part: Part { start, end, content }, next: NO_PIECE });
+        let node = &mut self.nodes[at as usize];
+        if node.last_piece == NO_PIECE {
+            node.first_piece = number;
+        } else {
+            self.pieces[node.last_piece as usize].next = number;
+        }
+        node.last_piece = number;
+    }
+
+    /// The pieces of a file, in log order.
+    pub fn pieces(&self, node: &Node) -> impl Iterator<Item = Part> {
+        let mut next = node.first_piece;
+        std::iter::from_fn(move || {
+            let piece = self.pieces.get(next as usize)?;
+            next = piece.next;
+            Some(piece.part)
+        })
+    }
+}

@@ -1,0 +1,59 @@
+//! Totals since the daemon started, for `cuesta status`.
+
+use cuesta_format::control::UNSERVED_SLOTS;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Totals; each only grows.
+#[derive(Debug)]
+pub struct Counters {
+    /// Entries digested.
+    pub digested_entries: AtomicU64,
+    /// Entries among them that left no trace because a later one of the batch overtook them.
+    pub coalesced_entries: AtomicU64,
+    /// Bytes copied into arenas.
+    pub digested_bytes: AtomicU64,
+    /// Sessions fenced.
+    pub fences: AtomicU64,
+    /// Calls not served, of sessions that have ended, by system call number.
+    unserved: [AtomicU64; UNSERVED_SLOTS],
+}
+
+impl Default for Counters {
+    fn default() -> Self {
+        Counters {
+            digested_entries: AtomicU64::new(0),
+            coalesced_entries: AtomicU64::new(0),
+            digested_bytes: AtomicU64::new(0),
+            fences: AtomicU64::new(0),
+            unserved: [const { AtomicU64::new(0) }; UNSERVED_SLOTS],
+        }
+    }
+}
+
+impl Counters {
+    /// Adds the counts of a session that ends.
+    pub fn keep_unserved(&self, counts: &[u32; UNSERVED_SLOTS]) {
+        for (total, &count) in self.unserved.iter().zip(counts) {
+            if count > 0 {
+                total.fetch_add(u64::from(count), Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// The counts of ended sessions plus those of `live` ones, where there are any.
+    #[must_use]
+    pub fn unserved(&self, live: impl Iterator<Item = [u32; UNSERVED_SLOTS]>) -> Vec<(u32, u64)> {
+        let mut totals = self.unserved.each_ref().map(|total| total.load(Ordering::Relaxed));
+        for counts in live {
+            for (total, count) in totals.iter_mut().zip(counts) {
+                *total += u64::from(count);
+            }
+        }
+        totals
+            .into_iter()
+            .enumerate()
+            .filter(|&(_, count)| count > 0)
+            .map(|(call, count)| (call as u32, count))
+            .collect()
+    }
+}

@@ -1,0 +1,7 @@
+//! What an observer sees: events in order, and totals. Nothing here ever blocks the data path.
+
+mod counters;
+mod events;
+
+pub use counters::Counters;
+pub use events::Events;

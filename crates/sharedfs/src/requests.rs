@@ -1,0 +1,466 @@
+//! Requests: everything LibFS and the command may ask (`format::wire`), answered without sockets.
+
+use crate::leases::Outcome;
+use crate::metadata::{Entry, ExtentList};
+use crate::observe::Counters;
+use crate::sessions::Session;
+use crate::store::{Core, Ending};
+use crate::tiers::split_at_arenas;
+use crate::{Error, SharedFs};
+use cuesta_format::event::Step;
+use cuesta_format::operation::is_entry_name;
+use cuesta_format::wire::{
+    DESCRIPTORS_MAX, DirectoryEntry, Explanation, Grant, LeaseMode, PROTOCOL_VERSION, Refusal, Request,
+    Response, Resynced, SessionStatus, Status, StoreTotals,
+};
+use cuesta_format::{ArenaId, Extent, FileKind, InodeNumber, LogPosition, SessionId};
+use std::os::fd::OwnedFd;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// Most names or extents that come with a grant.
+const GRANT_ITEMS: usize = 1024;
+/// Most names or extents of one answer.
+const ANSWER_ITEMS: usize = 16 << 10;
+/// Most events of one answer.
+const ANSWER_EVENTS: usize = 4096;
+/// Most inode numbers granted at once.
+const NUMBERS_MAX: u32 = 1 << 20;
+/// Longest wait of a trace request.
+const TRACE_WAIT_MS: u32 = 10_000;
+
+/// Why a request is not answered as asked.
+enum Trouble {
+    Refused(Refusal),
+    Failed(Error),
+}
+
+impl<E: Into<Error>> From<E> for Trouble {
+    fn from(error: E) -> Trouble {
+        Trouble::Failed(error.into())
+    }
+}
+
+fn invalid(what: &str) -> Trouble {
+    Trouble::Refused(Refusal::Invalid(what.to_owned()))
+}
+
+impl SharedFs {
+    /// Answers a request of a session; `SessionId(0)` stands for a caller that is not attached, which may ask for
+    /// what concerns the store as a whole. Descriptors that go with the answer are appended to `descriptors`.
+    pub fn handle(&self, session: SessionId, request: &Request, descriptors: &mut Vec<OwnedFd>) -> Response {
+        match self.answer(session, request, descriptors) {
+            Ok(response) => response,
+            Err(Trouble::Refused(refusal)) => Response::Failed(refusal),
+            Err(Trouble::Failed(error)) => Response::Failed(error.into()),
+        }
+    }
+
+    fn answer(
+        &self,
+        session: SessionId,
+        request: &Request,
+        descriptors: &mut Vec<OwnedFd>,
+    ) -> Result<Response, Trouble> {
+        match request {
+            Request::Statfs => return Ok(Response::Statfs(self.totals()?)),
+            Request::Status => return Ok(Response::Status(Box::new(self.status()?))),
+            Request::Explain { path } => return self.explain(path),
+            Request::Trace { from, wait_ms } => {
+                let wait = Duration::from_millis(u64::from((*wait_ms).min(TRACE_WAIT_MS)));
+                return Ok(Response::Events(self.events.read(*from, ANSWER_EVENTS, wait)));
+            }
+            Request::Stop => {
+                self.digest_everything()?;
+                return Ok(Response::Done);
+            }
+            Request::Attach { version, pid, program } => {
+                return self.answer_attach(*version, *pid, program, descriptors);
+            }
+            _ => {}
+        }
+        if !self.core.lock().sessions.contains_key(&session) {
+            return Err(Trouble::Refused(Refusal::SessionEnded));
+        }
+        match request {
+            Request::GrowLog { slots } => self.grow_log(session, *slots, descriptors),
+            Request::Acquire { inode, mode } => self.acquire(session, *inode, *mode),
+            Request::Lookup { parent, name } => self.lookup(session, *parent, name),
+            Request::List { parent, after } => self.list(session, *parent, after),
+            Request::Extents { inode, from_block } => self.extents(session, *inode, *from_block),
+            Request::GiveBack { inodes } => self.give_back(session, inodes),
+            Request::InodeNumbers { count } => {
+                let mut core = self.core.lock();
+                let (first, count) =
+                    self.grant_numbers(&mut core, session, (*count).clamp(1, NUMBERS_MAX))?;
+                Ok(Response::InodeNumbers { first, count })
+            }
+            Request::Credit { blocks } => self.credit(session, *blocks),
+            Request::Report { from, skip } => self.with_session(session, |found| {
+                self.reclaim(found, None);
+                Response::Report(found.report(*from, *skip))
+            }),
+            Request::Arenas { arenas } => self.hand_out_arenas(arenas, descriptors),
+            Request::Digest => {
+                self.digest_completed(session)?;
+                Ok(Response::Done)
+            }
+            Request::Resync => self.resync(session),
+            Request::Detach => {
+                self.end_session(session, Ending::Gone)?;
+                Ok(Response::Done)
+            }
+            Request::Attach { .. }
+            | Request::Statfs
+            | Request::Status
+            | Request::Explain { .. }
+            | Request::Trace { .. }
+            | Request::Stop => Err(invalid("not a session's request")),
+        }
+    }
+
+    fn with_session<R>(&self, session: SessionId, act: impl FnOnce(&mut Session) -> R) -> Result<R, Trouble> {
+        let mut core = self.core.lock();
+        core.sessions.get_mut(&session).map(act).ok_or(Trouble::Refused(Refusal::SessionEnded))
+    }
+
+    fn answer_attach(
+        &self,
+        version: u32,
+        pid: u32,
+        program: &str,
+        descriptors: &mut Vec<OwnedFd>,
+    ) -> Result<Response, Trouble> {
+        if version != PROTOCOL_VERSION {
+            return Err(Trouble::Refused(Refusal::Version { daemon: PROTOCOL_VERSION }));
+        }
+        let (_, welcome, handed) = self.attach(pid, program)?;
+        descriptors.extend(handed);
+        Ok(Response::Attached(welcome))
+    }
+
+    /// Gives the session more segments, as many as can be had and sent. The table knows them before it does.
+    fn grow_log(
+        &self,
+        session: SessionId,
+        slots: u32,
+        descriptors: &mut Vec<OwnedFd>,
+    ) -> Result<Response, Trouble> {
+        let mut core = self.core.lock();
+        let Core { sessions, pool, table, .. } = &mut *core;
+        let found = sessions.get_mut(&session).ok_or(Trouble::Refused(Refusal::SessionEnded))?;
+        let granted = found.segments.len();
+        let wanted = slots.min(self.geometry().ring_slots) as usize;
+        let mut added = Vec::new();
+        while granted + added.len() < wanted && added.len() < DESCRIPTORS_MAX {
+            match pool.take() {
+                Ok(segment) => added.push(segment),
+                Err(error) if added.is_empty() && granted < 2 => return Err(error.into()),
+                // Fewer segments make a shorter log, not an error.
+                Err(_) => break,
+            }
+        }
+        if added.is_empty() {
+            return Ok(Response::Grown { added: 0 });
+        }
+        for segment in &added {
+            descriptors.push(segment.file.try_clone().map_err(Error::io("copy a descriptor"))?);
+        }
+        found.record.segments.extend(added.iter().map(|segment| segment.id));
+        table.write(found.slot, &found.record)?;
+        let count = added.len() as u32;
+        found.segments.extend(added);
+        let slots = found.segments.len() as u32;
+        found.control.publish_slots(slots);
+        drop(core);
+        self.events.record(Step::Grow { session, slots });
+        Ok(Response::Grown { added: count })
+    }
+
+    /// Grants a lease, after whatever must happen first.
+    fn lease(&self, session: SessionId, inode: InodeNumber, mode: LeaseMode) -> Result<LeaseMode, Trouble> {
+        loop {
+            let outcome = self.core.lock().leases.request(session, inode, mode);
+            match outcome {
+                Outcome::Granted(granted) => {
+                    let write = granted == LeaseMode::Write;
+                    self.events.record(Step::Grant { session, inode, write });
+                    return Ok(granted);
+                }
+                Outcome::Fence(others) => {
+                    for other in others {
+                        self.fence(other, inode)?;
+                    }
+                }
+                Outcome::Drain(other, _) => {
+                    self.digest_completed(other)?;
+                    self.settle_lingering(other, inode);
+                }
+            }
+        }
+    }
+
+    /// What the session gave back and never completed is free once its log was digested as far as it goes.
+    fn settle_lingering(&self, session: SessionId, inode: InodeNumber) {
+        let mut core = self.core.lock();
+        let Core { sessions, leases, .. } = &mut *core;
+        if let Some(found) = sessions.get_mut(&session) {
+            found.lingering.retain(|&(lingering, _)| lingering != inode);
+            leases.digested(session, inode, LogPosition(u64::MAX));
+        }
+    }
+
+    fn acquire(&self, session: SessionId, inode: InodeNumber, mode: LeaseMode) -> Result<Response, Trouble> {
+        let mode = self.lease(session, inode, mode)?;
+        match self.grant(inode, mode)? {
+            Some(grant) => Ok(Response::Granted(Box::new(grant))),
+            None => {
+                self.core.lock().leases.give_back(session, inode, None);
+                Err(Trouble::Refused(Refusal::NotFound))
+            }
+        }
+    }
+
+    fn lookup(&self, session: SessionId, parent: InodeNumber, name: &[u8]) -> Result<Response, Trouble> {
+        self.check_held(session, parent)?;
+        if !is_entry_name(name) {
+            return Err(invalid("no name a directory can hold"));
+        }
+        match self.metadata.read()?.lookup(parent, name)? {
+            Some(found) => self.acquire(session, found.inode, LeaseMode::Read),
+            None => Err(Trouble::Refused(Refusal::NotFound)),
+        }
+    }
+
+    fn check_held(&self, session: SessionId, inode: InodeNumber) -> Result<(), Trouble> {
+        match self.core.lock().leases.held(session, inode) {
+            Some(_) => Ok(()),
+            None => Err(invalid("the session holds no lease on the inode")),
+        }
+    }
+
+    /// What a lease on an inode brings along.
+    fn grant(&self, inode: InodeNumber, mode: LeaseMode) -> Result<Option<Grant>, Error> {
+        let snapshot = self.metadata.read()?;
+        let Some(stored) = snapshot.inode(inode)? else { return Ok(None) };
+        let mut grant = Grant {
+            record: stored.record,
+            mode,
+            extents: Vec::new(),
+            extents_complete: true,
+            target: Vec::new(),
+            entries: Vec::new(),
+            entries_complete: true,
+        };
+        match stored.record.kind() {
+            FileKind::File => {
+                let extents = match stored.extents {
+                    ExtentList::Inline(extents) => extents,
+                    ExtentList::Table => snapshot.extents(inode, 0..u64::MAX)?,
+                };
+                grant.extents_complete = extents.len() <= GRANT_ITEMS;
+                grant.extents = self.split(extents.into_iter().take(GRANT_ITEMS));
+            }
+            FileKind::Directory => {
+                let entries = snapshot.list(inode, b"", GRANT_ITEMS)?;
+                grant.entries_complete = entries.len() < GRANT_ITEMS;
+                grant.entries = entries.into_iter().map(directory_entry).collect();
+            }
+            FileKind::Symlink => grant.target = snapshot.symlink(inode)?.unwrap_or_default(),
+            _ => {}
+        }
+        Ok(Some(grant))
+    }
+
+    fn split(&self, extents: impl Iterator<Item = Extent>) -> Vec<Extent> {
+        extents.flat_map(|extent| split_at_arenas(&self.superblock.geometry, &extent)).collect()
+    }
+
+    fn list(&self, session: SessionId, parent: InodeNumber, after: &[u8]) -> Result<Response, Trouble> {
+        self.check_held(session, parent)?;
+        let entries = self.metadata.read()?.list(parent, after, ANSWER_ITEMS)?;
+        let complete = entries.len() < ANSWER_ITEMS;
+        Ok(Response::Entries { entries: entries.into_iter().map(directory_entry).collect(), complete })
+    }
+
+    fn extents(&self, session: SessionId, inode: InodeNumber, from_block: u64) -> Result<Response, Trouble> {
+        self.check_held(session, inode)?;
+        let snapshot = self.metadata.read()?;
+        if snapshot.inode(inode)?.is_none() {
+            return Err(Trouble::Refused(Refusal::NotFound));
+        }
+        let extents = snapshot.extents(inode, from_block..u64::MAX)?;
+        let complete = extents.len() <= ANSWER_ITEMS;
+        let extents = self.split(extents.into_iter().take(ANSWER_ITEMS));
+        Ok(Response::Extents { extents, complete })
+    }
+
+    /// Takes leases back. Where the log may still change their inodes, they stay until it is digested.
+    fn give_back(&self, session: SessionId, inodes: &[InodeNumber]) -> Result<Response, Trouble> {
+        let mut core = self.core.lock();
+        let Core { sessions, leases, .. } = &mut *core;
+        let found = sessions.get_mut(&session).ok_or(Trouble::Refused(Refusal::SessionEnded))?;
+        let completed = found.completed();
+        let until = (completed > found.digested).then_some(completed);
+        for &inode in inodes {
+            if leases.held(session, inode).is_none() {
+                continue;
+            }
+            leases.give_back(session, inode, until);
+            found.lingering.extend(until.map(|until| (inode, until)));
+        }
+        Ok(Response::Done)
+    }
+
+    /// Promises more blocks, making arenas for them; digests what is waiting when there is no room otherwise.
+    fn credit(&self, session: SessionId, blocks: u64) -> Result<Response, Trouble> {
+        for attempt in 0..2 {
+            self.reclaim_all();
+            loop {
+                let (available, outstanding) = {
+                    let space = self.space.lock();
+                    (space.credits.available(space.allocator.free_blocks()), space.credits.outstanding())
+                };
+                if available >= blocks {
+                    break;
+                }
+                match self.make_arena() {
+                    Ok(()) => {}
+                    Err(Error::NoSpace) => break,
+                    Err(error) => return Err(error.into()),
+                }
+                tracing::debug!(available, outstanding, "an arena was made for a promise");
+            }
+            let mut core = self.core.lock();
+            let found = core.sessions.get_mut(&session).ok_or(Trouble::Refused(Refusal::SessionEnded))?;
+            let mut space = self.space.lock();
+            let granted = space.credits.available(space.allocator.free_blocks()).min(blocks);
+            // A part will do where it is all there is, but only once nothing can be digested any more.
+            if granted == blocks || (granted > 0 && attempt > 0) {
+                space.credits.grant(granted);
+                found.credit_limit += granted;
+                found.control.publish_credit(found.credit_limit);
+                return Ok(Response::Done);
+            }
+            drop(space);
+            drop(core);
+            if attempt == 0 {
+                self.digest_everything()?;
+            }
+        }
+        Err(Trouble::Refused(Refusal::NoSpace))
+    }
+
+    fn reclaim_all(&self) {
+        let mut core = self.core.lock();
+        for session in core.sessions.values_mut() {
+            self.reclaim(session, None);
+        }
+    }
+
+    fn digest_everything(&self) -> Result<(), Error> {
+        let sessions: Vec<SessionId> = self.core.lock().sessions.keys().copied().collect();
+        for session in sessions {
+            self.digest_completed(session)?;
+        }
+        self.reclaim_all();
+        Ok(())
+    }
+
+    fn hand_out_arenas(
+        &self,
+        arenas: &[ArenaId],
+        descriptors: &mut Vec<OwnedFd>,
+    ) -> Result<Response, Trouble> {
+        if arenas.len() > DESCRIPTORS_MAX {
+            return Err(invalid("too many arenas at once"));
+        }
+        let first = descriptors.len();
+        for &arena in arenas {
+            if arena.0 >= self.arenas.count() {
+                descriptors.truncate(first);
+                return Err(Trouble::Refused(Refusal::NotFound));
+            }
+            descriptors.push(self.arenas.descriptor(arena)?);
+        }
+        Ok(Response::Arenas)
+    }
+
+    /// Tells a fenced session what became of its log. Waits for the fence, if it is going on.
+    fn resync(&self, session: SessionId) -> Result<Response, Trouble> {
+        let _no_fence_runs = self.digester.lock();
+        self.with_session(session, |found| {
+            Response::Resynced(Resynced {
+                accepted: found.record.start,
+                resume: found.record.start,
+                log_generation: found.record.log_generation,
+                lease_generation: found.lease_generation,
+                revoked: std::mem::take(&mut found.revoked),
+            })
+        })
+    }
+
+    /// Totals for `statfs`.
+    pub fn totals(&self) -> Result<StoreTotals, Error> {
+        let geometry = self.geometry();
+        let counters = self.metadata.read()?.counters()?;
+        let blocks = u64::from(geometry.arenas_max()) * u64::from(geometry.arena_blocks());
+        let space = self.space.lock();
+        let unmade =
+            blocks.saturating_sub(u64::from(self.arenas.count()) * u64::from(geometry.arena_blocks()));
+        let free = space.credits.available(space.allocator.free_blocks() + unmade);
+        Ok(StoreTotals { blocks, blocks_free: free, inodes: counters.inodes, inodes_free: free })
+    }
+
+    fn status(&self) -> Result<Status, Error> {
+        let totals = self.totals()?;
+        let core = self.core.lock();
+        let geometry = self.geometry();
+        let sessions = core.sessions.values().map(|session| SessionStatus {
+            session: session.id,
+            pid: session.pid,
+            program: session.program.clone(),
+            log_bytes: session.backlog().bytes,
+            log_capacity_bytes: session.segments.len() as u64 * geometry.segment_bytes,
+            leases: core.leases.count(session.id),
+            operations: session.control.operations(),
+        });
+        let Counters { digested_entries, coalesced_entries, digested_bytes, .. } = &self.counters;
+        Ok(Status {
+            store: self.superblock.store,
+            medium: self.superblock.medium,
+            geometry,
+            pid: std::process::id(),
+            uptime_ms: self.opened.elapsed().as_millis() as u64,
+            recovery_ms: self.recovered.milliseconds,
+            recovered_entries: self.recovered.entries,
+            totals,
+            metadata_bytes: self.metadata.allocated_bytes(),
+            digested_entries: digested_entries.load(Ordering::Relaxed),
+            coalesced_entries: coalesced_entries.load(Ordering::Relaxed),
+            digested_bytes: digested_bytes.load(Ordering::Relaxed),
+            sessions: sessions.collect(),
+            unserved: self.counters.unserved(core.sessions.values().map(|found| found.control.unserved())),
+        })
+    }
+
+    /// Where a file's blocks lie, and who holds it. What its holder did not have digested yet is not in it.
+    fn explain(&self, path: &[u8]) -> Result<Response, Trouble> {
+        let snapshot = self.metadata.read()?;
+        let mut inode = InodeNumber::ROOT;
+        for name in path.split(|&byte| byte == b'/').filter(|name| !name.is_empty()) {
+            let found = snapshot.lookup(inode, name)?;
+            inode = found.ok_or(Trouble::Refused(Refusal::NotFound))?.inode;
+        }
+        let record = snapshot.inode(inode)?.ok_or(Trouble::Refused(Refusal::NotFound))?.record;
+        let extents = snapshot.extents(inode, 0..u64::MAX)?.into_iter().take(ANSWER_ITEMS);
+        let extents = self.split(extents);
+        let target = snapshot.symlink(inode)?.unwrap_or_default();
+        let leases = self.core.lock().leases.holders(inode);
+        Ok(Response::Explained(Box::new(Explanation { record, extents, target, leases })))
+    }
+}
+
+fn directory_entry(entry: Entry) -> DirectoryEntry {
+    DirectoryEntry { name: entry.name, inode: entry.dirent.inode, kind: entry.dirent.kind as u8 }
+}

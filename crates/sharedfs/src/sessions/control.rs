@@ -1,0 +1,136 @@
+//! The control block of a session: the notice page we write, the client page we only take hints from, and the
+//! eventfd the session kicks.
+
+use crate::Error;
+use cuesta_format::control::{CONTROL_BYTES, ClientPage, NoticePage, STATE_CLOSED, UNSERVED_SLOTS};
+use cuesta_format::superblock::Medium;
+use cuesta_format::{LeaseGeneration, LogPosition};
+use cuesta_media::{Mapping, Protection, wait};
+use std::mem::offset_of;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+/// Both pages, mapped, and the eventfd.
+#[derive(Debug)]
+pub struct Control {
+    notice: Mapping,
+    client: Mapping,
+    notice_file: OwnedFd,
+    client_file: OwnedFd,
+    kick: OwnedFd,
+}
+
+macro_rules! word {
+    ($mapping:expr, $accessor:ident, $page:ident . $field:ident) => {
+        match $mapping.$accessor(offset_of!($page, $field) as u64) {
+            Ok(word) => word,
+            Err(outside) => unreachable!("the page holds its own fields: {outside}"),
+        }
+    };
+}
+
+impl Control {
+    /// Makes the pages of a new session.
+    pub fn new() -> Result<Control, Error> {
+        let notice_file = wait::sealed_memfd("cuesta-notice", CONTROL_BYTES as u64)?;
+        let client_file = wait::sealed_memfd("cuesta-client", CONTROL_BYTES as u64)?;
+        let map = |file: &OwnedFd| {
+            Mapping::of_file(file, 0, CONTROL_BYTES as u64, Protection::ReadWrite, Medium::Memory, true)
+        };
+        Ok(Control {
+            notice: map(&notice_file)?,
+            client: map(&client_file)?,
+            notice_file,
+            client_file,
+            kick: wait::eventfd()?,
+        })
+    }
+
+    /// Descriptors for the session: notice page, client page, eventfd.
+    pub fn descriptors(&self) -> Result<[OwnedFd; 3], Error> {
+        let copy = |file: &OwnedFd| file.try_clone().map_err(Error::io("copy a descriptor"));
+        Ok([copy(&self.notice_file)?, copy(&self.client_file)?, copy(&self.kick)?])
+    }
+
+    /// The eventfd the session raises.
+    #[must_use]
+    pub fn kick(&self) -> &OwnedFd {
+        &self.kick
+    }
+
+    fn notice_word(&self, offset: usize) -> &AtomicU64 {
+        match self.notice.atomic_u64(offset as u64) {
+            Ok(word) => word,
+            Err(outside) => unreachable!("the page holds its own fields: {outside}"),
+        }
+    }
+
+    /// Moves the lease generation: from now on no operation of the session returns without asking. Ordered
+    /// before every later read of its log.
+    pub fn publish_generation(&self, generation: LeaseGeneration) {
+        self.notice_word(offset_of!(NoticePage, generation)).store(generation.0, Ordering::SeqCst);
+        std::sync::atomic::fence(Ordering::SeqCst);
+    }
+
+    /// Tells how far the log is in the shared area, and wakes who waits for it.
+    pub fn publish_digested(&self, digested: LogPosition) {
+        self.notice_word(offset_of!(NoticePage, digested)).store(digested.0, Ordering::SeqCst);
+        let wake: &AtomicU32 = word!(self.notice, atomic_u32, NoticePage.digest_wake);
+        wake.fetch_add(1, Ordering::SeqCst);
+        if word!(self.client, atomic_u32, ClientPage.waiters).load(Ordering::SeqCst) > 0 {
+            wait::wake_all(wake);
+        }
+    }
+
+    /// Tells how many ring slots are granted.
+    pub fn publish_slots(&self, slots: u32) {
+        self.notice_word(offset_of!(NoticePage, granted_slots)).store(u64::from(slots), Ordering::SeqCst);
+    }
+
+    /// Tells how many blocks the session may debit in all.
+    pub fn publish_credit(&self, limit: u64) {
+        self.notice_word(offset_of!(NoticePage, credit_limit)).store(limit, Ordering::SeqCst);
+    }
+
+    /// Tells after how many bytes the next kick is due.
+    pub fn publish_kick_bytes(&self, bytes: u64) {
+        self.notice_word(offset_of!(NoticePage, kick_bytes)).store(bytes, Ordering::SeqCst);
+    }
+
+    /// Tells that the session is over, and wakes who waits.
+    pub fn publish_closed(&self) {
+        word!(self.notice, atomic_u32, NoticePage.state).fetch_or(STATE_CLOSED, Ordering::SeqCst);
+        let wake: &AtomicU32 = word!(self.notice, atomic_u32, NoticePage.digest_wake);
+        wake.fetch_add(1, Ordering::SeqCst);
+        wait::wake_all(wake);
+    }
+
+    /// How far the session says its log is written.
+    #[must_use]
+    pub fn completed(&self) -> LogPosition {
+        LogPosition(word!(self.client, atomic_u64, ClientPage.completed).load(Ordering::Acquire))
+    }
+
+    /// How far the session says it has done with its log and with the blocks its digests freed.
+    #[must_use]
+    pub fn retired(&self) -> LogPosition {
+        LogPosition(word!(self.client, atomic_u64, ClientPage.retired).load(Ordering::Acquire))
+    }
+
+    /// Operations the session says it was served.
+    #[must_use]
+    pub fn operations(&self) -> u64 {
+        word!(self.client, atomic_u64, ClientPage.operations).load(Ordering::Relaxed)
+    }
+
+    /// What the session says it could not be served, by system call number.
+    #[must_use]
+    pub fn unserved(&self) -> [u32; UNSERVED_SLOTS] {
+        let mut bytes = [0; 4 * UNSERVED_SLOTS];
+        if self.client.read(offset_of!(ClientPage, unserved) as u64, &mut bytes).is_err() {
+            return [0; UNSERVED_SLOTS];
+        }
+        let (words, _) = bytes.as_chunks::<4>();
+        std::array::from_fn(|call| u32::from_ne_bytes(words[call]))
+    }
+}

@@ -1,0 +1,18 @@
+//! Sessions: who is attached, which segments their logs lie in, what they were granted.
+//!
+//! | file | idea |
+//! |---|---|
+//! | `table` | the durable table of logs |
+//! | `segments` | the pool of segments, and reading a log |
+//! | `control` | the pages shared with the session |
+//! | `session` | one session as the daemon knows it |
+
+mod control;
+mod segments;
+mod session;
+mod table;
+
+pub use control::Control;
+pub use segments::{LogFiles, Segment, SegmentPool, open_segment};
+pub use session::{BatchReport, Session};
+pub use table::{OccupiedSlot, SessionTable};

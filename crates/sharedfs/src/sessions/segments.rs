@@ -1,0 +1,137 @@
+//! Log segments: a pool of files whose memory is there already, so that a program starts without waiting for
+//! it, and the reading end of a session's log.
+
+use crate::Error;
+use cuesta_format::geometry::{LOGS_FOLDER, segment_path};
+use cuesta_format::{Geometry, LogPosition, SegmentId};
+use cuesta_media::create_allocated;
+use cuesta_oplog::LogSource;
+use rustix::fs::{Mode, OFlags};
+use std::collections::BTreeSet;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// A segment and its open file.
+#[derive(Clone, Debug)]
+pub struct Segment {
+    /// Its number.
+    pub id: SegmentId,
+    /// Its file, open for reading and writing.
+    pub file: Arc<OwnedFd>,
+}
+
+/// Segments nobody owns.
+#[derive(Debug)]
+pub struct SegmentPool {
+    tier: PathBuf,
+    segment_bytes: u64,
+    spare: BTreeSet<SegmentId>,
+    next: SegmentId,
+}
+
+impl SegmentPool {
+    /// Takes stock of the segments on the tier; those in `owned` are not spare.
+    pub fn open(tier: &Path, geometry: &Geometry, owned: &BTreeSet<SegmentId>) -> Result<SegmentPool, Error> {
+        let mut pool = SegmentPool {
+            tier: tier.to_owned(),
+            segment_bytes: geometry.segment_bytes,
+            spare: BTreeSet::new(),
+            next: SegmentId(owned.last().map_or(0, |last| last.0 + 1)),
+        };
+        for entry in std::fs::read_dir(tier.join(LOGS_FOLDER)).map_err(Error::io("list log segments"))? {
+            let entry = entry.map_err(Error::io("list log segments"))?;
+            let Some(id) = segment_number(&entry.file_name()) else { continue };
+            pool.next = pool.next.max(SegmentId(id.0 + 1));
+            let bytes = entry.metadata().map_err(Error::io("examine a log segment"))?.len();
+            if bytes == geometry.segment_bytes && !owned.contains(&id) {
+                pool.spare.insert(id);
+            }
+        }
+        Ok(pool)
+    }
+
+    /// Makes segments until `count` are spare.
+    pub fn prepare(&mut self, count: usize) -> Result<(), Error> {
+        while self.spare.len() < count {
+            let made = self.make()?;
+            self.spare.insert(made.id);
+        }
+        Ok(())
+    }
+
+    /// Segments ready to be taken.
+    #[must_use]
+    pub fn spare(&self) -> usize {
+        self.spare.len()
+    }
+
+    /// A segment for a session. What it holds is another session's past, which no salt of the new one fits.
+    pub fn take(&mut self) -> Result<Segment, Error> {
+        match self.spare.pop_first() {
+            Some(id) => open_segment(&self.tier, id),
+            None => self.make(),
+        }
+    }
+
+    /// Takes a segment back from a session that does not write any more.
+    pub fn give_back(&mut self, id: SegmentId) {
+        self.spare.insert(id);
+    }
+
+    /// Removes a segment whose last owner may still write to it: its pages live as long as it maps them.
+    pub fn destroy(&mut self, id: SegmentId) -> Result<(), Error> {
+        std::fs::remove_file(self.tier.join(segment_path(id))).map_err(Error::io("remove a log segment"))
+    }
+
+    fn make(&mut self) -> Result<Segment, Error> {
+        let id = self.next;
+        self.next = SegmentId(id.0 + 1);
+        let file = create_allocated(&self.tier.join(segment_path(id)), self.segment_bytes)?;
+        Ok(Segment { id, file: Arc::new(file) })
+    }
+}
+
+/// Opens a segment that exists.
+pub fn open_segment(tier: &Path, id: SegmentId) -> Result<Segment, Error> {
+    let flags = OFlags::RDWR | OFlags::CLOEXEC;
+    let file = rustix::fs::open(tier.join(segment_path(id)), flags, Mode::empty())
+        .map_err(Error::errno("open a log segment"))?;
+    Ok(Segment { id, file: Arc::new(file) })
+}
+
+fn segment_number(name: &std::ffi::OsStr) -> Option<SegmentId> {
+    let digits = name.to_str()?.strip_prefix("seg-")?;
+    digits.parse().ok().map(SegmentId)
+}
+
+/// The reading end of one session's log: its segment files in slot order.
+#[derive(Clone, Debug)]
+pub struct LogFiles {
+    /// Sizes of the ring.
+    pub geometry: Geometry,
+    /// The segments of the slots granted so far.
+    pub segments: Vec<Segment>,
+}
+
+impl LogSource for LogFiles {
+    fn read_at(&self, position: LogPosition, out: &mut [u8]) -> io::Result<()> {
+        let segment_bytes = self.geometry.segment_bytes;
+        let mut done = 0;
+        while done < out.len() {
+            let at = position.plus(done as u64);
+            let inside = at.0 % segment_bytes;
+            let take = ((segment_bytes - inside) as usize).min(out.len() - done);
+            let Some(segment) = self.segments.get(self.geometry.slot(at) as usize) else {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            };
+            let got = rustix::io::pread(&segment.file, &mut out[done..done + take], inside)?;
+            if got == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            done += got;
+        }
+        Ok(())
+    }
+}

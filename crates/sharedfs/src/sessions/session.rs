@@ -1,0 +1,123 @@
+//! One session, as the daemon knows it.
+
+use super::{Control, LogFiles, Segment};
+use crate::digest::LogView;
+use crate::digest::policy::Backlog;
+use cuesta_format::entry::Salt;
+use cuesta_format::session_table::SessionRecord;
+use cuesta_format::wire::{Placed, Report};
+use cuesta_format::{Geometry, InodeNumber, LeaseGeneration, LogPosition, SessionId, StoreId};
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Most items of one report message: about a megabyte.
+const REPORT_ITEMS: usize = 32 << 10;
+
+/// What one digest batch placed; kept until the session has retired it.
+#[derive(Debug)]
+pub struct BatchReport {
+    /// The batch reached up to here.
+    pub to: LogPosition,
+    /// What it placed.
+    pub placed: Vec<Placed>,
+}
+
+/// A session.
+#[derive(Debug)]
+pub struct Session {
+    /// Its number.
+    pub id: SessionId,
+    /// Its process, for people.
+    pub pid: u32,
+    /// Its program, for people.
+    pub program: String,
+    /// Its slot of the session table.
+    pub slot: u32,
+    /// What the slot holds.
+    pub record: SessionRecord,
+    /// The lease generation it was last told; that of the record belongs to the log.
+    pub lease_generation: LeaseGeneration,
+    /// The segments of its ring, in slot order.
+    pub segments: Vec<Segment>,
+    /// The pages it shares with us.
+    pub control: Arc<Control>,
+    /// How far its log is in the shared area.
+    pub digested: LogPosition,
+    /// Blocks it may debit in all.
+    pub credit_limit: u64,
+    /// Blocks its digested entries debited.
+    pub debited: u64,
+    /// What it has not retired yet.
+    pub reports: VecDeque<BatchReport>,
+    /// Leases it lost and was not told about.
+    pub revoked: Vec<InodeNumber>,
+    /// Inodes it gave back while its log could still change them.
+    pub lingering: Vec<(InodeNumber, LogPosition)>,
+}
+
+impl Session {
+    /// How far its log is complete, as it says, but never before what was digested.
+    #[must_use]
+    pub fn completed(&self) -> LogPosition {
+        self.control.completed().max(self.digested)
+    }
+
+    /// How far it has retired, as it says, but never beyond what was digested.
+    #[must_use]
+    pub fn retired(&self) -> LogPosition {
+        self.control.retired().min(self.digested)
+    }
+
+    /// What its log holds that is not digested.
+    #[must_use]
+    pub fn backlog(&self) -> Backlog {
+        Backlog { session: self.id, bytes: self.completed().0 - self.digested.0 }
+    }
+
+    /// Blocks promised to it and not digested.
+    #[must_use]
+    pub fn promised(&self) -> u64 {
+        self.credit_limit.saturating_sub(self.debited)
+    }
+
+    /// Its log, for a digest.
+    #[must_use]
+    pub fn log_view(&self, store: StoreId, geometry: Geometry, numbers: Range<u64>) -> LogView {
+        LogView {
+            session: self.id,
+            files: LogFiles { geometry, segments: self.segments.clone() },
+            salt: Salt::new(store, self.id, self.record.log_generation),
+            log_generation: self.record.log_generation,
+            lease_generation: self.record.lease_generation,
+            from: self.digested,
+            completed: self.completed(),
+            numbers,
+            promised: self.promised(),
+            debited: self.debited,
+            credit_limit: self.credit_limit,
+        }
+    }
+
+    /// What the digests behind `from` placed, from item `skip` on.
+    #[must_use]
+    pub fn report(&self, from: LogPosition, skip: u64) -> Report {
+        let items = self
+            .reports
+            .iter()
+            .filter(|report| report.to > from)
+            .flat_map(|report| report.placed.iter().copied())
+            .skip(usize::try_from(skip).unwrap_or(usize::MAX));
+        let mut placed: Vec<Placed> = items.take(REPORT_ITEMS + 1).collect();
+        let more = placed.len() > REPORT_ITEMS;
+        placed.truncate(REPORT_ITEMS);
+        Report { digested: self.digested, placed, more }
+    }
+
+    /// Forgets reports the session has done with.
+    pub fn drop_reports(&mut self, retired: LogPosition) {
+        while self.reports.front().is_some_and(|report| report.to <= retired) {
+            self.reports.pop_front();
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! The session table, mapped: which logs there are, kept so that no crash can tear it.
+//!
+//! Each record has two places. An update goes to the one that does not count, is made durable, and counts
+//! from then on because its sequence number is higher (`format::session_table`).
+
+use crate::Error;
+use cuesta_format::session_table::{
+    HEAD_BYTES, SESSION_SLOTS, SessionRecord, TableHead, head_offset, record_bytes, record_offset,
+    table_bytes,
+};
+use cuesta_format::superblock::Medium;
+use cuesta_format::{InodeNumber, SessionId};
+use cuesta_media::{Mapping, Protection};
+use std::path::Path;
+
+/// Which of a record's two copies counts, and its sequence number (0: neither was ever written).
+#[derive(Clone, Copy, Debug, Default)]
+struct Current {
+    copy: u32,
+    sequence: u64,
+}
+
+/// The mapped table.
+#[derive(Debug)]
+pub struct SessionTable {
+    mapping: Mapping,
+    ring_slots: u32,
+    head: TableHead,
+    head_current: Current,
+    slots: Vec<Current>,
+    free: Vec<u32>,
+    scratch: Vec<u8>,
+}
+
+/// A slot's number and what it holds.
+pub type OccupiedSlot = (u32, SessionRecord);
+
+impl SessionTable {
+    /// Makes the table of a new store.
+    pub fn create(path: &Path, ring_slots: u32, medium: Medium) -> Result<(), Error> {
+        let mapping = Mapping::create(path, table_bytes(ring_slots), medium, false)?;
+        let head =
+            TableHead { next_session: SessionId(1), inode_limit: InodeNumber(InodeNumber::ROOT.0 + 1) };
+        mapping.write_through(head_offset(0), &head.encode(1))?;
+        mapping.fence();
+        Ok(())
+    }
+
+    /// Opens the table and lists the sessions in it.
+    pub fn open(
+        path: &Path,
+        ring_slots: u32,
+        medium: Medium,
+    ) -> Result<(SessionTable, Vec<OccupiedSlot>), Error> {
+        let mapping = Mapping::open(path, Protection::ReadWrite, medium)?;
+        let (head_current, head) = read_head(&mapping)?;
+        let mut table = SessionTable {
+            mapping,
+            ring_slots,
+            head,
+            head_current,
+            slots: Vec::with_capacity(SESSION_SLOTS as usize),
+            free: Vec::new(),
+            scratch: Vec::new(),
+        };
+        let mut occupied = Vec::new();
+        for slot in 0..SESSION_SLOTS {
+            let (current, record) = table.read_slot(slot)?;
+            table.slots.push(current);
+            match record {
+                Some(record) if !record.is_free() => occupied.push((slot, record)),
+                _ => table.free.push(slot),
+            }
+        }
+        table.free.reverse();
+        Ok((table, occupied))
+    }
+
+    fn read_slot(&self, slot: u32) -> Result<(Current, Option<SessionRecord>), Error> {
+        let mut best = (Current::default(), None);
+        let mut damaged = 0;
+        for copy in 0..2 {
+            let mut bytes = vec![0; record_bytes(self.ring_slots)];
+            self.mapping.read(record_offset(self.ring_slots, slot, copy), &mut bytes)?;
+            match SessionRecord::decode(&bytes) {
+                Some((sequence, record)) if sequence > best.0.sequence => {
+                    best = (Current { copy, sequence }, Some(record));
+                }
+                Some(_) => {}
+                None => damaged += u32::from(bytes.iter().any(|&byte| byte != 0)),
+            }
+        }
+        if damaged == 2 {
+            return Err(Error::SessionTable { slot });
+        }
+        Ok(best)
+    }
+
+    /// A slot nobody uses.
+    pub fn take_free(&mut self) -> Option<u32> {
+        self.free.pop()
+    }
+
+    /// Replaces a slot's record, durably.
+    pub fn write(&mut self, slot: u32, record: &SessionRecord) -> Result<(), Error> {
+        let current = self.slots[slot as usize];
+        let next = Current { copy: 1 - current.copy, sequence: current.sequence + 1 };
+        record.encode(next.sequence, &mut self.scratch);
+        self.mapping.write_through(record_offset(self.ring_slots, slot, next.copy), &self.scratch)?;
+        self.mapping.fence();
+        self.slots[slot as usize] = next;
+        Ok(())
+    }
+
+    /// Empties a slot, durably; it may be taken again.
+    pub fn release(&mut self, slot: u32) -> Result<(), Error> {
+        self.write(slot, &SessionRecord::free())?;
+        self.free.push(slot);
+        Ok(())
+    }
+
+    /// The numbers that are never given twice.
+    #[must_use]
+    pub fn head(&self) -> TableHead {
+        self.head
+    }
+
+    /// Moves them, durably.
+    pub fn set_head(&mut self, head: TableHead) -> Result<(), Error> {
+        let next = Current { copy: 1 - self.head_current.copy, sequence: self.head_current.sequence + 1 };
+        self.mapping.write_through(head_offset(next.copy), &head.encode(next.sequence))?;
+        self.mapping.fence();
+        self.head_current = next;
+        self.head = head;
+        Ok(())
+    }
+}
+
+fn read_head(mapping: &Mapping) -> Result<(Current, TableHead), Error> {
+    let mut best = None;
+    for copy in 0..2 {
+        let mut bytes = [0; HEAD_BYTES];
+        mapping.read(head_offset(copy), &mut bytes)?;
+        if let Some((sequence, head)) = TableHead::decode(&bytes)
+            && best.is_none_or(|(current, _): (Current, TableHead)| sequence > current.sequence)
+        {
+            best = Some((Current { copy, sequence }, head));
+        }
+    }
+    best.ok_or(Error::SessionTableHead)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cuesta_format::{LeaseGeneration, LogGeneration, LogPosition, SegmentId};
+
+    fn record(session: u64) -> SessionRecord {
+        SessionRecord {
+            session: SessionId(session),
+            pid: 9,
+            log_generation: LogGeneration(1),
+            lease_generation: LeaseGeneration(1),
+            start: LogPosition(0),
+            segments: vec![SegmentId(3)],
+        }
+    }
+
+    #[test]
+    fn a_torn_update_leaves_the_record_before() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("sessions");
+        SessionTable::create(&path, 8, Medium::Memory).unwrap();
+        let (mut table, occupied) = SessionTable::open(&path, 8, Medium::Memory).unwrap();
+        assert!(occupied.is_empty());
+        let slot = table.take_free().unwrap();
+        table.write(slot, &record(5)).unwrap();
+        table.write(slot, &record(6)).unwrap();
+        let newest = record_offset(8, slot, table.slots[slot as usize].copy);
+        table.mapping.write(newest + 20, &[0xff; 9]).unwrap();
+        drop(table);
+        let (mut table, occupied) = SessionTable::open(&path, 8, Medium::Memory).unwrap();
+        assert_eq!(occupied, [(slot, record(5))]);
+        assert_ne!(table.take_free(), Some(slot));
+        table.release(slot).unwrap();
+        drop(table);
+        assert!(SessionTable::open(&path, 8, Medium::Memory).unwrap().1.is_empty());
+    }
+
+    #[test]
+    fn both_copies_damaged_is_an_error() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("sessions");
+        SessionTable::create(&path, 8, Medium::Memory).unwrap();
+        let (table, _) = SessionTable::open(&path, 8, Medium::Memory).unwrap();
+        for copy in 0..2 {
+            table.mapping.write(record_offset(8, 4, copy), &[0xff; 9]).unwrap();
+        }
+        drop(table);
+        let opened = SessionTable::open(&path, 8, Medium::Memory);
+        assert!(matches!(opened, Err(Error::SessionTable { slot: 4 })));
+    }
+}

@@ -1,0 +1,582 @@
+//! The store as a whole: making it, and the daemon's state while it is open.
+
+use crate::configuration::Options;
+use crate::digest::policy::{self, Backlog};
+use crate::digest::{Batch, Digester, Space, Storage, Until};
+use crate::leases::Leases;
+use crate::metadata::MetadataStore;
+use crate::observe::{Counters, Events};
+use crate::recovery::Recovered;
+use crate::sessions::{BatchReport, Control, Segment, SegmentPool, Session, SessionTable};
+use crate::tiers::{Arenas, Credits};
+use crate::{Error, recovery};
+use cuesta_format::event::Step;
+use cuesta_format::geometry::{ARENAS_FOLDER, LOGS_FOLDER, METADATA_FILE, SESSIONS_FILE, SUPERBLOCK_FILE};
+use cuesta_format::session_table::SessionRecord;
+use cuesta_format::superblock::{SUPERBLOCK_BYTES, Superblock};
+use cuesta_format::wire::Welcome;
+use cuesta_format::{
+    FileKind, Geometry, InodeNumber, InodeRecord, LeaseGeneration, LogGeneration, LogPosition, SessionId,
+    Timestamp,
+};
+use cuesta_media::Mapping;
+use cuesta_media::planted::{self, Bug};
+use parking_lot::Mutex;
+use std::collections::{BTreeMap, VecDeque};
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+/// Session numbers are taken from the table's head in such steps.
+const SESSION_STEP: u64 = 64;
+/// Room the metadata store must have before space is promised: no digest batch makes it grow by more.
+const METADATA_SLACK_BYTES: u64 = 16 << 20;
+
+/// What the daemon knows of its sessions; behind one lock, held for moments.
+#[derive(Debug)]
+pub(crate) struct Core {
+    pub(crate) table: SessionTable,
+    pub(crate) pool: SegmentPool,
+    pub(crate) sessions: BTreeMap<SessionId, Session>,
+    pub(crate) leases: Leases,
+    next_session: SessionId,
+}
+
+/// An open store.
+pub struct SharedFs {
+    pub(crate) tier: PathBuf,
+    pub(crate) superblock: Superblock,
+    pub(crate) options: Options,
+    pub(crate) metadata: MetadataStore,
+    pub(crate) arenas: Arenas,
+    pub(crate) digester: Mutex<Digester>,
+    pub(crate) core: Mutex<Core>,
+    pub(crate) space: Mutex<Space>,
+    pub(crate) events: Events,
+    pub(crate) counters: Counters,
+    pub(crate) opened: Instant,
+    pub(crate) recovered: Recovered,
+    failed: AtomicBool,
+}
+
+/// What the server keeps of a session.
+#[derive(Clone, Debug)]
+pub struct SessionHandle {
+    /// Its number.
+    pub session: SessionId,
+    /// Its pages and the eventfd it kicks.
+    pub control: Arc<Control>,
+}
+
+/// What a step of the digest did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// A batch went into the shared area.
+    Digested {
+        /// Whose.
+        session: SessionId,
+        /// Bytes of its log.
+        bytes: u64,
+    },
+    /// Something was made ready for later.
+    Prepared,
+    /// There is nothing to do.
+    Idle,
+}
+
+/// How a session ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// It said so, or its socket closed because its process is gone: it writes no more.
+    Gone,
+    /// It is given up while its process may live on and write.
+    GivenUp,
+}
+
+/// Makes the names in a folder durable.
+pub(crate) fn sync_folder(folder: &Path) -> Result<(), Error> {
+    File::open(folder).and_then(|folder| folder.sync_all()).map_err(Error::io("sync a folder"))
+}
+
+fn now() -> Timestamp {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Timestamp::new(since.as_secs() as i64, since.subsec_nanos())
+}
+
+/// Reads and checks a store's superblock.
+pub(crate) fn read_superblock(tier: &Path) -> Result<Superblock, Error> {
+    match std::fs::read(tier.join(SUPERBLOCK_FILE)) {
+        Ok(bytes) => Ok(Superblock::decode(&bytes)?),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            Err(Error::NoStore(tier.display().to_string()))
+        }
+        Err(error) => Err(Error::io("read the superblock")(error)),
+    }
+}
+
+impl SharedFs {
+    /// Makes a store's fast tier in `tier`, a folder that holds none. The superblock comes last: without it
+    /// there is no store.
+    pub fn create(tier: &Path, superblock: Superblock) -> Result<(), Error> {
+        if tier.join(SUPERBLOCK_FILE).exists() {
+            return Err(Error::Exists(tier.display().to_string()));
+        }
+        let Superblock { medium, geometry, .. } = superblock;
+        for folder in [LOGS_FOLDER, ARENAS_FOLDER] {
+            let folder = tier.join(folder);
+            if folder.exists() {
+                std::fs::remove_dir_all(&folder).map_err(Error::io("remove what an unfinished mkfs left"))?;
+            }
+            std::fs::create_dir_all(&folder).map_err(Error::io("create a folder"))?;
+        }
+        for file in [SESSIONS_FILE, METADATA_FILE] {
+            match std::fs::remove_file(tier.join(file)) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                    return Err(Error::io("remove what an unfinished mkfs left")(error));
+                }
+                _ => {}
+            }
+        }
+        SessionTable::create(&tier.join(SESSIONS_FILE), geometry.ring_slots, medium)?;
+        let metadata = MetadataStore::create(&tier.join(METADATA_FILE), medium)?;
+        let mut transaction = metadata.begin()?;
+        let mode = FileKind::Directory.mode_bits() | 0o755;
+        let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+        let mut root = InodeRecord::new(InodeNumber::ROOT, mode, uid, gid, now());
+        root.parent = InodeNumber::ROOT;
+        transaction.put_inode(&root)?;
+        transaction.commit()?;
+        drop(metadata);
+        sync_folder(tier)?;
+        let path = tier.join(SUPERBLOCK_FILE);
+        let mapping = Mapping::create(&path, SUPERBLOCK_BYTES as u64, medium, false)?;
+        mapping.write_through(0, &superblock.encode()[..])?;
+        mapping.fence();
+        sync_folder(tier)
+    }
+
+    /// Opens the store in `tier` and digests whatever logs still hold: afterwards no session is left.
+    pub fn open(tier: &Path, options: Options) -> Result<Arc<SharedFs>, Error> {
+        let superblock = read_superblock(tier)?;
+        let Superblock { medium, geometry, .. } = superblock;
+        let metadata = MetadataStore::open(&tier.join(METADATA_FILE), medium)?;
+        let (table, occupied) = SessionTable::open(&tier.join(SESSIONS_FILE), geometry.ring_slots, medium)?;
+        let owned = occupied.iter().flat_map(|(_, record)| record.segments.iter().copied()).collect();
+        let pool = SegmentPool::open(tier, &geometry, &owned)?;
+        let arenas = Arenas::open(tier, geometry, medium)?;
+        let allocator = recovery::load_allocator(&metadata, &arenas, geometry)?;
+        let blocks = u64::from(geometry.arenas_max()) * u64::from(geometry.arena_blocks());
+        let next_session = table.head().next_session;
+        let mut shared = SharedFs {
+            tier: tier.to_owned(),
+            superblock,
+            metadata,
+            arenas,
+            digester: Mutex::default(),
+            core: Mutex::new(Core {
+                table,
+                pool,
+                sessions: BTreeMap::new(),
+                leases: Leases::default(),
+                next_session,
+            }),
+            space: Mutex::new(Space { allocator, credits: Credits::new(blocks) }),
+            events: Events::new(options.trace_events as usize),
+            options,
+            counters: Counters::default(),
+            opened: Instant::now(),
+            recovered: Recovered::default(),
+            failed: AtomicBool::new(false),
+        };
+        shared.recovered = shared.recover(occupied)?;
+        Ok(Arc::new(shared))
+    }
+
+    /// The sizes.
+    #[must_use]
+    pub fn geometry(&self) -> Geometry {
+        self.superblock.geometry
+    }
+
+    /// The store's superblock.
+    #[must_use]
+    pub fn superblock(&self) -> &Superblock {
+        &self.superblock
+    }
+
+    /// The configuration it runs with.
+    #[must_use]
+    pub fn options(&self) -> &Options {
+        &self.options
+    }
+
+    /// What recovery found when the store was opened.
+    #[must_use]
+    pub fn recovered(&self) -> &Recovered {
+        &self.recovered
+    }
+
+    /// Begins a session. Descriptors: notice page, client page, eventfd.
+    pub fn attach(&self, pid: u32, program: &str) -> Result<(SessionHandle, Welcome, [OwnedFd; 3]), Error> {
+        let control = Arc::new(Control::new()?);
+        let descriptors = control.descriptors()?;
+        let mut core = self.core.lock();
+        let id = core.next_session;
+        if id >= core.table.head().next_session {
+            let mut head = core.table.head();
+            head.next_session = SessionId(id.0 + SESSION_STEP);
+            core.table.set_head(head)?;
+        }
+        let record = SessionRecord {
+            session: id,
+            pid,
+            log_generation: LogGeneration(1),
+            lease_generation: LeaseGeneration(1),
+            start: LogPosition(0),
+            segments: Vec::new(),
+        };
+        let slot = core.table.take_free().ok_or(Error::TooManySessions)?;
+        core.table.write(slot, &record)?;
+        core.next_session = SessionId(id.0 + 1);
+        let (inode_first, inode_count) = self.grant_numbers(&mut core, id, self.options.inode_numbers)?;
+        control.publish_generation(record.lease_generation);
+        control.publish_kick_bytes(self.options.kick_bytes);
+        let welcome = Welcome {
+            store: self.superblock.store,
+            medium: self.superblock.medium,
+            geometry: self.superblock.geometry,
+            session: id,
+            log_generation: record.log_generation,
+            start: record.start,
+            lease_generation: record.lease_generation,
+            inode_first,
+            inode_count,
+        };
+        let program = program.to_owned();
+        core.sessions.insert(id, new_session(pid, program, slot, record, Vec::new(), Arc::clone(&control)));
+        drop(core);
+        self.events.record(Step::Attach { session: id, pid });
+        Ok((SessionHandle { session: id, control }, welcome, descriptors))
+    }
+
+    /// Inode numbers that were never given before, durably taken.
+    pub(crate) fn grant_numbers(
+        &self,
+        core: &mut Core,
+        session: SessionId,
+        count: u32,
+    ) -> Result<(InodeNumber, u32), Error> {
+        let mut head = core.table.head();
+        let first = head.inode_limit;
+        head.inode_limit = InodeNumber(first.0 + u64::from(count));
+        core.table.set_head(head)?;
+        core.leases.grant_numbers(session, first, count);
+        Ok((first, count))
+    }
+
+    pub(crate) fn storage(&self) -> Storage<'_> {
+        Storage {
+            geometry: self.superblock.geometry,
+            metadata: &self.metadata,
+            arenas: &self.arenas,
+            space: &self.space,
+        }
+    }
+
+    /// What each log holds that is not digested.
+    #[must_use]
+    pub fn backlogs(&self) -> Vec<Backlog> {
+        self.core.lock().sessions.values().map(Session::backlog).collect()
+    }
+
+    /// Digests one batch of the longest log, if any log holds something; else makes spare segments and arenas.
+    /// When to call it is the caller's: see [`policy`].
+    pub fn digest_step(&self) -> Result<Progress, Error> {
+        if let Some(session) = policy::next(&self.backlogs(), &self.options, true) {
+            let mut digester = self.digester.lock();
+            if let Some(batch) = self.digest_batch(&mut digester, session, Until::Completed)? {
+                return Ok(Progress::Digested { session, bytes: batch.to.0 - batch.from.0 });
+            }
+        }
+        Ok(if self.prepare()? { Progress::Prepared } else { Progress::Idle })
+    }
+
+    /// Makes one thing ready: a segment or an arena. Says whether there was one to make.
+    fn prepare(&self) -> Result<bool, Error> {
+        let spare = self.core.lock().pool.spare();
+        if spare < self.options.spare_segments as usize {
+            self.core.lock().pool.prepare(spare + 1)?;
+            return Ok(true);
+        }
+        let blocks = u64::from(self.superblock.geometry.arena_blocks());
+        let room = {
+            let space = self.space.lock();
+            space.credits.available(space.allocator.free_blocks())
+        };
+        if room < blocks * u64::from(self.options.spare_arenas) {
+            return match self.make_arena() {
+                Ok(()) => Ok(true),
+                Err(Error::NoSpace) => Ok(false),
+                Err(error) => Err(error),
+            };
+        }
+        Ok(false)
+    }
+
+    /// Makes one more arena, and room for what the metadata store will say about it.
+    pub(crate) fn make_arena(&self) -> Result<(), Error> {
+        self.metadata.ensure_slack(METADATA_SLACK_BYTES)?;
+        let mut space = self.space.lock();
+        let arena = self.arenas.make()?;
+        space.allocator.add_arena(crate::tiers::Bitmap::new(self.superblock.geometry.arena_blocks()));
+        drop(space);
+        self.events.record(Step::Allocate { arena });
+        Ok(())
+    }
+
+    /// Digests one batch of a session's log and publishes it. A log with an entry that cannot be applied is
+    /// given up behind its last good entry.
+    pub(crate) fn digest_batch(
+        &self,
+        digester: &mut Digester,
+        session: SessionId,
+        until: Until,
+    ) -> Result<Option<Batch>, Error> {
+        if self.failed.load(Ordering::Relaxed) {
+            return Err(Error::Failed);
+        }
+        let started = Instant::now();
+        let log = {
+            let core = self.core.lock();
+            let Some(found) = core.sessions.get(&session) else { return Ok(None) };
+            let numbers = InodeNumber::ROOT.0 + 1..core.table.head().inode_limit.0;
+            found.log_view(self.superblock.store, self.superblock.geometry, numbers)
+        };
+        let digested = digester.digest(&self.storage(), &log, until, self.options.digest_batch_bytes);
+        let batch = match digested {
+            Ok(Some(batch)) => batch,
+            Ok(None) => return Ok(None),
+            Err(error) => {
+                // What a failed commit left of the store's memory is not known: nothing is digested any more.
+                self.failed.store(true, Ordering::Relaxed);
+                return Err(error);
+            }
+        };
+        self.publish(digester, session, &batch, started);
+        if let Some(why) = &batch.rejected {
+            let step = Step::Reject { session, at: batch.to, why: why.to_string() };
+            tracing::warn!(session = session.0, at = batch.to.0, %why, "a log is given up");
+            self.events.record(step);
+        }
+        Ok(Some(batch))
+    }
+
+    fn publish(&self, digester: &mut Digester, session: SessionId, batch: &Batch, started: Instant) {
+        let mut core = self.core.lock();
+        let Core { sessions, leases, .. } = &mut *core;
+        let Some(found) = sessions.get_mut(&session) else { return };
+        let promised = found.promised();
+        found.debited += batch.debits;
+        let settled = promised - found.promised();
+        found.digested = batch.to;
+        if !digester.placements.placed.is_empty() {
+            let placed = std::mem::take(&mut digester.placements.placed);
+            found.reports.push_back(BatchReport { to: batch.to, placed });
+        }
+        found.lingering.retain(|&(inode, until)| {
+            leases.digested(session, inode, batch.to);
+            until > batch.to
+        });
+        self.reclaim(found, Some(settled));
+        found.control.publish_digested(batch.to);
+        drop(core);
+        self.counters.digested_entries.fetch_add(batch.entries, Ordering::Relaxed);
+        self.counters.coalesced_entries.fetch_add(batch.coalesced, Ordering::Relaxed);
+        self.counters.digested_bytes.fetch_add(batch.bytes_copied, Ordering::Relaxed);
+        self.events.record(Step::Digest {
+            session,
+            from: batch.from,
+            to: batch.to,
+            entries: batch.entries,
+            coalesced: batch.coalesced,
+            bytes_copied: batch.bytes_copied,
+            microseconds: started.elapsed().as_micros() as u64,
+        });
+        if batch.blocks_freed > 0 {
+            self.events.record(Step::Free { blocks: batch.blocks_freed });
+        }
+    }
+
+    /// Takes note of what the session has retired: its reports and the quarantine of what its digests freed.
+    pub(crate) fn reclaim(&self, session: &mut Session, settled: Option<u64>) {
+        let retired = session.retired();
+        session.drop_reports(retired);
+        let mut space = self.space.lock();
+        space.allocator.retired(session.id, retired);
+        space.credits.settle(settled.unwrap_or(0));
+    }
+
+    /// Digests a session's log to `until`. Says whether the log is still good.
+    pub(crate) fn digest_all(
+        &self,
+        digester: &mut Digester,
+        session: SessionId,
+        until: Until,
+    ) -> Result<Digested, Error> {
+        let mut total = Digested { entries: 0, rejected: false };
+        while let Some(batch) = self.digest_batch(digester, session, until)? {
+            total.entries += batch.entries;
+            total.rejected = batch.rejected.is_some();
+            if total.rejected || (batch.at_break && until == Until::Break) {
+                break;
+            }
+        }
+        Ok(total)
+    }
+
+    /// Digests what a session says it completed, and ends it if its log proves wrong.
+    pub(crate) fn digest_completed(&self, session: SessionId) -> Result<(), Error> {
+        let mut digester = self.digester.lock();
+        if self.digest_all(&mut digester, session, Until::Completed)?.rejected {
+            self.end(&mut digester, session, Ending::GivenUp)?;
+        }
+        Ok(())
+    }
+
+    /// Fences a session for the sake of another's request, and revokes its lease on the inode (DESIGN §8).
+    ///
+    /// From the moment the generation is published, no operation of the session returns without asking; so
+    /// what the scan behind it does not find was never acknowledged, and the new log generation voids it for
+    /// good before anybody else gets the lease.
+    pub(crate) fn fence(&self, session: SessionId, inode: InodeNumber) -> Result<(), Error> {
+        let mut digester = self.digester.lock();
+        {
+            let mut core = self.core.lock();
+            let Some(found) = core.sessions.get_mut(&session) else { return Ok(()) };
+            found.lease_generation = LeaseGeneration(found.lease_generation.0 + 1);
+            found.control.publish_generation(found.lease_generation);
+        }
+        if self.digest_all(&mut digester, session, Until::Break)?.rejected {
+            return self.end(&mut digester, session, Ending::GivenUp);
+        }
+        let mut core = self.core.lock();
+        let Core { sessions, leases, table, .. } = &mut *core;
+        let Some(found) = sessions.get_mut(&session) else { return Ok(()) };
+        renew_log(found, table)?;
+        found.revoked.push(inode);
+        leases.revoke(session, inode);
+        let step =
+            Step::Fence { session, accepted: found.record.start, generation: found.record.log_generation };
+        drop(core);
+        self.counters.fences.fetch_add(1, Ordering::Relaxed);
+        self.events.record(step);
+        Ok(())
+    }
+
+    /// Ends a session: what its log holds is digested, everything it had is given back.
+    pub fn end_session(&self, session: SessionId, ending: Ending) -> Result<(), Error> {
+        let mut digester = self.digester.lock();
+        let rejected = self.digest_all(&mut digester, session, Until::Break)?.rejected;
+        self.end(&mut digester, session, if rejected { Ending::GivenUp } else { ending })
+    }
+
+    /// Ends a session whose log was digested as far as it will be.
+    pub(crate) fn end(
+        &self,
+        digester: &mut Digester,
+        session: SessionId,
+        ending: Ending,
+    ) -> Result<(), Error> {
+        {
+            let mut core = self.core.lock();
+            let Some(found) = core.sessions.get_mut(&session) else { return Ok(()) };
+            found.lease_generation = LeaseGeneration(found.lease_generation.0 + 1);
+            found.control.publish_generation(found.lease_generation);
+            found.control.publish_closed();
+        }
+        self.release_orphans(digester, session)?;
+        let mut core = self.core.lock();
+        let Some(ended) = core.sessions.remove(&session) else { return Ok(()) };
+        core.table.release(ended.slot)?;
+        // Only now may its row go: with the slot gone, nobody asks any more how far it was digested.
+        digester.ended.push(session);
+        core.leases.end_session(session);
+        for segment in &ended.segments {
+            match ending {
+                Ending::Gone => core.pool.give_back(segment.id),
+                Ending::GivenUp => core.pool.destroy(segment.id)?,
+            }
+        }
+        let mut space = self.space.lock();
+        space.allocator.end_session(session);
+        space.credits.settle(ended.promised());
+        drop(space);
+        drop(core);
+        self.counters.keep_unserved(&ended.control.unserved());
+        self.events.record(Step::Detach { session, pid: ended.pid });
+        Ok(())
+    }
+
+    /// Removes the inodes a session held open without a name.
+    fn release_orphans(&self, digester: &mut Digester, session: SessionId) -> Result<(), Error> {
+        let held: Vec<InodeNumber> = digester
+            .orphans
+            .iter()
+            .filter(|&(_, &holder)| holder == session)
+            .map(|(&inode, _)| inode)
+            .collect();
+        if held.is_empty() {
+            return Ok(());
+        }
+        let until = self.core.lock().sessions.get(&session).map_or(LogPosition(0), |found| found.digested);
+        digester.remove_orphans(&self.storage(), session, &held, until)
+    }
+}
+
+/// What digesting a log to its end came to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Digested {
+    /// Entries digested.
+    pub(crate) entries: u64,
+    /// The log is wrong where the digest ended.
+    pub(crate) rejected: bool,
+}
+
+/// Starts a new generation of a log where its digest ended: whatever lies behind is void from now on.
+pub(crate) fn renew_log(session: &mut Session, table: &mut SessionTable) -> Result<(), Error> {
+    if !planted::active(Bug::ReusedSalt) {
+        session.record.log_generation = LogGeneration(session.record.log_generation.0 + 1);
+    }
+    session.record.lease_generation = session.lease_generation;
+    session.record.start = session.digested;
+    table.write(session.slot, &session.record)
+}
+
+pub(crate) fn new_session(
+    pid: u32,
+    program: String,
+    slot: u32,
+    record: SessionRecord,
+    segments: Vec<Segment>,
+    control: Arc<Control>,
+) -> Session {
+    Session {
+        id: record.session,
+        pid,
+        program,
+        slot,
+        lease_generation: record.lease_generation,
+        digested: record.start,
+        record,
+        segments,
+        control,
+        credit_limit: 0,
+        debited: 0,
+        reports: VecDeque::new(),
+        revoked: Vec::new(),
+        lingering: Vec::new(),
+    }
+}

@@ -1,0 +1,327 @@
+//! Blocks of the arenas: found for digests, freed by digests, never reused while somebody may read them.
+//!
+//! | a block is | in the committed bitmap | may be allocated |
+//! |---|---|---|
+//! | free | clear | yes |
+//! | reserved by the digest that runs | clear | no |
+//! | used | set | no |
+//! | in quarantine | clear | no: the session whose digest freed it may still read it |
+//!
+//! The committed bitmap is what the metadata store holds. It changes in the transaction of the digest that
+//! allocates or frees, so a crash finds exactly the blocks of committed files in use.
+//!
+//! Placement is sequential: a cursor moves through the arenas and wraps, so that files written together lie
+//! together and long runs stay long.
+
+use super::bitmap::Bitmap;
+use cuesta_format::{ArenaId, BlockAddress, Geometry, LogPosition, SessionId};
+use std::collections::{BTreeSet, HashMap, VecDeque};
+
+/// Neighbouring blocks of one arena.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// The first block's address.
+    pub address: BlockAddress,
+    /// How many.
+    pub blocks: u32,
+}
+
+/// What one digest takes and frees, until it commits or is abandoned.
+#[derive(Debug, Default)]
+pub struct Reservation {
+    taken: Vec<Run>,
+    freed: Vec<Run>,
+    blocks_taken: u64,
+    blocks_freed: u64,
+}
+
+impl Reservation {
+    /// Notes that a run is not needed once the digest is committed.
+    pub fn free(&mut self, run: Run) {
+        self.blocks_freed += u64::from(run.blocks);
+        self.freed.push(run);
+    }
+
+    /// Blocks taken so far.
+    #[must_use]
+    pub fn blocks_taken(&self) -> u64 {
+        self.blocks_taken
+    }
+
+    /// Blocks freed so far.
+    #[must_use]
+    pub fn blocks_freed(&self) -> u64 {
+        self.blocks_freed
+    }
+
+    fn clear(&mut self) {
+        self.taken.clear();
+        self.freed.clear();
+        self.blocks_taken = 0;
+        self.blocks_freed = 0;
+    }
+}
+
+#[derive(Debug)]
+struct Arena {
+    committed: Bitmap,
+    /// Committed, reserved or in quarantine.
+    busy: Bitmap,
+}
+
+/// The state of every block.
+#[derive(Debug)]
+pub struct Allocator {
+    geometry: Geometry,
+    arenas: Vec<Arena>,
+    cursor: (usize, u32),
+    free: u64,
+    quarantine: HashMap<SessionId, VecDeque<(LogPosition, Vec<Run>)>>,
+}
+
+impl Allocator {
+    /// No arenas yet.
+    #[must_use]
+    pub fn new(geometry: Geometry) -> Allocator {
+        Allocator { geometry, arenas: Vec::new(), cursor: (0, 0), free: 0, quarantine: HashMap::new() }
+    }
+
+    /// Adds the next arena with its committed bitmap.
+    pub fn add_arena(&mut self, committed: Bitmap) {
+        self.free += u64::from(committed.free());
+        self.arenas.push(Arena { busy: committed.clone(), committed });
+    }
+
+    /// Blocks that may be allocated now.
+    #[must_use]
+    pub fn free_blocks(&self) -> u64 {
+        self.free
+    }
+
+    /// Blocks that committed files use.
+    #[must_use]
+    pub fn used_blocks(&self) -> u64 {
+        self.arenas.iter().map(|arena| u64::from(arena.committed.used())).sum()
+    }
+
+    fn place(&self, run: Run) -> Option<(usize, u32)> {
+        let arena = self.geometry.arena(run.address).0 as usize;
+        let first = (self.geometry.arena_offset(run.address) / cuesta_format::BLOCK_BYTES) as u32;
+        let fits = u64::from(first) + u64::from(run.blocks) <= u64::from(self.geometry.arena_blocks());
+        (fits && arena < self.arenas.len()).then_some((arena, first))
+    }
+
+    /// Whether all blocks of a run are in committed use.
+    #[must_use]
+    pub fn is_used(&self, run: Run) -> bool {
+        self.place(run).is_some_and(|(arena, first)| {
+            (first..first + run.blocks).all(|block| self.arenas[arena].committed.is_used(block))
+        })
+    }
+
+    /// A run of at most `most` free blocks behind the cursor, reserved; `None` when nothing is free.
+    pub fn take(&mut self, most: u32, reservation: &mut Reservation) -> Option<Run> {
+        if self.free == 0 {
+            return None;
+        }
+        let count = self.arenas.len();
+        // The cursor's arena is looked at twice: behind the cursor first, before it at the end.
+        for step in 0..=count {
+            let arena = (self.cursor.0 + step) % count;
+            let from = if step == 0 { self.cursor.1 } else { 0 };
+            if self.arenas[arena].busy.free() == 0 {
+                continue;
+            }
+            let Some((first, blocks)) = self.arenas[arena].busy.find_free(from, most) else { continue };
+            self.arenas[arena].busy.set(first, blocks);
+            self.free -= u64::from(blocks);
+            self.cursor = (arena, first + blocks);
+            let run = Run { address: self.geometry.address(ArenaId(arena as u32), first), blocks };
+            reservation.taken.push(run);
+            reservation.blocks_taken += u64::from(blocks);
+            return Some(run);
+        }
+        None
+    }
+
+    /// Applies a reservation to the committed bitmaps and names the arenas whose bitmaps must be written in
+    /// the same transaction. A run that is not in use, or does not exist, is damage: its address is returned.
+    pub fn stage(&mut self, reservation: &Reservation) -> Result<BTreeSet<ArenaId>, BlockAddress> {
+        let mut changed = BTreeSet::new();
+        if let Some(damaged) = reservation.freed.iter().find(|&&run| !self.is_used(run)) {
+            return Err(damaged.address);
+        }
+        for (runs, used) in [(&reservation.taken, true), (&reservation.freed, false)] {
+            for &run in runs {
+                let (arena, first) = self.place(run).ok_or(run.address)?;
+                let bitmap = &mut self.arenas[arena].committed;
+                if used {
+                    bitmap.set(first, run.blocks);
+                } else {
+                    bitmap.clear(first, run.blocks);
+                }
+                changed.insert(ArenaId(arena as u32));
+            }
+        }
+        Ok(changed)
+    }
+
+    /// Takes a staged reservation back: its transaction failed.
+    pub fn unstage(&mut self, reservation: &Reservation) {
+        for (runs, used) in [(&reservation.taken, false), (&reservation.freed, true)] {
+            for &run in runs {
+                let Some((arena, first)) = self.place(run) else { continue };
+                let bitmap = &mut self.arenas[arena].committed;
+                if used {
+                    bitmap.set(first, run.blocks);
+                } else {
+                    bitmap.clear(first, run.blocks);
+                }
+            }
+        }
+    }
+
+    /// The committed bitmap of an arena, as it is kept.
+    pub fn bitmap_bytes(&self, arena: ArenaId, out: &mut Vec<u8>) {
+        self.arenas[arena.0 as usize].committed.to_bytes(out);
+    }
+
+    /// Gives reserved blocks back: the digest was abandoned.
+    pub fn abandon(&mut self, reservation: &mut Reservation) {
+        for &run in &reservation.taken {
+            self.reuse(run);
+        }
+        reservation.clear();
+    }
+
+    /// The staged reservation is committed: what it freed waits until `session` has retired `until`.
+    pub fn committed(&mut self, reservation: &mut Reservation, session: SessionId, until: LogPosition) {
+        if !reservation.freed.is_empty() {
+            let freed = std::mem::take(&mut reservation.freed);
+            self.quarantine.entry(session).or_default().push_back((until, freed));
+        }
+        reservation.clear();
+    }
+
+    /// The session reads nothing any more that was freed by digests up to `retired`.
+    pub fn retired(&mut self, session: SessionId, retired: LogPosition) {
+        let Some(waiting) = self.quarantine.get_mut(&session) else { return };
+        let mut passed = Vec::new();
+        while waiting.front().is_some_and(|&(until, _)| until <= retired) {
+            passed.extend(waiting.pop_front().into_iter().flat_map(|(_, runs)| runs));
+        }
+        for run in passed {
+            self.reuse(run);
+        }
+    }
+
+    /// The session reads nothing any more.
+    pub fn end_session(&mut self, session: SessionId) {
+        for (_, runs) in self.quarantine.remove(&session).unwrap_or_default() {
+            for run in runs {
+                self.reuse(run);
+            }
+        }
+    }
+
+    fn reuse(&mut self, run: Run) {
+        if let Some((arena, first)) = self.place(run) {
+            let already = self.arenas[arena].busy.clear(first, run.blocks);
+            self.free += u64::from(run.blocks - already);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cuesta_format::BLOCK_BYTES;
+
+    const S: SessionId = SessionId(1);
+
+    fn allocator(arenas: u32) -> Allocator {
+        let geometry = Geometry { arena_bytes: 64 << 10, nvm_bytes: 1 << 20, ..Geometry::default() };
+        let mut allocator = Allocator::new(geometry);
+        for _ in 0..arenas {
+            allocator.add_arena(Bitmap::new(16));
+        }
+        allocator
+    }
+
+    fn commit(allocator: &mut Allocator, reservation: &mut Reservation, until: u64) {
+        allocator.stage(reservation).unwrap();
+        allocator.committed(reservation, S, LogPosition(until));
+    }
+
+    #[test]
+    fn placement_is_sequential_and_crosses_arenas_in_runs() {
+        let mut allocator = allocator(2);
+        let mut reservation = Reservation::default();
+        let block = |n: u64| BlockAddress(n * BLOCK_BYTES);
+        let run = |first, blocks| Some(Run { address: block(first), blocks });
+        assert_eq!(allocator.take(10, &mut reservation), run(0, 10));
+        assert_eq!(allocator.take(10, &mut reservation), run(10, 6));
+        assert_eq!(allocator.take(4, &mut reservation), run(16, 4));
+        assert_eq!(allocator.take(40, &mut reservation), run(20, 12));
+        assert_eq!(allocator.take(1, &mut reservation), None);
+        assert_eq!((reservation.blocks_taken(), allocator.free_blocks()), (32, 0));
+        allocator.abandon(&mut reservation);
+        assert_eq!((allocator.free_blocks(), allocator.used_blocks()), (32, 0));
+    }
+
+    #[test]
+    fn freed_blocks_wait_for_their_readers() {
+        let mut allocator = allocator(1);
+        let mut reservation = Reservation::default();
+        let run = allocator.take(16, &mut reservation).unwrap();
+        commit(&mut allocator, &mut reservation, 64);
+        assert_eq!((allocator.free_blocks(), allocator.used_blocks()), (0, 16));
+        reservation.free(run);
+        commit(&mut allocator, &mut reservation, 128);
+        assert_eq!((allocator.free_blocks(), allocator.used_blocks()), (0, 0));
+        allocator.retired(S, LogPosition(64));
+        assert_eq!(allocator.take(1, &mut reservation), None);
+        allocator.retired(S, LogPosition(128));
+        assert_eq!(allocator.free_blocks(), 16);
+        assert_eq!(allocator.take(3, &mut reservation).map(|run| run.blocks), Some(3));
+    }
+
+    #[test]
+    fn the_end_of_a_session_ends_its_quarantine() {
+        let mut allocator = allocator(1);
+        let mut reservation = Reservation::default();
+        let run = allocator.take(8, &mut reservation).unwrap();
+        commit(&mut allocator, &mut reservation, 64);
+        reservation.free(run);
+        commit(&mut allocator, &mut reservation, 128);
+        allocator.end_session(S);
+        assert_eq!(allocator.free_blocks(), 16);
+    }
+
+    #[test]
+    fn a_failed_commit_leaves_no_trace() {
+        let mut allocator = allocator(1);
+        let mut reservation = Reservation::default();
+        let run = allocator.take(8, &mut reservation).unwrap();
+        commit(&mut allocator, &mut reservation, 64);
+        let mut before = Vec::new();
+        allocator.bitmap_bytes(ArenaId(0), &mut before);
+        allocator.take(2, &mut reservation).unwrap();
+        reservation.free(run);
+        allocator.stage(&reservation).unwrap();
+        allocator.unstage(&reservation);
+        allocator.abandon(&mut reservation);
+        let mut after = Vec::new();
+        allocator.bitmap_bytes(ArenaId(0), &mut after);
+        assert_eq!((before, 8), (after, allocator.free_blocks()));
+    }
+
+    #[test]
+    fn freeing_what_is_not_used_is_damage() {
+        let mut allocator = allocator(1);
+        let mut reservation = Reservation::default();
+        let nowhere = Run { address: BlockAddress(1 << 40), blocks: 1 };
+        reservation.free(nowhere);
+        assert_eq!(allocator.stage(&reservation), Err(nowhere.address));
+    }
+}

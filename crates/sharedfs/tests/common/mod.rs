@@ -1,0 +1,349 @@
+//! A session written by hand: it encodes entries with `format` and writes them into its segments with pwrite.
+
+#![allow(dead_code)]
+
+use cuesta_format::control::{ClientPage, NoticePage};
+use cuesta_format::entry::{HEADER_BYTES, Header, Salt, crc32c};
+use cuesta_format::superblock::{Medium, Superblock};
+use cuesta_format::wire::{Grant, LeaseMode, PROTOCOL_VERSION, Report, Request, Response, Resynced};
+use cuesta_format::{
+    Geometry, InodeNumber, LeaseGeneration, LogPosition, Operation, SessionId, StoreId, Timestamp,
+};
+use cuesta_sharedfs::{Options, SharedFs};
+use std::fs::File;
+use std::mem::offset_of;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+pub const ROOT: InodeNumber = InodeNumber::ROOT;
+
+/// A small store: 4 arenas of 1 MiB, logs of 8 segments of 64 KiB.
+pub fn geometry() -> Geometry {
+    Geometry { arena_bytes: 1 << 20, segment_bytes: 64 << 10, ring_slots: 8, nvm_bytes: 4 << 20 }
+}
+
+pub struct Store {
+    pub folder: tempfile::TempDir,
+}
+
+impl Store {
+    pub fn new() -> Store {
+        Store::with(geometry())
+    }
+
+    pub fn with(geometry: Geometry) -> Store {
+        let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
+        let superblock = Superblock { store: StoreId([9; 16]), medium: Medium::Memory, geometry };
+        SharedFs::create(&folder.path().join("tier"), superblock).unwrap();
+        Store { folder }
+    }
+
+    pub fn tier(&self) -> PathBuf {
+        self.folder.path().join("tier")
+    }
+
+    pub fn open(&self) -> Arc<SharedFs> {
+        SharedFs::open(&self.tier(), options()).unwrap()
+    }
+}
+
+pub fn options() -> Options {
+    Options { spare_segments: 0, spare_arenas: 0, digest_batch_bytes: 64 << 10, ..Options::default() }
+}
+
+pub struct Writer {
+    pub shared: Arc<SharedFs>,
+    pub session: SessionId,
+    pub geometry: Geometry,
+    pub salt: Salt,
+    pub lease_generation: LeaseGeneration,
+    pub at: LogPosition,
+    pub next_inode: u64,
+    pub clock: i64,
+    segments: Vec<File>,
+    notice: File,
+    client: File,
+}
+
+impl Writer {
+    /// Attaches, with the whole ring and plenty of credit.
+    pub fn attach(shared: &Arc<SharedFs>) -> Writer {
+        let mut writer = Writer::attach_without_credit(shared);
+        writer.request(&Request::Credit { blocks: 300 });
+        writer
+    }
+
+    pub fn attach_without_credit(shared: &Arc<SharedFs>) -> Writer {
+        let mut descriptors = Vec::new();
+        let request = Request::Attach { version: PROTOCOL_VERSION, pid: 7, program: "test".into() };
+        let Response::Attached(welcome) = shared.handle(SessionId(0), &request, &mut descriptors) else {
+            panic!("not attached");
+        };
+        let mut pages = descriptors.into_iter().map(File::from);
+        let mut writer = Writer {
+            shared: Arc::clone(shared),
+            session: welcome.session,
+            geometry: welcome.geometry,
+            salt: Salt::new(welcome.store, welcome.session, welcome.log_generation),
+            lease_generation: welcome.lease_generation,
+            at: welcome.start,
+            next_inode: welcome.inode_first.0,
+            clock: 1000,
+            segments: Vec::new(),
+            notice: pages.next().unwrap(),
+            client: pages.next().unwrap(),
+        };
+        writer.grow(welcome.geometry.ring_slots);
+        writer
+    }
+
+    pub fn grow(&mut self, slots: u32) {
+        let mut descriptors: Vec<OwnedFd> = Vec::new();
+        let grown = self.shared.handle(self.session, &Request::GrowLog { slots }, &mut descriptors);
+        assert_eq!(grown, Response::Grown { added: descriptors.len() as u32 });
+        self.segments.extend(descriptors.into_iter().map(File::from));
+    }
+
+    pub fn request(&mut self, request: &Request) -> Response {
+        self.shared.handle(self.session, request, &mut Vec::new())
+    }
+
+    pub fn acquire(&mut self, inode: InodeNumber, mode: LeaseMode) -> Grant {
+        match self.request(&Request::Acquire { inode, mode }) {
+            Response::Granted(grant) => *grant,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    pub fn resync(&mut self) -> Resynced {
+        let Response::Resynced(resynced) = self.request(&Request::Resync) else { panic!("not resynced") };
+        self.at = resynced.resume;
+        self.lease_generation = resynced.lease_generation;
+        self.salt = Salt::new(self.shared.superblock().store, self.session, resynced.log_generation);
+        resynced
+    }
+
+    pub fn report(&mut self, from: LogPosition) -> Report {
+        let Response::Report(report) = self.request(&Request::Report { from, skip: 0 }) else {
+            panic!("no report")
+        };
+        report
+    }
+
+    /// A new inode number of this session.
+    pub fn number(&mut self) -> InodeNumber {
+        self.next_inode += 1;
+        InodeNumber(self.next_inode - 1)
+    }
+
+    /// Writes bytes at a position of the log, wherever its segments lie.
+    pub fn write_raw(&self, at: LogPosition, bytes: &[u8]) {
+        let mut done = 0;
+        while done < bytes.len() {
+            let position = at.plus(done as u64);
+            let inside = position.0 % self.geometry.segment_bytes;
+            let take = ((self.geometry.segment_bytes - inside) as usize).min(bytes.len() - done);
+            let segment = &self.segments[self.geometry.slot(position) as usize];
+            segment.write_all_at(&bytes[done..done + take], inside).unwrap();
+            done += take;
+        }
+    }
+
+    pub fn read_raw(&self, at: LogPosition) -> u8 {
+        let mut byte = [0];
+        let segment = &self.segments[self.geometry.slot(at) as usize];
+        segment.read_exact_at(&mut byte, at.0 % self.geometry.segment_bytes).unwrap();
+        byte[0]
+    }
+
+    pub fn header(&self, operation: &Operation<'_>, debit_blocks: u32) -> Header {
+        Header {
+            kind: operation.kind(),
+            flags: operation.flags(),
+            body_bytes: operation.body_bytes() as u32,
+            debit_blocks,
+            position: self.at,
+            lease_generation: self.lease_generation,
+            inode: operation.inode(),
+            argument: operation.argument(),
+            time: Timestamp(self.clock),
+        }
+    }
+
+    /// Appends an entry as it is, without completing it.
+    pub fn append_sealed(&mut self, header: &Header, body: &[u8]) {
+        let mut bytes = header.seal(self.salt, crc32c(body)).to_vec();
+        bytes.extend_from_slice(body);
+        bytes.resize(header.entry_bytes() as usize, 0xa5);
+        self.write_raw(self.at, &bytes);
+        self.at = header.end();
+    }
+
+    /// Appends an operation and completes it.
+    pub fn append(&mut self, operation: Operation<'_>) {
+        self.clock += 1;
+        let mut body = vec![0; operation.body_bytes()];
+        operation.encode_body(&mut body);
+        let debit = match operation {
+            Operation::Write { offset, data, .. } if !data.is_empty() => {
+                (offset + data.len() as u64).div_ceil(4096) - offset / 4096
+            }
+            Operation::Truncate { .. } => 1,
+            _ => 0,
+        };
+        let header = self.header(&operation, debit as u32);
+        self.append_sealed(&header, &body);
+        self.complete(self.at);
+    }
+
+    pub fn complete(&self, at: LogPosition) {
+        let offset = offset_of!(ClientPage, completed) as u64;
+        self.client.write_all_at(&at.0.to_ne_bytes(), offset).unwrap();
+    }
+
+    pub fn retire(&self, at: LogPosition) {
+        let offset = offset_of!(ClientPage, retired) as u64;
+        self.client.write_all_at(&at.0.to_ne_bytes(), offset).unwrap();
+    }
+
+    fn notice(&self, offset: usize) -> u64 {
+        let mut word = [0; 8];
+        self.notice.read_exact_at(&mut word, offset as u64).unwrap();
+        u64::from_ne_bytes(word)
+    }
+
+    pub fn digested(&self) -> LogPosition {
+        LogPosition(self.notice(offset_of!(NoticePage, digested)))
+    }
+
+    pub fn generation(&self) -> LeaseGeneration {
+        LeaseGeneration(self.notice(offset_of!(NoticePage, generation)))
+    }
+
+    pub fn credit_limit(&self) -> u64 {
+        self.notice(offset_of!(NoticePage, credit_limit))
+    }
+
+    pub fn digest(&mut self) {
+        assert_eq!(self.request(&Request::Digest), Response::Done);
+    }
+
+    // What programs do, one entry each.
+
+    pub fn create_in(&mut self, parent: InodeNumber, name: &[u8], mode: u32) -> InodeNumber {
+        let inode = self.number();
+        self.create_as(parent, name, mode, inode);
+        inode
+    }
+
+    pub fn create_as(&mut self, parent: InodeNumber, name: &[u8], mode: u32, inode: InodeNumber) {
+        let target: &[u8] = if mode & 0o170_000 == 0o120_000 { b"some/target" } else { b"" };
+        self.append(Operation::Create { parent, inode, mode, uid: 1, gid: 2, device: 0, name, target });
+    }
+
+    pub fn file(&mut self, name: &[u8]) -> InodeNumber {
+        self.create_in(ROOT, name, 0o100_644)
+    }
+
+    pub fn directory(&mut self, name: &[u8]) -> InodeNumber {
+        self.create_in(ROOT, name, 0o040_755)
+    }
+
+    pub fn write(&mut self, inode: InodeNumber, offset: u64, data: &[u8]) {
+        self.append(Operation::Write { inode, offset, data });
+    }
+
+    pub fn truncate(&mut self, inode: InodeNumber, size: u64) {
+        self.append(Operation::Truncate { inode, size });
+    }
+
+    pub fn unlink(&mut self, parent: InodeNumber, name: &[u8], inode: InodeNumber, orphan: bool) {
+        self.append(Operation::Unlink { parent, inode, name, orphan });
+    }
+
+    pub fn rename(&mut self, inode: InodeNumber, old: (InodeNumber, &[u8]), new: (InodeNumber, &[u8])) {
+        self.rename_over(inode, old, new, InodeNumber::NONE);
+    }
+
+    pub fn rename_over(
+        &mut self,
+        inode: InodeNumber,
+        (parent, name): (InodeNumber, &[u8]),
+        (new_parent, new_name): (InodeNumber, &[u8]),
+        replaced: InodeNumber,
+    ) {
+        self.append(Operation::Rename {
+            parent,
+            name,
+            new_parent,
+            new_name,
+            inode,
+            replaced,
+            orphan: false,
+            exchange: false,
+        });
+    }
+}
+
+/// The tree as text: one line an inode's name, with kind, links, size and a checksum of its content.
+pub fn dump(shared: &SharedFs) -> Vec<String> {
+    let mut lines = Vec::new();
+    dump_directory(shared, ROOT, "", &mut lines);
+    lines
+}
+
+fn dump_directory(shared: &SharedFs, directory: InodeNumber, path: &str, lines: &mut Vec<String>) {
+    for entry in shared.read_directory(directory).unwrap() {
+        let record = shared.inode_record(entry.dirent.inode).unwrap().expect("a name of an inode");
+        let path = format!("{path}/{}", String::from_utf8_lossy(&entry.name));
+        let content = match record.kind() {
+            cuesta_format::FileKind::File => {
+                format!("{:08x}", crc32c(&shared.file_content(record.inode).unwrap()))
+            }
+            cuesta_format::FileKind::Symlink => {
+                String::from_utf8(shared.link_target(record.inode).unwrap().unwrap()).unwrap()
+            }
+            _ => String::new(),
+        };
+        let (inode, mode, links, size) = (record.inode, record.mode, record.links, record.size);
+        let times = (record.modified.0, record.changed.0);
+        lines.push(format!("{path} {inode} {mode:o} {links} {size} {times:?} {content}"));
+        if record.kind() == cuesta_format::FileKind::Directory {
+            dump_directory(shared, record.inode, &path, lines);
+        }
+    }
+}
+
+/// The content of the file with this path, one level or more below the root.
+pub fn content(shared: &SharedFs, path: &str) -> Vec<u8> {
+    shared.file_content(find(shared, path).expect("the file exists")).unwrap()
+}
+
+/// The inode with this path.
+pub fn find(shared: &SharedFs, path: &str) -> Option<InodeNumber> {
+    let snapshot = shared.snapshot().unwrap();
+    let mut inode = ROOT;
+    for name in path.split('/') {
+        inode = snapshot.lookup(inode, name.as_bytes()).unwrap()?.inode;
+    }
+    Some(inode)
+}
+
+/// Leaves the daemon's memory behind as a kill would: nothing runs, nothing is written.
+pub fn kill(shared: Arc<SharedFs>, writers: Vec<Writer>) {
+    std::mem::forget(writers);
+    std::mem::forget(shared);
+}
+
+pub fn names_under(path: &Path) -> Vec<String> {
+    let mut names: Vec<String> = std::fs::read_dir(path)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    names
+}
+
+pub const HEADER: u64 = HEADER_BYTES as u64;
