@@ -6,7 +6,7 @@
 use crate::content::FileContent;
 use crate::directory::DirectoryContent;
 use crate::locks::LockTable;
-use crate::sync::{AtomicI64, AtomicU32, Mutex, Ordering, RwLock};
+use crate::sync::{AtomicBool, AtomicI64, AtomicU32, Mutex, Ordering, RwLock};
 use cuesta_format::wire::{Grant, LeaseMode};
 use cuesta_format::{FileKind, InodeNumber, InodeRecord, LogPosition, Timestamp};
 
@@ -17,6 +17,8 @@ pub(crate) struct Inode {
     pub(crate) state: RwLock<State>,
     /// Open files on it. Grows only under `state` while it has a name, so that an unlink knows.
     pub(crate) opens: AtomicU32,
+    /// This session took its last name while it was open: it is ours to release.
+    pub(crate) orphaned: AtomicBool,
     /// Time of last read: changes under a shared lock, kept in memory only.
     accessed: AtomicI64,
     pub(crate) locks: Mutex<LockTable>,
@@ -32,6 +34,8 @@ pub(crate) struct State {
     pub(crate) content: Content,
     /// Behind the last entry about it.
     pub(crate) logged: LogPosition,
+    /// It had no name left and was released.
+    pub(crate) released: bool,
 }
 
 /// What it holds.
@@ -65,8 +69,9 @@ impl Inode {
         Inode {
             number,
             opens: AtomicU32::new(0),
+            orphaned: AtomicBool::new(false),
             accessed: AtomicI64::new(record.accessed.0),
-            state: RwLock::new(State { lease, record, content, logged }),
+            state: RwLock::new(State { lease, record, content, logged, released: false }),
             locks: Mutex::new(LockTable::default()),
             unlocked: AtomicU32::new(0),
         }
@@ -91,6 +96,7 @@ impl Inode {
         state.lease = Some(grant.mode);
         state.record = record;
         state.logged = LogPosition(0);
+        state.released = false;
         state.content = match record.kind() {
             FileKind::File => {
                 Content::File(FileContent::granted(record.size, &grant.extents, grant.extents_complete))
@@ -116,11 +122,6 @@ impl State {
     #[inline]
     pub(crate) fn is_unlinked(&self) -> bool {
         self.record.links == 0
-    }
-
-    /// Kept only because it is open.
-    pub(crate) fn is_orphan(&self) -> bool {
-        self.lease.is_some() && self.is_unlinked()
     }
 
     #[inline]

@@ -285,9 +285,9 @@ impl Client {
                 return Err(Error::IsDirectory.into());
             }
             check_empty(state)?;
-            let orphan = inode.opens.load(Ordering::Acquire) > 0;
+            let orphan = inode.opens.load(Ordering::SeqCst) > 0;
             let appended = turn.append(&operation(orphan))?;
-            self.lose_name(inode, state, is_directory, turn, appended.end);
+            self.lose_name(inode, state, is_directory, orphan, turn, appended.end);
             let parent = locked.of(&found.parent)?;
             parent.record.size = parent.record.size.saturating_sub(1);
             if is_directory {
@@ -298,8 +298,9 @@ impl Client {
             if let Some(content) = parent.directory_mut() {
                 content.take(name, appended.position);
             }
-            Ok(())
+            Ok(Arc::clone(inode))
         })
+        .and_then(|inode| self.release_if_closed(&inode))
     }
 
     /// One name of an inode went, by an entry that ends at `logged`; with the last one it goes itself, unless it
@@ -309,13 +310,19 @@ impl Client {
         inode: &Inode,
         state: &mut State,
         is_directory: bool,
+        orphan: bool,
         turn: &Turn<'_>,
         logged: LogPosition,
     ) {
         state.record.links = if is_directory { 0 } else { state.record.links.saturating_sub(1) };
         state.record.changed = turn.now;
         state.logged = logged;
-        if state.is_unlinked() && inode.opens.load(Ordering::Acquire) == 0 {
+        if !state.is_unlinked() {
+            return;
+        }
+        if orphan {
+            inode.orphaned.store(true, Ordering::SeqCst);
+        } else {
             state.content = Content::Special;
             self.cache.remove(inode.number);
         }

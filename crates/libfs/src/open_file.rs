@@ -41,14 +41,14 @@ pub(crate) struct Opened {
 impl Opened {
     /// Call under the inode's lock, while it is reachable.
     fn new(inode: &Arc<Inode>, kind: FileKind) -> Opened {
-        inode.opens.fetch_add(1, Ordering::AcqRel);
+        inode.opens.fetch_add(1, Ordering::SeqCst);
         Opened { inode: Arc::clone(inode), kind }
     }
 }
 
 impl Drop for Opened {
     fn drop(&mut self) {
-        self.inode.opens.fetch_sub(1, Ordering::AcqRel);
+        self.inode.opens.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
@@ -268,22 +268,24 @@ impl Client {
         self.drop_locks(&file.open.inode, file.number);
         let inode = Arc::clone(&file.open.inode);
         drop(file);
-        if inode.opens.load(Ordering::Acquire) == 0 && inode.state.read().is_orphan() {
-            self.release(&inode)?;
-        }
-        Ok(())
+        self.release_if_closed(&inode)
     }
 
-    /// Says that an inode without names is open no more.
-    fn release(&self, inode: &Arc<Inode>) -> Result<(), Error> {
+    /// Says that an inode without names is open no more, if that is so. Whoever comes last does it: the last close
+    /// looks at `orphaned` after its count, an unlink at the count after it set `orphaned`.
+    pub(crate) fn release_if_closed(&self, inode: &Arc<Inode>) -> Result<(), Error> {
+        if inode.opens.load(Ordering::SeqCst) > 0 || !inode.orphaned.load(Ordering::SeqCst) {
+            return Ok(());
+        }
         let released = self.operate(|turn| {
             turn.prepare(0, 0)?;
             let mut state = self.changing(inode)?;
-            if !state.is_unlinked() || inode.opens.load(Ordering::Acquire) > 0 {
+            if state.released || !state.is_unlinked() || inode.opens.load(Ordering::SeqCst) > 0 {
                 return Ok(());
             }
             let appended = turn.append(&Operation::Release { inode: inode.number })?;
-            state.forget();
+            state.released = true;
+            state.content = crate::inode::Content::Special;
             state.logged = appended.end;
             self.cache.remove(inode.number);
             Ok(())

@@ -47,7 +47,12 @@ impl Client {
         self.operate(|turn| {
             let old = self.walk(credentials, old_base, old_path, Follow::Never)?;
             let new = self.walk(credentials, new_base, new_path, Follow::Never)?;
-            self.rename_found(turn, credentials, &old, &new, flags)
+            self.rename_found(turn, credentials, &old, &new, flags)?;
+            Ok(new.inode)
+        })
+        .and_then(|replaced| match replaced {
+            Some((inode, _)) => self.release_if_closed(&inode),
+            None => Ok(()),
         })
     }
 
@@ -197,7 +202,7 @@ impl Client {
                         (false, true) => return Err(Error::IsDirectory.into()),
                         _ => check_empty_unless_same(state, replaced, inode)?,
                     }
-                    orphan = replaced.opens.load(Ordering::Acquire) > 0;
+                    orphan = replaced.opens.load(Ordering::SeqCst) > 0;
                 }
             }
             None => {
@@ -226,7 +231,7 @@ impl Client {
                     state.record.parent = from.number;
                 }
             } else {
-                self.lose_name(replaced, state, is_directory, turn, appended.end);
+                self.lose_name(replaced, state, is_directory, orphan, turn, appended.end);
             }
         }
         let (lost, won) = link_moves(moving);
