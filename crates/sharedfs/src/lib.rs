@@ -27,6 +27,7 @@ mod namespace;
 mod observe;
 mod recovery;
 mod requests;
+pub mod server;
 mod sessions;
 mod store;
 mod tiers;

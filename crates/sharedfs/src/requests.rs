@@ -314,41 +314,42 @@ impl SharedFs {
 
     /// Promises more blocks, making arenas for them; digests what is waiting when there is no room otherwise.
     fn credit(&self, session: SessionId, blocks: u64) -> Result<Response, Trouble> {
-        for attempt in 0..2 {
-            self.reclaim_all();
-            loop {
-                let (available, outstanding) = {
-                    let space = self.space.lock();
-                    (space.credits.available(space.allocator.free_blocks()), space.credits.outstanding())
-                };
-                if available >= blocks {
-                    break;
-                }
-                match self.make_arena() {
-                    Ok(()) => {}
-                    Err(Error::NoSpace) => break,
-                    Err(error) => return Err(error.into()),
-                }
-                tracing::debug!(available, outstanding, "an arena was made for a promise");
-            }
-            let mut core = self.core.lock();
-            let found = core.sessions.get_mut(&session).ok_or(Trouble::Refused(Refusal::SessionEnded))?;
-            let mut space = self.space.lock();
-            let granted = space.credits.available(space.allocator.free_blocks()).min(blocks);
-            // A part will do where it is all there is, but only once nothing can be digested any more.
-            if granted == blocks || (granted > 0 && attempt > 0) {
-                space.credits.grant(granted);
-                found.credit_limit += granted;
-                found.control.publish_credit(found.credit_limit);
-                return Ok(Response::Done);
-            }
-            drop(space);
-            drop(core);
-            if attempt == 0 {
-                self.digest_everything()?;
+        self.reclaim_all();
+        if !self.promise(session, blocks)? {
+            self.digest_everything()?;
+            if !self.promise(session, blocks)? {
+                return Err(Trouble::Refused(Refusal::NoSpace));
             }
         }
-        Err(Trouble::Refused(Refusal::NoSpace))
+        Ok(Response::Done)
+    }
+
+    /// Promises blocks if they can be had.
+    fn promise(&self, session: SessionId, blocks: u64) -> Result<bool, Trouble> {
+        loop {
+            let available = {
+                let space = self.space.lock();
+                space.credits.available(space.allocator.free_blocks())
+            };
+            if available >= blocks {
+                break;
+            }
+            match self.make_arena() {
+                Ok(()) => {}
+                Err(Error::NoSpace) => return Ok(false),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        let mut core = self.core.lock();
+        let found = core.sessions.get_mut(&session).ok_or(Trouble::Refused(Refusal::SessionEnded))?;
+        let mut space = self.space.lock();
+        if space.credits.available(space.allocator.free_blocks()) < blocks {
+            return Ok(false);
+        }
+        space.credits.grant(blocks);
+        found.credit_limit += blocks;
+        found.control.publish_credit(found.credit_limit);
+        Ok(true)
     }
 
     fn reclaim_all(&self) {

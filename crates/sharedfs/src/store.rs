@@ -117,6 +117,12 @@ pub(crate) fn read_superblock(tier: &Path) -> Result<Superblock, Error> {
     }
 }
 
+impl std::fmt::Debug for SharedFs {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SharedFs").field("tier", &self.tier).finish_non_exhaustive()
+    }
+}
+
 impl SharedFs {
     /// Makes a store's fast tier in `tier`, a folder that holds none. The superblock comes last: without it
     /// there is no store.
@@ -292,20 +298,46 @@ impl SharedFs {
         self.core.lock().sessions.values().map(Session::backlog).collect()
     }
 
+    /// What a session's log holds that is not digested; 0 if there is no such session.
+    #[must_use]
+    pub fn pending_bytes(&self, session: SessionId) -> u64 {
+        self.core.lock().sessions.get(&session).map_or(0, |found| found.backlog().bytes)
+    }
+
+    /// Digests one batch of a session's log. A session whose log proves wrong is ended.
+    pub fn digest_session(&self, session: SessionId) -> Result<Progress, Error> {
+        let mut digester = self.digester.lock();
+        let Some(batch) = self.digest_batch(&mut digester, session, Until::Completed)? else {
+            return Ok(Progress::Idle);
+        };
+        if batch.rejected.is_some() {
+            self.end(&mut digester, session, Ending::GivenUp)?;
+        }
+        Ok(Progress::Digested { session, bytes: batch.to.0 - batch.from.0 })
+    }
+
+    /// The daemon leaves: every session ends, its log digested to the end.
+    pub fn stop(&self) -> Result<(), Error> {
+        let sessions: Vec<SessionId> = self.core.lock().sessions.keys().copied().collect();
+        for session in sessions {
+            self.end_session(session, Ending::GivenUp)?;
+        }
+        Ok(())
+    }
+
     /// Digests one batch of the longest log, if any log holds something; else makes spare segments and arenas.
     /// When to call it is the caller's: see [`policy`].
     pub fn digest_step(&self) -> Result<Progress, Error> {
-        if let Some(session) = policy::next(&self.backlogs(), &self.options, true) {
-            let mut digester = self.digester.lock();
-            if let Some(batch) = self.digest_batch(&mut digester, session, Until::Completed)? {
-                return Ok(Progress::Digested { session, bytes: batch.to.0 - batch.from.0 });
-            }
+        if let Some(session) = policy::next(&self.backlogs(), &self.options, true)
+            && let progress @ Progress::Digested { .. } = self.digest_session(session)?
+        {
+            return Ok(progress);
         }
         Ok(if self.prepare()? { Progress::Prepared } else { Progress::Idle })
     }
 
-    /// Makes one thing ready: a segment or an arena. Says whether there was one to make.
-    fn prepare(&self) -> Result<bool, Error> {
+    /// Makes one thing ready, a segment or an arena. Says whether there was one to make.
+    pub fn prepare(&self) -> Result<bool, Error> {
         let spare = self.core.lock().pool.spare();
         if spare < self.options.spare_segments as usize {
             self.core.lock().pool.prepare(spare + 1)?;

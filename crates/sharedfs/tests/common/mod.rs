@@ -188,7 +188,7 @@ impl Writer {
         operation.encode_body(&mut body);
         let debit = match operation {
             Operation::Write { offset, data, .. } if !data.is_empty() => {
-                (offset + data.len() as u64).div_ceil(4096) - offset / 4096
+                offset.saturating_add(data.len() as u64).div_ceil(4096) - offset / 4096
             }
             Operation::Truncate { .. } => 1,
             _ => 0,

@@ -1,0 +1,235 @@
+//! Leases, fences, credits and quarantine, between sessions driven by one thread.
+
+mod common;
+
+use common::*;
+use cuesta_format::wire::{LeaseMode, Refusal, Request, Response};
+use cuesta_format::{Geometry, InodeNumber, LogGeneration, LogPosition};
+
+#[test]
+fn a_conflict_fences_the_holder_and_keeps_its_prefix() {
+    let store = Store::new();
+    let shared = store.open();
+    let mut first = Writer::attach(&shared);
+    first.acquire(ROOT, LeaseMode::Write);
+    let file = first.file(b"shared");
+    first.write(file, 0, b"by the first");
+    let accepted = first.at;
+    let generation = first.generation();
+
+    let mut second = Writer::attach(&shared);
+    let grant = second.acquire(ROOT, LeaseMode::Read);
+    assert_eq!(grant.entries.len(), 1);
+    assert!(first.generation() > generation);
+
+    // What the first writes under its old lease is void, though it is complete and its checksum is right.
+    first.file(b"void");
+    let resynced = first.resync();
+    assert_eq!((resynced.accepted, resynced.resume), (accepted, accepted));
+    assert_eq!((resynced.log_generation, resynced.revoked), (LogGeneration(2), vec![ROOT]));
+    assert_eq!(resynced.lease_generation, first.generation());
+
+    // The file it made is still its own; the second gets it by another fence.
+    first.write(file, 0, b"again");
+    let Response::Granted(grant) =
+        second.request(&Request::Lookup { parent: ROOT, name: b"shared".to_vec() })
+    else {
+        panic!()
+    };
+    assert_eq!(grant.record.size, 12);
+    assert_eq!(content(&shared, "shared"), b"againe first");
+    assert!(find(&shared, "void").is_none());
+    assert_eq!(first.resync().revoked, [file]);
+}
+
+#[test]
+fn void_entries_of_an_older_generation_stay_void_after_a_kill() {
+    let store = Store::new();
+    let shared = store.open();
+    let mut first = Writer::attach(&shared);
+    first.acquire(ROOT, LeaseMode::Write);
+    first.file(b"kept");
+    let mut second = Writer::attach(&shared);
+    second.acquire(ROOT, LeaseMode::Write);
+    for name in [b"void1", b"void2", b"void3"] {
+        first.file(name);
+    }
+    second.file(b"second");
+    first.resync();
+    first.acquire(ROOT, LeaseMode::Write);
+    first.file(b"good1");
+    kill(shared, vec![first, second]);
+    let shared = store.open();
+    let names: Vec<_> = shared.read_directory(ROOT).unwrap().into_iter().map(|entry| entry.name).collect();
+    assert_eq!(names, [&b"good1"[..], b"kept", b"second"]);
+}
+
+#[test]
+fn a_lease_given_back_is_passed_on_after_its_changes_are_digested() {
+    let store = Store::new();
+    let shared = store.open();
+    let mut first = Writer::attach(&shared);
+    first.acquire(ROOT, LeaseMode::Write);
+    first.file(b"new");
+    let generation = first.generation();
+    first.request(&Request::GiveBack { inodes: vec![ROOT] });
+    let mut second = Writer::attach(&shared);
+    assert_eq!(second.acquire(ROOT, LeaseMode::Read).entries.len(), 1);
+    assert_eq!(first.generation(), generation, "no fence was needed");
+}
+
+#[test]
+fn an_ended_session_holds_nothing() {
+    let store = Store::new();
+    let shared = store.open();
+    let mut first = Writer::attach(&shared);
+    first.acquire(ROOT, LeaseMode::Write);
+    first.file(b"x");
+    assert_eq!(first.request(&Request::Detach), Response::Done);
+    let mut second = Writer::attach(&shared);
+    let grant = second.acquire(ROOT, LeaseMode::Read);
+    assert_eq!((grant.mode, grant.entries.len()), (LeaseMode::Write, 1));
+}
+
+#[test]
+fn what_does_not_exist_is_not_leased() {
+    let store = Store::new();
+    let shared = store.open();
+    let mut writer = Writer::attach(&shared);
+    let not_found = Response::Failed(Refusal::NotFound);
+    let acquire = Request::Acquire { inode: InodeNumber(777_777), mode: LeaseMode::Read };
+    assert_eq!(writer.request(&acquire), not_found);
+    let lookup = |parent, name: &[u8]| Request::Lookup { parent, name: name.to_vec() };
+    assert!(matches!(writer.request(&lookup(ROOT, b"x")), Response::Failed(Refusal::Invalid(_))));
+    writer.acquire(ROOT, LeaseMode::Read);
+    assert_eq!(writer.request(&lookup(ROOT, b"x")), not_found);
+    assert!(matches!(writer.request(&lookup(ROOT, b"a/b")), Response::Failed(Refusal::Invalid(_))));
+}
+
+#[test]
+fn freed_blocks_are_not_reused_before_they_are_retired() {
+    let store = Store::with(Geometry { nvm_bytes: 1 << 20, ..geometry() });
+    let shared = store.open();
+    let mut writer = Writer::attach_without_credit(&shared);
+    let Response::Done = writer.request(&Request::Credit { blocks: 200 }) else { panic!() };
+    let file = writer.file(b"f");
+    for part in 0..4 {
+        writer.write(file, part * 20 * 4096, &[1; 20 * 4096]);
+    }
+    writer.digest();
+    let placed = |writer: &mut Writer, from| -> Vec<u64> {
+        let report = writer.report(from);
+        let extents = report.placed.iter().map(|placed| placed.extent);
+        extents.flat_map(|it| (0..u64::from(it.blocks)).map(move |n| it.address.0 + n * 4096)).collect()
+    };
+    let first = placed(&mut writer, LogPosition(0));
+    assert_eq!(first.len(), 80);
+    let digested = writer.at;
+    for part in 0..4 {
+        writer.write(file, part * 20 * 4096, &[2; 20 * 4096]);
+    }
+    writer.digest();
+    let second = placed(&mut writer, digested);
+    assert!(second.iter().all(|block| !first.contains(block)));
+    // All that is left is in quarantine.
+    let credit = Request::Credit { blocks: 60 };
+    assert_eq!(writer.request(&credit), Response::Failed(Refusal::NoSpace));
+    writer.retire(writer.at);
+    assert_eq!(writer.request(&credit), Response::Done);
+    assert!(writer.report(LogPosition(0)).placed.is_empty(), "what is retired is not reported");
+    for part in 0..3 {
+        writer.write(file, part * 20 * 4096, &[3; 20 * 4096]);
+    }
+    writer.digest();
+    assert_eq!(content(&shared, "f")[..60 * 4096], [3; 60 * 4096]);
+    assert_eq!(content(&shared, "f")[60 * 4096..], [2; 20 * 4096]);
+}
+
+#[test]
+fn a_full_store_promises_nothing_but_keeps_what_it_promised_and_deletes() {
+    let store = Store::with(Geometry { nvm_bytes: 1 << 20, ..geometry() });
+    let shared = store.open();
+    let mut writer = Writer::attach_without_credit(&shared);
+    let mut files = Vec::new();
+    for number in 0..100u8 {
+        if writer.request(&Request::Credit { blocks: 5 }) != Response::Done {
+            break;
+        }
+        let name = [b'f', 0x80 | number];
+        let file = writer.file(&name);
+        writer.write(file, 0, &[number; 5 * 4096]);
+        files.push((file, name));
+        if number % 4 == 3 {
+            writer.digest();
+            writer.retire(writer.at);
+        }
+    }
+    assert_eq!(files.len(), 48, "256 blocks less a reserve of 16 are 48 files of 5");
+    writer.digest();
+    writer.retire(writer.at);
+    for (number, (_, name)) in files.iter().enumerate() {
+        assert_eq!(shared.file_content(files[number].0).unwrap(), [name[1] & 0x7f; 5 * 4096]);
+    }
+    assert_eq!(shared.totals().unwrap().blocks_free, 0);
+    // Truncating and deleting go on.
+    writer.truncate(files[0].0, 100);
+    for (file, name) in &files[1..10] {
+        writer.unlink(ROOT, name, *file, false);
+    }
+    writer.digest();
+    writer.retire(writer.at);
+    assert_eq!(writer.request(&Request::Credit { blocks: 40 }), Response::Done);
+    assert_eq!(shared.file_content(files[0].0).unwrap(), [0; 100]);
+}
+
+#[test]
+fn a_session_that_takes_more_than_it_was_promised_cannot_take_from_others() {
+    let store = Store::with(Geometry { nvm_bytes: 1 << 20, ..geometry() });
+    let shared = store.open();
+    let mut honest = Writer::attach_without_credit(&shared);
+    assert_eq!(honest.request(&Request::Credit { blocks: 200 }), Response::Done);
+    let mut greedy = Writer::attach_without_credit(&shared);
+    greedy.acquire(ROOT, LeaseMode::Write);
+    let kept = greedy.file(b"kept");
+    greedy.write(kept, 0, &[1; 4096]);
+    let file = greedy.file(b"greedy");
+    greedy.write(file, 0, &[1; 30 * 4096]);
+    greedy.write(file, 30 * 4096, &[1; 30 * 4096]);
+    greedy.digest();
+    assert!(matches!(greedy.request(&Request::Resync), Response::Failed(Refusal::SessionEnded)));
+    assert_eq!(content(&shared, "kept"), [1; 4096]);
+    assert_eq!(content(&shared, "greedy").len(), 30 * 4096);
+    honest.acquire(ROOT, LeaseMode::Write);
+    let file = honest.file(b"honest");
+    for part in 0..4 {
+        honest.write(file, part * 50 * 4096, &vec![2; 50 * 4096][..25 * 4096]);
+        honest.write(file, part * 50 * 4096 + 25 * 4096, &vec![2; 25 * 4096]);
+        honest.digest();
+        honest.retire(honest.at);
+    }
+    assert_eq!(content(&shared, "honest"), vec![2; 200 * 4096]);
+}
+
+#[test]
+fn status_and_explain_and_trace_tell_what_happened() {
+    let store = Store::new();
+    let shared = store.open();
+    let mut writer = Writer::attach(&shared);
+    writer.acquire(ROOT, LeaseMode::Write);
+    let directory = writer.directory(b"d");
+    let file = writer.create_in(directory, b"f", 0o100_644);
+    writer.write(file, 0, &[1; 5000]);
+    let ask = |request: &Request| shared.handle(cuesta_format::SessionId(0), request, &mut Vec::new());
+    let Response::Status(status) = ask(&Request::Status) else { panic!() };
+    assert_eq!((status.sessions.len(), status.sessions[0].pid), (1, 7));
+    assert_eq!(status.sessions[0].log_bytes, writer.at.0);
+    writer.digest();
+    let Response::Explained(explained) = ask(&Request::Explain { path: b"d/f".to_vec() }) else { panic!() };
+    assert_eq!((explained.record.inode, explained.extents.len()), (file, 1));
+    assert_eq!(explained.leases, [(writer.session, LeaseMode::Write)]);
+    let Response::Events(events) = ask(&Request::Trace { from: 0, wait_ms: 0 }) else { panic!() };
+    assert!(events.windows(2).all(|pair| pair[1].number == pair[0].number + 1));
+    assert!(events.len() >= 5);
+    assert!(matches!(ask(&Request::Explain { path: b"none".to_vec() }), Response::Failed(Refusal::NotFound)));
+    assert!(matches!(ask(&Request::Digest), Response::Failed(Refusal::SessionEnded)));
+}
