@@ -2,8 +2,9 @@
 //! forks and executes.
 //!
 //! A cell is a lock word and an offset. The lock is held for one call and names its process, so that a
-//! process that dies inside leaves a lock others can take over. Cells are not given back: a process
-//! tree that shares more descriptions than there are cells goes on with private offsets.
+//! process that dies inside leaves a lock others can take over. Each process that has the description
+//! counts; a cell nobody counts is free. A killed process leaves its cells taken: a process tree that
+//! runs out of them goes on with private offsets.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering};
@@ -24,13 +25,14 @@ const SPINS: u32 = 1000;
 #[repr(C)]
 pub struct Cell {
     holder: AtomicU32,
-    _padding: u32,
+    processes: AtomicU32,
     offset: AtomicU64,
 }
 
 #[repr(C)]
 struct Area {
-    used: AtomicU32,
+    /// Where the search for a free cell starts.
+    next: AtomicU32,
     _padding: [u32; 3],
     cells: [Cell; CELLS],
 }
@@ -44,6 +46,16 @@ static MAKING: Mutex<()> = Mutex::new(());
 pub struct Held<'a>(&'a Cell);
 
 impl Cell {
+    /// One more process has the description.
+    pub fn count_process(&self) {
+        self.processes.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// This process has it no more.
+    pub fn discount_process(&self) {
+        self.processes.fetch_sub(1, Ordering::Release);
+    }
+
     /// Waits for the cell.
     pub fn hold(&self) -> Held<'_> {
         let me = rustix::process::getpid().as_raw_nonzero().get() as u32;
@@ -86,13 +98,16 @@ impl Drop for Held<'_> {
     }
 }
 
-/// A fresh cell.
+/// A fresh cell, counted once.
 pub fn take() -> Option<&'static Cell> {
-    let area = area().or_else(make)?;
-    let index = area
-        .used
-        .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| (used < CELLS as u32).then_some(used + 1));
-    area.cells.get(index.ok()? as usize)
+    let area = area()?;
+    let start = area.next.load(Ordering::Relaxed) as usize;
+    (0..CELLS).map(|step| (start + step) % CELLS).find_map(|index| {
+        let cell = &area.cells[index];
+        cell.processes.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).ok()?;
+        area.next.store(index as u32 + 1, Ordering::Relaxed);
+        Some(cell)
+    })
 }
 
 /// The cell at a place named by another process.
@@ -119,6 +134,13 @@ pub fn adopt(file: OwnedFd) -> Option<()> {
         return None;
     }
     map(file).map(|_| ())
+}
+
+/// Makes the memory, while it can still be shared.
+pub fn prepare() {
+    if area().is_none() {
+        make();
+    }
 }
 
 fn area() -> Option<&'static Area> {

@@ -20,6 +20,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 use crate::calls::ExecImage;
 use crate::filter::{DESCRIPTOR_LIMIT, DESCRIPTORS};
 use crate::open_file::Description;
+use crate::process::ChildSession;
 use crate::thread;
 
 /// Class of a descriptor with an entry in the table.
@@ -124,6 +125,8 @@ pub struct Delta {
     changes: Vec<(usize, Option<Pin>)>,
     /// Memory the child's exec needs, kept until the child is gone.
     pub exec: Option<ExecImage>,
+    /// The session the child attached, if its parent had none.
+    pub session: Option<ChildSession>,
 }
 
 impl Delta {
@@ -203,7 +206,7 @@ pub fn install(fd: i32, pin: Pin) -> Option<Pin> {
     std::mem::forget(pin);
     let before = entry.swap(slot, Ordering::AcqRel);
     class.store(CLASS_OURS, Ordering::Release);
-    (!before.is_null()).then_some(Pin(before))
+    (!before.is_null()).then(|| Pin(before))
 }
 
 /// Takes away what is behind `fd`.
@@ -216,7 +219,7 @@ pub fn remove(fd: i32) -> Option<Pin> {
     // The class goes first: between the two a call of another thread reaches the placeholder (EBADF).
     let _ = class.compare_exchange(CLASS_OURS, 0, Ordering::AcqRel, Ordering::Relaxed);
     let before = entry.swap(ptr::null_mut(), Ordering::AcqRel);
-    (!before.is_null()).then_some(Pin(before))
+    (!before.is_null()).then(|| Pin(before))
 }
 
 fn change(fd: usize, to: Option<Pin>) -> Option<Pin> {
@@ -236,6 +239,23 @@ pub fn drop_delta(delta: &Delta) {
             let _ = DESCRIPTORS[*fd].compare_exchange(CLASS_OURS, 0, Ordering::AcqRel, Ordering::Relaxed);
         }
     }
+}
+
+/// Whether there ever was a descriptor of ours.
+pub fn any() -> bool {
+    HIGHEST.load(Ordering::Relaxed) != 0
+}
+
+/// The descriptions behind the descriptors that `filter` lets through, each with its descriptors.
+pub fn grouped(filter: impl Fn(i32) -> bool) -> Vec<(Pin, Vec<i32>)> {
+    let mut groups: Vec<(Pin, Vec<i32>)> = Vec::new();
+    for (fd, pin) in all().into_iter().filter(|(fd, _)| filter(*fd)) {
+        match groups.iter_mut().find(|(known, _)| known.is_same(&pin)) {
+            Some((_, fds)) => fds.push(fd),
+            None => groups.push((pin, vec![fd])),
+        }
+    }
+    groups
 }
 
 /// Every descriptor of ours, as this thread (or the vfork child it is) sees the table.

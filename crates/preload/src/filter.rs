@@ -35,7 +35,7 @@ pub const CLASS_AT_AT: u8 = 9;
 pub const CLASS_AT_THIRD: u8 = 10;
 /// Always decided in Rust.
 pub const CLASS_ALWAYS: u8 = 11;
-/// clone, clone3, fork, vfork: handled by the stub itself, on no stack.
+/// clone, clone3, fork, vfork: made by the stub itself, on no stack.
 pub const CLASS_CLONE: u8 = 12;
 
 /// System call numbers the class table covers.
@@ -45,8 +45,8 @@ pub const DESCRIPTOR_LIMIT: usize = 65_536;
 /// Longest prefix, with its terminating zero.
 pub const PREFIX_BYTES: usize = 4096;
 
-/// The class of each system call, as the entry code reads it: clone calls arrive there only through
-/// an unpatched sequence and pass.
+/// The class of each system call, as the entry code reads it: of the clone family only what makes a
+/// process arrives there, to be prepared for.
 pub static CLASSES: [u8; SYSCALL_LIMIT] = entry_classes();
 
 /// What each descriptor is: 0 the application's own, else see `descriptors`.
@@ -79,9 +79,7 @@ const fn entry_classes() -> [u8; SYSCALL_LIMIT] {
     let mut number = 0;
     while number < SYSCALL_LIMIT {
         let class = class_of(number as i64);
-        if class != CLASS_CLONE {
-            classes[number] = class;
-        }
+        classes[number] = if class == CLASS_CLONE { CLASS_ALWAYS } else { class };
         number += 1;
     }
     classes

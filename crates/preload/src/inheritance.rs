@@ -5,7 +5,7 @@
 
 use std::ffi::OsString;
 use std::io::{Read as _, Write as _};
-use std::os::fd::{FromRawFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, AsRawFd as _, FromRawFd as _, OwnedFd};
 
 use rustix::fs::MemfdFlags;
 
@@ -27,13 +27,7 @@ pub struct Table {
 impl Table {
     /// What this process (or the vfork child it is) would hand over; `None` if nothing.
     pub fn of_this_process() -> Option<Self> {
-        let mut groups: Vec<(Pin, Vec<i32>)> = Vec::new();
-        for (fd, pin) in descriptors::all().into_iter().filter(|(fd, _)| survives_exec(*fd)) {
-            match groups.iter_mut().find(|(known, _)| known.is_same(&pin)) {
-                Some((_, fds)) => fds.push(fd),
-                None => groups.push((pin, vec![fd])),
-            }
-        }
+        let groups = descriptors::grouped(survives_exec);
         let open: Vec<_> = groups.iter().map(|(pin, fds)| (fds.clone(), pin.to_inherit())).collect();
         let directory = working_directory::pin()
             .zip(working_directory::name())
@@ -42,13 +36,14 @@ impl Table {
     }
 
     /// The table in a memory file that survives the exec.
-    pub fn write(&self) -> Option<OwnedFd> {
+    pub fn write(&self) -> Option<Written> {
         let mut text = Vec::new();
-        if let Some(cells) = cells::file() {
-            let kept = rustix::io::fcntl_dupfd_cloexec(borrow(cells), process::descriptor_floor()).ok()?;
-            rustix::io::fcntl_setfd(&kept, rustix::io::FdFlags::empty()).ok()?;
-            let fd = std::os::fd::IntoRawFd::into_raw_fd(kept);
-            writeln!(text, "cells {fd}").ok()?;
+        let cells = match cells::file() {
+            Some(cells) => Some(inheritable(borrow(cells))?),
+            None => None,
+        };
+        if let Some(cells) = &cells {
+            writeln!(text, "cells {}", cells.as_raw_fd()).ok()?;
         }
         for (fds, inherited) in &self.open {
             let fds: Vec<String> = fds.iter().map(i32::to_string).collect();
@@ -57,14 +52,12 @@ impl Table {
         if let Some((name, inherited)) = &self.directory {
             writeln!(text, "directory {} {}", hex(name), line(inherited)).ok()?;
         }
-        let file = rustix::fs::memfd_create("cuesta-table", MemfdFlags::empty()).ok()?;
-        let file = rustix::io::fcntl_dupfd_cloexec(&file, process::descriptor_floor()).ok()?;
-        rustix::io::fcntl_setfd(&file, rustix::io::FdFlags::empty()).ok()?;
+        let file = inheritable(rustix::fs::memfd_create("cuesta-table", MemfdFlags::CLOEXEC).ok()?.as_fd())?;
         let mut written = 0;
         while written < text.len() {
             written += rustix::io::pwrite(&file, &text[written..], written as u64).ok()?;
         }
-        Some(file)
+        Some(Written { file, _cells: cells })
     }
 
     /// Takes over what the program before exec left. Call once, before there are threads.
@@ -81,6 +74,27 @@ impl Table {
             }
         }
     }
+}
+
+/// A table in memory files that survive an exec, and go if it fails.
+#[derive(Debug)]
+pub struct Written {
+    file: OwnedFd,
+    _cells: Option<OwnedFd>,
+}
+
+impl Written {
+    /// The descriptor to name to the next program.
+    pub fn descriptor(&self) -> i32 {
+        self.file.as_raw_fd()
+    }
+}
+
+/// A copy of the descriptor, out of the way, that survives an exec.
+fn inheritable(file: rustix::fd::BorrowedFd<'_>) -> Option<OwnedFd> {
+    let copy = rustix::io::fcntl_dupfd_cloexec(file, process::descriptor_floor()).ok()?;
+    rustix::io::fcntl_setfd(&copy, rustix::io::FdFlags::empty()).ok()?;
+    Some(copy)
 }
 
 fn adopt_line(line: &str) -> Option<()> {

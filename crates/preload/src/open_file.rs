@@ -9,7 +9,7 @@ use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use cuesta_libfs::OpenFile;
+use cuesta_libfs::{Client, OpenFile};
 
 use crate::calls::Failure;
 use crate::cells::Cell;
@@ -19,8 +19,8 @@ use crate::process;
 #[derive(Debug)]
 pub struct Description {
     file: UnsafeCell<Option<Arc<OpenFile>>>,
-    /// The process generation `file` belongs to; it changes in the child of a fork.
-    generation: AtomicU32,
+    /// The session `file` belongs to; another one in the child of a fork.
+    client: AtomicPtr<Client>,
     inode: u64,
     /// Where it was opened, below the prefix, for getcwd; empty if unknown.
     path: Vec<u8>,
@@ -30,10 +30,14 @@ pub struct Description {
 }
 
 // SAFETY: `file` changes only under REOPENING, in a process in which nobody has read it since the fork
-// (readers check the generation first), and everything else is atomic or constant.
+// (readers check the session first), and everything else is atomic or constant.
 unsafe impl Send for Description {}
 // SAFETY: as above.
 unsafe impl Sync for Description {}
+
+fn address(client: &Client) -> *mut Client {
+    std::ptr::from_ref(client).cast_mut()
+}
 
 static REOPENING: Mutex<()> = Mutex::new(());
 
@@ -60,7 +64,7 @@ impl Description {
             flags: AtomicU32::new(file.flags() as u32),
             offset: AtomicU64::new(0),
             file: UnsafeCell::new(Some(file)),
-            generation: AtomicU32::new(process::generation()),
+            client: AtomicPtr::new(process::attached().map_or(std::ptr::null_mut(), address)),
             path,
             cell: AtomicPtr::new(std::ptr::null_mut()),
         }
@@ -74,7 +78,7 @@ impl Description {
             .map_or(std::ptr::null_mut(), |cell| std::ptr::from_ref(cell).cast_mut());
         Self {
             file: UnsafeCell::new(None),
-            generation: AtomicU32::new(process::generation().wrapping_sub(1)),
+            client: AtomicPtr::new(std::ptr::null_mut()),
             inode: from.inode,
             path: from.path.clone(),
             flags: AtomicU32::new(from.flags),
@@ -86,21 +90,21 @@ impl Description {
     /// The LibFS file, opened again first if this process has not used it since it was forked.
     #[inline]
     pub fn file(&self) -> Result<&Arc<OpenFile>, Failure> {
-        if self.generation.load(Ordering::Acquire) != process::generation() {
-            self.reopen()?;
+        let client = process::client()?;
+        if self.client.load(Ordering::Acquire) != address(client) {
+            self.reopen(client)?;
         }
-        // SAFETY: with the generation current the file is not changed before the next fork.
+        // SAFETY: as long as this is the session the file is not changed.
         unsafe { (*self.file.get()).as_ref() }.ok_or(Failure::Errno(libc::EIO))
     }
 
     #[cold]
-    fn reopen(&self) -> Result<(), Failure> {
-        let client = process::client()?;
+    fn reopen(&self, client: &Client) -> Result<(), Failure> {
         let _reopening = REOPENING.lock();
-        if self.generation.load(Ordering::Acquire) == process::generation() {
+        if self.client.load(Ordering::Acquire) == address(client) {
             return Ok(());
         }
-        // SAFETY: under REOPENING, and readers wait for the generation.
+        // SAFETY: under REOPENING, and readers wait for the session to be named.
         let file = unsafe { &mut *self.file.get() };
         let (flags, offset) = match file {
             Some(parent) => (parent.flags(), parent.offset()),
@@ -109,7 +113,7 @@ impl Description {
         let reopened = client.reopen(cuesta_format::InodeNumber(self.inode), flags, offset)?;
         // The parent's file belongs to the parent's session: it is left alone, not closed.
         std::mem::forget(file.replace(reopened));
-        self.generation.store(process::generation(), Ordering::Release);
+        self.client.store(address(client), Ordering::Release);
         Ok(())
     }
 
@@ -130,12 +134,7 @@ impl Description {
         call: impl FnOnce(&Arc<OpenFile>) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
         let file = self.file()?;
-        let cell = self.cell.load(Ordering::Acquire);
-        if cell.is_null() {
-            return call(file);
-        }
-        // SAFETY: cells are never unmapped.
-        let cell = unsafe { &*cell };
+        let Some(cell) = self.cell() else { return call(file) };
         let held = cell.hold();
         file.set_offset(held.offset());
         let answer = call(file);
@@ -143,10 +142,22 @@ impl Description {
         answer
     }
 
-    /// Moves the offset to where other processes can share it, ahead of a fork or exec. Without room
+    /// Moves the offset to where another process, which is about to come, can share it. Without room
     /// for it each process goes on with its own.
     pub fn share(&self) {
-        if !self.cell.load(Ordering::Acquire).is_null() {
+        self.move_to_cell();
+        if let Some(cell) = self.cell() {
+            cell.count_process();
+        }
+    }
+
+    fn cell(&self) -> Option<&'static Cell> {
+        // SAFETY: null, or a cell; cells are never unmapped.
+        unsafe { self.cell.load(Ordering::Acquire).as_ref() }
+    }
+
+    fn move_to_cell(&self) {
+        if self.cell().is_some() {
             return;
         }
         let Some(cell) = crate::cells::take() else { return };
@@ -156,21 +167,29 @@ impl Description {
             None => self.offset.load(Ordering::Relaxed),
         };
         cell.hold().set_offset(offset);
-        let cell = std::ptr::from_ref(cell).cast_mut();
-        let _ = self.cell.compare_exchange(std::ptr::null_mut(), cell, Ordering::AcqRel, Ordering::Relaxed);
+        let shared = std::ptr::from_ref(cell).cast_mut();
+        let first =
+            self.cell.compare_exchange(std::ptr::null_mut(), shared, Ordering::AcqRel, Ordering::Relaxed);
+        if first.is_err() {
+            cell.discount_process();
+        }
     }
 
-    /// What to hand over at exec.
+    /// What to hand over at exec. The next program counts for this process, unless this is a vfork child,
+    /// whose parent goes on.
     pub fn to_inherit(&self) -> Inherited {
-        self.share();
-        let cell = self.cell.load(Ordering::Acquire);
-        // SAFETY: the file is only read; cells are never unmapped.
-        let (file, cell) = unsafe { (&*self.file.get(), cell.as_ref()) };
+        if crate::thread::is_vforked() {
+            self.share();
+        } else {
+            self.move_to_cell();
+        }
+        // SAFETY: the file is only read.
+        let file = unsafe { &*self.file.get() };
         Inherited {
             inode: self.inode,
             flags: file.as_ref().map_or(self.flags.load(Ordering::Relaxed), |file| file.flags() as u32),
             offset: file.as_ref().map_or(self.offset.load(Ordering::Relaxed), |file| file.offset()),
-            cell: cell.map(crate::cells::index_of),
+            cell: self.cell().map(crate::cells::index_of),
             path: self.path.clone(),
         }
     }
@@ -178,9 +197,12 @@ impl Description {
 
 impl Drop for Description {
     fn drop(&mut self) {
+        if let Some(cell) = self.cell() {
+            cell.discount_process();
+        }
         if let Some(file) = self.file.get_mut().take() {
             match process::attached() {
-                Some(client) if *self.generation.get_mut() == process::generation() => {
+                Some(client) if *self.client.get_mut() == address(client) => {
                     // A session that has ended has released its files.
                     let _ = client.close(file);
                 }

@@ -13,7 +13,7 @@ use cuesta_libfs::{Client, Credentials, SocketLink};
 use rustix::fs::{Mode, OFlags};
 
 use crate::calls::Failure;
-use crate::{descriptors, signals, thread};
+use crate::{cells, descriptors, signals, thread};
 
 /// How many descriptors below the limit are ours to take.
 const RESERVED_DESCRIPTORS: u64 = 128;
@@ -34,12 +34,13 @@ pub struct Configuration {
 
 static CONFIGURATION: OnceLock<Configuration> = OnceLock::new();
 static FORKED: AtomicU32 = AtomicU32::new(0);
-static GENERATION: AtomicU32 = AtomicU32::new(1);
 static CLIENT: AtomicPtr<Client> = AtomicPtr::new(std::ptr::null_mut());
 static ATTACHING: Mutex<()> = Mutex::new(());
 static MARKER: AtomicI32 = AtomicI32::new(-1);
 static CREDENTIALS: Mutex<Option<Arc<Credentials>>> = Mutex::new(None);
 static CREDENTIALS_STALE: AtomicBool = AtomicBool::new(false);
+/// A vfork child needed a session that its parent did not have.
+static SESSION_WANTED: AtomicBool = AtomicBool::new(false);
 static COMPLAINED: AtomicBool = AtomicBool::new(false);
 
 /// Notes where the store is. Call once.
@@ -91,12 +92,6 @@ pub fn forked_flag() -> *const u32 {
     FORKED.as_ptr().cast_const()
 }
 
-/// Counts the forks between this process and the first.
-#[inline(always)]
-pub fn generation() -> u32 {
-    GENERATION.load(Ordering::Relaxed)
-}
-
 /// Settles what happened since this thread's last call: a fork, or the end of a vfork child.
 #[inline(always)]
 pub fn catch_up() {
@@ -116,7 +111,6 @@ pub fn catch_up() {
 fn after_fork() {
     FORKED.store(0, Ordering::Relaxed);
     signals::after_fork();
-    GENERATION.fetch_add(1, Ordering::Relaxed);
     let parents = CLIENT.swap(std::ptr::null_mut(), Ordering::AcqRel);
     // SAFETY: null, or a client made by `attach`, whose reference was leaked for the process's life.
     if let Some(client) = unsafe { parents.as_ref() } {
@@ -127,7 +121,7 @@ fn after_fork() {
 }
 
 fn close_own_descriptors() {
-    let kept = [MARKER.load(Ordering::Relaxed), crate::cells::file().unwrap_or(-1)];
+    let kept = [MARKER.load(Ordering::Relaxed), cells::file().unwrap_or(-1)];
     for fd in own_range().filter(|fd| descriptors::is_hidden(*fd) && !kept.contains(fd)) {
         descriptors::hide(fd, false);
         // SAFETY: hidden descriptors are this library's; their owner has been abandoned.
@@ -140,9 +134,33 @@ fn own_range() -> std::ops::Range<i32> {
 }
 
 /// The session, if there is one.
+#[inline]
 pub fn attached() -> Option<&'static Client> {
     // SAFETY: null, or a client whose reference was leaked for the process's life.
-    unsafe { CLIENT.load(Ordering::Acquire).as_ref() }
+    match unsafe { CLIENT.load(Ordering::Acquire).as_ref() } {
+        Some(client) => Some(client),
+        None if thread::is_vforked() => childs_own().map(|own| own.client),
+        None => None,
+    }
+}
+
+/// What a vfork child attached for itself. Its connection is among its own descriptors, so that its
+/// parent, whose memory this is, can neither use nor close it.
+#[derive(Clone, Copy)]
+pub struct ChildSession {
+    client: &'static Client,
+    marker: i32,
+}
+
+impl std::fmt::Debug for ChildSession {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("ChildSession").field("marker", &self.marker).finish_non_exhaustive()
+    }
+}
+
+fn childs_own() -> Option<ChildSession> {
+    // SAFETY: the reference ends within this expression.
+    unsafe { thread::delta() }.as_ref().and_then(|delta| delta.session)
 }
 
 /// The session; attached now if there is none.
@@ -177,28 +195,32 @@ fn attach() -> Result<&'static Client, Failure> {
             return Err(Failure::Errno(libc::EIO));
         }
     };
+    // SAFETY: the reference was leaked just now.
+    let client = unsafe { &*Arc::into_raw(client) };
+    if thread::is_vforked() {
+        SESSION_WANTED.store(true, Ordering::Relaxed);
+        let own = ChildSession { client, marker: make_marker(configuration)? };
+        // SAFETY: the reference ends within the statement.
+        unsafe { thread::delta() }.get_or_insert_default().session = Some(own);
+        return Ok(client);
+    }
     if MARKER.load(Ordering::Relaxed) < 0 {
-        make_marker(configuration)?;
+        let marker = make_marker(configuration)?;
+        descriptors::hide(marker, true);
+        MARKER.store(marker, Ordering::Release);
     }
     for fd in own_range().filter(|fd| is_open(*fd) && !open_before.contains(fd)) {
         descriptors::hide(fd, true);
     }
-    CLIENT.store(Arc::into_raw(client).cast_mut(), Ordering::Release);
-    attached_or_gone()
+    CLIENT.store(std::ptr::from_ref(client).cast_mut(), Ordering::Release);
+    Ok(client)
 }
 
-fn attached_or_gone() -> Result<&'static Client, Failure> {
-    attached().ok_or(Failure::Errno(libc::EIO))
-}
-
-fn make_marker(configuration: &Configuration) -> Result<(), Failure> {
+fn make_marker(configuration: &Configuration) -> Result<i32, Failure> {
     use rustix::fd::{AsFd as _, IntoRawFd as _};
     let marker = rustix::fs::open(&configuration.socket[..], OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
     let marker = rustix::io::fcntl_dupfd_cloexec(marker.as_fd(), configuration.descriptor_floor)?;
-    let fd = marker.into_raw_fd();
-    descriptors::hide(fd, true);
-    MARKER.store(fd, Ordering::Release);
-    Ok(())
+    Ok(marker.into_raw_fd())
 }
 
 fn is_open(fd: i32) -> bool {
@@ -210,7 +232,10 @@ fn is_open(fd: i32) -> bool {
 /// A new placeholder descriptor, the lowest free one from `lowest` on.
 pub fn placeholder(lowest: i32, close_on_exec: bool) -> Result<i32, Failure> {
     let command = if close_on_exec { libc::F_DUPFD_CLOEXEC } else { libc::F_DUPFD };
-    let marker = MARKER.load(Ordering::Acquire);
+    let marker = match childs_own() {
+        Some(own) if thread::is_vforked() => own.marker,
+        _ => MARKER.load(Ordering::Acquire),
+    };
     let arguments = [marker as usize, command as usize, lowest as usize, 0, 0, 0];
     // SAFETY: makes a new descriptor, of the marker.
     let fd = unsafe { crate::arch::syscall(libc::SYS_fcntl as usize, arguments) } as i32;
@@ -259,9 +284,31 @@ pub fn read_umask() {
 
 /// Ends the session as the process ends.
 pub fn leave() {
-    if !thread::is_vforked()
-        && let Some(client) = attached()
-    {
+    if thread::is_vforked() {
+        return;
+    }
+    for (fd, _) in descriptors::all() {
+        drop(descriptors::remove(fd));
+    }
+    if let Some(client) = attached() {
         client.detach();
+    }
+}
+
+/// A child is about to be made: what it will share moves to where both can see it. A vfork child could
+/// not do so, its descriptors being its own and its memory its parent's.
+pub fn before_child() {
+    if thread::is_vforked() {
+        return;
+    }
+    if SESSION_WANTED.load(Ordering::Relaxed) {
+        // Without a session the child reports what is wrong.
+        let _ = client();
+    }
+    if descriptors::any() {
+        cells::prepare();
+        for (pin, _) in descriptors::grouped(|_| true) {
+            pin.share();
+        }
     }
 }

@@ -171,6 +171,10 @@ pub fn serve(number: usize, arguments: [usize; 6]) -> Answer {
         libc::SYS_execveat => program::execute(&call, Some(0), 1, 2, 3, call.int(4)),
         libc::SYS_io_uring_setup => call.unserved(libc::ENOSYS),
         libc::SYS_umask => control::change_umask(&call),
+        libc::SYS_clone | libc::SYS_clone3 | libc::SYS_fork | libc::SYS_vfork => {
+            process::before_child();
+            Err(Failure::NotOurs)
+        }
         libc::SYS_exit_group => {
             process::leave();
             Err(Failure::NotOurs)

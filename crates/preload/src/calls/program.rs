@@ -11,7 +11,7 @@ use rustix::fs::MemfdFlags;
 
 use super::path;
 use super::{Answer, Call, Failure};
-use crate::inheritance::Table;
+use crate::inheritance::{Table, Written};
 use crate::user_memory::UserPath;
 use crate::{process, thread, user_memory};
 
@@ -106,8 +106,11 @@ pub fn execute(
 ) -> Answer {
     process::configuration()?;
     let program = program_in_store(call, directory, path, flags)?;
+    if program.is_none() && !exists(call, directory, path, flags) {
+        return Err(Failure::NotOurs);
+    }
     let table = Table::of_this_process().and_then(|table| table.write());
-    let table_fd = table.as_ref().map(|table| table.as_raw_fd());
+    let table_fd = table.as_ref().map(Written::descriptor);
     let image = ExecImage::new(&list(call.word(variables))?, table_fd)?;
     let mut out = *call;
     out.arguments[variables] = image.pointers.as_ptr() as usize;
@@ -115,6 +118,10 @@ pub fn execute(
         // Leaves with the child: nobody comes back here to free it.
         // SAFETY: the reference ends within the statement.
         unsafe { thread::delta() }.get_or_insert_default().exec = Some(image);
+    }
+    // A vfork child shares this thread's state with its parent, which is not inside.
+    if thread::is_vforked() {
+        thread::leave();
     }
     let answer = match &program {
         None => out.kernel(out.arguments),
@@ -127,7 +134,17 @@ pub fn execute(
             Call { number, arguments }.kernel(arguments)
         }
     };
+    thread::enter();
     Ok(answer)
+}
+
+/// Whether the kernel would find a program; shells try one directory after the other.
+fn exists(call: &Call, directory: Option<usize>, path: usize, flags: i32) -> bool {
+    let directory = directory.map_or(libc::AT_FDCWD as usize, |index| call.word(index));
+    let flags = flags & (libc::AT_EMPTY_PATH | libc::AT_SYMLINK_NOFOLLOW);
+    let arguments = [directory, call.word(path), libc::F_OK as usize, flags as usize, 0, 0];
+    // SAFETY: only asks about a path.
+    unsafe { crate::arch::syscall(libc::SYS_faccessat2 as usize, arguments) == 0 }
 }
 
 /// A copy of the program, if it lies in the store: the kernel cannot read it there.

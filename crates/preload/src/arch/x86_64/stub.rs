@@ -9,7 +9,8 @@
 //!   jmp back
 //! ```
 //!
-//! The clone part makes the call itself, because the child may return on another stack, or on the
+//! A call that makes a process first passes through the entry like any other, so that the parent can
+//! prepare; it is never answered there. The clone part then makes the call itself, because the child may return on another stack, or on the
 //! stack its suspended parent needs intact: it uses no stack at all. A child of a fork is noted in a
 //! global (its copy of it), a vfork child in the thread state it shares with its parent.
 
@@ -30,8 +31,11 @@ const JUMP_NEAR: u8 = 0xe9;
 const NOP: u8 = 0xcc;
 const THREAD_PLACE: u64 = 0x1111_2222_3333_4444;
 const FORKED_PLACE: u64 = 0x5555_6666_7777_0001;
+const _: () = assert!(offset_of!(ThreadState, inside) + 4 == offset_of!(ThreadState, vforked));
 /// Length of the sequence between the clone part and the instructions behind the syscall.
 const PLAIN_BYTES: usize = 15;
+/// Where in that sequence the jump to the entry stands.
+const ENTRY_JUMP_OFFSET: usize = 7;
 
 global_asm!(
     ".pushsection .rodata.cuesta_clone, \"a\", @progbits",
@@ -62,6 +66,9 @@ global_asm!(
     "  jz 25f",
     // The parent is suspended until the child is gone; a vfork within a vfork child adds nothing.
     "23:",
+    "  lea rcx, [rip + 26f]",
+    "  jmp 90f + {entry_jump}",
+    "26:",
     "  movabs rcx, {thread_place}",
     "  cmp dword ptr fs:[rcx], 0",
     "  jne 25f",
@@ -69,10 +76,14 @@ global_asm!(
     "  syscall",
     "  test rax, rax",
     "  jz 91f",
+    // The child may have gone while inside the client.
     "  movabs rcx, {thread_place}",
-    "  mov dword ptr fs:[rcx], 0",
+    "  mov qword ptr fs:[rcx - 4], 0",
     "  jmp 91f",
     "24:",
+    "  lea rcx, [rip + 27f]",
+    "  jmp 90f + {entry_jump}",
+    "27:",
     "  syscall",
     "  test rax, rax",
     "  jnz 91f",
@@ -95,6 +106,7 @@ global_asm!(
     thread_place = const THREAD_PLACE,
     forked_place = const FORKED_PLACE,
     plain_bytes = const PLAIN_BYTES,
+    entry_jump = const ENTRY_JUMP_OFFSET,
 );
 
 unsafe extern "C" {
