@@ -59,6 +59,7 @@ pub struct SharedFs {
     pub(crate) counters: Counters,
     pub(crate) opened: Instant,
     pub(crate) recovered: Recovered,
+    making: Mutex<()>,
     failed: AtomicBool,
 }
 
@@ -195,6 +196,7 @@ impl SharedFs {
             counters: Counters::default(),
             opened: Instant::now(),
             recovered: Recovered::default(),
+            making: Mutex::new(()),
             failed: AtomicBool::new(false),
         };
         shared.recovered = shared.recover(occupied)?;
@@ -361,10 +363,11 @@ impl SharedFs {
     /// Makes one more arena, and room for what the metadata store will say about it.
     pub(crate) fn make_arena(&self) -> Result<(), Error> {
         self.metadata.ensure_slack(METADATA_SLACK_BYTES)?;
-        let mut space = self.space.lock();
+        // Clearing its memory takes tens of milliseconds, which neither promises nor digests wait for.
+        let _one_at_a_time = self.making.lock();
         let arena = self.arenas.make()?;
-        space.allocator.add_arena(crate::tiers::Bitmap::new(self.superblock.geometry.arena_blocks()));
-        drop(space);
+        let bitmap = crate::tiers::Bitmap::new(self.superblock.geometry.arena_blocks());
+        self.space.lock().allocator.add_arena(bitmap);
         self.events.record(Step::Allocate { arena });
         Ok(())
     }

@@ -99,7 +99,7 @@ impl Allocator {
     }
 
     /// Blocks that committed files use.
-    #[must_use]
+    #[cfg(test)]
     pub fn used_blocks(&self) -> u64 {
         self.arenas.iter().map(|arena| u64::from(arena.committed.used())).sum()
     }

@@ -85,4 +85,12 @@ impl Arenas {
         let mapping = self.mapping(self.geometry.arena(address))?;
         Ok(mapping.read(self.geometry.arena_offset(address) + inside, out)?)
     }
+
+    /// Makes bytes of one block zero, durably.
+    pub fn clear(&self, address: BlockAddress, inside: u64, bytes: u64) -> Result<(), Error> {
+        let mapping = self.mapping(self.geometry.arena(address))?;
+        mapping.write_through(self.geometry.arena_offset(address) + inside, &vec![0; bytes as usize])?;
+        mapping.fence();
+        Ok(())
+    }
 }

@@ -40,7 +40,7 @@ impl Bitmap {
     }
 
     /// Blocks in use.
-    #[must_use]
+    #[cfg(test)]
     pub fn used(&self) -> u32 {
         self.used
     }

@@ -29,12 +29,6 @@ impl Credits {
         self.outstanding
     }
 
-    /// Blocks never promised.
-    #[must_use]
-    pub fn reserve(&self) -> u64 {
-        self.reserve
-    }
-
     /// How much may still be promised when `free` blocks are free.
     #[must_use]
     pub fn available(&self, free: u64) -> u64 {
@@ -60,9 +54,9 @@ mod tests {
     #[test]
     fn no_more_is_promised_than_is_free_beyond_the_reserve() {
         let mut credits = Credits::new(16_384);
-        assert_eq!(credits.reserve(), 512);
-        assert_eq!(Credits::new(160).reserve(), 10);
-        assert_eq!(Credits::new(1 << 20).reserve(), 10_485);
+        assert_eq!(credits.reserve, 512);
+        assert_eq!(Credits::new(160).reserve, 10);
+        assert_eq!(Credits::new(1 << 20).reserve, 10_485);
         assert_eq!(credits.available(1000), 488);
         credits.grant(400);
         assert_eq!(credits.available(1000), 88);

@@ -1,0 +1,69 @@
+//! What the logs hold that is not digested: told, never judged. A log may end in any way a crash can end it; whole
+//! entries behind its end were either never acknowledged, or the medium lost one before them.
+
+use super::Problem;
+use crate::Error;
+use crate::metadata::MetadataStore;
+use crate::sessions::{LogFiles, SessionTable, open_segment};
+use cuesta_format::entry::{ENTRY_ALIGNMENT, HEADER_BYTES, Salt, VerifiedHeader};
+use cuesta_format::geometry::SESSIONS_FILE;
+use cuesta_format::session_table::SessionRecord;
+use cuesta_format::superblock::Superblock;
+use cuesta_format::{Geometry, InodeNumber, LogPosition};
+use cuesta_oplog::{ScanStep, Scanner, read_batch};
+use std::path::Path;
+
+/// No inode has this number or a higher one.
+pub(super) fn inode_limit(tier: &Path, superblock: &Superblock) -> Result<InodeNumber, Error> {
+    let path = tier.join(SESSIONS_FILE);
+    let (table, _) = SessionTable::open(&path, superblock.geometry.ring_slots, superblock.medium)?;
+    Ok(table.head().inode_limit)
+}
+
+/// Looks through the logs of all sessions of the table.
+pub(super) fn look(
+    tier: &Path,
+    superblock: &Superblock,
+    metadata: &MetadataStore,
+) -> Result<Vec<Problem>, Error> {
+    let geometry = superblock.geometry;
+    let path = tier.join(SESSIONS_FILE);
+    let (_, occupied) = SessionTable::open(&path, geometry.ring_slots, superblock.medium)?;
+    let snapshot = metadata.read()?;
+    let mut problems = Vec::new();
+    for (_, record) in occupied {
+        let mut segments = Vec::new();
+        for &segment in &record.segments {
+            segments.push(open_segment(tier, segment)?);
+        }
+        let digested = snapshot.session(record.session)?.unwrap_or_default().digested;
+        let from = digested.max(record.start);
+        let files = LogFiles { geometry, segments };
+        let mut log = Vec::new();
+        read_batch(&files, &geometry, record.segments.len() as u32, from, geometry.ring_bytes(), &mut log)
+            .map_err(Error::io("read a log"))?;
+        problems.extend(look_at(superblock, &geometry, &record, from, &log));
+    }
+    Ok(problems)
+}
+
+fn look_at(
+    superblock: &Superblock,
+    geometry: &Geometry,
+    record: &SessionRecord,
+    from: LogPosition,
+    log: &[u8],
+) -> Option<Problem> {
+    let salt = Salt::new(superblock.store, record.session, record.log_generation);
+    let mut scanner = Scanner::new(log, from, salt, geometry);
+    while let ScanStep::Entry(..) = scanner.step() {}
+    let end = scanner.position();
+    let behind = &log[((end.0 - from.0) as usize).min(log.len())..];
+    let valid = |(index, bytes): (usize, &[u8])| {
+        let position = end.plus((index * ENTRY_ALIGNMENT) as u64);
+        let header: &[u8; HEADER_BYTES] = bytes.try_into().ok()?;
+        VerifiedHeader::verify(header, salt, position, geometry.entry_bytes_max()).ok()
+    };
+    let entries = behind.chunks_exact(HEADER_BYTES).enumerate().skip(1).filter_map(valid).count() as u64;
+    (entries > 0).then_some(Problem::Log { session: record.session, end: end.0, entries })
+}

@@ -1,0 +1,183 @@
+//! The offline checker behind `cuesta fsck`: does everything the store holds fit together?
+//!
+//! It reads the metadata store from end to end and counts again what the digest keeps: names against inodes, link counts,
+//! directory sizes, extents against bitmaps, the zeros behind the ends of files. Most of what can go wrong has one
+//! safe repair; what has none is damage that is reported and left alone.
+//!
+//! | folder | idea |
+//! |---|---|
+//! | `survey` | what the store holds, and each [`Problem`] with it |
+//! | `repair` | the one safe change for a problem that has one |
+//! | `logs` | what the logs hold that is not digested |
+
+mod logs;
+mod repair;
+mod survey;
+
+use crate::configuration::Options;
+use crate::metadata::MetadataStore;
+use crate::store::read_superblock;
+use crate::tiers::Arenas;
+use crate::{Error, SharedFs};
+use cuesta_format::geometry::METADATA_FILE;
+use cuesta_format::{ArenaId, BlockAddress, InodeNumber, SessionId};
+use std::path::Path;
+
+/// Something that does not fit together.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs)]
+pub enum Problem {
+    #[error("the metadata store's pages were not all sound")]
+    Pages,
+    #[error("inode {0} has mode {1:o}, which names no kind of file")]
+    Mode(InodeNumber, u32),
+    #[error("inode {0} has a number that was never given")]
+    Number(InodeNumber),
+    #[error("the root directory is missing")]
+    NoRoot,
+    #[error("{name:?} in directory {parent} names inode {inode}, which does not exist")]
+    Dangling { parent: InodeNumber, name: String, raw: Vec<u8>, inode: InodeNumber },
+    #[error("{name:?} is in directory {parent}, which is none")]
+    NoDirectory { parent: InodeNumber, name: String, raw: Vec<u8> },
+    #[error("{name:?} in directory {parent} has the wrong kind for inode {inode}")]
+    EntryKind { parent: InodeNumber, name: String, raw: Vec<u8>, inode: InodeNumber },
+    #[error("directory {0} has more than one name")]
+    ManyNames(InodeNumber),
+    #[error("inode {inode} has {names} names but counts {links}")]
+    Links { inode: InodeNumber, names: u32, links: u32 },
+    #[error("directory {inode} holds {entries} names but counts {size}")]
+    Entries { inode: InodeNumber, entries: u64, size: u64 },
+    #[error("directory {inode} lies in {holder} but says {parent}")]
+    Parent { inode: InodeNumber, holder: InodeNumber, parent: InodeNumber },
+    #[error("directory {0} cannot be reached from the root")]
+    Unreachable(InodeNumber),
+    #[error("inode {0} has no name")]
+    Nameless(InodeNumber),
+    #[error("inode {inode} is kept for session {session}, but does not exist or has names")]
+    Orphan { inode: InodeNumber, session: SessionId },
+    #[error("inode {inode} has {counted} blocks but counts {blocks}")]
+    Blocks { inode: InodeNumber, counted: u64, blocks: u64 },
+    #[error("inode {inode}: an extent at block {file_block} lies where no arena is")]
+    Address { inode: InodeNumber, file_block: u64 },
+    #[error("inode {inode}: an extent at block {file_block} overlaps the one before it")]
+    Overlap { inode: InodeNumber, file_block: u64 },
+    #[error("inode {inode} has blocks from {from_block} on, behind its end")]
+    BehindEnd { inode: InodeNumber, from_block: u64 },
+    #[error("the block at {address} belongs to inodes {first} and {second}")]
+    Shared { address: BlockAddress, first: InodeNumber, second: InodeNumber },
+    #[error("arena {arena}: {blocks} blocks count as used but belong to no file")]
+    Leaked { arena: ArenaId, blocks: u32 },
+    #[error("arena {arena}: {blocks} blocks of files count as free")]
+    Unmarked { arena: ArenaId, blocks: u32 },
+    #[error("inode {0}: bytes behind its end are not zero")]
+    Tail(InodeNumber),
+    #[error("symbolic link {0} has no target, or one of another length")]
+    Target(InodeNumber),
+    #[error("extents of inode {0} are in the table, where none should be")]
+    StrayExtents(InodeNumber),
+    #[error("the store counts {counted} inodes and {counted_blocks} blocks, but holds {inodes} and {blocks}")]
+    Totals { counted: u64, counted_blocks: u64, inodes: u64, blocks: u64 },
+    #[error("the log of session {session} ends at {end}, but {entries} entries behind its end are whole")]
+    Log { session: SessionId, end: u64, entries: u64 },
+}
+
+/// What became of a problem.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Verdict {
+    /// Worth knowing; the store is sound.
+    Noted,
+    /// It was repaired.
+    Repaired,
+    /// It can be repaired, and was not asked to be.
+    Repairable,
+    /// There is no safe repair.
+    Damaged,
+}
+
+/// A problem and what became of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// What it is.
+    pub problem: Problem,
+    /// What became of it.
+    pub verdict: Verdict,
+}
+
+/// What a check found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CheckReport {
+    /// In the order they were found.
+    pub findings: Vec<Finding>,
+    /// Entries that were still in logs and are digested now.
+    pub recovered_entries: u64,
+    /// Inodes looked at.
+    pub inodes: u64,
+    /// Names looked at.
+    pub names: u64,
+    /// Blocks in use.
+    pub blocks: u64,
+}
+
+impl CheckReport {
+    /// The worst that was found; `None` if there was nothing.
+    #[must_use]
+    pub fn worst(&self) -> Option<Verdict> {
+        self.findings.iter().map(|finding| finding.verdict).max()
+    }
+
+    /// Nothing but notes.
+    #[must_use]
+    pub fn is_clean(&self) -> bool {
+        self.worst().is_none_or(|worst| worst == Verdict::Noted)
+    }
+}
+
+/// Whether the checker may change the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// It only looks, at what was digested; logs stay as they are.
+    Report,
+    /// It digests what logs hold, then repairs what has a safe repair.
+    Repair,
+}
+
+/// Checks a store nobody has open.
+pub fn check(tier: &Path, mode: Mode) -> Result<CheckReport, Error> {
+    let superblock = read_superblock(tier)?;
+    let mut report = CheckReport::default();
+    let mut metadata = MetadataStore::open(&tier.join(METADATA_FILE), superblock.medium)?;
+    if !metadata.check_pages()? {
+        report.findings.push(Finding { problem: Problem::Pages, verdict: Verdict::Repaired });
+    }
+    let log_problems = logs::look(tier, &superblock, &metadata)?;
+    report
+        .findings
+        .extend(log_problems.into_iter().map(|problem| Finding { problem, verdict: Verdict::Noted }));
+    if mode == Mode::Repair {
+        drop(metadata);
+        let options = Options { spare_segments: 0, spare_arenas: 0, ..Options::default() };
+        report.recovered_entries = SharedFs::open(tier, options)?.recovered().entries;
+        metadata = MetadataStore::open(&tier.join(METADATA_FILE), superblock.medium)?;
+    }
+    let arenas = Arenas::open(tier, superblock.geometry, superblock.medium)?;
+    let inode_limit = logs::inode_limit(tier, &superblock)?;
+    let surveyed = survey::survey(&metadata.read()?, &arenas, superblock.geometry, inode_limit)?;
+    report.inodes = surveyed.inodes.len() as u64;
+    report.names = surveyed.names;
+    report.blocks = surveyed.blocks;
+    let repairing = mode == Mode::Repair && !surveyed.problems.is_empty();
+    let repaired = if repairing {
+        repair::repair(&metadata, &arenas, superblock.geometry, &surveyed)?
+    } else {
+        Vec::new()
+    };
+    for problem in surveyed.problems {
+        let verdict = match (repair::has_repair(&problem), repaired.contains(&problem)) {
+            (_, true) => Verdict::Repaired,
+            (true, false) if mode == Mode::Report => Verdict::Repairable,
+            _ => Verdict::Damaged,
+        };
+        report.findings.push(Finding { problem, verdict });
+    }
+    Ok(report)
+}

@@ -1,0 +1,133 @@
+//! The safe repairs: each only makes a count, a mark or a name agree with what is there. Content is never dropped:
+//! an inode that lost its names gets one in the root.
+
+use super::Problem;
+use super::survey::{Survey, last_block_tail};
+use crate::Error;
+use crate::metadata::{Dirent, MetadataStore, Transaction};
+use crate::tiers::{Arenas, runs_of};
+use cuesta_format::{ArenaId, BLOCK_BYTES, Extent, FileKind, Geometry, InodeNumber, InodeRecord};
+
+/// Whether a problem has a safe repair.
+pub(super) fn has_repair(problem: &Problem) -> bool {
+    matches!(
+        problem,
+        Problem::Dangling { .. }
+            | Problem::NoDirectory { .. }
+            | Problem::EntryKind { .. }
+            | Problem::Links { .. }
+            | Problem::Entries { .. }
+            | Problem::Parent { .. }
+            | Problem::Nameless(_)
+            | Problem::Orphan { .. }
+            | Problem::BehindEnd { .. }
+            | Problem::Leaked { .. }
+            | Problem::Unmarked { .. }
+            | Problem::Tail(_)
+    )
+}
+
+/// Repairs what can be, in one transaction; answers which problems that were.
+pub(super) fn repair(
+    metadata: &MetadataStore,
+    arenas: &Arenas,
+    geometry: Geometry,
+    survey: &Survey,
+) -> Result<Vec<Problem>, Error> {
+    let mut transaction = metadata.begin()?;
+    let mut repaired = Vec::new();
+    let mut freed = Vec::new();
+    for problem in survey.problems.iter().filter(|problem| has_repair(problem)) {
+        repair_one(&mut transaction, arenas, problem, &mut freed)?;
+        repaired.push(problem.clone());
+    }
+    let mut used = survey.used.clone();
+    for run in freed.iter().flat_map(|extent| runs_of(&geometry, extent)) {
+        if let Some(bitmap) = used.get_mut(geometry.arena(run.address).0 as usize) {
+            bitmap.clear((geometry.arena_offset(run.address) / BLOCK_BYTES) as u32, run.blocks);
+        }
+    }
+    for (arena, used) in used.iter().enumerate() {
+        let mut bytes = Vec::new();
+        used.to_bytes(&mut bytes);
+        transaction.put_arena(ArenaId(arena as u32), bytes);
+    }
+    transaction.commit()?;
+    Ok(repaired)
+}
+
+fn change(
+    transaction: &mut Transaction,
+    inode: InodeNumber,
+    change: impl FnOnce(&mut InodeRecord),
+) -> Result<(), Error> {
+    if let Some(mut stored) = transaction.inode(inode)? {
+        change(&mut stored.record);
+        transaction.put_inode(&stored.record)?;
+    }
+    Ok(())
+}
+
+fn repair_one(
+    transaction: &mut Transaction,
+    arenas: &Arenas,
+    problem: &Problem,
+    freed: &mut Vec<Extent>,
+) -> Result<(), Error> {
+    match problem {
+        Problem::Dangling { parent, raw, .. } | Problem::NoDirectory { parent, raw, .. } => {
+            transaction.remove_dirent(*parent, raw);
+        }
+        Problem::EntryKind { parent, raw, inode, .. } => {
+            if let Some(stored) = transaction.inode(*inode)? {
+                transaction.put_dirent(*parent, raw, Dirent { inode: *inode, kind: stored.record.kind() });
+            }
+        }
+        Problem::Links { inode, names, .. } => {
+            change(transaction, *inode, |record| record.links = *names)?;
+        }
+        Problem::Entries { inode, entries, .. } => {
+            change(transaction, *inode, |record| record.size = *entries)?;
+        }
+        Problem::Parent { inode, holder, .. } => {
+            change(transaction, *inode, |record| record.parent = *holder)?;
+        }
+        Problem::Nameless(inode) => give_a_name(transaction, *inode)?,
+        Problem::Orphan { inode, session } => transaction.remove_orphan(*inode, *session),
+        Problem::BehindEnd { inode, from_block } => {
+            freed.extend(transaction.write_extents(*inode, *from_block..u64::MAX, &[])?);
+        }
+        Problem::Tail(inode) => {
+            if let Some(stored) = transaction.inode(*inode)? {
+                let block = stored.record.size / BLOCK_BYTES;
+                let extents = transaction.extents(*inode, block..block + 1)?;
+                if let Some((address, inside)) = last_block_tail(&stored.record, &extents) {
+                    arenas.clear(address, inside, BLOCK_BYTES - inside)?;
+                }
+            }
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+/// An inode nobody names appears in the root, under its number.
+fn give_a_name(transaction: &mut Transaction, inode: InodeNumber) -> Result<(), Error> {
+    let Some(stored) = transaction.inode(inode)? else { return Ok(()) };
+    let kind = stored.record.kind();
+    let name = format!("lost+found.{inode}");
+    transaction.put_dirent(InodeNumber::ROOT, name.as_bytes(), Dirent { inode, kind });
+    let is_directory = kind == FileKind::Directory;
+    change(transaction, InodeNumber::ROOT, |root| {
+        root.size += 1;
+        root.links += u32::from(is_directory);
+    })?;
+    change(transaction, inode, |record| {
+        if is_directory {
+            record.parent = InodeNumber::ROOT;
+            record.links = record.links.max(2);
+        } else {
+            record.links = 1;
+        }
+    })
+}

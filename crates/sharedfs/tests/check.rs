@@ -1,0 +1,228 @@
+//! fsck: a sound store is clean, each planted damage is found, what can be repaired is.
+
+mod common;
+
+use common::*;
+use cuesta_format::superblock::Medium;
+use cuesta_format::wire::Request;
+use cuesta_format::{ArenaId, BlockAddress, Extent, FileKind, InodeNumber, InodeRecord, Timestamp};
+use cuesta_sharedfs::check::{CheckReport, Mode, Problem, Verdict, check};
+use cuesta_sharedfs::metadata::{Dirent, MetadataStore, Transaction};
+use std::os::unix::fs::FileExt;
+
+/// A store with a little of everything; the directory `d` is 2, the file `d/f` 3.
+fn populated() -> Store {
+    let store = Store::new();
+    let shared = store.open();
+    let mut writer = Writer::attach(&shared);
+    let directory = writer.directory(b"d");
+    let file = writer.create_in(directory, b"f", 0o100_644);
+    writer.write(file, 0, &[1; 10_000]);
+    writer.create_in(directory, b"link", 0o120_777);
+    let scattered = writer.file(b"scattered");
+    for number in 0..20 {
+        writer.write(scattered, number * 3 * 4096, &[2; 4096]);
+    }
+    assert_eq!((directory, file), (InodeNumber(2), InodeNumber(3)));
+    writer.request(&Request::Detach);
+    store
+}
+
+fn damage(store: &Store, change: impl FnOnce(&mut Transaction)) {
+    let metadata = MetadataStore::open(&store.tier().join("meta.redb"), Medium::Memory).unwrap();
+    let mut transaction = metadata.begin().unwrap();
+    change(&mut transaction);
+    transaction.commit().unwrap();
+}
+
+fn problems(report: &CheckReport) -> Vec<Problem> {
+    report.findings.iter().map(|finding| finding.problem.clone()).collect()
+}
+
+const D: InodeNumber = InodeNumber(2);
+const F: InodeNumber = InodeNumber(3);
+
+#[test]
+fn a_sound_store_is_clean() {
+    let store = populated();
+    let report = check(&store.tier(), Mode::Report).unwrap();
+    assert_eq!(problems(&report), []);
+    assert!(report.is_clean());
+    assert_eq!((report.inodes, report.names, report.blocks), (5, 4, 23));
+}
+
+#[test]
+fn logs_are_digested_by_a_repair_only_and_leave_a_clean_store() {
+    let store = Store::new();
+    let shared = store.open();
+    let mut writer = Writer::attach(&shared);
+    let file = writer.file(b"f");
+    writer.write(file, 0, b"content");
+    let orphan = writer.file(b"o");
+    writer.unlink(ROOT, b"o", orphan, true);
+    writer.digest();
+    writer.write(file, 0, b"C");
+    kill(shared, vec![writer]);
+    let report = check(&store.tier(), Mode::Report).unwrap();
+    assert!(report.is_clean() && report.inodes == 3, "{report:?}");
+    let report = check(&store.tier(), Mode::Repair).unwrap();
+    assert!(report.is_clean() && report.inodes == 2, "{report:?}");
+    assert_eq!(report.recovered_entries, 1);
+    assert_eq!(content(&store.open(), "f"), b"Content");
+}
+
+#[test]
+fn whole_entries_behind_a_damaged_one_are_noted() {
+    let store = Store::new();
+    let shared = store.open();
+    let mut writer = Writer::attach(&shared);
+    writer.file(b"a");
+    let damaged = writer.at;
+    writer.file(b"b");
+    writer.file(b"c");
+    writer.write_raw(damaged.plus(70), &[0xff; 2]);
+    kill(shared, vec![writer]);
+    let report = check(&store.tier(), Mode::Report).unwrap();
+    assert!(matches!(problems(&report)[..], [Problem::Log { entries: 1, .. }]), "{report:?}");
+    assert!(report.is_clean());
+}
+
+#[test]
+fn repairable_damage_is_found_and_repaired() {
+    type Damage = fn(&mut Transaction);
+    type Expected = fn(&Problem) -> bool;
+    let cases: [(Damage, Expected); 10] = [
+        (
+            |it| it.put_dirent(D, b"ghost", Dirent { inode: InodeNumber(99), kind: FileKind::File }),
+            |it| matches!(it, Problem::Dangling { parent: D, inode: InodeNumber(99), .. }),
+        ),
+        (
+            |it| it.put_dirent(F, b"inside", Dirent { inode: F, kind: FileKind::File }),
+            |it| matches!(it, Problem::NoDirectory { parent: F, .. }),
+        ),
+        (
+            |it| it.put_dirent(D, b"f", Dirent { inode: F, kind: FileKind::Fifo }),
+            |it| matches!(it, Problem::EntryKind { inode: F, .. }),
+        ),
+        (
+            |it| it.put_dirent(D, b"second", Dirent { inode: F, kind: FileKind::File }),
+            |it| matches!(it, Problem::Links { inode: F, names: 2, links: 1 }),
+        ),
+        (
+            |it| it.remove_dirent(D, b"link"),
+            |it| matches!(it, Problem::Entries { inode: D, entries: 1, size: 2 } | Problem::Nameless(_)),
+        ),
+        (
+            |it| it.remove_dirent(D, b"f"),
+            |it| matches!(it, Problem::Nameless(F) | Problem::Entries { inode: D, .. }),
+        ),
+        (
+            |it| {
+                let mut stored = it.inode(D).unwrap().unwrap();
+                stored.record.parent = F;
+                it.put_inode(&stored.record).unwrap();
+            },
+            |it| matches!(it, Problem::Parent { inode: D, .. }),
+        ),
+        (
+            |it| it.put_arena(ArenaId(0), vec![0xff; 32]),
+            |it| matches!(it, Problem::Leaked { arena: ArenaId(0), blocks: 233 }),
+        ),
+        (
+            |it| it.put_arena(ArenaId(0), vec![0; 32]),
+            |it| matches!(it, Problem::Unmarked { arena: ArenaId(0), blocks: 23 }),
+        ),
+        (
+            |it| {
+                let mut stored = it.inode(F).unwrap().unwrap();
+                stored.record.size = 4096;
+                it.put_inode(&stored.record).unwrap();
+            },
+            |it| matches!(it, Problem::BehindEnd { inode: F, from_block: 1 }),
+        ),
+    ];
+    for (number, (change, expected)) in cases.into_iter().enumerate() {
+        let store = populated();
+        damage(&store, change);
+        let report = check(&store.tier(), Mode::Report).unwrap();
+        assert_eq!(report.worst(), Some(Verdict::Repairable), "case {number}: {report:?}");
+        let found = problems(&report);
+        assert!(found.iter().any(expected), "case {number}: {report:?}");
+        let report = check(&store.tier(), Mode::Repair).unwrap();
+        assert_eq!(report.worst(), Some(Verdict::Repaired), "case {number}: {report:?}");
+        let report = check(&store.tier(), Mode::Repair).unwrap();
+        // Some repairs uncover the next one; a second pass always settles it.
+        assert!(report.worst() <= Some(Verdict::Repaired), "case {number}: {report:?}");
+        let report = check(&store.tier(), Mode::Report).unwrap();
+        assert!(report.is_clean(), "case {number}: {report:?}");
+        store.open();
+    }
+}
+
+#[test]
+fn damage_without_a_safe_repair_is_reported_and_left() {
+    type Damage = fn(&mut Transaction);
+    type Expected = fn(&Problem) -> bool;
+    let cases: [(Damage, Expected); 5] = [
+        (
+            |it| {
+                let extent = Extent { file_block: 0, blocks: 1, address: BlockAddress(1 << 40) };
+                it.write_extents(F, 0..1, &[extent]).unwrap();
+            },
+            |it| matches!(it, Problem::Address { inode: F, file_block: 0 }),
+        ),
+        (
+            |it| {
+                let other = it.extents(InodeNumber(5), 0..1).unwrap()[0];
+                it.write_extents(F, 0..1, &[Extent { blocks: 1, ..other }]).unwrap();
+            },
+            |it| matches!(it, Problem::Shared { first: F, .. }),
+        ),
+        (
+            |it| {
+                let record = InodeRecord::new(InodeNumber(1 << 40), 0o100_644, 0, 0, Timestamp(0));
+                it.put_inode(&record).unwrap();
+                let dirent = Dirent { inode: record.inode, kind: FileKind::File };
+                it.put_dirent(D, b"huge", dirent);
+            },
+            |it| matches!(it, Problem::Number(InodeNumber(number)) if *number == 1 << 40),
+        ),
+        (
+            |it| {
+                let mut stored = it.inode(F).unwrap().unwrap();
+                stored.record.mode = 0o644;
+                it.put_inode(&stored.record).unwrap();
+            },
+            |it| matches!(it, Problem::Mode(F, 0o644)),
+        ),
+        (
+            |it| {
+                // The directory holds itself: it has a name, and no way to the root.
+                it.remove_dirent(ROOT, b"d");
+                it.put_dirent(D, b"self", Dirent { inode: D, kind: FileKind::Directory });
+            },
+            |it| matches!(it, Problem::Unreachable(D)),
+        ),
+    ];
+    for (number, (change, expected)) in cases.into_iter().enumerate() {
+        let store = populated();
+        damage(&store, change);
+        let report = check(&store.tier(), Mode::Repair).unwrap();
+        assert_eq!(report.worst(), Some(Verdict::Damaged), "case {number}: {report:?}");
+        assert!(problems(&report).iter().any(expected), "case {number}: {report:?}");
+    }
+}
+
+#[test]
+fn bytes_behind_the_end_of_a_file_are_found_and_cleared() {
+    let store = populated();
+    let metadata = MetadataStore::open(&store.tier().join("meta.redb"), Medium::Memory).unwrap();
+    let last = metadata.read().unwrap().extents(F, 2..3).unwrap()[0].address_of(2);
+    drop(metadata);
+    let arena =
+        std::fs::OpenOptions::new().write(true).open(store.tier().join("arenas/arena-000000")).unwrap();
+    arena.write_all_at(b"remains", last.0 + 3000).unwrap();
+    let report = check(&store.tier(), Mode::Repair).unwrap();
+    assert_eq!(problems(&report), [Problem::Tail(F)]);
+    assert!(check(&store.tier(), Mode::Report).unwrap().is_clean());
+}
