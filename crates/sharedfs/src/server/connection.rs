@@ -5,32 +5,34 @@
 
 use super::digester::DigesterHandle;
 use super::frames::{FrameError, Frames};
-use super::service::{Answer, Peer, Service};
+use super::service::{Answer, Service};
 use super::{Farewell, StopReason, StopSender};
+use crate::Ending;
 use cuesta_format::SessionId;
 use cuesta_format::wire::{PROTOCOL_VERSION, Refusal, Request, Response};
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fd::OwnedFd;
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use std::sync::mpsc;
+
+/// How long a process that closed its socket may take to be dead.
+const DYING: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 
 /// Serves `socket` until its client hangs up or sends something that is no request.
 pub(super) fn serve<S: Service>(socket: OwnedFd, service: &S, digester: &DigesterHandle, stop: &StopSender) {
-    let peer = match rustix::net::sockopt::socket_peercred(&socket) {
-        Ok(credentials) => Peer {
-            pid: credentials.pid.as_raw_nonzero().get().unsigned_abs(),
-            uid: credentials.uid.as_raw(),
-            gid: credentials.gid.as_raw(),
-        },
+    let process = match rustix::net::sockopt::socket_peercred(&socket) {
+        Ok(credentials) => credentials.pid,
         Err(error) => {
             tracing::warn!(%error, "a connection without credentials is closed");
             return;
         }
     };
     let mut connection =
-        Connection { frames: Frames::new(socket), service, digester, stop, peer, session: None };
+        Connection { frames: Frames::new(socket), service, digester, stop, process, session: None };
     match connection.run() {
         Ok(()) | Err(FrameError::Closed) => {}
-        Err(error @ FrameError::Broken(_)) => tracing::debug!(pid = peer.pid, %error, "hung up"),
-        Err(error) => tracing::warn!(pid = peer.pid, %error, "a connection is closed"),
+        Err(error @ FrameError::Broken(_)) => tracing::debug!(%process, %error, "hung up"),
+        Err(error) => tracing::warn!(%process, %error, "a connection is closed"),
     }
 }
 
@@ -39,7 +41,7 @@ struct Connection<'a, S: Service> {
     service: &'a S,
     digester: &'a DigesterHandle,
     stop: &'a StopSender,
-    peer: Peer,
+    process: Pid,
     session: Option<SessionId>,
 }
 
@@ -47,17 +49,17 @@ impl<S: Service> Connection<'_, S> {
     fn run(&mut self) -> Result<(), FrameError> {
         loop {
             let request = self.frames.receive::<Request>()?;
-            tracing::trace!(pid = self.peer.pid, ?request, "request");
+            tracing::trace!(process = %self.process, ?request, "request");
             match request {
                 Request::Stop => return self.stop_daemon(),
                 Request::Detach => {
-                    self.end();
+                    self.end(Ending::Gone);
                     self.frames.send(&Response::Done, &[])?;
                 }
                 request => {
                     let answer = match request {
                         Request::Attach { version, program, .. } => self.attach(version, &program),
-                        request => self.service.handle(self.session, request),
+                        request => self.service.handle(self.session, &request),
                     };
                     self.frames.send(&answer.response, &answer.descriptors)?;
                 }
@@ -72,23 +74,28 @@ impl<S: Service> Connection<'_, S> {
         if self.session.is_some() {
             return Refusal::Invalid("this connection has a session already".into()).into();
         }
-        match self.service.attach(self.peer, program) {
+        match self.service.attach(self.process.as_raw_nonzero().get().unsigned_abs(), program) {
             Ok(attached) => {
                 self.session = Some(attached.session);
                 if let Err(error) = self.digester.watch(attached.session, attached.kick) {
-                    self.end();
+                    self.end(Ending::Gone);
                     return Refusal::Internal(error.to_string()).into();
                 }
                 attached.answer
             }
-            Err(refusal) => refusal.into(),
+            Err(error) => {
+                tracing::warn!(process = %self.process, %error, "cannot attach");
+                Refusal::from(error).into()
+            }
         }
     }
 
-    fn end(&mut self) {
+    fn end(&mut self, ending: Ending) {
         if let Some(session) = self.session.take() {
             self.digester.forget(session);
-            self.service.end_session(session);
+            if let Err(error) = self.service.end_session(session, ending) {
+                tracing::error!(session = session.0, %error, "cannot end a session");
+            }
         }
     }
 
@@ -110,6 +117,16 @@ impl<S: Service> Connection<'_, S> {
 impl<S: Service> Drop for Connection<'_, S> {
     /// Also reached by a panic in the service: its session must not outlive its thread.
     fn drop(&mut self) {
-        self.end();
+        if self.session.is_some() {
+            self.end(if is_gone(self.process) { Ending::Gone } else { Ending::GivenUp });
+        }
     }
+}
+
+/// Whether a client that hung up is a dead process. A dying one closes its socket a moment before it is seen
+/// to be dead; one that lives on could still write to its log.
+fn is_gone(process: Pid) -> bool {
+    let Ok(process) = pidfd_open(process, PidfdFlags::empty()) else { return true };
+    let mut ended = [PollFd::new(&process, PollFlags::IN)];
+    matches!(rustix::event::poll(&mut ended, Some(&DYING)), Ok(1..))
 }

@@ -1,10 +1,10 @@
-//! The digest thread: sleeps until a session kicks or a log has waited long enough, then digests.
+//! The digest thread: sleeps until a session kicks or the logs were left alone for a while, then digests.
 //!
-//! The kick is an eventfd that the client holds too, and could make blocking: so it is never read here. An
-//! edge-triggered watch reports every write to it once.
+//! What is due is [`crate::policy`]'s to say. The kick is an eventfd that the client holds too, and could make
+//! blocking: so it is never read here. An edge-triggered watch reports every write to it once.
 
-use super::digest_schedule::DigestSchedule;
 use super::service::Service;
+use super::{StopReason, StopSender};
 use cuesta_format::SessionId;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::event::{EventfdFlags, Timespec, eventfd};
@@ -15,12 +15,9 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-/// Marks the thread's own wake-up among the sessions.
-const WAKE: u64 = u64::MAX;
-
-/// Kicks taken from the kernel at once.
+/// Kicks taken from the kernel at once; which they were does not matter.
 const EVENTS_MAX: usize = 64;
 
 #[derive(Debug)]
@@ -38,7 +35,7 @@ pub(super) struct DigesterHandle {
 }
 
 impl DigesterHandle {
-    /// Digests `session` from now on whenever its client kicks.
+    /// Digests `session` from now on when its client kicks.
     pub(super) fn watch(&self, session: SessionId, kick: OwnedFd) -> Result<(), Errno> {
         let mut kicks = self.shared.kicks.lock().unwrap_or_else(PoisonError::into_inner);
         let flags = EventFlags::IN | EventFlags::ET;
@@ -65,16 +62,22 @@ pub(super) struct Digester {
 }
 
 impl Digester {
-    /// Starts the thread.
-    pub(super) fn start<S: Service>(service: Arc<S>) -> io::Result<Digester> {
+    /// Starts the thread. When the store fails under it, it asks through `failed` that the daemon stops.
+    pub(super) fn start<S: Service>(service: Arc<S>, failed: StopSender) -> io::Result<Digester> {
         let watched = epoll::create(CreateFlags::CLOEXEC)?;
-        let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        epoll::add(&watched, &wake, EventData::new_u64(WAKE), EventFlags::IN)?;
+        let wake = eventfd(0, EventfdFlags::CLOEXEC)?;
+        epoll::add(&watched, &wake, EventData::new_u64(0), EventFlags::IN | EventFlags::ET)?;
         let shared =
             Arc::new(Shared { watched, wake, kicks: Mutex::default(), stop: AtomicBool::new(false) });
         let thread = Builder::new().name("digest".into()).spawn({
             let shared = Arc::clone(&shared);
-            move || run(&shared, service.as_ref())
+            move || {
+                if let Err(why) = run(&shared, service.as_ref()) {
+                    tracing::error!(%why, "nothing is digested any more");
+                    // If nobody listens, the daemon is leaving already.
+                    let _ = failed.send(StopReason::Failed(why));
+                }
+            }
         })?;
         Ok(Digester { shared, thread })
     }
@@ -84,7 +87,7 @@ impl Digester {
         DigesterHandle { shared: Arc::clone(&self.shared) }
     }
 
-    /// Ends the thread after the batch it is at.
+    /// Ends the thread after what it is at.
     pub(super) fn stop(self) {
         self.shared.stop.store(true, Ordering::Release);
         if let Err(error) = rustix::io::write(&self.shared.wake, &1u64.to_ne_bytes()) {
@@ -97,41 +100,28 @@ impl Digester {
     }
 }
 
-fn run<S: Service>(shared: &Shared, service: &S) {
-    let mut schedule = DigestSchedule::new(service.kick_bytes(), service.digest_idle());
-    let mut events = Vec::with_capacity(EVENTS_MAX);
-    loop {
-        let wait = schedule.wait(Instant::now());
-        events.clear();
-        match epoll::wait(
-            &shared.watched,
-            rustix::buffer::spare_capacity(&mut events),
-            wait.map(timespec).as_ref(),
-        ) {
-            Ok(_) | Err(Errno::INTR) => {}
-            Err(error) => {
-                // Clients would wait for log space forever: better that the daemon is seen to fail.
-                tracing::error!(%error, "the digest thread cannot wait for kicks");
-                std::process::abort();
-            }
+fn run<S: Service>(shared: &Shared, service: &S) -> Result<(), String> {
+    let mut idle = false;
+    while !shared.stop.load(Ordering::Acquire) {
+        if service.background_step(idle).map_err(|error| error.to_string())? {
+            continue;
         }
-        if shared.stop.load(Ordering::Acquire) {
-            return;
-        }
-        for kicked in events.iter().map(|event: &Event| event.data.u64()).filter(|&data| data != WAKE) {
-            let session = SessionId(kicked);
-            schedule.saw(session, service.pending_bytes(session), Instant::now());
-        }
-        if let Some(session) = schedule.take(Instant::now()) {
-            service.digest_batch(session);
-            // Read after the digest was published: a client that appended before it saw that does not kick.
-            schedule.saw(session, service.pending_bytes(session), Instant::now());
-        }
+        idle = !kicked(shared, service.idle_after()).map_err(|errno| errno.to_string())?;
+    }
+    Ok(())
+}
+
+/// Waits for a kick; `false`: the time was up first.
+fn kicked(shared: &Shared, limit: Option<Duration>) -> Result<bool, Errno> {
+    let mut events: Vec<Event> = Vec::with_capacity(EVENTS_MAX);
+    let limit = limit.map(timespec);
+    match epoll::wait(&shared.watched, rustix::buffer::spare_capacity(&mut events), limit.as_ref()) {
+        Ok(_) => Ok(!events.is_empty()),
+        Err(Errno::INTR) => Ok(true),
+        Err(errno) => Err(errno),
     }
 }
 
-/// Rounded up to whole milliseconds: waking a little early would spin.
-fn timespec(wait: Duration) -> Timespec {
-    let wait = Duration::from_millis(wait.as_nanos().div_ceil(1_000_000).try_into().unwrap_or(u64::MAX));
-    Timespec { tv_sec: wait.as_secs().try_into().unwrap_or(i64::MAX), tv_nsec: wait.subsec_nanos().into() }
+fn timespec(limit: Duration) -> Timespec {
+    Timespec { tv_sec: limit.as_secs().try_into().unwrap_or(i64::MAX), tv_nsec: limit.subsec_nanos().into() }
 }

@@ -1,7 +1,7 @@
 //! The daemon's ears: the store's lock and socket, one thread a connection, one digest thread.
 //!
-//! Nothing here knows what a request means. The core stands behind [`Service`], so the tests of this module
-//! run without a store, and the simulator runs the core without a socket.
+//! Nothing here knows what a request means. The core stands behind [`Service`], so the tests of
+//! this module run without a store, and the simulator runs the core without a socket.
 //!
 //! | thread | blocks on | does |
 //! |---|---|---|
@@ -12,14 +12,13 @@
 
 mod accept;
 mod connection;
-mod digest_schedule;
 mod digester;
 pub mod frames;
 mod lock;
 mod service;
 
 pub use lock::{LockError, StoreLock};
-pub use service::{Answer, Attached, Peer, Service};
+pub use service::{Answer, Attached, Service};
 
 use digester::Digester;
 use rustix::io::Errno;
@@ -86,6 +85,8 @@ pub enum StopReason {
     Asked(Farewell),
     /// A signal.
     Signal(i32),
+    /// The store failed: nothing can be digested until it is opened anew.
+    Failed(String),
 }
 
 /// The last words between the daemon and the connection of `cuesta stop`.
@@ -114,7 +115,7 @@ impl<S: Service> Server<S> {
     pub fn start(service: Arc<S>, listener: Listener) -> std::io::Result<Server<S>> {
         let listener = Arc::new(listener);
         let (stop_sender, stop) = mpsc::channel();
-        let digester = Digester::start(Arc::clone(&service))?;
+        let digester = Digester::start(Arc::clone(&service), stop_sender.clone())?;
         let accept = accept::start(
             Arc::clone(&listener),
             Arc::clone(&service),
@@ -140,7 +141,9 @@ impl<S: Service> Server<S> {
             tracing::error!("the accept thread had panicked");
         }
         self.digester.stop();
-        self.service.stop();
+        if let Err(error) = self.service.stop() {
+            tracing::error!(%error, "not everything was digested: the next start will");
+        }
         if let StopReason::Asked(farewell) = &reason
             && farewell.digested.send(()).is_ok()
         {

@@ -1,19 +1,11 @@
-//! What the server needs of the core, and nothing more.
+//! What the server needs of the core, and how [`SharedFs`] gives it.
 
+use crate::digest::policy;
+use crate::{Ending, Error, Progress, SharedFs};
 use cuesta_format::SessionId;
 use cuesta_format::wire::{Refusal, Request, Response};
 use std::os::fd::OwnedFd;
-
-/// Who is at the other end, as the kernel tells it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Peer {
-    /// Its process.
-    pub pid: u32,
-    /// Its user.
-    pub uid: u32,
-    /// Its group.
-    pub gid: u32,
-}
+use std::time::Duration;
 
 /// A response and the descriptors beside it.
 #[derive(Debug)]
@@ -24,15 +16,9 @@ pub struct Answer {
     pub descriptors: Vec<OwnedFd>,
 }
 
-impl From<Response> for Answer {
-    fn from(response: Response) -> Answer {
-        Answer { response, descriptors: Vec::new() }
-    }
-}
-
 impl From<Refusal> for Answer {
     fn from(refusal: Refusal) -> Answer {
-        Response::Failed(refusal).into()
+        Answer { response: Response::Failed(refusal), descriptors: Vec::new() }
     }
 }
 
@@ -49,28 +35,69 @@ pub struct Attached {
 
 /// The core, as the server sees it. Every call may come from any thread.
 pub trait Service: Send + Sync + std::fmt::Debug + 'static {
-    /// Begins a session for `peer`.
-    fn attach(&self, peer: Peer, program: &str) -> Result<Attached, Refusal>;
+    /// Begins a session for the process `pid`.
+    fn attach(&self, pid: u32, program: &str) -> Result<Attached, Error>;
 
     /// Answers `request` of a session, or of somebody who has none (`cuesta status` and the like). Never
     /// gets `Attach`, `Detach` or `Stop`, which the server handles.
-    fn handle(&self, session: Option<SessionId>, request: Request) -> Answer;
+    fn handle(&self, session: Option<SessionId>, request: &Request) -> Answer;
 
-    /// Ends a session whose client is gone: what its log holds is digested.
-    fn end_session(&self, session: SessionId);
+    /// Ends a session; what its log holds is digested.
+    fn end_session(&self, session: SessionId, ending: Ending) -> Result<(), Error>;
 
-    /// Bytes in the session's log that are completed and not digested; 0 if there is no such session.
-    fn pending_bytes(&self, session: SessionId) -> u64;
+    /// Does one piece of background work: digests a batch of a log that is due (with `idle`: of any that holds
+    /// something), or makes something ready for later. Says whether there was any.
+    fn background_step(&self, idle: bool) -> Result<bool, Error>;
 
-    /// Digests one batch of the session's log.
-    fn digest_batch(&self, session: SessionId);
-
-    /// From this many pending bytes on, a digest does not wait.
-    fn kick_bytes(&self) -> u64;
-
-    /// How long fewer bytes may wait.
-    fn digest_idle(&self) -> std::time::Duration;
+    /// How long there may be no kick until everything is due; `None`: all is digested.
+    fn idle_after(&self) -> Option<Duration>;
 
     /// The daemon leaves: everything is digested, every session is told that it is over.
-    fn stop(&self);
+    fn stop(&self) -> Result<(), Error>;
+}
+
+impl Service for SharedFs {
+    fn attach(&self, pid: u32, program: &str) -> Result<Attached, Error> {
+        let (handle, welcome, descriptors) = SharedFs::attach(self, pid, program)?;
+        let session = handle.session;
+        match handle.control.kick().try_clone() {
+            Ok(kick) => {
+                let answer =
+                    Answer { response: Response::Attached(welcome), descriptors: descriptors.into() };
+                Ok(Attached { session, answer, kick })
+            }
+            Err(error) => {
+                SharedFs::end_session(self, session, Ending::Gone)?;
+                Err(Error::io("copy a descriptor")(error))
+            }
+        }
+    }
+
+    fn handle(&self, session: Option<SessionId>, request: &Request) -> Answer {
+        let mut descriptors = Vec::new();
+        let nobody = SessionId(0);
+        let response = SharedFs::handle(self, session.unwrap_or(nobody), request, &mut descriptors);
+        Answer { response, descriptors }
+    }
+
+    fn end_session(&self, session: SessionId, ending: Ending) -> Result<(), Error> {
+        SharedFs::end_session(self, session, ending)
+    }
+
+    fn background_step(&self, idle: bool) -> Result<bool, Error> {
+        if let Some(session) = policy::next(&self.backlogs(), self.options(), idle)
+            && let Progress::Digested { .. } = self.digest_session(session)?
+        {
+            return Ok(true);
+        }
+        self.prepare()
+    }
+
+    fn idle_after(&self) -> Option<Duration> {
+        policy::sleep(&self.backlogs(), self.options())
+    }
+
+    fn stop(&self) -> Result<(), Error> {
+        SharedFs::stop(self)
+    }
 }

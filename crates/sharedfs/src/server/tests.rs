@@ -1,6 +1,7 @@
 //! The server without a store: a service that only remembers what it was told.
 
 use super::*;
+use crate::{Ending, Error};
 use cuesta_format::SessionId;
 use cuesta_format::wire::{PROTOCOL_VERSION, Refusal, Request, Response, StoreTotals};
 use frames::{FrameError, Frames};
@@ -11,13 +12,15 @@ use std::sync::mpsc::Sender;
 use std::sync::{Mutex, mpsc};
 use std::thread::JoinHandle;
 
+const FULL: u64 = 1000;
+const FAILING: u64 = u64::MAX;
 const LIMIT: Duration = Duration::from_secs(20);
 
 #[derive(Debug, PartialEq)]
 enum Told {
     Attached(String, u32),
-    Ended(SessionId),
-    Digested(SessionId),
+    Ended(SessionId, Ending),
+    Digested(u64),
     Stopped,
 }
 
@@ -27,6 +30,7 @@ struct Fake {
     sessions: AtomicU64,
     pending: AtomicU64,
     panics: AtomicBool,
+    kick: Mutex<Option<OwnedFd>>,
 }
 
 impl Fake {
@@ -37,51 +41,58 @@ impl Fake {
 }
 
 impl Service for Fake {
-    fn attach(&self, peer: Peer, program: &str) -> Result<Attached, Refusal> {
-        self.tell(Told::Attached(program.into(), peer.pid));
+    fn attach(&self, pid: u32, program: &str) -> Result<Attached, Error> {
+        self.tell(Told::Attached(program.into(), pid));
         let kick = eventfd(0, EventfdFlags::CLOEXEC).unwrap();
+        *self.kick.lock().unwrap() = Some(kick.try_clone().unwrap());
         let descriptors = vec![kick.try_clone().unwrap()];
         let session = SessionId(self.sessions.fetch_add(1, Ordering::Relaxed) + 1);
         Ok(Attached { session, answer: Answer { response: Response::Done, descriptors }, kick })
     }
 
-    fn handle(&self, session: Option<SessionId>, request: Request) -> Answer {
+    fn handle(&self, session: Option<SessionId>, request: &Request) -> Answer {
         assert!(!self.panics.load(Ordering::Relaxed), "asked to panic");
         match (session, request) {
-            (_, Request::Statfs) => Response::Statfs(StoreTotals::default()).into(),
+            (_, Request::Statfs) => answer(Response::Statfs(StoreTotals::default())),
             (None, _) => Refusal::Invalid("attach first".into()).into(),
             (Some(_), Request::Arenas { arenas }) => Answer {
                 response: Response::Arenas,
                 descriptors: arenas.iter().map(|_| eventfd(7, EventfdFlags::CLOEXEC).unwrap()).collect(),
             },
-            _ => Response::Done.into(),
+            _ => answer(Response::Done),
         }
     }
 
-    fn end_session(&self, session: SessionId) {
-        self.tell(Told::Ended(session));
+    fn end_session(&self, session: SessionId, ending: Ending) -> Result<(), Error> {
+        self.tell(Told::Ended(session, ending));
+        Ok(())
     }
 
-    fn pending_bytes(&self, _: SessionId) -> u64 {
-        self.pending.load(Ordering::SeqCst)
-    }
-
-    fn digest_batch(&self, session: SessionId) {
+    fn background_step(&self, idle: bool) -> Result<bool, Error> {
+        let pending = self.pending.load(Ordering::SeqCst);
+        if pending == FAILING {
+            return Err(Error::NoSpace);
+        }
+        if pending == 0 || (pending < FULL && !idle) {
+            return Ok(false);
+        }
         self.pending.store(0, Ordering::SeqCst);
-        self.tell(Told::Digested(session));
+        self.tell(Told::Digested(pending));
+        Ok(true)
     }
 
-    fn kick_bytes(&self) -> u64 {
-        1000
+    fn idle_after(&self) -> Option<Duration> {
+        (self.pending.load(Ordering::SeqCst) > 0).then_some(Duration::from_millis(5))
     }
 
-    fn digest_idle(&self) -> Duration {
-        Duration::from_millis(5)
-    }
-
-    fn stop(&self) {
+    fn stop(&self) -> Result<(), Error> {
         self.tell(Told::Stopped);
+        Ok(())
     }
+}
+
+fn answer(response: Response) -> Answer {
+    Answer { response, descriptors: Vec::new() }
 }
 
 struct World {
@@ -101,6 +112,7 @@ impl World {
             sessions: AtomicU64::new(0),
             pending: AtomicU64::new(0),
             panics: AtomicBool::new(false),
+            kick: Mutex::default(),
         });
         let listener = Listener::bind(&folder.path().join("socket")).unwrap();
         let server = Server::start(Arc::clone(&service), listener).unwrap();
@@ -139,7 +151,8 @@ fn a_hang_up_ends_the_session() {
     let world = World::new();
     let client = world.attach();
     drop(client);
-    assert_eq!(world.heard(), Told::Ended(SessionId(1)));
+    // The process that hung up is this one, and lives on.
+    assert_eq!(world.heard(), Told::Ended(SessionId(1), Ending::GivenUp));
 }
 
 #[test]
@@ -147,7 +160,7 @@ fn a_detach_is_answered_after_the_session_ended() {
     let world = World::new();
     let mut client = world.attach();
     assert_eq!(ask(&mut client, &Request::Detach), Response::Done);
-    assert_eq!(world.told.try_recv(), Ok(Told::Ended(SessionId(1))));
+    assert_eq!(world.told.try_recv(), Ok(Told::Ended(SessionId(1), Ending::Gone)));
     assert!(matches!(ask(&mut client, &Request::Digest), Response::Failed(Refusal::Invalid(_))));
 }
 
@@ -158,7 +171,7 @@ fn malformed_frames_close_the_connection_and_nothing_else() {
         let mut client = world.attach();
         rustix::net::send(client.socket(), bytes, SendFlags::NOSIGNAL).unwrap();
         assert!(matches!(client.receive::<Response>(), Err(FrameError::Closed | FrameError::Broken(_))));
-        assert!(matches!(world.heard(), Told::Ended(_)));
+        assert!(matches!(world.heard(), Told::Ended(..)));
     }
     assert!(matches!(ask(&mut world.connect(), &Request::Statfs), Response::Statfs(_)));
 }
@@ -169,7 +182,7 @@ fn a_panic_in_the_service_costs_one_session() {
     let mut client = world.attach();
     world.service.panics.store(true, Ordering::Relaxed);
     client.send(&Request::Resync, &[]).unwrap();
-    assert_eq!(world.heard(), Told::Ended(SessionId(1)));
+    assert_eq!(world.heard(), Told::Ended(SessionId(1), Ending::GivenUp));
     world.service.panics.store(false, Ordering::Relaxed);
     assert!(matches!(ask(&mut world.connect(), &Request::Statfs), Response::Statfs(_)));
 }
@@ -187,16 +200,24 @@ fn another_protocol_version_is_refused() {
 #[test]
 fn a_kick_leads_to_a_digest() {
     let world = World::new();
-    let kick = eventfd(0, EventfdFlags::CLOEXEC).unwrap();
-    let digester = Digester::start(Arc::clone(&world.service)).unwrap();
-    digester.handle().watch(SessionId(5), kick.try_clone().unwrap()).unwrap();
-    for pending in [1, 5000, 1] {
+    let _client = world.attach();
+    let kick = world.service.kick.lock().unwrap().take().unwrap();
+    for pending in [1, 5 * FULL, 1] {
         world.service.pending.store(pending, Ordering::SeqCst);
         rustix::io::write(&kick, &1u64.to_ne_bytes()).unwrap();
-        assert_eq!(world.heard(), Told::Digested(SessionId(5)));
+        assert_eq!(world.heard(), Told::Digested(pending));
     }
-    digester.handle().forget(SessionId(5));
-    digester.stop();
+}
+
+#[test]
+fn a_store_that_fails_stops_the_daemon() {
+    let world = World::new();
+    let _client = world.attach();
+    let kick = world.service.kick.lock().unwrap().take().unwrap();
+    world.service.pending.store(FAILING, Ordering::SeqCst);
+    rustix::io::write(&kick, &1u64.to_ne_bytes()).unwrap();
+    assert_eq!(world.heard(), Told::Stopped);
+    assert!(matches!(world.server.join().unwrap(), StopReason::Failed(_)));
 }
 
 #[test]
