@@ -64,10 +64,11 @@ impl Geometry {
         self.segment_bytes * u64::from(self.ring_slots)
     }
 
-    /// Most bytes one entry may take: a quarter of the ring, and never more than a whole write.
+    /// Most bytes one entry may take: about a quarter of the ring (with its header, so that the usual ring
+    /// takes a whole write), and never more than a whole write.
     #[must_use]
     pub fn entry_bytes_max(&self) -> u64 {
-        (self.ring_bytes() / 4).min(WRITE_BYTES_MAX as u64 + 4096)
+        (self.ring_bytes() / 4).min(WRITE_BYTES_MAX as u64) + 4096
     }
 
     /// Slots mapped a second time behind the ring's end, so that any entry is contiguous in memory.

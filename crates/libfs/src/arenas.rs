@@ -11,9 +11,12 @@ use std::sync::OnceLock;
 /// Arenas of one chunk of the table; chunks are made as arenas in them are first read.
 const CHUNK_ARENAS: usize = 256;
 
+/// Arenas that lie side by side in the table.
+type Chunk = Box<[OnceLock<Mapping>]>;
+
 /// The mapped arenas, found without a lock.
 pub(crate) struct Arenas {
-    chunks: Box<[OnceLock<Box<[OnceLock<Mapping>]>>]>,
+    chunks: Box<[OnceLock<Chunk>]>,
     medium: Medium,
     mapping: Mutex<()>,
 }

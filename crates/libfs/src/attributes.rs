@@ -163,7 +163,7 @@ impl Client {
                 FileKind::Directory => return Err(Error::IsDirectory.into()),
                 _ => return Err(Error::Invalid.into()),
             }
-            turn.prepare(0, debit::OF_TRUNCATION)?;
+            turn.prepare(0, debit::of_truncation(size))?;
             let mut state = self.changing(&inode)?;
             credentials.check(&state.record, WRITE)?;
             self.truncate_locked(turn, &inode, &mut state, size)
@@ -247,7 +247,8 @@ fn decide(
     if set.uid.is_some() || set.gid.is_some() {
         let keeps_owner = set.uid.is_none_or(|uid| uid == record.uid);
         let may_give = set.gid.is_none_or(|gid| gid == record.gid || credentials.is_in_group(gid));
-        if !credentials.is_root() && !(credentials.uid == record.uid && keeps_owner && may_give) {
+        let own = credentials.uid == record.uid && keeps_owner && may_give;
+        if !own && !credentials.is_root() {
             return Err(Error::NotPermitted);
         }
         attributes.uid = set.uid;

@@ -4,7 +4,7 @@
 //! lease just asked for anew could be the one that is given back.
 
 use crate::inode::Inode;
-use crate::sync::{Arc, Mutex, Ordering, RwLock};
+use crate::sync::{Arc, AtomicUsize, Mutex, Ordering, RwLock};
 use cuesta_format::{InodeNumber, LogPosition};
 use hashbrown::HashMap;
 use std::collections::VecDeque;
@@ -22,11 +22,17 @@ pub(crate) struct Cache {
     inodes: RwLock<HashMap<InodeNumber, Arc<Inode>>>,
     /// In the order in which they became known.
     order: Mutex<VecDeque<InodeNumber>>,
+    /// How many there are, to look at without a lock.
+    count: AtomicUsize,
 }
 
 impl Cache {
     pub(crate) fn new() -> Cache {
-        Cache { inodes: RwLock::new(HashMap::new()), order: Mutex::new(VecDeque::new()) }
+        Cache {
+            inodes: RwLock::new(HashMap::new()),
+            order: Mutex::new(VecDeque::new()),
+            count: AtomicUsize::new(0),
+        }
     }
 
     #[inline]
@@ -40,10 +46,13 @@ impl Cache {
             return inode;
         }
         let mut added = false;
-        let inode = Arc::clone(self.inodes.write().entry(number).or_insert_with(|| {
+        let mut inodes = self.inodes.write();
+        let inode = Arc::clone(inodes.entry(number).or_insert_with(|| {
             added = true;
             Arc::new(Inode::unknown(number))
         }));
+        self.count.store(inodes.len(), Ordering::Relaxed);
+        drop(inodes);
         if added {
             self.order.lock().push_back(number);
         }
@@ -53,7 +62,10 @@ impl Cache {
     /// Adds one this session made.
     pub(crate) fn insert(&self, inode: Arc<Inode>) {
         let number = inode.number;
-        self.inodes.write().insert(number, inode);
+        let mut inodes = self.inodes.write();
+        inodes.insert(number, inode);
+        self.count.store(inodes.len(), Ordering::Relaxed);
+        drop(inodes);
         self.order.lock().push_back(number);
     }
 
@@ -70,7 +82,7 @@ impl Cache {
     /// Whether it is time to forget some.
     #[inline]
     pub(crate) fn is_over_full(&self) -> bool {
-        self.inodes.read().len() > INODES_MAX
+        self.count.load(Ordering::Relaxed) > INODES_MAX
     }
 
     /// Forgets some closed inodes of which the log holds nothing above `retired`; their leases are to be given
@@ -101,6 +113,7 @@ impl Cache {
                 order.push_back(number);
             }
         }
+        self.count.store(inodes.len(), Ordering::Relaxed);
         forgotten
     }
 }

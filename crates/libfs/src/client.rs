@@ -23,6 +23,9 @@ use cuesta_format::{InodeNumber, LeaseGeneration, LogPosition, Operation, StoreI
 use cuesta_media::{Fault, UserSlice};
 use cuesta_oplog::{Admission, Appended, Stamp};
 
+/// Attempts of one operation before what is cached, or stored, is taken for damaged.
+const ATTEMPTS_MAX: u32 = 100_000;
+
 /// One session of a process.
 pub struct Client {
     pub(crate) session: Session,
@@ -124,8 +127,10 @@ impl Client {
     }
 
     /// Everything done is durable already; says whether the session still stands.
+    #[inline]
     pub fn sync(&self) -> Result<(), Error> {
-        self.check_alive()
+        self.check_alive()?;
+        if self.session.closed() { Err(Error::Disconnected) } else { Ok(()) }
     }
 
     /// Has SharedFS digest everything this session did, and lets go of the log's space.
@@ -157,7 +162,7 @@ impl Client {
         mut attempt: impl FnMut(&mut Turn<'_>) -> Result<T, Halt>,
     ) -> Result<T, Error> {
         self.check_alive()?;
-        loop {
+        for _ in 0..ATTEMPTS_MAX {
             let gate = self.gate.read();
             let generation = self.session.generation.load(Ordering::Acquire);
             if self.session.shown_generation() != generation {
@@ -195,6 +200,7 @@ impl Client {
                 Err(Halt::Numbers) => self.session.ask_numbers()?,
             }
         }
+        Err(Error::Daemon("names and inodes do not fit together".into()))
     }
 
     /// Makes an unleased inode known, or a read lease a write lease. Within an attempt.

@@ -336,7 +336,7 @@ impl Client {
         let inode = file.inode_ref();
         loop {
             let done = self.operate(|turn| {
-                turn.prepare(0, debit::OF_TRUNCATION)?;
+                turn.prepare(0, debit::of_truncation(size))?;
                 let mut state = self.changing(inode)?;
                 if loses_set_id(&state, file.privileged) {
                     return Ok(false);
@@ -374,7 +374,7 @@ impl Client {
     #[inline]
     pub fn fsync(&self, file: &OpenFile) -> Result<(), Error> {
         file.check_not_path()?;
-        self.check_alive()
+        self.sync()
     }
 
     /// Moves the file's offset.

@@ -2,8 +2,10 @@
 
 use cuesta_format::BLOCK_BYTES;
 
-/// A truncation may have to copy the block it cuts.
-pub(crate) const OF_TRUNCATION: u64 = 1;
+/// A truncation may have to copy the block it cuts. One between blocks costs nothing: it works on a full store.
+pub(crate) fn of_truncation(size: u64) -> u64 {
+    u64::from(!size.is_multiple_of(BLOCK_BYTES))
+}
 
 /// Every block a write of `bytes` at `offset` touches is written anew.
 #[inline]
@@ -23,6 +25,7 @@ mod tests {
 
     #[test]
     fn every_touched_block_counts() {
+        assert_eq!((of_truncation(8192), of_truncation(1)), (0, 1));
         assert_eq!(of_write(0, 4096), 1);
         assert_eq!(of_write(1, 4096), 2);
         assert_eq!(of_write(4095, 2), 2);

@@ -183,7 +183,7 @@ mod tests {
         fn it_agrees_with_a_byte_array(
             steps in prop::collection::vec((0u64..3, 0u8..3, 0u64..20, 1u64..12), 0..60),
         ) {
-            let mut model = vec![[0u8; 3]; 40];
+            let mut model = [[0u8; 3]; 40];
             let mut table = LockTable::default();
             for (owner, kind, start, len) in steps {
                 let range = start..start + len;

@@ -228,7 +228,7 @@ impl Client {
             Ok(())
         };
         if truncates {
-            turn.prepare(0, crate::debit::OF_TRUNCATION)?;
+            turn.prepare(0, crate::debit::of_truncation(0))?;
             let mut state = self.changing(inode)?;
             check(&state.record)?;
             if state.is_unlinked() {

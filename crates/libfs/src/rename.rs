@@ -10,6 +10,9 @@ use crate::sync::{Arc, Ordering};
 use crate::walk::{Base, Follow, Found, Last, Name};
 use cuesta_format::{FileKind, InodeNumber, LINKS_MAX, Operation};
 
+/// Deepest directory whose way to the root is followed.
+const DEPTH_MAX: u32 = 1 << 20;
+
 /// Flags of `renameat2`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RenameFlags {
@@ -124,7 +127,7 @@ impl Client {
     /// Whether `above` is `directory` or one of those it lies in.
     fn is_above(&self, above: InodeNumber, directory: &Arc<Inode>) -> Result<bool, Halt> {
         let mut at = Arc::clone(directory);
-        loop {
+        for _ in 0..DEPTH_MAX {
             if at.number == above {
                 return Ok(true);
             }
@@ -137,6 +140,7 @@ impl Client {
             }
             at = self.cache.get_or_insert(parent);
         }
+        Err(Error::Daemon("a directory lies in itself".into()).into())
     }
 
     fn rename_locked(

@@ -10,13 +10,16 @@ use crate::client::Client;
 use crate::errno::Error;
 use crate::inode::Content;
 use crate::session::unexpected;
+use crate::sync::Ordering;
 use cuesta_format::LogPosition;
 use cuesta_format::entry::EntryKind;
 use cuesta_format::wire::{Report, Request, Response};
 
 /// Headers walked by one ordinary operation.
 const STEP_ENTRIES: usize = 64;
-/// Headers after which a round publishes what it retired so far.
+/// Waits for a digest before SharedFS is asked for one by a request.
+const WAITS_BEFORE_ASKING: u32 = 4;
+/// Bytes after which a round publishes what it retired so far.
 const PUBLISH_BYTES: u64 = 1 << 20;
 
 /// Where the present round stands.
@@ -75,11 +78,22 @@ impl Client {
         Ok(())
     }
 
+    /// Retires what is digested now until the log reaches `needed`.
+    fn retire_towards(&self, needed: LogPosition) -> Result<(), Error> {
+        let _gate = self.gate.read();
+        let mut retiring = self.retiring.lock();
+        while self.session.appender.limit() < needed && self.retire_some(&mut retiring, STEP_ENTRIES)? {}
+        Ok(())
+    }
+
+    /// A fence has moved the generation, and nobody resynchronised yet.
+    fn is_fenced(&self) -> bool {
+        self.session.shown_generation() != self.session.generation.load(Ordering::Acquire)
+    }
+
     /// `false`: there was nothing to do.
     fn retire_some(&self, retiring: &mut Retiring, entries_max: usize) -> Result<bool, Error> {
-        if self.session.shown_generation()
-            != self.session.generation.load(std::sync::atomic::Ordering::Acquire)
-        {
+        if self.is_fenced() {
             return Ok(false);
         }
         if retiring.at >= retiring.target {
@@ -154,6 +168,7 @@ impl Client {
 
     /// Makes the log reach `needed`: by growing it, by retiring, by waiting for a digest.
     pub(crate) fn make_room(&self, needed: LogPosition) -> Result<(), Error> {
+        let mut waits = 0;
         loop {
             self.check_alive()?;
             let session = &self.session;
@@ -161,15 +176,17 @@ impl Client {
                 return Ok(());
             }
             let before = session.retired();
-            self.retire_all()?;
-            if session.retired() > before || session.appender.limit() >= needed {
-                return Ok(());
-            }
-            if session.shown_generation() != session.generation.load(std::sync::atomic::Ordering::Acquire) {
+            self.retire_towards(needed)?;
+            if session.retired() > before || session.appender.limit() >= needed || self.is_fenced() {
                 return Ok(());
             }
             if !session.is_fully_grown() && before >= session.appender.completed() {
                 return Err(Error::NoSpace);
+            }
+            waits += 1;
+            if waits > WAITS_BEFORE_ASKING {
+                // A kick that was lost, or a daemon that is gone: either shows now.
+                session.ask(&Request::Digest)?;
             }
             session.wait_digest(before)?;
         }

@@ -135,7 +135,9 @@ impl Session {
         self.appender.set_limit(self.slots.load(Ordering::Acquire), position);
     }
 
-    fn closed(&self) -> bool {
+    /// SharedFS gave this session up, or goes away.
+    #[inline]
+    pub(crate) fn closed(&self) -> bool {
         self.notice.page().state.load(Ordering::Acquire) & STATE_CLOSED != 0
     }
 

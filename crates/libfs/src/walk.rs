@@ -60,6 +60,7 @@ impl Deref for Name {
 }
 
 /// The last name of a path.
+#[allow(clippy::large_enum_variant, reason = "it lives on the stack of one call")]
 pub(crate) enum Last {
     Name(Name),
     Dot,

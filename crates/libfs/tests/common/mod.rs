@@ -66,6 +66,22 @@ impl Store {
         self
     }
 
+    /// Digests only while the log's writer waits: in whole batches, as late as can be.
+    pub fn digesting_when_full(mut self) -> Store {
+        let (shared, stop) = (Arc::clone(&self.shared), Arc::clone(&self.stop));
+        let ring = self.shared.geometry().ring_bytes();
+        self.digester = Some(std::thread::spawn(move || {
+            while !stop.load(Ordering::Relaxed) {
+                let longest = shared.backlogs().iter().map(|log| log.bytes).max();
+                if longest.is_some_and(|bytes| bytes > ring / 2) {
+                    shared.digest_step().unwrap();
+                }
+                std::thread::park_timeout(Duration::from_micros(200));
+            }
+        }));
+        self
+    }
+
     pub fn attach(&self) -> Arc<Client> {
         let link = InProcess { shared: Arc::clone(&self.shared), session: SessionId(0) };
         Client::attach(Box::new(link), "test").unwrap()
