@@ -83,8 +83,11 @@ impl Store {
     }
 
     pub fn attach(&self) -> Arc<Client> {
-        let link = InProcess { shared: Arc::clone(&self.shared), session: SessionId(0) };
-        Client::attach(Box::new(link), "test").unwrap()
+        Client::attach(Box::new(self.link()), "test").unwrap()
+    }
+
+    pub fn link(&self) -> InProcess {
+        InProcess { shared: Arc::clone(&self.shared), session: SessionId(0) }
     }
 }
 
