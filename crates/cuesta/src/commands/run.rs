@@ -1,0 +1,130 @@
+//! `cuesta run`: becomes the program, with the preload door in it.
+
+use crate::failure::{CANNOT_EXECUTE, Failure, NOT_FOUND, RUN_FAILED};
+use crate::program::{self, ProgramError};
+use crate::start;
+use crate::store::Store;
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Component, Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+/// The preload door's file.
+const LIBRARY: &str = "libcuesta_preload.so";
+/// Where the store appears when nothing else is said.
+pub const DEFAULT_AT: &str = "/cuesta";
+
+#[derive(Debug, clap::Args)]
+#[command(
+    long_about = "Run a program with every file under /cuesta on a store.\n\n\
+                  The program is unmodified; its calls on such files are served inside its own process. \
+                  Everything else behaves as always. A daemon is started if none serves the store, and stays.",
+    after_help = "\
+Examples:
+  cuesta run --store ~/store -- bash
+  cuesta run --store ~/store -- sqlite3 /cuesta/my.db 'create table t(x)'
+  cuesta run --store ~/store --at /data -- python3 job.py     files under /data
+  CUESTA_STORE=~/store cuesta run -- cp -r ~/music /cuesta/
+
+Exit status: the program's own; 125 cuesta failed, 126 it cannot be run, 127 it was not found."
+)]
+pub struct Arguments {
+    /// The store's directory [default: $CUESTA_STORE]
+    #[arg(long, value_name = "STORE")]
+    store: Option<PathBuf>,
+    /// The path under which the program finds the store
+    #[arg(long, value_name = "PATH", default_value = DEFAULT_AT)]
+    at: PathBuf,
+    /// The program and its arguments
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "CMD")]
+    command: Vec<OsString>,
+}
+
+pub fn execute(arguments: &Arguments) -> Result<ExitCode, Failure> {
+    let run_failed = |failure: Failure| failure.exiting(RUN_FAILED);
+    let at = normal(&arguments.at)
+        .ok_or_else(|| Failure::on(&arguments.at, "--at needs an absolute path other than /"))
+        .map_err(run_failed)?;
+    let Some((name, rest)) = arguments.command.split_first() else {
+        return Err(run_failed(Failure::new("no program to run")));
+    };
+    if normal(Path::new(name)).is_some_and(|path| path.starts_with(&at)) {
+        let why = format!("programs that lie under {} cannot be started yet (copy it out)", at.display());
+        return Err(Failure::on(Path::new(name), why).exiting(CANNOT_EXECUTE));
+    }
+    let search_path = std::env::var_os("PATH").unwrap_or_else(|| "/usr/local/bin:/usr/bin:/bin".into());
+    let program = program::find(name, &search_path)
+        .and_then(|program| program::check(&program).map(|()| program))
+        .map_err(|error| {
+            let status = if matches!(error, ProgramError::NotFound) { NOT_FOUND } else { CANNOT_EXECUTE };
+            Failure::on(Path::new(name), error).exiting(status)
+        })?;
+    let library = library().map_err(run_failed)?;
+    let store = Store::find_named(arguments.store.as_deref()).map_err(run_failed)?;
+    start::ensure(&store).map_err(run_failed)?;
+    let error = Command::new(&program)
+        .arg0(name)
+        .args(rest)
+        .env("LD_PRELOAD", preload_list(&library))
+        .env("CUESTA_SOCKET", store.socket())
+        .env("CUESTA_AT", &at)
+        .exec();
+    Err(Failure::on(&program, format!("cannot be executed: {error}")).exiting(CANNOT_EXECUTE))
+}
+
+/// The path without `.`, `..` and repeated slashes, if it is absolute and not the root.
+pub fn normal(path: &Path) -> Option<PathBuf> {
+    let mut normal = PathBuf::new();
+    for component in path.components() {
+        match component {
+            Component::ParentDir => {
+                normal.pop();
+            }
+            Component::CurDir => {}
+            other => normal.push(other),
+        }
+    }
+    (normal.is_absolute() && normal.parent().is_some()).then_some(normal)
+}
+
+/// The door beside this command (as cargo builds it), or in the `lib` beside its `bin`.
+fn library() -> Result<PathBuf, Failure> {
+    let command =
+        std::env::current_exe().map_err(|error| Failure::new(format!("cannot find itself: {error}")))?;
+    let folder = command.parent().unwrap_or(Path::new("/"));
+    let places = [folder.join(LIBRARY), folder.join("../lib").join(LIBRARY)];
+    let found = places.iter().find(|place| place.is_file()).ok_or_else(|| {
+        Failure::on(&places[0], "the preload library is missing (cargo build --release makes it)")
+    })?;
+    let found = found.canonicalize().map_err(|error| Failure::on(found, error))?;
+    // The dynamic linker separates its list by these and knows no escape.
+    if found.as_os_str().as_bytes().iter().any(|byte| b": ".contains(byte)) {
+        return Err(Failure::on(&found, "the path of the preload library must not have spaces or colons"));
+    }
+    Ok(found)
+}
+
+/// Ours first, so that it sees calls before other preloaded libraries do.
+fn preload_list(library: &Path) -> OsString {
+    let mut list = library.as_os_str().to_owned();
+    if let Some(others) = std::env::var_os("LD_PRELOAD").filter(|others| !others.is_empty()) {
+        list.push(":");
+        list.push(others);
+    }
+    list
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_made_normal() {
+        assert_eq!(normal(Path::new("/a//b/./../c/")), Some(PathBuf::from("/a/c")));
+        assert_eq!(normal(Path::new("/cuesta")), Some(PathBuf::from("/cuesta")));
+        for path in ["/", "a/b", "", "/..", "/a/.."] {
+            assert_eq!(normal(Path::new(path)), None, "{path}");
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! `cuesta serve`: the daemon.
+
+use crate::failure::Failure;
+use crate::start::READY;
+use crate::store::Store;
+use cuesta_sharedfs::server::{Listener, LockError, Server, StopReason, StoreLock};
+use cuesta_sharedfs::{Options, SharedFs};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use std::io::IsTerminal;
+use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use tracing::level_filters::LevelFilter;
+
+/// The variable that says how much the daemon tells.
+const LOG_VARIABLE: &str = "CUESTA_LOG";
+
+#[derive(Debug, clap::Args)]
+#[command(
+    long_about = "Serve a store in the foreground.\n\n\
+                  Recovers what programs and an earlier daemon left when they were killed, then serves until \
+                  SIGTERM, SIGINT or `cuesta stop`. `cuesta run` starts a daemon by itself; serve is for \
+                  service managers and for watching.",
+    after_help = "\
+Examples:
+  cuesta serve ~/store
+  CUESTA_LOG=debug cuesta serve ~/store        tells more (error, warn, info, debug, trace)
+
+Exit status: 0 stopped in order; 1 failed, or the store is in use."
+)]
+pub struct Arguments {
+    /// The store's directory
+    store: PathBuf,
+    /// Where to say that the daemon serves, or why not: an inherited descriptor
+    #[arg(long, hide = true)]
+    tell_descriptor: Option<RawFd>,
+}
+
+pub fn execute(arguments: &Arguments) -> Result<ExitCode, Failure> {
+    let told = Told::adopt(arguments.tell_descriptor);
+    prepare_log();
+    match start(&arguments.store) {
+        Ok((server, lock)) => {
+            told.say(READY);
+            let reason = server.wait();
+            drop(lock);
+            match reason {
+                StopReason::Failed(why) => Err(Failure::on(&arguments.store, why)),
+                StopReason::Asked(_) | StopReason::Signal(_) => Ok(ExitCode::SUCCESS),
+            }
+        }
+        Err(failure) => {
+            told.say(&failure.to_string());
+            Err(failure)
+        }
+    }
+}
+
+fn start(folder: &Path) -> Result<(Server<SharedFs>, StoreLock), Failure> {
+    let store = Store::find(folder)?;
+    let fail = |error: &dyn std::fmt::Display| Failure::on(store.folder(), error);
+    let options = Options::load(&store.configuration()).map_err(|error| Failure::new(error.to_string()))?;
+    allow_descriptors();
+    // Before the store takes long to recover, so that a signal then is not lost.
+    let mut signals = Signals::new([SIGTERM, SIGINT]).map_err(|error| fail(&error))?;
+    let lock = StoreLock::take(&store.lock()).map_err(|error| in_use(&store, &error))?;
+    let listener = Listener::bind(&store.socket()).map_err(|error| fail(&error))?;
+    let shared = SharedFs::open(&store.tier(), options).map_err(|error| fail(&error))?;
+    let recovered = *shared.recovered();
+    let server = Server::start(shared, listener).map_err(|error| fail(&error))?;
+    let stop = server.stop_sender();
+    std::thread::Builder::new()
+        .name("signals".into())
+        .spawn(move || {
+            if let Some(signal) = signals.forever().next() {
+                // An error means that the daemon is stopping already.
+                let _ = stop.send(StopReason::Signal(signal));
+            }
+        })
+        .map_err(|error| fail(&error))?;
+    tracing::info!(
+        store = %store.folder().display(),
+        recovered_sessions = recovered.sessions,
+        recovered_entries = recovered.entries,
+        recovery_ms = recovered.milliseconds,
+        "serving"
+    );
+    Ok((server, lock))
+}
+
+/// What a lock that cannot be had means to the user.
+pub fn in_use(store: &Store, error: &LockError) -> Failure {
+    match error {
+        LockError::Held { .. } => {
+            Failure::on(store.folder(), format!("{error} (cuesta stop ends a daemon in order)"))
+        }
+        LockError::File { .. } => Failure::new(error.to_string()),
+    }
+}
+
+/// Every session takes some descriptors.
+fn allow_descriptors() {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
+    if let Err(error) = setrlimit(Resource::Nofile, raised) {
+        tracing::warn!(%error, "few programs can attach at once: the limit of open files cannot be raised");
+    }
+}
+
+fn prepare_log() {
+    let level = std::env::var(LOG_VARIABLE).ok().and_then(|text| text.parse().ok());
+    tracing_subscriber::fmt()
+        .with_max_level(level.unwrap_or(LevelFilter::INFO))
+        .with_ansi(std::io::stderr().is_terminal())
+        .with_target(false)
+        .with_writer(std::io::stderr)
+        .init();
+}
+
+/// Whoever waits for the daemon, if anybody does.
+struct Told(Option<OwnedFd>);
+
+impl Told {
+    fn adopt(descriptor: Option<RawFd>) -> Told {
+        let open = |&descriptor: &RawFd| {
+            // SAFETY: only asks whether the number is an open descriptor.
+            descriptor > 2 && unsafe { libc::fcntl(descriptor, libc::F_GETFD) } >= 0
+        };
+        // SAFETY: the descriptor is open, was made for this by our parent, and nothing else here knows it.
+        Told(descriptor.filter(open).map(|descriptor| unsafe { OwnedFd::from_raw_fd(descriptor) }))
+    }
+
+    /// Says it once and closes the pipe.
+    fn say(self, line: &str) {
+        if let Some(pipe) = self.0
+            && let Err(error) = rustix::io::write(&pipe, format!("{line}\n").as_bytes())
+        {
+            tracing::warn!(%error, "whoever started the daemon has not waited for it");
+        }
+    }
+}

@@ -1,0 +1,34 @@
+//! `cuesta stop`.
+
+use crate::daemon::Daemon;
+use crate::failure::Failure;
+use crate::output;
+use crate::store::Store;
+use cuesta_format::wire::{Request, Response};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+#[derive(Debug, clap::Args)]
+#[command(
+    long_about = "Digest everything, then stop the daemon of a store.\n\n\
+                  Returns when the daemon has ended. Programs still running on the store lose it.",
+    after_help = "Example:\n  cuesta stop ~/store\n\nExit status: 0 stopped, or none was running; 1 failed."
+)]
+pub struct Arguments {
+    /// The store's directory
+    store: PathBuf,
+}
+
+pub fn execute(arguments: &Arguments) -> Result<ExitCode, Failure> {
+    let store = Store::find(&arguments.store)?;
+    let Some(mut daemon) = Daemon::connect(&store)? else {
+        output::print("no daemon was running\n")?;
+        return Ok(ExitCode::SUCCESS);
+    };
+    match daemon.ask(&Request::Stop)? {
+        Response::Done => daemon.wait_for_end()?,
+        other => return Err(daemon.unexpected(&other)),
+    }
+    output::print("stopped\n")?;
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,86 @@
+//! A connection to the daemon of a store, for commands.
+
+use crate::failure::{Failure, NOT_RUNNING};
+use crate::store::Store;
+use cuesta_format::wire::{Request, Response};
+use cuesta_sharedfs::server::frames::Frames;
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use rustix::process::{PidfdFlags, pidfd_open};
+
+/// A connection that has no session.
+#[derive(Debug)]
+pub struct Daemon {
+    frames: Frames,
+    store: Store,
+}
+
+impl Daemon {
+    /// Connects; `None` if no daemon serves the store.
+    pub fn connect(store: &Store) -> Result<Option<Daemon>, Failure> {
+        let fail = |errno: Errno| Failure::on(&store.socket(), errno);
+        let address = SocketAddrUnix::new(store.socket()).map_err(fail)?;
+        let socket =
+            rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
+                .map_err(fail)?;
+        match rustix::net::connect(&socket, &address) {
+            Ok(()) => Ok(Some(Daemon { frames: Frames::new(socket), store: store.clone() })),
+            Err(Errno::NOENT | Errno::CONNREFUSED) => Ok(None),
+            Err(Errno::ACCESS) => Err(Failure::on(store.folder(), "this store belongs to another user")),
+            Err(errno) => Err(fail(errno)),
+        }
+    }
+
+    /// Connects to a daemon that must be there.
+    pub fn expect(store: &Store) -> Result<Daemon, Failure> {
+        Daemon::connect(store)?.ok_or_else(|| {
+            Failure::on(
+                store.folder(),
+                "no daemon serves this store (cuesta serve, or cuesta run, starts one)",
+            )
+            .exiting(NOT_RUNNING)
+        })
+    }
+
+    /// Asks, and waits for the answer.
+    pub fn ask(&mut self, request: &Request) -> Result<Response, Failure> {
+        let answer = self.frames.send(request, &[]).and_then(|()| self.frames.receive());
+        answer.map_err(|error| {
+            let log = self.store.log();
+            Failure::on(
+                self.store.folder(),
+                format!("the daemon went away: {error} (its log: {})", log.display()),
+            )
+        })
+    }
+
+    /// Waits until the daemon's process has ended.
+    pub fn wait_for_end(self) -> Result<(), Failure> {
+        let fail =
+            |errno: Errno| Failure::on(self.store.folder(), format!("cannot wait for the daemon: {errno}"));
+        let credentials = rustix::net::sockopt::socket_peercred(self.frames.socket()).map_err(fail)?;
+        let process = match pidfd_open(credentials.pid, PidfdFlags::empty()) {
+            Ok(process) => process,
+            Err(Errno::SRCH) => return Ok(()),
+            Err(errno) => return Err(fail(errno)),
+        };
+        let mut waiting = [rustix::event::PollFd::new(&process, rustix::event::PollFlags::IN)];
+        loop {
+            match rustix::event::poll(&mut waiting, None) {
+                Ok(_) => return Ok(()),
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(fail(errno)),
+            }
+        }
+    }
+
+    /// The failure of an answer that does not fit the question.
+    pub fn unexpected(&self, response: &Response) -> Failure {
+        match response {
+            Response::Failed(refusal) => Failure::on(self.store.folder(), refusal),
+            _ => {
+                Failure::on(self.store.folder(), "the daemon is of another version (restart it: cuesta stop)")
+            }
+        }
+    }
+}

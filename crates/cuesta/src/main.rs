@@ -1,0 +1,78 @@
+//! The `cuesta` command: makes, serves, inspects and repairs stores, and runs programs on them.
+//!
+//! One file a subcommand under [`commands`]; each returns what the process exits with. What they share:
+//! where a store's parts lie ([`store`]), a connection to its daemon ([`daemon`]), starting one
+//! ([`start`]), and how things are said ([`output`], [`failure`]).
+
+mod commands;
+mod daemon;
+mod failure;
+mod output;
+mod program;
+mod size;
+mod start;
+mod store;
+
+use clap::Parser;
+use commands::{Command, explain, fsck, mkfs, run, serve, status, stop, trace};
+use std::process::ExitCode;
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// A crash-consistent file system in user space: unmodified programs write to shared memory, inside
+/// their own process, and what they were told is written survives their death and the daemon's.
+#[derive(Debug, Parser)]
+#[command(
+    name = "cuesta",
+    version,
+    after_help = "\
+First steps:
+  cuesta mkfs ~/store --medium memory          make a store
+  cuesta run --store ~/store -- bash           a shell whose /cuesta is the store
+  cuesta status ~/store                        what goes on
+  cuesta stop ~/store                          stop its daemon; the files stay
+
+Exit status: 0 done, 1 failed, 2 wrong usage, 3 no daemon serves the store.
+`run` exits as its program does (125: cuesta failed, 126: cannot be run, 127: not found);
+`fsck` with 0 clean, 1 repaired, 2 damaged, 8 could not check."
+)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            // If even this cannot be printed there is nobody to tell.
+            let _ = error.print();
+            let asked_for = !error.use_stderr();
+            return ExitCode::from(if asked_for { 0 } else { usage_status() });
+        }
+    };
+    let done = match &cli.command {
+        Command::Mkfs(arguments) => mkfs::execute(arguments),
+        Command::Serve(arguments) => serve::execute(arguments),
+        Command::Stop(arguments) => stop::execute(arguments),
+        Command::Status(arguments) => status::execute(arguments),
+        Command::Run(arguments) => run::execute(arguments),
+        Command::Fsck(arguments) => fsck::execute(arguments),
+        Command::Explain(arguments) => explain::execute(arguments),
+        Command::Trace(arguments) => trace::execute(arguments),
+    };
+    done.unwrap_or_else(|failure| {
+        output::error(&failure);
+        ExitCode::from(failure.exit_status())
+    })
+}
+
+/// Wrong usage is told apart from what a program under `run`, or a check by `fsck`, came to.
+fn usage_status() -> u8 {
+    match std::env::args().nth(1).as_deref() {
+        Some("run") => failure::RUN_FAILED,
+        Some("fsck") => failure::FSCK_FAILED,
+        _ => failure::WRONG_USAGE,
+    }
+}

@@ -1,0 +1,81 @@
+//! How things are said: colours only on a terminal, and a reader that went away is no error.
+
+use crate::failure::Failure;
+use std::fmt::Display;
+use std::io::{self, ErrorKind, IsTerminal, Write};
+
+const RED: &str = "31";
+const YELLOW: &str = "33";
+const BOLD: &str = "1";
+
+fn styled(terminal: bool, style: &str, text: &str) -> String {
+    if terminal && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()) {
+        format!("\x1b[{style}m{text}\x1b[0m")
+    } else {
+        text.to_owned()
+    }
+}
+
+/// Tells why the command gave up.
+pub fn error(failure: &Failure) {
+    eprintln!("{} {failure}", styled(io::stderr().is_terminal(), RED, "cuesta:"));
+}
+
+/// Tells what the user should know although nothing failed.
+pub fn warning(text: impl Display) {
+    eprintln!("{} {text}", styled(io::stderr().is_terminal(), YELLOW, "warning:"));
+}
+
+/// A heading on standard output.
+pub fn heading(text: &str) -> String {
+    styled(io::stdout().is_terminal(), BOLD, text)
+}
+
+/// Writes to standard output. `Ok(false)`: whoever read it has seen enough.
+pub fn print(text: &str) -> Result<bool, Failure> {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => Err(Failure::new(format!("cannot write the output: {error}"))),
+    }
+}
+
+/// Rows of cells under a heading, columns aligned; numbers (all but the first column) to the right.
+pub fn table(headings: &[&str], rows: &[Vec<String>]) -> String {
+    let width = |column: usize| {
+        let cells = rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count());
+        cells.chain(headings.get(column).map(|cell| cell.len())).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..headings.len()).map(width).collect();
+    let line = |cells: &mut dyn Iterator<Item = &str>| {
+        let mut line = String::new();
+        for (column, (cell, &width)) in cells.zip(&widths).enumerate() {
+            if column == 0 {
+                line += &format!("  {cell:<width$}");
+            } else {
+                line += &format!("  {cell:>width$}");
+            }
+        }
+        line.trim_end().to_owned() + "\n"
+    };
+    let mut text = line(&mut headings.iter().copied());
+    for row in rows {
+        text += &line(&mut row.iter().map(String::as_str));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_align() {
+        let rows = [vec!["sqlite3".into(), "7".into()], vec!["x".into(), "1234567".into()]];
+        assert_eq!(
+            table(&["program", "calls"], &rows),
+            "  program    calls\n  sqlite3        7\n  x        1234567\n"
+        );
+    }
+}
