@@ -32,7 +32,7 @@ impl Default for Options {
             digest_idle_ms: 100,
             kick_bytes: 4 << 20,
             spare_segments: 16,
-            spare_arenas: 1,
+            spare_arenas: 2,
             inode_numbers: 4096,
             metadata_cache_bytes: 256 << 20,
             trace_events: 16_384,

@@ -172,7 +172,7 @@ impl SharedFs {
         let metadata = MetadataStore::open(&tier.join(METADATA_FILE), medium)?;
         let (table, occupied) = SessionTable::open(&tier.join(SESSIONS_FILE), geometry.ring_slots, medium)?;
         let owned = occupied.iter().flat_map(|(_, record)| record.segments.iter().copied()).collect();
-        let pool = SegmentPool::open(tier, &geometry, &owned)?;
+        let pool = SegmentPool::open(tier, &geometry, medium, &owned)?;
         let arenas = Arenas::open(tier, geometry, medium)?;
         let allocator = recovery::load_allocator(&metadata, &arenas, geometry)?;
         let blocks = u64::from(geometry.arenas_max()) * u64::from(geometry.arena_blocks());

@@ -10,7 +10,7 @@ use cuesta_format::geometry::SESSIONS_FILE;
 use cuesta_format::session_table::SessionRecord;
 use cuesta_format::superblock::Superblock;
 use cuesta_format::{Geometry, InodeNumber, LogPosition};
-use cuesta_oplog::{ScanStep, Scanner, read_batch};
+use cuesta_oplog::{ScanStep, Scanner};
 use std::path::Path;
 
 /// No inode has this number or a higher one.
@@ -40,8 +40,7 @@ pub(super) fn look(
         let from = digested.max(record.start);
         let files = LogFiles { geometry, segments };
         let mut log = Vec::new();
-        read_batch(&files, &geometry, record.segments.len() as u32, from, geometry.ring_bytes(), &mut log)
-            .map_err(Error::io("read a log"))?;
+        files.copy_out(from, geometry.ring_bytes(), &mut log).map_err(Error::io("read a log"))?;
         problems.extend(look_at(superblock, &geometry, &record, from, &log));
     }
     Ok(problems)

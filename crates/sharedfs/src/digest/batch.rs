@@ -10,7 +10,7 @@ use cuesta_format::entry::{Salt, VerifiedHeader};
 use cuesta_format::{
     Geometry, InodeNumber, LeaseGeneration, LogGeneration, LogPosition, Operation, SessionId,
 };
-use cuesta_oplog::{ScanStep, Scanner, read_batch};
+use cuesta_oplog::{ScanStep, Scanner};
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 use std::ops::Range;
@@ -78,7 +78,9 @@ pub struct Batch {
 /// a time.
 #[derive(Debug, Default)]
 pub struct Digester {
-    log: Vec<u8>,
+    /// The copied log, at the start of a buffer that only grows.
+    buffer: Vec<u8>,
+    copied: usize,
     view: View,
     resolver: Resolver,
     /// What the last batch placed.
@@ -202,12 +204,13 @@ impl Digester {
             Until::Break => hinted.saturating_add(BREAK_BYTES),
         }
         .min(bytes_max.max(geometry.entry_bytes_max()));
-        let granted = log.files.segments.len() as u32;
         // An entry longer than what was read: once more, with all of it.
         let whole = loop {
-            read_batch(&log.files, geometry, granted, log.from, bytes, &mut self.log)
+            self.copied = log
+                .files
+                .copy_out(log.from, bytes, &mut self.buffer)
                 .map_err(Error::io("read a log"))?;
-            match Scanner::new(&self.log, log.from, log.salt, geometry).step() {
+            match Scanner::new(&self.buffer[..self.copied], log.from, log.salt, geometry).step() {
                 ScanStep::Cut { needed } if until == Until::Break && needed > bytes => bytes = needed,
                 ScanStep::Cut { .. } => break false,
                 ScanStep::Entry(..) | ScanStep::End(_) => break true,
@@ -218,8 +221,9 @@ impl Digester {
             return Ok(Scanned { to: log.from, entries: 0, debits: 0, rejected: None, at_break });
         }
         let before = Before { snapshot: transaction.base(), orphans: &self.orphans };
-        let applied = Applied { store: &before, batch: &self.log, numbers: log.numbers.clone() };
-        let mut scanner = Scanner::new(&self.log, log.from, log.salt, geometry);
+        let copied = &self.buffer[..self.copied];
+        let applied = Applied { store: &before, batch: copied, numbers: log.numbers.clone() };
+        let mut scanner = Scanner::new(copied, log.from, log.salt, geometry);
         let mut scanned = Scanned { to: log.from, entries: 0, debits: 0, rejected: None, at_break: false };
         while scanned.entries < entries_max && scanned.to.0 - log.from.0 < bytes_max {
             let (header, body) = match scanner.step() {
@@ -260,7 +264,7 @@ impl Digester {
         let others = space.credits.outstanding().saturating_sub(log.promised);
         let allowance = space.allocator.free_blocks().saturating_sub(others);
         let mut placer = Placer {
-            batch: &self.log,
+            batch: &self.buffer[..self.copied],
             geometry: storage.geometry,
             arenas: storage.arenas,
             mapped: storage.arenas.all(),
@@ -317,7 +321,7 @@ impl Digester {
     }
 
     pub(super) fn parts(&mut self) -> (&View, &mut Reservation, &Placements, &[u8]) {
-        (&self.view, &mut self.reservation, &self.placements, &self.log)
+        (&self.view, &mut self.reservation, &self.placements, &self.buffer[..self.copied])
     }
 }
 

@@ -4,7 +4,9 @@
 use crate::Error;
 use cuesta_format::geometry::{LOGS_FOLDER, segment_path};
 use cuesta_format::{Geometry, LogPosition, SegmentId};
-use cuesta_media::create_allocated;
+use crate::store::sync_folder;
+use cuesta_format::superblock::Medium;
+use cuesta_media::{Mapping, Protection, create_allocated};
 use cuesta_oplog::LogSource;
 use rustix::fs::{Mode, OFlags};
 use std::collections::BTreeSet;
@@ -27,16 +29,23 @@ pub struct Segment {
 pub struct SegmentPool {
     tier: PathBuf,
     segment_bytes: u64,
+    medium: Medium,
     spare: BTreeSet<SegmentId>,
     next: SegmentId,
 }
 
 impl SegmentPool {
     /// Takes stock of the segments on the tier; those in `owned` are not spare.
-    pub fn open(tier: &Path, geometry: &Geometry, owned: &BTreeSet<SegmentId>) -> Result<SegmentPool, Error> {
+    pub fn open(
+        tier: &Path,
+        geometry: &Geometry,
+        medium: Medium,
+        owned: &BTreeSet<SegmentId>,
+    ) -> Result<SegmentPool, Error> {
         let mut pool = SegmentPool {
             tier: tier.to_owned(),
             segment_bytes: geometry.segment_bytes,
+            medium,
             spare: BTreeSet::new(),
             next: SegmentId(owned.last().map_or(0, |last| last.0 + 1)),
         };
@@ -89,6 +98,9 @@ impl SegmentPool {
         let id = self.next;
         self.next = SegmentId(id.0 + 1);
         let file = create_allocated(&self.tier.join(segment_path(id)), self.segment_bytes)?;
+        // Mapped once, so that the kernel clears its pages here and not under the program that gets it.
+        Mapping::of_file(&file, 0, self.segment_bytes, Protection::ReadWrite, self.medium, true)?;
+        sync_folder(&self.tier.join(LOGS_FOLDER))?;
         Ok(Segment { id, file: Arc::new(file) })
     }
 }
@@ -113,6 +125,25 @@ pub struct LogFiles {
     pub geometry: Geometry,
     /// The segments of the slots granted so far.
     pub segments: Vec<Segment>,
+}
+
+impl LogFiles {
+    /// Bytes that can be read from `from` on: to the end of what is granted, or one lap.
+    fn readable(&self, from: LogPosition) -> u64 {
+        let granted = self.segments.len() as u64 * self.geometry.segment_bytes;
+        if granted < self.geometry.ring_bytes() { granted.saturating_sub(from.0) } else { granted }
+    }
+
+    /// Copies up to `bytes_max` bytes from `from` on to the start of `buffer`, which grows to hold them; answers how
+    /// many there were.
+    pub fn copy_out(&self, from: LogPosition, bytes_max: u64, buffer: &mut Vec<u8>) -> io::Result<usize> {
+        let bytes = self.readable(from).min(bytes_max) as usize;
+        if buffer.len() < bytes {
+            buffer.resize(bytes, 0);
+        }
+        self.read_at(from, &mut buffer[..bytes])?;
+        Ok(bytes)
+    }
 }
 
 impl LogSource for LogFiles {
