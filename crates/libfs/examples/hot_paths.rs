@@ -68,6 +68,18 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             println!("{name:>16}: {:7.0} ns, own {:7.0} ns", each(wall), each(own));
         }
     }
+    if only.as_deref().is_none_or(|only| only == "attach") {
+        let rounds = 50;
+        let start = Start::now();
+        for _ in 0..rounds {
+            let link = InProcess { shared: Arc::clone(&shared), session: SessionId(0) };
+            let short = Client::attach(Box::new(link), "hot_paths")?;
+            short.open(&ROOT, Base::Root, b"short", O_CREAT | O_RDWR, 0o644)?;
+            short.detach();
+        }
+        let Timed { wall, .. } = start.end(rounds);
+        println!("{:>16}: {:7.0} ns", "attach", wall.as_nanos() as f64 / rounds as f64);
+    }
     client.detach();
     stop.store(true, Ordering::Relaxed);
     let _ = digester.join();

@@ -7,6 +7,9 @@ use cuesta_format::wire::DirectoryEntry;
 use cuesta_format::{FileKind, InodeNumber, LogPosition};
 use hashbrown::HashMap;
 
+/// Names taken that are remembered before those SharedFS knows of are swept out.
+const TAKEN_KEPT: usize = 1024;
+
 /// What a name stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Named {
@@ -28,6 +31,8 @@ pub(crate) enum Known {
 pub(crate) struct DirectoryContent {
     names: HashMap<Box<[u8]>, Named>,
     taken: HashMap<Box<[u8]>, LogPosition>,
+    /// Names taken that were left when those SharedFS knows of were last swept out.
+    taken_swept: usize,
     complete: bool,
     listed_to: Vec<u8>,
 }
@@ -38,6 +43,7 @@ impl DirectoryContent {
         DirectoryContent {
             names: HashMap::new(),
             taken: HashMap::new(),
+            taken_swept: 0,
             complete: true,
             listed_to: Vec::new(),
         }
@@ -99,11 +105,16 @@ impl DirectoryContent {
     }
 
     /// A name was taken away by an entry at `position`.
-    pub(crate) fn take(&mut self, name: &[u8], position: LogPosition) {
+    pub(crate) fn take(&mut self, name: &[u8], position: LogPosition, retired: LogPosition) {
         self.names.remove(name);
-        if !self.complete {
-            self.taken.insert(name.into(), position);
+        if self.complete {
+            return;
         }
+        if self.taken.len() >= self.taken_swept.saturating_mul(2).max(TAKEN_KEPT) {
+            self.taken.retain(|_, taken| *taken >= retired);
+            self.taken_swept = self.taken.len();
+        }
+        self.taken.insert(name.into(), position);
     }
 
     /// Names known now.
@@ -127,7 +138,7 @@ mod tests {
     #[test]
     fn a_name_taken_stays_away_until_shared_fs_knows() {
         let mut content = DirectoryContent::granted(vec![entry("a", 5)], false);
-        content.take(b"a", LogPosition(640));
+        content.take(b"a", LogPosition(640), LogPosition(0));
         assert_eq!(content.find(b"a", LogPosition(0)), Known::Absent);
         assert_eq!(content.find(b"b", LogPosition(0)), Known::Unknown);
         content.learn(vec![entry("a", 5), entry("b", 6)], false, LogPosition(0));

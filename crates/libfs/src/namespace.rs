@@ -296,7 +296,7 @@ impl Client {
             parent.touch_content(turn.now);
             parent.logged = appended.end;
             if let Some(content) = parent.directory_mut() {
-                content.take(name, appended.position);
+                content.take(name, appended.position, self.session.retired());
             }
             Ok(Arc::clone(inode))
         })

@@ -250,7 +250,7 @@ impl Client {
             if exchange {
                 content.put(from_name, Named { inode: replaced_number, kind: replaced_kind });
             } else {
-                content.take(from_name, appended.position);
+                content.take(from_name, appended.position, self.session.retired());
             }
         }
         let state = locked.of(to)?;

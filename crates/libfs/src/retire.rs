@@ -8,11 +8,11 @@
 
 use crate::client::Client;
 use crate::errno::Error;
-use crate::inode::Content;
+use crate::inode::{Content, Inode};
 use crate::session::unexpected;
-use crate::sync::Ordering;
+use crate::sync::{Arc, Ordering};
 use cuesta_format::LogPosition;
-use cuesta_format::entry::EntryKind;
+use cuesta_format::entry::{EntryKind, Header};
 use cuesta_format::wire::{Report, Request, Response};
 
 /// Headers walked by one ordinary operation.
@@ -106,6 +106,7 @@ impl Client {
             }
         }
         let appender = &self.session.appender;
+        let mut last = None;
         for _ in 0..entries_max {
             if retiring.at >= retiring.target {
                 break;
@@ -113,7 +114,7 @@ impl Client {
             let Some(header) = appender.header_at(retiring.at) else {
                 return Err(Error::Daemon("the own log cannot be read".into()));
             };
-            self.retire_entry(header.fields());
+            self.retire_entry(header.fields(), &mut last);
             retiring.at = header.fields().end();
         }
         let done = retiring.at >= retiring.target;
@@ -124,11 +125,15 @@ impl Client {
         Ok(true)
     }
 
-    fn retire_entry(&self, header: &cuesta_format::entry::Header) {
+    /// `last` is the inode of the entry before: usually it is this one's, too.
+    fn retire_entry(&self, header: &Header, last: &mut Option<Arc<Inode>>) {
         if !matches!(header.kind, EntryKind::Write | EntryKind::Truncate) {
             return;
         }
-        let Some(inode) = self.cache.get(header.inode) else { return };
+        if last.as_ref().is_none_or(|inode| inode.number != header.inode) {
+            *last = self.cache.get(header.inode);
+        }
+        let Some(inode) = last else { return };
         let mut state = inode.state.write();
         let Content::File(content) = &mut state.content else { return };
         match header.kind {

@@ -18,7 +18,7 @@ use rustix::fd::OwnedFd;
 use std::time::Duration;
 
 /// Ring slots a session starts with: enough for a short program, cheap to map.
-const SLOTS_FIRST: u32 = 2;
+const SLOTS_FIRST: u32 = 1;
 /// Blocks asked for at least when the credit is used up.
 const CREDIT_STEP_BLOCKS: u64 = 4096;
 /// Inode numbers asked for at once.
@@ -284,10 +284,12 @@ impl Session {
         let window = self.appender.ring().window();
         for (slot, segment) in (have..).zip(&segments) {
             let at = u64::from(slot) * bytes;
-            window.map(segment, 0, bytes, at, Protection::ReadWrite, true)?;
+            // A short program touches little of its first segment: it pays as it goes.
+            window.map(segment, 0, bytes, at, Protection::ReadWrite, slot > 0)?;
             if slot < geometry.overlap_slots() {
                 let behind = geometry.ring_bytes() + at;
-                window.map(segment, 0, bytes, behind, Protection::ReadWrite, true)?;
+                // Only entries that cross the ring's end touch it here: too few to make every start pay for it.
+                window.map(segment, 0, bytes, behind, Protection::ReadWrite, false)?;
             }
             self.slots.store(slot + 1, Ordering::Release);
         }

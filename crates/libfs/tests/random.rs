@@ -106,23 +106,29 @@ fn run(seed: u64, steps: usize, store: &Store, disturb: impl Fn(&mut fastrand::R
     }
 }
 
+/// As many seeds as `CUESTA_TEST_SEEDS` says, or a few.
+fn seeds(first: u64) -> std::ops::Range<u64> {
+    let count = std::env::var("CUESTA_TEST_SEEDS").ok().and_then(|count| count.parse().ok());
+    first..first + count.unwrap_or(6)
+}
+
 #[test]
 fn random_calls_with_digests_on_demand() {
-    for seed in 0..6 {
+    for seed in seeds(0) {
         run(seed, 1500, &Store::new(small()).digesting_when_full(), |_| {});
     }
 }
 
 #[test]
 fn random_calls_with_digests_all_the_time() {
-    for seed in 100..106 {
+    for seed in seeds(10_000) {
         run(seed, 1500, &Store::new(small()).digesting(), |_| {});
     }
 }
 
 #[test]
 fn random_calls_under_fences() {
-    for seed in 200..206 {
+    for seed in seeds(20_000) {
         let store = Store::new(small()).digesting();
         let other = root(&store.attach());
         run(seed, 1000, &store, |random| {
