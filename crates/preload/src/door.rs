@@ -1,6 +1,5 @@
 //! From an intercepted call to its answer: the boundary no panic crosses.
 
-use core::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::arch::{self, Frame};
@@ -25,12 +24,10 @@ fn run_on_client_stack(frame: &mut Frame) {
     if unsafe { (*arch::thread_state()).stack_top } == 0 {
         thread::ensure_stack();
     }
-    arch::call_on_stack(run, core::ptr::from_mut(frame).cast());
+    arch::call_on_stack(run, frame);
 }
 
-extern "C" fn run(frame: *mut c_void) {
-    // SAFETY: `run_on_client_stack` passes its frame.
-    let frame = unsafe { &mut *frame.cast::<Frame>() };
+extern "C" fn run(frame: &mut Frame) {
     thread::enter();
     process::catch_up();
     let arguments = frame.arguments();

@@ -18,7 +18,7 @@ use libc::{
 };
 
 use crate::arch;
-use crate::thread::{self, ThreadState};
+use crate::thread;
 
 const SIGNALS: usize = 65;
 const SET_BYTES: usize = 8;
@@ -167,7 +167,8 @@ fn change_in_vfork_child(
 
 /// Lets through what arrived while the thread was inside.
 #[cold]
-pub fn deliver_pending(state: *mut ThreadState) {
+pub fn deliver_pending() {
+    let state = arch::thread_state();
     // SAFETY: the calling thread's own state; the mask is the application's, so handlers may run from
     // here on, and the state is not touched again.
     unsafe {

@@ -96,7 +96,7 @@ pub fn leave() {
         (&raw const (*state).pending).read_volatile()
     };
     if pending != 0 {
-        crate::signals::deliver_pending(state);
+        crate::signals::deliver_pending();
     }
 }
 

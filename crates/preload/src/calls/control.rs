@@ -148,11 +148,11 @@ fn set_lock(pin: &Pin, address: usize, owner: LockOwner, wait: bool) -> Answer {
     let lock: RecordLock = user_memory::read(address)?;
     let (kind, start, end) = record_lock(pin, &lock)?;
     let file = pin.file()?;
-    let allowed = match (kind, file.flags() & libc::O_ACCMODE) {
-        (LockKind::Read, libc::O_WRONLY) | (LockKind::Write, libc::O_RDONLY) => false,
-        _ => true,
-    };
-    if !allowed {
+    let refused = matches!(
+        (kind, file.flags() & libc::O_ACCMODE),
+        (LockKind::Read, libc::O_WRONLY) | (LockKind::Write, libc::O_RDONLY)
+    );
+    if refused {
         return Err(Failure::Errno(libc::EBADF));
     }
     process::client()?.lock_record(file, owner, kind, start..end, wait)?;
@@ -192,11 +192,7 @@ pub fn lock_file(call: &Call) -> Answer {
 }
 
 pub fn ioctl(call: &Call) -> Answer {
-    let pin = match call.pin(0) {
-        Ok(pin) => pin,
-        // FICLONE onto another file system names ours as its source by descriptor.
-        Err(failure) => return Err(failure),
-    };
+    let pin = call.pin(0)?;
     match call.word(1) as u32 as usize {
         FICLONE | FICLONERANGE => Err(Failure::Errno(libc::EOPNOTSUPP)),
         FIONREAD => {

@@ -16,7 +16,6 @@
 //! signal handler (see [`filter_fault`]) and means "not ours": the kernel then answers EFAULT.
 
 use core::arch::{asm, global_asm};
-use core::ffi::c_void;
 
 use crate::filter::{
     CLASS_ALWAYS, CLASS_AT, CLASS_AT_AT, CLASS_AT_THIRD, CLASS_FD, CLASS_FD_FD, CLASS_FD_FIFTH,
@@ -462,7 +461,7 @@ const _: () = assert!(CLASS_ALWAYS != 0 && size_of::<Frame>() == 10 * 8);
 
 unsafe extern "C" {
     fn cuesta_entry();
-    fn cuesta_call_on_stack(function: extern "C" fn(*mut c_void), argument: *mut c_void);
+    fn cuesta_call_on_stack(function: extern "C" fn(&mut Frame), frame: &mut Frame);
     fn cuesta_restorer();
     fn cuesta_filter_load_0();
     fn cuesta_filter_load_1();
@@ -492,10 +491,10 @@ pub fn filter_fault(address: usize) -> Option<usize> {
 
 /// Runs `function` on this thread's client stack, or on the current one if there is none yet, if it is
 /// already in use, or if this is the application's signal stack.
-pub fn call_on_stack(function: extern "C" fn(*mut c_void), argument: *mut c_void) {
+pub fn call_on_stack(function: extern "C" fn(&mut Frame), frame: &mut Frame) {
     // SAFETY: the callee is an ordinary function, and the stack it runs on is either the current one
     // or the thread's own, registered by `thread::register_stack` and unused below its top.
-    unsafe { cuesta_call_on_stack(function, argument) }
+    unsafe { cuesta_call_on_stack(function, frame) }
 }
 
 /// Offset of this library's thread state from the thread pointer; the same in every thread.

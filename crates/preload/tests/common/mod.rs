@@ -1,0 +1,66 @@
+//! A store served in this process, and programs run on it under the library just built.
+
+#![allow(dead_code)]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::Arc;
+
+use cuesta_format::superblock::Superblock;
+use cuesta_format::{Geometry, Medium, StoreId};
+use cuesta_sharedfs::server::{Listener, Server};
+use cuesta_sharedfs::{Options, SharedFs};
+
+/// Where programs find the store.
+pub const PREFIX: &str = "/cuesta";
+
+/// The library: cargo builds it beside the test.
+pub fn library() -> PathBuf {
+    let test = std::env::current_exe().expect("path of the test");
+    let folder = test.parent().expect("folder of the test");
+    let library = folder.join("libcuesta_preload.so");
+    assert!(library.exists(), "{} is missing", library.display());
+    library
+}
+
+/// A command under the library, with a cache of sites of its own.
+pub fn preloaded(program: &str, socket: &Path, cache: &Path) -> Command {
+    let mut command = Command::new(program);
+    command
+        .env("LD_PRELOAD", library())
+        .env("CUESTA_SOCKET", socket)
+        .env("CUESTA_AT", PREFIX)
+        .env("XDG_RUNTIME_DIR", cache)
+        .env_remove("CUESTA_PATCH");
+    command
+}
+
+/// Standard output and error, and how it ended, as text to compare.
+pub fn told(output: &Output) -> String {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    format!("{}{}{}\n", text(&output.stdout), text(&output.stderr), output.status)
+}
+
+/// A store in memory with its daemon.
+pub struct Served {
+    folder: tempfile::TempDir,
+    _server: Server<SharedFs>,
+}
+
+impl Served {
+    pub fn new() -> Self {
+        let folder = tempfile::tempdir_in("/dev/shm").expect("folder");
+        let geometry = Geometry { nvm_bytes: 1 << 30, ..Geometry::default() };
+        let superblock = Superblock { store: StoreId([3; 16]), medium: Medium::Memory, geometry };
+        SharedFs::create(folder.path(), superblock).expect("a new store");
+        let listener = Listener::bind(&folder.path().join("sock")).expect("socket");
+        let shared = SharedFs::open(folder.path(), Options::default()).expect("the store");
+        let server = Server::start(Arc::clone(&shared), listener).expect("server");
+        Self { folder, _server: server }
+    }
+
+    /// A command on the store.
+    pub fn command(&self, program: &str) -> Command {
+        preloaded(program, &self.folder.path().join("sock"), self.folder.path())
+    }
+}

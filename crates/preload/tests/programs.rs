@@ -1,0 +1,88 @@
+//! Real programs, unmodified: on the store they say what they say on a directory of the kernel's, and
+//! away from the store nothing tells them that they run under the library.
+
+mod common;
+
+use std::path::Path;
+use std::process::Command;
+
+use common::{PREFIX, Served, preloaded, told};
+
+const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs.sh");
+const ELSEWHERE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/elsewhere.sh");
+
+fn compare(expected: &str, found: &str) {
+    for (line, (one, other)) in expected.lines().zip(found.lines()).enumerate() {
+        assert_eq!(one, other, "line {line}; all of it:\n{found}");
+    }
+    assert_eq!(expected.lines().count(), found.lines().count(), "all of it:\n{found}");
+}
+
+#[test]
+fn programs_do_on_the_store_what_they_do_on_a_directory() {
+    let store = Served::new();
+    let folder = tempfile::tempdir().expect("folder");
+    let directory = folder.path().to_str().expect("a plain name").to_owned();
+    let kernel = Command::new("bash").args([SCRIPT, &directory]).output().expect("bash runs");
+    let ours = store.command("bash").args([SCRIPT, PREFIX]).output().expect("bash runs");
+    compare(&told(&kernel).replace(&directory, "D"), &told(&ours).replace(PREFIX, "D"));
+}
+
+#[test]
+fn away_from_the_store_every_site_can_be_patched_unnoticed() {
+    let folder = tempfile::tempdir().expect("folder");
+    let plain = Command::new("bash").arg(ELSEWHERE).output().expect("bash runs");
+    for patch in ["all", ""] {
+        let mut command = preloaded("bash", Path::new("/nonexistent"), folder.path());
+        let ours = command.env("CUESTA_PATCH", patch).arg(ELSEWHERE).output().expect("bash runs");
+        compare(&told(&plain), &told(&ours));
+    }
+}
+
+#[test]
+fn every_site_of_the_c_library_is_found_and_none_missed() {
+    let folder = tempfile::tempdir().expect("folder");
+    let report = |patch: &str| {
+        let mut command = preloaded("/bin/true", Path::new("/nonexistent"), folder.path());
+        told(&command.env("CUESTA_PATCH", patch).output().expect("runs"))
+    };
+    let swept = report("report");
+    assert!(swept.contains("missed: 0"), "{swept}");
+    assert!(swept.contains("swept: 2") || swept.contains("swept: 1"), "{swept}");
+    let cached = report("report");
+    assert!(cached.contains("swept: 0"), "the second run reads the cache: {cached}");
+}
+
+#[test]
+fn a_damaged_or_foreign_cache_is_not_believed() {
+    let folder = tempfile::tempdir().expect("folder");
+    let run = || {
+        let mut command = preloaded("/bin/true", Path::new("/nonexistent"), folder.path());
+        told(&command.env("CUESTA_PATCH", "report").output().expect("runs"))
+    };
+    run();
+    let cache = folder.path().join("cuesta");
+    for entry in std::fs::read_dir(&cache).expect("the cache") {
+        let path = entry.expect("an entry").path();
+        let mut bytes = std::fs::read(&path).expect("sites");
+        let middle = bytes.len() / 2;
+        bytes[middle] ^= 1;
+        std::fs::write(&path, bytes).expect("damage");
+    }
+    let after = run();
+    assert!(!after.contains("swept: 0") && after.contains("exit status: 0"), "{after}");
+    use std::os::unix::fs::PermissionsExt as _;
+    std::fs::set_permissions(&cache, std::fs::Permissions::from_mode(0o777)).expect("opened to all");
+    let open = run();
+    assert!(!open.contains("swept: 0") && open.contains("exit status: 0"), "{open}");
+}
+
+#[test]
+fn without_a_daemon_the_store_is_one_clear_line_and_an_error() {
+    let folder = tempfile::tempdir().expect("folder");
+    let mut command = preloaded("cat", Path::new("/nonexistent"), folder.path());
+    let output = command.arg("/cuesta/file").output().expect("runs");
+    let told = told(&output);
+    assert!(told.contains("cuesta: cannot attach to the store at /nonexistent"), "{told}");
+    assert!(told.contains("Input/output error") && told.contains("exit status: 1"), "{told}");
+}
