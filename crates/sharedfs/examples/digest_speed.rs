@@ -50,8 +50,10 @@ impl Writer {
         let client = File::from(files.remove(1));
         let salt = Salt::new(welcome.store, welcome.session, welcome.log_generation);
         let mut segments = Vec::new();
-        let grow = Request::GrowLog { slots: welcome.geometry.ring_slots };
-        shared.handle(welcome.session, &grow, &mut segments);
+        let slots = welcome.geometry.ring_slots;
+        while segments.len() < slots as usize {
+            shared.handle(welcome.session, &Request::GrowLog { slots }, &mut segments);
+        }
         let writer = Writer {
             shared,
             session: welcome.session,
@@ -158,7 +160,9 @@ fn run(folder: &Path, work: &str, laps: u64) {
     let mut inode = InodeNumber(2);
     let mut count = 0u64;
     let data = vec![0x5a; 1 << 20];
-    writer.ask(&Request::InodeNumbers { count: 1 << 20 });
+    for _ in 0..16 {
+        writer.ask(&Request::InodeNumbers { count: 1 << 16 });
+    }
     if !matches!(work, "small" | "mail") {
         writer.append(&create(inode, b"file"), 0);
     }

@@ -24,8 +24,12 @@ const GRANT_ITEMS: usize = 1024;
 const ANSWER_ITEMS: usize = 16 << 10;
 /// Most events of one answer.
 const ANSWER_EVENTS: usize = 4096;
+/// What a new inode and its name take in the metadata store, generously.
+const METADATA_BYTES_OF_INODE: u64 = 1024;
 /// Most inode numbers granted at once.
-const NUMBERS_MAX: u32 = 1 << 20;
+const NUMBERS_MAX: u32 = 1 << 16;
+/// Most segments made for one request: each takes a millisecond, and others wait. Spare ones are not counted.
+const SEGMENTS_MADE_MAX: u32 = 4;
 /// Longest wait of a trace request.
 const TRACE_WAIT_MS: u32 = 10_000;
 
@@ -90,9 +94,10 @@ impl SharedFs {
             Request::Extents { inode, from_block } => self.extents(session, *inode, *from_block),
             Request::GiveBack { inodes } => self.give_back(session, inodes),
             Request::InodeNumbers { count } => {
-                let mut core = self.core.lock();
-                let (first, count) =
-                    self.grant_numbers(&mut core, session, (*count).clamp(1, NUMBERS_MAX))?;
+                let count = (*count).clamp(1, NUMBERS_MAX);
+                // Numbers are credit for metadata: what is made with them must find room there.
+                self.metadata.ensure_slack(u64::from(count) * METADATA_BYTES_OF_INODE)?;
+                let (first, count) = self.grant_numbers(&mut self.core.lock(), session, count)?;
                 Ok(Response::InodeNumbers { first, count })
             }
             Request::Credit { blocks } => self.credit(session, *blocks),
@@ -152,8 +157,17 @@ impl SharedFs {
         let granted = found.segments.len();
         let wanted = slots.min(self.geometry().ring_slots) as usize;
         let mut added = Vec::new();
+        let mut made = 0;
         while granted + added.len() < wanted && added.len() < DESCRIPTORS_MAX {
-            match pool.take() {
+            let segment = match pool.take_spare() {
+                Some(segment) => segment,
+                None if made == SEGMENTS_MADE_MAX => break,
+                None => {
+                    made += 1;
+                    pool.make()
+                }
+            };
+            match segment {
                 Ok(segment) => added.push(segment),
                 Err(error) if added.is_empty() && granted < 2 => return Err(error.into()),
                 // Fewer segments make a shorter log, not an error.

@@ -32,8 +32,12 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 /// Session numbers are taken from the table's head in such steps.
 const SESSION_STEP: u64 = 64;
-/// Room the metadata store must have before space is promised: no digest batch makes it grow by more.
+/// Room the metadata store must have before more space is promised.
 const METADATA_SLACK_BYTES: u64 = 16 << 20;
+/// Room it must have for a digest to begin.
+const METADATA_SLACK_LEAST_BYTES: u64 = 2 << 20;
+/// Most bytes a byte of log makes it grow by: the smallest entries (a name of a few bytes) make the most of it.
+const METADATA_GROWTH: u64 = 3;
 
 /// What the daemon knows of its sessions; behind one lock, held for moments.
 #[derive(Debug)]
@@ -383,6 +387,7 @@ impl SharedFs {
         if self.failed.load(Ordering::Relaxed) {
             return Err(Error::Failed);
         }
+        self.make_room_for_metadata(session)?;
         let started = Instant::now();
         let log = {
             let core = self.core.lock();
@@ -407,6 +412,16 @@ impl SharedFs {
             self.events.record(step);
         }
         Ok(Some(batch))
+    }
+
+    /// Lets the metadata store grow before a transaction needs it to: one that meets a full medium half-way cannot be
+    /// undone in memory. While there is some room left, deleting may go on all the same.
+    fn make_room_for_metadata(&self, session: SessionId) -> Result<(), Error> {
+        let batch = self.pending_bytes(session).min(self.options.digest_batch_bytes);
+        match self.metadata.ensure_slack(METADATA_SLACK_LEAST_BYTES + METADATA_GROWTH * batch) {
+            Err(error) if self.metadata.slack_bytes() < METADATA_SLACK_LEAST_BYTES => Err(error.into()),
+            _ => Ok(()),
+        }
     }
 
     fn publish(&self, digester: &mut Digester, session: SessionId, batch: &Batch, started: Instant) {
@@ -540,9 +555,12 @@ impl SharedFs {
         digester.ended.push(session);
         core.leases.end_session(session);
         for segment in &ended.segments {
-            match ending {
-                Ending::Gone => core.pool.give_back(segment.id),
-                Ending::GivenUp => core.pool.destroy(segment.id)?,
+            let done = match ending {
+                Ending::Gone => core.pool.give_back(segment),
+                Ending::GivenUp => core.pool.destroy(segment),
+            };
+            if let Err(error) = done {
+                tracing::warn!(segment = segment.id.0, %error, "a log segment is lost until the next start");
             }
         }
         let mut space = self.space.lock();

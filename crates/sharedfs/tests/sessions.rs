@@ -233,3 +233,28 @@ fn status_and_explain_and_trace_tell_what_happened() {
     assert!(matches!(ask(&Request::Explain { path: b"none".to_vec() }), Response::Failed(Refusal::NotFound)));
     assert!(matches!(ask(&Request::Digest), Response::Failed(Refusal::SessionEnded)));
 }
+
+#[test]
+fn a_session_that_cuts_its_log_short_hurts_itself_only() {
+    let store = Store::new();
+    let shared = store.open();
+    let mut hostile = Writer::attach(&shared);
+    hostile.acquire(ROOT, LeaseMode::Write);
+    hostile.file(b"a");
+    hostile.digest();
+    hostile.file(b"b");
+    hostile.cut_segment(0, 10);
+    hostile.digest();
+    assert!(matches!(hostile.request(&Request::Resync), Response::Failed(Refusal::SessionEnded)));
+    let mut other = Writer::attach(&shared);
+    assert_eq!(other.acquire(ROOT, LeaseMode::Write).entries.len(), 1);
+    other.file(b"alive");
+    other.cut_segment(3, 0);
+    assert_eq!(other.request(&Request::Detach), Response::Done);
+    assert!(find(&shared, "alive").is_some());
+    // What was cut short is never handed out again.
+    let next = Writer::attach(&shared);
+    for slot in 0..u64::from(next.geometry.ring_slots) {
+        next.read_raw(LogPosition((slot + 1) * next.geometry.segment_bytes - 1));
+    }
+}

@@ -144,6 +144,13 @@ struct Scanned {
     at_break: bool,
 }
 
+impl Scanned {
+    /// Nothing of the log can be taken.
+    fn rejected(log: &LogView, why: Rejection) -> Scanned {
+        Scanned { to: log.from, entries: 0, debits: 0, rejected: Some(why), at_break: false }
+    }
+}
+
 impl Digester {
     /// Digests one batch of at most `bytes_max` bytes (one entry at least). `None`: there was nothing.
     pub fn digest(
@@ -166,14 +173,8 @@ impl Digester {
                     storage.space.lock().allocator.abandon(&mut self.reservation);
                     if scanned.entries == 1 {
                         // The writer took more than it was granted: nothing of this entry can be kept.
-                        let rejected = Scanned {
-                            to: log.from,
-                            entries: 0,
-                            debits: 0,
-                            rejected: Some(Rejection::Credit),
-                            at_break: false,
-                        };
                         self.forget();
+                        let rejected = Scanned::rejected(log, Rejection::Credit);
                         return self.finish(storage, transaction, log, rejected).map(Some);
                     }
                     entries_max = scanned.entries / 2;
@@ -206,10 +207,11 @@ impl Digester {
         .min(bytes_max.max(geometry.entry_bytes_max()));
         // An entry longer than what was read: once more, with all of it.
         let whole = loop {
-            self.copied = log
-                .files
-                .copy_out(log.from, bytes, &mut self.buffer)
-                .map_err(Error::io("read a log"))?;
+            self.copied = match log.files.copy_out(log.from, bytes, &mut self.buffer) {
+                Ok(copied) => copied,
+                // Its owner can cut a segment short: that is the end of this log, and of nothing else.
+                Err(error) => return Ok(Scanned::rejected(log, Rejection::Unreadable(error.kind()))),
+            };
             match Scanner::new(&self.buffer[..self.copied], log.from, log.salt, geometry).step() {
                 ScanStep::Cut { needed } if until == Until::Break && needed > bytes => bytes = needed,
                 ScanStep::Cut { .. } => break false,

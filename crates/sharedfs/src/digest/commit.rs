@@ -110,9 +110,10 @@ impl Digester {
             }
             transaction.remove_orphan(inode, session);
         }
+        put_bitmaps(&mut transaction, &mut storage.space.lock().allocator, &reservation)?;
+        let committed = transaction.commit();
         let mut space = storage.space.lock();
-        put_bitmaps(&mut transaction, &mut space.allocator, &reservation)?;
-        if let Err(error) = transaction.commit() {
+        if let Err(error) = committed {
             space.allocator.unstage(&reservation);
             return Err(error.into());
         }

@@ -52,6 +52,8 @@ pub enum Rejection {
     Body(#[from] cuesta_format::operation::OperationError),
     #[error("it needs more space than the session was granted")]
     Credit,
+    #[error("the log cannot be read: {0}")]
+    Unreadable(std::io::ErrorKind),
 }
 
 /// Why applying stops.

@@ -2,10 +2,10 @@
 //! it, and the reading end of a session's log.
 
 use crate::Error;
-use cuesta_format::geometry::{LOGS_FOLDER, segment_path};
-use cuesta_format::{Geometry, LogPosition, SegmentId};
 use crate::store::sync_folder;
+use cuesta_format::geometry::{LOGS_FOLDER, segment_path};
 use cuesta_format::superblock::Medium;
+use cuesta_format::{Geometry, LogPosition, SegmentId};
 use cuesta_media::{Mapping, Protection, create_allocated};
 use cuesta_oplog::LogSource;
 use rustix::fs::{Mode, OFlags};
@@ -76,25 +76,30 @@ impl SegmentPool {
         self.spare.len()
     }
 
-    /// A segment for a session. What it holds is another session's past, which no salt of the new one fits.
-    pub fn take(&mut self) -> Result<Segment, Error> {
-        match self.spare.pop_first() {
-            Some(id) => open_segment(&self.tier, id),
-            None => self.make(),
-        }
+    /// A spare segment for a session, if there is one. What it holds is another session's past, which no salt of the
+    /// new one fits.
+    pub fn take_spare(&mut self) -> Option<Result<Segment, Error>> {
+        self.spare.pop_first().map(|id| open_segment(&self.tier, id))
     }
 
-    /// Takes a segment back from a session that does not write any more.
-    pub fn give_back(&mut self, id: SegmentId) {
-        self.spare.insert(id);
+    /// Takes a segment back from a session that does not write any more, if it is still whole.
+    pub fn give_back(&mut self, segment: &Segment) -> Result<(), Error> {
+        let bytes = rustix::fs::fstat(&segment.file).map_err(Error::errno("examine a log segment"))?.st_size;
+        if bytes as u64 == self.segment_bytes {
+            self.spare.insert(segment.id);
+            return Ok(());
+        }
+        self.destroy(segment)
     }
 
     /// Removes a segment whose last owner may still write to it: its pages live as long as it maps them.
-    pub fn destroy(&mut self, id: SegmentId) -> Result<(), Error> {
-        std::fs::remove_file(self.tier.join(segment_path(id))).map_err(Error::io("remove a log segment"))
+    pub fn destroy(&mut self, segment: &Segment) -> Result<(), Error> {
+        std::fs::remove_file(self.tier.join(segment_path(segment.id)))
+            .map_err(Error::io("remove a log segment"))
     }
 
-    fn make(&mut self) -> Result<Segment, Error> {
+    /// Makes a segment.
+    pub fn make(&mut self) -> Result<Segment, Error> {
         let id = self.next;
         self.next = SegmentId(id.0 + 1);
         let file = create_allocated(&self.tier.join(segment_path(id)), self.segment_bytes)?;

@@ -99,11 +99,20 @@ impl Writer {
         writer
     }
 
+    /// Grows the log to `slots` segments; the daemon makes a few at a time.
     pub fn grow(&mut self, slots: u32) {
-        let mut descriptors: Vec<OwnedFd> = Vec::new();
-        let grown = self.shared.handle(self.session, &Request::GrowLog { slots }, &mut descriptors);
-        assert_eq!(grown, Response::Grown { added: descriptors.len() as u32 });
-        self.segments.extend(descriptors.into_iter().map(File::from));
+        while self.segments.len() < slots as usize {
+            let mut descriptors: Vec<OwnedFd> = Vec::new();
+            let grown = self.shared.handle(self.session, &Request::GrowLog { slots }, &mut descriptors);
+            assert_eq!(grown, Response::Grown { added: descriptors.len() as u32 });
+            assert!(!descriptors.is_empty());
+            self.segments.extend(descriptors.into_iter().map(File::from));
+        }
+    }
+
+    /// Cuts one of its segments short, as a hostile owner can.
+    pub fn cut_segment(&self, slot: usize, bytes: u64) {
+        self.segments[slot].set_len(bytes).unwrap();
     }
 
     pub fn request(&mut self, request: &Request) -> Response {
