@@ -9,6 +9,7 @@
 //! that syncs announces itself; what another thread writes (eviction by a reader) is fenced on the spot.
 
 use super::MetadataError;
+use cuesta_format::entry::crc32c;
 use cuesta_media::{AccessError, GrowableMapping, MediaError, Medium};
 use std::io;
 use std::path::Path;
@@ -28,6 +29,22 @@ const CHUNK_BYTES: u64 = 4 << 20;
 const WRITTEN_STEP_BYTES: u64 = 1 << 20;
 /// Longest file: what `media` reserves addresses for, less a margin for the header.
 const LENGTH_MAX: u64 = 1 << 39;
+
+/// Bits of a number of the header; the rest of its word is a checksum, so that a damaged length never makes the file
+/// grow until the medium is full, and yet a number changes in one store.
+const NUMBER_BITS: u32 = 40;
+const _: () = assert!(2 * LENGTH_MAX <= 1 << NUMBER_BITS);
+
+fn seal(number: u64) -> u64 {
+    debug_assert!(number < 1 << NUMBER_BITS);
+    let checksum = u64::from(crc32c(&number.to_le_bytes()) ^ u32::MAX);
+    number | checksum << NUMBER_BITS
+}
+
+fn unseal(word: u64) -> Option<u64> {
+    let number = word & ((1 << NUMBER_BITS) - 1);
+    (seal(number) == word).then_some(number)
+}
 
 /// The file under the tree.
 #[derive(Debug)]
@@ -53,7 +70,7 @@ impl BackendFile {
             // The magic goes last: a header without it is no store yet.
             file.note(LENGTH_OFFSET, 0).map_err(|_| foreign())?;
             file.note(WRITTEN_OFFSET, 0).map_err(|_| foreign())?;
-            file.note(MAGIC_OFFSET, MAGIC).map_err(|_| foreign())?;
+            file.note_word(MAGIC_OFFSET, MAGIC).map_err(|_| foreign())?;
             file
         } else {
             let word = |offset| -> Result<u64, MetadataError> {
@@ -64,7 +81,12 @@ impl BackendFile {
             if mapping.len() < HEADER_BYTES || word(MAGIC_OFFSET)? != MAGIC {
                 return Err(foreign());
             }
-            let (length, written) = (word(LENGTH_OFFSET)?, word(WRITTEN_OFFSET)?);
+            let number = |offset| -> Result<u64, MetadataError> {
+                unseal(word(offset)?).ok_or_else(|| {
+                    MetadataError::Damaged("a number of the header is not what was written".into())
+                })
+            };
+            let (length, written) = (number(LENGTH_OFFSET)?, number(WRITTEN_OFFSET)?);
             if length > LENGTH_MAX || written > mapping.len() - HEADER_BYTES {
                 return Err(MetadataError::Damaged(format!(
                     "header: length {length}, written {written}, in a file of {}",
@@ -119,8 +141,12 @@ impl BackendFile {
         if wanted > self.mapping.len() { self.mapping.set_len(wanted) } else { Ok(()) }
     }
 
-    /// Durably changes a word of the header.
+    /// Durably changes a number of the header.
     fn note(&self, offset: u64, value: u64) -> Result<(), AccessError> {
+        self.note_word(offset, seal(value))
+    }
+
+    fn note_word(&self, offset: u64, value: u64) -> Result<(), AccessError> {
         self.mapping.write(offset, &value.to_le_bytes())?;
         self.mapping.fence();
         Ok(())
