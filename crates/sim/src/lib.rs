@@ -8,6 +8,7 @@
 //!
 //! Nothing here is linked into what users run.
 
+#[cfg(feature = "record")]
 pub mod explorer;
 pub mod generate;
 pub mod kill;

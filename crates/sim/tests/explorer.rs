@@ -110,7 +110,7 @@ fn explore(mistake: Mistake) -> Result<Coverage, Box<Failure>> {
         explorer::acknowledged();
     }
     let recording = recorder.take();
-    explorer::explore(&recording, directory.path(), &mut ToySubject(mistake), &Bounds::thorough(), 1)
+    explorer::explore(recording, directory.path(), &mut ToySubject(mistake), &Bounds::thorough(), 1)
         .map_err(Box::new)
 }
 

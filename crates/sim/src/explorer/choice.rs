@@ -13,17 +13,19 @@ pub struct Bounds {
     pub mixtures: usize,
     /// One in so many stores is also an instant at which the process dies (1: all of them).
     pub deaths_one_in: u64,
+    /// One in so many recoveries is itself crashed at every fence (0: none).
+    pub recoveries_one_in: u64,
 }
 
 impl Bounds {
     /// For a run that is one of very many.
     pub fn quick() -> Bounds {
-        Bounds { lines_max: 3, mixtures: 3, deaths_one_in: 4 }
+        Bounds { lines_max: 3, mixtures: 3, deaths_one_in: 4, recoveries_one_in: 0 }
     }
 
     /// For a run of its own.
     pub fn thorough() -> Bounds {
-        Bounds { lines_max: 24, mixtures: 24, deaths_one_in: 1 }
+        Bounds { lines_max: 24, mixtures: 24, deaths_one_in: 1, recoveries_one_in: 16 }
     }
 }
 

@@ -8,6 +8,7 @@
 //!   ([`pending`]). It is enough to look just before each fence (everything since the last one may
 //!   or may not have survived) and just after it.
 //! * *Process death* at any instant: every store up to it is there.
+//! * Either of them again while the first is being recovered from.
 //!
 //! Each state is put into files ([`stage`]), recovered by the code under test and judged against
 //! how far the run had come: [`issued`] and [`acknowledged`] marks. Equal states are recovered once.
@@ -16,13 +17,14 @@
 
 mod choice;
 mod image;
+mod numbering;
 mod pending;
 mod stage;
 
 pub use choice::Bounds;
 
 use crate::random::Random;
-use cuesta_media::recorder::{self, Event, Recording};
+use cuesta_media::recorder::{self, Event, Recorder, Recording};
 use image::{Image, ImageHash, relative};
 use pending::Pending;
 use stage::Stage;
@@ -109,18 +111,19 @@ pub enum Moment {
     },
     /// The process died; nothing stored is lost.
     ProcessDeath,
+    /// A crash, and another one while it was being recovered from.
+    DuringRecovery(Box<[Moment; 2]>),
 }
 
 /// Tries the states of `recording`, made of files below `root`, on `subject`.
 pub fn explore<S: Subject>(
-    recording: &Recording,
+    recording: Recording,
     root: &Path,
     subject: &mut S,
     bounds: &Bounds,
     seed: u64,
 ) -> Result<Coverage, Failure> {
     let root = root.canonicalize().unwrap_or_else(|_| root.to_path_buf());
-    let base = Image::new(&recording.base, &root);
     let run = Run {
         stage: Stage::like(&root).expect("temporary files can be made"),
         seed,
@@ -131,7 +134,7 @@ pub fn explore<S: Subject>(
         progress: Progress::default(),
         coverage: Coverage::default(),
     };
-    run.explore(recording, &root, base)
+    run.explore(numbering::by_appearance(recording), &root)
 }
 
 struct Run<'a, S: Subject> {
@@ -146,9 +149,9 @@ struct Run<'a, S: Subject> {
 }
 
 impl<S: Subject> Run<'_, S> {
-    fn explore(mut self, recording: &Recording, root: &Path, base: Image) -> Result<Coverage, Failure> {
-        let mut durable = base.clone();
-        let mut stored = base;
+    fn explore(mut self, recording: Recording, root: &Path) -> Result<Coverage, Failure> {
+        let mut durable = Image::new(&recording.base, root);
+        let mut stored = durable.clone();
         let mut pending = Pending::default();
         let outcome = (|| {
             self.check(&durable, Moment::AfterFence).map_err(|reason| (0, reason))?;
@@ -234,6 +237,33 @@ impl<S: Subject> Run<'_, S> {
         Ok(())
     }
 
+    /// Recovers what is on the stage, and tries the crashes this recovery may suffer.
+    fn recover_crashing(&mut self, first: &Moment) -> Result<Result<S::Found, String>, (Moment, String)> {
+        let recorder = Recorder::install(&[self.stage.path()]).expect("the stage can be read");
+        let found = self.subject.recover(self.stage.path());
+        let recording = recorder.take();
+        let bounds = Bounds { recoveries_one_in: 0, ..Bounds::quick() };
+        let again = Run {
+            stage: Stage::like(self.stage.path()).expect("temporary files can be made"),
+            seed: self.seed,
+            bounds: &bounds,
+            random: self.random.clone(),
+            subject: &mut *self.subject,
+            found: HashMap::new(),
+            progress: self.progress,
+            coverage: Coverage::default(),
+        };
+        let root = self.stage.path().canonicalize().expect("the stage exists");
+        match again.explore(numbering::by_appearance(recording), &root) {
+            Ok(coverage) => self.coverage.add(coverage),
+            Err(failure) => {
+                let moments = Box::new([first.clone(), failure.moment]);
+                return Err((Moment::DuringRecovery(moments), failure.reason));
+            }
+        }
+        Ok(found)
+    }
+
     /// Recovers one state, unless an equal one was, and judges it.
     fn check(&mut self, image: &Image, moment: Moment) -> Result<(), (Moment, String)> {
         self.coverage.states += 1;
@@ -242,7 +272,12 @@ impl<S: Subject> Run<'_, S> {
             None => {
                 self.coverage.states_distinct += 1;
                 self.stage.show(image).expect("a state can be written to temporary files");
-                let found = Rc::new(self.subject.recover(self.stage.path()));
+                let every = self.bounds.recoveries_one_in;
+                let found = match every > 0 && self.random.one_in(every) {
+                    true => self.recover_crashing(&moment)?,
+                    false => self.subject.recover(self.stage.path()),
+                };
+                let found = Rc::new(found);
                 self.found.insert(image.hash(), found.clone());
                 found
             }
@@ -291,6 +326,9 @@ impl fmt::Display for Moment {
                 write!(formatter, "power loss with {lines} of {pending} pending lines surviving")
             }
             Moment::ProcessDeath => write!(formatter, "process death"),
+            Moment::DuringRecovery(moments) => {
+                write!(formatter, "{}, then {} while it was recovered from", moments[0], moments[1])
+            }
         }
     }
 }
