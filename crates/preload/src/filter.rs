@@ -35,6 +35,8 @@ pub const CLASS_AT_AT: u8 = 9;
 pub const CLASS_AT_THIRD: u8 = 10;
 /// Always decided in Rust.
 pub const CLASS_ALWAYS: u8 = 11;
+/// Decided in Rust once this process has to do with the store, else the kernel's.
+pub const CLASS_ACTIVE: u8 = 13;
 /// clone, clone3, fork, vfork: made by the stub itself, on no stack.
 pub const CLASS_CLONE: u8 = 12;
 
@@ -58,6 +60,9 @@ pub static PREFIX: [AtomicU8; PREFIX_BYTES] = [const { AtomicU8::new(0) }; PREFI
 /// Non-zero while the working directory lies in the store.
 pub static CWD_VIRTUAL: AtomicU32 = AtomicU32::new(0);
 
+/// Non-zero once this process (or the one it was forked from) has to do with the store.
+pub static ACTIVE: AtomicU32 = AtomicU32::new(0);
+
 /// First bytes with which a relative path may lead below the prefix.
 pub static FIRST_BYTES: [AtomicU8; 256] = [const { AtomicU8::new(0) }; 256];
 
@@ -79,7 +84,7 @@ const fn entry_classes() -> [u8; SYSCALL_LIMIT] {
     let mut number = 0;
     while number < SYSCALL_LIMIT {
         let class = class_of(number as i64);
-        classes[number] = if class == CLASS_CLONE { CLASS_ALWAYS } else { class };
+        classes[number] = if class == CLASS_CLONE { CLASS_ACTIVE } else { class };
         number += 1;
     }
     classes
@@ -181,13 +186,12 @@ pub const fn class_of(number: i64) -> u8 {
         | libc::SYS_execve
         | libc::SYS_execveat
         | libc::SYS_chdir
-        | libc::SYS_fchdir
-        | libc::SYS_getcwd
-        | libc::SYS_close_range
         | libc::SYS_io_uring_setup
+        | libc::SYS_umask => CLASS_ALWAYS,
+        libc::SYS_fchdir
+        | libc::SYS_getcwd
         | libc::SYS_sync
         | libc::SYS_exit_group
-        | libc::SYS_umask
         | libc::SYS_setuid
         | libc::SYS_setgid
         | libc::SYS_setreuid
@@ -196,7 +200,8 @@ pub const fn class_of(number: i64) -> u8 {
         | libc::SYS_setresgid
         | libc::SYS_setgroups
         | libc::SYS_setfsuid
-        | libc::SYS_setfsgid => CLASS_ALWAYS,
+        | libc::SYS_setfsgid
+        | libc::SYS_close_range => CLASS_ACTIVE,
         libc::SYS_clone | libc::SYS_clone3 | libc::SYS_fork | libc::SYS_vfork => CLASS_CLONE,
         _ => CLASS_NEVER,
     }

@@ -21,6 +21,7 @@ pub mod door;
 pub mod filter;
 pub mod inheritance;
 pub mod interpose;
+mod memory;
 pub mod open_file;
 pub mod patch;
 pub mod process;
@@ -30,9 +31,8 @@ pub mod thread;
 pub mod user_memory;
 pub mod working_directory;
 
-/// Memory of our own: a handler of the application that interrupts its malloc cannot deadlock us.
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: memory::Allocator = memory::Allocator;
 
 /// Writes one line to standard error, past the application's buffers.
 pub(crate) fn report(message: std::fmt::Arguments<'_>) {

@@ -13,7 +13,7 @@ use cuesta_libfs::{Client, Credentials, SocketLink};
 use rustix::fs::{Mode, OFlags};
 
 use crate::calls::Failure;
-use crate::{cells, descriptors, signals, thread};
+use crate::{cells, descriptors, filter, signals, thread};
 
 /// How many descriptors below the limit are ours to take.
 const RESERVED_DESCRIPTORS: u64 = 128;
@@ -197,6 +197,7 @@ fn attach() -> Result<&'static Client, Failure> {
     };
     // SAFETY: the reference was leaked just now.
     let client = unsafe { &*Arc::into_raw(client) };
+    filter::ACTIVE.store(1, Ordering::Release);
     if thread::is_vforked() {
         SESSION_WANTED.store(true, Ordering::Relaxed);
         let own = ChildSession { client, marker: make_marker(configuration)? };

@@ -3,7 +3,7 @@
 use std::ffi::{CStr, CString};
 use std::os::unix::ffi::OsStrExt as _;
 
-use crate::{arch, filter, inheritance, patch, process, signals, thread};
+use crate::{filter, inheritance, memory, patch, process, signals, thread};
 
 const DEFAULT_PREFIX: &str = "/cuesta";
 /// Variables the programs executed from here get, too.
@@ -14,6 +14,8 @@ const KEPT: [&str; 4] = ["LD_PRELOAD", "CUESTA_SOCKET", "CUESTA_AT", "CUESTA_PAT
 static START: extern "C" fn() = start;
 
 extern "C" fn start() {
+    thread::enter();
+    memory::set_starting(true);
     let _ = std::panic::catch_unwind(|| {
         let Some(socket) = std::env::var_os("CUESTA_SOCKET").filter(|path| !path.is_empty()) else { return };
         let prefix = std::env::var_os("CUESTA_AT").unwrap_or_else(|| DEFAULT_PREFIX.into());
@@ -21,16 +23,15 @@ extern "C" fn start() {
             crate::report(format_args!("CUESTA_AT must be an absolute path below the root"));
             return;
         };
-        thread::enter();
         begin(socket.as_bytes(), &prefix);
-        thread::leave();
     });
+    memory::set_starting(false);
+    thread::leave();
 }
 
 fn begin(socket: &[u8], prefix: &[u8]) {
     let patching = std::env::var_os("CUESTA_PATCH").unwrap_or_default();
     filter::set_prefix(prefix);
-    arch::prepare();
     thread::prepare();
     signals::prepare();
     let variables = KEPT.iter().filter_map(|name| {

@@ -10,7 +10,7 @@ use rustix::fs::{Mode, mkdir};
 
 use crate::calls::Failure;
 use crate::descriptors::Pin;
-use crate::filter::CWD_VIRTUAL;
+use crate::filter::{ACTIVE, CWD_VIRTUAL};
 
 static CURRENT: RwLock<Option<Current>> = RwLock::new(None);
 
@@ -45,6 +45,7 @@ pub fn enter(directory: Pin, name: Vec<u8>) {
     if let Ok(mut current) = CURRENT.write() {
         *current = Some(Current { directory, name });
         CWD_VIRTUAL.store(1, Ordering::Release);
+        ACTIVE.store(1, Ordering::Release);
     }
 }
 

@@ -18,9 +18,9 @@
 use core::arch::{asm, global_asm};
 
 use crate::filter::{
-    CLASS_ALWAYS, CLASS_AT, CLASS_AT_AT, CLASS_AT_THIRD, CLASS_FD, CLASS_FD_FD, CLASS_FD_FIFTH,
-    CLASS_FD_THIRD, CLASS_PATH, CLASS_PATH_PATH, CLASS_PATH_SECOND, CLASSES, CWD_VIRTUAL, DESCRIPTORS,
-    FIRST_BYTES, PREFIX,
+    ACTIVE, CLASS_ACTIVE, CLASS_ALWAYS, CLASS_AT, CLASS_AT_AT, CLASS_AT_THIRD, CLASS_FD, CLASS_FD_FD,
+    CLASS_FD_FIFTH, CLASS_FD_THIRD, CLASS_PATH, CLASS_PATH_PATH, CLASS_PATH_SECOND, CLASSES, CWD_VIRTUAL,
+    DESCRIPTORS, FIRST_BYTES, PREFIX,
 };
 use crate::thread::ThreadState;
 
@@ -83,15 +83,18 @@ impl Frame {
 
 /// Size of the XSAVE area at the default: the legacy region and its header.
 static mut XSAVE_BYTES: usize = 576;
-/// Components to save: SSE until `prepare` has asked the processor.
-static mut XSAVE_MASK: u32 = 0b10;
+/// Components to save; 0 for the legacy region alone.
+static mut XSAVE_MASK: u32 = UNASKED;
+/// The processor has not been asked yet. Asking traps in a virtual machine, so it waits for a need.
+const UNASKED: u32 = u32::MAX;
 
-/// Asks the processor what vector state exists. Call once, before the first site is patched.
-pub fn prepare() {
+/// Asks the processor what vector state exists. Called by the entry code, which has saved all vector state
+/// that code of the baseline can touch; calling it again, or twice at once, does no harm.
+extern "C" fn ask_processor() {
     // AVX, the AVX-512 masks and both AVX-512 halves, as far as the system enables them.
     const VECTOR_STATE: u64 = 0b1110_0110;
-    // SAFETY: runs single-threaded in the constructor, before any site can jump to the entry; the
-    // libc in use requires x86-64 with XSAVE only if OSXSAVE is set, which is checked.
+    // SAFETY: xgetbv is used only where OSXSAVE is set. The size is stored before the mask, and both are
+    // the same whoever stores them.
     unsafe {
         let has_xsave = core::arch::x86_64::__cpuid(1).ecx & (1 << 27) != 0;
         let has_xsavec = has_xsave && core::arch::x86_64::__cpuid_count(0xd, 1).eax & 2 != 0;
@@ -110,8 +113,8 @@ pub fn prepare() {
                 end = end.next_multiple_of(64) + leaf.eax as usize;
             }
         }
-        XSAVE_MASK = mask as u32;
-        XSAVE_BYTES = end.next_multiple_of(64);
+        (&raw mut XSAVE_BYTES).write_volatile(end.next_multiple_of(64));
+        (&raw mut XSAVE_MASK).write_volatile(mask as u32);
     }
 }
 
@@ -148,6 +151,8 @@ global_asm!(
     "  je 31f",
     "  cmp r11d, {path}",
     "  je 30f",
+    "  cmp r11d, {active_class}",
+    "  je 24f",
     "  cmp r11d, {fd_fifth}",
     "  je 22f",
     "  cmp r11d, {fd_fd}",
@@ -163,6 +168,10 @@ global_asm!(
     "  cmp r11d, {at_third}",
     "  je 35f",
     "  jmp 70f",
+    "24:",
+    "  cmp dword ptr [rip + {active}], 0",
+    "  jne 70f",
+    "  jmp 60f",
     // Descriptors: any non-zero class byte makes the call ours to look at.
     "21:",
     "  mov ecx, esi",
@@ -338,6 +347,14 @@ global_asm!(
     "  mov rsp, rax",
     "73:",
     "  and rsp, -64",
+    "  cmp dword ptr [rip + {xsave_mask}], -1",
+    "  jne 78f",
+    "  sub rsp, 512",
+    "  fxsave64 [rsp]",
+    "  call {ask_processor}",
+    "  fxrstor64 [rsp]",
+    "  add rsp, 512",
+    "78:",
     "  sub rsp, qword ptr [rip + {xsave_bytes}]",
     "  mov eax, dword ptr [rip + {xsave_mask}]",
     "  test eax, eax",
@@ -437,6 +454,8 @@ global_asm!(
     alternate_low = const core::mem::offset_of!(ThreadState, alternate_low),
     alternate_high = const core::mem::offset_of!(ThreadState, alternate_high),
     descriptor_limit = const crate::filter::DESCRIPTOR_LIMIT,
+    active_class = const CLASS_ACTIVE,
+    active = sym ACTIVE,
     fd = const CLASS_FD,
     fd_fd = const CLASS_FD_FD,
     fd_third = const CLASS_FD_THIRD,
@@ -454,6 +473,7 @@ global_asm!(
     first_bytes = sym FIRST_BYTES,
     xsave_bytes = sym XSAVE_BYTES,
     xsave_mask = sym XSAVE_MASK,
+    ask_processor = sym ask_processor,
     dispatch = sym crate::door::cuesta_dispatch,
 );
 
