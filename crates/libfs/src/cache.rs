@@ -4,7 +4,7 @@
 //! lease just asked for anew could be the one that is given back.
 
 use crate::inode::Inode;
-use crate::sync::{Arc, AtomicUsize, Mutex, Ordering, RwLock};
+use crate::sync::{Arc, AtomicU64, AtomicUsize, Mutex, Ordering, RwLock};
 use cuesta_format::{InodeNumber, LogPosition};
 use hashbrown::HashMap;
 use std::collections::VecDeque;
@@ -24,6 +24,8 @@ pub(crate) struct Cache {
     order: Mutex<VecDeque<InodeNumber>>,
     /// How many there are, to look at without a lock.
     count: AtomicUsize,
+    /// What was retired when a search found too few to forget.
+    searched_at: AtomicU64,
 }
 
 impl Cache {
@@ -32,6 +34,7 @@ impl Cache {
             inodes: RwLock::new(HashMap::new()),
             order: Mutex::new(VecDeque::new()),
             count: AtomicUsize::new(0),
+            searched_at: AtomicU64::new(u64::MAX),
         }
     }
 
@@ -79,10 +82,11 @@ impl Cache {
         self.inodes.read().values().cloned().collect()
     }
 
-    /// Whether it is time to forget some.
+    /// Whether it is time to forget some: there are too many, and `retired` moved since none were found.
     #[inline]
-    pub(crate) fn is_over_full(&self) -> bool {
+    pub(crate) fn is_over_full(&self, retired: LogPosition) -> bool {
         self.count.load(Ordering::Relaxed) > INODES_MAX
+            && self.searched_at.load(Ordering::Relaxed) != retired.0
     }
 
     /// Forgets some closed inodes of which the log holds nothing above `retired`; their leases are to be given
@@ -114,6 +118,8 @@ impl Cache {
             }
         }
         self.count.store(inodes.len(), Ordering::Relaxed);
+        let all_looked_at = forgotten.len() < FORGET_BATCH;
+        self.searched_at.store(if all_looked_at { retired.0 } else { u64::MAX }, Ordering::Relaxed);
         forgotten
     }
 }

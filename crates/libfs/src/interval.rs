@@ -19,11 +19,13 @@ struct Piece<V> {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct IntervalMap<V> {
     pieces: BTreeMap<u64, Piece<V>>,
+    /// No piece reaches further: what is inserted behind needs no look at what is there.
+    reach: u64,
 }
 
 impl<V: Sliding> IntervalMap<V> {
     pub(crate) fn new() -> Self {
-        IntervalMap { pieces: BTreeMap::new() }
+        IntervalMap { pieces: BTreeMap::new(), reach: 0 }
     }
 
     #[inline]
@@ -33,17 +35,12 @@ impl<V: Sliding> IntervalMap<V> {
 
     pub(crate) fn clear(&mut self) {
         self.pieces.clear();
+        self.reach = 0;
     }
 
     /// Pieces held.
     pub(crate) fn len(&self) -> usize {
         self.pieces.len()
-    }
-
-    /// The end of the last piece.
-    #[inline]
-    pub(crate) fn end(&self) -> u64 {
-        self.pieces.last_key_value().map_or(0, |(_, piece)| piece.end)
     }
 
     /// Gives `range` a value, in place of whatever was there.
@@ -52,7 +49,7 @@ impl<V: Sliding> IntervalMap<V> {
         if range.start >= range.end {
             return;
         }
-        if range.start < self.end() {
+        if range.start < self.reach {
             // The commonest overwrite hits exactly one piece: change it where it is.
             if let Some(piece) = self.pieces.get_mut(&range.start)
                 && piece.end == range.end
@@ -62,6 +59,7 @@ impl<V: Sliding> IntervalMap<V> {
             }
             self.remove(range.clone());
         }
+        self.reach = self.reach.max(range.end);
         self.pieces.insert(range.start, Piece { end: range.end, value });
     }
 
@@ -73,7 +71,10 @@ impl<V: Sliding> IntervalMap<V> {
         if range.start >= range.end {
             return;
         }
-        self.remove(range.clone());
+        if range.start < self.reach {
+            self.remove(range.clone());
+        }
+        self.reach = self.reach.max(range.end);
         if let Some((start, piece)) = self.pieces.range_mut(..range.start).next_back()
             && piece.end == range.start
             && piece.value.slide(range.start - start) == value
@@ -237,6 +238,8 @@ mod tests {
         map.insert(0..10, At(50));
         assert_eq!(map.len(), 2);
         assert_eq!(map.first_in(3..5), Some((3..5, At(53))));
-        assert_eq!(map.end(), 20);
+        map.remove(0..20);
+        map.insert(5..8, At(1));
+        assert_eq!(map.first_in(0..100), Some((5..8, At(1))));
     }
 }

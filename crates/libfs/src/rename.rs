@@ -97,8 +97,7 @@ impl Client {
             replaced_is_directory,
             exchange: flags.exchange,
         };
-        let moves_directory = is_directory || (flags.exchange && replaced_is_directory);
-        if moves_directory && old.parent.number != new.parent.number {
+        if (is_directory || replaced_is_directory) && old.parent.number != new.parent.number {
             let _moving = self.moving.lock();
             self.check_no_cycle(&moving)?;
             return self.rename_locked(turn, credentials, &moving);

@@ -56,7 +56,7 @@ impl Client {
         if self.session.wants_to_grow() {
             let _ = self.session.grow_ahead();
         }
-        if self.cache.is_over_full() {
+        if self.cache.is_over_full(self.session.retired()) {
             let _ = self.forget_some();
         }
     }

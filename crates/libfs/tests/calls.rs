@@ -163,6 +163,9 @@ fn renames_replace_exchange_and_refuse() {
     assert_eq!(call.rename("f", "none/f"), Err(Error::NotFound));
     assert_eq!(call.rename("a/.", "c"), Err(Error::Busy));
     assert_eq!(call.rename("a/x", "a"), Err(Error::NotEmpty));
+    call.write_file("a/x/file", b"").unwrap();
+    assert_eq!(call.rename("a/x/file", "a"), Err(Error::NotEmpty));
+    call.unlink("a/x/file").unwrap();
     let no_replace = RenameFlags { no_replace: true, exchange: false };
     assert_eq!(call.rename_with("f", "g", no_replace), Err(Error::Exists));
     let exchange = RenameFlags { no_replace: false, exchange: true };
