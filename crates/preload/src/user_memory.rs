@@ -91,32 +91,32 @@ pub fn slice_mut(address: usize, length: usize) -> UserSliceMut<'static> {
 
 /// A zero-terminated path of the application.
 #[derive(Debug)]
-pub struct UserPath {
-    bytes: [u8; PATH_BYTES],
-    length: usize,
-}
+pub struct UserPath(Vec<u8>);
+
+/// Most paths are read in one step of this size.
+const PATH_STEP: usize = 128;
 
 impl UserPath {
     /// Reads the path at `address`: EFAULT if it cannot be read, ENAMETOOLONG if it does not end.
     pub fn read(address: usize) -> Result<Self, Failure> {
-        let mut path = Self { bytes: [0; PATH_BYTES], length: 0 };
-        let mut read = 0;
+        let mut path = Vec::new();
         // Up to a page boundary at a time: what follows the terminator need not be mapped.
-        while read < PATH_BYTES {
-            let at = address.wrapping_add(read);
-            let step = (PAGE_BYTES - at % PAGE_BYTES).min(PATH_BYTES - read).min(256);
-            read_bytes(at, &mut path.bytes[read..read + step])?;
-            if let Some(end) = path.bytes[read..read + step].iter().position(|byte| *byte == 0) {
-                path.length = read + end;
-                return Ok(path);
+        while path.len() < PATH_BYTES {
+            let at = address.wrapping_add(path.len());
+            let step = (PAGE_BYTES - at % PAGE_BYTES).min(PATH_BYTES - path.len()).min(PATH_STEP);
+            let mut bytes = [0; PATH_STEP];
+            read_bytes(at, &mut bytes[..step])?;
+            if let Some(end) = bytes[..step].iter().position(|byte| *byte == 0) {
+                path.extend_from_slice(&bytes[..end]);
+                return Ok(Self(path));
             }
-            read += step;
+            path.extend_from_slice(&bytes[..step]);
         }
         Err(Failure::Errno(libc::ENAMETOOLONG))
     }
 
     /// The path, without its terminator.
     pub fn as_bytes(&self) -> &[u8] {
-        &self.bytes[..self.length]
+        &self.0
     }
 }
