@@ -1,12 +1,13 @@
 //! Starts the daemon in the background and waits, on a pipe, until it serves.
 //!
-//! The daemon writes one line: [`READY`] or why it gives up; a daemon that dies closes the pipe without one.
-//! If another process starts a daemon for the same store at the same time, one of the two finds the store in
-//! use; the socket is bound right behind the lock, so that one can connect and waits there.
+//! The daemon writes one line, an [`Outcome`]; a daemon that dies closes the pipe without one. The store may
+//! be in use without being served: by a killed daemon that is not quite dead, by one that just starts, by
+//! fsck. Then we try again for a while.
 
 use crate::daemon::Daemon;
 use crate::failure::Failure;
 use crate::store::Store;
+use cuesta_format::wire::Request;
 use rustix::pipe::{PipeFlags, pipe_with};
 use std::fs::{File, OpenOptions};
 use std::io::Read;
@@ -14,33 +15,71 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
-/// The line of a daemon that serves.
-pub const READY: &str = "ready";
+/// How a start ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The daemon serves.
+    Ready,
+    /// Another process has the store.
+    InUse(String),
+    /// It cannot be served.
+    Failed(String),
+}
+
+impl Outcome {
+    /// As the daemon writes it.
+    pub fn to_line(&self) -> String {
+        match self {
+            Outcome::Ready => "ready\n".into(),
+            Outcome::InUse(why) => format!("in-use {why}\n"),
+            Outcome::Failed(why) => format!("failed {why}\n"),
+        }
+    }
+
+    fn from_line(line: &str) -> Option<Outcome> {
+        let (outcome, why) = line.trim_end().split_once(' ').unwrap_or((line.trim_end(), ""));
+        match outcome {
+            "ready" => Some(Outcome::Ready),
+            "in-use" => Some(Outcome::InUse(why.to_owned())),
+            "failed" => Some(Outcome::Failed(why.to_owned())),
+            _ => None,
+        }
+    }
+}
+
+/// How long a store may be in use without being served.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How long to wait before trying again.
+const PAUSE: Duration = Duration::from_millis(10);
 
 /// A longer log of the daemon is put aside when the next one starts.
 const LOG_BYTES_MAX: u64 = 8 << 20;
 
 /// Makes sure that a daemon serves the store.
 pub fn ensure(store: &Store) -> Result<(), Failure> {
-    if Daemon::connect(store)?.is_some() {
-        return Ok(());
+    let began = Instant::now();
+    loop {
+        if is_served(store)? {
+            return Ok(());
+        }
+        match start(store)? {
+            Outcome::Ready => return Ok(()),
+            Outcome::InUse(_) if began.elapsed() < PATIENCE => std::thread::sleep(PAUSE),
+            Outcome::InUse(why) | Outcome::Failed(why) => return Err(Failure::new(why)),
+        }
     }
-    let outcome = start(store)?;
-    if outcome == READY || Daemon::connect(store)?.is_some() {
-        return Ok(());
-    }
-    if outcome.is_empty() {
-        return Err(Failure::on(
-            store.folder(),
-            format!("the daemon died while it started (its log: {})", store.log().display()),
-        ));
-    }
-    Err(Failure::new(outcome))
 }
 
-/// Starts one and returns its line.
-fn start(store: &Store) -> Result<String, Failure> {
+/// Whether a daemon answers. That the socket takes connections is not enough: that of a dying daemon does.
+fn is_served(store: &Store) -> Result<bool, Failure> {
+    let Some(mut daemon) = Daemon::connect(store)? else { return Ok(false) };
+    Ok(daemon.ask(&Request::Statfs).is_ok())
+}
+
+/// Starts one and hears how that went.
+fn start(store: &Store) -> Result<Outcome, Failure> {
     let fail =
         |what: &str, error: std::io::Error| Failure::on(store.folder(), format!("cannot {what}: {error}"));
     let program = std::env::current_exe().map_err(|error| fail("find the cuesta command", error))?;
@@ -71,7 +110,10 @@ fn start(store: &Store) -> Result<String, Failure> {
     drop(told);
     let mut line = String::new();
     File::from(outcome).read_to_string(&mut line).map_err(|error| fail("hear from the daemon", error))?;
-    Ok(line.trim_end().to_owned())
+    Ok(Outcome::from_line(&line).unwrap_or_else(|| {
+        let why = format!("the daemon died while it started (its log: {})", store.log().display());
+        Outcome::Failed(Failure::on(store.folder(), why).to_string())
+    }))
 }
 
 fn open_log(store: &Store) -> std::io::Result<File> {
@@ -80,4 +122,19 @@ fn open_log(store: &Store) -> std::io::Result<File> {
         std::fs::rename(&path, path.with_extension("log.old"))?;
     }
     OpenOptions::new().append(true).create(true).mode(0o600).open(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn outcomes_survive_the_pipe() {
+        for outcome in
+            [Outcome::Ready, Outcome::InUse("by process 7".into()), Outcome::Failed("it is: broken".into())]
+        {
+            assert_eq!(Outcome::from_line(&outcome.to_line()), Some(outcome));
+        }
+        assert_eq!(Outcome::from_line(""), None);
+    }
 }

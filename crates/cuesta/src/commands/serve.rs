@@ -1,7 +1,7 @@
 //! `cuesta serve`: the daemon.
 
 use crate::failure::Failure;
-use crate::start::READY;
+use crate::start::Outcome;
 use crate::store::Store;
 use cuesta_sharedfs::server::{Listener, LockError, Server, StopReason, StoreLock};
 use cuesta_sharedfs::{Options, SharedFs};
@@ -43,7 +43,7 @@ pub fn execute(arguments: &Arguments) -> Result<ExitCode, Failure> {
     prepare_log();
     match start(&arguments.store) {
         Ok((server, lock)) => {
-            told.say(READY);
+            told.say(&Outcome::Ready);
             let reason = server.wait();
             drop(lock);
             match reason {
@@ -51,21 +51,37 @@ pub fn execute(arguments: &Arguments) -> Result<ExitCode, Failure> {
                 StopReason::Asked(_) | StopReason::Signal(_) => Ok(ExitCode::SUCCESS),
             }
         }
-        Err(failure) => {
-            told.say(&failure.to_string());
+        Err(Refusal { failure, in_use }) => {
+            let why = failure.to_string();
+            told.say(&if in_use { Outcome::InUse(why) } else { Outcome::Failed(why) });
             Err(failure)
         }
     }
 }
 
-fn start(folder: &Path) -> Result<(Server<SharedFs>, StoreLock), Failure> {
+/// Why the store is not served.
+struct Refusal {
+    failure: Failure,
+    in_use: bool,
+}
+
+impl From<Failure> for Refusal {
+    fn from(failure: Failure) -> Refusal {
+        Refusal { failure, in_use: false }
+    }
+}
+
+fn start(folder: &Path) -> Result<(Server<SharedFs>, StoreLock), Refusal> {
     let store = Store::find(folder)?;
     let fail = |error: &dyn std::fmt::Display| Failure::on(store.folder(), error);
     let options = Options::load(&store.configuration()).map_err(|error| Failure::new(error.to_string()))?;
     allow_descriptors();
     // Before the store takes long to recover, so that a signal then is not lost.
     let mut signals = Signals::new([SIGTERM, SIGINT]).map_err(|error| fail(&error))?;
-    let lock = StoreLock::take(&store.lock()).map_err(|error| in_use(&store, &error))?;
+    let lock = StoreLock::take(&store.lock()).map_err(|error| Refusal {
+        failure: in_use(&store, &error),
+        in_use: matches!(error, LockError::Held { .. }),
+    })?;
     let listener = Listener::bind(&store.socket()).map_err(|error| fail(&error))?;
     let shared = SharedFs::open(&store.tier(), options).map_err(|error| fail(&error))?;
     let recovered = *shared.recovered();
@@ -133,9 +149,9 @@ impl Told {
     }
 
     /// Says it once and closes the pipe.
-    fn say(self, line: &str) {
+    fn say(self, outcome: &Outcome) {
         if let Some(pipe) = self.0
-            && let Err(error) = rustix::io::write(&pipe, format!("{line}\n").as_bytes())
+            && let Err(error) = rustix::io::write(&pipe, outcome.to_line().as_bytes())
         {
             tracing::warn!(%error, "whoever started the daemon has not waited for it");
         }

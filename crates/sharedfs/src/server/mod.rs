@@ -89,6 +89,16 @@ pub enum StopReason {
     Failed(String),
 }
 
+impl std::fmt::Display for StopReason {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            StopReason::Asked(_) => f.write_str("cuesta stop"),
+            StopReason::Signal(signal) => write!(f, "signal {signal}"),
+            StopReason::Failed(why) => write!(f, "the store failed: {why}"),
+        }
+    }
+}
+
 /// The last words between the daemon and the connection of `cuesta stop`.
 #[derive(Debug)]
 pub struct Farewell {
@@ -134,7 +144,7 @@ impl<S: Service> Server<S> {
     /// Serves until somebody asks it to stop; then digests what every log holds and returns.
     pub fn wait(self) -> StopReason {
         let reason = self.stop.recv().unwrap_or(StopReason::Signal(0));
-        tracing::info!(?reason, "stopping");
+        tracing::info!(%reason, "stopping");
         // Whoever connects from now on is turned away, and the accept thread wakes up.
         let _ = rustix::net::shutdown(&self.listener.socket, rustix::net::Shutdown::Both);
         if self.accept.join().is_err() {
