@@ -6,7 +6,8 @@
 //! ```
 //!
 //! Works: `small` (create, write 4 KiB, rename), `large` (append 1 MiB), `append` (128 bytes), `random` (overwrite 4 KiB
-//! at random in 256 MiB), `mail` (4 KiB files with names that sort behind each other).
+//! at random in 256 MiB), `mail` (4 KiB files with names that sort behind each other), `empty` (files without content:
+//! a full log of them is the most recovery can meet).
 
 use cuesta_format::control::ClientPage;
 use cuesta_format::entry::{Header, Salt, crc32c};
@@ -131,7 +132,7 @@ fn main() {
     let folder = arguments.next().expect("a folder on a tmpfs");
     let wanted = arguments.next();
     let laps: u64 = arguments.next().map_or(4, |laps| laps.parse().expect("a number of laps"));
-    for work in ["small", "mail", "large", "append", "random"] {
+    for work in ["small", "mail", "empty", "large", "append", "random"] {
         if wanted.as_ref().is_none_or(|wanted| wanted == work) {
             run(Path::new(&folder), work, laps);
         }
@@ -160,10 +161,10 @@ fn run(folder: &Path, work: &str, laps: u64) {
     let mut inode = InodeNumber(2);
     let mut count = 0u64;
     let data = vec![0x5a; 1 << 20];
-    for _ in 0..16 {
+    for _ in 0..64 {
         writer.ask(&Request::InodeNumbers { count: 1 << 16 });
     }
-    if !matches!(work, "small" | "mail") {
+    if !matches!(work, "small" | "mail" | "empty") {
         writer.append(&create(inode, b"file"), 0);
     }
     while writer.at.0 < bytes_max {
@@ -190,6 +191,11 @@ fn run(folder: &Path, work: &str, laps: u64) {
                 let name = format!("{}.M{:06}P{}.host", 1_732_000_000 + count / 200, count % 200 * 5000, 77);
                 writer.append(&create(inode, name.as_bytes()), 0);
                 writer.append(&Operation::Write { inode, offset: 0, data: &data[..4096] }, 1);
+                inode.0 += 1;
+            }
+            "empty" => {
+                let name = format!("{:016x}", mix(count));
+                writer.append(&create(inode, name.as_bytes()), 0);
                 inode.0 += 1;
             }
             "large" => writer.append(&Operation::Write { inode, offset: count << 20, data: &data }, 257),

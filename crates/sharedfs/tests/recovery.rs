@@ -300,3 +300,25 @@ fn a_store_that_is_none_is_refused() {
     std::fs::remove_file(&superblock).unwrap();
     assert!(matches!(SharedFs::open(&store.tier(), options()), Err(Error::NoStore(_))));
 }
+
+#[test]
+fn a_name_that_is_there_already_is_found_in_the_middle_of_many_new_ones() {
+    for taken in 0..40 {
+        let store = Store::new();
+        let shared = store.open();
+        let mut writer = Writer::attach(&shared);
+        let name = |number: usize| format!("n{number:02}").into_bytes();
+        let first = writer.file(&name(taken));
+        writer.digest();
+        for number in 0..40 {
+            writer.file(&name(number));
+        }
+        writer.digest();
+        let names: Vec<_> =
+            shared.read_directory(ROOT).unwrap().into_iter().map(|entry| entry.name).collect();
+        let expected: Vec<_> = (0..=taken).map(name).collect();
+        assert_eq!(names, expected);
+        assert_eq!(find(&shared, &format!("n{taken:02}")), Some(first));
+        assert!(matches!(writer.request(&Request::Resync), Response::Failed(_)));
+    }
+}

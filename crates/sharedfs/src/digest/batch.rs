@@ -2,7 +2,7 @@
 
 use super::place::{OutOfBlocks, Placements, Placer};
 use crate::Error;
-use crate::metadata::{Dirent, MetadataStore, Snapshot, StoredInode, Transaction};
+use crate::metadata::{Dirent, MetadataError, MetadataStore, Snapshot, StoredInode, Transaction};
 use crate::namespace::{Applied, Lookup, Rejection, Resolver, Stop, View};
 use crate::sessions::LogFiles;
 use crate::tiers::{Allocator, Arenas, Credits, Reservation};
@@ -116,12 +116,14 @@ pub struct Storage<'a> {
 
 struct Before<'a> {
     snapshot: &'a Snapshot,
+    inodes_end: InodeNumber,
     orphans: &'a HashMap<InodeNumber, SessionId>,
 }
 
 impl Lookup for Before<'_> {
     fn inode(&self, inode: InodeNumber) -> Result<Option<StoredInode>, Error> {
-        Ok(self.snapshot.inode(inode)?)
+        // New files have numbers behind all others, most of the time.
+        Ok(if inode < self.inodes_end { self.snapshot.inode(inode)? } else { None })
     }
 
     fn name(&self, parent: InodeNumber, name: &[u8]) -> Result<Option<Dirent>, Error> {
@@ -162,19 +164,24 @@ impl Digester {
         bytes_max: u64,
     ) -> Result<Option<Batch>, Error> {
         let mut entries_max = u64::MAX;
+        let mut trusting = true;
         loop {
+            self.forget(trusting);
             let transaction = storage.metadata.begin()?;
             let scanned = self.scan(&transaction, log, until, bytes_max, entries_max)?;
             if scanned.entries == 0 && scanned.rejected.is_none() {
                 return Ok(None);
             }
             match self.place(storage, transaction.base(), log)? {
-                Ok(()) => return self.finish(storage, transaction, log, scanned).map(Some),
+                Ok(()) => match self.finish(storage, transaction, log, scanned) {
+                    Err(Error::Metadata(MetadataError::NameTaken)) if trusting => trusting = false,
+                    finished => return finished.map(Some),
+                },
                 Err(OutOfBlocks) => {
                     storage.space.lock().allocator.abandon(&mut self.reservation);
                     if scanned.entries == 1 {
                         // The writer took more than it was granted: nothing of this entry can be kept.
-                        self.forget();
+                        self.forget(trusting);
                         let rejected = Scanned::rejected(log, Rejection::Credit);
                         return self.finish(storage, transaction, log, rejected).map(Some);
                     }
@@ -184,8 +191,8 @@ impl Digester {
         }
     }
 
-    fn forget(&mut self) {
-        self.view.clear();
+    fn forget(&mut self, trusting: bool) {
+        self.view.clear(trusting);
         self.placements.clear();
     }
 
@@ -198,7 +205,6 @@ impl Digester {
         bytes_max: u64,
         entries_max: u64,
     ) -> Result<Scanned, Error> {
-        self.forget();
         let geometry = &log.files.geometry;
         let hinted = log.completed.0.saturating_sub(log.from.0);
         let mut bytes = match until {
@@ -223,7 +229,8 @@ impl Digester {
             let at_break = until == Until::Break;
             return Ok(Scanned { to: log.from, entries: 0, debits: 0, rejected: None, at_break });
         }
-        let before = Before { snapshot: transaction.base(), orphans: &self.orphans };
+        let snapshot = transaction.base();
+        let before = Before { snapshot, inodes_end: snapshot.inodes_end()?, orphans: &self.orphans };
         let copied = &self.buffer[..self.copied];
         let applied = Applied { store: &before, batch: copied, numbers: log.numbers.clone() };
         let mut scanner = Scanner::new(copied, log.from, log.salt, geometry);

@@ -59,6 +59,9 @@ impl Digester {
         for name in view.names.all() {
             match name.now {
                 _ if name.before == name.now => {}
+                Some(dirent) if name.taken_on_trust => {
+                    transaction.put_new_dirent(name.parent, name.bytes(bytes), dirent);
+                }
                 Some(dirent) => transaction.put_dirent(name.parent, name.bytes(bytes), dirent),
                 None => transaction.remove_dirent(name.parent, name.bytes(bytes)),
             }

@@ -14,10 +14,11 @@ const RUN_PAYING: usize = 8;
 /// After one that did not pay, this many keys are put one by one before the next try.
 const PUTS_BETWEEN_TRIES: usize = 128;
 
-/// Puts or removes pairs, which are in the order of their keys.
+/// Puts or removes pairs, which are in the order of their keys; `replaced` is told of each put over an existing key.
 pub(super) fn apply_sorted<K, V>(
     table: &mut Table<'_, &'static [u8], &'static [u8]>,
     pairs: impl Iterator<Item = Result<(K, Option<V>), MetadataError>>,
+    mut replaced: impl FnMut(&K) -> Result<(), MetadataError>,
 ) -> Result<(), MetadataError>
 where
     K: Borrow<[u8]>,
@@ -33,7 +34,9 @@ where
         };
         if puts_before_try > 0 || pairs.peek().is_none() {
             puts_before_try = puts_before_try.saturating_sub(1);
-            table.insert(key.borrow(), value.borrow())?;
+            if table.insert(key.borrow(), value.borrow())?.is_some() {
+                replaced(&key)?;
+            }
             continue;
         }
         let mut cursor = table.lower_bound_mut(Bound::Included(key.borrow()))?;
@@ -54,8 +57,10 @@ where
             };
         }
         cursor.close()?;
-        if let Some((key, value)) = refused {
-            table.insert(key.borrow(), value.borrow())?;
+        if let Some((key, value)) = refused
+            && table.insert(key.borrow(), value.borrow())?.is_some()
+        {
+            replaced(&key)?;
         }
         if run < RUN_PAYING {
             puts_before_try = PUTS_BETWEEN_TRIES;

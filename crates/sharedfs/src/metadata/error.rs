@@ -30,6 +30,9 @@ pub enum MetadataError {
     /// An inode that must exist does not.
     #[error("inode {0} is not in the metadata store")]
     NoInode(InodeNumber),
+    /// A name that was to be new is there already. Nothing of the transaction was committed.
+    #[error("a name that was to be new exists")]
+    NameTaken,
     /// The medium is full. Nothing of the transaction was committed; the store must be opened again.
     #[error("no room for the metadata store to grow")]
     NoSpace,

@@ -1,13 +1,13 @@
 //! Reading: what was committed when the snapshot was taken, undisturbed by the writer.
 
 use super::keys::{
-    ARENAS, COUNTERS, DIRENTS, EXTENTS, INODES, ORPHANS, SESSIONS, SYMLINKS, chunk_key, chunk_of, dirent_key,
-    name_in,
+    ARENAS, CHUNK_INODES, COUNTERS, DIRENTS, EXTENTS, INODES, ORPHANS, SESSIONS, SYMLINKS, chunk_key,
+    chunk_of, dirent_key, name_in,
 };
 use super::records::Chunk;
 use super::{Counters, Dirent, ExtentList, MetadataError, SessionRecord, StoredInode};
 use cuesta_format::{ArenaId, BlockAddress, Extent, InodeNumber, SessionId};
-use redb::{ReadOnlyTable, ReadTransaction};
+use redb::{ReadOnlyTable, ReadTransaction, ReadableTable};
 use std::ops::{Bound, Range};
 
 type Bytes = &'static [u8];
@@ -54,6 +54,13 @@ impl Snapshot {
             Some(bytes) => Chunk::decode_one(chunk, bytes.value(), slot),
             None => Ok(None),
         }
+    }
+
+    /// A number no inode at or above it has.
+    pub fn inodes_end(&self) -> Result<InodeNumber, MetadataError> {
+        let last =
+            self.inodes.last()?.and_then(|(key, _)| Some(u64::from_be_bytes(key.value().try_into().ok()?)));
+        Ok(InodeNumber(last.map_or(0, |chunk| chunk.saturating_add(1).saturating_mul(CHUNK_INODES))))
     }
 
     pub(super) fn chunk(&self, chunk: u64) -> Result<Chunk, MetadataError> {

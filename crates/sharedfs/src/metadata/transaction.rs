@@ -20,13 +20,21 @@ use std::collections::BTreeMap;
 use std::ops::{Bound, Range};
 use std::sync::Arc;
 
+/// What becomes of a name.
+#[derive(Clone, Copy)]
+struct NameChange {
+    now: Option<Dirent>,
+    /// The name must not be in the tree yet.
+    must_be_new: bool,
+}
+
 /// The one transaction that writes.
 pub struct Transaction {
     tree: WriteTransaction,
     file: Arc<BackendFile>,
     base: Snapshot,
     chunks: BTreeMap<u64, Box<Chunk>>,
-    dirents: BTreeMap<Vec<u8>, Option<Dirent>>,
+    dirents: BTreeMap<Vec<u8>, NameChange>,
     extents: BTreeMap<(u64, u64), Option<(u64, u32)>>,
     symlinks: BTreeMap<u64, Option<Vec<u8>>>,
     arenas: BTreeMap<u32, Vec<u8>>,
@@ -224,19 +232,26 @@ impl Transaction {
     pub fn lookup(&self, parent: InodeNumber, name: &[u8]) -> Result<Option<Dirent>, MetadataError> {
         let key = dirent_key(parent, name);
         match self.dirents.get(&key) {
-            Some(change) => Ok(*change),
+            Some(change) => Ok(change.now),
             None => self.base.dirent(&key),
         }
     }
 
     /// Makes a name stand for an inode, whatever it stood for.
     pub fn put_dirent(&mut self, parent: InodeNumber, name: &[u8], dirent: Dirent) {
-        self.dirents.insert(dirent_key(parent, name), Some(dirent));
+        self.dirents.insert(dirent_key(parent, name), NameChange { now: Some(dirent), must_be_new: false });
+    }
+
+    /// As [`Transaction::put_dirent`], of a name the caller takes to be new without having looked: should it be there
+    /// after all, the commit fails with [`MetadataError::NameTaken`] and changes nothing. Looking costs as much as
+    /// putting.
+    pub fn put_new_dirent(&mut self, parent: InodeNumber, name: &[u8], dirent: Dirent) {
+        self.dirents.insert(dirent_key(parent, name), NameChange { now: Some(dirent), must_be_new: true });
     }
 
     /// Removes a name, if it is there.
     pub fn remove_dirent(&mut self, parent: InodeNumber, name: &[u8]) {
-        self.dirents.insert(dirent_key(parent, name), None);
+        self.dirents.insert(dirent_key(parent, name), NameChange { now: None, must_be_new: false });
     }
 
     /// Up to `limit` names that sort behind `after`, as this transaction leaves them.
@@ -245,7 +260,7 @@ impl Transaction {
         let mut changes = self
             .dirents
             .range::<[u8], _>((Bound::Excluded(&from[..]), Bound::Unbounded))
-            .map_while(|(key, change)| Some((name_in(parent, key)?, *change)))
+            .map_while(|(key, change)| Some((name_in(parent, key)?, change.now)))
             .peekable();
         let mut entries = Vec::new();
         let mut after = after.to_vec();
@@ -348,9 +363,12 @@ impl Transaction {
             });
             Ok((chunk_key(number), value))
         });
-        apply_sorted(&mut tree.open_table(INODES)?, chunks)?;
-        let dirents = self.dirents.iter().map(|(key, change)| Ok((&key[..], change.map(Dirent::encode))));
-        apply_sorted(&mut tree.open_table(DIRENTS)?, dirents)?;
+        apply_sorted(&mut tree.open_table(INODES)?, chunks, |_| Ok(()))?;
+        let dirents = self.dirents.iter().map(|(key, change)| Ok((&key[..], change.now.map(Dirent::encode))));
+        apply_sorted(&mut tree.open_table(DIRENTS)?, dirents, |&key| match self.dirents.get(key) {
+            Some(change) if change.must_be_new => Err(MetadataError::NameTaken),
+            _ => Ok(()),
+        })?;
         {
             let mut table = tree.open_table(EXTENTS)?;
             for (key, change) in &self.extents {

@@ -148,7 +148,8 @@ impl<'a, L: Lookup> Applied<'a, L> {
         expected: InodeNumber,
     ) -> Result<u32, Stop> {
         debug_assert!(name.len() <= NAME_BYTES_MAX);
-        let at = view.name(self.store, self.batch, parent, name)?;
+        let expected_new = expected == InodeNumber::NONE;
+        let at = view.name(self.store, self.batch, parent, name, expected_new)?;
         let found = view.names.get(at).now.map_or(InodeNumber::NONE, |dirent| dirent.inode);
         if found != expected {
             return Err(Rejection::Name { parent, expected, found }.into());

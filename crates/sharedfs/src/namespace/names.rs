@@ -17,6 +17,8 @@ pub struct Name {
     length: u32,
     /// What the name stood for before the batch.
     pub before: Option<Dirent>,
+    /// That it stood for nothing was not looked up: the commit finds out.
+    pub taken_on_trust: bool,
     /// What it stands for now.
     pub now: Option<Dirent>,
 }
@@ -63,11 +65,18 @@ impl Names {
     }
 
     /// Adds an entry that was not touched before; `name` lies in `batch`.
-    pub fn add(&mut self, batch: &[u8], parent: InodeNumber, name: &[u8], before: Option<Dirent>) -> u32 {
+    pub fn add(
+        &mut self,
+        batch: &[u8],
+        parent: InodeNumber,
+        name: &[u8],
+        before: Option<Dirent>,
+        taken_on_trust: bool,
+    ) -> u32 {
         let hash = self.hasher.hash_one((parent, name));
         let (start, length) = place_in(batch, name);
         let at = self.names.len() as u32;
-        self.names.push(Name { parent, start, length, before, now: before });
+        self.names.push(Name { parent, start, length, before, taken_on_trust, now: before });
         let (names, hasher) = (&self.names, &self.hasher);
         self.index.insert_unique(hash, at, |&at| {
             let entry = &names[at as usize];
