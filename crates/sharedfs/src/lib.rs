@@ -20,6 +20,7 @@
 pub mod check;
 pub mod configuration;
 mod digest;
+mod ending;
 mod error;
 mod leases;
 pub mod metadata;
@@ -35,7 +36,8 @@ mod tree;
 
 pub use configuration::Options;
 pub use digest::policy;
+pub use ending::Ending;
 pub use error::Error;
 pub use recovery::Recovered;
 pub use sessions::Control;
-pub use store::{Ending, Progress, SessionHandle, SharedFs};
+pub use store::{Progress, SessionHandle, SharedFs};

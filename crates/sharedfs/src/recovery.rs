@@ -6,9 +6,10 @@
 //! finds the same logs, or shorter ones: recovering twice is recovering once.
 
 use crate::digest::Until;
+use crate::ending::{Ending, renew_log};
 use crate::metadata::MetadataStore;
 use crate::sessions::{Control, OccupiedSlot, open_segment};
-use crate::store::{Core, Ending, new_session, renew_log};
+use crate::store::{Core, new_session};
 use crate::tiers::{Allocator, Arenas, Bitmap};
 use crate::{Error, SharedFs};
 use cuesta_format::event::Step;

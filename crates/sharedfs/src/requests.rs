@@ -1,10 +1,11 @@
 //! Requests: everything LibFS and the command may ask (`format::wire`), answered without sockets.
 
+use crate::ending::Ending;
 use crate::leases::Outcome;
 use crate::metadata::{Entry, ExtentList};
 use crate::observe::Counters;
 use crate::sessions::Session;
-use crate::store::{Core, Ending};
+use crate::store::Core;
 use crate::tiers::split_at_arenas;
 use crate::{Error, SharedFs};
 use cuesta_format::event::Step;

@@ -1,0 +1,123 @@
+//! Fences, and how sessions end: everything that takes leases from a session without asking it.
+
+use crate::digest::{Digester, Until};
+use crate::sessions::{Session, SessionTable};
+use crate::store::Core;
+use crate::{Error, SharedFs};
+use cuesta_format::event::Step;
+use cuesta_format::{InodeNumber, LeaseGeneration, LogGeneration, LogPosition, SessionId};
+use cuesta_media::planted::{self, Bug};
+use std::sync::atomic::Ordering;
+
+/// How a session ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// It said so, or its socket closed because its process is gone: it writes no more.
+    Gone,
+    /// It is given up while its process may live on and write.
+    GivenUp,
+}
+
+impl SharedFs {
+    /// Fences a session for the sake of another's request, and revokes its lease on the inode (DESIGN §8).
+    ///
+    /// From the moment the generation is published, no operation of the session returns without asking; so
+    /// what the scan behind it does not find was never acknowledged, and the new log generation voids it for
+    /// good before anybody else gets the lease.
+    pub(crate) fn fence(&self, session: SessionId, inode: InodeNumber) -> Result<(), Error> {
+        let mut digester = self.digester.lock();
+        {
+            let mut core = self.core.lock();
+            let Some(found) = core.sessions.get_mut(&session) else { return Ok(()) };
+            found.lease_generation = LeaseGeneration(found.lease_generation.0 + 1);
+            found.control.publish_generation(found.lease_generation);
+        }
+        if self.digest_all(&mut digester, session, Until::Break)?.rejected {
+            return self.end(&mut digester, session, Ending::GivenUp);
+        }
+        let mut core = self.core.lock();
+        let Core { sessions, leases, table, .. } = &mut *core;
+        let Some(found) = sessions.get_mut(&session) else { return Ok(()) };
+        renew_log(found, table)?;
+        found.revoked.push(inode);
+        leases.revoke(session, inode);
+        let step =
+            Step::Fence { session, accepted: found.record.start, generation: found.record.log_generation };
+        drop(core);
+        self.counters.fences.fetch_add(1, Ordering::Relaxed);
+        self.events.record(step);
+        Ok(())
+    }
+
+    /// Ends a session: what its log holds is digested, everything it had is given back.
+    pub fn end_session(&self, session: SessionId, ending: Ending) -> Result<(), Error> {
+        let mut digester = self.digester.lock();
+        let rejected = self.digest_all(&mut digester, session, Until::Break)?.rejected;
+        self.end(&mut digester, session, if rejected { Ending::GivenUp } else { ending })
+    }
+
+    /// Ends a session whose log was digested as far as it will be.
+    pub(crate) fn end(
+        &self,
+        digester: &mut Digester,
+        session: SessionId,
+        ending: Ending,
+    ) -> Result<(), Error> {
+        {
+            let mut core = self.core.lock();
+            let Some(found) = core.sessions.get_mut(&session) else { return Ok(()) };
+            found.lease_generation = LeaseGeneration(found.lease_generation.0 + 1);
+            found.control.publish_generation(found.lease_generation);
+            found.control.publish_closed();
+        }
+        self.release_orphans(digester, session)?;
+        let mut core = self.core.lock();
+        let Some(ended) = core.sessions.remove(&session) else { return Ok(()) };
+        core.table.release(ended.slot)?;
+        // Only now may its row go: with the slot gone, nobody asks any more how far it was digested.
+        digester.ended.push(session);
+        core.leases.end_session(session);
+        for segment in &ended.segments {
+            let done = match ending {
+                Ending::Gone => core.pool.give_back(segment),
+                Ending::GivenUp => core.pool.destroy(segment),
+            };
+            if let Err(error) = done {
+                tracing::warn!(segment = segment.id.0, %error, "a log segment is lost until the next start");
+            }
+        }
+        let mut space = self.space.lock();
+        space.allocator.end_session(session);
+        space.credits.settle(ended.promised());
+        drop(space);
+        drop(core);
+        self.counters.keep_unserved(&ended.control.unserved());
+        self.events.record(Step::Detach { session, pid: ended.pid });
+        Ok(())
+    }
+
+    /// Removes the inodes a session held open without a name.
+    fn release_orphans(&self, digester: &mut Digester, session: SessionId) -> Result<(), Error> {
+        let held: Vec<InodeNumber> = digester
+            .orphans
+            .iter()
+            .filter(|&(_, &holder)| holder == session)
+            .map(|(&inode, _)| inode)
+            .collect();
+        if held.is_empty() {
+            return Ok(());
+        }
+        let until = self.core.lock().sessions.get(&session).map_or(LogPosition(0), |found| found.digested);
+        digester.remove_orphans(&self.storage(), session, &held, until)
+    }
+}
+
+/// Starts a new generation of a log where its digest ended: whatever lies behind is void from now on.
+pub(crate) fn renew_log(session: &mut Session, table: &mut SessionTable) -> Result<(), Error> {
+    if !planted::active(Bug::ReusedSalt) {
+        session.record.log_generation = LogGeneration(session.record.log_generation.0 + 1);
+    }
+    session.record.lease_generation = session.lease_generation;
+    session.record.start = session.digested;
+    table.write(session.slot, &session.record)
+}
