@@ -13,13 +13,15 @@ pub struct Repertoire {
     pub offset_max: u64,
     /// The longest single write.
     pub write_bytes_max: u32,
-    /// Whether to ask for fallocate with zeroed and punched ranges.
-    pub holes: bool,
+    /// Whether to ask for fallocate.
+    pub fallocate: bool,
     /// Whether paths may climb with `..` or name the root, and symlinks may be absolute: what means
     /// the same only where the tree under test is the whole world.
     pub climbing: bool,
     /// Whether to add calls that must fail: long names, empty paths, odd last components.
     pub hostile: bool,
+    /// Whether to do so in calls that take two paths: which of two errors comes first is the kernel's own business.
+    pub hostile_pairs: bool,
 }
 
 impl Default for Repertoire {
@@ -28,9 +30,10 @@ impl Default for Repertoire {
             slots: 4,
             offset_max: 40_000,
             write_bytes_max: 12_000,
-            holes: true,
+            fallocate: true,
             climbing: true,
             hostile: true,
+            hostile_pairs: true,
         }
     }
 }
@@ -63,15 +66,16 @@ impl Generator {
             15 => Operation::Seek { slot: self.slot(), offset: self.offset() },
             16 => Operation::Truncate { path: self.path(), length: self.offset() },
             17 => Operation::Ftruncate { slot: self.slot(), length: self.offset() },
-            18 => self.fallocate(),
+            18 if self.repertoire.fallocate => self.fallocate(),
+            18 => Operation::Ftruncate { slot: self.slot(), length: self.offset() },
             19 => Operation::Fsync { slot: self.slot() },
             20..=21 => Operation::Mkdir { path: self.path(), mode: self.mode() },
             22 => Operation::Rmdir { path: self.path() },
-            23..=24 => Operation::Link { existing: self.path(), new: self.path() },
+            23..=24 => Operation::Link { existing: self.path_of_pair(), new: self.path_of_pair() },
             25 => Operation::Symlink { target: self.target(), path: self.path() },
             26..=27 => Operation::Unlink { path: self.path() },
-            28..=31 => Operation::Rename { from: self.path(), to: self.path() },
-            32 => Operation::RenameNoReplace { from: self.path(), to: self.path() },
+            28..=31 => Operation::Rename { from: self.path_of_pair(), to: self.path_of_pair() },
+            32 => Operation::RenameNoReplace { from: self.path_of_pair(), to: self.path_of_pair() },
             33 => Operation::Chmod { path: self.path(), mode: self.mode() },
             34 => Operation::Lchown { path: self.path(), uid: self.id(), gid: self.id() },
             35 => Operation::Utimens { path: self.path(), modified: self.time() },
@@ -112,7 +116,7 @@ impl Generator {
             FallocateMode::PunchHole,
             FallocateMode::ZeroRange,
         ];
-        let mode = *self.random.pick(if self.repertoire.holes { &modes } else { &modes[..2] });
+        let mode = *self.random.pick(&modes);
         Operation::Fallocate { slot: self.slot(), mode, offset: self.offset(), length: self.offset() }
     }
 
@@ -166,12 +170,22 @@ impl Generator {
 
     /// Up to three components.
     fn path(&mut self) -> PathText {
+        let hostile = self.repertoire.hostile;
+        self.some_path(hostile)
+    }
+
+    fn path_of_pair(&mut self) -> PathText {
+        let hostile = self.repertoire.hostile_pairs;
+        self.some_path(hostile)
+    }
+
+    fn some_path(&mut self, hostile: bool) -> PathText {
         let mut path = Vec::new();
         for _ in 0..1 + self.random.below(3).min(self.random.below(3)) {
             path.push(b'/');
             path.extend(self.name());
         }
-        if self.repertoire.hostile && self.random.one_in(25) {
+        if hostile && self.random.one_in(25) {
             match self.random.below(7) {
                 0 => path.extend(b"/"),
                 1 => path.extend(b"/."),

@@ -18,3 +18,4 @@ pub mod posix;
 pub mod random;
 pub mod sparse;
 pub mod tree;
+pub mod world;

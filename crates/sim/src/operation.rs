@@ -4,6 +4,7 @@
 //! An operation carries no bulk data: what a write stores is a [`Pattern`], and a file that stays
 //! open across operations is a small slot number, so that unlinked-but-open files are covered.
 
+use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -288,6 +289,14 @@ impl Outcome {
             (Outcome::Attributes(left), Outcome::Attributes(right)) => left.agrees_with(right),
             _ => self == expected,
         }
+    }
+}
+
+/// Whether a call that answered `found` answered what `expected` allows.
+pub fn answers_agree(found: &Result<Outcome, Errno>, expected: &Result<Outcome, Errno>) -> bool {
+    match (found, expected) {
+        (Ok(found), Ok(expected)) => found.agrees_with(expected),
+        (found, expected) => found == expected,
     }
 }
 

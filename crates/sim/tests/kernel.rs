@@ -7,7 +7,7 @@
 
 use cuesta_sim::generate::{Generator, Repertoire};
 use cuesta_sim::model::Model;
-use cuesta_sim::operation::Operation;
+use cuesta_sim::operation::{Operation, answers_agree};
 use cuesta_sim::posix::Posix;
 use cuesta_sim::tree::Tree;
 use std::os::unix::fs::PermissionsExt;
@@ -20,11 +20,7 @@ fn compare(operations: &[Operation], kernel: &mut Posix) -> Result<(), String> {
     let mut model = Model::new();
     for (step, operation) in operations.iter().enumerate() {
         let (found, expected) = (kernel.apply(operation), model.apply(operation));
-        let agree = match (&found, &expected) {
-            (Ok(found), Ok(expected)) => found.agrees_with(expected),
-            (found, expected) => found == expected,
-        };
-        if !agree {
+        if !answers_agree(&found, &expected) {
             return Err(format!(
                 "step {step}: {operation:?}: kernel {found:?}, model {expected:?}\n{:?}",
                 Tree::from(&model)

@@ -2,6 +2,7 @@
 //! nothing but libc calls.
 
 use super::history::{History, operations};
+use crate::operation::answers_agree;
 use crate::posix::Posix;
 use crate::tree::Tree;
 use std::io::{self, Write};
@@ -25,11 +26,7 @@ pub fn write(root: &str, history: &History, seed: u64, count: u64, report: &mut 
         report.write_all(&[ISSUED])?;
         report.flush()?;
         let (found, expected) = (store.apply(&operation), model.apply(&operation));
-        let agree = match (&found, &expected) {
-            (Ok(found), Ok(expected)) => found.agrees_with(expected),
-            (found, expected) => found == expected,
-        };
-        if !agree {
+        if !answers_agree(&found, &expected) {
             report.write_all(&[DISAGREED])?;
             write!(report, "step {step}, {operation:?}: {found:?}, expected {expected:?}")?;
             return report.flush();

@@ -1,0 +1,349 @@
+//! SharedFS and LibFS in one process, joined without a socket: the real code, driven one operation
+//! at a time.
+//!
+//! Nothing runs by itself: a digest happens when the test asks for one, or when an operation finds
+//! the log full; then a helper thread does what the daemon's digest thread would.
+
+use crate::operation::{Attributes, Kind, OpenFlags, Operation, Outcome, PathText, Slot, Timestamp};
+use crate::sparse::Sparse;
+use crate::tree::{Content, Tree, TreeBuilder, join};
+use cuesta_format::superblock::Superblock;
+use cuesta_format::wire::{Request, Response};
+use cuesta_format::{FileKind, Geometry, InodeRecord, Medium, SessionId, StoreId};
+use cuesta_libfs::{
+    Base, Client, Credentials, Error, Link, LinkError, LinkSource, OpenFile, RenameFlags, SetAttributes,
+    SetTime, Target, Whence,
+};
+use cuesta_sharedfs::check::{self, Mode};
+use cuesta_sharedfs::{Options, SharedFs};
+use rustix::io::Errno;
+use std::collections::BTreeMap;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// One process's root.
+const WHO: Credentials = Credentials { uid: 0, gid: 0, groups: Vec::new() };
+/// How often the helper looks whether an operation waits for room in the log.
+const HELP_EVERY: Duration = Duration::from_micros(200);
+/// Bytes read at once.
+const READ_BYTES: usize = 64 << 10;
+
+/// Sizes at which a log wraps and arenas fill after a few operations.
+pub fn small_geometry() -> Geometry {
+    Geometry { arena_bytes: 256 << 10, segment_bytes: 16 << 10, ring_slots: 4, nvm_bytes: 2 << 20 }
+}
+
+/// Makes a store of that size in `directory`.
+pub fn create(directory: &Path, geometry: Geometry) -> Result<(), String> {
+    let superblock = Superblock { store: StoreId([7; 16]), medium: Medium::Memory, geometry };
+    SharedFs::create(directory, superblock).map_err(|error| error.to_string())
+}
+
+/// Checks a store nobody has open.
+pub fn fsck(directory: &Path) -> Result<(), String> {
+    let report = check::check(directory, Mode::Report).map_err(|error| format!("fsck: {error}"))?;
+    if report.is_clean() { Ok(()) } else { Err(format!("fsck: {:?}", report.findings)) }
+}
+
+/// An open store and one session on it.
+pub struct World {
+    client: Arc<Client>,
+    slots: BTreeMap<Slot, Arc<OpenFile>>,
+    shared: Arc<SharedFs>,
+}
+
+/// A link that is a function call.
+struct InProcess {
+    shared: Arc<SharedFs>,
+    session: SessionId,
+}
+
+impl Link for InProcess {
+    fn call(&mut self, request: &Request, descriptors: &mut Vec<OwnedFd>) -> Result<Response, LinkError> {
+        let response = self.shared.handle(self.session, request, descriptors);
+        if let Response::Attached(welcome) = &response {
+            self.session = welcome.session;
+        }
+        Ok(response)
+    }
+}
+
+impl World {
+    /// Opens the store in `directory`, which recovers it, and attaches.
+    pub fn open(directory: &Path) -> Result<World, String> {
+        let options = Options {
+            spare_segments: 0,
+            spare_arenas: 0,
+            kick_bytes: 16 << 10,
+            inode_numbers: 64,
+            trace_events: 64,
+            metadata_cache_bytes: 1 << 20,
+            ..Options::default()
+        };
+        let shared = SharedFs::open(directory, options).map_err(|error| format!("open: {error}"))?;
+        World::attach(shared).map_err(|error| format!("attach: {error}"))
+    }
+
+    fn attach(shared: Arc<SharedFs>) -> Result<World, Error> {
+        let link = InProcess { shared: Arc::clone(&shared), session: SessionId(0) };
+        let client = Client::attach(Box::new(link), "sim")?;
+        Ok(World { client, slots: BTreeMap::new(), shared })
+    }
+
+    /// A second session on the same store.
+    pub fn another(&self) -> Result<World, String> {
+        World::attach(Arc::clone(&self.shared)).map_err(|error| format!("attach: {error}"))
+    }
+
+    /// Has everything digested.
+    pub fn digest(&self) -> Result<(), String> {
+        self.client.digest().map_err(|error| format!("digest: {error}"))
+    }
+
+    /// Ends the session in order.
+    pub fn detach(mut self) {
+        self.slots.clear();
+        self.client.detach();
+    }
+
+    /// Runs `work` beside a thread that digests logs which are nearly full.
+    pub fn helped<T>(&mut self, work: impl FnOnce(&mut World) -> T) -> T {
+        let shared = Arc::clone(&self.shared);
+        let almost_full = shared.geometry().ring_bytes() / 2;
+        let done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let helper = scope.spawn(|| {
+                while !done.load(Ordering::Acquire) {
+                    if shared.backlogs().iter().any(|log| log.bytes > almost_full) {
+                        // A digest that fails shows in the operation that waits for it.
+                        let _ = shared.digest_step();
+                    }
+                    std::thread::park_timeout(HELP_EVERY);
+                }
+            });
+            let result = work(self);
+            done.store(true, Ordering::Release);
+            helper.thread().unpark();
+            result
+        })
+    }
+
+    /// Carries out one call.
+    pub fn apply(&mut self, operation: &Operation) -> Result<Outcome, Errno> {
+        self.serve(operation).map_err(|error| Errno::from_raw_os_error(error.errno()))
+    }
+
+    fn serve(&mut self, operation: &Operation) -> Result<Outcome, Error> {
+        use Operation::*;
+        let client = Arc::clone(&self.client);
+        match operation {
+            Open { slot, path, flags, mode } => {
+                self.close(*slot)?;
+                let file = client.open(&WHO, Base::Root, path.as_bytes(), open_bits(*flags), *mode)?;
+                self.slots.insert(*slot, file);
+                Ok(Outcome::Done)
+            }
+            Close { slot } => {
+                self.file(*slot)?;
+                self.close(*slot)
+            }
+            Write { slot, data } => {
+                client.write(self.file(*slot)?, &[data.bytes().as_slice().into()]).map(Outcome::Written)
+            }
+            Pwrite { slot, offset, data } => client
+                .pwrite(self.file(*slot)?, &[data.bytes().as_slice().into()], *offset as i64)
+                .map(Outcome::Written),
+            Read { slot, length } => {
+                let mut bytes = vec![0; *length as usize];
+                let got = client.read(self.file(*slot)?, &mut [bytes.as_mut_slice().into()])?;
+                bytes.truncate(got);
+                Ok(Outcome::Bytes(bytes))
+            }
+            Pread { slot, offset, length } => {
+                let mut bytes = vec![0; *length as usize];
+                let got =
+                    client.pread(self.file(*slot)?, &mut [bytes.as_mut_slice().into()], *offset as i64)?;
+                bytes.truncate(got);
+                Ok(Outcome::Bytes(bytes))
+            }
+            Seek { slot, offset } => {
+                done(client.seek(self.file(*slot)?, *offset as i64, Whence::Set).map(drop))
+            }
+            Ftruncate { slot, length } => done(client.truncate_open(self.file(*slot)?, *length as i64)),
+            Fallocate { .. } => Err(Error::Unsupported),
+            Fsync { slot } => done(client.fsync(self.file(*slot)?)),
+            Fchmod { slot, mode } => {
+                let set = SetAttributes { mode: Some(mode & 0o7777), ..SetAttributes::default() };
+                done(client.set_attributes(&WHO, Target::File(self.file(*slot)?), set))
+            }
+            Fstat { slot } => {
+                client.stat_open(self.file(*slot)?).map(|stat| Outcome::Attributes(attributes(&stat.record)))
+            }
+            _ => self.serve_path(operation),
+        }
+    }
+
+    /// The calls that take no slot.
+    fn serve_path(&self, operation: &Operation) -> Result<Outcome, Error> {
+        use Operation::*;
+        let client = &self.client;
+        let root = Base::Root;
+        let rename = |from: &PathText, to: &PathText, no_replace| {
+            let flags = RenameFlags { no_replace, ..RenameFlags::default() };
+            done(client.rename(&WHO, (root, from.as_bytes()), (root, to.as_bytes()), flags))
+        };
+        let set = |path: &PathText, follow, set| {
+            done(client.set_attributes(&WHO, Target::Path { base: root, path: path.as_bytes(), follow }, set))
+        };
+        match operation {
+            Truncate { path, length } => done(client.truncate(&WHO, root, path.as_bytes(), *length as i64)),
+            Mkdir { path, mode } => done(client.make_directory(&WHO, root, path.as_bytes(), *mode)),
+            Rmdir { path } => done(client.remove_directory(&WHO, root, path.as_bytes())),
+            Link { existing, new } => {
+                let source = LinkSource::Path { base: root, path: existing.as_bytes(), follow: false };
+                done(client.link(&WHO, source, root, new.as_bytes()))
+            }
+            Symlink { target, path } => done(client.symlink(&WHO, target.as_bytes(), root, path.as_bytes())),
+            Unlink { path } => done(client.unlink(&WHO, root, path.as_bytes())),
+            Rename { from, to } => rename(from, to, false),
+            RenameNoReplace { from, to } => rename(from, to, true),
+            Chmod { path, mode } => {
+                set(path, true, SetAttributes { mode: Some(mode & 0o7777), ..SetAttributes::default() })
+            }
+            Lchown { path, uid, gid } => {
+                let given = |id: u32| (id != u32::MAX).then_some(id);
+                set(
+                    path,
+                    false,
+                    SetAttributes { uid: given(*uid), gid: given(*gid), ..SetAttributes::default() },
+                )
+            }
+            Utimens { path, modified } => {
+                let time = SetTime::To(cuesta_format::Timestamp::new(modified.seconds, modified.nanoseconds));
+                set(path, true, SetAttributes { accessed: time, modified: time, ..SetAttributes::default() })
+            }
+            Stat { path } => self.stat(path, true),
+            Lstat { path } => self.stat(path, false),
+            Readlink { path } => {
+                client.read_link(&WHO, root, path.as_bytes()).map(|target| Outcome::Target(PathText(target)))
+            }
+            Readdir { path } => self.names(path).map(Outcome::Names),
+            _ => unreachable!("calls on slots are served elsewhere"),
+        }
+    }
+
+    fn stat(&self, path: &PathText, follow: bool) -> Result<Outcome, Error> {
+        let stat = self.client.stat(&WHO, Base::Root, path.as_bytes(), follow)?;
+        Ok(Outcome::Attributes(attributes(&stat.record)))
+    }
+
+    fn names(&self, path: &PathText) -> Result<Vec<PathText>, Error> {
+        let flags = libc::O_RDONLY | libc::O_DIRECTORY;
+        let directory = self.client.open(&WHO, Base::Root, path.as_bytes(), flags, 0)?;
+        let mut names = Vec::new();
+        self.client.read_directory(&directory, &mut |item| {
+            if item.name != b"." && item.name != b".." {
+                names.push(PathText(item.name.to_vec()));
+            }
+            true
+        })?;
+        self.client.close(directory)?;
+        names.sort();
+        Ok(names)
+    }
+
+    fn file(&self, slot: Slot) -> Result<&OpenFile, Error> {
+        self.slots.get(&slot).map(|file| &**file).ok_or(Error::AccessMode)
+    }
+
+    fn close(&mut self, slot: Slot) -> Result<Outcome, Error> {
+        done(self.slots.remove(&slot).map_or(Ok(()), |file| self.client.close(file)))
+    }
+
+    /// Everything the store shows.
+    pub fn tree(&self) -> Result<Tree, String> {
+        let mut builder = TreeBuilder::default();
+        self.walk(&PathText::from("/"), &mut builder).map_err(|error| format!("walk: {error}"))?;
+        Ok(builder.finish())
+    }
+
+    fn walk(&self, path: &PathText, builder: &mut TreeBuilder) -> Result<(), Error> {
+        let record = self.client.stat(&WHO, Base::Root, path.as_bytes(), false)?.record;
+        let attributes = attributes(&record);
+        let content = match attributes.kind {
+            Kind::Symlink => {
+                Content::Symlink(PathText(self.client.read_link(&WHO, Base::Root, path.as_bytes())?))
+            }
+            Kind::File => Content::File(self.read_whole(path, attributes.size)?),
+            Kind::Directory => {
+                for name in self.names(path)? {
+                    self.walk(&join(path, name.as_bytes()), builder)?;
+                }
+                Content::Directory
+            }
+        };
+        builder.add(path.clone(), record.inode.0, attributes, content);
+        Ok(())
+    }
+
+    fn read_whole(&self, path: &PathText, size: u64) -> Result<Sparse, Error> {
+        let file = self.client.open(&WHO, Base::Root, path.as_bytes(), libc::O_RDONLY, 0)?;
+        let mut content = Sparse::default();
+        let mut buffer = vec![0; READ_BYTES];
+        let mut offset = 0;
+        loop {
+            let got = self.client.pread(&file, &mut [buffer.as_mut_slice().into()], offset as i64)?;
+            if got == 0 {
+                break;
+            }
+            content.write(offset, &buffer[..got]);
+            offset += got as u64;
+        }
+        self.client.close(file)?;
+        content.set_size(offset);
+        if offset == size { Ok(content) } else { Err(Error::Daemon("a file shorter than its size".into())) }
+    }
+}
+
+fn done(result: Result<(), Error>) -> Result<Outcome, Error> {
+    result.map(|()| Outcome::Done)
+}
+
+fn open_bits(flags: OpenFlags) -> i32 {
+    let access = match (flags.read, flags.write) {
+        (true, true) => libc::O_RDWR,
+        (false, true) => libc::O_WRONLY,
+        _ => libc::O_RDONLY,
+    };
+    let wanted = [
+        (flags.append, libc::O_APPEND),
+        (flags.create, libc::O_CREAT),
+        (flags.exclusive, libc::O_EXCL),
+        (flags.truncate, libc::O_TRUNC),
+    ];
+    wanted.iter().filter(|(on, _)| *on).fold(access, |bits, (_, bit)| bits | bit)
+}
+
+fn attributes(record: &InodeRecord) -> Attributes {
+    let kind = match record.kind() {
+        FileKind::Directory => Kind::Directory,
+        FileKind::Symlink => Kind::Symlink,
+        _ => Kind::File,
+    };
+    let modified = record.modified;
+    Attributes {
+        kind,
+        mode: record.mode & 0o7777,
+        links: record.links,
+        uid: record.uid,
+        gid: record.gid,
+        size: if kind == Kind::Directory { 0 } else { record.size },
+        modified: Some(Timestamp {
+            seconds: modified.0.div_euclid(1_000_000_000),
+            nanoseconds: modified.0.rem_euclid(1_000_000_000) as u32,
+        }),
+    }
+}
