@@ -1,11 +1,13 @@
 //! Memory of our own: a handler of the application that interrupts its malloc cannot deadlock us.
 //!
-//! What the constructor needs comes from a small static area, given out once and never taken back: most
-//! programs never touch the store, and should not pay for a heap.
+//! Until the process attaches to the store, memory comes from a small static area: most programs never
+//! attach, and a shell forks a child for each of them, so neither should pay for a heap. What the
+//! constructor takes from the area stays; what later calls take is given back all at once, when the last
+//! piece of it is freed.
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::cell::UnsafeCell;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use mimalloc::MiMalloc;
 
@@ -14,40 +16,94 @@ const AREA_BYTES: usize = 128 * 1024;
 #[repr(align(4096))]
 struct Area(UnsafeCell<[u8; AREA_BYTES]>);
 
-// SAFETY: each byte is given out once.
+// SAFETY: `State` gives out no byte twice at a time.
 unsafe impl Sync for Area {}
 
 static AREA: Area = Area(UnsafeCell::new([0; AREA_BYTES]));
-static GIVEN: AtomicUsize = AtomicUsize::new(0);
-static STARTING: AtomicBool = AtomicBool::new(false);
+static STATE: AtomicU64 = AtomicU64::new(0);
+static LASTING: AtomicUsize = AtomicUsize::new(0);
+static HEAP: AtomicBool = AtomicBool::new(false);
 
-/// Says whether the constructor runs.
-pub fn set_starting(starting: bool) {
-    STARTING.store(starting, Ordering::Relaxed);
+/// What is given out of the area: bytes from its start, and pieces not freed yet.
+#[derive(Clone, Copy)]
+struct State {
+    end: u32,
+    pieces: u32,
+}
+
+impl State {
+    fn unpack(word: u64) -> Self {
+        Self { end: word as u32, pieces: (word >> 32) as u32 }
+    }
+
+    fn pack(self) -> u64 {
+        u64::from(self.end) | u64::from(self.pieces) << 32
+    }
+
+    /// With one more piece, which ends at `end`.
+    fn with(self, layout: Layout) -> Option<(Self, usize)> {
+        let start = (self.end as usize).checked_next_multiple_of(layout.align())?;
+        let end = start.checked_add(layout.size()).filter(|end| *end <= AREA_BYTES)?;
+        Some((Self { end: end as u32, pieces: self.pieces + 1 }, start))
+    }
+
+    /// With one piece less; the last gives back everything behind `lasting`.
+    fn without(self, lasting: usize) -> Self {
+        match self.pieces {
+            0 | 1 => Self { end: lasting as u32, pieces: 0 },
+            pieces => Self { pieces: pieces - 1, ..self },
+        }
+    }
+}
+
+/// Keeps all that was given out so far. Call at the constructor's end.
+pub fn keep_what_is_given() {
+    let state = State::unpack(STATE.load(Ordering::Relaxed));
+    LASTING.store(state.end as usize, Ordering::Relaxed);
+    STATE.store(State { pieces: 0, ..state }.pack(), Ordering::Relaxed);
+}
+
+/// From now on memory comes from the heap: this process works on the store.
+pub fn use_heap() {
+    HEAP.store(true, Ordering::Relaxed);
 }
 
 /// The allocator of this library.
 #[derive(Debug)]
 pub struct Allocator;
 
-fn is_in_area(pointer: *mut u8) -> bool {
-    (pointer as usize).wrapping_sub(AREA.0.get() as usize) < AREA_BYTES
+fn offset_in_area(pointer: *mut u8) -> Option<usize> {
+    let offset = (pointer as usize).wrapping_sub(AREA.0.get() as usize);
+    (offset < AREA_BYTES).then_some(offset)
 }
 
+#[inline]
 fn give(layout: Layout) -> Option<*mut u8> {
-    if !STARTING.load(Ordering::Relaxed) || layout.align() > 4096 {
+    if HEAP.load(Ordering::Relaxed) { None } else { give_from_area(layout) }
+}
+
+#[cold]
+fn give_from_area(layout: Layout) -> Option<*mut u8> {
+    if layout.align() > 4096 {
         return None;
     }
-    let given = GIVEN.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |given| {
-        let end = given.next_multiple_of(layout.align()) + layout.size();
-        (end <= AREA_BYTES).then_some(end)
-    });
-    let start = given.ok()?.next_multiple_of(layout.align());
-    // SAFETY: inside the area, by the check above.
+    let with = |word| State::unpack(word).with(layout).map(|(state, _)| state.pack());
+    let before = STATE.fetch_update(Ordering::Acquire, Ordering::Relaxed, with).ok()?;
+    let (_, start) = State::unpack(before).with(layout)?;
+    // SAFETY: inside the area, as `with` has checked.
     Some(unsafe { AREA.0.get().cast::<u8>().add(start) })
 }
 
-// SAFETY: bytes of the area are given out once, aligned, and zero; everything else is mimalloc's.
+#[cold]
+fn take_back(offset: usize) {
+    let lasting = LASTING.load(Ordering::Relaxed);
+    if offset >= lasting {
+        let without = |word| Some(State::unpack(word).without(lasting).pack());
+        let _ = STATE.fetch_update(Ordering::Release, Ordering::Relaxed, without);
+    }
+}
+
+// SAFETY: a byte of the area belongs to one piece at a time, aligned; everything else is mimalloc's.
 unsafe impl GlobalAlloc for Allocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: passed on.
@@ -55,19 +111,28 @@ unsafe impl GlobalAlloc for Allocator {
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: passed on.
-        give(layout).unwrap_or_else(|| unsafe { MiMalloc.alloc_zeroed(layout) })
+        // SAFETY: the piece has the layout's size; or passed on.
+        unsafe {
+            match give(layout) {
+                Some(piece) => {
+                    piece.write_bytes(0, layout.size());
+                    piece
+                }
+                None => MiMalloc.alloc_zeroed(layout),
+            }
+        }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        if !is_in_area(pointer) {
+        match offset_in_area(pointer) {
+            Some(offset) => take_back(offset),
             // SAFETY: passed on.
-            unsafe { MiMalloc.dealloc(pointer, layout) }
+            None => unsafe { MiMalloc.dealloc(pointer, layout) },
         }
     }
 
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, bytes: usize) -> *mut u8 {
-        if !is_in_area(pointer) {
+        if offset_in_area(pointer).is_none() {
             // SAFETY: passed on.
             return unsafe { MiMalloc.realloc(pointer, layout, bytes) };
         }
@@ -76,8 +141,36 @@ unsafe impl GlobalAlloc for Allocator {
             let new = self.alloc(Layout::from_size_align_unchecked(bytes, layout.align()));
             if !new.is_null() {
                 core::ptr::copy_nonoverlapping(pointer, new, layout.size().min(bytes));
+                self.dealloc(pointer, layout);
             }
             new
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::alloc::Layout;
+
+    use super::{AREA_BYTES, State};
+
+    #[test]
+    fn pieces_do_not_overlap_and_the_last_one_gives_everything_back() {
+        let lasting = 100;
+        let empty = State { end: 100, pieces: 0 };
+        let (one, first) = empty.with(Layout::from_size_align(10, 64).expect("layout")).expect("room");
+        let (two, second) = one.with(Layout::from_size_align(10, 1).expect("layout")).expect("room");
+        assert_eq!((first, second), (128, 138));
+        let one_left = State::unpack(two.without(lasting).pack());
+        assert_eq!((one_left.end, one_left.pieces), (148, 1));
+        let none_left = one_left.without(lasting);
+        assert_eq!((none_left.end, none_left.pieces), (100, 0));
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused() {
+        let layout = Layout::from_size_align(AREA_BYTES, 1).expect("layout");
+        assert!(State { end: 0, pieces: 0 }.with(layout).is_some());
+        assert!(State { end: 1, pieces: 0 }.with(layout).is_none());
     }
 }

@@ -13,7 +13,7 @@ use cuesta_libfs::{Client, Credentials, SocketLink};
 use rustix::fs::{Mode, OFlags};
 
 use crate::calls::Failure;
-use crate::{cells, descriptors, filter, signals, thread};
+use crate::{cells, descriptors, filter, memory, signals, thread};
 
 /// How many descriptors below the limit are ours to take.
 const RESERVED_DESCRIPTORS: u64 = 128;
@@ -179,6 +179,7 @@ fn attach() -> Result<&'static Client, Failure> {
     if let Some(client) = attached() {
         return Ok(client);
     }
+    memory::use_heap();
     let open_before: Vec<i32> = own_range().filter(|fd| is_open(*fd)).collect();
     let program = std::fs::read("/proc/self/comm").unwrap_or_default();
     let program = String::from_utf8_lossy(&program).trim_end().to_owned();

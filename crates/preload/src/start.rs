@@ -15,7 +15,6 @@ static START: extern "C" fn() = start;
 
 extern "C" fn start() {
     thread::enter();
-    memory::set_starting(true);
     let _ = std::panic::catch_unwind(|| {
         let Some(socket) = std::env::var_os("CUESTA_SOCKET").filter(|path| !path.is_empty()) else { return };
         let prefix = std::env::var_os("CUESTA_AT").unwrap_or_else(|| DEFAULT_PREFIX.into());
@@ -25,7 +24,7 @@ extern "C" fn start() {
         };
         begin(socket.as_bytes(), &prefix);
     });
-    memory::set_starting(false);
+    memory::keep_what_is_given();
     thread::leave();
 }
 
