@@ -165,6 +165,9 @@ impl Client {
             }
             turn.prepare(0, debit::of_truncation(size))?;
             let mut state = self.changing(&inode)?;
+            if state.released {
+                return Err(Halt::Again);
+            }
             credentials.check(&state.record, WRITE)?;
             self.truncate_locked(turn, &inode, &mut state, size)
         })
@@ -199,6 +202,9 @@ impl Client {
         let empty = Operation::SetAttributes { inode: inode.number, attributes: Attributes::default() };
         turn.prepare(empty.body_bytes(), 0)?;
         let mut state = self.changing(inode)?;
+        if state.released {
+            return Err(Halt::Again);
+        }
         let Some(attributes) = decide(credentials, &state, set, turn.now)? else {
             return Ok(());
         };

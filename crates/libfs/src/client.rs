@@ -173,6 +173,8 @@ impl Client {
             let mut turn =
                 Turn { client: self, generation, admission: None, debited: 0, appended: None, now: now() };
             let result = attempt(&mut turn);
+            // What the attempt read, it read before this.
+            std::sync::atomic::fence(Ordering::Acquire);
             let moved = self.session.shown_generation() != generation;
             let Turn { admission, debited, appended, .. } = turn;
             drop(admission);

@@ -34,7 +34,7 @@ pub(crate) struct State {
     pub(crate) content: Content,
     /// Behind the last entry about it.
     pub(crate) logged: LogPosition,
-    /// It had no name left and was released.
+    /// It is gone: it had no name left and nobody here has it open. Nothing about it may be logged any more.
     pub(crate) released: bool,
 }
 

@@ -8,7 +8,6 @@ use crate::errno::Error;
 use crate::inode::Inode;
 use crate::open_file::OpenFile;
 use crate::session::unexpected;
-use crate::sync::Ordering;
 use cuesta_format::wire::{Request, Response};
 use cuesta_format::{FileKind, InodeNumber};
 
@@ -121,14 +120,15 @@ impl Client {
             let Some(after) = content.listed_to() else {
                 return Ok(());
             };
+            // Before the question: what is retired while it is answered may be news to the answer.
+            let retired = self.session.retired();
             let request = Request::List { parent: inode.number, after: after.to_vec() };
             let answer = self.session.ask(&request)?;
             let Response::Entries { entries, complete } = answer else {
                 return Err(unexpected(&answer));
             };
             let complete = complete || entries.is_empty();
-            let retired = self.session.retired.load(Ordering::Acquire);
-            content.learn(entries, complete, cuesta_format::LogPosition(retired));
+            content.learn(entries, complete, retired);
         }
     }
 }

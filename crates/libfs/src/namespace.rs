@@ -19,6 +19,8 @@ pub(crate) struct Making<'a> {
     pub(crate) mode: u32,
     pub(crate) device: u64,
     pub(crate) target: &'a [u8],
+    /// It counts as open from the moment it has a name.
+    pub(crate) open: bool,
 }
 
 /// What gets one more name.
@@ -47,7 +49,7 @@ impl Client {
         mode: u32,
     ) -> Result<(), Error> {
         let mode = mode & (0o777 | libc::S_ISVTX);
-        let making = Making { kind: FileKind::Directory, mode, device: 0, target: b"" };
+        let making = Making { kind: FileKind::Directory, mode, device: 0, target: b"", open: false };
         self.make_at(credentials, base, path, &making)
     }
 
@@ -74,7 +76,7 @@ impl Client {
         }
         let has_device = matches!(kind, FileKind::CharacterDevice | FileKind::BlockDevice);
         let device = if has_device { device } else { 0 };
-        let making = Making { kind, mode: mode & 0o7777, device, target: b"" };
+        let making = Making { kind, mode: mode & 0o7777, device, target: b"", open: false };
         self.make_at(credentials, base, path, &making)
     }
 
@@ -92,7 +94,7 @@ impl Client {
         if target.len() > SYMLINK_BYTES_MAX {
             return Err(Error::NameTooLong);
         }
-        let making = Making { kind: FileKind::Symlink, mode: 0o777, device: 0, target };
+        let making = Making { kind: FileKind::Symlink, mode: 0o777, device: 0, target, open: false };
         self.make_at(credentials, base, path, &making)
     }
 
@@ -167,6 +169,9 @@ impl Client {
             _ => Content::Special,
         };
         let inode = Arc::new(Inode::made(record, content, appended.end));
+        if making.open {
+            inode.opens.fetch_add(1, Ordering::SeqCst);
+        }
         self.cache.insert(Arc::clone(&inode));
         parent.record.size += 1;
         parent.touch_content(turn.now);
@@ -323,6 +328,7 @@ impl Client {
         if orphan {
             inode.orphaned.store(true, Ordering::SeqCst);
         } else {
+            state.released = true;
             state.content = Content::Special;
             self.cache.remove(inode.number);
         }

@@ -167,9 +167,9 @@ impl Client {
                     self.open_existing(turn, credentials, inode, *kind, &found, flags)
                 }
                 (None, Last::Name(name)) if flags & O_CREAT != 0 => {
-                    let making = Making { kind: FileKind::File, mode, device: 0, target: b"" };
+                    let making = Making { kind: FileKind::File, mode, device: 0, target: b"", open: true };
                     let inode = self.make(turn, credentials, &found.parent, name, &making)?;
-                    Ok(Opened::new(&inode, FileKind::File))
+                    Ok(Opened { inode, kind: FileKind::File })
                 }
                 (None, _) => Err(Error::NotFound.into()),
             }
@@ -240,7 +240,7 @@ impl Client {
         let state = self.reading(inode)?;
         check(&state.record)?;
         // A directory one stands in stays usable as "." after it was removed.
-        if state.is_unlinked() && !matches!(found.last, Last::Dot | Last::DotDot) {
+        if state.released || state.is_unlinked() && !matches!(found.last, Last::Dot | Last::DotDot) {
             return Err(Halt::Again);
         }
         Ok(Opened::new(inode, kind))
@@ -281,18 +281,22 @@ impl Client {
             turn.prepare(0, 0)?;
             let mut state = self.changing(inode)?;
             if state.released || !state.is_unlinked() || inode.opens.load(Ordering::SeqCst) > 0 {
-                return Ok(());
+                return Ok(false);
             }
             let appended = turn.append(&Operation::Release { inode: inode.number })?;
             state.released = true;
             state.content = crate::inode::Content::Special;
             state.logged = appended.end;
-            self.cache.remove(inode.number);
-            Ok(())
+            Ok(true)
         });
         match released {
-            Err(Error::NotFound) => Ok(()),
-            other => other,
+            Ok(true) => {
+                // Not before the entry stands: a fence that voids it must find the inode here, to forget it.
+                self.cache.remove(inode.number);
+                Ok(())
+            }
+            Ok(false) | Err(Error::NotFound) => Ok(()),
+            Err(error) => Err(error),
         }
     }
 }

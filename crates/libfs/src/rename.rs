@@ -133,11 +133,13 @@ impl Client {
             if at.number == InodeNumber::ROOT {
                 return Ok(false);
             }
-            let parent = self.reading(&at)?.record.parent;
-            if parent == InodeNumber::NONE || parent == at.number {
+            let state = self.reading(&at)?;
+            let parent = self.above(&state)?;
+            drop(state);
+            if parent.number == at.number {
                 return Err(Error::NotFound.into());
             }
-            at = self.cache.get_or_insert(parent);
+            at = parent;
         }
         Err(Error::Daemon("a directory lies in itself".into()).into())
     }

@@ -4,7 +4,7 @@ use crate::client::{Client, Halt};
 use crate::credentials::{Credentials, EXECUTE};
 use crate::directory::{Known, Named};
 use crate::errno::Error;
-use crate::inode::{Content, Inode};
+use crate::inode::{Content, Inode, State};
 use crate::open_file::OpenFile;
 use crate::session::unexpected;
 use crate::sync::Arc;
@@ -177,12 +177,17 @@ impl Client {
         }
         let state = self.reading(directory)?;
         credentials.check(&state.record, EXECUTE)?;
-        let parent = state.record.parent;
-        drop(state);
-        if parent == InodeNumber::NONE {
-            return Err(Error::NotFound.into());
+        Ok(self.above(&state)?)
+    }
+
+    /// The directory above the one whose state is held. While a directory has a name the one above exists; above a
+    /// removed one there may be nothing, which SharedFS may not know yet: so it is not asked.
+    pub(crate) fn above(&self, state: &State) -> Result<Arc<Inode>, Error> {
+        match state.record.parent {
+            InodeNumber::NONE => Err(Error::NotFound),
+            parent if state.is_unlinked() => self.cache.get(parent).ok_or(Error::NotFound),
+            parent => Ok(self.cache.get_or_insert(parent)),
         }
-        Ok(self.cache.get_or_insert(parent))
     }
 
     fn target_of(&self, inode: &Inode) -> Result<Vec<u8>, Halt> {
@@ -204,7 +209,7 @@ impl Client {
     ) -> Result<Option<(Arc<Inode>, FileKind)>, Halt> {
         let state = self.reading(directory)?;
         let Some(content) = state.directory() else {
-            return Err(Error::NotDirectory.into());
+            return Err(if state.released { Error::NotFound } else { Error::NotDirectory }.into());
         };
         credentials.check(&state.record, EXECUTE)?;
         if name.len() > NAME_BYTES_MAX {

@@ -32,13 +32,10 @@ impl SharedFs {
             found.lease_generation = LeaseGeneration(found.lease_generation.0 + 1);
             found.control.publish_generation(found.lease_generation);
         }
-        if self.digest_all(&mut digester, session, Until::Break)?.rejected {
-            return self.end(&mut digester, session, Ending::GivenUp);
-        }
+        self.settle_fence(&mut digester, session)?;
         let mut core = self.core.lock();
-        let Core { sessions, leases, table, .. } = &mut *core;
+        let Core { sessions, leases, .. } = &mut *core;
         let Some(found) = sessions.get_mut(&session) else { return Ok(()) };
-        renew_log(found, table)?;
         found.revoked.push(inode);
         leases.revoke(session, inode);
         let step =
@@ -49,9 +46,26 @@ impl SharedFs {
         Ok(())
     }
 
+    /// Takes what a session's log holds, once its generation was moved, and voids the rest. A fence that failed before
+    /// it got there is finished by the session's own question, which must not be answered with an older log's end.
+    pub(crate) fn settle_fence(&self, digester: &mut Digester, session: SessionId) -> Result<(), Error> {
+        let is_unsettled = |found: &Session| found.lease_generation != found.record.lease_generation;
+        if !self.core.lock().sessions.get(&session).is_some_and(is_unsettled) {
+            return Ok(());
+        }
+        if self.digest_all(digester, session, Until::Break)?.rejected {
+            return self.end(digester, session, Ending::GivenUp);
+        }
+        let mut core = self.core.lock();
+        let Core { sessions, table, .. } = &mut *core;
+        sessions.get_mut(&session).map_or(Ok(()), |found| renew_log(found, table))
+    }
+
     /// Ends a session: what its log holds is digested, everything it had is given back.
     pub fn end_session(&self, session: SessionId, ending: Ending) -> Result<(), Error> {
         let mut digester = self.digester.lock();
+        // First: what it appends behind the end of the digest must not seem to have happened.
+        self.shut_out(session);
         let rejected = self.digest_all(&mut digester, session, Until::Break)?.rejected;
         self.end(&mut digester, session, if rejected { Ending::GivenUp } else { ending })
     }
@@ -63,13 +77,7 @@ impl SharedFs {
         session: SessionId,
         ending: Ending,
     ) -> Result<(), Error> {
-        {
-            let mut core = self.core.lock();
-            let Some(found) = core.sessions.get_mut(&session) else { return Ok(()) };
-            found.lease_generation = LeaseGeneration(found.lease_generation.0 + 1);
-            found.control.publish_generation(found.lease_generation);
-            found.control.publish_closed();
-        }
+        self.shut_out(session);
         self.release_orphans(digester, session)?;
         let mut core = self.core.lock();
         let Some(ended) = core.sessions.remove(&session) else { return Ok(()) };
@@ -96,14 +104,33 @@ impl SharedFs {
         Ok(())
     }
 
-    /// Removes the inodes a session held open without a name.
+    /// No operation of the session returns any more but with an error.
+    fn shut_out(&self, session: SessionId) {
+        if let Some(found) = self.core.lock().sessions.get_mut(&session) {
+            found.lease_generation = LeaseGeneration(found.lease_generation.0 + 1);
+            found.control.publish_generation(found.lease_generation);
+            found.control.publish_closed();
+        }
+    }
+
+    /// Removes the inodes a session held open without a name. One that another session has a lease on (a child that
+    /// opened it again) is that session's to hold from now on: it reads it, and may log changes of it.
     fn release_orphans(&self, digester: &mut Digester, session: SessionId) -> Result<(), Error> {
-        let held: Vec<InodeNumber> = digester
-            .orphans
-            .iter()
-            .filter(|&(_, &holder)| holder == session)
-            .map(|(&inode, _)| inode)
-            .collect();
+        let mut held = Vec::new();
+        let mut inherited = Vec::new();
+        {
+            let core = self.core.lock();
+            for (&inode, _) in digester.orphans.iter().filter(|&(_, &holder)| holder == session) {
+                let mut others = core.leases.holders(inode).into_iter().map(|(holder, _)| holder);
+                match others.find(|&holder| holder != session) {
+                    Some(heir) => inherited.push((inode, heir)),
+                    None => held.push(inode),
+                }
+            }
+        }
+        if !inherited.is_empty() {
+            digester.pass_on_orphans(&self.storage(), session, &inherited)?;
+        }
         if held.is_empty() {
             return Ok(());
         }

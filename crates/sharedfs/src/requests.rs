@@ -404,7 +404,8 @@ impl SharedFs {
 
     /// Tells a fenced session what became of its log. Waits for the fence, if it is going on.
     fn resync(&self, session: SessionId) -> Result<Response, Trouble> {
-        let _no_fence_runs = self.digester.lock();
+        let mut digester = self.digester.lock();
+        self.settle_fence(&mut digester, session)?;
         self.with_session(session, |found| {
             Response::Resynced(Resynced {
                 accepted: found.record.start,

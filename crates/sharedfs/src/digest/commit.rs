@@ -128,6 +128,23 @@ impl Digester {
         Ok(())
     }
 
+    /// Has other sessions hold inodes without names that `session` held.
+    pub fn pass_on_orphans(
+        &mut self,
+        storage: &Storage<'_>,
+        session: SessionId,
+        inherited: &[(InodeNumber, SessionId)],
+    ) -> Result<(), Error> {
+        let mut transaction = storage.metadata.begin()?;
+        for &(inode, heir) in inherited {
+            transaction.remove_orphan(inode, session);
+            transaction.put_orphan(inode, heir);
+        }
+        transaction.commit()?;
+        self.orphans.extend(inherited.iter().copied());
+        Ok(())
+    }
+
     fn follow_orphans(&mut self, log: &LogView) {
         let mut orphans = std::mem::take(&mut self.orphans);
         let (view, ..) = self.parts();

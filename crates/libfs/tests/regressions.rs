@@ -1,0 +1,139 @@
+//! Faults found by review, each as the shortest program that shows it: a session must never log what a digest
+//! refuses, for with the refused entry everything acknowledged behind it is lost.
+
+mod common;
+
+use common::{Caller, ROOT, Store, root, small};
+use cuesta_libfs::{Base, Client, Error, SetAttributes, Target};
+use libc::{O_CREAT, O_DIRECTORY, O_RDONLY, O_RDWR, O_WRONLY};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Everything logged so far was accepted.
+fn assert_sound(client: &Arc<Client>) {
+    client.digest().unwrap();
+    client.sync().unwrap();
+}
+
+#[test]
+fn nothing_is_made_in_the_removed_parent_of_a_removed_directory() {
+    let store = Store::new(small());
+    let client = store.attach();
+    let call = root(&client);
+    call.mkdir("a").unwrap();
+    call.mkdir("a/b").unwrap();
+    client.digest().unwrap();
+    let b = call.open("a/b", O_RDONLY | O_DIRECTORY).unwrap();
+    call.rmdir("a/b").unwrap();
+    call.rmdir("a").unwrap();
+    let made = client.open(&ROOT, Base::Directory(&b), b"../x", O_CREAT | O_WRONLY, 0o644);
+    assert_eq!(made.err(), Some(Error::NotFound));
+    let moved =
+        client.rename(&ROOT, (Base::Root, b"nothing"), (Base::Directory(&b), b"../y"), Default::default());
+    assert_eq!(moved, Err(Error::NotFound));
+    call.write_file("later", b"kept").unwrap();
+    assert_sound(&client);
+}
+
+/// Runs `disturb` on a path again and again while other threads make and remove the file.
+fn race(disturb: impl Fn(&Caller) + Sync) {
+    let store = Store::new(small()).digesting();
+    let client = store.attach();
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                let call = root(&client);
+                while !over.load(Ordering::Relaxed) {
+                    disturb(&call);
+                }
+            });
+        }
+        let call = root(&client);
+        for _ in 0..5_000 {
+            if let Ok(file) = call.open("f", O_CREAT | O_RDWR) {
+                let _ = client.close(file);
+            }
+            let _ = call.unlink("f");
+        }
+        over.store(true, Ordering::Relaxed);
+    });
+    assert_sound(&client);
+}
+
+#[test]
+fn attributes_are_not_set_on_a_file_that_goes_meanwhile() {
+    race(|call| {
+        let target = Target::Path { base: Base::Root, path: b"f", follow: true };
+        let set = SetAttributes { mode: Some(0o600), ..SetAttributes::default() };
+        let _ = call.client.set_attributes(&ROOT, target, set);
+    });
+}
+
+#[test]
+fn a_file_that_goes_meanwhile_is_not_truncated() {
+    race(|call| {
+        let _ = call.client.truncate(&ROOT, Base::Root, b"f", 10);
+    });
+}
+
+#[test]
+fn a_file_removed_while_it_is_opened_is_kept_for_who_opened_it() {
+    race(|call| {
+        if let Ok(file) = call.open("f", O_CREAT | O_RDWR) {
+            let _ = call.client.write(&file, &[b"x".as_slice().into()]);
+            let _ = call.client.close(file);
+        }
+    });
+}
+
+#[test]
+fn a_file_without_a_name_outlives_the_parent_that_removed_it() {
+    let store = Store::new(small());
+    let parent = store.attach();
+    let file = root(&parent).open("scratch", O_CREAT | O_RDWR).unwrap();
+    parent.write(&file, &[b"before".as_slice().into()]).unwrap();
+    root(&parent).unlink("scratch").unwrap();
+    let child = store.attach();
+    let again = child.reopen(file.inode(), file.flags(), 0).unwrap();
+    parent.detach();
+    child.write(&again, &[b"behind".as_slice().into()]).unwrap();
+    assert_eq!(root(&child).read_all(&again).unwrap(), b"behind");
+    root(&child).write_file("other", b"acknowledged").unwrap();
+    assert_sound(&child);
+    assert_eq!(root(&child).read_file("other").unwrap(), b"acknowledged");
+    assert_eq!(root(&child).read_all(&again).unwrap(), b"behind");
+    child.detach();
+    let totals = store.shared.totals().unwrap();
+    assert_eq!(totals.inodes, 2, "the root and what was written last");
+}
+
+#[test]
+fn what_was_acknowledged_before_the_daemon_stopped_is_kept() {
+    for round in 0..20 {
+        let store = Store::new(small());
+        let client = store.attach();
+        let mut acknowledged = 0u64;
+        let started = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let stopper = scope.spawn(|| {
+                while !started.load(Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
+                store.shared.stop().unwrap();
+            });
+            let call = root(&client);
+            let file = call.open("f", O_CREAT | O_RDWR).unwrap();
+            while let Ok(1) = client.pwrite(&file, &[b"x".as_slice().into()], acknowledged as i64) {
+                acknowledged += 1;
+                if acknowledged == 50 {
+                    started.store(true, Ordering::Relaxed);
+                }
+            }
+            stopper.join().unwrap();
+        });
+        let later = store.attach();
+        let kept = root(&later).stat("f").unwrap().size;
+        assert!(kept >= acknowledged, "round {round}: {acknowledged} bytes were written, {kept} are there");
+    }
+}
