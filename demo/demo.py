@@ -121,6 +121,10 @@ class Demo:
         )
         if done.returncode != 0:
             fail(done.stderr.strip())
+        # Directories of their own: programs that do not share one do not wait for each other.
+        folders = [self.on_store.path(name) for name in (*JOURNALS, "tree")]
+        if self.on_store.run(["mkdir", *folders]).returncode != 0:
+            fail("no directory can be made on the store")
 
     def remove_store(self):
         tier = os.path.realpath(os.path.join(self.store, "nvm"))
@@ -140,7 +144,7 @@ class Demo:
             numbered = list(enumerate(self.rows, 1))[first:]
             script = os.path.join(self.work, f"{journal}.sql")
             source.import_script(script, journal, numbered, acknowledge=True)
-            database = self.on_store.path(f"{journal}.db")
+            database = self.on_store.path(journal, "packages.db")
             jobs[journal] = (["sqlite3", "-batch", "-bail", database], script)
         jobs["tree"] = ([sys.executable, COPY, self.tree, self.on_store.path("tree")], None)
         return {name: Job(self.on_store.prefix + command, script) for name, (command, script) in jobs.items()}
@@ -175,7 +179,7 @@ class Demo:
             json.dump({"rows": self.acknowledged_rows, "files": sorted(self.acknowledged_files)}, manifest)
 
     def stored_rows(self, journal):
-        database = self.on_store.path(f"{journal}.db")
+        database = self.on_store.path(journal, "packages.db")
         columns = "id, name, version, section, size, sha256, description"
         query = f"{source.CREATE} SELECT json_array({columns}) FROM packages ORDER BY id;"
         done = self.on_store.run(["sqlite3", "-batch", "-bail", database, query])
@@ -186,17 +190,17 @@ class Demo:
     def verify(self, number):
         began = time.monotonic()
         for journal in JOURNALS:
-            progress(f"round {number}: checking every row of {journal}.db")
+            progress(f"round {number}: checking every row of {journal}/packages.db")
             stored = self.stored_rows(journal)
             for at, row in enumerate(stored):
                 if row != [at + 1, *(text.replace("\0", "") for text in self.rows[at])]:
-                    fail(f"{journal}.db: row {at + 1} is not what was imported")
+                    fail(f"{journal}/packages.db: row {at + 1} is not what was imported")
             if len(stored) < self.acknowledged_rows[journal]:
-                fail(f"{journal}.db: {self.acknowledged_rows[journal]} rows were acknowledged, {len(stored)} are there")
-            database = self.on_store.path(f"{journal}.db")
+                fail(f"{journal}/packages.db: {self.acknowledged_rows[journal]} rows were acknowledged, {len(stored)} are there")
+            database = self.on_store.path(journal, "packages.db")
             checked = self.on_store.run(["sqlite3", "-batch", database, "PRAGMA integrity_check"]).stdout.strip()
             if checked != "ok":
-                fail(f"{journal}.db: integrity_check says {checked}")
+                fail(f"{journal}/packages.db: integrity_check says {checked}")
         progress(f"round {number}: checking every copied file")
         target = self.on_store.path("tree")
         listed = self.on_store.run(["find", target, "-type", "f", "-exec", "sha256sum", "{}", "+"])

@@ -1,0 +1,54 @@
+# `make demo` and `make test` do everything on a fresh Debian 12 with a Rust toolchain. `make help` lists the rest.
+
+CARGO ?= cargo
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+CUESTA := $(TARGET)/release/cuesta
+
+.PHONY: help build demo test bench explore kill-campaign lint install setup
+
+help:
+	@echo "make demo           build, run the main job on real input, kill it, prove that nothing was lost"
+	@echo "make test           all tests"
+	@echo "make bench          measure against tmpfs and ext4; writes out/bench.json"
+	@echo "make explore        crash explorer over more workloads than make test takes"
+	@echo "make kill-campaign  hundreds of random SIGKILLs of programs and daemon"
+	@echo "make lint           formatting and clippy"
+	@echo "make install        the command and its library into PREFIX (default /usr/local)"
+
+setup:
+	@setup/toolchain
+	@setup/packages cc=gcc sqlite3=sqlite3 python3=python3 make=make
+
+# The command finds the preload library beside itself, so both are built together.
+build: setup
+	$(CARGO) build --release -p cuesta -p cuesta-preload
+
+demo: build
+	@python3 demo/demo.py $(CUESTA) $(TARGET)/demo
+
+# One profile for everything, so that each crate is compiled once; the crash explorer alone needs the media
+# layer built with its recorder.
+test: build
+	@setup/packages fio=fio mkfs.ext4=e2fsprogs
+	$(CARGO) test --release --workspace
+	$(CARGO) test --release -p cuesta-sim --features record --test explorer
+
+bench: build
+	@setup/packages fio=fio mkfs.ext4=e2fsprogs "/usr/include/sqlite3.h=libsqlite3-dev"
+	@mkdir -p out
+	$(CARGO) run --release -p cuesta-bench -- run --json out/bench.json
+
+explore:
+	CUESTA_SIM_LONG=1 $(CARGO) test --release -p cuesta-sim --features record --test explorer -- --nocapture
+
+kill-campaign: build
+	$(CARGO) run --release -p cuesta-sim --bin kill-campaign
+
+lint:
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets -- -D warnings
+
+PREFIX ?= /usr/local
+install: build
+	install -D -m 755 $(CUESTA) $(DESTDIR)$(PREFIX)/bin/cuesta
+	install -D -m 644 $(TARGET)/release/libcuesta_preload.so $(DESTDIR)$(PREFIX)/lib/libcuesta_preload.so

@@ -1,0 +1,123 @@
+//! What users get wrong, and what happens to stores: one clear line and the documented exit status.
+
+mod common;
+
+use common::{Ended, Place};
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
+
+#[test]
+fn a_missing_store_is_named() {
+    let place = Place::new();
+    for command in ["serve", "stop", "status", "trace"] {
+        place.cuesta(&[command, "nowhere"]).refused(1, &["nowhere", "no such store", "cuesta mkfs"]);
+    }
+    place.cuesta(&["fsck", "nowhere"]).refused(8, &["nowhere", "no such store"]);
+    place.cuesta(&["run", "--store", "nowhere", "--", "true"]).refused(125, &["nowhere", "no such store"]);
+    place.cuesta(&["run", "--", "true"]).refused(125, &["--store", "CUESTA_STORE"]);
+}
+
+#[test]
+fn a_path_that_is_no_store_is_named() {
+    let place = Place::new();
+    std::fs::create_dir(place.path("folder")).unwrap();
+    std::fs::write(place.path("file"), "").unwrap();
+    for path in ["folder", "file"] {
+        place.cuesta(&["serve", path]).refused(1, &[path, "no Cuesta store"]);
+        place.cuesta(&["fsck", path]).refused(8, &[path, "no Cuesta store"]);
+    }
+}
+
+#[test]
+fn mkfs_overwrites_nothing() {
+    let place = Place::with_store();
+    let again: &[&str] = &["mkfs", "store", "--medium", "memory", "--nvm", "8M"];
+    place.cuesta(again).refused(1, &["store", "not empty"]);
+    std::fs::write(place.path("file"), "precious").unwrap();
+    place.cuesta(&["mkfs", "file", "--medium", "memory"]).refused(1, &["file", "no directory"]);
+    assert_eq!(std::fs::read(place.path("file")).unwrap(), b"precious");
+    place
+        .cuesta(&["mkfs", "new", "--medium", "memory", "--nvm-path", "store/nvm"])
+        .refused(1, &["store/nvm", "not empty"]);
+    assert!(!place.path("new").exists());
+    assert_eq!(place.cuesta(&["fsck", "store"]).status(), 0);
+}
+
+#[test]
+fn mkfs_names_what_cannot_be() {
+    let place = Place::new();
+    let mkfs = |arguments: &[&str]| -> Ended { place.cuesta(&[&["mkfs", "new"], arguments].concat()) };
+    mkfs(&[]).refused(2, &["not built yet", "--medium memory"]);
+    mkfs(&["--medium", "pmem"]).refused(2, &["pmem", "not built yet"]);
+    mkfs(&["--medium", "memory", "--nvm", "9999T"]).refused(1, &["has room for", "--shm-size"]);
+    mkfs(&["--medium", "memory", "--nvm", "64K"]).refused(2, &["does not hold one arena"]);
+    mkfs(&["--medium", "memory", "--nvm-path", "/proc/nvm"]).refused(1, &["/proc/nvm", "tmpfs"]);
+    let long = "x".repeat(120);
+    place.cuesta(&["mkfs", &long, "--medium", "memory"]).refused(1, &["too long for a socket"]);
+    assert_eq!(mkfs(&["--nvm", "lots"]).status(), 2);
+    assert!(!place.path("new").exists());
+}
+
+#[test]
+fn another_version_is_refused_and_kept() {
+    let place = Place::with_store();
+    place.flip_superblock(12);
+    place.cuesta(&["serve", "store"]).refused(1, &["store", "format version"]);
+    place.cuesta(&["fsck", "store"]).refused(8, &["format version"]);
+    place.cuesta(&["run", "--store", "store", "--", "true"]).refused(125, &["format version"]);
+    place.flip_superblock(12);
+    assert_eq!(place.cuesta(&["fsck", "store"]).status(), 0);
+}
+
+#[test]
+fn a_damaged_superblock_is_told_from_no_store() {
+    let place = Place::with_store();
+    place.flip_superblock(50);
+    place.cuesta(&["serve", "store"]).refused(1, &["superblock is damaged"]);
+    place.cuesta(&["fsck", "store"]).refused(2, &["superblock is damaged"]);
+    place.cuesta(&["run", "--store", "store", "--", "true"]).refused(125, &["superblock is damaged"]);
+}
+
+#[test]
+fn a_fast_tier_that_is_gone_is_named() {
+    let place = Place::with_store();
+    std::fs::rename(place.path("store/nvm"), place.path("elsewhere")).unwrap();
+    place.cuesta(&["status", "store"]).refused(1, &["store/nvm", "gone", "reboot"]);
+}
+
+#[test]
+fn a_configuration_with_a_mistake_is_named() {
+    let place = Place::with_store();
+    std::fs::write(place.path("store/cuesta.toml"), "kick_bites = 3\n").unwrap();
+    let served = place.cuesta(&["serve", "store"]);
+    assert_eq!(served.status(), 1);
+    assert!(served.errors().contains("kick_bites"), "{}", served.errors());
+}
+
+#[test]
+fn a_store_in_use_says_by_whom() {
+    let place = Place::with_store();
+    let mut daemon = place.command(&["serve", "store"]).stderr(Stdio::piped()).spawn().unwrap();
+    let mut log = BufReader::new(daemon.stderr.take().unwrap()).lines();
+    assert!(log.next().unwrap().unwrap().contains("serving"));
+    let who = format!("in use by process {}", daemon.id());
+    place.cuesta(&["serve", "store"]).refused(1, &[&who, "cuesta stop"]);
+    place.cuesta(&["fsck", "store"]).refused(8, &[&who]);
+    // A second daemon that was refused has not touched the first one's socket.
+    assert_eq!(place.cuesta(&["status", "store"]).status(), 0);
+    assert_eq!(place.cuesta(&["stop", "store"]).status(), 0);
+    assert!(daemon.wait().unwrap().success());
+    place.cuesta(&["status", "store"]).refused(3, &["no daemon serves this store"]);
+    assert_eq!(place.cuesta(&["stop", "store"]).text(), "no daemon was running\n");
+}
+
+#[test]
+fn programs_that_cannot_be_run_are_named() {
+    let place = Place::with_store();
+    let run = |program: &str| place.cuesta(&["run", "--store", "store", "--", program]);
+    run("no-such-program").refused(127, &["no-such-program", "no such program"]);
+    run("/cuesta/program").refused(126, &["/cuesta", "cannot be started yet"]);
+    std::fs::write(place.path("text"), "").unwrap();
+    run("./text").refused(126, &["permission denied"]);
+    place.cuesta(&["run", "--store", "store", "--at", "/", "--", "true"]).refused(125, &["--at"]);
+}

@@ -1,0 +1,94 @@
+//! The installed command, and stores in memory for it, gone after the test.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use tempfile::TempDir;
+
+/// A place with `bin/cuesta`, `lib/libcuesta_preload.so` and room for stores.
+pub struct Place {
+    folder: TempDir,
+}
+
+impl Place {
+    pub fn new() -> Place {
+        let folder = tempfile::tempdir_in("/dev/shm").unwrap();
+        let built = Path::new(env!("CARGO_BIN_EXE_cuesta"));
+        let library = "libcuesta_preload.so";
+        for (part, from) in [
+            ("bin/cuesta", built.to_path_buf()),
+            ("lib/libcuesta_preload.so", built.with_file_name("deps").join(library)),
+        ] {
+            let to = folder.path().join(part);
+            std::fs::create_dir_all(to.parent().unwrap()).unwrap();
+            std::fs::copy(&from, &to).unwrap_or_else(|error| panic!("{}: {error}", from.display()));
+        }
+        Place { folder }
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    pub fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(self.path("bin/cuesta"));
+        command.args(arguments).current_dir(self.folder.path()).env_remove("CUESTA_STORE");
+        command.stdin(Stdio::null());
+        command
+    }
+
+    /// Runs the command to its end.
+    pub fn cuesta(&self, arguments: &[&str]) -> Ended {
+        Ended(self.command(arguments).output().unwrap())
+    }
+
+    /// A small new store named `store`.
+    pub fn with_store() -> Place {
+        let place = Place::new();
+        let made = place.cuesta(&["mkfs", "store", "--medium", "memory", "--nvm", "8M"]);
+        assert_eq!(made.status(), 0, "{}", made.errors());
+        place
+    }
+
+    /// Changes one byte of the store's superblock.
+    pub fn flip_superblock(&self, at: usize) {
+        let path = self.path("store/nvm/superblock");
+        let mut bytes = std::fs::read(&path).unwrap();
+        bytes[at] ^= 0x10;
+        std::fs::write(&path, bytes).unwrap();
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        // A test that failed may have left a daemon.
+        let _ = self.command(&["stop", "store"]).output();
+    }
+}
+
+/// What a command came to.
+pub struct Ended(pub Output);
+
+impl Ended {
+    pub fn status(&self) -> i32 {
+        self.0.status.code().unwrap_or(-1)
+    }
+
+    pub fn text(&self) -> String {
+        String::from_utf8(self.0.stdout.clone()).unwrap()
+    }
+
+    pub fn errors(&self) -> String {
+        String::from_utf8(self.0.stderr.clone()).unwrap()
+    }
+
+    /// It failed with `status` and exactly one line, which contains each of `words`.
+    #[track_caller]
+    pub fn refused(&self, status: i32, words: &[&str]) {
+        let errors = self.errors();
+        assert_eq!(self.status(), status, "{errors}");
+        assert_eq!(errors.lines().count(), 1, "{errors}");
+        for word in words {
+            assert!(errors.contains(word), "{word:?} is missing: {errors}");
+        }
+    }
+}

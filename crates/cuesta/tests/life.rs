@@ -1,0 +1,89 @@
+//! A store's life: made, worked on by programs, killed, recovered, checked.
+
+mod common;
+
+use common::Place;
+use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
+
+fn daemon_pid(place: &Place) -> String {
+    std::fs::read_to_string(place.path("store/lock")).unwrap().trim().to_owned()
+}
+
+fn shell(place: &Place, script: &str) -> common::Ended {
+    place.cuesta(&["run", "--store", "store", "--", "sh", "-c", script])
+}
+
+#[test]
+fn files_and_exit_status_pass_through() {
+    let place = Place::with_store();
+    let first = shell(&place, "echo hello >/cuesta/a && mkdir /cuesta/d && mv /cuesta/a /cuesta/d/b; exit 7");
+    assert_eq!(first.status(), 7, "{}", first.errors());
+    assert_eq!(shell(&place, "cat /cuesta/d/b; ls /cuesta").text(), "hello\nd\n");
+    assert!(!std::path::Path::new("/cuesta").exists());
+    let mode = place.path("store/sharedfs.sock").metadata().unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    assert_eq!(place.cuesta(&["stop", "store"]).text(), "stopped\n");
+    assert!(place.cuesta(&["fsck", "store"]).text().starts_with("clean: 3 inodes, 2 names"));
+    assert_eq!(shell(&place, "cat /cuesta/d/b").text(), "hello\n");
+}
+
+#[test]
+fn what_a_killed_daemon_left_is_recovered() {
+    let place = Place::with_store();
+    let killing = "echo safe >/cuesta/a && kill -9 $(cat store/lock) && kill -9 $$";
+    let killed = shell(&place, killing);
+    assert_eq!(killed.status(), -1);
+    assert_eq!(shell(&place, "cat /cuesta/a").text(), "safe\n");
+    place.cuesta(&["stop", "store"]);
+    assert_eq!(place.cuesta(&["fsck", "--json", "store"]).status(), 0);
+}
+
+#[test]
+fn programs_read_the_state_as_json() {
+    let place = Place::with_store();
+    assert_eq!(shell(&place, "echo hello >/cuesta/a").status(), 0);
+    let json = |arguments: &[&str]| -> serde_json::Value {
+        let ended = place.cuesta(arguments);
+        assert_eq!(ended.status(), 0, "{}", ended.errors());
+        serde_json::from_str(&ended.text()).unwrap()
+    };
+    let status = json(&["status", "--json", "store"]);
+    assert_eq!(status["medium"], "memory");
+    assert_eq!(status["pid"].to_string(), daemon_pid(&place));
+    let explained = json(&["explain", "--store", "store", "--json", "/cuesta/a"]);
+    assert_eq!(explained["record"]["size"], 6);
+    let trace = place.cuesta(&["trace", "store"]).text();
+    let events: Vec<serde_json::Value> =
+        trace.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert!(events.iter().any(|event| event["event"] == "attach"), "{trace}");
+    place.cuesta(&["explain", "--store", "store", "/etc/passwd"]).refused(2, &["not under /cuesta"]);
+    place.cuesta(&["explain", "--store", "store", "/cuesta/b"]).refused(1, &["/cuesta/b", "no such file"]);
+}
+
+#[test]
+fn signals_stop_the_daemon_in_order() {
+    let place = Place::with_store();
+    assert_eq!(shell(&place, "echo hello >/cuesta/a").status(), 0);
+    let pid = daemon_pid(&place);
+    assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+    // The next start waits for the lock, so this sees the store only after the daemon has left.
+    assert_eq!(shell(&place, "cat /cuesta/a").text(), "hello\n");
+    let log = std::fs::read_to_string(place.path("store/sharedfs.log")).unwrap();
+    assert!(log.contains("signal 15") && log.contains("stopped"), "{log}");
+}
+
+#[test]
+fn several_starts_at_once_share_one_daemon() {
+    let place = Place::with_store();
+    let started: Vec<_> = (0..6)
+        .map(|number| {
+            let script = format!("echo {number} >/cuesta/file-{number}");
+            place.command(&["run", "--store", "store", "--", "sh", "-c", &script]).spawn().unwrap()
+        })
+        .collect();
+    for mut child in started {
+        assert!(child.wait().unwrap().success());
+    }
+    assert_eq!(shell(&place, "cat /cuesta/file-*").text(), "0\n1\n2\n3\n4\n5\n");
+}
