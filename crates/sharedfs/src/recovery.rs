@@ -1,9 +1,9 @@
 //! Recovery: when a store is opened, whatever its logs still hold goes into the shared area.
 //!
-//! Each session of the table is dead. Its log is digested from where its last digest committed to the first
-//! entry that is not valid: that is everything it was ever told had happened, and perhaps the entry it was
-//! making. Then the log's generation moves, durably, and the session ends like any other. A crash in the middle
-//! finds the same logs, or shorter ones: recovering twice is recovering once.
+//! Each session of the table is over, and its process dead as a rule. Its log is digested from where its last digest
+//! committed to the first entry that is not valid: that is everything it was ever told had happened, and perhaps the
+//! entry it was making. Then the log's generation moves, durably, and the session ends like any other. A crash in the
+//! middle finds the same logs, or shorter ones: recovering twice is recovering once.
 
 use crate::digest::Until;
 use crate::ending::{Ending, renew_log};
@@ -14,6 +14,8 @@ use crate::tiers::{Allocator, Arenas, Bitmap};
 use crate::{Error, SharedFs};
 use cuesta_format::event::Step;
 use cuesta_format::{ArenaId, Geometry};
+use rustix::io::Errno;
+use rustix::process::{Pid, test_kill_process};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -48,6 +50,14 @@ pub(crate) fn load_allocator(
     }
 }
 
+/// Whether a process may still write to its log although its session is over: its daemon died, not it. A number that
+/// another process has by now only costs the segments.
+fn lives(pid: u32) -> bool {
+    // Without a number it is a process of another namespace.
+    let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) else { return pid == 0 };
+    !matches!(test_kill_process(pid), Err(Errno::SRCH))
+}
+
 impl SharedFs {
     pub(crate) fn recover(&self, occupied: Vec<OccupiedSlot>) -> Result<Recovered, Error> {
         let started = Instant::now();
@@ -63,7 +73,7 @@ impl SharedFs {
 
     fn recover_session(&self, (slot, record): OccupiedSlot) -> Result<u64, Error> {
         let started = Instant::now();
-        let id = record.session;
+        let (id, pid) = (record.session, record.pid);
         let known = self.metadata.read()?.session(id)?.unwrap_or_default();
         let mut segments = Vec::with_capacity(record.segments.len());
         for &segment in &record.segments {
@@ -84,7 +94,8 @@ impl SharedFs {
             renew_log(session, table)?;
             session.digested
         };
-        self.end(&mut digester, id, Ending::Gone)?;
+        let ending = if lives(pid) { Ending::GivenUp } else { Ending::Gone };
+        self.end(&mut digester, id, ending)?;
         let microseconds = started.elapsed().as_micros() as u64;
         self.events.record(Step::Recover { session: id, from, to, entries: digested.entries, microseconds });
         Ok(digested.entries)

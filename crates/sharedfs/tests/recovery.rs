@@ -322,3 +322,24 @@ fn a_name_that_is_there_already_is_found_in_the_middle_of_many_new_ones() {
         assert!(matches!(writer.request(&Request::Resync), Response::Failed(_)));
     }
 }
+
+#[test]
+fn a_log_whose_writer_lives_on_is_given_to_nobody_else() {
+    let store = Store::new();
+    let shared = store.open();
+    let mut descriptors = Vec::new();
+    let (handle, ..) = shared.attach(std::process::id(), "survivor").unwrap();
+    shared.handle(handle.session, &Request::GrowLog { slots: 2 }, &mut descriptors);
+    let survivors: Vec<std::fs::File> = descriptors.into_iter().map(Into::into).collect();
+    assert_eq!(survivors.len(), 2);
+    std::mem::forget(shared);
+    let shared = store.open();
+    let mut writer = Writer::attach(&shared);
+    writer.acquire(ROOT, LeaseMode::Write);
+    writer.file(b"new");
+    for segment in &survivors {
+        std::os::unix::fs::FileExt::write_all_at(segment, &[0xee; 4096], 0).unwrap();
+    }
+    writer.digest();
+    assert!(find(&shared, "new").is_some());
+}

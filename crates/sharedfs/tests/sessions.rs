@@ -221,7 +221,7 @@ fn status_and_explain_and_trace_tell_what_happened() {
     writer.write(file, 0, &[1; 5000]);
     let ask = |request: &Request| shared.handle(cuesta_format::SessionId(0), request, &mut Vec::new());
     let Response::Status(status) = ask(&Request::Status) else { panic!() };
-    assert_eq!((status.sessions.len(), status.sessions[0].pid), (1, 7));
+    assert_eq!((status.sessions.len(), status.sessions[0].pid), (1, NOBODY));
     assert_eq!(status.sessions[0].log_bytes, writer.at.0);
     writer.digest();
     let Response::Explained(explained) = ask(&Request::Explain { path: b"d/f".to_vec() }) else { panic!() };

@@ -19,6 +19,9 @@ use std::sync::Arc;
 
 pub const ROOT: InodeNumber = InodeNumber::ROOT;
 
+/// A process that does not live: no process has so high a number.
+pub const NOBODY: u32 = 1 << 30;
+
 /// A small store: 4 arenas of 1 MiB, logs of 8 segments of 64 KiB.
 pub fn geometry() -> Geometry {
     Geometry { arena_bytes: 1 << 20, segment_bytes: 64 << 10, ring_slots: 8, nvm_bytes: 4 << 20 }
@@ -77,7 +80,7 @@ impl Writer {
 
     pub fn attach_without_credit(shared: &Arc<SharedFs>) -> Writer {
         let mut descriptors = Vec::new();
-        let request = Request::Attach { version: PROTOCOL_VERSION, pid: 7, program: "test".into() };
+        let request = Request::Attach { version: PROTOCOL_VERSION, pid: NOBODY, program: "test".into() };
         let Response::Attached(welcome) = shared.handle(SessionId(0), &request, &mut descriptors) else {
             panic!("not attached");
         };
