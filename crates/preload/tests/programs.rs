@@ -51,6 +51,32 @@ fn every_site_of_the_c_library_is_found_and_none_missed() {
     assert!(swept.contains("swept: 2") || swept.contains("swept: 1"), "{swept}");
     let cached = report("report");
     assert!(cached.contains("swept: 0"), "the second run reads the cache: {cached}");
+    assert!(cached.contains("mapped: 1"), "the second run maps the copy of libc: {cached}");
+    let counts = |text: &str| {
+        text.split("images").nth(1).and_then(|rest| rest.split("swept").next()).map(str::to_owned)
+    };
+    assert_eq!(counts(&swept), counts(&cached), "a copy has the sites this process would have patched");
+}
+
+#[test]
+fn a_debuggers_breakpoints_in_the_c_library_survive() {
+    let folder = tempfile::tempdir().expect("folder");
+    preloaded("/bin/true", Path::new("/nonexistent"), folder.path()).output().expect("runs");
+    // The first stop is before the constructors run; the second must still be there after them.
+    let mut command = Command::new("gdb");
+    command.args(["-nx", "-batch", "-ex", "set breakpoint pending on", "-ex", "set startup-with-shell off"]);
+    for (name, value) in preloaded("/bin/true", Path::new("/nonexistent"), folder.path()).get_envs() {
+        if let Some(value) = value {
+            let set = format!("set environment {} {}", name.to_string_lossy(), value.to_string_lossy());
+            command.args(["-ex", &set]);
+        }
+    }
+    command.args(["-ex", "set environment CUESTA_PATCH report"]);
+    let output = command.args(["-ex", "break _exit", "-ex", "run", "-ex", "backtrace", "/bin/true"]).output();
+    let Ok(output) = output else { return };
+    let told = told(&output);
+    assert!(told.contains("mapped: 0"), "a written text is patched in place: {told}");
+    assert!(told.contains("#0") && told.contains("_exit"), "{told}");
 }
 
 #[test]

@@ -8,7 +8,10 @@
 use std::io::Write as _;
 
 use rustix::fd::OwnedFd;
-use rustix::fs::{AtFlags, Mode, OFlags, fstat, mkdir, open, openat, renameat, unlinkat};
+use rustix::fs::{
+    AtFlags, Mode, OFlags, Stat, Timespec, Timestamps, fstat, futimens, mkdir, open, openat, renameat,
+    unlinkat,
+};
 use rustix::process::geteuid;
 
 use super::Site;
@@ -38,43 +41,60 @@ impl Cache {
                 open(&path, flags, Mode::empty())
             })
             .ok()?;
-        is_private(&directory).then_some(Self { directory })
+        private_stat(&directory).map(|_| Self { directory })
     }
 
     /// The sites of the build, if a valid file holds them.
     pub fn load(&self, build_id: &[u8]) -> Option<Vec<Site>> {
-        let flags = OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::RDONLY;
-        let file = openat(&self.directory, file_name(build_id), flags, Mode::empty()).ok()?;
-        if !is_private(&file) {
-            return None;
-        }
-        let size = usize::try_from(fstat(&file).ok()?.st_size).ok().filter(|size| *size <= LIMIT_BYTES)?;
+        let (file, stat) = self.open_file(&file_name(build_id))?;
+        let size = usize::try_from(stat.st_size).ok().filter(|size| *size <= LIMIT_BYTES)?;
         let mut bytes = vec![0u8; size];
-        let mut filled = 0;
-        while filled < size {
-            match rustix::io::pread(&file, &mut bytes[filled..], filled as u64) {
-                Ok(0) | Err(_) => return None,
-                Ok(count) => filled += count,
-            }
-        }
+        read_exactly(&file, &mut bytes, 0)?;
         decode(&bytes, build_id)
     }
 
     /// Remembers the sites of the build.
     pub fn store(&self, build_id: &[u8], sites: &[Site]) {
-        let name = file_name(build_id);
+        self.replace(&file_name(build_id), &encode(build_id, sites), None);
+    }
+
+    /// A file of the directory, if nobody else can have written it.
+    pub fn open_file(&self, name: &str) -> Option<(OwnedFd, Stat)> {
+        let flags = OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::RDONLY;
+        let file = openat(&self.directory, name, flags, Mode::empty()).ok()?;
+        let stat = private_stat(&file)?;
+        Some((file, stat))
+    }
+
+    /// Gives the file `name` new contents, and the given time of modification, at once.
+    pub fn replace(&self, name: &str, bytes: &[u8], modified: Option<Timespec>) {
         let temporary = format!("{name}.{}", std::process::id());
         let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let Ok(file) = openat(&self.directory, &temporary, flags, Mode::RUSR | Mode::WUSR) else { return };
-        let written = std::fs::File::from(file).write_all(&encode(build_id, sites)).is_ok();
-        if !written || renameat(&self.directory, &temporary, &self.directory, &name).is_err() {
+        let file = std::fs::File::from(file);
+        let stamp = |time| futimens(&file, &Timestamps { last_access: time, last_modification: time });
+        let written = (&file).write_all(bytes).is_ok() && modified.is_none_or(|time| stamp(time).is_ok());
+        if !written || renameat(&self.directory, &temporary, &self.directory, name).is_err() {
             let _ = unlinkat(&self.directory, &temporary, AtFlags::empty());
         }
     }
 }
 
-fn is_private(file: &OwnedFd) -> bool {
-    fstat(file).is_ok_and(|stat| stat.st_uid == geteuid().as_raw() && stat.st_mode & 0o022 == 0)
+/// Fills `bytes` from the file, from `offset` on.
+pub fn read_exactly(file: &OwnedFd, bytes: &mut [u8], offset: u64) -> Option<()> {
+    let mut filled = 0;
+    while filled < bytes.len() {
+        match rustix::io::pread(file, &mut bytes[filled..], offset + filled as u64) {
+            Ok(0) | Err(_) => return None,
+            Ok(count) => filled += count,
+        }
+    }
+    Some(())
+}
+
+/// The file's attributes, if it is ours and nobody else can write it.
+fn private_stat(file: &OwnedFd) -> Option<Stat> {
+    fstat(file).ok().filter(|stat| stat.st_uid == geteuid().as_raw() && stat.st_mode & 0o022 == 0)
 }
 
 fn file_name(build_id: &[u8]) -> String {

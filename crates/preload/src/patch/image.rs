@@ -9,6 +9,17 @@ const FAMILY: [&str; 5] = ["libc.so", "ld-linux", "libpthread.so", "librt.so", "
 const PT_GNU_EH_FRAME: u32 = 0x6474_e550;
 const NT_GNU_BUILD_ID: u32 = 3;
 
+/// One segment of a library.
+#[derive(Clone, Copy, Debug)]
+pub struct Segment {
+    /// First byte, from the library's base.
+    pub start: usize,
+    /// Its length.
+    pub length: usize,
+    /// Where it stands in the file.
+    pub in_file: usize,
+}
+
 /// One library of the family, as mapped.
 #[derive(Debug)]
 pub struct Image {
@@ -16,26 +27,39 @@ pub struct Image {
     pub base: usize,
     /// Past its last byte.
     pub end: usize,
-    /// Executable ranges: offset from base, length.
-    pub executable: Vec<(usize, usize)>,
+    /// Its executable segments.
+    pub executable: Vec<Segment>,
+    /// The file it was loaded from.
+    pub path: Vec<u8>,
     /// GNU build-id; empty if there is none (then nothing is cached).
     pub build_id: Vec<u8>,
     exception_header: Option<usize>,
 }
 
-impl Image {
-    /// All loaded libraries of the family.
-    pub fn loaded() -> Vec<Image> {
-        let mut images: Vec<Image> = Vec::new();
-        // SAFETY: the callback only runs during this call and gets back the pointer given here.
-        unsafe { libc::dl_iterate_phdr(Some(visit), (&raw mut images).cast()) };
-        images
-    }
+/// What is loaded that concerns us.
+#[derive(Debug, Default)]
+pub struct Loaded {
+    /// The libraries of the family.
+    pub images: Vec<Image>,
+    /// Build-id of this library itself.
+    pub own_build_id: Vec<u8>,
+}
 
-    /// The bytes of an executable range.
-    pub fn code(&self, range: (usize, usize)) -> &[u8] {
-        // SAFETY: a readable, executable segment of a library that is never unloaded (libc, ld.so).
-        unsafe { core::slice::from_raw_parts((self.base + range.0) as *const u8, range.1) }
+impl Loaded {
+    /// Looks at what is loaded now.
+    pub fn now() -> Self {
+        let mut loaded = Self::default();
+        // SAFETY: the callback only runs during this call and gets back the pointer given here.
+        unsafe { libc::dl_iterate_phdr(Some(visit), (&raw mut loaded).cast()) };
+        loaded
+    }
+}
+
+impl Image {
+    /// `length` bytes of an executable segment, from `start` on.
+    pub fn code(&self, start: usize, length: usize) -> &[u8] {
+        // SAFETY: within a readable, executable segment of a library that is never unloaded (libc, ld.so).
+        unsafe { core::slice::from_raw_parts((self.base + start) as *const u8, length) }
     }
 
     /// Addresses of functions, from the binary search table of the exception header, sorted.
@@ -62,17 +86,30 @@ impl Image {
 }
 
 extern "C" fn visit(info: *mut dl_phdr_info, _size: size_t, data: *mut c_void) -> c_int {
-    // SAFETY: the dynamic linker passes a valid description, and `data` is the vector of `loaded`.
+    // SAFETY: the dynamic linker passes a valid description, and `data` is the structure of `now`.
     unsafe {
         let info = &*info;
-        if info.dlpi_name.is_null() || !is_family(CStr::from_ptr(info.dlpi_name).to_bytes()) {
+        if info.dlpi_name.is_null() {
             return 0;
         }
+        let path = CStr::from_ptr(info.dlpi_name).to_bytes();
         let headers = core::slice::from_raw_parts(info.dlpi_phdr, usize::from(info.dlpi_phnum));
-        let images = &mut *data.cast::<Vec<Image>>();
-        images.push(describe(info.dlpi_addr as usize, headers));
+        let base = info.dlpi_addr as usize;
+        let loaded = &mut *data.cast::<Loaded>();
+        if is_family(path) {
+            loaded.images.push(describe(base, headers, path));
+        } else if holds(base, headers, visit as *const () as usize) {
+            loaded.own_build_id = describe(base, headers, path).build_id;
+        }
     }
     0
+}
+
+fn holds(base: usize, headers: &[libc::Elf64_Phdr], address: usize) -> bool {
+    headers.iter().filter(|header| header.p_type == libc::PT_LOAD).any(|header| {
+        let start = base + header.p_vaddr as usize;
+        (start..start + header.p_memsz as usize).contains(&address)
+    })
 }
 
 fn is_family(path: &[u8]) -> bool {
@@ -82,16 +119,26 @@ fn is_family(path: &[u8]) -> bool {
 
 /// # Safety
 /// `headers` describe an image mapped at `base`.
-unsafe fn describe(base: usize, headers: &[libc::Elf64_Phdr]) -> Image {
-    let mut image =
-        Image { base, end: base, executable: Vec::new(), build_id: Vec::new(), exception_header: None };
+unsafe fn describe(base: usize, headers: &[libc::Elf64_Phdr], path: &[u8]) -> Image {
+    let mut image = Image {
+        base,
+        end: base,
+        executable: Vec::new(),
+        path: path.to_vec(),
+        build_id: Vec::new(),
+        exception_header: None,
+    };
     for header in headers {
         let (offset, length) = (header.p_vaddr as usize, header.p_memsz as usize);
         match header.p_type {
             libc::PT_LOAD => {
                 image.end = image.end.max(base + offset + length);
                 if header.p_flags & libc::PF_X != 0 {
-                    image.executable.push((offset, length));
+                    image.executable.push(Segment {
+                        start: offset,
+                        length,
+                        in_file: header.p_offset as usize,
+                    });
                 }
             }
             libc::PT_NOTE if image.build_id.is_empty() => {

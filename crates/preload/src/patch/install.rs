@@ -1,4 +1,4 @@
-//! Writing the stubs and the jumps to them.
+//! Writing the stubs and the jumps to them, where no copy of the library that has them can be mapped.
 //!
 //! Runs in the constructor, before the program's own code. Other libraries' constructors may have
 //! started threads, so the code stays executable while it is written, and nothing but plain stores
@@ -7,12 +7,13 @@
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect};
 
 use super::cache::Cache;
-use super::image::Image;
+use super::copy::{Copies, Mapping};
+use super::image::{Image, Loaded};
+use super::layout::{Layout, PAGE_BYTES, area_bytes};
 use super::{Site, UNKNOWN_NUMBER};
-use crate::arch::{self, Patcher, REACH, STUB_BYTES};
+use crate::arch::{self, REACH, Slots};
 use crate::filter::{self, CLASS_NEVER};
 
-const PAGE_BYTES: usize = 4096;
 const SYSCALL: [u8; 2] = [0x0f, 0x05];
 
 /// What was done, for diagnosis and tests.
@@ -28,25 +29,40 @@ pub struct Report {
     pub missed: usize,
     /// Libraries that had to be swept, because no valid cache was found.
     pub swept: usize,
+    /// Libraries replaced by a copy patched before.
+    pub mapped: usize,
 }
 
 /// Patches the C library family. `forked` is set to 1 in the child of a fork. With `every`, sites
 /// whose number is of no interest are patched too, which only a test of the patcher wants.
 pub fn install(forked: *const u32, every: bool) -> Report {
     let cache = Cache::open();
-    let patcher = Patcher::new(forked);
-    let mut report = Report::default();
-    for image in Image::loaded() {
-        report.images += 1;
-        let sites = sites_of(&image, cache.as_ref(), &mut report);
+    let loaded = Loaded::now();
+    let mut report = Report { images: loaded.images.len(), ..Report::default() };
+    for image in &loaded.images {
+        let copies = cache.as_ref().filter(|_| !every);
+        let copies = copies.and_then(|cache| Copies::new(cache, image, &loaded.own_build_id));
+        let mapping = copies.as_ref().map_or(Mapping::Impossible, |copies| copies.map(Slots::new(forked)));
+        if let Mapping::Done(counts) = mapping {
+            report.mapped += 1;
+            report.patched += counts.patched as usize;
+            report.left += counts.left as usize;
+            continue;
+        }
+        let sites = sites_of(image, cache.as_ref(), &mut report);
         let wanted: Vec<Site> = sites
             .iter()
             .copied()
             .filter(|site| every && site.number != libc::SYS_rt_sigreturn as u16 || is_wanted(site))
             .collect();
-        report.left += sites.len() - wanted.len();
+        let left = sites.len() - wanted.len();
+        report.left += left;
+        if let (Some(copies), Mapping::Absent) = (&copies, mapping) {
+            // Best-effort: without a copy the next process patches its own memory, as this one does.
+            let _ = copies.write(&wanted, left);
+        }
         // SAFETY: `sites_of` has verified that the sites are those of this image.
-        match unsafe { patch_image(&image, &wanted, &patcher) } {
+        match unsafe { patch_image(image, &wanted, Slots::new(forked)) } {
             Some(()) => report.patched += wanted.len(),
             None => report.missed += wanted.len(),
         }
@@ -68,11 +84,12 @@ fn sites_of(image: &Image, cache: Option<&Cache>, report: &mut Report) -> Vec<Si
     report.swept += 1;
     let starts = image.function_starts();
     let mut sites = Vec::new();
-    for range in &image.executable {
-        let address = (image.base + range.0) as u64;
-        let (found, unpatchable) = arch::sweep(image.code(*range), address, &starts);
+    for segment in &image.executable {
+        let address = (image.base + segment.start) as u64;
+        let (found, unpatchable) = arch::sweep(image.code(segment.start, segment.length), address, &starts);
         report.missed += unpatchable;
-        sites.extend(found.into_iter().map(|site| Site { start: site.start + range.0 as u32, ..site }));
+        let offset = segment.start as u32;
+        sites.extend(found.into_iter().map(|site| Site { start: site.start + offset, ..site }));
     }
     if let Some(cache) = cache {
         cache.store(&image.build_id, &sites);
@@ -83,55 +100,53 @@ fn sites_of(image: &Image, cache: Option<&Cache>, report: &mut Report) -> Vec<Si
 /// Whether a remembered site is one in this image.
 fn is_site(image: &Image, site: &Site) -> bool {
     let (start, length, syscall) = (site.start as usize, usize::from(site.length), usize::from(site.syscall));
-    let inside =
-        image.executable.iter().any(|(from, bytes)| *from <= start && start + length <= from + bytes);
+    let inside = image
+        .executable
+        .iter()
+        .any(|segment| segment.start <= start && start + length <= segment.start + segment.length);
     inside
         && length >= 5
         && syscall + 2 <= length
         && site.relative.iter().all(|offset| usize::from(*offset) + 4 <= length)
-        && image.code((start + syscall, 2)) == SYSCALL
+        && image.code(start + syscall, 2) == SYSCALL
 }
 
 /// # Safety
 /// Every site must be a true instruction sequence of the image.
-unsafe fn patch_image(image: &Image, sites: &[Site], patcher: &Patcher) -> Option<()> {
+unsafe fn patch_image(image: &Image, sites: &[Site], slots: Slots) -> Option<()> {
     if sites.is_empty() {
         return Some(());
     }
-    let bytes = (sites.len() * STUB_BYTES).next_multiple_of(PAGE_BYTES);
+    let bytes = area_bytes(sites.len());
     let area = map_near(image, bytes)?;
-    let mut cursor = area;
-    let mut jumps = Vec::with_capacity(sites.len());
-    for site in sites {
-        let original = image.code((site.start as usize, usize::from(site.length)));
-        let stub = patcher.stub(site, image.base, original, cursor);
-        // SAFETY: the area has STUB_BYTES for each site and is ours alone.
-        unsafe { core::ptr::copy_nonoverlapping(stub.as_ptr(), cursor as *mut u8, stub.len()) };
-        jumps.push((image.base + site.start as usize, patcher.jump(site, image.base, cursor)));
-        cursor += stub.len().next_multiple_of(16);
-    }
+    let layout = Layout::new(image, sites, area);
     let writable = MprotectFlags::READ | MprotectFlags::WRITE | MprotectFlags::EXEC;
     let executable = MprotectFlags::READ | MprotectFlags::EXEC;
     // SAFETY: the stub area is ours; the image's segments keep their contents but for the sites, which
     // the caller vouches for, and get their protection back.
     unsafe {
+        (area as *mut Slots).write(slots);
+        let stubs = (area + PAGE_BYTES) as *mut u8;
+        core::ptr::copy_nonoverlapping(layout.stubs.as_ptr(), stubs, layout.stubs.len());
         mprotect(area as *mut _, bytes, executable).ok()?;
-        for (offset, length) in &image.executable {
-            let (start, length) = pages(image.base + offset, *length);
+        for segment in &image.executable {
+            let (start, length) = pages(image.base + segment.start, segment.length);
             mprotect(start as *mut _, length, writable).ok()?;
         }
-        for (address, jump) in &jumps {
-            core::ptr::copy_nonoverlapping(jump.as_ptr(), *address as *mut u8, jump.len());
+        for (offset, jump) in &layout.jumps {
+            let address = (image.base + offset) as *mut u8;
+            core::ptr::copy_nonoverlapping(jump.as_ptr(), address, jump.len());
         }
-        for (offset, length) in &image.executable {
-            let (start, length) = pages(image.base + offset, *length);
+        for segment in &image.executable {
+            let (start, length) = pages(image.base + segment.start, segment.length);
             let _ = mprotect(start as *mut _, length, executable);
         }
     }
     Some(())
 }
 
-fn pages(address: usize, length: usize) -> (usize, usize) {
+/// The whole pages that hold a range.
+pub fn pages(address: usize, length: usize) -> (usize, usize) {
     let start = address / PAGE_BYTES * PAGE_BYTES;
     (start, (address + length - start).next_multiple_of(PAGE_BYTES))
 }

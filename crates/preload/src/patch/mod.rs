@@ -1,11 +1,14 @@
 //! Patching the system call instructions of the C library family, once, as the process starts.
 //!
-//! `image` finds the loaded libraries, `cache` remembers the sites of each build, `install` writes.
+//! `image` finds the loaded libraries, `cache` remembers the sites of each build, `layout` says what is
+//! written where, `copy` maps a library patched before, `install` patches this process's own.
 //! Only libraries that make system calls for everybody are touched; the program itself never is.
 
 mod cache;
+mod copy;
 mod image;
 mod install;
+mod layout;
 
 pub use install::{Report, install};
 

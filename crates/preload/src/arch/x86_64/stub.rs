@@ -9,6 +9,9 @@
 //!   jmp back
 //! ```
 //!
+//! What differs between processes (the entry's address, the thread state's place, the flag of a fork)
+//! stands in `Slots`, at a fixed distance: a stub's bytes are the same in every process.
+//!
 //! A call that makes a process first passes through the entry like any other, so that the parent can
 //! prepare; it is never answered there. The clone part then makes the call itself, because the child may return on another stack, or on the
 //! stack its suspended parent needs intact: it uses no stack at all. A child of a fork is noted in a
@@ -29,8 +32,9 @@ pub const REACH: usize = 1 << 30;
 
 const JUMP_NEAR: u8 = 0xe9;
 const NOP: u8 = 0xcc;
-const THREAD_PLACE: u64 = 0x1111_2222_3333_4444;
-const FORKED_PLACE: u64 = 0x5555_6666_7777_0001;
+/// Stand in the clone part for the distances to the slots.
+const THREAD_PLACE: u32 = 0x1111_2223;
+const FORKED_PLACE: u32 = 0x5555_6667;
 const _: () = assert!(offset_of!(ThreadState, inside) + 4 == offset_of!(ThreadState, vforked));
 /// Length of the sequence between the clone part and the instructions behind the syscall.
 const PLAIN_BYTES: usize = 15;
@@ -44,6 +48,7 @@ global_asm!(
     ".globl cuesta_clone_part_end",
     ".hidden cuesta_clone_part_end",
     "cuesta_clone_part:",
+    // `.byte` and `.long` below are `mov rcx, [rip + slot]`.
     "  cmp eax, {clone3}",
     "  je 21f",
     "  lea r11d, [rax - {clone}]",
@@ -69,7 +74,8 @@ global_asm!(
     "  lea rcx, [rip + 26f]",
     "  jmp 90f + {entry_jump}",
     "26:",
-    "  movabs rcx, {thread_place}",
+    "  .byte 0x48, 0x8b, 0x0d",
+    "  .long {thread_place}",
     "  cmp dword ptr fs:[rcx], 0",
     "  jne 25f",
     "  mov dword ptr fs:[rcx], 1",
@@ -77,7 +83,8 @@ global_asm!(
     "  test rax, rax",
     "  jz 91f",
     // The child may have gone while inside the client.
-    "  movabs rcx, {thread_place}",
+    "  .byte 0x48, 0x8b, 0x0d",
+    "  .long {thread_place}",
     "  mov qword ptr fs:[rcx - 4], 0",
     "  jmp 91f",
     "24:",
@@ -87,7 +94,8 @@ global_asm!(
     "  syscall",
     "  test rax, rax",
     "  jnz 91f",
-    "  movabs rcx, {forked_place}",
+    "  .byte 0x48, 0x8b, 0x0d",
+    "  .long {forked_place}",
     "  mov dword ptr [rcx], 1",
     "  jmp 91f",
     "25:",
@@ -114,25 +122,39 @@ unsafe extern "C" {
     static cuesta_clone_part_end: u8;
 }
 
+/// What stubs read, on a page of its own.
+#[derive(Debug)]
+#[repr(C)]
+pub struct Slots {
+    entry: usize,
+    thread: usize,
+    forked: usize,
+}
+
+impl Slots {
+    /// Those of this process. `forked` is the flag a forked child sets.
+    pub fn new(forked: *const u32) -> Self {
+        let thread = thread_offset().wrapping_add(offset_of!(ThreadState, vforked));
+        Self { entry: entry_address(), thread, forked: forked as usize }
+    }
+}
+
 /// Writes stubs and the jumps to them.
 #[derive(Debug)]
 pub struct Patcher {
-    clone_part: Vec<u8>,
+    clone_part: &'static [u8],
+    slots: usize,
 }
 
 impl Patcher {
-    /// `forked` is the flag a forked child sets.
-    pub fn new(forked: *const u32) -> Self {
+    /// For stubs that find their [`Slots`] at the address `slots`.
+    pub fn new(slots: usize) -> Self {
         // SAFETY: both labels lie in one read-only section of this library, in this order.
-        let template = unsafe {
+        let clone_part = unsafe {
             let start = &raw const cuesta_clone_part;
             core::slice::from_raw_parts(start, (&raw const cuesta_clone_part_end) as usize - start as usize)
         };
-        let mut clone_part = template.to_vec();
-        let flag = thread_offset().wrapping_add(offset_of!(ThreadState, vforked));
-        replace(&mut clone_part, THREAD_PLACE, flag as u64);
-        replace(&mut clone_part, FORKED_PLACE, forked as u64);
-        Self { clone_part }
+        Self { clone_part, slots }
     }
 
     /// The stub for `site` of the image at `base`, to be placed at `at`. `original` is the site's
@@ -146,11 +168,14 @@ impl Patcher {
         let may_clone =
             site.number == UNKNOWN_NUMBER || filter::class_of(i64::from(site.number)) == CLASS_CLONE;
         if may_clone {
-            stub.extend_from_slice(&self.clone_part);
+            stub.extend_from_slice(self.clone_part);
+            self.resolve(&mut stub, THREAD_PLACE, at, offset_of!(Slots, thread));
+            self.resolve(&mut stub, FORKED_PLACE, at, offset_of!(Slots, forked));
         }
         stub.extend_from_slice(&[0x48, 0x8d, 0x0d, 6, 0, 0, 0]);
-        let entry_slot = stub.len();
-        stub.extend_from_slice(&[0xff, 0x25, 0, 0, 0, 0]);
+        let entry = self.slots + offset_of!(Slots, entry);
+        stub.extend_from_slice(&[0xff, 0x25]);
+        stub.extend_from_slice(&displacement(at + stub.len() + 4, entry));
         stub.extend_from_slice(&[0x0f, 0x05]);
         let behind = stub.len();
         stub.extend_from_slice(&original[syscall + 2..]);
@@ -161,11 +186,18 @@ impl Patcher {
         let next = at + stub.len() + 5;
         stub.push(JUMP_NEAR);
         stub.extend_from_slice(&displacement(next, start + original.len()));
-        stub.resize(stub.len().next_multiple_of(8), NOP);
-        let slot = stub.len();
-        stub[entry_slot + 2..entry_slot + 6].copy_from_slice(&((slot - entry_slot - 6) as u32).to_le_bytes());
-        stub.extend_from_slice(&(entry_address() as u64).to_le_bytes());
         stub
+    }
+
+    /// Puts the distance to a slot where `place` stands in for it.
+    fn resolve(&self, stub: &mut [u8], place: u32, at: usize, slot: usize) {
+        let place = place.to_le_bytes();
+        for start in 0..stub.len().saturating_sub(3) {
+            if stub[start..start + 4] == place {
+                let distance = displacement(at + start + 4, self.slots + slot);
+                stub[start..start + 4].copy_from_slice(&distance);
+            }
+        }
     }
 
     /// What replaces the site's bytes.
@@ -179,15 +211,6 @@ impl Patcher {
 
 fn displacement(from: usize, to: usize) -> [u8; 4] {
     (to.wrapping_sub(from) as i32).to_le_bytes()
-}
-
-fn replace(code: &mut [u8], place: u64, value: u64) {
-    let place = place.to_le_bytes();
-    for start in 0..code.len().saturating_sub(7) {
-        if code[start..start + 8] == place {
-            code[start..start + 8].copy_from_slice(&value.to_le_bytes());
-        }
-    }
 }
 
 fn shift_displacements(code: &mut [u8], site: &Site, range: core::ops::Range<usize>, by: usize) {

@@ -1,0 +1,230 @@
+//! A patched copy of a library's file, kept between processes and mapped over the library's text:
+//! patching in place costs every process a copy of some hundred and fifty pages, a mapping costs a few
+//! page faults and shares its pages.
+//!
+//! ```text
+//!   the library's file, its sites patched | stubs | a page that says what this is
+//! ```
+//!
+//! A whole ELF file, at the offsets of the original, so that profilers find symbols in it. The stubs lie
+//! at a fixed distance below the library. A copy is believed if the directory and the file are private,
+//! if it names the build of the library and of ourselves, and if nobody has touched it since: it carries
+//! the time of modification it was given. It is written only if the file on disk holds the text in
+//! memory, and mapped only if no page of that was written (a debugger's breakpoints would be lost).
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
+
+use rustix::fd::OwnedFd;
+use rustix::fs::{Mode, OFlags, Timespec, open};
+use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap, mmap_anonymous, mprotect, munmap};
+
+use super::Site;
+use super::cache::{Cache, read_exactly};
+use super::image::{Image, Segment};
+use super::install::pages;
+use super::layout::{Layout, PAGE_BYTES};
+use crate::arch::Slots;
+
+const MAGIC: &[u8; 8] = b"CUCOPY_1";
+/// How far below the library its stubs lie: past everything loaded with it, mostly.
+const DISTANCE: usize = 128 << 20;
+/// Smaller libraries are patched in place: it costs a few pages.
+const TEXT_BYTES_MIN: usize = 512 * 1024;
+
+/// Sites of a library.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Counts {
+    /// Sites patched.
+    pub patched: u32,
+    /// Sites of no interest.
+    pub left: u32,
+}
+
+/// Whether a copy took the library's place.
+#[derive(Debug)]
+pub enum Mapping {
+    /// It did.
+    Done(Counts),
+    /// There is none, or none to believe.
+    Absent,
+    /// There is one, but it cannot be mapped here.
+    Impossible,
+}
+
+/// The last page of a copy.
+#[derive(Debug, PartialEq, Eq)]
+struct Trailer {
+    stubs: usize,
+    counts: Counts,
+    modified: (i64, i64),
+}
+
+/// Copies of one library, made by one build of ours.
+#[derive(Debug)]
+pub struct Copies<'a> {
+    cache: &'a Cache,
+    image: &'a Image,
+    text: Segment,
+    key: Vec<u8>,
+}
+
+impl<'a> Copies<'a> {
+    /// `None` if this library is not worth a copy, or if builds cannot be told apart.
+    pub fn new(cache: &'a Cache, image: &'a Image, own_build_id: &[u8]) -> Option<Self> {
+        let [text] = image.executable[..] else { return None };
+        if text.length < TEXT_BYTES_MIN || image.build_id.is_empty() || own_build_id.is_empty() {
+            return None;
+        }
+        let mut key = MAGIC.to_vec();
+        for id in [own_build_id, &image.build_id] {
+            key.push(id.len() as u8);
+            key.extend_from_slice(id);
+        }
+        Some(Self { cache, image, text, key })
+    }
+
+    /// Maps the copy over the library.
+    pub fn map(&self, slots: Slots) -> Mapping {
+        let Some((file, trailer)) = self.open() else { return Mapping::Absent };
+        match is_unwritten(self.image, self.text).and_then(|()| self.map_file(&file, &trailer, slots)) {
+            Some(()) => Mapping::Done(trailer.counts),
+            None => Mapping::Impossible,
+        }
+    }
+
+    fn open(&self) -> Option<(OwnedFd, Trailer)> {
+        let (file, stat) = self.cache.open_file(&self.name())?;
+        let size = usize::try_from(stat.st_size).ok()?;
+        let start = size.checked_sub(PAGE_BYTES).filter(|start| start % PAGE_BYTES == 0)?;
+        let mut page = [0; 256];
+        read_exactly(&file, &mut page, start as u64)?;
+        let trailer = Trailer::decode(&page, &self.key)?;
+        let whole = trailer.stubs < start && self.text.in_file + self.text.length <= trailer.stubs;
+        let untouched = trailer.modified == (stat.st_mtime, stat.st_mtime_nsec as i64);
+        (whole && untouched && trailer.stubs % PAGE_BYTES == 0).then_some((file, trailer))
+    }
+
+    fn map_file(&self, file: &OwnedFd, trailer: &Trailer, slots: Slots) -> Option<()> {
+        let size = usize::try_from(rustix::fs::fstat(file).ok()?.st_size).ok()?;
+        let stub_bytes = size - PAGE_BYTES - trailer.stubs;
+        let area = self.image.base.checked_sub(DISTANCE)?;
+        let code = ProtFlags::READ | ProtFlags::EXEC;
+        let new = MapFlags::PRIVATE | MapFlags::FIXED_NOREPLACE;
+        let stubs = (area + PAGE_BYTES) as *mut _;
+        let (text, text_bytes) = pages(self.image.base + self.text.start, self.text.length);
+        let in_file = self.text.in_file / PAGE_BYTES * PAGE_BYTES;
+        // SAFETY: the area is mapped only where nothing is; it is ours alone. The text is replaced, in one
+        // step, by the same text with its sites patched, which lead to stubs and slots that are in place.
+        unsafe {
+            let mapped = mmap(stubs, stub_bytes, code, new, file, trailer.stubs as u64).ok()?;
+            let writable = ProtFlags::READ | ProtFlags::WRITE;
+            let page = mmap_anonymous(area as *mut _, PAGE_BYTES, writable, new);
+            let placed = mapped == stubs && page.is_ok_and(|page| page as usize == area);
+            let done = placed && {
+                (area as *mut Slots).write(slots);
+                mprotect(area as *mut _, PAGE_BYTES, MprotectFlags::READ).is_ok()
+                    && mmap(
+                        text as *mut _,
+                        text_bytes,
+                        code,
+                        MapFlags::PRIVATE | MapFlags::FIXED,
+                        file,
+                        in_file as u64,
+                    )
+                    .is_ok()
+            };
+            if !done {
+                let _ = munmap(mapped, stub_bytes);
+                let _ = page.map(|page| munmap(page, PAGE_BYTES));
+                return None;
+            }
+        }
+        Some(())
+    }
+
+    /// Makes the copy for the processes to come. Call before the library is patched in this one.
+    pub fn write(&self, sites: &[Site], left: usize) -> Option<()> {
+        let text = self.text;
+        let mut bytes = std::fs::read(OsStr::from_bytes(&self.image.path)).ok()?;
+        let on_disk = bytes.get_mut(text.in_file..text.in_file + text.length)?;
+        if on_disk != self.image.code(text.start, text.length) {
+            return None;
+        }
+        let layout = Layout::new(self.image, sites, self.image.base.checked_sub(DISTANCE)?);
+        for (start, jump) in &layout.jumps {
+            let start = start - text.start;
+            on_disk[start..start + jump.len()].copy_from_slice(jump);
+        }
+        bytes.resize(bytes.len().next_multiple_of(PAGE_BYTES), 0);
+        let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
+        let trailer = Trailer {
+            stubs: bytes.len(),
+            counts: Counts { patched: sites.len() as u32, left: left as u32 },
+            modified: (now.tv_sec, now.tv_nsec),
+        };
+        bytes.extend_from_slice(&layout.stubs);
+        bytes.resize(bytes.len().next_multiple_of(PAGE_BYTES), 0);
+        let end = bytes.len();
+        bytes.extend_from_slice(&trailer.encode(&self.key));
+        bytes.resize(end + PAGE_BYTES, 0);
+        self.cache.replace(&self.name(), &bytes, Some(Timespec { tv_sec: now.tv_sec, tv_nsec: now.tv_nsec }));
+        Some(())
+    }
+
+    /// Begins with the library's own name, for those who read it in a list of mappings.
+    fn name(&self) -> String {
+        let base = self.image.path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+        let hex: String = self.image.build_id.iter().map(|byte| format!("{byte:02x}")).collect();
+        format!("{}-{}-{hex}", String::from_utf8_lossy(base), std::env::consts::ARCH)
+    }
+}
+
+impl Trailer {
+    fn encode(&self, key: &[u8]) -> Vec<u8> {
+        let mut bytes = key.to_vec();
+        bytes.extend_from_slice(&(self.stubs as u64).to_le_bytes());
+        bytes.extend_from_slice(&self.modified.0.to_le_bytes());
+        bytes.extend_from_slice(&self.modified.1.to_le_bytes());
+        bytes.extend_from_slice(&self.counts.patched.to_le_bytes());
+        bytes.extend_from_slice(&self.counts.left.to_le_bytes());
+        bytes
+    }
+
+    fn decode(bytes: &[u8], key: &[u8]) -> Option<Self> {
+        let (stubs, rest) = bytes.strip_prefix(key)?.split_first_chunk()?;
+        let (seconds, rest) = rest.split_first_chunk()?;
+        let (nanoseconds, rest) = rest.split_first_chunk()?;
+        let (patched, rest) = rest.split_first_chunk()?;
+        let (left, _) = rest.split_first_chunk()?;
+        let counts = Counts { patched: u32::from_le_bytes(*patched), left: u32::from_le_bytes(*left) };
+        let modified = (i64::from_le_bytes(*seconds), i64::from_le_bytes(*nanoseconds));
+        Some(Self { stubs: usize::try_from(u64::from_le_bytes(*stubs)).ok()?, counts, modified })
+    }
+}
+
+/// Whether every page of the text is still the file's, by the kernel's page map.
+fn is_unwritten(image: &Image, text: Segment) -> Option<()> {
+    const IN_MEMORY: u64 = 1 << 63 | 1 << 62;
+    const OF_FILE: u64 = 1 << 61;
+    let map = open("/proc/self/pagemap", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    let (start, length) = pages(image.base + text.start, text.length);
+    let mut bytes = vec![0u8; length / PAGE_BYTES * 8];
+    read_exactly(&map, &mut bytes, (start / PAGE_BYTES * 8) as u64)?;
+    let entries = bytes.as_chunks::<8>().0.iter().map(|entry| u64::from_ne_bytes(*entry));
+    entries.into_iter().all(|entry| entry & IN_MEMORY == 0 || entry & OF_FILE != 0).then_some(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Counts, Trailer};
+
+    #[test]
+    fn a_trailer_is_read_back_and_only_under_its_own_key() {
+        let trailer = Trailer { stubs: 8192, counts: Counts { patched: 3, left: 4 }, modified: (5, 6) };
+        let bytes = trailer.encode(b"key");
+        assert_eq!(Trailer::decode(&bytes, b"key"), Some(trailer));
+        assert_eq!(Trailer::decode(&bytes, b"kez"), None);
+        assert_eq!(Trailer::decode(&bytes[..20], b"key"), None);
+    }
+}
