@@ -22,7 +22,7 @@ pub use cuesta_format::Medium;
 pub use error::{AccessError, MediaError};
 pub use fault_handler::install_fault_handler;
 pub use growable::GrowableMapping;
-pub use mapping::{Mapping, Protection, create_allocated};
+pub use mapping::{Mapping, Protection, allocate, create_allocated, create_sparse};
 pub use shared::SharedMemory;
 pub use user_copy::{Fault, UserSlice, UserSliceMut, read_c_string};
 pub use window::Window;

@@ -89,6 +89,21 @@ impl Mapping {
         }
         Ok(mapping)
     }
+
+    /// Touches the pages of a part of it (on page boundaries), so that no later access pays for them.
+    pub fn touch(&self, offset: u64, len: u64) -> Result<(), MediaError> {
+        match offset.checked_add(len) {
+            Some(end) if end <= self.memory.len() => {}
+            _ => {
+                return Err(MediaError::Short {
+                    expected: offset.saturating_add(len),
+                    found: self.memory.len(),
+                });
+            }
+        }
+        // SAFETY: inside the mapping, as was just checked, and mapped for as long as `self` lives.
+        unsafe { touch(self.memory.as_ptr().add(offset as usize), len as usize, self.memory.protection()) }
+    }
 }
 
 impl Deref for Mapping {
@@ -124,6 +139,26 @@ pub fn create_allocated(path: &Path, len: u64) -> Result<OwnedFd, MediaError> {
     sync_parent(path)?;
     recorder::on_create(file.as_fd());
     Ok(file)
+}
+
+/// Creates a file of `len` zeros (mode 0600) that takes no room yet, durably, its name included: it is allocated
+/// step by step, see [`allocate`].
+pub fn create_sparse(path: &Path, len: u64) -> Result<OwnedFd, MediaError> {
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+    let file =
+        rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR).map_err(MediaError::system("create file"))?;
+    rustix::fs::ftruncate(&file, len).map_err(MediaError::system("size new file"))?;
+    rustix::fs::fsync(&file).map_err(MediaError::system("sync new file"))?;
+    sync_parent(path)?;
+    recorder::on_create(file.as_fd());
+    Ok(file)
+}
+
+/// Gives a part of a file its room on the medium, durably. What had its room keeps it; no byte changes.
+pub fn allocate(file: impl AsFd, offset: u64, len: u64) -> Result<(), MediaError> {
+    rustix::fs::fallocate(&file, FallocateFlags::KEEP_SIZE, offset, len)
+        .map_err(MediaError::system("allocate file"))?;
+    rustix::fs::fsync(&file).map_err(MediaError::system("sync allocated file"))
 }
 
 /// Makes the name of a file durable.

@@ -65,6 +65,12 @@ impl SharedMemory {
         self.medium
     }
 
+    /// What its mapping allows.
+    #[inline]
+    pub(crate) fn protection(&self) -> Protection {
+        self.protection
+    }
+
     /// Where it lies in this process.
     #[inline]
     pub fn as_ptr(&self) -> *mut u8 {

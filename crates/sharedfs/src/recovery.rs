@@ -40,7 +40,13 @@ pub(crate) fn load_allocator(
     let mut allocator = Allocator::new(geometry);
     for arena in 0..arenas.count() {
         let bytes = snapshot.arena(ArenaId(arena))?.unwrap_or_default();
-        allocator.add_arena(Bitmap::from_bytes(geometry.arena_blocks(), &bytes));
+        let bitmap = Bitmap::from_bytes(geometry.arena_blocks(), &bytes);
+        let is_last = arena + 1 == arenas.count();
+        let made = if is_last { bitmap.end_of_used() } else { geometry.arena_blocks() };
+        if is_last {
+            arenas.resume(made);
+        }
+        allocator.add_arena(bitmap, made);
     }
     match snapshot.arenas()?.last() {
         Some((last, _)) if last.0 >= arenas.count() => {

@@ -31,6 +31,8 @@ const METADATA_BYTES_OF_INODE: u64 = 1024;
 const NUMBERS_MAX: u32 = 1 << 16;
 /// Most segments made for one request: each takes a millisecond, and others wait. Spare ones are not counted.
 const SEGMENTS_MADE_MAX: u32 = 4;
+/// Fewer blocks than these are only promised to who asks for no more: 2 MiB, one step of an arena.
+const CREDIT_LEAST_BLOCKS: u64 = 512;
 /// Longest wait of a trace request.
 const TRACE_WAIT_MS: u32 = 10_000;
 
@@ -327,7 +329,8 @@ impl SharedFs {
         Ok(Response::Done)
     }
 
-    /// Promises more blocks, making arenas for them; digests what is waiting when there is no room otherwise.
+    /// Promises more blocks, as many as asked for or, rather than let the caller wait, those there are: it asks
+    /// again. Digests what is waiting when there is no room otherwise.
     fn credit(&self, session: SessionId, blocks: u64) -> Result<Response, Trouble> {
         self.reclaim_all();
         if !self.promise(session, blocks)? {
@@ -341,28 +344,22 @@ impl SharedFs {
 
     /// Promises blocks if they can be had.
     fn promise(&self, session: SessionId, blocks: u64) -> Result<bool, Trouble> {
-        loop {
-            let available = {
-                let space = self.space.lock();
-                space.credits.available(space.allocator.free_blocks())
-            };
-            if available >= blocks {
-                break;
-            }
-            match self.make_arena() {
-                Ok(()) => {}
-                Err(Error::NoSpace) => return Ok(false),
-                Err(error) => return Err(error.into()),
+        let least = blocks.min(CREDIT_LEAST_BLOCKS);
+        while self.room() < least {
+            if !self.grow(least)? {
+                return Ok(false);
             }
         }
         let mut core = self.core.lock();
         let found = core.sessions.get_mut(&session).ok_or(Trouble::Refused(Refusal::SessionEnded))?;
         let mut space = self.space.lock();
-        if space.credits.available(space.allocator.free_blocks()) < blocks {
+        let available = space.credits.available(space.allocator.free_blocks());
+        if available < least {
             return Ok(false);
         }
-        space.credits.grant(blocks);
-        found.credit_limit += blocks;
+        let granted = blocks.min(available);
+        space.credits.grant(granted);
+        found.credit_limit += granted;
         found.control.publish_credit(found.credit_limit);
         Ok(true)
     }
@@ -423,8 +420,7 @@ impl SharedFs {
         let counters = self.metadata.read()?.counters()?;
         let blocks = u64::from(geometry.arenas_max()) * u64::from(geometry.arena_blocks());
         let space = self.space.lock();
-        let unmade =
-            blocks.saturating_sub(u64::from(self.arenas.count()) * u64::from(geometry.arena_blocks()));
+        let unmade = blocks.saturating_sub(space.allocator.made_blocks());
         let free = space.credits.available(space.allocator.free_blocks() + unmade);
         Ok(StoreTotals { blocks, blocks_free: free, inodes: counters.inodes, inodes_free: free })
     }

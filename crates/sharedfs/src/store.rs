@@ -8,7 +8,7 @@ use crate::leases::Leases;
 use crate::metadata::MetadataStore;
 use crate::observe::{Counters, Events};
 use crate::recovery::Recovered;
-use crate::sessions::{BatchReport, Control, Segment, SegmentPool, Session, SessionTable};
+use crate::sessions::{BatchReport, Control, Segment, SegmentPool, Session, SessionTable, make_segment};
 use crate::tiers::{Arenas, Credits};
 use crate::{Error, recovery};
 use cuesta_format::event::Step;
@@ -64,6 +64,7 @@ pub struct SharedFs {
     pub(crate) opened: Instant,
     pub(crate) recovered: Recovered,
     making: Mutex<()>,
+    recovering: AtomicBool,
     failed: AtomicBool,
 }
 
@@ -192,9 +193,11 @@ impl SharedFs {
             opened: Instant::now(),
             recovered: Recovered::default(),
             making: Mutex::new(()),
+            recovering: AtomicBool::new(true),
             failed: AtomicBool::new(false),
         };
         shared.recovered = shared.recover(occupied)?;
+        shared.recovering = AtomicBool::new(false);
         Ok(Arc::new(shared))
     }
 
@@ -286,7 +289,22 @@ impl SharedFs {
             metadata: &self.metadata,
             arenas: &self.arenas,
             space: &self.space,
+            recovering: self.recovering.load(Ordering::Relaxed),
         }
+    }
+
+    /// Tells the trace how far a session's log has grown: once a kick, not once an entry.
+    pub(crate) fn note_growth(&self, session: SessionId) {
+        let completed = {
+            let mut core = self.core.lock();
+            let Some(found) = core.sessions.get_mut(&session) else { return };
+            let completed = found.completed();
+            if std::mem::replace(&mut found.traced, completed) >= completed {
+                return;
+            }
+            completed
+        };
+        self.events.record(Step::Append { session, completed });
     }
 
     /// What each log holds that is not digested.
@@ -333,38 +351,39 @@ impl SharedFs {
         Ok(if self.prepare()? { Progress::Prepared } else { Progress::Idle })
     }
 
-    /// Makes one thing ready, a segment or an arena. Says whether there was one to make.
+    /// Makes one thing ready, a segment or a step of an arena's memory. Says whether there was one to make.
     pub fn prepare(&self) -> Result<bool, Error> {
-        let spare = self.core.lock().pool.spare();
-        if spare < self.options.spare_segments as usize {
-            self.core.lock().pool.prepare(spare + 1)?;
+        if self.core.lock().pool.spare() < self.options.spare_segments as usize {
+            let id = self.core.lock().pool.next_id();
+            make_segment(&self.tier, self.superblock.geometry.segment_bytes, self.superblock.medium, id)?;
+            self.core.lock().pool.add(id);
             return Ok(true);
         }
         let blocks = u64::from(self.superblock.geometry.arena_blocks());
-        let room = {
-            let space = self.space.lock();
-            space.credits.available(space.allocator.free_blocks())
-        };
-        if room < blocks * u64::from(self.options.spare_arenas) {
-            return match self.make_arena() {
-                Ok(()) => Ok(true),
-                Err(Error::NoSpace) => Ok(false),
-                Err(error) => Err(error),
-            };
-        }
-        Ok(false)
+        let spare = blocks * u64::from(self.options.spare_arenas);
+        Ok(self.room() < spare && self.grow(spare)?)
     }
 
-    /// Makes one more arena, and room for what the metadata store will say about it.
-    pub(crate) fn make_arena(&self) -> Result<(), Error> {
+    /// Blocks that may be promised without making room.
+    pub(crate) fn room(&self) -> u64 {
+        let space = self.space.lock();
+        space.credits.available(space.allocator.free_blocks())
+    }
+
+    /// Gives the arenas one step of memory more, and the metadata store room for what it will say about it, unless
+    /// `enough` blocks came about meanwhile. Says whether there is more now.
+    pub(crate) fn grow(&self, enough: u64) -> Result<bool, Error> {
         self.metadata.ensure_slack(METADATA_SLACK_BYTES)?;
-        // Clearing its memory takes tens of milliseconds, which neither promises nor digests wait for.
+        // Clearing memory takes milliseconds, which neither promises nor digests wait for.
         let _one_at_a_time = self.making.lock();
-        let arena = self.arenas.make()?;
-        let bitmap = crate::tiers::Bitmap::new(self.superblock.geometry.arena_blocks());
-        self.space.lock().allocator.add_arena(bitmap);
-        self.events.record(Step::Allocate { arena });
-        Ok(())
+        if self.room() >= enough {
+            return Ok(true);
+        }
+        let Some(grown) = self.storage().grow()? else { return Ok(false) };
+        if grown.blocks.start == 0 {
+            self.events.record(Step::Allocate { arena: grown.arena });
+        }
+        Ok(true)
     }
 
     /// Digests one batch of a session's log and publishes it. A log with an entry that cannot be applied is
@@ -512,6 +531,7 @@ pub(crate) fn new_session(
         slot,
         lease_generation: record.lease_generation,
         digested: record.start,
+        traced: record.start,
         record,
         segments,
         control,

@@ -5,7 +5,7 @@ use crate::Error;
 use crate::metadata::{Dirent, MetadataError, MetadataStore, Snapshot, StoredInode, Transaction};
 use crate::namespace::{Applied, Lookup, Rejection, Resolver, Stop, View};
 use crate::sessions::LogFiles;
-use crate::tiers::{Allocator, Arenas, Credits, Reservation};
+use crate::tiers::{Allocator, Arenas, Credits, Grown, Reservation};
 use cuesta_format::entry::{Salt, VerifiedHeader};
 use cuesta_format::{
     Geometry, InodeNumber, LeaseGeneration, LogGeneration, LogPosition, Operation, SessionId,
@@ -112,6 +112,20 @@ pub struct Storage<'a> {
     pub arenas: &'a Arenas,
     /// Blocks and promises.
     pub space: &'a Mutex<Space>,
+    /// Promises were made by a daemon that is gone, and what it had allocated for them is found by growing.
+    pub recovering: bool,
+}
+
+impl Storage<'_> {
+    /// Gives the arenas a step of memory more; `None`: there is no more to be had.
+    pub fn grow(&self) -> Result<Option<Grown>, Error> {
+        let grown = match self.arenas.grow() {
+            Err(Error::NoSpace) => return Ok(None),
+            grown => grown?,
+        };
+        self.space.lock().allocator.grow(&grown);
+        Ok(Some(grown))
+    }
 }
 
 struct Before<'a> {
@@ -179,6 +193,9 @@ impl Digester {
                 },
                 Err(OutOfBlocks) => {
                     storage.space.lock().allocator.abandon(&mut self.reservation);
+                    if storage.recovering && storage.grow()?.is_some() {
+                        continue;
+                    }
                     if scanned.entries == 1 {
                         // The writer took more than it was granted: nothing of this entry can be kept.
                         self.forget(trusting);
@@ -270,18 +287,15 @@ impl Digester {
         if !self.view.nodes().iter().any(|node| node.has_pieces() && !node.removed) {
             return Ok(Ok(()));
         }
-        let mut space = storage.space.lock();
-        let others = space.credits.outstanding().saturating_sub(log.promised);
-        let allowance = space.allocator.free_blocks().saturating_sub(others);
         let mut placer = Placer {
             batch: &self.buffer[..self.copied],
             geometry: storage.geometry,
             arenas: storage.arenas,
             mapped: storage.arenas.all(),
             before,
-            allocator: &mut space.allocator,
+            space: storage.space,
             reservation: &mut self.reservation,
-            allowance,
+            promised: log.promised,
         };
         for (number, node) in self.view.nodes().iter().enumerate() {
             if node.removed || !node.has_pieces() {

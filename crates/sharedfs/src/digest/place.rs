@@ -3,13 +3,15 @@
 //! A block that a write covers in part is made of what the file had there and what the batch stores (or cut).
 //! Behind the end of a file its last block is zero, always: growing it later shows zeros.
 
+use super::batch::Space;
 use crate::Error;
 use crate::metadata::{ExtentList, Snapshot};
 use crate::namespace::{Content, Node, Part};
-use crate::tiers::{Allocator, Arenas, Reservation};
+use crate::tiers::{Arenas, Reservation, Run};
 use cuesta_format::wire::Placed;
 use cuesta_format::{BLOCK_BYTES, BlockAddress, Extent, Geometry};
 use cuesta_media::Mapping;
+use parking_lot::Mutex;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -66,12 +68,12 @@ pub struct Placer<'a> {
     pub mapped: Vec<Arc<Mapping>>,
     /// What was committed before.
     pub before: &'a Snapshot,
-    /// Where blocks come from.
-    pub allocator: &'a mut Allocator,
+    /// Where blocks come from; locked for moments, never while content is copied.
+    pub space: &'a Mutex<Space>,
     /// What this batch takes.
     pub reservation: &'a mut Reservation,
-    /// Blocks this batch may take in all.
-    pub allowance: u64,
+    /// Blocks promised to its session when its log was read.
+    pub promised: u64,
 }
 
 impl Placer<'_> {
@@ -118,14 +120,10 @@ impl Placer<'_> {
                 self.add_hole(number, node, blocks, out);
                 hole = holes.next();
             }
-            if self.reservation.blocks_taken() + (span.end - span.start) > self.allowance {
-                return Ok(Err(OutOfBlocks));
-            }
             let first = out.extents.len();
             let mut block = span.start;
             while block < span.end {
-                let most = u32::try_from(span.end - block).unwrap_or(u32::MAX);
-                let Some(run) = self.allocator.take(most, self.reservation) else {
+                let Some(run) = self.take(span.end - block) else {
                     return Ok(Err(OutOfBlocks));
                 };
                 let extent = Extent { file_block: block, blocks: run.blocks, address: run.address };
@@ -145,6 +143,16 @@ impl Placer<'_> {
             self.add_hole(number, node, blocks, out);
         }
         Ok(Ok(()))
+    }
+
+    /// A run of blocks for `wanted` ones, unless they were promised to others.
+    fn take(&mut self, wanted: u64) -> Option<Run> {
+        let Space { allocator, credits } = &mut *self.space.lock();
+        let others = credits.outstanding().saturating_sub(self.promised);
+        if wanted > allocator.free_blocks().saturating_sub(others) {
+            return None;
+        }
+        allocator.take(u32::try_from(wanted).unwrap_or(u32::MAX), self.reservation)
     }
 
     fn add_hole(&self, number: u32, node: &Node, blocks: Range<u64>, out: &mut Placements) {

@@ -7,7 +7,7 @@ use rustix::io::Errno;
 use rustix::net::SocketFlags;
 use std::io;
 use std::sync::Arc;
-use std::thread::{Builder, JoinHandle};
+use std::thread::{Builder, JoinHandle, Thread};
 use std::time::Duration;
 
 /// Address space of a connection's stack; only what is touched costs memory.
@@ -21,6 +21,7 @@ pub(super) fn start<S: Service>(
     listener: Arc<Listener>,
     service: Arc<S>,
     digester: DigesterHandle,
+    preparer: Thread,
     stop: StopSender,
 ) -> io::Result<JoinHandle<()>> {
     Builder::new().name("accept".into()).spawn(move || {
@@ -28,10 +29,11 @@ pub(super) fn start<S: Service>(
             match rustix::net::accept_with(&listener.socket, SocketFlags::CLOEXEC) {
                 Ok(socket) => {
                     let (service, digester, stop) = (Arc::clone(&service), digester.clone(), stop.clone());
-                    let spawned = Builder::new()
-                        .name("connection".into())
-                        .stack_size(CONNECTION_STACK_BYTES)
-                        .spawn(move || connection::serve(socket, service.as_ref(), &digester, &stop));
+                    let preparer = preparer.clone();
+                    let spawned =
+                        Builder::new().name("connection".into()).stack_size(CONNECTION_STACK_BYTES).spawn(
+                            move || connection::serve(socket, service.as_ref(), &digester, &preparer, &stop),
+                        );
                     if let Err(error) = spawned {
                         tracing::error!(%error, "no thread for a connection: it is closed");
                         std::thread::sleep(EXHAUSTED_PAUSE);

@@ -14,12 +14,19 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fd::OwnedFd;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use std::sync::mpsc;
+use std::thread::Thread;
 
 /// How long a process that closed its socket may take to be dead.
 const DYING: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 
 /// Serves `socket` until its client hangs up or sends something that is no request.
-pub(super) fn serve<S: Service>(socket: OwnedFd, service: &S, digester: &DigesterHandle, stop: &StopSender) {
+pub(super) fn serve<S: Service>(
+    socket: OwnedFd,
+    service: &S,
+    digester: &DigesterHandle,
+    preparer: &Thread,
+    stop: &StopSender,
+) {
     let process = match rustix::net::sockopt::socket_peercred(&socket) {
         Ok(credentials) => credentials.pid,
         Err(error) => {
@@ -28,7 +35,7 @@ pub(super) fn serve<S: Service>(socket: OwnedFd, service: &S, digester: &Digeste
         }
     };
     let mut connection =
-        Connection { frames: Frames::new(socket), service, digester, stop, process, session: None };
+        Connection { frames: Frames::new(socket), service, digester, preparer, stop, process, session: None };
     match connection.run() {
         Ok(()) | Err(FrameError::Closed) => {}
         Err(error @ FrameError::Broken(_)) => tracing::debug!(%process, %error, "hung up"),
@@ -40,6 +47,7 @@ struct Connection<'a, S: Service> {
     frames: Frames,
     service: &'a S,
     digester: &'a DigesterHandle,
+    preparer: &'a Thread,
     stop: &'a StopSender,
     process: Pid,
     session: Option<SessionId>,
@@ -57,11 +65,15 @@ impl<S: Service> Connection<'_, S> {
                     self.frames.send(&Response::Done, &[])?;
                 }
                 request => {
+                    let takes = matches!(request, Request::Credit { .. } | Request::GrowLog { .. });
                     let answer = match request {
                         Request::Attach { version, program, .. } => self.attach(version, &program),
                         request => self.service.handle(self.session, &request),
                     };
                     self.frames.send(&answer.response, &answer.descriptors)?;
+                    if takes {
+                        self.preparer.unpark();
+                    }
                 }
             }
         }

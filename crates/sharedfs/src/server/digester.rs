@@ -20,6 +20,14 @@ use std::time::Duration;
 /// Kicks taken from the kernel at once; which they were does not matter.
 const EVENTS_MAX: usize = 64;
 
+/// After a digest the logs are looked at once more so much later, kick or not. A client kicks when it finds that its log
+/// was clean; one that appends at the very moment a digest is published may find that it was not, while its entry was
+/// not yet seen here.
+const SECOND_LOOK: Duration = Duration::from_millis(100);
+
+/// What the eventfd that stops the thread is known by: no session has the number.
+const WAKE: u64 = 0;
+
 #[derive(Debug)]
 struct Shared {
     watched: OwnedFd,
@@ -66,7 +74,7 @@ impl Digester {
     pub(super) fn start<S: Service>(service: Arc<S>, failed: StopSender) -> io::Result<Digester> {
         let watched = epoll::create(CreateFlags::CLOEXEC)?;
         let wake = eventfd(0, EventfdFlags::CLOEXEC)?;
-        epoll::add(&watched, &wake, EventData::new_u64(0), EventFlags::IN | EventFlags::ET)?;
+        epoll::add(&watched, &wake, EventData::new_u64(WAKE), EventFlags::IN | EventFlags::ET)?;
         let shared =
             Arc::new(Shared { watched, wake, kicks: Mutex::default(), stop: AtomicBool::new(false) });
         let thread = Builder::new().name("digest".into()).spawn({
@@ -102,21 +110,32 @@ impl Digester {
 
 fn run<S: Service>(shared: &Shared, service: &S) -> Result<(), String> {
     let mut idle = false;
+    let mut look_again = false;
     while !shared.stop.load(Ordering::Acquire) {
-        if service.background_step(idle).map_err(|error| error.to_string())? {
+        if service.digest(idle).map_err(|error| error.to_string())? {
+            look_again = true;
             continue;
         }
-        idle = !kicked(shared, service.idle_after()).map_err(|errno| errno.to_string())?;
+        let limit = service.idle_after();
+        let limit = limit.or(look_again.then_some(SECOND_LOOK));
+        idle = !kicked(shared, service, limit).map_err(|errno| errno.to_string())?;
+        // Nobody kicked for a while: if there is nothing now, there is nothing until somebody does.
+        look_again &= !idle;
     }
     Ok(())
 }
 
 /// Waits for a kick; `false`: the time was up first.
-fn kicked(shared: &Shared, limit: Option<Duration>) -> Result<bool, Errno> {
+fn kicked<S: Service>(shared: &Shared, service: &S, limit: Option<Duration>) -> Result<bool, Errno> {
     let mut events: Vec<Event> = Vec::with_capacity(EVENTS_MAX);
     let limit = limit.map(timespec);
     match epoll::wait(&shared.watched, rustix::buffer::spare_capacity(&mut events), limit.as_ref()) {
-        Ok(_) => Ok(!events.is_empty()),
+        Ok(_) => {
+            events.iter().filter(|event| event.data.u64() != WAKE).for_each(|event| {
+                service.kicked(SessionId(event.data.u64()));
+            });
+            Ok(!events.is_empty())
+        }
         Err(Errno::INTR) => Ok(true),
         Err(errno) => Err(errno),
     }

@@ -8,6 +8,7 @@
 //! | accept | the socket | starts a connection thread |
 //! | connection | its client | hands requests to the service; a hang-up ends the session |
 //! | digest | the kicks of all sessions and its clock | digests what is due |
+//! | prepare | what was ready being taken | makes segments and arenas ready |
 //! | the caller's | [`Server::wait`] | stops everything in order |
 
 mod accept;
@@ -15,12 +16,14 @@ mod connection;
 mod digester;
 pub mod frames;
 mod lock;
+mod preparer;
 mod service;
 
 pub use lock::{LockError, StoreLock};
 pub use service::{Answer, Attached, Service};
 
 use digester::Digester;
+use preparer::Preparer;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use std::os::fd::OwnedFd;
@@ -115,6 +118,7 @@ pub struct Server<S: Service> {
     service: Arc<S>,
     listener: Arc<Listener>,
     digester: Digester,
+    preparer: Preparer,
     accept: std::thread::JoinHandle<()>,
     stop: Receiver<StopReason>,
     stop_sender: StopSender,
@@ -126,13 +130,15 @@ impl<S: Service> Server<S> {
         let listener = Arc::new(listener);
         let (stop_sender, stop) = mpsc::channel();
         let digester = Digester::start(Arc::clone(&service), stop_sender.clone())?;
+        let preparer = Preparer::start(Arc::clone(&service))?;
         let accept = accept::start(
             Arc::clone(&listener),
             Arc::clone(&service),
             digester.handle(),
+            preparer.handle(),
             stop_sender.clone(),
         )?;
-        Ok(Server { service, listener, digester, accept, stop, stop_sender })
+        Ok(Server { service, listener, digester, preparer, accept, stop, stop_sender })
     }
 
     /// For whoever may stop the daemon.
@@ -150,6 +156,7 @@ impl<S: Service> Server<S> {
         if self.accept.join().is_err() {
             tracing::error!("the accept thread had panicked");
         }
+        self.preparer.stop();
         self.digester.stop();
         if let Err(error) = self.service.stop() {
             tracing::error!(%error, "not everything was digested: the next start will");

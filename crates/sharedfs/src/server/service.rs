@@ -45,9 +45,14 @@ pub trait Service: Send + Sync + std::fmt::Debug + 'static {
     /// Ends a session; what its log holds is digested.
     fn end_session(&self, session: SessionId, ending: Ending) -> Result<(), Error>;
 
-    /// Does one piece of background work: digests a batch of a log that is due (with `idle`: of any that holds
-    /// something), or makes something ready for later. Says whether there was any.
-    fn background_step(&self, idle: bool) -> Result<bool, Error>;
+    /// Digests a batch of a log that is due (with `idle`: of any that holds something). Says whether there was one.
+    fn digest(&self, idle: bool) -> Result<bool, Error>;
+
+    /// Makes one thing ready for later. Says whether there was one to make.
+    fn prepare(&self) -> Result<bool, Error>;
+
+    /// A session kicked: its log has grown.
+    fn kicked(&self, session: SessionId);
 
     /// How long there may be no kick until everything is due; `None`: all is digested.
     fn idle_after(&self) -> Option<Duration>;
@@ -84,13 +89,19 @@ impl Service for SharedFs {
         SharedFs::end_session(self, session, ending)
     }
 
-    fn background_step(&self, idle: bool) -> Result<bool, Error> {
-        if let Some(session) = policy::next(&self.backlogs(), self.options(), idle)
-            && let Progress::Digested { .. } = self.digest_session(session)?
-        {
-            return Ok(true);
+    fn digest(&self, idle: bool) -> Result<bool, Error> {
+        match policy::next(&self.backlogs(), self.options(), idle) {
+            Some(session) => Ok(self.digest_session(session)? != Progress::Idle),
+            None => Ok(false),
         }
-        self.prepare()
+    }
+
+    fn prepare(&self) -> Result<bool, Error> {
+        SharedFs::prepare(self)
+    }
+
+    fn kicked(&self, session: SessionId) {
+        self.note_growth(session);
     }
 
     fn idle_after(&self) -> Option<Duration> {

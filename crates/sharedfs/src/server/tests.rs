@@ -29,6 +29,12 @@ struct Fake {
     told: Mutex<Sender<Told>>,
     sessions: AtomicU64,
     pending: AtomicU64,
+    /// Appended while a digest commits, without a kick.
+    late: AtomicU64,
+    /// What is pending cannot be seen yet.
+    hidden: AtomicBool,
+    unprepared: AtomicU64,
+    kicks: Mutex<Vec<SessionId>>,
     panics: AtomicBool,
     kick: Mutex<Option<OwnedFd>>,
 }
@@ -68,7 +74,7 @@ impl Service for Fake {
         Ok(())
     }
 
-    fn background_step(&self, idle: bool) -> Result<bool, Error> {
+    fn digest(&self, idle: bool) -> Result<bool, Error> {
         let pending = self.pending.load(Ordering::SeqCst);
         if pending == FAILING {
             return Err(Error::NoSpace);
@@ -76,12 +82,27 @@ impl Service for Fake {
         if pending == 0 || (pending < FULL && !idle) {
             return Ok(false);
         }
-        self.pending.store(0, Ordering::SeqCst);
+        self.pending.store(self.late.swap(0, Ordering::SeqCst), Ordering::SeqCst);
+        self.hidden.store(true, Ordering::SeqCst);
         self.tell(Told::Digested(pending));
         Ok(true)
     }
 
+    fn prepare(&self) -> Result<bool, Error> {
+        Ok(self
+            .unprepared
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1))
+            .is_ok())
+    }
+
+    fn kicked(&self, session: SessionId) {
+        self.kicks.lock().unwrap().push(session);
+    }
+
     fn idle_after(&self) -> Option<Duration> {
+        if self.hidden.swap(false, Ordering::SeqCst) {
+            return None;
+        }
         (self.pending.load(Ordering::SeqCst) > 0).then_some(Duration::from_millis(5))
     }
 
@@ -111,6 +132,10 @@ impl World {
             told: Mutex::new(sender),
             sessions: AtomicU64::new(0),
             pending: AtomicU64::new(0),
+            late: AtomicU64::new(0),
+            hidden: AtomicBool::new(false),
+            unprepared: AtomicU64::new(3),
+            kicks: Mutex::default(),
             panics: AtomicBool::new(false),
             kick: Mutex::default(),
         });
@@ -206,6 +231,35 @@ fn a_kick_leads_to_a_digest() {
         world.service.pending.store(pending, Ordering::SeqCst);
         rustix::io::write(&kick, &1u64.to_ne_bytes()).unwrap();
         assert_eq!(world.heard(), Told::Digested(pending));
+    }
+}
+
+#[test]
+fn what_is_appended_while_a_digest_commits_waits_for_no_kick() {
+    let world = World::new();
+    let _client = world.attach();
+    let kick = world.service.kick.lock().unwrap().take().unwrap();
+    world.service.late.store(7, Ordering::SeqCst);
+    world.service.pending.store(FULL, Ordering::SeqCst);
+    rustix::io::write(&kick, &1u64.to_ne_bytes()).unwrap();
+    assert_eq!((world.heard(), world.heard()), (Told::Digested(FULL), Told::Digested(7)));
+    assert_eq!(*world.service.kicks.lock().unwrap(), [SessionId(1)]);
+}
+
+#[test]
+fn what_was_taken_is_made_again() {
+    let world = World::new();
+    let mut client = world.attach();
+    let ready = || {
+        while world.service.unprepared.load(Ordering::SeqCst) > 0 {
+            std::thread::yield_now();
+        }
+    };
+    ready();
+    for request in [Request::Credit { blocks: 1 }, Request::GrowLog { slots: 1 }] {
+        world.service.unprepared.store(2, Ordering::SeqCst);
+        ask(&mut client, &request);
+        ready();
     }
 }
 

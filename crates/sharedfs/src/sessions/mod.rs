@@ -13,6 +13,6 @@ mod session;
 mod table;
 
 pub use control::Control;
-pub use segments::{LogFiles, Segment, SegmentPool, open_segment};
+pub use segments::{LogFiles, Segment, SegmentPool, make_segment, open_segment};
 pub use session::{BatchReport, Session};
 pub use table::{OccupiedSlot, SessionTable};

@@ -61,13 +61,16 @@ impl SegmentPool {
         Ok(pool)
     }
 
-    /// Makes segments until `count` are spare.
-    pub fn prepare(&mut self, count: usize) -> Result<(), Error> {
-        while self.spare.len() < count {
-            let made = self.make()?;
-            self.spare.insert(made.id);
-        }
-        Ok(())
+    /// The number of a segment to make with [`make_segment`], without the pool, and to add.
+    pub fn next_id(&mut self) -> SegmentId {
+        let id = self.next;
+        self.next = SegmentId(id.0 + 1);
+        id
+    }
+
+    /// Adds a segment that was made.
+    pub fn add(&mut self, id: SegmentId) {
+        self.spare.insert(id);
     }
 
     /// Segments ready to be taken.
@@ -100,14 +103,23 @@ impl SegmentPool {
 
     /// Makes a segment.
     pub fn make(&mut self) -> Result<Segment, Error> {
-        let id = self.next;
-        self.next = SegmentId(id.0 + 1);
-        let file = create_allocated(&self.tier.join(segment_path(id)), self.segment_bytes)?;
-        // Mapped once, so that the kernel clears its pages here and not under the program that gets it.
-        Mapping::of_file(&file, 0, self.segment_bytes, Protection::ReadWrite, self.medium, true)?;
-        sync_folder(&self.tier.join(LOGS_FOLDER))?;
-        Ok(Segment { id, file: Arc::new(file) })
+        let id = self.next_id();
+        make_segment(&self.tier, self.segment_bytes, self.medium, id)
     }
+}
+
+/// Makes a segment: a millisecond.
+pub fn make_segment(
+    tier: &Path,
+    segment_bytes: u64,
+    medium: Medium,
+    id: SegmentId,
+) -> Result<Segment, Error> {
+    let file = create_allocated(&tier.join(segment_path(id)), segment_bytes)?;
+    // Mapped once, so that the kernel clears its pages here and not under the program that gets it.
+    Mapping::of_file(&file, 0, segment_bytes, Protection::ReadWrite, medium, true)?;
+    sync_folder(&tier.join(LOGS_FOLDER))?;
+    Ok(Segment { id, file: Arc::new(file) })
 }
 
 /// Opens a segment that exists.

@@ -44,6 +44,8 @@ pub struct Session {
     pub control: Arc<Control>,
     /// How far its log is in the shared area.
     pub digested: LogPosition,
+    /// How far the trace says its log is written.
+    pub traced: LogPosition,
     /// Blocks it may debit in all.
     pub credit_limit: u64,
     /// Blocks its digested entries debited.

@@ -6,6 +6,7 @@
 //! | reserved by the digest that runs | clear | no |
 //! | used | set | no |
 //! | in quarantine | clear | no: the session whose digest freed it may still read it |
+//! | without memory | clear | no: its arena has not grown as far |
 //!
 //! The committed bitmap is what the metadata store holds. It changes in the transaction of the digest that
 //! allocates or frees, so a crash finds exactly the blocks of committed files in use.
@@ -13,6 +14,7 @@
 //! Placement is sequential: a cursor moves through the arenas and wraps, so that files written together lie
 //! together and long runs stay long.
 
+use super::arenas::Grown;
 use super::bitmap::Bitmap;
 use cuesta_format::{ArenaId, BlockAddress, Geometry, LogPosition, SessionId};
 use std::collections::{BTreeSet, HashMap, VecDeque};
@@ -31,7 +33,6 @@ pub struct Run {
 pub struct Reservation {
     taken: Vec<Run>,
     freed: Vec<Run>,
-    blocks_taken: u64,
     blocks_freed: u64,
 }
 
@@ -40,12 +41,6 @@ impl Reservation {
     pub fn free(&mut self, run: Run) {
         self.blocks_freed += u64::from(run.blocks);
         self.freed.push(run);
-    }
-
-    /// Blocks taken so far.
-    #[must_use]
-    pub fn blocks_taken(&self) -> u64 {
-        self.blocks_taken
     }
 
     /// Blocks freed so far.
@@ -57,7 +52,6 @@ impl Reservation {
     fn clear(&mut self) {
         self.taken.clear();
         self.freed.clear();
-        self.blocks_taken = 0;
         self.blocks_freed = 0;
     }
 }
@@ -65,7 +59,7 @@ impl Reservation {
 #[derive(Debug)]
 struct Arena {
     committed: Bitmap,
-    /// Committed, reserved or in quarantine.
+    /// Committed, reserved, in quarantine or without memory.
     busy: Bitmap,
 }
 
@@ -75,6 +69,8 @@ pub struct Allocator {
     geometry: Geometry,
     arenas: Vec<Arena>,
     cursor: (usize, u32),
+    /// Blocks that have their memory.
+    made: u64,
     free: u64,
     quarantine: HashMap<SessionId, VecDeque<(LogPosition, Vec<Run>)>>,
 }
@@ -83,13 +79,41 @@ impl Allocator {
     /// No arenas yet.
     #[must_use]
     pub fn new(geometry: Geometry) -> Allocator {
-        Allocator { geometry, arenas: Vec::new(), cursor: (0, 0), free: 0, quarantine: HashMap::new() }
+        Allocator {
+            geometry,
+            arenas: Vec::new(),
+            cursor: (0, 0),
+            made: 0,
+            free: 0,
+            quarantine: HashMap::new(),
+        }
     }
 
-    /// Adds the next arena with its committed bitmap.
-    pub fn add_arena(&mut self, committed: Bitmap) {
-        self.free += u64::from(committed.free());
-        self.arenas.push(Arena { busy: committed.clone(), committed });
+    /// Adds the next arena with its committed bitmap; its first `made` blocks have their memory.
+    pub fn add_arena(&mut self, committed: Bitmap, made: u32) {
+        let mut busy = committed.clone();
+        busy.set(made, self.geometry.arena_blocks() - made);
+        self.made += u64::from(made);
+        self.free += u64::from(busy.free());
+        self.arenas.push(Arena { busy, committed });
+    }
+
+    /// More blocks have their memory, of the last arena or a new one.
+    pub fn grow(&mut self, grown: &Grown) {
+        while self.arenas.len() <= grown.arena.0 as usize {
+            self.add_arena(Bitmap::new(self.geometry.arena_blocks()), 0);
+        }
+        let count = grown.blocks.end - grown.blocks.start;
+        let arena = &mut self.arenas[grown.arena.0 as usize];
+        let already = arena.busy.clear(grown.blocks.start, count);
+        self.made += u64::from(count);
+        self.free += u64::from(count - already);
+    }
+
+    /// Blocks that have their memory.
+    #[must_use]
+    pub fn made_blocks(&self) -> u64 {
+        self.made
     }
 
     /// Blocks that may be allocated now.
@@ -138,7 +162,6 @@ impl Allocator {
             self.cursor = (arena, first + blocks);
             let run = Run { address: self.geometry.address(ArenaId(arena as u32), first), blocks };
             reservation.taken.push(run);
-            reservation.blocks_taken += u64::from(blocks);
             return Some(run);
         }
         None
@@ -243,7 +266,7 @@ mod tests {
         let geometry = Geometry { arena_bytes: 64 << 10, nvm_bytes: 1 << 20, ..Geometry::default() };
         let mut allocator = Allocator::new(geometry);
         for _ in 0..arenas {
-            allocator.add_arena(Bitmap::new(16));
+            allocator.add_arena(Bitmap::new(16), 16);
         }
         allocator
     }
@@ -264,9 +287,24 @@ mod tests {
         assert_eq!(allocator.take(4, &mut reservation), run(16, 4));
         assert_eq!(allocator.take(40, &mut reservation), run(20, 12));
         assert_eq!(allocator.take(1, &mut reservation), None);
-        assert_eq!((reservation.blocks_taken(), allocator.free_blocks()), (32, 0));
+        assert_eq!((reservation.taken.len(), allocator.free_blocks()), (4, 0));
         allocator.abandon(&mut reservation);
         assert_eq!((allocator.free_blocks(), allocator.used_blocks()), (32, 0));
+    }
+
+    #[test]
+    fn only_blocks_with_memory_are_taken() {
+        let mut allocator = allocator(0);
+        let mut reservation = Reservation::default();
+        assert_eq!(allocator.take(1, &mut reservation), None);
+        for (arena, blocks, taken) in [(0, 0..6, 6), (0, 6..16, 10), (1, 0..4, 4)] {
+            allocator.grow(&Grown { arena: ArenaId(arena), blocks });
+            assert_eq!(allocator.take(16, &mut reservation).map(|run| run.blocks), Some(taken));
+            assert_eq!(allocator.take(1, &mut reservation), None);
+        }
+        assert_eq!((allocator.made_blocks(), allocator.free_blocks()), (20, 0));
+        allocator.abandon(&mut reservation);
+        assert_eq!(allocator.free_blocks(), 20);
     }
 
     #[test]

@@ -1,15 +1,41 @@
-//! The arena files: made whole (never sparse), mapped for as long as the daemon runs.
+//! The arena files, mapped for as long as the daemon runs.
+//!
+//! An arena is as long as it will ever be from the start, but gets its memory in steps, so that nobody waits for
+//! the kernel to clear all of it. Only the last arena may lack some. How far it has come is written down nowhere:
+//! after a restart it goes on behind the last block in use, and allocating again what has its room costs nothing
+//! and cannot fail.
 
 use crate::Error;
 use cuesta_format::geometry::arena_path;
 use cuesta_format::superblock::Medium;
-use cuesta_format::{ArenaId, BlockAddress, Geometry};
-use cuesta_media::{Mapping, Protection};
-use parking_lot::RwLock;
+use cuesta_format::{ArenaId, BLOCK_BYTES, BlockAddress, Geometry};
+use cuesta_media::{Mapping, Protection, allocate, create_sparse};
+use parking_lot::{Mutex, RwLock};
 use rustix::fs::{Mode, OFlags};
+use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+/// Memory is given to an arena in steps of this size: the kernel clears as much in two milliseconds.
+const STEP_BYTES: u64 = 2 << 20;
+
+/// Blocks that have their memory now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Grown {
+    /// Whose.
+    pub arena: ArenaId,
+    /// Which.
+    pub blocks: Range<u32>,
+}
+
+/// How far the last arena has come.
+#[derive(Debug)]
+struct Last {
+    allocated: u64,
+    /// Its file, once it was needed.
+    file: Option<OwnedFd>,
+}
 
 /// All arenas of the tier, numbered from 0 without gaps.
 #[derive(Debug)]
@@ -18,10 +44,11 @@ pub struct Arenas {
     geometry: Geometry,
     medium: Medium,
     mapped: RwLock<Vec<Arc<Mapping>>>,
+    last: Mutex<Last>,
 }
 
 impl Arenas {
-    /// Maps the arenas there are.
+    /// Maps the arenas there are. The last one counts as whole until [`Arenas::resume`].
     pub fn open(tier: &Path, geometry: Geometry, medium: Medium) -> Result<Arenas, Error> {
         let mut mapped = Vec::new();
         for arena in 0..geometry.arenas_max() {
@@ -35,7 +62,8 @@ impl Arenas {
             }
             mapped.push(Arc::new(mapping));
         }
-        Ok(Arenas { tier: tier.to_owned(), geometry, medium, mapped: RwLock::new(mapped) })
+        let last = Mutex::new(Last { allocated: geometry.arena_bytes, file: None });
+        Ok(Arenas { tier: tier.to_owned(), geometry, medium, mapped: RwLock::new(mapped), last })
     }
 
     /// How many there are.
@@ -44,21 +72,55 @@ impl Arenas {
         self.mapped.read().len() as u32
     }
 
-    /// Makes one more, its memory allocated, if the tier's size allows one and the medium has room.
-    pub fn make(&self) -> Result<ArenaId, Error> {
+    /// Takes only the first `blocks` blocks of the last arena to have their memory.
+    pub fn resume(&self, blocks: u32) {
+        self.last.lock().allocated = u64::from(blocks) * BLOCK_BYTES;
+    }
+
+    /// Gives the last arena another step of memory, or begins a new one, if the tier's size allows it and the
+    /// medium has room.
+    pub fn grow(&self) -> Result<Grown, Error> {
+        let full = |error: cuesta_media::MediaError| match error.errno() {
+            rustix::io::Errno::NOSPC => Error::NoSpace,
+            _ => Error::Media(error),
+        };
+        let mut last = self.last.lock();
+        if self.count() == 0 || last.allocated == self.geometry.arena_bytes {
+            *last = self.begin().map_err(|error| match error {
+                Error::Media(error) => full(error),
+                other => other,
+            })?;
+        }
+        let arena = ArenaId(self.count() - 1);
+        let from = last.allocated;
+        let to = (from + 1).next_multiple_of(STEP_BYTES).min(self.geometry.arena_bytes);
+        if last.file.is_none() {
+            last.file = Some(self.open_file(arena, OFlags::RDWR)?);
+        }
+        if let Some(file) = &last.file {
+            allocate(file, from, to - from).map_err(full)?;
+        }
+        self.mapping(arena)?.touch(from, to - from)?;
+        last.allocated = to;
+        Ok(Grown { arena, blocks: (from / BLOCK_BYTES) as u32..(to / BLOCK_BYTES) as u32 })
+    }
+
+    /// Makes one more arena, without memory.
+    fn begin(&self) -> Result<Last, Error> {
         let arena = ArenaId(self.count());
         if arena.0 >= self.geometry.arenas_max() {
             return Err(Error::NoSpace);
         }
-        let path = self.tier.join(arena_path(arena));
-        let made = Mapping::create(&path, self.geometry.arena_bytes, self.medium, true);
-        let mapping = made.map_err(|error| match error.errno() {
-            rustix::io::Errno::NOSPC => Error::NoSpace,
-            _ => Error::Media(error),
-        })?;
-        crate::store::sync_folder(path.parent().unwrap_or(&self.tier))?;
+        let len = self.geometry.arena_bytes;
+        let file = create_sparse(&self.tier.join(arena_path(arena)), len)?;
+        let mapping = Mapping::of_file(&file, 0, len, Protection::ReadWrite, self.medium, false)?;
         self.mapped.write().push(Arc::new(mapping));
-        Ok(arena)
+        Ok(Last { allocated: 0, file: Some(file) })
+    }
+
+    fn open_file(&self, arena: ArenaId, access: OFlags) -> Result<OwnedFd, Error> {
+        rustix::fs::open(self.tier.join(arena_path(arena)), access | OFlags::CLOEXEC, Mode::empty())
+            .map_err(Error::errno("open an arena"))
     }
 
     /// The arena's mapping.
@@ -76,8 +138,7 @@ impl Arenas {
     /// A descriptor that allows reading only, to hand to a session.
     pub fn descriptor(&self, arena: ArenaId) -> Result<OwnedFd, Error> {
         self.mapping(arena)?;
-        rustix::fs::open(self.tier.join(arena_path(arena)), OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
-            .map_err(Error::errno("open an arena"))
+        self.open_file(arena, OFlags::RDONLY)
     }
 
     /// Copies bytes out of one arena; the range must not cross its end.

@@ -51,6 +51,13 @@ impl Bitmap {
         self.blocks - self.used
     }
 
+    /// Behind the last block in use.
+    #[must_use]
+    pub fn end_of_used(&self) -> u32 {
+        let last = self.words.iter().rposition(|&word| word != 0);
+        last.map_or(0, |last| last as u32 * 64 + 64 - self.words[last].leading_zeros())
+    }
+
     /// Whether a block is in use.
     #[must_use]
     pub fn is_used(&self, block: u32) -> bool {
@@ -142,6 +149,8 @@ mod tests {
                 (start, (end - start).min(9))
             });
             assert_eq!(bitmap.find_free(from, 9), run);
+            let end = plain.iter().rposition(|&used| used).map_or(0, |last| last as u32 + 1);
+            assert_eq!(bitmap.end_of_used(), end);
             assert_eq!(bitmap.used() as usize, plain.iter().filter(|&&used| used).count());
         }
         let mut bytes = Vec::new();

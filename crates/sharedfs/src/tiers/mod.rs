@@ -13,7 +13,7 @@ mod bitmap;
 mod credits;
 
 pub use allocator::{Allocator, Reservation, Run};
-pub use arenas::Arenas;
+pub use arenas::{Arenas, Grown};
 pub use bitmap::Bitmap;
 pub use credits::Credits;
 
