@@ -43,7 +43,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let (shared, stop) = (Arc::clone(&shared), Arc::clone(&stop));
         move || {
             while !stop.load(Ordering::Relaxed) {
-                let due = policy::next(&shared.backlogs(), &options, false).is_some();
+                let due = !policy::due(&shared.backlogs(), &options, false).is_empty();
                 let worked = due && !matches!(shared.digest_step(), Ok(Progress::Idle) | Err(_));
                 if !worked {
                     std::thread::park_timeout(Duration::from_micros(500));

@@ -343,10 +343,10 @@ impl SharedFs {
     /// Digests one batch of the longest log, if any log holds something; else makes spare segments and arenas.
     /// When to call it is the caller's: see [`policy`].
     pub fn digest_step(&self) -> Result<Progress, Error> {
-        if let Some(session) = policy::next(&self.backlogs(), &self.options, true)
-            && let progress @ Progress::Digested { .. } = self.digest_session(session)?
-        {
-            return Ok(progress);
+        for session in policy::due(&self.backlogs(), &self.options, true) {
+            if let progress @ Progress::Digested { .. } = self.digest_session(session)? {
+                return Ok(progress);
+            }
         }
         Ok(if self.prepare()? { Progress::Prepared } else { Progress::Idle })
     }

@@ -5,6 +5,7 @@ mod common;
 use common::*;
 use cuesta_format::wire::{LeaseMode, Refusal, Request, Response};
 use cuesta_format::{Geometry, InodeNumber, LogGeneration, LogPosition};
+use cuesta_sharedfs::Progress;
 
 #[test]
 fn a_conflict_fences_the_holder_and_keeps_its_prefix() {
@@ -257,4 +258,17 @@ fn a_session_that_cuts_its_log_short_hurts_itself_only() {
     for slot in 0..u64::from(next.geometry.ring_slots) {
         next.read_raw(LogPosition((slot + 1) * next.geometry.segment_bytes - 1));
     }
+}
+
+#[test]
+fn a_log_that_is_only_said_to_be_long_keeps_no_other_waiting() {
+    let store = Store::new();
+    let shared = store.open();
+    let liar = Writer::attach(&shared);
+    liar.complete(LogPosition(u64::MAX / 2));
+    let mut writer = Writer::attach(&shared);
+    writer.acquire(ROOT, LeaseMode::Write);
+    writer.file(b"file");
+    assert!(matches!(shared.digest_step(), Ok(Progress::Digested { .. })));
+    assert_eq!(writer.digested(), writer.at);
 }

@@ -6,6 +6,7 @@
 
 use crate::configuration::Options;
 use cuesta_format::SessionId;
+use std::cmp::Reverse;
 use std::time::Duration;
 
 /// What a log holds that is not digested.
@@ -17,12 +18,14 @@ pub struct Backlog {
     pub bytes: u64,
 }
 
-/// The log to digest at once, if there is one; with `idle` any log that holds something will do.
+/// The logs to digest at once, in this order; with `idle` any log that holds something will do. How long a log is its
+/// session says: one behind which nothing is found must not keep the others waiting.
 #[must_use]
-pub fn next(backlogs: &[Backlog], options: &Options, idle: bool) -> Option<SessionId> {
+pub fn due(backlogs: &[Backlog], options: &Options, idle: bool) -> Vec<SessionId> {
     let least = if idle { 1 } else { options.kick_bytes };
-    let longest = backlogs.iter().max_by_key(|backlog| backlog.bytes)?;
-    (longest.bytes >= least).then_some(longest.session)
+    let mut due: Vec<Backlog> = backlogs.iter().filter(|backlog| backlog.bytes >= least).copied().collect();
+    due.sort_by_key(|backlog| Reverse(backlog.bytes));
+    due.iter().map(|backlog| backlog.session).collect()
 }
 
 /// How long the digest thread may sleep without a kick, given what is left to do.
@@ -41,10 +44,10 @@ mod tests {
         let options = Options { kick_bytes: 100, digest_idle_ms: 7, ..Options::default() };
         let backlog = |session, bytes| Backlog { session: SessionId(session), bytes };
         let short = [backlog(1, 99), backlog(2, 10)];
-        assert_eq!(next(&short, &options, false), None);
-        assert_eq!(next(&short, &options, true), Some(SessionId(1)));
-        assert_eq!(next(&[backlog(1, 100), backlog(2, 300)], &options, false), Some(SessionId(2)));
-        assert_eq!(next(&[backlog(1, 0)], &options, true), None);
+        assert_eq!(due(&short, &options, false), []);
+        assert_eq!(due(&short, &options, true), [SessionId(1), SessionId(2)]);
+        assert_eq!(due(&[backlog(1, 100), backlog(2, 300)], &options, false), [SessionId(2), SessionId(1)]);
+        assert_eq!(due(&[backlog(1, 0)], &options, true), []);
         assert_eq!(sleep(&short, &options), Some(Duration::from_millis(7)));
         assert_eq!(sleep(&[backlog(1, 0)], &options), None);
     }

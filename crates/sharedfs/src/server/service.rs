@@ -90,10 +90,12 @@ impl Service for SharedFs {
     }
 
     fn digest(&self, idle: bool) -> Result<bool, Error> {
-        match policy::next(&self.backlogs(), self.options(), idle) {
-            Some(session) => Ok(self.digest_session(session)? != Progress::Idle),
-            None => Ok(false),
+        for session in policy::due(&self.backlogs(), self.options(), idle) {
+            if self.digest_session(session)? != Progress::Idle {
+                return Ok(true);
+            }
         }
+        Ok(false)
     }
 
     fn prepare(&self) -> Result<bool, Error> {
