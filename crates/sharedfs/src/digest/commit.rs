@@ -2,7 +2,7 @@
 
 use super::batch::{Batch, Digester, LogView, Storage};
 use crate::Error;
-use crate::metadata::{SessionRecord, Transaction};
+use crate::metadata::{ExtentWrite, SessionRecord, Transaction};
 use crate::namespace::View;
 use crate::tiers::{Allocator, Reservation, runs_of};
 use cuesta_format::{InodeNumber, LogPosition, SessionId};
@@ -49,10 +49,15 @@ impl Digester {
             transaction = storage.metadata.begin()?;
         }
         put_inodes(&mut transaction, storage, view, log, reservation, bytes)?;
-        for change in &placements.changes {
-            let inode = view.node(change.node).record.inode;
-            let extents = &placements.extents[change.extents.clone()];
-            for freed in transaction.write_extents(inode, change.blocks.clone(), extents)? {
+        let mut writes = Vec::new();
+        for changes in placements.changes.chunk_by(|a, b| a.node == b.node) {
+            let inode = view.node(changes[0].node).record.inode;
+            writes.clear();
+            writes.extend(changes.iter().map(|change| ExtentWrite {
+                blocks: change.blocks.clone(),
+                new: &placements.extents[change.extents.clone()],
+            }));
+            for freed in transaction.write_all_extents(inode, &writes)? {
                 runs_of(&storage.geometry, &freed).for_each(|run| reservation.free(run));
             }
         }

@@ -18,6 +18,7 @@ mod tests;
 mod transaction;
 
 pub use error::MetadataError;
+pub use extents::ExtentWrite;
 pub use records::{Counters, Dirent, ExtentList, SessionRecord, StoredInode};
 pub use snapshot::{Entry, Snapshot};
 pub use store::MetadataStore;

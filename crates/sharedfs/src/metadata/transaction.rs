@@ -7,7 +7,7 @@
 
 use super::apply::apply_sorted;
 use super::backend::BackendFile;
-use super::extents::splice;
+use super::extents::{ExtentWrite, differences, splice};
 use super::keys::{
     ARENAS, COUNTERS, DIRENTS, EXTENTS, INODES, ORPHANS, SESSIONS, SYMLINKS, chunk_key, chunk_of, dirent_key,
     name_in,
@@ -19,6 +19,9 @@ use redb::WriteTransaction;
 use std::collections::BTreeMap;
 use std::ops::{Bound, Range};
 use std::sync::Arc;
+
+/// Passing so many extents costs as much as another look at the table.
+const CLOSE_BLOCKS: u64 = 32;
 
 /// What becomes of a name.
 #[derive(Clone, Copy)]
@@ -132,6 +135,9 @@ impl Transaction {
         if blocks.is_empty() {
             return Ok(Vec::new());
         }
+        if self.extents.range((inode.0, 0)..=(inode.0, u64::MAX)).next().is_none() {
+            return self.base.table_extents(inode, blocks);
+        }
         let from = self.reaching_start(inode, blocks.start)?;
         let mut found: BTreeMap<u64, Extent> = self
             .base
@@ -179,30 +185,39 @@ impl Transaction {
         range: Range<u64>,
         new: &[Extent],
     ) -> Result<Vec<Extent>, MetadataError> {
-        debug_assert!(new.is_sorted_by(|a, b| a.end_block() <= b.file_block));
-        debug_assert!(new.iter().all(|it| range.start <= it.file_block && it.end_block() <= range.end));
+        self.write_all_extents(inode, &[ExtentWrite { blocks: range, new }])
+    }
+
+    /// As [`Transaction::write_extents`], of many ranges in order, which do not overlap.
+    pub fn write_all_extents(
+        &mut self,
+        inode: InodeNumber,
+        writes: &[ExtentWrite<'_>],
+    ) -> Result<Vec<Extent>, MetadataError> {
+        debug_assert!(writes.is_sorted_by(|a, b| a.blocks.end <= b.blocks.start));
+        debug_assert!(writes.iter().all(|it| it.new.is_sorted_by(|a, b| a.end_block() <= b.file_block)));
         let stored = self.inode(inode)?.ok_or(MetadataError::NoInode(inode))?;
         let (freed, extents) = match stored.extents {
             ExtentList::Inline(existing) => {
-                let spliced = splice(&existing, &range, new);
+                let spliced = splice(&existing, writes);
                 (spliced.freed, self.settle(inode, spliced.kept))
             }
             ExtentList::Table => {
-                // One block more on each side, so that neighbours join.
-                let around = range.start.saturating_sub(1)..range.end.saturating_add(1);
-                let existing = self.table_extents(inode, around)?;
-                let spliced = splice(&existing, &range, new);
-                for extent in &existing {
-                    self.extents.insert((inode.0, extent.file_block), None);
+                let existing = self.extents_around(inode, writes)?;
+                let spliced = splice(&existing, writes);
+                let whole = matches!(writes, [one] if one.blocks == (0..u64::MAX));
+                let fits = whole && spliced.kept.len() <= INLINE_EXTENTS_MAX;
+                let in_table = if fits { &[][..] } else { &spliced.kept[..] };
+                for (file_block, change) in differences(&existing, in_table) {
+                    let change = change.map(|extent| (extent.address.0, extent.blocks));
+                    self.extents.insert((inode.0, file_block), change);
                 }
-                let whole = range.start == 0 && range.end == u64::MAX;
-                let extents =
-                    if whole { self.settle(inode, spliced.kept) } else { self.spread(inode, &spliced.kept) };
-                (spliced.freed, extents)
+                (spliced.freed, if fits { ExtentList::Inline(spliced.kept) } else { ExtentList::Table })
             }
         };
         let count = |extents: &[Extent]| extents.iter().map(|it| u64::from(it.blocks)).sum::<u64>();
-        let (added, removed) = (count(new), count(&freed));
+        let added = writes.iter().map(|write| count(write.new)).sum::<u64>();
+        let removed = count(&freed);
         let apply = |blocks: u64| (blocks + added).saturating_sub(removed);
         self.counters.used_blocks = apply(self.counters.used_blocks);
         if let Some(stored) = self.slot(inode)? {
@@ -210,6 +225,25 @@ impl Transaction {
             stored.extents = extents;
         }
         Ok(freed)
+    }
+
+    /// The extents in the table that meet the writes or their neighbours, so that these join. Writes that lie close
+    /// together are served by one look at the table.
+    fn extents_around(
+        &self,
+        inode: InodeNumber,
+        writes: &[ExtentWrite<'_>],
+    ) -> Result<Vec<Extent>, MetadataError> {
+        let mut existing: Vec<Extent> = Vec::new();
+        let close = |a: &ExtentWrite<'_>, b: &ExtentWrite<'_>| b.blocks.start - a.blocks.end <= CLOSE_BLOCKS;
+        for group in writes.chunk_by(close) {
+            let (Some(first), Some(last)) = (group.first(), group.last()) else { continue };
+            let around = first.blocks.start.saturating_sub(1)..last.blocks.end.saturating_add(1);
+            let end = existing.last().map_or(0, Extent::end_block);
+            let found = self.table_extents(inode, around)?;
+            existing.extend(found.into_iter().filter(|extent| extent.file_block >= end));
+        }
+        Ok(existing)
     }
 
     /// All extents of a file, where they fit.
