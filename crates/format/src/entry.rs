@@ -139,6 +139,26 @@ struct Layout {
 
 const _: () = assert!(size_of::<Layout>() == HEADER_BYTES);
 
+impl Layout {
+    #[inline]
+    fn fields(&self, position: LogPosition) -> Result<Header, EntryBreak> {
+        if self.position.get() != position.0 {
+            return Err(EntryBreak::Position);
+        }
+        Ok(Header {
+            kind: EntryKind::from_byte(self.kind).ok_or(EntryBreak::Kind)?,
+            flags: self.flags,
+            body_bytes: self.body_bytes.get(),
+            debit_blocks: self.debit_blocks.get(),
+            position,
+            lease_generation: LeaseGeneration(self.lease_generation.get()),
+            inode: InodeNumber(self.inode.get()),
+            argument: self.argument.get(),
+            time: Timestamp(self.time.get()),
+        })
+    }
+}
+
 /// Bytes an entry with a body of `body_bytes` takes in the log.
 #[must_use]
 pub const fn entry_bytes(body_bytes: usize) -> usize {
@@ -156,6 +176,13 @@ impl Header {
     #[must_use]
     pub fn end(&self) -> LogPosition {
         self.position.plus(self.entry_bytes())
+    }
+
+    /// The fields of a header this program sealed itself for `position`: its checksum is not computed again.
+    #[inline]
+    pub fn of_own(bytes: &[u8; HEADER_BYTES], position: LogPosition) -> Result<Header, EntryBreak> {
+        let layout: Layout = zerocopy::transmute!(*bytes);
+        layout.fields(position)
     }
 
     /// The header's bytes, checksummed; `body_checksum` is [`crc32c`] of the body (not read for
@@ -221,20 +248,7 @@ impl VerifiedHeader {
         if crc32c(&bytes[4..]) ^ salt.0 != layout.checksum.get() {
             return Err(EntryBreak::Checksum);
         }
-        if layout.position.get() != position.0 {
-            return Err(EntryBreak::Position);
-        }
-        let fields = Header {
-            kind: EntryKind::from_byte(layout.kind).ok_or(EntryBreak::Kind)?,
-            flags: layout.flags,
-            body_bytes: layout.body_bytes.get(),
-            debit_blocks: layout.debit_blocks.get(),
-            position,
-            lease_generation: LeaseGeneration(layout.lease_generation.get()),
-            inode: InodeNumber(layout.inode.get()),
-            argument: layout.argument.get(),
-            time: Timestamp(layout.time.get()),
-        };
+        let fields = layout.fields(position)?;
         if fields.entry_bytes() > entry_bytes_max {
             return Err(EntryBreak::Length);
         }

@@ -17,7 +17,9 @@ use crate::link::Link;
 use crate::resync::Fences;
 use crate::retire::Retiring;
 use crate::session::{Session, unexpected};
-use crate::sync::{Arc, AtomicU32, AtomicU64, Mutex, Ordering, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use crate::sync::{
+    Arc, AtomicBool, AtomicU32, AtomicU64, Mutex, Ordering, RwLock, RwLockReadGuard, RwLockWriteGuard,
+};
 use cuesta_format::wire::{Grant, LeaseMode, Request, Response, StoreTotals};
 use cuesta_format::{InodeNumber, LeaseGeneration, LogPosition, Operation, StoreId, Timestamp};
 use cuesta_media::{Fault, UserSlice};
@@ -31,6 +33,8 @@ pub struct Client {
     pub(crate) session: Session,
     pub(crate) cache: Cache,
     pub(crate) retiring: Mutex<Retiring>,
+    /// `retiring` is within a round.
+    pub(crate) in_round: AtomicBool,
     pub(crate) fences: Mutex<Fences>,
     /// Open: operations run. Closed: none does, and what is cached may be thrown away.
     pub(crate) gate: RwLock<()>,
@@ -85,6 +89,7 @@ impl Client {
         let session = Session::attach(link, program)?;
         Ok(Arc::new(Client {
             retiring: Mutex::new(Retiring::new(session.retired())),
+            in_round: AtomicBool::new(false),
             session,
             cache: Cache::new(),
             fences: Mutex::new(Fences::default()),

@@ -145,7 +145,7 @@ impl FileContent {
         self.cuts.push(Cut { position, start: size, end });
     }
 
-    /// The write of `range` by an entry that ends at `end` is in the base now.
+    /// What the entries below `end` wrote in `range` is in the base now.
     #[inline]
     pub(crate) fn retire_write(&mut self, range: Range<u64>, end: LogPosition) {
         self.overlay.remove_if(range, |fresh| match fresh {

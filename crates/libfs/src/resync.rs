@@ -74,8 +74,8 @@ impl Client {
         let mut at = accepted;
         while at < appender.completed() {
             let Some(header) = appender.header_at(at) else { break };
-            self.session.give_back_debit(u64::from(header.fields().debit_blocks));
-            at = header.fields().end();
+            self.session.give_back_debit(u64::from(header.debit_blocks));
+            at = header.end();
         }
     }
 }

@@ -4,16 +4,20 @@
 //! its own headers and drops overlay pieces that lie below the report's end, then publishes `retired`. After each
 //! step no reader can be in what was dropped: readers copy under the inode's lock.
 //!
-//! Policy: one step per appending operation while there is something to retire; all of it when the log is full.
+//! Policy: a round begins when the digest has caught up, or half of the ring waits to be retired: while digests
+//! run, asking for their report would wait behind them. Then one step per appending operation; all of it when the
+//! log is full. Entries that write adjacent ranges of one inode are let go of as one.
 
 use crate::client::Client;
+use crate::content::FileContent;
 use crate::errno::Error;
-use crate::inode::{Content, Inode};
+use crate::inode::Content;
 use crate::session::unexpected;
-use crate::sync::{Arc, Ordering};
-use cuesta_format::LogPosition;
+use crate::sync::Ordering;
 use cuesta_format::entry::{EntryKind, Header};
 use cuesta_format::wire::{Report, Request, Response};
+use cuesta_format::{InodeNumber, LogPosition};
+use std::ops::Range;
 
 /// Headers walked by one ordinary operation.
 const STEP_ENTRIES: usize = 64;
@@ -21,6 +25,8 @@ const STEP_ENTRIES: usize = 64;
 const WAITS_BEFORE_ASKING: u32 = 4;
 /// Bytes after which a round publishes what it retired so far.
 const PUBLISH_BYTES: u64 = 1 << 20;
+/// The digest has caught up when no more than this is left.
+const CAUGHT_UP_BYTES: u64 = 64 << 10;
 
 /// Where the present round stands.
 #[derive(Debug)]
@@ -43,13 +49,21 @@ impl Retiring {
     }
 }
 
+/// Adjacent writes of one inode.
+struct Run {
+    inode: InodeNumber,
+    range: Range<u64>,
+    /// Behind the last of their entries.
+    end: LogPosition,
+}
+
 impl Client {
     /// What every operation does once it stands: the kick, the log's growth, a step of retiring.
     #[inline]
     pub(crate) fn after_operation(&self, appended: Option<LogPosition>) {
         let Some(end) = appended else { return };
         self.session.appended(end);
-        if self.session.digested() > self.session.retired() {
+        if self.should_retire(end) {
             // What fails here fails again, and is reported, when the space is needed.
             let _ = self.retire_step();
         }
@@ -59,6 +73,16 @@ impl Client {
         if self.cache.is_over_full(self.session.retired()) {
             let _ = self.forget_some();
         }
+    }
+
+    /// Whether an operation whose entry ended at `end` does a step.
+    #[inline]
+    fn should_retire(&self, end: LogPosition) -> bool {
+        let (digested, retired) = (self.session.digested(), self.session.retired());
+        digested > retired
+            && (self.in_round.load(Ordering::Relaxed)
+                || end.0.saturating_sub(digested.0) <= CAUGHT_UP_BYTES
+                || end.0 - retired.0 > self.session.geometry().ring_bytes() / 2)
     }
 
     /// One bounded step, unless another thread is at it.
@@ -105,19 +129,9 @@ impl Client {
                 return Ok(false);
             }
         }
-        let appender = &self.session.appender;
-        let mut last = None;
-        for _ in 0..entries_max {
-            if retiring.at >= retiring.target {
-                break;
-            }
-            let Some(header) = appender.header_at(retiring.at) else {
-                return Err(Error::Daemon("the own log cannot be read".into()));
-            };
-            self.retire_entry(header.fields(), &mut last);
-            retiring.at = header.fields().end();
-        }
+        self.retire_entries(retiring, entries_max)?;
         let done = retiring.at >= retiring.target;
+        self.in_round.store(!done, Ordering::Relaxed);
         if done || retiring.at.0 - retiring.published.0 >= PUBLISH_BYTES {
             self.session.set_retired(retiring.at);
             retiring.published = retiring.at;
@@ -125,23 +139,56 @@ impl Client {
         Ok(true)
     }
 
-    /// `last` is the inode of the entry before: usually it is this one's, too.
-    fn retire_entry(&self, header: &Header, last: &mut Option<Arc<Inode>>) {
-        if !matches!(header.kind, EntryKind::Write | EntryKind::Truncate) {
+    /// Walks own headers.
+    fn retire_entries(&self, retiring: &mut Retiring, entries_max: usize) -> Result<(), Error> {
+        let mut run: Option<Run> = None;
+        for _ in 0..entries_max {
+            if retiring.at >= retiring.target {
+                break;
+            }
+            let Some(header) = self.session.appender.header_at(retiring.at) else {
+                return Err(Error::Daemon("the own log cannot be read".into()));
+            };
+            retiring.at = header.end();
+            match header.kind {
+                EntryKind::Write => self.join_run(&mut run, &header),
+                EntryKind::Truncate => {
+                    self.retire_run(run.take());
+                    self.retire_content(header.inode, |content| content.retire_truncate(header.position));
+                }
+                _ => {}
+            }
+        }
+        self.retire_run(run);
+        Ok(())
+    }
+
+    #[inline]
+    fn join_run(&self, run: &mut Option<Run>, header: &Header) {
+        let range = header.argument..header.argument.saturating_add(u64::from(header.body_bytes));
+        if let Some(run) = run
+            && run.inode == header.inode
+            && run.range.start <= range.end
+            && range.start <= run.range.end
+        {
+            run.range = run.range.start.min(range.start)..run.range.end.max(range.end);
+            run.end = header.end();
             return;
         }
-        if last.as_ref().is_none_or(|inode| inode.number != header.inode) {
-            *last = self.cache.get(header.inode);
+        self.retire_run(run.replace(Run { inode: header.inode, range, end: header.end() }));
+    }
+
+    fn retire_run(&self, run: Option<Run>) {
+        if let Some(Run { inode, range, end }) = run {
+            self.retire_content(inode, |content| content.retire_write(range, end));
         }
-        let Some(inode) = last else { return };
-        let mut state = inode.state.write();
-        let Content::File(content) = &mut state.content else { return };
-        match header.kind {
-            EntryKind::Write => {
-                let range = header.argument..header.argument.saturating_add(u64::from(header.body_bytes));
-                content.retire_write(range, header.end());
-            }
-            _ => content.retire_truncate(header.position),
+    }
+
+    fn retire_content(&self, inode: InodeNumber, retire: impl FnOnce(&mut FileContent)) {
+        if let Some(inode) = self.cache.get(inode)
+            && let Content::File(content) = &mut inode.state.write().content
+        {
+            retire(content);
         }
     }
 

@@ -230,13 +230,14 @@ impl Session {
         Ok(())
     }
 
-    /// Whether the log should get more segments: more than half of what there is is in use.
+    /// Whether the log should get more segments: more than a quarter of what there is was used. Early, because a
+    /// log that was once fully grown never has to wait for a segment again.
     #[inline]
     pub(crate) fn wants_to_grow(&self) -> bool {
         let slots = self.slots.load(Ordering::Relaxed);
         let admitted = self.appender.admitted().0;
         slots < self.geometry().ring_slots
-            && admitted * 2 > u64::from(slots) * self.geometry().segment_bytes
+            && admitted * 4 > u64::from(slots) * self.geometry().segment_bytes
             && admitted >= self.grow_again.load(Ordering::Relaxed)
     }
 

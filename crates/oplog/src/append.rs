@@ -10,7 +10,7 @@
 
 use crate::space::{Admission, LogFull, Space};
 use cuesta_format::control::ClientPage;
-use cuesta_format::entry::{EntryKind, HEADER_BYTES, Header, Salt, VerifiedHeader, crc32c, entry_bytes};
+use cuesta_format::entry::{EntryKind, HEADER_BYTES, Header, Salt, crc32c, entry_bytes};
 use cuesta_format::{
     Geometry, InodeNumber, LeaseGeneration, LogPosition, NAME_BYTES_MAX, Operation, SYMLINK_BYTES_MAX,
     Timestamp,
@@ -298,12 +298,15 @@ impl Appender {
         Salt::from_bits(self.salt.load(Ordering::Relaxed))
     }
 
-    /// The header of an own entry, which starts at `position` and was not overwritten since.
+    /// The header of an own entry, which starts at `position` and was not overwritten since. It is not checked
+    /// anew: this session wrote it.
+    #[inline]
     #[must_use]
-    pub fn header_at(&self, position: LogPosition) -> Option<VerifiedHeader> {
+    pub fn header_at(&self, position: LogPosition) -> Option<Header> {
         let mut bytes = [0; HEADER_BYTES];
         self.ring.read(position, &mut bytes).ok()?;
-        VerifiedHeader::verify(&bytes, self.salt(), position, self.ring.geometry.entry_bytes_max()).ok()
+        let header = Header::of_own(&bytes, position).ok()?;
+        (header.entry_bytes() <= self.ring.geometry.entry_bytes_max()).then_some(header)
     }
 
     /// Starts again at `position` under a new salt, after a fence voided what lay behind. No operation is in flight.
