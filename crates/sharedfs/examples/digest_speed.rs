@@ -2,12 +2,16 @@
 //! that creates 150,000 small files a second, or writes a gigabyte a second, on one core.
 //!
 //! ```text
-//! cargo run --release -p cuesta-sharedfs --example digest_speed -- /dev/shm/digest-speed [work] [laps]
+//! cargo run --release -p cuesta-sharedfs --example digest_speed -- /dev/shm/digest-speed [work] [laps] [batch_bytes]
 //! ```
 //!
+//! Then it fills the log once more, kills the daemon, so to speak, and times the recovery: real time and, as a busy
+//! machine would make it look slow, the processor's.
+//!
 //! Works: `small` (create, write 4 KiB, rename), `large` (append 1 MiB), `append` (128 bytes), `random` (overwrite 4 KiB
-//! at random in 256 MiB), `mail` (4 KiB files with names that sort behind each other), `empty` (files without content:
-//! a full log of them is the most recovery can meet).
+//! at random in 256 MiB), `mail` (4 KiB files with names that sort behind each other), `empty` (files without content),
+//! `moves` (directories renamed between two deep ones: each asks all its ancestors). Full logs of the last two are the
+//! most recovery can meet.
 
 use cuesta_format::control::ClientPage;
 use cuesta_format::entry::{Header, Salt, crc32c};
@@ -132,9 +136,11 @@ fn main() {
     let folder = arguments.next().expect("a folder on a tmpfs");
     let wanted = arguments.next();
     let laps: u64 = arguments.next().map_or(4, |laps| laps.parse().expect("a number of laps"));
-    for work in ["small", "mail", "empty", "large", "append", "random"] {
+    let batch_bytes = arguments.next().map(|bytes| bytes.parse().expect("a number of bytes"));
+    let batch_bytes = batch_bytes.unwrap_or(Options::default().digest_batch_bytes);
+    for work in ["small", "mail", "empty", "moves", "large", "append", "random"] {
         if wanted.as_ref().is_none_or(|wanted| wanted == work) {
-            run(Path::new(&folder), work, laps);
+            run(Path::new(&folder), work, laps, batch_bytes);
         }
     }
 }
@@ -144,80 +150,154 @@ fn create(inode: InodeNumber, name: &[u8]) -> Operation<'_> {
     Operation::Create { parent, inode, mode: 0o100_644, uid: 0, gid: 0, device: 0, name, target: b"" }
 }
 
-fn run(folder: &Path, work: &str, laps: u64) {
-    let _ = std::fs::remove_dir_all(folder);
-    std::fs::create_dir_all(folder).unwrap();
-    let superblock =
-        Superblock { store: StoreId([1; 16]), medium: Medium::Memory, geometry: Geometry::default() };
-    SharedFs::create(folder, superblock).unwrap();
-    // Fresh memory costs what the kernel takes to clear it; that is not what is measured here.
-    let options =
-        Options { spare_segments: 0, spare_arenas: (laps * 3).min(40) as u32, ..Options::default() };
-    let shared = SharedFs::open(folder, options).unwrap();
-    while shared.prepare().unwrap() {}
-    let mut writer = Writer::attach(Arc::clone(&shared));
-    let bytes_max = laps * writer.geometry.ring_bytes();
-    let root = InodeNumber::ROOT;
-    let mut inode = InodeNumber(2);
-    let mut count = 0u64;
-    let data = vec![0x5a; 1 << 20];
-    for _ in 0..64 {
-        writer.ask(&Request::InodeNumbers { count: 1 << 16 });
+const DEPTH: u64 = 200;
+
+/// The operations of a work.
+struct Work<'a> {
+    name: &'a str,
+    inode: InodeNumber,
+    count: u64,
+    data: Vec<u8>,
+}
+
+impl Work<'_> {
+    fn begin(&mut self, writer: &mut Writer) {
+        let directory = |parent, inode, name| Operation::Create {
+            parent,
+            inode,
+            mode: 0o040_755,
+            uid: 0,
+            gid: 0,
+            device: 0,
+            name,
+            target: b"",
+        };
+        match self.name {
+            "large" | "append" | "random" => writer.append(&create(self.inode, b"file"), 0),
+            "moves" => {
+                // A chain, the moving directory in it, and in that one a file: it could hold its new parent.
+                for depth in 0..DEPTH {
+                    let parent = if depth == 0 { InodeNumber::ROOT } else { InodeNumber(1 + depth) };
+                    writer.append(&directory(parent, InodeNumber(2 + depth), b"d"), 0);
+                }
+                let moving = InodeNumber(2 + DEPTH);
+                writer.append(&directory(InodeNumber(1 + DEPTH), moving, b"m"), 0);
+                writer.append(&directory(moving, InodeNumber(3 + DEPTH), b"inside"), 0);
+                for inode in 2..4 + DEPTH {
+                    let inode = InodeNumber(inode);
+                    writer.ask(&Request::Acquire { inode, mode: LeaseMode::Write });
+                }
+            }
+            _ => {}
+        }
     }
-    if !matches!(work, "small" | "mail" | "empty") {
-        writer.append(&create(inode, b"file"), 0);
-    }
-    while writer.at.0 < bytes_max {
-        match work {
+
+    fn step(&mut self, writer: &mut Writer) {
+        let (inode, count, data) = (self.inode, self.count, &self.data);
+        let root = InodeNumber::ROOT;
+        match self.name {
             "small" => {
                 let temporary = format!("tmp-{}", count % 3);
                 let name = format!("{:016x}", mix(count));
                 writer.append(&create(inode, temporary.as_bytes()), 0);
                 writer.append(&Operation::Write { inode, offset: 0, data: &data[..4096] }, 1);
-                let rename = Operation::Rename {
-                    parent: root,
-                    name: temporary.as_bytes(),
-                    new_parent: root,
-                    new_name: name.as_bytes(),
-                    inode,
-                    replaced: InodeNumber::NONE,
-                    orphan: false,
-                    exchange: false,
-                };
-                writer.append(&rename, 0);
-                inode.0 += 1;
+                writer.append(&rename(root, temporary.as_bytes(), root, name.as_bytes(), inode), 0);
+                self.inode.0 += 1;
             }
             "mail" => {
                 let name = format!("{}.M{:06}P{}.host", 1_732_000_000 + count / 200, count % 200 * 5000, 77);
                 writer.append(&create(inode, name.as_bytes()), 0);
                 writer.append(&Operation::Write { inode, offset: 0, data: &data[..4096] }, 1);
-                inode.0 += 1;
+                self.inode.0 += 1;
             }
             "empty" => {
                 let name = format!("{:016x}", mix(count));
                 writer.append(&create(inode, name.as_bytes()), 0);
-                inode.0 += 1;
+                self.inode.0 += 1;
             }
-            "large" => writer.append(&Operation::Write { inode, offset: count << 20, data: &data }, 257),
+            "moves" => {
+                let ends = [InodeNumber(1 + DEPTH), InodeNumber(DEPTH)];
+                let [from, to] = if count.is_multiple_of(2) { ends } else { [ends[1], ends[0]] };
+                writer.append(&rename(from, b"m", to, b"m", InodeNumber(2 + DEPTH)), 0);
+            }
+            "large" => writer.append(&Operation::Write { inode, offset: count << 20, data }, 257),
             "append" => {
-                writer.append(&Operation::Write { inode, offset: count * 128, data: &data[..128] }, 2)
+                writer.append(&Operation::Write { inode, offset: count * 128, data: &data[..128] }, 2);
             }
             _ => {
                 let offset = mix(count) % (64 << 10) * 4096;
                 writer.append(&Operation::Write { inode, offset, data: &data[..4096] }, 1);
             }
         }
-        count += 1;
+        self.count += 1;
+    }
+}
+
+fn rename<'a>(
+    parent: InodeNumber,
+    name: &'a [u8],
+    new_parent: InodeNumber,
+    new_name: &'a [u8],
+    inode: InodeNumber,
+) -> Operation<'a> {
+    let replaced = InodeNumber::NONE;
+    Operation::Rename { parent, name, new_parent, new_name, inode, replaced, orphan: false, exchange: false }
+}
+
+fn processor_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+fn run(folder: &Path, name: &str, laps: u64, digest_batch_bytes: u64) {
+    let _ = std::fs::remove_dir_all(folder);
+    std::fs::create_dir_all(folder).unwrap();
+    let superblock =
+        Superblock { store: StoreId([1; 16]), medium: Medium::Memory, geometry: Geometry::default() };
+    SharedFs::create(folder, superblock).unwrap();
+    // Fresh memory costs what the kernel takes to clear it; that is not what is measured here.
+    let options = Options {
+        spare_segments: 0,
+        spare_arenas: (laps * 3).min(40) as u32,
+        digest_batch_bytes,
+        ..Options::default()
+    };
+    let shared = SharedFs::open(folder, options.clone()).unwrap();
+    while shared.prepare().unwrap() {}
+    let mut writer = Writer::attach(Arc::clone(&shared));
+    let bytes_max = laps * writer.geometry.ring_bytes();
+    for _ in 0..64 {
+        writer.ask(&Request::InodeNumbers { count: 1 << 16 });
+    }
+    let mut work = Work { name, inode: InodeNumber(2), count: 0, data: vec![0x5a; 1 << 20] };
+    work.begin(&mut writer);
+    while writer.at.0 < bytes_max {
+        work.step(&mut writer);
     }
     writer.digest();
     let seconds = writer.time.as_secs_f64();
     println!(
-        "{work:8} {count:8} operations, {:9} entries: {:8.0} operations/s, {:6.0} MB/s of log",
+        "{name:8} {:8} operations, {:9} entries: {:8.0} operations/s, {:6.0} MB/s of log",
+        work.count,
         writer.entries,
-        count as f64 / seconds,
+        work.count as f64 / seconds,
         writer.at.0 as f64 / seconds / 1e6,
     );
+    let full = writer.at.0 + writer.geometry.ring_bytes() - (2 << 20);
+    while writer.at.0 < full {
+        work.step(&mut writer);
+    }
     drop(writer);
+    drop(shared);
+    let (started, before) = (Instant::now(), processor_time());
+    let shared = SharedFs::open(folder, options).unwrap();
+    println!(
+        "{:8} recovery of {} entries: {:.2?}, {:.2?} of the processor",
+        "",
+        shared.recovered().entries,
+        started.elapsed(),
+        processor_time() - before,
+    );
     drop(shared);
     std::fs::remove_dir_all(folder).unwrap();
 }

@@ -182,7 +182,7 @@ impl Digester {
         loop {
             self.forget(trusting);
             let transaction = storage.metadata.begin()?;
-            let scanned = self.scan(&transaction, log, until, bytes_max, entries_max)?;
+            let scanned = self.scan(&transaction, log, until, storage.recovering, bytes_max, entries_max)?;
             if scanned.entries == 0 && scanned.rejected.is_none() {
                 return Ok(None);
             }
@@ -219,6 +219,7 @@ impl Digester {
         transaction: &Transaction,
         log: &LogView,
         until: Until,
+        recovering: bool,
         bytes_max: u64,
         entries_max: u64,
     ) -> Result<Scanned, Error> {
@@ -226,6 +227,8 @@ impl Digester {
         let hinted = log.completed.0.saturating_sub(log.from.0);
         let mut bytes = match until {
             Until::Completed => hinted,
+            // Nobody is left to say how much there is.
+            Until::Break if recovering => bytes_max,
             Until::Break => hinted.saturating_add(BREAK_BYTES),
         }
         .min(bytes_max.max(geometry.entry_bytes_max()));
