@@ -7,11 +7,13 @@
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::cell::UnsafeCell;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use mimalloc::MiMalloc;
 
 const AREA_BYTES: usize = 128 * 1024;
+/// Of the area, as declared below.
+const AREA_ALIGNMENT: usize = 4096;
 
 #[repr(align(4096))]
 struct Area(UnsafeCell<[u8; AREA_BYTES]>);
@@ -22,7 +24,12 @@ unsafe impl Sync for Area {}
 static AREA: Area = Area(UnsafeCell::new([0; AREA_BYTES]));
 static STATE: AtomicU64 = AtomicU64::new(0);
 static LASTING: AtomicUsize = AtomicUsize::new(0);
-static HEAP: AtomicBool = AtomicBool::new(false);
+static HEAP: AtomicU32 = AtomicU32::new(UNUSED);
+
+/// The heap has not been started; is being started by some thread; is in use.
+const UNUSED: u32 = 0;
+const STARTING: u32 = 1;
+const USED: u32 = 2;
 
 /// What is given out of the area: bytes from its start, and pieces not freed yet.
 #[derive(Clone, Copy)]
@@ -42,7 +49,10 @@ impl State {
 
     /// With one more piece, which ends at `end`.
     fn with(self, layout: Layout) -> Option<(Self, usize)> {
-        let start = (self.end as usize).checked_next_multiple_of(layout.align())?;
+        if layout.align() > AREA_ALIGNMENT {
+            return None;
+        }
+        let start = (self.end as usize).next_multiple_of(layout.align());
         let end = start.checked_add(layout.size()).filter(|end| *end <= AREA_BYTES)?;
         Some((Self { end: end as u32, pieces: self.pieces + 1 }, start))
     }
@@ -63,9 +73,51 @@ pub fn keep_what_is_given() {
     STATE.store(State { pieces: 0, ..state }.pack(), Ordering::Relaxed);
 }
 
-/// From now on memory comes from the heap: this process works on the store.
+unsafe extern "C" {
+    /// mimalloc's constructor, which the library is linked without (see `build.rs`).
+    fn _mi_auto_process_init();
+    /// The heap of the thread that ran it, by its first field, which names that thread.
+    static theap_main: MainHeap;
+    /// What a thread has before its first allocation.
+    static _mi_theap_empty: MainHeap;
+    fn _mi_theap_default_set(heap: *const MainHeap);
+}
+
+/// The part of mimalloc's `mi_theap_t` that concerns us.
+#[repr(C)]
+struct MainHeap {
+    thread: *mut usize,
+}
+
+/// A thread mimalloc will not meet: thread ids are addresses.
+const NOBODY: usize = !0xff;
+
+/// Starts mimalloc. It takes the thread that does this for one that outlives all others, and would use
+/// its heap after free for a thread that gets the same address: so that heap is made nobody's.
+///
+/// # Safety
+/// Called once, before anything is taken from the heap.
+unsafe fn start_heap() {
+    // SAFETY: the constructor may run at any time before the first allocation. The main heap's first
+    // field points to a structure whose first field is the thread's id; nothing was allocated in it yet.
+    unsafe {
+        _mi_auto_process_init();
+        theap_main.thread.write_volatile(NOBODY);
+        _mi_theap_default_set(&raw const _mi_theap_empty);
+    }
+}
+
+/// From now on memory comes from the heap: this process works on the store, or needs more than the area.
+#[cold]
 pub fn use_heap() {
-    HEAP.store(true, Ordering::Relaxed);
+    if HEAP.compare_exchange(UNUSED, STARTING, Ordering::Acquire, Ordering::Acquire).is_ok() {
+        // SAFETY: this is the one time, and everything before came from the area.
+        unsafe { start_heap() };
+        HEAP.store(USED, Ordering::Release);
+    }
+    while HEAP.load(Ordering::Acquire) != USED {
+        std::hint::spin_loop();
+    }
 }
 
 /// The allocator of this library.
@@ -79,19 +131,23 @@ fn offset_in_area(pointer: *mut u8) -> Option<usize> {
 
 #[inline]
 fn give(layout: Layout) -> Option<*mut u8> {
-    if HEAP.load(Ordering::Relaxed) { None } else { give_from_area(layout) }
+    if HEAP.load(Ordering::Acquire) == USED { None } else { give_from_area(layout) }
 }
 
 #[cold]
 fn give_from_area(layout: Layout) -> Option<*mut u8> {
-    if layout.align() > 4096 {
-        return None;
-    }
     let with = |word| State::unpack(word).with(layout).map(|(state, _)| state.pack());
-    let before = STATE.fetch_update(Ordering::Acquire, Ordering::Relaxed, with).ok()?;
-    let (_, start) = State::unpack(before).with(layout)?;
-    // SAFETY: inside the area, as `with` has checked.
-    Some(unsafe { AREA.0.get().cast::<u8>().add(start) })
+    match STATE.fetch_update(Ordering::Acquire, Ordering::Relaxed, with) {
+        Ok(before) => {
+            let (_, start) = State::unpack(before).with(layout)?;
+            // SAFETY: inside the area, as `with` has checked.
+            Some(unsafe { AREA.0.get().cast::<u8>().add(start) })
+        }
+        Err(_) => {
+            use_heap();
+            None
+        }
+    }
 }
 
 #[cold]

@@ -59,6 +59,26 @@ fn every_site_of_the_c_library_is_found_and_none_missed() {
 }
 
 #[test]
+fn the_heap_may_be_started_by_a_thread_that_ends_first() {
+    let store = Served::new();
+    let script = "
+import threading
+def work(name, turns):
+    for turn in range(turns):
+        data = bytes([turn % 256]) * (turn % 5000)
+        with open(f'/cuesta/{name}-{turn}', 'wb') as file: file.write(data)
+        with open(f'/cuesta/{name}-{turn}', 'rb') as file: assert file.read() == data
+def together(first, count, turns):
+    threads = [threading.Thread(target=work, args=(first + index, turns)) for index in range(count)]
+    for thread in threads: thread.start()
+    for thread in threads: thread.join()
+together(0, 1, 100); together(10, 1, 100); together(20, 6, 100); work(30, 100); together(40, 6, 100)
+print('done')";
+    let told = told(&store.command("python3").args(["-c", script]).output().expect("runs"));
+    assert!(told.starts_with("done\n"), "{told}");
+}
+
+#[test]
 fn a_debuggers_breakpoints_in_the_c_library_survive() {
     let folder = tempfile::tempdir().expect("folder");
     preloaded("/bin/true", Path::new("/nonexistent"), folder.path()).output().expect("runs");
