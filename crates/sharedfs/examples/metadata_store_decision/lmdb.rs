@@ -2,7 +2,6 @@
 
 use super::{Batch, DIRENTS, EXTENTS, Failure, INODES, Layout, MAPPED_BYTES, Store, TABLES};
 use heed::types::Bytes;
-use std::ops::Bound;
 use std::path::Path;
 
 pub struct Lmdb {
