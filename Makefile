@@ -26,20 +26,21 @@ build: setup
 demo: build
 	@python3 demo/demo.py $(CUESTA) $(TARGET)/demo
 
-# One profile for everything, so that each crate is compiled once; the crash explorer alone needs the media
-# layer built with its recorder.
-test: build
-	@setup/packages fio=fio mkfs.ext4=e2fsprogs
+# One profile and one set of features for everything, so that each crate is compiled once; only what the recorder
+# touches is built again, for the crash explorer.
+test: setup
+	@setup/packages fio=fio mkfs.ext4=e2fsprogs /usr/include/sqlite3.h=libsqlite3-dev
+	$(CARGO) build --release --workspace
+	$(CARGO) test --release --workspace --features cuesta-sim/record --test explorer --test crashes
 	$(CARGO) test --release --workspace
-	$(CARGO) test --release -p cuesta-sim --features record --test explorer
 
 bench: build
-	@setup/packages fio=fio mkfs.ext4=e2fsprogs "/usr/include/sqlite3.h=libsqlite3-dev"
+	@setup/packages fio=fio mkfs.ext4=e2fsprogs /usr/include/sqlite3.h=libsqlite3-dev
 	@mkdir -p out
 	$(CARGO) run --release -p cuesta-bench -- run --json out/bench.json
 
 explore:
-	CUESTA_SIM_LONG=1 $(CARGO) test --release -p cuesta-sim --features record --test explorer -- --nocapture
+	$(CARGO) run --release -p cuesta-sim --features record --bin explore
 
 kill-campaign: build
 	$(CARGO) run --release -p cuesta-sim --bin kill-campaign

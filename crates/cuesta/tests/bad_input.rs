@@ -116,7 +116,7 @@ fn programs_that_cannot_be_run_are_named() {
     let place = Place::with_store();
     let run = |program: &str| place.cuesta(&["run", "--store", "store", "--", program]);
     run("no-such-program").refused(127, &["no-such-program", "no such program"]);
-    run("/cuesta/program").refused(126, &["/cuesta", "cannot be started yet"]);
+    run("/cuesta/program").refused(127, &["/cuesta/program", "No such file"]);
     std::fs::write(place.path("text"), "").unwrap();
     run("./text").refused(126, &["permission denied"]);
     place.cuesta(&["run", "--store", "store", "--at", "/", "--", "true"]).refused(125, &["--at"]);

@@ -29,6 +29,14 @@ fn files_and_exit_status_pass_through() {
 }
 
 #[test]
+fn programs_that_lie_on_the_store_run() {
+    let place = Place::with_store();
+    assert_eq!(shell(&place, "cp /bin/echo /cuesta/say").status(), 0);
+    let said = place.cuesta(&["run", "--store", "store", "--", "/cuesta/say", "hello"]);
+    assert_eq!(said.text(), "hello\n", "{}", said.errors());
+}
+
+#[test]
 fn what_a_killed_daemon_left_is_recovered() {
     let place = Place::with_store();
     let killing = "echo safe >/cuesta/a && kill -9 $(cat store/lock) && kill -9 $$";
@@ -67,7 +75,9 @@ fn signals_stop_the_daemon_in_order() {
     assert_eq!(shell(&place, "echo hello >/cuesta/a").status(), 0);
     let pid = daemon_pid(&place);
     assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
-    // The next start waits for the lock, so this sees the store only after the daemon has left.
+    // The daemon holds the lock until it has left.
+    let waited = Command::new("flock").arg(place.path("store/lock")).arg("true").status().unwrap();
+    assert!(waited.success());
     assert_eq!(shell(&place, "cat /cuesta/a").text(), "hello\n");
     let log = std::fs::read_to_string(place.path("store/sharedfs.log")).unwrap();
     assert!(log.contains("signal 15") && log.contains("stopped"), "{log}");

@@ -4,7 +4,7 @@ use crate::failure::{CANNOT_EXECUTE, Failure, NOT_FOUND, RUN_FAILED};
 use crate::program::{self, ProgramError};
 use crate::start;
 use crate::store::Store;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Component, Path, PathBuf};
@@ -49,22 +49,22 @@ pub fn execute(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let Some((name, rest)) = arguments.command.split_first() else {
         return Err(run_failed(Failure::new("no program to run")));
     };
-    if normal(Path::new(name)).is_some_and(|path| path.starts_with(&at)) {
-        let why = format!("programs that lie under {} cannot be started yet (copy it out)", at.display());
-        return Err(Failure::on(Path::new(name), why).exiting(CANNOT_EXECUTE));
-    }
     let search_path = std::env::var_os("PATH").unwrap_or_else(|| "/usr/local/bin:/usr/bin:/bin".into());
-    let program = program::find(name, &search_path)
+    // What lies on the store is there only for a program that has the door: env has it, and executes the rest.
+    let on_store = normal(Path::new(name)).is_some_and(|path| path.starts_with(&at));
+    let (starter, prefix) = if on_store { (OsStr::new("env"), Some(name)) } else { (name.as_os_str(), None) };
+    let program = program::find(starter, &search_path)
         .and_then(|program| program::check(&program).map(|()| program))
         .map_err(|error| {
             let status = if matches!(error, ProgramError::NotFound) { NOT_FOUND } else { CANNOT_EXECUTE };
-            Failure::on(Path::new(name), error).exiting(status)
+            Failure::on(Path::new(starter), error).exiting(status)
         })?;
     let library = library().map_err(run_failed)?;
     let store = Store::find_named(arguments.store.as_deref()).map_err(run_failed)?;
     start::ensure(&store).map_err(run_failed)?;
     let error = Command::new(&program)
-        .arg0(name)
+        .arg0(starter)
+        .args(prefix)
         .args(rest)
         .env("LD_PRELOAD", preload_list(&library))
         .env("CUESTA_SOCKET", store.socket())

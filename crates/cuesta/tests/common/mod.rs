@@ -20,7 +20,9 @@ impl Place {
         ] {
             let to = folder.path().join(part);
             std::fs::create_dir_all(to.parent().unwrap()).unwrap();
-            std::fs::copy(&from, &to).unwrap_or_else(|error| panic!("{}: {error}", from.display()));
+            // By another process: a file open for writing here could be inherited by a test that forks just
+            // then, and could not be executed.
+            assert!(Command::new("cp").arg(&from).arg(&to).status().unwrap().success());
         }
         Place { folder }
     }
