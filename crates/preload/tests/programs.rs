@@ -79,6 +79,28 @@ print('done')";
 }
 
 #[test]
+fn a_bad_pointer_is_efault_and_harms_nothing() {
+    let store = Served::new();
+    let script = "
+import ctypes, os
+libc = ctypes.CDLL(None, use_errno=True)
+bad = ctypes.c_void_p(8)
+fd = os.open('/cuesta/file', os.O_RDWR | os.O_CREAT)
+assert os.write(fd, b'kept') == 4
+def fails(answer): return answer == -1 and ctypes.get_errno() == 14
+assert fails(libc.pread(fd, bad, 4, 0)) and fails(libc.syscall(17, fd, bad, 4, 0))
+assert fails(libc.pwrite(fd, bad, 4, 0)) and fails(libc.syscall(18, fd, bad, 4, 0))
+assert fails(libc.read(os.open('/cuesta/file', os.O_RDONLY), bad, 4)) and fails(libc.write(fd, bad, 4))
+assert fails(libc.syscall(5, fd, bad)) and fails(libc.syscall(4, b'/cuesta/file', bad))
+for number in (2, 4, 83, 84, 87): assert fails(libc.syscall(number, bad, bad, 0)), number
+assert fails(libc.syscall(82, b'/cuesta/file', bad)) and fails(libc.syscall(257, -100, bad, 0, 0))
+assert os.pread(fd, 9, 0) == b'kept' and os.lseek(fd, 0, 1) == 4
+print('done')";
+    let told = told(&store.command("python3").args(["-c", script]).output().expect("runs"));
+    assert!(told.starts_with("done\n"), "{told}");
+}
+
+#[test]
 fn a_debuggers_breakpoints_in_the_c_library_survive() {
     let folder = tempfile::tempdir().expect("folder");
     preloaded("/bin/true", Path::new("/nonexistent"), folder.path()).output().expect("runs");
