@@ -1,7 +1,7 @@
 //! Policy: whose log is digested next, and when.
 //!
 //! A log that is longer than the kick threshold is digested at once, the longest first, so that no writer
-//! waits for space while a short log is served. The others wait until they were left alone for the idle time:
+//! waits for space while a short log is served; so is one whose writer waits, however short it is. The others wait until they were left alone for the idle time:
 //! what is written once more meanwhile is never copied.
 
 use crate::configuration::Options;
@@ -16,14 +16,17 @@ pub struct Backlog {
     pub session: SessionId,
     /// How much.
     pub bytes: u64,
+    /// Somebody waits for its digest, as the session says.
+    pub awaited: bool,
 }
 
 /// The logs to digest at once, in this order; with `idle` any log that holds something will do. How long a log is its
 /// session says: one behind which nothing is found must not keep the others waiting.
 #[must_use]
 pub fn due(backlogs: &[Backlog], options: &Options, idle: bool) -> Vec<SessionId> {
-    let least = if idle { 1 } else { options.kick_bytes };
-    let mut due: Vec<Backlog> = backlogs.iter().filter(|backlog| backlog.bytes >= least).copied().collect();
+    let least = |backlog: &Backlog| if idle || backlog.awaited { 1 } else { options.kick_bytes };
+    let mut due: Vec<Backlog> =
+        backlogs.iter().filter(|backlog| backlog.bytes >= least(backlog)).copied().collect();
     due.sort_by_key(|backlog| Reverse(backlog.bytes));
     due.iter().map(|backlog| backlog.session).collect()
 }
@@ -42,12 +45,15 @@ mod tests {
     #[test]
     fn long_logs_go_first_and_short_ones_wait() {
         let options = Options { kick_bytes: 100, digest_idle_ms: 7, ..Options::default() };
-        let backlog = |session, bytes| Backlog { session: SessionId(session), bytes };
+        let backlog = |session, bytes| Backlog { session: SessionId(session), bytes, awaited: false };
         let short = [backlog(1, 99), backlog(2, 10)];
         assert_eq!(due(&short, &options, false), []);
         assert_eq!(due(&short, &options, true), [SessionId(1), SessionId(2)]);
         assert_eq!(due(&[backlog(1, 100), backlog(2, 300)], &options, false), [SessionId(2), SessionId(1)]);
         assert_eq!(due(&[backlog(1, 0)], &options, true), []);
+        let awaited = Backlog { awaited: true, ..backlog(2, 10) };
+        assert_eq!(due(&[backlog(1, 99), awaited], &options, false), [SessionId(2)]);
+        assert_eq!(due(&[Backlog { bytes: 0, ..awaited }], &options, false), []);
         assert_eq!(sleep(&short, &options), Some(Duration::from_millis(7)));
         assert_eq!(sleep(&[backlog(1, 0)], &options), None);
     }

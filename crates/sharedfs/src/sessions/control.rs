@@ -77,7 +77,7 @@ impl Control {
         self.notice_word(offset_of!(NoticePage, digested)).store(digested.0, Ordering::SeqCst);
         let wake: &AtomicU32 = word!(self.notice, atomic_u32, NoticePage.digest_wake);
         wake.fetch_add(1, Ordering::SeqCst);
-        if word!(self.client, atomic_u32, ClientPage.waiters).load(Ordering::SeqCst) > 0 {
+        if self.is_awaited() {
             wait::wake_all(wake);
         }
     }
@@ -103,6 +103,12 @@ impl Control {
         let wake: &AtomicU32 = word!(self.notice, atomic_u32, NoticePage.digest_wake);
         wake.fetch_add(1, Ordering::SeqCst);
         wait::wake_all(wake);
+    }
+
+    /// Whether the session says that somebody waits for a digest.
+    #[must_use]
+    pub fn is_awaited(&self) -> bool {
+        word!(self.client, atomic_u32, ClientPage.waiters).load(Ordering::SeqCst) > 0
     }
 
     /// How far the session says its log is written.

@@ -74,7 +74,11 @@ impl Session {
     /// What its log holds that is not digested.
     #[must_use]
     pub fn backlog(&self) -> Backlog {
-        Backlog { session: self.id, bytes: self.completed().0 - self.digested.0 }
+        Backlog {
+            session: self.id,
+            bytes: self.completed().0 - self.digested.0,
+            awaited: self.control.is_awaited(),
+        }
     }
 
     /// Blocks promised to it and not digested.
