@@ -336,9 +336,17 @@ impl fmt::Display for PathText {
     }
 }
 
+/// For people: a long path shows only its ends.
 impl fmt::Debug for PathText {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{self}")
+        match self.0.as_slice() {
+            bytes if bytes.len() <= 64 => write!(formatter, "{self}"),
+            bytes => {
+                let end = |bytes: &[u8]| PathText(bytes.to_vec()).to_string();
+                let (head, tail) = (end(&bytes[..24]), end(&bytes[bytes.len() - 16..]));
+                write!(formatter, "{head}…{tail} ({} bytes)", bytes.len())
+            }
+        }
     }
 }
 

@@ -16,6 +16,8 @@ pub(super) struct ImageHash(u128);
 #[derive(Clone)]
 pub(super) struct ImageFile {
     pub(super) path: PathBuf,
+    pub(super) len: u64,
+    /// Its first bytes; the rest are zeros.
     pub(super) bytes: Vec<u8>,
 }
 
@@ -38,7 +40,8 @@ impl Image {
     pub(super) fn new(base: &[BaseFile], root: &Path) -> Image {
         let mut image = Image { files: BTreeMap::new(), hash: 0 };
         for file in base {
-            image.appear(file.region, relative(&file.path, root), file.contents.clone());
+            let len = file.contents.len() as u64;
+            image.appear(file.region, relative(&file.path, root), len, &file.contents);
         }
         image
     }
@@ -52,20 +55,25 @@ impl Image {
     }
 
     /// Adds a file, or replaces what was known under its region or its path.
-    pub(super) fn appear(&mut self, region: RegionKey, path: PathBuf, bytes: Vec<u8>) {
-        self.files.retain(|other, file| *other != region && file.path != path);
-        self.files.insert(region, ImageFile { path, bytes });
-        self.hash = 0;
-        for (region, file) in &self.files {
-            self.hash = self.hash.wrapping_add(file_hash(*region, file));
+    pub(super) fn appear(&mut self, region: RegionKey, path: PathBuf, len: u64, bytes: &[u8]) {
+        let replaced = self.files.extract_if(.., |other, file| *other == region || file.path == path);
+        for (region, file) in replaced {
+            self.hash = self.hash.wrapping_sub(file_hash(region, &file));
         }
+        let used = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+        let file = ImageFile { path, len, bytes: bytes[..used].to_vec() };
+        self.hash = self.hash.wrapping_add(file_hash(region, &file));
+        self.files.insert(region, file);
     }
 
     /// Stores bytes; what lies outside the file is ignored, as stores behind a truncation are.
     pub(super) fn store(&mut self, region: RegionKey, offset: u64, bytes: &[u8]) -> Option<Undo> {
         let file = self.files.get_mut(&region)?;
-        let end = (file.bytes.len() as u64).min(offset + bytes.len() as u64);
+        let end = file.len.min(offset + bytes.len() as u64);
         let length = end.checked_sub(offset).filter(|length| *length > 0)? as usize;
+        if file.bytes.len() < end as usize {
+            file.bytes.resize(end as usize, 0);
+        }
         let first = offset / LINE;
         let past = end.div_ceil(LINE);
         let before = lines_hash(region, file, first, past);
@@ -87,7 +95,8 @@ impl Image {
     pub(super) fn set_len(&mut self, region: RegionKey, len: u64) {
         if let Some(file) = self.files.get_mut(&region) {
             let before = file_hash(region, file);
-            file.bytes.resize(len as usize, 0);
+            file.len = len;
+            file.bytes.truncate(len as usize);
             let after = file_hash(region, file);
             self.hash = self.hash.wrapping_sub(before).wrapping_add(after);
         }
@@ -100,19 +109,20 @@ pub(super) fn relative(path: &Path, root: &Path) -> PathBuf {
 }
 
 fn file_hash(region: RegionKey, file: &ImageFile) -> u128 {
-    let len = file.bytes.len() as u64;
-    mix(region.inode ^ !len, region.device).wrapping_add(lines_hash(region, file, 0, len.div_ceil(LINE)))
+    let past = (file.bytes.len() as u64).div_ceil(LINE);
+    mix(region.inode ^ !file.len, region.device).wrapping_add(lines_hash(region, file, 0, past))
 }
 
-/// The sum of the hashes of the lines `first..past`; a line of zeros counts nothing.
+/// The sum of the hashes of the lines `first..past`; zeros at
+/// the end of a line, or a line of them, count nothing.
 fn lines_hash(region: RegionKey, file: &ImageFile, first: u64, past: u64) -> u128 {
     let end = (past * LINE).min(file.bytes.len() as u64);
     let lines = file.bytes[(first * LINE) as usize..end as usize].chunks(LINE as usize);
     let mut sum = 0u128;
     for (line, number) in lines.zip(first..) {
-        if line.iter().any(|byte| *byte != 0) {
+        if let Some(last) = line.iter().rposition(|byte| *byte != 0) {
             let mut hash = mix(region.inode, number);
-            for word in line.chunks(8) {
+            for word in line[..=last].chunks(8) {
                 let mut bytes = [0; 8];
                 bytes[..word.len()].copy_from_slice(word);
                 hash = mix((hash >> 64) as u64 ^ u64::from_le_bytes(bytes), hash as u64);

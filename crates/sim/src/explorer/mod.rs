@@ -20,6 +20,8 @@ mod image;
 mod numbering;
 mod pending;
 mod stage;
+pub mod store;
+pub mod workloads;
 
 pub use choice::Bounds;
 
@@ -137,6 +139,49 @@ pub fn explore<S: Subject>(
     run.explore(numbering::by_appearance(recording), &root)
 }
 
+/// The files below `root` that hold something else than what was recorded: stores the recorder did not
+/// see. Whoever explores a recording makes sure that there are none.
+pub fn unaccounted(recording: &Recording, root: &Path) -> Vec<String> {
+    let root = root.canonicalize().unwrap_or_else(|_| root.to_path_buf());
+    let recording = numbering::by_appearance(recording.clone());
+    let mut image = Image::new(&recording.base, &root);
+    for recorded in &recording.events {
+        match &recorded.event {
+            Event::Appear { region, path, len, contents } => {
+                image.appear(*region, relative(path, &root), *len, contents);
+            }
+            Event::SetLen { region, len } => image.set_len(*region, *len),
+            Event::Store { region, offset, bytes } => drop(image.store(*region, *offset, bytes)),
+            Event::Flush { .. } | Event::Fence | Event::Mark(_) => {}
+        }
+    }
+    let mut differences = Vec::new();
+    for file in image.files() {
+        let found = std::fs::read(root.join(&file.path)).unwrap_or_default();
+        if found.len() as u64 != file.len {
+            differences.push(format!(
+                "{}: {} bytes, recorded {}",
+                file.path.display(),
+                found.len(),
+                file.len
+            ));
+        } else if let Some(at) = first_difference(&found, &file.bytes) {
+            differences.push(format!("{}: differs at byte {at}", file.path.display()));
+        }
+    }
+    differences
+}
+
+/// Where a file differs from its recorded first bytes, with zeros behind them.
+fn first_difference(found: &[u8], recorded: &[u8]) -> Option<usize> {
+    let (head, tail) = found.split_at(recorded.len());
+    let differs = |head: &[u8]| head.iter().zip(recorded).position(|(found, recorded)| found != recorded);
+    if head != recorded {
+        return differs(head);
+    }
+    tail.iter().position(|byte| *byte != 0).map(|at| recorded.len() + at)
+}
+
 struct Run<'a, S: Subject> {
     stage: Stage,
     seed: u64,
@@ -188,14 +233,13 @@ impl<S: Subject> Run<'_, S> {
             Event::Mark(0) => self.progress.issued += 1,
             Event::Mark(_) => self.progress.acknowledged += 1,
             Event::Appear { region, path, len, contents } => {
-                let mut bytes = contents.clone();
-                bytes.resize(*len as usize, 0);
                 pending.forget(*region);
                 for image in [durable, stored] {
-                    image.appear(*region, relative(path, root), bytes.clone());
+                    image.appear(*region, relative(path, root), *len, contents);
                 }
             }
             Event::SetLen { region, len } => {
+                pending.cut(*region, *len);
                 durable.set_len(*region, *len);
                 stored.set_len(*region, *len);
             }
@@ -214,6 +258,7 @@ impl<S: Subject> Run<'_, S> {
             Event::Flush { region, offset, len } => pending.flush(thread, *region, *offset, *len),
             Event::Fence => {
                 self.between_fences(pending, durable)?;
+                debug_assert_eq!(pending.with_all(durable), stored.hash(), "nothing is lost if all survives");
                 if pending.fence(thread, durable) {
                     self.coverage.persist_points += 1;
                     self.check(durable, Moment::AfterFence)?;

@@ -4,7 +4,7 @@
 //! then a crash may keep it or lose it; within one line it keeps a prefix of the stores, in
 //! program order, torn between words of eight bytes at the finest.
 
-use super::image::{Image, LINE, Undo};
+use super::image::{Image, ImageHash, LINE, Undo};
 use cuesta_media::recorder::RegionKey;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -89,9 +89,28 @@ impl Pending {
         self.lines.retain(|key, _| key.0 != region);
     }
 
+    /// Forgets what was pending behind the new end of a file: it is gone, and if the file grows again
+    /// there are zeros.
+    pub(super) fn cut(&mut self, region: RegionKey, len: u64) {
+        for (_, line) in self.lines.range_mut((region, len / LINE)..(region, u64::MAX)) {
+            for word in &mut line.words {
+                let kept = len.saturating_sub(word.offset).min(u64::from(word.length));
+                word.length = kept as u8;
+            }
+        }
+    }
+
     /// Every pending line with all its words.
     pub(super) fn all(&self) -> Survivors {
         self.lines.iter().map(|(key, line)| (*key, line.words.len())).collect()
+    }
+
+    /// What `image` would be if everything survived.
+    pub(super) fn with_all(&self, image: &mut Image) -> ImageHash {
+        let undo = self.apply(&self.all(), image);
+        let hash = image.hash();
+        image.revert(undo);
+        hash
     }
 
     /// Puts the survivors into `image`.

@@ -34,7 +34,7 @@ impl Stage {
         let mut wanted = BTreeSet::new();
         for file in image.files() {
             let path = self.path().join(&file.path);
-            update(&path, &file.bytes)?;
+            update(&path, &file.bytes, file.len)?;
             wanted.insert(path);
         }
         remove_others(self.path(), &wanted)
@@ -58,16 +58,16 @@ fn copy_directories(from: &Path, to: &Path) -> io::Result<()> {
     Ok(())
 }
 
-fn update(path: &Path, bytes: &[u8]) -> io::Result<()> {
+/// Makes the file `bytes` and zeros up to `len`.
+fn update(path: &Path, bytes: &[u8], len: u64) -> io::Result<()> {
     let file = match OpenOptions::new().read(true).write(true).open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             OpenOptions::new().read(true).write(true).create_new(true).open(path)?
         }
         other => other?,
     };
-    if file.metadata()?.len() != bytes.len() as u64 {
-        file.set_len(bytes.len() as u64)?;
-    }
+    file.set_len(bytes.len() as u64)?;
+    file.set_len(len)?;
     let mut found = [0; PIECE];
     for (number, piece) in bytes.chunks(PIECE).enumerate() {
         write_if_different(&file, (number * PIECE) as u64, piece, &mut found[..piece.len()])?;

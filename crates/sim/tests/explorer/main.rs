@@ -1,0 +1,30 @@
+//! The crash explorer, on a toy log and on the real store.
+//!
+//! What `make test` runs is a slice that takes a minute or two; `CUESTA_SIM_LONG=1` (`make explore`) runs all
+//! of it. `CUESTA_SIM_SEED` chooses another slice and other states, `CUESTA_SIM_KEEP=1` leaves the files of a
+//! failure behind.
+
+mod crashes;
+mod planted;
+mod toy_log;
+
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+/// Bugs are planted in the whole process: whoever does it runs alone.
+static PLANTING: RwLock<()> = RwLock::new(());
+
+fn without_bugs() -> RwLockReadGuard<'static, ()> {
+    PLANTING.read().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn planting() -> RwLockWriteGuard<'static, ()> {
+    PLANTING.write().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn seed() -> u64 {
+    std::env::var("CUESTA_SIM_SEED").map_or(1, |seed| seed.parse().expect("CUESTA_SIM_SEED is a number"))
+}
+
+fn long() -> bool {
+    std::env::var_os("CUESTA_SIM_LONG").is_some()
+}
