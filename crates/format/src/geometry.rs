@@ -125,6 +125,8 @@ impl Geometry {
 pub const SUPERBLOCK_FILE: &str = "superblock";
 /// The session table's name in the tier's directory.
 pub const SESSIONS_FILE: &str = "sessions";
+/// The name of the page that counts daemons, in the tier's directory.
+pub const INCARNATION_FILE: &str = "incarnation";
 /// The metadata store's name in the tier's directory.
 pub const METADATA_FILE: &str = "meta.redb";
 /// The folder of log segments in the tier's directory.

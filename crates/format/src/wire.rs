@@ -64,7 +64,8 @@ pub struct Grant {
 /// What LibFS (or the command) asks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Request {
-    /// First message of a session. Descriptors back: notice page, client page, kick eventfd.
+    /// First message of a session. Descriptors back: notice page, client page, kick eventfd,
+    /// incarnation page.
     Attach {
         /// [`PROTOCOL_VERSION`].
         version: u32,
@@ -258,6 +259,9 @@ pub struct Welcome {
     pub start: LogPosition,
     /// The lease generation to begin with.
     pub lease_generation: LeaseGeneration,
+    /// What the first word of the incarnation page holds while this daemon lives. Once it differs, another
+    /// daemon recovers the log: nothing more may be acknowledged.
+    pub incarnation: u64,
     /// First inode number it may give.
     pub inode_first: InodeNumber,
     /// How many it may give.

@@ -1,10 +1,12 @@
-//! The two control pages, seen from the client: the notice page it reads, the client page it writes.
+//! The control pages, seen from the client: the notice page it reads, the client page it writes, and the page that
+//! says whether the daemon it belongs to is still the store's.
 
 use cuesta_format::Medium;
 use cuesta_format::control::{CONTROL_BYTES, ClientPage, NoticePage};
 use cuesta_media::{Mapping, MediaError, Protection};
 use rustix::fd::OwnedFd;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What SharedFS tells this session.
 #[derive(Debug)]
@@ -20,6 +22,29 @@ impl Notice {
         // SAFETY: the mapping is CONTROL_BYTES long (checked by `of_file`), page-aligned, lives as long as
         // `self`, and the type is made of atomics only, which other processes may store to; we never do.
         unsafe { &*self.0.as_ptr().cast::<NoticePage>() }
+    }
+}
+
+/// Which daemon the store has.
+#[derive(Debug)]
+pub(crate) struct Incarnation {
+    page: Mapping,
+    number: u64,
+}
+
+impl Incarnation {
+    /// `number` is the daemon's this session attached to.
+    pub(crate) fn map(file: &OwnedFd, number: u64) -> Result<Incarnation, MediaError> {
+        Ok(Incarnation { page: map(file, Protection::ReadOnly)?, number })
+    }
+
+    /// Whether no other daemon has begun to recover the logs of this one's sessions.
+    #[inline]
+    pub(crate) fn stands(&self) -> bool {
+        // SAFETY: the mapping is CONTROL_BYTES long (checked by `of_file`), page-aligned and lives as long as `self`; its
+        // first word is only ever stored to as an atomic.
+        let word = unsafe { AtomicU64::from_ptr(self.page.as_ptr().cast()) };
+        word.load(Ordering::SeqCst) == self.number
     }
 }
 

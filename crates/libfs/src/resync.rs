@@ -24,6 +24,9 @@ impl Client {
     /// Learns what a moved generation means. Whoever comes first does it for all.
     pub(crate) fn resync(&self) -> Result<(), Error> {
         let _closed = self.gate.write();
+        if !self.session.stands() {
+            return Err(Error::Disconnected);
+        }
         let generation = self.session.generation.load(Ordering::Acquire);
         if self.session.shown_generation() == generation {
             return Ok(());

@@ -4,7 +4,7 @@
 //! entry is appended and only count upward; what a fence voids is taken back when the session resynchronises.
 
 use crate::arenas::Arenas;
-use crate::control::{Notice, Told};
+use crate::control::{Incarnation, Notice, Told};
 use crate::errno::Error;
 use crate::link::Link;
 use crate::sync::{AtomicU32, AtomicU64, Mutex, Ordering};
@@ -38,6 +38,7 @@ pub(crate) struct Session {
     link: Mutex<Box<dyn Link>>,
     notice: Notice,
     told: Told,
+    incarnation: Incarnation,
     kick: OwnedFd,
     kicked: AtomicU64,
     slots: AtomicU32,
@@ -67,8 +68,9 @@ impl Session {
             other => return Err(unexpected(&other)),
         };
         let geometry = welcome.geometry.check().map_err(|error| Error::Daemon(error.to_string()))?;
-        let [notice, told, kick] = <[OwnedFd; 3]>::try_from(descriptors)
+        let [notice, told, kick, incarnation] = <[OwnedFd; 4]>::try_from(descriptors)
             .map_err(|_| Error::Daemon("descriptors are missing".into()))?;
+        let incarnation = Incarnation::map(&incarnation, welcome.incarnation)?;
         let notice = Notice::map(&notice)?;
         let told = Told::map(&told)?;
         let window = geometry.ring_bytes() + u64::from(geometry.overlap_slots()) * geometry.segment_bytes;
@@ -82,6 +84,7 @@ impl Session {
             link: Mutex::new(link),
             notice,
             told,
+            incarnation,
             kick,
             kicked: AtomicU64::new(welcome.start.0),
             slots: AtomicU32::new(0),
@@ -113,10 +116,17 @@ impl Session {
         self.call(request, &mut Vec::new())
     }
 
-    /// The lease generation SharedFS shows now.
+    /// Whether the daemon this session attached to is still the store's.
+    #[inline]
+    pub(crate) fn stands(&self) -> bool {
+        self.incarnation.stands()
+    }
+
+    /// The lease generation SharedFS shows now; one no lease was ever held under if another daemon took over,
+    /// for whom this session's log ended where it found it.
     #[inline]
     pub(crate) fn shown_generation(&self) -> u64 {
-        self.notice.page().generation.load(Ordering::SeqCst)
+        if self.stands() { self.notice.page().generation.load(Ordering::SeqCst) } else { u64::MAX }
     }
 
     #[inline]

@@ -137,3 +137,20 @@ fn what_was_acknowledged_before_the_daemon_stopped_is_kept() {
         assert!(kept >= acknowledged, "round {round}: {acknowledged} bytes were written, {kept} are there");
     }
 }
+
+#[test]
+fn nothing_is_acknowledged_once_another_daemon_recovers_the_log() {
+    let store = Store::new(small());
+    let client = store.attach();
+    let call = root(&client);
+    call.write_file("before", b"kept").unwrap();
+    let file = call.open("before", O_RDWR).unwrap();
+    let successor = store.take_over();
+    assert_eq!(client.write(&file, &[b"lost"[..].into()]), Err(Error::Disconnected));
+    assert_eq!(client.read(&file, &mut [[0; 4][..].as_mut().into()]), Err(Error::Disconnected));
+    assert_eq!(successor.recovered().sessions, 1);
+    let found = successor.read_directory(cuesta_format::InodeNumber::ROOT).unwrap();
+    let mut content = [0; 8];
+    assert_eq!(successor.read_file(found[0].dirent.inode, 0, &mut content).unwrap(), 4);
+    assert_eq!(&content[..4], b"kept");
+}

@@ -8,7 +8,7 @@ use crate::leases::Leases;
 use crate::metadata::MetadataStore;
 use crate::observe::{Counters, Events};
 use crate::recovery::Recovered;
-use crate::sessions::{BatchReport, Control, Segment, SegmentPool, Session, SessionTable, make_segment};
+use crate::sessions::{Incarnation, BatchReport, Control, Segment, SegmentPool, Session, SessionTable, make_segment};
 use crate::tiers::{Arenas, Credits};
 use crate::{Error, recovery};
 use cuesta_format::event::Step;
@@ -53,6 +53,7 @@ pub(crate) struct Core {
 pub struct SharedFs {
     pub(crate) tier: PathBuf,
     pub(crate) superblock: Superblock,
+    incarnation: Incarnation,
     pub(crate) options: Options,
     pub(crate) metadata: MetadataStore,
     pub(crate) arenas: Arenas,
@@ -165,6 +166,7 @@ impl SharedFs {
     pub fn open(tier: &Path, options: Options) -> Result<Arc<SharedFs>, Error> {
         let superblock = read_superblock(tier)?;
         let Superblock { medium, geometry, .. } = superblock;
+        let incarnation = Incarnation::begin(tier)?;
         let metadata = MetadataStore::open(&tier.join(METADATA_FILE), medium)?;
         let (table, occupied) = SessionTable::open(&tier.join(SESSIONS_FILE), geometry.ring_slots, medium)?;
         let owned = occupied.iter().flat_map(|(_, record)| record.segments.iter().copied()).collect();
@@ -176,6 +178,7 @@ impl SharedFs {
         let mut shared = SharedFs {
             tier: tier.to_owned(),
             superblock,
+            incarnation,
             metadata,
             arenas,
             digester: Mutex::default(),
@@ -225,10 +228,11 @@ impl SharedFs {
         &self.recovered
     }
 
-    /// Begins a session. Descriptors: notice page, client page, eventfd.
-    pub fn attach(&self, pid: u32, program: &str) -> Result<(SessionHandle, Welcome, [OwnedFd; 3]), Error> {
+    /// Begins a session. Descriptors: notice page, client page, eventfd, incarnation page.
+    pub fn attach(&self, pid: u32, program: &str) -> Result<(SessionHandle, Welcome, [OwnedFd; 4]), Error> {
         let control = Arc::new(Control::new()?);
-        let descriptors = control.descriptors()?;
+        let [notice, client, kick] = control.descriptors()?;
+        let descriptors = [notice, client, kick, self.incarnation.descriptor()?];
         let mut core = self.core.lock();
         let id = core.next_session;
         if id >= core.table.head().next_session {
@@ -258,6 +262,7 @@ impl SharedFs {
             log_generation: record.log_generation,
             start: record.start,
             lease_generation: record.lease_generation,
+            incarnation: self.incarnation.number(),
             inode_first,
             inode_count,
         };

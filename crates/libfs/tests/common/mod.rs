@@ -82,6 +82,11 @@ impl Store {
         self
     }
 
+    /// What the next daemon does after this one was killed: it recovers the same store.
+    pub fn take_over(&self) -> Arc<SharedFs> {
+        SharedFs::open(self.folder.path(), Options::default()).unwrap()
+    }
+
     pub fn attach(&self) -> Arc<Client> {
         Client::attach(Box::new(self.link()), "test").unwrap()
     }
