@@ -29,9 +29,10 @@ demo: build
 # One profile and one set of features for everything, so that each crate is compiled once; only what the recorder
 # touches is built again, for the crash explorer.
 test: setup
-	@setup/packages fio=fio mkfs.ext4=e2fsprogs /usr/include/sqlite3.h=libsqlite3-dev
+	@setup/packages fio=fio mkfs.ext4=e2fsprogs /usr/include/sqlite3.h=libsqlite3-dev \
+		perl=perl git=git node=nodejs
 	$(CARGO) build --release --workspace
-	$(CARGO) test --release --workspace --features cuesta-sim/record --test explorer --test crashes
+	$(CARGO) test --release --workspace --features cuesta-sim/record --test explorer
 	$(CARGO) test --release --workspace
 
 bench: build
