@@ -8,7 +8,9 @@ use crate::leases::Leases;
 use crate::metadata::MetadataStore;
 use crate::observe::{Counters, Events};
 use crate::recovery::Recovered;
-use crate::sessions::{Incarnation, BatchReport, Control, Segment, SegmentPool, Session, SessionTable, make_segment};
+use crate::sessions::{
+    BatchReport, Control, Incarnation, Segment, SegmentPool, Session, SessionTable, make_segment,
+};
 use crate::tiers::{Arenas, Credits};
 use crate::{Error, recovery};
 use cuesta_format::event::Step;
