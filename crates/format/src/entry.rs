@@ -19,6 +19,7 @@
 //! makes whatever an earlier owner or generation left in a recycled segment invalid; the position
 //! does the same for an earlier lap (DESIGN §4).
 
+pub use crate::checksum::crc32c;
 use crate::{InodeNumber, LeaseGeneration, LogGeneration, LogPosition, SessionId, StoreId, Timestamp};
 use zerocopy::little_endian::{I64, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -28,12 +29,6 @@ pub const HEADER_BYTES: usize = 64;
 
 /// What entries are aligned to, in bytes.
 pub const ENTRY_ALIGNMENT: usize = 64;
-
-/// CRC32C of `bytes`.
-#[must_use]
-pub fn crc32c(bytes: &[u8]) -> u32 {
-    crc_fast::crc32_iscsi(bytes)
-}
 
 /// What an entry does; the meaning of each field is at [`crate::Operation`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
