@@ -274,6 +274,14 @@ impl<'c> Turn<'c> {
         Ok(())
     }
 
+    /// The entry costs `blocks` at worst, as is known now; no more than was prepared.
+    #[inline]
+    pub(crate) fn settle(&mut self, blocks: u64) {
+        let over = self.debited.saturating_sub(blocks);
+        self.client.session.give_back_debit(over);
+        self.debited -= over;
+    }
+
     /// A fresh inode number; before any lock.
     #[inline]
     pub(crate) fn number(&mut self) -> Result<InodeNumber, Halt> {

@@ -295,6 +295,9 @@ impl Client {
         if offset > FILE_BYTES_MAX - bytes as u64 {
             return Err(Error::FileTooBig.into());
         }
+        if at.is_none() {
+            turn.settle(debit::of_write(offset, bytes as u64));
+        }
         let appended = match turn.append_write(inode.number, offset, data)? {
             Ok(appended) => appended,
             Err(fault) => return Ok(Written::Faulted { copied: fault.copied }),

@@ -11,7 +11,7 @@ use crate::sync::{AtomicU32, AtomicU64, Mutex, Ordering};
 use cuesta_format::control::{STATE_CLOSED, UNSERVED_SLOTS};
 use cuesta_format::entry::Salt;
 use cuesta_format::wire::{PROTOCOL_VERSION, Refusal, Request, Response, Welcome};
-use cuesta_format::{Geometry, InodeNumber, LogPosition};
+use cuesta_format::{BLOCK_BYTES, Geometry, InodeNumber, LogPosition};
 use cuesta_media::{MediaError, Protection, Window, wait};
 use cuesta_oplog::{Appender, Ring};
 use rustix::fd::OwnedFd;
@@ -19,8 +19,10 @@ use std::time::Duration;
 
 /// Ring slots a session starts with: enough for a short program, cheap to map.
 const SLOTS_FIRST: u32 = 1;
-/// Blocks asked for at least when the credit is used up.
+/// Blocks asked for at least when the credit is used up; each time after that twice as many.
 const CREDIT_STEP_BLOCKS: u64 = 4096;
+/// Part of the tier one question asks for at most, unless that is less than a step.
+const CREDIT_TIER_PART: u64 = 32;
 /// Inode numbers asked for at once.
 const NUMBERS_STEP: u32 = 4096;
 /// How long a wait for a digest sleeps before it looks at the daemon's state again.
@@ -46,6 +48,8 @@ pub(crate) struct Session {
     /// The log is not asked to grow before this much was admitted: SharedFS had no segments.
     grow_again: AtomicU64,
     debited: AtomicU64,
+    /// Blocks asked for next.
+    credit_step: AtomicU64,
     numbers: Mutex<Numbers>,
 }
 
@@ -91,6 +95,7 @@ impl Session {
             growing: Mutex::new(()),
             grow_again: AtomicU64::new(0),
             debited: AtomicU64::new(0),
+            credit_step: AtomicU64::new(CREDIT_STEP_BLOCKS),
             numbers: Mutex::new(Numbers {
                 next: welcome.inode_first.0,
                 end: welcome.inode_first.0 + u64::from(welcome.inode_count),
@@ -210,7 +215,14 @@ impl Session {
             Err(Error::NoSpace) => Ok(false),
             Err(error) => Err(error),
         };
-        Ok(ask(missing.max(CREDIT_STEP_BLOCKS))? || (missing < CREDIT_STEP_BLOCKS && ask(missing)?))
+        let step = self.credit_step.load(Ordering::Relaxed);
+        if ask(missing.max(step))? {
+            let most = self.geometry().nvm_bytes / BLOCK_BYTES / CREDIT_TIER_PART;
+            self.credit_step.store((step * 2).min(most.max(CREDIT_STEP_BLOCKS)), Ordering::Relaxed);
+            return Ok(true);
+        }
+        self.credit_step.store(CREDIT_STEP_BLOCKS, Ordering::Relaxed);
+        Ok(missing < step && ask(missing)?)
     }
 
     /// A fresh inode number, if one is at hand.
