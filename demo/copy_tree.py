@@ -1,8 +1,8 @@
 """Copies a tree file by file, each durable before the next: an ordinary program that knows nothing of Cuesta.
 
-Usage: copy_tree.py FROM TO [LIMIT]
+Usage: copy_tree.py FROM TO COPIES [LIMIT]
 
-A line on standard output acknowledges each file: from then on it must survive anything. Files that are in
+The copies go to TO/1, TO/2 and so on. A line on standard output acknowledges each file: from then on it must survive anything. Files that are in
 place already are passed over, so that a run that was killed can be continued.
 """
 
@@ -30,24 +30,28 @@ def copy(source, target):
     sync_directory(os.path.dirname(target))
 
 
-def main():
-    origin, destination = sys.argv[1], sys.argv[2]
-    limit = int(sys.argv[3]) if len(sys.argv) > 3 else sys.maxsize
-    copied = 0
+def missing(origin, destination):
+    """The files that are not in place yet, as pairs; makes their directories."""
     for folder, folders, files in os.walk(origin):
         folders.sort()
-        relative = os.path.relpath(folder, origin)
-        there = os.path.normpath(os.path.join(destination, relative))
+        there = os.path.normpath(os.path.join(destination, os.path.relpath(folder, origin)))
         os.makedirs(there, exist_ok=True)
         for name in sorted(files):
             source, target = os.path.join(folder, name), os.path.join(there, name)
-            if not os.path.isfile(source) or os.path.exists(target):
-                continue
+            if os.path.isfile(source) and not os.path.exists(target):
+                yield source, target
+
+
+def main():
+    origin, destination, copies = sys.argv[1], sys.argv[2], int(sys.argv[3])
+    left = int(sys.argv[4]) if len(sys.argv) > 4 else sys.maxsize
+    for number in range(1, copies + 1):
+        for source, target in missing(origin, os.path.join(destination, str(number))):
             copy(source, target)
-            sys.stdout.write(os.path.normpath(os.path.join(relative, name)) + "\n")
+            sys.stdout.write(os.path.relpath(target, destination) + "\n")
             sys.stdout.flush()
-            copied += 1
-            if copied == limit:
+            left -= 1
+            if left == 0:
                 return
 
 

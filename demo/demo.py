@@ -16,6 +16,7 @@ import random
 import select
 import shutil
 import signal
+import statistics
 import subprocess
 import sys
 import threading
@@ -26,9 +27,12 @@ import source
 
 JOURNALS = ("DELETE", "PERSIST")
 ROUNDS = (("DELETE",), ("PERSIST",), ("tree",), ("DELETE", "PERSIST", "tree"))
-ROUND_SECONDS = (1.0, 2.0)
-FAST_ROWS, DISK_ROWS = 20_000, 600
-FAST_FILES, DISK_FILES = 1_500, 200
+ROUND_SECONDS = (0.6, 1.2)
+TURNS = 3
+FAST_ROWS, DISK_ROWS = 8_000, 300
+FAST_FILES, DISK_FILES = 1_000, 100
+# The tree is copied so many times over that no machine finishes before it is killed.
+COPIES = 40
 HERE = os.path.dirname(os.path.abspath(__file__))
 COPY = os.path.join(HERE, "copy_tree.py")
 
@@ -38,8 +42,9 @@ def say(text=""):
 
 
 def progress(text):
+    """A line that the next one replaces; an empty text clears it."""
     if sys.stdout.isatty():
-        print("\r  " + text.ljust(76), end="", flush=True)
+        print("\r" + ("  " + text).ljust(78) + "\r", end="", flush=True)
 
 
 def fail(text):
@@ -103,6 +108,7 @@ class Demo:
         self.tree, self.files = source.library()
         self.acknowledged_rows = {journal: 0 for journal in JOURNALS}
         self.acknowledged_files = set()
+        self.sums = {}
 
     def command(self, *arguments, ok=(0,)):
         done = subprocess.run([self.cuesta, *arguments], stdout=subprocess.PIPE, text=True)
@@ -136,7 +142,7 @@ class Demo:
 
     def start_job(self, name):
         if name == "tree":
-            return Job(self.on_store.prefix + [sys.executable, COPY, self.tree, self.on_store.path("tree")])
+            return Job(self.on_store.prefix + [sys.executable, COPY, self.tree, self.on_store.path("tree"), str(COPIES)])
         # The row after the last acknowledged one may or may not be there: both are right.
         first = len(self.stored_rows(name))
         numbered = list(enumerate(self.rows, 1))[first:]
@@ -156,16 +162,15 @@ class Demo:
                 break
             select.select([], [], [], min(0.05, seconds - passed))
         daemon = json.loads(self.command("status", "--json", self.store))["pid"]
-        programs = [job.process.pid for job in jobs.values()]
+        programs = [job.process.pid for job in jobs.values() if job.process.returncode is None]
         self.random.shuffle(programs)
         # A daemon that outlives its programs digests their logs; one that dies first leaves that to recovery.
         victims = [daemon, *programs] if number % 2 else [*programs, daemon]
         for victim in victims:
             os.kill(victim, signal.SIGKILL)
-        early = [name for name, job in jobs.items() if job.process.wait() != -signal.SIGKILL]
         for job in jobs.values():
             job.end()
-        failed = [name for name in early if jobs[name].process.returncode != 0]
+        failed = [name for name, job in jobs.items() if job.process.returncode not in (0, -signal.SIGKILL)]
         if failed:
             fail(f"{', '.join(failed)} failed before it was killed")
         for name, job in jobs.items():
@@ -207,10 +212,12 @@ class Demo:
             fail("the copied tree cannot be read after the kill")
         sums = {line[66:]: line[:64] for line in listed.stdout.splitlines()}
         for name in self.acknowledged_files:
-            with open(os.path.join(self.tree, name), "rb") as original:
-                expected = hashlib.sha256(original.read()).hexdigest()
+            original = name.split("/", 1)[1]
+            if original not in self.sums:
+                with open(os.path.join(self.tree, original), "rb") as file:
+                    self.sums[original] = hashlib.sha256(file.read()).hexdigest()
             # sha256sum marks names with special characters by a backslash; python's library has none.
-            if sums.get(os.path.join(target, name)) != expected:
+            if sums.get(os.path.join(target, name)) != self.sums[original]:
                 fail(f"{name} was acknowledged, but its copy is {'wrong' if name in sums else 'missing'}")
         status = json.loads(self.command("status", "--json", self.store))
         self.command("stop", self.store)
@@ -218,7 +225,7 @@ class Demo:
         progress("")
         rows = " + ".join(f"{self.acknowledged_rows[journal]:,}" for journal in JOURNALS)
         say(
-            f"\r  {number}. {' + '.join(names)} killed: recovered {status['recovered_entries']:,} log entries in "
+            f"  {number}. {' + '.join(names)} killed: recovered {status['recovered_entries']:,} log entries in "
             f"{status['recovery_ms']} ms;\n"
             f"     all {rows} rows and {len(self.acknowledged_files):,} files acknowledged so far are there; "
             f"integrity_check ok, fsck {report['outcome']}"
@@ -226,20 +233,20 @@ class Demo:
 
     # -- side by side
 
-    def commits_per_second(self, place, journal, count):
+    def commits_per_second(self, place, journal, turn, count):
         script = os.path.join(self.work, "speed.sql")
         source.import_script(script, journal, list(enumerate(self.rows, 1))[:count], acknowledge=False)
-        database = place.path(f"speed-{journal}.db")
         with open(script) as given:
-            done = place.run(["sqlite3", "-batch", "-bail", database], stdin=given)
+            done = place.run(["sqlite3", "-batch", "-bail", place.path(f"{journal}-{turn}.db")], stdin=given)
         if done.returncode != 0:
             fail(f"the import on {place.name} failed")
         times = dict(line.split(" ", 1) for line in done.stdout.splitlines() if " " in line)
         return count / (float(times["end"]) - float(times["start"]))
 
-    def files_per_second(self, place, count):
+    def files_per_second(self, place, turn, count):
         began = time.monotonic()
-        done = place.run([sys.executable, COPY, self.tree, place.path("speed-tree"), str(count)])
+        target = place.path(f"tree-{turn}")
+        done = place.run([sys.executable, COPY, self.tree, target, str(COPIES), str(count)])
         if done.returncode != 0:
             fail(f"the copy on {place.name} failed")
         return len(done.stdout.splitlines()) / (time.monotonic() - began)
@@ -249,27 +256,26 @@ class Demo:
         tmpfs = f"/dev/shm/cuesta-demo-{os.getpid()}"
         os.makedirs(disk, exist_ok=True)
         os.makedirs(tmpfs)
+        places = [self.on_store, Place("tmpfs", tmpfs), Place(file_system(disk) + " (disk)", disk)]
+        rates = {}
         try:
-            places = [self.on_store, Place("tmpfs", tmpfs), Place(file_system(disk) + " (disk)", disk)]
-            table = {}
-            for place in places:
-                slow = place is places[-1]
-                for journal in JOURNALS:
-                    progress(f"{place.name}: SQLite {journal}")
-                    count = DISK_ROWS if slow else FAST_ROWS
-                    work = f"SQLite {journal}, commits/s"
-                    table.setdefault(work, []).append(self.commits_per_second(place, journal, count))
-                progress(f"{place.name}: copying a tree")
-                count = DISK_FILES if slow else FAST_FILES
-                table.setdefault("files copied with fsync/s", []).append(self.files_per_second(place, count))
+            for turn in range(TURNS):
+                for place in places:
+                    progress(f"turn {turn + 1} of {TURNS}: {place.name}")
+                    rows, files = (DISK_ROWS, DISK_FILES) if place is places[-1] else (FAST_ROWS, FAST_FILES)
+                    for journal in JOURNALS:
+                        rate = self.commits_per_second(place, journal, turn, rows)
+                        rates.setdefault((f"SQLite {journal}, commits/s", place.name), []).append(rate)
+                    rate = self.files_per_second(place, turn, files)
+                    rates.setdefault(("files copied with fsync/s", place.name), []).append(rate)
         finally:
             shutil.rmtree(tmpfs)
         progress("")
-        heads = [place.name for place in places]
-        say("\r" + " " * 30 + "".join(f"{head:>15}" for head in heads) + f"{'vs tmpfs':>12}{'vs disk':>10}")
-        for work, rates in table.items():
-            cells = "".join(f"{rate:>15,.0f}" for rate in rates)
-            say(f"  {work:<28}{cells}{rates[0] / rates[1]:>11.2f}×{rates[0] / rates[2]:>9.1f}×")
+        say(" " * 30 + "".join(f"{place.name:>15}" for place in places) + f"{'vs tmpfs':>12}{'vs disk':>10}")
+        for work in dict.fromkeys(work for work, _ in rates):
+            ours, memory, slow = (statistics.median(rates[work, place.name]) for place in places)
+            cells = "".join(f"{rate:>15,.0f}" for rate in (ours, memory, slow))
+            say(f"  {work:<28}{cells}{ours / memory:>11.2f}×{ours / slow:>9.1f}×")
 
     def run(self):
         began = time.monotonic()
@@ -282,7 +288,7 @@ class Demo:
         for number, names in enumerate(ROUNDS, 1):
             self.kill_in_the_middle(number, names)
             self.verify(number, names)
-        say("\nThe same programs side by side (one run each; make bench measures properly):")
+        say("\nThe same programs side by side (medians of three; make bench measures more and better):")
         self.compare()
         self.remove_store()
         say(f"\nNothing that was acknowledged was lost. ({time.monotonic() - began:.0f} s)")
