@@ -17,9 +17,6 @@ use clap::Parser;
 use commands::{Command, explain, fsck, mkfs, run, serve, status, stop, trace};
 use std::process::ExitCode;
 
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 /// A crash-consistent file system in user space: unmodified programs write to shared memory, inside
 /// their own process, and what they were told is written survives their death and the daemon's.
 #[derive(Debug, Parser)]

@@ -180,9 +180,9 @@ fn geometry(tier: &Path, asked: Option<Size>) -> Result<Geometry, Failure> {
             ),
         ));
     }
-    let arena_bytes = match bytes {
-        ..0x400_0000 => 1 << 20,
-        ..0x4000_0000 => 16 << 20,
+    let arena_bytes = match bytes >> 20 {
+        0..64 => 1 << 20,
+        64..1024 => 16 << 20,
         _ => Geometry::default().arena_bytes,
     };
     let geometry =

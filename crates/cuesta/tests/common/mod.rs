@@ -50,14 +50,6 @@ impl Place {
         assert_eq!(made.status(), 0, "{}", made.errors());
         place
     }
-
-    /// Changes one byte of the store's superblock.
-    pub fn flip_superblock(&self, at: usize) {
-        let path = self.path("store/nvm/superblock");
-        let mut bytes = std::fs::read(&path).unwrap();
-        bytes[at] ^= 0x10;
-        std::fs::write(&path, bytes).unwrap();
-    }
 }
 
 impl Drop for Place {
