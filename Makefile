@@ -10,8 +10,8 @@ help:
 	@echo "make demo           build, run the main job on real input, kill it, prove that nothing was lost"
 	@echo "make test           all tests"
 	@echo "make bench          measure against tmpfs and ext4; writes out/bench.json"
-	@echo "make explore        crash explorer over more workloads than make test takes"
-	@echo "make kill-campaign  hundreds of random SIGKILLs of programs and daemon"
+	@echo "make explore        the crash explorer alone, telling what it covers"
+	@echo "make kill-campaign  hundreds of random SIGKILLs of programs and daemon (ARGUMENTS=--help)"
 	@echo "make lint           formatting and clippy"
 	@echo "make install        the command and its library into PREFIX (default /usr/local)"
 
@@ -41,10 +41,11 @@ bench: build
 	$(CARGO) run --release -p cuesta-bench -- run --json out/bench.json
 
 explore:
-	$(CARGO) run --release -p cuesta-sim --features record --bin explore
+	$(CARGO) test --release --workspace --features cuesta-sim/record --test explorer -- --nocapture
 
 kill-campaign: build
-	$(CARGO) run --release -p cuesta-sim --bin kill-campaign
+	$(CARGO) build --release -p cuesta-sim --bins
+	$(TARGET)/release/kill-campaign $(ARGUMENTS)
 
 lint:
 	$(CARGO) fmt --all --check
