@@ -147,7 +147,7 @@ impl BackendFile {
     }
 
     fn note_word(&self, offset: u64, value: u64) -> Result<(), AccessError> {
-        self.mapping.write(offset, &value.to_le_bytes())?;
+        self.mapping.write_through(offset, &value.to_le_bytes())?;
         self.mapping.fence();
         Ok(())
     }
@@ -243,7 +243,7 @@ impl redb::StorageBackend for Backend {
         if end > self.0.written.load(Ordering::Acquire) {
             self.0.extend_written(end)?;
         }
-        self.0.mapping.write(HEADER_BYTES + offset, data).map_err(outside)?;
+        self.0.mapping.write_through(HEADER_BYTES + offset, data).map_err(outside)?;
         if self.0.syncing_thread.load(Ordering::Relaxed) != thread_mark() {
             self.0.mapping.fence();
         }
