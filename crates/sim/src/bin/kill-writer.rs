@@ -1,7 +1,7 @@
 //! The program a kill campaign runs on a store: it writes until it is killed, or verifies.
 
 use clap::{Parser, Subcommand};
-use cuesta_sim::kill::history::History;
+use cuesta_sim::kill::history::{self, History};
 use cuesta_sim::kill::writer;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -36,6 +36,15 @@ enum Action {
         #[arg(long)]
         operations: u64,
     },
+    /// Print the operations of a round, a line of JSON each
+    List {
+        /// The seed of the round
+        #[arg(long)]
+        seed: u64,
+        /// How many
+        #[arg(long)]
+        operations: u64,
+    },
     /// Print how many operations of the round survived
     Verify {
         #[command(flatten)]
@@ -58,6 +67,12 @@ fn main() -> ExitCode {
             writer::write(&place.root, &history, place.seed, operations, report)
                 .map_err(|error| error.to_string())
         }),
+        Action::List { seed, operations } => {
+            for operation in history::operations(seed).take(operations as usize) {
+                println!("{}", serde_json::to_string(&operation).expect("an operation has a text form"));
+            }
+            Ok(())
+        }
         Action::Verify { place, acknowledged, issued } => load(&place).and_then(|history| {
             let survived = writer::verify(&place.root, &history, place.seed, acknowledged, issued)?;
             println!("{survived}");

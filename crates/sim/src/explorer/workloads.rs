@@ -98,6 +98,7 @@ pub fn wrapping(seed: u64, calls: usize) -> Workload {
         fallocate: false,
         hostile: false,
         hostile_pairs: false,
+        empty_chown: false,
         ..Repertoire::default()
     };
     let mut generator = Generator::new(repertoire, seed);

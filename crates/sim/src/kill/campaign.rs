@@ -44,6 +44,8 @@ pub struct KillFailure {
     pub seed: u64,
     /// The round, from 0.
     pub round: u64,
+    /// The seed of its operations.
+    pub round_seed: u64,
     /// What was killed in it.
     pub victim: Victim,
     /// Operations that had returned.
@@ -122,6 +124,7 @@ impl Campaign {
             Err(reason) => Err(KillFailure {
                 seed: self.seed,
                 round: self.round,
+                round_seed: seed,
                 victim,
                 acknowledged: steps.acknowledged,
                 issued: steps.issued,
