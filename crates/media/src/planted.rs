@@ -14,7 +14,7 @@ pub enum Bug {
     ReusedSalt = 3,
     /// A rename over an existing name removes it in one step and moves in a second one.
     RenameInTwoSteps = 4,
-    /// A digest commits its changes and "digested up to" in two transactions.
+    /// A digest commits "digested up to" and its changes in two transactions.
     DigestNotAtomic = 5,
 }
 

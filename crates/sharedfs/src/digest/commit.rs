@@ -39,6 +39,17 @@ impl Digester {
         ended: &[SessionId],
     ) -> Result<u64, Error> {
         let (view, reservation, placements, bytes) = self.parts();
+        let row = SessionRecord {
+            digested: batch.to,
+            log_generation: log.log_generation,
+            credit_limit: log.credit_limit,
+            credit_digested: log.debited + batch.debits,
+        };
+        if planted::active(Bug::DigestNotAtomic) {
+            transaction.put_session(log.session, row);
+            transaction.commit()?;
+            transaction = storage.metadata.begin()?;
+        }
         if planted::active(Bug::RenameInTwoSteps) {
             for name in
                 view.names.all().iter().filter(|name| name.before.is_some() && name.before != name.now)
@@ -75,20 +86,7 @@ impl Digester {
             transaction.remove_session(session);
         }
         put_bitmaps(&mut transaction, &mut storage.space.lock().allocator, reservation)?;
-        if planted::active(Bug::DigestNotAtomic) {
-            transaction.commit()?;
-            transaction = storage.metadata.begin()?;
-        }
-        let debited = log.debited + batch.debits;
-        transaction.put_session(
-            log.session,
-            SessionRecord {
-                digested: batch.to,
-                log_generation: log.log_generation,
-                credit_limit: log.credit_limit,
-                credit_digested: debited,
-            },
-        );
+        transaction.put_session(log.session, row);
         let committed = transaction.commit();
         let mut space = storage.space.lock();
         if let Err(error) = committed {

@@ -18,7 +18,7 @@ fn rename_over() -> Vec<Operation> {
     vec![Operation::Rename { from: PathText::from("/d/x"), to: PathText::from("/g") }]
 }
 
-/// Two calls whose replay after half a digest shows: what the first made, the second moved away.
+/// Calls that are lost where "digested up to" is committed apart from what was digested.
 fn append_twice() -> Vec<Operation> {
     let data = Pattern { seed: 2, length: 900 };
     let name = PathText::from("/again");
