@@ -19,6 +19,9 @@ d=os.dup(fd); os.lseek(d,10,0); print(os.lseek(fd,0,1)); os.close(d); os.close(f
 print(sorted(os.listdir(D)))
 try: os.open(D+'/no',os.O_RDONLY)
 except OSError as e: print(e.errno)
+for n in (4095,4096,9000):
+    try: os.symlink('t'*n,D+'/long%d'%n); os.unlink(D+'/long%d'%n); print(n)
+    except OSError as e: print(n,e.errno)
 try: os.rename(D+'/py','/proc/zz')
 except OSError as e: print(e.errno)
 c=sqlite3.connect(D+'/t.db'); c.execute('create table if not exists t(a,b)')

@@ -140,6 +140,7 @@ pub fn symlink(call: &Call, directory: Option<usize>, path: usize) -> Answer {
         (directory, path),
         |client, credentials, base, place| match &target {
             Ok(target) => client.symlink(credentials, target.as_bytes(), base, &place.path),
+            Err(Failure::Errno(libc::ENAMETOOLONG)) => Err(cuesta_libfs::Error::NameTooLong),
             Err(_) => Err(cuesta_libfs::Error::Fault),
         },
         |()| Ok(0),

@@ -297,7 +297,8 @@ fn many_files_in_one_batch_then_scattered_changes() {
     }
     transaction.commit().unwrap();
     drop(store);
-    let snapshot = reopen(&path).read().unwrap();
+    let store = reopen(&path);
+    let snapshot = store.read().unwrap();
     let removed = 5000usize.div_ceil(7) as u64;
     assert_eq!(snapshot.counters().unwrap().inodes, 5000 - removed);
     assert_eq!(snapshot.counters().unwrap().next_inode, InodeNumber(first.0 + 5000));
