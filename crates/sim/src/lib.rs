@@ -2,9 +2,11 @@
 //!
 //! * [`model`] says what a POSIX file system is; [`tree`] is what any file system shows, for
 //!   comparing; [`operation`] and [`generate`] are what is done to them.
-//! * [`posix`] does the same operations by plain libc calls.
-//! * [`explorer`] rebuilds what a store may look like after a crash at every persist point of a
-//!   recorded run, has it recovered, and compares it with the model.
+//! * [`posix`] does the same operations by plain libc calls; [`world`] does them on SharedFS and
+//!   LibFS in this process.
+//! * `explorer` (feature `record`) rebuilds what a store may look like after a crash at every persist
+//!   point of a recorded run, has it recovered, and compares it with the model.
+//! * [`kill`] kills the real programs and checks the store from outside.
 //!
 //! Nothing here is linked into what users run.
 

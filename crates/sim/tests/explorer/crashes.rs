@@ -24,7 +24,7 @@ fn each_call_survives_crashes_whole_or_not_at_all() {
     let bounds = if long() { Bounds::thorough() } else { Bounds::quick() };
     for call in calls() {
         for digest in [DigestAt::Never, DigestAt::First, DigestAt::Last] {
-            explore(&workload(&[call.clone()], digest), &bounds, &(&call, digest), &mut total);
+            explore(&workload(std::slice::from_ref(&call), digest), &bounds, &(&call, digest), &mut total);
         }
     }
     println!("single calls: {total}");
