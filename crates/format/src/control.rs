@@ -1,4 +1,5 @@
-//! The control block: the two pages a session and SharedFS share in memory.
+//! The control block: the two pages a session and SharedFS share in memory. A third page, the same for all
+//! sessions, counts daemons (`geometry::INCARNATION_FILE`).
 //!
 //! SharedFS writes the notice page and LibFS only reads it; LibFS writes the client page and
 //! SharedFS believes nothing in it beyond a hint. Each is a sealed memfd that SharedFS made.
