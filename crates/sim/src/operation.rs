@@ -51,6 +51,25 @@ pub struct OpenFlags {
     pub truncate: bool,
 }
 
+impl OpenFlags {
+    /// As open(2) takes them.
+    #[must_use]
+    pub fn bits(self) -> i32 {
+        let access = match (self.read, self.write) {
+            (true, true) => libc::O_RDWR,
+            (false, true) => libc::O_WRONLY,
+            _ => libc::O_RDONLY,
+        };
+        let wanted = [
+            (self.append, libc::O_APPEND),
+            (self.create, libc::O_CREAT),
+            (self.exclusive, libc::O_EXCL),
+            (self.truncate, libc::O_TRUNC),
+        ];
+        wanted.iter().filter(|(on, _)| *on).fold(access, |bits, (_, bit)| bits | bit)
+    }
+}
+
 /// What `fallocate` is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FallocateMode {

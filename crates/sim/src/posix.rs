@@ -191,19 +191,7 @@ impl Posix {
     fn open(&mut self, slot: Slot, path: &PathText, flags: OpenFlags, mode: u32) -> Result<Outcome, Errno> {
         self.slots.remove(&slot);
         let path = self.below_root(path)?;
-        let access = match (flags.read, flags.write) {
-            (true, true) => libc::O_RDWR,
-            (false, true) => libc::O_WRONLY,
-            _ => libc::O_RDONLY,
-        };
-        let wanted = [
-            (flags.append, libc::O_APPEND),
-            (flags.create, libc::O_CREAT),
-            (flags.exclusive, libc::O_EXCL),
-            (flags.truncate, libc::O_TRUNC),
-        ];
-        let bits =
-            wanted.iter().filter(|(on, _)| *on).fold(access | libc::O_CLOEXEC, |bits, (_, bit)| bits | bit);
+        let bits = flags.bits() | libc::O_CLOEXEC;
         // SAFETY: the path is NUL-terminated.
         let fd = count(unsafe { libc::open(path.as_ptr(), bits, mode) } as isize)?;
         self.slots.insert(slot, Descriptor(fd as c_int));

@@ -4,7 +4,7 @@
 //! Nothing runs by itself: a digest happens when the test asks for one, or when an operation finds
 //! the log full; then a helper thread does what the daemon's digest thread would.
 
-use crate::operation::{Attributes, Kind, OpenFlags, Operation, Outcome, PathText, Slot, Timestamp};
+use crate::operation::{Attributes, Kind, Operation, Outcome, PathText, Slot, Timestamp};
 use crate::sparse::Sparse;
 use crate::tree::{Content, Tree, TreeBuilder, join};
 use cuesta_format::superblock::Superblock;
@@ -142,7 +142,7 @@ impl World {
         match operation {
             Open { slot, path, flags, mode } => {
                 self.close(*slot)?;
-                let file = client.open(&WHO, Base::Root, path.as_bytes(), open_bits(*flags), *mode)?;
+                let file = client.open(&WHO, Base::Root, path.as_bytes(), flags.bits(), *mode)?;
                 self.slots.insert(*slot, file);
                 Ok(Outcome::Done)
             }
@@ -310,21 +310,6 @@ impl World {
 
 fn done(result: Result<(), Error>) -> Result<Outcome, Error> {
     result.map(|()| Outcome::Done)
-}
-
-fn open_bits(flags: OpenFlags) -> i32 {
-    let access = match (flags.read, flags.write) {
-        (true, true) => libc::O_RDWR,
-        (false, true) => libc::O_WRONLY,
-        _ => libc::O_RDONLY,
-    };
-    let wanted = [
-        (flags.append, libc::O_APPEND),
-        (flags.create, libc::O_CREAT),
-        (flags.exclusive, libc::O_EXCL),
-        (flags.truncate, libc::O_TRUNC),
-    ];
-    wanted.iter().filter(|(on, _)| *on).fold(access, |bits, (_, bit)| bits | bit)
 }
 
 fn attributes(record: &InodeRecord) -> Attributes {
