@@ -10,6 +10,11 @@ use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::path::Path;
 
+/// The tests write a store's file thousands of times over; a disk that gives room back late runs full of that.
+fn folder_in_memory() -> tempfile::TempDir {
+    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
+}
+
 const fn shared_between_threads<T: Send + Sync>() {}
 const _: () = {
     shared_between_threads::<MetadataStore>();
@@ -223,7 +228,7 @@ impl std::ops::Deref for Reading {
 }
 
 fn run(steps: &[Step]) {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = folder_in_memory();
     let mut path = folder.path().join("0");
     let mut store = MetadataStore::create(&path, Medium::Memory).unwrap();
     let mut model = Model::default();
@@ -274,7 +279,7 @@ proptest! {
 
 #[test]
 fn many_files_in_one_batch_then_scattered_changes() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = folder_in_memory();
     let path = folder.path().join("meta");
     let store = MetadataStore::create(&path, Medium::Memory).unwrap();
     let mut transaction = store.begin().unwrap();
@@ -310,7 +315,7 @@ fn many_files_in_one_batch_then_scattered_changes() {
 
 #[test]
 fn the_small_tables_keep_what_they_are_given() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = folder_in_memory();
     let path = folder.path().join("meta");
     let store = MetadataStore::create(&path, Medium::Memory).unwrap();
     let mut transaction = store.begin().unwrap();
@@ -345,7 +350,7 @@ fn the_small_tables_keep_what_they_are_given() {
 
 #[test]
 fn what_is_no_store_is_an_error() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = folder_in_memory();
     let path = folder.path().join("meta");
     assert!(matches!(MetadataStore::open(&path, Medium::Memory), Err(MetadataError::Missing(_))));
     std::fs::write(&path, b"").unwrap();
@@ -357,7 +362,7 @@ fn what_is_no_store_is_an_error() {
 
 #[test]
 fn a_damaged_store_is_an_error_and_never_a_panic() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = folder_in_memory();
     let path = folder.path().join("meta");
     drop(MetadataStore::create(&path, Medium::Memory).unwrap());
     let sound = std::fs::read(&path).unwrap();
