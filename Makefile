@@ -17,7 +17,7 @@ help:
 
 setup:
 	@setup/toolchain
-	@setup/packages cc=gcc sqlite3=sqlite3 python3=python3 make=make
+	@setup/packages cc=gcc /usr/include/stdio.h=libc6-dev sqlite3=sqlite3 python3=python3 make=make
 
 # The command finds the preload library beside itself, so both are built together.
 build: setup
