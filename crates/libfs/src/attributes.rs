@@ -57,6 +57,9 @@ pub struct SetAttributes {
     pub uid: Option<u32>,
     /// New group.
     pub gid: Option<u32>,
+    /// The owner and the group are set, be it to what they are: a `chown` that names neither takes set-id bits away
+    /// like any other.
+    pub chown: bool,
     /// New time of last read.
     pub accessed: SetTime,
     /// New time of last change of content.
@@ -250,7 +253,8 @@ fn decide(
         }
         attributes.mode = Some(mode);
     }
-    if set.uid.is_some() || set.gid.is_some() {
+    let names_ids = set.uid.is_some() || set.gid.is_some();
+    if names_ids {
         let keeps_owner = set.uid.is_none_or(|uid| uid == record.uid);
         let may_give = set.gid.is_none_or(|gid| gid == record.gid || credentials.is_in_group(gid));
         let own = credentials.uid == record.uid && keeps_owner && may_give;
@@ -259,9 +263,17 @@ fn decide(
         }
         attributes.uid = set.uid;
         attributes.gid = set.gid;
+    }
+    if (names_ids || set.chown) && state.kind() != FileKind::Directory {
         let mode = attributes.mode.unwrap_or(record.mode & 0o7777);
-        let cleared = if mode & libc::S_IXGRP != 0 { libc::S_ISUID | libc::S_ISGID } else { libc::S_ISUID };
-        if state.kind() != FileKind::Directory && mode & cleared != 0 {
+        // Without the group's execute bit the set-gid bit asks for mandatory locks: whoever might set it keeps it.
+        let keeps_group =
+            mode & libc::S_IXGRP == 0 && (credentials.is_root() || credentials.is_in_group(record.gid));
+        let cleared = if keeps_group { libc::S_ISUID } else { libc::S_ISUID | libc::S_ISGID };
+        if mode & cleared != 0 {
+            if !credentials.owns(record) {
+                return Err(Error::NotPermitted);
+            }
             attributes.mode = Some(mode & !cleared);
         }
     }

@@ -75,6 +75,8 @@ pub enum Error {
     Leaves {
         /// The path that remains.
         path: Vec<u8>,
+        /// Of a call with two paths, it is the second one.
+        second: bool,
     },
 }
 

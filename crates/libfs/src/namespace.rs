@@ -198,7 +198,7 @@ impl Client {
                     self.walk(credentials, base, path, follow)?.existing()?
                 }
             };
-            let found = self.walk(credentials, base, path, Follow::Never)?;
+            let found = self.walk_second(credentials, base, path)?;
             let name = new_name(&found, false)?;
             if kind == FileKind::Directory {
                 return Err(Error::NotPermitted.into());

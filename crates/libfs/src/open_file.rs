@@ -148,19 +148,13 @@ impl Client {
             return Err(Error::Invalid);
         }
         let exclusive = flags & (O_CREAT | O_EXCL) == O_CREAT | O_EXCL;
-        let follow = if exclusive {
-            Follow::Never
-        } else if flags & O_NOFOLLOW != 0 {
-            Follow::BeforeSlash
-        } else {
-            Follow::Always
+        let follow = match (flags & O_CREAT != 0, flags & O_NOFOLLOW != 0) {
+            (true, no_follow) => Follow::ToMake { links: !exclusive && !no_follow },
+            (false, true) => Follow::BeforeSlash,
+            (false, false) => Follow::Always,
         };
         let open = self.operate(|turn| {
             let found = self.walk(credentials, base, path, follow)?;
-            if flags & O_CREAT != 0 && found.slash && !matches!(&found.inode, Some((_, FileKind::Directory)))
-            {
-                return Err(Error::IsDirectory.into());
-            }
             match (&found.inode, &found.last) {
                 (Some(_), _) if exclusive => Err(Error::Exists.into()),
                 (Some((inode, kind)), _) => {

@@ -49,7 +49,7 @@ impl Client {
         }
         self.operate(|turn| {
             let old = self.walk(credentials, old_base, old_path, Follow::Never)?;
-            let new = self.walk(credentials, new_base, new_path, Follow::Never)?;
+            let new = self.walk_second(credentials, new_base, new_path)?;
             self.rename_found(turn, credentials, &old, &new, flags)?;
             Ok(new.inode)
         })

@@ -33,6 +33,11 @@ pub(crate) enum Follow {
     /// Only if a slash stands behind it.
     BeforeSlash,
     Never,
+    /// The name is to be made if it does not exist, and what is made is no directory: a slash behind it is refused
+    /// before it is looked up, here and at the end of every link that is followed.
+    ToMake {
+        links: bool,
+    },
 }
 
 /// A name a directory can hold.
@@ -136,6 +141,10 @@ impl Client {
                     }
                     directory = above;
                 }
+                _ if is_last && slash && matches!(follow, Follow::ToMake { .. }) => {
+                    self.check_search(credentials, &directory)?;
+                    return Err(Error::IsDirectory.into());
+                }
                 name => match self.look_up(credentials, &directory, name)? {
                     Some((inode, FileKind::Symlink)) if !is_last || follow.follows(slash) => {
                         followed += 1;
@@ -145,7 +154,7 @@ impl Client {
                         let mut path = self.target_of(&inode)?;
                         path.extend_from_slice(behind);
                         if path.first() == Some(&b'/') {
-                            return Err(Error::Leaves { path }.into());
+                            return Err(Error::Leaves { path, second: false }.into());
                         }
                         expanded = path;
                         rest = expanded.as_slice();
@@ -173,7 +182,7 @@ impl Client {
     ) -> Result<Arc<Inode>, Halt> {
         if directory.number == InodeNumber::ROOT {
             let path = [b"..", behind].concat();
-            return Err(Error::Leaves { path }.into());
+            return Err(Error::Leaves { path, second: false }.into());
         }
         let state = self.reading(directory)?;
         credentials.check(&state.record, EXECUTE)?;
@@ -190,6 +199,19 @@ impl Client {
         }
     }
 
+    /// [`Client::walk`] along the second path of a call.
+    pub(crate) fn walk_second(
+        &self,
+        credentials: &Credentials,
+        base: Base<'_>,
+        path: &[u8],
+    ) -> Result<Found, Halt> {
+        self.walk(credentials, base, path, Follow::Never).map_err(|halt| match halt {
+            Halt::Failed(Error::Leaves { path, .. }) => Error::Leaves { path, second: true }.into(),
+            other => other,
+        })
+    }
+
     fn target_of(&self, inode: &Inode) -> Result<Vec<u8>, Halt> {
         let state = self.reading(inode)?;
         match &state.content {
@@ -197,6 +219,15 @@ impl Client {
             Content::Symlink(_) => Err(Error::NotFound.into()),
             _ => Err(Halt::Again),
         }
+    }
+
+    /// Whether names may be looked up in what a path led to.
+    fn check_search(&self, credentials: &Credentials, directory: &Inode) -> Result<(), Halt> {
+        let state = self.reading(directory)?;
+        if state.directory().is_none() {
+            return Err(if state.released { Error::NotFound } else { Error::NotDirectory }.into());
+        }
+        Ok(credentials.check(&state.record, EXECUTE)?)
     }
 
     /// What a name in a directory stands for. Within an attempt.
@@ -259,6 +290,7 @@ impl Follow {
             Follow::Always => true,
             Follow::BeforeSlash => slash,
             Follow::Never => false,
+            Follow::ToMake { links } => links,
         }
     }
 }

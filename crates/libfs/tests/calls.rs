@@ -92,10 +92,14 @@ fn opening_follows_the_rules() {
     assert_eq!(fails(&"x".repeat(256), O_RDONLY), Some(Error::NameTooLong));
     assert_eq!(fails(&"x/".repeat(2048), O_RDONLY), Some(Error::NameTooLong));
     assert_eq!(fails("d", O_RDWR | libc::O_TMPFILE), Some(Error::Unsupported));
-    let outside = Error::Leaves { path: b"../x".to_vec() };
+    let outside = Error::Leaves { path: b"../x".to_vec(), second: false };
     assert_eq!(fails("d/../../x", O_RDONLY), Some(outside));
     call.symlink("/etc/hosts", "away").unwrap();
-    assert_eq!(fails("away", O_RDONLY), Some(Error::Leaves { path: b"/etc/hosts".to_vec() }));
+    let outside = |second| Error::Leaves { path: b"/etc/hosts/x".to_vec(), second };
+    assert_eq!(fails("away/x", O_RDONLY), Some(outside(false)));
+    assert_eq!(call.rename("away/x", "f"), Err(outside(false)));
+    assert_eq!(call.rename("f", "away/x"), Err(outside(true)));
+    assert_eq!(call.link("f", "away/x"), Err(outside(true)));
     call.open("dangling", O_CREAT | O_RDWR).unwrap();
     assert!(call.stat("new").is_ok());
     let file = call.open("s", O_PATH).unwrap();

@@ -4,7 +4,7 @@
 mod common;
 
 use common::{Caller, ROOT, Store, root, small};
-use cuesta_libfs::{Base, Client, Error, SetAttributes, Target};
+use cuesta_libfs::{Base, Client, Credentials, Error, SetAttributes, Target};
 use libc::{O_CREAT, O_DIRECTORY, O_RDONLY, O_RDWR, O_WRONLY};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -153,4 +153,69 @@ fn nothing_is_acknowledged_once_another_daemon_recovers_the_log() {
     let mut content = [0; 8];
     assert_eq!(successor.read_file(found[0].dirent.inode, 0, &mut content).unwrap(), 4);
     assert_eq!(&content[..4], b"kept");
+}
+
+#[test]
+fn a_name_to_make_must_not_end_in_a_slash() {
+    let store = Store::new(small());
+    let client = store.attach();
+    let call = root(&client);
+    call.mkdir("d").unwrap();
+    call.write_file("f", b"").unwrap();
+    call.symlink("f", "to-file").unwrap();
+    call.symlink("d/", "to-directory").unwrap();
+    call.symlink("nothing", "dangling").unwrap();
+    call.symlink("loop", "loop").unwrap();
+    let opened = |path: &str, flags| call.open(path, flags).map(|_| ());
+    for path in ["d/", "f/", "new/", "to-file/", "to-directory/", "dangling/", "loop/", "to-directory"] {
+        assert_eq!(opened(path, O_CREAT | O_RDWR), Err(Error::IsDirectory), "{path}");
+        assert_eq!(opened(path, O_CREAT | O_RDONLY), Err(Error::IsDirectory), "{path}");
+    }
+    assert_eq!(opened("f/", O_CREAT | libc::O_EXCL | O_RDWR), Err(Error::IsDirectory));
+    assert_eq!(opened("to-directory", O_CREAT | libc::O_EXCL | O_RDWR), Err(Error::Exists));
+    assert_eq!(opened("d/.", O_CREAT | libc::O_EXCL | O_RDWR), Err(Error::Exists));
+    assert_eq!(opened("f/x/", O_CREAT | O_RDWR), Err(Error::NotDirectory));
+    assert_eq!(opened("none/x/", O_CREAT | O_RDWR), Err(Error::NotFound));
+    assert_eq!(opened("to-file", O_CREAT | O_RDWR | libc::O_NOFOLLOW), Err(Error::SymlinkLoop));
+    assert_eq!(opened("d/", O_RDONLY), Ok(()));
+    assert_eq!(opened("f/", O_RDONLY), Err(Error::NotDirectory));
+}
+
+#[test]
+fn a_chown_that_names_nobody_takes_set_id_bits() {
+    let store = Store::new(small());
+    let client = store.attach();
+    let call = root(&client);
+    let target = |path: &'static str| Target::Path { base: Base::Root, path: path.as_bytes(), follow: false };
+    let chmod = |path, mode| {
+        let set = SetAttributes { mode: Some(mode), ..SetAttributes::default() };
+        client.set_attributes(&ROOT, target(path), set).unwrap();
+    };
+    let chown = |who: &Credentials, path| {
+        let set = SetAttributes { chown: true, ..SetAttributes::default() };
+        client.set_attributes(who, target(path), set)
+    };
+    let mode = |path| call.stat(path).unwrap().mode & 0o7777;
+    let other = Credentials { uid: 5, gid: 5, groups: Vec::new() };
+    call.write_file("f", b"").unwrap();
+    call.mkdir("d").unwrap();
+    for (before, after) in [(0o6755, 0o755), (0o6745, 0o2745), (0o4711, 0o711), (0o644, 0o644)] {
+        chmod("f", before);
+        chown(&ROOT, "f").unwrap();
+        assert_eq!(mode("f"), after, "{before:o}");
+        client.digest().unwrap();
+        assert_eq!(root(&store.attach()).stat("f").unwrap().mode & 0o7777, after, "{before:o}");
+    }
+    chmod("d", 0o6755);
+    chown(&ROOT, "d").unwrap();
+    assert_eq!(mode("d"), 0o6755, "a directory keeps them");
+    assert_eq!(chown(&other, "f"), Ok(()), "there is nothing to take");
+    chmod("f", 0o4755);
+    assert_eq!(chown(&other, "f"), Err(Error::NotPermitted));
+    assert_eq!(mode("f"), 0o4755);
+    let theirs = SetAttributes { uid: Some(5), gid: Some(9), ..SetAttributes::default() };
+    client.set_attributes(&ROOT, target("f"), theirs).unwrap();
+    chmod("f", 0o2745);
+    chown(&other, "f").unwrap();
+    assert_eq!(mode("f"), 0o745, "its set-gid bit is not theirs to have");
 }

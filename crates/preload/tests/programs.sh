@@ -8,6 +8,7 @@ cp /etc/passwd $D/w/p; sort $D/w/p -o $D/w/p.s; head -1 $D/w/p.s
 dd if=/dev/urandom of=$D/w/r bs=64k count=20 2>/dev/null; cp $D/w/r /tmp/r.$$; cmp $D/w/r /tmp/r.$$ && echo ddok; stat -c '%s %a %F' $D/w/r
 mkdir $D/w/d1; (cd $D/w/d1; pwd | sed s#$D#D#; echo x > rel; ls; cat ./rel ../a; mkdir -p e/f; cd e/f; pwd| sed s#$D#D#; cd ../..; find . | sort; cd /; pwd)
 ln -s a $D/w/sl; readlink $D/w/sl; cat $D/w/sl; ln $D/w/a $D/w/hl; stat -c %h $D/w/a
+ln -s $D/w/d1 $D/abs; python3 -c 'import os,sys; D=sys.argv[1]; A=D+"/abs"; open(D+"/m","w").close(); os.rename(D+"/m",A+"/m"); os.rename(A+"/m",A+"/../../n"); os.link(D+"/n",A+"/n"); os.link(A+"/n",A+"/../o"); print(os.stat(D+"/w/o").st_nlink)' $D; rm $D/abs/n $D/abs $D/n $D/w/o
 cp -r $D/w /tmp/cw.$$; diff -r $D/w /tmp/cw.$$ && echo diffok; rm -rf /tmp/cw.$$
 tar cf $D/w.tar -C $D w; tar tf $D/w.tar | sort | head -3
 python3 - $D <<'P'

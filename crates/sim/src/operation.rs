@@ -259,6 +259,31 @@ pub enum Outcome {
 }
 
 impl Operation {
+    /// Its path, or the second one of two.
+    pub fn path_mut(&mut self, second: bool) -> Option<&mut PathText> {
+        use Operation::*;
+        match self {
+            Link { existing: first, new: other }
+            | Rename { from: first, to: other }
+            | RenameNoReplace { from: first, to: other } => Some(if second { other } else { first }),
+            _ if second => None,
+            Open { path, .. }
+            | Truncate { path, .. }
+            | Mkdir { path, .. }
+            | Rmdir { path }
+            | Symlink { path, .. }
+            | Unlink { path }
+            | Chmod { path, .. }
+            | Lchown { path, .. }
+            | Utimens { path, .. }
+            | Stat { path }
+            | Lstat { path }
+            | Readlink { path }
+            | Readdir { path } => Some(path),
+            _ => None,
+        }
+    }
+
     /// Whether the call may change what is on the store.
     pub fn is_mutation(&self) -> bool {
         use Operation::*;

@@ -28,6 +28,8 @@ use std::time::Duration;
 const WHO: Credentials = Credentials { uid: 0, gid: 0, groups: Vec::new() };
 /// How often the helper looks whether an operation waits for room in the log.
 const HELP_EVERY: Duration = Duration::from_micros(200);
+/// Times a path may leave the store and come in again.
+const CROSSINGS_MAX: u32 = 40;
 /// Bytes read at once.
 const READ_BYTES: usize = 64 << 10;
 
@@ -136,7 +138,28 @@ impl World {
         self.serve(operation).map_err(|error| Errno::from_raw_os_error(error.errno()))
     }
 
+    /// The store is the whole world: a path that leaves it comes in again at its root.
     fn serve(&mut self, operation: &Operation) -> Result<Outcome, Error> {
+        let mut operation = operation.clone();
+        for _ in 0..CROSSINGS_MAX {
+            let (path, second) = match self.serve_inside(&operation) {
+                Err(Error::Leaves { path, second }) => (path, second),
+                answered => return answered,
+            };
+            let mut inside = path.strip_prefix(b"..").unwrap_or(&path);
+            if inside.iter().all(|byte| *byte == b'/') {
+                // Where `..` of the root is the root, it still is no name.
+                if path.starts_with(b"..") && matches!(operation, Operation::Rmdir { .. }) {
+                    return Err(Error::NotEmpty);
+                }
+                inside = b"/";
+            }
+            *operation.path_mut(second).ok_or(Error::CrossDevice)? = PathText(inside.to_vec());
+        }
+        Err(Error::SymlinkLoop)
+    }
+
+    fn serve_inside(&mut self, operation: &Operation) -> Result<Outcome, Error> {
         use Operation::*;
         let client = Arc::clone(&self.client);
         match operation {
@@ -215,11 +238,8 @@ impl World {
             }
             Lchown { path, uid, gid } => {
                 let given = |id: u32| (id != u32::MAX).then_some(id);
-                set(
-                    path,
-                    false,
-                    SetAttributes { uid: given(*uid), gid: given(*gid), ..SetAttributes::default() },
-                )
+                let (uid, gid) = (given(*uid), given(*gid));
+                set(path, false, SetAttributes { uid, gid, chown: true, ..SetAttributes::default() })
             }
             Utimens { path, modified } => {
                 let time = SetTime::To(cuesta_format::Timestamp::new(modified.seconds, modified.nanoseconds));

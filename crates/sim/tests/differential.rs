@@ -13,13 +13,7 @@ use cuesta_sim::world::{self, World};
 const OPERATIONS: usize = 400;
 
 fn repertoire() -> Repertoire {
-    Repertoire {
-        climbing: false,
-        fallocate: false,
-        hostile_pairs: false,
-        empty_chown: false,
-        ..Repertoire::default()
-    }
+    Repertoire { fallocate: false, hostile_pairs: false, ..Repertoire::default() }
 }
 
 fn run_seed(seed: u64) -> Result<(), String> {

@@ -174,7 +174,7 @@ pub fn change_mode_open(call: &Call) -> Answer {
 
 fn owner(user: usize, group: usize) -> SetAttributes {
     let changed = |id: usize| Some(id as u32).filter(|id| *id != UNCHANGED);
-    SetAttributes { uid: changed(user), gid: changed(group), ..SetAttributes::default() }
+    SetAttributes { uid: changed(user), gid: changed(group), chown: true, ..SetAttributes::default() }
 }
 
 pub fn change_owner(call: &Call, directory: Option<usize>, path: usize, ids: usize, flags: i32) -> Answer {

@@ -1,6 +1,6 @@
 //! Opening, making, moving and removing names.
 
-use cuesta_libfs::{Base, LinkSource, RenameFlags};
+use cuesta_libfs::{LinkSource, RenameFlags};
 
 use super::path::{self, Named, Place};
 use super::{Answer, Call, Failure};
@@ -91,16 +91,8 @@ fn both(call: &Call, from: Named, to: Named) -> Result<(Place, Place), Failure> 
     }
 }
 
-/// The open file a place starts at, kept for the length of a call.
-fn base(place: &Place) -> Result<Base<'_>, Failure> {
-    Ok(match &place.base {
-        Some(base) => Base::Directory(base.file()?),
-        None => Base::Root,
-    })
-}
-
 pub fn rename(call: &Call, from: Named, to: Named, flags: u32) -> Answer {
-    let (from, to) = both(call, from, to)?;
+    let places = both(call, from, to)?;
     if flags & !(libc::RENAME_NOREPLACE | libc::RENAME_EXCHANGE) != 0 {
         return Err(Failure::Errno(libc::EINVAL));
     }
@@ -108,10 +100,7 @@ pub fn rename(call: &Call, from: Named, to: Named, flags: u32) -> Answer {
         no_replace: flags & libc::RENAME_NOREPLACE != 0,
         exchange: flags & libc::RENAME_EXCHANGE != 0,
     };
-    let client = process::client()?;
-    let credentials = process::credentials();
-    client.rename(&credentials, (base(&from)?, &from.path), (base(&to)?, &to.path), flags)?;
-    Ok(0)
+    path::at_both(places, |client, credentials, from, to| client.rename(credentials, from, to, flags))
 }
 
 pub fn link(call: &Call, from: Named, to: Named, flags: i32) -> Answer {
@@ -121,16 +110,15 @@ pub fn link(call: &Call, from: Named, to: Named, flags: i32) -> Answer {
         let file = call.pin(0)?;
         let to = path::locate(call, to.0, to.1)?;
         let source = LinkSource::File(file.file()?);
-        process::client()?.link(&process::credentials(), source, base(&to)?, &to.path)?;
+        let (base, path) = to.located()?;
+        process::client()?.link(&process::credentials(), source, base, path)?;
         return Ok(0);
     }
-    let (from, to) = both(call, from, to)?;
+    let places = both(call, from, to)?;
     let follow = flags & libc::AT_SYMLINK_FOLLOW != 0;
-    let client = process::client()?;
-    let credentials = process::credentials();
-    let source = LinkSource::Path { base: base(&from)?, path: &from.path, follow };
-    client.link(&credentials, source, base(&to)?, &to.path)?;
-    Ok(0)
+    path::at_both(places, |client, credentials, (base, path), to| {
+        client.link(credentials, LinkSource::Path { base, path, follow }, to.0, to.1)
+    })
 }
 
 pub fn symlink(call: &Call, directory: Option<usize>, path: usize) -> Answer {

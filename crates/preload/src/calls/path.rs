@@ -72,6 +72,9 @@ pub fn below<'a>(prefix: &[u8], path: &'a [u8]) -> Option<&'a [u8]> {
     Some(walk.rest)
 }
 
+/// A place as LibFS takes it.
+pub type Located<'a> = (Base<'a>, &'a [u8]);
+
 /// A place in the store.
 #[derive(Debug)]
 pub struct Place {
@@ -85,6 +88,15 @@ impl Place {
     fn below_root(path: &[u8]) -> Self {
         let path = if path.is_empty() { b"." } else { path };
         Self { base: None, path: path.to_vec() }
+    }
+
+    /// As LibFS takes it, for the length of a call.
+    pub fn located(&self) -> Result<Located<'_>, Failure> {
+        let base = match &self.base {
+            Some(base) => Base::Directory(base.file()?),
+            None => Base::Root,
+        };
+        Ok((base, &self.path))
     }
 
     /// The place's name below the prefix, for getcwd.
@@ -145,13 +157,10 @@ pub fn at<T>(
     let client = process::client()?;
     let credentials = process::credentials();
     for _ in 0..CROSSINGS {
-        let base = match &place.base {
-            Some(base) => Base::Directory(base.file()?),
-            None => Base::Root,
-        };
+        let (base, _) = place.located()?;
         match serve(client, &credentials, base, &place) {
             Ok(value) => return answer(value),
-            Err(Error::Leaves { path }) => {
+            Err(Error::Leaves { path, .. }) => {
                 let outside = outside(&path)?;
                 match below(&process::configuration()?.prefix, &outside) {
                     Some(rest) => place = Place::below_root(rest),
@@ -174,6 +183,28 @@ pub fn outside(path: &[u8]) -> Result<Vec<u8>, Failure> {
     absolute.extend_from_slice(path);
     // The prefix has no symbolic links of ours, so `..` may be taken literally up to where it ends.
     Ok(normal(&absolute).unwrap_or_else(|| b"/".to_vec()))
+}
+
+/// As [`at`] for a call with two paths. One that ends outside, or comes from there, is on another file system.
+pub fn at_both(
+    (mut from, mut to): (Place, Place),
+    mut serve: impl FnMut(&Client, &Credentials, Located<'_>, Located<'_>) -> Result<(), Error>,
+) -> Answer {
+    let client = process::client()?;
+    let credentials = process::credentials();
+    for _ in 0..CROSSINGS {
+        match serve(client, &credentials, from.located()?, to.located()?) {
+            Ok(()) => return Ok(0),
+            Err(Error::Leaves { path, second }) => {
+                let outside = outside(&path)?;
+                let rest =
+                    below(&process::configuration()?.prefix, &outside).ok_or(Failure::Errno(libc::EXDEV))?;
+                *(if second { &mut to } else { &mut from }) = Place::below_root(rest);
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Err(Failure::Errno(libc::ELOOP))
 }
 
 fn continue_outside(call: &Call, named: Named, mut path: Vec<u8>) -> isize {
