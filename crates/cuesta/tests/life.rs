@@ -74,7 +74,7 @@ fn signals_stop_the_daemon_in_order() {
     let place = Place::with_store();
     assert_eq!(shell(&place, "echo hello >/cuesta/a").status(), 0);
     let pid = daemon_pid(&place);
-    assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+    assert!(Command::new("sh").args(["-c", "kill -TERM $0", &pid]).status().unwrap().success());
     // The daemon holds the lock until it has left.
     let waited = Command::new("flock").arg(place.path("store/lock")).arg("true").status().unwrap();
     assert!(waited.success());
