@@ -30,6 +30,11 @@ pub struct NoticePage {
     pub credit_limit: AtomicU64,
     /// Bytes appended since the last kick that deserve the next one.
     pub kick_bytes: AtomicU64,
+    /// Most entries the session's log may hold undigested: recovery must be done with all logs in a moment. Changes
+    /// as sessions come and go; a session above it waits for a digest before it appends again.
+    pub entries_max: AtomicU64,
+    /// Entries of this session that were digested, ever. Published before `digested`.
+    pub digested_entries: AtomicU64,
 }
 
 /// What the session tells SharedFS. Every field may lie.

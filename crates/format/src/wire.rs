@@ -12,7 +12,7 @@ use crate::{
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 /// Version of the protocol; both sides must agree.
-pub const PROTOCOL_VERSION: u32 = 1;
+pub const PROTOCOL_VERSION: u32 = 2;
 
 /// Longest frame either side accepts, in bytes.
 pub const FRAME_BYTES_MAX: usize = 8 << 20;
@@ -343,10 +343,29 @@ pub struct Status {
     pub coalesced_entries: u64,
     /// Bytes copied into arenas since start.
     pub digested_bytes: u64,
+    /// Sessions that lost a lease to others' requests since start.
+    pub fences: u64,
+    /// How long requests waited for their answers since start.
+    pub requests: Vec<RequestWaits>,
     /// Live sessions.
     pub sessions: Vec<SessionStatus>,
     /// Calls under the path that were not served, ever since start: (system call number, count).
     pub unserved: Vec<(u32, u64)>,
+}
+
+/// Requests of one kind in [`Status`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RequestWaits {
+    /// What they asked for.
+    pub kind: String,
+    /// How many there were.
+    pub count: u64,
+    /// How long they waited in all, in microseconds.
+    pub total_us: u64,
+    /// 99 of 100 waited no longer (to a factor of two).
+    pub p99_us: u64,
+    /// The longest wait.
+    pub longest_us: u64,
 }
 
 /// A session in [`Status`].

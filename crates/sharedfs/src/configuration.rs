@@ -3,6 +3,11 @@
 use serde::Deserialize;
 use std::path::Path;
 
+/// Fewer undigested entries would have a thousand sessions wait for digests all the time.
+const UNDIGESTED_ENTRIES_LEAST: u64 = 10_000;
+/// Nobody waits longer for somebody else's lease.
+const LEASE_HOLD_US_MOST: u64 = 100_000;
+
 /// What can be set. A file that leaves a line out gets its default; an unknown line is an error.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -13,6 +18,10 @@ pub struct Options {
     pub digest_idle_ms: u64,
     /// A session asks for a digest after this many bytes.
     pub kick_bytes: u64,
+    /// Most entries all logs together may hold undigested.
+    pub undigested_entries: u64,
+    /// How long a session keeps a lease others want too, in microseconds.
+    pub lease_hold_us: u64,
     /// Log segments kept ready, touched, for the next sessions.
     pub spare_segments: u32,
     /// Arenas kept ready beyond what is in use.
@@ -31,6 +40,8 @@ impl Default for Options {
             digest_batch_bytes: 16 << 20,
             digest_idle_ms: 100,
             kick_bytes: 4 << 20,
+            undigested_entries: 200_000,
+            lease_hold_us: 1000,
             spare_segments: 16,
             spare_arenas: 2,
             inode_numbers: 4096,
@@ -68,6 +79,8 @@ pub fn template() -> String {
         digest_batch_bytes,
         digest_idle_ms,
         kick_bytes,
+        undigested_entries,
+        lease_hold_us,
         spare_segments,
         spare_arenas,
         inode_numbers,
@@ -87,6 +100,14 @@ pub fn template() -> String {
          \n\
          # A program asks for a digest after it has logged this many bytes.\n\
          # kick_bytes = {kick_bytes}\n\
+         \n\
+         # Most log entries that all programs together may leave undigested: what a start after a crash\n\
+         # has to work through. Shared out equally.\n\
+         # undigested_entries = {undigested_entries}\n\
+         \n\
+         # How long a program keeps what several programs change in turns, in microseconds. Longer lets\n\
+         # each do more at a time; shorter lets the others wait less.\n\
+         # lease_hold_us = {lease_hold_us}\n\
          \n\
          # Log segments kept ready, their memory touched, so that a program starts quickly.\n\
          # spare_segments = {spare_segments}\n\
@@ -125,6 +146,12 @@ impl Options {
         if options.inode_numbers == 0 || options.kick_bytes == 0 || options.trace_events == 0 {
             return Err("inode_numbers, kick_bytes and trace_events must not be 0".into());
         }
+        if options.undigested_entries < UNDIGESTED_ENTRIES_LEAST {
+            return Err(format!("undigested_entries must be at least {UNDIGESTED_ENTRIES_LEAST}"));
+        }
+        if options.lease_hold_us > LEASE_HOLD_US_MOST {
+            return Err(format!("lease_hold_us must be at most {LEASE_HOLD_US_MOST}"));
+        }
         Ok(options)
     }
 }
@@ -140,7 +167,7 @@ mod tests {
             .lines()
             .filter_map(|line| line.strip_prefix("# ").filter(|line| line.contains(" = ")))
             .fold(String::new(), |text, line| text + line + "\n");
-        assert_eq!(uncommented.lines().count(), 8);
+        assert_eq!(uncommented.lines().count(), 10);
         assert_eq!(Options::parse(&uncommented).unwrap(), Options::default());
     }
 
@@ -149,5 +176,7 @@ mod tests {
         assert!(Options::parse("digest_batch = 3").unwrap_err().contains("digest_batch"));
         assert!(Options::parse("kick_bytes = 0").unwrap_err().contains("kick_bytes"));
         assert!(Options::parse("digest_batch_bytes = 1").is_err());
+        assert!(Options::parse("undigested_entries = 1").unwrap_err().contains("10000"));
+        assert!(Options::parse("lease_hold_us = 100001").unwrap_err().contains("100000"));
     }
 }

@@ -37,7 +37,7 @@ impl SharedFs {
         let Core { sessions, leases, .. } = &mut *core;
         let Some(found) = sessions.get_mut(&session) else { return Ok(()) };
         found.revoked.push(inode);
-        leases.revoke(session, inode);
+        leases.revoke(session, inode, self.opened.elapsed());
         let step =
             Step::Fence { session, accepted: found.record.start, generation: found.record.log_generation };
         drop(core);
@@ -85,6 +85,7 @@ impl SharedFs {
         // Only now may its row go: with the slot gone, nobody asks any more how far it was digested.
         digester.ended.push(session);
         core.leases.end_session(session);
+        self.share_out_entries(&core.sessions);
         for segment in &ended.segments {
             let done = match ending {
                 Ending::Gone => core.pool.give_back(segment),

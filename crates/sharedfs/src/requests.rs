@@ -17,7 +17,7 @@ use cuesta_format::wire::{
 use cuesta_format::{ArenaId, Extent, FileKind, InodeNumber, LogPosition, SessionId};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Most names or extents that come with a grant.
 const GRANT_ITEMS: usize = 1024;
@@ -56,7 +56,10 @@ impl SharedFs {
     /// Answers a request of a session; `SessionId(0)` stands for a caller that is not attached, which may ask for
     /// what concerns the store as a whole. Descriptors that go with the answer are appended to `descriptors`.
     pub fn handle(&self, session: SessionId, request: &Request, descriptors: &mut Vec<OwnedFd>) -> Response {
-        match self.answer(session, request, descriptors) {
+        let asked = Instant::now();
+        let answer = self.answer(session, request, descriptors);
+        self.request_times.note(request, asked.elapsed());
+        match answer {
             Ok(response) => response,
             Err(Trouble::Refused(refusal)) => Response::Failed(refusal),
             Err(Trouble::Failed(error)) => Response::Failed(error.into()),
@@ -197,7 +200,7 @@ impl SharedFs {
     /// Grants a lease, after whatever must happen first.
     fn lease(&self, session: SessionId, inode: InodeNumber, mode: LeaseMode) -> Result<LeaseMode, Trouble> {
         loop {
-            let outcome = self.core.lock().leases.request(session, inode, mode);
+            let outcome = self.core.lock().leases.request(session, inode, mode, self.opened.elapsed());
             match outcome {
                 Outcome::Granted(granted) => {
                     let write = granted == LeaseMode::Write;
@@ -209,6 +212,7 @@ impl SharedFs {
                         self.fence(other, inode)?;
                     }
                 }
+                Outcome::Hold(left) => std::thread::sleep(left),
                 Outcome::Drain(other, _) => {
                     self.digest_completed(other)?;
                     self.settle_lingering(other, inode);
@@ -452,6 +456,8 @@ impl SharedFs {
             digested_entries: digested_entries.load(Ordering::Relaxed),
             coalesced_entries: coalesced_entries.load(Ordering::Relaxed),
             digested_bytes: digested_bytes.load(Ordering::Relaxed),
+            fences: self.counters.fences.load(Ordering::Relaxed),
+            requests: self.request_times.summary(),
             sessions: sessions.collect(),
             unserved: self.counters.unserved(core.sessions.values().map(|found| found.control.unserved())),
         })

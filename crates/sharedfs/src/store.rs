@@ -6,7 +6,7 @@ use crate::digest::{Batch, Digester, Space, Storage, Until};
 use crate::ending::Ending;
 use crate::leases::Leases;
 use crate::metadata::MetadataStore;
-use crate::observe::{Counters, Events};
+use crate::observe::{Counters, Events, RequestTimes};
 use crate::recovery::Recovered;
 use crate::sessions::{
     BatchReport, Control, Incarnation, Segment, SegmentPool, Session, SessionTable, make_segment,
@@ -30,7 +30,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Session numbers are taken from the table's head in such steps.
 const SESSION_STEP: u64 = 64;
@@ -64,6 +64,7 @@ pub struct SharedFs {
     pub(crate) space: Mutex<Space>,
     pub(crate) events: Events,
     pub(crate) counters: Counters,
+    pub(crate) request_times: RequestTimes,
     pub(crate) opened: Instant,
     pub(crate) recovered: Recovered,
     making: Mutex<()>,
@@ -188,13 +189,14 @@ impl SharedFs {
                 table,
                 pool,
                 sessions: BTreeMap::new(),
-                leases: Leases::default(),
+                leases: Leases::new(Duration::from_micros(options.lease_hold_us)),
                 next_session,
             }),
             space: Mutex::new(Space { allocator, credits: Credits::new(blocks) }),
             events: Events::new(options.trace_events as usize),
             options,
             counters: Counters::default(),
+            request_times: RequestTimes::default(),
             opened: Instant::now(),
             recovered: Recovered::default(),
             making: Mutex::new(()),
@@ -270,9 +272,16 @@ impl SharedFs {
         };
         let program = program.to_owned();
         core.sessions.insert(id, new_session(pid, program, slot, record, Vec::new(), Arc::clone(&control)));
+        self.share_out_entries(&core.sessions);
         drop(core);
         self.events.record(Step::Attach { session: id, pid });
         Ok((SessionHandle { session: id, control }, welcome, descriptors))
+    }
+
+    /// Tells each session how many entries it may leave undigested, now that there are more or fewer of them.
+    pub(crate) fn share_out_entries(&self, sessions: &BTreeMap<SessionId, Session>) {
+        let share = policy::entries_share(&self.options, sessions.len());
+        sessions.values().for_each(|session| session.control.publish_entries_max(share));
     }
 
     /// Inode numbers that were never given before, durably taken.
@@ -449,6 +458,7 @@ impl SharedFs {
         found.debited += batch.debits;
         let settled = promised - found.promised();
         found.digested = batch.to;
+        found.digested_entries += batch.entries;
         if !digester.placements.placed.is_empty() {
             let placed = std::mem::take(&mut digester.placements.placed);
             found.reports.push_back(BatchReport { to: batch.to, placed });
@@ -458,7 +468,7 @@ impl SharedFs {
             until > batch.to
         });
         self.reclaim(found, Some(settled));
-        found.control.publish_digested(batch.to);
+        found.control.publish_digested(batch.to, found.digested_entries);
         drop(core);
         self.counters.digested_entries.fetch_add(batch.entries, Ordering::Relaxed);
         self.counters.coalesced_entries.fetch_add(batch.coalesced, Ordering::Relaxed);
@@ -538,6 +548,7 @@ pub(crate) fn new_session(
         slot,
         lease_generation: record.lease_generation,
         digested: record.start,
+        digested_entries: 0,
         traced: record.start,
         record,
         segments,

@@ -272,3 +272,57 @@ fn a_log_that_is_only_said_to_be_long_keeps_no_other_waiting() {
     assert!(matches!(shared.digest_step(), Ok(Progress::Digested { .. })));
     assert_eq!(writer.digested(), writer.at);
 }
+
+#[test]
+fn what_may_stay_undigested_is_shared_out() {
+    let store = Store::new();
+    let shared = store.open();
+    let mut a = Writer::attach(&shared);
+    assert_eq!(a.entries_max(), shared.options().undigested_entries);
+    let mut b = Writer::attach(&shared);
+    let half = shared.options().undigested_entries / 2;
+    assert_eq!((a.entries_max(), b.entries_max()), (half, half));
+    let file = b.file(b"f");
+    b.write(file, 0, b"content");
+    b.digest();
+    assert_eq!((a.digested_entries(), b.digested_entries()), (0, 2));
+    b.request(&Request::Detach);
+    assert_eq!(a.entries_max(), 2 * half);
+    a.request(&Request::Detach);
+}
+
+#[test]
+fn what_several_sessions_pass_through_is_fenced_for_once() {
+    let store = Store::new();
+    let shared = store.open();
+    let mut writers = [Writer::attach(&shared), Writer::attach(&shared), Writer::attach(&shared)];
+    let directories: Vec<InodeNumber> = (0..3)
+        .map(|number| {
+            let writer = &mut writers[number];
+            writer.acquire(ROOT, LeaseMode::Write);
+            writer.resync();
+            writer.directory(format!("d{number}").as_bytes())
+        })
+        .collect();
+    let fences = |writer: &mut Writer| match writer.request(&Request::Status) {
+        Response::Status(status) => status.fences,
+        other => panic!("{other:?}"),
+    };
+    let before = fences(&mut writers[0]);
+    for round in 0..100 {
+        for (writer, &directory) in writers.iter_mut().zip(&directories) {
+            writer.acquire(ROOT, LeaseMode::Read);
+            if writer.generation() != writer.lease_generation {
+                writer.resync();
+            }
+            writer.acquire(directory, LeaseMode::Write);
+            writer.create_in(directory, format!("f{round}").as_bytes(), 0o100_644);
+        }
+    }
+    assert_eq!(fences(&mut writers[0]) - before, 1, "the last one to change the root");
+    for writer in &mut writers {
+        writer.digest();
+        writer.request(&Request::Detach);
+    }
+    assert_eq!(shared.read_directory(directories[2]).unwrap().len(), 100);
+}

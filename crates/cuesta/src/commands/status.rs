@@ -80,12 +80,13 @@ fn as_text(folder: &Path, status: &Status) -> String {
         human(status.metadata_bytes),
     );
     text += &format!(
-        "  recovered {} log entries in {} ms at start\n  digested {} entries, {} of them overtaken before they were copied, {} copied\n",
+        "  recovered {} log entries in {} ms at start\n  digested {} entries, {} of them overtaken before they were copied, {} copied\n  took leases from programs for others {} times\n",
         status.recovered_entries,
         status.recovery_ms,
         status.digested_entries,
         status.coalesced_entries,
         human(status.digested_bytes),
+        status.fences,
     );
     if status.sessions.is_empty() {
         text += "  no programs attached\n";
@@ -106,6 +107,18 @@ fn as_text(folder: &Path, status: &Status) -> String {
             .collect();
         text += &output::table(&["program", "process", "session", "log", "leases", "operations"], &rows);
     }
+    if !status.requests.is_empty() {
+        let rows: Vec<Vec<String>> = status
+            .requests
+            .iter()
+            .map(|waits| {
+                let mean = waits.total_us / waits.count.max(1);
+                let times = [mean, waits.p99_us, waits.longest_us].map(microseconds);
+                [vec![waits.kind.clone(), waits.count.to_string()], times.to_vec()].concat()
+            })
+            .collect();
+        text += &output::table(&["asked by programs", "times", "mean wait", "99 %", "longest"], &rows);
+    }
     if !status.unserved.is_empty() {
         let rows: Vec<Vec<String>> = status
             .unserved
@@ -115,6 +128,13 @@ fn as_text(folder: &Path, status: &Status) -> String {
         text += &output::table(&["not served", "calls"], &rows);
     }
     text
+}
+
+fn microseconds(us: u64) -> String {
+    match us {
+        0..10_000 => format!("{us} µs"),
+        _ => format!("{} ms", us / 1000),
+    }
 }
 
 fn medium(medium: Medium) -> &'static str {

@@ -1,5 +1,7 @@
 //! The installed command, and stores in memory for it, gone after the test.
 
+#![allow(dead_code)]
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use tempfile::TempDir;

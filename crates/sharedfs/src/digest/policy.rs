@@ -1,11 +1,13 @@
 //! Policy: whose log is digested next, and when.
 //!
-//! A log that is longer than the kick threshold is digested at once, the longest first, so that no writer
-//! waits for space while a short log is served; so is one whose writer waits, however short it is. The others wait until they were left alone for the idle time:
-//! what is written once more meanwhile is never copied.
+//! A log that is longer than the kick threshold, or may hold half of the entries its session may leave undigested, is
+//! digested at once, the longest first, so that no writer waits for space while a short log is served; so is one whose
+//! writer waits, however short it is. The others wait until they were left alone for the idle time: what is written once
+//! more meanwhile is never copied.
 
 use crate::configuration::Options;
 use cuesta_format::SessionId;
+use cuesta_format::entry::ENTRY_ALIGNMENT;
 use std::cmp::Reverse;
 use std::time::Duration;
 
@@ -24,11 +26,19 @@ pub struct Backlog {
 /// session says: one behind which nothing is found must not keep the others waiting.
 #[must_use]
 pub fn due(backlogs: &[Backlog], options: &Options, idle: bool) -> Vec<SessionId> {
-    let least = |backlog: &Backlog| if idle || backlog.awaited { 1 } else { options.kick_bytes };
+    let long = options.kick_bytes.min(entries_share(options, backlogs.len()) * ENTRY_ALIGNMENT as u64 / 2);
+    let least = |backlog: &Backlog| if idle || backlog.awaited { 1 } else { long };
     let mut due: Vec<Backlog> =
         backlogs.iter().filter(|backlog| backlog.bytes >= least(backlog)).copied().collect();
     due.sort_by_key(|backlog| Reverse(backlog.bytes));
     due.iter().map(|backlog| backlog.session).collect()
+}
+
+/// How many entries each of `sessions` sessions may leave undigested, so that recovery finds no more than it can digest
+/// in a moment.
+#[must_use]
+pub fn entries_share(options: &Options, sessions: usize) -> u64 {
+    (options.undigested_entries / (sessions as u64).max(1)).max(1)
 }
 
 /// How long the digest thread may sleep without a kick, given what is left to do.
@@ -54,6 +64,9 @@ mod tests {
         let awaited = Backlog { awaited: true, ..backlog(2, 10) };
         assert_eq!(due(&[backlog(1, 99), awaited], &options, false), [SessionId(2)]);
         assert_eq!(due(&[Backlog { bytes: 0, ..awaited }], &options, false), []);
+        let most = Options { undigested_entries: 6, ..options.clone() };
+        assert_eq!(due(&short, &most, false), [SessionId(1)]);
+        assert_eq!((entries_share(&most, 0), entries_share(&most, 2), entries_share(&most, 100)), (6, 3, 1));
         assert_eq!(sleep(&short, &options), Some(Duration::from_millis(7)));
         assert_eq!(sleep(&[backlog(1, 0)], &options), None);
     }

@@ -1,7 +1,7 @@
 //! Leases: who may cache an inode, and who may change it (DESIGN §8).
 //!
 //! A state machine without sockets, clocks or locks: the daemon feeds it requests and reports of what it has
-//! done, and it answers what must happen first.
+//! done, with the time, and it answers what must happen first.
 //!
 //! | state of an inode for a session | how it gets there | what another session's request finds |
 //! |---|---|---|
@@ -12,11 +12,20 @@
 //!
 //! A session's new inodes are not entered one by one: whatever lies in the inode numbers granted to it counts
 //! as written by it until it gave it back or lost it.
+//!
+//! Policy. Who asks to read what nobody else holds may write it, too, so that it need not ask again: right for what
+//! is private, and wrong for a directory that several programs only pass through, where each would fence the other
+//! for ever. So an inode that somebody was fenced for is *contended* for a while ([`contention`]): there everybody
+//! gets what it asks for and no more, and keeps it for a moment, so that busy sessions trade batches and not operations.
 
+mod contention;
+
+use contention::Contention;
 use cuesta_format::wire::LeaseMode;
 use cuesta_format::{InodeNumber, LogPosition, SessionId};
 use hashbrown::{HashMap, HashSet};
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// What a request leads to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,6 +34,8 @@ pub enum Outcome {
     Granted(LeaseMode),
     /// These sessions must be fenced and [`Leases::revoke`]d first; then ask again.
     Fence(Vec<SessionId>),
+    /// Those who hold the inode may keep it so much longer; then ask again.
+    Hold(Duration),
     /// This session's log must be digested up to the position first; then ask again.
     Drain(SessionId, LogPosition),
 }
@@ -59,9 +70,16 @@ pub struct Leases {
     /// Inodes each session has an entry for (a vacant entry in its own range counts).
     of_session: HashMap<SessionId, HashSet<InodeNumber>>,
     ranges: BTreeMap<u64, Range>,
+    contention: Contention,
 }
 
 impl Leases {
+    /// No leases; a contended one is kept for `hold` before it changes hands again.
+    #[must_use]
+    pub fn new(hold: Duration) -> Leases {
+        Leases { contention: Contention::new(hold), ..Leases::default() }
+    }
+
     /// Inode numbers granted to a session: what it creates there is its own.
     pub fn grant_numbers(&mut self, session: SessionId, first: InodeNumber, count: u32) {
         self.ranges.insert(first.0, Range { count: u64::from(count), session });
@@ -102,9 +120,15 @@ impl Leases {
         }
     }
 
-    /// A session asks for a lease. `mode` is what it needs; it gets Write where nobody else is interested, so
-    /// that it does not have to ask again.
-    pub fn request(&mut self, session: SessionId, inode: InodeNumber, mode: LeaseMode) -> Outcome {
+    /// A session asks for a lease at `now`. `mode` is what it needs; it gets Write where nobody else is interested,
+    /// so that it does not have to ask again.
+    pub fn request(
+        &mut self,
+        session: SessionId,
+        inode: InodeNumber,
+        mode: LeaseMode,
+        now: Duration,
+    ) -> Outcome {
         let mut lease = self.lease(inode);
         if let Some(&(other, until)) = lease.lingering.first() {
             return Outcome::Drain(other, until);
@@ -117,9 +141,14 @@ impl Leases {
             LeaseMode::Write => lease.holders().filter(|&other| other != session).collect(),
         };
         if !others.is_empty() {
-            return Outcome::Fence(others);
+            return match self.contention.held_for(inode, now) {
+                Some(left) => Outcome::Hold(left),
+                None => Outcome::Fence(others),
+            };
         }
-        let granted = if lease.readers.iter().all(|&reader| reader == session) {
+        let alone = lease.readers.iter().all(|&reader| reader == session);
+        let contended = self.contention.is_remembered(inode, now);
+        let granted = if alone && (mode == LeaseMode::Write || !contended) {
             lease.readers.clear();
             lease.writer = Some(session);
             LeaseMode::Write
@@ -129,12 +158,21 @@ impl Leases {
             }
             LeaseMode::Read
         };
+        // Whoever joins the readers does not make a writer wait any longer.
+        if contended && alone {
+            self.contention.hold(inode, now);
+        }
         self.store(inode, lease);
         Outcome::Granted(granted)
     }
 
-    /// The session was fenced and digested: its lease on the inode is gone.
-    pub fn revoke(&mut self, session: SessionId, inode: InodeNumber) {
+    /// The session was fenced at `now` for the sake of another one, and digested: its lease on the inode is gone.
+    pub fn revoke(&mut self, session: SessionId, inode: InodeNumber, now: Duration) {
+        self.contention.note(inode, now);
+        self.remove(session, inode);
+    }
+
+    fn remove(&mut self, session: SessionId, inode: InodeNumber) {
         let mut lease = self.lease(inode);
         lease.writer = lease.writer.filter(|&writer| writer != session);
         lease.readers.retain(|&reader| reader != session);
@@ -148,7 +186,7 @@ impl Leases {
         if self.held(session, inode).is_none() {
             return;
         }
-        self.revoke(session, inode);
+        self.remove(session, inode);
         if let Some(until) = until {
             let mut lease = self.lease(inode);
             lease.lingering.push((session, until));
@@ -216,36 +254,82 @@ mod tests {
     const B: SessionId = SessionId(2);
     const X: InodeNumber = InodeNumber(10);
 
+    const NOW: Duration = Duration::from_secs(50);
+    const HOLD: Duration = Duration::from_millis(1);
+    const READ: LeaseMode = LeaseMode::Read;
+    const WRITE: LeaseMode = LeaseMode::Write;
+
+    fn later(us: u64) -> Duration {
+        NOW + Duration::from_micros(us)
+    }
+
+    /// Takes the inode from A for B to read it.
+    fn contended() -> Leases {
+        let mut leases = Leases::new(HOLD);
+        leases.request(A, X, WRITE, NOW);
+        assert_eq!(leases.request(B, X, READ, NOW), Outcome::Fence(vec![A]));
+        leases.revoke(A, X, NOW);
+        assert_eq!(leases.request(B, X, READ, NOW), Outcome::Granted(READ));
+        leases
+    }
+
     #[test]
     fn an_uncontended_reader_gets_write() {
-        let mut leases = Leases::default();
-        assert_eq!(leases.request(A, X, LeaseMode::Read), Outcome::Granted(LeaseMode::Write));
-        assert_eq!(leases.held(A, X), Some(LeaseMode::Write));
+        let mut leases = Leases::new(HOLD);
+        assert_eq!(leases.request(A, X, READ, NOW), Outcome::Granted(WRITE));
+        assert_eq!(leases.held(A, X), Some(WRITE));
         assert_eq!(leases.held(B, X), None);
     }
 
     #[test]
-    fn a_writer_is_fenced_for_a_reader_and_readers_share() {
-        let mut leases = Leases::default();
-        leases.request(A, X, LeaseMode::Write);
-        assert_eq!(leases.request(B, X, LeaseMode::Read), Outcome::Fence(vec![A]));
-        leases.revoke(A, X);
-        assert_eq!(leases.request(B, X, LeaseMode::Read), Outcome::Granted(LeaseMode::Write));
-        assert_eq!(leases.request(A, X, LeaseMode::Read), Outcome::Fence(vec![B]));
+    fn who_had_to_fence_gets_no_more_than_it_asked_for_and_readers_share() {
+        let mut leases = contended();
+        assert_eq!(leases.request(A, X, READ, NOW), Outcome::Granted(READ));
+        assert_eq!(leases.request(B, X, READ, later(5)), Outcome::Granted(READ));
+        assert_eq!((leases.held(A, X), leases.held(B, X)), (Some(READ), Some(READ)));
+    }
+
+    #[test]
+    fn contention_is_remembered_for_a_while_even_if_nobody_holds_the_inode() {
+        let mut leases = contended();
+        leases.end_session(B);
+        assert_eq!(leases.request(A, X, READ, later(9_999_999)), Outcome::Granted(READ));
+        leases.end_session(A);
+        assert_eq!(leases.request(B, X, READ, later(10_000_000)), Outcome::Granted(WRITE));
+        assert_eq!(leases.request(A, X, READ, later(10_001_000)), Outcome::Fence(vec![B]));
+    }
+
+    #[test]
+    fn a_contended_lease_is_kept_for_a_moment() {
+        let mut leases = contended();
+        assert_eq!(leases.request(A, X, WRITE, later(400)), Outcome::Hold(Duration::from_micros(600)));
+        assert_eq!(leases.request(B, X, WRITE, later(500)), Outcome::Granted(WRITE));
+        assert_eq!(leases.request(A, X, READ, later(1000)), Outcome::Hold(Duration::from_micros(500)));
+        assert_eq!(leases.request(A, X, WRITE, later(1500)), Outcome::Fence(vec![B]));
+        leases.revoke(B, X, later(1600));
+        assert_eq!(leases.request(A, X, WRITE, later(1600)), Outcome::Granted(WRITE));
+    }
+
+    #[test]
+    fn readers_that_come_and_go_do_not_keep_a_writer_waiting() {
+        let mut leases = contended();
+        assert_eq!(leases.request(A, X, READ, later(900)), Outcome::Granted(READ));
+        assert_eq!(leases.request(A, X, READ, later(950)), Outcome::Granted(READ));
+        assert_eq!(leases.request(SessionId(3), X, WRITE, later(1000)), Outcome::Fence(vec![B, A]));
     }
 
     #[test]
     fn what_a_session_creates_is_its_own_until_it_loses_it() {
         let mut leases = Leases::default();
         leases.grant_numbers(A, X, 5);
-        assert_eq!(leases.held(A, InodeNumber(14)), Some(LeaseMode::Write));
+        assert_eq!(leases.held(A, InodeNumber(14)), Some(WRITE));
         assert_eq!(leases.held(A, InodeNumber(15)), None);
-        assert_eq!(leases.request(B, InodeNumber(14), LeaseMode::Read), Outcome::Fence(vec![A]));
-        leases.revoke(A, InodeNumber(14));
+        assert_eq!(leases.request(B, InodeNumber(14), READ, NOW), Outcome::Fence(vec![A]));
+        leases.revoke(A, InodeNumber(14), NOW);
         assert_eq!(leases.held(A, InodeNumber(14)), None);
-        assert_eq!(leases.request(B, InodeNumber(14), LeaseMode::Read), Outcome::Granted(LeaseMode::Write));
+        assert_eq!(leases.request(B, InodeNumber(14), READ, NOW), Outcome::Granted(READ));
         leases.end_session(B);
-        assert_eq!(leases.request(A, InodeNumber(14), LeaseMode::Read), Outcome::Granted(LeaseMode::Write));
+        assert_eq!(leases.request(A, InodeNumber(14), WRITE, NOW), Outcome::Granted(WRITE));
         leases.end_session(A);
         assert!(leases.entries.is_empty() && leases.of_session.is_empty() && leases.ranges.is_empty());
     }
@@ -253,33 +337,33 @@ mod tests {
     #[test]
     fn given_back_with_an_undigested_log_it_lingers() {
         let mut leases = Leases::default();
-        leases.request(A, X, LeaseMode::Write);
+        leases.request(A, X, WRITE, NOW);
         leases.give_back(A, X, Some(LogPosition(640)));
-        assert_eq!(leases.request(B, X, LeaseMode::Read), Outcome::Drain(A, LogPosition(640)));
-        assert_eq!(leases.request(A, X, LeaseMode::Read), Outcome::Drain(A, LogPosition(640)));
+        assert_eq!(leases.request(B, X, READ, NOW), Outcome::Drain(A, LogPosition(640)));
+        assert_eq!(leases.request(A, X, READ, NOW), Outcome::Drain(A, LogPosition(640)));
         leases.digested(A, X, LogPosition(576));
-        assert_eq!(leases.request(B, X, LeaseMode::Read), Outcome::Drain(A, LogPosition(640)));
+        assert_eq!(leases.request(B, X, READ, NOW), Outcome::Drain(A, LogPosition(640)));
         leases.digested(A, X, LogPosition(640));
-        assert_eq!(leases.request(B, X, LeaseMode::Write), Outcome::Granted(LeaseMode::Write));
+        assert_eq!(leases.request(B, X, WRITE, NOW), Outcome::Granted(WRITE));
         assert_eq!(leases.count(A), 0);
     }
 
     #[test]
     fn what_is_not_held_is_not_given_back() {
         let mut leases = Leases::default();
-        leases.request(A, X, LeaseMode::Write);
+        leases.request(A, X, WRITE, NOW);
         leases.give_back(B, X, Some(LogPosition(64)));
-        assert_eq!(leases.held(A, X), Some(LeaseMode::Write));
+        assert_eq!(leases.held(A, X), Some(WRITE));
     }
 
     #[test]
     fn the_end_of_a_session_frees_everything() {
         let mut leases = Leases::default();
-        leases.request(A, X, LeaseMode::Write);
-        leases.request(A, InodeNumber(11), LeaseMode::Write);
+        leases.request(A, X, WRITE, NOW);
+        leases.request(A, InodeNumber(11), WRITE, NOW);
         leases.give_back(A, InodeNumber(11), Some(LogPosition(64)));
         leases.end_session(A);
-        assert_eq!(leases.request(B, X, LeaseMode::Write), Outcome::Granted(LeaseMode::Write));
-        assert_eq!(leases.request(B, InodeNumber(11), LeaseMode::Write), Outcome::Granted(LeaseMode::Write));
+        assert_eq!(leases.request(B, X, WRITE, NOW), Outcome::Granted(WRITE));
+        assert_eq!(leases.request(B, InodeNumber(11), WRITE, NOW), Outcome::Granted(WRITE));
     }
 }

@@ -2,6 +2,8 @@
 
 mod counters;
 mod events;
+mod waits;
 
 pub use counters::Counters;
 pub use events::Events;
+pub use waits::RequestTimes;

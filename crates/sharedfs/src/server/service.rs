@@ -5,7 +5,7 @@ use crate::{Ending, Error, Progress, SharedFs};
 use cuesta_format::SessionId;
 use cuesta_format::wire::{Refusal, Request, Response};
 use std::os::fd::OwnedFd;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A response and the descriptors beside it.
 #[derive(Debug)]
@@ -63,7 +63,9 @@ pub trait Service: Send + Sync + std::fmt::Debug + 'static {
 
 impl Service for SharedFs {
     fn attach(&self, pid: u32, program: &str) -> Result<Attached, Error> {
+        let asked = Instant::now();
         let (handle, welcome, descriptors) = SharedFs::attach(self, pid, program)?;
+        self.request_times.note_attach(asked.elapsed());
         let session = handle.session;
         match handle.control.kick().try_clone() {
             Ok(kick) => {
@@ -86,7 +88,10 @@ impl Service for SharedFs {
     }
 
     fn end_session(&self, session: SessionId, ending: Ending) -> Result<(), Error> {
-        SharedFs::end_session(self, session, ending)
+        let asked = Instant::now();
+        SharedFs::end_session(self, session, ending)?;
+        self.request_times.note(&Request::Detach, asked.elapsed());
+        Ok(())
     }
 
     fn digest(&self, idle: bool) -> Result<bool, Error> {

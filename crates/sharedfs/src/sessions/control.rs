@@ -72,8 +72,9 @@ impl Control {
         std::sync::atomic::fence(Ordering::SeqCst);
     }
 
-    /// Tells how far the log is in the shared area, and wakes who waits for it.
-    pub fn publish_digested(&self, digested: LogPosition) {
+    /// Tells how far the log is in the shared area and how many entries that is, and wakes who waits for it.
+    pub fn publish_digested(&self, digested: LogPosition, entries: u64) {
+        self.notice_word(offset_of!(NoticePage, digested_entries)).store(entries, Ordering::SeqCst);
         self.notice_word(offset_of!(NoticePage, digested)).store(digested.0, Ordering::SeqCst);
         let wake: &AtomicU32 = word!(self.notice, atomic_u32, NoticePage.digest_wake);
         wake.fetch_add(1, Ordering::SeqCst);
@@ -95,6 +96,11 @@ impl Control {
     /// Tells after how many bytes the next kick is due.
     pub fn publish_kick_bytes(&self, bytes: u64) {
         self.notice_word(offset_of!(NoticePage, kick_bytes)).store(bytes, Ordering::SeqCst);
+    }
+
+    /// Tells how many entries the log may hold undigested.
+    pub fn publish_entries_max(&self, entries: u64) {
+        self.notice_word(offset_of!(NoticePage, entries_max)).store(entries, Ordering::SeqCst);
     }
 
     /// Tells that the session is over, and wakes who waits.

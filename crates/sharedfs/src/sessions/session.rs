@@ -44,6 +44,8 @@ pub struct Session {
     pub control: Arc<Control>,
     /// How far its log is in the shared area.
     pub digested: LogPosition,
+    /// Entries that is.
+    pub digested_entries: u64,
     /// How far the trace says its log is written.
     pub traced: LogPosition,
     /// Blocks it may debit in all.

@@ -238,6 +238,14 @@ impl Writer {
         self.notice(offset_of!(NoticePage, credit_limit))
     }
 
+    pub fn entries_max(&self) -> u64 {
+        self.notice(offset_of!(NoticePage, entries_max))
+    }
+
+    pub fn digested_entries(&self) -> u64 {
+        self.notice(offset_of!(NoticePage, digested_entries))
+    }
+
     pub fn digest(&mut self) {
         assert_eq!(self.request(&Request::Digest), Response::Done);
     }
