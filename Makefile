@@ -36,7 +36,7 @@ test: setup
 	$(CARGO) test --release --workspace
 
 bench: build
-	@setup/packages fio=fio mkfs.ext4=e2fsprogs /usr/include/sqlite3.h=libsqlite3-dev
+	@setup/packages fio=fio git=git mkfs.ext4=e2fsprogs /usr/include/sqlite3.h=libsqlite3-dev
 	@mkdir -p out
 	$(CARGO) run --release -p cuesta-bench -- run --json out/bench.json
 

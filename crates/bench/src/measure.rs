@@ -36,6 +36,8 @@ pub enum Figure {
     StdioCall,
     /// One start and end of a program, in ms.
     Start,
+    /// A whole job, in ms.
+    Elapsed,
     /// From starting the daemon to its first answer, in seconds.
     Recovery,
     /// Operations per second that fio reports for the same pattern.
@@ -48,7 +50,7 @@ impl Figure {
         match self {
             Figure::Rate | Figure::BurstRate | Figure::FioRate => "op/s",
             Figure::Bandwidth => "MB/s",
-            Figure::LongestStall | Figure::Start => "ms",
+            Figure::LongestStall | Figure::Start | Figure::Elapsed => "ms",
             Figure::PreadCall
             | Figure::FstatCall
             | Figure::WriteCall

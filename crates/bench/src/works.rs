@@ -13,6 +13,7 @@ use crate::workload::append::Append;
 use crate::workload::create::Create;
 use crate::workload::fill::Filling;
 use crate::workload::foreign::Foreign;
+use crate::workload::job::{Job, Task};
 use crate::workload::pages::{PageWork, Pages};
 use crate::workload::sqlite::{JournalMode, Sqlite};
 use crate::workload::start::{Start, Started};
@@ -42,6 +43,8 @@ pub enum Program {
     Foreign(Foreign),
     /// Starting programs from a program that is already accelerated.
     Start(Start),
+    /// A job of many programs in a tree of files.
+    Job(Job),
     /// Starting one program from outside: all of `cuesta run`.
     Launch {
         /// How many times.
@@ -100,6 +103,9 @@ pub const ROUNDS_QUICK: u32 = 3;
 /// A write may not wait longer than this.
 const STALL_GOAL: Goal = Goal::Below(50.0);
 
+/// What a day's work may cost.
+const JOB_GOAL: Goal = Goal::BelowTimesTmpfs(1.1);
+
 const fn row(title: &'static str, figure: Figure, goal: Goal) -> Row {
     Row { title, figure, goal }
 }
@@ -127,6 +133,17 @@ const fn stream(name: &'static str, size: u64, rows: &'static [Row]) -> Work {
 const fn start(name: &'static str, what: Started, rows: &'static [Row]) -> Work {
     let program = Program::Start(Start { what, count: 200 });
     Work { name, program, seconds: 0.0, seconds_quick: 0.0, rounds: 5, rows }
+}
+
+const fn job(name: &'static str, task: Task, repeats: u32, rows: &'static [Row]) -> Work {
+    Work {
+        name,
+        program: Program::Job(Job { task, repeats }),
+        seconds: 0.0,
+        seconds_quick: 0.0,
+        rounds: 3,
+        rows,
+    }
 }
 
 const fn recovery(name: &'static str, filling: Filling, rows: &'static [Row]) -> Work {
@@ -249,6 +266,25 @@ pub const WORKS: &[Work] = &[
         rounds: 5,
         rows: &[row("start /bin/true by `cuesta run`", Figure::Start, Goal::AddedBelow(5.0))],
     },
+    job(
+        "script",
+        Task::Script { programs: 1000 },
+        1,
+        &[row("a script of 1,000 programs on the store", Figure::Elapsed, JOB_GOAL)],
+    ),
+    job(
+        "git-status",
+        Task::GitStatus { files: 10_000 },
+        3,
+        &[row("git status, 10,000 files", Figure::Elapsed, JOB_GOAL)],
+    ),
+    job("untar", Task::Untar { files: 20_000 }, 1, &[row("untar 20,000 files", Figure::Elapsed, JOB_GOAL)]),
+    job(
+        "remove",
+        Task::Remove { files: 20_000 },
+        1,
+        &[row("rm -r of 20,000 files", Figure::Elapsed, Goal::Reported)],
+    ),
     recovery(
         "recovery-appends",
         Filling::Appends,
@@ -285,6 +321,7 @@ impl Program {
             Program::Create(create) => create.live_files * (create.size + 2 * KIB),
             Program::Stream(stream) => stream.file_bytes + stream.file_bytes / 8,
             Program::Sqlite(_) => 64 * MIB,
+            Program::Job(_) => 256 * MIB,
             Program::Foreign(_) | Program::Start(_) | Program::Launch { .. } | Program::Recovery(_) => 0,
         }
     }

@@ -6,11 +6,13 @@ pub mod append;
 pub mod create;
 pub mod fill;
 pub mod foreign;
+pub mod job;
 pub mod pages;
 pub mod sqlite;
 pub mod start;
 pub mod stream;
 
+mod shell;
 mod stamp;
 
 use std::path::Path;
@@ -37,6 +39,7 @@ pub fn run(work: &Work, dir: &Path, time: Duration) -> Result<Outcome, BenchErro
         Program::Foreign(foreign) => within(dir, || foreign.run(dir)),
         Program::Recovery(filling) => within(dir, || filling.run_until_killed(dir)),
         Program::Start(start) => start.run(dir),
+        Program::Job(job) => job.run(dir),
         Program::Launch { .. } => {
             Err(BenchError::Unusable(format!("{} is measured from outside only", work.name)))
         }

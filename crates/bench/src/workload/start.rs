@@ -8,6 +8,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
+use super::shell::shell;
 use crate::error::{BenchError, Context};
 use crate::measure::{Figure, Outcome, latency_histogram};
 
@@ -75,19 +76,6 @@ fn with_argument(program: &str, path: &Path) -> Command {
     let mut command = Command::new(program);
     command.arg(path);
     command
-}
-
-/// Runs a line of shell on `dir` ($0) and returns what it printed.
-fn shell(script: &str, dir: &Path) -> Result<String, BenchError> {
-    let output = Command::new("/bin/sh").args(["-c", script]).arg(dir).output().context("running a shell")?;
-    if output.status.success() {
-        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
-    }
-    Err(BenchError::Child {
-        what: script.to_owned(),
-        status: output.status.to_string(),
-        words: String::from_utf8_lossy(&output.stderr).lines().last().unwrap_or_default().to_owned(),
-    })
 }
 
 #[cfg(test)]
