@@ -242,13 +242,19 @@ impl Client {
 
     /// Opens an inode that another session of this process's family holds open: after fork or exec. No rights are
     /// checked, they were when it was first opened.
-    pub fn reopen(&self, inode: InodeNumber, flags: i32, offset: u64) -> Result<Arc<OpenFile>, Error> {
+    pub fn reopen(
+        &self,
+        credentials: &Credentials,
+        inode: InodeNumber,
+        flags: i32,
+        offset: u64,
+    ) -> Result<Arc<OpenFile>, Error> {
         let open = self.operate(|_turn| {
             let inode = self.cache.get_or_insert(inode);
             let state = self.reading(&inode)?;
             Ok(Opened::new(&inode, state.kind()))
         })?;
-        let file = self.opened(open, flags, false);
+        let file = self.opened(open, flags, credentials.is_root());
         file.set_offset(offset);
         Ok(file)
     }

@@ -95,7 +95,7 @@ fn a_file_without_a_name_outlives_the_parent_that_removed_it() {
     parent.write(&file, &[b"before".as_slice().into()]).unwrap();
     root(&parent).unlink("scratch").unwrap();
     let child = store.attach();
-    let again = child.reopen(file.inode(), file.flags(), 0).unwrap();
+    let again = child.reopen(&ROOT, file.inode(), file.flags(), 0).unwrap();
     parent.detach();
     child.write(&again, &[b"behind".as_slice().into()]).unwrap();
     assert_eq!(root(&child).read_all(&again).unwrap(), b"behind");
@@ -218,4 +218,21 @@ fn a_chown_that_names_nobody_takes_set_id_bits() {
     chmod("f", 0o2745);
     chown(&other, "f").unwrap();
     assert_eq!(mode("f"), 0o745, "its set-gid bit is not theirs to have");
+}
+
+#[test]
+fn who_writes_a_file_opened_again_decides_about_its_set_id_bits() {
+    let store = Store::new(small());
+    let parent = store.attach();
+    let file = root(&parent).open("f", O_CREAT | O_RDWR).unwrap();
+    let target = Target::Path { base: Base::Root, path: b"f", follow: false };
+    let set = SetAttributes { mode: Some(0o4755), ..SetAttributes::default() };
+    parent.set_attributes(&ROOT, target, set).unwrap();
+    let child = store.attach();
+    let other = Credentials { uid: 5, gid: 5, groups: Vec::new() };
+    for (who, mode) in [(ROOT, 0o4755), (other, 0o755)] {
+        let again = child.reopen(&who, file.inode(), O_RDWR, 0).unwrap();
+        child.write(&again, &[b"x".as_slice().into()]).unwrap();
+        assert_eq!(root(&child).stat("f").unwrap().mode & 0o7777, mode);
+    }
 }

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Caller, Store, root, small};
+use common::{Caller, ROOT, Store, root, small};
 use cuesta_format::InodeNumber;
 use cuesta_format::wire::{self, Request, Response};
 use cuesta_libfs::{Client, Error, Link, LinkError, OpenFile, SocketLink};
@@ -105,7 +105,7 @@ fn a_child_opens_its_files_again_by_inode() {
     call.unlink("gone").unwrap();
 
     let child = store.attach();
-    let again = |file: &OpenFile| child.reopen(file.inode(), file.flags(), file.offset()).unwrap();
+    let again = |file: &OpenFile| child.reopen(&ROOT, file.inode(), file.flags(), file.offset()).unwrap();
     let (file_again, unlinked_again) = (again(&file), again(&unlinked));
     assert_eq!((file_again.flags() & O_APPEND, file_again.offset()), (O_APPEND, 7));
     let call_child = root(&child);
@@ -117,7 +117,7 @@ fn a_child_opens_its_files_again_by_inode() {
     assert_eq!(call.read_all(&unlinked).unwrap(), b"kept");
     parent.close(unlinked).unwrap();
     parent.digest().unwrap();
-    assert_eq!(child.reopen(InodeNumber(999_999), O_RDONLY, 0).err(), Some(Error::NotFound));
+    assert_eq!(child.reopen(&ROOT, InodeNumber(999_999), O_RDONLY, 0).err(), Some(Error::NotFound));
     parent.after_fork_in_child();
     assert_eq!(call.stat("f").err(), Some(Error::Disconnected));
 }

@@ -110,7 +110,8 @@ impl Description {
             Some(parent) => (parent.flags(), parent.offset()),
             None => (self.flags.load(Ordering::Relaxed) as i32, self.offset.load(Ordering::Relaxed)),
         };
-        let reopened = client.reopen(cuesta_format::InodeNumber(self.inode), flags, offset)?;
+        let inode = cuesta_format::InodeNumber(self.inode);
+        let reopened = client.reopen(&process::credentials(), inode, flags, offset)?;
         // The parent's file belongs to the parent's session: it is left alone, not closed.
         std::mem::forget(file.replace(reopened));
         self.client.store(address(client), Ordering::Release);
