@@ -22,8 +22,6 @@ pub struct Repertoire {
     pub hostile: bool,
     /// Whether to do so in calls that take two paths: which of two errors comes first is the kernel's own business.
     pub hostile_pairs: bool,
-    /// Whether to ask for a chown to nobody in particular, which on Linux still clears set-id bits.
-    pub empty_chown: bool,
 }
 
 impl Default for Repertoire {
@@ -36,7 +34,6 @@ impl Default for Repertoire {
             climbing: true,
             hostile: true,
             hostile_pairs: true,
-            empty_chown: true,
         }
     }
 }
@@ -80,7 +77,7 @@ impl Generator {
             28..=31 => Operation::Rename { from: self.path_of_pair(), to: self.path_of_pair() },
             32 => Operation::RenameNoReplace { from: self.path_of_pair(), to: self.path_of_pair() },
             33 => Operation::Chmod { path: self.path(), mode: self.mode() },
-            34 => self.lchown(),
+            34 => Operation::Lchown { path: self.path(), uid: self.id(), gid: self.id() },
             35 => Operation::Utimens { path: self.path(), modified: self.time() },
             36 => Operation::Lstat { path: self.path() },
             37 => Operation::Fstat { slot: self.slot() },
@@ -121,12 +118,6 @@ impl Generator {
         ];
         let mode = *self.random.pick(&modes);
         Operation::Fallocate { slot: self.slot(), mode, offset: self.offset(), length: self.offset() }
-    }
-
-    fn lchown(&mut self) -> Operation {
-        let (path, uid, gid) = (self.path(), self.id(), self.id());
-        let empty = uid == u32::MAX && gid == u32::MAX;
-        Operation::Lchown { path, uid, gid: if empty && !self.repertoire.empty_chown { 0 } else { gid } }
     }
 
     fn slot(&mut self) -> Slot {

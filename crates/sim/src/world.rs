@@ -18,6 +18,7 @@ use cuesta_sharedfs::check::{self, Mode};
 use cuesta_sharedfs::{Options, SharedFs};
 use rustix::io::Errno;
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
@@ -98,6 +99,38 @@ impl World {
     /// A second session on the same store.
     pub fn another(&self) -> Result<World, String> {
         World::attach(Arc::clone(&self.shared)).map_err(|error| format!("attach: {error}"))
+    }
+
+    /// A thread of the same client, without open files.
+    pub fn thread(&self) -> World {
+        World { client: Arc::clone(&self.client), slots: BTreeMap::new(), shared: Arc::clone(&self.shared) }
+    }
+
+    /// Opens what `other` has in `slots`, and closes it there: an open file cannot be handed to another client.
+    pub fn take_slots(&mut self, other: &mut World, slots: &Range<Slot>) -> Result<(), String> {
+        let taken: Vec<Slot> = other.slots.range(slots.clone()).map(|(slot, _)| *slot).collect();
+        for slot in taken {
+            let Some(file) = other.slots.remove(&slot) else { continue };
+            let again = self.client.reopen(&WHO, file.inode(), file.flags(), file.offset());
+            self.slots.insert(slot, again.map_err(|error| format!("reopen: {error}"))?);
+            other.client.close(file).map_err(|error| format!("close: {error}"))?;
+        }
+        Ok(())
+    }
+
+    /// What a digest thread does again and again.
+    pub fn digests(&self) -> impl Fn() + Send + 'static {
+        let shared = Arc::clone(&self.shared);
+        // A digest that fails shows in the operation that waits for it.
+        move || {
+            drop(
+                shared
+                    .backlogs()
+                    .iter()
+                    .find(|log| log.bytes > 0)
+                    .map(|log| shared.digest_session(log.session)),
+            )
+        }
     }
 
     /// Has everything digested.

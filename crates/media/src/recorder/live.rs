@@ -2,6 +2,7 @@
 
 use crate::persist::LINE;
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::cell::RefCell;
 use std::collections::{BTreeMap, HashSet};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -223,11 +224,27 @@ impl State {
 }
 
 fn with_state(note: impl FnOnce(&mut State)) {
-    if installed()
-        && let Some(state) = lock(&STATE).as_mut()
-    {
+    if !installed() {
+        return;
+    }
+    if let Some(state) = lock(&STATE).as_mut() {
         note(state);
     }
+    FOLLOWER.with(|follower| {
+        // A store the follower makes itself is not followed.
+        if let Ok(mut follower) = follower.try_borrow_mut()
+            && let Some(follow) = follower.as_mut()
+        {
+            follow();
+        }
+    });
+}
+
+thread_local!(static FOLLOWER: RefCell<Option<Box<dyn FnMut()>>> = const { RefCell::new(None) });
+
+/// Has `follow` called on this thread behind everything it records, so that a test can hold it back there.
+pub fn follow_each_event(follow: Option<Box<dyn FnMut()>>) {
+    FOLLOWER.with(|follower| *follower.borrow_mut() = follow);
 }
 
 /// Calls `note` with each (region, file offset, address, length) that `ptr..ptr+len` is mapped from, if it is followed.

@@ -15,8 +15,10 @@
 //! Every fence that made something durable is a persist point; one that was never crashed at is a
 //! failure of the run itself ([`Coverage::complete`]).
 
+pub mod campaign;
 mod choice;
 mod image;
+pub mod lanes;
 mod numbering;
 mod pending;
 mod stage;
@@ -35,8 +37,9 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-/// How far a run had come: how many operations were acknowledged, and how many issued.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// How far a lane of a run had come: how many operations were acknowledged, and how many issued. A run whose
+/// operations follow each other has one lane; those of several overlap.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Progress {
     /// These must have survived.
     pub acknowledged: u64,
@@ -44,14 +47,23 @@ pub struct Progress {
     pub issued: u64,
 }
 
-/// Notes that the next operation is issued.
-pub fn issued() {
-    recorder::mark(0);
+/// Notes that the next operation of `lane` (from 0) is issued.
+pub fn issued(lane: u64) {
+    recorder::mark(2 * lane);
 }
 
-/// Notes that the operation issued last has returned.
-pub fn acknowledged() {
-    recorder::mark(1);
+/// Notes that the operation issued last on `lane` has returned.
+pub fn acknowledged(lane: u64) {
+    recorder::mark(2 * lane + 1);
+}
+
+/// Counts a mark in.
+fn advance(progress: &mut [Progress], mark: u64) {
+    let lane = &mut progress[(mark / 2) as usize];
+    match mark % 2 {
+        0 => lane.issued += 1,
+        _ => lane.acknowledged += 1,
+    }
 }
 
 /// The code under test, as the explorer needs it.
@@ -62,8 +74,13 @@ pub trait Subject {
     /// Opens the store in `directory` as after a crash, checks it and says what it holds.
     fn recover(&mut self, directory: &Path) -> Result<Self::Found, String>;
 
-    /// Whether a run that had come so far may leave `found` behind.
-    fn judge(&self, found: &Self::Found, progress: Progress) -> Result<(), String>;
+    /// How many lanes its runs have.
+    fn lanes(&self) -> usize {
+        1
+    }
+
+    /// Whether a run whose lanes had come so far may leave `found` behind.
+    fn judge(&self, found: &Self::Found, progress: &[Progress]) -> Result<(), String>;
 }
 
 /// What was tried.
@@ -91,8 +108,8 @@ pub struct Failure {
     pub events: usize,
     /// What kind of crash.
     pub moment: Moment,
-    /// How far the run had come.
-    pub progress: Progress,
+    /// How far each lane of the run had come.
+    pub progress: Vec<Progress>,
     /// What is wrong.
     pub reason: String,
     /// The files as they were before recovery, if asked for with `CUESTA_SIM_KEEP`.
@@ -131,9 +148,9 @@ pub fn explore<S: Subject>(
         seed,
         bounds,
         random: Random::new(seed),
+        progress: vec![Progress::default(); subject.lanes()],
         subject,
         found: HashMap::new(),
-        progress: Progress::default(),
         coverage: Coverage::default(),
     };
     run.explore(numbering::by_appearance(recording), &root)
@@ -189,7 +206,7 @@ struct Run<'a, S: Subject> {
     random: Random,
     subject: &'a mut S,
     found: HashMap<ImageHash, Rc<Result<S::Found, String>>>,
-    progress: Progress,
+    progress: Vec<Progress>,
     coverage: Coverage,
 }
 
@@ -230,8 +247,7 @@ impl<S: Subject> Run<'_, S> {
         stored: &mut Image,
     ) -> Result<(), (Moment, String)> {
         match event {
-            Event::Mark(0) => self.progress.issued += 1,
-            Event::Mark(_) => self.progress.acknowledged += 1,
+            Event::Mark(mark) => advance(&mut self.progress, *mark),
             Event::Appear { region, path, len, contents } => {
                 pending.forget(*region);
                 for image in [durable, stored] {
@@ -295,7 +311,7 @@ impl<S: Subject> Run<'_, S> {
             random: self.random.clone(),
             subject: &mut *self.subject,
             found: HashMap::new(),
-            progress: self.progress,
+            progress: self.progress.clone(),
             coverage: Coverage::default(),
         };
         let root = self.stage.path().canonicalize().expect("the stage exists");
@@ -328,7 +344,7 @@ impl<S: Subject> Run<'_, S> {
             }
         };
         let verdict = match &*found {
-            Ok(found) => self.subject.judge(found, self.progress),
+            Ok(found) => self.subject.judge(found, &self.progress),
             Err(reason) => Err(format!("recovery failed: {reason}")),
         };
         verdict.map_err(|reason| {

@@ -1,26 +1,35 @@
-//! Crash exploration of the real store: SharedFS and LibFS in one process, recorded.
+//! Crash exploration of the real store: SharedFS and one or more clients in one process, recorded.
+//!
+//! The steps of a workload follow each other: a call has returned, on whichever client, before the next is issued.
+//! So what a crash leaves is what some number of the calls leave, whose logs ever they are in. Calls that overlap
+//! are explored by [`super::lanes`].
 
 use super::{Bounds, Coverage, Failure, Progress, Subject, acknowledged, explore, issued, unaccounted};
 use crate::model::Model;
 use crate::operation::{Operation, answers_agree};
 use crate::tree::Tree;
 use crate::world::{self, World};
-use cuesta_media::recorder::Recorder;
+use cuesta_media::recorder::{Recorder, Recording};
 use std::path::Path;
+
+/// One of the clients, from 0.
+pub type ClientNumber = usize;
 
 /// A step of a workload.
 #[derive(Clone, Debug)]
 pub enum Step {
-    /// A call.
-    Call(Operation),
-    /// Everything so far is digested.
-    Digest,
+    /// A call by one client. Slots are the workload's: no two clients use the same.
+    Call(ClientNumber, Operation),
+    /// Everything a client did so far is digested.
+    Digest(ClientNumber),
+    /// A client ends its session; it makes no more calls.
+    Detach(ClientNumber),
 }
 
 /// What is run and crashed.
 #[derive(Clone, Debug, Default)]
 pub struct Workload {
-    /// Calls before recording starts.
+    /// Steps before recording starts, all of the first client.
     pub setup: Vec<Step>,
     /// What is recorded.
     pub steps: Vec<Step>,
@@ -45,71 +54,137 @@ struct StoreSubject {
     trees: Vec<Tree>,
 }
 
+/// Opens a crashed store, checks it and says what it shows.
+pub(super) fn recover(directory: &Path) -> Result<Tree, String> {
+    let world = World::open(directory)?;
+    let tree = world.tree()?;
+    drop(world);
+    world::fsck(directory)?;
+    Ok(tree)
+}
+
+/// Whether `found` is one of the trees `allowed`; else, how it differs from the nearest, which is named.
+pub(super) fn is_one_of<'a>(
+    found: &Tree,
+    allowed: impl Iterator<Item = (String, &'a Tree)>,
+) -> Result<(), String> {
+    let mut nearest: Option<(String, Vec<String>)> = None;
+    for (name, tree) in allowed {
+        let differences = found.differences(tree);
+        if differences.is_empty() {
+            return Ok(());
+        }
+        if nearest.as_ref().is_none_or(|(_, fewest)| differences.len() < fewest.len()) {
+            nearest = Some((name, differences));
+        }
+    }
+    let (name, differences) = nearest.unwrap_or_default();
+    Err(format!("nearest is what {name} leave: {}", differences.join("; ")))
+}
+
 impl Subject for StoreSubject {
     type Found = Tree;
 
     fn recover(&mut self, directory: &Path) -> Result<Tree, String> {
-        let world = World::open(directory)?;
-        let tree = world.tree()?;
-        drop(world);
-        world::fsck(directory)?;
-        Ok(tree)
+        recover(directory)
     }
 
-    fn judge(&self, found: &Tree, progress: Progress) -> Result<(), String> {
-        let mut nearest: Option<(u64, Vec<String>)> = None;
-        for count in progress.acknowledged..=progress.issued {
-            let differences = found.differences(&self.trees[count as usize]);
-            if differences.is_empty() {
-                return Ok(());
-            }
-            if nearest.as_ref().is_none_or(|(_, fewest)| differences.len() < fewest.len()) {
-                nearest = Some((count, differences));
-            }
-        }
-        let (count, differences) = nearest.unwrap_or_default();
-        Err(format!("nearest is what {count} operations leave: {}", differences.join("; ")))
+    fn judge(&self, found: &Tree, progress: &[Progress]) -> Result<(), String> {
+        let Progress { acknowledged, issued } = progress[0];
+        let counts = acknowledged..=issued;
+        is_one_of(found, counts.map(|count| (format!("{count} operations"), &self.trees[count as usize])))
     }
+}
+
+/// A new small store on which `setup` was done, and its model.
+pub(super) struct Prepared {
+    pub(super) directory: tempfile::TempDir,
+    pub(super) world: World,
+    pub(super) model: Model,
+}
+
+/// Makes a store and takes the first steps.
+pub(super) fn prepare(setup: &[Step]) -> Result<Prepared, String> {
+    let builder = |parent: &Path| tempfile::Builder::new().prefix("cuesta-recorded-").tempdir_in(parent);
+    let directory = builder(Path::new("/dev/shm"))
+        .or_else(|_| builder(&std::env::temp_dir()))
+        .map_err(|error| error.to_string())?;
+    world::create(directory.path(), world::small_geometry())?;
+    let mut worlds = [Some(World::open(directory.path())?)];
+    let mut model = Model::new();
+    for step in setup {
+        take(step, &mut worlds, &mut model)?;
+    }
+    let [Some(world)] = worlds else {
+        return Err("the first client is gone".to_owned());
+    };
+    Ok(Prepared { directory, world, model })
 }
 
 /// Runs `workload` on a new small store and crashes it.
 pub fn crash(workload: &Workload, bounds: &Bounds, seed: u64) -> Result<Coverage, WorkloadFailure> {
-    let directory = tempfile::Builder::new()
-        .prefix("cuesta-recorded-")
-        .tempdir_in("/dev/shm")
-        .map_err(|error| WorkloadFailure::Run(error.to_string()))?;
+    let Prepared { directory, world, mut model } = prepare(&workload.setup).map_err(WorkloadFailure::Run)?;
     let root = directory.path();
-    world::create(root, world::small_geometry()).map_err(WorkloadFailure::Run)?;
-    let mut world = World::open(root).map_err(WorkloadFailure::Run)?;
-    let mut model = Model::new();
-    for step in &workload.setup {
-        take(step, &mut world, &mut model).map_err(WorkloadFailure::Run)?;
+    let mut worlds = vec![Some(world)];
+    for _ in 1..workload.clients() {
+        let another = worlds[0].as_ref().map(World::another).transpose();
+        worlds.push(another.map_err(WorkloadFailure::Run)?);
     }
     let mut trees = vec![crashed(&model)];
     let recorder = Recorder::install(&[root]).map_err(|error| WorkloadFailure::Run(error.to_string()))?;
-    let outcome = run(&workload.steps, &mut world, &mut model, &mut trees);
+    let outcome = run(&workload.steps, &mut worlds, &mut model, &mut trees);
     let recording = recorder.take();
     outcome.map_err(WorkloadFailure::Run)?;
-    let unaccounted = unaccounted(&recording, root);
-    if !unaccounted.is_empty() {
-        return Err(WorkloadFailure::Run(format!("stores nobody recorded: {}", unaccounted.join("; "))));
+    accounted(&recording, root)?;
+    drop(worlds);
+    explored(recording, root, &mut StoreSubject { trees }, bounds, seed)
+}
+
+/// Whether the recording accounts for everything below `root`; asked while the store is still open.
+pub(super) fn accounted(recording: &Recording, root: &Path) -> Result<(), WorkloadFailure> {
+    match unaccounted(recording, root) {
+        stores if stores.is_empty() => Ok(()),
+        stores => Err(WorkloadFailure::Run(format!("stores nobody recorded: {}", stores.join("; ")))),
     }
-    drop(world);
-    let coverage = explore(recording, root, &mut StoreSubject { trees }, bounds, seed)
+}
+
+/// Explores a recording, whose every persist point must be crashed at.
+pub(super) fn explored<S: Subject>(
+    recording: Recording,
+    root: &Path,
+    subject: &mut S,
+    bounds: &Bounds,
+    seed: u64,
+) -> Result<Coverage, WorkloadFailure> {
+    let coverage = explore(recording, root, subject, bounds, seed)
         .map_err(|failure| WorkloadFailure::Crash(Box::new(failure)))?;
     if coverage.complete() { Ok(coverage) } else { Err(WorkloadFailure::Incomplete(coverage)) }
 }
 
+impl Workload {
+    fn clients(&self) -> usize {
+        let client = |step: &Step| match step {
+            Step::Call(client, _) | Step::Digest(client) | Step::Detach(client) => *client,
+        };
+        self.steps.iter().map(client).max().unwrap_or(0) + 1
+    }
+}
+
 /// Takes the steps under the recorder; after each call, adds what a crash would leave.
-fn run(steps: &[Step], world: &mut World, model: &mut Model, trees: &mut Vec<Tree>) -> Result<(), String> {
+fn run(
+    steps: &[Step],
+    worlds: &mut [Option<World>],
+    model: &mut Model,
+    trees: &mut Vec<Tree>,
+) -> Result<(), String> {
     for step in steps {
-        let is_call = matches!(step, Step::Call(_));
+        let is_call = matches!(step, Step::Call(..));
         if is_call {
-            issued();
+            issued(0);
         }
-        take(step, world, model)?;
+        take(step, worlds, model)?;
         if is_call {
-            acknowledged();
+            acknowledged(0);
             trees.push(crashed(model));
         }
     }
@@ -117,19 +192,31 @@ fn run(steps: &[Step], world: &mut World, model: &mut Model, trees: &mut Vec<Tre
 }
 
 /// Takes a step on both sides.
-fn take(step: &Step, world: &mut World, model: &mut Model) -> Result<(), String> {
-    let Step::Call(operation) = step else {
-        return world.digest();
-    };
-    let found = world.helped(|world| world.apply(operation));
-    let expected = model.apply(operation);
-    match answers_agree(&found, &expected) {
-        true => Ok(()),
-        false => Err(format!("{operation:?}: {found:?}, expected {expected:?}")),
+fn take(step: &Step, worlds: &mut [Option<World>], model: &mut Model) -> Result<(), String> {
+    let (Step::Call(client, _) | Step::Digest(client) | Step::Detach(client)) = step;
+    let place = &mut worlds[*client];
+    let world = place.as_mut().ok_or("a client that is gone makes a call")?;
+    match step {
+        Step::Digest(_) => world.digest(),
+        Step::Detach(_) => {
+            if let Some(world) = place.take() {
+                world.detach();
+            }
+            Ok(())
+        }
+        Step::Call(client, operation) => {
+            let found = world.helped(|world| world.apply(operation));
+            let expected = model.apply(operation);
+            match answers_agree(&found, &expected) {
+                true => Ok(()),
+                false => Err(format!("client {client}, {operation:?}: {found:?}, expected {expected:?}")),
+            }
+        }
     }
 }
 
-fn crashed(model: &Model) -> Tree {
+/// What shows of the model once every file is closed.
+pub(super) fn crashed(model: &Model) -> Tree {
     let mut model = model.clone();
     model.crash();
     Tree::from(&model)

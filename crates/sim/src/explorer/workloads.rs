@@ -1,9 +1,12 @@
 //! The workloads a campaign is made of: each mutating call, all pairs of them, with a digest at
-//! every position, and runs long enough for the log to wrap.
+//! every position, and runs long enough for the log to wrap; by one client, by two that take turns, and by
+//! threads whose calls overlap.
 
-use super::store::{Step, Workload};
+use super::lanes::Overlapping;
+use super::store::{ClientNumber, Step, Workload};
 use crate::generate::{Generator, Repertoire};
-use crate::operation::{OpenFlags, Operation, PathText, Pattern, Timestamp};
+use crate::operation::{OpenFlags, Operation, PathText, Pattern, Slot, Timestamp};
+use crate::random::Random;
 
 /// Where a digest comes in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,23 +77,91 @@ pub fn population() -> Vec<Step> {
         Link { existing: path("/d/x"), new: path("/hard") },
         Close { slot: 3 },
     ];
-    calls.map(Step::Call).into()
+    calls.map(|call| Step::Call(0, call)).into()
+}
+
+/// The calls that name what they change by its path: any client may make them.
+pub fn path_calls() -> Vec<Operation> {
+    let by_path = |call: &Operation| call.clone().path_mut(false).is_some();
+    calls().into_iter().filter(by_path).map(|call| in_slots_from(call, SECOND_CLIENTS_SLOTS)).collect()
+}
+
+/// The second client's open files are in slots from here on.
+const SECOND_CLIENTS_SLOTS: Slot = 4;
+
+/// The same call with a slot of its own, so many slots on.
+fn in_slots_from(mut call: Operation, first: Slot) -> Operation {
+    use Operation::*;
+    match &mut call {
+        Open { slot, .. }
+        | Close { slot }
+        | Write { slot, .. }
+        | Pwrite { slot, .. }
+        | Read { slot, .. }
+        | Pread { slot, .. }
+        | Seek { slot, .. }
+        | Ftruncate { slot, .. }
+        | Fallocate { slot, .. }
+        | Fsync { slot }
+        | Fchmod { slot, .. }
+        | Fstat { slot } => *slot += first,
+        _ => {}
+    }
+    call
+}
+
+/// `first` by one client, `second` by another, and once more something by the first where both have been; each rests on
+/// what the other was told had happened. With `digest` what the first did is digested before the second begins.
+pub fn passed_on(first: &Operation, second: &Operation, digest: bool) -> Workload {
+    let last = Operation::Mkdir { path: path("/d/last"), mode: 0o700 };
+    let over = Operation::Rename { from: path("/hard"), to: path("/last") };
+    let mut steps = vec![Step::Call(0, first.clone())];
+    if digest {
+        steps.push(Step::Digest(0));
+    }
+    steps.extend([Step::Call(1, second.clone()), Step::Call(0, last), Step::Call(1, over), Step::Detach(1)]);
+    Workload { setup: population(), steps }
+}
+
+/// Two or three calls on each of two lanes: threads of a client or clients, with or without a digest beside them.
+pub fn overlapping(seed: u64) -> Overlapping {
+    let mut random = Random::new(seed);
+    let (clients, digests) = (random.one_in(2), random.one_in(2));
+    let write = OpenFlags { read: true, write: true, ..OpenFlags::default() };
+    let mut setup = population();
+    for (slot, name) in [(4, "/f"), (5, "/g")] {
+        let flags = OpenFlags { append: slot == 5, ..write };
+        setup.push(Step::Call(0, Operation::Open { slot, path: path(name), flags, mode: 0 }));
+    }
+    // An open file that another client removes is gone: open files are used where nobody removes them.
+    let firsts = if clients { path_calls() } else { calls() };
+    let mut lane = |first: Slot| {
+        let count = 2 + random.below(2) as usize;
+        let call = |_| in_slots_from(random.pick(&firsts).clone(), first);
+        (0..count).map(call).collect::<Vec<_>>()
+    };
+    let lanes = vec![lane(0), lane(SECOND_CLIENTS_SLOTS)];
+    if random.one_in(4) {
+        setup.push(Step::Digest(0));
+    }
+    Overlapping { setup, lanes, clients, digests }
 }
 
 /// One workload: `calls` on the population, with a digest somewhere.
 pub fn workload(calls: &[Operation], digest: DigestAt) -> Workload {
-    let mut steps: Vec<Step> = calls.iter().cloned().map(Step::Call).collect();
+    let mut steps: Vec<Step> = calls.iter().map(|call| Step::Call(0, call.clone())).collect();
     match digest {
         DigestAt::Never => {}
-        DigestAt::First => steps.insert(0, Step::Digest),
-        DigestAt::Between => steps.insert(1, Step::Digest),
-        DigestAt::Last => steps.push(Step::Digest),
+        DigestAt::First => steps.insert(0, Step::Digest(0)),
+        DigestAt::Between => steps.insert(1, Step::Digest(0)),
+        DigestAt::Last => steps.push(Step::Digest(0)),
     }
     Workload { setup: population(), steps }
 }
 
-/// A seeded run that goes around the log at least once, digested when it is full and now and then.
-pub fn wrapping(seed: u64, calls: usize) -> Workload {
+/// A seeded run of clients that take turns, which goes around a single one's log at least once, digested when it is
+/// full and now and then.
+pub fn wrapping(seed: u64, calls: usize, clients: u64) -> Workload {
     let repertoire = Repertoire {
         offset_max: 20_000,
         write_bytes_max: 8000,
@@ -98,17 +169,21 @@ pub fn wrapping(seed: u64, calls: usize) -> Workload {
         fallocate: false,
         hostile: false,
         hostile_pairs: false,
-        empty_chown: false,
         ..Repertoire::default()
     };
     let mut generator = Generator::new(repertoire, seed);
+    let mut turns = Random::new(!seed);
     let mut steps = Vec::new();
-    let mutations = std::iter::from_fn(|| Some(generator.next_operation())).filter(Operation::is_mutation);
+    // Several clients make calls by path only: a file that one has open another may remove.
+    let wanted =
+        |call: &Operation| call.is_mutation() && (clients == 1 || call.clone().path_mut(false).is_some());
+    let mutations = std::iter::from_fn(|| Some(generator.next_operation())).filter(wanted);
     for (number, operation) in mutations.take(calls).enumerate() {
+        let client = turns.below(clients) as ClientNumber;
         if number % 17 == 16 {
-            steps.push(Step::Digest);
+            steps.push(Step::Digest(client));
         }
-        steps.push(Step::Call(operation));
+        steps.push(Step::Call(client, in_slots_from(operation, client as Slot * SECOND_CLIENTS_SLOTS)));
     }
     Workload { setup: population(), steps }
 }

@@ -1,66 +1,61 @@
-//! Crashes of the real store.
+//! Crashes of the real store: a slice of every part of the campaign.
 
-use crate::{long, seed, without_bugs};
-use cuesta_sim::explorer::store::{Workload, crash};
-use cuesta_sim::explorer::workloads::{DigestAt, calls, workload, wrapping};
-use cuesta_sim::explorer::{Bounds, Coverage};
+use crate::{seed, without_bugs};
+use cuesta_sim::explorer::Coverage;
+use cuesta_sim::explorer::campaign::{Case, Part};
 use cuesta_sim::random::Random;
-use std::fmt::Debug;
 
-const PAIRS: usize = 60;
-const WRAPPING_CALLS: usize = 60;
-
-fn explore(workload: &Workload, bounds: &Bounds, what: &dyn Debug, total: &mut Coverage) {
-    let _sound = without_bugs();
-    match crash(workload, bounds, seed()) {
-        Ok(coverage) => total.add(coverage),
-        Err(failure) => panic!("{what:?}: {failure}"),
+/// Explores `count` cases of a part, drawn by the seed.
+fn slice(part: Part, count: usize, change: impl Fn(Case) -> Case) {
+    let cases = part.cases(seed());
+    let mut random = Random::new(seed());
+    let mut total = Coverage::default();
+    for _ in 0..count {
+        let case = change(random.pick(&cases).clone());
+        let _sound = without_bugs();
+        match case.run(seed()) {
+            Ok(coverage) => total.add(coverage),
+            Err(failure) => panic!("{case}: {failure}"),
+        }
     }
+    println!("{}: {count} of {} cases, {total}", part.name(), cases.len());
+}
+
+fn as_it_is(case: Case) -> Case {
+    case
 }
 
 #[test]
-fn each_call_survives_crashes_whole_or_not_at_all() {
-    let mut total = Coverage::default();
-    let bounds = if long() { Bounds::thorough() } else { Bounds::quick() };
-    for call in calls() {
-        for digest in [DigestAt::Never, DigestAt::First, DigestAt::Last] {
-            explore(&workload(std::slice::from_ref(&call), digest), &bounds, &(&call, digest), &mut total);
-        }
-    }
-    println!("single calls: {total}");
+fn a_call_survives_crashes_whole_or_not_at_all() {
+    slice(Part::Single, 10, as_it_is);
 }
 
 #[test]
 fn pairs_of_calls_survive_crashes_as_a_prefix() {
-    let calls = calls();
-    let all = calls.iter().flat_map(|first| calls.iter().map(move |second| [first.clone(), second.clone()]));
-    let all: Vec<_> = all.flat_map(|pair| DigestAt::ALL.map(|digest| (pair.clone(), digest))).collect();
-    let mut random = Random::new(seed());
-    let chosen = if long() { all } else { (0..PAIRS).map(|_| random.pick(&all).clone()).collect() };
-    let mut total = Coverage::default();
-    for (pair, digest) in chosen {
-        explore(&workload(&pair, digest), &Bounds::quick(), &(&pair, digest), &mut total);
-    }
-    println!("pairs of calls: {total}");
+    slice(Part::Pairs, 60, as_it_is);
 }
 
 #[test]
 fn a_log_that_wraps_survives_crashes() {
-    let mut total = Coverage::default();
-    for seed in seed()..seed() + if long() { 20 } else { 2 } {
-        explore(&wrapping(seed, WRAPPING_CALLS), &Bounds::quick(), &seed, &mut total);
-    }
-    println!("wrapping log: {total}");
+    slice(Part::Wrapping, 2, as_it_is);
 }
 
-/// A crash while an earlier one is being recovered from.
 #[test]
 fn recovery_itself_may_crash() {
-    let bounds = Bounds { recoveries_one_in: if long() { 1 } else { 8 }, ..Bounds::quick() };
-    let mut total = Coverage::default();
-    let calls = calls();
-    for pair in calls.windows(2).step_by(if long() { 1 } else { 5 }) {
-        explore(&workload(pair, DigestAt::First), &bounds, &pair, &mut total);
-    }
-    println!("recovery: {total}");
+    slice(Part::Recovery, 5, |case| case.bounded(|bounds| bounds.recoveries_one_in = 8));
+}
+
+#[test]
+fn what_one_client_passes_on_to_another_survives_crashes() {
+    slice(Part::Clients, 30, as_it_is);
+}
+
+#[test]
+fn two_logs_that_wrap_survive_crashes() {
+    slice(Part::ClientsWrapping, 2, as_it_is);
+}
+
+#[test]
+fn calls_that_overlap_survive_crashes_in_an_order_they_may_have_had() {
+    slice(Part::Overlapping, 30, as_it_is);
 }

@@ -24,7 +24,3 @@ fn planting() -> RwLockWriteGuard<'static, ()> {
 fn seed() -> u64 {
     std::env::var("CUESTA_SIM_SEED").map_or(1, |seed| seed.parse().expect("CUESTA_SIM_SEED is a number"))
 }
-
-fn long() -> bool {
-    std::env::var_os("CUESTA_SIM_LONG").is_some()
-}

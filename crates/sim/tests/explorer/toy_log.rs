@@ -87,7 +87,8 @@ impl Subject for ToySubject {
         Ok(records)
     }
 
-    fn judge(&self, found: &Self::Found, progress: Progress) -> Result<(), String> {
+    fn judge(&self, found: &Self::Found, progress: &[Progress]) -> Result<(), String> {
+        let progress = progress[0];
         let count = found.len() as u64;
         if !(progress.acknowledged..=progress.issued).contains(&count) {
             return Err(format!("{count} records"));
@@ -105,9 +106,9 @@ fn explore(mistake: Mistake) -> Result<Coverage, Box<Failure>> {
     let recorder = Recorder::install(&[directory.path()]).unwrap();
     let mut log = ToyLog { file, end: 0, mistake };
     for number in 0..6 {
-        explorer::issued();
+        explorer::issued(0);
         log.append(&payload(number));
-        explorer::acknowledged();
+        explorer::acknowledged(0);
     }
     let recording = recorder.take();
     explorer::explore(recording, directory.path(), &mut ToySubject(mistake), &Bounds::thorough(), 1)

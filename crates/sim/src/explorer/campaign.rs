@@ -1,0 +1,160 @@
+//! What a whole campaign tries, cut into cases that can be run in any order, by any process.
+
+use super::lanes::{self, Overlapping};
+use super::store::{self, Workload, WorkloadFailure};
+use super::workloads::{DigestAt, calls, overlapping, passed_on, path_calls, workload, wrapping};
+use super::{Bounds, Coverage};
+use std::fmt;
+
+/// Calls of a run that goes around its log.
+const WRAPPING_CALLS: usize = 60;
+
+/// A part of the campaign.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Part {
+    /// Each call alone, very thoroughly.
+    Single,
+    /// Every pair of calls.
+    Pairs,
+    /// Runs that go around the log.
+    Wrapping,
+    /// A crash while an earlier one is recovered from.
+    Recovery,
+    /// Two clients take turns: the second works on what the first was just told had happened.
+    Clients,
+    /// Two clients take turns on runs that go around their logs.
+    ClientsWrapping,
+    /// Calls of two threads, or two clients, that overlap.
+    Overlapping,
+}
+
+/// One workload of the campaign.
+#[derive(Clone, Debug)]
+pub struct Case {
+    part: Part,
+    /// Its place in the part.
+    number: usize,
+    what: What,
+    bounds: Bounds,
+}
+
+#[derive(Clone, Debug)]
+enum What {
+    InTurn(Workload, String),
+    Overlapping(Overlapping),
+}
+
+impl Part {
+    /// All of them.
+    pub const ALL: [Part; 7] = [
+        Part::Single,
+        Part::Pairs,
+        Part::Wrapping,
+        Part::Recovery,
+        Part::Clients,
+        Part::ClientsWrapping,
+        Part::Overlapping,
+    ];
+
+    /// Its name, as it is shown and asked for.
+    pub fn name(self) -> &'static str {
+        match self {
+            Part::Single => "single calls",
+            Part::Pairs => "pairs of calls",
+            Part::Wrapping => "wrapping log",
+            Part::Recovery => "recovery",
+            Part::Clients => "two clients",
+            Part::ClientsWrapping => "two wrapping logs",
+            Part::Overlapping => "overlapping calls",
+        }
+    }
+
+    /// Everything of it; what is drawn is drawn from `seed`.
+    pub fn cases(self, seed: u64) -> Vec<Case> {
+        let quick = Bounds::quick();
+        let in_turn = |workload: Workload, bounds: &Bounds| {
+            let shown = format!("{:?}", workload.steps);
+            (What::InTurn(workload, shown), bounds.clone())
+        };
+        let calls = calls();
+        let cases: Vec<(What, Bounds)> = match self {
+            Part::Single => {
+                let digests = [DigestAt::Never, DigestAt::First, DigestAt::Last];
+                let all = calls.iter().flat_map(|call| digests.map(|digest| (call, digest)));
+                all.map(|(call, digest)| {
+                    in_turn(workload(std::slice::from_ref(call), digest), &Bounds::thorough())
+                })
+                .collect()
+            }
+            Part::Pairs => {
+                let pairs = calls.iter().flat_map(|first| calls.iter().map(move |second| (first, second)));
+                let all = pairs.flat_map(|pair| DigestAt::ALL.map(|digest| (pair, digest)));
+                all.map(|((first, second), digest)| {
+                    in_turn(workload(&[first.clone(), second.clone()], digest), &quick)
+                })
+                .collect()
+            }
+            Part::Wrapping => {
+                (seed..seed + 20).map(|seed| in_turn(wrapping(seed, WRAPPING_CALLS, 1), &quick)).collect()
+            }
+            Part::Recovery => {
+                let bounds = Bounds { recoveries_one_in: 1, ..quick };
+                calls.windows(2).map(|pair| in_turn(workload(pair, DigestAt::First), &bounds)).collect()
+            }
+            Part::Clients => {
+                let seconds = path_calls();
+                let pairs = calls.iter().flat_map(|first| seconds.iter().map(move |second| (first, second)));
+                let all = pairs.flat_map(|pair| [false, true].map(|digest| (pair, digest)));
+                all.map(|((first, second), digest)| in_turn(passed_on(first, second, digest), &quick))
+                    .collect()
+            }
+            Part::ClientsWrapping => {
+                (seed..seed + 20).map(|seed| in_turn(wrapping(seed, WRAPPING_CALLS, 2), &quick)).collect()
+            }
+            Part::Overlapping => {
+                (seed..seed + 400).map(|seed| (What::Overlapping(overlapping(seed)), quick.clone())).collect()
+            }
+        };
+        let number = |(number, (what, bounds))| Case { part: self, number, what, bounds };
+        cases.into_iter().enumerate().map(number).collect()
+    }
+}
+
+impl Case {
+    /// Which part it is of.
+    pub fn part(&self) -> Part {
+        self.part
+    }
+
+    /// Its place in it.
+    pub fn number(&self) -> usize {
+        self.number
+    }
+
+    /// With other bounds on what is tried at each instant.
+    #[must_use]
+    pub fn bounded(mut self, change: impl FnOnce(&mut Bounds)) -> Case {
+        change(&mut self.bounds);
+        self
+    }
+
+    /// Runs it and crashes it.
+    pub fn run(&self, seed: u64) -> Result<Coverage, WorkloadFailure> {
+        match &self.what {
+            What::InTurn(workload, _) => store::crash(workload, &self.bounds, seed),
+            What::Overlapping(workload) => lanes::crash(workload, &self.bounds, seed + self.number as u64),
+        }
+    }
+}
+
+impl fmt::Display for Case {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{} {}: ", self.part.name(), self.number)?;
+        match &self.what {
+            What::InTurn(_, steps) => formatter.write_str(steps),
+            What::Overlapping(Overlapping { lanes, clients, digests, .. }) => {
+                write!(formatter, "clients {clients}, digests {digests}, {lanes:?}")
+            }
+        }
+    }
+}
