@@ -4,26 +4,30 @@
 //! lease just asked for anew could be the one that is given back.
 
 use crate::inode::Inode;
+use crate::split_table::SplitTable;
 use crate::sync::{Arc, AtomicU64, AtomicUsize, Mutex, Ordering, RwLock};
 use cuesta_format::{InodeNumber, LogPosition};
-use hashbrown::HashMap;
-use std::collections::VecDeque;
+use hashbrown::DefaultHashBuilder;
+use std::hash::BuildHasher;
 
-/// Inodes kept before closed ones are forgotten.
-const INODES_MAX: usize = 200_000;
+/// Inodes kept before closed ones are forgotten: some 200 MB, as the kernel would spend on them.
+const INODES_MAX: usize = 512 << 10;
 /// Inodes forgotten at once.
 const FORGET_BATCH: usize = 4096;
-/// Candidates looked at for that.
+/// Inodes looked at for that.
 const LOOK_MAX: usize = 3 * FORGET_BATCH;
+
+type Known = (InodeNumber, Arc<Inode>);
 
 /// The known inodes.
 #[derive(Debug)]
 pub(crate) struct Cache {
-    inodes: RwLock<HashMap<InodeNumber, Arc<Inode>>>,
-    /// In the order in which they became known.
-    order: Mutex<VecDeque<InodeNumber>>,
+    inodes: RwLock<SplitTable<Known>>,
+    hasher: DefaultHashBuilder,
     /// How many there are, to look at without a lock.
     count: AtomicUsize,
+    /// Which part of the table is searched next.
+    hand: Mutex<usize>,
     /// What was retired when a search found too few to forget.
     searched_at: AtomicU64,
 }
@@ -31,55 +35,69 @@ pub(crate) struct Cache {
 impl Cache {
     pub(crate) fn new() -> Cache {
         Cache {
-            inodes: RwLock::new(HashMap::new()),
-            order: Mutex::new(VecDeque::new()),
+            inodes: RwLock::new(SplitTable::new()),
+            hasher: DefaultHashBuilder::default(),
             count: AtomicUsize::new(0),
+            hand: Mutex::new(0),
             searched_at: AtomicU64::new(u64::MAX),
         }
     }
 
     #[inline]
+    fn hash(&self, number: InodeNumber) -> u64 {
+        self.hasher.hash_one(number.0)
+    }
+
+    #[inline]
     pub(crate) fn get(&self, number: InodeNumber) -> Option<Arc<Inode>> {
-        self.inodes.read().get(&number).cloned()
+        let inodes = self.inodes.read();
+        inodes.find(self.hash(number), |known| known.0 == number).map(|(_, inode)| Arc::clone(inode))
     }
 
     /// The inode; one of which nothing is known if it was not there.
+    #[inline]
     pub(crate) fn get_or_insert(&self, number: InodeNumber) -> Arc<Inode> {
-        if let Some(inode) = self.get(number) {
-            return inode;
+        match self.get(number) {
+            Some(inode) => inode,
+            None => self.insert_unknown(number),
         }
-        let mut added = false;
+    }
+
+    #[cold]
+    fn insert_unknown(&self, number: InodeNumber) -> Arc<Inode> {
+        let hash = self.hash(number);
         let mut inodes = self.inodes.write();
-        let inode = Arc::clone(inodes.entry(number).or_insert_with(|| {
-            added = true;
-            Arc::new(Inode::unknown(number))
-        }));
-        self.count.store(inodes.len(), Ordering::Relaxed);
-        drop(inodes);
-        if added {
-            self.order.lock().push_back(number);
+        if let Some((_, inode)) = inodes.find(hash, |known| known.0 == number) {
+            return Arc::clone(inode);
         }
+        let inode = Arc::new(Inode::unknown(number));
+        self.enter(&mut inodes, hash, Arc::clone(&inode));
         inode
     }
 
     /// Adds one this session made.
     pub(crate) fn insert(&self, inode: Arc<Inode>) {
-        let number = inode.number;
-        let mut inodes = self.inodes.write();
-        inodes.insert(number, inode);
+        let hash = self.hash(inode.number);
+        self.enter(&mut self.inodes.write(), hash, inode);
+    }
+
+    fn enter(&self, inodes: &mut SplitTable<Known>, hash: u64, inode: Arc<Inode>) {
+        inodes.insert_new(hash, (inode.number, inode), |known| self.hash(known.0));
         self.count.store(inodes.len(), Ordering::Relaxed);
-        drop(inodes);
-        self.order.lock().push_back(number);
     }
 
     /// Drops one that exists no more.
     pub(crate) fn remove(&self, number: InodeNumber) {
-        self.inodes.write().remove(&number);
+        let mut inodes = self.inodes.write();
+        let removed = inodes.remove(self.hash(number), |known| known.0 == number);
+        self.count.store(inodes.len(), Ordering::Relaxed);
+        drop(inodes);
+        drop(removed);
     }
 
     /// All of them.
     pub(crate) fn all(&self) -> Vec<Arc<Inode>> {
-        self.inodes.read().values().cloned().collect()
+        self.inodes.read().iter().map(|(_, inode)| Arc::clone(inode)).collect()
     }
 
     /// Whether it is time to forget some: there are too many, and `retired` moved since none were found.
@@ -93,35 +111,38 @@ impl Cache {
     /// back. The gate is closed: nobody else uses the cache.
     pub(crate) fn forget_some(&self, retired: LogPosition) -> Vec<InodeNumber> {
         let mut inodes = self.inodes.write();
-        let mut order = self.order.lock();
+        let mut hand = self.hand.lock();
         let mut forgotten = Vec::new();
-        for _ in 0..LOOK_MAX.min(order.len()) {
-            let Some(number) = order.pop_front() else { break };
-            let Some(inode) = inodes.get(&number) else { continue };
-            let unused = Arc::strong_count(inode) == 1
-                && inode.opens.load(Ordering::Acquire) == 0
-                && inode.locks.lock().is_empty()
-                && number != InodeNumber::ROOT;
-            let state = inode.state.read();
-            let (leased, clean) = (state.lease.is_some(), state.logged <= retired);
-            drop(state);
-            if unused && clean {
-                inodes.remove(&number);
-                if leased {
-                    forgotten.push(number);
-                }
-                if forgotten.len() >= FORGET_BATCH {
-                    break;
-                }
-            } else {
-                order.push_back(number);
+        let mut found = 0;
+        let mut looked = 0;
+        for _ in 0..inodes.parts() {
+            if found >= FORGET_BATCH || looked >= LOOK_MAX {
+                break;
             }
+            *hand = (*hand + 1) % inodes.parts();
+            let gone = inodes.take_from_part(*hand, |(number, inode)| {
+                looked += 1;
+                found < FORGET_BATCH && is_forgettable(*number, inode, retired) && {
+                    found += 1;
+                    true
+                }
+            });
+            let leased = |(number, inode): &Known| inode.state.read().lease.is_some().then_some(*number);
+            forgotten.extend(gone.iter().filter_map(leased));
         }
         self.count.store(inodes.len(), Ordering::Relaxed);
-        let all_looked_at = forgotten.len() < FORGET_BATCH;
-        self.searched_at.store(if all_looked_at { retired.0 } else { u64::MAX }, Ordering::Relaxed);
+        self.searched_at.store(if found < FORGET_BATCH { retired.0 } else { u64::MAX }, Ordering::Relaxed);
         forgotten
     }
+}
+
+/// Nobody uses it, and the log holds nothing of it above `retired`.
+fn is_forgettable(number: InodeNumber, inode: &Arc<Inode>, retired: LogPosition) -> bool {
+    Arc::strong_count(inode) == 1
+        && inode.opens.load(Ordering::Acquire) == 0
+        && number != InodeNumber::ROOT
+        && inode.state.read().logged <= retired
+        && inode.locks_made().is_none_or(|locks| locks.lock().is_empty())
 }
 
 #[cfg(test)]

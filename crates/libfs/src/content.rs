@@ -8,7 +8,7 @@
 //! Zeros in the overlay shield a truncated range from places that an earlier digest reports late. A base that
 //! such a report would have changed under the shield is fetched anew once the shield goes (`stale`).
 
-use crate::interval::{IntervalMap, Sliding};
+use crate::interval::{IntervalMap, Sliding, Spares};
 use cuesta_format::{BLOCK_BYTES, BlockAddress, Extent, LogPosition};
 use std::ops::Range;
 
@@ -26,6 +26,11 @@ impl Sliding for Fresh {
             zeros @ Fresh::Zeros(_) => zeros,
         }
     }
+
+    fn spares() -> &'static Spares<Fresh> {
+        static SPARES: Spares<Fresh> = Spares::new();
+        &SPARES
+    }
 }
 
 /// A byte address in the shared area.
@@ -35,6 +40,11 @@ struct Place(u64);
 impl Sliding for Place {
     fn slide(self, bytes: u64) -> Self {
         Place(self.0 + bytes)
+    }
+
+    fn spares() -> &'static Spares<Place> {
+        static SPARES: Spares<Place> = Spares::new();
+        &SPARES
     }
 }
 

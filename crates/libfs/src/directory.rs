@@ -3,9 +3,11 @@
 //! A directory made by this session, or listed once, is complete: what is not in it does not exist. In one that is
 //! not, names taken away are remembered until SharedFS knows as well.
 
+use crate::split_table::SplitTable;
 use cuesta_format::wire::DirectoryEntry;
 use cuesta_format::{FileKind, InodeNumber, LogPosition};
-use hashbrown::HashMap;
+use hashbrown::{DefaultHashBuilder, HashMap};
+use std::hash::BuildHasher;
 
 /// Names taken that are remembered before those SharedFS knows of are swept out.
 const TAKEN_KEPT: usize = 1024;
@@ -26,10 +28,87 @@ pub(crate) enum Known {
     Unknown,
 }
 
+/// Longest name that is kept without memory of its own.
+const SHORT_BYTES_MAX: usize = 30;
+
+/// A name as a directory keeps it.
+#[derive(Debug)]
+enum KeptName {
+    Short { length: u8, bytes: [u8; SHORT_BYTES_MAX] },
+    Long(Box<[u8]>),
+}
+
+impl KeptName {
+    #[inline]
+    fn new(name: &[u8]) -> KeptName {
+        let mut bytes = [0; SHORT_BYTES_MAX];
+        match bytes.get_mut(..name.len()) {
+            Some(start) => {
+                start.copy_from_slice(name);
+                KeptName::Short { length: name.len() as u8, bytes }
+            }
+            None => KeptName::Long(name.into()),
+        }
+    }
+
+    #[inline]
+    fn bytes(&self) -> &[u8] {
+        match self {
+            KeptName::Short { length, bytes } => &bytes[..usize::from(*length)],
+            KeptName::Long(name) => name,
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Entry {
+    name: KeptName,
+    named: Named,
+}
+
+/// The names, by name.
+#[derive(Debug)]
+struct Names {
+    table: SplitTable<Entry>,
+    hasher: DefaultHashBuilder,
+}
+
+impl Names {
+    fn new() -> Names {
+        Names { table: SplitTable::new(), hasher: DefaultHashBuilder::default() }
+    }
+
+    #[inline]
+    fn get(&self, name: &[u8]) -> Option<Named> {
+        let found = self.table.find(self.hasher.hash_one(name), |entry| entry.name.bytes() == name)?;
+        Some(found.named)
+    }
+
+    /// Enters a name, or what it stands for now if `replaces`.
+    #[inline]
+    fn put(&mut self, name: &[u8], named: Named, replaces: bool) {
+        let hash = self.hasher.hash_one(name);
+        match self.table.find_mut(hash, |entry| entry.name.bytes() == name) {
+            Some(entry) if replaces => entry.named = named,
+            Some(_) => {}
+            None => {
+                let entry = Entry { name: KeptName::new(name), named };
+                let hasher = &self.hasher;
+                self.table.insert_new(hash, entry, |entry| hasher.hash_one(entry.name.bytes()));
+            }
+        }
+    }
+
+    #[inline]
+    fn remove(&mut self, name: &[u8]) {
+        self.table.remove(self.hasher.hash_one(name), |entry| entry.name.bytes() == name);
+    }
+}
+
 /// The content.
 #[derive(Debug)]
 pub(crate) struct DirectoryContent {
-    names: HashMap<Box<[u8]>, Named>,
+    names: Names,
     taken: HashMap<Box<[u8]>, LogPosition>,
     /// Names taken that were left when those SharedFS knows of were last swept out.
     taken_swept: usize,
@@ -41,7 +120,7 @@ impl DirectoryContent {
     /// Of a new directory.
     pub(crate) fn empty() -> DirectoryContent {
         DirectoryContent {
-            names: HashMap::new(),
+            names: Names::new(),
             taken: HashMap::new(),
             taken_swept: 0,
             complete: true,
@@ -58,7 +137,6 @@ impl DirectoryContent {
 
     /// Takes entries that follow those listed, in name order; `retired` is what SharedFS knew at least.
     pub(crate) fn learn(&mut self, entries: Vec<DirectoryEntry>, complete: bool, retired: LogPosition) {
-        self.names.reserve(entries.len());
         if let Some(last) = entries.last() {
             self.listed_to.clone_from(&last.name);
         }
@@ -67,7 +145,7 @@ impl DirectoryContent {
             if self.taken.get(entry.name.as_slice()).is_some_and(|&taken| taken >= retired) {
                 continue;
             }
-            self.names.entry(entry.name.into_boxed_slice()).or_insert(Named { inode: entry.inode, kind });
+            self.names.put(&entry.name, Named { inode: entry.inode, kind }, false);
         }
         if complete {
             self.complete = true;
@@ -84,7 +162,7 @@ impl DirectoryContent {
     #[inline]
     pub(crate) fn find(&self, name: &[u8], retired: LogPosition) -> Known {
         match self.names.get(name) {
-            Some(named) => Known::Present(*named),
+            Some(named) => Known::Present(named),
             None if self.complete => Known::Absent,
             None if self.taken.get(name).is_some_and(|&taken| taken >= retired) => Known::Absent,
             None => Known::Unknown,
@@ -93,12 +171,7 @@ impl DirectoryContent {
 
     /// A name was made, replaced, or learnt.
     pub(crate) fn put(&mut self, name: &[u8], named: Named) {
-        match self.names.get_mut(name) {
-            Some(present) => *present = named,
-            None => {
-                self.names.insert(name.into(), named);
-            }
-        }
+        self.names.put(name, named, true);
         if !self.taken.is_empty() {
             self.taken.remove(name);
         }
@@ -119,11 +192,11 @@ impl DirectoryContent {
 
     /// Names known now.
     pub(crate) fn names(&self) -> impl Iterator<Item = (&[u8], Named)> {
-        self.names.iter().map(|(name, named)| (&**name, *named))
+        self.names.table.iter().map(|entry| (entry.name.bytes(), entry.named))
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.names.is_empty()
+        self.names.table.is_empty()
     }
 }
 

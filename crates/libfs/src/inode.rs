@@ -6,7 +6,7 @@
 use crate::content::FileContent;
 use crate::directory::DirectoryContent;
 use crate::locks::LockTable;
-use crate::sync::{AtomicBool, AtomicI64, AtomicU32, Mutex, Ordering, RwLock};
+use crate::sync::{AtomicBool, AtomicI64, AtomicU32, Mutex, OnceLock, Ordering, RwLock};
 use cuesta_format::wire::{Grant, LeaseMode};
 use cuesta_format::{FileKind, InodeNumber, InodeRecord, LogPosition, Timestamp};
 
@@ -21,7 +21,8 @@ pub(crate) struct Inode {
     pub(crate) orphaned: AtomicBool,
     /// Time of last read: changes under a shared lock, kept in memory only.
     accessed: AtomicI64,
-    pub(crate) locks: Mutex<LockTable>,
+    /// Made when it is first locked: most never are.
+    locks: OnceLock<Box<Mutex<LockTable>>>,
     /// Bumped when a lock is given up.
     pub(crate) unlocked: AtomicU32,
 }
@@ -42,7 +43,7 @@ pub(crate) struct State {
 #[derive(Debug)]
 pub(crate) enum Content {
     File(FileContent),
-    Directory(DirectoryContent),
+    Directory(Box<DirectoryContent>),
     Symlink(Box<[u8]>),
     Special,
 }
@@ -72,9 +73,20 @@ impl Inode {
             orphaned: AtomicBool::new(false),
             accessed: AtomicI64::new(record.accessed.0),
             state: RwLock::new(State { lease, record, content, logged, released: false }),
-            locks: Mutex::new(LockTable::default()),
+            locks: OnceLock::new(),
             unlocked: AtomicU32::new(0),
         }
+    }
+
+    /// Locks on it.
+    pub(crate) fn locks(&self) -> &Mutex<LockTable> {
+        self.locks.get_or_init(Box::default)
+    }
+
+    /// Locks on it, if there ever were any.
+    #[inline]
+    pub(crate) fn locks_made(&self) -> Option<&Mutex<LockTable>> {
+        self.locks.get().map(|locks| &**locks)
     }
 
     pub(crate) fn accessed(&self) -> Timestamp {
@@ -102,7 +114,8 @@ impl Inode {
                 Content::File(FileContent::granted(record.size, &grant.extents, grant.extents_complete))
             }
             FileKind::Directory => {
-                Content::Directory(DirectoryContent::granted(grant.entries, grant.entries_complete))
+                let content = DirectoryContent::granted(grant.entries, grant.entries_complete);
+                Content::Directory(Box::new(content))
             }
             FileKind::Symlink => Content::Symlink(grant.target.into_boxed_slice()),
             _ => Content::Special,
@@ -167,5 +180,16 @@ impl State {
     pub(crate) fn touch_content(&mut self, now: Timestamp) {
         self.record.modified = now;
         self.record.changed = now;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Sessions know inodes by the hundred thousand.
+    #[test]
+    fn an_inode_is_small() {
+        assert!(size_of::<Inode>() <= 320, "{}", size_of::<Inode>());
     }
 }

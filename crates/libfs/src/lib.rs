@@ -5,7 +5,7 @@
 //! | `client` | how an operation runs until it stands: gate, attempt, generation |
 //! | `session`, `link`, `control`, `arenas` | one attachment: log, credits, numbers, requests, mapped memory |
 //! | `cache`, `inode`, `locked` | what is known under leases, and the order of locks |
-//! | `content`, `interval`, `directory` | content of a file and of a directory |
+//! | `content`, `interval`, `directory`, `split_table` | content of a file and of a directory |
 //! | `retire`, `resync` | letting go of digested log space; going on after a fence |
 //! | `walk`, `credentials` | from a path to an inode, and who may |
 //! | `open_file`, `data`, `namespace`, `rename`, `attributes`, `listing`, `locking`, `locks` | the calls |
@@ -39,6 +39,7 @@ mod rename;
 mod resync;
 mod retire;
 mod session;
+mod split_table;
 mod sync;
 mod walk;
 

@@ -55,7 +55,7 @@ impl Client {
         if range.is_empty() || kind == LockKind::Unlock {
             return Err(Error::Invalid);
         }
-        Ok(file.inode_ref().locks.lock().conflict(number_of(owner, file), kind, &range))
+        Ok(file.inode_ref().locks().lock().conflict(number_of(owner, file), kind, &range))
     }
 
     /// `flock`.
@@ -65,7 +65,7 @@ impl Client {
         let number = file.owner_number();
         let inode = file.inode_ref();
         // As Linux: a change of kind first gives up what is held, and may lose it.
-        if kind != LockKind::Unlock && inode.locks.lock().drop_whole_of_other_kind(number, kind) {
+        if kind != LockKind::Unlock && inode.locks().lock().drop_whole_of_other_kind(number, kind) {
             wake(&inode.unlocked);
         }
         let take = |table: &mut LockTable| {
@@ -83,7 +83,7 @@ impl Client {
     }
 
     pub(crate) fn drop_locks(&self, inode: &Inode, owner: u64) {
-        if inode.locks.lock().drop_owner(owner) {
+        if inode.locks_made().is_some_and(|locks| locks.lock().drop_owner(owner)) {
             wake(&inode.unlocked);
         }
     }
@@ -104,7 +104,7 @@ fn take_or_wait(
 ) -> Result<(), Error> {
     loop {
         let seen = inode.unlocked.load(Ordering::Acquire);
-        if let Some(gave_up) = take(&mut inode.locks.lock()) {
+        if let Some(gave_up) = take(&mut inode.locks().lock()) {
             if gave_up {
                 wake(&inode.unlocked);
             }

@@ -164,7 +164,7 @@ impl Client {
         }
         let content = match making.kind {
             FileKind::File => Content::File(FileContent::empty()),
-            FileKind::Directory => Content::Directory(DirectoryContent::empty()),
+            FileKind::Directory => Content::Directory(Box::new(DirectoryContent::empty())),
             FileKind::Symlink => Content::Symlink(making.target.into()),
             _ => Content::Special,
         };

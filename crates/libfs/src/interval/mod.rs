@@ -1,23 +1,52 @@
 //! An interval map: ranges of a file, each with a value that knows its own byte positions.
 //!
-//! Pieces lie in order in chunks of bounded length. What is done most costs least: a piece behind all others is
-//! pushed, a run of pieces is taken away from each chunk in one move, and no search follows a pointer before the
-//! last chunk is known.
+//! Most files hold one piece, and it lies in the map itself; those that hold more have them in [`Chunks`].
 
-use std::collections::VecDeque;
+mod chunks;
+
+use crate::sync::Mutex;
+use chunks::{CHUNK_PIECES, Chunks};
 use std::ops::Range;
 
-/// Most pieces of one chunk: what an insertion may have to move.
-const CHUNK_PIECES: usize = 64;
+/// Emptied chunks kept for the next.
+const SPARE_CHUNKS: usize = 512;
 
 /// A value that covers a range byte by byte, so that a part of the range has a value as well.
-pub(crate) trait Sliding: Copy {
+pub(crate) trait Sliding: Copy + PartialEq + 'static {
     /// The value for the part that starts `bytes` later.
     fn slide(self, bytes: u64) -> Self;
+
+    /// Where emptied chunks of such values wait.
+    fn spares() -> &'static Spares<Self>;
+}
+
+/// Memory of emptied chunks, the process's: what is written in turn with what is digested allocates nothing. It is
+/// only ever tried for: in a child of fork somebody who is no more may hold it.
+pub(crate) struct Spares<V>(Mutex<Vec<Vec<Piece<V>>>>);
+
+impl<V> Spares<V> {
+    pub(crate) const fn new() -> Spares<V> {
+        Spares(Mutex::new(Vec::new()))
+    }
+
+    /// An empty chunk's memory, if there is one.
+    fn take(&self) -> Option<Vec<Piece<V>>> {
+        self.0.try_lock()?.pop()
+    }
+
+    fn give(&self, mut pieces: Vec<Piece<V>>) {
+        if pieces.capacity() >= CHUNK_PIECES
+            && let Some(mut spares) = self.0.try_lock()
+            && spares.len() < SPARE_CHUNKS
+        {
+            pieces.clear();
+            spares.push(pieces);
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Piece<V> {
+pub(crate) struct Piece<V> {
     start: u64,
     end: u64,
     value: V,
@@ -29,42 +58,56 @@ impl<V: Sliding> Piece<V> {
     fn from(self, start: u64) -> Piece<V> {
         Piece { start, end: self.end, value: self.value.slide(start - self.start) }
     }
-}
 
-/// Pieces that follow each other; never empty.
-#[derive(Clone, Debug)]
-struct Chunk<V> {
-    /// Where the first piece starts.
-    first: u64,
-    pieces: Vec<Piece<V>>,
+    /// What lies in `range`, and its value there.
+    #[inline]
+    fn within(&self, range: Range<u64>) -> Option<(Range<u64>, V)> {
+        let from = self.start.max(range.start);
+        let to = self.end.min(range.end);
+        (from < to).then(|| (from..to, self.value.slide(from - self.start)))
+    }
+
+    #[inline]
+    fn covers(&self, other: &Piece<V>) -> bool {
+        self.start <= other.start && other.end <= self.end
+    }
+
+    /// Whether `next` starts where this one ends, with the value it would have there.
+    #[inline]
+    fn is_continued_by(&self, next: &Piece<V>) -> bool {
+        self.end == next.start && self.value.slide(self.end - self.start) == next.value
+    }
 }
 
 /// Disjoint, half-open ranges in order.
 #[derive(Clone, Debug)]
-pub(crate) struct IntervalMap<V> {
-    chunks: VecDeque<Chunk<V>>,
-    count: usize,
-    /// No piece reaches further: what is inserted behind needs no look at what is there.
-    reach: u64,
+pub(crate) enum IntervalMap<V: Sliding> {
+    Empty,
+    One(Piece<V>),
+    Many(Box<Chunks<V>>),
 }
 
 impl<V: Sliding> IntervalMap<V> {
-    pub(crate) fn new() -> Self {
-        IntervalMap { chunks: VecDeque::new(), count: 0, reach: 0 }
+    pub(crate) const fn new() -> Self {
+        IntervalMap::Empty
     }
 
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
-        self.count == 0
+        matches!(self, IntervalMap::Empty)
     }
 
     pub(crate) fn clear(&mut self) {
-        *self = IntervalMap::new();
+        *self = IntervalMap::Empty;
     }
 
     /// Pieces held.
     pub(crate) fn len(&self) -> usize {
-        self.count
+        match self {
+            IntervalMap::Empty => 0,
+            IntervalMap::One(_) => 1,
+            IntervalMap::Many(chunks) => chunks.len(),
+        }
     }
 
     /// Gives `range` a value, in place of whatever was there.
@@ -74,42 +117,25 @@ impl<V: Sliding> IntervalMap<V> {
             return;
         }
         let piece = Piece { start: range.start, end: range.end, value };
-        if range.start >= self.reach {
-            return self.push(piece);
+        match self {
+            IntervalMap::Many(chunks) => chunks.insert(piece),
+            IntervalMap::One(one) if !piece.covers(one) => self.spill().insert(piece),
+            _ => *self = IntervalMap::One(piece),
         }
-        // The commonest overwrite hits exactly one piece: change it where it is.
-        if let Some((chunk, index)) = self.last_from(range.start)
-            && let Some(found) = self.chunks[chunk].pieces.get_mut(index)
-            && (found.start, found.end) == (piece.start, piece.end)
-        {
-            *found = piece;
-            return;
-        }
-        self.remove(range);
-        self.put(piece);
     }
 
     /// As [`IntervalMap::insert`], but grows the piece before where `value` continues it.
-    pub(crate) fn insert_joining(&mut self, range: Range<u64>, value: V)
-    where
-        V: PartialEq,
-    {
+    pub(crate) fn insert_joining(&mut self, range: Range<u64>, value: V) {
         if range.start >= range.end {
             return;
         }
-        if range.start < self.reach {
-            self.remove(range.clone());
+        let piece = Piece { start: range.start, end: range.end, value };
+        match self {
+            IntervalMap::Many(chunks) => chunks.insert_joining(piece),
+            IntervalMap::One(one) if one.is_continued_by(&piece) => one.end = piece.end,
+            IntervalMap::One(one) if !piece.covers(one) => self.spill().insert_joining(piece),
+            _ => *self = IntervalMap::One(piece),
         }
-        if let Some((chunk, index)) = self.last_from(range.start)
-            && let Some(before) = self.chunks[chunk].pieces.get_mut(index)
-            && before.end == range.start
-            && before.value.slide(range.start - before.start) == value
-        {
-            before.end = range.end;
-            self.reach = self.reach.max(range.end);
-            return;
-        }
-        self.put(Piece { start: range.start, end: range.end, value });
     }
 
     /// Takes away whatever is in `range`.
@@ -119,63 +145,37 @@ impl<V: Sliding> IntervalMap<V> {
 
     /// Takes away the parts of pieces in `range` whose piece's value (at the part's start) fits `which`.
     pub(crate) fn remove_if(&mut self, range: Range<u64>, mut which: impl FnMut(V) -> bool) {
-        if range.start >= range.end || range.start >= self.reach {
-            return;
-        }
-        let Some((mut at, mut index)) = self.first_behind(range.start) else { return };
-        while let Some(chunk) = self.chunks.get_mut(at) {
-            let pieces = &mut chunk.pieces;
-            let (mut kept, mut looked) = (index, index);
-            while let Some(&piece) = pieces.get(looked).filter(|piece| piece.start < range.end) {
-                let (from, to) = (piece.start.max(range.start), piece.end.min(range.end));
-                looked += 1;
-                let left = if !which(piece.value.slide(from - piece.start)) {
-                    Some(piece)
-                } else if piece.start < from {
-                    if to < piece.end {
-                        // The hole lies inside one piece, and nothing else is in the range.
-                        pieces[kept].end = from;
-                        return self.put(piece.from(to));
-                    }
-                    Some(Piece { end: from, ..piece })
-                } else {
-                    (to < piece.end).then(|| piece.from(to))
-                };
-                if let Some(left) = left {
-                    pieces[kept] = left;
-                    kept += 1;
+        match self {
+            IntervalMap::Empty => {}
+            IntervalMap::One(one) => {
+                let (from, to) = (one.start.max(range.start), one.end.min(range.end));
+                if from >= to || !which(one.value.slide(from - one.start)) {
+                    return;
+                }
+                match (one.start < from, to < one.end) {
+                    (true, true) => self.spill().remove_if(range, |_| true),
+                    (true, false) => one.end = from,
+                    (false, true) => *one = one.from(to),
+                    (false, false) => *self = IntervalMap::Empty,
                 }
             }
-            let ends_here = looked < pieces.len();
-            pieces.drain(kept..looked);
-            self.count -= looked - kept;
-            match pieces.first() {
-                Some(first) => {
-                    chunk.first = first.start;
-                    at += 1;
+            IntervalMap::Many(chunks) => {
+                chunks.remove_if(range, which);
+                if chunks.is_empty() {
+                    *self = IntervalMap::Empty;
                 }
-                None => drop(self.chunks.remove(at)),
             }
-            if ends_here {
-                break;
-            }
-            index = 0;
-        }
-        if self.count == 0 {
-            self.reach = 0;
         }
     }
 
     /// The first piece, or part of one, in `range`: where it is and its value there.
     #[inline]
     pub(crate) fn first_in(&self, range: Range<u64>) -> Option<(Range<u64>, V)> {
-        if range.start >= range.end || range.start >= self.reach {
-            return None;
+        match self {
+            IntervalMap::Empty => None,
+            IntervalMap::One(one) => one.within(range),
+            IntervalMap::Many(chunks) => chunks.first_in(range),
         }
-        let (chunk, index) = self.first_behind(range.start)?;
-        let piece = self.chunks[chunk].pieces.get(index).filter(|piece| piece.start < range.end)?;
-        let from = piece.start.max(range.start);
-        Some((from..piece.end.min(range.end), piece.value.slide(from - piece.start)))
     }
 
     /// Every piece, or part of one, in `range`.
@@ -188,66 +188,18 @@ impl<V: Sliding> IntervalMap<V> {
         })
     }
 
-    /// The last piece that starts at or before `at`: its chunk, and its index there.
-    #[inline]
-    fn last_from(&self, at: u64) -> Option<(usize, usize)> {
-        let chunk = self.chunks.partition_point(|chunk| chunk.first <= at).checked_sub(1)?;
-        let index = self.chunks[chunk].pieces.partition_point(|piece| piece.start <= at);
-        Some((chunk, index - 1))
-    }
-
-    /// The first piece that ends behind `at`.
-    #[inline]
-    fn first_behind(&self, at: u64) -> Option<(usize, usize)> {
-        let Some((chunk, index)) = self.last_from(at) else {
-            return (self.count > 0).then_some((0, 0));
-        };
-        let pieces = &self.chunks[chunk].pieces;
-        if pieces[index].end > at {
-            Some((chunk, index))
-        } else if index + 1 < pieces.len() {
-            Some((chunk, index + 1))
-        } else {
-            (chunk + 1 < self.chunks.len()).then_some((chunk + 1, 0))
+    /// Makes room for more than one piece.
+    #[cold]
+    fn spill(&mut self) -> &mut Chunks<V> {
+        let mut chunks = Chunks::new();
+        if let IntervalMap::One(one) = self {
+            chunks.insert(*one);
         }
-    }
-
-    /// Adds a piece behind all others.
-    #[inline]
-    fn push(&mut self, piece: Piece<V>) {
-        self.count += 1;
-        self.reach = piece.end;
-        match self.chunks.back_mut() {
-            Some(last) if last.pieces.len() < CHUNK_PIECES => last.pieces.push(piece),
-            // The first chunk grows as it fills: most maps hold little.
-            last => {
-                let mut pieces = Vec::with_capacity(if last.is_some() { CHUNK_PIECES } else { 1 });
-                pieces.push(piece);
-                self.chunks.push_back(Chunk { first: piece.start, pieces });
-            }
+        *self = IntervalMap::Many(Box::new(chunks));
+        match self {
+            IntervalMap::Many(chunks) => chunks,
+            _ => unreachable!("it was just made"),
         }
-    }
-
-    /// Adds a piece where nothing is.
-    fn put(&mut self, piece: Piece<V>) {
-        if piece.start >= self.reach {
-            return self.push(piece);
-        }
-        self.count += 1;
-        self.reach = self.reach.max(piece.end);
-        let (mut at, mut index) =
-            self.last_from(piece.start).map_or((0, 0), |(chunk, index)| (chunk, index + 1));
-        if self.chunks[at].pieces.len() >= CHUNK_PIECES {
-            let mut behind = Vec::with_capacity(CHUNK_PIECES);
-            behind.extend(self.chunks[at].pieces.drain(CHUNK_PIECES / 2..));
-            self.chunks.insert(at + 1, Chunk { first: behind[0].start, pieces: behind });
-            if index > CHUNK_PIECES / 2 {
-                (at, index) = (at + 1, index - CHUNK_PIECES / 2);
-            }
-        }
-        let chunk = &mut self.chunks[at];
-        chunk.pieces.insert(index, piece);
-        chunk.first = chunk.pieces[0].start;
     }
 }
 
@@ -262,6 +214,11 @@ mod tests {
     impl Sliding for At {
         fn slide(self, bytes: u64) -> Self {
             At(self.0 + bytes)
+        }
+
+        fn spares() -> &'static Spares<At> {
+            static SPARES: Spares<At> = Spares::new();
+            &SPARES
         }
     }
 
