@@ -1,26 +1,81 @@
-//! How the library is linked, so that a program's start stays cheap: with the unwinder inside (loading
-//! libgcc_s costs every program 0.1 ms, for panics that never leave this library), and without the
-//! constructor and destructor of mimalloc (0.08 ms; `memory` starts the heap when it is needed).
+//! How the library is linked, so that a program's start stays cheap (see docs/decisions/0004):
+//!
+//! - with the unwinder inside: loading libgcc_s costs every program 0.1 ms, for panics that never leave
+//!   this library;
+//! - without the constructor and destructor of mimalloc, which `memory` starts when it is needed, and
+//!   without the standard library's, which keeps arguments nobody asks for, and the C compiler's own
+//!   (the script defines the one symbol of its start files that is needed);
+//! - in two segments, so that the dynamic linker maps and protects twice less;
+//! - with what the constructor runs and writes side by side: every page touched is a page fault.
 
 use std::path::{Path, PathBuf};
 
 /// Read by the linker beside its own script.
-const WITHOUT_HEAP_START: &str = "SECTIONS {
+const SCRIPT: &str = "SECTIONS {
   /DISCARD/ : {
     *mimalloc*static.o(.init_array .init_array.* .fini_array .fini_array.*)
     *mimalloc*:*static.o(.init_array .init_array.* .fini_array .fini_array.*)
+    *libstd*:*(.init_array.*)
   }
 }
 INSERT AFTER .text;
+SECTIONS {
+  .text.start : ALIGN(65536) {
+    *(.text.*cuesta_preload5start*)
+    *(.text.*cuesta_preload11environment*)
+    *(.text.*cuesta_preload5patch5image*)
+    *(.text.*cuesta_preload5patch5cache*)
+    *(.text.*cuesta_preload5patch4copy*)
+    *(.text.*cuesta_preload5patch7install*)
+    *(.text.*cuesta_preload5patch8page_map*)
+    *(.text.*cuesta_preload5patch10descriptor*)
+    *(.text.*cuesta_preload6memory*)
+    *(.text.*__rust_*alloc*)
+    *(.text.*cuesta_preload6thread*)
+    *(.text.*cuesta_preload7signals*)
+    *(.text.*cuesta_preload7process9configure*)
+    *(.text.*cuesta_preload7process10assignment*)
+    *(.text.*cuesta_preload5calls4path6normal*)
+    *(.text.*cuesta_preload5calls4path4Walk*)
+    *(.text.*cuesta_preload6filter*)
+    *(.text.cuesta_entry)
+    *(.text.*raw_vec*grow_one*)
+    *(.text.*raw_vec*finish_grow*)
+    *(.text.*raw_vec*reserve*)
+  }
+}
+INSERT BEFORE .text;
+SECTIONS {
+  .bss.start (NOLOAD) : {
+    PROVIDE_HIDDEN(__dso_handle = .);
+    *(.bss.*cuesta_preload6memory5STATE*)
+    *(.bss.*cuesta_preload6memory7LASTING*)
+    *(.bss.*cuesta_preload6memory4HEAP*)
+    *(.bss.*cuesta_preload6thread*)
+    *(.bss.*cuesta_preload7process*)
+    *(.bss.*cuesta_preload7signals*)
+    *(.bss.*cuesta_preload6filter11FIRST_BYTES*)
+    *(.bss.*cuesta_preload6filter11CWD_VIRTUAL*)
+    *(.bss.*cuesta_preload6filter6ACTIVE*)
+    *(.bss.*cuesta_preload6filter6PREFIX*)
+    *(.bss.*cuesta_preload6memory4AREA*)
+  }
+}
+INSERT BEFORE .bss;
 ";
+
+const ARGUMENTS: [&str; 3] = ["-Wl,-z,norelro", "-Wl,--no-rosegment", "-nostartfiles"];
 
 fn main() -> std::io::Result<()> {
     println!("cargo:rerun-if-changed=build.rs");
     let Some(out) = std::env::var_os("OUT_DIR").map(PathBuf::from) else { return Ok(()) };
     link_unwinder(&out)?;
-    let script = out.join("without-heap-start.ld");
-    std::fs::write(&script, WITHOUT_HEAP_START)?;
+    let script = out.join("start.ld");
+    std::fs::write(&script, SCRIPT)?;
     println!("cargo:rustc-cdylib-link-arg=-Wl,-T,{}", script.display());
+    for argument in ARGUMENTS {
+        println!("cargo:rustc-cdylib-link-arg={argument}");
+    }
     Ok(())
 }
 

@@ -3,7 +3,7 @@
 //! the next program trusts it no further than its own user's environment, and skips lines it cannot
 //! read.
 
-use std::ffi::OsString;
+use std::ffi::CStr;
 use std::io::{Read as _, Write as _};
 use std::os::fd::{AsFd as _, AsRawFd as _, FromRawFd as _, OwnedFd};
 
@@ -61,8 +61,8 @@ impl Table {
     }
 
     /// Takes over what the program before exec left. Call once, before there are threads.
-    pub fn adopt(variable: Option<OsString>) {
-        let Some(fd) = variable.and_then(|value| value.to_str()?.parse::<i32>().ok()) else { return };
+    pub fn adopt(variable: &CStr) {
+        let Some(fd) = variable.to_str().ok().and_then(|value| value.parse::<i32>().ok()) else { return };
         // SAFETY: runs before other threads use the environment.
         unsafe { std::env::remove_var(VARIABLE) };
         // SAFETY: the program before exec left this descriptor for us alone.

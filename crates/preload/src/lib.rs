@@ -18,6 +18,7 @@ pub mod calls;
 pub mod cells;
 pub mod descriptors;
 pub mod door;
+mod environment;
 pub mod filter;
 pub mod inheritance;
 pub mod interpose;

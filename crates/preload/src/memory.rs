@@ -11,11 +11,13 @@ use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use mimalloc::MiMalloc;
 
+use crate::arch;
+
 const AREA_BYTES: usize = 128 * 1024;
 /// Of the area, as declared below.
-const AREA_ALIGNMENT: usize = 4096;
+const AREA_ALIGNMENT: usize = 64;
 
-#[repr(align(4096))]
+#[repr(align(64))]
 struct Area(UnsafeCell<[u8; AREA_BYTES]>);
 
 // SAFETY: `State` gives out no byte twice at a time.
@@ -95,6 +97,10 @@ const NOBODY: usize = !0xff;
 /// Starts mimalloc. It takes the thread that does this for one that outlives all others, and would use
 /// its heap after free for a thread that gets the same address: so that heap is made nobody's.
 ///
+/// This knows mimalloc 3's insides: where the main heap names its thread, and that a thread with the
+/// empty heap gets one of its own at its first allocation. A version laid out differently is noticed
+/// here, before anything is taken from it.
+///
 /// # Safety
 /// Called once, before anything is taken from the heap.
 unsafe fn start_heap() {
@@ -102,7 +108,12 @@ unsafe fn start_heap() {
     // field points to a structure whose first field is the thread's id; nothing was allocated in it yet.
     unsafe {
         _mi_auto_process_init();
-        theap_main.thread.write_volatile(NOBODY);
+        let thread = theap_main.thread;
+        if thread.is_null() || thread.read_volatile() != arch::thread_pointer() {
+            crate::report(format_args!("this build's heap is not laid out as this library expects"));
+            arch::abort();
+        }
+        thread.write_volatile(NOBODY);
         _mi_theap_default_set(&raw const _mi_theap_empty);
     }
 }

@@ -5,14 +5,15 @@
 //! session, which it must never use: it notices the flag the patched clone left, abandons the copy and
 //! attaches its own when it needs one.
 
-use std::ffi::{CStr, CString};
+use std::ffi::{CStr, CString, c_char};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex};
 
 use cuesta_libfs::{Client, Credentials, SocketLink};
 use rustix::fs::{Mode, OFlags};
 
 use crate::calls::Failure;
+use crate::environment::Environment;
 use crate::{cells, descriptors, filter, memory, signals, thread};
 
 /// How many descriptors below the limit are ours to take.
@@ -27,12 +28,13 @@ pub struct Configuration {
     pub socket: Vec<u8>,
     /// The prefix: absolute, normal, not the root.
     pub prefix: Vec<u8>,
-    descriptor_floor: i32,
-    library: Vec<u8>,
     variables: Vec<CString>,
 }
 
-static CONFIGURATION: OnceLock<Configuration> = OnceLock::new();
+static CONFIGURATION: AtomicPtr<Configuration> = AtomicPtr::new(std::ptr::null_mut());
+static LIBRARY: AtomicPtr<c_char> = AtomicPtr::new(std::ptr::null_mut());
+/// Zero until it is first asked for.
+static FLOOR: AtomicI32 = AtomicI32::new(0);
 static FORKED: AtomicU32 = AtomicU32::new(0);
 static CLIENT: AtomicPtr<Client> = AtomicPtr::new(std::ptr::null_mut());
 static ATTACHING: Mutex<()> = Mutex::new(());
@@ -44,33 +46,63 @@ static SESSION_WANTED: AtomicBool = AtomicBool::new(false);
 static COMPLAINED: AtomicBool = AtomicBool::new(false);
 
 /// Notes where the store is. Call once.
-pub fn configure(socket: &[u8], prefix: &[u8], library: Vec<u8>, variables: Vec<CString>) {
-    let limit =
-        rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(LIMIT_ASSUMED);
-    let floor = limit.min(LIMIT_ASSUMED).saturating_sub(RESERVED_DESCRIPTORS);
-    let configuration = Configuration {
-        socket: socket.to_vec(),
-        prefix: prefix.to_vec(),
-        descriptor_floor: floor as i32,
-        library,
-        variables,
-    };
-    let _ = CONFIGURATION.set(configuration);
+pub fn configure(socket: &CStr, prefix: Vec<u8>, environment: &Environment) {
+    let given = [
+        (c"LD_PRELOAD", environment.preload),
+        (c"CUESTA_SOCKET", Some(socket)),
+        (c"CUESTA_AT", environment.at),
+        (c"CUESTA_PATCH", environment.patch),
+    ];
+    let variables = given.into_iter().filter_map(|(name, value)| Some(assignment(name, value?)));
+    let configuration =
+        Configuration { socket: socket.to_bytes().to_vec(), prefix, variables: variables.collect() };
+    CONFIGURATION.store(Box::into_raw(Box::new(configuration)), Ordering::Release);
+}
+
+fn assignment(name: &CStr, value: &CStr) -> CString {
+    let (name, value) = (name.to_bytes(), value.to_bytes());
+    let mut text = Vec::with_capacity(name.len() + value.len() + 2);
+    text.extend_from_slice(name);
+    text.push(b'=');
+    text.extend_from_slice(value);
+    // SAFETY: both parts are C strings, so there is no zero in them.
+    unsafe { CString::from_vec_unchecked(text) }
+}
+
+/// Notes where this library lies: a string of the dynamic linker's, which lives as long as the library.
+pub fn note_library(path: &'static CStr) {
+    LIBRARY.store(path.as_ptr().cast_mut(), Ordering::Relaxed);
 }
 
 /// Where the store is, unless this program runs without one.
 pub fn configuration() -> Result<&'static Configuration, Failure> {
-    CONFIGURATION.get().ok_or(Failure::NotOurs)
+    // SAFETY: null, or what `configure` leaked.
+    unsafe { CONFIGURATION.load(Ordering::Acquire).as_ref() }.ok_or(Failure::NotOurs)
 }
 
-/// Lowest number for descriptors of our own.
+/// Lowest number for descriptors of our own: high, but below any limit on their number.
 pub fn descriptor_floor() -> i32 {
-    CONFIGURATION.get().map_or(0, |configuration| configuration.descriptor_floor)
+    match FLOOR.load(Ordering::Relaxed) {
+        0 => choose_floor(),
+        floor => floor,
+    }
+}
+
+#[cold]
+fn choose_floor() -> i32 {
+    let limit =
+        rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(LIMIT_ASSUMED);
+    let floor = limit.min(LIMIT_ASSUMED).saturating_sub(RESERVED_DESCRIPTORS).max(1) as i32;
+    // Whoever comes first decides for all.
+    match FLOOR.compare_exchange(0, floor, Ordering::Relaxed, Ordering::Relaxed) {
+        Ok(_) => floor,
+        Err(first) => first,
+    }
 }
 
 /// `NAME=value` as this program was started with, if it was.
 pub fn variable(name: &CStr) -> Option<CString> {
-    let configuration = CONFIGURATION.get()?;
+    let configuration = configuration().ok()?;
     let is_named = |text: &&CString| {
         text.as_bytes().strip_prefix(name.to_bytes()).is_some_and(|rest| rest.first() == Some(&b'='))
     };
@@ -79,7 +111,9 @@ pub fn variable(name: &CStr) -> Option<CString> {
 
 /// Where this library lies.
 pub fn preload_path() -> Option<&'static [u8]> {
-    CONFIGURATION.get().map(|configuration| &configuration.library[..]).filter(|path| !path.is_empty())
+    let path = LIBRARY.load(Ordering::Relaxed);
+    // SAFETY: null, or the string given to `note_library`.
+    (!path.is_null()).then(|| unsafe { CStr::from_ptr(path) }.to_bytes()).filter(|path| !path.is_empty())
 }
 
 /// The descriptors this library uses for itself.
@@ -183,7 +217,7 @@ fn attach() -> Result<&'static Client, Failure> {
     let open_before: Vec<i32> = own_range().filter(|fd| is_open(*fd)).collect();
     let program = std::fs::read("/proc/self/comm").unwrap_or_default();
     let program = String::from_utf8_lossy(&program).trim_end().to_owned();
-    let attached = SocketLink::connect(&configuration.socket, configuration.descriptor_floor)
+    let attached = SocketLink::connect(&configuration.socket, descriptor_floor())
         .map_err(|error| error.to_string())
         .and_then(|link| Client::attach(Box::new(link), &program).map_err(|error| error.to_string()));
     let client = match attached {
@@ -221,7 +255,7 @@ fn attach() -> Result<&'static Client, Failure> {
 fn make_marker(configuration: &Configuration) -> Result<i32, Failure> {
     use rustix::fd::{AsFd as _, IntoRawFd as _};
     let marker = rustix::fs::open(&configuration.socket[..], OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
-    let marker = rustix::io::fcntl_dupfd_cloexec(marker.as_fd(), configuration.descriptor_floor)?;
+    let marker = rustix::io::fcntl_dupfd_cloexec(marker.as_fd(), descriptor_floor())?;
     Ok(marker.into_raw_fd())
 }
 
@@ -275,13 +309,44 @@ pub fn credentials_change() {
 }
 
 /// The umask, as last set; kept here because reading the kernel's means changing it.
-pub static UMASK: AtomicU32 = AtomicU32::new(0o022);
+static UMASK: AtomicU32 = AtomicU32::new(UMASK_UNKNOWN);
+const UMASK_UNKNOWN: u32 = u32::MAX;
+const UMASK_USUAL: u32 = 0o022;
 
-/// Reads the umask the process started with. Call before there are threads.
-pub fn read_umask() {
-    let mask = rustix::process::umask(Mode::empty());
-    rustix::process::umask(mask);
-    UMASK.store(mask.as_raw_mode(), Ordering::Relaxed);
+/// The process's umask.
+pub fn umask() -> u32 {
+    // A vfork child has its own, but shares this memory with its parent.
+    if thread::is_vforked() {
+        return kernels_umask();
+    }
+    match UMASK.load(Ordering::Relaxed) {
+        UMASK_UNKNOWN => read_umask(),
+        mask => mask,
+    }
+}
+
+/// The program has set its umask.
+pub fn umask_changed(mask: u32) {
+    UMASK.store(mask, Ordering::Relaxed);
+}
+
+/// The umask the process started with.
+#[cold]
+fn read_umask() -> u32 {
+    let mask = kernels_umask();
+    // A change that came meanwhile is newer.
+    match UMASK.compare_exchange(UMASK_UNKNOWN, mask, Ordering::Relaxed, Ordering::Relaxed) {
+        Ok(_) => mask,
+        Err(newer) => newer,
+    }
+}
+
+#[cold]
+fn kernels_umask() -> u32 {
+    let status = std::fs::read("/proc/self/status").unwrap_or_default();
+    let line = status.split(|byte| *byte == b'\n').find_map(|line| line.strip_prefix(b"Umask:"));
+    let mask = line.and_then(|text| u32::from_str_radix(std::str::from_utf8(text).ok()?.trim(), 8).ok());
+    mask.unwrap_or(UMASK_USUAL)
 }
 
 /// Ends the session as the process ends.

@@ -1,13 +1,13 @@
-//! The constructor: what every program under `cuesta run` pays for, so nothing is attached here.
+//! The constructor: what every program under `cuesta run` pays for. Nothing is attached here, nothing
+//! read that can wait, and the standard library's machinery is left alone: each page it would touch
+//! costs a page fault in every program.
 
-use std::ffi::{CStr, CString};
-use std::os::unix::ffi::OsStrExt as _;
+use std::ffi::CStr;
 
+use crate::environment::Environment;
 use crate::{filter, inheritance, memory, patch, process, signals, thread};
 
-const DEFAULT_PREFIX: &str = "/cuesta";
-/// Variables the programs executed from here get, too.
-const KEPT: [&str; 4] = ["LD_PRELOAD", "CUESTA_SOCKET", "CUESTA_AT", "CUESTA_PATCH"];
+const DEFAULT_PREFIX: &CStr = c"/cuesta";
 
 #[used]
 #[unsafe(link_section = ".init_array")]
@@ -15,48 +15,31 @@ static START: extern "C" fn() = start;
 
 extern "C" fn start() {
     thread::enter();
-    let _ = std::panic::catch_unwind(|| {
-        let Some(socket) = std::env::var_os("CUESTA_SOCKET").filter(|path| !path.is_empty()) else { return };
-        let prefix = std::env::var_os("CUESTA_AT").unwrap_or_else(|| DEFAULT_PREFIX.into());
-        let Some(prefix) = crate::calls::path::normal(prefix.as_bytes()) else {
-            crate::report(format_args!("CUESTA_AT must be an absolute path below the root"));
-            return;
-        };
-        begin(socket.as_bytes(), &prefix);
-    });
+    // SAFETY: in the constructor nobody else uses the environment.
+    let environment = unsafe { Environment::look() };
+    if let Some(socket) = environment.socket {
+        let _ = std::panic::catch_unwind(|| begin(socket, &environment));
+    }
     memory::keep_what_is_given();
     thread::leave();
 }
 
-fn begin(socket: &[u8], prefix: &[u8]) {
-    let patching = std::env::var_os("CUESTA_PATCH").unwrap_or_default();
-    filter::set_prefix(prefix);
+fn begin(socket: &CStr, environment: &Environment) {
+    let Some(prefix) = crate::calls::path::normal(environment.at.unwrap_or(DEFAULT_PREFIX).to_bytes()) else {
+        crate::report(format_args!("CUESTA_AT must be an absolute path below the root"));
+        return;
+    };
+    filter::set_prefix(&prefix);
     thread::prepare();
     signals::prepare();
-    let variables = KEPT.iter().filter_map(|name| {
-        let mut text = name.as_bytes().to_vec();
-        text.push(b'=');
-        text.extend_from_slice(std::env::var_os(name)?.as_bytes());
-        CString::new(text).ok()
-    });
-    process::configure(socket, prefix, library_path(), variables.collect());
-    process::read_umask();
-    inheritance::Table::adopt(std::env::var_os("CUESTA_TABLE"));
-    let report = patch::install(process::forked_flag(), patching == "all");
-    if report.missed != 0 || patching == "report" {
-        crate::report(format_args!("{report:?}"));
+    process::configure(socket, prefix, environment);
+    if let Some(table) = environment.table {
+        inheritance::Table::adopt(table);
     }
-}
-
-/// The file this library was loaded from.
-fn library_path() -> Vec<u8> {
-    // SAFETY: dladdr fills the structure in for an address of this library, with a string that lives as
-    // long as it stays loaded.
-    unsafe {
-        let mut info: libc::Dl_info = std::mem::zeroed();
-        if libc::dladdr(START as *const _, &mut info) == 0 || info.dli_fname.is_null() {
-            return Vec::new();
-        }
-        CStr::from_ptr(info.dli_fname).to_bytes().to_vec()
+    let patching = environment.patch.unwrap_or_default();
+    let cache = patch::Cache::open(environment.runtime);
+    let report = patch::install(cache.as_ref(), process::forked_flag(), patching == c"all");
+    if report.missed != 0 || patching == c"report" {
+        crate::report(format_args!("{report:?}"));
     }
 }

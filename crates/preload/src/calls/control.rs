@@ -1,7 +1,5 @@
 //! Descriptors and locks: close, dup, fcntl, flock, ioctl, umask.
 
-use std::sync::atomic::Ordering;
-
 use cuesta_libfs::{LockKind, LockOwner};
 
 use super::{Answer, Call, Failure};
@@ -209,7 +207,7 @@ pub fn ioctl(call: &Call) -> Answer {
 pub fn change_umask(call: &Call) -> Answer {
     let answer = call.kernel(call.arguments);
     if !thread::is_vforked() {
-        process::UMASK.store(call.word(0) as u32 & 0o777, Ordering::Relaxed);
+        process::umask_changed(call.word(0) as u32 & 0o777);
     }
     Ok(answer)
 }

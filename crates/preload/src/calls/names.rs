@@ -14,7 +14,7 @@ type How = [u64; 3];
 
 /// The mode with the process's umask applied.
 fn masked(mode: usize) -> u32 {
-    mode as u32 & MODE_BITS & !process::UMASK.load(std::sync::atomic::Ordering::Relaxed)
+    mode as u32 & MODE_BITS & !process::umask()
 }
 
 pub fn open(call: &Call, directory: Option<usize>, path: usize, flags: i32, mode: usize) -> Answer {

@@ -5,48 +5,52 @@
 //! write, and if its checksum, its build-id and the bytes at every site agree. Anything else means a
 //! sweep. Writing is best-effort, to a new name which then takes the old one's place.
 
+use std::ffi::{CStr, CString};
 use std::io::Write as _;
 
-use rustix::fd::OwnedFd;
 use rustix::fs::{
     AtFlags, Mode, OFlags, Stat, Timespec, Timestamps, fstat, futimens, mkdir, open, openat, renameat,
     unlinkat,
 };
-use rustix::process::geteuid;
 
 use super::Site;
+use super::descriptor::Descriptor;
 
 const MAGIC: &[u8; 8] = b"CUSITES1";
 const RECORD_BYTES: usize = 12;
 const LIMIT_BYTES: usize = 1 << 20;
+/// How the names of files with sites begin.
+const SITES: &[u8] = b"sites";
 
 /// The directory of cache files, opened and found safe.
 #[derive(Debug)]
 pub struct Cache {
-    directory: OwnedFd,
+    directory: Descriptor,
 }
 
 impl Cache {
-    /// Opens `$XDG_RUNTIME_DIR/cuesta`, or `/tmp/cuesta-<uid>`, making it if necessary.
-    pub fn open() -> Option<Self> {
-        let runtime = std::env::var_os("XDG_RUNTIME_DIR").filter(|path| !path.is_empty());
+    /// Opens `cuesta` in the directory `runtime`, or `/tmp/cuesta-<uid>`, making it if necessary.
+    pub fn open(runtime: Option<&CStr>) -> Option<Self> {
         let path = match runtime {
-            Some(path) => std::path::PathBuf::from(path).join("cuesta"),
-            None => format!("/tmp/cuesta-{}", geteuid().as_raw()).into(),
+            Some(runtime) => [runtime.to_bytes(), b"/cuesta"].concat(),
+            None => [b"/tmp/cuesta-", decimal(user(), &mut [0; DIGITS_MAX])].concat(),
         };
+        // SAFETY: the variable is a C string; there is no zero in it, or in the rest.
+        let path = unsafe { CString::from_vec_unchecked(path) };
         let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::RDONLY;
-        let directory = open(&path, flags, Mode::empty())
+        let directory = open(&*path, flags, Mode::empty())
             .or_else(|_| {
-                mkdir(&path, Mode::RWXU)?;
-                open(&path, flags, Mode::empty())
+                mkdir(&*path, Mode::RWXU)?;
+                open(&*path, flags, Mode::empty())
             })
             .ok()?;
+        let directory = Descriptor::new(directory);
         private_stat(&directory).map(|_| Self { directory })
     }
 
     /// The sites of the build, if a valid file holds them.
     pub fn load(&self, build_id: &[u8]) -> Option<Vec<Site>> {
-        let (file, stat) = self.open_file(&file_name(build_id))?;
+        let (file, stat) = self.open_file(&file_name(SITES, &[build_id]))?;
         let size = usize::try_from(stat.st_size).ok().filter(|size| *size <= LIMIT_BYTES)?;
         let mut bytes = vec![0u8; size];
         read_exactly(&file, &mut bytes, 0)?;
@@ -55,33 +59,34 @@ impl Cache {
 
     /// Remembers the sites of the build.
     pub fn store(&self, build_id: &[u8], sites: &[Site]) {
-        self.replace(&file_name(build_id), &encode(build_id, sites), None);
+        self.replace(&file_name(SITES, &[build_id]), &encode(build_id, sites), None);
     }
 
     /// A file of the directory, if nobody else can have written it.
-    pub fn open_file(&self, name: &str) -> Option<(OwnedFd, Stat)> {
+    pub fn open_file(&self, name: &CStr) -> Option<(Descriptor, Stat)> {
         let flags = OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::RDONLY;
-        let file = openat(&self.directory, name, flags, Mode::empty()).ok()?;
+        let file = Descriptor::new(openat(&self.directory, name, flags, Mode::empty()).ok()?);
         let stat = private_stat(&file)?;
         Some((file, stat))
     }
 
     /// Gives the file `name` new contents, and the given time of modification, at once.
-    pub fn replace(&self, name: &str, bytes: &[u8], modified: Option<Timespec>) {
-        let temporary = format!("{name}.{}", std::process::id());
+    pub fn replace(&self, name: &CStr, bytes: &[u8], modified: Option<Timespec>) {
+        let process = std::process::id();
+        let temporary = [name.to_bytes(), b".", decimal(process, &mut [0; DIGITS_MAX])].concat();
         let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let Ok(file) = openat(&self.directory, &temporary, flags, Mode::RUSR | Mode::WUSR) else { return };
+        let Ok(file) = openat(&self.directory, &*temporary, flags, Mode::RUSR | Mode::WUSR) else { return };
         let file = std::fs::File::from(file);
         let stamp = |time| futimens(&file, &Timestamps { last_access: time, last_modification: time });
         let written = (&file).write_all(bytes).is_ok() && modified.is_none_or(|time| stamp(time).is_ok());
-        if !written || renameat(&self.directory, &temporary, &self.directory, name).is_err() {
-            let _ = unlinkat(&self.directory, &temporary, AtFlags::empty());
+        if !written || renameat(&self.directory, &*temporary, &self.directory, name).is_err() {
+            let _ = unlinkat(&self.directory, &*temporary, AtFlags::empty());
         }
     }
 }
 
 /// Fills `bytes` from the file, from `offset` on.
-pub fn read_exactly(file: &OwnedFd, bytes: &mut [u8], offset: u64) -> Option<()> {
+pub fn read_exactly(file: &Descriptor, bytes: &mut [u8], offset: u64) -> Option<()> {
     let mut filled = 0;
     while filled < bytes.len() {
         match rustix::io::pread(file, &mut bytes[filled..], offset + filled as u64) {
@@ -93,13 +98,43 @@ pub fn read_exactly(file: &OwnedFd, bytes: &mut [u8], offset: u64) -> Option<()>
 }
 
 /// The file's attributes, if it is ours and nobody else can write it.
-fn private_stat(file: &OwnedFd) -> Option<Stat> {
-    fstat(file).ok().filter(|stat| stat.st_uid == geteuid().as_raw() && stat.st_mode & 0o022 == 0)
+fn private_stat(file: &Descriptor) -> Option<Stat> {
+    fstat(file).ok().filter(|stat| stat.st_uid == user() && stat.st_mode & 0o022 == 0)
 }
 
-fn file_name(build_id: &[u8]) -> String {
-    let hex: String = build_id.iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("sites-{}-{hex}", std::env::consts::ARCH)
+/// The name of what belongs to builds.
+pub fn file_name(kind: &[u8], build_ids: &[&[u8]]) -> CString {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let mut name = [kind, b"-", std::env::consts::ARCH.as_bytes()].concat();
+    for id in build_ids {
+        name.push(b'-');
+        for digit in id.iter().flat_map(|byte| [byte >> 4, byte & 15]) {
+            name.push(DIGITS[usize::from(digit)]);
+        }
+    }
+    // SAFETY: digits, and the names of a file and of an architecture: there is no zero in them.
+    unsafe { CString::from_vec_unchecked(name) }
+}
+
+/// Whose files are believed. Asking the kernel is not needed: ids cannot have changed yet.
+fn user() -> u32 {
+    // SAFETY: reads the auxiliary vector.
+    unsafe { libc::getauxval(libc::AT_EUID) as u32 }
+}
+
+const DIGITS_MAX: usize = 10;
+
+/// A number without the formatting machinery, which costs a start its page faults.
+fn decimal(mut number: u32, digits: &mut [u8; DIGITS_MAX]) -> &[u8] {
+    let mut start = DIGITS_MAX;
+    loop {
+        start -= 1;
+        digits[start] = b'0' + (number % 10) as u8;
+        number /= 10;
+        if number == 0 {
+            return &digits[start..];
+        }
+    }
 }
 
 fn encode(build_id: &[u8], sites: &[Site]) -> Vec<u8> {

@@ -12,25 +12,28 @@
 //! the time of modification it was given. It is written only if the file on disk holds the text in
 //! memory, and mapped only if no page of that was written (a debugger's breakpoints would be lost).
 
-use std::ffi::OsStr;
+use std::ffi::{CString, OsStr};
 use std::os::unix::ffi::OsStrExt as _;
 
-use rustix::fd::OwnedFd;
-use rustix::fs::{Mode, OFlags, Timespec, open};
+use rustix::fs::Timespec;
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap, mmap_anonymous, mprotect, munmap};
 
 use super::Site;
-use super::cache::{Cache, read_exactly};
+use super::cache::{Cache, file_name, read_exactly};
+use super::descriptor::Descriptor;
 use super::image::{Image, Segment};
-use super::install::pages;
+use super::install::whole_pages;
 use super::layout::{Layout, PAGE_BYTES};
+use super::page_map::PageMap;
 use crate::arch::Slots;
 
 const MAGIC: &[u8; 8] = b"CUCOPY_1";
 /// How far below the library its stubs lie: past everything loaded with it, mostly.
 const DISTANCE: usize = 128 << 20;
+/// How much of our build-id tells our builds apart in a name; the whole of it is inside.
+const OWN_ID_BYTES: usize = 8;
 /// Smaller libraries are patched in place: it costs a few pages.
-const TEXT_BYTES_MIN: usize = 512 * 1024;
+const TEXT_BYTES_MIN: usize = 64 * 1024;
 
 /// Sites of a library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,34 +69,38 @@ pub struct Copies<'a> {
     cache: &'a Cache,
     image: &'a Image,
     text: Segment,
+    own_build_id: &'a [u8],
     key: Vec<u8>,
 }
 
 impl<'a> Copies<'a> {
     /// `None` if this library is not worth a copy, or if builds cannot be told apart.
-    pub fn new(cache: &'a Cache, image: &'a Image, own_build_id: &[u8]) -> Option<Self> {
+    pub fn new(cache: &'a Cache, image: &'a Image, own_build_id: &'a [u8]) -> Option<Self> {
         let [text] = image.executable[..] else { return None };
         if text.length < TEXT_BYTES_MIN || image.build_id.is_empty() || own_build_id.is_empty() {
             return None;
         }
         let mut key = MAGIC.to_vec();
-        for id in [own_build_id, &image.build_id] {
+        for id in [own_build_id, image.build_id] {
             key.push(id.len() as u8);
             key.extend_from_slice(id);
         }
-        Some(Self { cache, image, text, key })
+        Some(Self { cache, image, text, own_build_id, key })
     }
 
     /// Maps the copy over the library.
-    pub fn map(&self, slots: Slots) -> Mapping {
-        let Some((file, trailer)) = self.open() else { return Mapping::Absent };
-        match is_unwritten(self.image, self.text).and_then(|()| self.map_file(&file, &trailer, slots)) {
+    pub fn map(&self, pages: &PageMap, slots: Slots) -> Mapping {
+        let Some((file, size, trailer)) = self.open() else { return Mapping::Absent };
+        let (start, length) = whole_pages(self.image.base + self.text.start, self.text.length);
+        let is_unwritten = pages.is_unwritten(start, length);
+        match is_unwritten.then(|| self.map_file(&file, size, &trailer, slots)).flatten() {
             Some(()) => Mapping::Done(trailer.counts),
             None => Mapping::Impossible,
         }
     }
 
-    fn open(&self) -> Option<(OwnedFd, Trailer)> {
+    /// The copy, its size, and what its last page says.
+    fn open(&self) -> Option<(Descriptor, usize, Trailer)> {
         let (file, stat) = self.cache.open_file(&self.name())?;
         let size = usize::try_from(stat.st_size).ok()?;
         let start = size.checked_sub(PAGE_BYTES).filter(|start| start % PAGE_BYTES == 0)?;
@@ -102,17 +109,16 @@ impl<'a> Copies<'a> {
         let trailer = Trailer::decode(&page, &self.key)?;
         let whole = trailer.stubs < start && self.text.in_file + self.text.length <= trailer.stubs;
         let untouched = trailer.modified == (stat.st_mtime, stat.st_mtime_nsec as i64);
-        (whole && untouched && trailer.stubs % PAGE_BYTES == 0).then_some((file, trailer))
+        (whole && untouched && trailer.stubs % PAGE_BYTES == 0).then_some((file, size, trailer))
     }
 
-    fn map_file(&self, file: &OwnedFd, trailer: &Trailer, slots: Slots) -> Option<()> {
-        let size = usize::try_from(rustix::fs::fstat(file).ok()?.st_size).ok()?;
+    fn map_file(&self, file: &Descriptor, size: usize, trailer: &Trailer, slots: Slots) -> Option<()> {
         let stub_bytes = size - PAGE_BYTES - trailer.stubs;
         let area = self.image.base.checked_sub(DISTANCE)?;
         let code = ProtFlags::READ | ProtFlags::EXEC;
         let new = MapFlags::PRIVATE | MapFlags::FIXED_NOREPLACE;
         let stubs = (area + PAGE_BYTES) as *mut _;
-        let (text, text_bytes) = pages(self.image.base + self.text.start, self.text.length);
+        let (text, text_bytes) = whole_pages(self.image.base + self.text.start, self.text.length);
         let in_file = self.text.in_file / PAGE_BYTES * PAGE_BYTES;
         // SAFETY: the area is mapped only where nothing is; it is ours alone. The text is replaced, in one
         // step, by the same text with its sites patched, which lead to stubs and slots that are in place.
@@ -146,7 +152,7 @@ impl<'a> Copies<'a> {
     /// Makes the copy for the processes to come. Call before the library is patched in this one.
     pub fn write(&self, sites: &[Site], left: usize) -> Option<()> {
         let text = self.text;
-        let mut bytes = std::fs::read(OsStr::from_bytes(&self.image.path)).ok()?;
+        let mut bytes = std::fs::read(OsStr::from_bytes(self.image.path.to_bytes())).ok()?;
         let on_disk = bytes.get_mut(text.in_file..text.in_file + text.length)?;
         if on_disk != self.image.code(text.start, text.length) {
             return None;
@@ -172,11 +178,12 @@ impl<'a> Copies<'a> {
         Some(())
     }
 
-    /// Begins with the library's own name, for those who read it in a list of mappings.
-    fn name(&self) -> String {
-        let base = self.image.path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
-        let hex: String = self.image.build_id.iter().map(|byte| format!("{byte:02x}")).collect();
-        format!("{}-{}-{hex}", String::from_utf8_lossy(base), std::env::consts::ARCH)
+    /// Begins with the library's own name, for those who read it in a list of mappings, and ends with ours:
+    /// two builds of this library that take turns must not replace each other's copies.
+    fn name(&self) -> CString {
+        let base = self.image.path.to_bytes().rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+        let own = &self.own_build_id[..self.own_build_id.len().min(OWN_ID_BYTES)];
+        file_name(base, &[self.image.build_id, own])
     }
 }
 
@@ -201,18 +208,6 @@ impl Trailer {
         let modified = (i64::from_le_bytes(*seconds), i64::from_le_bytes(*nanoseconds));
         Some(Self { stubs: usize::try_from(u64::from_le_bytes(*stubs)).ok()?, counts, modified })
     }
-}
-
-/// Whether every page of the text is still the file's, by the kernel's page map.
-fn is_unwritten(image: &Image, text: Segment) -> Option<()> {
-    const IN_MEMORY: u64 = 1 << 63 | 1 << 62;
-    const OF_FILE: u64 = 1 << 61;
-    let map = open("/proc/self/pagemap", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
-    let (start, length) = pages(image.base + text.start, text.length);
-    let mut bytes = vec![0u8; length / PAGE_BYTES * 8];
-    read_exactly(&map, &mut bytes, (start / PAGE_BYTES * 8) as u64)?;
-    let entries = bytes.as_chunks::<8>().0.iter().map(|entry| u64::from_ne_bytes(*entry));
-    entries.into_iter().all(|entry| entry & IN_MEMORY == 0 || entry & OF_FILE != 0).then_some(())
 }
 
 #[cfg(test)]

@@ -30,9 +30,9 @@ pub struct Image {
     /// Its executable segments.
     pub executable: Vec<Segment>,
     /// The file it was loaded from.
-    pub path: Vec<u8>,
+    pub path: &'static CStr,
     /// GNU build-id; empty if there is none (then nothing is cached).
-    pub build_id: Vec<u8>,
+    pub build_id: &'static [u8],
     exception_header: Option<usize>,
 }
 
@@ -42,7 +42,9 @@ pub struct Loaded {
     /// The libraries of the family.
     pub images: Vec<Image>,
     /// Build-id of this library itself.
-    pub own_build_id: Vec<u8>,
+    pub own_build_id: &'static [u8],
+    /// Where this library itself lies.
+    pub own_path: Option<&'static CStr>,
 }
 
 impl Loaded {
@@ -92,14 +94,15 @@ extern "C" fn visit(info: *mut dl_phdr_info, _size: size_t, data: *mut c_void) -
         if info.dlpi_name.is_null() {
             return 0;
         }
-        let path = CStr::from_ptr(info.dlpi_name).to_bytes();
+        let path: &'static CStr = CStr::from_ptr(info.dlpi_name);
         let headers = core::slice::from_raw_parts(info.dlpi_phdr, usize::from(info.dlpi_phnum));
         let base = info.dlpi_addr as usize;
         let loaded = &mut *data.cast::<Loaded>();
-        if is_family(path) {
+        if is_family(path.to_bytes()) {
             loaded.images.push(describe(base, headers, path));
         } else if holds(base, headers, visit as *const () as usize) {
             loaded.own_build_id = describe(base, headers, path).build_id;
+            loaded.own_path = Some(path);
         }
     }
     0
@@ -118,16 +121,10 @@ fn is_family(path: &[u8]) -> bool {
 }
 
 /// # Safety
-/// `headers` describe an image mapped at `base`.
-unsafe fn describe(base: usize, headers: &[libc::Elf64_Phdr], path: &[u8]) -> Image {
-    let mut image = Image {
-        base,
-        end: base,
-        executable: Vec::new(),
-        path: path.to_vec(),
-        build_id: Vec::new(),
-        exception_header: None,
-    };
+/// `headers` describe an image mapped at `base`, for good.
+unsafe fn describe(base: usize, headers: &[libc::Elf64_Phdr], path: &'static CStr) -> Image {
+    let mut image =
+        Image { base, end: base, executable: Vec::new(), path, build_id: &[], exception_header: None };
     for header in headers {
         let (offset, length) = (header.p_vaddr as usize, header.p_memsz as usize);
         match header.p_type {
@@ -142,7 +139,7 @@ unsafe fn describe(base: usize, headers: &[libc::Elf64_Phdr], path: &[u8]) -> Im
                 }
             }
             libc::PT_NOTE if image.build_id.is_empty() => {
-                // SAFETY: a mapped note segment, by the caller's word.
+                // SAFETY: a note segment that stays mapped, by the caller's word.
                 let notes = unsafe { core::slice::from_raw_parts((base + offset) as *const u8, length) };
                 image.build_id = build_id(notes).unwrap_or_default();
             }
@@ -153,13 +150,13 @@ unsafe fn describe(base: usize, headers: &[libc::Elf64_Phdr], path: &[u8]) -> Im
     image
 }
 
-fn build_id(mut notes: &[u8]) -> Option<Vec<u8>> {
+fn build_id(mut notes: &'static [u8]) -> Option<&'static [u8]> {
     while notes.len() >= 12 {
         let word = |at: usize| u32::from_ne_bytes([notes[at], notes[at + 1], notes[at + 2], notes[at + 3]]);
         let (name, description, kind) = (word(0) as usize, word(4) as usize, word(8));
         let body = 12 + name.next_multiple_of(4);
         if kind == NT_GNU_BUILD_ID && notes.get(12..12 + name)? == b"GNU\0" {
-            return notes.get(body..body + description).map(<[u8]>::to_vec);
+            return notes.get(body..body + description);
         }
         notes = notes.get(body + description.next_multiple_of(4)..)?;
     }

@@ -10,6 +10,7 @@ use super::cache::Cache;
 use super::copy::{Copies, Mapping};
 use super::image::{Image, Loaded};
 use super::layout::{Layout, PAGE_BYTES, area_bytes};
+use super::page_map::PageMap;
 use super::{Site, UNKNOWN_NUMBER};
 use crate::arch::{self, REACH, Slots};
 use crate::filter::{self, CLASS_NEVER};
@@ -35,21 +36,27 @@ pub struct Report {
 
 /// Patches the C library family. `forked` is set to 1 in the child of a fork. With `every`, sites
 /// whose number is of no interest are patched too, which only a test of the patcher wants.
-pub fn install(forked: *const u32, every: bool) -> Report {
-    let cache = Cache::open();
+pub fn install(cache: Option<&Cache>, forked: *const u32, every: bool) -> Report {
     let loaded = Loaded::now();
+    if let Some(path) = loaded.own_path {
+        crate::process::note_library(path);
+    }
     let mut report = Report { images: loaded.images.len(), ..Report::default() };
+    let pages = if every { None } else { PageMap::open() };
     for image in &loaded.images {
-        let copies = cache.as_ref().filter(|_| !every);
-        let copies = copies.and_then(|cache| Copies::new(cache, image, &loaded.own_build_id));
-        let mapping = copies.as_ref().map_or(Mapping::Impossible, |copies| copies.map(Slots::new(forked)));
+        let copies = cache.filter(|_| !every);
+        let copies = copies.and_then(|cache| Copies::new(cache, image, loaded.own_build_id));
+        let mapping = match (&copies, &pages) {
+            (Some(copies), Some(pages)) => copies.map(pages, Slots::new(forked)),
+            _ => Mapping::Impossible,
+        };
         if let Mapping::Done(counts) = mapping {
             report.mapped += 1;
             report.patched += counts.patched as usize;
             report.left += counts.left as usize;
             continue;
         }
-        let sites = sites_of(image, cache.as_ref(), &mut report);
+        let sites = sites_of(image, cache, &mut report);
         let wanted: Vec<Site> = sites
             .iter()
             .copied()
@@ -76,7 +83,7 @@ fn is_wanted(site: &Site) -> bool {
 
 fn sites_of(image: &Image, cache: Option<&Cache>, report: &mut Report) -> Vec<Site> {
     let cache = cache.filter(|_| !image.build_id.is_empty());
-    if let Some(sites) = cache.and_then(|cache| cache.load(&image.build_id))
+    if let Some(sites) = cache.and_then(|cache| cache.load(image.build_id))
         && sites.iter().all(|site| is_site(image, site))
     {
         return sites;
@@ -92,7 +99,7 @@ fn sites_of(image: &Image, cache: Option<&Cache>, report: &mut Report) -> Vec<Si
         sites.extend(found.into_iter().map(|site| Site { start: site.start + offset, ..site }));
     }
     if let Some(cache) = cache {
-        cache.store(&image.build_id, &sites);
+        cache.store(image.build_id, &sites);
     }
     sites
 }
@@ -130,7 +137,7 @@ unsafe fn patch_image(image: &Image, sites: &[Site], slots: Slots) -> Option<()>
         core::ptr::copy_nonoverlapping(layout.stubs.as_ptr(), stubs, layout.stubs.len());
         mprotect(area as *mut _, bytes, executable).ok()?;
         for segment in &image.executable {
-            let (start, length) = pages(image.base + segment.start, segment.length);
+            let (start, length) = whole_pages(image.base + segment.start, segment.length);
             mprotect(start as *mut _, length, writable).ok()?;
         }
         for (offset, jump) in &layout.jumps {
@@ -138,7 +145,7 @@ unsafe fn patch_image(image: &Image, sites: &[Site], slots: Slots) -> Option<()>
             core::ptr::copy_nonoverlapping(jump.as_ptr(), address, jump.len());
         }
         for segment in &image.executable {
-            let (start, length) = pages(image.base + segment.start, segment.length);
+            let (start, length) = whole_pages(image.base + segment.start, segment.length);
             let _ = mprotect(start as *mut _, length, executable);
         }
     }
@@ -146,7 +153,7 @@ unsafe fn patch_image(image: &Image, sites: &[Site], slots: Slots) -> Option<()>
 }
 
 /// The whole pages that hold a range.
-pub fn pages(address: usize, length: usize) -> (usize, usize) {
+pub fn whole_pages(address: usize, length: usize) -> (usize, usize) {
     let start = address / PAGE_BYTES * PAGE_BYTES;
     (start, (address + length - start).next_multiple_of(PAGE_BYTES))
 }

@@ -6,10 +6,13 @@
 
 mod cache;
 mod copy;
+mod descriptor;
 mod image;
 mod install;
 mod layout;
+mod page_map;
 
+pub use cache::Cache;
 pub use install::{Report, install};
 
 /// A number the sweep could not tell.

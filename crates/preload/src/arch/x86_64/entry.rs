@@ -527,6 +527,16 @@ pub(super) fn thread_offset() -> usize {
     offset
 }
 
+/// What tells the calling thread from all others alive: the address of its control block.
+pub fn thread_pointer() -> usize {
+    let address: usize;
+    // SAFETY: the first word of the thread control block is its own address (x86-64 TLS ABI).
+    unsafe {
+        asm!("mov {}, qword ptr fs:[0]", out(reg) address, options(pure, readonly, nostack));
+    }
+    address
+}
+
 /// The calling thread's state.
 #[inline(always)]
 pub fn thread_state() -> *mut ThreadState {
