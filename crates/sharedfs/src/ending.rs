@@ -32,23 +32,26 @@ impl SharedFs {
             found.lease_generation = LeaseGeneration(found.lease_generation.0 + 1);
             found.control.publish_generation(found.lease_generation);
         }
-        self.settle_fence(&mut digester, session)?;
-        let mut core = self.core.lock();
-        let Core { sessions, leases, .. } = &mut *core;
-        let Some(found) = sessions.get_mut(&session) else { return Ok(()) };
-        found.revoked.push(inode);
-        leases.revoke(session, inode, self.opened.elapsed());
-        let step =
-            Step::Fence { session, accepted: found.record.start, generation: found.record.log_generation };
-        drop(core);
+        self.settle_fence(&mut digester, session, Some(inode))?;
+        let step = {
+            let core = self.core.lock();
+            let Some(found) = core.sessions.get(&session) else { return Ok(()) };
+            Step::Fence { session, accepted: found.record.start, generation: found.record.log_generation }
+        };
         self.counters.fences.fetch_add(1, Ordering::Relaxed);
         self.events.record(step);
         Ok(())
     }
 
-    /// Takes what a session's log holds, once its generation was moved, and voids the rest. A fence that failed before
-    /// it got there is finished by the session's own question, which must not be answered with an older log's end.
-    pub(crate) fn settle_fence(&self, digester: &mut Digester, session: SessionId) -> Result<(), Error> {
+    /// Takes what a session's log holds, once its generation was moved, and voids the rest; its lease on `revoked` goes
+    /// in the same moment, so that whoever sees the fence settled sees that, too. A fence that failed before it got
+    /// there is finished by the session's own question, which must not be answered with an older log's end.
+    pub(crate) fn settle_fence(
+        &self,
+        digester: &mut Digester,
+        session: SessionId,
+        revoked: Option<InodeNumber>,
+    ) -> Result<(), Error> {
         let is_unsettled = |found: &Session| found.lease_generation != found.record.lease_generation;
         if !self.core.lock().sessions.get(&session).is_some_and(is_unsettled) {
             return Ok(());
@@ -57,8 +60,14 @@ impl SharedFs {
             return self.end(digester, session, Ending::GivenUp);
         }
         let mut core = self.core.lock();
-        let Core { sessions, table, .. } = &mut *core;
-        sessions.get_mut(&session).map_or(Ok(()), |found| renew_log(found, table))
+        let Core { sessions, table, leases, .. } = &mut *core;
+        let Some(found) = sessions.get_mut(&session) else { return Ok(()) };
+        renew_log(found, table)?;
+        if let Some(inode) = revoked {
+            found.revoked.push(inode);
+            leases.revoke(session, inode, self.opened.elapsed());
+        }
+        Ok(())
     }
 
     /// Ends a session: what its log holds is digested, everything it had is given back.

@@ -20,6 +20,7 @@
 pub mod check;
 pub mod configuration;
 mod digest;
+mod digesting;
 mod ending;
 mod error;
 mod leases;

@@ -4,7 +4,7 @@ use crate::ending::Ending;
 use crate::leases::Outcome;
 use crate::metadata::{Entry, ExtentList};
 use crate::observe::Counters;
-use crate::sessions::Session;
+use crate::sessions::{Segment, Session};
 use crate::store::Core;
 use crate::tiers::split_at_arenas;
 use crate::{Error, SharedFs};
@@ -157,44 +157,82 @@ impl SharedFs {
         slots: u32,
         descriptors: &mut Vec<OwnedFd>,
     ) -> Result<Response, Trouble> {
-        let mut core = self.core.lock();
-        let Core { sessions, pool, table, .. } = &mut *core;
-        let found = sessions.get_mut(&session).ok_or(Trouble::Refused(Refusal::SessionEnded))?;
-        let granted = found.segments.len();
+        let granted = self.with_session(session, |found| found.segments.len())?;
         let wanted = slots.min(self.geometry().ring_slots) as usize;
-        let mut added = Vec::new();
+        let wanted = wanted.saturating_sub(granted).min(DESCRIPTORS_MAX);
+        let added = match self.find_segments(wanted) {
+            // Fewer segments make a shorter log, not an error.
+            (added, None) => added,
+            (added, Some(_)) if !added.is_empty() || granted >= 2 => added,
+            (_, Some(error)) => return Err(error.into()),
+        };
+        if added.is_empty() {
+            return Ok(Response::Grown { added: 0 });
+        }
+        let count = added.len() as u32;
+        let slots = match self.add_segments(session, granted, &added, descriptors) {
+            Ok(slots) => slots,
+            Err(trouble) => {
+                let mut core = self.core.lock();
+                added.iter().for_each(|segment| core.pool.add(segment.id));
+                return Err(trouble);
+            }
+        };
+        self.events.record(Step::Grow { session, slots });
+        Ok(Response::Grown { added: count })
+    }
+
+    /// Up to `wanted` segments nobody uses, and what kept them from being more.
+    fn find_segments(&self, wanted: usize) -> (Vec<Segment>, Option<Error>) {
+        let mut found = Vec::with_capacity(wanted);
         let mut made = 0;
-        while granted + added.len() < wanted && added.len() < DESCRIPTORS_MAX {
-            let segment = match pool.take_spare() {
+        while found.len() < wanted {
+            let mut core = self.core.lock();
+            let segment = match core.pool.take_spare() {
                 Some(segment) => segment,
                 None if made == SEGMENTS_MADE_MAX => break,
                 None => {
                     made += 1;
-                    pool.make()
+                    let id = core.pool.next_id();
+                    // It takes its time: nobody else waits meanwhile.
+                    drop(core);
+                    self.make_segment(id)
                 }
             };
             match segment {
-                Ok(segment) => added.push(segment),
-                Err(error) if added.is_empty() && granted < 2 => return Err(error.into()),
-                // Fewer segments make a shorter log, not an error.
-                Err(_) => break,
+                Ok(segment) => found.push(segment),
+                Err(error) => return (found, Some(error)),
             }
         }
-        if added.is_empty() {
-            return Ok(Response::Grown { added: 0 });
-        }
-        for segment in &added {
-            descriptors.push(segment.file.try_clone().map_err(Error::io("copy a descriptor"))?);
+        (found, None)
+    }
+
+    /// Makes segments the session's, behind the `granted` ones it has. Answers how many slots it has then.
+    fn add_segments(
+        &self,
+        session: SessionId,
+        granted: usize,
+        added: &[Segment],
+        descriptors: &mut Vec<OwnedFd>,
+    ) -> Result<u32, Trouble> {
+        let files = added.iter().map(|segment| segment.file.try_clone());
+        let files = files.collect::<Result<Vec<_>, _>>().map_err(Error::io("copy a descriptor"))?;
+        let mut core = self.core.lock();
+        let Core { sessions, table, .. } = &mut *core;
+        let found = sessions.get_mut(&session).ok_or(Trouble::Refused(Refusal::SessionEnded))?;
+        if found.segments.len() != granted {
+            return Err(invalid("the log grows already"));
         }
         found.record.segments.extend(added.iter().map(|segment| segment.id));
-        table.write(found.slot, &found.record)?;
-        let count = added.len() as u32;
-        found.segments.extend(added);
+        if let Err(error) = table.write(found.slot, &found.record) {
+            found.record.segments.truncate(granted);
+            return Err(error.into());
+        }
+        found.segments.extend_from_slice(added);
         let slots = found.segments.len() as u32;
         found.control.publish_slots(slots);
-        drop(core);
-        self.events.record(Step::Grow { session, slots });
-        Ok(Response::Grown { added: count })
+        descriptors.extend(files);
+        Ok(slots)
     }
 
     /// Grants a lease, after whatever must happen first.
@@ -324,11 +362,9 @@ impl SharedFs {
         let completed = found.completed();
         let until = (completed > found.digested).then_some(completed);
         for &inode in inodes {
-            if leases.held(session, inode).is_none() {
-                continue;
+            if leases.give_back(session, inode, until) {
+                found.lingering.extend(until.map(|until| (inode, until)));
             }
-            leases.give_back(session, inode, until);
-            found.lingering.extend(until.map(|until| (inode, until)));
         }
         Ok(Response::Done)
     }
@@ -405,8 +441,10 @@ impl SharedFs {
 
     /// Tells a fenced session what became of its log. Waits for the fence, if it is going on.
     fn resync(&self, session: SessionId) -> Result<Response, Trouble> {
-        let mut digester = self.digester.lock();
-        self.settle_fence(&mut digester, session)?;
+        let is_settled = |found: &mut Session| found.lease_generation == found.record.lease_generation;
+        if !self.with_session(session, is_settled)? {
+            self.settle_fence(&mut self.digester.lock(), session, None)?;
+        }
         self.with_session(session, |found| {
             Response::Resynced(Resynced {
                 accepted: found.record.start,

@@ -2,15 +2,13 @@
 
 use crate::configuration::Options;
 use crate::digest::policy::{self, Backlog};
-use crate::digest::{Batch, Digester, Space, Storage, Until};
+use crate::digest::{Digester, Space, Storage};
 use crate::ending::Ending;
 use crate::leases::Leases;
 use crate::metadata::MetadataStore;
 use crate::observe::{Counters, Events, RequestTimes};
 use crate::recovery::Recovered;
-use crate::sessions::{
-    BatchReport, Control, Incarnation, Segment, SegmentPool, Session, SessionTable, make_segment,
-};
+use crate::sessions::{Control, Incarnation, Segment, SegmentPool, Session, SessionTable};
 use crate::tiers::{Arenas, Credits};
 use crate::{Error, recovery};
 use cuesta_format::event::Step;
@@ -34,12 +32,6 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Session numbers are taken from the table's head in such steps.
 const SESSION_STEP: u64 = 64;
-/// Room the metadata store must have before more space is promised.
-const METADATA_SLACK_BYTES: u64 = 16 << 20;
-/// Room it must have for a digest to begin.
-const METADATA_SLACK_LEAST_BYTES: u64 = 2 << 20;
-/// Most bytes a byte of log makes it grow by: the smallest entries (a name of a few bytes) make the most of it.
-const METADATA_GROWTH: u64 = 3;
 
 /// What the daemon knows of its sessions; behind one lock, held for moments.
 #[derive(Debug)]
@@ -67,9 +59,9 @@ pub struct SharedFs {
     pub(crate) request_times: RequestTimes,
     pub(crate) opened: Instant,
     pub(crate) recovered: Recovered,
-    making: Mutex<()>,
+    pub(crate) making: Mutex<()>,
     recovering: AtomicBool,
-    failed: AtomicBool,
+    pub(crate) failed: AtomicBool,
 }
 
 /// What the server keeps of a session.
@@ -173,7 +165,7 @@ impl SharedFs {
         let metadata = MetadataStore::open(&tier.join(METADATA_FILE), medium)?;
         let (table, occupied) = SessionTable::open(&tier.join(SESSIONS_FILE), geometry.ring_slots, medium)?;
         let owned = occupied.iter().flat_map(|(_, record)| record.segments.iter().copied()).collect();
-        let pool = SegmentPool::open(tier, &geometry, medium, &owned)?;
+        let pool = SegmentPool::open(tier, &geometry, &owned)?;
         let arenas = Arenas::open(tier, geometry, medium)?;
         let allocator = recovery::load_allocator(&metadata, &arenas, geometry)?;
         let blocks = u64::from(geometry.arenas_max()) * u64::from(geometry.arena_blocks());
@@ -335,18 +327,6 @@ impl SharedFs {
         self.core.lock().sessions.get(&session).map_or(0, |found| found.backlog().bytes)
     }
 
-    /// Digests one batch of a session's log. A session whose log proves wrong is ended.
-    pub fn digest_session(&self, session: SessionId) -> Result<Progress, Error> {
-        let mut digester = self.digester.lock();
-        let Some(batch) = self.digest_batch(&mut digester, session, Until::Completed)? else {
-            return Ok(Progress::Idle);
-        };
-        if batch.rejected.is_some() {
-            self.end(&mut digester, session, Ending::GivenUp)?;
-        }
-        Ok(Progress::Digested { session, bytes: batch.to.0 - batch.from.0 })
-    }
-
     /// The daemon leaves: every session ends, its log digested to the end.
     pub fn stop(&self) -> Result<(), Error> {
         let sessions: Vec<SessionId> = self.core.lock().sessions.keys().copied().collect();
@@ -355,182 +335,6 @@ impl SharedFs {
         }
         Ok(())
     }
-
-    /// Digests one batch of the longest log, if any log holds something; else makes spare segments and arenas.
-    /// When to call it is the caller's: see [`policy`].
-    pub fn digest_step(&self) -> Result<Progress, Error> {
-        for session in policy::due(&self.backlogs(), &self.options, true) {
-            if let progress @ Progress::Digested { .. } = self.digest_session(session)? {
-                return Ok(progress);
-            }
-        }
-        Ok(if self.prepare()? { Progress::Prepared } else { Progress::Idle })
-    }
-
-    /// Makes one thing ready, a segment or a step of an arena's memory. Says whether there was one to make.
-    pub fn prepare(&self) -> Result<bool, Error> {
-        if self.core.lock().pool.spare() < self.options.spare_segments as usize {
-            let id = self.core.lock().pool.next_id();
-            make_segment(&self.tier, self.superblock.geometry.segment_bytes, self.superblock.medium, id)?;
-            self.core.lock().pool.add(id);
-            return Ok(true);
-        }
-        let blocks = u64::from(self.superblock.geometry.arena_blocks());
-        let spare = blocks * u64::from(self.options.spare_arenas);
-        Ok(self.room() < spare && self.grow(spare)?)
-    }
-
-    /// Blocks that may be promised without making room.
-    pub(crate) fn room(&self) -> u64 {
-        let space = self.space.lock();
-        space.credits.available(space.allocator.free_blocks())
-    }
-
-    /// Gives the arenas one step of memory more, and the metadata store room for what it will say about it, unless
-    /// `enough` blocks came about meanwhile. Says whether there is more now.
-    pub(crate) fn grow(&self, enough: u64) -> Result<bool, Error> {
-        self.metadata.ensure_slack(METADATA_SLACK_BYTES)?;
-        // Clearing memory takes milliseconds, which neither promises nor digests wait for.
-        let _one_at_a_time = self.making.lock();
-        if self.room() >= enough {
-            return Ok(true);
-        }
-        let Some(grown) = self.storage().grow()? else { return Ok(false) };
-        if grown.blocks.start == 0 {
-            self.events.record(Step::Allocate { arena: grown.arena });
-        }
-        Ok(true)
-    }
-
-    /// Digests one batch of a session's log and publishes it. A log with an entry that cannot be applied is
-    /// given up behind its last good entry.
-    pub(crate) fn digest_batch(
-        &self,
-        digester: &mut Digester,
-        session: SessionId,
-        until: Until,
-    ) -> Result<Option<Batch>, Error> {
-        if self.failed.load(Ordering::Relaxed) {
-            return Err(Error::Failed);
-        }
-        self.make_room_for_metadata(session)?;
-        let started = Instant::now();
-        let log = {
-            let core = self.core.lock();
-            let Some(found) = core.sessions.get(&session) else { return Ok(None) };
-            let numbers = InodeNumber::ROOT.0 + 1..core.table.head().inode_limit.0;
-            found.log_view(self.superblock.store, self.superblock.geometry, numbers)
-        };
-        let digested = digester.digest(&self.storage(), &log, until, self.options.digest_batch_bytes);
-        let batch = match digested {
-            Ok(Some(batch)) => batch,
-            Ok(None) => return Ok(None),
-            Err(error) => {
-                // What a failed commit left of the store's memory is not known: nothing is digested any more.
-                self.failed.store(true, Ordering::Relaxed);
-                return Err(error);
-            }
-        };
-        self.publish(digester, session, &batch, started);
-        if let Some(why) = &batch.rejected {
-            let step = Step::Reject { session, at: batch.to, why: why.to_string() };
-            tracing::warn!(session = session.0, at = batch.to.0, %why, "a log is given up");
-            self.events.record(step);
-        }
-        Ok(Some(batch))
-    }
-
-    /// Lets the metadata store grow before a transaction needs it to: one that meets a full medium half-way cannot be
-    /// undone in memory. While there is some room left, deleting may go on all the same.
-    fn make_room_for_metadata(&self, session: SessionId) -> Result<(), Error> {
-        let batch = self.pending_bytes(session).min(self.options.digest_batch_bytes);
-        match self.metadata.ensure_slack(METADATA_SLACK_LEAST_BYTES + METADATA_GROWTH * batch) {
-            Err(error) if self.metadata.slack_bytes() < METADATA_SLACK_LEAST_BYTES => Err(error.into()),
-            _ => Ok(()),
-        }
-    }
-
-    fn publish(&self, digester: &mut Digester, session: SessionId, batch: &Batch, started: Instant) {
-        let mut core = self.core.lock();
-        let Core { sessions, leases, .. } = &mut *core;
-        let Some(found) = sessions.get_mut(&session) else { return };
-        let promised = found.promised();
-        found.debited += batch.debits;
-        let settled = promised - found.promised();
-        found.digested = batch.to;
-        found.digested_entries += batch.entries;
-        if !digester.placements.placed.is_empty() {
-            let placed = std::mem::take(&mut digester.placements.placed);
-            found.reports.push_back(BatchReport { to: batch.to, placed });
-        }
-        found.lingering.retain(|&(inode, until)| {
-            leases.digested(session, inode, batch.to);
-            until > batch.to
-        });
-        self.reclaim(found, Some(settled));
-        found.control.publish_digested(batch.to, found.digested_entries);
-        drop(core);
-        self.counters.digested_entries.fetch_add(batch.entries, Ordering::Relaxed);
-        self.counters.coalesced_entries.fetch_add(batch.coalesced, Ordering::Relaxed);
-        self.counters.digested_bytes.fetch_add(batch.bytes_copied, Ordering::Relaxed);
-        self.events.record(Step::Digest {
-            session,
-            from: batch.from,
-            to: batch.to,
-            entries: batch.entries,
-            coalesced: batch.coalesced,
-            bytes_copied: batch.bytes_copied,
-            microseconds: started.elapsed().as_micros() as u64,
-        });
-        if batch.blocks_freed > 0 {
-            self.events.record(Step::Free { blocks: batch.blocks_freed });
-        }
-    }
-
-    /// Takes note of what the session has retired: its reports and the quarantine of what its digests freed.
-    pub(crate) fn reclaim(&self, session: &mut Session, settled: Option<u64>) {
-        let retired = session.retired();
-        session.drop_reports(retired);
-        let mut space = self.space.lock();
-        space.allocator.retired(session.id, retired);
-        space.credits.settle(settled.unwrap_or(0));
-    }
-
-    /// Digests a session's log to `until`. Says whether the log is still good.
-    pub(crate) fn digest_all(
-        &self,
-        digester: &mut Digester,
-        session: SessionId,
-        until: Until,
-    ) -> Result<Digested, Error> {
-        let mut total = Digested { entries: 0, rejected: false };
-        while let Some(batch) = self.digest_batch(digester, session, until)? {
-            total.entries += batch.entries;
-            total.rejected = batch.rejected.is_some();
-            if total.rejected || (batch.at_break && until == Until::Break) {
-                break;
-            }
-        }
-        Ok(total)
-    }
-
-    /// Digests what a session says it completed, and ends it if its log proves wrong.
-    pub(crate) fn digest_completed(&self, session: SessionId) -> Result<(), Error> {
-        let mut digester = self.digester.lock();
-        if self.digest_all(&mut digester, session, Until::Completed)?.rejected {
-            self.end(&mut digester, session, Ending::GivenUp)?;
-        }
-        Ok(())
-    }
-}
-
-/// What digesting a log to its end came to.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Digested {
-    /// Entries digested.
-    pub(crate) entries: u64,
-    /// The log is wrong where the digest ended.
-    pub(crate) rejected: bool,
 }
 
 pub(crate) fn new_session(
@@ -557,6 +361,6 @@ pub(crate) fn new_session(
         debited: 0,
         reports: VecDeque::new(),
         revoked: Vec::new(),
-        lingering: Vec::new(),
+        lingering: VecDeque::new(),
     }
 }

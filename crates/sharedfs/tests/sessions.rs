@@ -153,7 +153,9 @@ fn a_full_store_promises_nothing_but_keeps_what_it_promised_and_deletes() {
     let mut writer = Writer::attach_without_credit(&shared);
     let mut files = Vec::new();
     for number in 0..100u8 {
-        if writer.request(&Request::Credit { blocks: 5 }) != Response::Done {
+        // Some of what it needs it was granted ahead.
+        let blocks = (5 * (u64::from(number) + 1)).saturating_sub(writer.credit_limit());
+        if blocks > 0 && writer.request(&Request::Credit { blocks }) != Response::Done {
             break;
         }
         let name = [b'f', 0x80 | number];
@@ -325,4 +327,45 @@ fn what_several_sessions_pass_through_is_fenced_for_once() {
         writer.request(&Request::Detach);
     }
     assert_eq!(shared.read_directory(directories[2]).unwrap().len(), 100);
+}
+
+#[test]
+fn credit_is_granted_ahead_while_there_is_plenty() {
+    let store = Store::new();
+    let shared = store.open();
+    let mut writer = Writer::attach_without_credit(&shared);
+    writer.request(&Request::Credit { blocks: 20 });
+    let file = writer.file(b"f");
+    writer.write(file, 0, &[1; 10 * 4096]);
+    let before = writer.credit_limit();
+    writer.digest();
+    let ahead = writer.credit_limit() - before;
+    assert!((1..=30).contains(&ahead), "four batches of 10 blocks, of which 10 are left: {ahead}");
+    writer.request(&Request::Detach);
+    let totals = shared.totals().unwrap();
+    assert_eq!(totals.blocks - totals.blocks_free, 10 + 64, "what it was promised is free again");
+}
+
+/// A fence that is settled is told without a digest that may be going on for somebody else.
+#[test]
+fn what_needs_no_digest_is_answered_while_one_runs() {
+    let store = Store::new();
+    let shared = store.open();
+    let mut writer = Writer::attach(&shared);
+    let held = shared.hold_digests();
+    writer.file(b"f");
+    for request in [
+        Request::Credit { blocks: 1 },
+        Request::Report { from: LogPosition(0), skip: 0 },
+        Request::InodeNumbers { count: 10 },
+        Request::Resync,
+        Request::Acquire { inode: ROOT, mode: LeaseMode::Write },
+        Request::GiveBack { inodes: vec![ROOT] },
+        Request::Statfs,
+        Request::Status,
+    ] {
+        assert!(!matches!(writer.request(&request), Response::Failed(_)), "{request:?}");
+    }
+    drop(held);
+    writer.digest();
 }

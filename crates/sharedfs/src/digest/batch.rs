@@ -152,6 +152,10 @@ impl Lookup for Before<'_> {
 /// Bytes read behind what a session says is complete, to find the break.
 const BREAK_BYTES: u64 = 64 << 10;
 
+/// A batch ends when it has touched so many inodes and names, which cost a microsecond or two each: somebody may wait
+/// for its end.
+const TOUCHED_MAX: usize = 32 << 10;
+
 /// How the scan of a batch ended.
 struct Scanned {
     to: LogPosition,
@@ -255,7 +259,10 @@ impl Digester {
         let applied = Applied { store: &before, batch: copied, numbers: log.numbers.clone() };
         let mut scanner = Scanner::new(copied, log.from, log.salt, geometry);
         let mut scanned = Scanned { to: log.from, entries: 0, debits: 0, rejected: None, at_break: false };
-        while scanned.entries < entries_max && scanned.to.0 - log.from.0 < bytes_max {
+        while scanned.entries < entries_max
+            && scanned.to.0 - log.from.0 < bytes_max
+            && self.view.touched() < TOUCHED_MAX
+        {
             let (header, body) = match scanner.step() {
                 ScanStep::Entry(header, body) => (header, body),
                 ScanStep::Cut { .. } => break,

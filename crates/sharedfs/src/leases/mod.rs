@@ -23,6 +23,7 @@ mod contention;
 use contention::Contention;
 use cuesta_format::wire::LeaseMode;
 use cuesta_format::{InodeNumber, LogPosition, SessionId};
+use hashbrown::hash_map::Entry;
 use hashbrown::{HashMap, HashSet};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -54,6 +55,17 @@ impl Lease {
 
     fn holders(&self) -> impl Iterator<Item = SessionId> {
         self.writer.iter().chain(&self.readers).copied()
+    }
+
+    fn involves(&self, session: SessionId) -> bool {
+        let mut lingering = self.lingering.iter().map(|&(session, _)| session);
+        self.holders().any(|holder| holder == session) || lingering.any(|other| other == session)
+    }
+
+    fn remove(&mut self, session: SessionId) {
+        self.writer = self.writer.filter(|&writer| writer != session);
+        self.readers.retain(|&reader| reader != session);
+        self.lingering.retain(|&(other, _)| other != session);
     }
 }
 
@@ -99,25 +111,35 @@ impl Leases {
             .unwrap_or_else(|| Lease { writer: self.owner_of_number(inode), ..Lease::default() })
     }
 
-    fn store(&mut self, inode: InodeNumber, lease: Lease) {
+    /// Changes what `session` has of the inode, and nobody else.
+    fn change<R>(
+        &mut self,
+        session: SessionId,
+        inode: InodeNumber,
+        change: impl FnOnce(&mut Lease) -> R,
+    ) -> R {
         let owner = self.owner_of_number(inode);
-        if lease.is_vacant() && owner.is_none() {
-            self.entries.remove(&inode);
-            return;
+        let mut entry = match self.entries.entry(inode) {
+            Entry::Occupied(entry) => entry,
+            Entry::Vacant(place) => {
+                if let Some(owner) = owner {
+                    self.of_session.entry(owner).or_default().insert(inode);
+                }
+                place.insert_entry(Lease { writer: owner, ..Lease::default() })
+            }
+        };
+        let lease = entry.get_mut();
+        let result = change(lease);
+        let involved = owner == Some(session) || lease.involves(session);
+        if owner.is_none() && lease.is_vacant() {
+            entry.remove();
         }
-        let sessions = lease.holders().chain(lease.lingering.iter().map(|&(session, _)| session));
-        for session in sessions.chain(owner) {
+        if involved {
             self.of_session.entry(session).or_default().insert(inode);
-        }
-        self.entries.insert(inode, lease);
-    }
-
-    fn forget(&mut self, session: SessionId, inode: InodeNumber) {
-        if self.owner_of_number(inode) != Some(session)
-            && let Some(inodes) = self.of_session.get_mut(&session)
-        {
+        } else if let Some(inodes) = self.of_session.get_mut(&session) {
             inodes.remove(&inode);
         }
+        result
     }
 
     /// A session asks for a lease at `now`. `mode` is what it needs; it gets Write where nobody else is interested,
@@ -129,7 +151,7 @@ impl Leases {
         mode: LeaseMode,
         now: Duration,
     ) -> Outcome {
-        let mut lease = self.lease(inode);
+        let lease = self.lease(inode);
         if let Some(&(other, until)) = lease.lingering.first() {
             return Outcome::Drain(other, until);
         }
@@ -148,61 +170,46 @@ impl Leases {
         }
         let alone = lease.readers.iter().all(|&reader| reader == session);
         let contended = self.contention.is_remembered(inode, now);
-        let granted = if alone && (mode == LeaseMode::Write || !contended) {
-            lease.readers.clear();
-            lease.writer = Some(session);
-            LeaseMode::Write
-        } else {
-            if !lease.readers.contains(&session) {
-                lease.readers.push(session);
-            }
-            LeaseMode::Read
-        };
         // Whoever joins the readers does not make a writer wait any longer.
         if contended && alone {
             self.contention.hold(inode, now);
         }
-        self.store(inode, lease);
-        Outcome::Granted(granted)
+        Outcome::Granted(self.change(session, inode, |lease| {
+            if alone && (mode == LeaseMode::Write || !contended) {
+                lease.readers.clear();
+                lease.writer = Some(session);
+                return LeaseMode::Write;
+            }
+            if !lease.readers.contains(&session) {
+                lease.readers.push(session);
+            }
+            LeaseMode::Read
+        }))
     }
 
     /// The session was fenced at `now` for the sake of another one, and digested: its lease on the inode is gone.
     pub fn revoke(&mut self, session: SessionId, inode: InodeNumber, now: Duration) {
         self.contention.note(inode, now);
-        self.remove(session, inode);
+        self.change(session, inode, |lease| lease.remove(session));
     }
 
-    fn remove(&mut self, session: SessionId, inode: InodeNumber) {
-        let mut lease = self.lease(inode);
-        lease.writer = lease.writer.filter(|&writer| writer != session);
-        lease.readers.retain(|&reader| reader != session);
-        lease.lingering.retain(|&(other, _)| other != session);
-        self.store(inode, lease);
-        self.forget(session, inode);
-    }
-
-    /// The session gave the inode back; its log may still change it up to `until`.
-    pub fn give_back(&mut self, session: SessionId, inode: InodeNumber, until: Option<LogPosition>) {
-        if self.held(session, inode).is_none() {
-            return;
+    /// The session gave the inode back; its log may still change it up to `until`. Says whether it held it.
+    pub fn give_back(&mut self, session: SessionId, inode: InodeNumber, until: Option<LogPosition>) -> bool {
+        let held = self.held(session, inode).is_some();
+        if held {
+            self.change(session, inode, |lease| {
+                lease.remove(session);
+                lease.lingering.extend(until.map(|until| (session, until)));
+            });
         }
-        self.remove(session, inode);
-        if let Some(until) = until {
-            let mut lease = self.lease(inode);
-            lease.lingering.push((session, until));
-            self.store(inode, lease);
-        }
+        held
     }
 
     /// The session's log was digested up to `digested`: what lingered up to there is free.
     pub fn digested(&mut self, session: SessionId, inode: InodeNumber, digested: LogPosition) {
-        let mut lease = self.lease(inode);
-        lease.lingering.retain(|&(other, until)| other != session || until > digested);
-        let gone = lease.lingering.iter().all(|&(other, _)| other != session);
-        self.store(inode, lease);
-        if gone {
-            self.forget(session, inode);
-        }
+        self.change(session, inode, |lease| {
+            lease.lingering.retain(|&(other, until)| other != session || until > digested);
+        });
     }
 
     /// The mode in which the session holds the inode.
@@ -236,9 +243,7 @@ impl Leases {
         self.ranges.retain(|_, range| range.session != session);
         for inode in self.of_session.remove(&session).unwrap_or_default() {
             let Some(mut lease) = self.entries.remove(&inode) else { continue };
-            lease.writer = lease.writer.filter(|&writer| writer != session);
-            lease.readers.retain(|&reader| reader != session);
-            lease.lingering.retain(|&(other, _)| other != session);
+            lease.remove(session);
             if !lease.is_vacant() {
                 self.entries.insert(inode, lease);
             }

@@ -98,6 +98,9 @@ impl MetadataStore {
 
     /// Asks the medium for room now, so that the store can grow by `bytes` without asking then.
     pub fn ensure_slack(&self, bytes: u64) -> Result<(), MetadataError> {
+        if self.slack_bytes() >= bytes {
+            return Ok(());
+        }
         self.file.ensure_slack(bytes).map_err(|error| match &error {
             MediaError::System { errno: Errno::NOSPC, .. } => MetadataError::NoSpace,
             _ => error.into(),

@@ -16,8 +16,6 @@ use cuesta_format::{
 };
 use std::ops::Range;
 
-/// Deepest directory whose way to the root is followed.
-const DEPTH_MAX: u32 = 1 << 20;
 const PERMISSION_BITS: u32 = 0o7777;
 
 /// Why an entry with a valid checksum cannot be applied.
@@ -282,7 +280,7 @@ impl<'a, L: Lookup> Applied<'a, L> {
             return Ok(());
         }
         let moved_kind = view.node(moved).record.kind();
-        self.check_acyclic(view, inode, moved_kind, parent, new_parent)?;
+        self.check_acyclic(view, moved, moved_kind, from, to)?;
         let displaced = if replaced == InodeNumber::NONE {
             if exchange {
                 return Err(Rejection::NoInode(replaced).into());
@@ -292,7 +290,7 @@ impl<'a, L: Lookup> Applied<'a, L> {
             let at = self.existing(view, replaced)?;
             let kind = view.node(at).record.kind();
             if exchange {
-                self.check_acyclic(view, replaced, kind, new_parent, parent)?;
+                self.check_acyclic(view, at, kind, to, from)?;
             } else {
                 if (kind == FileKind::Directory) != (moved_kind == FileKind::Directory) {
                     return Err(Rejection::Kind(replaced).into());
@@ -325,26 +323,15 @@ impl<'a, L: Lookup> Applied<'a, L> {
     fn check_acyclic(
         &self,
         view: &mut View,
-        inode: InodeNumber,
+        moved: u32,
         kind: FileKind,
-        parent: InodeNumber,
-        new_parent: InodeNumber,
+        from: u32,
+        to: u32,
     ) -> Result<(), Stop> {
-        if kind != FileKind::Directory || parent == new_parent {
+        if kind != FileKind::Directory || from == to || view.is_above(self.store, moved, to)? == Some(false) {
             return Ok(());
         }
-        let mut ancestor = new_parent;
-        for _ in 0..DEPTH_MAX {
-            if ancestor == inode {
-                break;
-            }
-            if ancestor == InodeNumber::ROOT {
-                return Ok(());
-            }
-            let at = self.existing(view, ancestor)?;
-            ancestor = view.node(at).record.parent;
-        }
-        Err(Rejection::Cycle(inode).into())
+        Err(Rejection::Cycle(view.node(moved).record.inode).into())
     }
 
     fn set_attributes(
@@ -414,8 +401,7 @@ fn move_directory(view: &mut View, at: u32, kind: FileKind, from: u32, to: u32) 
     if kind != FileKind::Directory || from == to {
         return;
     }
-    let parent = view.node(to).record.inode;
-    view.change(at).record.parent = parent;
+    view.move_directory(at, to);
     let from = view.change(from);
     from.record.links = from.record.links.saturating_sub(1);
     view.change(to).record.links += 1;

@@ -5,11 +5,13 @@
 //! |---|---|
 //! | `view` | touched inodes and names, loaded once, reused from batch to batch without allocating |
 //! | `names` | the touched directory entries |
+//! | `ancestry` | which directory lies above which, while they move |
 //! | `pieces` | writes and cuts of a file in log order, and what remains of them |
 //! | `apply` | each operation: every check first, then every change |
 //!
 //! Coalescing happens here by itself: what is left in the view at the end of the batch is all that is written.
 
+mod ancestry;
 mod apply;
 mod names;
 mod pieces;

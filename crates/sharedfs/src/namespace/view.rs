@@ -1,5 +1,6 @@
 //! The inodes and names a batch touches, over what was committed before it.
 
+use super::ancestry::Ancestry;
 use super::names::{Names, place_in};
 use super::pieces::{Content, Part};
 use crate::metadata::{Dirent, ExtentList};
@@ -18,6 +19,10 @@ pub trait Lookup {
 }
 
 const NO_PIECE: u32 = u32::MAX;
+const NO_PLACE: u32 = u32::MAX;
+
+/// Deepest directory whose way to the root is followed.
+const DEPTH_MAX: usize = 1 << 20;
 
 /// An inode that was touched.
 #[derive(Clone, Debug)]
@@ -40,6 +45,8 @@ pub struct Node {
     pub target: (u32, u32),
     first_piece: u32,
     last_piece: u32,
+    /// Its number in the ancestry, of a directory that was asked about.
+    place: u32,
 }
 
 impl Node {
@@ -55,6 +62,7 @@ impl Node {
             target: (0, 0),
             first_piece: NO_PIECE,
             last_piece: NO_PIECE,
+            place: NO_PLACE,
         }
     }
 
@@ -79,6 +87,7 @@ pub struct View {
     /// Directory entries.
     pub names: Names,
     pieces: Vec<Piece>,
+    ancestry: Ancestry,
     trusting: bool,
 }
 
@@ -90,6 +99,7 @@ impl View {
         self.node_of.clear();
         self.names.clear();
         self.pieces.clear();
+        self.ancestry.clear();
     }
 
     /// The inode's number in the view, loading it if it was not touched before; `None` if there is no such
@@ -139,6 +149,71 @@ impl View {
         let node = &mut self.nodes[at as usize];
         node.changed = true;
         node
+    }
+
+    /// Whether the directory `upper` is `lower` or lies above it; `None`: the way up from `lower` leads nowhere.
+    pub fn is_above(&mut self, store: &impl Lookup, upper: u32, lower: u32) -> Result<Option<bool>, Error> {
+        if !self.follow_up(store, lower)? {
+            return Ok(None);
+        }
+        let (upper, lower) = (self.nodes[upper as usize].place, self.nodes[lower as usize].place);
+        Ok(Some(upper != NO_PLACE && self.ancestry.is_above(upper, lower)))
+    }
+
+    /// Adds a directory and all above it to the ancestry. `false`: there is no root above it.
+    fn follow_up(&mut self, store: &impl Lookup, directory: u32) -> Result<bool, Error> {
+        let mut way = Vec::new();
+        let mut at = directory;
+        let mut above = loop {
+            let node = &self.nodes[at as usize];
+            if node.place != NO_PLACE {
+                break node.place;
+            }
+            way.push(at);
+            if node.record.inode == InodeNumber::ROOT {
+                break NO_PLACE;
+            }
+            let parent = node.record.parent;
+            match self.find(store, parent)? {
+                Some(parent) if way.len() < DEPTH_MAX => at = parent,
+                _ => return Ok(false),
+            }
+        };
+        for &at in way.iter().rev() {
+            let place = self.ancestry.add();
+            if above != NO_PLACE {
+                self.ancestry.attach(place, above);
+            }
+            self.nodes[at as usize].place = place;
+            above = place;
+        }
+        Ok(true)
+    }
+
+    /// Gives a directory another parent, which was asked about.
+    pub fn move_directory(&mut self, at: u32, to: u32) {
+        let parent = &self.nodes[to as usize];
+        let (parent, above) = (parent.record.inode, parent.place);
+        let node = self.change(at);
+        node.record.parent = parent;
+        let place = node.place;
+        if place == NO_PLACE {
+            return;
+        }
+        self.ancestry.detach(place);
+        if above == NO_PLACE {
+            // Nobody asked: what is known is not enough any more.
+            self.ancestry.clear();
+            self.nodes.iter_mut().for_each(|node| node.place = NO_PLACE);
+        } else {
+            self.ancestry.attach(place, above);
+        }
+    }
+
+    /// How many inodes and names were touched.
+    #[must_use]
+    pub fn touched(&self) -> usize {
+        self.nodes.len() + self.names.all().len()
     }
 
     /// All nodes, in the order they were first touched.

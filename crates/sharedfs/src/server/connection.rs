@@ -65,7 +65,10 @@ impl<S: Service> Connection<'_, S> {
                     self.frames.send(&Response::Done, &[])?;
                 }
                 request => {
-                    let takes = matches!(request, Request::Credit { .. } | Request::GrowLog { .. });
+                    let takes = matches!(
+                        request,
+                        Request::Credit { .. } | Request::GrowLog { .. } | Request::InodeNumbers { .. }
+                    );
                     let answer = match request {
                         Request::Attach { version, program, .. } => self.attach(version, &program),
                         request => self.service.handle(self.session, &request),

@@ -14,7 +14,7 @@ use std::collections::HashMap;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::{Builder, JoinHandle};
+use std::thread::{Builder, JoinHandle, Thread};
 use std::time::Duration;
 
 /// Kicks taken from the kernel at once; which they were does not matter.
@@ -70,8 +70,12 @@ pub(super) struct Digester {
 }
 
 impl Digester {
-    /// Starts the thread. When the store fails under it, it asks through `failed` that the daemon stops.
-    pub(super) fn start<S: Service>(service: Arc<S>, failed: StopSender) -> io::Result<Digester> {
+    /// Starts the thread, which has `preparer` replace what its digests use up. When the store fails under it, it asks through `failed` that the daemon stops.
+    pub(super) fn start<S: Service>(
+        service: Arc<S>,
+        preparer: Thread,
+        failed: StopSender,
+    ) -> io::Result<Digester> {
         let watched = epoll::create(CreateFlags::CLOEXEC)?;
         let wake = eventfd(0, EventfdFlags::CLOEXEC)?;
         epoll::add(&watched, &wake, EventData::new_u64(WAKE), EventFlags::IN | EventFlags::ET)?;
@@ -80,7 +84,7 @@ impl Digester {
         let thread = Builder::new().name("digest".into()).spawn({
             let shared = Arc::clone(&shared);
             move || {
-                if let Err(why) = run(&shared, service.as_ref()) {
+                if let Err(why) = run(&shared, service.as_ref(), &preparer) {
                     tracing::error!(%why, "nothing is digested any more");
                     // If nobody listens, the daemon is leaving already.
                     let _ = failed.send(StopReason::Failed(why));
@@ -108,12 +112,13 @@ impl Digester {
     }
 }
 
-fn run<S: Service>(shared: &Shared, service: &S) -> Result<(), String> {
+fn run<S: Service>(shared: &Shared, service: &S, preparer: &Thread) -> Result<(), String> {
     let mut idle = false;
     let mut look_again = false;
     while !shared.stop.load(Ordering::Acquire) {
         if service.digest(idle).map_err(|error| error.to_string())? {
             look_again = true;
+            preparer.unpark();
             continue;
         }
         let limit = service.idle_after();

@@ -129,8 +129,8 @@ impl<S: Service> Server<S> {
     pub fn start(service: Arc<S>, listener: Listener) -> std::io::Result<Server<S>> {
         let listener = Arc::new(listener);
         let (stop_sender, stop) = mpsc::channel();
-        let digester = Digester::start(Arc::clone(&service), stop_sender.clone())?;
         let preparer = Preparer::start(Arc::clone(&service))?;
+        let digester = Digester::start(Arc::clone(&service), preparer.handle(), stop_sender.clone())?;
         let accept = accept::start(
             Arc::clone(&listener),
             Arc::clone(&service),

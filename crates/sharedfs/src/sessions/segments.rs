@@ -29,7 +29,6 @@ pub struct Segment {
 pub struct SegmentPool {
     tier: PathBuf,
     segment_bytes: u64,
-    medium: Medium,
     spare: BTreeSet<SegmentId>,
     next: SegmentId,
 }
@@ -39,13 +38,11 @@ impl SegmentPool {
     pub fn open(
         tier: &Path,
         geometry: &Geometry,
-        medium: Medium,
         owned: &BTreeSet<SegmentId>,
     ) -> Result<SegmentPool, Error> {
         let mut pool = SegmentPool {
             tier: tier.to_owned(),
             segment_bytes: geometry.segment_bytes,
-            medium,
             spare: BTreeSet::new(),
             next: SegmentId(owned.last().map_or(0, |last| last.0 + 1)),
         };
@@ -99,12 +96,6 @@ impl SegmentPool {
     pub fn destroy(&mut self, segment: &Segment) -> Result<(), Error> {
         std::fs::remove_file(self.tier.join(segment_path(segment.id)))
             .map_err(Error::io("remove a log segment"))
-    }
-
-    /// Makes a segment.
-    pub fn make(&mut self) -> Result<Segment, Error> {
-        let id = self.next_id();
-        make_segment(&self.tier, self.segment_bytes, self.medium, id)
     }
 }
 

@@ -56,8 +56,8 @@ pub struct Session {
     pub reports: VecDeque<BatchReport>,
     /// Leases it lost and was not told about.
     pub revoked: Vec<InodeNumber>,
-    /// Inodes it gave back while its log could still change them.
-    pub lingering: Vec<(InodeNumber, LogPosition)>,
+    /// Inodes it gave back while its log could still change them, the first one first.
+    pub lingering: VecDeque<(InodeNumber, LogPosition)>,
 }
 
 impl Session {

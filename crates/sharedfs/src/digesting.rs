@@ -1,0 +1,261 @@
+//! Digests, driven: which batch, from which log, and what everybody is told of it afterwards; and what is made ready
+//! ahead of them.
+//!
+//! The digester's lock is held for one batch at a time. What a session waits for and needs no digest (credit, numbers,
+//! reports, segments) is answered beside it; so that it seldom has to ask, each batch grants credit for the next ones.
+
+use crate::digest::policy;
+use crate::digest::{Batch, Digester, Until};
+use crate::ending::Ending;
+use crate::sessions::{BatchReport, Segment, Session, make_segment};
+use crate::store::{Core, Progress};
+use crate::{Error, SharedFs};
+use cuesta_format::event::Step;
+use cuesta_format::{InodeNumber, SegmentId, SessionId};
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+/// Room the metadata store must have before more space is promised, and is given ahead of need.
+const METADATA_SLACK_BYTES: u64 = 16 << 20;
+/// Made at a time: nobody waits longer than the medium takes for so much.
+const METADATA_STEP_BYTES: u64 = 4 << 20;
+/// Room it must have for a digest to begin.
+const METADATA_SLACK_LEAST_BYTES: u64 = 2 << 20;
+/// Most bytes a byte of log makes it grow by: the smallest entries (a name of a few bytes) make the most of it.
+const METADATA_GROWTH: u64 = 3;
+
+/// A session is granted ahead what it would use up in so many batches like its last one: its log, full, is four.
+const BATCHES_AHEAD: u64 = 4;
+/// But never more than this part of what there is to grant at once,
+const AHEAD_PART: u64 = 8;
+/// and only while more than this part of the tier is free: on a full one nobody may have what it did not ask for.
+const PLENTY_PART: u64 = 4;
+
+/// What digesting a log to its end came to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Digested {
+    /// Entries digested.
+    pub(crate) entries: u64,
+    /// The log is wrong where the digest ended.
+    pub(crate) rejected: bool,
+}
+
+impl SharedFs {
+    /// Digests one batch of a session's log. A session whose log proves wrong is ended.
+    pub fn digest_session(&self, session: SessionId) -> Result<Progress, Error> {
+        let mut digester = self.digester.lock();
+        let Some(batch) = self.digest_batch(&mut digester, session, Until::Completed)? else {
+            return Ok(Progress::Idle);
+        };
+        if batch.rejected.is_some() {
+            self.end(&mut digester, session, Ending::GivenUp)?;
+        }
+        Ok(Progress::Digested { session, bytes: batch.to.0 - batch.from.0 })
+    }
+
+    /// Keeps every digest from beginning while the result lives, as one that runs does: for tests of what goes on
+    /// beside it.
+    pub fn hold_digests(&self) -> impl Sized + '_ {
+        self.digester.lock()
+    }
+
+    /// Digests one batch of the longest log, if any log holds something; else makes spare segments and arenas.
+    /// When to call it is the caller's: see [`policy`].
+    pub fn digest_step(&self) -> Result<Progress, Error> {
+        for session in policy::due(&self.backlogs(), &self.options, true) {
+            if let progress @ Progress::Digested { .. } = self.digest_session(session)? {
+                return Ok(progress);
+            }
+        }
+        Ok(if self.prepare()? { Progress::Prepared } else { Progress::Idle })
+    }
+
+    /// Makes one thing ready, a segment or a step of an arena's memory. Says whether there was one to make.
+    pub fn prepare(&self) -> Result<bool, Error> {
+        if self.core.lock().pool.spare() < self.options.spare_segments as usize {
+            let id = self.core.lock().pool.next_id();
+            self.make_segment(id)?;
+            self.core.lock().pool.add(id);
+            return Ok(true);
+        }
+        let blocks = u64::from(self.superblock.geometry.arena_blocks());
+        let spare = blocks * u64::from(self.options.spare_arenas);
+        if self.room() < spare {
+            return match self.grow(spare) {
+                // Nothing can be made ready, and whoever needs it is told so.
+                Err(Error::NoSpace) => Ok(false),
+                grown => grown,
+            };
+        }
+        let slack = self.metadata.slack_bytes();
+        let wanted = (slack + METADATA_STEP_BYTES).min(METADATA_SLACK_BYTES);
+        Ok(spare > 0 && slack < wanted && self.metadata.ensure_slack(wanted).is_ok())
+    }
+
+    /// Makes a segment, a file of the tier that nobody knows yet.
+    pub(crate) fn make_segment(&self, id: SegmentId) -> Result<Segment, Error> {
+        make_segment(&self.tier, self.superblock.geometry.segment_bytes, self.superblock.medium, id)
+    }
+
+    /// Blocks that may be promised without making room.
+    pub(crate) fn room(&self) -> u64 {
+        let space = self.space.lock();
+        space.credits.available(space.allocator.free_blocks())
+    }
+
+    /// Gives the arenas one step of memory more, and the metadata store room for what it will say about it, unless
+    /// `enough` blocks came about meanwhile. Says whether there is more now.
+    pub(crate) fn grow(&self, enough: u64) -> Result<bool, Error> {
+        self.metadata.ensure_slack(METADATA_SLACK_BYTES)?;
+        // Clearing memory takes milliseconds, which neither promises nor digests wait for.
+        let _one_at_a_time = self.making.lock();
+        if self.room() >= enough {
+            return Ok(true);
+        }
+        let Some(grown) = self.storage().grow()? else { return Ok(false) };
+        if grown.blocks.start == 0 {
+            self.events.record(Step::Allocate { arena: grown.arena });
+        }
+        Ok(true)
+    }
+
+    /// Digests one batch of a session's log and publishes it. A log with an entry that cannot be applied is
+    /// given up behind its last good entry.
+    pub(crate) fn digest_batch(
+        &self,
+        digester: &mut Digester,
+        session: SessionId,
+        until: Until,
+    ) -> Result<Option<Batch>, Error> {
+        if self.failed.load(Ordering::Relaxed) {
+            return Err(Error::Failed);
+        }
+        self.make_room_for_metadata(session)?;
+        let started = Instant::now();
+        let log = {
+            let core = self.core.lock();
+            let Some(found) = core.sessions.get(&session) else { return Ok(None) };
+            let numbers = InodeNumber::ROOT.0 + 1..core.table.head().inode_limit.0;
+            found.log_view(self.superblock.store, self.superblock.geometry, numbers)
+        };
+        let digested = digester.digest(&self.storage(), &log, until, self.options.digest_batch_bytes);
+        let batch = match digested {
+            Ok(Some(batch)) => batch,
+            Ok(None) => return Ok(None),
+            Err(error) => {
+                // What a failed commit left of the store's memory is not known: nothing is digested any more.
+                self.failed.store(true, Ordering::Relaxed);
+                return Err(error);
+            }
+        };
+        self.publish(digester, session, &batch, started);
+        if let Some(why) = &batch.rejected {
+            let step = Step::Reject { session, at: batch.to, why: why.to_string() };
+            tracing::warn!(session = session.0, at = batch.to.0, %why, "a log is given up");
+            self.events.record(step);
+        }
+        Ok(Some(batch))
+    }
+
+    /// Lets the metadata store grow before a transaction needs it to: one that meets a full medium half-way cannot be
+    /// undone in memory. While there is some room left, deleting may go on all the same.
+    fn make_room_for_metadata(&self, session: SessionId) -> Result<(), Error> {
+        let batch = self.pending_bytes(session).min(self.options.digest_batch_bytes);
+        match self.metadata.ensure_slack(METADATA_SLACK_LEAST_BYTES + METADATA_GROWTH * batch) {
+            Err(error) if self.metadata.slack_bytes() < METADATA_SLACK_LEAST_BYTES => Err(error.into()),
+            _ => Ok(()),
+        }
+    }
+
+    fn publish(&self, digester: &mut Digester, session: SessionId, batch: &Batch, started: Instant) {
+        let mut core = self.core.lock();
+        let Core { sessions, leases, .. } = &mut *core;
+        let Some(found) = sessions.get_mut(&session) else { return };
+        let promised = found.promised();
+        found.debited += batch.debits;
+        let settled = promised - found.promised();
+        found.digested = batch.to;
+        found.digested_entries += batch.entries;
+        if !digester.placements.placed.is_empty() {
+            let placed = std::mem::take(&mut digester.placements.placed);
+            found.reports.push_back(BatchReport { to: batch.to, placed });
+        }
+        while let Some((inode, _)) = found.lingering.pop_front_if(|&mut (_, until)| until <= batch.to) {
+            leases.digested(session, inode, batch.to);
+        }
+        self.reclaim(found, Some(settled));
+        self.grant_ahead(found, batch.debits);
+        found.control.publish_digested(batch.to, found.digested_entries);
+        drop(core);
+        self.counters.digested_entries.fetch_add(batch.entries, Ordering::Relaxed);
+        self.counters.coalesced_entries.fetch_add(batch.coalesced, Ordering::Relaxed);
+        self.counters.digested_bytes.fetch_add(batch.bytes_copied, Ordering::Relaxed);
+        self.events.record(Step::Digest {
+            session,
+            from: batch.from,
+            to: batch.to,
+            entries: batch.entries,
+            coalesced: batch.coalesced,
+            bytes_copied: batch.bytes_copied,
+            microseconds: started.elapsed().as_micros() as u64,
+        });
+        if batch.blocks_freed > 0 {
+            self.events.record(Step::Free { blocks: batch.blocks_freed });
+        }
+    }
+
+    /// Takes note of what the session has retired: its reports and the quarantine of what its digests freed.
+    pub(crate) fn reclaim(&self, session: &mut Session, settled: Option<u64>) {
+        let retired = session.retired();
+        session.drop_reports(retired);
+        let mut space = self.space.lock();
+        space.allocator.retired(session.id, retired);
+        space.credits.settle(settled.unwrap_or(0));
+    }
+
+    /// Promises a session what batches like this one, which debited so many blocks, will need.
+    fn grant_ahead(&self, session: &mut Session, debited: u64) {
+        let geometry = self.geometry();
+        let blocks = u64::from(geometry.arenas_max()) * u64::from(geometry.arena_blocks());
+        let mut space = self.space.lock();
+        let unmade = blocks.saturating_sub(space.allocator.made_blocks());
+        let free = space.allocator.free_blocks();
+        if space.credits.available(free + unmade) < blocks / PLENTY_PART {
+            return;
+        }
+        let missing = (debited * BATCHES_AHEAD).saturating_sub(session.promised());
+        let granted = missing.min(space.credits.available(free) / AHEAD_PART);
+        if granted > 0 {
+            space.credits.grant(granted);
+            session.credit_limit += granted;
+            session.control.publish_credit(session.credit_limit);
+        }
+    }
+
+    /// Digests a session's log to `until`. Says whether the log is still good.
+    pub(crate) fn digest_all(
+        &self,
+        digester: &mut Digester,
+        session: SessionId,
+        until: Until,
+    ) -> Result<Digested, Error> {
+        let mut total = Digested { entries: 0, rejected: false };
+        while let Some(batch) = self.digest_batch(digester, session, until)? {
+            total.entries += batch.entries;
+            total.rejected = batch.rejected.is_some();
+            if total.rejected || (batch.at_break && until == Until::Break) {
+                break;
+            }
+        }
+        Ok(total)
+    }
+
+    /// Digests what a session says it completed, and ends it if its log proves wrong.
+    pub(crate) fn digest_completed(&self, session: SessionId) -> Result<(), Error> {
+        let mut digester = self.digester.lock();
+        if self.digest_all(&mut digester, session, Until::Completed)?.rejected {
+            self.end(&mut digester, session, Ending::GivenUp)?;
+        }
+        Ok(())
+    }
+}
