@@ -10,7 +10,7 @@ help:
 	@echo "make demo           build, run the main job on real input, kill it, prove that nothing was lost"
 	@echo "make test           all tests"
 	@echo "make bench          measure against tmpfs and ext4; writes out/bench.json"
-	@echo "make explore        the whole crash campaign (make test runs a slice), telling what it covers"
+	@echo "make explore        the whole crash campaign (make test runs a slice; ARGUMENTS=--help)"
 	@echo "make kill-campaign  hundreds of random SIGKILLs of programs and daemon (ARGUMENTS=--help)"
 	@echo "make lint           formatting and clippy"
 	@echo "make install        the command and its library into PREFIX (default /usr/local)"
@@ -41,7 +41,8 @@ bench: build
 	$(CARGO) run --release -p cuesta-bench -- run --json out/bench.json
 
 explore:
-	CUESTA_SIM_LONG=1 $(CARGO) test --release --workspace --features cuesta-sim/record --test explorer -- --nocapture
+	$(CARGO) build --release --workspace --features cuesta-sim/record --bin crash-campaign
+	$(TARGET)/release/crash-campaign $(ARGUMENTS)
 
 kill-campaign: build
 	$(CARGO) build --release -p cuesta-sim --bins

@@ -16,12 +16,20 @@ pub enum Bug {
     RenameInTwoSteps = 4,
     /// A digest commits "digested up to" and its changes in two transactions.
     DigestNotAtomic = 5,
+    /// The operation log acknowledges an entry although one reserved before it is not there yet: a hole ends the log.
+    EarlyCompletion = 6,
 }
 
 impl Bug {
     /// Every bug there is a switch for.
-    pub const ALL: [Bug; 5] =
-        [Bug::MissingFence, Bug::UnflushedTail, Bug::ReusedSalt, Bug::RenameInTwoSteps, Bug::DigestNotAtomic];
+    pub const ALL: [Bug; 6] = [
+        Bug::MissingFence,
+        Bug::UnflushedTail,
+        Bug::ReusedSalt,
+        Bug::RenameInTwoSteps,
+        Bug::DigestNotAtomic,
+        Bug::EarlyCompletion,
+    ];
 }
 
 #[cfg(feature = "record")]

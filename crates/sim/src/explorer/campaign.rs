@@ -4,13 +4,16 @@ use super::lanes::{self, Overlapping};
 use super::store::{self, Workload, WorkloadFailure};
 use super::workloads::{DigestAt, calls, overlapping, passed_on, path_calls, workload, wrapping};
 use super::{Bounds, Coverage};
+use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// Calls of a run that goes around its log.
 const WRAPPING_CALLS: usize = 60;
 
 /// A part of the campaign.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Part {
     /// Each call alone, very thoroughly.
     Single,
@@ -56,7 +59,12 @@ impl Part {
         Part::Overlapping,
     ];
 
-    /// Its name, as it is shown and asked for.
+    /// Its name as a program asks for it.
+    pub fn key(self) -> String {
+        self.to_possible_value().map_or(String::new(), |value| value.get_name().to_owned())
+    }
+
+    /// Its name as it is shown.
     pub fn name(self) -> &'static str {
         match self {
             Part::Single => "single calls",

@@ -27,12 +27,12 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
 /// How long a lane is held back for others that do not get on: they wait for it.
-const PATIENCE: Duration = Duration::from_micros(400);
+const PATIENCE: Duration = Duration::from_millis(1);
 /// A lane is held back after one in so many events.
 const HELD_ONE_IN: u64 = 3;
 /// The most events it lets others make meanwhile.
@@ -57,11 +57,14 @@ type Answer = Result<Outcome, Errno>;
 struct Schedule {
     /// Events each lane has made; `u64::MAX` once it is done.
     events: Vec<AtomicU64>,
+    /// All begin together.
+    start: Barrier,
 }
 
 impl Schedule {
     fn new(lanes: usize) -> Arc<Schedule> {
-        Arc::new(Schedule { events: (0..lanes).map(|_| AtomicU64::new(0)).collect() })
+        let events = (0..lanes).map(|_| AtomicU64::new(0)).collect();
+        Arc::new(Schedule { events, start: Barrier::new(lanes) })
     }
 
     /// Joins the calling thread as `lane`, held back now and then as `random` has it.
@@ -73,6 +76,7 @@ impl Schedule {
                 schedule.hold(lane, 1 + random.below(EVENTS_LET));
             }
         })));
+        self.start.wait();
     }
 
     /// Lets another lane make `let_pass` events, if it gets on.

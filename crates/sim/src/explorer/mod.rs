@@ -31,6 +31,7 @@ use crate::random::Random;
 use cuesta_media::recorder::{self, Event, Recorder, Recording};
 use image::{Image, ImageHash, relative};
 use pending::Pending;
+use serde::{Deserialize, Serialize};
 use stage::Stage;
 use std::collections::HashMap;
 use std::fmt;
@@ -84,7 +85,7 @@ pub trait Subject {
 }
 
 /// What was tried.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Coverage {
     /// Fences that made something durable.
     pub persist_points: u64,

@@ -1,8 +1,7 @@
 //! The crash explorer, on a toy log and on the real store.
 //!
-//! What `make test` runs is a slice that takes a minute or two; `CUESTA_SIM_LONG=1` (`make explore`) runs all
-//! of it. `CUESTA_SIM_SEED` chooses another slice and other states, `CUESTA_SIM_KEEP=1` leaves the files of a
-//! failure behind.
+//! This is a slice that takes a minute or two; `make explore` runs all of it. `CUESTA_SIM_SEED` chooses another slice
+//! and other states, `CUESTA_SIM_KEEP=1` leaves the files of a failure behind.
 
 mod crashes;
 mod planted;

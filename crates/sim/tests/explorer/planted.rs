@@ -1,13 +1,14 @@
 //! Each planted bug that a crash can show is caught by the explorer, on a workload that is sound without it.
 //!
-//! The fifth, a salt used again, harms only a session that writes while it is fenced: no crash of one process
+//! One of the others, a salt used again, harms only a session that writes while it is fenced: no crash of one process
 //! shows it, and SharedFS's own tests plant it with logs written by hand.
 
 use crate::{planting, seed};
 use cuesta_media::planted::{Bug, plant};
 use cuesta_sim::explorer::Bounds;
+use cuesta_sim::explorer::lanes::{self, Overlapping};
 use cuesta_sim::explorer::store::{WorkloadFailure, crash};
-use cuesta_sim::explorer::workloads::{DigestAt, workload};
+use cuesta_sim::explorer::workloads::{DigestAt, population, workload};
 use cuesta_sim::operation::{Operation, PathText, Pattern};
 
 fn write() -> Vec<Operation> {
@@ -63,4 +64,35 @@ fn a_rename_in_two_steps_is_caught() {
 #[test]
 fn a_digest_that_is_not_atomic_is_caught() {
     caught(Bug::DigestNotAtomic, &append_twice(), DigestAt::Last);
+}
+
+/// Two threads that make names in two directories: nothing but the log orders them.
+fn overtaking() -> Overlapping {
+    let mkdirs = |parent| {
+        let mkdir =
+            |number| Operation::Mkdir { path: PathText::from(&*format!("{parent}/{number}")), mode: 0o755 };
+        (0..4).map(mkdir).collect()
+    };
+    Overlapping { setup: population(), lanes: vec![mkdirs("/d"), mkdirs("/empty")], ..Overlapping::default() }
+}
+
+const SCHEDULES: u64 = 20;
+
+/// A schedule decides whether one thread overtakes the other where it hurts: some do.
+#[test]
+fn an_early_completion_is_caught() {
+    let _alone = planting();
+    let workload = overtaking();
+    let crash = |seed| lanes::crash(&workload, &Bounds::quick(), seed);
+    if let Err(failure) = crash(seed()) {
+        panic!("without the bug: {failure}");
+    }
+    plant(Some(Bug::EarlyCompletion));
+    let caught = (seed()..seed() + SCHEDULES).find_map(|seed| crash(seed).err());
+    plant(None);
+    match caught {
+        Some(WorkloadFailure::Crash(failure)) => println!("EarlyCompletion: {failure}"),
+        Some(other) => panic!("EarlyCompletion shows without a crash: {other}"),
+        None => panic!("EarlyCompletion is not caught by {SCHEDULES} schedules"),
+    }
 }
