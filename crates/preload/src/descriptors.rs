@@ -22,6 +22,7 @@ use crate::filter::{ACTIVE, DESCRIPTOR_LIMIT, DESCRIPTORS};
 use crate::open_file::Description;
 use crate::process::ChildSession;
 use crate::thread;
+use crate::working_directory::Current;
 
 /// Class of a descriptor with an entry in the table.
 const CLASS_OURS: u8 = 1;
@@ -119,7 +120,7 @@ impl Drop for Pin {
     }
 }
 
-/// Descriptor changes of a vfork child: the last one for a number counts, `None` is closed.
+/// What a vfork child changed: of its descriptors the last change for a number counts, `None` is closed.
 #[derive(Debug, Default)]
 pub struct Delta {
     changes: Vec<(usize, Option<Pin>)>,
@@ -127,6 +128,8 @@ pub struct Delta {
     pub exec: Option<ExecImage>,
     /// The session the child attached, if its parent had none.
     pub session: Option<ChildSession>,
+    /// Where the child went, if it changed its working directory: `None` within is out of the store.
+    pub directory: Option<Option<Current>>,
 }
 
 impl Delta {

@@ -2,7 +2,7 @@
 //! client runs on, and the one signal that arrived meanwhile.
 //!
 //! A `vfork` child shares its parent's thread state (the parent is suspended), so `vforked` is set by
-//! the parent before and cleared by it after; the child's descriptor changes wait in `delta`.
+//! the parent before and cleared by it after; what the child changes waits in `delta`.
 
 use std::sync::atomic::{AtomicU32, Ordering, compiler_fence};
 

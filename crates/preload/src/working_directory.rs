@@ -11,11 +11,13 @@ use rustix::fs::{Mode, mkdir};
 use crate::calls::Failure;
 use crate::descriptors::Pin;
 use crate::filter::{ACTIVE, CWD_VIRTUAL};
+use crate::thread;
 
 static CURRENT: RwLock<Option<Current>> = RwLock::new(None);
 
+/// Where the program is in the store.
 #[derive(Clone, Debug)]
-struct Current {
+pub struct Current {
     directory: Pin,
     name: Vec<u8>,
 }
@@ -34,27 +36,44 @@ fn read() -> Option<Current> {
     if CWD_VIRTUAL.load(Ordering::Acquire) == 0 {
         return None;
     }
+    if thread::is_vforked()
+        // SAFETY: the reference ends within this expression.
+        && let Some(childs) = unsafe { thread::delta() }.as_ref().and_then(|delta| delta.directory.as_ref())
+    {
+        return childs.clone();
+    }
     CURRENT.read().ok()?.clone()
 }
 
 /// Moves into the store.
 pub fn enter(directory: Pin, name: Vec<u8>) {
-    if CWD_VIRTUAL.load(Ordering::Acquire) == 0 {
+    if read().is_none() {
         leave_kernel_nowhere();
     }
-    if let Ok(mut current) = CURRENT.write() {
-        *current = Some(Current { directory, name });
-        CWD_VIRTUAL.store(1, Ordering::Release);
-        ACTIVE.store(1, Ordering::Release);
-    }
+    write(Some(Current { directory, name }));
 }
 
 /// The program has moved out of the store.
 pub fn left() {
-    if CWD_VIRTUAL.swap(0, Ordering::AcqRel) != 0
-        && let Ok(mut current) = CURRENT.write()
-    {
-        *current = None;
+    if CWD_VIRTUAL.load(Ordering::Acquire) != 0 {
+        write(None);
+    }
+}
+
+/// A vfork child is somewhere by itself: its parent, whose memory this is, stays where it was. What the
+/// filter looks at then errs towards "ours" until the parent itself moves.
+fn write(current: Option<Current>) {
+    let is_virtual = current.is_some();
+    if thread::is_vforked() {
+        // SAFETY: the reference ends with this statement.
+        unsafe { thread::delta() }.get_or_insert_default().directory = Some(current);
+        CWD_VIRTUAL.fetch_or(u32::from(is_virtual), Ordering::AcqRel);
+    } else if let Ok(mut held) = CURRENT.write() {
+        *held = current;
+        CWD_VIRTUAL.store(u32::from(is_virtual), Ordering::Release);
+    }
+    if is_virtual {
+        ACTIVE.store(1, Ordering::Release);
     }
 }
 
