@@ -54,6 +54,10 @@ enum Written {
     },
     /// Set-id bits must go first.
     SetId,
+    /// The file ends before the data would, and must not grow.
+    Beyond {
+        size: u64,
+    },
 }
 
 impl Client {
@@ -231,12 +235,35 @@ impl Client {
         Ok(self.write_at(file, data, at)?.0)
     }
 
-    /// Bytes written, and the offset behind them.
+    /// Writes zeros at `offset`, up to the file's end only unless it may grow; how many.
+    pub(crate) fn write_zeros(
+        &self,
+        file: &OpenFile,
+        zeros: &[UserSlice<'_>],
+        offset: u64,
+        may_grow: bool,
+    ) -> Result<usize, Error> {
+        Ok(self.write_within(file, zeros, Some(offset), may_grow)?.0)
+    }
+
+    #[inline]
     fn write_at(
         &self,
         file: &OpenFile,
         data: &[UserSlice<'_>],
         at: Option<u64>,
+    ) -> Result<(usize, u64), Error> {
+        self.write_within(file, data, at, true)
+    }
+
+    /// Bytes written, and the offset behind them.
+    #[inline]
+    fn write_within(
+        &self,
+        file: &OpenFile,
+        data: &[UserSlice<'_>],
+        at: Option<u64>,
+        may_grow: bool,
     ) -> Result<(usize, u64), Error> {
         if file.kind() != FileKind::File {
             return Err(Error::Invalid);
@@ -260,7 +287,7 @@ impl Client {
                 cut = cut_to(data, bytes);
                 cut.as_slice()
             };
-            match self.operate(|turn| self.write_once(turn, file, data, bytes, at))? {
+            match self.operate(|turn| self.write_once(turn, file, data, bytes, at, may_grow))? {
                 Written::Whole { end } => {
                     self.session.count(0, bytes as u64);
                     return Ok((bytes, end));
@@ -268,6 +295,10 @@ impl Client {
                 Written::Faulted { copied: 0 } => return Err(Error::Fault),
                 Written::Faulted { copied } => bytes = copied,
                 Written::SetId => self.clear_set_id(file.inode_ref())?,
+                Written::Beyond { size } => match at.and_then(|at| size.checked_sub(at)) {
+                    Some(rest) if rest > 0 => bytes = rest as usize,
+                    _ => return Ok((0, size)),
+                },
             }
         }
     }
@@ -280,6 +311,7 @@ impl Client {
         data: &[UserSlice<'_>],
         bytes: usize,
         at: Option<u64>,
+        may_grow: bool,
     ) -> Result<Written, Halt> {
         let blocks = match at {
             Some(offset) => debit::of_write(offset, bytes as u64),
@@ -292,6 +324,9 @@ impl Client {
             return Ok(Written::SetId);
         }
         let offset = at.unwrap_or(state.record.size);
+        if !may_grow && offset + bytes as u64 > state.record.size {
+            return Ok(Written::Beyond { size: state.record.size });
+        }
         if offset > FILE_BYTES_MAX - bytes as u64 {
             return Err(Error::FileTooBig.into());
         }

@@ -8,13 +8,14 @@
 //! | `content`, `interval`, `directory`, `split_table` | content of a file and of a directory |
 //! | `retire`, `resync` | letting go of digested log space; going on after a fence |
 //! | `walk`, `credentials` | from a path to an inode, and who may |
-//! | `open_file`, `data`, `namespace`, `rename`, `attributes`, `listing`, `locking`, `locks` | the calls |
+//! | `open_file`, `data`, `allocate`, `namespace`, `rename`, `attributes`, `listing`, `locking`, `locks` | the calls |
 //! | `errno` | every error, and the one table of error numbers |
 //!
 //! What is cached is the present truth under leases; the log is written for SharedFS and recovery. The library never
 //! panics on what SharedFS, a log or an application hands it, starts no thread, and knows nothing of descriptors,
 //! `struct stat` or paths outside the store: that is a door's business.
 
+mod allocate;
 mod arenas;
 mod attributes;
 mod cache;
@@ -43,6 +44,7 @@ mod split_table;
 mod sync;
 mod walk;
 
+pub use allocate::Allocation;
 pub use attributes::{SetAttributes, SetTime, Stat, Target};
 pub use client::Client;
 pub use credentials::Credentials;

@@ -77,6 +77,18 @@ impl Client {
         take_or_wait(inode, take, wait)
     }
 
+    /// How often a lock on the file was given up: what [`Client::wait_for_unlock`] waits to change.
+    #[must_use]
+    pub fn unlocks(&self, file: &OpenFile) -> u32 {
+        file.inode_ref().unlocked.load(Ordering::Acquire)
+    }
+
+    /// Waits until a lock on the file was given up since `unlocks` said `seen`: for those who wait by themselves,
+    /// holding nothing of ours, so that whatever a signal handler does meanwhile is right.
+    pub fn wait_for_unlock(&self, file: &OpenFile, seen: u32) -> Result<(), Error> {
+        wait(&file.inode_ref().unlocked, seen)
+    }
+
     /// The process closed a descriptor of the file: its record locks on the inode go (POSIX).
     pub fn close_descriptor(&self, file: &OpenFile) {
         self.drop_locks(file.inode_ref(), PROCESS);
@@ -100,7 +112,7 @@ fn number_of(owner: LockOwner, file: &OpenFile) -> u64 {
 fn take_or_wait(
     inode: &Inode,
     take: impl Fn(&mut LockTable) -> Option<bool>,
-    wait: bool,
+    is_patient: bool,
 ) -> Result<(), Error> {
     loop {
         let seen = inode.unlocked.load(Ordering::Acquire);
@@ -110,12 +122,17 @@ fn take_or_wait(
             }
             return Ok(());
         }
-        if !wait {
+        if !is_patient {
             return Err(Error::WouldBlock);
         }
-        if futex::wait(&inode.unlocked, futex::Flags::PRIVATE, seen, None) == Err(Errno::INTR) {
-            return Err(Error::Interrupted);
-        }
+        wait(&inode.unlocked, seen)?;
+    }
+}
+
+fn wait(word: &AtomicU32, seen: u32) -> Result<(), Error> {
+    match futex::wait(word, futex::Flags::PRIVATE, seen, None) {
+        Err(Errno::INTR) => Err(Error::Interrupted),
+        _ => Ok(()),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Reading, writing and sizing.
 
-use cuesta_libfs::Whence;
+use cuesta_libfs::{Allocation, Whence};
 
 use super::path::{self, Named};
 use super::{Answer, Call, Failure};
@@ -150,9 +150,20 @@ pub fn truncate(call: &Call) -> Answer {
 }
 
 pub fn allocate(call: &Call) -> Answer {
+    const KEEP_PUNCHED: i32 = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+    const KEEP_ZEROED: i32 = libc::FALLOC_FL_ZERO_RANGE | libc::FALLOC_FL_KEEP_SIZE;
     let pin = call.pin(0)?;
-    pin.file()?;
-    call.unserved(libc::EOPNOTSUPP)
+    let file = pin.file()?;
+    let what = match call.int(1) {
+        0 => Allocation::Extend,
+        libc::FALLOC_FL_KEEP_SIZE => Allocation::KeepSize,
+        // Zeros are written, so that to punch a hole and to zero what the file has are the same.
+        KEEP_PUNCHED | KEEP_ZEROED => Allocation::Punch,
+        libc::FALLOC_FL_ZERO_RANGE => Allocation::Zero,
+        _ => return call.unserved(libc::EOPNOTSUPP),
+    };
+    process::client()?.allocate(file, what, call.word(2) as i64, call.word(3) as i64)?;
+    Ok(0)
 }
 
 /// Advice about access is not needed.

@@ -1,0 +1,53 @@
+//! `fallocate`: sizes, zeros, what stays, and that a digest and a fresh client see the same.
+
+mod common;
+
+use common::{Store, root, small};
+use cuesta_libfs::{Allocation, Error};
+use libc::{O_APPEND, O_CREAT, O_RDONLY, O_RDWR};
+
+#[test]
+fn a_range_is_extended_kept_punched_and_zeroed() {
+    let store = Store::new(small());
+    let client = store.attach();
+    let call = root(&client);
+    let file = call.open("f", O_CREAT | O_RDWR | O_APPEND).unwrap();
+    let size = || call.stat("f").unwrap().size;
+    client.write(&file, &[[7u8; 10_000].as_slice().into()]).unwrap();
+    client.allocate(&file, Allocation::Extend, 0, 20_000).unwrap();
+    client.allocate(&file, Allocation::Extend, 100, 5).unwrap();
+    assert_eq!(size(), 20_000);
+    client.allocate(&file, Allocation::KeepSize, 0, 50_000).unwrap();
+    client.allocate(&file, Allocation::Punch, 30_000, 10).unwrap();
+    assert_eq!(size(), 20_000);
+    client.allocate(&file, Allocation::Punch, 1000, 2000).unwrap();
+    client.allocate(&file, Allocation::Punch, 9_999, 1 << 40).unwrap();
+    client.allocate(&file, Allocation::Zero, 5000, 1).unwrap();
+    client.allocate(&file, Allocation::Zero, 19_999, 11).unwrap();
+    let mut expected = vec![7u8; 10_000];
+    expected[1000..3000].fill(0);
+    expected[5000] = 0;
+    expected[9_999] = 0;
+    expected.resize(20_010, 0);
+    assert!(call.read_all(&file).unwrap() == expected);
+    client.digest().unwrap();
+    assert!(call.read_all(&file).unwrap() == expected);
+    client.detach();
+    assert!(root(&store.attach()).read_file("f").unwrap() == expected);
+}
+
+#[test]
+fn what_cannot_be_is_an_error() {
+    let store = Store::new(small());
+    let client = store.attach();
+    let call = root(&client);
+    call.write_file("f", b"x").unwrap();
+    let read_only = call.open("f", O_RDONLY).unwrap();
+    assert_eq!(client.allocate(&read_only, Allocation::Extend, 0, 1), Err(Error::AccessMode));
+    let file = call.open("f", O_RDWR).unwrap();
+    assert_eq!(client.allocate(&file, Allocation::Extend, -1, 1), Err(Error::Invalid));
+    assert_eq!(client.allocate(&file, Allocation::Punch, 0, 0), Err(Error::Invalid));
+    assert_eq!(client.allocate(&file, Allocation::Zero, i64::MAX, i64::MAX), Err(Error::FileTooBig));
+    assert_eq!(client.allocate(&file, Allocation::KeepSize, 0, 1 << 42), Err(Error::NoSpace));
+    assert_eq!(call.read_file("f").unwrap(), b"x");
+}
