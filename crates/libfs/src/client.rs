@@ -57,6 +57,8 @@ pub(crate) enum Halt {
     Credit(u64),
     /// Inode numbers are used up.
     Numbers,
+    /// The log holds as many entries as may lie undigested.
+    Entries,
 }
 
 impl From<Error> for Halt {
@@ -148,6 +150,12 @@ impl Client {
         self.retire_all()
     }
 
+    /// Waits for a digest so far, and how many of them ended because their time was up: none should.
+    #[must_use]
+    pub fn digest_waits(&self) -> (u64, u64) {
+        self.session.digest_waits()
+    }
+
     /// Counts a system call that was refused because it is not served.
     pub fn count_unserved(&self, system_call: usize) {
         self.session.count_unserved(system_call);
@@ -205,6 +213,7 @@ impl Client {
                 Err(Halt::LogFull(needed)) => self.make_room(needed)?,
                 Err(Halt::Credit(blocks)) => self.make_credit(blocks)?,
                 Err(Halt::Numbers) => self.session.ask_numbers()?,
+                Err(Halt::Entries) => self.await_digest_of_entries()?,
             }
         }
         Err(Error::Daemon("names and inodes do not fit together".into()))
@@ -265,6 +274,9 @@ impl<'c> Turn<'c> {
     #[inline]
     pub(crate) fn prepare(&mut self, body_bytes: usize, blocks: u64) -> Result<(), Halt> {
         let session = &self.client.session;
+        if session.holds_too_many() {
+            return Err(Halt::Entries);
+        }
         let admission = session.appender.admit(body_bytes).map_err(|full| Halt::LogFull(full.needed))?;
         if !session.debit(blocks) {
             return Err(Halt::Credit(blocks));
@@ -303,6 +315,7 @@ impl<'c> Turn<'c> {
         };
         let appender = &self.client.session.appender;
         let appended = appender.append(appender.reserve(admission), operation, self.stamp());
+        self.client.session.count_entry();
         self.appended = Some(appended.end);
         Ok(appended)
     }
@@ -322,6 +335,7 @@ impl<'c> Turn<'c> {
         let reservation = appender.reserve(admission);
         let end = reservation.position();
         let outcome = appender.append_write(reservation, inode, offset, data, self.stamp());
+        self.client.session.count_entry();
         self.appended = Some(outcome.map_or(end, |appended| appended.end));
         Ok(outcome)
     }

@@ -3,7 +3,7 @@
 //! | file | idea |
 //! |---|---|
 //! | `client` | how an operation runs until it stands: gate, attempt, generation |
-//! | `session`, `link`, `control`, `arenas` | one attachment: log, credits, numbers, requests, mapped memory |
+//! | `session`, `asking`, `link`, `credit`, `control`, `arenas` | one attachment: log, requests, credits, numbers, mapped memory |
 //! | `cache`, `inode`, `locked` | what is known under leases, and the order of locks |
 //! | `content`, `interval`, `directory`, `split_table` | content of a file and of a directory |
 //! | `retire`, `resync` | letting go of digested log space; going on after a fence |
@@ -17,12 +17,14 @@
 
 mod allocate;
 mod arenas;
+mod asking;
 mod attributes;
 mod cache;
 mod client;
 mod content;
 mod control;
 mod credentials;
+mod credit;
 mod data;
 mod debit;
 mod directory;

@@ -42,6 +42,17 @@ impl From<wire::WireError> for LinkError {
 pub trait Link: Send {
     /// Sends `request` and waits for the answer; descriptors that come with it are pushed, in order.
     fn call(&mut self, request: &Request, descriptors: &mut Vec<OwnedFd>) -> Result<Response, LinkError>;
+
+    /// Sends `request`, whose answer is collected before anything else is sent. `false`: this link cannot, and has
+    /// sent nothing.
+    fn post(&mut self, _request: &Request) -> Result<bool, LinkError> {
+        Ok(false)
+    }
+
+    /// The answer to what was posted; `None`: it is not there yet, and was not to be waited for.
+    fn collect(&mut self, _wait: bool) -> Result<Option<Response>, LinkError> {
+        Ok(None)
+    }
 }
 
 /// The link over the store's socket.
@@ -81,17 +92,21 @@ impl SocketLink {
         Ok(())
     }
 
-    /// Receives a whole frame into `self.frame`.
-    fn receive(&mut self, descriptors: &mut Vec<OwnedFd>) -> Result<(), LinkError> {
+    /// Receives a whole frame into `self.frame`. `false`: nothing came yet, and was not to be waited for.
+    fn receive(&mut self, descriptors: &mut Vec<OwnedFd>, wait: bool) -> Result<bool, LinkError> {
         self.frame.clear();
         let mut wanted = 4;
         while self.frame.len() < wanted {
             let have = self.frame.len();
+            let flags = if wait || have > 0 { RecvFlags::empty() } else { RecvFlags::DONTWAIT };
             self.frame.resize(have + RECEIVE_BYTES.max(wanted - have), 0);
-            let got = receive_some(&self.socket, &mut self.frame[have..], descriptors, self.descriptor_floor);
+            let part = &mut self.frame[have..];
+            let got = receive_some(&self.socket, part, descriptors, self.descriptor_floor, flags);
             self.frame.truncate(have + *got.as_ref().unwrap_or(&0));
-            if got? == 0 {
-                return Err(LinkError::Gone("connection closed".into()));
+            match got {
+                Ok(0) => return Err(LinkError::Gone("connection closed".into())),
+                Err(Errno::AGAIN) if !wait && have == 0 => return Ok(false),
+                got => got.map(drop)?,
             }
             if let Some(&head) = self.frame.first_chunk::<4>() {
                 wanted = 4 + wire::frame_length(head)?;
@@ -100,7 +115,7 @@ impl SocketLink {
         if self.frame.len() > wanted {
             return Err(LinkError::Garbled("more than one answer".into()));
         }
-        Ok(())
+        Ok(true)
     }
 }
 
@@ -109,8 +124,21 @@ impl Link for SocketLink {
         self.frame.clear();
         wire::encode(request, &mut self.frame)?;
         self.send()?;
-        self.receive(descriptors)?;
+        self.receive(descriptors, true)?;
         Ok(wire::decode(&self.frame[4..])?)
+    }
+
+    fn post(&mut self, request: &Request) -> Result<bool, LinkError> {
+        self.frame.clear();
+        wire::encode(request, &mut self.frame)?;
+        self.send().map(|()| true)
+    }
+
+    fn collect(&mut self, wait: bool) -> Result<Option<Response>, LinkError> {
+        if !self.receive(&mut Vec::new(), wait)? {
+            return Ok(None);
+        }
+        Ok(Some(wire::decode(&self.frame[4..])?))
     }
 }
 
@@ -119,12 +147,13 @@ fn receive_some(
     buffer: &mut [u8],
     descriptors: &mut Vec<OwnedFd>,
     descriptor_floor: i32,
-) -> Result<usize, LinkError> {
+    flags: RecvFlags,
+) -> Result<usize, Errno> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
     loop {
         let mut control = RecvAncillaryBuffer::new(&mut space);
         let mut parts = [IoSliceMut::new(buffer)];
-        match rustix::net::recvmsg(socket, &mut parts, &mut control, RecvFlags::CMSG_CLOEXEC) {
+        match rustix::net::recvmsg(socket, &mut parts, &mut control, flags | RecvFlags::CMSG_CLOEXEC) {
             Ok(message) => {
                 for part in control.drain() {
                     if let RecvAncillaryMessage::ScmRights(files) = part {
@@ -136,7 +165,7 @@ fn receive_some(
                 return Ok(message.bytes);
             }
             Err(Errno::INTR) => {}
-            Err(errno) => return Err(errno.into()),
+            Err(errno) => return Err(errno),
         }
     }
 }

@@ -4,9 +4,9 @@
 //! its own headers and drops overlay pieces that lie below the report's end, then publishes `retired`. After each
 //! step no reader can be in what was dropped: readers copy under the inode's lock.
 //!
-//! Policy: a round begins when the digest has caught up, or half of the ring waits to be retired: while digests
-//! run, asking for their report would wait behind them. Then one step per appending operation; all of it when the
-//! log is full. Entries that write adjacent ranges of one inode are let go of as one.
+//! Policy: a report is asked for, without waiting for it, when the digest has caught up, or half of the ring waits to be
+//! retired: a burst that fits the log is not held up by it. With the report a round begins: one step per appending
+//! operation; all of it when the log is full. Entries that write adjacent ranges of one inode are let go of as one.
 
 use crate::client::Client;
 use crate::content::FileContent;
@@ -15,14 +15,12 @@ use crate::inode::Content;
 use crate::session::unexpected;
 use crate::sync::Ordering;
 use cuesta_format::entry::{EntryKind, Header};
-use cuesta_format::wire::{Report, Request, Response};
+use cuesta_format::wire::{Placed, Report, Request, Response};
 use cuesta_format::{InodeNumber, LogPosition};
 use std::ops::Range;
 
 /// Headers walked by one ordinary operation.
 const STEP_ENTRIES: usize = 64;
-/// Waits for a digest before SharedFS is asked for one by a request.
-const WAITS_BEFORE_ASKING: u32 = 4;
 /// Bytes after which a round publishes what it retired so far.
 const PUBLISH_BYTES: u64 = 1 << 20;
 /// The digest has caught up when no more than this is left.
@@ -37,11 +35,13 @@ pub(crate) struct Retiring {
     target: LogPosition,
     /// Published last.
     published: LogPosition,
+    /// Items of the next round's report that were applied already.
+    learnt: u64,
 }
 
 impl Retiring {
     pub(crate) fn new(at: LogPosition) -> Retiring {
-        Retiring { at, target: at, published: at }
+        Retiring { at, target: at, published: at, learnt: 0 }
     }
 
     pub(crate) fn restart(&mut self, at: LogPosition) {
@@ -63,6 +63,11 @@ impl Client {
     pub(crate) fn after_operation(&self, appended: Option<LogPosition>) {
         let Some(end) = appended else { return };
         self.session.appended(end);
+        if self.session.asking.is_outstanding() {
+            self.session.asking.look(&self.session);
+        } else if self.session.wants_more() {
+            self.session.ask_ahead();
+        }
         if self.should_retire(end) {
             // What fails here fails again, and is reported, when the space is needed.
             let _ = self.retire_step();
@@ -81,8 +86,10 @@ impl Client {
         let (digested, retired) = (self.session.digested(), self.session.retired());
         digested > retired
             && (self.in_round.load(Ordering::Relaxed)
-                || end.0.saturating_sub(digested.0) <= CAUGHT_UP_BYTES
-                || end.0 - retired.0 > self.session.geometry().ring_bytes() / 2)
+                || self.session.has_report().unwrap_or_else(|| {
+                    end.0.saturating_sub(digested.0) <= CAUGHT_UP_BYTES
+                        || end.0 - retired.0 > self.session.geometry().ring_bytes() / 2
+                }))
     }
 
     /// One bounded step, unless another thread is at it.
@@ -91,6 +98,9 @@ impl Client {
         let Some(mut retiring) = self.retiring.try_lock() else {
             return Ok(());
         };
+        if retiring.at >= retiring.target && !self.begin_round(&mut retiring)? {
+            return Ok(());
+        }
         self.retire_some(&mut retiring, STEP_ENTRIES).map(|_| ())
     }
 
@@ -124,7 +134,7 @@ impl Client {
             if self.session.digested() <= retiring.at {
                 return Ok(false);
             }
-            retiring.target = self.learn_report(retiring.at)?;
+            retiring.target = self.learn_report(retiring)?;
             if retiring.target <= retiring.at {
                 return Ok(false);
             }
@@ -192,35 +202,60 @@ impl Client {
         }
     }
 
-    /// Fetches and applies the report of digests since `from`; how far it reaches.
-    fn learn_report(&self, from: LogPosition) -> Result<LogPosition, Error> {
+    /// Begins a round with the report that was asked for ahead, or asks for one. `false`: there is none yet.
+    fn begin_round(&self, retiring: &mut Retiring) -> Result<bool, Error> {
+        if self.is_fenced() {
+            return Ok(false);
+        }
+        if let Some(report) = self.session.take_report() {
+            let Report { digested, placed, more } = report;
+            self.apply_report(&placed);
+            retiring.learnt += placed.len() as u64;
+            if !more || placed.is_empty() {
+                retiring.learnt = 0;
+                retiring.target = digested;
+                return Ok(digested > retiring.at);
+            }
+        }
+        self.session.post_report(retiring.at, retiring.learnt);
+        Ok(false)
+    }
+
+    /// Fetches and applies the report of digests since the last round; how far it reaches.
+    fn learn_report(&self, retiring: &mut Retiring) -> Result<LogPosition, Error> {
         let mut skip = 0;
         loop {
-            let answer = self.session.ask(&Request::Report { from, skip })?;
+            let answer = self.session.ask(&Request::Report { from: retiring.at, skip })?;
             let Response::Report(Report { digested, placed, more }) = answer else {
                 return Err(unexpected(&answer));
             };
+            // One that was asked for ahead is older.
+            drop(self.session.take_report());
+            retiring.learnt = 0;
             skip += placed.len() as u64;
-            let mut rest = placed.as_slice();
-            while let Some(first) = rest.first() {
-                let same = rest.iter().take_while(|placed| placed.inode == first.inode).count();
-                let (run, behind) = rest.split_at(same);
-                rest = behind;
-                let Some(inode) = self.cache.get(first.inode) else { continue };
-                let mut state = inode.state.write();
-                if let Content::File(content) = &mut state.content {
-                    run.iter().for_each(|placed| content.place(&placed.extent));
-                }
-            }
+            self.apply_report(&placed);
             if !more || placed.is_empty() {
                 return Ok(digested);
             }
         }
     }
 
+    fn apply_report(&self, placed: &[Placed]) {
+        let mut rest = placed;
+        while let Some(first) = rest.first() {
+            let same = rest.iter().take_while(|placed| placed.inode == first.inode).count();
+            let (run, behind) = rest.split_at(same);
+            rest = behind;
+            let Some(inode) = self.cache.get(first.inode) else { continue };
+            let mut state = inode.state.write();
+            if let Content::File(content) = &mut state.content {
+                run.iter().for_each(|placed| content.place(&placed.extent));
+            }
+        }
+    }
+
     /// Makes the log reach `needed`: by growing it, by retiring, by waiting for a digest.
     pub(crate) fn make_room(&self, needed: LogPosition) -> Result<(), Error> {
-        let mut waits = 0;
         loop {
             self.check_alive()?;
             let session = &self.session;
@@ -235,12 +270,19 @@ impl Client {
             if !session.is_fully_grown() && before >= session.appender.completed() {
                 return Err(Error::NoSpace);
             }
-            waits += 1;
-            if waits > WAITS_BEFORE_ASKING {
-                // A kick that was lost, or a daemon that is gone: either shows now.
-                session.ask(&Request::Digest)?;
-            }
             session.wait_digest(before)?;
+        }
+    }
+
+    /// Waits until the log holds fewer entries than recovery may have to digest.
+    pub(crate) fn await_digest_of_entries(&self) -> Result<(), Error> {
+        loop {
+            self.check_alive()?;
+            let seen = self.session.digested();
+            if !self.session.holds_too_many() || self.is_fenced() {
+                return Ok(());
+            }
+            self.session.wait_digest(seen)?;
         }
     }
 

@@ -1,32 +1,38 @@
-//! One attachment to SharedFS: the log and its growth, credits, inode numbers, and the requests.
+//! One attachment to SharedFS: the log and its growth, its kicks, and waiting for digests.
 //!
 //! Everything here may be called by any thread; nothing takes an inode's lock. Credits are debited before an
 //! entry is appended and only count upward; what a fence voids is taken back when the session resynchronises.
 
 use crate::arenas::Arenas;
+use crate::asking::{Asking, Deliver, Subject};
 use crate::control::{Incarnation, Notice, Told};
+use crate::credit::Credit;
 use crate::errno::Error;
 use crate::link::Link;
 use crate::sync::{AtomicU32, AtomicU64, Mutex, Ordering};
 use cuesta_format::control::{STATE_CLOSED, UNSERVED_SLOTS};
 use cuesta_format::entry::Salt;
-use cuesta_format::wire::{PROTOCOL_VERSION, Refusal, Request, Response, Welcome};
-use cuesta_format::{BLOCK_BYTES, Geometry, InodeNumber, LogPosition};
-use cuesta_media::{MediaError, Protection, Window, wait};
+use cuesta_format::wire::{PROTOCOL_VERSION, Refusal, Report, Request, Response, Welcome};
+use cuesta_format::{Geometry, LogPosition};
+use cuesta_media::wait::{self, Waited};
+use cuesta_media::{MediaError, Protection, Window};
 use cuesta_oplog::{Appender, Ring};
 use rustix::fd::OwnedFd;
 use std::time::Duration;
 
 /// Ring slots a session starts with: enough for a short program, cheap to map.
 const SLOTS_FIRST: u32 = 1;
-/// Blocks asked for at least when the credit is used up; each time after that twice as many.
-const CREDIT_STEP_BLOCKS: u64 = 4096;
-/// Part of the tier one question asks for at most, unless that is less than a step.
-const CREDIT_TIER_PART: u64 = 32;
-/// Inode numbers asked for at once.
-const NUMBERS_STEP: u32 = 4096;
-/// How long a wait for a digest sleeps before it looks at the daemon's state again.
-const DIGEST_LOOK: Duration = Duration::from_millis(50);
+/// How long a wait for a digest sleeps before it takes its kick for lost, or the daemon for gone. Every digest wakes
+/// it: in order, no wait lasts that long.
+const DIGEST_LOOK: Duration = Duration::from_millis(250);
+/// Part of the entries that may lie undigested after which the next kick is due.
+const KICK_PART: u64 = 4;
+/// No report was asked for ahead.
+const REPORT_NONE: u32 = 0;
+/// One was, and is not here.
+const REPORT_ASKED: u32 = 1;
+/// It is here.
+const REPORT_HERE: u32 = 2;
 
 /// The session.
 pub(crate) struct Session {
@@ -37,7 +43,12 @@ pub(crate) struct Session {
     pub(crate) generation: AtomicU64,
     /// What the client page says of the same name.
     pub(crate) retired: AtomicU64,
-    link: Mutex<Box<dyn Link>>,
+    pub(crate) asking: Asking,
+    pub(crate) credit: Credit,
+    /// The last report that nobody looked at yet.
+    report: Mutex<Option<Report>>,
+    /// `REPORT_NONE`, `REPORT_ASKED` or `REPORT_HERE`, to look at without a lock.
+    report_state: AtomicU32,
     notice: Notice,
     told: Told,
     incarnation: Incarnation,
@@ -47,16 +58,11 @@ pub(crate) struct Session {
     growing: Mutex<()>,
     /// The log is not asked to grow before this much was admitted: SharedFS had no segments.
     grow_again: AtomicU64,
-    debited: AtomicU64,
-    /// Blocks asked for next.
-    credit_step: AtomicU64,
-    numbers: Mutex<Numbers>,
-}
-
-/// Inode numbers not given yet.
-struct Numbers {
-    next: u64,
-    end: u64,
+    /// Entries appended, less those that a fence voided.
+    entries: AtomicU64,
+    entries_kicked: AtomicU64,
+    waits: AtomicU64,
+    waits_timed_out: AtomicU64,
 }
 
 impl Session {
@@ -81,11 +87,15 @@ impl Session {
         let window = Window::reserve(window, welcome.medium)?;
         let salt = Salt::new(welcome.store, welcome.session, welcome.log_generation);
         let appender = Appender::new(Ring::new(window, geometry), salt, welcome.start, told.mapping());
+        let credit = Credit::new(&welcome);
         let session = Session {
             arenas: Arenas::new(geometry, welcome.medium),
             generation: AtomicU64::new(welcome.lease_generation.0),
             retired: AtomicU64::new(welcome.start.0),
-            link: Mutex::new(link),
+            asking: Asking::new(link),
+            credit,
+            report: Mutex::new(None),
+            report_state: AtomicU32::new(REPORT_NONE),
             notice,
             told,
             incarnation,
@@ -94,12 +104,10 @@ impl Session {
             slots: AtomicU32::new(0),
             growing: Mutex::new(()),
             grow_again: AtomicU64::new(0),
-            debited: AtomicU64::new(0),
-            credit_step: AtomicU64::new(CREDIT_STEP_BLOCKS),
-            numbers: Mutex::new(Numbers {
-                next: welcome.inode_first.0,
-                end: welcome.inode_first.0 + u64::from(welcome.inode_count),
-            }),
+            entries: AtomicU64::new(0),
+            entries_kicked: AtomicU64::new(0),
+            waits: AtomicU64::new(0),
+            waits_timed_out: AtomicU64::new(0),
             appender,
             welcome,
         };
@@ -113,7 +121,31 @@ impl Session {
 
     /// Asks SharedFS; a refusal is an error.
     pub(crate) fn call(&self, request: &Request, descriptors: &mut Vec<OwnedFd>) -> Result<Response, Error> {
-        ask(self.link.lock().as_mut(), request, descriptors)
+        self.asking.call(request, descriptors, self)
+    }
+
+    /// Asks for a report ahead, unless one is on its way.
+    pub(crate) fn post_report(&self, from: LogPosition, skip: u64) {
+        self.report_state.store(REPORT_ASKED, Ordering::Relaxed);
+        if !self.asking.post(Subject::Report, &Request::Report { from, skip }, self) {
+            self.report_state.store(REPORT_NONE, Ordering::Relaxed);
+        }
+    }
+
+    /// The report that was asked for ahead, if it came.
+    pub(crate) fn take_report(&self) -> Option<Report> {
+        let report = self.report.lock().take()?;
+        self.report_state.store(REPORT_NONE, Ordering::Relaxed);
+        Some(report)
+    }
+
+    /// Whether a report is here that was asked for ahead; `None`: none was asked for.
+    #[inline]
+    pub(crate) fn has_report(&self) -> Option<bool> {
+        match self.report_state.load(Ordering::Relaxed) {
+            REPORT_NONE => None,
+            state => Some(state == REPORT_HERE),
+        }
     }
 
     /// Asks SharedFS something that needs no descriptors.
@@ -180,76 +212,27 @@ impl Session {
         }
     }
 
-    /// Debits the credit, if it suffices.
+    /// Blocks that may be debited in all.
     #[inline]
-    pub(crate) fn debit(&self, blocks: u64) -> bool {
-        if blocks == 0 {
-            return true;
-        }
-        let total = self.debited.fetch_add(blocks, Ordering::AcqRel) + blocks;
-        if total <= self.notice.page().credit_limit.load(Ordering::Acquire) {
-            return true;
-        }
-        self.give_back_debit(blocks);
-        false
+    pub(crate) fn credit_limit(&self) -> u64 {
+        self.notice.page().credit_limit.load(Ordering::Acquire)
     }
 
-    /// Takes back a debit whose entry was not appended, or was voided.
+    /// Whether the log holds as many undigested entries as recovery may have to digest.
     #[inline]
-    pub(crate) fn give_back_debit(&self, blocks: u64) {
-        if blocks > 0 {
-            self.debited.fetch_sub(blocks, Ordering::AcqRel);
-        }
+    pub(crate) fn holds_too_many(&self) -> bool {
+        let page = self.notice.page();
+        let undigested = self
+            .entries
+            .load(Ordering::Relaxed)
+            .saturating_sub(page.digested_entries.load(Ordering::Relaxed));
+        undigested >= page.entries_max.load(Ordering::Relaxed)
     }
 
-    /// Asks for more credit. `false`: the store is full.
-    pub(crate) fn ask_credit(&self, blocks: u64) -> Result<bool, Error> {
-        let limit = self.notice.page().credit_limit.load(Ordering::Acquire);
-        let missing = (self.debited.load(Ordering::Acquire) + blocks).saturating_sub(limit);
-        if missing == 0 {
-            return Ok(true);
-        }
-        let ask = |blocks| match self.ask(&Request::Credit { blocks }) {
-            Ok(Response::Done) => Ok(true),
-            Ok(other) => Err(unexpected(&other)),
-            Err(Error::NoSpace) => Ok(false),
-            Err(error) => Err(error),
-        };
-        let step = self.credit_step.load(Ordering::Relaxed);
-        if ask(missing.max(step))? {
-            let most = self.geometry().nvm_bytes / BLOCK_BYTES / CREDIT_TIER_PART;
-            self.credit_step.store((step * 2).min(most.max(CREDIT_STEP_BLOCKS)), Ordering::Relaxed);
-            return Ok(true);
-        }
-        self.credit_step.store(CREDIT_STEP_BLOCKS, Ordering::Relaxed);
-        Ok(missing < step && ask(missing)?)
-    }
-
-    /// A fresh inode number, if one is at hand.
+    /// One more entry was appended.
     #[inline]
-    pub(crate) fn take_number(&self) -> Option<InodeNumber> {
-        let mut numbers = self.numbers.lock();
-        if numbers.next >= numbers.end {
-            return None;
-        }
-        numbers.next += 1;
-        Some(InodeNumber(numbers.next - 1))
-    }
-
-    /// Gets more inode numbers.
-    pub(crate) fn ask_numbers(&self) -> Result<(), Error> {
-        let answer = self.ask(&Request::InodeNumbers { count: NUMBERS_STEP })?;
-        let Response::InodeNumbers { first, count } = answer else {
-            return Err(unexpected(&answer));
-        };
-        if count == 0 {
-            return Err(Error::NoSpace);
-        }
-        let mut numbers = self.numbers.lock();
-        if numbers.next >= numbers.end {
-            *numbers = Numbers { next: first.0, end: first.0.saturating_add(u64::from(count)) };
-        }
-        Ok(())
+    pub(crate) fn count_entry(&self) {
+        self.entries.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Whether the log should get more segments: more than a quarter of what there is was used. Early, because a
@@ -325,14 +308,18 @@ impl Session {
     pub(crate) fn appended(&self, end: LogPosition) {
         let kicked = self.kicked.load(Ordering::Relaxed);
         let page = self.notice.page();
+        let entries = self.entries.load(Ordering::Relaxed);
+        let many = page.entries_max.load(Ordering::Relaxed) / KICK_PART;
         let news = page.digested.load(Ordering::Relaxed) >= kicked
-            || end.0.saturating_sub(kicked) >= page.kick_bytes.load(Ordering::Relaxed).max(1);
+            || end.0.saturating_sub(kicked) >= page.kick_bytes.load(Ordering::Relaxed).max(1)
+            || entries.saturating_sub(self.entries_kicked.load(Ordering::Relaxed)) >= many.max(1);
         if news
             && self
                 .kicked
                 .compare_exchange(kicked, end.0.max(kicked), Ordering::Relaxed, Ordering::Relaxed)
                 .is_ok()
         {
+            self.entries_kicked.store(entries, Ordering::Relaxed);
             self.raise_kick();
         }
     }
@@ -342,25 +329,63 @@ impl Session {
         let _ = wait::raise(&self.kick);
     }
 
-    /// Sleeps until `digested` moves past `seen`. [`Error::Disconnected`] when nobody will move it.
+    /// Sleeps until `digested` moves past `seen`. If it does not for long, SharedFS is asked for a digest: it had not
+    /// heard the kick, or is gone, and either shows then.
     pub(crate) fn wait_digest(&self, seen: LogPosition) -> Result<(), Error> {
         let page = self.notice.page();
         self.told.page().waiters.fetch_add(1, Ordering::SeqCst);
         let wake = page.digest_wake.load(Ordering::SeqCst);
         self.raise_kick();
         let closed = self.closed();
+        let mut waited = Waited::Changed;
         if !closed && self.digested() <= seen {
-            wait::wait(&page.digest_wake, wake, Some(DIGEST_LOOK));
+            self.waits.fetch_add(1, Ordering::Relaxed);
+            waited = wait::wait(&page.digest_wake, wake, Some(DIGEST_LOOK));
         }
         self.told.page().waiters.fetch_sub(1, Ordering::SeqCst);
-        if closed { Err(Error::Disconnected) } else { Ok(()) }
+        if closed {
+            return Err(Error::Disconnected);
+        }
+        if waited == Waited::TimedOut {
+            self.waits_timed_out.fetch_add(1, Ordering::Relaxed);
+            self.ask(&Request::Digest)?;
+        }
+        Ok(())
+    }
+
+    /// Waits for a digest so far, and how many of them nobody ended.
+    pub(crate) fn digest_waits(&self) -> (u64, u64) {
+        (self.waits.load(Ordering::Relaxed), self.waits_timed_out.load(Ordering::Relaxed))
     }
 
     /// Goes on after a fence: the log at `position` under a new salt. No operation is in flight.
     pub(crate) fn restart(&self, position: LogPosition, salt: Salt) {
         self.appender.restart(position, salt);
         self.kicked.store(position.0, Ordering::Relaxed);
+        // What was accepted is digested, the rest is void.
+        let digested = self.notice.page().digested_entries.load(Ordering::Relaxed);
+        self.entries.store(digested, Ordering::Relaxed);
+        self.entries_kicked.store(digested, Ordering::Relaxed);
+        *self.report.lock() = None;
+        self.report_state.store(REPORT_NONE, Ordering::Relaxed);
         self.set_retired(position);
+    }
+}
+
+impl Deliver for Session {
+    fn deliver(&self, subject: Subject, answer: Result<Response, Error>) {
+        match subject {
+            Subject::Credit => self.credit.deliver_blocks(&answer, self.geometry().nvm_bytes),
+            // None: whoever needs one asks again, and is told why not.
+            Subject::Numbers => drop(self.credit.deliver_numbers(&answer)),
+            Subject::Report => match answer {
+                Ok(Response::Report(report)) => {
+                    *self.report.lock() = Some(report);
+                    self.report_state.store(REPORT_HERE, Ordering::Relaxed);
+                }
+                _ => self.report_state.store(REPORT_NONE, Ordering::Relaxed),
+            },
+        }
     }
 }
 
