@@ -18,7 +18,7 @@ pub struct Geometry {
 
 impl Default for Geometry {
     fn default() -> Self {
-        Geometry { arena_bytes: 64 << 20, segment_bytes: 1 << 20, ring_slots: 64, nvm_bytes: 4 << 30 }
+        Geometry { arena_bytes: 64 << 20, segment_bytes: 2 << 20, ring_slots: 32, nvm_bytes: 4 << 30 }
     }
 }
 

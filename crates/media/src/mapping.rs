@@ -1,6 +1,7 @@
 //! A file mapped whole (or a range of it), shared with whoever else maps it.
 
 use crate::error::MediaError;
+use crate::huge::{self, HUGE_PAGE_BYTES};
 use crate::recorder;
 use crate::shared::SharedMemory;
 use cuesta_format::Medium;
@@ -10,7 +11,6 @@ use rustix::mm::{Advice, MapFlags, ProtFlags};
 use std::ffi::c_void;
 use std::ops::Deref;
 use std::path::Path;
-use std::ptr::{NonNull, null_mut};
 
 /// What a mapping allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,13 +72,18 @@ impl Mapping {
                 return Err(MediaError::Short { expected: offset.saturating_add(len), found });
             }
         }
-        let shared = share_flags(medium)?;
-        // SAFETY: the kernel picks the address, so no memory in use is replaced.
-        let base =
-            unsafe { rustix::mm::mmap(null_mut(), len as usize, protection.flags(), shared, &file, offset) }
-                .map_err(MediaError::system("map file"))?;
-        let base = NonNull::new(base.cast::<u8>())
-            .ok_or(MediaError::System { action: "map file", errno: rustix::io::Errno::NOMEM })?;
+        let flags = share_flags(medium)? | MapFlags::FIXED;
+        let base = huge::reserve_for(offset, len as usize)?;
+        let place = base.as_ptr().cast::<c_void>();
+        // SAFETY: the place was just reserved, and is given back if it cannot be used.
+        unsafe {
+            if let Err(errno) =
+                rustix::mm::mmap(place, len as usize, protection.flags(), flags, &file, offset)
+            {
+                let _ = rustix::mm::munmap(place, len as usize);
+                return Err(MediaError::system("map file")(errno));
+            }
+        }
         recorder::on_map(base.as_ptr(), len as usize, file.as_fd(), offset);
         // SAFETY: just mapped, with that length and protection, and unmapped only when the value is dropped.
         let memory = unsafe { SharedMemory::new(base, len as usize, medium, protection) };
@@ -90,19 +95,29 @@ impl Mapping {
         Ok(mapping)
     }
 
-    /// Touches the pages of a part of it (on page boundaries), so that no later access pays for them.
-    pub fn touch(&self, offset: u64, len: u64) -> Result<(), MediaError> {
-        match offset.checked_add(len) {
-            Some(end) if end <= self.memory.len() => {}
-            _ => {
-                return Err(MediaError::Short {
-                    expected: offset.saturating_add(len),
-                    found: self.memory.len(),
-                });
+    /// Gives a part of `file`, which is what is mapped, its room on the medium, durably, and touches it here: no
+    /// later access fails or pays. What had its room keeps it; no byte changes. With `huge`, on medium `memory`, whole
+    /// huge pages of it become that, if the kernel can.
+    pub fn provide(&self, file: impl AsFd, offset: u64, len: u64, huge: bool) -> Result<(), MediaError> {
+        self.check_part(offset, len)?;
+        let aligned = (self.memory.as_ptr() as u64).is_multiple_of(HUGE_PAGE_BYTES);
+        if huge && aligned && self.memory.medium() == Medium::Memory {
+            for page in huge::whole_pages(offset, len) {
+                // What the kernel has cleared as small pages it would only copy: it gets one to begin with.
+                allocate(&file, page.start, rustix::param::page_size() as u64)?;
+                // SAFETY: inside the mapping, as was checked, and mapped for as long as `self` lives.
+                unsafe { huge::collapse(self.memory.as_ptr().add(page.start as usize)) };
             }
         }
-        // SAFETY: inside the mapping, as was just checked, and mapped for as long as `self` lives.
+        allocate(&file, offset, len)?;
+        // SAFETY: as above.
         unsafe { touch(self.memory.as_ptr().add(offset as usize), len as usize, self.memory.protection()) }
+    }
+
+    fn check_part(&self, offset: u64, len: u64) -> Result<(), MediaError> {
+        let expected = offset.saturating_add(len);
+        let found = self.memory.len();
+        if expected > found { Err(MediaError::Short { expected, found }) } else { Ok(()) }
     }
 }
 
@@ -141,8 +156,8 @@ pub fn create_allocated(path: &Path, len: u64) -> Result<OwnedFd, MediaError> {
     Ok(file)
 }
 
-/// Creates a file of `len` zeros (mode 0600) that takes no room yet, durably, its name included: it is allocated
-/// step by step, see [`allocate`].
+/// Creates a file of `len` zeros (mode 0600) that takes no room yet, durably, its name included: it gets that step
+/// by step, see [`Mapping::provide`].
 pub fn create_sparse(path: &Path, len: u64) -> Result<OwnedFd, MediaError> {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
     let file =
@@ -155,7 +170,7 @@ pub fn create_sparse(path: &Path, len: u64) -> Result<OwnedFd, MediaError> {
 }
 
 /// Gives a part of a file its room on the medium, durably. What had its room keeps it; no byte changes.
-pub fn allocate(file: impl AsFd, offset: u64, len: u64) -> Result<(), MediaError> {
+fn allocate(file: impl AsFd, offset: u64, len: u64) -> Result<(), MediaError> {
     rustix::fs::fallocate(&file, FallocateFlags::KEEP_SIZE, offset, len)
         .map_err(MediaError::system("allocate file"))?;
     rustix::fs::fsync(&file).map_err(MediaError::system("sync allocated file"))

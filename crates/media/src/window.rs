@@ -4,6 +4,7 @@
 //! behind the last, so that every entry is one contiguous range.
 
 use crate::error::MediaError;
+use crate::huge::reserve_for;
 use crate::mapping::{Protection, file_len, share_flags, touch};
 use crate::recorder;
 use crate::shared::SharedMemory;
@@ -20,9 +21,10 @@ pub struct Window {
 }
 
 impl Window {
-    /// Reserves `len` bytes of addresses (no memory) for files of `medium`.
+    /// Reserves `len` bytes of addresses (no memory) for files of `medium`; such that huge pages can be mapped at
+    /// multiples of their size.
     pub fn reserve(len: u64, medium: Medium) -> Result<Window, MediaError> {
-        let base = reserve(len as usize)?;
+        let base = reserve_for(0, len as usize)?;
         // SAFETY: reserved by us until drop; what is mapped in it is mapped writable or read-only by `map`,
         // and a store into the latter is a fault that the copies recover from.
         let memory = unsafe { SharedMemory::new(base, len as usize, medium, Protection::ReadWrite) };

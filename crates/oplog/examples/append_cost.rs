@@ -7,7 +7,7 @@ use cuesta_format::entry::{HEADER_BYTES, Salt, entry_bytes};
 use cuesta_format::{
     Geometry, InodeNumber, LeaseGeneration, LogGeneration, LogPosition, SessionId, StoreId, Timestamp,
 };
-use cuesta_media::{Mapping, Medium, Protection, UserSlice, Window};
+use cuesta_media::{Mapping, Medium, Protection, UserSlice, Window, create_sparse};
 use cuesta_oplog::{Appender, Ring, Stamp};
 use std::error::Error;
 use std::sync::Arc;
@@ -23,10 +23,14 @@ fn main() -> Result<(), Box<dyn Error>> {
     let window = Window::reserve(slots * geometry.segment_bytes, Medium::Memory)?;
     for slot in 0..slots {
         let path = folder.path().join(format!("seg-{}", slot % u64::from(geometry.ring_slots)));
-        let file = std::fs::File::options().read(true).write(true).create(true).truncate(false).open(path)?;
-        file.set_len(geometry.segment_bytes)?;
-        let at = slot * geometry.segment_bytes;
-        window.map(&file, 0, geometry.segment_bytes, at, Protection::ReadWrite, true)?;
+        let bytes = geometry.segment_bytes;
+        if slot < u64::from(geometry.ring_slots) {
+            let file = create_sparse(&path, bytes)?;
+            Mapping::of_file(&file, 0, bytes, Protection::ReadWrite, Medium::Memory, false)?
+                .provide(&file, 0, bytes, true)?;
+        }
+        let file = std::fs::File::options().read(true).write(true).open(path)?;
+        window.map(&file, 0, bytes, slot * bytes, Protection::ReadWrite, true)?;
     }
     let page = folder.path().join("page");
     std::fs::write(&page, [0; CONTROL_BYTES])?;

@@ -6,14 +6,18 @@ use crate::store::sync_folder;
 use cuesta_format::geometry::{LOGS_FOLDER, segment_path};
 use cuesta_format::superblock::Medium;
 use cuesta_format::{Geometry, LogPosition, SegmentId};
-use cuesta_media::{Mapping, Protection, create_allocated};
+use cuesta_media::{Mapping, Protection, create_sparse};
 use cuesta_oplog::LogSource;
 use rustix::fs::{Mode, OFlags};
 use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+/// What `st_blocks` counts in.
+const STAT_BLOCK_BYTES: u64 = 512;
 
 /// A segment and its open file.
 #[derive(Clone, Debug)]
@@ -35,11 +39,7 @@ pub struct SegmentPool {
 
 impl SegmentPool {
     /// Takes stock of the segments on the tier; those in `owned` are not spare.
-    pub fn open(
-        tier: &Path,
-        geometry: &Geometry,
-        owned: &BTreeSet<SegmentId>,
-    ) -> Result<SegmentPool, Error> {
+    pub fn open(tier: &Path, geometry: &Geometry, owned: &BTreeSet<SegmentId>) -> Result<SegmentPool, Error> {
         let mut pool = SegmentPool {
             tier: tier.to_owned(),
             segment_bytes: geometry.segment_bytes,
@@ -50,8 +50,14 @@ impl SegmentPool {
             let entry = entry.map_err(Error::io("list log segments"))?;
             let Some(id) = segment_number(&entry.file_name()) else { continue };
             pool.next = pool.next.max(SegmentId(id.0 + 1));
-            let bytes = entry.metadata().map_err(Error::io("examine a log segment"))?.len();
-            if bytes == geometry.segment_bytes && !owned.contains(&id) {
+            let found = entry.metadata().map_err(Error::io("examine a log segment"))?;
+            if found.len() != geometry.segment_bytes || owned.contains(&id) {
+                continue;
+            }
+            if found.blocks() * STAT_BLOCK_BYTES < found.len() {
+                // Its maker died before it had all its memory.
+                std::fs::remove_file(entry.path()).map_err(Error::io("remove a log segment"))?;
+            } else {
                 pool.spare.insert(id);
             }
         }
@@ -99,16 +105,22 @@ impl SegmentPool {
     }
 }
 
-/// Makes a segment: a millisecond.
+/// Makes a segment: 2 MiB take a quarter of a millisecond as a huge page, and one otherwise.
 pub fn make_segment(
     tier: &Path,
     segment_bytes: u64,
     medium: Medium,
     id: SegmentId,
 ) -> Result<Segment, Error> {
-    let file = create_allocated(&tier.join(segment_path(id)), segment_bytes)?;
+    let path = tier.join(segment_path(id));
+    let file = create_sparse(&path, segment_bytes)?;
     // Mapped once, so that the kernel clears its pages here and not under the program that gets it.
-    Mapping::of_file(&file, 0, segment_bytes, Protection::ReadWrite, medium, true)?;
+    let mapping = Mapping::of_file(&file, 0, segment_bytes, Protection::ReadWrite, medium, false)?;
+    if let Err(error) = mapping.provide(&file, 0, segment_bytes, true) {
+        // The error to report is the first one; what is left behind is removed when the store is opened.
+        let _ = std::fs::remove_file(path);
+        return Err(error.into());
+    }
     sync_folder(&tier.join(LOGS_FOLDER))?;
     Ok(Segment { id, file: Arc::new(file) })
 }
@@ -172,5 +184,24 @@ impl LogSource for LogFiles {
             done += got;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_segment_whose_maker_died_is_not_spare() {
+        let folder = tempfile::tempdir().unwrap();
+        let tier = folder.path();
+        std::fs::create_dir(tier.join(LOGS_FOLDER)).unwrap();
+        let geometry = Geometry { segment_bytes: 64 << 10, ..Geometry::default() };
+        make_segment(tier, geometry.segment_bytes, Medium::Memory, SegmentId(0)).unwrap();
+        create_sparse(&tier.join(segment_path(SegmentId(1))), geometry.segment_bytes).unwrap();
+        let pool = SegmentPool::open(tier, &geometry, &BTreeSet::new()).unwrap();
+        assert_eq!(pool.spare, BTreeSet::from([SegmentId(0)]));
+        assert!(!tier.join(segment_path(SegmentId(1))).exists());
+        assert_eq!(pool.next, SegmentId(2));
     }
 }

@@ -6,19 +6,22 @@
 //! and cannot fail.
 
 use crate::Error;
+use crate::tiers::page_size::PageSizes;
 use cuesta_format::geometry::arena_path;
 use cuesta_format::superblock::Medium;
 use cuesta_format::{ArenaId, BLOCK_BYTES, BlockAddress, Geometry};
-use cuesta_media::{Mapping, Protection, allocate, create_sparse};
+use cuesta_media::{HUGE_PAGE_BYTES, Mapping, Protection, create_sparse};
 use parking_lot::{Mutex, RwLock};
 use rustix::fs::{Mode, OFlags};
 use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Instant;
 
-/// Memory is given to an arena in steps of this size: the kernel clears as much in two milliseconds.
-const STEP_BYTES: u64 = 2 << 20;
+/// Memory is given to an arena in steps of this size: the kernel clears a huge page in a quarter of a millisecond,
+/// and as much in small ones in one.
+const STEP_BYTES: u64 = HUGE_PAGE_BYTES;
 
 /// Blocks that have their memory now.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,6 +38,7 @@ struct Last {
     allocated: u64,
     /// Its file, once it was needed.
     file: Option<OwnedFd>,
+    page_sizes: PageSizes,
 }
 
 /// All arenas of the tier, numbered from 0 without gaps.
@@ -62,7 +66,8 @@ impl Arenas {
             }
             mapped.push(Arc::new(mapping));
         }
-        let last = Mutex::new(Last { allocated: geometry.arena_bytes, file: None });
+        let last =
+            Mutex::new(Last { allocated: geometry.arena_bytes, file: None, page_sizes: PageSizes::new() });
         Ok(Arenas { tier: tier.to_owned(), geometry, medium, mapped: RwLock::new(mapped), last })
     }
 
@@ -86,10 +91,11 @@ impl Arenas {
         };
         let mut last = self.last.lock();
         if self.count() == 0 || last.allocated == self.geometry.arena_bytes {
-            *last = self.begin().map_err(|error| match error {
+            last.file = Some(self.begin().map_err(|error| match error {
                 Error::Media(error) => full(error),
                 other => other,
-            })?;
+            })?);
+            last.allocated = 0;
         }
         let arena = ArenaId(self.count() - 1);
         let from = last.allocated;
@@ -97,16 +103,21 @@ impl Arenas {
         if last.file.is_none() {
             last.file = Some(self.open_file(arena, OFlags::RDWR)?);
         }
+        let last = &mut *last;
         if let Some(file) = &last.file {
-            allocate(file, from, to - from).map_err(full)?;
+            let huge = last.page_sizes.next_is_huge();
+            let started = Instant::now();
+            self.mapping(arena)?.provide(file, from, to - from, huge).map_err(full)?;
+            if huge {
+                last.page_sizes.took(started.elapsed());
+            }
         }
-        self.mapping(arena)?.touch(from, to - from)?;
         last.allocated = to;
         Ok(Grown { arena, blocks: (from / BLOCK_BYTES) as u32..(to / BLOCK_BYTES) as u32 })
     }
 
     /// Makes one more arena, without memory.
-    fn begin(&self) -> Result<Last, Error> {
+    fn begin(&self) -> Result<OwnedFd, Error> {
         let arena = ArenaId(self.count());
         if arena.0 >= self.geometry.arenas_max() {
             return Err(Error::NoSpace);
@@ -115,7 +126,7 @@ impl Arenas {
         let file = create_sparse(&self.tier.join(arena_path(arena)), len)?;
         let mapping = Mapping::of_file(&file, 0, len, Protection::ReadWrite, self.medium, false)?;
         self.mapped.write().push(Arc::new(mapping));
-        Ok(Last { allocated: 0, file: Some(file) })
+        Ok(file)
     }
 
     fn open_file(&self, arena: ArenaId, access: OFlags) -> Result<OwnedFd, Error> {

@@ -3,6 +3,7 @@
 //! | file | idea |
 //! |---|---|
 //! | `arenas` | the arena files and their mappings |
+//! | `page_size` | when an arena's memory is made of huge pages |
 //! | `bitmap` | used and free blocks of one arena |
 //! | `allocator` | runs of blocks for digests; freed ones wait in quarantine until their readers have passed |
 //! | `credits` | promises: what was acknowledged can always be digested |
@@ -11,6 +12,7 @@ mod allocator;
 mod arenas;
 mod bitmap;
 mod credits;
+mod page_size;
 
 pub use allocator::{Allocator, Reservation, Run};
 pub use arenas::{Arenas, Grown};
