@@ -19,7 +19,7 @@
 //! makes whatever an earlier owner or generation left in a recycled segment invalid; the position
 //! does the same for an earlier lap (DESIGN §4).
 
-pub use crate::checksum::crc32c;
+pub use crate::checksum::{Crc32c, crc32c};
 use crate::{InodeNumber, LeaseGeneration, LogGeneration, LogPosition, SessionId, StoreId, Timestamp};
 use zerocopy::little_endian::{I64, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};

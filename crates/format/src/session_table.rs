@@ -113,6 +113,9 @@ pub struct SessionRecord {
     pub lease_generation: LeaseGeneration,
     /// Where this log generation starts.
     pub start: LogPosition,
+    /// The log was digested to its end and counts no more; what is left to do is to remove its segments, which a process
+    /// that lives may still write to, and then to free the slot.
+    pub ended: bool,
     /// The segments of the ring's slots, in slot order.
     pub segments: Vec<SegmentId>,
 }
@@ -128,7 +131,8 @@ struct RecordLayout {
     lease_generation: U64,
     start: U64,
     pid: U32,
-    unused: [u8; 12],
+    ended: U32,
+    unused: [u8; 8],
 }
 
 const _: () = assert!(size_of::<RecordLayout>() == RECORD_BYTES);
@@ -143,6 +147,7 @@ impl SessionRecord {
             log_generation: LogGeneration(0),
             lease_generation: LeaseGeneration(0),
             start: LogPosition(0),
+            ended: false,
             segments: Vec::new(),
         }
     }
@@ -164,7 +169,8 @@ impl SessionRecord {
             lease_generation: self.lease_generation.0.into(),
             start: self.start.0.into(),
             pid: self.pid.into(),
-            unused: [0; 12],
+            ended: u32::from(self.ended).into(),
+            unused: [0; 8],
         };
         out.clear();
         out.extend_from_slice(layout.as_bytes());
@@ -189,6 +195,7 @@ impl SessionRecord {
             log_generation: LogGeneration(layout.log_generation.get()),
             lease_generation: LeaseGeneration(layout.lease_generation.get()),
             start: LogPosition(layout.start.get()),
+            ended: layout.ended.get() != 0,
             segments: names
                 .as_chunks::<4>()
                 .0
@@ -212,6 +219,7 @@ mod tests {
             log_generation: LogGeneration(2),
             lease_generation: LeaseGeneration(3),
             start: LogPosition(640),
+            ended: true,
             segments: vec![SegmentId(4), SegmentId(9)],
         };
         let mut bytes = Vec::new();

@@ -11,6 +11,7 @@ use crate::mapping::Protection;
 use crate::persist;
 use crate::user_copy::{Fault, UserSlice, UserSliceMut};
 use cuesta_format::Medium;
+use cuesta_format::entry::Crc32c;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
@@ -134,6 +135,20 @@ impl SharedMemory {
         let dst = self.writable(offset, src.len())?;
         // SAFETY: in range and mapped writable; `UserSlice` promised that the source may be read or faults.
         let left = unsafe { persist::store_through(self.medium, dst, src.as_ptr(), src.len()) };
+        Ok(Fault::check(src.len(), left)?)
+    }
+
+    /// As [`SharedMemory::write_user`]; takes what was stored into `sum`. Nobody else writes there.
+    #[inline]
+    pub fn write_user_summed(
+        &self,
+        offset: u64,
+        src: UserSlice<'_>,
+        sum: &mut Crc32c,
+    ) -> Result<(), AccessError> {
+        let dst = self.writable(offset, src.len())?;
+        // SAFETY: as in `write_user`; the destination is the caller's.
+        let left = unsafe { persist::store_through_summed(self.medium, dst, src.as_ptr(), src.len(), sum) };
         Ok(Fault::check(src.len(), left)?)
     }
 

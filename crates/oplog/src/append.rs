@@ -10,7 +10,7 @@
 
 use crate::space::{Admission, LogFull, Space};
 use cuesta_format::control::ClientPage;
-use cuesta_format::entry::{EntryKind, HEADER_BYTES, Header, Salt, crc32c, entry_bytes};
+use cuesta_format::entry::{Crc32c, EntryKind, HEADER_BYTES, Header, Salt, crc32c, entry_bytes};
 use cuesta_format::{
     Geometry, InodeNumber, LeaseGeneration, LogPosition, NAME_BYTES_MAX, Operation, SYMLINK_BYTES_MAX,
     Timestamp,
@@ -69,18 +69,6 @@ impl Ring {
     #[inline]
     pub fn read_user(&self, position: LogPosition, out: UserSliceMut<'_>) -> Result<(), AccessError> {
         self.window.read_user(self.offset(position), out)
-    }
-
-    /// The checksum of bytes that this process wrote and nobody changes any more.
-    #[inline]
-    fn checksum(&self, position: LogPosition, bytes: usize) -> u32 {
-        debug_assert!(self.offset(position) + bytes as u64 <= self.window.len());
-        // SAFETY: the bytes are part of the caller's reservation, which was admitted and so lies in mapped segments;
-        // nobody else writes there, and SharedFS only reads logs.
-        let body = unsafe {
-            std::slice::from_raw_parts(self.window.as_ptr().add(self.offset(position) as usize), bytes)
-        };
-        crc32c(body)
     }
 }
 
@@ -220,12 +208,14 @@ impl Appender {
     ) -> Result<Appended, Fault> {
         let body = reservation.body();
         let mut copied = 0;
+        let mut sum = Crc32c::new();
         let mut fault = None;
         for part in data {
             if part.is_empty() {
                 continue;
             }
-            match self.ring.window.write_user(self.ring.offset(body.plus(copied as u64)), *part) {
+            let at = self.ring.offset(body.plus(copied as u64));
+            match self.ring.window.write_user_summed(at, *part, &mut sum) {
                 Ok(()) => copied += part.len(),
                 Err(AccessError::Fault(part_fault)) => {
                     fault = Some(Fault { copied: copied + part_fault.copied });
@@ -251,8 +241,7 @@ impl Appender {
             self.finish(&reservation, &header, 0);
             return Err(fault);
         }
-        let checksum = self.ring.checksum(body, copied);
-        Ok(self.finish(&reservation, &header, checksum))
+        Ok(self.finish(&reservation, &header, sum.value()))
     }
 
     fn store_encoded(&self, buffer: &mut [u8], operation: &Operation<'_>, at: LogPosition) -> u32 {

@@ -39,6 +39,30 @@ pub unsafe fn copy_stream(dst: *mut u8, src: *const u8, len: usize) -> usize {
     unsafe { cuesta_copy(dst, src, len) }
 }
 
+/// What [`copy_summed`] would copy were a multiple of this.
+pub const SUM_BLOCK_BYTES: usize = 256;
+
+/// Whether [`copy_summed`] can be used: not here.
+#[inline(always)]
+pub fn can_sum() -> bool {
+    false
+}
+
+/// Copies; never called, see [`can_sum`].
+///
+/// # Safety
+/// As for [`copy`].
+pub unsafe fn copy_summed(
+    dst: *mut u8,
+    src: *const u8,
+    len: usize,
+    _past_caches: bool,
+    _register: &mut u32,
+) -> usize {
+    // SAFETY: the caller's promise.
+    unsafe { cuesta_copy(dst, src, len) }
+}
+
 /// Sets bytes to zero; returns how many bytes a fault kept it from clearing.
 ///
 /// # Safety

@@ -1,6 +1,6 @@
 //! x86-64: the copy routines of `x86_64.s`, cache-line write-back and fences, chosen once by what the CPU has.
 
-use core::arch::x86_64::{__cpuid, __cpuid_count, _mm_clflush};
+use core::arch::x86_64::{__cpuid, __cpuid_count, _mm_clflush, _mm_crc32_u64};
 use core::arch::{asm, global_asm};
 use core::sync::atomic::{AtomicU8, Ordering};
 
@@ -8,6 +8,9 @@ global_asm!(include_str!("x86_64.s"));
 
 /// Bytes of a cache line.
 pub const LINE: usize = 64;
+
+/// What [`copy_summed`] copies is a multiple of this.
+pub const SUM_BLOCK_BYTES: usize = 256;
 
 /// Whether stores to persistent memory can be made durable here.
 pub const CAN_PERSIST: bool = true;
@@ -18,6 +21,14 @@ unsafe extern "C" {
     fn cuesta_copy_stream_avx512(dst: *mut u8, src: *const u8, len: usize) -> usize;
     fn cuesta_copy_stream_avx(dst: *mut u8, src: *const u8, len: usize) -> usize;
     fn cuesta_copy_stream_sse2(dst: *mut u8, src: *const u8, len: usize) -> usize;
+    fn cuesta_copy_sum(dst: *mut u8, src: *const u8, len: usize, sum: *mut Sum, by: *const Folds) -> usize;
+    fn cuesta_copy_sum_stream(
+        dst: *mut u8,
+        src: *const u8,
+        len: usize,
+        sum: *mut Sum,
+        by: *const Folds,
+    ) -> usize;
     fn cuesta_clear(dst: *mut u8, len: usize) -> usize;
     fn cuesta_recover(instruction_pointer: usize) -> usize;
 }
@@ -27,6 +38,34 @@ const AVX: u8 = 2;
 const AVX512: u8 = 4;
 const CLFLUSHOPT: u8 = 8;
 const CLWB: u8 = 16;
+const SUMS: u8 = 32;
+
+/// Bytes that have the checksum of all that were copied before.
+type Sum = [u8; 64];
+
+/// What 128 bits are multiplied by, low half and high half, to move them over 256, 192, 128 and 64 bytes.
+type Folds = [[u64; 2]; 4];
+
+static FOLDS: Folds = [fold(256), fold(192), fold(128), fold(64)];
+
+/// Powers of x modulo the polynomial of CRC32C, their bits in reverse.
+const fn fold(bytes: u32) -> [u64; 2] {
+    const POLYNOMIAL: u32 = 0x1edc_6f41;
+    const fn power(exponent: u32) -> u64 {
+        let mut rest = 1_u32;
+        let mut left = exponent;
+        while left > 0 {
+            let carry = rest >> 31 != 0;
+            rest <<= 1;
+            if carry {
+                rest ^= POLYNOMIAL;
+            }
+            left -= 1;
+        }
+        (rest.reverse_bits() as u64) << 1
+    }
+    [power(bytes * 8 + 32), power(bytes * 8 - 32)]
+}
 
 static FEATURES: AtomicU8 = AtomicU8::new(0);
 
@@ -46,6 +85,12 @@ fn detect() -> u8 {
     }
     if std::arch::is_x86_feature_detected!("avx512f") {
         features |= AVX512;
+    }
+    if features & AVX512 != 0
+        && std::arch::is_x86_feature_detected!("vpclmulqdq")
+        && std::arch::is_x86_feature_detected!("sse4.2")
+    {
+        features |= SUMS;
     }
     if __cpuid(0).eax >= 7 {
         let extended = __cpuid_count(7, 0).ebx;
@@ -87,6 +132,48 @@ pub unsafe fn copy_stream(dst: *mut u8, src: *const u8, len: usize) -> usize {
             cuesta_copy_stream_sse2(dst, src, len)
         }
     }
+}
+
+/// Whether [`copy_summed`] can be used.
+#[inline(always)]
+pub fn can_sum() -> bool {
+    has(SUMS)
+}
+
+/// Copies, and takes what was copied into the register of a CRC32C, in one pass; past the caches, if asked to.
+/// Returns how many bytes a fault kept it from copying; the register is lost then.
+///
+/// # Safety
+/// As for [`copy`]; `len` is a multiple of [`SUM_BLOCK_BYTES`], not zero; [`can_sum`]; `dst` is aligned to [`LINE`]
+/// if the copy goes past the caches.
+#[inline]
+pub unsafe fn copy_summed(
+    dst: *mut u8,
+    src: *const u8,
+    len: usize,
+    past_caches: bool,
+    register: &mut u32,
+) -> usize {
+    debug_assert!(len.is_multiple_of(SUM_BLOCK_BYTES) && len > 0);
+    let mut sum = [0; 64];
+    sum[..4].copy_from_slice(&register.to_le_bytes());
+    // SAFETY: the caller's promise, which includes that the CPU has the instructions.
+    unsafe {
+        let left = if past_caches {
+            cuesta_copy_sum_stream(dst, src, len, &mut sum, &FOLDS)
+        } else {
+            cuesta_copy_sum(dst, src, len, &mut sum, &FOLDS)
+        };
+        *register = remainder(&sum);
+        left
+    }
+}
+
+#[target_feature(enable = "sse4.2")]
+#[inline]
+fn remainder(sum: &Sum) -> u32 {
+    let (words, _) = sum.as_chunks::<8>();
+    words.iter().fold(0, |crc, word| _mm_crc32_u64(crc, u64::from_le_bytes(*word))) as u32
 }
 
 /// Sets bytes to zero; returns how many bytes a fault kept it from clearing.
@@ -192,6 +279,40 @@ mod tests {
                     let written = &target[start..=start + len];
                     let right = (0..good).all(|index| written[index] == (index * 3 + len) as u8);
                     assert!(right && written[len] == 0xee, "{name}, {good} of {len}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn summing_copies_copy_and_sum_and_stop_at_a_hole() {
+        if !can_sum() {
+            println!("skipped: this CPU cannot sum while it copies");
+            return;
+        }
+        crate::install_fault_handler();
+        let hole = pages_before_a_hole();
+        let mut target = vec![0u8; 8192];
+        let start = target.as_ptr().align_offset(LINE);
+        for (len, past_caches) in
+            (SUM_BLOCK_BYTES..=4096).step_by(SUM_BLOCK_BYTES).flat_map(|len| [(len, false), (len, true)])
+        {
+            for good in [len, len - 1, len / 2, 3, 0] {
+                let src = hole.wrapping_sub(good);
+                let bytes: Vec<u8> = (0..good).map(|index| (index * index / 7 + len) as u8).collect();
+                let mut register = 0x1234_5678;
+                let before = cuesta_format::entry::Crc32c::from_register(register);
+                // SAFETY: the bytes before the hole are ours and mapped; the target has room; reading the hole
+                // faults, for which a handler is installed.
+                unsafe {
+                    src.copy_from_nonoverlapping(bytes.as_ptr(), good);
+                    let dst = target.as_mut_ptr().add(start);
+                    dst.write_bytes(0xee, len + 1);
+                    assert_eq!(copy_summed(dst, src, len, past_caches, &mut register), len - good);
+                }
+                assert!(target[start..][..good] == bytes && target[start + len] == 0xee, "{good} of {len}");
+                if good == len {
+                    assert_eq!(register, before.with(&bytes).register(), "{len}");
                 }
             }
         }

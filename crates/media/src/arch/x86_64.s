@@ -197,6 +197,67 @@ cuesta_copy_stream_sse2:
     xor     eax, eax
     ret
 
+// Copies and sums at once: (rdi destination, rsi source, rdx length, rcx sum, r8 multipliers), for CPUs with AVX-512
+// and VPCLMULQDQ. The length is a multiple of 256 and not zero. The sum is 64 bytes that, put before the bytes to
+// come, or taken alone behind the last ones, have the CRC of everything so far (folding; Gopal et al., "Fast CRC
+// Computation for Generic Polynomials Using PCLMULQDQ"); it is not stored if a fault ends the copy.
+    .macro cuesta_fold accumulator, multipliers, data
+    vpclmulqdq zmm26, \accumulator, \multipliers, 0x00
+    vpclmulqdq \accumulator, \accumulator, \multipliers, 0x11
+    vpternlogq \accumulator, zmm26, \data, 0x96
+    .endm
+
+    .macro cuesta_copy_summed store
+    vmovdqu64 zmm24, [rcx]
+    vbroadcasti32x4 zmm25, [r8]
+    vpxorq  zmm16, zmm16, zmm16
+    vpxorq  zmm17, zmm17, zmm17
+    vpxorq  zmm18, zmm18, zmm18
+    vpxorq  zmm19, zmm19, zmm19
+    .p2align 5
+1:  vmovdqu64 zmm20, [rsi]
+    vmovdqu64 zmm21, [rsi + 64]
+    vmovdqu64 zmm22, [rsi + 128]
+    vmovdqu64 zmm23, [rsi + 192]
+    \store [rdi], zmm20
+    \store [rdi + 64], zmm21
+    \store [rdi + 128], zmm22
+    \store [rdi + 192], zmm23
+    cuesta_fold zmm16, zmm25, zmm20
+    cuesta_fold zmm17, zmm25, zmm21
+    cuesta_fold zmm18, zmm25, zmm22
+    cuesta_fold zmm19, zmm25, zmm23
+    // The sum before goes into the first bytes only.
+    vpxorq  zmm16, zmm16, zmm24
+    vpxorq  zmm24, zmm24, zmm24
+    add     rsi, 256
+    add     rdi, 256
+    sub     rdx, 256
+    jnz     1b
+    vbroadcasti32x4 zmm25, [r8 + 16]
+    cuesta_fold zmm16, zmm25, zmm19
+    vbroadcasti32x4 zmm25, [r8 + 32]
+    cuesta_fold zmm17, zmm25, zmm16
+    vbroadcasti32x4 zmm25, [r8 + 48]
+    cuesta_fold zmm18, zmm25, zmm17
+    vmovdqu64 [rcx], zmm18
+    xor     eax, eax
+    ret
+    .endm
+
+    .globl cuesta_copy_sum
+    .hidden cuesta_copy_sum
+    .p2align 6
+cuesta_copy_sum:
+    cuesta_copy_summed vmovdqu64
+
+// As above with non-temporal stores; the destination is 64-byte aligned.
+    .globl cuesta_copy_sum_stream
+    .hidden cuesta_copy_sum_stream
+    .p2align 6
+cuesta_copy_sum_stream:
+    cuesta_copy_summed vmovntdq
+
 cuesta_block_end:
 
 cuesta_block_fixup:
