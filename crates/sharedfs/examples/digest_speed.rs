@@ -150,7 +150,7 @@ fn create(inode: InodeNumber, name: &[u8]) -> Operation<'_> {
     Operation::Create { parent, inode, mode: 0o100_644, uid: 0, gid: 0, device: 0, name, target: b"" }
 }
 
-const DEPTH: u64 = 200;
+const DEPTH: u64 = 2000;
 
 /// The operations of a work.
 struct Work<'a> {

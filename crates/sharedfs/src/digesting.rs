@@ -24,6 +24,9 @@ const METADATA_SLACK_LEAST_BYTES: u64 = 2 << 20;
 /// Most bytes a byte of log makes it grow by: the smallest entries (a name of a few bytes) make the most of it.
 const METADATA_GROWTH: u64 = 3;
 
+/// Recovery digests as much as so many batches at once: the larger, the less often a page of the metadata is written.
+const BATCHES_RECOVERED: u64 = 4;
+
 /// A session is granted ahead what it would use up in so many batches like its last one: its log, full, is four.
 const BATCHES_AHEAD: u64 = 4;
 /// But never more than this part of what there is to grant at once,
@@ -138,7 +141,9 @@ impl SharedFs {
             let numbers = InodeNumber::ROOT.0 + 1..core.table.head().inode_limit.0;
             found.log_view(self.superblock.store, self.superblock.geometry, numbers)
         };
-        let digested = digester.digest(&self.storage(), &log, until, self.options.digest_batch_bytes);
+        let storage = self.storage();
+        let batches = if storage.recovering { BATCHES_RECOVERED } else { 1 };
+        let digested = digester.digest(&storage, &log, until, batches * self.options.digest_batch_bytes);
         let batch = match digested {
             Ok(Some(batch)) => batch,
             Ok(None) => return Ok(None),

@@ -2,11 +2,13 @@
 
 use crate::digest::{Digester, Until};
 use crate::sessions::{Session, SessionTable};
-use crate::store::Core;
+use crate::store::{Core, sync_folder};
 use crate::{Error, SharedFs};
 use cuesta_format::event::Step;
-use cuesta_format::{InodeNumber, LeaseGeneration, LogGeneration, LogPosition, SessionId};
+use cuesta_format::geometry::{LOGS_FOLDER, segment_path};
+use cuesta_format::{InodeNumber, LeaseGeneration, LogGeneration, LogPosition, SegmentId, SessionId};
 use cuesta_media::planted::{self, Bug};
+use std::io::ErrorKind;
 use std::sync::atomic::Ordering;
 
 /// How a session ends.
@@ -80,6 +82,9 @@ impl SharedFs {
     }
 
     /// Ends a session whose log was digested as far as it will be.
+    ///
+    /// Segments that a living process may still write to must never look spare, whatever crashes in between: the slot
+    /// says first that the log counts no more, then they go, then the slot.
     pub(crate) fn end(
         &self,
         digester: &mut Digester,
@@ -88,20 +93,25 @@ impl SharedFs {
     ) -> Result<(), Error> {
         self.shut_out(session);
         self.release_orphans(digester, session)?;
+        let gone = match ending {
+            Ending::Gone => true,
+            Ending::GivenUp => self.destroy_log(session)?,
+        };
         let mut core = self.core.lock();
+        let Some(slot) = core.sessions.get(&session).map(|found| found.slot) else { return Ok(()) };
+        if gone {
+            core.table.release(slot)?;
+        }
         let Some(ended) = core.sessions.remove(&session) else { return Ok(()) };
-        core.table.release(ended.slot)?;
         // Only now may its row go: with the slot gone, nobody asks any more how far it was digested.
         digester.ended.push(session);
         core.leases.end_session(session);
         self.share_out_entries(&core.sessions);
-        for segment in &ended.segments {
-            let done = match ending {
-                Ending::Gone => core.pool.give_back(segment),
-                Ending::GivenUp => core.pool.destroy(segment),
-            };
-            if let Err(error) = done {
-                tracing::warn!(segment = segment.id.0, %error, "a log segment is lost until the next start");
+        if ending == Ending::Gone {
+            for segment in &ended.segments {
+                if let Err(error) = core.pool.give_back(segment) {
+                    tracing::warn!(segment = segment.id.0, %error, "a log segment is lost until the next start");
+                }
             }
         }
         let mut space = self.space.lock();
@@ -112,6 +122,41 @@ impl SharedFs {
         self.counters.keep_unserved(&ended.control.unserved());
         self.events.record(Step::Detach { session, pid: ended.pid });
         Ok(())
+    }
+
+    /// Removes the segments of a session whose log counts no more. Says whether they are gone; those that are not are
+    /// removed at the next start, which finds them in the slot.
+    fn destroy_log(&self, session: SessionId) -> Result<bool, Error> {
+        let segments = {
+            let mut core = self.core.lock();
+            let Core { sessions, table, .. } = &mut *core;
+            let Some(found) = sessions.get_mut(&session) else { return Ok(true) };
+            if found.record.segments.is_empty() {
+                return Ok(true);
+            }
+            found.record.ended = true;
+            table.write(found.slot, &found.record)?;
+            found.record.segments.clone()
+        };
+        Ok(self.remove_segments(&segments))
+    }
+
+    /// Removes segments for good, durably. Says whether all are gone.
+    pub(crate) fn remove_segments(&self, segments: &[SegmentId]) -> bool {
+        let mut removed = Ok(());
+        for &segment in segments {
+            match std::fs::remove_file(self.tier.join(segment_path(segment))) {
+                Err(error) if error.kind() != ErrorKind::NotFound => {
+                    removed = Err(Error::io("remove a log segment")(error));
+                }
+                _ => {}
+            }
+        }
+        let removed = removed.and_then(|()| sync_folder(&self.tier.join(LOGS_FOLDER)));
+        if let Err(error) = &removed {
+            tracing::warn!(%error, "a slot of the session table is lost until the next start");
+        }
+        removed.is_ok()
     }
 
     /// No operation of the session returns any more but with an error.

@@ -70,11 +70,23 @@ impl SharedFs {
         let mut recovered = Recovered { sessions: occupied.len() as u64, ..Recovered::default() };
         self.digester.lock().orphans = self.metadata.read()?.orphans()?.into_iter().collect();
         for slot in occupied {
-            recovered.entries += self.recover_session(slot)?;
+            if slot.1.ended {
+                self.finish_ending(slot)?;
+            } else {
+                recovered.entries += self.recover_session(slot)?;
+            }
         }
         self.forget_the_dead()?;
         recovered.milliseconds = started.elapsed().as_millis() as u64;
         Ok(recovered)
+    }
+
+    /// Goes on where the end of a session was broken off.
+    fn finish_ending(&self, (slot, record): OccupiedSlot) -> Result<(), Error> {
+        if self.remove_segments(&record.segments) {
+            self.core.lock().table.release(slot)?;
+        }
+        Ok(())
     }
 
     fn recover_session(&self, (slot, record): OccupiedSlot) -> Result<u64, Error> {

@@ -501,8 +501,9 @@ impl SharedFs {
         })
     }
 
-    /// Where a file's blocks lie, and who holds it. What its holder did not have digested yet is not in it.
+    /// Where a file's blocks lie, and who holds it; what lies in logs is digested first.
     fn explain(&self, path: &[u8]) -> Result<Response, Trouble> {
+        self.digest_everything()?;
         let snapshot = self.metadata.read()?;
         let mut inode = InodeNumber::ROOT;
         for name in path.split(|&byte| byte == b'/').filter(|name| !name.is_empty()) {

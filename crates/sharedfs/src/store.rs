@@ -242,12 +242,19 @@ impl SharedFs {
             log_generation: LogGeneration(1),
             lease_generation: LeaseGeneration(1),
             start: LogPosition(0),
+            ended: false,
             segments: Vec::new(),
         };
-        let slot = core.table.take_free().ok_or(Error::TooManySessions)?;
-        core.table.write(slot, &record)?;
         core.next_session = SessionId(id.0 + 1);
         let (inode_first, inode_count) = self.grant_numbers(&mut core, id, self.options.inode_numbers)?;
+        // Last, for nothing may fail behind it: the slot is the session's from here on.
+        let slot = match core.table.occupy(&record) {
+            Ok(Some(slot)) => slot,
+            failed => {
+                core.leases.end_session(id);
+                return Err(failed.err().unwrap_or(Error::TooManySessions));
+            }
+        };
         control.publish_generation(record.lease_generation);
         control.publish_kick_bytes(self.options.kick_bytes);
         let welcome = Welcome {

@@ -263,3 +263,16 @@ fn a_detached_session_is_over_and_its_log_was_digested() {
     assert_eq!(shared.snapshot().unwrap().session(SessionId(1)).unwrap(), None);
     assert_ne!(next.number(), InodeNumber(writer.next_inode));
 }
+
+#[test]
+fn what_is_explained_is_digested_first() {
+    let store = Store::new();
+    let shared = store.open();
+    let mut writer = Writer::attach(&shared);
+    let file = writer.file(b"f");
+    writer.write(file, 0, &[1; 5000]);
+    let explain = Request::Explain { path: b"f".to_vec() };
+    let Response::Explained(explained) = writer.request(&explain) else { panic!("not explained") };
+    assert_eq!((explained.record.size, explained.extents.len()), (5000, 1));
+    assert_eq!(writer.digested(), writer.at);
+}

@@ -17,8 +17,7 @@ use std::process::ExitCode;
 #[derive(Debug, clap::Args)]
 #[command(
     long_about = "Show where a file lies and who holds it.\n\n\
-                  Tells what the shared area knows: what a running program wrote in the last moments is still \
-                  in its log (see cuesta status) and appears after the next digest.",
+                  Has everything digested first that programs wrote so far, so that it tells where that is, too.",
     after_help = "\
 Examples:
   cuesta explain --store ~/store /cuesta/my.db
@@ -56,7 +55,7 @@ pub fn execute(arguments: &Arguments) -> Result<ExitCode, Failure> {
             output::print(&as_text(&arguments.path, &explanation))?;
         }
         Response::Failed(Refusal::NotFound) => {
-            return Err(Failure::on(&arguments.path, "no such file in the store's shared area"));
+            return Err(Failure::on(&arguments.path, "no such file in the store"));
         }
         other => return Err(daemon.unexpected(&other)),
     }

@@ -31,7 +31,7 @@ pub(super) fn look(
     let (_, occupied) = SessionTable::open(&path, geometry.ring_slots, superblock.medium)?;
     let snapshot = metadata.read()?;
     let mut problems = Vec::new();
-    for (_, record) in occupied {
+    for (_, record) in occupied.into_iter().filter(|(_, record)| !record.ended) {
         let mut segments = Vec::new();
         for &segment in &record.segments {
             segments.push(open_segment(tier, segment)?);

@@ -153,8 +153,8 @@ impl Lookup for Before<'_> {
 const BREAK_BYTES: u64 = 64 << 10;
 
 /// A batch ends when it has touched so many inodes and names, which cost a microsecond or two each: somebody may wait
-/// for its end.
-const TOUCHED_MAX: usize = 32 << 10;
+/// for its end. Nobody waits for a part of a recovery.
+const TOUCHED_MAX: usize = 64 << 10;
 
 /// How the scan of a batch ended.
 struct Scanned {
@@ -261,7 +261,7 @@ impl Digester {
         let mut scanned = Scanned { to: log.from, entries: 0, debits: 0, rejected: None, at_break: false };
         while scanned.entries < entries_max
             && scanned.to.0 - log.from.0 < bytes_max
-            && self.view.touched() < TOUCHED_MAX
+            && (recovering || self.view.touched() < TOUCHED_MAX)
         {
             let (header, body) = match scanner.step() {
                 ScanStep::Entry(header, body) => (header, body),

@@ -72,9 +72,11 @@ impl Digester {
                 runs_of(&storage.geometry, &freed).for_each(|run| reservation.free(run));
             }
         }
-        for name in view.names.all() {
+        let mut names: Vec<_> = view.names.all().iter().filter(|name| name.before != name.now).collect();
+        // In the order of their keys they are gathered much faster.
+        names.sort_unstable_by(|a, b| (a.parent, a.bytes(bytes)).cmp(&(b.parent, b.bytes(bytes))));
+        for name in names {
             match name.now {
-                _ if name.before == name.now => {}
                 Some(dirent) if name.taken_on_trust => {
                     transaction.put_new_dirent(name.parent, name.bytes(bytes), dirent);
                 }

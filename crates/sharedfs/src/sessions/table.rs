@@ -96,9 +96,12 @@ impl SessionTable {
         Ok(best)
     }
 
-    /// A slot nobody uses.
-    pub fn take_free(&mut self) -> Option<u32> {
-        self.free.pop()
+    /// Takes a slot nobody uses for `record`, durably; `None`: there is none.
+    pub fn occupy(&mut self, record: &SessionRecord) -> Result<Option<u32>, Error> {
+        let Some(&slot) = self.free.last() else { return Ok(None) };
+        self.write(slot, record)?;
+        self.free.pop();
+        Ok(Some(slot))
     }
 
     /// Replaces a slot's record, durably.
@@ -162,6 +165,7 @@ mod tests {
             log_generation: LogGeneration(1),
             lease_generation: LeaseGeneration(1),
             start: LogPosition(0),
+            ended: false,
             segments: vec![SegmentId(3)],
         }
     }
@@ -173,16 +177,17 @@ mod tests {
         SessionTable::create(&path, 8, Medium::Memory).unwrap();
         let (mut table, occupied) = SessionTable::open(&path, 8, Medium::Memory).unwrap();
         assert!(occupied.is_empty());
-        let slot = table.take_free().unwrap();
-        table.write(slot, &record(5)).unwrap();
+        let slot = table.occupy(&record(5)).unwrap().unwrap();
         table.write(slot, &record(6)).unwrap();
         let newest = record_offset(8, slot, table.slots[slot as usize].copy);
         table.mapping.write(newest + 20, &[0xff; 9]).unwrap();
         drop(table);
         let (mut table, occupied) = SessionTable::open(&path, 8, Medium::Memory).unwrap();
         assert_eq!(occupied, [(slot, record(5))]);
-        assert_ne!(table.take_free(), Some(slot));
+        let other = table.occupy(&record(7)).unwrap().unwrap();
+        assert_ne!(other, slot);
         table.release(slot).unwrap();
+        table.release(other).unwrap();
         drop(table);
         assert!(SessionTable::open(&path, 8, Medium::Memory).unwrap().1.is_empty());
     }
