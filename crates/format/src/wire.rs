@@ -12,13 +12,16 @@ use crate::{
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 /// Version of the protocol; both sides must agree.
-pub const PROTOCOL_VERSION: u32 = 2;
+pub const PROTOCOL_VERSION: u32 = 3;
 
 /// Longest frame either side accepts, in bytes.
 pub const FRAME_BYTES_MAX: usize = 8 << 20;
 
 /// Most descriptors beside one response.
 pub const DESCRIPTORS_MAX: usize = 64;
+
+/// Most inode numbers of a block that is granted ahead.
+pub const AHEAD_MAX: u32 = 512;
 
 /// What may be done under a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -85,6 +88,9 @@ pub enum Request {
         inode: InodeNumber,
         /// The mode wanted.
         mode: LeaseMode,
+        /// Leases on files and symbolic links with numbers near this one are welcome, too: on those in the aligned
+        /// block of so many numbers that it lies in. 0: none; at most [`AHEAD_MAX`].
+        ahead: u32,
     },
     /// A name in a directory this session holds a lease on; grants a lease on what it names.
     Lookup {
@@ -173,8 +179,8 @@ pub enum Response {
         /// Segments granted now (as many descriptors follow); 0 when none can be had.
         added: u32,
     },
-    /// To [`Request::Acquire`] and [`Request::Lookup`].
-    Granted(Box<Grant>),
+    /// To [`Request::Acquire`] and [`Request::Lookup`]: what was asked for, then what is granted ahead.
+    Granted(Vec<Grant>),
     /// To [`Request::List`].
     Entries {
         /// In name order.

@@ -10,6 +10,7 @@
 //!
 //! Whatever must wait (for a digest, credit, numbers) waits outside the gate, and the attempt starts over.
 
+use crate::ahead::Ahead;
 use crate::cache::Cache;
 use crate::errno::Error;
 use crate::inode::{Inode, State};
@@ -32,6 +33,7 @@ const ATTEMPTS_MAX: u32 = 100_000;
 pub struct Client {
     pub(crate) session: Session,
     pub(crate) cache: Cache,
+    ahead: Ahead,
     pub(crate) retiring: Mutex<Retiring>,
     /// `retiring` is within a round.
     pub(crate) in_round: AtomicBool,
@@ -94,6 +96,7 @@ impl Client {
             in_round: AtomicBool::new(false),
             session,
             cache: Cache::new(),
+            ahead: Ahead::default(),
             fences: Mutex::new(Fences::default()),
             gate: RwLock::new(()),
             moving: Mutex::new(()),
@@ -225,14 +228,22 @@ impl Client {
         if state.lease >= Some(mode) {
             return Ok(());
         }
-        let answer = self.session.ask(&Request::Acquire { inode: inode.number, mode })?;
-        let Response::Granted(grant) = answer else {
+        let ahead = self.ahead.next(inode.number);
+        let answer = self.session.ask(&Request::Acquire { inode: inode.number, mode, ahead })?;
+        let Response::Granted(grants) = answer else {
             return Err(unexpected(&answer));
         };
-        if grant.record.inode != inode.number || grant.mode < mode {
+        let mut grants = grants.into_iter();
+        let Some(grant) = grants.next().filter(|it| it.record.inode == inode.number && it.mode >= mode)
+        else {
             return Err(Error::Daemon("the grant does not fit the request".into()));
+        };
+        inode.fill(&mut state, grant);
+        // Inodes are locked in the order of their numbers.
+        drop(state);
+        for grant in grants {
+            self.take_grant(&self.cache.get_or_insert(grant.record.inode), grant);
         }
-        inode.fill(&mut state, *grant);
         Ok(())
     }
 

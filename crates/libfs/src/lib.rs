@@ -15,6 +15,7 @@
 //! panics on what SharedFS, a log or an application hands it, starts no thread, and knows nothing of descriptors,
 //! `struct stat` or paths outside the store: that is a door's business.
 
+mod ahead;
 mod allocate;
 mod arenas;
 mod asking;

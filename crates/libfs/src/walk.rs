@@ -270,7 +270,7 @@ impl Client {
         }
         let request = Request::Lookup { parent: directory.number, name: name.to_vec() };
         let grant = match self.session.ask(&request) {
-            Ok(Response::Granted(grant)) => grant,
+            Ok(Response::Granted(grants)) => grants.into_iter().next().ok_or(Halt::Again)?,
             Ok(other) => return Err(unexpected(&other).into()),
             Err(Error::NotFound) => return Ok(None),
             Err(error) => return Err(error.into()),
@@ -279,7 +279,7 @@ impl Client {
         content.put(name, named);
         let inode = self.cache.get_or_insert(named.inode);
         drop(state);
-        self.take_grant(&inode, *grant);
+        self.take_grant(&inode, grant);
         Ok(Some((inode, named.kind)))
     }
 }

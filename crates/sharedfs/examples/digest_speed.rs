@@ -71,7 +71,7 @@ impl Writer {
             time: Duration::ZERO,
             entries: 0,
         };
-        writer.ask(&Request::Acquire { inode: InodeNumber::ROOT, mode: LeaseMode::Write });
+        writer.ask(&Request::Acquire { inode: InodeNumber::ROOT, mode: LeaseMode::Write, ahead: 0 });
         writer
     }
 
@@ -185,7 +185,7 @@ impl Work<'_> {
                 writer.append(&directory(moving, InodeNumber(3 + DEPTH), b"inside"), 0);
                 for inode in 2..4 + DEPTH {
                     let inode = InodeNumber(inode);
-                    writer.ask(&Request::Acquire { inode, mode: LeaseMode::Write });
+                    writer.ask(&Request::Acquire { inode, mode: LeaseMode::Write, ahead: 0 });
                 }
             }
             _ => {}

@@ -1,6 +1,7 @@
 //! Fences, and how sessions end: everything that takes leases from a session without asking it.
 
 use crate::digest::{Digester, Until};
+use crate::requests::Ahead;
 use crate::sessions::{Session, SessionTable};
 use crate::store::{Core, sync_folder};
 use crate::{Error, SharedFs};
@@ -26,7 +27,7 @@ impl SharedFs {
     /// From the moment the generation is published, no operation of the session returns without asking; so
     /// what the scan behind it does not find was never acknowledged, and the new log generation voids it for
     /// good before anybody else gets the lease.
-    pub(crate) fn fence(&self, session: SessionId, inode: InodeNumber) -> Result<(), Error> {
+    pub(crate) fn fence(&self, session: SessionId, inode: InodeNumber, along: &Ahead) -> Result<(), Error> {
         let mut digester = self.digester.lock();
         {
             let mut core = self.core.lock();
@@ -34,7 +35,7 @@ impl SharedFs {
             found.lease_generation = LeaseGeneration(found.lease_generation.0 + 1);
             found.control.publish_generation(found.lease_generation);
         }
-        self.settle_fence(&mut digester, session, Some(inode))?;
+        self.settle_fence(&mut digester, session, Some((inode, along)))?;
         let step = {
             let core = self.core.lock();
             let Some(found) = core.sessions.get(&session) else { return Ok(()) };
@@ -45,14 +46,14 @@ impl SharedFs {
         Ok(())
     }
 
-    /// Takes what a session's log holds, once its generation was moved, and voids the rest; its lease on `revoked` goes
-    /// in the same moment, so that whoever sees the fence settled sees that, too. A fence that failed before it got
+    /// Takes what a session's log holds, once its generation was moved, and voids the rest; its lease on `revoked`, and
+    /// those along with it, go in the same moment, so that whoever sees the fence settled sees that, too. A fence that failed before it got
     /// there is finished by the session's own question, which must not be answered with an older log's end.
     pub(crate) fn settle_fence(
         &self,
         digester: &mut Digester,
         session: SessionId,
-        revoked: Option<InodeNumber>,
+        revoked: Option<(InodeNumber, &Ahead)>,
     ) -> Result<(), Error> {
         let is_unsettled = |found: &Session| found.lease_generation != found.record.lease_generation;
         if !self.core.lock().sessions.get(&session).is_some_and(is_unsettled) {
@@ -61,13 +62,21 @@ impl SharedFs {
         if self.digest_all(digester, session, Until::Break)?.rejected {
             return self.end(digester, session, Ending::GivenUp);
         }
+        // With the log digested, what the session made is in the metadata store: of its other numbers there is no inode.
+        let near = revoked.map_or(Ok(Vec::new()), |(_, along)| along.candidates(&self.metadata))?;
         let mut core = self.core.lock();
         let Core { sessions, table, leases, .. } = &mut *core;
         let Some(found) = sessions.get_mut(&session) else { return Ok(()) };
         renew_log(found, table)?;
-        if let Some(inode) = revoked {
+        if let Some((inode, _)) = revoked {
             found.revoked.push(inode);
             leases.revoke(session, inode, self.opened.elapsed());
+            for near in near.into_iter().filter(|&near| near != inode) {
+                if leases.held(session, near).is_some() {
+                    found.revoked.push(near);
+                    leases.revoke_along(session, near);
+                }
+            }
         }
         Ok(())
     }

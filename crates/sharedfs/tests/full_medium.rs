@@ -38,7 +38,7 @@ fn a_fence_that_fails_half_way_voids_nothing_that_was_acknowledged() {
         }
         first.retire(first.at);
     }
-    let acquire = Request::Acquire { inode: ROOT, mode: LeaseMode::Read };
+    let acquire = Request::Acquire { inode: ROOT, mode: LeaseMode::Read, ahead: 0 };
     assert!(matches!(second.request(&acquire), Response::Failed(_)));
     assert!(first.generation() > first.lease_generation, "it is fenced");
     assert!(

@@ -187,6 +187,35 @@ impl Leases {
         }))
     }
 
+    /// A lease the session did not ask for, but will want: as [`Leases::request`], only where nothing has to
+    /// happen first, nobody contends for the inode, and the session does not hold it already.
+    pub fn request_ahead(
+        &mut self,
+        session: SessionId,
+        inode: InodeNumber,
+        mode: LeaseMode,
+        now: Duration,
+    ) -> Option<LeaseMode> {
+        if self.held(session, inode).is_some() || self.contention.is_remembered(inode, now) {
+            return None;
+        }
+        match self.request(session, inode, mode, now) {
+            Outcome::Granted(granted) => Some(granted),
+            Outcome::Fence(_) | Outcome::Hold(_) | Outcome::Drain(..) => None,
+        }
+    }
+
+    /// Whether the inode was taken from somebody not long ago.
+    #[must_use]
+    pub fn is_contended(&self, inode: InodeNumber, now: Duration) -> bool {
+        self.contention.is_remembered(inode, now)
+    }
+
+    /// The session was fenced and digested, for the sake of an inode near this one: its lease on this one is gone, too.
+    pub fn revoke_along(&mut self, session: SessionId, inode: InodeNumber) {
+        self.change(session, inode, |lease| lease.remove(session));
+    }
+
     /// The session was fenced at `now` for the sake of another one, and digested: its lease on the inode is gone.
     pub fn revoke(&mut self, session: SessionId, inode: InodeNumber, now: Duration) {
         self.contention.note(inode, now);

@@ -56,6 +56,24 @@ impl Snapshot {
         }
     }
 
+    /// The inodes with these numbers that there are, in order.
+    pub fn inodes(&self, numbers: Range<u64>) -> Result<Vec<StoredInode>, MetadataError> {
+        let mut found = Vec::new();
+        if numbers.is_empty() {
+            return Ok(found);
+        }
+        let (first, last) =
+            (chunk_key(numbers.start / CHUNK_INODES), chunk_key((numbers.end - 1) / CHUNK_INODES));
+        for pair in self.inodes.range::<&[u8]>(&first[..]..=&last[..])? {
+            let (key, bytes) = pair?;
+            let damaged = || MetadataError::Damaged("the key of an inode chunk".into());
+            let chunk = u64::from_be_bytes(key.value().try_into().map_err(|_| damaged())?);
+            let stored = Chunk::decode(chunk, bytes.value())?.inodes.into_iter().flatten();
+            found.extend(stored.filter(|stored| numbers.contains(&stored.record.inode.0)));
+        }
+        Ok(found)
+    }
+
     /// A number no inode at or above it has.
     pub fn inodes_end(&self) -> Result<InodeNumber, MetadataError> {
         let last =

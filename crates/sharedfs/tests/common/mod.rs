@@ -123,8 +123,15 @@ impl Writer {
     }
 
     pub fn acquire(&mut self, inode: InodeNumber, mode: LeaseMode) -> Grant {
-        match self.request(&Request::Acquire { inode, mode }) {
-            Response::Granted(grant) => *grant,
+        let mut granted = self.acquire_ahead(inode, mode, 0);
+        assert_eq!(granted.len(), 1);
+        granted.remove(0)
+    }
+
+    /// What is granted when the block of `ahead` numbers around the inode is welcome, too.
+    pub fn acquire_ahead(&mut self, inode: InodeNumber, mode: LeaseMode, ahead: u32) -> Vec<Grant> {
+        match self.request(&Request::Acquire { inode, mode, ahead }) {
+            Response::Granted(grants) => grants,
             other => panic!("{other:?}"),
         }
     }

@@ -1,20 +1,22 @@
 //! Requests: everything LibFS and the command may ask (`format::wire`), answered without sockets.
 
+mod ahead;
+mod granting;
+
+pub(crate) use ahead::Ahead;
+
 use crate::ending::Ending;
-use crate::leases::Outcome;
-use crate::metadata::{Entry, ExtentList};
+use crate::metadata::Entry;
 use crate::observe::Counters;
 use crate::sessions::{Segment, Session};
 use crate::store::Core;
-use crate::tiers::split_at_arenas;
 use crate::{Error, SharedFs};
 use cuesta_format::event::Step;
-use cuesta_format::operation::is_entry_name;
 use cuesta_format::wire::{
-    DESCRIPTORS_MAX, DirectoryEntry, Explanation, Grant, LeaseMode, PROTOCOL_VERSION, Refusal, Request,
-    Response, Resynced, SessionStatus, Status, StoreTotals,
+    DESCRIPTORS_MAX, DirectoryEntry, Explanation, PROTOCOL_VERSION, Refusal, Request, Response, Resynced,
+    SessionStatus, Status, StoreTotals,
 };
-use cuesta_format::{ArenaId, Extent, FileKind, InodeNumber, LogPosition, SessionId};
+use cuesta_format::{ArenaId, InodeNumber, SessionId};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -94,7 +96,9 @@ impl SharedFs {
         }
         match request {
             Request::GrowLog { slots } => self.grow_log(session, *slots, descriptors),
-            Request::Acquire { inode, mode } => self.acquire(session, *inode, *mode),
+            Request::Acquire { inode, mode, ahead } => {
+                self.acquire(session, *inode, *mode, Ahead::of(*inode, *ahead))
+            }
             Request::Lookup { parent, name } => self.lookup(session, *parent, name),
             Request::List { parent, after } => self.list(session, *parent, after),
             Request::Extents { inode, from_block } => self.extents(session, *inode, *from_block),
@@ -235,104 +239,11 @@ impl SharedFs {
         Ok(slots)
     }
 
-    /// Grants a lease, after whatever must happen first.
-    fn lease(&self, session: SessionId, inode: InodeNumber, mode: LeaseMode) -> Result<LeaseMode, Trouble> {
-        loop {
-            let outcome = self.core.lock().leases.request(session, inode, mode, self.opened.elapsed());
-            match outcome {
-                Outcome::Granted(granted) => {
-                    let write = granted == LeaseMode::Write;
-                    self.events.record(Step::Grant { session, inode, write });
-                    return Ok(granted);
-                }
-                Outcome::Fence(others) => {
-                    for other in others {
-                        self.fence(other, inode)?;
-                    }
-                }
-                Outcome::Hold(left) => std::thread::sleep(left),
-                Outcome::Drain(other, _) => {
-                    self.digest_completed(other)?;
-                    self.settle_lingering(other, inode);
-                }
-            }
-        }
-    }
-
-    /// What the session gave back and never completed is free once its log was digested as far as it goes.
-    fn settle_lingering(&self, session: SessionId, inode: InodeNumber) {
-        let mut core = self.core.lock();
-        let Core { sessions, leases, .. } = &mut *core;
-        if let Some(found) = sessions.get_mut(&session) {
-            found.lingering.retain(|&(lingering, _)| lingering != inode);
-            leases.digested(session, inode, LogPosition(u64::MAX));
-        }
-    }
-
-    fn acquire(&self, session: SessionId, inode: InodeNumber, mode: LeaseMode) -> Result<Response, Trouble> {
-        let mode = self.lease(session, inode, mode)?;
-        match self.grant(inode, mode)? {
-            Some(grant) => Ok(Response::Granted(Box::new(grant))),
-            None => {
-                self.core.lock().leases.give_back(session, inode, None);
-                Err(Trouble::Refused(Refusal::NotFound))
-            }
-        }
-    }
-
-    fn lookup(&self, session: SessionId, parent: InodeNumber, name: &[u8]) -> Result<Response, Trouble> {
-        self.check_held(session, parent)?;
-        if !is_entry_name(name) {
-            return Err(invalid("no name a directory can hold"));
-        }
-        match self.metadata.read()?.lookup(parent, name)? {
-            Some(found) => self.acquire(session, found.inode, LeaseMode::Read),
-            None => Err(Trouble::Refused(Refusal::NotFound)),
-        }
-    }
-
     fn check_held(&self, session: SessionId, inode: InodeNumber) -> Result<(), Trouble> {
         match self.core.lock().leases.held(session, inode) {
             Some(_) => Ok(()),
             None => Err(invalid("the session holds no lease on the inode")),
         }
-    }
-
-    /// What a lease on an inode brings along.
-    fn grant(&self, inode: InodeNumber, mode: LeaseMode) -> Result<Option<Grant>, Error> {
-        let snapshot = self.metadata.read()?;
-        let Some(stored) = snapshot.inode(inode)? else { return Ok(None) };
-        let mut grant = Grant {
-            record: stored.record,
-            mode,
-            extents: Vec::new(),
-            extents_complete: true,
-            target: Vec::new(),
-            entries: Vec::new(),
-            entries_complete: true,
-        };
-        match stored.record.kind() {
-            FileKind::File => {
-                let extents = match stored.extents {
-                    ExtentList::Inline(extents) => extents,
-                    ExtentList::Table => snapshot.extents(inode, 0..u64::MAX)?,
-                };
-                grant.extents_complete = extents.len() <= GRANT_ITEMS;
-                grant.extents = self.split(extents.into_iter().take(GRANT_ITEMS));
-            }
-            FileKind::Directory => {
-                let entries = snapshot.list(inode, b"", GRANT_ITEMS)?;
-                grant.entries_complete = entries.len() < GRANT_ITEMS;
-                grant.entries = entries.into_iter().map(directory_entry).collect();
-            }
-            FileKind::Symlink => grant.target = snapshot.symlink(inode)?.unwrap_or_default(),
-            _ => {}
-        }
-        Ok(Some(grant))
-    }
-
-    fn split(&self, extents: impl Iterator<Item = Extent>) -> Vec<Extent> {
-        extents.flat_map(|extent| split_at_arenas(&self.superblock.geometry, &extent)).collect()
     }
 
     fn list(&self, session: SessionId, parent: InodeNumber, after: &[u8]) -> Result<Response, Trouble> {
@@ -440,20 +351,24 @@ impl SharedFs {
     }
 
     /// Tells a fenced session what became of its log. Waits for the fence, if it is going on.
+    /// What a fence left the session with. Looked at and answered in one breath: a further fence that begins between
+    /// the two would pass off the log's old end as its own.
     fn resync(&self, session: SessionId) -> Result<Response, Trouble> {
-        let is_settled = |found: &mut Session| found.lease_generation == found.record.lease_generation;
-        if !self.with_session(session, is_settled)? {
+        loop {
+            let settled = self.with_session(session, |found| {
+                (found.lease_generation == found.record.lease_generation).then(|| Resynced {
+                    accepted: found.record.start,
+                    resume: found.record.start,
+                    log_generation: found.record.log_generation,
+                    lease_generation: found.lease_generation,
+                    revoked: std::mem::take(&mut found.revoked),
+                })
+            })?;
+            if let Some(resynced) = settled {
+                return Ok(Response::Resynced(resynced));
+            }
             self.settle_fence(&mut self.digester.lock(), session, None)?;
         }
-        self.with_session(session, |found| {
-            Response::Resynced(Resynced {
-                accepted: found.record.start,
-                resume: found.record.start,
-                log_generation: found.record.log_generation,
-                lease_generation: found.lease_generation,
-                revoked: std::mem::take(&mut found.revoked),
-            })
-        })
     }
 
     /// Totals for `statfs`.

@@ -1,0 +1,174 @@
+//! Granting leases: what must happen first, what a lease brings along, and what is granted with it.
+
+use super::{Ahead, GRANT_ITEMS, Trouble, directory_entry, invalid};
+use crate::leases::Outcome;
+use crate::metadata::{ExtentList, Snapshot};
+use crate::store::Core;
+use crate::tiers::split_at_arenas;
+use crate::{Error, SharedFs};
+use cuesta_format::event::Step;
+use cuesta_format::operation::is_entry_name;
+use cuesta_format::wire::{Grant, LeaseMode, Refusal, Response};
+use cuesta_format::{Extent, FileKind, InodeNumber, LogPosition, SessionId};
+
+impl SharedFs {
+    /// Grants a lease, after whatever must happen first. Who is fenced for it gives up what lies `ahead` as well,
+    /// unless the inode changes hands all the time.
+    fn lease(
+        &self,
+        session: SessionId,
+        inode: InodeNumber,
+        mode: LeaseMode,
+        ahead: &Ahead,
+    ) -> Result<LeaseMode, Trouble> {
+        loop {
+            let now = self.opened.elapsed();
+            let mut core = self.core.lock();
+            let outcome = core.leases.request(session, inode, mode, now);
+            let along = if core.leases.is_contended(inode, now) { Ahead::none() } else { ahead.clone() };
+            drop(core);
+            match outcome {
+                Outcome::Granted(granted) => {
+                    let write = granted == LeaseMode::Write;
+                    self.events.record(Step::Grant { session, inode, write });
+                    return Ok(granted);
+                }
+                Outcome::Fence(others) => {
+                    for other in others {
+                        self.fence(other, inode, &along)?;
+                    }
+                }
+                Outcome::Hold(left) => std::thread::sleep(left),
+                Outcome::Drain(other, _) => {
+                    self.digest_completed(other)?;
+                    self.settle_lingering(other, inode);
+                }
+            }
+        }
+    }
+
+    /// What the session gave back and never completed is free once its log was digested as far as it goes.
+    fn settle_lingering(&self, session: SessionId, inode: InodeNumber) {
+        let mut core = self.core.lock();
+        let Core { sessions, leases, .. } = &mut *core;
+        if let Some(found) = sessions.get_mut(&session) {
+            found.lingering.retain(|&(lingering, _)| lingering != inode);
+            leases.digested(session, inode, LogPosition(u64::MAX));
+        }
+    }
+
+    pub(super) fn acquire(
+        &self,
+        session: SessionId,
+        inode: InodeNumber,
+        mode: LeaseMode,
+        ahead: Ahead,
+    ) -> Result<Response, Trouble> {
+        let granted = self.lease(session, inode, mode, &ahead)?;
+        let Some(grant) = self.grant(inode, granted)? else {
+            self.core.lock().leases.give_back(session, inode, None);
+            return Err(Trouble::Refused(Refusal::NotFound));
+        };
+        let mut grants = vec![grant];
+        self.grant_around(session, inode, mode, &ahead, &mut grants)?;
+        Ok(Response::Granted(grants))
+    }
+
+    /// Adds leases on what lies ahead. What a lease brings is read once it is granted: before that, another session
+    /// may have changed it.
+    fn grant_around(
+        &self,
+        session: SessionId,
+        inode: InodeNumber,
+        mode: LeaseMode,
+        ahead: &Ahead,
+        grants: &mut Vec<Grant>,
+    ) -> Result<(), Error> {
+        let now = self.opened.elapsed();
+        let candidates = ahead.candidates(&self.metadata)?;
+        let mut core = self.core.lock();
+        let mut granted: Vec<(InodeNumber, LeaseMode)> = Vec::new();
+        for near in candidates.into_iter().filter(|&near| near != inode) {
+            granted.extend(core.leases.request_ahead(session, near, mode, now).map(|mode| (near, mode)));
+        }
+        drop(core);
+        if granted.is_empty() {
+            return Ok(());
+        }
+        let snapshot = self.metadata.read()?;
+        for (near, mode) in granted {
+            match self.grant_from(&snapshot, near, mode)? {
+                Some(grant) => {
+                    let write = mode == LeaseMode::Write;
+                    self.events.record(Step::Grant { session, inode: near, write });
+                    grants.push(grant);
+                }
+                None => {
+                    self.core.lock().leases.give_back(session, near, None);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn lookup(
+        &self,
+        session: SessionId,
+        parent: InodeNumber,
+        name: &[u8],
+    ) -> Result<Response, Trouble> {
+        self.check_held(session, parent)?;
+        if !is_entry_name(name) {
+            return Err(invalid("no name a directory can hold"));
+        }
+        match self.metadata.read()?.lookup(parent, name)? {
+            Some(found) => self.acquire(session, found.inode, LeaseMode::Read, Ahead::of(found.inode, 0)),
+            None => Err(Trouble::Refused(Refusal::NotFound)),
+        }
+    }
+
+    /// What a lease on an inode brings along.
+    fn grant(&self, inode: InodeNumber, mode: LeaseMode) -> Result<Option<Grant>, Error> {
+        self.grant_from(&self.metadata.read()?, inode, mode)
+    }
+
+    fn grant_from(
+        &self,
+        snapshot: &Snapshot,
+        inode: InodeNumber,
+        mode: LeaseMode,
+    ) -> Result<Option<Grant>, Error> {
+        let Some(stored) = snapshot.inode(inode)? else { return Ok(None) };
+        let mut grant = Grant {
+            record: stored.record,
+            mode,
+            extents: Vec::new(),
+            extents_complete: true,
+            target: Vec::new(),
+            entries: Vec::new(),
+            entries_complete: true,
+        };
+        match stored.record.kind() {
+            FileKind::File => {
+                let extents = match stored.extents {
+                    ExtentList::Inline(extents) => extents,
+                    ExtentList::Table => snapshot.extents(inode, 0..u64::MAX)?,
+                };
+                grant.extents_complete = extents.len() <= GRANT_ITEMS;
+                grant.extents = self.split(extents.into_iter().take(GRANT_ITEMS));
+            }
+            FileKind::Directory => {
+                let entries = snapshot.list(inode, b"", GRANT_ITEMS)?;
+                grant.entries_complete = entries.len() < GRANT_ITEMS;
+                grant.entries = entries.into_iter().map(directory_entry).collect();
+            }
+            FileKind::Symlink => grant.target = snapshot.symlink(inode)?.unwrap_or_default(),
+            _ => {}
+        }
+        Ok(Some(grant))
+    }
+
+    pub(super) fn split(&self, extents: impl Iterator<Item = Extent>) -> Vec<Extent> {
+        extents.flat_map(|extent| split_at_arenas(&self.superblock.geometry, &extent)).collect()
+    }
+}
