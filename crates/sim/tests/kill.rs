@@ -4,7 +4,9 @@
 //! It needs the command and the preload library beside each other, as `make build` leaves them;
 //! `CUESTA_BIN` names another command.
 
-use cuesta_sim::kill::campaign::{Campaign, Programs};
+use cuesta_sim::kill::Programs;
+use cuesta_sim::kill::campaign::Campaign;
+use cuesta_sim::kill::pair::PairCampaign;
 use std::path::{Path, PathBuf};
 
 const STORES: u64 = 3;
@@ -24,6 +26,18 @@ fn nothing_acknowledged_is_lost_to_sigkill() {
     for seed in 0..STORES {
         let mut campaign = Campaign::new(programs(), seed, OPERATIONS_MAX).unwrap();
         for _ in 0..KILLS_PER_STORE {
+            if let Err(failure) = campaign.round() {
+                panic!("{failure}");
+            }
+        }
+    }
+}
+
+#[test]
+fn two_programs_on_one_store_lose_nothing_to_sigkill() {
+    for seed in 0..2 {
+        let mut campaign = PairCampaign::new(programs(), seed, OPERATIONS_MAX).unwrap();
+        for _ in 0..KILLS_PER_STORE / 2 {
             if let Err(failure) = campaign.round() {
                 panic!("{failure}");
             }

@@ -1,7 +1,10 @@
 //! Kills programs and daemons by the hundred and checks that nothing acknowledged is lost.
 
 use clap::Parser;
-use cuesta_sim::kill::campaign::{Campaign, Programs};
+use cuesta_sim::kill::Programs;
+use cuesta_sim::kill::campaign::Campaign;
+use cuesta_sim::kill::pair::PairCampaign;
+use std::fmt::Display;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -45,19 +48,51 @@ fn run(arguments: &Arguments) -> Result<(), String> {
         writer: here.with_file_name("kill-writer"),
     };
     let mut done = 0;
-    while done < arguments.kills {
-        let seed = arguments.seed + done;
-        let mut campaign = Campaign::new(programs.clone(), seed, arguments.operations)
-            .map_err(|error| format!("no store: {error}"))?;
-        for _ in 0..arguments.kills_per_store.min(arguments.kills - done) {
-            if let Err(failure) = campaign.round() {
-                let kept = if arguments.keep { campaign.keep().ok() } else { None };
-                let kept = kept.map_or(String::new(), |path| format!(" (kept in {})", path.display()));
-                return Err(format!("{failure}{kept}"));
-            }
-            done += 1;
+    for store in 0.. {
+        if done >= arguments.kills {
+            break;
         }
-        println!("{done} of {} kills survived (store of seed {seed})", arguments.kills);
+        let seed = arguments.seed + done;
+        let rounds = arguments.kills_per_store.min(arguments.kills - done);
+        // Every other store is used by two programs at once.
+        let users = match store % 2 == 1 {
+            true => {
+                format!("two programs, {} notes", two_programs(arguments, programs.clone(), seed, rounds)?)
+            }
+            false => {
+                one_program(arguments, programs.clone(), seed, rounds).map(|()| "one program".to_owned())?
+            }
+        };
+        done += rounds;
+        println!("{done} of {} kills survived (store of seed {seed}, {users})", arguments.kills);
     }
     Ok(())
+}
+
+fn one_program(arguments: &Arguments, programs: Programs, seed: u64, rounds: u64) -> Result<(), String> {
+    let mut campaign =
+        Campaign::new(programs, seed, arguments.operations).map_err(|error| format!("no store: {error}"))?;
+    for _ in 0..rounds {
+        if let Err(failure) = campaign.round() {
+            return Err(with_kept(failure, arguments.keep.then(|| campaign.keep())));
+        }
+    }
+    Ok(())
+}
+
+fn two_programs(arguments: &Arguments, programs: Programs, seed: u64, rounds: u64) -> Result<u64, String> {
+    let mut campaign = PairCampaign::new(programs, seed, arguments.operations)
+        .map_err(|error| format!("no store: {error}"))?;
+    for _ in 0..rounds {
+        if let Err(failure) = campaign.round() {
+            return Err(with_kept(failure, arguments.keep.then(|| campaign.keep())));
+        }
+    }
+    Ok(campaign.notes())
+}
+
+fn with_kept(failure: impl Display, kept: Option<std::io::Result<PathBuf>>) -> String {
+    let kept =
+        kept.and_then(Result::ok).map_or(String::new(), |path| format!(" (kept in {})", path.display()));
+    format!("{failure}{kept}")
 }

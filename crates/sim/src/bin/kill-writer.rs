@@ -2,6 +2,7 @@
 
 use clap::{Parser, Subcommand};
 use cuesta_sim::kill::history::{self, History};
+use cuesta_sim::kill::shared::{self, Note, Published};
 use cuesta_sim::kill::writer;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -35,6 +36,12 @@ enum Action {
         /// How many
         #[arg(long)]
         operations: u64,
+        /// A directory to publish notes in meanwhile
+        #[arg(long, requires = "notes")]
+        shared: Option<String>,
+        /// The program's number and its first note's, as `0-17`
+        #[arg(long, value_parser = note)]
+        notes: Option<Note>,
     },
     /// Print the operations of a round, a line of JSON each
     List {
@@ -44,6 +51,15 @@ enum Action {
         /// How many
         #[arg(long)]
         operations: u64,
+    },
+    /// Print how many notes of each program survived
+    VerifyShared {
+        /// The directory they share
+        #[arg(long)]
+        root: String,
+        /// For each program, how many notes must be there and how many can be, as `3-4`
+        #[arg(long, value_parser = range)]
+        published: Vec<Published>,
     },
     /// Print how many operations of the round survived
     Verify {
@@ -62,9 +78,10 @@ fn main() -> ExitCode {
     // SAFETY: umask cannot fail; modes are to be what the operations say.
     unsafe { libc::umask(0) };
     let result = match Arguments::parse().action {
-        Action::Write { place, operations } => load(&place).and_then(|history| {
+        Action::Write { place, operations, shared, notes } => load(&place).and_then(|history| {
             let report = &mut std::io::stdout().lock();
-            writer::write(&place.root, &history, place.seed, operations, report)
+            let notes = shared.as_deref().zip(notes);
+            writer::write(&place.root, &history, place.seed, operations, notes, report)
                 .map_err(|error| error.to_string())
         }),
         Action::List { seed, operations } => {
@@ -73,6 +90,10 @@ fn main() -> ExitCode {
             }
             Ok(())
         }
+        Action::VerifyShared { root, published } => shared::verify(&root, &published).map(|survived| {
+            let survived: Vec<String> = survived.iter().map(u64::to_string).collect();
+            println!("{}", survived.join(" "));
+        }),
         Action::Verify { place, acknowledged, issued } => load(&place).and_then(|history| {
             let survived = writer::verify(&place.root, &history, place.seed, acknowledged, issued)?;
             println!("{survived}");
@@ -86,6 +107,15 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+fn note(text: &str) -> Result<Note, String> {
+    text.parse().map_err(|()| "a note is two numbers with a dash between them".to_owned())
+}
+
+fn range(text: &str) -> Result<Published, String> {
+    let Note { program: acknowledged, number: issued } = note(text)?;
+    Ok(Published { acknowledged, issued })
 }
 
 fn load(place: &Where) -> Result<History, String> {

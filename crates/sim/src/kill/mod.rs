@@ -7,8 +7,15 @@
 //! again and a verifier, under `cuesta run` too, finds the store to be the model after `k` of the
 //! round's operations, acknowledged ≤ k ≤ issued. The next round goes on from there.
 //!
+//! Two programs at once ([`pair`]) work in a directory each, checked like that, and in one they share ([`shared`]).
+//!
 //! The record of all rounds ([`history`]) is the oracle's whole memory; it lies outside the store.
 
 pub mod campaign;
 pub mod history;
+pub mod pair;
+mod served;
+pub mod shared;
 pub mod writer;
+
+pub use served::Programs;

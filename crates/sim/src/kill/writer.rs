@@ -2,6 +2,7 @@
 //! nothing but libc calls.
 
 use super::history::{History, operations};
+use super::shared::Note;
 use crate::operation::answers_agree;
 use crate::posix::Posix;
 use crate::tree::Tree;
@@ -11,13 +12,28 @@ use std::io::{self, Write};
 pub const ISSUED: u8 = b'i';
 /// The operation returned, with the model's answer.
 pub const ACKNOWLEDGED: u8 = b'a';
+/// The writer is about to publish a note in the shared directory.
+pub const SHARED_ISSUED: u8 = b'I';
+/// The note is published.
+pub const SHARED_ACKNOWLEDGED: u8 = b'A';
 /// The operation returned with another answer; text follows, then nothing.
 pub const DISAGREED: u8 = b'x';
 
-/// Issues operations until it is killed, an answer is wrong, or `count` are done.
+/// A note is published every so many operations.
+const OPERATIONS_A_NOTE: usize = 4;
+
+/// Issues operations until it is killed, an answer is wrong, or `count` are done; with `notes` it publishes notes in a
+/// directory as well, from the one given.
 ///
 /// On `report` come the process id as a line, then a byte for every step.
-pub fn write(root: &str, history: &History, seed: u64, count: u64, report: &mut dyn Write) -> io::Result<()> {
+pub fn write(
+    root: &str,
+    history: &History,
+    seed: u64,
+    count: u64,
+    mut notes: Option<(&str, Note)>,
+    report: &mut dyn Write,
+) -> io::Result<()> {
     writeln!(report, "{}", std::process::id())?;
     report.flush()?;
     let mut model = history.model();
@@ -33,6 +49,18 @@ pub fn write(root: &str, history: &History, seed: u64, count: u64, report: &mut 
         }
         report.write_all(&[ACKNOWLEDGED])?;
         report.flush()?;
+        if let Some((directory, note)) = notes.as_mut().filter(|_| step % OPERATIONS_A_NOTE == 0) {
+            report.write_all(&[SHARED_ISSUED])?;
+            report.flush()?;
+            if let Err(error) = note.publish(directory) {
+                report.write_all(&[DISAGREED])?;
+                write!(report, "note {note}: {error}")?;
+                return report.flush();
+            }
+            note.number += 1;
+            report.write_all(&[SHARED_ACKNOWLEDGED])?;
+            report.flush()?;
+        }
     }
     Ok(())
 }

@@ -1,0 +1,217 @@
+//! A store of a kill test, its daemon, and the programs run on it.
+
+use super::writer::{ACKNOWLEDGED, DISAGREED, ISSUED, SHARED_ACKNOWLEDGED, SHARED_ISSUED};
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::process::{Pid, Signal};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+/// Where the store shows up in the programs.
+pub const ROOT: &str = "/cuesta";
+/// A program that says nothing for so long after the daemon was killed is waiting for it.
+const SILENCE_SECONDS: i64 = 2;
+
+/// The programs a campaign is made of.
+#[derive(Clone, Debug)]
+pub struct Programs {
+    /// The command under test.
+    pub cuesta: PathBuf,
+    /// The writer and verifier.
+    pub writer: PathBuf,
+}
+
+/// A store in a folder of its own.
+pub(super) struct Served {
+    programs: Programs,
+    directory: tempfile::TempDir,
+    daemon: Option<Child>,
+}
+
+/// How far a writer had come.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Steps {
+    pub(super) issued: u64,
+    pub(super) acknowledged: u64,
+    pub(super) shared_issued: u64,
+    pub(super) shared_acknowledged: u64,
+    pub(super) disagreement: Option<String>,
+}
+
+/// A writer under `cuesta run`.
+pub(super) struct Writer {
+    run: Child,
+    report: ChildStdout,
+    pid: Pid,
+    pub(super) steps: Steps,
+}
+
+impl Served {
+    /// A new store.
+    pub(super) fn new(programs: Programs) -> io::Result<Served> {
+        let builder = |parent: &Path| tempfile::Builder::new().prefix("cuesta-kill-").tempdir_in(parent);
+        let directory = builder(Path::new("/dev/shm")).or_else(|_| builder(&std::env::temp_dir()))?;
+        let served = Served { programs, directory, daemon: None };
+        let mut command = Command::new(&served.programs.cuesta);
+        command.args(["mkfs", "--medium", "memory", "--nvm", "256M"]).arg(served.store());
+        told(command)?;
+        Ok(served)
+    }
+
+    /// A file beside the store.
+    pub(super) fn beside(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    fn store(&self) -> PathBuf {
+        self.beside("store")
+    }
+
+    /// `cuesta run -- PROGRAM …`
+    pub(super) fn run(&self, program: &Path) -> Command {
+        let mut command = Command::new(&self.programs.cuesta);
+        command.arg("run").arg("--store").arg(self.store()).args(["--at", ROOT, "--"]).arg(program);
+        command
+    }
+
+    /// `cuesta run -- WRITER ACTION …`
+    pub(super) fn run_writer(&self, action: &str) -> Command {
+        let mut command = self.run(&self.programs.writer);
+        command.arg(action);
+        command
+    }
+
+    pub(super) fn ensure_daemon(&mut self) -> io::Result<()> {
+        if self.daemon.is_none() {
+            let log = std::fs::File::options().create(true).append(true).open(self.beside("serve.log"))?;
+            let mut command = Command::new(&self.programs.cuesta);
+            command.arg("serve").arg(self.store()).stdin(Stdio::null());
+            self.daemon = Some(command.stdout(log.try_clone()?).stderr(log).spawn()?);
+            self.await_daemon()?;
+        }
+        Ok(())
+    }
+
+    /// Returns when the daemon answers, or has died.
+    fn await_daemon(&mut self) -> io::Result<()> {
+        let daemon = self.daemon.as_mut().expect("just started");
+        while daemon.try_wait()?.is_none() {
+            let mut status = Command::new(&self.programs.cuesta);
+            status.arg("status").arg(self.directory.path().join("store"));
+            if status.output()?.status.success() {
+                return Ok(());
+            }
+        }
+        let log = std::fs::read_to_string(self.beside("serve.log"))?;
+        Err(io::Error::other(format!("the daemon does not start: {log}")))
+    }
+
+    pub(super) fn kill_daemon(&mut self) -> io::Result<()> {
+        if let Some(mut daemon) = self.daemon.take() {
+            daemon.kill()?;
+            daemon.wait()?;
+        }
+        Ok(())
+    }
+
+    /// Leaves the store where it is, for somebody to look at.
+    pub(super) fn keep(mut self) -> io::Result<PathBuf> {
+        self.kill_daemon()?;
+        self.directory.disable_cleanup(true);
+        Ok(self.directory.path().to_path_buf())
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        // A daemon that cannot be killed is gone already.
+        let _ = self.kill_daemon();
+    }
+}
+
+/// What a program says on standard output, if it succeeds.
+pub(super) fn told(mut command: Command) -> io::Result<String> {
+    let output = command.output()?;
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
+    if output.status.success() {
+        return Ok(text(&output.stdout));
+    }
+    Err(io::Error::other(format!("{}: {} {}", output.status, text(&output.stdout), text(&output.stderr))))
+}
+
+impl Writer {
+    /// Starts it; returns when it is up.
+    pub(super) fn start(mut command: Command) -> io::Result<Writer> {
+        let mut run = command.stdout(Stdio::piped()).spawn()?;
+        let mut report = run.stdout.take().expect("stdout is a pipe");
+        let pid = read_pid(&mut report)?;
+        Ok(Writer { run, report, pid, steps: Steps::default() })
+    }
+
+    /// Takes in what the writer says next; false at its end.
+    pub(super) fn step(&mut self) -> io::Result<bool> {
+        let mut byte = [0];
+        if self.report.read(&mut byte)? == 0 {
+            return Ok(false);
+        }
+        match byte[0] {
+            ISSUED => self.steps.issued += 1,
+            ACKNOWLEDGED => self.steps.acknowledged += 1,
+            SHARED_ISSUED => self.steps.shared_issued += 1,
+            SHARED_ACKNOWLEDGED => self.steps.shared_acknowledged += 1,
+            DISAGREED => {
+                let mut text = String::new();
+                self.report.read_to_string(&mut text)?;
+                self.steps.disagreement = Some(text);
+            }
+            other => return Err(io::Error::other(format!("the writer said {other:#x}"))),
+        }
+        Ok(true)
+    }
+
+    /// Has it go on until it made so many operations, or ended.
+    pub(super) fn step_to(&mut self, acknowledged: u64) -> io::Result<()> {
+        while self.steps.acknowledged < acknowledged && self.step()? {}
+        Ok(())
+    }
+
+    /// The same of a writer whose daemon may be gone: it may also fall silent.
+    pub(super) fn step_to_or_silence(&mut self, acknowledged: u64) -> io::Result<()> {
+        while self.steps.acknowledged < acknowledged && speaks(&self.report)? && self.step()? {}
+        Ok(())
+    }
+
+    pub(super) fn kill(&self) -> io::Result<()> {
+        match rustix::process::kill_process(self.pid, Signal::KILL) {
+            Err(rustix::io::Errno::SRCH) => Ok(()),
+            other => Ok(other?),
+        }
+    }
+
+    /// Takes in what it said before it died.
+    pub(super) fn finish(mut self) -> io::Result<Steps> {
+        while self.step()? {}
+        self.run.wait()?;
+        Ok(self.steps)
+    }
+}
+
+/// The line a writer begins with.
+fn read_pid(report: &mut ChildStdout) -> io::Result<Pid> {
+    let mut line = String::new();
+    let mut byte = [0];
+    while report.read(&mut byte)? == 1 && byte[0] != b'\n' {
+        line.push(byte[0] as char);
+    }
+    line.parse()
+        .ok()
+        .and_then(Pid::from_raw)
+        .ok_or_else(|| io::Error::other(format!("no writer came up: {line:?}")))
+}
+
+/// Whether the writer says something, or ends, before it counts as stuck.
+fn speaks(report: &ChildStdout) -> io::Result<bool> {
+    let patience = Timespec { tv_sec: SILENCE_SECONDS, tv_nsec: 0 };
+    let ready = rustix::event::poll(&mut [PollFd::new(report, PollFlags::IN)], Some(&patience))?;
+    Ok(ready > 0)
+}
