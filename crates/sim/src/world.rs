@@ -15,7 +15,7 @@ use cuesta_libfs::{
     SetTime, Target, Whence,
 };
 use cuesta_sharedfs::check::{self, Mode};
-use cuesta_sharedfs::{Options, SharedFs};
+use cuesta_sharedfs::{Options, Recovered, SharedFs};
 use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -86,6 +86,11 @@ impl World {
             metadata_cache_bytes: 1 << 20,
             ..Options::default()
         };
+        World::open_with(directory, options)
+    }
+
+    /// The same with options of one's own.
+    pub fn open_with(directory: &Path, options: Options) -> Result<World, String> {
         let shared = SharedFs::open(directory, options).map_err(|error| format!("open: {error}"))?;
         World::attach(shared).map_err(|error| format!("attach: {error}"))
     }
@@ -94,6 +99,11 @@ impl World {
         let link = InProcess { shared: Arc::clone(&shared), session: SessionId(0) };
         let client = Client::attach(Box::new(link), "sim")?;
         Ok(World { client, slots: BTreeMap::new(), shared })
+    }
+
+    /// What was recovered when the store was opened.
+    pub fn recovered(&self) -> Recovered {
+        *self.shared.recovered()
     }
 
     /// A second session on the same store.
