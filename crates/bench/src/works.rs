@@ -300,6 +300,11 @@ pub const WORKS: &[Work] = &[
         Filling::Large,
         &[row("recovery, log full of 1 MiB writes", Figure::Recovery, Goal::Below(2.0))],
     ),
+    recovery(
+        "recovery-moves",
+        Filling::Moves,
+        &[row("recovery, log full of moved directories", Figure::Recovery, Goal::Below(2.0))],
+    ),
 ];
 
 /// The work of that name.
