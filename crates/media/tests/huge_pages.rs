@@ -9,7 +9,8 @@ fn huge_bytes(address: usize) -> u64 {
     let start = format!("{address:x}-");
     let own = maps.lines().skip_while(|line| !line.starts_with(&start));
     let counts = own.take_while(|line| !line.starts_with("VmFlags"));
-    let huge = counts.filter(|line| line.starts_with("ShmemPmdMapped:") || line.starts_with("FilePmdMapped:"));
+    let huge =
+        counts.filter(|line| line.starts_with("ShmemPmdMapped:") || line.starts_with("FilePmdMapped:"));
     huge.map(|line| line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() << 10).sum()
 }
 
@@ -21,7 +22,8 @@ fn provided_memory_is_huge_wherever_it_is_mapped() {
     };
     let path = directory.path().join("arena");
     let file = create_sparse(&path, 3 * HUGE_PAGE_BYTES).unwrap();
-    let daemon = Mapping::of_file(&file, 0, 3 * HUGE_PAGE_BYTES, Protection::ReadWrite, Medium::Memory, false);
+    let daemon =
+        Mapping::of_file(&file, 0, 3 * HUGE_PAGE_BYTES, Protection::ReadWrite, Medium::Memory, false);
     let daemon = daemon.unwrap();
     daemon.provide(&file, 0, 2 * HUGE_PAGE_BYTES, true).unwrap();
     let blocks = std::fs::metadata(&path).unwrap().blocks() * 512;
