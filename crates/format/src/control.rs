@@ -40,6 +40,9 @@ pub struct NoticePage {
 /// What the session tells SharedFS. Every field may lie.
 #[repr(C)]
 pub struct ClientPage {
+    /// The generation of the log that `completed` is about: while it is the log's, everything below `completed` is
+    /// whole, and what is not was damaged. Written behind `completed`.
+    pub log_generation: AtomicU64,
     /// Everything below this log position is completely written.
     pub completed: AtomicU64,
     /// Everything below this log position is no longer read by this session, neither in the log nor in the

@@ -77,8 +77,11 @@ pub enum Request {
         /// The program's name, for people.
         program: String,
     },
-    /// Adds segments to the ring. Descriptors back: one a segment, in slot order.
+    /// Adds segments to the ring. Descriptors back: one a segment, in slot order, from slot `have` on; those that were
+    /// granted before and did not arrive come again.
     GrowLog {
+        /// Slots mapped.
+        have: u32,
         /// Slots wanted in all.
         slots: u32,
     },
@@ -176,7 +179,7 @@ pub enum Response {
     Attached(Welcome),
     /// To [`Request::GrowLog`].
     Grown {
-        /// Segments granted now (as many descriptors follow); 0 when none can be had.
+        /// Segments behind those mapped (as many descriptors follow); 0 when none can be had.
         added: u32,
     },
     /// To [`Request::Acquire`] and [`Request::Lookup`]: what was asked for, then what is granted ahead.

@@ -57,6 +57,9 @@ pub enum Error {
     /// An offset that does not fit.
     #[error("value too large")]
     Overflow,
+    /// The process has no descriptors left to take in a part of the log.
+    #[error("too many open files")]
+    Descriptors,
     /// Names of different stores.
     #[error("cross-device link")]
     CrossDevice,
@@ -106,6 +109,7 @@ impl Error {
             Error::WouldBlock => libc::EAGAIN,
             Error::Interrupted => libc::EINTR,
             Error::Overflow => libc::EOVERFLOW,
+            Error::Descriptors => libc::EMFILE,
             Error::CrossDevice | Error::Leaves { .. } => libc::EXDEV,
             Error::Version(_) => libc::EPROTO,
             Error::Disconnected | Error::Daemon(_) => libc::EIO,

@@ -69,7 +69,7 @@ impl SocketLink {
         let address = SocketAddrUnix::new(path)?;
         let socket =
             rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
-        let socket = lift(socket, descriptor_floor)?;
+        let socket = lift(socket, descriptor_floor);
         loop {
             match rustix::net::connect(&socket, &address) {
                 Ok(()) => break,
@@ -158,7 +158,7 @@ fn receive_some(
                 for part in control.drain() {
                     if let RecvAncillaryMessage::ScmRights(files) = part {
                         for file in files {
-                            descriptors.push(lift(file, descriptor_floor)?);
+                            descriptors.push(lift(file, descriptor_floor));
                         }
                     }
                 }
@@ -170,10 +170,10 @@ fn receive_some(
     }
 }
 
-/// Moves a descriptor out of the application's way.
-fn lift(file: OwnedFd, floor: i32) -> Result<OwnedFd, Errno> {
+/// Moves a descriptor out of the application's way; where its limit leaves no room above, it stays in the way.
+fn lift(file: OwnedFd, floor: i32) -> OwnedFd {
     if floor == 0 {
-        return Ok(file);
+        return file;
     }
-    rustix::io::fcntl_dupfd_cloexec(file.as_fd(), floor)
+    rustix::io::fcntl_dupfd_cloexec(file.as_fd(), floor).unwrap_or(file)
 }

@@ -4,7 +4,6 @@ use crate::client::Client;
 use crate::errno::Error;
 use crate::session::unexpected;
 use crate::sync::Ordering;
-use cuesta_format::entry::Salt;
 use cuesta_format::wire::{Request, Response, Resynced};
 use cuesta_format::{InodeNumber, LogPosition};
 use hashbrown::HashSet;
@@ -43,9 +42,7 @@ impl Client {
             fences.outcomes.pop_front();
         }
         drop(fences);
-        let welcome = &self.session.welcome;
-        let salt = Salt::new(welcome.store, welcome.session, resynced.log_generation);
-        self.session.restart(resynced.resume, salt);
+        self.session.restart(resynced.resume, resynced.log_generation);
         self.retiring.lock().restart(resynced.resume);
         self.session.generation.store(resynced.lease_generation.0, Ordering::Release);
         Ok(())

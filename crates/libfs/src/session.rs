@@ -13,7 +13,7 @@ use crate::sync::{AtomicU32, AtomicU64, Mutex, Ordering};
 use cuesta_format::control::{STATE_CLOSED, UNSERVED_SLOTS};
 use cuesta_format::entry::Salt;
 use cuesta_format::wire::{PROTOCOL_VERSION, Refusal, Report, Request, Response, Welcome};
-use cuesta_format::{Geometry, LogPosition};
+use cuesta_format::{Geometry, LogGeneration, LogPosition};
 use cuesta_media::wait::{self, Waited};
 use cuesta_media::{MediaError, Protection, Window};
 use cuesta_oplog::{Appender, Ring};
@@ -111,8 +111,14 @@ impl Session {
             appender,
             welcome,
         };
+        session.tell_log_generation(session.welcome.log_generation);
         session.grow(SLOTS_FIRST)?;
         Ok(session)
+    }
+
+    /// Vouches for everything that the client page calls completed.
+    fn tell_log_generation(&self, log_generation: LogGeneration) {
+        self.told.page().log_generation.store(log_generation.0, Ordering::Release);
     }
 
     pub(crate) fn geometry(&self) -> &Geometry {
@@ -277,14 +283,18 @@ impl Session {
             return Ok(false);
         }
         let mut segments = Vec::new();
-        let added = match self.call(&Request::GrowLog { slots: wanted }, &mut segments) {
+        let added = match self.call(&Request::GrowLog { have, slots: wanted }, &mut segments) {
             Ok(Response::Grown { added }) => added,
             Ok(other) => return Err(unexpected(&other)),
             Err(Error::NoSpace) => 0,
             Err(error) => return Err(error),
         };
-        if added as usize != segments.len() || added > geometry.ring_slots - have {
-            return Err(Error::Daemon("descriptors of log segments are missing".into()));
+        // Fewer arrive where the program has no descriptors left. The next question gets them once more.
+        if added > geometry.ring_slots - have || segments.len() > added as usize {
+            return Err(Error::Daemon("more log segments than were asked for".into()));
+        }
+        if segments.is_empty() && added > 0 {
+            return Err(Error::Descriptors);
         }
         let bytes = geometry.segment_bytes;
         let window = self.appender.ring().window();
@@ -358,9 +368,10 @@ impl Session {
         (self.waits.load(Ordering::Relaxed), self.waits_timed_out.load(Ordering::Relaxed))
     }
 
-    /// Goes on after a fence: the log at `position` under a new salt. No operation is in flight.
-    pub(crate) fn restart(&self, position: LogPosition, salt: Salt) {
-        self.appender.restart(position, salt);
+    /// Goes on after a fence: the log at `position` in a new generation. No operation is in flight.
+    pub(crate) fn restart(&self, position: LogPosition, log_generation: LogGeneration) {
+        self.appender.restart(position, Salt::new(self.welcome.store, self.welcome.session, log_generation));
+        self.tell_log_generation(log_generation);
         self.kicked.store(position.0, Ordering::Relaxed);
         // What was accepted is digested, the rest is void.
         let digested = self.notice.page().digested_entries.load(Ordering::Relaxed);

@@ -27,7 +27,7 @@ fn the_socket_carries_frames_in_pieces_and_descriptors() {
             socket.read_exact(&mut head).unwrap();
             let mut content = vec![0; wire::frame_length(head).unwrap()];
             socket.read_exact(&mut content).unwrap();
-            assert_eq!(wire::decode::<Request>(&content).unwrap(), Request::GrowLog { slots: 3 });
+            assert_eq!(wire::decode::<Request>(&content).unwrap(), Request::GrowLog { have: 0, slots: 3 });
             let mut frame = Vec::new();
             wire::encode(&Response::Grown { added: 2 }, &mut frame).unwrap();
             let files = [listener.as_fd(), listener.as_fd()];
@@ -42,7 +42,7 @@ fn the_socket_carries_frames_in_pieces_and_descriptors() {
         });
         let mut link = SocketLink::connect(path.as_os_str().as_encoded_bytes(), 500).unwrap();
         let mut descriptors = Vec::new();
-        let answer = link.call(&Request::GrowLog { slots: 3 }, &mut descriptors).unwrap();
+        let answer = link.call(&Request::GrowLog { have: 0, slots: 3 }, &mut descriptors).unwrap();
         assert_eq!(answer, Response::Grown { added: 2 });
         assert_eq!(descriptors.len(), 2);
         assert!(descriptors.iter().all(|file| file.as_raw_fd() >= 500));

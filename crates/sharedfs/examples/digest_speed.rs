@@ -57,7 +57,11 @@ impl Writer {
         let mut segments = Vec::new();
         let slots = welcome.geometry.ring_slots;
         while segments.len() < slots as usize {
-            shared.handle(welcome.session, &Request::GrowLog { slots }, &mut segments);
+            shared.handle(
+                welcome.session,
+                &Request::GrowLog { have: segments.len() as u32, slots },
+                &mut segments,
+            );
         }
         let writer = Writer {
             shared,

@@ -29,26 +29,55 @@ impl SharedFs {
     /// good before anybody else gets the lease.
     pub(crate) fn fence(&self, session: SessionId, inode: InodeNumber, along: &Ahead) -> Result<(), Error> {
         let mut digester = self.digester.lock();
-        {
-            let mut core = self.core.lock();
-            let Some(found) = core.sessions.get_mut(&session) else { return Ok(()) };
-            found.lease_generation = LeaseGeneration(found.lease_generation.0 + 1);
-            found.control.publish_generation(found.lease_generation);
+        if !self.move_generation(session) {
+            // Whatever it left in the table of leases, nobody waits for it.
+            self.core.lock().leases.end_session(session);
+            return Ok(());
         }
         self.settle_fence(&mut digester, session, Some((inode, along)))?;
+        self.note_fence(session);
+        Ok(())
+    }
+
+    /// Fences a session so that it lets go of the blocks its digests freed: its readers look at the generation once
+    /// more after they have copied, and then it forgets where what it changed lies.
+    pub(crate) fn end_quarantine(&self, session: SessionId) -> Result<(), Error> {
+        let mut digester = self.digester.lock();
+        if !self.move_generation(session) {
+            return Ok(());
+        }
+        self.settle_fence(&mut digester, session, None)?;
+        self.note_fence(session);
+        let digested = self.core.lock().sessions.get(&session).map(|found| found.digested);
+        if let Some(digested) = digested {
+            self.space.lock().allocator.retired(session, digested);
+        }
+        Ok(())
+    }
+
+    /// From now on no operation of the session returns without asking. Says whether there is such a session.
+    fn move_generation(&self, session: SessionId) -> bool {
+        let mut core = self.core.lock();
+        let Some(found) = core.sessions.get_mut(&session) else { return false };
+        found.lease_generation = LeaseGeneration(found.lease_generation.0 + 1);
+        found.control.publish_generation(found.lease_generation);
+        true
+    }
+
+    fn note_fence(&self, session: SessionId) {
         let step = {
             let core = self.core.lock();
-            let Some(found) = core.sessions.get(&session) else { return Ok(()) };
+            let Some(found) = core.sessions.get(&session) else { return };
             Step::Fence { session, accepted: found.record.start, generation: found.record.log_generation }
         };
         self.counters.fences.fetch_add(1, Ordering::Relaxed);
         self.events.record(step);
-        Ok(())
     }
 
     /// Takes what a session's log holds, once its generation was moved, and voids the rest; its lease on `revoked`, and
-    /// those along with it, go in the same moment, so that whoever sees the fence settled sees that, too. A fence that failed before it got
-    /// there is finished by the session's own question, which must not be answered with an older log's end.
+    /// those along with it, go in the same moment, so that whoever sees the fence settled sees that, too. A fence that
+    /// failed before it got there is finished by the session's own question, which must not be answered with an older
+    /// log's end.
     pub(crate) fn settle_fence(
         &self,
         digester: &mut Digester,

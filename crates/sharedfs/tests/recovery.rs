@@ -240,7 +240,7 @@ fn entries_that_make_no_sense_are_rejected_without_harm() {
         let before = dump(&shared);
         let good = writer.at;
         rubbish(&mut writer, directory, file);
-        writer.digest();
+        writer.digest_to_its_end();
         assert_eq!(dump(&shared), before, "{what}");
         assert_eq!(writer.digested(), good, "{what}");
         assert!(matches!(writer.request(&Request::Resync), Response::Failed(_)), "{what}");
@@ -313,7 +313,7 @@ fn a_name_that_is_there_already_is_found_in_the_middle_of_many_new_ones() {
         for number in 0..40 {
             writer.file(&name(number));
         }
-        writer.digest();
+        writer.digest_to_its_end();
         let names: Vec<_> =
             shared.read_directory(ROOT).unwrap().into_iter().map(|entry| entry.name).collect();
         let expected: Vec<_> = (0..=taken).map(name).collect();
@@ -329,7 +329,7 @@ fn a_log_whose_writer_lives_on_is_given_to_nobody_else() {
     let shared = store.open();
     let mut descriptors = Vec::new();
     let (handle, ..) = shared.attach(std::process::id(), "survivor").unwrap();
-    shared.handle(handle.session, &Request::GrowLog { slots: 2 }, &mut descriptors);
+    shared.handle(handle.session, &Request::GrowLog { have: 0, slots: 2 }, &mut descriptors);
     let survivors: Vec<std::fs::File> = descriptors.into_iter().map(Into::into).collect();
     assert_eq!(survivors.len(), 2);
     std::mem::forget(shared);

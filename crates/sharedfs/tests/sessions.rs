@@ -198,7 +198,7 @@ fn a_session_that_takes_more_than_it_was_promised_cannot_take_from_others() {
     let file = greedy.file(b"greedy");
     greedy.write(file, 0, &[1; 30 * 4096]);
     greedy.write(file, 30 * 4096, &[1; 30 * 4096]);
-    greedy.digest();
+    greedy.digest_to_its_end();
     assert!(matches!(greedy.request(&Request::Resync), Response::Failed(Refusal::SessionEnded)));
     assert_eq!(content(&shared, "kept"), [1; 4096]);
     assert_eq!(content(&shared, "greedy").len(), 30 * 4096);
@@ -247,7 +247,7 @@ fn a_session_that_cuts_its_log_short_hurts_itself_only() {
     hostile.digest();
     hostile.file(b"b");
     hostile.cut_segment(0, 10);
-    hostile.digest();
+    hostile.digest_to_its_end();
     assert!(matches!(hostile.request(&Request::Resync), Response::Failed(Refusal::SessionEnded)));
     let mut other = Writer::attach(&shared);
     assert_eq!(other.acquire(ROOT, LeaseMode::Write).entries.len(), 1);

@@ -23,6 +23,12 @@ pub struct InProcess {
     looks: u32,
 }
 
+impl InProcess {
+    pub fn of(shared: &Arc<SharedFs>, session: SessionId) -> InProcess {
+        InProcess { shared: Arc::clone(shared), session, posted: None, looks: 0 }
+    }
+}
+
 impl Link for InProcess {
     fn call(&mut self, request: &Request, descriptors: &mut Vec<OwnedFd>) -> Result<Response, LinkError> {
         let response = self.shared.handle(self.session, request, descriptors);
@@ -113,7 +119,12 @@ impl Store {
     }
 
     pub fn link(&self) -> InProcess {
-        InProcess { shared: Arc::clone(&self.shared), session: SessionId(0), posted: None, looks: 0 }
+        InProcess::of(&self.shared, SessionId(0))
+    }
+
+    /// Where its fast tier lies.
+    pub fn tier(&self) -> &std::path::Path {
+        self.folder.path()
     }
 }
 

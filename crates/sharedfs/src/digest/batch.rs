@@ -33,6 +33,8 @@ pub struct LogView {
     pub from: LogPosition,
     /// What the session says is complete: a hint.
     pub completed: LogPosition,
+    /// What lies before this was acknowledged: a log that ends earlier was damaged.
+    pub whole: LogPosition,
     /// Inode numbers its new inodes may have.
     pub numbers: Range<u64>,
     /// Blocks promised to the session and not digested.
@@ -249,6 +251,9 @@ impl Digester {
                 ScanStep::Entry(..) | ScanStep::End(_) => break true,
             }
         };
+        if !whole && until == Until::Completed && log.from < log.whole {
+            return Ok(Scanned::rejected(log, Rejection::Damaged));
+        }
         if !whole {
             let at_break = until == Until::Break;
             return Ok(Scanned { to: log.from, entries: 0, debits: 0, rejected: None, at_break });
@@ -268,6 +273,7 @@ impl Digester {
                 ScanStep::Cut { .. } => break,
                 ScanStep::End(_) => {
                     scanned.at_break = true;
+                    scanned.rejected = (scanned.to < log.whole).then_some(Rejection::Damaged);
                     break;
                 }
             };

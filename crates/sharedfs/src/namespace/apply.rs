@@ -50,6 +50,8 @@ pub enum Rejection {
     Body(#[from] cuesta_format::operation::OperationError),
     #[error("it needs more space than the session was granted")]
     Credit,
+    #[error("it is not what was written: the log was damaged, and what follows is lost")]
+    Damaged,
     #[error("the log cannot be read: {0}")]
     Unreadable(std::io::ErrorKind),
 }

@@ -54,6 +54,12 @@ fn invalid(what: &str) -> Trouble {
     Trouble::Refused(Refusal::Invalid(what.to_owned()))
 }
 
+/// Descriptors of segments, to send.
+fn copies(segments: &[Segment]) -> Result<Vec<OwnedFd>, Error> {
+    let files = segments.iter().map(|segment| segment.file.try_clone());
+    files.collect::<Result<_, _>>().map_err(Error::io("copy a descriptor"))
+}
+
 impl SharedFs {
     /// Answers a request of a session; `SessionId(0)` stands for a caller that is not attached, which may ask for
     /// what concerns the store as a whole. Descriptors that go with the answer are appended to `descriptors`.
@@ -95,7 +101,7 @@ impl SharedFs {
             return Err(Trouble::Refused(Refusal::SessionEnded));
         }
         match request {
-            Request::GrowLog { slots } => self.grow_log(session, *slots, descriptors),
+            Request::GrowLog { have, slots } => self.grow_log(session, *have, *slots, descriptors),
             Request::Acquire { inode, mode, ahead } => {
                 self.acquire(session, *inode, *mode, Ahead::of(*inode, *ahead))
             }
@@ -118,7 +124,8 @@ impl SharedFs {
             Request::Arenas { arenas } => self.hand_out_arenas(arenas, descriptors),
             Request::Digest => {
                 self.digest_completed(session)?;
-                Ok(Response::Done)
+                // One whose log proves wrong is ended by that.
+                self.with_session(session, |_| Response::Done)
             }
             Request::Resync => self.resync(session),
             Request::Detach => {
@@ -154,14 +161,26 @@ impl SharedFs {
         Ok(Response::Attached(welcome))
     }
 
-    /// Gives the session more segments, as many as can be had and sent. The table knows them before it does.
+    /// Gives the session more segments, as many as can be had and sent, behind the `have` it has mapped. The table
+    /// knows them before it does. Segments granted before that did not reach it are sent again, and only they.
     fn grow_log(
         &self,
         session: SessionId,
+        have: u32,
         slots: u32,
         descriptors: &mut Vec<OwnedFd>,
     ) -> Result<Response, Trouble> {
-        let granted = self.with_session(session, |found| found.segments.len())?;
+        let (granted, missing) = self.with_session(session, |found| {
+            let missing = found.segments.get(have as usize..).unwrap_or_default();
+            (found.segments.len(), missing[..missing.len().min(DESCRIPTORS_MAX)].to_vec())
+        })?;
+        if !missing.is_empty() {
+            descriptors.extend(copies(&missing)?);
+            return Ok(Response::Grown { added: missing.len() as u32 });
+        }
+        if granted != have as usize {
+            return Err(invalid("more slots mapped than granted"));
+        }
         let wanted = slots.min(self.geometry().ring_slots) as usize;
         let wanted = wanted.saturating_sub(granted).min(DESCRIPTORS_MAX);
         let added = match self.find_segments(wanted) {
@@ -219,8 +238,7 @@ impl SharedFs {
         added: &[Segment],
         descriptors: &mut Vec<OwnedFd>,
     ) -> Result<u32, Trouble> {
-        let files = added.iter().map(|segment| segment.file.try_clone());
-        let files = files.collect::<Result<Vec<_>, _>>().map_err(Error::io("copy a descriptor"))?;
+        let files = copies(added)?;
         let mut core = self.core.lock();
         let Core { sessions, table, .. } = &mut *core;
         let found = sessions.get_mut(&session).ok_or(Trouble::Refused(Refusal::SessionEnded))?;
@@ -281,16 +299,25 @@ impl SharedFs {
     }
 
     /// Promises more blocks, as many as asked for or, rather than let the caller wait, those there are: it asks
-    /// again. Digests what is waiting when there is no room otherwise.
+    /// again. When there is no room otherwise, digests what is waiting, and then takes what others freed and have not
+    /// let go of: a session that does nothing never would.
     fn credit(&self, session: SessionId, blocks: u64) -> Result<Response, Trouble> {
         self.reclaim_all();
-        if !self.promise(session, blocks)? {
-            self.digest_everything()?;
-            if !self.promise(session, blocks)? {
-                return Err(Trouble::Refused(Refusal::NoSpace));
-            }
+        if self.promise(session, blocks)? {
+            return Ok(Response::Done);
         }
-        Ok(Response::Done)
+        self.digest_everything()?;
+        if self.promise(session, blocks)? {
+            return Ok(Response::Done);
+        }
+        let keeping = self.space.lock().allocator.keeping();
+        for other in keeping.into_iter().filter(|&other| other != session) {
+            self.end_quarantine(other)?;
+        }
+        if self.promise(session, blocks)? {
+            return Ok(Response::Done);
+        }
+        Err(Trouble::Refused(Refusal::NoSpace))
     }
 
     /// Promises blocks if they can be had.

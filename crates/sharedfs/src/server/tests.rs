@@ -256,7 +256,7 @@ fn what_was_taken_is_made_again() {
         }
     };
     ready();
-    for request in [Request::Credit { blocks: 1 }, Request::GrowLog { slots: 1 }] {
+    for request in [Request::Credit { blocks: 1 }, Request::GrowLog { have: 1, slots: 1 }] {
         world.service.unprepared.store(2, Ordering::SeqCst);
         ask(&mut client, &request);
         ready();

@@ -4,7 +4,7 @@
 use crate::Error;
 use cuesta_format::control::{CONTROL_BYTES, ClientPage, NoticePage, STATE_CLOSED, UNSERVED_SLOTS};
 use cuesta_format::superblock::Medium;
-use cuesta_format::{LeaseGeneration, LogPosition};
+use cuesta_format::{LeaseGeneration, LogGeneration, LogPosition};
 use cuesta_media::{Mapping, Protection, wait};
 use std::mem::offset_of;
 use std::os::fd::OwnedFd;
@@ -115,6 +115,12 @@ impl Control {
     #[must_use]
     pub fn is_awaited(&self) -> bool {
         word!(self.client, atomic_u32, ClientPage.waiters).load(Ordering::SeqCst) > 0
+    }
+
+    /// The generation of the log the session says it writes. To be read before [`Control::completed`].
+    #[must_use]
+    pub fn log_generation(&self) -> LogGeneration {
+        LogGeneration(word!(self.client, atomic_u64, ClientPage.log_generation).load(Ordering::Acquire))
     }
 
     /// How far the session says its log is written.

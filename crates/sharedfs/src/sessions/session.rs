@@ -92,6 +92,9 @@ impl Session {
     /// Its log, for a digest.
     #[must_use]
     pub fn log_view(&self, store: StoreId, geometry: Geometry, numbers: Range<u64>) -> LogView {
+        // After a fence, the session may still speak of the log as it was.
+        let knows_its_log = self.control.log_generation() == self.record.log_generation;
+        let completed = self.completed();
         LogView {
             session: self.id,
             files: LogFiles { geometry, segments: self.segments.clone() },
@@ -99,7 +102,8 @@ impl Session {
             log_generation: self.record.log_generation,
             lease_generation: self.record.lease_generation,
             from: self.digested,
-            completed: self.completed(),
+            completed,
+            whole: if knows_its_log { completed } else { self.digested },
             numbers,
             promised: self.promised(),
             debited: self.debited,

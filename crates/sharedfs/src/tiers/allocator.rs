@@ -238,6 +238,16 @@ impl Allocator {
         }
     }
 
+    /// Sessions that may still read what their digests freed.
+    #[must_use]
+    pub fn keeping(&self) -> Vec<SessionId> {
+        self.quarantine
+            .iter()
+            .filter(|(_, waiting)| !waiting.is_empty())
+            .map(|(&session, _)| session)
+            .collect()
+    }
+
     /// The session reads nothing any more.
     pub fn end_session(&mut self, session: SessionId) {
         for (_, runs) in self.quarantine.remove(&session).unwrap_or_default() {

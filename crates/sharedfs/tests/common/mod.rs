@@ -5,7 +5,7 @@
 use cuesta_format::control::{ClientPage, NoticePage};
 use cuesta_format::entry::{HEADER_BYTES, Header, Salt, crc32c};
 use cuesta_format::superblock::{Medium, Superblock};
-use cuesta_format::wire::{Grant, LeaseMode, PROTOCOL_VERSION, Report, Request, Response, Resynced};
+use cuesta_format::wire::{Grant, LeaseMode, PROTOCOL_VERSION, Refusal, Report, Request, Response, Resynced};
 use cuesta_format::{
     Geometry, InodeNumber, LeaseGeneration, LogPosition, Operation, SessionId, StoreId, Timestamp,
 };
@@ -106,7 +106,8 @@ impl Writer {
     pub fn grow(&mut self, slots: u32) {
         while self.segments.len() < slots as usize {
             let mut descriptors: Vec<OwnedFd> = Vec::new();
-            let grown = self.shared.handle(self.session, &Request::GrowLog { slots }, &mut descriptors);
+            let request = Request::GrowLog { have: self.segments.len() as u32, slots };
+            let grown = self.shared.handle(self.session, &request, &mut descriptors);
             assert_eq!(grown, Response::Grown { added: descriptors.len() as u32 });
             assert!(!descriptors.is_empty());
             self.segments.extend(descriptors.into_iter().map(File::from));
@@ -255,6 +256,11 @@ impl Writer {
 
     pub fn digest(&mut self) {
         assert_eq!(self.request(&Request::Digest), Response::Done);
+    }
+
+    /// Has a log digested that is given up for what it holds.
+    pub fn digest_to_its_end(&mut self) {
+        assert_eq!(self.request(&Request::Digest), Response::Failed(Refusal::SessionEnded));
     }
 
     // What programs do, one entry each.

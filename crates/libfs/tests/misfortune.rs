@@ -1,0 +1,125 @@
+//! What is not the program's fault: descriptors that do not arrive, sessions that do nothing, logs that are damaged.
+
+mod common;
+
+use common::{InProcess, Store, root, small};
+use cuesta_format::wire::{Request, Response};
+use cuesta_format::{Geometry, SessionId};
+use cuesta_libfs::{Client, Link, LinkError};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+/// Loses descriptors of log segments, as the kernel does for a process at its limit.
+struct Losing {
+    link: InProcess,
+    grown: u32,
+    arriving: usize,
+}
+
+impl Link for Losing {
+    fn call(&mut self, request: &Request, descriptors: &mut Vec<OwnedFd>) -> Result<Response, LinkError> {
+        let answer = self.link.call(request, descriptors)?;
+        if matches!(request, Request::GrowLog { .. }) {
+            self.grown += 1;
+            if self.grown > 1 && self.grown.is_multiple_of(2) {
+                descriptors.truncate(self.arriving);
+            }
+        }
+        Ok(answer)
+    }
+
+    fn post(&mut self, request: &Request) -> Result<bool, LinkError> {
+        self.link.post(request)
+    }
+
+    fn collect(&mut self, wait: bool) -> Result<Option<Response>, LinkError> {
+        self.link.collect(wait)
+    }
+}
+
+fn content(n: u8) -> Vec<u8> {
+    (0..100_000_u32).map(|at| n ^ (at >> 3) as u8).collect()
+}
+
+#[test]
+fn segments_that_did_not_arrive_come_again_and_nothing_acknowledged_is_lost() {
+    for arriving in [0, 1] {
+        let store = Store::new(small());
+        let link = Losing { link: store.link(), grown: 0, arriving };
+        let client = Client::attach(Box::new(link), "test").unwrap();
+        let call = root(&client);
+        let acknowledged: Vec<u8> =
+            (0..4).filter(|&n| call.write_file(&format!("file-{n}"), &content(n)).is_ok()).collect();
+        assert!(acknowledged.len() >= 2, "it goes on when descriptors arrive again: {acknowledged:?}");
+        // The daemon is killed; the next one recovers.
+        let next = store.take_over();
+        let after = root(&Client::attach(Box::new(InProcess::of(&next, SessionId(0))), "after").unwrap());
+        for n in acknowledged {
+            assert!(after.read_file(&format!("file-{n}")).unwrap() == content(n), "file-{n}");
+        }
+    }
+}
+
+#[test]
+fn what_an_idle_session_freed_is_there_for_others() {
+    let geometry =
+        Geometry { arena_bytes: 1 << 20, segment_bytes: 64 << 10, ring_slots: 8, nvm_bytes: 8 << 20 };
+    let store = Store::new(geometry).digesting();
+    let (first, second) = (store.attach(), store.attach());
+    let (idle, busy) = (root(&first), root(&second));
+    idle.write_file("large", &vec![1; 6 << 20]).unwrap();
+    idle.write_file("kept", b"content").unwrap();
+    first.digest().unwrap();
+    idle.unlink("large").unwrap();
+    // From here on it does nothing.
+    busy.write_file("other", &vec![2; 4 << 20]).unwrap();
+    assert_eq!(busy.read_file("other").unwrap(), vec![2; 4 << 20]);
+    assert_eq!(idle.read_file("kept").unwrap(), b"content");
+    idle.write_file("kept", b"and on").unwrap();
+}
+
+/// Flips a bit of the first place in a log that holds `needle`.
+fn damage(tier: &Path, needle: &[u8]) {
+    let hit = std::fs::read_dir(tier.join("logs")).unwrap().any(|segment| {
+        let path = segment.unwrap().path();
+        let bytes = std::fs::read(&path).unwrap();
+        let Some(at) = bytes.windows(needle.len()).position(|window| window == needle) else { return false };
+        let file = std::fs::File::options().write(true).open(&path).unwrap();
+        file.write_all_at(&[bytes[at] ^ 1], at as u64).unwrap();
+        true
+    });
+    assert!(hit, "the bytes are in no log");
+}
+
+#[test]
+fn a_damaged_log_is_an_error_as_soon_as_it_is_digested() {
+    let store = Store::new(small());
+    let client = store.attach();
+    let call = root(&client);
+    call.write_file("before", b"x").unwrap();
+    call.write_file("victim", &[0x5a; 4000]).unwrap();
+    damage(store.tier(), &[0x5a; 4000]);
+    call.write_file("later", b"important").unwrap();
+    assert!(client.digest().is_err(), "what was acknowledged cannot be kept: say so");
+    assert!(call.write_file("more", b"y").is_err(), "and acknowledge nothing more");
+
+    let after = root(&store.attach());
+    assert_eq!(after.read_file("before").unwrap(), b"x");
+    assert!(after.read_file("later").is_err());
+}
+
+#[test]
+fn a_fence_does_not_take_the_log_of_before_for_damaged() {
+    let store = Store::new(small());
+    let (first, second) = (store.attach(), store.attach());
+    let (one, other) = (root(&first), root(&second));
+    for n in 0..20 {
+        one.write_file(&format!("one-{n}"), &[n; 3000]).unwrap();
+        other.write_file(&format!("other-{n}"), &[n; 5000]).unwrap();
+        // The first was fenced and has not noticed: what it says is complete is of the log before.
+        store.shared.digest_step().unwrap();
+    }
+    assert_eq!(one.read_file("other-19").unwrap(), [19; 5000]);
+    assert_eq!(other.read_file("one-19").unwrap(), [19; 3000]);
+}
