@@ -5,7 +5,7 @@
 //! reports, segments) is answered beside it; so that it seldom has to ask, each batch grants credit for the next ones.
 
 use crate::digest::policy;
-use crate::digest::{Batch, Digester, Until};
+use crate::digest::{Batch, Digester, LogView, Until};
 use crate::ending::Ending;
 use crate::sessions::{BatchReport, Segment, Session, make_segment};
 use crate::store::{Core, Progress};
@@ -13,7 +13,7 @@ use crate::{Error, SharedFs};
 use cuesta_format::event::Step;
 use cuesta_format::{InodeNumber, SegmentId, SessionId};
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Room the metadata store must have before more space is promised, and is given ahead of need.
 const METADATA_SLACK_BYTES: u64 = 16 << 20;
@@ -26,6 +26,12 @@ const METADATA_GROWTH: u64 = 3;
 
 /// Recovery digests as much as so many batches at once: the larger, the less often a page of the metadata is written.
 const BATCHES_RECOVERED: u64 = 4;
+
+/// A batch that found the medium full is tried again with this part of it, down to so many bytes.
+const BATCH_SHRINKS: u64 = 16;
+const BATCH_LEAST_BYTES: u64 = 4 << 10;
+/// So long a full medium is left alone before the next try.
+pub(crate) const STARVED_PAUSE: Duration = Duration::from_millis(500);
 
 /// A session is granted ahead what it would use up in so many batches like its last one: its log, full, is four.
 const BATCHES_AHEAD: u64 = 4;
@@ -143,12 +149,25 @@ impl SharedFs {
         };
         let storage = self.storage();
         let batches = if storage.recovering { BATCHES_RECOVERED } else { 1 };
-        let digested = digester.digest(&storage, &log, until, batches * self.options.digest_batch_bytes);
+        let mut bytes_max = batches * self.options.digest_batch_bytes;
+        let digested = loop {
+            match digester.digest(&storage, &log, until, bytes_max) {
+                Err(Error::NoSpace) if self.is_undone(&log)? => {
+                    // A smaller one may find room where a larger one does not.
+                    if bytes_max == BATCH_LEAST_BYTES {
+                        return Err(Error::NoSpace);
+                    }
+                    bytes_max = (bytes_max / BATCH_SHRINKS).max(BATCH_LEAST_BYTES);
+                }
+                digested => break digested,
+            }
+        };
         let batch = match digested {
             Ok(Some(batch)) => batch,
             Ok(None) => return Ok(None),
             Err(error) => {
                 // What a failed commit left of the store's memory is not known: nothing is digested any more.
+                tracing::error!(%error, "nothing is digested any more: the daemon must be started again");
                 self.failed.store(true, Ordering::Relaxed);
                 return Err(error);
             }
@@ -162,8 +181,39 @@ impl SharedFs {
         Ok(Some(batch))
     }
 
-    /// Lets the metadata store grow before a transaction needs it to: one that meets a full medium half-way cannot be
-    /// undone in memory. While there is some room left, deleting may go on all the same.
+    /// Whether a digest that found the medium full left everything as it was, as the metadata store says, which was
+    /// opened anew.
+    fn is_undone(&self, log: &LogView) -> Result<bool, Error> {
+        let row = self.metadata.read()?.session(log.session)?;
+        Ok(row.is_none_or(|row| row.digested <= log.from))
+    }
+
+    /// Digests what is due; with `idle`, whatever there is. Says whether there was something. On a full medium there is
+    /// not, for a while: what programs did stays in their logs until there is room, and they are told when those are full.
+    pub(crate) fn digest_due(&self, idle: bool) -> Result<bool, Error> {
+        if self.is_starved() {
+            return Ok(false);
+        }
+        let due = policy::due(&self.backlogs(), &self.options, idle);
+        let mut digested = due.into_iter().map(|session| self.digest_session(session));
+        let digested = digested.find(|digested| !matches!(digested, Ok(Progress::Idle)));
+        match digested.map_or_else(|| self.end_the_rest(), |digested| digested.map(|_| true)) {
+            Err(Error::NoSpace) => {
+                tracing::warn!("no room for metadata: what is logged is digested when there is");
+                *self.starved.lock() = Some(Instant::now());
+                Ok(false)
+            }
+            digested => digested,
+        }
+    }
+
+    /// Whether a digest found the medium full a moment ago.
+    pub(crate) fn is_starved(&self) -> bool {
+        self.starved.lock().is_some_and(|since| since.elapsed() < STARVED_PAUSE)
+    }
+
+    /// Lets the metadata store grow before a transaction needs it to: one that meets a full medium half-way was in
+    /// vain. While there is some room left, deleting may go on all the same.
     fn make_room_for_metadata(&self, session: SessionId) -> Result<(), Error> {
         let batch = self.pending_bytes(session).min(self.options.digest_batch_bytes);
         match self.metadata.ensure_slack(METADATA_SLACK_LEAST_BYTES + METADATA_GROWTH * batch) {

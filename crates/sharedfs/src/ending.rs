@@ -110,8 +110,28 @@ impl SharedFs {
         Ok(())
     }
 
-    /// Ends a session: what its log holds is digested, everything it had is given back.
+    /// Ends a session: what its log holds is digested, everything it had is given back. On a full medium that is done
+    /// later, and [`Error::NoSpace`] only says so.
     pub fn end_session(&self, session: SessionId, ending: Ending) -> Result<(), Error> {
+        let ended = self.try_end(session, ending);
+        if let Err(Error::NoSpace) = ended
+            && let Some(found) = self.core.lock().sessions.get_mut(&session)
+        {
+            found.ending = Some(ending);
+        }
+        ended
+    }
+
+    /// Ends a session that could not end when it should. Says whether there was one.
+    pub(crate) fn end_the_rest(&self) -> Result<bool, Error> {
+        let waiting = |found: &Session| found.ending.map(|ending| (found.id, ending));
+        let Some((session, ending)) = self.core.lock().sessions.values().find_map(waiting) else {
+            return Ok(false);
+        };
+        self.end_session(session, ending).map(|()| true)
+    }
+
+    fn try_end(&self, session: SessionId, ending: Ending) -> Result<(), Error> {
         let mut digester = self.digester.lock();
         // First: what it appends behind the end of the digest must not seem to have happened.
         self.shut_out(session);

@@ -62,6 +62,8 @@ pub struct SharedFs {
     pub(crate) making: Mutex<()>,
     recovering: AtomicBool,
     pub(crate) failed: AtomicBool,
+    /// When a digest last found the medium full.
+    pub(crate) starved: Mutex<Option<Instant>>,
 }
 
 /// What the server keeps of a session.
@@ -194,6 +196,7 @@ impl SharedFs {
             making: Mutex::new(()),
             recovering: AtomicBool::new(true),
             failed: AtomicBool::new(false),
+            starved: Mutex::default(),
         };
         shared.recovered = shared.recover(occupied)?;
         shared.recovering = AtomicBool::new(false);
@@ -369,5 +372,6 @@ pub(crate) fn new_session(
         reports: VecDeque::new(),
         revoked: Vec::new(),
         lingering: VecDeque::new(),
+        ending: None,
     }
 }

@@ -4,40 +4,68 @@
 mod common;
 
 use common::*;
-use cuesta_format::wire::{LeaseMode, Request, Response};
+use cuesta_format::wire::{LeaseMode, Refusal, Request, Response};
+use cuesta_sharedfs::check::{Mode, check};
+use cuesta_sharedfs::server::Service;
+use cuesta_sharedfs::{Options, SharedFs};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::sync::{Arc, Mutex};
 
 fn limit_files(bytes: Option<u64>) {
     let limit = getrlimit(Resource::Fsize);
     setrlimit(Resource::Fsize, Rlimit { current: bytes, maximum: limit.maximum }).unwrap();
 }
 
-#[test]
-fn a_fence_that_fails_half_way_voids_nothing_that_was_acknowledged() {
+/// The limit is the process's: one test at a time.
+static ALONE: Mutex<()> = Mutex::new(());
+
+/// Fills the metadata store with long names, made in the order `name` gives them, until it finds no room. Answers the
+/// names.
+fn fill(writer: &mut Writer, name: impl Fn(usize) -> u64) -> Vec<Vec<u8>> {
+    let mut names = Vec::new();
+    loop {
+        // As many as the log holds: scattered, they need more room than anybody foresees.
+        for _ in 0..1200 {
+            let name = format!("{:0250}", name(names.len())).into_bytes();
+            writer.file(&name);
+            names.push(name);
+        }
+        match writer.request(&Request::Digest) {
+            Response::Done => writer.retire(writer.at),
+            refused => {
+                assert_eq!(refused, Response::Failed(Refusal::NoSpace));
+                return names;
+            }
+        }
+    }
+}
+
+/// A store whose medium holds what its metadata takes now, and no byte more.
+fn full_store() -> (Store, Arc<SharedFs>, Writer, Writer) {
     // SAFETY: no handler runs: past the limit the call fails, that is all.
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
     let store = Store::new();
-    let shared = store.open();
+    let options = Options { digest_batch_bytes: 1 << 20, ..options() };
+    let shared = SharedFs::open(&store.tier(), options).unwrap();
     let mut first = Writer::attach(&shared);
-    let mut second = Writer::attach(&shared);
+    let second = Writer::attach(&shared);
     first.acquire(ROOT, LeaseMode::Write);
     for _ in 0..40 {
         first.request(&Request::InodeNumbers { count: 4096 });
     }
-    let metadata = std::fs::metadata(store.tier().join("meta.redb")).unwrap().len();
-    limit_files(Some(metadata));
-    let mut names = Vec::new();
-    loop {
-        for _ in 0..100 {
-            let name = format!("{:0250}", names.len()).into_bytes();
-            first.file(&name);
-            names.push(name);
-        }
-        if first.request(&Request::Digest) != Response::Done {
-            break;
-        }
-        first.retire(first.at);
-    }
+    limit_files(Some(std::fs::metadata(store.tier().join("meta.redb")).unwrap().len()));
+    (store, shared, first, second)
+}
+
+fn names(shared: &SharedFs) -> Vec<Vec<u8>> {
+    shared.read_directory(ROOT).unwrap().into_iter().map(|entry| entry.name).collect()
+}
+
+#[test]
+fn a_fence_that_fails_half_way_voids_nothing_that_was_acknowledged() {
+    let _alone = ALONE.lock().unwrap();
+    let (store, shared, mut first, mut second) = full_store();
+    let made = fill(&mut first, |number| number as u64);
     let acquire = Request::Acquire { inode: ROOT, mode: LeaseMode::Read, ahead: 0 };
     assert!(matches!(second.request(&acquire), Response::Failed(_)));
     assert!(first.generation() > first.lease_generation, "it is fenced");
@@ -48,5 +76,38 @@ fn a_fence_that_fails_half_way_voids_nothing_that_was_acknowledged() {
     limit_files(None);
     kill(shared, vec![first, second]);
     let shared = store.open();
-    assert_eq!(shared.read_directory(ROOT).unwrap().len(), names.len());
+    assert_eq!(names(&shared), made);
+}
+
+#[test]
+fn a_daemon_that_found_the_medium_full_goes_on_when_there_is_room() {
+    let _alone = ALONE.lock().unwrap();
+    // In order; and scattered, so that each name is put into a page of its own.
+    for scatter in [1, 0x9e37_79b9_7f4a_7c15] {
+        let (store, shared, mut first, mut second) = full_store();
+        let mut made = fill(&mut first, |number| (number as u64).wrapping_mul(scatter));
+        made.sort();
+        let digested = names(&shared);
+        assert!(digested.len() < made.len() && digested.iter().all(|name| made.binary_search(name).is_ok()));
+        for _ in 0..3 {
+            assert_eq!(first.request(&Request::Digest), Response::Failed(Refusal::NoSpace));
+            assert!(!Service::digest(&*shared, true).unwrap(), "the daemon lives");
+        }
+        let acquire = Request::Acquire { inode: ROOT, mode: LeaseMode::Read, ahead: 0 };
+        assert_eq!(second.request(&acquire), Response::Failed(Refusal::NoSpace));
+        assert_eq!(first.request(&Request::Detach), Response::Failed(Refusal::NoSpace));
+
+        limit_files(None);
+        assert!(matches!(second.request(&acquire), Response::Granted(_)));
+        assert_eq!(names(&shared), made);
+        // The session that could not end is ended by the way.
+        while shared.pending_bytes(first.session) > 0
+            || !matches!(first.request(&Request::Resync), Response::Failed(_))
+        {
+            Service::digest(&*shared, true).unwrap();
+        }
+        assert_eq!(second.request(&Request::Detach), Response::Done);
+        drop((first, second, shared));
+        assert!(check(&store.tier(), Mode::Report).unwrap().is_clean());
+    }
 }

@@ -175,8 +175,23 @@ impl Scanned {
 }
 
 impl Digester {
-    /// Digests one batch of at most `bytes_max` bytes (one entry at least). `None`: there was nothing.
+    /// Digests one batch of at most `bytes_max` bytes (one entry at least). `None`: there was nothing. After an error
+    /// everything is as it was.
     pub fn digest(
+        &mut self,
+        storage: &Storage<'_>,
+        log: &LogView,
+        until: Until,
+        bytes_max: u64,
+    ) -> Result<Option<Batch>, Error> {
+        let digested = self.try_digest(storage, log, until, bytes_max);
+        if digested.is_err() {
+            storage.space.lock().allocator.abandon(&mut self.reservation);
+        }
+        digested
+    }
+
+    fn try_digest(
         &mut self,
         storage: &Storage<'_>,
         log: &LogView,

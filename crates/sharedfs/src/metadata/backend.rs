@@ -5,15 +5,19 @@
 //! written. [`BackendFile::ensure_slack`] allocates ahead of a transaction, so that the transaction does not
 //! meet a full medium half-way; should it all the same, that is an error and never a SIGBUS.
 //!
+//! redb works on no file that once refused a write. So one that found the medium full says so
+//! ([`BackendFile::ran_full`]), and is given up ([`BackendFile::give_up`]) for another one on the same bytes.
+//!
 //! Stores go through `media`'s write-through copies: durable at the next fence of the same thread. The thread
 //! that syncs announces itself; what another thread writes (eviction by a reader) is fenced on the spot.
 
 use super::MetadataError;
 use cuesta_format::entry::crc32c;
 use cuesta_media::{AccessError, GrowableMapping, MediaError, Medium};
+use rustix::io::Errno;
 use std::io;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// The header page, then redb's bytes.
@@ -57,6 +61,8 @@ pub(super) struct BackendFile {
     /// Held by whoever changes the header or the length of the mapping.
     growth: Mutex<()>,
     syncing_thread: AtomicUsize,
+    full: AtomicBool,
+    given_up: AtomicBool,
 }
 
 impl BackendFile {
@@ -111,6 +117,8 @@ impl BackendFile {
             written: written.into(),
             growth: Mutex::new(()),
             syncing_thread: 0.into(),
+            full: false.into(),
+            given_up: false.into(),
         }
     }
 
@@ -133,6 +141,23 @@ impl BackendFile {
     pub(super) fn ensure_slack(&self, bytes: u64) -> Result<(), MediaError> {
         let _growing = self.growth.lock().unwrap_or_else(PoisonError::into_inner);
         self.allocate(self.written.load(Ordering::Acquire).saturating_add(bytes))
+    }
+
+    /// Whether a write found no room on the medium.
+    pub(super) fn ran_full(&self) -> bool {
+        self.full.load(Ordering::Acquire)
+    }
+
+    /// From now on, redb can neither read nor write through this file.
+    pub(super) fn give_up(&self) {
+        self.given_up.store(true, Ordering::Release);
+    }
+
+    fn check_kept(&self) -> io::Result<()> {
+        if self.given_up.load(Ordering::Acquire) {
+            return Err(io::Error::other("this handle on the metadata store was given up"));
+        }
+        Ok(())
     }
 
     /// Allocates up to `end`; `growth` is held.
@@ -158,7 +183,10 @@ impl BackendFile {
             return Ok(());
         }
         let written = end.next_multiple_of(WRITTEN_STEP_BYTES);
-        self.allocate(written).map_err(refused)?;
+        self.allocate(written).map_err(|error| {
+            self.full.fetch_or(is_full(&error), Ordering::AcqRel);
+            refused(error)
+        })?;
         self.note(WRITTEN_OFFSET, written).map_err(outside)?;
         self.written.store(written, Ordering::Release);
         Ok(())
@@ -178,6 +206,7 @@ impl BackendFile {
     }
 
     fn check(&self, offset: u64, len: usize) -> io::Result<u64> {
+        self.check_kept()?;
         match offset.checked_add(len as u64) {
             Some(end) if end <= self.length.load(Ordering::Acquire) => Ok(end),
             _ => Err(io::ErrorKind::UnexpectedEof.into()),
@@ -191,8 +220,13 @@ fn thread_mark() -> usize {
     MARK.with(|mark| std::ptr::from_ref(mark).addr())
 }
 
+/// Whether it means that the medium, or what may be used of it, is full.
+pub(super) fn is_full(error: &MediaError) -> bool {
+    matches!(error.errno(), Errno::NOSPC | Errno::DQUOT | Errno::FBIG)
+}
+
 fn refused(error: MediaError) -> io::Error {
-    error.errno().into()
+    if is_full(&error) { io::ErrorKind::StorageFull.into() } else { error.errno().into() }
 }
 
 fn outside(error: AccessError) -> io::Error {
@@ -221,6 +255,7 @@ impl redb::StorageBackend for Backend {
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
+        self.0.check_kept()?;
         if len > LENGTH_MAX {
             return Err(io::ErrorKind::FileTooLarge.into());
         }
@@ -234,6 +269,7 @@ impl redb::StorageBackend for Backend {
     }
 
     fn sync_data(&self) -> io::Result<()> {
+        self.0.check_kept()?;
         self.0.mapping.fence();
         Ok(())
     }

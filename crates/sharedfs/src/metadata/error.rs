@@ -33,7 +33,7 @@ pub enum MetadataError {
     /// A name that was to be new is there already. Nothing of the transaction was committed.
     #[error("a name that was to be new exists")]
     NameTaken,
-    /// The medium is full. Nothing of the transaction was committed; the store must be opened again.
+    /// The medium is full. Nothing of the transaction was committed, and the next one finds the store as it was before.
     #[error("no room for the metadata store to grow")]
     NoSpace,
     /// An earlier write failed; what was committed is safe, and the store must be opened again.

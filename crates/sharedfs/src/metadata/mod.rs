@@ -9,6 +9,7 @@ mod apply;
 mod backend;
 mod error;
 mod extents;
+mod guard;
 mod keys;
 mod records;
 mod snapshot;

@@ -1,5 +1,6 @@
 //! Reading: what was committed when the snapshot was taken, undisturbed by the writer.
 
+use super::guard::guarded;
 use super::keys::{
     ARENAS, CHUNK_INODES, COUNTERS, DIRENTS, EXTENTS, INODES, ORPHANS, SESSIONS, SYMLINKS, chunk_key,
     chunk_of, dirent_key, name_in,
@@ -49,43 +50,51 @@ impl Snapshot {
 
     /// An inode.
     pub fn inode(&self, inode: InodeNumber) -> Result<Option<StoredInode>, MetadataError> {
-        let (chunk, slot) = chunk_of(inode);
-        match self.inodes.get(&chunk_key(chunk)[..])? {
-            Some(bytes) => Chunk::decode_one(chunk, bytes.value(), slot),
-            None => Ok(None),
-        }
+        guarded(|| {
+            let (chunk, slot) = chunk_of(inode);
+            match self.inodes.get(&chunk_key(chunk)[..])? {
+                Some(bytes) => Chunk::decode_one(chunk, bytes.value(), slot),
+                None => Ok(None),
+            }
+        })
     }
 
     /// The inodes with these numbers that there are, in order.
     pub fn inodes(&self, numbers: Range<u64>) -> Result<Vec<StoredInode>, MetadataError> {
-        let mut found = Vec::new();
-        if numbers.is_empty() {
-            return Ok(found);
-        }
-        let (first, last) =
-            (chunk_key(numbers.start / CHUNK_INODES), chunk_key((numbers.end - 1) / CHUNK_INODES));
-        for pair in self.inodes.range::<&[u8]>(&first[..]..=&last[..])? {
-            let (key, bytes) = pair?;
-            let damaged = || MetadataError::Damaged("the key of an inode chunk".into());
-            let chunk = u64::from_be_bytes(key.value().try_into().map_err(|_| damaged())?);
-            let stored = Chunk::decode(chunk, bytes.value())?.inodes.into_iter().flatten();
-            found.extend(stored.filter(|stored| numbers.contains(&stored.record.inode.0)));
-        }
-        Ok(found)
+        guarded(|| {
+            let mut found = Vec::new();
+            if numbers.is_empty() {
+                return Ok(found);
+            }
+            let (first, last) =
+                (chunk_key(numbers.start / CHUNK_INODES), chunk_key((numbers.end - 1) / CHUNK_INODES));
+            for pair in self.inodes.range::<&[u8]>(&first[..]..=&last[..])? {
+                let (key, bytes) = pair?;
+                let damaged = || MetadataError::Damaged("the key of an inode chunk".into());
+                let chunk = u64::from_be_bytes(key.value().try_into().map_err(|_| damaged())?);
+                let stored = Chunk::decode(chunk, bytes.value())?.inodes.into_iter().flatten();
+                found.extend(stored.filter(|stored| numbers.contains(&stored.record.inode.0)));
+            }
+            Ok(found)
+        })
     }
 
     /// A number no inode at or above it has.
     pub fn inodes_end(&self) -> Result<InodeNumber, MetadataError> {
-        let last =
-            self.inodes.last()?.and_then(|(key, _)| Some(u64::from_be_bytes(key.value().try_into().ok()?)));
-        Ok(InodeNumber(last.map_or(0, |chunk| chunk.saturating_add(1).saturating_mul(CHUNK_INODES))))
+        guarded(|| {
+            let last = self
+                .inodes
+                .last()?
+                .and_then(|(key, _)| Some(u64::from_be_bytes(key.value().try_into().ok()?)));
+            Ok(InodeNumber(last.map_or(0, |chunk| chunk.saturating_add(1).saturating_mul(CHUNK_INODES))))
+        })
     }
 
     pub(super) fn chunk(&self, chunk: u64) -> Result<Chunk, MetadataError> {
-        match self.inodes.get(&chunk_key(chunk)[..])? {
+        guarded(|| match self.inodes.get(&chunk_key(chunk)[..])? {
             Some(bytes) => Chunk::decode(chunk, bytes.value()),
             None => Ok(Chunk::default()),
-        }
+        })
     }
 
     /// What a name in a directory stands for.
@@ -94,30 +103,34 @@ impl Snapshot {
     }
 
     pub(super) fn dirent(&self, key: &[u8]) -> Result<Option<Dirent>, MetadataError> {
-        self.dirents.get(key)?.map(|bytes| Dirent::decode(bytes.value())).transpose()
+        guarded(|| self.dirents.get(key)?.map(|bytes| Dirent::decode(bytes.value())).transpose())
     }
 
     /// Up to `limit` names of a directory that sort behind `after` (all do behind the empty name), as bytes.
     pub fn list(&self, parent: InodeNumber, after: &[u8], limit: usize) -> Result<Vec<Entry>, MetadataError> {
-        let from = dirent_key(parent, after);
-        let mut entries = Vec::new();
-        for pair in self.dirents.range::<&[u8]>((Bound::Excluded(&from[..]), Bound::Unbounded))?.take(limit) {
-            let (key, value) = pair?;
-            let Some(name) = name_in(parent, key.value()) else { break };
-            entries.push(Entry { name: name.to_vec(), dirent: Dirent::decode(value.value())? });
-        }
-        Ok(entries)
+        guarded(|| {
+            let from = dirent_key(parent, after);
+            let mut entries = Vec::new();
+            for pair in
+                self.dirents.range::<&[u8]>((Bound::Excluded(&from[..]), Bound::Unbounded))?.take(limit)
+            {
+                let (key, value) = pair?;
+                let Some(name) = name_in(parent, key.value()) else { break };
+                entries.push(Entry { name: name.to_vec(), dirent: Dirent::decode(value.value())? });
+            }
+            Ok(entries)
+        })
     }
 
     /// The extents of a file that meet `blocks`, in order.
     pub fn extents(&self, inode: InodeNumber, blocks: Range<u64>) -> Result<Vec<Extent>, MetadataError> {
-        match self.inode(inode)?.ok_or(MetadataError::NoInode(inode))?.extents {
+        guarded(|| match self.inode(inode)?.ok_or(MetadataError::NoInode(inode))?.extents {
             ExtentList::Inline(extents) => Ok(extents
                 .into_iter()
                 .filter(|extent| extent.file_block < blocks.end && extent.end_block() > blocks.start)
                 .collect()),
             ExtentList::Table => self.table_extents(inode, blocks),
-        }
+        })
     }
 
     /// As [`Snapshot::extents`], of an inode whose extents are in the table.
@@ -126,119 +139,144 @@ impl Snapshot {
         inode: InodeNumber,
         blocks: Range<u64>,
     ) -> Result<Vec<Extent>, MetadataError> {
-        let mut found = Vec::new();
-        if blocks.is_empty() {
-            return Ok(found);
-        }
-        // The one that starts before the range may reach into it.
-        if let Some(pair) = self.extents.range((inode.0, 0)..(inode.0, blocks.start))?.next_back() {
-            let (key, value) = pair?;
-            found
-                .extend(Some(extent(key.value(), value.value())?).filter(|it| it.end_block() > blocks.start));
-        }
-        for pair in self.extents.range((inode.0, blocks.start)..(inode.0, blocks.end))? {
-            let (key, value) = pair?;
-            found.push(extent(key.value(), value.value())?);
-        }
-        Ok(found)
+        guarded(|| {
+            let mut found = Vec::new();
+            if blocks.is_empty() {
+                return Ok(found);
+            }
+            // The one that starts before the range may reach into it.
+            if let Some(pair) = self.extents.range((inode.0, 0)..(inode.0, blocks.start))?.next_back() {
+                let (key, value) = pair?;
+                found.extend(
+                    Some(extent(key.value(), value.value())?).filter(|it| it.end_block() > blocks.start),
+                );
+            }
+            for pair in self.extents.range((inode.0, blocks.start)..(inode.0, blocks.end))? {
+                let (key, value) = pair?;
+                found.push(extent(key.value(), value.value())?);
+            }
+            Ok(found)
+        })
     }
 
-    /// Where the extents in the table start that start before `block`, the last one first.
-    pub(super) fn table_starts_before(
+    /// Where the last extent in the table starts that starts before `block` and is `wanted`.
+    pub(super) fn last_table_start_before(
         &self,
         inode: InodeNumber,
         block: u64,
-    ) -> Result<impl Iterator<Item = Result<u64, MetadataError>>, MetadataError> {
-        let pairs = self.extents.range((inode.0, 0)..(inode.0, block))?.rev();
-        Ok(pairs.map(|pair| Ok(pair?.0.value().1)))
+        wanted: impl Fn(u64) -> bool,
+    ) -> Result<Option<u64>, MetadataError> {
+        guarded(|| {
+            for pair in self.extents.range((inode.0, 0)..(inode.0, block))?.rev() {
+                let (_, start) = pair?.0.value();
+                if wanted(start) {
+                    return Ok(Some(start));
+                }
+            }
+            Ok(None)
+        })
     }
 
     /// The target of a symbolic link.
     pub fn symlink(&self, inode: InodeNumber) -> Result<Option<Vec<u8>>, MetadataError> {
-        Ok(self.symlinks.get(inode.0)?.map(|target| target.value().to_vec()))
+        guarded(|| Ok(self.symlinks.get(inode.0)?.map(|target| target.value().to_vec())))
     }
 
     /// The bitmap of an arena's used blocks.
     pub fn arena(&self, arena: ArenaId) -> Result<Option<Vec<u8>>, MetadataError> {
-        Ok(self.arenas.get(arena.0)?.map(|bitmap| bitmap.value().to_vec()))
+        guarded(|| Ok(self.arenas.get(arena.0)?.map(|bitmap| bitmap.value().to_vec())))
     }
 
     /// All arenas and their bitmaps.
     pub fn arenas(&self) -> Result<Vec<(ArenaId, Vec<u8>)>, MetadataError> {
-        let mut arenas = Vec::new();
-        for pair in self.arenas.range::<u32>(..)? {
-            let (arena, bitmap) = pair?;
-            arenas.push((ArenaId(arena.value()), bitmap.value().to_vec()));
-        }
-        Ok(arenas)
+        guarded(|| {
+            let mut arenas = Vec::new();
+            for pair in self.arenas.range::<u32>(..)? {
+                let (arena, bitmap) = pair?;
+                arenas.push((ArenaId(arena.value()), bitmap.value().to_vec()));
+            }
+            Ok(arenas)
+        })
     }
 
     /// What is known of a session.
     pub fn session(&self, session: SessionId) -> Result<Option<SessionRecord>, MetadataError> {
-        self.sessions.get(session.0)?.map(|bytes| session_record(session, bytes.value())).transpose()
+        guarded(|| {
+            self.sessions.get(session.0)?.map(|bytes| session_record(session, bytes.value())).transpose()
+        })
     }
 
     /// All sessions.
     pub fn sessions(&self) -> Result<Vec<(SessionId, SessionRecord)>, MetadataError> {
-        let mut sessions = Vec::new();
-        for pair in self.sessions.range::<u64>(..)? {
-            let (session, bytes) = pair?;
-            let session = SessionId(session.value());
-            sessions.push((session, session_record(session, bytes.value())?));
-        }
-        Ok(sessions)
+        guarded(|| {
+            let mut sessions = Vec::new();
+            for pair in self.sessions.range::<u64>(..)? {
+                let (session, bytes) = pair?;
+                let session = SessionId(session.value());
+                sessions.push((session, session_record(session, bytes.value())?));
+            }
+            Ok(sessions)
+        })
     }
 
     /// All inodes that have no name any more, with each session that holds them.
     pub fn orphans(&self) -> Result<Vec<(InodeNumber, SessionId)>, MetadataError> {
-        let mut orphans = Vec::new();
-        for pair in self.orphans.range::<(u64, u64)>(..)? {
-            let (inode, session) = pair?.0.value();
-            orphans.push((InodeNumber(inode), SessionId(session)));
-        }
-        Ok(orphans)
+        guarded(|| {
+            let mut orphans = Vec::new();
+            for pair in self.orphans.range::<(u64, u64)>(..)? {
+                let (inode, session) = pair?.0.value();
+                orphans.push((InodeNumber(inode), SessionId(session)));
+            }
+            Ok(orphans)
+        })
     }
 
     /// The store's numbers.
     pub fn counters(&self) -> Result<Counters, MetadataError> {
-        let number = |name: &'static str| -> Result<u64, MetadataError> {
-            let value = self.counters.get(name)?;
-            value
-                .map(|value| value.value())
-                .ok_or_else(|| MetadataError::Damaged(format!("counter {name} is missing")))
-        };
-        Ok(Counters {
-            next_inode: InodeNumber(number("next_inode")?),
-            next_session: number("next_session")?,
-            inodes: number("inodes")?,
-            used_blocks: number("used_blocks")?,
+        guarded(|| {
+            let number = |name: &'static str| -> Result<u64, MetadataError> {
+                let value = self.counters.get(name)?;
+                value
+                    .map(|value| value.value())
+                    .ok_or_else(|| MetadataError::Damaged(format!("counter {name} is missing")))
+            };
+            Ok(Counters {
+                next_inode: InodeNumber(number("next_inode")?),
+                next_session: number("next_session")?,
+                inodes: number("inodes")?,
+                used_blocks: number("used_blocks")?,
+            })
         })
     }
 
     /// Shows every inode to `visit`, by number: for the checker.
     pub fn visit_inodes(&self, mut visit: impl FnMut(StoredInode)) -> Result<(), MetadataError> {
-        for pair in self.inodes.range::<&[u8]>(..)? {
-            let (key, value) = pair?;
-            let chunk = <[u8; 8]>::try_from(key.value())
-                .map_err(|_| MetadataError::Damaged("an inode chunk's key is unreadable".into()))?;
-            let chunk = Chunk::decode(u64::from_be_bytes(chunk), value.value())?;
-            chunk.inodes.into_iter().flatten().for_each(&mut visit);
-        }
-        Ok(())
+        guarded(|| {
+            for pair in self.inodes.range::<&[u8]>(..)? {
+                let (key, value) = pair?;
+                let chunk = <[u8; 8]>::try_from(key.value())
+                    .map_err(|_| MetadataError::Damaged("an inode chunk's key is unreadable".into()))?;
+                let chunk = Chunk::decode(u64::from_be_bytes(chunk), value.value())?;
+                chunk.inodes.into_iter().flatten().for_each(&mut visit);
+            }
+            Ok(())
+        })
     }
 
     /// Shows every name to `visit`, by parent: for the checker.
     pub fn visit_entries(&self, mut visit: impl FnMut(InodeNumber, Entry)) -> Result<(), MetadataError> {
-        for pair in self.dirents.range::<&[u8]>(..)? {
-            let (key, value) = pair?;
-            let (parent, name) = key
-                .value()
-                .split_first_chunk::<8>()
-                .ok_or_else(|| MetadataError::Damaged("a directory entry's key is unreadable".into()))?;
-            let dirent = Dirent::decode(value.value())?;
-            visit(InodeNumber(u64::from_be_bytes(*parent)), Entry { name: name.to_vec(), dirent });
-        }
-        Ok(())
+        guarded(|| {
+            for pair in self.dirents.range::<&[u8]>(..)? {
+                let (key, value) = pair?;
+                let (parent, name) = key
+                    .value()
+                    .split_first_chunk::<8>()
+                    .ok_or_else(|| MetadataError::Damaged("a directory entry's key is unreadable".into()))?;
+                let dirent = Dirent::decode(value.value())?;
+                visit(InodeNumber(u64::from_be_bytes(*parent)), Entry { name: name.to_vec(), dirent });
+            }
+            Ok(())
+        })
     }
 
     /// Shows every extent that is not inside its inode's record to `visit`, by inode: for the checker.
@@ -246,11 +284,13 @@ impl Snapshot {
         &self,
         mut visit: impl FnMut(InodeNumber, Extent),
     ) -> Result<(), MetadataError> {
-        for pair in self.extents.range::<(u64, u64)>(..)? {
-            let (key, value) = pair?;
-            visit(InodeNumber(key.value().0), extent(key.value(), value.value())?);
-        }
-        Ok(())
+        guarded(|| {
+            for pair in self.extents.range::<(u64, u64)>(..)? {
+                let (key, value) = pair?;
+                visit(InodeNumber(key.value().0), extent(key.value(), value.value())?);
+            }
+            Ok(())
+        })
     }
 }
 

@@ -1,14 +1,14 @@
 //! Making, opening and checking a metadata store.
 
-use super::backend::{Backend, BackendFile};
+use super::backend::{Backend, BackendFile, is_full};
+use super::guard::{Tree, guarded};
 use super::keys::{ARENAS, COUNTERS, DIRENTS, EXTENTS, INODES, ORPHANS, SESSIONS, SYMLINKS};
 use super::transaction::write_counters;
 use super::{Counters, MetadataError, Snapshot, Transaction};
-use cuesta_media::{MediaError, Medium};
-use redb::{Database, ReadableDatabase, WriteTransaction};
-use rustix::io::Errno;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::Path;
+use cuesta_media::Medium;
+use parking_lot::RwLock;
+use redb::{Database, ReadableDatabase};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// The layout of tables, keys and values this build reads and writes.
@@ -20,6 +20,13 @@ const CACHE_BYTES: usize = 64 << 20;
 
 /// The metadata store. One writer, any number of readers beside it.
 pub struct MetadataStore {
+    path: PathBuf,
+    medium: Medium,
+    opened: RwLock<Arc<Opened>>,
+}
+
+/// redb on its file.
+struct Opened {
     database: Database,
     file: Arc<BackendFile>,
 }
@@ -31,17 +38,19 @@ impl MetadataStore {
             return Err(MetadataError::Exists(path.to_path_buf()));
         }
         let store = MetadataStore::attach(path, medium)?;
-        let tree = store.begin_tree()?;
-        tree.open_table(INODES)?;
-        tree.open_table(DIRENTS)?;
-        tree.open_table(EXTENTS)?;
-        tree.open_table(SYMLINKS)?;
-        tree.open_table(ARENAS)?;
-        tree.open_table(SESSIONS)?;
-        tree.open_table(ORPHANS)?;
-        tree.open_table(COUNTERS)?.insert(FORMAT_COUNTER, FORMAT_VERSION)?;
-        write_counters(&tree, &Counters::default())?;
-        tree.commit()?;
+        guarded(|| {
+            let tree = store.opened()?.begin_tree()?;
+            tree.open_table(INODES)?;
+            tree.open_table(DIRENTS)?;
+            tree.open_table(EXTENTS)?;
+            tree.open_table(SYMLINKS)?;
+            tree.open_table(ARENAS)?;
+            tree.open_table(SESSIONS)?;
+            tree.open_table(ORPHANS)?;
+            tree.open_table(COUNTERS)?.insert(FORMAT_COUNTER, FORMAT_VERSION)?;
+            write_counters(&tree, &Counters::default())?;
+            tree.commit()
+        })?;
         Ok(store)
     }
 
@@ -54,46 +63,62 @@ impl MetadataStore {
             return Err(MetadataError::Foreign(path.to_path_buf()));
         }
         let store = MetadataStore::attach(path, medium)?;
-        let reading = store.database.begin_read()?;
-        let found = reading.open_table(COUNTERS)?.get(FORMAT_COUNTER)?.map_or(0, |version| version.value());
+        let found = guarded(|| {
+            let reading = store.opened()?.database.begin_read()?;
+            Ok(reading.open_table(COUNTERS)?.get(FORMAT_COUNTER)?.map_or(0, |version| version.value()))
+        })?;
         if found != FORMAT_VERSION {
             return Err(MetadataError::Version { found, expected: FORMAT_VERSION });
         }
         // Every table is there, and so are the counters.
-        Snapshot::new(&reading)?.counters()?;
+        store.read()?.counters()?;
         Ok(store)
     }
 
     fn attach(path: &Path, medium: Medium) -> Result<MetadataStore, MetadataError> {
-        let file = Arc::new(BackendFile::open(path, medium)?);
-        let backend = Backend(Arc::clone(&file));
-        let database =
-            guarded(|| Ok(Database::builder().set_cache_size(CACHE_BYTES).create_with_backend(backend)?))?;
-        Ok(MetadataStore { database, file })
+        let opened = RwLock::new(Arc::new(Opened::new(path, medium)?));
+        Ok(MetadataStore { path: path.to_owned(), medium, opened })
+    }
+
+    /// What is open now. After a transaction that found the medium full, which redb does not go on from, that is the
+    /// store opened anew: as it was before that transaction.
+    fn opened(&self) -> Result<Arc<Opened>, MetadataError> {
+        let opened = Arc::clone(&self.opened.read());
+        if !opened.file.ran_full() {
+            return Ok(opened);
+        }
+        drop(opened);
+        let mut opened = self.opened.write();
+        if opened.file.ran_full() {
+            opened.file.give_up();
+            *opened = Arc::new(Opened::new(&self.path, self.medium)?);
+        }
+        Ok(Arc::clone(&opened))
+    }
+
+    fn file(&self) -> Arc<BackendFile> {
+        Arc::clone(&self.opened.read().file)
     }
 
     /// What is committed now.
     pub fn read(&self) -> Result<Snapshot, MetadataError> {
-        Snapshot::new(&self.database.begin_read()?)
+        guarded(|| Snapshot::new(&self.opened()?.database.begin_read()?))
     }
 
     /// Begins the one transaction that writes; waits while there is another.
     pub fn begin(&self) -> Result<Transaction, MetadataError> {
-        // The order matters: only once no other writer is left does a snapshot show the last commit.
-        let tree = self.begin_tree()?;
-        Transaction::new(tree, Arc::clone(&self.file), self.read()?)
-    }
-
-    fn begin_tree(&self) -> Result<WriteTransaction, MetadataError> {
-        let mut tree = self.database.begin_write()?;
-        // Opening after a kill takes a millisecond, not a walk of the whole tree.
-        tree.set_quick_repair(true);
-        Ok(tree)
+        guarded(|| {
+            let opened = self.opened()?;
+            // The order matters: only once no other writer is left does a snapshot show the last commit.
+            let tree = opened.begin_tree()?;
+            let base = Snapshot::new(&opened.database.begin_read()?)?;
+            Transaction::new(tree, Arc::clone(&opened.file), base)
+        })
     }
 
     /// Bytes the store can grow by without asking the medium for more.
     pub fn slack_bytes(&self) -> u64 {
-        self.file.slack_bytes()
+        self.file().slack_bytes()
     }
 
     /// Asks the medium for room now, so that the store can grow by `bytes` without asking then.
@@ -101,30 +126,35 @@ impl MetadataStore {
         if self.slack_bytes() >= bytes {
             return Ok(());
         }
-        self.file.ensure_slack(bytes).map_err(|error| match &error {
-            MediaError::System { errno: Errno::NOSPC, .. } => MetadataError::NoSpace,
-            _ => error.into(),
-        })
+        let ensured = self.file().ensure_slack(bytes);
+        ensured.map_err(|error| if is_full(&error) { MetadataError::NoSpace } else { error.into() })
     }
 
     /// Bytes the store takes on its medium.
     pub fn allocated_bytes(&self) -> u64 {
-        self.file.allocated_bytes()
+        self.file().allocated_bytes()
     }
 
     /// Reads every page and checks its checksum: true if all is well, false if something was repaired.
     pub fn check_pages(&mut self) -> Result<bool, MetadataError> {
-        guarded(|| Ok(self.database.check_integrity()?))
+        let Some(opened) = Arc::get_mut(self.opened.get_mut()) else { return Err(MetadataError::Failed) };
+        guarded(|| Ok(opened.database.check_integrity()?))
     }
 }
 
-/// redb asserts some of what it reads when it opens or checks a file; a damaged one must be an error.
-fn guarded<T>(open: impl FnOnce() -> Result<T, MetadataError>) -> Result<T, MetadataError> {
-    catch_unwind(AssertUnwindSafe(open)).unwrap_or_else(|panic| {
-        let what = panic
-            .downcast_ref::<String>()
-            .cloned()
-            .or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
-        Err(MetadataError::Damaged(what.unwrap_or_else(|| "its tree makes no sense".into())))
-    })
+impl Opened {
+    fn new(path: &Path, medium: Medium) -> Result<Opened, MetadataError> {
+        let file = Arc::new(BackendFile::open(path, medium)?);
+        let backend = Backend(Arc::clone(&file));
+        let database =
+            guarded(|| Ok(Database::builder().set_cache_size(CACHE_BYTES).create_with_backend(backend)?))?;
+        Ok(Opened { database, file })
+    }
+
+    fn begin_tree(&self) -> Result<Tree, MetadataError> {
+        let mut tree = self.database.begin_write()?;
+        // Opening after a kill takes a millisecond, not a walk of the whole tree.
+        tree.set_quick_repair(true);
+        Ok(Tree::new(tree))
+    }
 }

@@ -8,6 +8,7 @@
 use super::apply::apply_sorted;
 use super::backend::BackendFile;
 use super::extents::{ExtentWrite, differences, splice};
+use super::guard::{Tree, guarded};
 use super::keys::{
     ARENAS, COUNTERS, DIRENTS, EXTENTS, INODES, ORPHANS, SESSIONS, SYMLINKS, chunk_key, chunk_of, dirent_key,
     name_in,
@@ -33,7 +34,7 @@ struct NameChange {
 
 /// The one transaction that writes.
 pub struct Transaction {
-    tree: WriteTransaction,
+    tree: Tree,
     file: Arc<BackendFile>,
     base: Snapshot,
     chunks: BTreeMap<u64, Box<Chunk>>,
@@ -48,7 +49,7 @@ pub struct Transaction {
 
 impl Transaction {
     pub(super) fn new(
-        tree: WriteTransaction,
+        tree: Tree,
         file: Arc<BackendFile>,
         base: Snapshot,
     ) -> Result<Transaction, MetadataError> {
@@ -164,14 +165,9 @@ impl Transaction {
     fn reaching_start(&self, inode: InodeNumber, block: u64) -> Result<u64, MetadataError> {
         let mut changes = self.extents.range((inode.0, 0)..(inode.0, block)).rev();
         let changed = changes.find(|(_, change)| change.is_some()).map(|(&(_, start), _)| start);
-        let mut standing = None;
-        for start in self.base.table_starts_before(inode, block)? {
-            let start = start?;
-            if !self.extents.contains_key(&(inode.0, start)) {
-                standing = Some(start);
-                break;
-            }
-        }
+        let standing = self
+            .base
+            .last_table_start_before(inode, block, |start| !self.extents.contains_key(&(inode.0, start)))?;
         Ok(changed.max(standing).unwrap_or(block))
     }
 
@@ -385,6 +381,15 @@ impl Transaction {
 
     /// Commits everything; once this returns, it survives.
     pub fn commit(self) -> Result<(), MetadataError> {
+        let file = Arc::clone(&self.file);
+        match guarded(|| self.write()) {
+            // Whatever redb calls it where it came across that.
+            Err(_) if file.ran_full() => Err(MetadataError::NoSpace),
+            written => written,
+        }
+    }
+
+    fn write(self) -> Result<(), MetadataError> {
         let Transaction { tree, file, base, .. } = self;
         // A reader less: pages freed by the last commit can be used by this one.
         drop(base);
@@ -447,7 +452,7 @@ impl Transaction {
             }
         }
         write_counters(&tree, &self.counters)?;
-        Ok(tree.commit()?)
+        tree.commit()
     }
 }
 

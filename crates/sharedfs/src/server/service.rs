@@ -1,7 +1,8 @@
 //! What the server needs of the core, and how [`SharedFs`] gives it.
 
 use crate::digest::policy;
-use crate::{Ending, Error, Progress, SharedFs};
+use crate::digesting::STARVED_PAUSE;
+use crate::{Ending, Error, SharedFs};
 use cuesta_format::SessionId;
 use cuesta_format::wire::{Refusal, Request, Response};
 use std::os::fd::OwnedFd;
@@ -95,12 +96,7 @@ impl Service for SharedFs {
     }
 
     fn digest(&self, idle: bool) -> Result<bool, Error> {
-        for session in policy::due(&self.backlogs(), self.options(), idle) {
-            if self.digest_session(session)? != Progress::Idle {
-                return Ok(true);
-            }
-        }
-        Ok(false)
+        self.digest_due(idle)
     }
 
     fn prepare(&self) -> Result<bool, Error> {
@@ -112,6 +108,9 @@ impl Service for SharedFs {
     }
 
     fn idle_after(&self) -> Option<Duration> {
+        if self.is_starved() {
+            return Some(STARVED_PAUSE);
+        }
         policy::sleep(&self.backlogs(), self.options())
     }
 

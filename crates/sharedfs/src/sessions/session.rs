@@ -3,6 +3,7 @@
 use super::{Control, LogFiles, Segment};
 use crate::digest::LogView;
 use crate::digest::policy::Backlog;
+use crate::ending::Ending;
 use cuesta_format::entry::Salt;
 use cuesta_format::session_table::SessionRecord;
 use cuesta_format::wire::{Placed, Report};
@@ -58,6 +59,8 @@ pub struct Session {
     pub revoked: Vec<InodeNumber>,
     /// Inodes it gave back while its log could still change them, the first one first.
     pub lingering: VecDeque<(InodeNumber, LogPosition)>,
+    /// It is over, and ends this way once there is room to digest the rest of its log.
+    pub ending: Option<Ending>,
 }
 
 impl Session {
