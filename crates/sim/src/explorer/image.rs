@@ -60,8 +60,7 @@ impl Image {
         for (region, file) in replaced {
             self.hash = self.hash.wrapping_sub(file_hash(region, &file));
         }
-        let used = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
-        let file = ImageFile { path, len, bytes: bytes[..used].to_vec() };
+        let file = ImageFile { path, len, bytes: bytes[..used(bytes)].to_vec() };
         self.hash = self.hash.wrapping_add(file_hash(region, &file));
         self.files.insert(region, file);
     }
@@ -101,6 +100,17 @@ impl Image {
             self.hash = self.hash.wrapping_sub(before).wrapping_add(after);
         }
     }
+}
+
+/// How many bytes there are before nothing but zeros follows; most of a store's files are zeros.
+pub(super) fn used(bytes: &[u8]) -> usize {
+    const PIECE: usize = 4096;
+    let pieces = bytes.chunks(PIECE);
+    let last = pieces.clone().rposition(|piece| piece != &[0; PIECE][..piece.len()]);
+    last.map_or(0, |last| {
+        let end = bytes.len().min((last + 1) * PIECE);
+        bytes[..end].iter().rposition(|byte| *byte != 0).map_or(0, |at| at + 1)
+    })
 }
 
 /// `path` below `root`; a path elsewhere stays as it is.

@@ -29,7 +29,7 @@ pub use choice::Bounds;
 
 use crate::random::Random;
 use cuesta_media::recorder::{self, Event, Recorder, Recording};
-use image::{Image, ImageHash, relative};
+use image::{Image, ImageHash, relative, used};
 use pending::Pending;
 use serde::{Deserialize, Serialize};
 use stage::Stage;
@@ -196,6 +196,9 @@ fn first_difference(found: &[u8], recorded: &[u8]) -> Option<usize> {
     let differs = |head: &[u8]| head.iter().zip(recorded).position(|(found, recorded)| found != recorded);
     if head != recorded {
         return differs(head);
+    }
+    if used(tail) == 0 {
+        return None;
     }
     tail.iter().position(|byte| *byte != 0).map(|at| recorded.len() + at)
 }
