@@ -37,6 +37,10 @@ impl Client {
             return Err(Error::Invalid);
         }
         let end = offset.checked_add(length).filter(|&end| end <= FILE_BYTES_MAX).ok_or(Error::FileTooBig)?;
+        let grows = matches!(what, Allocation::Extend | Allocation::Zero);
+        if grows && end > self.stat_open(file)?.record.size {
+            self.check_growth(end)?;
+        }
         match what {
             Allocation::Extend => {
                 self.check_space(file, &(offset..end))?;
@@ -57,6 +61,7 @@ impl Client {
     /// Makes the file reach to `end`, if it does not.
     fn extend(&self, file: &OpenFile, end: u64) -> Result<(), Error> {
         let inode = file.inode_ref();
+        self.take_set_id(inode, file.writer)?;
         self.operate(|turn| {
             turn.prepare(0, debit::of_truncation(end))?;
             let mut state = self.changing(inode)?;

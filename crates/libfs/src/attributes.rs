@@ -159,21 +159,33 @@ impl Client {
         size: i64,
     ) -> Result<(), Error> {
         let size = checked_size(size)?;
-        self.operate(|turn| {
-            let (inode, kind) = self.find(credentials, base, path, true)?;
-            match kind {
-                FileKind::File => {}
-                FileKind::Directory => return Err(Error::IsDirectory.into()),
-                _ => return Err(Error::Invalid.into()),
+        loop {
+            let loses_set_id = self.operate(|turn| {
+                let (inode, kind) = self.find(credentials, base, path, true)?;
+                match kind {
+                    FileKind::File => {}
+                    FileKind::Directory => return Err(Error::IsDirectory.into()),
+                    _ => return Err(Error::Invalid.into()),
+                }
+                turn.prepare(0, debit::of_truncation(size))?;
+                let mut state = self.changing(&inode)?;
+                if state.released {
+                    return Err(Halt::Again);
+                }
+                credentials.check(&state.record, WRITE)?;
+                let writer = credentials.writer(&state.record);
+                if writer.takes(state.record.mode) != 0 {
+                    drop(state);
+                    return Ok(Some((inode, writer)));
+                }
+                self.truncate_locked(turn, &inode, &mut state, size)?;
+                Ok(None)
+            })?;
+            match loses_set_id {
+                Some((inode, writer)) => self.take_set_id(&inode, writer)?,
+                None => return Ok(()),
             }
-            turn.prepare(0, debit::of_truncation(size))?;
-            let mut state = self.changing(&inode)?;
-            if state.released {
-                return Err(Halt::Again);
-            }
-            credentials.check(&state.record, WRITE)?;
-            self.truncate_locked(turn, &inode, &mut state, size)
-        })
+        }
     }
 
     /// `chmod`, `chown` and `utimensat` in one.

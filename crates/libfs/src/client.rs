@@ -22,7 +22,9 @@ use crate::sync::{
     Arc, AtomicBool, AtomicU32, AtomicU64, Mutex, Ordering, RwLock, RwLockReadGuard, RwLockWriteGuard,
 };
 use cuesta_format::wire::{Grant, LeaseMode, Request, Response, StoreTotals};
-use cuesta_format::{InodeNumber, LeaseGeneration, LogPosition, Operation, StoreId, Timestamp};
+use cuesta_format::{
+    FILE_BYTES_MAX, InodeNumber, LeaseGeneration, LogPosition, Operation, StoreId, Timestamp,
+};
 use cuesta_media::{Fault, UserSlice};
 use cuesta_oplog::{Admission, Appended, Stamp};
 
@@ -43,6 +45,8 @@ pub struct Client {
     /// Held while a directory moves to another parent: the tree above holds still.
     pub(crate) moving: Mutex<()>,
     pub(crate) next_file: AtomicU64,
+    /// No file grows beyond this.
+    file_limit: AtomicU64,
     abandoned: AtomicU32,
 }
 
@@ -101,6 +105,7 @@ impl Client {
             gate: RwLock::new(()),
             moving: Mutex::new(()),
             next_file: AtomicU64::new(1),
+            file_limit: AtomicU64::new(FILE_BYTES_MAX),
             abandoned: AtomicU32::new(0),
         }))
     }
@@ -119,6 +124,16 @@ impl Client {
     /// Its mappings and descriptors go with the last reference to it.
     pub fn after_fork_in_child(&self) {
         self.abandoned.store(1, Ordering::Release);
+    }
+
+    /// From now on no file grows beyond `bytes` (the process's `RLIMIT_FSIZE`).
+    pub fn limit_files(&self, bytes: u64) {
+        self.file_limit.store(bytes.min(FILE_BYTES_MAX), Ordering::Relaxed);
+    }
+
+    #[inline]
+    pub(crate) fn file_limit(&self) -> u64 {
+        self.file_limit.load(Ordering::Relaxed)
     }
 
     /// The store this session is attached to.

@@ -21,7 +21,32 @@ pub(crate) const WRITE: u32 = 2;
 /// Bit of a right: to execute, or to search a directory.
 pub(crate) const EXECUTE: u32 = 1;
 
+/// What decides, of who writes a file, about its set-id bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Writer {
+    privileged: bool,
+    in_group: bool,
+}
+
+impl Writer {
+    /// The set-id bits that go when this one writes a file of this mode. Without the group's execute bit the set-gid
+    /// bit asks for mandatory locks: whoever might set it keeps it.
+    #[inline]
+    pub(crate) fn takes(self, mode: u32) -> u32 {
+        if mode & (libc::S_ISUID | libc::S_ISGID) == 0 || self.privileged {
+            return 0;
+        }
+        let keeps_group = mode & libc::S_IXGRP == 0 && self.in_group;
+        mode & if keeps_group { libc::S_ISUID } else { libc::S_ISUID | libc::S_ISGID }
+    }
+}
+
 impl Credentials {
+    /// As a writer of the inode.
+    pub(crate) fn writer(&self, record: &InodeRecord) -> Writer {
+        Writer { privileged: self.is_root(), in_group: self.is_in_group(record.gid) }
+    }
+
     /// Root passes every check of mode bits.
     #[inline]
     #[must_use]
@@ -113,6 +138,22 @@ mod tests {
         assert_eq!(user(5, 1, &[]).check_removal(&directory, &file), Ok(()));
         assert_eq!(user(10, 1, &[]).check_removal(&directory, &file), Ok(()));
         assert_eq!(user(6, 1, &[]).check_removal(&directory, &file), Err(Error::NotPermitted));
+    }
+
+    #[test]
+    fn who_writes_takes_set_id_bits() {
+        let takes = |user: Credentials, mode| user.writer(&record(0)).takes(mode);
+        let (root, member, other) = (user(0, 0, &[]), user(5, 1, &[20]), user(10, 1, &[]));
+        assert_eq!(takes(root, 0o106_777), 0);
+        for (mode, of_member, of_other) in [
+            (0o106_777, 0o6000, 0o6000),
+            (0o102_767, 0, 0o2000),
+            (0o106_767, 0o4000, 0o6000),
+            (0o100_777, 0, 0),
+        ] {
+            assert_eq!(takes(member.clone(), mode), of_member, "{mode:o}");
+            assert_eq!(takes(other.clone(), mode), of_other, "{mode:o}");
+        }
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use crate::client::{Client, Halt, Turn};
 use crate::content::Source;
+use crate::credentials::Writer;
 use crate::debit;
 use crate::errno::Error;
 use crate::inode::{Inode, State};
@@ -16,8 +17,6 @@ use cuesta_format::{
 };
 use cuesta_media::{AccessError, UserSlice, UserSliceMut};
 
-/// Set-user-id and set-group-id.
-const SET_ID: u32 = libc::S_ISUID | libc::S_ISGID;
 /// How old a time of last read may get before a read renews it anyway, in nanoseconds (relatime).
 const ACCESSED_AGE_MAX: i64 = 24 * 3600 * 1_000_000_000;
 
@@ -58,6 +57,19 @@ enum Written {
     Beyond {
         size: u64,
     },
+    /// A file may be so many bytes longer only.
+    Full {
+        room: u64,
+    },
+}
+
+/// How far a write may reach.
+#[derive(Clone, Copy)]
+struct Reach {
+    /// Behind the file's end.
+    may_grow: bool,
+    /// Up to this offset.
+    limit: u64,
 }
 
 impl Client {
@@ -243,7 +255,8 @@ impl Client {
         offset: u64,
         may_grow: bool,
     ) -> Result<usize, Error> {
-        Ok(self.write_within(file, zeros, Some(offset), may_grow)?.0)
+        let reach = Reach { may_grow, limit: FILE_BYTES_MAX };
+        Ok(self.write_within(file, zeros, Some(offset), reach)?.0)
     }
 
     #[inline]
@@ -253,7 +266,7 @@ impl Client {
         data: &[UserSlice<'_>],
         at: Option<u64>,
     ) -> Result<(usize, u64), Error> {
-        self.write_within(file, data, at, true)
+        self.write_within(file, data, at, Reach { may_grow: true, limit: self.file_limit() })
     }
 
     /// Bytes written, and the offset behind them.
@@ -263,7 +276,7 @@ impl Client {
         file: &OpenFile,
         data: &[UserSlice<'_>],
         at: Option<u64>,
-        may_grow: bool,
+        reach: Reach,
     ) -> Result<(usize, u64), Error> {
         if file.kind() != FileKind::File {
             return Err(Error::Invalid);
@@ -276,8 +289,9 @@ impl Client {
         let body_max = self.session.geometry().entry_bytes_max() as usize - HEADER_BYTES;
         let mut bytes = wanted.min(WRITE_BYTES_MAX).min(body_max);
         if let Some(at) = at {
-            let room = FILE_BYTES_MAX.checked_sub(at).filter(|&room| room > 0);
-            bytes = bytes.min(usize::try_from(room.ok_or(Error::FileTooBig)?).unwrap_or(usize::MAX));
+            let room = reach.limit.checked_sub(at).filter(|&room| room > 0);
+            let room = room.ok_or_else(|| too_big(reach.limit))?;
+            bytes = bytes.min(usize::try_from(room).unwrap_or(usize::MAX));
         }
         loop {
             let cut;
@@ -287,18 +301,19 @@ impl Client {
                 cut = cut_to(data, bytes);
                 cut.as_slice()
             };
-            match self.operate(|turn| self.write_once(turn, file, data, bytes, at, may_grow))? {
+            match self.operate(|turn| self.write_once(turn, file, data, bytes, at, reach))? {
                 Written::Whole { end } => {
                     self.session.count(0, bytes as u64);
                     return Ok((bytes, end));
                 }
                 Written::Faulted { copied: 0 } => return Err(Error::Fault),
                 Written::Faulted { copied } => bytes = copied,
-                Written::SetId => self.clear_set_id(file.inode_ref())?,
+                Written::SetId => self.take_set_id(file.inode_ref(), file.writer)?,
                 Written::Beyond { size } => match at.and_then(|at| size.checked_sub(at)) {
                     Some(rest) if rest > 0 => bytes = rest as usize,
                     _ => return Ok((0, size)),
                 },
+                Written::Full { room } => bytes = room as usize,
             }
         }
     }
@@ -311,7 +326,7 @@ impl Client {
         data: &[UserSlice<'_>],
         bytes: usize,
         at: Option<u64>,
-        may_grow: bool,
+        reach: Reach,
     ) -> Result<Written, Halt> {
         let blocks = match at {
             Some(offset) => debit::of_write(offset, bytes as u64),
@@ -320,15 +335,17 @@ impl Client {
         turn.prepare(bytes, blocks)?;
         let inode = file.inode_ref();
         let mut state = self.changing(inode)?;
-        if state.record.mode & SET_ID != 0 && loses_set_id(&state, file.privileged) {
+        if file.writer.takes(state.record.mode) != 0 {
             return Ok(Written::SetId);
         }
         let offset = at.unwrap_or(state.record.size);
-        if !may_grow && offset + bytes as u64 > state.record.size {
+        if !reach.may_grow && offset + bytes as u64 > state.record.size {
             return Ok(Written::Beyond { size: state.record.size });
         }
-        if offset > FILE_BYTES_MAX - bytes as u64 {
-            return Err(Error::FileTooBig.into());
+        match reach.limit.saturating_sub(offset) {
+            0 => return Err(too_big(reach.limit).into()),
+            room if room < bytes as u64 => return Ok(Written::Full { room }),
+            _ => {}
         }
         if at.is_none() {
             turn.settle(debit::of_write(offset, bytes as u64));
@@ -348,12 +365,16 @@ impl Client {
     }
 
     /// Takes the set-id bits away before somebody else's content goes under them.
-    fn clear_set_id(&self, inode: &Inode) -> Result<(), Error> {
+    pub(crate) fn take_set_id(&self, inode: &Inode, writer: Writer) -> Result<(), Error> {
         self.operate(|turn| {
             let empty = Operation::SetAttributes { inode: inode.number, attributes: Attributes::default() };
             turn.prepare(empty.body_bytes(), 0)?;
             let mut state = self.changing(inode)?;
-            let mode = without_set_id(state.record.mode);
+            let taken = writer.takes(state.record.mode);
+            if taken == 0 || state.released {
+                return Ok(());
+            }
+            let mode = state.record.mode & !taken;
             let attributes = Attributes { mode: Some(mode & 0o7777), ..Attributes::default() };
             let appended = turn.append(&Operation::SetAttributes { inode: inode.number, attributes })?;
             state.record.mode = mode;
@@ -376,7 +397,7 @@ impl Client {
             let done = self.operate(|turn| {
                 turn.prepare(0, debit::of_truncation(size))?;
                 let mut state = self.changing(inode)?;
-                if loses_set_id(&state, file.privileged) {
+                if file.writer.takes(state.record.mode) != 0 {
                     return Ok(false);
                 }
                 self.truncate_locked(turn, inode, &mut state, size)?;
@@ -385,7 +406,7 @@ impl Client {
             if done {
                 return Ok(());
             }
-            self.clear_set_id(inode)?;
+            self.take_set_id(inode, file.writer)?;
         }
     }
 
@@ -398,6 +419,9 @@ impl Client {
         size: u64,
     ) -> Result<(), Halt> {
         let old_size = state.record.size;
+        if size > old_size {
+            self.check_growth(size)?;
+        }
         let appended = turn.append(&Operation::Truncate { inode: inode.number, size })?;
         if let Some(content) = state.file_mut() {
             content.truncate(old_size, size, appended.position);
@@ -406,6 +430,12 @@ impl Client {
         state.touch_content(turn.now);
         state.logged = appended.end;
         Ok(())
+    }
+
+    /// Whether a file may grow to `size`.
+    pub(crate) fn check_growth(&self, size: u64) -> Result<(), Error> {
+        let limit = self.file_limit();
+        if size > limit { Err(too_big(limit)) } else { Ok(()) }
     }
 
     /// Everything done is durable already; says whether the session still stands.
@@ -486,19 +516,15 @@ fn note_read(file: &OpenFile, inode: &Inode, state: &State) {
     }
 }
 
-fn without_set_id(mode: u32) -> u32 {
-    let group = if mode & libc::S_IXGRP != 0 { libc::S_ISGID } else { 0 };
-    mode & !(libc::S_ISUID | group)
-}
-
-fn loses_set_id(state: &State, privileged: bool) -> bool {
-    !privileged && without_set_id(state.record.mode) != state.record.mode
+/// Why nothing goes behind `limit`.
+#[cold]
+fn too_big(limit: u64) -> Error {
+    if limit < FILE_BYTES_MAX { Error::OverLimit } else { Error::FileTooBig }
 }
 
 /// A size as an application gives it.
 pub(crate) fn checked_size(size: i64) -> Result<u64, Error> {
-    let size = u64::try_from(size).map_err(|_| Error::Invalid)?;
-    if size > FILE_BYTES_MAX { Err(Error::FileTooBig) } else { Ok(size) }
+    u64::try_from(size).map_err(|_| Error::Invalid)
 }
 
 fn offset_from(start: u64, offset: i64) -> Result<u64, Error> {

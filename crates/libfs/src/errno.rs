@@ -33,6 +33,9 @@ pub enum Error {
     NoSpace,
     #[error("file too large")]
     FileTooBig,
+    /// A file would get larger than the process allows itself (`RLIMIT_FSIZE`): a signal goes with it.
+    #[error("file size limit exceeded")]
+    OverLimit,
     /// The file was not opened for this.
     #[error("bad file descriptor")]
     AccessMode,
@@ -100,7 +103,7 @@ impl Error {
             Error::SymlinkLoop => libc::ELOOP,
             Error::LinkLimit => libc::EMLINK,
             Error::NoSpace => libc::ENOSPC,
-            Error::FileTooBig => libc::EFBIG,
+            Error::FileTooBig | Error::OverLimit => libc::EFBIG,
             Error::AccessMode => libc::EBADF,
             Error::Fault => libc::EFAULT,
             Error::Unsupported => libc::EOPNOTSUPP,

@@ -38,6 +38,7 @@ mod locked;
 mod locking;
 mod locks;
 mod namespace;
+mod offset;
 mod open_file;
 mod rename;
 mod resync;

@@ -69,13 +69,9 @@ impl Client {
         match kind {
             FileKind::Directory => return Err(Error::NotPermitted),
             FileKind::Symlink => return Err(Error::Invalid),
-            FileKind::CharacterDevice | FileKind::BlockDevice if !credentials.is_root() => {
-                return Err(Error::NotPermitted);
-            }
             _ => {}
         }
-        let has_device = matches!(kind, FileKind::CharacterDevice | FileKind::BlockDevice);
-        let device = if has_device { device } else { 0 };
+        let device = if is_device(kind) { device } else { 0 };
         let making = Making { kind, mode: mode & 0o7777, device, target: b"", open: false };
         self.make_at(credentials, base, path, &making)
     }
@@ -120,11 +116,14 @@ impl Client {
         directory: &Arc<Inode>,
         name: &Name,
         making: &Making<'_>,
-    ) -> Result<Arc<Inode>, Halt> {
+    ) -> Result<(Arc<Inode>, InodeRecord), Halt> {
         {
             // Asked before a number is taken and room is made: the answer may be no.
             let parent = self.reading(directory)?;
             check_can_make(credentials, &parent)?;
+            if is_device(making.kind) && !credentials.is_root() {
+                return Err(Error::NotPermitted.into());
+            }
         }
         let number = turn.number()?;
         let operation = |mode, gid| Operation::Create {
@@ -179,7 +178,7 @@ impl Client {
         if let Some(content) = parent.directory_mut() {
             content.put(name, Named { inode: number, kind: making.kind });
         }
-        Ok(inode)
+        Ok((inode, record))
     }
 
     /// `link`.
@@ -200,17 +199,17 @@ impl Client {
             };
             let found = self.walk_second(credentials, base, path)?;
             let name = new_name(&found, false)?;
-            if kind == FileKind::Directory {
-                return Err(Error::NotPermitted.into());
-            }
             let operation = Operation::Link { parent: found.parent.number, inode: inode.number, name };
             turn.prepare(operation.body_bytes(), 0)?;
             let mut locked = self.lock_all([Some(&found.parent), Some(&inode), None, None])?;
             let retired = self.session.retired();
             let parent = locked.of(&found.parent)?;
-            check_can_make(credentials, parent)?;
             if !matches!(known(parent, name, retired), Known::Absent | Known::Unknown) {
                 return Err(Halt::Again);
+            }
+            check_can_make(credentials, parent)?;
+            if kind == FileKind::Directory {
+                return Err(Error::NotPermitted.into());
             }
             let state = locked.of(&inode)?;
             if state.is_unlinked() {
@@ -260,6 +259,7 @@ impl Client {
             let found = self.walk(credentials, base, path, Follow::Never)?;
             let name = match (&found.last, directory) {
                 (Last::Name(name), _) => name,
+                (Last::TooLong, _) => return Err(Error::NameTooLong.into()),
                 (_, false) => return Err(Error::IsDirectory.into()),
                 (Last::DotDot, true) => return Err(Error::NotEmpty.into()),
                 (Last::Dot, true) if path.iter().all(|&byte| byte == b'/') => {
@@ -269,8 +269,8 @@ impl Client {
             };
             let (inode, kind) = found.inode.as_ref().ok_or(Error::NotFound)?;
             let is_directory = *kind == FileKind::Directory;
-            if (directory || found.slash) && !is_directory {
-                return Err(Error::NotDirectory.into());
+            if found.slash && !directory {
+                return Err(if is_directory { Error::IsDirectory } else { Error::NotDirectory }.into());
             }
             let operation =
                 |orphan| Operation::Unlink { parent: found.parent.number, inode: inode.number, name, orphan };
@@ -286,8 +286,10 @@ impl Client {
             let parent_record = parent.record;
             let state = locked.of(inode)?;
             credentials.check_removal(&parent_record, &state.record)?;
-            if is_directory && !directory {
-                return Err(Error::IsDirectory.into());
+            match (directory, is_directory) {
+                (true, false) => return Err(Error::NotDirectory.into()),
+                (false, true) => return Err(Error::IsDirectory.into()),
+                _ => {}
             }
             check_empty(state)?;
             let orphan = inode.opens.load(Ordering::SeqCst) > 0;
@@ -335,6 +337,10 @@ impl Client {
     }
 }
 
+fn is_device(kind: FileKind) -> bool {
+    matches!(kind, FileKind::CharacterDevice | FileKind::BlockDevice)
+}
+
 /// Whether names can be made in a directory, and by these credentials.
 fn check_can_make(credentials: &Credentials, parent: &State) -> Result<(), Error> {
     if parent.is_unlinked() {
@@ -348,6 +354,7 @@ fn new_name(found: &Found, directory: bool) -> Result<&Name, Error> {
     match (&found.last, &found.inode) {
         (Last::Name(name), None) if directory || !found.slash => Ok(name),
         (Last::Name(_), None) => Err(Error::NotFound),
+        (Last::TooLong, _) => Err(Error::NameTooLong),
         _ => Err(Error::Exists),
     }
 }

@@ -1,10 +1,11 @@
 //! Open files: opening, reopening after fork, closing, and what an open file remembers.
 
 use crate::client::{Client, Halt, Turn};
-use crate::credentials::{Credentials, READ, WRITE};
+use crate::credentials::{Credentials, READ, WRITE, Writer};
 use crate::errno::Error;
 use crate::inode::Inode;
 use crate::namespace::Making;
+use crate::offset::Offset;
 use crate::sync::{Arc, AtomicI32, Mutex, Ordering};
 use crate::walk::{Base, Follow, Found, Last};
 use cuesta_format::{FileKind, InodeNumber, Operation};
@@ -24,11 +25,11 @@ pub struct OpenFile {
     /// Tells owners of locks apart; never 0.
     number: u64,
     flags: AtomicI32,
-    pub(crate) offset: Mutex<u64>,
+    pub(crate) offset: Offset,
     /// What a directory held when it was last read from the start.
     pub(crate) listing: Mutex<Option<crate::listing::Listing>>,
-    /// Opened by root: writes leave set-id bits alone.
-    pub(crate) privileged: bool,
+    /// Who opened it, as far as set-id bits are concerned.
+    pub(crate) writer: Writer,
 }
 
 /// Counts an inode as open for as long as it lives.
@@ -36,6 +37,13 @@ pub struct OpenFile {
 pub(crate) struct Opened {
     inode: Arc<Inode>,
     kind: FileKind,
+}
+
+/// How far an open came.
+enum Opening {
+    Done(Opened, Writer),
+    /// The file's content is about to go: set-id bits go first, and the open starts over.
+    SetId(Arc<Inode>, Writer),
 }
 
 impl Opened {
@@ -87,6 +95,13 @@ impl OpenFile {
     #[must_use]
     pub fn offset(&self) -> u64 {
         *self.offset.lock()
+    }
+
+    /// The same without waiting for a call that moves it: for the child of a fork, to which its parent's file may
+    /// seem in use for ever.
+    #[must_use]
+    pub fn offset_before_fork(&self) -> u64 {
+        self.offset.get()
     }
 
     /// Sets it, for a door that shares offsets between processes.
@@ -153,33 +168,40 @@ impl Client {
             (false, true) => Follow::BeforeSlash,
             (false, false) => Follow::Always,
         };
-        let open = self.operate(|turn| {
-            let found = self.walk(credentials, base, path, follow)?;
-            match (&found.inode, &found.last) {
-                (Some(_), _) if exclusive => Err(Error::Exists.into()),
-                (Some((inode, kind)), _) => {
-                    self.open_existing(turn, credentials, inode, *kind, &found, flags)
+        loop {
+            let opening = self.operate(|turn| {
+                let found = self.walk(credentials, base, path, follow)?;
+                match (&found.inode, &found.last) {
+                    (Some(_), _) if exclusive => Err(Error::Exists.into()),
+                    (Some((inode, kind)), _) => {
+                        self.open_existing(turn, credentials, inode, *kind, &found, flags)
+                    }
+                    (None, Last::Name(name)) if flags & O_CREAT != 0 => {
+                        let making =
+                            Making { kind: FileKind::File, mode, device: 0, target: b"", open: true };
+                        let (inode, record) = self.make(turn, credentials, &found.parent, name, &making)?;
+                        let writer = credentials.writer(&record);
+                        Ok(Opening::Done(Opened { inode, kind: FileKind::File }, writer))
+                    }
+                    (None, _) => Err(Error::NotFound.into()),
                 }
-                (None, Last::Name(name)) if flags & O_CREAT != 0 => {
-                    let making = Making { kind: FileKind::File, mode, device: 0, target: b"", open: true };
-                    let inode = self.make(turn, credentials, &found.parent, name, &making)?;
-                    Ok(Opened { inode, kind: FileKind::File })
-                }
-                (None, _) => Err(Error::NotFound.into()),
+            })?;
+            match opening {
+                Opening::Done(open, writer) => return Ok(self.opened(open, flags, writer)),
+                Opening::SetId(inode, writer) => self.take_set_id(&inode, writer)?,
             }
-        })?;
-        Ok(self.opened(open, flags, credentials.is_root()))
+        }
     }
 
-    fn opened(&self, open: Opened, flags: i32, privileged: bool) -> Arc<OpenFile> {
+    fn opened(&self, open: Opened, flags: i32, writer: Writer) -> Arc<OpenFile> {
         let kept = flags & !(O_CREAT | O_EXCL | O_TRUNC | libc::O_NOCTTY | libc::O_CLOEXEC);
         Arc::new(OpenFile {
             open,
             number: self.next_file.fetch_add(1, Ordering::Relaxed),
             flags: AtomicI32::new(kept),
-            offset: Mutex::new(0),
+            offset: Offset::default(),
             listing: Mutex::new(None),
-            privileged,
+            writer,
         })
     }
 
@@ -191,7 +213,7 @@ impl Client {
         kind: FileKind,
         found: &Found,
         flags: i32,
-    ) -> Result<Opened, Halt> {
+    ) -> Result<Opening, Halt> {
         let path_only = flags & O_PATH != 0;
         let writes = flags & O_ACCMODE != O_RDONLY;
         let truncates = flags & O_TRUNC != 0 && kind == FileKind::File;
@@ -228,8 +250,12 @@ impl Client {
             if state.is_unlinked() {
                 return Err(Halt::Again);
             }
+            let writer = credentials.writer(&state.record);
+            if writer.takes(state.record.mode) != 0 {
+                return Ok(Opening::SetId(Arc::clone(inode), writer));
+            }
             self.truncate_locked(turn, inode, &mut state, 0)?;
-            return Ok(Opened::new(inode, kind));
+            return Ok(Opening::Done(Opened::new(inode, kind), writer));
         }
         let state = self.reading(inode)?;
         check(&state.record)?;
@@ -237,7 +263,7 @@ impl Client {
         if state.released || state.is_unlinked() && !matches!(found.last, Last::Dot | Last::DotDot) {
             return Err(Halt::Again);
         }
-        Ok(Opened::new(inode, kind))
+        Ok(Opening::Done(Opened::new(inode, kind), credentials.writer(&state.record)))
     }
 
     /// Opens an inode that another session of this process's family holds open: after fork or exec. No rights are
@@ -249,12 +275,12 @@ impl Client {
         flags: i32,
         offset: u64,
     ) -> Result<Arc<OpenFile>, Error> {
-        let open = self.operate(|_turn| {
+        let (open, writer) = self.operate(|_turn| {
             let inode = self.cache.get_or_insert(inode);
             let state = self.reading(&inode)?;
-            Ok(Opened::new(&inode, state.kind()))
+            Ok((Opened::new(&inode, state.kind()), credentials.writer(&state.record)))
         })?;
-        let file = self.opened(open, flags, credentials.is_root());
+        let file = self.opened(open, flags, writer);
         file.set_offset(offset);
         Ok(file)
     }

@@ -1,14 +1,14 @@
 //! Moving names.
 
 use crate::client::{Client, Halt, Turn};
-use crate::credentials::Credentials;
+use crate::credentials::{Credentials, EXECUTE, WRITE};
 use crate::directory::{Known, Named};
 use crate::errno::Error;
 use crate::inode::Inode;
 use crate::namespace::{check_empty, known, names};
 use crate::sync::{Arc, Ordering};
 use crate::walk::{Base, Follow, Found, Last, Name};
-use cuesta_format::{FileKind, InodeNumber, LINKS_MAX, Operation};
+use cuesta_format::{FileKind, InodeNumber, InodeRecord, LINKS_MAX, Operation};
 
 /// Deepest directory whose way to the root is followed.
 const DEPTH_MAX: u32 = 1 << 20;
@@ -67,8 +67,14 @@ impl Client {
         new: &Found,
         flags: RenameFlags,
     ) -> Result<(), Halt> {
-        let (Last::Name(from_name), Last::Name(to_name)) = (&old.last, &new.last) else {
-            return Err(if flags.no_replace { Error::Exists } else { Error::Busy }.into());
+        let (from_name, to_name) = match (&old.last, &new.last) {
+            (Last::Dot | Last::DotDot, _) => return Err(Error::Busy.into()),
+            (_, Last::Dot | Last::DotDot) if flags.no_replace => return Err(Error::Exists.into()),
+            (_, Last::Dot | Last::DotDot) => return Err(Error::Busy.into()),
+            (Last::TooLong, _) => return Err(Error::NameTooLong.into()),
+            (Last::Name(_), Last::TooLong) if old.inode.is_none() => return Err(Error::NotFound.into()),
+            (Last::Name(_), Last::TooLong) => return Err(Error::NameTooLong.into()),
+            (Last::Name(from_name), Last::Name(to_name)) => (from_name, to_name),
         };
         let (inode, kind) = old.inode.as_ref().ok_or(Error::NotFound)?;
         let is_directory = *kind == FileKind::Directory;
@@ -101,11 +107,6 @@ impl Client {
             let _moving = self.moving.lock();
             self.check_no_cycle(&moving)?;
             return self.rename_locked(turn, credentials, &moving);
-        }
-        if let Some(replaced) = moving.replaced
-            && replaced.number == old.parent.number
-        {
-            return Err(Error::NotEmpty.into());
         }
         self.rename_locked(turn, credentials, &moving)
     }
@@ -185,40 +186,43 @@ impl Client {
             }
             state.record
         };
-        let state = locked.of(inode)?;
-        credentials.check_removal(&from_record, &state.record)?;
-        let kind = state.kind();
-        if is_directory && from.number != to.number && !exchange && to_record.links >= LINKS_MAX {
-            return Err(Error::LinkLimit.into());
-        }
-        if is_directory && from.number != to.number {
-            credentials.check(&state.record, crate::credentials::WRITE)?;
-        }
-        let mut replaced_kind = FileKind::File;
-        let mut orphan = false;
-        match replaced {
-            Some(replaced) => {
-                let state = locked.of(replaced)?;
-                credentials.check_removal(&to_record, &state.record)?;
-                replaced_kind = state.kind();
-                if !exchange {
-                    match (is_directory, moving.replaced_is_directory) {
-                        (true, false) => return Err(Error::NotDirectory.into()),
-                        (false, true) => return Err(Error::IsDirectory.into()),
-                        _ => check_empty_unless_same(state, replaced, inode)?,
-                    }
-                    orphan = replaced.opens.load(Ordering::SeqCst) > 0;
-                }
-            }
-            None => {
-                let rights = crate::credentials::WRITE | crate::credentials::EXECUTE;
-                credentials.check(&to_record, rights)?;
-            }
-        }
         if replaced_number == inode.number {
-            // Two names of one inode: POSIX has nothing happen.
+            // Two names of one inode: POSIX has nothing happen, whoever asks.
             return Ok(());
         }
+        let record = locked.of(inode)?.record;
+        credentials.check_removal(&from_record, &record)?;
+        let kind = record.kind();
+        let replaced_record = match replaced {
+            Some(replaced) => Some(locked.of(replaced)?.record),
+            None => None,
+        };
+        match replaced_record {
+            Some(replaced) => {
+                credentials.check_removal(&to_record, &replaced)?;
+                match (is_directory, moving.replaced_is_directory) {
+                    (true, false) if !exchange => return Err(Error::NotDirectory.into()),
+                    (false, true) if !exchange => return Err(Error::IsDirectory.into()),
+                    _ => {}
+                }
+            }
+            None => credentials.check(&to_record, WRITE | EXECUTE)?,
+        }
+        if from.number != to.number {
+            check_parents_change(credentials, moving, &record, replaced_record.as_ref())?;
+            let (lost, won) = link_moves(moving);
+            if won > 0 && to_record.links >= LINKS_MAX || lost > 0 && from_record.links >= LINKS_MAX {
+                return Err(Error::LinkLimit.into());
+            }
+        }
+        let mut orphan = false;
+        if let Some(replaced) = replaced
+            && !exchange
+        {
+            check_empty(locked.of(replaced)?)?;
+            orphan = replaced.opens.load(Ordering::SeqCst) > 0;
+        }
+        let replaced_kind = replaced_record.map_or(FileKind::File, |record| record.kind());
         let appended = turn.append(&operation(orphan))?;
 
         let state = locked.of(inode)?;
@@ -268,12 +272,22 @@ impl Client {
     }
 }
 
-fn check_empty_unless_same(
-    state: &crate::inode::State,
-    replaced: &Inode,
-    inode: &Inode,
+/// A directory that gets another parent is written to: its `..` changes.
+fn check_parents_change(
+    credentials: &Credentials,
+    moving: &Move<'_>,
+    record: &InodeRecord,
+    replaced: Option<&InodeRecord>,
 ) -> Result<(), Error> {
-    if replaced.number == inode.number { Ok(()) } else { check_empty(state) }
+    if moving.is_directory {
+        credentials.check(record, WRITE)?;
+    }
+    match replaced {
+        Some(replaced) if moving.exchange && moving.replaced_is_directory => {
+            credentials.check(replaced, WRITE)
+        }
+        _ => Ok(()),
+    }
 }
 
 /// How the link counts of the old and the new parent change: each sub-directory's `..` is a link.

@@ -68,6 +68,8 @@ impl Deref for Name {
 #[allow(clippy::large_enum_variant, reason = "it lives on the stack of one call")]
 pub(crate) enum Last {
     Name(Name),
+    /// No directory can hold it. An error of its own only once the rest of the call was looked at.
+    TooLong,
     Dot,
     DotDot,
 }
@@ -86,6 +88,9 @@ pub(crate) struct Found {
 impl Found {
     /// What exists there; a slash behind it asks for a directory.
     pub(crate) fn existing(self) -> Result<(Arc<Inode>, FileKind), Error> {
+        if matches!(self.last, Last::TooLong) {
+            return Err(Error::NameTooLong);
+        }
         let slash = self.slash;
         let (inode, kind) = self.inode.ok_or(Error::NotFound)?;
         if slash && kind != FileKind::Directory {
@@ -129,6 +134,9 @@ impl Client {
             match name {
                 b"" | b"." => {
                     if is_last {
+                        if !name.is_empty() {
+                            credentials.check(&self.reading(&directory)?.record, EXECUTE)?;
+                        }
                         let inode = Some((Arc::clone(&directory), FileKind::Directory));
                         return Ok(Found { parent: directory, last: Last::Dot, inode, slash: true });
                     }
@@ -144,6 +152,10 @@ impl Client {
                 _ if is_last && slash && matches!(follow, Follow::ToMake { .. }) => {
                     self.check_search(credentials, &directory)?;
                     return Err(Error::IsDirectory.into());
+                }
+                name if is_last && follow == Follow::Never && name.len() > NAME_BYTES_MAX => {
+                    self.check_search(credentials, &directory)?;
+                    return Ok(Found { parent: directory, last: Last::TooLong, inode: None, slash });
                 }
                 name => match self.look_up(credentials, &directory, name)? {
                     Some((inode, FileKind::Symlink)) if !is_last || follow.follows(slash) => {
@@ -180,12 +192,12 @@ impl Client {
         directory: &Arc<Inode>,
         behind: &[u8],
     ) -> Result<Arc<Inode>, Halt> {
+        let state = self.reading(directory)?;
+        credentials.check(&state.record, EXECUTE)?;
         if directory.number == InodeNumber::ROOT {
             let path = [b"..", behind].concat();
             return Err(Error::Leaves { path, second: false }.into());
         }
-        let state = self.reading(directory)?;
-        credentials.check(&state.record, EXECUTE)?;
         Ok(self.above(&state)?)
     }
 

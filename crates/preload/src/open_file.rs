@@ -107,7 +107,7 @@ impl Description {
         // SAFETY: under REOPENING, and readers wait for the session to be named.
         let file = unsafe { &mut *self.file.get() };
         let (flags, offset) = match file {
-            Some(parent) => (parent.flags(), parent.offset()),
+            Some(parent) => (parent.flags(), parent.offset_before_fork()),
             None => (self.flags.load(Ordering::Relaxed) as i32, self.offset.load(Ordering::Relaxed)),
         };
         let inode = cuesta_format::InodeNumber(self.inode);
@@ -162,9 +162,12 @@ impl Description {
             return;
         }
         let Some(cell) = crate::cells::take() else { return };
+        let is_ours =
+            process::attached().is_some_and(|client| self.client.load(Ordering::Acquire) == address(client));
         // SAFETY: as in `file`; a file of an older generation is only read.
         let offset = match unsafe { &*self.file.get() } {
-            Some(file) => file.offset(),
+            Some(file) if is_ours => file.offset(),
+            Some(parents) => parents.offset_before_fork(),
             None => self.offset.load(Ordering::Relaxed),
         };
         cell.hold().set_offset(offset);
@@ -186,10 +189,15 @@ impl Description {
         }
         // SAFETY: the file is only read.
         let file = unsafe { &*self.file.get() };
+        let offset = match file {
+            // A thread of a process this one was forked from may have been moving it; there is a cell then.
+            Some(file) => file.offset_before_fork(),
+            None => self.offset.load(Ordering::Relaxed),
+        };
         Inherited {
             inode: self.inode,
             flags: file.as_ref().map_or(self.flags.load(Ordering::Relaxed), |file| file.flags() as u32),
-            offset: file.as_ref().map_or(self.offset.load(Ordering::Relaxed), |file| file.offset()),
+            offset,
             cell: self.cell().map(crate::cells::index_of),
             path: self.path.clone(),
         }

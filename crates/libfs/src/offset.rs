@@ -1,0 +1,73 @@
+//! An open file's offset: moved by one call at a time, and read without waiting for that call, because in the child of
+//! a fork it may never end: the thread that made it is not there.
+
+use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering};
+use std::ops::{Deref, DerefMut};
+
+/// Where the next read or write of an open file starts.
+#[derive(Debug, Default)]
+pub(crate) struct Offset {
+    at: AtomicU64,
+    moving: Mutex<()>,
+}
+
+/// An offset held still; what it is set to shows when it is let go.
+pub(crate) struct Held<'o> {
+    value: u64,
+    at: &'o AtomicU64,
+    _moving: MutexGuard<'o, ()>,
+}
+
+impl Offset {
+    /// What it is, or what it was before the call that moves it just now.
+    #[inline]
+    pub(crate) fn get(&self) -> u64 {
+        self.at.load(Ordering::Relaxed)
+    }
+
+    /// Waits until no other call moves it.
+    #[inline]
+    pub(crate) fn lock(&self) -> Held<'_> {
+        let moving = self.moving.lock();
+        Held { value: self.get(), at: &self.at, _moving: moving }
+    }
+}
+
+impl Deref for Held<'_> {
+    type Target = u64;
+
+    #[inline]
+    fn deref(&self) -> &u64 {
+        &self.value
+    }
+}
+
+impl DerefMut for Held<'_> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut u64 {
+        &mut self.value
+    }
+}
+
+impl Drop for Held<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.at.store(self.value, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_offset_that_is_being_moved_can_be_read() {
+        let offset = Offset::default();
+        *offset.lock() = 7;
+        let mut held = offset.lock();
+        *held = 9;
+        assert_eq!(offset.get(), 7);
+        drop(held);
+        assert_eq!(offset.get(), 9);
+    }
+}
