@@ -5,6 +5,9 @@
 //! - without the constructor and destructor of mimalloc, which `memory` starts when it is needed, and
 //!   without the standard library's, which keeps arguments nobody asks for, and the C compiler's own
 //!   (the script defines the one symbol of its start files that is needed);
+//! - without libc's memory, whose locks the application may hold (a handler that interrupted malloc, a fork):
+//!   what the standard library takes by malloc comes from `memory`, and it keeps a list of its own of what to
+//!   do as a thread ends;
 //! - in two segments, so that the dynamic linker maps and protects twice less;
 //! - with what the constructor runs and writes side by side: every page touched is a page fault.
 
@@ -48,6 +51,7 @@ INSERT BEFORE .text;
 SECTIONS {
   .bss.start (NOLOAD) : {
     PROVIDE_HIDDEN(__dso_handle = .);
+    PROVIDE_HIDDEN(__cxa_thread_atexit_impl = 0);
     *(.bss.*cuesta_preload6memory5STATE*)
     *(.bss.*cuesta_preload6memory7LASTING*)
     *(.bss.*cuesta_preload6memory4HEAP*)
@@ -64,7 +68,16 @@ SECTIONS {
 INSERT BEFORE .bss;
 ";
 
-const ARGUMENTS: [&str; 3] = ["-Wl,-z,norelro", "-Wl,--no-rosegment", "-nostartfiles"];
+const ARGUMENTS: [&str; 8] = [
+    "-Wl,-z,norelro",
+    "-Wl,--no-rosegment",
+    "-nostartfiles",
+    "-Wl,--wrap=malloc",
+    "-Wl,--wrap=calloc",
+    "-Wl,--wrap=realloc",
+    "-Wl,--wrap=posix_memalign",
+    "-Wl,--wrap=free",
+];
 
 fn main() -> std::io::Result<()> {
     println!("cargo:rerun-if-changed=build.rs");

@@ -77,16 +77,11 @@ impl Client {
         take_or_wait(inode, take, wait)
     }
 
-    /// How often a lock on the file was given up: what [`Client::wait_for_unlock`] waits to change.
+    /// Counts how often a lock on the file was given up, and is woken as a private futex: for those who wait by
+    /// themselves, holding nothing of ours, so that whatever a signal handler does meanwhile is right.
     #[must_use]
-    pub fn unlocks(&self, file: &OpenFile) -> u32 {
-        file.inode_ref().unlocked.load(Ordering::Acquire)
-    }
-
-    /// Waits until a lock on the file was given up since `unlocks` said `seen`: for those who wait by themselves,
-    /// holding nothing of ours, so that whatever a signal handler does meanwhile is right.
-    pub fn wait_for_unlock(&self, file: &OpenFile, seen: u32) -> Result<(), Error> {
-        wait(&file.inode_ref().unlocked, seen)
+    pub fn unlocks<'f>(&self, file: &'f OpenFile) -> &'f AtomicU32 {
+        &file.inode_ref().unlocked
     }
 
     /// The process closed a descriptor of the file: its record locks on the inode go (POSIX).
@@ -125,14 +120,9 @@ fn take_or_wait(
         if !is_patient {
             return Err(Error::WouldBlock);
         }
-        wait(&inode.unlocked, seen)?;
-    }
-}
-
-fn wait(word: &AtomicU32, seen: u32) -> Result<(), Error> {
-    match futex::wait(word, futex::Flags::PRIVATE, seen, None) {
-        Err(Errno::INTR) => Err(Error::Interrupted),
-        _ => Ok(()),
+        if futex::wait(&inode.unlocked, futex::Flags::PRIVATE, seen, None) == Err(Errno::INTR) {
+            return Err(Error::Interrupted);
+        }
     }
 }
 

@@ -201,6 +201,11 @@ pub const fn class_of(number: i64) -> u8 {
         | libc::SYS_setgroups
         | libc::SYS_setfsuid
         | libc::SYS_setfsgid
+        | libc::SYS_poll
+        | libc::SYS_ppoll
+        | libc::SYS_select
+        | libc::SYS_pselect6
+        | libc::SYS_sendmsg
         | libc::SYS_close_range => CLASS_ACTIVE,
         libc::SYS_clone | libc::SYS_clone3 | libc::SYS_fork | libc::SYS_vfork => CLASS_CLONE,
         _ => CLASS_NEVER,

@@ -126,6 +126,11 @@ pub fn forked_flag() -> *const u32 {
     FORKED.as_ptr().cast_const()
 }
 
+/// This is the child of a fork that was made here.
+pub fn forked() {
+    FORKED.store(1, Ordering::Relaxed);
+}
+
 /// Settles what happened since this thread's last call: a fork, or the end of a vfork child.
 #[inline(always)]
 pub fn catch_up() {

@@ -23,6 +23,7 @@ use crate::thread;
 const SIGNALS: usize = 65;
 const SET_BYTES: usize = 8;
 const SA_RESTORER: u64 = 0x0400_0000;
+const SA_RESTART: u64 = libc::SA_RESTART as u64;
 const FAULTS: [c_int; 6] = [SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGTRAP, SIGSYS];
 /// Signals whose kernel handler is always ours.
 const KEPT: [c_int; 2] = [SIGSEGV, SIGBUS];
@@ -209,6 +210,7 @@ fn defer(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
         set_mask(&everything);
         requeue(signal, info);
         (*state).pending_mask = arch::signal_mask(context);
+        (*state).pending_interrupts = u32::from(SLOTS[signal as usize].load().flags & SA_RESTART == 0);
         (*state).pending = 1;
         arch::set_signal_mask(context, everything);
     }
@@ -238,7 +240,14 @@ fn deliver(signal: c_int, info: *mut siginfo_t, context: *mut c_void, is_fault: 
             unsafe {
                 let handler: extern "C" fn(c_int, *mut siginfo_t, *mut c_void) =
                     core::mem::transmute(handler);
+                let call_restarts = thread::call_restarts();
                 handler(signal, info, context);
+                let handler_restarts = is_fault || action.flags & SA_RESTART != 0;
+                if thread::handled(handler_restarts, call_restarts || is_fault)
+                    && let Some(end) = arch::end_of_wait(arch::instruction_pointer(context))
+                {
+                    arch::set_instruction_pointer(context, end);
+                }
             }
         }
     }

@@ -10,6 +10,7 @@ use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, m
 
 use crate::arch;
 use crate::descriptors::Delta;
+use crate::gate;
 
 /// Room for the client; only touched pages cost memory.
 const STACK_BYTES: usize = 256 * 1024;
@@ -34,6 +35,12 @@ pub struct ThreadState {
     pub alternate_high: usize,
     /// Non-zero if a signal waits until this thread leaves the client.
     pub pending: u32,
+    /// Non-zero if that signal interrupts calls: its handler was set without SA_RESTART.
+    pub pending_interrupts: u32,
+    /// Non-zero if a handler ran that ends the call `wait` is about to make.
+    pub interrupted: u32,
+    /// Zero if that call is ended by every handler.
+    pub restarts: u32,
     /// The mask to restore then.
     pub pending_mask: u64,
     /// Descriptor changes of a vfork child.
@@ -75,12 +82,27 @@ pub unsafe fn delta() -> &'static mut Option<Box<Delta>> {
     unsafe { &mut (*arch::thread_state()).delta }
 }
 
-/// Marks the thread inside. The caller pairs it with [`leave`].
+/// Marks the thread inside, unless another is forking: then it waits for that. The caller pairs it with
+/// [`leave`].
 #[inline(always)]
 pub fn enter() {
     // SAFETY: as in `is_inside`.
     unsafe { (&raw mut (*arch::thread_state()).inside).write_volatile(1) }
     compiler_fence(Ordering::SeqCst);
+    if gate::is_closed() {
+        enter_later();
+    }
+}
+
+#[cold]
+fn enter_later() {
+    while gate::is_closed() {
+        leave();
+        gate::wait_outside();
+        // SAFETY: as in `is_inside`.
+        unsafe { (&raw mut (*arch::thread_state()).inside).write_volatile(1) }
+        compiler_fence(Ordering::SeqCst);
+    }
 }
 
 /// Marks the thread outside and lets a signal that arrived meanwhile be delivered, by the kernel, as
@@ -98,6 +120,53 @@ pub fn leave() {
     if pending != 0 {
         crate::signals::deliver_pending();
     }
+}
+
+/// Makes a system call that may wait long as the application itself would: signals are handled at once, and
+/// one whose handler does not restart calls (or any, if the call is one that never is) ends it with EINTR,
+/// also if it came after the application's call and before this one. The caller holds nothing a handler
+/// could need, or could leave behind by jumping away.
+pub fn wait(number: i64, arguments: [usize; 6], restarts: bool) -> isize {
+    let state = arch::thread_state();
+    // SAFETY: as in `is_inside`; a handler that runs from the first statement on finds the flags set.
+    unsafe {
+        (&raw mut (*state).interrupted).write_volatile(0);
+        (&raw mut (*state).restarts).write_volatile(u32::from(restarts));
+        compiler_fence(Ordering::SeqCst);
+        (&raw mut (*state).inside).write_volatile(0);
+        compiler_fence(Ordering::SeqCst);
+        if (&raw const (*state).pending).read_volatile() != 0 {
+            let interrupts = (*state).pending_interrupts != 0 || !restarts;
+            crate::signals::deliver_pending();
+            if interrupts {
+                (&raw mut (*state).interrupted).write_volatile(1);
+            }
+        }
+        let answer = arch::waiting_call(number as usize, &arguments, &raw const (*state).interrupted);
+        enter();
+        answer
+    }
+}
+
+/// Whether the call this thread may be about to make is restarted by handlers that want it; to be asked before
+/// a handler runs, which may make such calls itself.
+pub fn call_restarts() -> bool {
+    // SAFETY: as in `is_inside`.
+    unsafe { (&raw const (*arch::thread_state()).restarts).read_volatile() != 0 }
+}
+
+/// A handler ran while the thread was outside: whether a call that is about to wait must not.
+pub fn handled(handler_restarts: bool, call_restarts: bool) -> bool {
+    let state = arch::thread_state();
+    let ends_calls = !(handler_restarts && call_restarts);
+    // SAFETY: as in `is_inside`.
+    unsafe {
+        (&raw mut (*state).restarts).write_volatile(u32::from(call_restarts));
+        if ends_calls {
+            (&raw mut (*state).interrupted).write_volatile(1);
+        }
+    }
+    ends_calls
 }
 
 /// Gives the thread its client stack. On failure it stays on the application's.
@@ -124,6 +193,7 @@ pub fn ensure_stack() {
         let key = EXIT_KEY.load(Ordering::Relaxed);
         if key != 0 {
             libc::pthread_setspecific(key - 1, region.cast_const());
+            gate::join();
         }
     }
 }
@@ -134,6 +204,7 @@ extern "C" fn release(region: *mut libc::c_void) {
     // the thread's own stack); a later call makes a new stack.
     unsafe {
         if (*state).stack_top == region as usize + REGION_BYTES && (*state).inside == 0 {
+            gate::resign();
             (*state).stack_top = 0;
             (*state).stack_bottom = 0;
             let _ = munmap(region, REGION_BYTES);

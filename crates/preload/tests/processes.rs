@@ -8,10 +8,15 @@ fn python(store: &Served, script: &str) -> String {
     told(&store.command("timeout").args(["60", "python3", "-c", script]).output().expect("runs"))
 }
 
+fn succeeds(script: &str) {
+    let told = python(&Served::new(), script);
+    assert!(told.starts_with("done\n"), "{told}");
+}
+
 #[test]
 fn a_child_that_changes_its_directory_leaves_its_parents_alone() {
-    let store = Served::new();
-    let script = "
+    succeeds(
+        "
 import os, subprocess
 os.makedirs('/cuesta/a/b')
 def pwd(**more): return subprocess.check_output(['/bin/pwd'], **more).decode().strip()
@@ -22,6 +27,138 @@ assert pwd(cwd='b') == '/cuesta/a/b' and os.getcwd() == '/cuesta/a' and pwd(cwd=
 assert os.getcwd() == '/cuesta/a' and os.listdir('.') == ['b'] and pwd() == '/cuesta/a'
 os.chdir('/')
 assert pwd(cwd='/cuesta/a/b') == '/cuesta/a/b' and os.getcwd() == '/' and 'cuesta' not in os.listdir('.')
-print('done')";
-    assert!(python(&store, script).starts_with("done\n"), "{}", python(&store, script));
+print('done')",
+    );
+}
+
+#[test]
+fn a_signal_ends_the_wait_for_a_lock_or_lets_it_go_on() {
+    succeeds(
+        "
+import fcntl, os, signal, threading, time
+one, other = (os.open('/cuesta/lock', os.O_RDWR | os.O_CREAT) for _ in range(2))
+hits = []
+def raising(*_):
+    hits.append(1)
+    raise TimeoutError
+for take in (lambda fd: fcntl.flock(fd, fcntl.LOCK_EX), lambda fd: fcntl.fcntl(fd, fcntl.F_OFD_SETLKW, lock)):
+    import struct
+    lock = struct.pack('hhqqi4x', fcntl.F_WRLCK, 0, 0, 0, 0)
+    take(one)
+    signal.signal(signal.SIGALRM, raising)
+    for _ in range(5):
+        signal.setitimer(signal.ITIMER_REAL, 0.02)
+        try:
+            take(other)
+            raise SystemExit('taken')
+        except TimeoutError:
+            pass
+    signal.signal(signal.SIGALRM, lambda *_: hits.append(2))
+    signal.siginterrupt(signal.SIGALRM, False)
+    signal.setitimer(signal.ITIMER_REAL, 0.02, 0.02)
+    def give():
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGALRM])
+        time.sleep(0.2)
+        os.close(one)
+    thread = threading.Thread(target=give)
+    thread.start()
+    take(other)
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    thread.join()
+    os.close(other)
+    one, other = (os.open('/cuesta/lock', os.O_RDWR | os.O_CREAT) for _ in range(2))
+assert hits.count(1) == 10 and hits.count(2) > 0, hits
+print('done')",
+    );
+}
+
+#[test]
+fn a_storm_of_signals_during_writes_is_not_noticed() {
+    succeeds(
+        "
+import os, signal
+hits = 0
+def count(*_):
+    global hits
+    hits += 1
+    os.pwrite(side, b'%8d' % hits, 0)
+side = os.open('/cuesta/side', os.O_RDWR | os.O_CREAT)
+fd = os.open('/cuesta/main', os.O_RDWR | os.O_CREAT)
+signal.signal(signal.SIGALRM, count)
+signal.setitimer(signal.ITIMER_REAL, 0.0003, 0.0003)
+blocks = [bytes([n]) * 4096 for n in range(256)]
+for turn in range(20000):
+    assert os.pwrite(fd, blocks[turn % 256], turn % 512 * 4096) == 4096
+    if turn % 16 == 0: assert os.pread(fd, 4096, turn % 512 * 4096) == blocks[turn % 256]
+signal.setitimer(signal.ITIMER_REAL, 0)
+assert hits > 10 and os.pread(side, 8, 0) == b'%8d' % hits, hits
+for n in range(512): assert os.pread(fd, 4096, n * 4096) == blocks[n % 256]
+print('done')",
+    );
+}
+
+#[test]
+fn a_descriptor_closed_under_readers_reads_its_file_or_none() {
+    succeeds(
+        "
+import errno, os, threading
+names = ['/cuesta/a', '/cuesta/b']
+for name in names:
+    with open(name, 'w') as file: file.write(name * 100)
+fd = os.dup2(os.open(names[0], os.O_RDONLY), 77)
+stop = False
+seen = [0, 0, 0]
+def read():
+    while not stop:
+        try:
+            data = os.pread(77, 9, 0)
+            assert data in (b'/cuesta/a', b'/cuesta/b'), data
+            seen[data == b'/cuesta/b'] += 1
+        except OSError as error:
+            assert error.errno == errno.EBADF
+            seen[2] += 1
+threads = [threading.Thread(target=read) for _ in range(3)]
+for thread in threads: thread.start()
+for turn in range(5000):
+    new = os.open(names[turn % 2], os.O_RDONLY)
+    if turn % 3 == 0: os.close(77)
+    os.dup2(new, 77)
+    os.close(new)
+stop = True
+for thread in threads: thread.join()
+assert seen[0] and seen[1], seen
+print('done')",
+    );
+}
+
+#[test]
+fn children_forked_among_busy_threads_work() {
+    succeeds(
+        "
+import os, threading
+stop = False
+def work(name):
+    turn = 0
+    while not stop:
+        turn += 1
+        path = f'/cuesta/{name}-{turn % 7}'
+        with open(path, 'wb') as file: file.write(b'x' * (turn % 9000))
+        os.rename(path, path + '.new')
+        os.unlink(path + '.new')
+threads = [threading.Thread(target=work, args=(n,)) for n in range(3)]
+for thread in threads: thread.start()
+kept = os.open('/cuesta/kept', os.O_RDWR | os.O_CREAT)
+for turn in range(150):
+    child = os.fork()
+    if child == 0:
+        os.write(kept, b'%04d' % turn)
+        with open(f'/cuesta/child-{turn}', 'w') as file: file.write(str(turn))
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+stop = True
+for thread in threads: thread.join()
+assert os.pread(kept, 10000, 0) == b''.join(b'%04d' % turn for turn in range(150))
+for turn in range(150): assert open(f'/cuesta/child-{turn}').read() == str(turn)
+print('done')",
+    );
 }

@@ -9,6 +9,7 @@ use std::process::Command;
 use common::{PREFIX, Served, preloaded, told};
 
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs.sh");
+const CALLS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/calls.py");
 const ELSEWHERE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/elsewhere.sh");
 
 fn compare(expected: &str, found: &str) {
@@ -26,6 +27,17 @@ fn programs_do_on_the_store_what_they_do_on_a_directory() {
     let kernel = Command::new("bash").args([SCRIPT, &directory]).output().expect("bash runs");
     let ours = store.command("bash").args([SCRIPT, PREFIX]).output().expect("bash runs");
     compare(&told(&kernel).replace(&directory, "D"), &told(&ours).replace(PREFIX, "D"));
+}
+
+#[test]
+fn seldom_calls_answer_on_the_store_what_they_answer_on_a_directory() {
+    let store = Served::new();
+    let folder = tempfile::tempdir().expect("folder");
+    let directory = folder.path().to_str().expect("a plain name").to_owned();
+    let kernel = Command::new("python3").args([CALLS, &directory]).output().expect("python3 runs");
+    let ours = store.command("python3").args([CALLS, PREFIX]).output().expect("python3 runs");
+    assert!(kernel.status.success(), "{}", told(&kernel));
+    compare(&told(&kernel), &told(&ours));
 }
 
 #[test]

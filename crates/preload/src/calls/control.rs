@@ -1,6 +1,8 @@
 //! Descriptors and locks: close, dup, fcntl, flock, ioctl, umask.
 
-use cuesta_libfs::{LockKind, LockOwner};
+use std::sync::atomic::Ordering;
+
+use cuesta_libfs::{Client, Error, LockKind, LockOwner, OpenFile};
 
 use super::{Answer, Call, Failure};
 use crate::descriptors::{self, Pin};
@@ -153,8 +155,25 @@ fn set_lock(pin: &Pin, address: usize, owner: LockOwner, wait: bool) -> Answer {
     if refused {
         return Err(Failure::Errno(libc::EBADF));
     }
-    process::client()?.lock_record(file, owner, kind, start..end, wait)?;
-    Ok(0)
+    take_lock(file, wait, |client| client.lock_record(file, owner, kind, start..end, false))
+}
+
+/// Takes a lock, waiting for it where the application's handlers can run.
+fn take_lock(file: &OpenFile, wait: bool, take: impl Fn(&Client) -> Result<(), Error>) -> Answer {
+    let client = process::client()?;
+    loop {
+        let unlocks = client.unlocks(file);
+        let seen = unlocks.load(Ordering::Acquire);
+        match take(client) {
+            Err(Error::WouldBlock) if wait => {}
+            answer => return Ok(answer.map(|()| 0)?),
+        }
+        let operation = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
+        let arguments = [unlocks.as_ptr() as usize, operation as usize, seen as usize, 0, 0, 0];
+        if thread::wait(libc::SYS_futex, arguments, true) == -(libc::EINTR as isize) {
+            return Err(Failure::Errno(libc::EINTR));
+        }
+    }
 }
 
 fn get_lock(pin: &Pin, address: usize, owner: LockOwner) -> Answer {
@@ -185,8 +204,8 @@ pub fn lock_file(call: &Call) -> Answer {
         libc::LOCK_UN => LockKind::Unlock,
         _ => return Err(Failure::Errno(libc::EINVAL)),
     };
-    process::client()?.flock(pin.file()?, kind, operation & libc::LOCK_NB == 0)?;
-    Ok(0)
+    let file = pin.file()?;
+    take_lock(file, operation & libc::LOCK_NB == 0, |client| client.flock(file, kind, false))
 }
 
 pub fn ioctl(call: &Call) -> Answer {

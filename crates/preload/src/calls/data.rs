@@ -170,16 +170,3 @@ pub fn allocate(call: &Call) -> Answer {
 pub fn advise(call: &Call) -> Answer {
     call.pin(0).map(|_| 0)
 }
-
-/// Between files of two file systems the kernel answers EXDEV, and programs copy by themselves.
-pub fn copy_range(call: &Call) -> Answer {
-    call.pin(0).or_else(|_| call.pin(2))?;
-    Err(Failure::Errno(libc::EXDEV))
-}
-
-/// A file that cannot be spliced answers EINVAL, and programs fall back to read and write.
-pub fn transfer(call: &Call) -> Answer {
-    let second = if call.number as i64 == libc::SYS_splice { 2 } else { 1 };
-    call.pin(0).or_else(|_| call.pin(second))?;
-    Err(Failure::Errno(libc::EINVAL))
-}

@@ -11,6 +11,8 @@ use crate::{process, user_memory, working_directory};
 
 /// Bytes of `struct linux_dirent64` before the name.
 const ENTRY_HEADER: usize = 19;
+/// Bytes of the older `struct linux_dirent`, which has the kind in its last byte.
+const OLD_HEADER: usize = 18;
 const ENTRY_ALIGNMENT: usize = 8;
 /// Most bytes put together before they are copied out.
 const BATCH_LIMIT: usize = 64 * 1024;
@@ -21,9 +23,11 @@ pub fn read_entries(call: &Call) -> Answer {
     let client = process::client()?;
     let mut bytes = Vec::with_capacity(room.min(4096));
     let mut was_too_small = false;
+    let is_old = call.number as i64 == libc::SYS_getdents;
     pin.with_offset(|file| {
         client.read_directory(file, &mut |item: DirectoryItem<'_>| {
-            let length = (ENTRY_HEADER + item.name.len() + 1).next_multiple_of(ENTRY_ALIGNMENT);
+            let behind_name = if is_old { OLD_HEADER + 1 } else { ENTRY_HEADER };
+            let length = (behind_name + item.name.len() + 1).next_multiple_of(ENTRY_ALIGNMENT);
             if bytes.len() + length > room {
                 was_too_small = bytes.is_empty();
                 return false;
@@ -32,9 +36,14 @@ pub fn read_entries(call: &Call) -> Answer {
             bytes.extend_from_slice(&item.inode.0.to_ne_bytes());
             bytes.extend_from_slice(&item.next_cookie.to_ne_bytes());
             bytes.extend_from_slice(&(length as u16).to_ne_bytes());
-            bytes.push(kind_byte(item.kind));
+            if !is_old {
+                bytes.push(kind_byte(item.kind));
+            }
             bytes.extend_from_slice(item.name);
             bytes.resize(end, 0);
+            if is_old {
+                bytes[end - 1] = kind_byte(item.kind);
+            }
             true
         })?;
         Ok(())

@@ -12,6 +12,9 @@ mod memory;
 mod names;
 pub mod path;
 mod program;
+mod ready;
+mod sockets;
+mod transfer;
 
 use cuesta_libfs::Error;
 pub use program::ExecImage;
@@ -109,8 +112,16 @@ pub fn serve(number: usize, arguments: [usize; 6]) -> Answer {
         libc::SYS_truncate => data::truncate(&call),
         libc::SYS_fallocate => data::allocate(&call),
         libc::SYS_fadvise64 | libc::SYS_readahead => data::advise(&call),
-        libc::SYS_copy_file_range => data::copy_range(&call),
-        libc::SYS_sendfile | libc::SYS_splice | libc::SYS_tee | libc::SYS_vmsplice => data::transfer(&call),
+        libc::SYS_copy_file_range => transfer::copy_range(&call),
+        libc::SYS_sendfile => transfer::send_file(&call),
+        libc::SYS_splice => transfer::splice(&call),
+        // Both want pipes only.
+        libc::SYS_tee | libc::SYS_vmsplice => {
+            call.pin(0).or_else(|_| call.pin(1)).and(Err(Failure::Errno(libc::EINVAL)))
+        }
+        libc::SYS_poll | libc::SYS_ppoll => ready::poll(&call),
+        libc::SYS_select | libc::SYS_pselect6 => ready::select(&call),
+        libc::SYS_sendmsg => sockets::send_message(&call),
         libc::SYS_mmap => memory::map(&call),
         libc::SYS_open => names::open(&call, None, 0, call.int(1), call.word(2)),
         libc::SYS_creat => {
@@ -154,7 +165,7 @@ pub fn serve(number: usize, arguments: [usize; 6]) -> Answer {
         libc::SYS_utime | libc::SYS_utimes | libc::SYS_futimesat => attributes::change_times_old(&call),
         libc::SYS_statfs => attributes::statfs(&call),
         libc::SYS_fstatfs => attributes::statfs_open(&call),
-        libc::SYS_getdents64 => directories::read_entries(&call),
+        libc::SYS_getdents | libc::SYS_getdents64 => directories::read_entries(&call),
         libc::SYS_chdir => directories::change(&call),
         libc::SYS_fchdir => directories::change_to_open(&call),
         libc::SYS_getcwd => directories::current(&call),
@@ -171,10 +182,7 @@ pub fn serve(number: usize, arguments: [usize; 6]) -> Answer {
         libc::SYS_execveat => program::execute(&call, Some(0), 1, 2, 3, call.int(4)),
         libc::SYS_io_uring_setup => call.unserved(libc::ENOSYS),
         libc::SYS_umask => control::change_umask(&call),
-        libc::SYS_clone | libc::SYS_clone3 | libc::SYS_fork | libc::SYS_vfork => {
-            process::before_child();
-            Err(Failure::NotOurs)
-        }
+        libc::SYS_clone | libc::SYS_clone3 | libc::SYS_fork | libc::SYS_vfork => program::make_process(&call),
         libc::SYS_exit_group => {
             process::leave();
             Err(Failure::NotOurs)

@@ -13,7 +13,7 @@ use super::path;
 use super::{Answer, Call, Failure};
 use crate::inheritance::{Table, Written};
 use crate::user_memory::UserPath;
-use crate::{process, thread, user_memory};
+use crate::{gate, process, thread, user_memory};
 
 /// Most arguments or variables looked at.
 const LIST_LIMIT: usize = 1 << 20;
@@ -94,6 +94,35 @@ fn list(address: usize) -> Result<Vec<usize>, Failure> {
         }
     }
     Err(Failure::Errno(libc::E2BIG))
+}
+
+/// A new process: a plain fork passes the gate and is made here, on a stack the child has a copy of; any other
+/// is made by the site's stub.
+pub fn make_process(call: &Call) -> Answer {
+    process::before_child();
+    if thread::is_vforked() || !is_fork(call)? {
+        return Err(Failure::NotOurs);
+    }
+    let answer = gate::pass(|| call.kernel(call.arguments));
+    if answer == 0 {
+        process::forked();
+    }
+    Ok(answer)
+}
+
+/// Whether the child gets a copy of this thread's memory and stack.
+fn is_fork(call: &Call) -> Result<bool, Failure> {
+    let (flags, stack) = match call.number as i64 {
+        libc::SYS_fork => (0, 0),
+        libc::SYS_clone => (call.word(0) as u64, call.word(1) as u64),
+        // struct clone_args: flags, pidfd, child_tid, parent_tid, exit_signal, stack.
+        libc::SYS_clone3 => {
+            let arguments: [u64; 6] = user_memory::read(call.word(0)).map_err(|_| Failure::NotOurs)?;
+            (arguments[0], arguments[5])
+        }
+        _ => return Ok(false),
+    };
+    Ok(flags & libc::CLONE_VM as u64 == 0 && stack == 0)
 }
 
 pub fn execute(

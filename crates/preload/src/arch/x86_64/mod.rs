@@ -9,6 +9,6 @@ mod sweep;
 
 pub use context::{instruction_pointer, set_instruction_pointer, set_signal_mask, signal_mask};
 pub use entry::{Frame, call_on_stack, filter_fault, restorer, thread_pointer, thread_state};
-pub use raw::{abort, syscall};
+pub use raw::{abort, end_of_wait, syscall, waiting_call};
 pub use stub::{Patcher, REACH, STUB_BYTES, Slots};
 pub use sweep::sweep;

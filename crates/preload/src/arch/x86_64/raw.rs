@@ -1,7 +1,7 @@
 //! The system call instruction itself, for the calls this library makes on behalf of the application.
 //! libc's wrappers are what we intercept, so they cannot be used to reach the kernel.
 
-use core::arch::asm;
+use core::arch::{asm, global_asm};
 
 /// Makes system call `number`; the answer is the kernel's own, a negative errno for an error.
 ///
@@ -34,4 +34,64 @@ pub unsafe fn syscall(number: usize, arguments: [usize; 6]) -> isize {
 pub fn abort() -> ! {
     // SAFETY: `ud2` raises SIGILL; nothing is executed after it.
     unsafe { asm!("ud2", options(noreturn)) }
+}
+
+// A system call that a flag forbids: a signal handler that comes between the look at the flag and the call
+// returns to `cuesta_wait_interrupted` instead (see `end_of_wait`).
+global_asm!(
+    ".pushsection .text.cuesta_waiting_call, \"ax\", @progbits",
+    ".globl cuesta_waiting_call",
+    ".hidden cuesta_waiting_call",
+    ".type cuesta_waiting_call, @function",
+    ".globl cuesta_wait_begin",
+    ".hidden cuesta_wait_begin",
+    ".globl cuesta_wait_call",
+    ".hidden cuesta_wait_call",
+    ".globl cuesta_wait_interrupted",
+    ".hidden cuesta_wait_interrupted",
+    "cuesta_waiting_call:",
+    "  mov rax, rdi",
+    "  mov r11, rdx",
+    "  mov rdi, [rsi]",
+    "  mov rdx, [rsi + 16]",
+    "  mov r10, [rsi + 24]",
+    "  mov r8, [rsi + 32]",
+    "  mov r9, [rsi + 40]",
+    "  mov rsi, [rsi + 8]",
+    "cuesta_wait_begin:",
+    "  cmp dword ptr [r11], 0",
+    "  jne cuesta_wait_interrupted",
+    "cuesta_wait_call:",
+    "  syscall",
+    "  ret",
+    "cuesta_wait_interrupted:",
+    "  mov rax, {interrupted}",
+    "  ret",
+    ".size cuesta_waiting_call, . - cuesta_waiting_call",
+    ".popsection",
+    interrupted = const -libc::EINTR,
+);
+
+unsafe extern "C" {
+    fn cuesta_waiting_call(number: usize, arguments: *const usize, forbidden: *const u32) -> isize;
+    fn cuesta_wait_begin();
+    fn cuesta_wait_call();
+    fn cuesta_wait_interrupted();
+}
+
+/// Makes system call `number` unless `forbidden` is set: then the answer is EINTR.
+///
+/// # Safety
+/// As [`syscall`]; `forbidden` is valid for the whole call.
+pub unsafe fn waiting_call(number: usize, arguments: &[usize; 6], forbidden: *const u32) -> isize {
+    // SAFETY: six arguments are read; the rest is vouched for by the caller. The function changes only
+    // registers its calling convention lets it change.
+    unsafe { cuesta_waiting_call(number, arguments.as_ptr(), forbidden) }
+}
+
+/// Where to go on if a handler interrupted the code at `address` and the call that is about to be made there
+/// must not be.
+pub fn end_of_wait(address: usize) -> Option<usize> {
+    let about_to = cuesta_wait_begin as *const () as usize..=cuesta_wait_call as *const () as usize;
+    about_to.contains(&address).then_some(cuesta_wait_interrupted as *const () as usize)
 }

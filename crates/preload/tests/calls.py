@@ -1,0 +1,93 @@
+# Calls that ordinary commands make seldom, in directory sys.argv[1]. Prints nothing that varies.
+import ctypes, errno, fcntl, os, select, socket, struct, sys
+
+D = sys.argv[1] + '/calls'
+os.mkdir(D)
+libc = ctypes.CDLL(None, use_errno=True)
+
+def said(call, *arguments):
+    try:
+        return call(*arguments)
+    except OSError as error:
+        return errno.errorcode[error.errno]
+
+def made(name, content=b''):
+    with open(f'{D}/{name}', 'wb') as file:
+        file.write(content)
+    return os.open(f'{D}/{name}', os.O_RDWR)
+
+def content(fd):
+    return os.pread(fd, 1 << 20, 0)
+
+data = bytes(range(256)) * 1000
+
+# fallocate
+fd = made('allocated', data[:10_000])
+def allocate(mode, offset, length):
+    answer = libc.fallocate(fd, mode, ctypes.c_long(offset), ctypes.c_long(length))
+    return 0 if answer == 0 else errno.errorcode[ctypes.get_errno()]
+KEEP, PUNCH, COLLAPSE, ZERO = 1, 2, 8, 16
+for step in [(0, 5000, 10_000), (KEEP, 0, 100_000), (PUNCH | KEEP, 100, 5000), (PUNCH, 0, 10), (ZERO, 9000, 20_000),
+             (ZERO | KEEP, 0, 50), (PUNCH | KEEP, 20_000, 1 << 40), (0, -1, 5), (0, 0, 0), (0, 5, -1)]:
+    print('fallocate', step, allocate(*step), os.fstat(fd).st_size, hash(tuple(content(fd))))
+print('posix_fallocate', said(os.posix_fallocate, fd, 0, 50_000), os.fstat(fd).st_size)
+print('read only', said(os.posix_fallocate, os.open(f'{D}/allocated', os.O_RDONLY), 0, 10))
+
+# sendfile, splice, copy_file_range
+source, target = made('source', data), made('target')
+outside = os.memfd_create('outside')
+os.write(outside, data)
+print('sendfile', os.sendfile(target, source, 10, 1000), content(target) == data[10:1010], os.lseek(source, 0, 1))
+print('sendfile', os.sendfile(target, source, None, 5000), os.lseek(source, 0, 1), os.lseek(target, 0, 1))
+print('sendfile', os.sendfile(outside, source, 0, 100), os.sendfile(target, outside, 5, 100), os.lseek(target, 0, 1))
+a, b = socket.socketpair()
+print('sendfile', os.sendfile(a.fileno(), source, 0, 300), b.recv(1000) == data[:300])
+print('sendfile', os.sendfile(target, source, len(data), 10), said(os.sendfile, target, 999, 0, 10))
+os.ftruncate(target, 0)
+os.lseek(target, 0, 0)
+if hasattr(os, 'copy_file_range'):
+    copy = os.copy_file_range
+    print('copy', copy(source, target, 100, 5, 7), os.lseek(target, 0, 1), content(target))
+    os.lseek(source, 0, 0)
+    print('copy', copy(source, target, 50_000), os.lseek(source, 0, 1), os.lseek(target, 0, 1))
+    print('copy', content(target)[:50_000] == data[:50_000], said(copy, source, source, 10, 0, 5))
+if hasattr(os, 'splice'):
+    r, w = os.pipe()
+    os.lseek(source, 0, 0)
+    print('splice', os.splice(source, w, 3000) > 0, len(os.read(r, 3000)) > 0, os.splice(source, w, 10, offset_src=5), os.read(r, 10))
+    os.write(w, b'from the pipe')
+    print('splice', os.splice(r, target, 4, offset_dst=2), content(target)[:8], os.splice(r, target, 100), said(os.splice, source, target, 5))
+
+# poll, select, epoll
+r, w = os.pipe()
+poll = select.poll()
+poll.register(source, select.POLLIN | select.POLLOUT | select.POLLPRI)
+poll.register(r, select.POLLIN)
+print('poll', sorted(event for _, event in poll.poll(5000)))
+os.write(w, b'x')
+print('poll', sorted(event for _, event in poll.poll(5000)))
+print('poll', select.poll().poll(0))
+ready = select.select([source, r], [target, w], [source, r], 5)
+print('select', [len(one) for one in ready], source in ready[0], target in ready[1])
+os.read(r, 1)
+print('select', [len(one) for one in select.select([source, r], [], [], 5)], select.select([], [], [source], 0.01))
+print('epoll', said(select.epoll().register, source))
+
+# Descriptors
+print('dup2', os.dup2(source, 50), content(50) == data, fcntl.fcntl(50, fcntl.F_GETFL) & os.O_ACCMODE)
+os.close(50)
+print('closed', said(os.read, 50, 1), said(os.fstat, 50))
+print('close_range', libc.close_range(50, 60, 0) if hasattr(libc, 'close_range') else 0)
+
+# The older getdents
+os.mkdir(f'{D}/list')
+for name in ('one', 'a name that is longer', 'x' * 200):
+    open(f'{D}/list/{name}', 'w').close()
+fd = os.open(f'{D}/list', os.O_RDONLY | os.O_DIRECTORY)
+buffer = ctypes.create_string_buffer(4096)
+length, at, names = libc.syscall(78, fd, buffer, 4096), 0, []
+while at < length:
+    size = struct.unpack_from('H', buffer, at + 16)[0]
+    names.append((buffer.raw[at + 18:at + size - 1].split(b'\0')[0], buffer.raw[at + size - 1]))
+    at += size
+print('getdents', sorted(names))
