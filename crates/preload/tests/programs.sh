@@ -23,6 +23,9 @@ except OSError as e: print(e.errno)
 for n in (4095,4096,9000):
     try: os.symlink('t'*n,D+'/long%d'%n); os.unlink(D+'/long%d'%n); print(n)
     except OSError as e: print(n,e.errno)
+for t,n in (('','n'*5000),('t'*5000,'n'*5000),('t','n'*5000),('','x')):
+    try: os.symlink(t,D+'/'+n)
+    except OSError as e: print(len(t),len(n),e.errno)
 try: os.rename(D+'/py','/proc/zz')
 except OSError as e: print(e.errno)
 c=sqlite3.connect(D+'/t.db'); c.execute('create table if not exists t(a,b)')

@@ -122,15 +122,15 @@ pub fn link(call: &Call, from: Named, to: Named, flags: i32) -> Answer {
 }
 
 pub fn symlink(call: &Call, directory: Option<usize>, path: usize) -> Answer {
-    let target = user_memory::UserPath::read(call.word(0));
+    // The kernel looks at the target before the path: one it refuses it refuses wherever the name was to be.
+    let target = user_memory::UserPath::read(call.word(0)).map_err(|_| Failure::NotOurs)?;
+    if target.as_bytes().is_empty() {
+        return Err(Failure::NotOurs);
+    }
     path::at(
         call,
         (directory, path),
-        |client, credentials, base, place| match &target {
-            Ok(target) => client.symlink(credentials, target.as_bytes(), base, &place.path),
-            Err(Failure::Errno(libc::ENAMETOOLONG)) => Err(cuesta_libfs::Error::NameTooLong),
-            Err(_) => Err(cuesta_libfs::Error::Fault),
-        },
+        |client, credentials, base, place| client.symlink(credentials, target.as_bytes(), base, &place.path),
         |()| Ok(0),
     )
 }
