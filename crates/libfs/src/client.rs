@@ -27,6 +27,7 @@ use cuesta_format::{
 };
 use cuesta_media::{Fault, UserSlice};
 use cuesta_oplog::{Admission, Appended, Stamp};
+use std::collections::VecDeque;
 
 /// Attempts of one operation before what is cached, or stored, is taken for damaged.
 const ATTEMPTS_MAX: u32 = 100_000;
@@ -37,6 +38,8 @@ pub struct Client {
     pub(crate) cache: Cache,
     ahead: Ahead,
     pub(crate) retiring: Mutex<Retiring>,
+    /// Truncations in the log that overlays know of. Locked under an inode's lock, never over one.
+    pub(crate) truncations: Mutex<VecDeque<(LogPosition, InodeNumber)>>,
     /// `retiring` is within a round.
     pub(crate) in_round: AtomicBool,
     pub(crate) fences: Mutex<Fences>,
@@ -97,6 +100,7 @@ impl Client {
         let session = Session::attach(link, program)?;
         Ok(Arc::new(Client {
             retiring: Mutex::new(Retiring::new(session.retired())),
+            truncations: Mutex::new(VecDeque::new()),
             in_round: AtomicBool::new(false),
             session,
             cache: Cache::new(),

@@ -144,21 +144,21 @@ impl FileContent {
         self.overlay.insert(range, Fresh::Log(position));
     }
 
-    /// The size changed, by an entry at `position`.
-    pub(crate) fn truncate(&mut self, old_size: u64, size: u64, position: LogPosition) {
+    /// The size changed, by an entry at `position`. Whether there is something to retire once it was digested.
+    pub(crate) fn truncate(&mut self, old_size: u64, size: u64, position: LogPosition) -> bool {
         if size >= old_size {
-            return;
+            return false;
         }
         let end = old_size.next_multiple_of(BLOCK_BYTES);
         self.overlay.insert(size..end, Fresh::Zeros(position));
         self.base.remove(size..u64::MAX);
         self.cuts.push(Cut { position, start: size, end });
+        true
     }
 
-    /// What the entries below `end` wrote in `range` is in the base now.
-    #[inline]
-    pub(crate) fn retire_write(&mut self, range: Range<u64>, end: LogPosition) {
-        self.overlay.remove_if(range, |fresh| match fresh {
+    /// What the entries below `end` wrote is in the base now.
+    pub(crate) fn retire_writes(&mut self, end: LogPosition) {
+        self.overlay.remove_if(0..u64::MAX, |fresh| match fresh {
             Fresh::Log(position) => position < end,
             Fresh::Zeros(_) => false,
         });
@@ -250,7 +250,7 @@ mod tests {
         assert_eq!(content.find(BLOCK_BYTES, 9000), (10, Source::Arena(9 * BLOCK_BYTES)));
         assert_eq!(content.find(BLOCK_BYTES + 15, 9000), (5, Source::Log(LogPosition(645))));
         assert_eq!(content.find(2 * BLOCK_BYTES, 9000), (9000 - 2 * BLOCK_BYTES, Source::Hole));
-        content.retire_write(BLOCK_BYTES + 10..BLOCK_BYTES + 20, LogPosition(704));
+        content.retire_writes(LogPosition(704));
         assert!(content.is_clean());
         assert_eq!(content.blocks(3 * BLOCK_BYTES, 0), 1);
     }
@@ -261,7 +261,7 @@ mod tests {
         content.write(0..8192, LogPosition(64));
         content.truncate(8192, 100, LogPosition(9000));
         content.place(&extent(0, 2, 5));
-        content.retire_write(0..8192, LogPosition(8320));
+        content.retire_writes(LogPosition(8320));
         assert_eq!(content.find(0, 8192), (100, Source::Arena(5 * BLOCK_BYTES)));
         assert_eq!(content.find(100, 8192), (8092, Source::Hole));
         content.retire_truncate(LogPosition(9000));

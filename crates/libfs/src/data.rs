@@ -423,8 +423,10 @@ impl Client {
             self.check_growth(size)?;
         }
         let appended = turn.append(&Operation::Truncate { inode: inode.number, size })?;
-        if let Some(content) = state.file_mut() {
-            content.truncate(old_size, size, appended.position);
+        if let Some(content) = state.file_mut()
+            && content.truncate(old_size, size, appended.position)
+        {
+            self.truncations.lock().push_back((appended.position, inode.number));
         }
         state.record.size = size;
         state.touch_content(turn.now);

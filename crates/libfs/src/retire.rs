@@ -1,12 +1,13 @@
 //! Letting go of log space that was digested, in bounded steps done by ordinary operations.
 //!
-//! Mechanism: a *round* learns SharedFS's report of what digests placed where, sets the bases of cached inodes, walks
-//! its own headers and drops overlay pieces that lie below the report's end, then publishes `retired`. After each
-//! step no reader can be in what was dropped: readers copy under the inode's lock.
+//! Mechanism: a *round* takes SharedFS's report of what digests placed where, sets the bases of cached inodes, and when
+//! all are set drops what those inodes' overlays hold of the log below the report's end, and truncations below it; then
+//! it publishes `retired`. Whatever of the digested log an overlay still refers to lies in blocks of the report. After
+//! each step no reader can be in what was dropped: readers copy under the inode's lock.
 //!
 //! Policy: a report is asked for, without waiting for it, when the digest has caught up, or half of the ring waits to be
 //! retired: a burst that fits the log is not held up by it. With the report a round begins: one step per appending
-//! operation; all of it when the log is full. Entries that write adjacent ranges of one inode are let go of as one.
+//! operation; all of it when the log is full.
 
 use crate::client::Client;
 use crate::content::FileContent;
@@ -14,47 +15,41 @@ use crate::errno::Error;
 use crate::inode::Content;
 use crate::session::unexpected;
 use crate::sync::Ordering;
-use cuesta_format::entry::{EntryKind, Header};
 use cuesta_format::wire::{Placed, Report, Request, Response};
 use cuesta_format::{InodeNumber, LogPosition};
-use std::ops::Range;
 
-/// Headers walked by one ordinary operation.
-const STEP_ENTRIES: usize = 64;
-/// Bytes after which a round publishes what it retired so far.
-const PUBLISH_BYTES: u64 = 1 << 20;
+/// Items of a report, or inodes, that one ordinary operation deals with.
+const STEP_ITEMS: usize = 64;
 /// The digest has caught up when no more than this is left.
 const CAUGHT_UP_BYTES: u64 = 64 << 10;
 
 /// Where the present round stands.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Retiring {
     /// Everything below is retired.
     at: LogPosition,
-    /// The report's end: the round retires up to here.
+    /// The report's end: the round retires up to here, once all of the report is applied.
     target: LogPosition,
-    /// Published last.
-    published: LogPosition,
-    /// Items of the next round's report that were applied already.
+    /// The page of the report that is being applied, and how many of its items are.
+    page: Option<(Report, usize)>,
+    /// Items of the pages before it.
     learnt: u64,
+    /// Inodes of the report, each once for every run of its items.
+    placed: Vec<InodeNumber>,
 }
 
 impl Retiring {
     pub(crate) fn new(at: LogPosition) -> Retiring {
-        Retiring { at, target: at, published: at, learnt: 0 }
+        Retiring { at, target: at, ..Retiring::default() }
     }
 
     pub(crate) fn restart(&mut self, at: LogPosition) {
         *self = Retiring::new(at);
     }
-}
 
-/// Adjacent writes of one inode.
-struct Run {
-    inode: InodeNumber,
-    range: Range<u64>,
-    /// Behind the last of their entries.
-    end: LogPosition,
+    fn in_round(&self) -> bool {
+        self.page.is_some() || self.target > self.at
+    }
 }
 
 impl Client {
@@ -98,17 +93,27 @@ impl Client {
         let Some(mut retiring) = self.retiring.try_lock() else {
             return Ok(());
         };
-        if retiring.at >= retiring.target && !self.begin_round(&mut retiring)? {
+        if self.is_fenced() {
             return Ok(());
         }
-        self.retire_some(&mut retiring, STEP_ENTRIES).map(|_| ())
+        if !retiring.in_round() {
+            match self.session.take_report() {
+                Some(page) => retiring.page = Some((page, 0)),
+                None => {
+                    self.session.post_report(retiring.at, retiring.learnt);
+                    return Ok(());
+                }
+            }
+        }
+        self.retire_some(&mut retiring, STEP_ITEMS);
+        Ok(())
     }
 
     /// Retires everything that is digested now.
     pub(crate) fn retire_all(&self) -> Result<(), Error> {
         let _gate = self.gate.read();
         let mut retiring = self.retiring.lock();
-        while self.retire_some(&mut retiring, usize::MAX)? {}
+        while self.retire_or_ask(&mut retiring)? {}
         Ok(())
     }
 
@@ -116,7 +121,7 @@ impl Client {
     fn retire_towards(&self, needed: LogPosition) -> Result<(), Error> {
         let _gate = self.gate.read();
         let mut retiring = self.retiring.lock();
-        while self.session.appender.limit() < needed && self.retire_some(&mut retiring, STEP_ENTRIES)? {}
+        while self.session.appender.limit() < needed && self.retire_or_ask(&mut retiring)? {}
         Ok(())
     }
 
@@ -125,132 +130,89 @@ impl Client {
         self.session.shown_generation() != self.session.generation.load(Ordering::Acquire)
     }
 
-    /// `false`: there was nothing to do.
-    fn retire_some(&self, retiring: &mut Retiring, entries_max: usize) -> Result<bool, Error> {
+    /// A large step, for which the report is waited for. `false`: there is nothing to retire.
+    fn retire_or_ask(&self, retiring: &mut Retiring) -> Result<bool, Error> {
         if self.is_fenced() {
             return Ok(false);
         }
-        if retiring.at >= retiring.target {
+        if !retiring.in_round() {
             if self.session.digested() <= retiring.at {
                 return Ok(false);
             }
-            retiring.target = self.learn_report(retiring)?;
-            if retiring.target <= retiring.at {
-                return Ok(false);
-            }
+            self.session.asking.settle(&self.session);
+            let page = match self.session.take_report() {
+                Some(page) => page,
+                None => {
+                    let request = Request::Report { from: retiring.at, skip: retiring.learnt };
+                    match self.session.ask(&request)? {
+                        Response::Report(page) => page,
+                        other => return Err(unexpected(&other)),
+                    }
+                }
+            };
+            retiring.page = Some((page, 0));
         }
-        self.retire_entries(retiring, entries_max)?;
-        let done = retiring.at >= retiring.target;
-        self.in_round.store(!done, Ordering::Relaxed);
-        if done || retiring.at.0 - retiring.published.0 >= PUBLISH_BYTES {
-            self.session.set_retired(retiring.at);
-            retiring.published = retiring.at;
-        }
+        self.retire_some(retiring, usize::MAX);
         Ok(true)
     }
 
-    /// Walks own headers.
-    fn retire_entries(&self, retiring: &mut Retiring, entries_max: usize) -> Result<(), Error> {
-        let mut run: Option<Run> = None;
-        for _ in 0..entries_max {
-            if retiring.at >= retiring.target {
-                break;
-            }
-            let Some(header) = self.session.appender.header_at(retiring.at) else {
-                return Err(Error::Daemon("the own log cannot be read".into()));
-            };
-            retiring.at = header.end();
-            match header.kind {
-                EntryKind::Write => self.join_run(&mut run, &header),
-                EntryKind::Truncate => {
-                    self.retire_run(run.take());
-                    self.retire_content(header.inode, |content| content.retire_truncate(header.position));
+    /// One step of the round, with up to `items_max` items of it.
+    fn retire_some(&self, retiring: &mut Retiring, items_max: usize) {
+        if let Some((page, applied)) = &mut retiring.page {
+            let end = page.placed.len().min(applied.saturating_add(items_max));
+            self.apply(&page.placed[*applied..end], &mut retiring.placed);
+            *applied = end;
+            if end == page.placed.len() {
+                retiring.learnt += end as u64;
+                if !page.more || end == 0 {
+                    retiring.learnt = 0;
+                    retiring.target = page.digested.max(retiring.at);
                 }
-                _ => {}
+                retiring.page = None;
+            }
+        } else {
+            for _ in 0..items_max {
+                let Some(inode) = retiring.placed.pop() else { break };
+                self.change_content(inode, |content| content.retire_writes(retiring.target));
+            }
+            if retiring.placed.is_empty() {
+                self.retire_truncations(retiring.target);
+                retiring.at = retiring.target;
+                self.session.set_retired(retiring.at);
             }
         }
-        self.retire_run(run);
-        Ok(())
+        self.in_round.store(retiring.in_round(), Ordering::Relaxed);
     }
 
-    #[inline]
-    fn join_run(&self, run: &mut Option<Run>, header: &Header) {
-        let range = header.argument..header.argument.saturating_add(u64::from(header.body_bytes));
-        if let Some(run) = run
-            && run.inode == header.inode
-            && run.range.start <= range.end
-            && range.start <= run.range.end
-        {
-            run.range = run.range.start.min(range.start)..run.range.end.max(range.end);
-            run.end = header.end();
-            return;
-        }
-        self.retire_run(run.replace(Run { inode: header.inode, range, end: header.end() }));
-    }
-
-    fn retire_run(&self, run: Option<Run>) {
-        if let Some(Run { inode, range, end }) = run {
-            self.retire_content(inode, |content| content.retire_write(range, end));
+    fn apply(&self, placed: &[Placed], inodes: &mut Vec<InodeNumber>) {
+        for run in placed.chunk_by(|one, next| one.inode == next.inode) {
+            let inode = run[0].inode;
+            self.change_content(inode, |content| run.iter().for_each(|placed| content.place(&placed.extent)));
+            if inodes.last() != Some(&inode) {
+                inodes.push(inode);
+            }
         }
     }
 
-    fn retire_content(&self, inode: InodeNumber, retire: impl FnOnce(&mut FileContent)) {
+    fn retire_truncations(&self, target: LogPosition) {
+        let mut digested = Vec::new();
+        self.truncations.lock().retain(|&(position, inode)| {
+            let keep = position >= target;
+            if !keep {
+                digested.push((position, inode));
+            }
+            keep
+        });
+        for (position, inode) in digested {
+            self.change_content(inode, |content| content.retire_truncate(position));
+        }
+    }
+
+    fn change_content(&self, inode: InodeNumber, change: impl FnOnce(&mut FileContent)) {
         if let Some(inode) = self.cache.get(inode)
             && let Content::File(content) = &mut inode.state.write().content
         {
-            retire(content);
-        }
-    }
-
-    /// Begins a round with the report that was asked for ahead, or asks for one. `false`: there is none yet.
-    fn begin_round(&self, retiring: &mut Retiring) -> Result<bool, Error> {
-        if self.is_fenced() {
-            return Ok(false);
-        }
-        if let Some(report) = self.session.take_report() {
-            let Report { digested, placed, more } = report;
-            self.apply_report(&placed);
-            retiring.learnt += placed.len() as u64;
-            if !more || placed.is_empty() {
-                retiring.learnt = 0;
-                retiring.target = digested;
-                return Ok(digested > retiring.at);
-            }
-        }
-        self.session.post_report(retiring.at, retiring.learnt);
-        Ok(false)
-    }
-
-    /// Fetches and applies the report of digests since the last round; how far it reaches.
-    fn learn_report(&self, retiring: &mut Retiring) -> Result<LogPosition, Error> {
-        let mut skip = 0;
-        loop {
-            let answer = self.session.ask(&Request::Report { from: retiring.at, skip })?;
-            let Response::Report(Report { digested, placed, more }) = answer else {
-                return Err(unexpected(&answer));
-            };
-            // One that was asked for ahead is older.
-            drop(self.session.take_report());
-            retiring.learnt = 0;
-            skip += placed.len() as u64;
-            self.apply_report(&placed);
-            if !more || placed.is_empty() {
-                return Ok(digested);
-            }
-        }
-    }
-
-    fn apply_report(&self, placed: &[Placed]) {
-        let mut rest = placed;
-        while let Some(first) = rest.first() {
-            let same = rest.iter().take_while(|placed| placed.inode == first.inode).count();
-            let (run, behind) = rest.split_at(same);
-            rest = behind;
-            let Some(inode) = self.cache.get(first.inode) else { continue };
-            let mut state = inode.state.write();
-            if let Content::File(content) = &mut state.content {
-                run.iter().for_each(|placed| content.place(&placed.extent));
-            }
+            change(content);
         }
     }
 
