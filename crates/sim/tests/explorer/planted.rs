@@ -7,7 +7,7 @@ use crate::{planting, seed};
 use cuesta_media::planted::{Bug, plant};
 use cuesta_sim::explorer::Bounds;
 use cuesta_sim::explorer::lanes::{self, Overlapping};
-use cuesta_sim::explorer::store::{WorkloadFailure, crash};
+use cuesta_sim::explorer::store::{Step, Workload, WorkloadFailure, crash};
 use cuesta_sim::explorer::workloads::{DigestAt, population, workload};
 use cuesta_sim::operation::{Operation, PathText, Pattern};
 
@@ -31,13 +31,16 @@ fn append_twice() -> Vec<Operation> {
 }
 
 fn caught(bug: Bug, calls: &[Operation], digest: DigestAt) {
+    caught_in(bug, &workload(calls, digest));
+}
+
+fn caught_in(bug: Bug, workload: &Workload) {
     let _alone = planting();
-    let workload = workload(calls, digest);
-    if let Err(failure) = crash(&workload, &Bounds::thorough(), seed()) {
+    if let Err(failure) = crash(workload, &Bounds::thorough(), seed()) {
         panic!("without the bug: {failure}");
     }
     plant(Some(bug));
-    let outcome = crash(&workload, &Bounds::thorough(), seed());
+    let outcome = crash(workload, &Bounds::thorough(), seed());
     plant(None);
     match outcome {
         Err(WorkloadFailure::Crash(failure)) => println!("{bug:?}: {failure}"),
@@ -58,7 +61,10 @@ fn an_unflushed_tail_is_caught() {
 
 #[test]
 fn a_rename_in_two_steps_is_caught() {
-    caught(Bug::RenameInTwoSteps, &rename_over(), DigestAt::Last);
+    // Names that a digest has made, and the next one moves.
+    let mut workload = workload(&rename_over(), DigestAt::First);
+    workload.steps.push(Step::Digest(0));
+    caught_in(Bug::RenameInTwoSteps, &workload);
 }
 
 #[test]
