@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::arch::{self, Frame};
 use crate::calls::{self, Failure};
-use crate::{process, thread};
+use crate::{process, signals, thread};
 
 /// Entered by patched sites (see `arch`), with all state saved.
 pub(crate) extern "C" fn cuesta_dispatch(frame: *mut Frame) {
@@ -35,6 +35,10 @@ extern "C" fn run(frame: &mut Frame) {
         Ok(Ok(answer)) => frame.answer(answer),
         Ok(Err(Failure::NotOurs)) => {}
         Ok(Err(Failure::Errno(errno))) => frame.answer(-(errno as isize)),
+        Ok(Err(Failure::OverLimit)) => {
+            signals::raise(libc::SIGXFSZ);
+            frame.answer(-(libc::EFBIG as isize));
+        }
         Err(_) => {
             crate::report(format_args!("internal error in system call {}; answered EIO", frame.number()));
             frame.answer(-(libc::EIO as isize));

@@ -201,6 +201,8 @@ pub const fn class_of(number: i64) -> u8 {
         | libc::SYS_setgroups
         | libc::SYS_setfsuid
         | libc::SYS_setfsgid
+        | libc::SYS_setrlimit
+        | libc::SYS_prlimit64
         | libc::SYS_poll
         | libc::SYS_ppoll
         | libc::SYS_select

@@ -237,6 +237,7 @@ fn attach() -> Result<&'static Client, Failure> {
     };
     // SAFETY: the reference was leaked just now.
     let client = unsafe { &*Arc::into_raw(client) };
+    client.limit_files(file_limit());
     filter::ACTIVE.store(1, Ordering::Release);
     if thread::is_vforked() {
         SESSION_WANTED.store(true, Ordering::Relaxed);
@@ -255,6 +256,20 @@ fn attach() -> Result<&'static Client, Failure> {
     }
     CLIENT.store(std::ptr::from_ref(client).cast_mut(), Ordering::Release);
     Ok(client)
+}
+
+/// The largest a file may get, as the process allows itself.
+fn file_limit() -> u64 {
+    rustix::process::getrlimit(rustix::process::Resource::Fsize).current.unwrap_or(u64::MAX)
+}
+
+/// The process's limits may be others now.
+pub fn limits_changed() {
+    // A vfork child's are its own, its parent's session is not.
+    let client = if thread::is_vforked() { childs_own().map(|own| own.client) } else { attached() };
+    if let Some(client) = client {
+        client.limit_files(file_limit());
+    }
 }
 
 fn make_marker(configuration: &Configuration) -> Result<i32, Failure> {

@@ -253,6 +253,14 @@ fn deliver(signal: c_int, info: *mut siginfo_t, context: *mut c_void, is_fault: 
     }
 }
 
+/// Sends the calling thread a signal; it arrives when the thread leaves the client.
+pub fn raise(signal: c_int) {
+    let me = rustix::process::getpid().as_raw_nonzero().get() as usize;
+    let thread = rustix::thread::gettid().as_raw_nonzero().get() as usize;
+    // SAFETY: touches no memory; a handler of the application's waits until this thread is outside.
+    unsafe { arch::syscall(libc::SYS_tgkill as usize, [me, thread, signal as usize, 0, 0, 0]) };
+}
+
 fn requeue(signal: c_int, info: *mut siginfo_t) {
     // SAFETY: sends this thread a signal it has just received; `info` is the kernel's own.
     unsafe {

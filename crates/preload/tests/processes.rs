@@ -162,3 +162,55 @@ for turn in range(150): assert open(f'/cuesta/child-{turn}').read() == str(turn)
 print('done')",
     );
 }
+
+#[test]
+fn no_file_outgrows_its_writers_limit() {
+    succeeds(
+        "
+import errno, os, resource, signal, subprocess, time
+hits = []
+fd = os.open('/cuesta/f', os.O_RDWR | os.O_CREAT)
+os.write(fd, b'x' * 2000)
+signal.signal(signal.SIGXFSZ, lambda *_: hits.append(1))
+resource.setrlimit(resource.RLIMIT_FSIZE, (1000, resource.RLIM_INFINITY))
+def refused(call):
+    hits.clear()
+    try:
+        call()
+    except OSError as error:
+        assert error.errno == errno.EFBIG, error
+    else:
+        raise SystemExit('not refused')
+    time.sleep(0)
+    assert hits == [1], hits
+assert os.pwrite(fd, b'y' * 3000, 0) == 1000
+refused(lambda: os.pwrite(fd, b'y', 1000))
+refused(lambda: os.write(fd, b'y'))
+refused(lambda: os.ftruncate(fd, 2001))
+refused(lambda: os.truncate('/cuesta/f', 2001))
+refused(lambda: os.posix_fallocate(fd, 0, 2001) or [])
+assert os.stat('/cuesta/f').st_size == 2000
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+hits.append(1)
+try:
+    os.pwrite(fd, b'y', 1000)
+except OSError as error:
+    assert error.errno == errno.EFBIG, error
+if os.fork() == 0:
+    # The limit is the child's, too, in a session of its own.
+    try:
+        os.pwrite(fd, b'y', 1000)
+    except OSError as error:
+        os._exit(error.errno)
+    os._exit(0)
+assert os.waitstatus_to_exitcode(os.wait()[1]) == errno.EFBIG
+resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+assert os.pwrite(fd, b'y', 5000) == 1
+limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+ended = subprocess.run(['head', '-c', '5000', '/dev/zero'], stdout=open('/cuesta/g', 'wb'), preexec_fn=limit)
+assert ended.returncode == -signal.SIGXFSZ, ended
+assert os.stat('/cuesta/g').st_size == 1000
+assert os.pwrite(fd, b'y', 6000) == 1
+print('done')",
+    );
+}

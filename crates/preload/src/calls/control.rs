@@ -223,6 +223,12 @@ pub fn ioctl(call: &Call) -> Answer {
     }
 }
 
+pub fn change_limits(call: &Call) -> Answer {
+    let answer = call.kernel(call.arguments);
+    process::limits_changed();
+    Ok(answer)
+}
+
 pub fn change_umask(call: &Call) -> Answer {
     let answer = call.kernel(call.arguments);
     if !thread::is_vforked() {

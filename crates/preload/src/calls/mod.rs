@@ -29,11 +29,16 @@ pub enum Failure {
     NotOurs,
     /// The call failed.
     Errno(i32),
+    /// A file would get larger than the process allows itself: EFBIG, and a signal.
+    OverLimit,
 }
 
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
-        Failure::Errno(error.errno())
+        match error {
+            Error::OverLimit => Failure::OverLimit,
+            error => Failure::Errno(error.errno()),
+        }
     }
 }
 
@@ -182,6 +187,7 @@ pub fn serve(number: usize, arguments: [usize; 6]) -> Answer {
         libc::SYS_execveat => program::execute(&call, Some(0), 1, 2, 3, call.int(4)),
         libc::SYS_io_uring_setup => call.unserved(libc::ENOSYS),
         libc::SYS_umask => control::change_umask(&call),
+        libc::SYS_setrlimit | libc::SYS_prlimit64 => control::change_limits(&call),
         libc::SYS_clone | libc::SYS_clone3 | libc::SYS_fork | libc::SYS_vfork => program::make_process(&call),
         libc::SYS_exit_group => {
             process::leave();
