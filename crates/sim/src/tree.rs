@@ -114,6 +114,13 @@ impl Tree {
         lines
     }
 
+    /// The same with no modification time known.
+    #[must_use]
+    pub fn without_times(mut self) -> Tree {
+        self.entries.values_mut().for_each(|entry| entry.attributes.modified = None);
+        self
+    }
+
     /// Whether `self`, as observed, is what `expected` allows.
     pub fn agrees_with(&self, expected: &Tree) -> bool {
         self.differences(expected).is_empty()

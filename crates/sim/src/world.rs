@@ -25,8 +25,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// One process's root.
-const WHO: Credentials = Credentials { uid: 0, gid: 0, groups: Vec::new() };
+/// Who calls unless somebody else is named.
+const ROOT: Credentials = Credentials { uid: 0, gid: 0, groups: Vec::new() };
 /// How often the helper looks whether an operation waits for room in the log.
 const HELP_EVERY: Duration = Duration::from_micros(200);
 /// Times a path may leave the store and come in again.
@@ -56,6 +56,7 @@ pub struct World {
     client: Arc<Client>,
     slots: BTreeMap<Slot, Arc<OpenFile>>,
     shared: Arc<SharedFs>,
+    who: Credentials,
 }
 
 /// A link that is a function call.
@@ -98,7 +99,7 @@ impl World {
     fn attach(shared: Arc<SharedFs>) -> Result<World, Error> {
         let link = InProcess { shared: Arc::clone(&shared), session: SessionId(0) };
         let client = Client::attach(Box::new(link), "sim")?;
-        Ok(World { client, slots: BTreeMap::new(), shared })
+        Ok(World { client, slots: BTreeMap::new(), shared, who: ROOT })
     }
 
     /// What was recovered when the store was opened.
@@ -113,7 +114,17 @@ impl World {
 
     /// A thread of the same client, without open files.
     pub fn thread(&self) -> World {
-        World { client: Arc::clone(&self.client), slots: BTreeMap::new(), shared: Arc::clone(&self.shared) }
+        World {
+            client: Arc::clone(&self.client),
+            slots: BTreeMap::new(),
+            shared: Arc::clone(&self.shared),
+            who: self.who.clone(),
+        }
+    }
+
+    /// Later calls are made by `who`.
+    pub fn act_as(&mut self, who: Credentials) {
+        self.who = who;
     }
 
     /// Opens what `other` has in `slots`, and closes it there: an open file cannot be handed to another client.
@@ -121,7 +132,7 @@ impl World {
         let taken: Vec<Slot> = other.slots.range(slots.clone()).map(|(slot, _)| *slot).collect();
         for slot in taken {
             let Some(file) = other.slots.remove(&slot) else { continue };
-            let again = self.client.reopen(&WHO, file.inode(), file.flags(), file.offset());
+            let again = self.client.reopen(&self.who, file.inode(), file.flags(), file.offset());
             self.slots.insert(slot, again.map_err(|error| format!("reopen: {error}"))?);
             other.client.close(file).map_err(|error| format!("close: {error}"))?;
         }
@@ -208,7 +219,7 @@ impl World {
         match operation {
             Open { slot, path, flags, mode } => {
                 self.close(*slot)?;
-                let file = client.open(&WHO, Base::Root, path.as_bytes(), flags.bits(), *mode)?;
+                let file = client.open(&self.who, Base::Root, path.as_bytes(), flags.bits(), *mode)?;
                 self.slots.insert(*slot, file);
                 Ok(Outcome::Done)
             }
@@ -243,7 +254,7 @@ impl World {
             Fsync { slot } => done(client.fsync(self.file(*slot)?)),
             Fchmod { slot, mode } => {
                 let set = SetAttributes { mode: Some(mode & 0o7777), ..SetAttributes::default() };
-                done(client.set_attributes(&WHO, Target::File(self.file(*slot)?), set))
+                done(client.set_attributes(&self.who, Target::File(self.file(*slot)?), set))
             }
             Fstat { slot } => {
                 client.stat_open(self.file(*slot)?).map(|stat| Outcome::Attributes(attributes(&stat.record)))
@@ -259,21 +270,29 @@ impl World {
         let root = Base::Root;
         let rename = |from: &PathText, to: &PathText, no_replace| {
             let flags = RenameFlags { no_replace, ..RenameFlags::default() };
-            done(client.rename(&WHO, (root, from.as_bytes()), (root, to.as_bytes()), flags))
+            done(client.rename(&self.who, (root, from.as_bytes()), (root, to.as_bytes()), flags))
         };
         let set = |path: &PathText, follow, set| {
-            done(client.set_attributes(&WHO, Target::Path { base: root, path: path.as_bytes(), follow }, set))
+            done(client.set_attributes(
+                &self.who,
+                Target::Path { base: root, path: path.as_bytes(), follow },
+                set,
+            ))
         };
         match operation {
-            Truncate { path, length } => done(client.truncate(&WHO, root, path.as_bytes(), *length as i64)),
-            Mkdir { path, mode } => done(client.make_directory(&WHO, root, path.as_bytes(), *mode)),
-            Rmdir { path } => done(client.remove_directory(&WHO, root, path.as_bytes())),
+            Truncate { path, length } => {
+                done(client.truncate(&self.who, root, path.as_bytes(), *length as i64))
+            }
+            Mkdir { path, mode } => done(client.make_directory(&self.who, root, path.as_bytes(), *mode)),
+            Rmdir { path } => done(client.remove_directory(&self.who, root, path.as_bytes())),
             Link { existing, new } => {
                 let source = LinkSource::Path { base: root, path: existing.as_bytes(), follow: false };
-                done(client.link(&WHO, source, root, new.as_bytes()))
+                done(client.link(&self.who, source, root, new.as_bytes()))
             }
-            Symlink { target, path } => done(client.symlink(&WHO, target.as_bytes(), root, path.as_bytes())),
-            Unlink { path } => done(client.unlink(&WHO, root, path.as_bytes())),
+            Symlink { target, path } => {
+                done(client.symlink(&self.who, target.as_bytes(), root, path.as_bytes()))
+            }
+            Unlink { path } => done(client.unlink(&self.who, root, path.as_bytes())),
             Rename { from, to } => rename(from, to, false),
             RenameNoReplace { from, to } => rename(from, to, true),
             Chmod { path, mode } => {
@@ -290,22 +309,22 @@ impl World {
             }
             Stat { path } => self.stat(path, true),
             Lstat { path } => self.stat(path, false),
-            Readlink { path } => {
-                client.read_link(&WHO, root, path.as_bytes()).map(|target| Outcome::Target(PathText(target)))
-            }
+            Readlink { path } => client
+                .read_link(&self.who, root, path.as_bytes())
+                .map(|target| Outcome::Target(PathText(target))),
             Readdir { path } => self.names(path).map(Outcome::Names),
             _ => unreachable!("calls on slots are served elsewhere"),
         }
     }
 
     fn stat(&self, path: &PathText, follow: bool) -> Result<Outcome, Error> {
-        let stat = self.client.stat(&WHO, Base::Root, path.as_bytes(), follow)?;
+        let stat = self.client.stat(&self.who, Base::Root, path.as_bytes(), follow)?;
         Ok(Outcome::Attributes(attributes(&stat.record)))
     }
 
     fn names(&self, path: &PathText) -> Result<Vec<PathText>, Error> {
         let flags = libc::O_RDONLY | libc::O_DIRECTORY;
-        let directory = self.client.open(&WHO, Base::Root, path.as_bytes(), flags, 0)?;
+        let directory = self.client.open(&self.who, Base::Root, path.as_bytes(), flags, 0)?;
         let mut names = Vec::new();
         self.client.read_directory(&directory, &mut |item| {
             if item.name != b"." && item.name != b".." {
@@ -334,11 +353,11 @@ impl World {
     }
 
     fn walk(&self, path: &PathText, builder: &mut TreeBuilder) -> Result<(), Error> {
-        let record = self.client.stat(&WHO, Base::Root, path.as_bytes(), false)?.record;
+        let record = self.client.stat(&self.who, Base::Root, path.as_bytes(), false)?.record;
         let attributes = attributes(&record);
         let content = match attributes.kind {
             Kind::Symlink => {
-                Content::Symlink(PathText(self.client.read_link(&WHO, Base::Root, path.as_bytes())?))
+                Content::Symlink(PathText(self.client.read_link(&self.who, Base::Root, path.as_bytes())?))
             }
             Kind::File => Content::File(self.read_whole(path, attributes.size)?),
             Kind::Directory => {
@@ -353,7 +372,7 @@ impl World {
     }
 
     fn read_whole(&self, path: &PathText, size: u64) -> Result<Sparse, Error> {
-        let file = self.client.open(&WHO, Base::Root, path.as_bytes(), libc::O_RDONLY, 0)?;
+        let file = self.client.open(&self.who, Base::Root, path.as_bytes(), libc::O_RDONLY, 0)?;
         let mut content = Sparse::default();
         let mut buffer = vec![0; READ_BYTES];
         let mut offset = 0;
