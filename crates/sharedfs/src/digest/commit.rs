@@ -50,15 +50,6 @@ impl Digester {
             transaction.commit()?;
             transaction = storage.metadata.begin()?;
         }
-        if planted::active(Bug::RenameInTwoSteps) {
-            for name in
-                view.names.all().iter().filter(|name| name.before.is_some() && name.before != name.now)
-            {
-                transaction.remove_dirent(name.parent, name.bytes(bytes));
-            }
-            transaction.commit()?;
-            transaction = storage.metadata.begin()?;
-        }
         put_inodes(&mut transaction, storage, view, log, reservation, bytes)?;
         let mut writes = Vec::new();
         for changes in placements.changes.chunk_by(|a, b| a.node == b.node) {
@@ -75,13 +66,20 @@ impl Digester {
         let mut names: Vec<_> = view.names.all().iter().filter(|name| name.before != name.now).collect();
         // In the order of their keys they are gathered much faster.
         names.sort_unstable_by(|a, b| (a.parent, a.bytes(bytes)).cmp(&(b.parent, b.bytes(bytes))));
+        for name in names.iter().filter(|name| name.now.is_none()) {
+            transaction.remove_dirent(name.parent, name.bytes(bytes));
+        }
+        if planted::active(Bug::RenameInTwoSteps) {
+            transaction.put_session(log.session, row);
+            transaction.commit()?;
+            transaction = storage.metadata.begin()?;
+        }
         for name in names {
-            match name.now {
-                Some(dirent) if name.taken_on_trust => {
-                    transaction.put_new_dirent(name.parent, name.bytes(bytes), dirent);
-                }
-                Some(dirent) => transaction.put_dirent(name.parent, name.bytes(bytes), dirent),
-                None => transaction.remove_dirent(name.parent, name.bytes(bytes)),
+            let Some(dirent) = name.now else { continue };
+            if name.taken_on_trust {
+                transaction.put_new_dirent(name.parent, name.bytes(bytes), dirent);
+            } else {
+                transaction.put_dirent(name.parent, name.bytes(bytes), dirent);
             }
         }
         for &session in ended {

@@ -1,6 +1,7 @@
 //! The crash explorer tried on a log small enough to see through: it passes when it is right, and
 //! each classic mistake is caught.
 
+use crate::planting;
 use cuesta_media::recorder::Recorder;
 use cuesta_media::{Mapping, Medium};
 use cuesta_sim::explorer::{self, Bounds, Coverage, Failure, Progress, Subject};
@@ -147,6 +148,8 @@ fn a_torn_record_is_caught() {
 
 #[test]
 fn a_failure_is_repeated_by_its_seed() {
+    // Fences of other tests' threads are recorded, too.
+    let _alone = planting();
     let (first, second) =
         (explore(Mistake::NoChecksum).unwrap_err(), explore(Mistake::NoChecksum).unwrap_err());
     assert_eq!(first.to_string(), second.to_string());
