@@ -174,7 +174,7 @@ impl Client {
                 }
                 credentials.check(&state.record, WRITE)?;
                 let writer = credentials.writer(&state.record);
-                if writer.takes(state.record.mode) != 0 {
+                if writer.takes(&state.record) != 0 {
                     drop(state);
                     return Ok(Some((inode, writer)));
                 }

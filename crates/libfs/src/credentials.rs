@@ -25,18 +25,23 @@ pub(crate) const EXECUTE: u32 = 1;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Writer {
     privileged: bool,
-    in_group: bool,
+    gid: u32,
+    /// The file's group when it was opened, if it was one of theirs. Of a group it is given later only their first
+    /// is known to be theirs.
+    group: Option<u32>,
 }
 
 impl Writer {
-    /// The set-id bits that go when this one writes a file of this mode. Without the group's execute bit the set-gid
+    /// The set-id bits that go when this one writes the file. Without the group's execute bit the set-gid
     /// bit asks for mandatory locks: whoever might set it keeps it.
     #[inline]
-    pub(crate) fn takes(self, mode: u32) -> u32 {
+    pub(crate) fn takes(self, record: &InodeRecord) -> u32 {
+        let mode = record.mode;
         if mode & (libc::S_ISUID | libc::S_ISGID) == 0 || self.privileged {
             return 0;
         }
-        let keeps_group = mode & libc::S_IXGRP == 0 && self.in_group;
+        let in_group = record.gid == self.gid || Some(record.gid) == self.group;
+        let keeps_group = mode & libc::S_IXGRP == 0 && in_group;
         mode & if keeps_group { libc::S_ISUID } else { libc::S_ISUID | libc::S_ISGID }
     }
 }
@@ -44,7 +49,8 @@ impl Writer {
 impl Credentials {
     /// As a writer of the inode.
     pub(crate) fn writer(&self, record: &InodeRecord) -> Writer {
-        Writer { privileged: self.is_root(), in_group: self.is_in_group(record.gid) }
+        let group = self.is_in_group(record.gid).then_some(record.gid);
+        Writer { privileged: self.is_root(), gid: self.gid, group }
     }
 
     /// Root passes every check of mode bits.
@@ -142,7 +148,7 @@ mod tests {
 
     #[test]
     fn who_writes_takes_set_id_bits() {
-        let takes = |user: Credentials, mode| user.writer(&record(0)).takes(mode);
+        let takes = |user: Credentials, mode| user.writer(&record(0)).takes(&record(mode));
         let (root, member, other) = (user(0, 0, &[]), user(5, 1, &[20]), user(10, 1, &[]));
         assert_eq!(takes(root, 0o106_777), 0);
         for (mode, of_member, of_other) in [
@@ -154,6 +160,9 @@ mod tests {
             assert_eq!(takes(member.clone(), mode), of_member, "{mode:o}");
             assert_eq!(takes(other.clone(), mode), of_other, "{mode:o}");
         }
+        let given_away = InodeRecord { gid: 21, ..record(0o102_767) };
+        assert_eq!(member.writer(&record(0)).takes(&given_away), 0o2000);
+        assert_eq!(member.writer(&record(0)).takes(&InodeRecord { gid: 1, ..given_away }), 0);
     }
 
     #[test]

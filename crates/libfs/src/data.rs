@@ -335,7 +335,7 @@ impl Client {
         turn.prepare(bytes, blocks)?;
         let inode = file.inode_ref();
         let mut state = self.changing(inode)?;
-        if file.writer.takes(state.record.mode) != 0 {
+        if file.writer.takes(&state.record) != 0 {
             return Ok(Written::SetId);
         }
         let offset = at.unwrap_or(state.record.size);
@@ -370,7 +370,7 @@ impl Client {
             let empty = Operation::SetAttributes { inode: inode.number, attributes: Attributes::default() };
             turn.prepare(empty.body_bytes(), 0)?;
             let mut state = self.changing(inode)?;
-            let taken = writer.takes(state.record.mode);
+            let taken = writer.takes(&state.record);
             if taken == 0 || state.released {
                 return Ok(());
             }
@@ -397,7 +397,7 @@ impl Client {
             let done = self.operate(|turn| {
                 turn.prepare(0, debit::of_truncation(size))?;
                 let mut state = self.changing(inode)?;
-                if file.writer.takes(state.record.mode) != 0 {
+                if file.writer.takes(&state.record) != 0 {
                     return Ok(false);
                 }
                 self.truncate_locked(turn, inode, &mut state, size)?;

@@ -251,7 +251,7 @@ impl Client {
                 return Err(Halt::Again);
             }
             let writer = credentials.writer(&state.record);
-            if writer.takes(state.record.mode) != 0 {
+            if writer.takes(&state.record) != 0 {
                 return Ok(Opening::SetId(Arc::clone(inode), writer));
             }
             self.truncate_locked(turn, inode, &mut state, 0)?;

@@ -348,3 +348,22 @@ fn the_offset_of_a_file_in_use_can_be_asked_for() {
         })
         .unwrap();
 }
+
+#[test]
+fn the_group_of_an_open_file_may_change() {
+    let store = Store::new(small());
+    let client = store.attach();
+    let call = root(&client);
+    call.write_file("f", b"content").unwrap();
+    let group = |gid| SetAttributes { gid: Some(gid), ..SetAttributes::default() };
+    chmod(&client, "f", 0o666);
+    for (opened, written, after) in [(1000, 0, 0o767), (0, 1000, 0o2767)] {
+        set(&client, "f", group(opened));
+        let file = user(&client).open("f", O_RDWR).unwrap();
+        set(&client, "f", group(written));
+        chmod(&client, "f", 0o2767);
+        client.write(&file, &[b"x".as_slice().into()]).unwrap();
+        assert_eq!(mode(&client, "f"), after);
+        client.close(file).unwrap();
+    }
+}

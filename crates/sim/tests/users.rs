@@ -153,7 +153,7 @@ fn run_seed(seed: u64) -> Result<(), String> {
 fn the_store_answers_several_users_as_the_kernel_does() {
     let seeds = match std::env::var("CUESTA_SIM_SEED") {
         Ok(seed) => seed.parse().unwrap()..=seed.parse().unwrap(),
-        Err(_) => 0..=80u64,
+        Err(_) => 0..=60u64,
     };
     let worker = std::thread::spawn(move || {
         // SAFETY: only this thread's umask and working directory become its own.
