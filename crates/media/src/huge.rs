@@ -44,12 +44,13 @@ pub(crate) fn whole_pages(offset: u64, len: u64) -> impl Iterator<Item = Range<u
     (0..count).map(move |page| first + page * HUGE_PAGE_BYTES..first + (page + 1) * HUGE_PAGE_BYTES)
 }
 
-/// Makes one page of the file's memory mapped at `start`, if the kernel can; holes in it become zeros, but the
-/// first small page must be there. For the daemon: the call is made by the C library, which the door intercepts.
+/// Makes one page of the file's memory mapped at `start`, if the kernel can, and says whether it is one now; holes in
+/// it become zeros, but the first small page must be there. Others may use the memory meanwhile: they wait. For the
+/// daemon: the call is made by the C library, which the door intercepts.
 ///
 /// # Safety
 /// `start..start + HUGE_PAGE_BYTES` is mapped.
-pub(crate) unsafe fn collapse(start: *mut u8) {
+pub(crate) unsafe fn collapse(start: *mut u8) -> bool {
     // SAFETY: the range is mapped (caller), and no byte of it changes.
-    let _ = unsafe { libc::madvise(start.cast(), HUGE_PAGE_BYTES as usize, MADV_COLLAPSE) };
+    unsafe { libc::madvise(start.cast(), HUGE_PAGE_BYTES as usize, MADV_COLLAPSE) == 0 }
 }

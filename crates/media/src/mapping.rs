@@ -114,6 +114,18 @@ impl Mapping {
         unsafe { touch(self.memory.as_ptr().add(offset as usize), len as usize, self.memory.protection()) }
     }
 
+    /// Makes what [`Mapping::provide`] gave small pages one huge page, if the kernel can; no byte changes. `offset` is
+    /// that of a whole huge page. Says whether it is one now.
+    pub fn collapse(&self, offset: u64) -> Result<bool, MediaError> {
+        self.check_part(offset, HUGE_PAGE_BYTES)?;
+        let start = self.memory.as_ptr() as u64 + offset;
+        if !start.is_multiple_of(HUGE_PAGE_BYTES) || self.memory.medium() != Medium::Memory {
+            return Ok(false);
+        }
+        // SAFETY: inside the mapping, as was checked, and mapped for as long as `self` lives.
+        Ok(unsafe { huge::collapse(self.memory.as_ptr().add(offset as usize)) })
+    }
+
     fn check_part(&self, offset: u64, len: u64) -> Result<(), MediaError> {
         let expected = offset.saturating_add(len);
         let found = self.memory.len();

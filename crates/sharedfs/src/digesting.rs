@@ -101,6 +101,11 @@ impl SharedFs {
         Ok(spare > 0 && slack < wanted && self.metadata.ensure_slack(wanted).is_ok())
     }
 
+    /// Makes arena memory of small pages into a huge page. Says whether there was any.
+    pub(crate) fn collapse_step(&self) -> Result<bool, Error> {
+        self.storage().arenas.collapse()
+    }
+
     /// Makes a segment, a file of the tier that nobody knows yet.
     pub(crate) fn make_segment(&self, id: SegmentId) -> Result<Segment, Error> {
         make_segment(&self.tier, self.superblock.geometry.segment_bytes, self.superblock.medium, id)

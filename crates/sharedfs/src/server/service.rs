@@ -52,6 +52,9 @@ pub trait Service: Send + Sync + std::fmt::Debug + 'static {
     /// Makes one thing ready for later. Says whether there was one to make.
     fn prepare(&self) -> Result<bool, Error>;
 
+    /// Does one thing that can wait until nobody needs anything. Says whether there was one.
+    fn tidy(&self) -> Result<bool, Error>;
+
     /// A session kicked: its log has grown.
     fn kicked(&self, session: SessionId);
 
@@ -101,6 +104,10 @@ impl Service for SharedFs {
 
     fn prepare(&self) -> Result<bool, Error> {
         SharedFs::prepare(self)
+    }
+
+    fn tidy(&self) -> Result<bool, Error> {
+        self.collapse_step()
     }
 
     fn kicked(&self, session: SessionId) {

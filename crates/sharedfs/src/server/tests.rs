@@ -34,6 +34,7 @@ struct Fake {
     /// What is pending cannot be seen yet.
     hidden: AtomicBool,
     unprepared: AtomicU64,
+    untidy: AtomicU64,
     kicks: Mutex<Vec<SessionId>>,
     panics: AtomicBool,
     kick: Mutex<Option<OwnedFd>>,
@@ -95,6 +96,11 @@ impl Service for Fake {
             .is_ok())
     }
 
+    fn tidy(&self) -> Result<bool, Error> {
+        let left = |left: u64| left.checked_sub(1);
+        Ok(self.untidy.fetch_update(Ordering::SeqCst, Ordering::SeqCst, left).is_ok())
+    }
+
     fn kicked(&self, session: SessionId) {
         self.kicks.lock().unwrap().push(session);
     }
@@ -135,6 +141,7 @@ impl World {
             late: AtomicU64::new(0),
             hidden: AtomicBool::new(false),
             unprepared: AtomicU64::new(3),
+            untidy: AtomicU64::new(3),
             kicks: Mutex::default(),
             panics: AtomicBool::new(false),
             kick: Mutex::default(),
@@ -261,6 +268,15 @@ fn what_was_taken_is_made_again() {
         ask(&mut client, &request);
         ready();
     }
+}
+
+#[test]
+fn what_can_wait_is_done_when_nothing_is_taken() {
+    let world = World::new();
+    while world.service.untidy.load(Ordering::SeqCst) > 0 {
+        std::thread::yield_now();
+    }
+    assert_eq!(world.service.unprepared.load(Ordering::SeqCst), 0, "what will be needed comes first");
 }
 
 #[test]

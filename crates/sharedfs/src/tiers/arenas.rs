@@ -13,6 +13,7 @@ use cuesta_format::{ArenaId, BLOCK_BYTES, BlockAddress, Geometry};
 use cuesta_media::{HUGE_PAGE_BYTES, Mapping, Protection, create_sparse};
 use parking_lot::{Mutex, RwLock};
 use rustix::fs::{Mode, OFlags};
+use std::collections::VecDeque;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -49,6 +50,8 @@ pub struct Arenas {
     medium: Medium,
     mapped: RwLock<Vec<Arc<Mapping>>>,
     last: Mutex<Last>,
+    /// Steps that may have small pages.
+    small: Mutex<VecDeque<(ArenaId, u64)>>,
 }
 
 impl Arenas {
@@ -68,7 +71,11 @@ impl Arenas {
         }
         let last =
             Mutex::new(Last { allocated: geometry.arena_bytes, file: None, page_sizes: PageSizes::new() });
-        Ok(Arenas { tier: tier.to_owned(), geometry, medium, mapped: RwLock::new(mapped), last })
+        let steps = |arena| {
+            (0..geometry.arena_bytes / STEP_BYTES).map(move |step| (ArenaId(arena), step * STEP_BYTES))
+        };
+        let small = Mutex::new((0..mapped.len() as u32).flat_map(steps).collect());
+        Ok(Arenas { tier: tier.to_owned(), geometry, medium, mapped: RwLock::new(mapped), last, small })
     }
 
     /// How many there are.
@@ -110,10 +117,21 @@ impl Arenas {
             self.mapping(arena)?.provide(file, from, to - from, huge).map_err(full)?;
             if huge {
                 last.page_sizes.took(started.elapsed());
+            } else if to - from == STEP_BYTES {
+                self.small.lock().push_back((arena, from));
             }
         }
         last.allocated = to;
         Ok(Grown { arena, blocks: (from / BLOCK_BYTES) as u32..(to / BLOCK_BYTES) as u32 })
+    }
+
+    /// Makes one step of small pages a huge one, where there is any. For times when nobody waits: who uses the memory
+    /// meanwhile waits for some milliseconds. Says whether there was one.
+    pub fn collapse(&self) -> Result<bool, Error> {
+        let Some((arena, from)) = self.small.lock().pop_front() else { return Ok(false) };
+        // Where it cannot be done now, it stays as it is.
+        self.mapping(arena)?.collapse(from)?;
+        Ok(true)
     }
 
     /// Makes one more arena, without memory.
