@@ -193,7 +193,7 @@ impl Client {
             let (inode, kind) = match source {
                 LinkSource::File(file) => (Arc::clone(file.inode_ref()), file.kind()),
                 LinkSource::Path { base, path, follow } => {
-                    let follow = if follow { Follow::Always } else { Follow::Never };
+                    let follow = if follow { Follow::Always } else { Follow::BeforeSlash };
                     self.walk(credentials, base, path, follow)?.existing()?
                 }
             };

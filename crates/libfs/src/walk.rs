@@ -88,9 +88,6 @@ pub(crate) struct Found {
 impl Found {
     /// What exists there; a slash behind it asks for a directory.
     pub(crate) fn existing(self) -> Result<(Arc<Inode>, FileKind), Error> {
-        if matches!(self.last, Last::TooLong) {
-            return Err(Error::NameTooLong);
-        }
         let slash = self.slash;
         let (inode, kind) = self.inode.ok_or(Error::NotFound)?;
         if slash && kind != FileKind::Directory {

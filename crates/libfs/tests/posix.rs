@@ -258,6 +258,17 @@ fn the_first_path_of_a_link_is_looked_up_whole_before_the_second() {
     ] {
         assert_eq!(call.link(old, new), Err(answer), "link {old} {new}");
     }
+    call.symlink("w", "to-directory").unwrap();
+    call.symlink("w/f", "to-file").unwrap();
+    call.symlink("loop", "loop").unwrap();
+    for (old, answer) in [
+        ("to-directory/", Error::NotPermitted),
+        ("to-file/", Error::NotDirectory),
+        ("loop/", Error::SymlinkLoop),
+    ] {
+        assert_eq!(call.link(old, "new"), Err(answer), "a slash follows: {old}");
+    }
+    assert_eq!(call.link("loop", "new"), Ok(()), "else it is the symbolic link");
     for path in [long.clone(), format!("{long}/"), format!("w/{long}")] {
         assert_eq!(call.mkdir(&path), Err(Error::NameTooLong));
         assert_eq!(call.rmdir(&path), Err(Error::NameTooLong));
