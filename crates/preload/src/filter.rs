@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `NEVER` | nothing: the call cannot concern the store |
 //! | `FD…` | the class of one or two descriptors |
-//! | `PATH…`, `AT…` | whether a path may lead below the prefix |
+//! | `PATH…`, `AT…` | whether a path may lead below the prefix, or name a descriptor of ours |
 //! | `ALWAYS` | decided in Rust |
 //!
 //! The filter may err only towards "ours": the door decides precisely.
@@ -56,6 +56,11 @@ pub static DESCRIPTORS: [AtomicU8; DESCRIPTOR_LIMIT] = [const { AtomicU8::new(0)
 
 /// The prefix, zero-terminated; empty (every absolute path suspect) until configured.
 pub static PREFIX: [AtomicU8; PREFIX_BYTES] = [const { AtomicU8::new(0) }; PREFIX_BYTES];
+
+/// Folders in which paths name descriptors.
+pub static PROC_FOLDER: [u8; 7] = *b"/proc/\0";
+/// As above.
+pub static DEVICE_FOLDER: [u8; 6] = *b"/dev/\0";
 
 /// Non-zero while the working directory lies in the store.
 pub static CWD_VIRTUAL: AtomicU32 = AtomicU32::new(0);

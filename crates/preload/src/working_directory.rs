@@ -78,6 +78,10 @@ fn write(current: Option<Current>) {
 }
 
 fn leave_kernel_nowhere() {
+    // What this process was started with may be such a place: that of the program before exec.
+    if rustix::process::getcwd(Vec::new()) == Err(rustix::io::Errno::NOENT) {
+        return;
+    }
     let name = format!("/tmp/.cuesta-nowhere-{}", rustix::process::getpid().as_raw_nonzero());
     let made = mkdir(&name, Mode::RWXU);
     let moved = made.is_ok() && rustix::process::chdir(&name).is_ok();

@@ -10,6 +10,8 @@ use common::{PREFIX, Served, preloaded, told};
 
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs.sh");
 const CALLS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/calls.py");
+const NAMED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/named_descriptors.sh");
+const NAMED_CALLS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/named_descriptors.py");
 const ELSEWHERE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/elsewhere.sh");
 
 fn compare(expected: &str, found: &str) {
@@ -38,6 +40,19 @@ fn seldom_calls_answer_on_the_store_what_they_answer_on_a_directory() {
     let ours = store.command("python3").args([CALLS, PREFIX]).output().expect("python3 runs");
     assert!(kernel.status.success(), "{}", told(&kernel));
     compare(&told(&kernel), &told(&ours));
+}
+
+#[test]
+fn a_path_that_names_a_descriptor_leads_to_its_file() {
+    for (program, script) in [("bash", NAMED), ("python3", NAMED_CALLS)] {
+        let store = Served::new();
+        let folder = tempfile::tempdir().expect("folder");
+        let directory = folder.path().to_str().expect("a plain name").to_owned();
+        let kernel = Command::new(program).args([script, &directory]).output().expect("runs");
+        let ours = store.command(program).args([script, PREFIX]).output().expect("runs");
+        assert!(kernel.status.success(), "{}", told(&kernel));
+        compare(&told(&kernel).replace(&directory, "D"), &told(&ours).replace(PREFIX, "D"));
+    }
 }
 
 #[test]

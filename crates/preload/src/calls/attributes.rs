@@ -4,7 +4,7 @@ use cuesta_format::{FileKind, InodeRecord, Timestamp};
 use cuesta_libfs::{Base, Client, Credentials, Error, OpenFile, SetAttributes, SetTime, Stat, Target};
 
 use super::path::{self, Named};
-use super::{Answer, Call, Failure};
+use super::{Answer, Call, Failure, descriptor_names};
 use crate::descriptors::Pin;
 use crate::user_memory::UserPath;
 use crate::{descriptors, process, user_memory, working_directory};
@@ -103,17 +103,24 @@ pub fn statx(call: &Call) -> Answer {
     look(call, (Some(0), 1), call.int(2), write)
 }
 
-fn look(call: &Call, named: Named, flags: i32, write: impl FnOnce(Stat) -> Answer) -> Answer {
+fn look(call: &Call, named: Named, flags: i32, write: impl Fn(Stat) -> Answer) -> Answer {
     if let Some(pin) = itself(call, named.0, named.1, flags)? {
         return write(process::client()?.stat_open(pin.file()?)?);
     }
     let follow = flags & libc::AT_SYMLINK_NOFOLLOW == 0;
-    path::at(
+    let answer = path::at(
         call,
         named,
         |client, credentials, base, place| client.stat(credentials, base, &place.path, follow),
-        write,
-    )
+        &write,
+    );
+    match answer {
+        Err(Failure::NotOurs) if follow => {
+            let pin = descriptor_names::itself(call, named.1)?;
+            write(process::client()?.stat_open(pin.file()?)?)
+        }
+        answer => answer,
+    }
 }
 
 pub fn access(call: &Call, directory: Option<usize>, path: usize, mode: i32, flags: i32) -> Answer {
@@ -122,26 +129,31 @@ pub fn access(call: &Call, directory: Option<usize>, path: usize, mode: i32, fla
         return Err(Failure::Errno(libc::EINVAL));
     }
     if let Some(pin) = itself(call, directory, path, flags)? {
-        let file = pin.file()?;
-        let client = process::client()?;
-        if file.kind() != FileKind::Directory {
-            return call.unserved(libc::ENOSYS);
-        }
-        client.access(&process::credentials(), Base::Directory(file), b".", mode as u32, true)?;
-        return Ok(0);
+        return descriptor_names::check(&pin, mode as u32).map(|()| 0);
     }
     let follow = flags & libc::AT_SYMLINK_NOFOLLOW == 0;
-    path::at(
+    let answer = path::at(
         call,
         (directory, path),
         |client, credentials, base, place| client.access(credentials, base, &place.path, mode as u32, follow),
         |()| Ok(0),
-    )
+    );
+    match answer {
+        Err(Failure::NotOurs) if follow => {
+            descriptor_names::check(&descriptor_names::itself(call, path)?, mode as u32).map(|()| 0)
+        }
+        answer => answer,
+    }
 }
 
 fn set(call: &Call, named: Named, flags: i32, attributes: SetAttributes) -> Answer {
     if let Some(pin) = itself(call, named.0, named.1, flags)? {
-        return set_open(&pin, attributes);
+        // Without any path it is the descriptor's call, which one for paths only is refused.
+        return if call.word(named.1) == 0 {
+            set_open(&pin, attributes)
+        } else {
+            set_behind(&pin, attributes)
+        };
     }
     let follow = flags & libc::AT_SYMLINK_NOFOLLOW == 0;
     let serve = |client: &Client,
@@ -151,7 +163,28 @@ fn set(call: &Call, named: Named, flags: i32, attributes: SetAttributes) -> Answ
      -> Result<(), Error> {
         client.set_attributes(credentials, Target::Path { base, path: &place.path, follow }, attributes)
     };
-    path::at(call, named, serve, |()| Ok(0))
+    match path::at(call, named, serve, |()| Ok(0)) {
+        Err(Failure::NotOurs) if follow => set_behind(&descriptor_names::itself(call, named.1)?, attributes),
+        answer => answer,
+    }
+}
+
+/// Sets attributes of the file behind a descriptor, be it one for paths only.
+#[cold]
+fn set_behind(pin: &Pin, attributes: SetAttributes) -> Answer {
+    let file = pin.file()?;
+    if file.kind() == FileKind::Symlink && attributes.mode.is_some() {
+        return Err(Failure::Errno(libc::EOPNOTSUPP));
+    }
+    if file.flags() & libc::O_PATH == 0 {
+        return set_open(pin, attributes);
+    }
+    let client = process::client()?;
+    let file = descriptor_names::reopen(pin, libc::O_RDONLY)?;
+    let answer = client.set_attributes(&process::credentials(), Target::File(&file), attributes);
+    client.close(file)?;
+    answer?;
+    Ok(0)
 }
 
 fn set_open(pin: &Pin, attributes: SetAttributes) -> Answer {
@@ -250,12 +283,16 @@ fn totals(buffer: usize) -> Answer {
 }
 
 pub fn statfs(call: &Call) -> Answer {
-    path::at(
+    let answer = path::at(
         call,
         (None, 0),
         |client, credentials, base, place| client.stat(credentials, base, &place.path, true).map(|_| ()),
         |()| totals(call.word(1)),
-    )
+    );
+    match answer {
+        Err(Failure::NotOurs) => descriptor_names::itself(call, 0).and_then(|_| totals(call.word(1))),
+        answer => answer,
+    }
 }
 
 pub fn statfs_open(call: &Call) -> Answer {

@@ -3,7 +3,7 @@
 use cuesta_libfs::{Allocation, Whence};
 
 use super::path::{self, Named};
-use super::{Answer, Call, Failure};
+use super::{Answer, Call, Failure, descriptor_names};
 use crate::{process, user_memory};
 
 /// Longest vector the kernel takes.
@@ -141,12 +141,18 @@ pub fn truncate_open(call: &Call) -> Answer {
 pub fn truncate(call: &Call) -> Answer {
     const NAMED: Named = (None, 0);
     let size = call.word(1) as i64;
-    path::at(
+    let answer = path::at(
         call,
         NAMED,
         |client, credentials, base, place| client.truncate(credentials, base, &place.path, size),
         |()| Ok(0),
-    )
+    );
+    match answer {
+        Err(Failure::NotOurs) => {
+            descriptor_names::truncate(&descriptor_names::itself(call, NAMED.1)?, size).map(|()| 0)
+        }
+        answer => answer,
+    }
 }
 
 pub fn allocate(call: &Call) -> Answer {

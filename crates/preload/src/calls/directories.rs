@@ -4,7 +4,7 @@ use cuesta_format::FileKind;
 use cuesta_libfs::DirectoryItem;
 
 use super::path;
-use super::{Answer, Call, Failure};
+use super::{Answer, Call, Failure, descriptor_names};
 use crate::descriptors::Pin;
 use crate::open_file::Description;
 use crate::{process, user_memory, working_directory};
@@ -92,19 +92,28 @@ pub fn change(call: &Call) -> Answer {
         // The path led through the store and out of it again.
         working_directory::left();
     }
+    if answer == Err(Failure::NotOurs)
+        && let Ok(pin) = descriptor_names::itself(call, 0)
+    {
+        if pin.file()?.kind() == FileKind::Directory {
+            descriptor_names::check(&pin, SEARCH as u32)?;
+        }
+        return enter(pin);
+    }
     leave_if_kernels(call, answer)
 }
 
 pub fn change_to_open(call: &Call) -> Answer {
-    let answer = call.pin(0).and_then(|pin| {
-        if pin.file()?.kind() != FileKind::Directory {
-            return Err(Failure::Errno(libc::ENOTDIR));
-        }
-        let name = pin.path().to_vec();
-        working_directory::enter(pin, name);
-        Ok(0)
-    });
-    leave_if_kernels(call, answer)
+    leave_if_kernels(call, call.pin(0).and_then(enter))
+}
+
+fn enter(pin: Pin) -> Answer {
+    if pin.file()?.kind() != FileKind::Directory {
+        return Err(Failure::Errno(libc::ENOTDIR));
+    }
+    let name = pin.path().to_vec();
+    working_directory::enter(pin, name);
+    Ok(0)
 }
 
 /// A change of directory that is the kernel's ends our own, if it succeeds.

@@ -7,6 +7,7 @@
 mod attributes;
 mod control;
 mod data;
+mod descriptor_names;
 mod directories;
 mod memory;
 mod names;

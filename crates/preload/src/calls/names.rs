@@ -1,9 +1,11 @@
 //! Opening, making, moving and removing names.
 
-use cuesta_libfs::{LinkSource, RenameFlags};
+use std::sync::Arc;
+
+use cuesta_libfs::{LinkSource, OpenFile, RenameFlags};
 
 use super::path::{self, Named, Place};
-use super::{Answer, Call, Failure};
+use super::{Answer, Call, Failure, descriptor_names};
 use crate::descriptors::{self, Pin};
 use crate::open_file::Description;
 use crate::{process, user_memory};
@@ -18,20 +20,38 @@ fn masked(mode: usize) -> u32 {
 }
 
 pub fn open(call: &Call, directory: Option<usize>, path: usize, flags: i32, mode: usize) -> Answer {
-    path::at(
+    let answer = path::at(
         call,
         (directory, path),
         |client, credentials, base, place| {
             let file = client.open(credentials, base, &place.path, flags, masked(mode))?;
             Ok((file, place.name()))
         },
-        |(file, name)| {
-            let pin = Pin::new(Description::opened(file, name));
-            let fd = process::placeholder(0, flags & libc::O_CLOEXEC != 0)?;
-            descriptors::install(fd, pin);
-            Ok(fd as isize)
-        },
-    )
+        |(file, name)| give(file, name, flags),
+    );
+    match answer {
+        Err(Failure::NotOurs) => open_named(call, path, flags),
+        answer => answer,
+    }
+}
+
+/// A descriptor for a file just opened.
+fn give(file: Arc<OpenFile>, name: Vec<u8>, flags: i32) -> Answer {
+    let pin = Pin::new(Description::opened(file, name));
+    let fd = process::placeholder(0, flags & libc::O_CLOEXEC != 0)?;
+    descriptors::install(fd, pin);
+    Ok(fd as isize)
+}
+
+/// Opens once more what is behind a descriptor, if that is what the path names.
+#[cold]
+fn open_named(call: &Call, path: usize, flags: i32) -> Answer {
+    const EXCLUSIVE: i32 = libc::O_CREAT | libc::O_EXCL;
+    if flags & libc::O_NOFOLLOW != 0 || flags & EXCLUSIVE == EXCLUSIVE {
+        return Err(Failure::NotOurs);
+    }
+    let pin = descriptor_names::itself(call, path)?;
+    give(descriptor_names::open(&pin, flags)?, pin.path().to_vec(), flags)
 }
 
 pub fn open_how(call: &Call) -> Answer {
@@ -39,7 +59,7 @@ pub fn open_how(call: &Call) -> Answer {
         return Err(Failure::NotOurs);
     }
     let [flags, mode, resolve]: How = user_memory::read(call.word(2))?;
-    path::locate(call, Some(0), 1)?;
+    path::locate(call, Some(0), 1).map(|_| ()).or_else(|_| descriptor_names::itself(call, 1).map(|_| ()))?;
     if resolve != 0 {
         return call.unserved(libc::ENOSYS);
     }
@@ -104,11 +124,18 @@ pub fn rename(call: &Call, from: Named, to: Named, flags: u32) -> Answer {
 }
 
 pub fn link(call: &Call, from: Named, to: Named, flags: i32) -> Answer {
-    if flags & libc::AT_EMPTY_PATH != 0
-        && user_memory::UserPath::read(call.word(from.1))?.as_bytes().is_empty()
-    {
-        let file = call.pin(0)?;
-        let to = path::locate(call, to.0, to.1)?;
+    let is_empty = flags & libc::AT_EMPTY_PATH != 0
+        && user_memory::UserPath::read(call.word(from.1))?.as_bytes().is_empty();
+    let file = match is_empty {
+        true => Some(call.pin(0)?),
+        false if flags & libc::AT_SYMLINK_FOLLOW != 0 => descriptor_names::itself(call, from.1).ok(),
+        false => None,
+    };
+    if let Some(file) = file {
+        let to = match path::locate(call, to.0, to.1) {
+            Err(Failure::NotOurs) => return Err(Failure::Errno(libc::EXDEV)),
+            to => to?,
+        };
         let source = LinkSource::File(file.file()?);
         let (base, path) = to.located()?;
         process::client()?.link(&process::credentials(), source, base, path)?;
@@ -136,17 +163,22 @@ pub fn symlink(call: &Call, directory: Option<usize>, path: usize) -> Answer {
 }
 
 pub fn read_link(call: &Call, directory: Option<usize>, path: usize, buffer: usize, room: usize) -> Answer {
-    path::at(
+    let write = |target: Vec<u8>| {
+        if room as i32 <= 0 {
+            return Err(Failure::Errno(libc::EINVAL));
+        }
+        let length = target.len().min(room);
+        user_memory::write_bytes(buffer, &target[..length])?;
+        Ok(length as isize)
+    };
+    let answer = path::at(
         call,
         (directory, path),
         |client, credentials, base, place| client.read_link(credentials, base, &place.path),
-        |target| {
-            if room as i32 <= 0 {
-                return Err(Failure::Errno(libc::EINVAL));
-            }
-            let length = target.len().min(room);
-            user_memory::write_bytes(buffer, &target[..length])?;
-            Ok(length as isize)
-        },
-    )
+        write,
+    );
+    match answer {
+        Err(Failure::NotOurs) => write(descriptor_names::target(call, path)?),
+        answer => answer,
+    }
 }

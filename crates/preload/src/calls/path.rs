@@ -5,13 +5,14 @@
 //! | absolute | its first components, taken literally, are the prefix |
 //! | relative to a directory of ours, or while the working directory is ours | always |
 //! | relative to anything else | the directory's name with the path is ours |
+//! | through a descriptor of ours (`/dev/fd/N/…`) | always; see `descriptor_names` for the descriptor itself |
 //!
 //! A path that enters the store may leave it by `..` or a symbolic link. LibFS then answers where it
 //! goes on, and the call is made again there: by LibFS if that is ours once more, else by the kernel.
 
 use cuesta_libfs::{Base, Client, Credentials, Error};
 
-use super::{Answer, Call, Failure};
+use super::{Answer, Call, Failure, descriptor_names};
 use crate::descriptors::{self, Pin};
 use crate::filter::{self, class_of};
 use crate::user_memory::UserPath;
@@ -28,18 +29,21 @@ pub fn normal(path: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// A literal walk along an absolute path.
-struct Walk<'a> {
-    passed: Vec<u8>,
-    rest: &'a [u8],
+pub struct Walk<'a> {
+    /// Where it is, normal.
+    pub passed: Vec<u8>,
+    /// What is left.
+    pub rest: &'a [u8],
 }
 
 impl<'a> Walk<'a> {
-    fn new(path: &'a [u8]) -> Option<Self> {
+    /// Starts at the root; `None` if the path does not.
+    pub fn new(path: &'a [u8]) -> Option<Self> {
         Some(Self { passed: Vec::new(), rest: path.strip_prefix(b"/")? })
     }
 
     /// Takes one component; `false` at the end.
-    fn step(&mut self) -> bool {
+    pub fn step(&mut self) -> bool {
         if self.rest.is_empty() {
             return false;
         }
@@ -122,7 +126,10 @@ pub fn locate(call: &Call, directory: Option<usize>, path: usize) -> Result<Plac
 pub fn locate_bytes(directory: i32, path: &[u8]) -> Result<Place, Failure> {
     let prefix = &process::configuration()?.prefix;
     if path.first() == Some(&b'/') {
-        return below(prefix, path).map(Place::below_root).ok_or(Failure::NotOurs);
+        return match below(prefix, path) {
+            Some(rest) => Ok(Place::below_root(rest)),
+            None => below_descriptor(path),
+        };
     }
     let base = match directory {
         libc::AT_FDCWD => working_directory::pin(),
@@ -141,6 +148,14 @@ pub fn locate_bytes(directory: i32, path: &[u8]) -> Result<Place, Failure> {
     absolute.push(b'/');
     absolute.extend_from_slice(path);
     below(prefix, &absolute).map(Place::below_root).ok_or(Failure::NotOurs)
+}
+
+/// A place below a directory that `path` names by its descriptor. The descriptor itself is no place.
+fn below_descriptor(path: &[u8]) -> Result<Place, Failure> {
+    match descriptor_names::passed(path) {
+        Some((pin, rest)) if !rest.is_empty() => Ok(Place { base: Some(pin), path: rest.to_vec() }),
+        _ => Err(Failure::NotOurs),
+    }
 }
 
 /// The directory descriptor and path arguments of a call.
@@ -208,13 +223,20 @@ pub fn at_both(
 }
 
 fn continue_outside(call: &Call, named: Named, mut path: Vec<u8>) -> isize {
+    // A change of directory is settled by who began it.
+    let is_served = call.number as i64 != libc::SYS_chdir && descriptor_names::passed(&path).is_some();
     path.push(0);
     let mut arguments = call.arguments;
     arguments[named.1] = path.as_ptr() as usize;
     if let Some(directory) = named.0 {
         arguments[directory] = libc::AT_FDCWD as usize;
     }
-    call.kernel(arguments)
+    match is_served.then(|| super::serve(call.number, arguments)) {
+        Some(Ok(answer)) => answer,
+        Some(Err(Failure::Errno(errno))) => -(errno as isize),
+        Some(Err(Failure::OverLimit)) => -(libc::EFBIG as isize),
+        Some(Err(Failure::NotOurs)) | None => call.kernel(arguments),
+    }
 }
 
 /// Answers a call of ours that is not served: by descriptor or path, whichever its class looks at.
@@ -223,9 +245,11 @@ pub fn refuse(call: &Call) -> Answer {
         filter::CLASS_FD => call.pin(0).map(|_| ()),
         filter::CLASS_FD_FD => call.pin(0).or_else(|_| call.pin(1)).map(|_| ()),
         filter::CLASS_FD_THIRD => call.pin(0).or_else(|_| call.pin(2)).map(|_| ()),
-        filter::CLASS_PATH => locate(call, None, 0).map(|_| ()),
+        filter::CLASS_PATH => locate(call, None, 0).map(|_| ()).or_else(|failure| followed(call, 0, failure)),
         filter::CLASS_PATH_PATH => locate(call, None, 0).or_else(|_| locate(call, None, 1)).map(|_| ()),
-        filter::CLASS_AT => locate(call, Some(0), 1).map(|_| ()),
+        filter::CLASS_AT => {
+            locate(call, Some(0), 1).map(|_| ()).or_else(|failure| followed(call, 1, failure))
+        }
         _ => Err(Failure::NotOurs),
     };
     ours?;
@@ -247,6 +271,23 @@ pub fn refuse(call: &Call) -> Answer {
     };
     process::client()?;
     call.unserved(errno)
+}
+
+/// Whether a call whose path is no place of ours names a descriptor of ours, and would follow it.
+fn followed(call: &Call, path: usize, failure: Failure) -> Result<(), Failure> {
+    let is_about_link = matches!(
+        call.number as i64,
+        libc::SYS_lgetxattr
+            | libc::SYS_lsetxattr
+            | libc::SYS_llistxattr
+            | libc::SYS_lremovexattr
+            | libc::SYS_open_tree
+            | libc::SYS_name_to_handle_at
+    );
+    match failure {
+        Failure::NotOurs if !is_about_link => descriptor_names::itself(call, path).map(|_| ()),
+        failure => Err(failure),
+    }
 }
 
 #[cfg(test)]

@@ -5,12 +5,14 @@
 
 use std::ffi::{CStr, CString};
 
+use cuesta_format::FileKind;
 use cuesta_libfs::Base;
 use rustix::fd::{AsRawFd as _, OwnedFd};
 use rustix::fs::MemfdFlags;
 
 use super::path;
-use super::{Answer, Call, Failure};
+use super::{Answer, Call, Failure, descriptor_names};
+use crate::descriptors::Pin;
 use crate::inheritance::{Table, Written};
 use crate::user_memory::UserPath;
 use crate::{gate, process, thread, user_memory};
@@ -185,11 +187,16 @@ fn program_in_store(
 ) -> Result<Option<OwnedFd>, Failure> {
     let place = match path::locate(call, directory, path) {
         Ok(place) => place,
+        Err(Failure::NotOurs) if flags & libc::AT_SYMLINK_NOFOLLOW == 0 => {
+            return match descriptor_names::itself(call, path) {
+                Ok(pin) => copy_open(&pin).map(Some),
+                Err(_) => Ok(None),
+            };
+        }
         Err(Failure::NotOurs) => return Ok(None),
         // An empty path names the descriptor itself.
         Err(Failure::Errno(libc::ENOENT)) if flags & libc::AT_EMPTY_PATH != 0 => {
-            let pin = call.pin(0)?;
-            return copy(pin.file()?).map(Some);
+            return copy_open(&call.pin(0)?).map(Some);
         }
         Err(failure) => return Err(failure),
     };
@@ -204,6 +211,18 @@ fn program_in_store(
     let copy = copy(&file);
     client.close(file)?;
     copy.map(Some)
+}
+
+/// A copy of the program that is open, be it for paths only.
+fn copy_open(pin: &Pin) -> Result<OwnedFd, Failure> {
+    if pin.file()?.kind() != FileKind::File {
+        return Err(Failure::Errno(libc::EACCES));
+    }
+    descriptor_names::check(pin, libc::X_OK as u32)?;
+    let file = descriptor_names::reopen(pin, libc::O_RDONLY)?;
+    let copy = copy(&file);
+    process::client()?.close(file)?;
+    copy
 }
 
 fn copy(file: &cuesta_libfs::OpenFile) -> Result<OwnedFd, Failure> {

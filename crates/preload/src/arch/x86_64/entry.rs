@@ -20,7 +20,7 @@ use core::arch::{asm, global_asm};
 use crate::filter::{
     ACTIVE, CLASS_ACTIVE, CLASS_ALWAYS, CLASS_AT, CLASS_AT_AT, CLASS_AT_THIRD, CLASS_FD, CLASS_FD_FD,
     CLASS_FD_FIFTH, CLASS_FD_THIRD, CLASS_PATH, CLASS_PATH_PATH, CLASS_PATH_SECOND, CLASSES, CWD_VIRTUAL,
-    DESCRIPTORS, FIRST_BYTES, PREFIX,
+    DESCRIPTORS, DEVICE_FOLDER, FIRST_BYTES, PREFIX, PROC_FOLDER,
 };
 use crate::thread::ThreadState;
 
@@ -248,6 +248,13 @@ global_asm!(
     "  movzx eax, byte ptr [r11]",
     "  cmp al, '/'",
     "  jne 55f",
+    "cuesta_filter_load_3:",
+    "  movzx edx, byte ptr [r11 + 1]",
+    "  cmp dl, 'p'",
+    "  je 62f",
+    "  cmp dl, 'd'",
+    "  je 63f",
+    "64:",
     "  lea rdx, [rip + {prefix}]",
     "51:",
     "  mov al, byte ptr [rdx]",
@@ -276,6 +283,30 @@ global_asm!(
     "  mov ah, al",
     "  inc r11",
     "  jmp 53b",
+    // `/proc/` and `/dev/` may name a descriptor of ours, once there may be one.
+    "62:",
+    "  lea rdx, [rip + {proc_folder}]",
+    "  jmp 65f",
+    "63:",
+    "  lea rdx, [rip + {device_folder}]",
+    "65:",
+    "  cmp dword ptr [rip + {active}], 0",
+    "  je 64b",
+    "66:",
+    "  mov al, byte ptr [rdx]",
+    "  test al, al",
+    "  jz 58f",
+    "cuesta_filter_load_4:",
+    "  cmp al, byte ptr [r11]",
+    "  jne 67f",
+    "  inc rdx",
+    "  inc r11",
+    "  inc ah",
+    "  jmp 66b",
+    "67:",
+    "  movzx eax, ah",
+    "  sub r11, rax",
+    "  jmp 64b",
     // Relative: to a directory of ours, or by a name that occurs on the way to the prefix.
     "55:",
     "  cmp ecx, -100",
@@ -469,6 +500,8 @@ global_asm!(
     classes = sym CLASSES,
     descriptors = sym DESCRIPTORS,
     prefix = sym PREFIX,
+    proc_folder = sym PROC_FOLDER,
+    device_folder = sym DEVICE_FOLDER,
     cwd_virtual = sym CWD_VIRTUAL,
     first_bytes = sym FIRST_BYTES,
     xsave_bytes = sym XSAVE_BYTES,
@@ -486,6 +519,8 @@ unsafe extern "C" {
     fn cuesta_filter_load_0();
     fn cuesta_filter_load_1();
     fn cuesta_filter_load_2();
+    fn cuesta_filter_load_3();
+    fn cuesta_filter_load_4();
     fn cuesta_filter_not_ours();
 }
 
@@ -505,6 +540,8 @@ pub fn filter_fault(address: usize) -> Option<usize> {
         cuesta_filter_load_0 as *const () as usize,
         cuesta_filter_load_1 as *const () as usize,
         cuesta_filter_load_2 as *const () as usize,
+        cuesta_filter_load_3 as *const () as usize,
+        cuesta_filter_load_4 as *const () as usize,
     ];
     loads.contains(&address).then_some(cuesta_filter_not_ours as *const () as usize)
 }

@@ -1,0 +1,193 @@
+//! Paths that name one of our descriptors: `/proc/self/fd/N`, `/dev/fd/N`, `/dev/stdin`.
+//!
+//! In the kernel such a path leads to the placeholder, which is the wrong file. What follows it means the
+//! file behind the descriptor, as it is now; what does not (`lstat`, `unlink`) means the link, which the
+//! kernel has.
+
+use std::sync::Arc;
+
+use cuesta_format::FileKind;
+use cuesta_libfs::{Base, OpenFile};
+
+use super::path::{self, Walk};
+use super::{Call, Failure};
+use crate::descriptors::{self, Pin};
+use crate::process;
+use crate::user_memory::UserPath;
+
+const READ: u32 = libc::R_OK as u32;
+const WRITE: u32 = libc::W_OK as u32;
+/// The flags that mean something together with `O_PATH`.
+const PATH_FLAGS: i32 = libc::O_PATH | libc::O_DIRECTORY | libc::O_CLOEXEC;
+
+/// The description that absolute `path` passes through, and what it asks for there (empty: the file itself).
+pub fn passed(path: &[u8]) -> Option<(Pin, &[u8])> {
+    let mut walk = Walk::new(path)?;
+    while walk.step() {
+        if let Some(pin) = number(&walk.passed).and_then(descriptors::pin) {
+            let is_directory = walk.rest.is_empty() && path.ends_with(b"/");
+            return Some((pin, if is_directory { b"." } else { walk.rest }));
+        }
+    }
+    None
+}
+
+/// The descriptor that a normal path names.
+fn number(path: &[u8]) -> Option<i32> {
+    match path {
+        b"/dev/stdin" => return Some(libc::STDIN_FILENO),
+        b"/dev/stdout" => return Some(libc::STDOUT_FILENO),
+        b"/dev/stderr" => return Some(libc::STDERR_FILENO),
+        _ => {}
+    }
+    let name = path.iter().rposition(|byte| *byte == b'/')? + 1;
+    let is_ours = match &path[..name - 1] {
+        b"/dev/fd" | b"/proc/self/fd" | b"/proc/thread-self/fd" => true,
+        folder => {
+            let process = folder.strip_prefix(b"/proc/").and_then(|rest| rest.strip_suffix(b"/fd"));
+            process.and_then(decimal) == Some(rustix::process::getpid().as_raw_nonzero().get())
+        }
+    };
+    if is_ours { decimal(&path[name..]) } else { None }
+}
+
+fn decimal(digits: &[u8]) -> Option<i32> {
+    let is_plain =
+        digits.iter().all(u8::is_ascii_digit) && (digits.len() == 1 || digits.first() != Some(&b'0'));
+    if is_plain { std::str::from_utf8(digits).ok()?.parse().ok() } else { None }
+}
+
+/// The description that the path at argument `path` of `call` names.
+pub fn itself(call: &Call, path: usize) -> Result<Pin, Failure> {
+    let path = UserPath::read(call.word(path))?;
+    match passed(path.as_bytes()) {
+        Some((pin, b"")) => Ok(pin),
+        _ => Err(Failure::NotOurs),
+    }
+}
+
+/// What the link at argument `path` says: where the file was opened.
+pub fn target(call: &Call, path: usize) -> Result<Vec<u8>, Failure> {
+    let pin = itself(call, path)?;
+    // The names of the standard streams are links to links.
+    let is_stream = path::normal(UserPath::read(call.word(path))?.as_bytes())
+        .is_some_and(|path| path.starts_with(b"/dev/std"));
+    if is_stream {
+        return Err(Failure::NotOurs);
+    }
+    let mut target = process::configuration()?.prefix.clone();
+    target.extend_from_slice(pin.path());
+    if process::client()?.stat_open(pin.file()?)?.record.links == 0 {
+        target.extend_from_slice(b" (deleted)");
+    }
+    Ok(target)
+}
+
+/// Whether this process has `rights` to the file.
+pub fn check(pin: &Pin, rights: u32) -> Result<(), Failure> {
+    let (client, credentials) = (process::client()?, process::credentials());
+    let file = pin.file()?;
+    if file.kind() == FileKind::Directory {
+        return Ok(client.access(&credentials, Base::Directory(file), b".", rights, true)?);
+    }
+    let record = client.stat_open(file)?.record;
+    let allowed = if credentials.is_root() {
+        READ | WRITE | u32::from(record.mode & 0o111 != 0)
+    } else if credentials.uid == record.uid {
+        record.mode >> 6
+    } else if credentials.is_in_group(record.gid) {
+        record.mode >> 3
+    } else {
+        record.mode
+    };
+    if rights & !allowed == 0 { Ok(()) } else { Err(Failure::Errno(libc::EACCES)) }
+}
+
+/// The file behind a description, for a purpose its flags do not allow; no rights are checked.
+pub fn reopen(pin: &Pin, flags: i32) -> Result<Arc<OpenFile>, Failure> {
+    let inode = pin.file()?.inode();
+    Ok(process::client()?.reopen(&process::credentials(), inode, flags, 0)?)
+}
+
+/// Opens the file behind a description once more, as by a path to it.
+pub fn open(pin: &Pin, flags: i32) -> Result<Arc<OpenFile>, Failure> {
+    let (client, credentials) = (process::client()?, process::credentials());
+    let file = pin.file()?;
+    if file.kind() == FileKind::Directory {
+        return Ok(client.open(&credentials, Base::Directory(file), b".", flags, 0)?);
+    }
+    if flags & libc::O_DIRECTORY != 0 {
+        return Err(Failure::Errno(libc::ENOTDIR));
+    }
+    if flags & libc::O_PATH != 0 {
+        return reopen(pin, flags & PATH_FLAGS);
+    }
+    match file.kind() {
+        FileKind::File => {}
+        FileKind::Symlink => return Err(Failure::Errno(libc::ELOOP)),
+        FileKind::Socket => return Err(Failure::Errno(libc::ENXIO)),
+        _ => return Err(Failure::Errno(libc::EOPNOTSUPP)),
+    }
+    let truncates = flags & libc::O_TRUNC != 0;
+    let rights = match flags & libc::O_ACCMODE {
+        libc::O_RDONLY if truncates => READ | WRITE,
+        libc::O_RDONLY => READ,
+        libc::O_WRONLY => WRITE,
+        libc::O_RDWR => READ | WRITE,
+        _ => return Err(Failure::Errno(libc::EINVAL)),
+    };
+    check(pin, rights)?;
+    if flags & libc::O_NOATIME != 0
+        && !credentials.is_root()
+        && client.stat_open(file)?.record.uid != credentials.uid
+    {
+        return Err(Failure::Errno(libc::EPERM));
+    }
+    if truncates {
+        set_size(pin, 0)?;
+    }
+    reopen(pin, flags)
+}
+
+/// Sets the size of the file behind a description, as by a path to it.
+pub fn truncate(pin: &Pin, size: i64) -> Result<(), Failure> {
+    match pin.file()?.kind() {
+        _ if size < 0 => Err(Failure::Errno(libc::EINVAL)),
+        FileKind::File => {
+            check(pin, WRITE)?;
+            set_size(pin, size)
+        }
+        FileKind::Directory => Err(Failure::Errno(libc::EISDIR)),
+        _ => Err(Failure::Errno(libc::EINVAL)),
+    }
+}
+
+fn set_size(pin: &Pin, size: i64) -> Result<(), Failure> {
+    let client = process::client()?;
+    let file = reopen(pin, libc::O_WRONLY)?;
+    let answer = client.truncate_open(&file, size);
+    client.close(file)?;
+    Ok(answer?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::number;
+
+    #[test]
+    fn a_descriptor_is_named_by_plain_digits_in_a_folder_of_this_process() {
+        let own = format!("/proc/{}/fd/12", std::process::id());
+        for path in ["/proc/self/fd/12", "/proc/thread-self/fd/12", "/dev/fd/12", &own] {
+            assert_eq!(number(path.as_bytes()), Some(12), "{path}");
+        }
+        assert_eq!(number(b"/dev/stdin"), Some(0));
+        assert_eq!(number(b"/dev/fd/0"), Some(0));
+        let others =
+            ["/proc/self/fd", "/dev/fd/", "/dev/fd/01", "/dev/fd/+1", "/dev/fd/99999999999", "/proc/1x/fd/2"];
+        for path in
+            others.into_iter().chain(["/proc/self/fdinfo/3", "/dev/null", "/proc/4294967296/fd/1", "/3"])
+        {
+            assert_eq!(number(path.as_bytes()), None, "{path}");
+        }
+    }
+}

@@ -1,0 +1,94 @@
+# Calls on paths that name a descriptor, in directory sys.argv[1]. Prints nothing that varies.
+import ctypes, errno, os, shutil, stat, sys
+
+D = sys.argv[1] + '/calls'
+os.mkdir(D)
+libc = ctypes.CDLL(None, use_errno=True)
+os.umask(0o022)
+
+def said(call, *arguments, **more):
+    try:
+        return call(*arguments, **more)
+    except OSError as error:
+        return errno.errorcode[error.errno]
+
+def path(fd):
+    return f'/proc/self/fd/{fd}'
+
+name = D + '/file'
+with open(name, 'w') as file:
+    file.write('0123456789')
+os.mkdir(D + '/folder')
+plain, only = os.open(name, os.O_RDONLY), os.open(name, os.O_PATH)
+folder, folder_only = os.open(D + '/folder', os.O_RDONLY), os.open(D + '/folder', os.O_PATH)
+for kind, fd in ('plain', plain), ('path', only), ('folder', folder), ('folder path', folder_only):
+    for place in path(fd), f'/dev/fd/{fd}', f'/proc/thread-self/fd/{fd}', f'/proc/{os.getpid()}/fd/{fd}', f'//proc/./self//fd/{fd}':
+        os.chmod(place, 0o700)
+        os.chmod(place, 0o610 | fd % 8)
+        print(kind, oct(os.stat(place).st_mode & 0o7777), oct(os.fstat(fd).st_mode & 0o7777), stat.S_ISLNK(os.lstat(place).st_mode))
+    place = path(fd)
+    os.chown(place, 12, 13)
+    os.utime(place, (100, 200))
+    shown = os.stat(place)
+    print(kind, shown.st_uid, shown.st_gid, shown.st_atime, shown.st_mtime, os.path.samestat(shown, os.fstat(fd)))
+    print(kind, said(os.truncate, place, 5), said(os.truncate, place, -1), os.access(place, os.R_OK), os.access(place, os.X_OK))
+    print(kind, said(os.access, place, 64), os.readlink(place).replace(D, 'D'), os.path.realpath(place).replace(D, 'D'))
+    print(kind, libc.linkat(-100, place.encode(), -100, f'{D}/link {kind}'.encode(), 0x400), os.fstat(fd).st_nlink, said(os.getxattr, place, 'user.none') in ('ENOTSUP', 'ENODATA'))
+    for flags in (os.O_RDONLY, os.O_WRONLY, os.O_RDWR | os.O_CREAT, os.O_RDWR | os.O_CREAT | os.O_EXCL, os.O_RDONLY | os.O_NOFOLLOW,
+                  os.O_DIRECTORY, os.O_PATH, os.O_RDONLY | os.O_APPEND, os.O_RDWR | os.O_TRUNC):
+        new = said(os.open, place, flags, 0o600)
+        if isinstance(new, int):
+            print(kind, flags, os.fstat(new).st_size if 'folder' not in kind else '', said(os.read, new, 3), said(os.write, new, b'abcdef'))
+            os.close(new)
+        else:
+            print(kind, flags, new)
+    print(kind, said(os.unlink, place) in ('EPERM', 'EACCES'), said(os.mkdir, place), said(os.symlink, 'x', place), said(os.rmdir, place) is not None)
+    print(kind, said(os.open, place + '/', os.O_WRONLY), said(os.stat, place + '/x'), said(os.statvfs, place) and 'statvfs')
+
+# Below a directory
+inside = said(os.open, path(folder) + '/new', os.O_RDWR | os.O_CREAT)
+print(os.write(inside, b'made'), os.listdir(D + '/folder'), os.listdir(path(folder)), os.listdir(path(folder) + '/'))
+os.rename(path(folder) + '/new', f'/dev/fd/{folder_only}/other')
+print(os.listdir(D + '/folder'), os.readlink(path(inside)).replace(D, 'D').replace('other', 'new'))
+os.chdir(path(folder))
+print(os.getcwd().replace(D, 'D'), os.listdir('.'), said(os.chdir, path(plain)))
+os.chdir('/')
+
+# A link's own descriptor; a file without a name
+os.symlink('nowhere', D + '/link')
+link = os.open(D + '/link', os.O_PATH | os.O_NOFOLLOW)
+print(stat.S_ISLNK(os.stat(path(link)).st_mode), said(os.open, path(link), os.O_RDONLY), os.readlink(path(link)).replace(D, 'D'))
+os.unlink(D + '/folder/other')
+again = os.open(path(inside), os.O_RDWR)
+print(os.read(again, 10), os.fstat(again).st_nlink, os.readlink(path(again)).endswith(' (deleted)'))
+os.close(os.open(path(inside), os.O_RDWR | os.O_TRUNC))
+print(os.fstat(again).st_size)
+
+# A program
+shutil.copy('/bin/echo', D + '/echo')
+program = os.open(D + '/echo', os.O_RDONLY)
+for flags in os.O_RDONLY, os.O_PATH:
+    program = os.open(D + '/echo', flags)
+    if os.fork() == 0:
+        os.execv(path(program), ['echo', 'executed'])
+    print(os.waitstatus_to_exitcode(os.wait()[1]), flush=True)
+print(said(os.execv, path(plain), ['file']))
+
+# Another user: the rights are asked again
+os.chown(name, 0, 0)
+os.chmod(name, 0o604)
+os.chmod(D + '/folder', 0o700)
+sys.stdout.flush()
+if os.fork() == 0:
+    # The session is the child's while it may still have one.
+    os.stat(name)
+    os.setgroups([])
+    os.setgid(1234)
+    os.setuid(1234)
+    for flags in os.O_RDONLY, os.O_RDWR, os.O_WRONLY, os.O_TRUNC, os.O_PATH, os.O_NOATIME:
+        print(flags, isinstance(said(os.open, path(plain), flags), int) or said(os.open, path(plain), flags))
+    print(os.access(path(plain), os.R_OK), os.access(path(plain), os.W_OK), said(os.truncate, path(plain), 1))
+    print(said(os.chmod, path(plain), 0o777), said(os.chmod, path(only), 0o777), said(os.chdir, path(folder)), said(os.listdir, path(folder)))
+    sys.stdout.flush()
+    os._exit(0)
+print(os.waitstatus_to_exitcode(os.wait()[1]))
