@@ -79,6 +79,21 @@ fn what_an_idle_session_freed_is_there_for_others() {
     idle.write_file("kept", b"and on").unwrap();
 }
 
+#[test]
+fn what_idle_sessions_were_promised_is_there_for_others() {
+    let geometry =
+        Geometry { arena_bytes: 1 << 20, segment_bytes: 64 << 10, ring_slots: 8, nvm_bytes: 8 << 20 };
+    let store = Store::new(geometry).digesting();
+    let callers: Vec<_> = (0..12).map(|_| root(&store.attach())).collect();
+    for (n, call) in callers.iter().enumerate() {
+        call.write_file(&format!("file-{n}"), &content(n as u8)).unwrap();
+    }
+    for (n, call) in callers.iter().enumerate().rev() {
+        call.write_file(&format!("again-{n}"), &content(n as u8)).unwrap();
+        assert!(callers[0].read_file(&format!("file-{n}")).unwrap() == content(n as u8));
+    }
+}
+
 /// Flips a bit of the first place in a log that holds `needle`.
 fn damage(tier: &Path, needle: &[u8]) {
     let hit = std::fs::read_dir(tier.join("logs")).unwrap().any(|segment| {

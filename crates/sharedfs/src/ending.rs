@@ -39,19 +39,24 @@ impl SharedFs {
         Ok(())
     }
 
-    /// Fences a session so that it lets go of the blocks its digests freed: its readers look at the generation once
-    /// more after they have copied, and then it forgets where what it changed lies.
-    pub(crate) fn end_quarantine(&self, session: SessionId) -> Result<(), Error> {
+    /// Fences a session so that it lets go of the blocks its digests freed, and takes back what it was promised and has
+    /// not used. Its readers look at the generation once more after they have copied, and then it forgets where what it
+    /// changed lies; its writers find their credit gone, and ask.
+    pub(crate) fn take_back_space(&self, session: SessionId) -> Result<(), Error> {
         let mut digester = self.digester.lock();
         if !self.move_generation(session) {
             return Ok(());
         }
         self.settle_fence(&mut digester, session, None)?;
         self.note_fence(session);
-        let digested = self.core.lock().sessions.get(&session).map(|found| found.digested);
-        if let Some(digested) = digested {
-            self.space.lock().allocator.retired(session, digested);
-        }
+        let mut core = self.core.lock();
+        let Some(found) = core.sessions.get_mut(&session) else { return Ok(()) };
+        let promised = found.promised();
+        found.credit_limit = found.debited;
+        found.control.publish_credit(found.credit_limit);
+        let mut space = self.space.lock();
+        space.allocator.retired(session, found.digested);
+        space.credits.settle(promised);
         Ok(())
     }
 

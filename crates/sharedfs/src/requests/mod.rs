@@ -299,8 +299,8 @@ impl SharedFs {
     }
 
     /// Promises more blocks, as many as asked for or, rather than let the caller wait, those there are: it asks
-    /// again. When there is no room otherwise, digests what is waiting, and then takes what others freed and have not
-    /// let go of: a session that does nothing never would.
+    /// again. When there is no room otherwise, digests what is waiting, and then takes back what others were promised and
+    /// do not use, and what they freed and have not let go of: a session that does nothing never would.
     fn credit(&self, session: SessionId, blocks: u64) -> Result<Response, Trouble> {
         self.reclaim_all();
         if self.promise(session, blocks)? {
@@ -311,8 +311,18 @@ impl SharedFs {
             return Ok(Response::Done);
         }
         let keeping = self.space.lock().allocator.keeping();
-        for other in keeping.into_iter().filter(|&other| other != session) {
-            self.end_quarantine(other)?;
+        let others: Vec<SessionId> = {
+            let core = self.core.lock();
+            let has_some = |found: &&Session| found.promised() > 0 || keeping.contains(&found.id);
+            core.sessions
+                .values()
+                .filter(has_some)
+                .map(|found| found.id)
+                .filter(|&other| other != session)
+                .collect()
+        };
+        for other in others {
+            self.take_back_space(other)?;
         }
         if self.promise(session, blocks)? {
             return Ok(Response::Done);
