@@ -1,13 +1,14 @@
 //! The accept loop.
 
 use super::digester::DigesterHandle;
+use super::preparer::PreparerHandle;
 use super::service::Service;
 use super::{Listener, StopSender, connection};
 use rustix::io::Errno;
 use rustix::net::SocketFlags;
 use std::io;
 use std::sync::Arc;
-use std::thread::{Builder, JoinHandle, Thread};
+use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
 /// Address space of a connection's stack; only what is touched costs memory.
@@ -21,7 +22,7 @@ pub(super) fn start<S: Service>(
     listener: Arc<Listener>,
     service: Arc<S>,
     digester: DigesterHandle,
-    preparer: Thread,
+    preparer: PreparerHandle,
     stop: StopSender,
 ) -> io::Result<JoinHandle<()>> {
     Builder::new().name("accept".into()).spawn(move || {

@@ -5,6 +5,7 @@
 
 use super::digester::DigesterHandle;
 use super::frames::{FrameError, Frames};
+use super::preparer::PreparerHandle;
 use super::service::{Answer, Service};
 use super::{Farewell, StopReason, StopSender};
 use crate::Ending;
@@ -14,7 +15,6 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fd::OwnedFd;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use std::sync::mpsc;
-use std::thread::Thread;
 
 /// How long a process that closed its socket may take to be dead.
 const DYING: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
@@ -24,7 +24,7 @@ pub(super) fn serve<S: Service>(
     socket: OwnedFd,
     service: &S,
     digester: &DigesterHandle,
-    preparer: &Thread,
+    preparer: &PreparerHandle,
     stop: &StopSender,
 ) {
     let process = match rustix::net::sockopt::socket_peercred(&socket) {
@@ -47,7 +47,7 @@ struct Connection<'a, S: Service> {
     frames: Frames,
     service: &'a S,
     digester: &'a DigesterHandle,
-    preparer: &'a Thread,
+    preparer: &'a PreparerHandle,
     stop: &'a StopSender,
     process: Pid,
     session: Option<SessionId>,
@@ -75,7 +75,7 @@ impl<S: Service> Connection<'_, S> {
                     };
                     self.frames.send(&answer.response, &answer.descriptors)?;
                     if takes {
-                        self.preparer.unpark();
+                        self.preparer.wake();
                     }
                 }
             }

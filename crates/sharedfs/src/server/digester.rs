@@ -3,6 +3,7 @@
 //! What is due is [`crate::policy`]'s to say. The kick is an eventfd that the client holds too, and could make
 //! blocking: so it is never read here. An edge-triggered watch reports every write to it once.
 
+use super::preparer::PreparerHandle;
 use super::service::Service;
 use super::{StopReason, StopSender};
 use cuesta_format::SessionId;
@@ -14,7 +15,7 @@ use std::collections::HashMap;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::{Builder, JoinHandle, Thread};
+use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
 /// Kicks taken from the kernel at once; which they were does not matter.
@@ -73,7 +74,7 @@ impl Digester {
     /// Starts the thread, which has `preparer` replace what its digests use up. When the store fails under it, it asks through `failed` that the daemon stops.
     pub(super) fn start<S: Service>(
         service: Arc<S>,
-        preparer: Thread,
+        preparer: PreparerHandle,
         failed: StopSender,
     ) -> io::Result<Digester> {
         let watched = epoll::create(CreateFlags::CLOEXEC)?;
@@ -112,13 +113,13 @@ impl Digester {
     }
 }
 
-fn run<S: Service>(shared: &Shared, service: &S, preparer: &Thread) -> Result<(), String> {
+fn run<S: Service>(shared: &Shared, service: &S, preparer: &PreparerHandle) -> Result<(), String> {
     let mut idle = false;
     let mut look_again = false;
     while !shared.stop.load(Ordering::Acquire) {
         if service.digest(idle).map_err(|error| error.to_string())? {
             look_again = true;
-            preparer.unpark();
+            preparer.wake();
             continue;
         }
         let limit = service.idle_after();

@@ -10,29 +10,50 @@ use super::service::Service;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{Builder, JoinHandle, Thread};
-use std::time::{Duration, Instant};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
+use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
 
 /// Nothing was taken for so long: nobody needs anything.
 const QUIET: Duration = Duration::from_millis(50);
 /// From one thing tidied up to the next.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// Tidies up for as long as nothing is taken. Says whether something was.
-fn tidy<S: Service>(service: &S) -> bool {
-    let mut pause = QUIET;
+/// Wakes the thread. A call while it works is kept: it looks once more before it sleeps.
+#[derive(Clone, Debug)]
+pub(super) struct PreparerHandle {
+    calls: SyncSender<()>,
+}
+
+impl PreparerHandle {
+    /// Something that was ready was taken, or the thread is to end.
+    pub(super) fn wake(&self) {
+        // A call that is kept already serves as well, and a thread that is gone needs none.
+        let _ = self.calls.try_send(());
+    }
+}
+
+/// A handle, and what the thread waits on.
+pub(super) fn calls() -> (PreparerHandle, Receiver<()>) {
+    let (calls, called) = mpsc::sync_channel(1);
+    (PreparerHandle { calls }, called)
+}
+
+/// Tidies up when nobody called for `pause`, for as long as nobody does, then waits until somebody does. `false`: nobody
+/// is left to.
+pub(super) fn tidy_until_called<S: Service>(service: &S, called: &Receiver<()>, mut pause: Duration) -> bool {
     loop {
-        let began = Instant::now();
-        std::thread::park_timeout(pause);
-        if began.elapsed() < pause {
-            return true;
+        match called.recv_timeout(pause) {
+            Ok(()) => return true,
+            Err(RecvTimeoutError::Disconnected) => return false,
+            Err(RecvTimeoutError::Timeout) => {}
         }
         match service.tidy() {
             Ok(true) => pause = PAUSE,
-            Ok(false) => return false,
+            Ok(false) => return called.recv().is_ok(),
             Err(error) => {
                 tracing::warn!(%error, "cannot tidy up");
-                return false;
+                return called.recv().is_ok();
             }
         }
     }
@@ -42,6 +63,7 @@ fn tidy<S: Service>(service: &S) -> bool {
 #[derive(Debug)]
 pub(super) struct Preparer {
     stop: Arc<AtomicBool>,
+    handle: PreparerHandle,
     thread: JoinHandle<()>,
 }
 
@@ -49,6 +71,7 @@ impl Preparer {
     /// Starts the thread.
     pub(super) fn start<S: Service>(service: Arc<S>) -> io::Result<Preparer> {
         let stop = Arc::new(AtomicBool::new(false));
+        let (handle, called) = calls();
         let thread = Builder::new().name("prepare".into()).spawn({
             let stop = Arc::clone(&stop);
             move || {
@@ -59,24 +82,24 @@ impl Preparer {
                         // Whoever needs it will make it, or be told why not.
                         Err(error) => tracing::warn!(%error, "nothing can be made ready"),
                     }
-                    if !tidy(service.as_ref()) {
-                        std::thread::park();
+                    if !tidy_until_called(service.as_ref(), &called, QUIET) {
+                        return;
                     }
                 }
             }
         })?;
-        Ok(Preparer { stop, thread })
+        Ok(Preparer { stop, handle, thread })
     }
 
-    /// To unpark when something that was ready was taken.
-    pub(super) fn handle(&self) -> Thread {
-        self.thread.thread().clone()
+    /// To call when something that was ready was taken.
+    pub(super) fn handle(&self) -> PreparerHandle {
+        self.handle.clone()
     }
 
     /// Ends the thread after what it is at.
     pub(super) fn stop(self) {
         self.stop.store(true, Ordering::Release);
-        self.thread.thread().unpark();
+        self.handle.wake();
         if self.thread.join().is_err() {
             tracing::error!("the preparing thread had panicked");
         }

@@ -41,6 +41,21 @@ struct Fake {
 }
 
 impl Fake {
+    fn new(told: Sender<Told>) -> Fake {
+        Fake {
+            told: Mutex::new(told),
+            sessions: AtomicU64::new(0),
+            pending: AtomicU64::new(0),
+            late: AtomicU64::new(0),
+            hidden: AtomicBool::new(false),
+            unprepared: AtomicU64::new(3),
+            untidy: AtomicU64::new(3),
+            kicks: Mutex::default(),
+            panics: AtomicBool::new(false),
+            kick: Mutex::default(),
+        }
+    }
+
     fn tell(&self, told: Told) {
         // The test that started the server may have ended.
         let _ = self.told.lock().unwrap().send(told);
@@ -134,18 +149,7 @@ impl World {
     fn new() -> World {
         let folder = tempfile::tempdir().unwrap();
         let (sender, told) = mpsc::channel();
-        let service = Arc::new(Fake {
-            told: Mutex::new(sender),
-            sessions: AtomicU64::new(0),
-            pending: AtomicU64::new(0),
-            late: AtomicU64::new(0),
-            hidden: AtomicBool::new(false),
-            unprepared: AtomicU64::new(3),
-            untidy: AtomicU64::new(3),
-            kicks: Mutex::default(),
-            panics: AtomicBool::new(false),
-            kick: Mutex::default(),
-        });
+        let service = Arc::new(Fake::new(sender));
         let listener = Listener::bind(&folder.path().join("socket")).unwrap();
         let server = Server::start(Arc::clone(&service), listener).unwrap();
         let stop = server.stop_sender();
@@ -306,4 +310,17 @@ fn a_signal_stops_in_order() {
     world.stop.send(StopReason::Signal(15)).unwrap();
     assert_eq!(world.heard(), Told::Stopped);
     assert!(matches!(world.server.join().unwrap(), StopReason::Signal(15)));
+}
+
+/// A daemon told to stop at the very moment the preparing thread's wait was over slept on, and never left.
+#[test]
+fn a_call_that_comes_as_the_preparers_wait_ends_is_not_lost() {
+    let service = Fake::new(mpsc::channel().0);
+    let (handle, called) = preparer::calls();
+    handle.wake();
+    handle.wake();
+    assert!(preparer::tidy_until_called(&service, &called, Duration::ZERO));
+    assert_eq!(service.untidy.load(Ordering::SeqCst), 3, "there was a call");
+    drop(handle);
+    assert!(!preparer::tidy_until_called(&service, &called, Duration::ZERO), "nobody is left");
 }
