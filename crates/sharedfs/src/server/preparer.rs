@@ -4,6 +4,9 @@
 //! It works beside the digest thread and not between its batches: a log that is written without a pause leaves the digest
 //! thread no time for anything else. What to make, and how much ahead, is the core's to say.
 //!
+//! It stands back from the daemon's other threads. Clearing memory keeps a core busy for milliseconds; on one they share,
+//! a program that asks for credit would wait for the end of its turn, although it needs only a moment.
+//!
 //! When nothing was taken for a while it tidies up, a little at a time, until there is nothing left to do.
 
 use super::service::Service;
@@ -18,6 +21,8 @@ use std::time::Duration;
 const QUIET: Duration = Duration::from_millis(50);
 /// From one thing tidied up to the next.
 const PAUSE: Duration = Duration::from_millis(5);
+/// How far the thread stands back.
+const NICE: i32 = 10;
 
 /// Wakes the thread. A call while it works is kept: it looks once more before it sleeps.
 #[derive(Clone, Debug)]
@@ -75,6 +80,10 @@ impl Preparer {
         let thread = Builder::new().name("prepare".into()).spawn({
             let stop = Arc::clone(&stop);
             move || {
+                // For this thread alone: that is what Linux makes of it.
+                if let Err(error) = rustix::process::setpriority_process(None, NICE) {
+                    tracing::debug!(%error, "the preparing thread keeps its priority");
+                }
                 while !stop.load(Ordering::Acquire) {
                     match service.prepare() {
                         Ok(true) => continue,
