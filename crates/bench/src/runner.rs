@@ -138,6 +138,8 @@ fn once(
     if let Err(error) = peer.ensure_ready() {
         return Some(Err(error));
     }
+    // What the peer before left the kernel to write is not this one's burden.
+    rustix::fs::sync();
     match work.program {
         Program::Recovery(_) => peer.recover(work, settings.time(work)),
         Program::Launch { count } => Some(launch(peer, count)),

@@ -20,8 +20,6 @@ pub struct Repertoire {
     pub climbing: bool,
     /// Whether to add calls that must fail: long names, empty paths, odd last components.
     pub hostile: bool,
-    /// Whether to do so in calls that take two paths: which of two errors comes first is the kernel's own business.
-    pub hostile_pairs: bool,
 }
 
 impl Default for Repertoire {
@@ -33,7 +31,6 @@ impl Default for Repertoire {
             fallocate: true,
             climbing: true,
             hostile: true,
-            hostile_pairs: true,
         }
     }
 }
@@ -71,11 +68,11 @@ impl Generator {
             19 => Operation::Fsync { slot: self.slot() },
             20..=21 => Operation::Mkdir { path: self.path(), mode: self.mode() },
             22 => Operation::Rmdir { path: self.path() },
-            23..=24 => Operation::Link { existing: self.path_of_pair(), new: self.path_of_pair() },
+            23..=24 => Operation::Link { existing: self.path(), new: self.path() },
             25 => Operation::Symlink { target: self.target(), path: self.path() },
             26..=27 => Operation::Unlink { path: self.path() },
-            28..=31 => Operation::Rename { from: self.path_of_pair(), to: self.path_of_pair() },
-            32 => Operation::RenameNoReplace { from: self.path_of_pair(), to: self.path_of_pair() },
+            28..=31 => Operation::Rename { from: self.path(), to: self.path() },
+            32 => Operation::RenameNoReplace { from: self.path(), to: self.path() },
             33 => Operation::Chmod { path: self.path(), mode: self.mode() },
             34 => Operation::Lchown { path: self.path(), uid: self.id(), gid: self.id() },
             35 => Operation::Utimens { path: self.path(), modified: self.time() },
@@ -170,22 +167,12 @@ impl Generator {
 
     /// Up to three components.
     fn path(&mut self) -> PathText {
-        let hostile = self.repertoire.hostile;
-        self.some_path(hostile)
-    }
-
-    fn path_of_pair(&mut self) -> PathText {
-        let hostile = self.repertoire.hostile_pairs;
-        self.some_path(hostile)
-    }
-
-    fn some_path(&mut self, hostile: bool) -> PathText {
         let mut path = Vec::new();
         for _ in 0..1 + self.random.below(3).min(self.random.below(3)) {
             path.push(b'/');
             path.extend(self.name());
         }
-        if hostile && self.random.one_in(25) {
+        if self.repertoire.hostile && self.random.one_in(25) {
             match self.random.below(7) {
                 0 => path.extend(b"/"),
                 1 => path.extend(b"/."),

@@ -259,6 +259,26 @@ pub enum Outcome {
 }
 
 impl Operation {
+    /// The slot of the open file it is about.
+    pub fn slot_mut(&mut self) -> Option<&mut Slot> {
+        use Operation::*;
+        match self {
+            Open { slot, .. }
+            | Close { slot }
+            | Write { slot, .. }
+            | Pwrite { slot, .. }
+            | Read { slot, .. }
+            | Pread { slot, .. }
+            | Seek { slot, .. }
+            | Ftruncate { slot, .. }
+            | Fallocate { slot, .. }
+            | Fsync { slot }
+            | Fchmod { slot, .. }
+            | Fstat { slot } => Some(slot),
+            _ => None,
+        }
+    }
+
     /// Its path, or the second one of two.
     pub fn path_mut(&mut self, second: bool) -> Option<&mut PathText> {
         use Operation::*;

@@ -49,20 +49,9 @@ fn sticky_is_special() -> bool {
 
 /// Who makes the call: what is open belongs to who opened it.
 fn caller(operation: &Operation, random: &mut Random) -> usize {
-    use Operation::*;
-    match operation {
-        Open { slot, .. }
-        | Close { slot }
-        | Write { slot, .. }
-        | Pwrite { slot, .. }
-        | Read { slot, .. }
-        | Pread { slot, .. }
-        | Seek { slot, .. }
-        | Ftruncate { slot, .. }
-        | Fsync { slot }
-        | Fchmod { slot, .. }
-        | Fstat { slot } => usize::from(*slot) % users().len(),
-        _ => random.below(users().len() as u64) as usize,
+    match operation.clone().slot_mut() {
+        Some(slot) => usize::from(*slot) % users().len(),
+        None => random.below(users().len() as u64) as usize,
     }
 }
 

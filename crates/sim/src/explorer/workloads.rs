@@ -91,21 +91,8 @@ const SECOND_CLIENTS_SLOTS: Slot = 4;
 
 /// The same call with a slot of its own, so many slots on.
 fn in_slots_from(mut call: Operation, first: Slot) -> Operation {
-    use Operation::*;
-    match &mut call {
-        Open { slot, .. }
-        | Close { slot }
-        | Write { slot, .. }
-        | Pwrite { slot, .. }
-        | Read { slot, .. }
-        | Pread { slot, .. }
-        | Seek { slot, .. }
-        | Ftruncate { slot, .. }
-        | Fallocate { slot, .. }
-        | Fsync { slot }
-        | Fchmod { slot, .. }
-        | Fstat { slot } => *slot += first,
-        _ => {}
+    if let Some(slot) = call.slot_mut() {
+        *slot += first;
     }
     call
 }
@@ -169,7 +156,6 @@ pub fn wrapping(seed: u64, calls: usize, clients: u64) -> Workload {
         climbing: false,
         fallocate: false,
         hostile: false,
-        hostile_pairs: false,
         ..Repertoire::default()
     };
     let mut generator = Generator::new(repertoire, seed);
