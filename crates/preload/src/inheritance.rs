@@ -16,9 +16,19 @@ use crate::{cells, process, working_directory};
 /// Set in the environment of a program that inherits.
 const VARIABLE: &str = "CUESTA_TABLE";
 
+/// What a program executed from a copy, or by its interpreter, is to take itself for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// The name the kernel would show, before it is cut off.
+    pub command: Vec<u8>,
+    /// Where the program lies, if the kernel cannot know.
+    pub program: Option<Vec<u8>>,
+}
+
 /// What is handed over.
 #[derive(Debug, Default)]
 pub struct Table {
+    identity: Option<Identity>,
     /// Descriptions with the descriptors that refer to them.
     open: Vec<(Vec<i32>, Inherited)>,
     directory: Option<(Vec<u8>, Inherited)>,
@@ -26,13 +36,14 @@ pub struct Table {
 
 impl Table {
     /// What this process (or the vfork child it is) would hand over; `None` if nothing.
-    pub fn of_this_process() -> Option<Self> {
+    pub fn of_this_process(identity: Option<Identity>) -> Option<Self> {
         let groups = descriptors::grouped(survives_exec);
         let open: Vec<_> = groups.iter().map(|(pin, fds)| (fds.clone(), pin.to_inherit())).collect();
         let directory = working_directory::pin()
             .zip(working_directory::name())
             .map(|(pin, name)| (name, pin.to_inherit()));
-        (!open.is_empty() || directory.is_some()).then_some(Self { open, directory })
+        let has_something = !open.is_empty() || directory.is_some() || identity.is_some();
+        has_something.then_some(Self { identity, open, directory })
     }
 
     /// The table in a memory file that survives the exec.
@@ -44,6 +55,10 @@ impl Table {
         };
         if let Some(cells) = &cells {
             writeln!(text, "cells {}", cells.as_raw_fd()).ok()?;
+        }
+        if let Some(Identity { command, program }) = &self.identity {
+            let program = program.as_ref().map(|program| hex(program)).unwrap_or_default();
+            writeln!(text, "identity {} {program}", hex(command)).ok()?;
         }
         for (fds, inherited) in &self.open {
             let fds: Vec<String> = fds.iter().map(i32::to_string).collect();
@@ -105,6 +120,11 @@ fn adopt_line(line: &str) -> Option<()> {
             // SAFETY: the program before exec left this descriptor for us alone.
             cells::adopt(unsafe { OwnedFd::from_raw_fd(fd) })
         }
+        "identity" => {
+            let command = unhex(words.next()?)?;
+            process::take_identity(&command, words.next().and_then(unhex));
+            Some(())
+        }
         "open" => {
             let fds = words.next()?.split(',').map(str::parse).collect::<Result<Vec<i32>, _>>().ok()?;
             let pin = Pin::new(Description::inherited(&parse(&mut words)?));
@@ -120,6 +140,11 @@ fn adopt_line(line: &str) -> Option<()> {
         }
         _ => None,
     }
+}
+
+/// The lowest descriptor of ours that the next program would inherit.
+pub fn inherited_descriptor() -> Option<i32> {
+    descriptors::all().into_iter().map(|(fd, _)| fd).find(|fd| survives_exec(*fd))
 }
 
 fn survives_exec(fd: i32) -> bool {

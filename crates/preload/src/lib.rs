@@ -40,6 +40,12 @@ static ALLOCATOR: memory::Allocator = memory::Allocator;
 /// Writes one line to standard error, past the application's buffers.
 pub(crate) fn report(message: std::fmt::Arguments<'_>) {
     let line = format!("cuesta: {message}\n");
-    // SAFETY: writes bytes of ours to a descriptor; if it is closed the line is lost.
-    unsafe { arch::syscall(libc::SYS_write as usize, [2, line.as_ptr() as usize, line.len(), 0, 0, 0]) };
+    let of_store = descriptors::pin(libc::STDERR_FILENO).and_then(|pin| {
+        let client = process::attached()?;
+        pin.with_offset(|file| Ok(client.write(file, &[line.as_bytes().into()])?)).ok()
+    });
+    if of_store.is_none() {
+        // SAFETY: writes bytes of ours to a descriptor; if it is closed the line is lost.
+        unsafe { arch::syscall(libc::SYS_write as usize, [2, line.as_ptr() as usize, line.len(), 0, 0, 0]) };
+    }
 }

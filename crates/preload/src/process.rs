@@ -43,6 +43,8 @@ static CREDENTIALS: Mutex<Option<Arc<Credentials>>> = Mutex::new(None);
 static CREDENTIALS_STALE: AtomicBool = AtomicBool::new(false);
 /// A vfork child needed a session that its parent did not have.
 static SESSION_WANTED: AtomicBool = AtomicBool::new(false);
+/// Where this program lies, if it was executed from a copy.
+static PROGRAM: AtomicPtr<Vec<u8>> = AtomicPtr::new(std::ptr::null_mut());
 static COMPLAINED: AtomicBool = AtomicBool::new(false);
 
 /// Notes where the store is. Call once.
@@ -114,6 +116,28 @@ pub fn preload_path() -> Option<&'static [u8]> {
     let path = LIBRARY.load(Ordering::Relaxed);
     // SAFETY: null, or the string given to `note_library`.
     (!path.is_null()).then(|| unsafe { CStr::from_ptr(path) }.to_bytes()).filter(|path| !path.is_empty())
+}
+
+/// Makes this program look as if the kernel had executed it itself: its name, and where it lies.
+pub fn take_identity(command: &[u8], program: Option<Vec<u8>>) {
+    /// The kernel's limit, with the terminator.
+    const NAME_BYTES: usize = 16;
+    let mut name = [0u8; NAME_BYTES];
+    let length = command.len().min(NAME_BYTES - 1);
+    name[..length].copy_from_slice(&command[..length]);
+    let arguments = [libc::PR_SET_NAME as usize, name.as_ptr() as usize, 0, 0, 0, 0];
+    // SAFETY: reads a name of the kernel's length.
+    unsafe { crate::arch::syscall(libc::SYS_prctl as usize, arguments) };
+    if let Some(program) = program {
+        filter::ACTIVE.store(1, Ordering::Release);
+        PROGRAM.store(Box::into_raw(Box::new(program)), Ordering::Release);
+    }
+}
+
+/// Where this program lies, if it was executed from a copy.
+pub fn program() -> Option<&'static [u8]> {
+    // SAFETY: null, or what `take_identity` leaked.
+    unsafe { PROGRAM.load(Ordering::Acquire).as_ref() }.map(Vec::as_slice)
 }
 
 /// The descriptors this library uses for itself.

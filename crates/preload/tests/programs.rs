@@ -6,20 +6,13 @@ mod common;
 use std::path::Path;
 use std::process::Command;
 
-use common::{PREFIX, Served, preloaded, told};
+use common::{PREFIX, Served, compare, preloaded, told};
 
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs.sh");
 const CALLS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/calls.py");
 const NAMED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/named_descriptors.sh");
 const NAMED_CALLS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/named_descriptors.py");
 const ELSEWHERE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/elsewhere.sh");
-
-fn compare(expected: &str, found: &str) {
-    for (line, (one, other)) in expected.lines().zip(found.lines()).enumerate() {
-        assert_eq!(one, other, "line {line}; all of it:\n{found}");
-    }
-    assert_eq!(expected.lines().count(), found.lines().count(), "all of it:\n{found}");
-}
 
 #[test]
 fn programs_do_on_the_store_what_they_do_on_a_directory() {

@@ -51,6 +51,17 @@ fn number(path: &[u8]) -> Option<i32> {
     if is_ours { decimal(&path[name..]) } else { None }
 }
 
+/// Whether `path` is the link to this process's program.
+fn names_program(path: &[u8]) -> bool {
+    let folder = path::normal(path).and_then(|path| Some(path.strip_suffix(b"/exe")?.to_vec()));
+    let process = folder.as_deref().and_then(|folder| folder.strip_prefix(b"/proc/"));
+    process.is_some_and(|process| {
+        process == b"self"
+            || process == b"thread-self"
+            || decimal(process) == Some(rustix::process::getpid().as_raw_nonzero().get())
+    })
+}
+
 fn decimal(digits: &[u8]) -> Option<i32> {
     let is_plain =
         digits.iter().all(u8::is_ascii_digit) && (digits.len() == 1 || digits.first() != Some(&b'0'));
@@ -68,6 +79,11 @@ pub fn itself(call: &Call, path: usize) -> Result<Pin, Failure> {
 
 /// What the link at argument `path` says: where the file was opened.
 pub fn target(call: &Call, path: usize) -> Result<Vec<u8>, Failure> {
+    if let Some(program) = process::program()
+        && names_program(UserPath::read(call.word(path))?.as_bytes())
+    {
+        return Ok(program.to_vec());
+    }
     let pin = itself(call, path)?;
     // The names of the standard streams are links to links.
     let is_stream = path::normal(UserPath::read(call.word(path))?.as_bytes())

@@ -13,6 +13,7 @@ mod memory;
 mod names;
 pub mod path;
 mod program;
+mod program_file;
 mod ready;
 mod sockets;
 mod transfer;

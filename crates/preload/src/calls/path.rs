@@ -19,7 +19,7 @@ use crate::user_memory::UserPath;
 use crate::{process, working_directory};
 
 /// Times a path may leave the store and come back.
-const CROSSINGS: usize = 40;
+pub const CROSSINGS: usize = 40;
 
 /// `path` without `.`, `..` and doubled or trailing slashes; `None` if it is not absolute or is the root.
 pub fn normal(path: &[u8]) -> Option<Vec<u8>> {

@@ -2,18 +2,21 @@
 //!
 //! The next program finds its table of descriptors in a sealed memory file named by `CUESTA_TABLE`; the
 //! environment it gets has the preload and Cuesta's own variables whatever its caller passed.
+//!
+//! | program | how it is executed |
+//! |---|---|
+//! | of the kernel's, interpreters and all | the call as it came, with that environment |
+//! | in the store | from a copy in memory; what it would see of itself (`/proc/self/exe`, its name) goes along |
+//! | a script, it or an interpreter of it in the store | its interpreter, with the arguments the kernel would give |
+//! | one the library cannot be loaded into | as always if it has nothing of the store, else refused with a line |
 
 use std::ffi::{CStr, CString};
 
-use cuesta_format::FileKind;
-use cuesta_libfs::Base;
 use rustix::fd::{AsRawFd as _, OwnedFd};
-use rustix::fs::MemfdFlags;
 
-use super::path;
-use super::{Answer, Call, Failure, descriptor_names};
-use crate::descriptors::Pin;
-use crate::inheritance::{Table, Written};
+use super::program_file::{self, Location, ProgramFile};
+use super::{Answer, Call, Failure};
+use crate::inheritance::{Identity, Table, Written};
 use crate::user_memory::UserPath;
 use crate::{gate, process, thread, user_memory};
 
@@ -23,17 +26,30 @@ const LIST_LIMIT: usize = 1 << 20;
 const KEPT: [&CStr; 4] = [c"LD_PRELOAD", c"CUESTA_SOCKET", c"CUESTA_AT", c"CUESTA_PATCH"];
 const TABLE_VARIABLE: &str = "CUESTA_TABLE";
 
+/// Scripts whose interpreters are scripts: the kernel follows this many.
+const INTERPRETERS_MAX: usize = 5;
+/// How much of an argument is looked at.
+const ARGUMENT_BYTES: usize = 4096;
+
 /// What the kernel reads during an exec; kept until it is done with it.
 #[derive(Debug, Default)]
 pub struct ExecImage {
     strings: Vec<CString>,
-    pointers: Vec<usize>,
+    /// The environment, by address.
+    variables: Vec<usize>,
+    /// The arguments, by address.
+    arguments: Vec<usize>,
+    /// The program's path.
+    path: CString,
+    /// The program, if it is a copy.
+    copy: Option<OwnedFd>,
+    _table: Option<Written>,
 }
 
 impl ExecImage {
     /// The environment of `variables` (addresses of the application's strings), completed.
-    fn new(variables: &[usize], table: Option<i32>) -> Result<Self, Failure> {
-        let mut image = Self::default();
+    fn set_variables(&mut self, variables: &[usize], table: Option<i32>) -> Result<(), Failure> {
+        let mut added = Vec::new();
         let mut has_preload = false;
         for address in variables {
             if starts_with(*address, TABLE_VARIABLE.as_bytes()) {
@@ -43,21 +59,65 @@ impl ExecImage {
             match kept {
                 // Another library may be preloaded as well, but not instead.
                 Some(0) => {
-                    image.strings.push(with_preload(*address)?);
+                    added.push(with_preload(*address)?);
                     has_preload = true;
                 }
                 Some(_) => {}
-                None => image.pointers.push(*address),
+                None => self.variables.push(*address),
             }
         }
         let missing = KEPT.iter().skip(usize::from(has_preload));
-        image.strings.extend(missing.filter_map(|name| process::variable(name)));
+        added.extend(missing.filter_map(|name| process::variable(name)));
         if let Some(table) = table {
-            image.strings.extend(CString::new(format!("{TABLE_VARIABLE}={table}")));
+            added.extend(CString::new(format!("{TABLE_VARIABLE}={table}")));
         }
-        image.pointers.extend(image.strings.iter().map(|string| string.as_ptr() as usize));
-        image.pointers.push(0);
-        Ok(image)
+        self.variables.extend(added.iter().map(|string| string.as_ptr() as usize));
+        self.variables.push(0);
+        self.strings.extend(added);
+        Ok(())
+    }
+
+    /// The arguments: `front` in the place of the first of `arguments`.
+    fn set_arguments(&mut self, front: Vec<Vec<u8>>, arguments: &[usize]) {
+        // Arguments and paths that came as C strings have no zero in them.
+        let front: Vec<CString> =
+            front.into_iter().filter_map(|argument| CString::new(argument).ok()).collect();
+        self.arguments.extend(front.iter().map(|argument| argument.as_ptr() as usize));
+        self.arguments.extend(arguments.iter().skip(1));
+        self.arguments.push(0);
+        self.strings.extend(front);
+    }
+
+    /// The call that executes all this; `original` knows what is not replaced.
+    fn call(&self, original: &Call, variables: usize) -> Call {
+        let mut call = *original;
+        call.arguments[variables] = self.variables.as_ptr() as usize;
+        if let Some(copy) = &self.copy {
+            let arguments = if self.arguments.is_empty() {
+                original.arguments[variables - 1]
+            } else {
+                self.arguments.as_ptr() as usize
+            };
+            call.number = libc::SYS_execveat as usize;
+            call.arguments = [
+                copy.as_raw_fd() as usize,
+                c"".as_ptr() as usize,
+                arguments,
+                self.variables.as_ptr() as usize,
+                libc::AT_EMPTY_PATH as usize,
+                0,
+            ];
+        } else if !self.path.is_empty() {
+            call.number = libc::SYS_execve as usize;
+            call.arguments[0] = self.path.as_ptr() as usize;
+            call.arguments[1] = if self.arguments.is_empty() {
+                original.arguments[variables - 1]
+            } else {
+                self.arguments.as_ptr() as usize
+            };
+            call.arguments[2] = self.variables.as_ptr() as usize;
+        }
+        call
     }
 }
 
@@ -136,110 +196,213 @@ pub fn execute(
     flags: i32,
 ) -> Answer {
     process::configuration()?;
-    let program = program_in_store(call, directory, path, flags)?;
-    if program.is_none() && !exists(call, directory, path, flags) {
-        return Err(Failure::NotOurs);
+    let name = UserPath::read(call.word(path))?;
+    let directory = directory.map_or(libc::AT_FDCWD, |index| call.int(index));
+    let mut chain = Chain::new(directory, name.as_bytes(), flags)?;
+    chain.follow()?;
+    let given = list(call.word(arguments))?;
+    if let Some(what) = chain.program.excludes_library() {
+        refuse_if_of_store(call, &chain.program, what, name.as_bytes(), &given)?;
     }
-    let table = Table::of_this_process().and_then(|table| table.write());
-    let table_fd = table.as_ref().map(Written::descriptor);
-    let image = ExecImage::new(&list(call.word(variables))?, table_fd)?;
-    let mut out = *call;
-    out.arguments[variables] = image.pointers.as_ptr() as usize;
+    let mut image = ExecImage::default();
+    let identity = chain.prepare(&mut image, name.as_bytes(), &given)?;
+    drop(chain);
+    let table = Table::of_this_process(identity).and_then(|table| table.write());
+    image.set_variables(&list(call.word(variables))?, table.as_ref().map(Written::descriptor))?;
+    image._table = table;
+    drop(name);
+    drop(given);
+    let out = image.call(call, variables);
+    let mut kept = Some(image);
     if thread::is_vforked() {
         // Leaves with the child: nobody comes back here to free it.
         // SAFETY: the reference ends within the statement.
-        unsafe { thread::delta() }.get_or_insert_default().exec = Some(image);
-    }
-    // A vfork child shares this thread's state with its parent, which is not inside.
-    if thread::is_vforked() {
+        unsafe { thread::delta() }.get_or_insert_default().exec = kept.take();
+        // A vfork child shares this thread's state with its parent, which is not inside.
         thread::leave();
     }
-    let answer = match &program {
-        None => out.kernel(out.arguments),
-        Some(program) => {
-            let empty = c"".as_ptr() as usize;
-            let fd = program.as_raw_fd() as usize;
-            let arguments =
-                [fd, empty, call.word(arguments), out.word(variables), libc::AT_EMPTY_PATH as usize, 0];
-            let number = libc::SYS_execveat as usize;
-            Call { number, arguments }.kernel(arguments)
-        }
-    };
+    let answer = out.kernel(out.arguments);
     thread::enter();
+    if thread::is_vforked() {
+        // SAFETY: the reference ends within the statement.
+        drop(unsafe { thread::delta() }.as_mut().and_then(|delta| delta.exec.take()));
+    }
+    drop(kept);
     Ok(answer)
 }
 
-/// Whether the kernel would find a program; shells try one directory after the other.
-fn exists(call: &Call, directory: Option<usize>, path: usize, flags: i32) -> bool {
-    let directory = directory.map_or(libc::AT_FDCWD as usize, |index| call.word(index));
-    let flags = flags & (libc::AT_EMPTY_PATH | libc::AT_SYMLINK_NOFOLLOW);
-    let arguments = [directory, call.word(path), libc::F_OK as usize, flags as usize, 0, 0];
-    // SAFETY: only asks about a path.
-    unsafe { crate::arch::syscall(libc::SYS_faccessat2 as usize, arguments) == 0 }
+/// A program and, if it is a script, what interprets it.
+struct Chain {
+    /// What is found at the end: the program that will run.
+    program: ProgramFile,
+    /// What stands for the first argument: interpreters with their arguments, and the script.
+    front: Vec<Vec<u8>>,
+    /// Whether the kernel cannot do it, because something of it lies in the store.
+    is_ours: bool,
 }
 
-/// A copy of the program, if it lies in the store: the kernel cannot read it there.
-fn program_in_store(
-    call: &Call,
-    directory: Option<usize>,
-    path: usize,
-    flags: i32,
-) -> Result<Option<OwnedFd>, Failure> {
-    let place = match path::locate(call, directory, path) {
-        Ok(place) => place,
-        Err(Failure::NotOurs) if flags & libc::AT_SYMLINK_NOFOLLOW == 0 => {
-            return match descriptor_names::itself(call, path) {
-                Ok(pin) => copy_open(&pin).map(Some),
-                Err(_) => Ok(None),
-            };
-        }
-        Err(Failure::NotOurs) => return Ok(None),
-        // An empty path names the descriptor itself.
-        Err(Failure::Errno(libc::ENOENT)) if flags & libc::AT_EMPTY_PATH != 0 => {
-            return copy_open(&call.pin(0)?).map(Some);
-        }
-        Err(failure) => return Err(failure),
-    };
-    let base = match &place.base {
-        Some(base) => Base::Directory(base.file()?),
-        None => Base::Root,
-    };
-    let client = process::client()?;
-    let credentials = process::credentials();
-    client.access(&credentials, base, &place.path, libc::X_OK as u32, true)?;
-    let file = client.open(&credentials, base, &place.path, libc::O_RDONLY, 0)?;
-    let copy = copy(&file);
-    client.close(file)?;
-    copy.map(Some)
-}
-
-/// A copy of the program that is open, be it for paths only.
-fn copy_open(pin: &Pin) -> Result<OwnedFd, Failure> {
-    if pin.file()?.kind() != FileKind::File {
-        return Err(Failure::Errno(libc::EACCES));
+impl Chain {
+    fn new(directory: i32, path: &[u8], flags: i32) -> Result<Self, Failure> {
+        let program = ProgramFile::find(directory, path, flags)?;
+        let is_moved = match &program.location {
+            Location::Store(..) => true,
+            Location::Kernel(found) => found != path,
+        };
+        let name = match path.first() {
+            Some(b'/') => path.to_vec(),
+            Some(_) if directory == libc::AT_FDCWD => path.to_vec(),
+            // As the kernel tells the interpreter.
+            Some(_) => [format!("/dev/fd/{directory}/").as_bytes(), path].concat(),
+            None => format!("/dev/fd/{directory}").into_bytes(),
+        };
+        Ok(Self { program, front: vec![name], is_ours: is_moved })
     }
-    descriptor_names::check(pin, libc::X_OK as u32)?;
-    let file = descriptor_names::reopen(pin, libc::O_RDONLY)?;
-    let copy = copy(&file);
-    process::client()?.close(file)?;
-    copy
+
+    /// Goes on to the interpreter of the interpreter.
+    fn follow(&mut self) -> Result<(), Failure> {
+        for _ in 0..=INTERPRETERS_MAX {
+            let Some(line) = self.program.script()? else { return Ok(()) };
+            let next = ProgramFile::find(libc::AT_FDCWD, &line.interpreter, 0)?;
+            // The file before is the argument; what stood before it stands behind.
+            let file = self.front.remove(0);
+            let mut front = vec![line.interpreter];
+            front.extend(line.argument);
+            front.push(file);
+            front.append(&mut self.front);
+            self.front = front;
+            self.is_ours |= matches!(next.location, Location::Store(..));
+            self.program = next;
+        }
+        Err(Failure::Errno(libc::ELOOP))
+    }
+
+    /// Fills in program and arguments, where the call as it came would not do. Answers what the program is to take
+    /// itself for.
+    fn prepare(
+        &self,
+        image: &mut ExecImage,
+        name: &[u8],
+        given: &[usize],
+    ) -> Result<Option<Identity>, Failure> {
+        if !self.is_ours {
+            return Ok(None);
+        }
+        if self.front.len() > 1 {
+            image.set_arguments(self.front.clone(), given);
+        }
+        let base = |path: &[u8]| path.rsplit(|byte| *byte == b'/').next().unwrap_or_default().to_vec();
+        let mut identity = Identity { command: base(name), program: None };
+        match &self.program.location {
+            Location::Store(file, path) => {
+                image.copy = Some(program_file::copy(file)?);
+                identity.program = Some(path.clone());
+                if name.is_empty() {
+                    identity.command = base(path);
+                }
+            }
+            Location::Kernel(path) => {
+                image.path = CString::new(path.as_slice()).map_err(|_| Failure::Errno(libc::ENOENT))?;
+                if name.is_empty() {
+                    return Ok(None);
+                }
+            }
+        }
+        Ok(Some(identity))
+    }
 }
 
-fn copy(file: &cuesta_libfs::OpenFile) -> Result<OwnedFd, Failure> {
-    let client = process::client()?;
-    // Not close-on-exec: a script's interpreter opens it by its descriptor.
-    let memory = rustix::fs::memfd_create("cuesta-program", MemfdFlags::empty())?;
-    let mut buffer = vec![0u8; 1 << 20];
-    let mut offset = 0;
-    loop {
-        let count = client.pread(file, &mut [buffer.as_mut_slice().into()], offset as i64)?;
-        if count == 0 {
-            return Ok(memory);
+/// A program the library cannot be loaded into would take what it has of the store for something else.
+fn refuse_if_of_store(
+    call: &Call,
+    program: &ProgramFile,
+    what: &str,
+    name: &[u8],
+    arguments: &[usize],
+) -> Result<(), Failure> {
+    let Some(why) = concern(program, arguments)? else { return Ok(()) };
+    let name = String::from_utf8_lossy(name);
+    crate::report(format_args!("{name} is {what}, so the store cannot be served to it: {why}"));
+    call.unserved(libc::EOPNOTSUPP).map(|_| ())
+}
+
+/// What the program would have of the store, and what to do about it.
+fn concern(program: &ProgramFile, arguments: &[usize]) -> Result<Option<String>, Failure> {
+    let prefix = &process::configuration()?.prefix;
+    if let Some(fd) = crate::inheritance::inherited_descriptor() {
+        return Ok(Some(format!(
+            "it inherits descriptor {fd}, which is a file of the store (give it a pipe instead)"
+        )));
+    }
+    if crate::working_directory::pin().is_some() {
+        return Ok(Some("its working directory lies in the store (start it from another)".into()));
+    }
+    for argument in arguments.iter().skip(1) {
+        let argument = text(*argument);
+        if names_prefix(&argument, prefix) {
+            let argument = String::from_utf8_lossy(&argument);
+            return Ok(Some(format!(
+                "its argument {argument} lies there (give it a copy outside the store)"
+            )));
         }
-        let mut written = 0;
-        while written < count {
-            written += rustix::io::pwrite(&memory, &buffer[written..count], offset + written as u64)?;
+    }
+    if matches!(program.location, Location::Store(..)) && program.changes_user() {
+        return Ok(Some("it lies in the store (install it outside)".into()));
+    }
+    Ok(None)
+}
+
+/// The string at `address`, as far as it is looked at.
+fn text(address: usize) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut step = [0u8; 64];
+    while bytes.len() < ARGUMENT_BYTES {
+        let at = address.wrapping_add(bytes.len());
+        let part = &mut step[..(64 - at % 64)];
+        if user_memory::read_bytes(at, part).is_err() {
+            break;
         }
-        offset += count as u64;
+        let end = part.iter().position(|byte| *byte == 0);
+        bytes.extend_from_slice(&part[..end.unwrap_or(part.len())]);
+        if end.is_some() {
+            break;
+        }
+    }
+    bytes
+}
+
+/// Whether an argument (a path, or an option with one) leads below `prefix`.
+fn names_prefix(argument: &[u8], prefix: &[u8]) -> bool {
+    argument.windows(prefix.len()).enumerate().any(|(at, window)| {
+        let is_whole = matches!(argument.get(at + prefix.len()), None | Some(b'/' | b':' | b','));
+        let starts_a_path = match argument[..at].last() {
+            Some(before) if before.is_ascii_alphanumeric() => !argument[..at].contains(&b'/'),
+            Some(before) => !matches!(before, b'/' | b'.' | b'_' | b'-'),
+            None => true,
+        };
+        window == prefix && is_whole && starts_a_path
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::names_prefix;
+
+    #[test]
+    fn an_argument_names_the_store_where_a_path_begins() {
+        let named = |argument: &str| names_prefix(argument.as_bytes(), b"/cuesta");
+        for argument in [
+            "/cuesta",
+            "/cuesta/a",
+            "--file=/cuesta/a",
+            "-I/cuesta/a",
+            "/bin:/cuesta",
+            "of=/cuesta/x",
+            "h:/cuesta/a",
+        ] {
+            assert!(named(argument), "{argument}");
+        }
+        for argument in ["/cuestas", "/data/cuesta/a", "cuesta", "../cuesta", "", "/x/a.b/cuesta"] {
+            assert!(!named(argument), "{argument}");
+        }
     }
 }

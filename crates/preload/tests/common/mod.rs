@@ -64,3 +64,27 @@ impl Served {
         preloaded(program, &self.folder.path().join("sock"), self.folder.path())
     }
 }
+
+/// Fails at the first line in which the two differ.
+pub fn compare(expected: &str, found: &str) {
+    for (line, (one, other)) in expected.lines().zip(found.lines()).enumerate() {
+        assert_eq!(one, other, "line {line}; all of it:\n{found}");
+    }
+    assert_eq!(expected.lines().count(), found.lines().count(), "all of it:\n{found}");
+}
+
+/// A C program, compiled into `folder` under `name`.
+pub fn compiled(folder: &Path, name: &str, source: &str, options: &[&str]) -> PathBuf {
+    let program = folder.join(name);
+    let text = folder.join(format!("{name}.c"));
+    std::fs::write(&text, source).expect("source");
+    let compiler = Command::new("gcc")
+        .args(["-O1", "-Wall", "-D_GNU_SOURCE", "-pthread", "-o"])
+        .arg(&program)
+        .arg(&text)
+        .args(options)
+        .output()
+        .expect("gcc runs");
+    assert!(compiler.status.success(), "{}", told(&compiler));
+    program
+}

@@ -1,0 +1,305 @@
+//! The file an exec names: where it lies, what the kernel would make of it, and whether the library could be
+//! loaded into it.
+
+use std::sync::Arc;
+
+use cuesta_format::FileKind;
+use cuesta_libfs::{Error, OpenFile};
+use rustix::fd::OwnedFd;
+use rustix::fs::{Mode, OFlags, fstat, openat};
+use rustix::io::Errno;
+
+use super::path::{self, CROSSINGS};
+use super::{Failure, descriptor_names};
+use crate::descriptors::{self, Pin};
+use crate::process;
+
+/// How much of a program is looked at: its script line, or the headers of its segments.
+const HEAD_BYTES: usize = 2048;
+/// How much of a script's first line the kernel looks at.
+const SCRIPT_LINE_BYTES: usize = 256;
+const SET_USER: u32 = libc::S_ISUID;
+const SET_GROUP: u32 = libc::S_ISGID | libc::S_IXGRP;
+
+/// Where a program lies.
+#[derive(Debug)]
+pub enum Location {
+    /// Where the kernel finds it, by this path.
+    Kernel(Vec<u8>),
+    /// In the store, open, and its absolute name.
+    Store(Arc<OpenFile>, Vec<u8>),
+}
+
+/// A program, or a script.
+#[derive(Debug)]
+pub struct ProgramFile {
+    /// Where it lies.
+    pub location: Location,
+    head: Vec<u8>,
+    mode: u32,
+    owner: (u32, u32),
+}
+
+/// The first line of a script.
+#[derive(Debug, PartialEq, Eq)]
+pub struct ScriptLine {
+    /// The path of the interpreter.
+    pub interpreter: Vec<u8>,
+    /// What stands behind it, as one argument.
+    pub argument: Option<Vec<u8>>,
+}
+
+impl ProgramFile {
+    /// Finds what the kernel would execute, following symbolic links into the store and out of it.
+    pub fn find(directory: i32, path: &[u8], flags: i32) -> Result<Self, Failure> {
+        let follow = flags & libc::AT_SYMLINK_NOFOLLOW == 0;
+        let (mut directory, mut path) = (directory, path.to_vec());
+        for _ in 0..CROSSINGS {
+            let place = match path::locate_bytes(directory, &path) {
+                Ok(place) => place,
+                Err(Failure::NotOurs) => {
+                    return match descriptor_names::passed(&path).filter(|_| follow) {
+                        Some((pin, b"")) => Self::behind(&pin),
+                        _ => Self::in_kernel(directory, path),
+                    };
+                }
+                Err(Failure::Errno(libc::ENOENT)) if path.is_empty() && flags & libc::AT_EMPTY_PATH != 0 => {
+                    return Self::behind(&descriptors::pin(directory).ok_or(Failure::Errno(libc::EACCES))?);
+                }
+                Err(failure) => return Err(failure),
+            };
+            let (client, credentials) = (process::client()?, process::credentials());
+            let (base, below) = place.located()?;
+            let open_flags = libc::O_PATH | if follow { 0 } else { libc::O_NOFOLLOW };
+            let found = client.open(&credentials, base, below, open_flags, 0).and_then(|file| {
+                client.access(&credentials, base, below, libc::X_OK as u32, follow).map(|()| file)
+            });
+            match found {
+                Ok(file) => {
+                    let mut name = process::configuration()?.prefix.clone();
+                    name.extend_from_slice(&place.name());
+                    let program = Self::in_store(&file, name);
+                    client.close(file)?;
+                    return program;
+                }
+                Err(Error::Leaves { path: outside, .. }) => {
+                    (directory, path) = (libc::AT_FDCWD, path::outside(&outside)?);
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(Failure::Errno(libc::ELOOP))
+    }
+
+    /// What is behind a descriptor of ours.
+    fn behind(pin: &Pin) -> Result<Self, Failure> {
+        descriptor_names::check(pin, libc::X_OK as u32)?;
+        let mut name = process::configuration()?.prefix.clone();
+        name.extend_from_slice(pin.path());
+        Self::in_store(pin.file()?, name)
+    }
+
+    /// `file`, which may be open for paths only, may be executed.
+    fn in_store(file: &OpenFile, name: Vec<u8>) -> Result<Self, Failure> {
+        match file.kind() {
+            FileKind::File => {}
+            FileKind::Symlink => return Err(Failure::Errno(libc::ELOOP)),
+            _ => return Err(Failure::Errno(libc::EACCES)),
+        }
+        let client = process::client()?;
+        let file = client.reopen(&process::credentials(), file.inode(), libc::O_RDONLY, 0)?;
+        let record = client.stat_open(&file)?.record;
+        let mut head = vec![0; HEAD_BYTES];
+        let length = client.pread(&file, &mut [head.as_mut_slice().into()], 0)?;
+        head.truncate(length);
+        let location = Location::Store(file, name);
+        Ok(Self { location, head, mode: record.mode, owner: (record.uid, record.gid) })
+    }
+
+    fn in_kernel(directory: i32, path: Vec<u8>) -> Result<Self, Failure> {
+        let mut program =
+            Self { location: Location::Kernel(path.clone()), head: Vec::new(), mode: 0, owner: (0, 0) };
+        let name = if path.is_empty() { format!("/proc/self/fd/{directory}").into_bytes() } else { path };
+        let open_flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+        let file = match openat(borrow(directory), &name[..], open_flags, Mode::empty()) {
+            Ok(file) => file,
+            Err(errno @ (Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::NAMETOOLONG)) => {
+                return Err(errno.into());
+            }
+            // It may be executed without being read; then it is run as it is.
+            Err(_) => return Ok(program),
+        };
+        let stat = fstat(&file)?;
+        if stat.st_mode & libc::S_IFMT == libc::S_IFREG {
+            program.mode = stat.st_mode;
+            program.owner = (stat.st_uid, stat.st_gid);
+            program.head = vec![0; HEAD_BYTES];
+            let length = rustix::io::pread(&file, program.head.as_mut_slice(), 0).unwrap_or(0);
+            program.head.truncate(length);
+        }
+        Ok(program)
+    }
+
+    /// The script's first line; `None` if it is no script.
+    pub fn script(&self) -> Result<Option<ScriptLine>, Failure> {
+        script_line(&self.head).map_err(|()| Failure::Errno(libc::ENOEXEC))
+    }
+
+    /// What keeps the library out of this program, if something does.
+    pub fn excludes_library(&self) -> Option<&'static str> {
+        if self.changes_user() {
+            return Some("a set-id program");
+        }
+        let name = match &self.location {
+            Location::Kernel(name) | Location::Store(_, name) => name,
+        };
+        let base = name.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+        match kind(&self.head) {
+            // The dynamic linker itself names none.
+            Kind::Static if !base.starts_with(b"ld-") && !base.starts_with(b"ld.so") => {
+                Some("statically linked")
+            }
+            Kind::Foreign => Some("built for another processor mode"),
+            _ => None,
+        }
+    }
+
+    /// Whether it would run with other ids than this process has.
+    pub fn changes_user(&self) -> bool {
+        let user = rustix::process::getuid().as_raw();
+        let group = rustix::process::getgid().as_raw();
+        self.mode & SET_USER != 0 && self.owner.0 != user
+            || self.mode & SET_GROUP == SET_GROUP && self.owner.1 != group
+    }
+}
+
+impl Drop for ProgramFile {
+    fn drop(&mut self) {
+        let nowhere = Location::Kernel(Vec::new());
+        if let (Location::Store(file, _), Some(client)) =
+            (std::mem::replace(&mut self.location, nowhere), process::attached())
+        {
+            // A session that has ended has released its files.
+            let _ = client.close(file);
+        }
+    }
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Kind {
+    /// Has a dynamic linker, or is nothing the kernel would run.
+    Other,
+    Static,
+    Foreign,
+}
+
+/// What an ELF file's headers say.
+fn kind(head: &[u8]) -> Kind {
+    const PROGRAM_INTERPRETER: [u8; 4] = libc::PT_INTERP.to_le_bytes();
+    let half = |at: usize| {
+        head.get(at..at + 2).map_or(0, |field| usize::from(u16::from_le_bytes([field[0], field[1]])))
+    };
+    if !head.starts_with(b"\x7fELF") {
+        return Kind::Other;
+    }
+    if head.get(4) != Some(&2) || half(18) != usize::from(crate::arch::ELF_MACHINE) {
+        return Kind::Foreign;
+    }
+    let Some(start) = head.get(32..40).and_then(|field| field.try_into().ok()).map(u64::from_le_bytes) else {
+        return Kind::Other;
+    };
+    let (size, count) = (half(54).max(1), half(56));
+    let Some(headers) = usize::try_from(start).ok().and_then(|start| head.get(start..)) else {
+        return Kind::Other;
+    };
+    match headers.chunks(size).take(count).any(|header| header.starts_with(&PROGRAM_INTERPRETER)) {
+        true => Kind::Other,
+        // Headers that reach beyond what was looked at may name one.
+        false if headers.len() < size * count => Kind::Other,
+        false => Kind::Static,
+    }
+}
+
+/// As the kernel reads a script's first line.
+fn script_line(head: &[u8]) -> Result<Option<ScriptLine>, ()> {
+    let is_blank = |byte: &u8| matches!(byte, b' ' | b'\t');
+    let Some(rest) = head.strip_prefix(b"#!") else { return Ok(None) };
+    let seen = &rest[..rest.len().min(SCRIPT_LINE_BYTES - 2)];
+    let end = seen.iter().position(|byte| *byte == b'\n');
+    let line = seen[..end.unwrap_or(seen.len())].trim_ascii();
+    let name = line.iter().position(|byte| is_blank(byte) || *byte == 0).unwrap_or(line.len());
+    // A name cut off would be another program.
+    let is_cut = end.is_none() && name == line.len() && rest.len() > seen.len();
+    if name == 0 || is_cut {
+        return Err(());
+    }
+    let argument = line[name..].split(|byte| *byte == 0).next().unwrap_or_default().trim_ascii();
+    Ok(Some(ScriptLine {
+        interpreter: line[..name].to_vec(),
+        argument: (!argument.is_empty()).then(|| argument.to_vec()),
+    }))
+}
+
+fn borrow(directory: i32) -> rustix::fd::BorrowedFd<'static> {
+    // SAFETY: used for one call; AT_FDCWD, or a descriptor of the application's, which answers EBADF if closed.
+    unsafe { rustix::fd::BorrowedFd::borrow_raw(directory) }
+}
+
+/// A copy of a program of the store, which the kernel cannot read there.
+pub fn copy(file: &OpenFile) -> Result<OwnedFd, Failure> {
+    let client = process::client()?;
+    let memory = rustix::fs::memfd_create("cuesta-program", rustix::fs::MemfdFlags::CLOEXEC)?;
+    let mut buffer = vec![0u8; 1 << 20];
+    let mut offset = 0;
+    loop {
+        let count = client.pread(file, &mut [buffer.as_mut_slice().into()], offset as i64)?;
+        if count == 0 {
+            return Ok(memory);
+        }
+        let mut written = 0;
+        while written < count {
+            written += rustix::io::pwrite(&memory, &buffer[written..count], offset + written as u64)?;
+        }
+        offset += count as u64;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Kind, ScriptLine, kind, script_line};
+
+    fn line(interpreter: &str, argument: Option<&str>) -> Result<Option<ScriptLine>, ()> {
+        Ok(Some(ScriptLine {
+            interpreter: interpreter.into(),
+            argument: argument.map(|argument| argument.as_bytes().to_vec()),
+        }))
+    }
+
+    #[test]
+    fn a_scripts_line_is_read_as_the_kernel_reads_it() {
+        assert_eq!(script_line(b"#!/bin/sh\necho"), line("/bin/sh", None));
+        assert_eq!(script_line(b"#! \t/usr/bin/env  -S a  b \nx"), line("/usr/bin/env", Some("-S a  b")));
+        assert_eq!(script_line(b"#!/bin/sh"), line("/bin/sh", None));
+        assert_eq!(script_line(b"#!\nx"), Err(()));
+        assert_eq!(script_line(b"\x7fELF"), Ok(None));
+        let long = [b"#!/".as_slice(), &[b'a'; 300], b"\n"].concat();
+        assert_eq!(script_line(&long), Err(()));
+        let argument_cut = [b"#!/bin/sh ".as_slice(), &[b'a'; 300], b"\n"].concat();
+        assert_eq!(script_line(&argument_cut), line("/bin/sh", Some(&"a".repeat(246))));
+    }
+
+    #[test]
+    fn a_program_without_a_dynamic_linker_is_static() {
+        let mut elf = vec![0; 64 + 2 * 56];
+        elf[..5].copy_from_slice(b"\x7fELF\x02");
+        elf[18..20].copy_from_slice(&crate::arch::ELF_MACHINE.to_le_bytes());
+        (elf[32], elf[54], elf[56], elf[64]) = (64, 56, 2, 1);
+        assert_eq!(kind(&elf), Kind::Static);
+        elf[64 + 56] = 3;
+        assert_eq!(kind(&elf), Kind::Other);
+        assert_eq!(kind(&elf[..100]), Kind::Other);
+        elf[4] = 1;
+        assert_eq!(kind(&elf), Kind::Foreign);
+        assert_eq!(kind(b"#!/bin/sh"), Kind::Other);
+    }
+}

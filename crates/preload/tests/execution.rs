@@ -1,0 +1,93 @@
+//! Executing what lies on the store, and what cannot be served.
+
+mod common;
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use common::{PREFIX, Served, compare, compiled, told};
+
+const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/execution.sh");
+
+#[test]
+fn programs_and_scripts_of_the_store_run_as_those_of_a_directory() {
+    let store = Served::new();
+    let folder = tempfile::tempdir().expect("folder");
+    let directory = folder.path().to_str().expect("a plain name").to_owned();
+    let kernel = Command::new("bash").args([SCRIPT, &directory]).output().expect("bash runs");
+    let ours = store.command("bash").args([SCRIPT, PREFIX]).output().expect("bash runs");
+    let plain = |text: String, directory: &str| text.replace(directory, "D").replace(SCRIPT, "S");
+    compare(&plain(told(&kernel), &directory), &plain(told(&ours), PREFIX));
+}
+
+/// A statically linked program that prints its arguments.
+fn statically_linked(folder: &Path) -> PathBuf {
+    let source = "#include <stdio.h>\nint main(int n, char **v) { for (int i = 1; i < n; i++) puts(v[i]); puts(\"ran\"); }";
+    compiled(folder, "alone", source, &["-static"])
+}
+
+#[test]
+fn a_static_child_without_anything_of_the_store_runs_as_always() {
+    let store = Served::new();
+    let folder = tempfile::tempdir().expect("folder");
+    let program = statically_linked(folder.path());
+    let script = format!("echo x > /cuesta/f; {} a /cuestas | cat; cat /cuesta/f", program.display());
+    let told = told(&store.command("sh").args(["-c", &script]).output().expect("runs"));
+    assert_eq!(told, "a\n/cuestas\nran\nx\nexit status: 0\n");
+}
+
+#[test]
+fn a_static_child_that_would_have_something_of_the_store_is_refused_with_a_line() {
+    let store = Served::new();
+    let folder = tempfile::tempdir().expect("folder");
+    let program = statically_linked(folder.path());
+    let name = program.display();
+    for (script, why) in [
+        (format!("{name} --in=/cuesta/f"), "its argument --in=/cuesta/f lies there"),
+        (format!("{name} > /cuesta/out"), "it inherits descriptor 1"),
+        (format!("mkdir /cuesta/d; cd /cuesta/d; {name}"), "its working directory lies in the store"),
+        (format!("cp {name} /cuesta/alone; /cuesta/alone /cuesta"), "its argument /cuesta lies there"),
+    ] {
+        let script = format!("{script}; echo $?");
+        let told = told(&store.command("bash").args(["-c", &script]).output().expect("runs"));
+        assert!(told.contains("alone is statically linked, so the store cannot be served to it: "), "{told}");
+        assert!(
+            told.contains(why) && told.contains("Operation not supported") && told.contains("126"),
+            "{told}"
+        );
+        assert!(!told.contains("ran"), "{told}");
+    }
+    let told = told(
+        &store
+            .command("bash")
+            .args(["-c", "cp $0 /cuesta/p; /cuesta/p x", &name.to_string()])
+            .output()
+            .expect("runs"),
+    );
+    assert_eq!(told, "x\nran\nexit status: 0\n", "from the store, having nothing of it");
+}
+
+#[test]
+fn a_set_id_child_is_refused_only_where_it_changes_the_user() {
+    let folder = tempfile::tempdir().expect("folder");
+    let program = compiled(folder.path(), "other", "#include <stdio.h>\nint main() { puts(\"ran\"); }", &[]);
+    let store = Served::new();
+    let run = |mode: u32| {
+        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(mode)).expect("mode");
+        let script = format!("{} /cuesta/f; echo $?", program.display());
+        told(&store.command("bash").args(["-c", &script]).output().expect("runs"))
+    };
+    assert!(run(0o4755).starts_with("ran\n"), "set-id to the same user changes nothing");
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    std::os::unix::fs::chown(&program, Some(1), Some(1)).expect("chown");
+    let told = run(0o4755);
+    assert!(
+        told.contains("other is a set-id program, so the store cannot be served to it")
+            && told.contains("126"),
+        "{told}"
+    );
+    assert!(run(0o755).starts_with("ran\n"));
+}
