@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-const ROOT: Credentials = Credentials { uid: 0, gid: 0, groups: Vec::new() };
+const ROOT: Credentials = Credentials::of_user(0, 0, Vec::new());
 
 struct InProcess {
     shared: Arc<SharedFs>,

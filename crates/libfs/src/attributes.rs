@@ -1,5 +1,6 @@
 //! Attributes: reading them, checking rights, changing them.
 
+use crate::capabilities::Capability;
 use crate::client::{Client, Halt, Turn};
 use crate::credentials::{Credentials, WRITE};
 use crate::data::checked_size;
@@ -260,7 +261,7 @@ fn decide(
             return Err(Error::Unsupported);
         }
         let mut mode = mode & 0o7777;
-        if !credentials.is_root() && !credentials.is_in_group(record.gid) {
+        if !credentials.keeps_set_gid(record.gid) {
             mode &= !libc::S_ISGID;
         }
         attributes.mode = Some(mode);
@@ -270,7 +271,7 @@ fn decide(
         let keeps_owner = set.uid.is_none_or(|uid| uid == record.uid);
         let may_give = set.gid.is_none_or(|gid| gid == record.gid || credentials.is_in_group(gid));
         let own = credentials.uid == record.uid && keeps_owner && may_give;
-        if !own && !credentials.is_root() {
+        if !own && !credentials.may(Capability::ChangeOwner) {
             return Err(Error::NotPermitted);
         }
         attributes.uid = set.uid;
@@ -279,8 +280,7 @@ fn decide(
     if (names_ids || set.chown) && state.kind() != FileKind::Directory {
         let mode = attributes.mode.unwrap_or(record.mode & 0o7777);
         // Without the group's execute bit the set-gid bit asks for mandatory locks: whoever might set it keeps it.
-        let keeps_group =
-            mode & libc::S_IXGRP == 0 && (credentials.is_root() || credentials.is_in_group(record.gid));
+        let keeps_group = mode & libc::S_IXGRP == 0 && credentials.keeps_set_gid(record.gid);
         let cleared = if keeps_group { libc::S_ISUID } else { libc::S_ISUID | libc::S_ISGID };
         if mode & cleared != 0 {
             if !credentials.owns(record) {

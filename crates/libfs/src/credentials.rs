@@ -1,9 +1,10 @@
 //! Who asks, and what the mode bits allow them.
 
+use crate::capabilities::{Capabilities, Capability};
 use crate::errno::Error;
 use cuesta_format::{FileKind, InodeRecord};
 
-/// The ids a process acts under (its fsuid, fsgid and supplementary groups).
+/// What a thread acts under: its fsuid, fsgid, supplementary groups and effective capabilities.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Credentials {
     /// User.
@@ -12,6 +13,8 @@ pub struct Credentials {
     pub gid: u32,
     /// Supplementary groups.
     pub groups: Vec<u32>,
+    /// What they may whatever the mode bits say.
+    pub capabilities: Capabilities,
 }
 
 /// Bit of a right: to read.
@@ -24,7 +27,7 @@ pub(crate) const EXECUTE: u32 = 1;
 /// What decides, of who writes a file, about its set-id bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Writer {
-    privileged: bool,
+    keeps_set_id: bool,
     gid: u32,
     /// The file's group when it was opened, if it was one of theirs. Of a group it is given later only their first
     /// is known to be theirs.
@@ -37,7 +40,7 @@ impl Writer {
     #[inline]
     pub(crate) fn takes(self, record: &InodeRecord) -> u32 {
         let mode = record.mode;
-        if mode & (libc::S_ISUID | libc::S_ISGID) == 0 || self.privileged {
+        if mode & (libc::S_ISUID | libc::S_ISGID) == 0 || self.keeps_set_id {
             return 0;
         }
         let in_group = record.gid == self.gid || Some(record.gid) == self.group;
@@ -47,17 +50,24 @@ impl Writer {
 }
 
 impl Credentials {
+    /// Those of a user: root has every capability, others have none.
+    #[must_use]
+    pub const fn of_user(uid: u32, gid: u32, groups: Vec<u32>) -> Credentials {
+        let capabilities = if uid == 0 { Capabilities::ALL } else { Capabilities::NONE };
+        Credentials { uid, gid, groups, capabilities }
+    }
+
     /// As a writer of the inode.
     pub(crate) fn writer(&self, record: &InodeRecord) -> Writer {
         let group = self.is_in_group(record.gid).then_some(record.gid);
-        Writer { privileged: self.is_root(), gid: self.gid, group }
+        Writer { keeps_set_id: self.may(Capability::KeepSetId), gid: self.gid, group }
     }
 
-    /// Root passes every check of mode bits.
+    /// Whether they have the capability.
     #[inline]
     #[must_use]
-    pub fn is_root(&self) -> bool {
-        self.uid == 0
+    pub fn may(&self, capability: Capability) -> bool {
+        self.capabilities.has(capability)
     }
 
     /// Whether the group is one of theirs.
@@ -66,25 +76,38 @@ impl Credentials {
         self.gid == gid || self.groups.contains(&gid)
     }
 
-    /// Whether they own the inode, or are root.
-    pub(crate) fn owns(&self, record: &InodeRecord) -> bool {
-        self.is_root() || self.uid == record.uid
+    /// Whether they own the inode, or may act as if.
+    #[must_use]
+    pub fn owns(&self, record: &InodeRecord) -> bool {
+        self.uid == record.uid || self.may(Capability::ActAsOwner)
     }
 
-    /// Checks the mode bits for `rights`.
+    /// Whether a set-gid bit they put on, or leave on, a file of this group stands.
+    pub(crate) fn keeps_set_gid(&self, gid: u32) -> bool {
+        self.is_in_group(gid) || self.may(Capability::KeepSetId)
+    }
+
+    /// Checks the mode bits for `rights` (bits of `R_OK`, `W_OK`, `X_OK`), and what passes them.
     #[inline]
-    pub(crate) fn check(&self, record: &InodeRecord, rights: u32) -> Result<(), Error> {
-        let allowed = if self.is_root() {
-            let executable = record.kind() == FileKind::Directory || record.mode & 0o111 != 0;
-            if executable { READ | WRITE | EXECUTE } else { READ | WRITE }
-        } else if self.uid == record.uid {
+    pub fn check(&self, record: &InodeRecord, rights: u32) -> Result<(), Error> {
+        let allowed = if self.uid == record.uid {
             record.mode >> 6
         } else if self.is_in_group(record.gid) {
             record.mode >> 3
         } else {
             record.mode
         };
-        if rights & !allowed & 7 == 0 { Ok(()) } else { Err(Error::Denied) }
+        if rights & !allowed & 7 == 0 || self.overrides(record, rights) { Ok(()) } else { Err(Error::Denied) }
+    }
+
+    /// Whether capabilities give what the mode bits do not.
+    fn overrides(&self, record: &InodeRecord, rights: u32) -> bool {
+        let is_directory = record.kind() == FileKind::Directory;
+        let to_execute = rights & EXECUTE != 0;
+        let readable = if is_directory { rights & WRITE == 0 } else { rights == READ };
+        readable && self.may(Capability::ReadAndSearch)
+            || (is_directory || !to_execute || record.mode & 0o111 != 0)
+                && self.may(Capability::OverrideAccess)
     }
 
     /// Checks that a name may be taken out of `directory`: a sticky one lets only owners.
@@ -104,7 +127,7 @@ impl Credentials {
         }
         let mode = if kind == FileKind::Directory {
             mode | libc::S_ISGID
-        } else if mode & 0o2010 == 0o2010 && !self.is_root() && !self.is_in_group(directory.gid) {
+        } else if mode & 0o2010 == 0o2010 && !self.keeps_set_gid(directory.gid) {
             mode & !libc::S_ISGID
         } else {
             mode
@@ -123,7 +146,7 @@ mod tests {
     }
 
     fn user(uid: u32, gid: u32, groups: &[u32]) -> Credentials {
-        Credentials { uid, gid, groups: groups.to_vec() }
+        Credentials::of_user(uid, gid, groups.to_vec())
     }
 
     #[test]
@@ -135,6 +158,30 @@ mod tests {
         assert_eq!(user(11, 1, &[]).check(&file, READ | WRITE | EXECUTE), Ok(()));
         assert_eq!(user(0, 0, &[]).check(&record(0o100_000), READ | WRITE), Ok(()));
         assert_eq!(user(0, 0, &[]).check(&record(0o100_644), EXECUTE), Err(Error::Denied));
+    }
+
+    #[test]
+    fn capabilities_pass_the_mode_bits_one_by_one() {
+        let with = |capability: Capability| Credentials {
+            capabilities: Capabilities::from_bits(1 << capability as u8),
+            ..user(7, 7, &[])
+        };
+        let (closed, program, directory) = (record(0o100_000), record(0o100_100), record(0o040_000));
+        let reader = with(Capability::ReadAndSearch);
+        assert_eq!(reader.check(&closed, READ), Ok(()));
+        assert_eq!(reader.check(&closed, READ | WRITE), Err(Error::Denied));
+        assert_eq!(reader.check(&program, EXECUTE), Err(Error::Denied));
+        assert_eq!(reader.check(&directory, READ | EXECUTE), Ok(()));
+        assert_eq!(reader.check(&directory, WRITE), Err(Error::Denied));
+        let overrider = with(Capability::OverrideAccess);
+        assert_eq!(overrider.check(&closed, READ | WRITE), Ok(()));
+        assert_eq!(overrider.check(&closed, EXECUTE), Err(Error::Denied));
+        assert_eq!(overrider.check(&program, EXECUTE), Ok(()));
+        assert_eq!(overrider.check(&directory, READ | WRITE | EXECUTE), Ok(()));
+        assert!(!overrider.owns(&closed) && with(Capability::ActAsOwner).owns(&closed));
+        let powerless = Credentials { capabilities: Capabilities::NONE, ..user(0, 0, &[]) };
+        assert_eq!(powerless.check(&closed, READ), Err(Error::Denied));
+        assert!(!powerless.owns(&closed));
     }
 
     #[test]

@@ -7,7 +7,7 @@
 //! | `cache`, `inode`, `locked` | what is known under leases, and the order of locks |
 //! | `content`, `interval`, `directory`, `split_table` | content of a file and of a directory |
 //! | `retire`, `resync` | letting go of digested log space; going on after a fence |
-//! | `walk`, `credentials` | from a path to an inode, and who may |
+//! | `walk`, `credentials`, `capabilities` | from a path to an inode, and who may |
 //! | `open_file`, `data`, `allocate`, `namespace`, `rename`, `attributes`, `listing`, `locking`, `locks` | the calls |
 //! | `errno` | every error, and the one table of error numbers |
 //!
@@ -21,6 +21,7 @@ mod arenas;
 mod asking;
 mod attributes;
 mod cache;
+mod capabilities;
 mod client;
 mod content;
 mod control;
@@ -50,6 +51,7 @@ mod walk;
 
 pub use allocate::Allocation;
 pub use attributes::{SetAttributes, SetTime, Stat, Target};
+pub use capabilities::{Capabilities, Capability};
 pub use client::Client;
 pub use credentials::Credentials;
 pub use data::Whence;

@@ -1,5 +1,6 @@
 //! Making names and taking them away.
 
+use crate::capabilities::Capability;
 use crate::client::{Client, Halt, Turn};
 use crate::content::FileContent;
 use crate::credentials::{Credentials, EXECUTE, WRITE};
@@ -121,7 +122,7 @@ impl Client {
             // Asked before a number is taken and room is made: the answer may be no.
             let parent = self.reading(directory)?;
             check_can_make(credentials, &parent)?;
-            if is_device(making.kind) && !credentials.is_root() {
+            if is_device(making.kind) && !credentials.may(Capability::MakeDevices) {
                 return Err(Error::NotPermitted.into());
             }
         }

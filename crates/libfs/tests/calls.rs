@@ -234,8 +234,7 @@ fn mode_bits_bind_users_and_not_root() {
     let store = Store::new(small());
     let client = store.attach();
     let call = root(&client);
-    let user =
-        common::Caller { client: client.clone(), who: Credentials { uid: 1000, gid: 1000, groups: vec![] } };
+    let user = common::Caller { client: client.clone(), who: Credentials::of_user(1000, 1000, vec![]) };
     call.mkdir("private").unwrap();
     let set = |path: &str, set| {
         client.set_attributes(

@@ -14,7 +14,7 @@ const NO_REPLACE: RenameFlags = RenameFlags { no_replace: true, exchange: false 
 const EXCHANGE: RenameFlags = RenameFlags { no_replace: false, exchange: true };
 
 fn user(client: &Arc<Client>) -> Caller {
-    Caller { client: Arc::clone(client), who: Credentials { uid: 1000, gid: 1000, groups: Vec::new() } }
+    Caller { client: Arc::clone(client), who: Credentials::of_user(1000, 1000, Vec::new()) }
 }
 
 fn set(client: &Client, path: &str, set: SetAttributes) {

@@ -196,7 +196,7 @@ fn a_chown_that_names_nobody_takes_set_id_bits() {
         client.set_attributes(who, target(path), set)
     };
     let mode = |path| call.stat(path).unwrap().mode & 0o7777;
-    let other = Credentials { uid: 5, gid: 5, groups: Vec::new() };
+    let other = Credentials::of_user(5, 5, Vec::new());
     call.write_file("f", b"").unwrap();
     call.mkdir("d").unwrap();
     for (before, after) in [(0o6755, 0o755), (0o6745, 0o2745), (0o4711, 0o711), (0o644, 0o644)] {
@@ -229,7 +229,7 @@ fn who_writes_a_file_opened_again_decides_about_its_set_id_bits() {
     let set = SetAttributes { mode: Some(0o4755), ..SetAttributes::default() };
     parent.set_attributes(&ROOT, target, set).unwrap();
     let child = store.attach();
-    let other = Credentials { uid: 5, gid: 5, groups: Vec::new() };
+    let other = Credentials::of_user(5, 5, Vec::new());
     for (who, mode) in [(ROOT, 0o4755), (other, 0o755)] {
         let again = child.reopen(&who, file.inode(), O_RDWR, 0).unwrap();
         child.write(&again, &[b"x".as_slice().into()]).unwrap();

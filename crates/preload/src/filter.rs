@@ -206,6 +206,9 @@ pub const fn class_of(number: i64) -> u8 {
         | libc::SYS_setgroups
         | libc::SYS_setfsuid
         | libc::SYS_setfsgid
+        | libc::SYS_capset
+        | libc::SYS_unshare
+        | libc::SYS_setns
         | libc::SYS_setrlimit
         | libc::SYS_prlimit64
         | libc::SYS_poll

@@ -16,6 +16,7 @@
 pub mod arch;
 pub mod calls;
 pub mod cells;
+mod credentials;
 pub mod descriptors;
 pub mod door;
 mod environment;

@@ -13,7 +13,7 @@ use cuesta_libfs::{Client, OpenFile};
 
 use crate::calls::Failure;
 use crate::cells::Cell;
-use crate::process;
+use crate::{credentials, process};
 
 /// One open file description.
 #[derive(Debug)]
@@ -111,7 +111,7 @@ impl Description {
             None => (self.flags.load(Ordering::Relaxed) as i32, self.offset.load(Ordering::Relaxed)),
         };
         let inode = cuesta_format::InodeNumber(self.inode);
-        let reopened = client.reopen(&process::credentials(), inode, flags, offset)?;
+        let reopened = client.reopen(&credentials::effective(), inode, flags, offset)?;
         // The parent's file belongs to the parent's session: it is left alone, not closed.
         std::mem::forget(file.replace(reopened));
         self.client.store(address(client), Ordering::Release);

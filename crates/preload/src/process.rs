@@ -9,7 +9,7 @@ use std::ffi::{CStr, CString, c_char};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
-use cuesta_libfs::{Client, Credentials, SocketLink};
+use cuesta_libfs::{Client, SocketLink};
 use rustix::fs::{Mode, OFlags};
 
 use crate::calls::Failure;
@@ -39,8 +39,6 @@ static FORKED: AtomicU32 = AtomicU32::new(0);
 static CLIENT: AtomicPtr<Client> = AtomicPtr::new(std::ptr::null_mut());
 static ATTACHING: Mutex<()> = Mutex::new(());
 static MARKER: AtomicI32 = AtomicI32::new(-1);
-static CREDENTIALS: Mutex<Option<Arc<Credentials>>> = Mutex::new(None);
-static CREDENTIALS_STALE: AtomicBool = AtomicBool::new(false);
 /// A vfork child needed a session that its parent did not have.
 static SESSION_WANTED: AtomicBool = AtomicBool::new(false);
 /// Where this program lies, if it was executed from a copy.
@@ -328,28 +326,6 @@ pub fn placeholder(lowest: i32, close_on_exec: bool) -> Result<i32, Failure> {
         }
         _ => Err(Failure::Errno(-fd)),
     }
-}
-
-/// Whose authority the calls of this process have.
-pub fn credentials() -> Arc<Credentials> {
-    let mut cached = CREDENTIALS.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    if CREDENTIALS_STALE.swap(false, Ordering::AcqRel) {
-        *cached = None;
-    }
-    Arc::clone(cached.get_or_insert_with(|| {
-        Arc::new(Credentials {
-            uid: rustix::process::geteuid().as_raw(),
-            gid: rustix::process::getegid().as_raw(),
-            groups: rustix::process::getgroups()
-                .map(|groups| groups.iter().map(|group| group.as_raw()).collect())
-                .unwrap_or_default(),
-        })
-    }))
-}
-
-/// A call is about to change the process's ids.
-pub fn credentials_change() {
-    CREDENTIALS_STALE.store(true, Ordering::Release);
 }
 
 /// The umask, as last set; kept here because reading the kernel's means changing it.

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering, compiler_fence};
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
 
 use crate::arch;
+use crate::credentials::{self, Known};
 use crate::descriptors::Delta;
 use crate::gate;
 
@@ -45,6 +46,8 @@ pub struct ThreadState {
     pub pending_mask: u64,
     /// Descriptor changes of a vfork child.
     pub delta: Option<Box<Delta>>,
+    /// What the thread's calls are judged by, if it was asked for.
+    pub credentials: Option<Box<Known>>,
 }
 
 /// The thread-exit key, plus one; zero until the constructor has made it.
@@ -205,6 +208,7 @@ extern "C" fn release(region: *mut libc::c_void) {
     unsafe {
         if (*state).stack_top == region as usize + REGION_BYTES && (*state).inside == 0 {
             gate::resign();
+            credentials::forget();
             (*state).stack_top = 0;
             (*state).stack_bottom = 0;
             let _ = munmap(region, REGION_BYTES);

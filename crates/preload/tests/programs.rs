@@ -10,6 +10,7 @@ use common::{PREFIX, Served, compare, preloaded, told};
 
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs.sh");
 const CALLS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/calls.py");
+const CREDENTIALS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/credentials.py");
 const NAMED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/named_descriptors.sh");
 const NAMED_CALLS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/named_descriptors.py");
 const ELSEWHERE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/elsewhere.sh");
@@ -31,6 +32,24 @@ fn seldom_calls_answer_on_the_store_what_they_answer_on_a_directory() {
     let directory = folder.path().to_str().expect("a plain name").to_owned();
     let kernel = Command::new("python3").args([CALLS, &directory]).output().expect("python3 runs");
     let ours = store.command("python3").args([CALLS, PREFIX]).output().expect("python3 runs");
+    assert!(kernel.status.success(), "{}", told(&kernel));
+    compare(&told(&kernel), &told(&ours));
+}
+
+#[test]
+fn calls_are_judged_by_what_their_thread_is_at_the_time() {
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: only root becomes somebody else");
+        return;
+    }
+    let store = Served::new();
+    let folder = tempfile::tempdir().expect("folder");
+    let directory = folder.path().to_str().expect("a plain name").to_owned();
+    // The directory itself is open to all, as the store's root is.
+    std::fs::set_permissions(&directory, std::os::unix::fs::PermissionsExt::from_mode(0o755))
+        .expect("opened");
+    let kernel = Command::new("python3").args([CREDENTIALS, &directory]).output().expect("python3 runs");
+    let ours = store.command("python3").args([CREDENTIALS, PREFIX]).output().expect("python3 runs");
     assert!(kernel.status.success(), "{}", told(&kernel));
     compare(&told(&kernel), &told(&ours));
 }

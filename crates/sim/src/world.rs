@@ -26,7 +26,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// Who calls unless somebody else is named.
-const ROOT: Credentials = Credentials { uid: 0, gid: 0, groups: Vec::new() };
+const ROOT: Credentials = Credentials::of_user(0, 0, Vec::new());
 /// How often the helper looks whether an operation waits for room in the log.
 const HELP_EVERY: Duration = Duration::from_micros(200);
 /// Times a path may leave the store and come in again.

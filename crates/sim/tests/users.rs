@@ -18,11 +18,7 @@ const OPERATIONS: usize = 500;
 const STICKY: u32 = 0o1000;
 
 fn users() -> [Credentials; 3] {
-    [(0, vec![]), (1000, vec![]), (1001, vec![1000])].map(|(id, groups)| Credentials {
-        uid: id,
-        gid: id,
-        groups,
-    })
+    [(0, vec![]), (1000, vec![]), (1001, vec![1000])].map(|(id, groups)| Credentials::of_user(id, id, groups))
 }
 
 /// The calling thread's calls on files are this user's.

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-pub const ROOT: Credentials = Credentials { uid: 0, gid: 0, groups: Vec::new() };
+pub const ROOT: Credentials = Credentials::of_user(0, 0, Vec::new());
 
 pub struct InProcess {
     shared: Arc<SharedFs>,

@@ -7,7 +7,7 @@ use super::path::{self, Named};
 use super::{Answer, Call, Failure, descriptor_names};
 use crate::descriptors::Pin;
 use crate::user_memory::UserPath;
-use crate::{descriptors, process, user_memory, working_directory};
+use crate::{credentials, descriptors, process, user_memory, working_directory};
 
 const MODE_BITS: u32 = 0o7777;
 /// What `statfs` calls the file system: "cues".
@@ -124,23 +124,26 @@ fn look(call: &Call, named: Named, flags: i32, write: impl Fn(Stat) -> Answer) -
 }
 
 pub fn access(call: &Call, directory: Option<usize>, path: usize, mode: i32, flags: i32) -> Answer {
-    if mode & !0o7 != 0 {
+    if mode & !0o7 != 0 || flags & !(libc::AT_EACCESS | libc::AT_SYMLINK_NOFOLLOW | libc::AT_EMPTY_PATH) != 0
+    {
         path::locate(call, directory, path)?;
         return Err(Failure::Errno(libc::EINVAL));
     }
+    let asks_for_effective = flags & libc::AT_EACCESS != 0;
+    let whose = if asks_for_effective { credentials::effective } else { credentials::real };
     if let Some(pin) = itself(call, directory, path, flags)? {
-        return descriptor_names::check(&pin, mode as u32).map(|()| 0);
+        return descriptor_names::check(&pin, &whose(), mode as u32).map(|()| 0);
     }
     let follow = flags & libc::AT_SYMLINK_NOFOLLOW == 0;
     let answer = path::at(
         call,
         (directory, path),
-        |client, credentials, base, place| client.access(credentials, base, &place.path, mode as u32, follow),
+        |client, _, base, place| client.access(&whose(), base, &place.path, mode as u32, follow),
         |()| Ok(0),
     );
     match answer {
         Err(Failure::NotOurs) if follow => {
-            descriptor_names::check(&descriptor_names::itself(call, path)?, mode as u32).map(|()| 0)
+            descriptor_names::check(&descriptor_names::itself(call, path)?, &whose(), mode as u32).map(|()| 0)
         }
         answer => answer,
     }
@@ -181,7 +184,7 @@ fn set_behind(pin: &Pin, attributes: SetAttributes) -> Answer {
     }
     let client = process::client()?;
     let file = descriptor_names::reopen(pin, libc::O_RDONLY)?;
-    let answer = client.set_attributes(&process::credentials(), Target::File(&file), attributes);
+    let answer = client.set_attributes(&credentials::effective(), Target::File(&file), attributes);
     client.close(file)?;
     answer?;
     Ok(0)
@@ -189,7 +192,7 @@ fn set_behind(pin: &Pin, attributes: SetAttributes) -> Answer {
 
 fn set_open(pin: &Pin, attributes: SetAttributes) -> Answer {
     let file: &OpenFile = pin.file()?;
-    process::client()?.set_attributes(&process::credentials(), Target::File(file), attributes)?;
+    process::client()?.set_attributes(&credentials::effective(), Target::File(file), attributes)?;
     Ok(0)
 }
 

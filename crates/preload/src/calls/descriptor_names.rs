@@ -7,13 +7,13 @@
 use std::sync::Arc;
 
 use cuesta_format::FileKind;
-use cuesta_libfs::{Base, OpenFile};
+use cuesta_libfs::{Base, Credentials, OpenFile};
 
 use super::path::{self, Walk};
 use super::{Call, Failure};
 use crate::descriptors::{self, Pin};
-use crate::process;
 use crate::user_memory::UserPath;
+use crate::{credentials, process};
 
 const READ: u32 = libc::R_OK as u32;
 const WRITE: u32 = libc::W_OK as u32;
@@ -99,35 +99,25 @@ pub fn target(call: &Call, path: usize) -> Result<Vec<u8>, Failure> {
     Ok(target)
 }
 
-/// Whether this process has `rights` to the file.
-pub fn check(pin: &Pin, rights: u32) -> Result<(), Failure> {
-    let (client, credentials) = (process::client()?, process::credentials());
+/// Whether `credentials` have `rights` to the file.
+pub fn check(pin: &Pin, credentials: &Credentials, rights: u32) -> Result<(), Failure> {
+    let client = process::client()?;
     let file = pin.file()?;
     if file.kind() == FileKind::Directory {
-        return Ok(client.access(&credentials, Base::Directory(file), b".", rights, true)?);
+        return Ok(client.access(credentials, Base::Directory(file), b".", rights, true)?);
     }
-    let record = client.stat_open(file)?.record;
-    let allowed = if credentials.is_root() {
-        READ | WRITE | u32::from(record.mode & 0o111 != 0)
-    } else if credentials.uid == record.uid {
-        record.mode >> 6
-    } else if credentials.is_in_group(record.gid) {
-        record.mode >> 3
-    } else {
-        record.mode
-    };
-    if rights & !allowed == 0 { Ok(()) } else { Err(Failure::Errno(libc::EACCES)) }
+    Ok(credentials.check(&client.stat_open(file)?.record, rights)?)
 }
 
 /// The file behind a description, for a purpose its flags do not allow; no rights are checked.
 pub fn reopen(pin: &Pin, flags: i32) -> Result<Arc<OpenFile>, Failure> {
     let inode = pin.file()?.inode();
-    Ok(process::client()?.reopen(&process::credentials(), inode, flags, 0)?)
+    Ok(process::client()?.reopen(&credentials::effective(), inode, flags, 0)?)
 }
 
 /// Opens the file behind a description once more, as by a path to it.
 pub fn open(pin: &Pin, flags: i32) -> Result<Arc<OpenFile>, Failure> {
-    let (client, credentials) = (process::client()?, process::credentials());
+    let (client, credentials) = (process::client()?, credentials::effective());
     let file = pin.file()?;
     if file.kind() == FileKind::Directory {
         return Ok(client.open(&credentials, Base::Directory(file), b".", flags, 0)?);
@@ -152,11 +142,8 @@ pub fn open(pin: &Pin, flags: i32) -> Result<Arc<OpenFile>, Failure> {
         libc::O_RDWR => READ | WRITE,
         _ => return Err(Failure::Errno(libc::EINVAL)),
     };
-    check(pin, rights)?;
-    if flags & libc::O_NOATIME != 0
-        && !credentials.is_root()
-        && client.stat_open(file)?.record.uid != credentials.uid
-    {
+    check(pin, &credentials, rights)?;
+    if flags & libc::O_NOATIME != 0 && !credentials.owns(&client.stat_open(file)?.record) {
         return Err(Failure::Errno(libc::EPERM));
     }
     if truncates {
@@ -170,7 +157,7 @@ pub fn truncate(pin: &Pin, size: i64) -> Result<(), Failure> {
     match pin.file()?.kind() {
         _ if size < 0 => Err(Failure::Errno(libc::EINVAL)),
         FileKind::File => {
-            check(pin, WRITE)?;
+            check(pin, &credentials::effective(), WRITE)?;
             set_size(pin, size)
         }
         FileKind::Directory => Err(Failure::Errno(libc::EISDIR)),

@@ -7,7 +7,7 @@ use super::path;
 use super::{Answer, Call, Failure, descriptor_names};
 use crate::descriptors::Pin;
 use crate::open_file::Description;
-use crate::{process, user_memory, working_directory};
+use crate::{credentials, process, user_memory, working_directory};
 
 /// Bytes of `struct linux_dirent64` before the name.
 const ENTRY_HEADER: usize = 19;
@@ -96,7 +96,7 @@ pub fn change(call: &Call) -> Answer {
         && let Ok(pin) = descriptor_names::itself(call, 0)
     {
         if pin.file()?.kind() == FileKind::Directory {
-            descriptor_names::check(&pin, SEARCH as u32)?;
+            descriptor_names::check(&pin, &credentials::effective(), SEARCH as u32)?;
         }
         return enter(pin);
     }

@@ -22,7 +22,7 @@ use cuesta_libfs::Error;
 pub use program::ExecImage;
 
 use crate::descriptors::{self, Pin};
-use crate::{process, signals, thread, user_memory};
+use crate::{credentials, process, signals, thread, user_memory};
 
 /// Why a call has no answer of ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -203,10 +203,10 @@ pub fn serve(number: usize, arguments: [usize; 6]) -> Answer {
         | libc::SYS_setresgid
         | libc::SYS_setgroups
         | libc::SYS_setfsuid
-        | libc::SYS_setfsgid => {
-            process::credentials_change();
-            Err(Failure::NotOurs)
-        }
+        | libc::SYS_setfsgid
+        | libc::SYS_capset
+        | libc::SYS_unshare
+        | libc::SYS_setns => credentials::change(&call),
         _ => path::refuse(&call),
     }
 }

@@ -8,7 +8,7 @@ use super::path::{self, Named, Place};
 use super::{Answer, Call, Failure, descriptor_names};
 use crate::descriptors::{self, Pin};
 use crate::open_file::Description;
-use crate::{process, user_memory};
+use crate::{credentials, process, user_memory};
 
 const MODE_BITS: u32 = 0o7777;
 /// `struct open_how`: flags, mode, resolve.
@@ -138,7 +138,7 @@ pub fn link(call: &Call, from: Named, to: Named, flags: i32) -> Answer {
         };
         let source = LinkSource::File(file.file()?);
         let (base, path) = to.located()?;
-        process::client()?.link(&process::credentials(), source, base, path)?;
+        process::client()?.link(&credentials::effective(), source, base, path)?;
         return Ok(0);
     }
     let places = both(call, from, to)?;

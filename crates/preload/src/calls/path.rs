@@ -16,7 +16,7 @@ use super::{Answer, Call, Failure, descriptor_names};
 use crate::descriptors::{self, Pin};
 use crate::filter::{self, class_of};
 use crate::user_memory::UserPath;
-use crate::{process, working_directory};
+use crate::{credentials, process, working_directory};
 
 /// Times a path may leave the store and come back.
 pub const CROSSINGS: usize = 40;
@@ -170,7 +170,7 @@ pub fn at<T>(
 ) -> Answer {
     let mut place = locate(call, named.0, named.1)?;
     let client = process::client()?;
-    let credentials = process::credentials();
+    let credentials = credentials::effective();
     for _ in 0..CROSSINGS {
         let (base, _) = place.located()?;
         match serve(client, &credentials, base, &place) {
@@ -206,7 +206,7 @@ pub fn at_both(
     mut serve: impl FnMut(&Client, &Credentials, Located<'_>, Located<'_>) -> Result<(), Error>,
 ) -> Answer {
     let client = process::client()?;
-    let credentials = process::credentials();
+    let credentials = credentials::effective();
     for _ in 0..CROSSINGS {
         match serve(client, &credentials, from.located()?, to.located()?) {
             Ok(()) => return Ok(0),

@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use super::path::{self, CROSSINGS};
 use super::{Failure, descriptor_names};
 use crate::descriptors::{self, Pin};
-use crate::process;
+use crate::{credentials, process};
 
 /// How much of a program is looked at: its script line, or the headers of its segments.
 const HEAD_BYTES: usize = 2048;
@@ -68,7 +68,7 @@ impl ProgramFile {
                 }
                 Err(failure) => return Err(failure),
             };
-            let (client, credentials) = (process::client()?, process::credentials());
+            let (client, credentials) = (process::client()?, credentials::effective());
             let (base, below) = place.located()?;
             let open_flags = libc::O_PATH | if follow { 0 } else { libc::O_NOFOLLOW };
             let found = client.open(&credentials, base, below, open_flags, 0).and_then(|file| {
@@ -93,7 +93,7 @@ impl ProgramFile {
 
     /// What is behind a descriptor of ours.
     fn behind(pin: &Pin) -> Result<Self, Failure> {
-        descriptor_names::check(pin, libc::X_OK as u32)?;
+        descriptor_names::check(pin, &credentials::effective(), libc::X_OK as u32)?;
         let mut name = process::configuration()?.prefix.clone();
         name.extend_from_slice(pin.path());
         Self::in_store(pin.file()?, name)
@@ -107,7 +107,7 @@ impl ProgramFile {
             _ => return Err(Failure::Errno(libc::EACCES)),
         }
         let client = process::client()?;
-        let file = client.reopen(&process::credentials(), file.inode(), libc::O_RDONLY, 0)?;
+        let file = client.reopen(&credentials::effective(), file.inode(), libc::O_RDONLY, 0)?;
         let record = client.stat_open(&file)?.record;
         let mut head = vec![0; HEAD_BYTES];
         let length = client.pread(&file, &mut [head.as_mut_slice().into()], 0)?;
