@@ -4,11 +4,12 @@ CARGO ?= cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 CUESTA := $(TARGET)/release/cuesta
 
-.PHONY: help build demo test bench explore kill-campaign lint install setup
+.PHONY: help build demo test conform bench explore kill-campaign lint install setup
 
 help:
 	@echo "make demo           build, run the main job on real input, kill it, prove that nothing was lost"
 	@echo "make test           all tests"
+	@echo "make conform        pjdfstest and fsx at length (make test runs a slice; ARGUMENTS=--help)"
 	@echo "make bench          measure against tmpfs and ext4; writes out/bench.json"
 	@echo "make explore        the whole crash campaign (make test runs a slice; ARGUMENTS=--help)"
 	@echo "make kill-campaign  hundreds of random SIGKILLs of programs and daemon (ARGUMENTS=--help)"
@@ -34,6 +35,11 @@ test: setup
 	$(CARGO) build --release --workspace
 	$(CARGO) test --release --workspace --features cuesta-sim/record --test explorer
 	$(CARGO) test --release --workspace
+	$(MAKE) --no-print-directory conform ARGUMENTS="--seeds 3 --operations 40000"
+
+conform: build
+	@setup/packages mkfs.ext4=e2fsprogs /usr/include/sys/acl.h=libacl1-dev
+	@python3 conform/conform.py $(CUESTA) $(TARGET)/conform $(ARGUMENTS)
 
 bench: build
 	@setup/packages fio=fio git=git mkfs.ext4=e2fsprogs /usr/include/sqlite3.h=libsqlite3-dev
