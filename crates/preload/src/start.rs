@@ -37,6 +37,7 @@ fn begin(socket: &CStr, environment: &Environment) {
         inheritance::Table::adopt(table);
     }
     let patching = environment.patch.unwrap_or_default();
+    patch::remember_cache(environment.runtime);
     let cache = patch::Cache::open(environment.runtime);
     let report = patch::install(cache.as_ref(), process::forked_flag(), patching == c"all");
     if report.missed != 0 || patching == c"report" {

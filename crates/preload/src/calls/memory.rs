@@ -1,7 +1,11 @@
 //! Mapping a file of ours: a private mapping is anonymous memory filled with the content.
+//!
+//! Code that is mapped, of whatever file, is patched before it can run.
+
+use rustix::fd::BorrowedFd;
 
 use super::{Answer, Call, Failure};
-use crate::{process, user_memory};
+use crate::{patch, process, user_memory};
 
 const PAGE_BYTES: usize = 4096;
 
@@ -10,7 +14,10 @@ pub fn map(call: &Call) -> Answer {
     if flags as i32 & libc::MAP_ANONYMOUS != 0 {
         return Err(Failure::NotOurs);
     }
-    let pin = call.pin(4)?;
+    let pin = match call.pin(4) {
+        Err(Failure::NotOurs) => return map_code(call),
+        pin => pin?,
+    };
     if flags as i32 & libc::MAP_TYPE != libc::MAP_PRIVATE {
         return call.unserved(libc::ENODEV);
     }
@@ -29,6 +36,11 @@ pub fn map(call: &Call) -> Answer {
     }
     match fill(file, start as usize, length, offset) {
         Ok(()) => {
+            if is_private_code(protection, flags) {
+                let read = |at, bytes: &mut [u8]| read_exactly(file, at, bytes);
+                // Code that is no library's stays as it is.
+                let _ = patch::patch_mapped(&read, start as usize, length, offset as u64);
+            }
             if writable != protection {
                 protect(start as usize, length, protection);
             }
@@ -40,6 +52,49 @@ pub fn map(call: &Call) -> Answer {
             Err(failure)
         }
     }
+}
+
+fn is_private_code(protection: usize, flags: usize) -> bool {
+    const CODE: i32 = libc::PROT_READ | libc::PROT_EXEC;
+    protection as i32 & CODE == CODE && flags as i32 & libc::MAP_TYPE == libc::MAP_PRIVATE
+}
+
+/// A mapping of the kernel's: if it is a library's code, its system calls are ours to see.
+fn map_code(call: &Call) -> Answer {
+    let [_, length, protection, flags, fd, offset] = call.arguments;
+    if !is_private_code(protection, flags) || length == 0 {
+        return Err(Failure::NotOurs);
+    }
+    let start = call.kernel(call.arguments);
+    if start > 0 {
+        // SAFETY: used during this call; a descriptor closed meanwhile answers EBADF.
+        let file = unsafe { BorrowedFd::borrow_raw(fd as i32) };
+        let read = |at: u64, bytes: &mut [u8]| {
+            let mut filled = 0;
+            while filled < bytes.len() {
+                match rustix::io::pread(file, &mut bytes[filled..], at + filled as u64) {
+                    Ok(0) | Err(_) => return None,
+                    Ok(count) => filled += count,
+                }
+            }
+            Some(())
+        };
+        // Code that is no library's stays as it is.
+        let _ = patch::patch_mapped(&read, start as usize, length, offset as u64);
+    }
+    Ok(start)
+}
+
+fn read_exactly(file: &cuesta_libfs::OpenFile, at: u64, bytes: &mut [u8]) -> Option<()> {
+    let client = process::client().ok()?;
+    let mut filled = 0;
+    while filled < bytes.len() {
+        match client.pread(file, &mut [(&mut bytes[filled..]).into()], (at + filled as u64) as i64) {
+            Ok(0) | Err(_) => return None,
+            Ok(count) => filled += count,
+        }
+    }
+    Some(())
 }
 
 fn fill(file: &cuesta_libfs::OpenFile, start: usize, length: usize, offset: usize) -> Result<(), Failure> {

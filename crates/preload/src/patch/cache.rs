@@ -22,6 +22,11 @@ const LIMIT_BYTES: usize = 1 << 20;
 /// How the names of files with sites begin.
 const SITES: &[u8] = b"sites";
 
+/// The name of the file of builds without sites.
+const KNOWN: &CStr = c"without-sites";
+/// With so many it is begun anew.
+const KNOWN_BYTES_MAX: usize = 64 * 1024;
+
 /// The directory of cache files, opened and found safe.
 #[derive(Debug)]
 pub struct Cache {
@@ -60,6 +65,26 @@ impl Cache {
     /// Remembers the sites of the build.
     pub fn store(&self, build_id: &[u8], sites: &[Site]) {
         self.replace(&file_name(SITES, &[build_id]), &encode(build_id, sites), None);
+    }
+
+    /// The builds known to have no sites.
+    pub fn load_known(&self) -> Vec<[u8; 16]> {
+        let Some((file, stat)) = self.open_file(KNOWN) else { return Vec::new() };
+        let size = usize::try_from(stat.st_size).unwrap_or(usize::MAX);
+        if size > KNOWN_BYTES_MAX {
+            let _ = unlinkat(&self.directory, KNOWN, AtFlags::empty());
+            return Vec::new();
+        }
+        let mut bytes = vec![0u8; size];
+        read_exactly(&file, &mut bytes, 0).map_or_else(Vec::new, |()| bytes.as_chunks().0.to_vec())
+    }
+
+    /// Remembers a build that has none.
+    pub fn add_known(&self, key: &[u8; 16]) {
+        let flags = OFlags::CREATE | OFlags::APPEND | OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        if let Ok(file) = openat(&self.directory, KNOWN, flags, Mode::RUSR | Mode::WUSR) {
+            let _ = rustix::io::write(Descriptor::new(file), key);
+        }
     }
 
     /// A file of the directory, if nobody else can have written it.

@@ -4,10 +4,13 @@ use core::ffi::{CStr, c_int, c_void};
 
 use libc::{dl_phdr_info, size_t};
 
+use super::elf::build_id;
+
 /// Base names of the libraries whose system calls are intercepted.
 const FAMILY: [&str; 5] = ["libc.so", "ld-linux", "libpthread.so", "librt.so", "libc-"];
 const PT_GNU_EH_FRAME: u32 = 0x6474_e550;
-const NT_GNU_BUILD_ID: u32 = 3;
+/// The kernel's own, which no file holds.
+const KERNELS: &[u8] = b"linux-vdso";
 
 /// One segment of a library.
 #[derive(Clone, Copy, Debug)]
@@ -33,7 +36,8 @@ pub struct Image {
     pub path: &'static CStr,
     /// GNU build-id; empty if there is none (then nothing is cached).
     pub build_id: &'static [u8],
-    exception_header: Option<usize>,
+    /// Where the table of functions is.
+    pub exception_header: Option<usize>,
 }
 
 /// What is loaded that concerns us.
@@ -41,6 +45,8 @@ pub struct Image {
 pub struct Loaded {
     /// The libraries of the family.
     pub images: Vec<Image>,
+    /// The program and all other libraries.
+    pub others: Vec<Image>,
     /// Build-id of this library itself.
     pub own_build_id: &'static [u8],
     /// Where this library itself lies.
@@ -62,6 +68,14 @@ impl Image {
     pub fn code(&self, start: usize, length: usize) -> &[u8] {
         // SAFETY: within a readable, executable segment of a library that is never unloaded (libc, ld.so).
         unsafe { core::slice::from_raw_parts((self.base + start) as *const u8, length) }
+    }
+
+    /// Copies bytes of the image, by their address.
+    pub fn read(&self, address: u64, bytes: &mut [u8]) -> Option<()> {
+        let start = usize::try_from(address).ok().filter(|start| *start >= self.base)?;
+        start.checked_add(bytes.len()).filter(|end| *end <= self.end)?;
+        // Between segments there may be nothing.
+        crate::user_memory::read_bytes(start, bytes).ok()
     }
 
     /// Addresses of functions, from the binary search table of the exception header, sorted.
@@ -103,6 +117,8 @@ extern "C" fn visit(info: *mut dl_phdr_info, _size: size_t, data: *mut c_void) -
         } else if holds(base, headers, visit as *const () as usize) {
             loaded.own_build_id = describe(base, headers, path).build_id;
             loaded.own_path = Some(path);
+        } else if !path.to_bytes().starts_with(KERNELS) {
+            loaded.others.push(describe(base, headers, path));
         }
     }
     0
@@ -148,17 +164,4 @@ unsafe fn describe(base: usize, headers: &[libc::Elf64_Phdr], path: &'static CSt
         }
     }
     image
-}
-
-fn build_id(mut notes: &'static [u8]) -> Option<&'static [u8]> {
-    while notes.len() >= 12 {
-        let word = |at: usize| u32::from_ne_bytes([notes[at], notes[at + 1], notes[at + 2], notes[at + 3]]);
-        let (name, description, kind) = (word(0) as usize, word(4) as usize, word(8));
-        let body = 12 + name.next_multiple_of(4);
-        if kind == NT_GNU_BUILD_ID && notes.get(12..12 + name)? == b"GNU\0" {
-            return notes.get(body..body + description);
-        }
-        notes = notes.get(body + description.next_multiple_of(4)..)?;
-    }
-    None
 }

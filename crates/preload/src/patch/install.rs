@@ -32,6 +32,10 @@ pub struct Report {
     pub swept: usize,
     /// Libraries replaced by a copy patched before.
     pub mapped: usize,
+    /// Sites patched in the program and in libraries outside the family.
+    pub patched_elsewhere: usize,
+    /// Sites there that cannot be patched.
+    pub missed_elsewhere: usize,
 }
 
 /// Patches the C library family. `forked` is set to 1 in the child of a fork. With `every`, sites
@@ -74,10 +78,12 @@ pub fn install(cache: Option<&Cache>, forked: *const u32, every: bool) -> Report
             None => report.missed += wanted.len(),
         }
     }
+    super::foreign::patch_loaded(&loaded.others, cache, &mut report);
     report
 }
 
-fn is_wanted(site: &Site) -> bool {
+/// Whether a site can make calls that concern us.
+pub fn is_wanted(site: &Site) -> bool {
     site.number == UNKNOWN_NUMBER || filter::class_of(i64::from(site.number)) != CLASS_NEVER
 }
 
@@ -105,7 +111,7 @@ fn sites_of(image: &Image, cache: Option<&Cache>, report: &mut Report) -> Vec<Si
 }
 
 /// Whether a remembered site is one in this image.
-fn is_site(image: &Image, site: &Site) -> bool {
+pub fn is_site(image: &Image, site: &Site) -> bool {
     let (start, length, syscall) = (site.start as usize, usize::from(site.length), usize::from(site.syscall));
     let inside = image
         .executable
@@ -118,9 +124,11 @@ fn is_site(image: &Image, site: &Site) -> bool {
         && image.code(start + syscall, 2) == SYSCALL
 }
 
+/// Patches the image where it is mapped.
+///
 /// # Safety
 /// Every site must be a true instruction sequence of the image.
-unsafe fn patch_image(image: &Image, sites: &[Site], slots: Slots) -> Option<()> {
+pub unsafe fn patch_image(image: &Image, sites: &[Site], slots: Slots) -> Option<()> {
     if sites.is_empty() {
         return Some(());
     }

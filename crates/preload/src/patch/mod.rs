@@ -2,17 +2,23 @@
 //!
 //! `image` finds the loaded libraries, `cache` remembers the sites of each build, `layout` says what is
 //! written where, `copy` maps a library patched before, `install` patches this process's own.
-//! Only libraries that make system calls for everybody are touched; the program itself never is.
+//! Other libraries, and the program, seldom make system calls themselves; `foreign` finds those that do.
 
 mod cache;
 mod copy;
 mod descriptor;
+mod elf;
+mod foreign;
 mod image;
 mod install;
 mod layout;
 mod page_map;
 
+use std::ffi::{CStr, CString};
+use std::sync::OnceLock;
+
 pub use cache::Cache;
+pub use foreign::patch_mapped;
 pub use install::{Report, install};
 
 /// A number the sweep could not tell.
@@ -31,4 +37,16 @@ pub struct Site {
     pub number: u16,
     /// Where in them displacements relative to the instruction pointer stand; 0 for none.
     pub relative: [u8; 2],
+}
+
+/// Where the cache's folder is to be made, if the program's environment says so.
+static RUNTIME: OnceLock<Option<CString>> = OnceLock::new();
+
+/// Notes where the cache is. Call once.
+pub fn remember_cache(runtime: Option<&CStr>) {
+    let _ = RUNTIME.set(runtime.map(CStr::to_owned));
+}
+
+fn remembered_cache() -> Option<Cache> {
+    Cache::open(RUNTIME.get()?.as_deref())
 }

@@ -1,9 +1,10 @@
-//! x86-64: see `entry` for the calling sequence of a patched site, `sweep` for how sites are found and
+//! x86-64: see `entry` for the calling sequence of a patched site, `sweep` and `sparse` for how sites are found, and
 //! `stub` for what is written in their place.
 
 mod context;
 mod entry;
 mod raw;
+mod sparse;
 mod stub;
 mod sweep;
 
@@ -13,5 +14,6 @@ pub const ELF_MACHINE: u16 = 62;
 
 pub use entry::{Frame, call_on_stack, filter_fault, restorer, thread_pointer, thread_state};
 pub use raw::{abort, end_of_wait, syscall, waiting_call};
+pub use sparse::sweep_sparse;
 pub use stub::{Patcher, REACH, STUB_BYTES, Slots};
 pub use sweep::sweep;

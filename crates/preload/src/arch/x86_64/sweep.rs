@@ -48,7 +48,14 @@ pub fn sweep(code: &[u8], address: u64, starts: &[u64]) -> (Vec<Site>, usize) {
     (sites, unpatchable)
 }
 
-fn decode_function(code: &[u8], ip: u64, base: u64, targets: &mut Bits, candidates: &mut Vec<Candidate>) {
+/// Decodes a function, noting what is jumped to and each system call.
+pub(super) fn decode_function(
+    code: &[u8],
+    ip: u64,
+    base: u64,
+    targets: &mut Bits,
+    candidates: &mut Vec<Candidate>,
+) {
     let mut decoder = Decoder::with_ip(64, code, ip, DecoderOptions::NONE);
     let mut recent: Vec<Instruction> = Vec::with_capacity(WINDOW_BEFORE + 1);
     let mut open: Vec<usize> = Vec::new();
@@ -105,14 +112,20 @@ fn note_targets(instruction: &Instruction, base: u64, targets: &mut Bits) {
 }
 
 /// A syscall instruction with its neighbourhood.
-struct Candidate {
+pub(super) struct Candidate {
     before: Vec<Instruction>,
     at: Instruction,
     behind: Vec<Instruction>,
 }
 
 impl Candidate {
-    fn place(&self, base: u64, targets: &Bits) -> Option<Site> {
+    /// Where the instruction stands.
+    pub(super) fn address(&self) -> u64 {
+        self.at.ip()
+    }
+
+    /// The site, if the instruction has neighbours that can move.
+    pub(super) fn place(&self, base: u64, targets: &Bits) -> Option<Site> {
         let number = self.number(base, targets);
         self.place_before(base, targets).or_else(|| self.place_behind(base, targets)).map(|mut site| {
             site.number = number;
@@ -241,20 +254,20 @@ fn displacement_offset(instruction: &Instruction) -> Option<u8> {
 }
 
 /// A set of byte offsets.
-struct Bits(Vec<u64>);
+pub(super) struct Bits(Vec<u64>);
 
 impl Bits {
-    fn new(length: usize) -> Self {
+    pub(super) fn new(length: usize) -> Self {
         Self(vec![0; length / 64 + 1])
     }
 
-    fn set(&mut self, offset: usize) {
+    pub(super) fn set(&mut self, offset: usize) {
         if let Some(word) = self.0.get_mut(offset / 64) {
             *word |= 1 << (offset % 64);
         }
     }
 
-    fn get(&self, offset: usize) -> bool {
+    pub(super) fn get(&self, offset: usize) -> bool {
         self.0.get(offset / 64).is_some_and(|word| word & (1 << (offset % 64)) != 0)
     }
 }

@@ -1,0 +1,129 @@
+//! System calls that do not come from the C library: of the program itself, of libraries it is linked with and of
+//! those it loads as it runs.
+
+mod common;
+
+use std::path::Path;
+use std::process::Command;
+
+use common::{PREFIX, Served, compiled, told};
+
+/// Opens, writes and reads back a file without the C library, and says what it saw.
+const RAW: &str = r#"
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/syscall.h>
+static long raw(long number, long a, long b, long c) {
+    long answer;
+    __asm__ volatile("syscall" : "=a"(answer) : "a"(number), "D"(a), "S"(b), "d"(c) : "rcx", "r11", "memory");
+    return answer;
+}
+static void work(const char *name) {
+    char path[200], seen[20] = "";
+    snprintf(path, sizeof path, "/cuesta/%s", name);
+    long fd = raw(SYS_open, (long)path, O_RDWR | O_CREAT, 0644);
+    raw(SYS_write, fd, (long)"content", 7);
+    raw(SYS_lseek, fd, 0, SEEK_SET);
+    raw(SYS_read, fd, (long)seen, 7);
+    raw(SYS_close, fd, 0, 0);
+    printf("%s %s %ld\n", name, seen, raw(SYS_io_uring_setup, 4, (long)path, 0));
+}
+"#;
+
+fn library(folder: &Path, name: &str) {
+    let source = format!(
+        "{RAW}\n__attribute__((constructor)) static void started(void) {{ work(\"{name}-constructor\"); }}\n\
+         void {name}(void) {{ work(\"{name}\"); }}"
+    );
+    compiled(folder, &format!("lib{name}.so"), &source, &["-shared", "-fPIC", "-Wno-unused-result"]);
+}
+
+fn expected(names: &[&str]) -> String {
+    let lines = names.iter().map(|name| format!("{name} content -{}\n", libc::ENOSYS));
+    lines.chain(["exit status: 0\n".to_owned()]).collect()
+}
+
+/// Twice: the second run finds in the cache what the first has left there.
+fn runs(store: &Served, program: &Path, names: &[&str]) {
+    for _ in 0..2 {
+        let output = store.command(program.to_str().expect("a plain name")).output().expect("runs");
+        assert_eq!(told(&output), expected(names));
+        for name in names {
+            let read = store.command("cat").arg(format!("{PREFIX}/{name}")).output().expect("runs");
+            assert!(told(&read).starts_with("content"), "{name} is on the store");
+        }
+    }
+}
+
+#[test]
+fn a_program_and_its_libraries_may_make_system_calls_themselves() {
+    let store = Served::new();
+    let folder = tempfile::tempdir().expect("folder");
+    library(folder.path(), "linked");
+    let source = format!("{RAW}\nvoid linked(void);\nint main() {{ work(\"program\"); linked(); }}");
+    let place = folder.path().to_str().expect("a plain name");
+    let path = format!("-Wl,-rpath,{place}");
+    let program = compiled(folder.path(), "program", &source, &["-L", place, "-llinked", &path]);
+    // The library's constructor runs before ours: nothing can have been patched then.
+    let output = store.command(program.to_str().expect("a plain name")).output().expect("runs");
+    let told = told(&output);
+    assert!(told.ends_with(&expected(&["program", "linked"])), "{told}");
+}
+
+#[test]
+fn libraries_loaded_as_the_program_runs_are_seen_constructors_and_all() {
+    let store = Served::new();
+    let folder = tempfile::tempdir().expect("folder");
+    for name in ["late", "apart"] {
+        library(folder.path(), name);
+    }
+    let place = folder.path().display();
+    let source = format!(
+        r#"
+#include <dlfcn.h>
+int main() {{
+    for (int turn = 0; turn < 2; turn++) {{
+        void *late = dlopen("{place}/liblate.so", RTLD_NOW);
+        ((void (*)(void))dlsym(late, "late"))();
+        dlclose(late);
+    }}
+    void *apart = dlmopen(LM_ID_NEWLM, "{place}/libapart.so", RTLD_NOW);
+    ((void (*)(void))dlsym(apart, "apart"))();
+}}"#
+    );
+    let program = compiled(folder.path(), "loader", &source, &[]);
+    // What the second C library was told to print it does not write.
+    let late = ["late-constructor", "late"];
+    runs(&store, &program, &[late[0], late[1], late[0], late[1]]);
+    for name in ["apart-constructor", "apart"] {
+        let read = store.command("cat").arg(format!("{PREFIX}/{name}")).output().expect("runs");
+        assert_eq!(told(&read), "contentexit status: 0\n");
+    }
+}
+
+#[test]
+fn a_library_that_lies_on_the_store_is_loaded_from_there() {
+    let store = Served::new();
+    let folder = tempfile::tempdir().expect("folder");
+    library(folder.path(), "stored");
+    let copied =
+        store.command("cp").arg(folder.path().join("libstored.so")).arg(PREFIX).output().expect("runs");
+    assert!(copied.status.success(), "{}", told(&copied));
+    let script = "import ctypes; ctypes.CDLL('/cuesta/libstored.so').stored()";
+    let output = store.command("python3").args(["-c", script]).output().expect("runs");
+    assert_eq!(told(&output), expected(&["stored-constructor", "stored"]));
+}
+
+#[test]
+fn away_from_the_store_a_patched_library_does_what_it_did() {
+    let store = Served::new();
+    let script = "import ssl, hashlib, decimal, zlib, lzma, bz2, sqlite3, ctypes, json, random\n\
+                  print(hashlib.sha256(b'x' * 100000).hexdigest(), ssl.OPENSSL_VERSION, decimal.Decimal(2).sqrt(),\n\
+                  len(lzma.compress(bytes(100000))), zlib.crc32(b'y' * 9999))";
+    let plain = Command::new("python3").args(["-c", script]).output().expect("runs");
+    for _ in 0..2 {
+        let ours = store.command("python3").args(["-c", script]).output().expect("runs");
+        assert_eq!(told(&ours), told(&plain));
+    }
+}
