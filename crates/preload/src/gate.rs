@@ -56,9 +56,13 @@ pub fn resign() {
     }
 }
 
-/// Runs `fork` with the gate closed, in the thread that is inside now. It answers 0 in the child.
-pub fn pass(fork: impl FnOnce() -> isize) -> isize {
-    let mut threads = close();
+/// Closes the gate for good: the process ends.
+pub fn shut() {
+    let threads = close();
+    await_those_inside(&threads);
+}
+
+fn await_those_inside(threads: &[Member]) {
     let me = arch::thread_state();
     let deadline = Instant::now() + PATIENCE;
     for member in threads.iter().filter(|member| member.0 != me) {
@@ -67,6 +71,13 @@ pub fn pass(fork: impl FnOnce() -> isize) -> isize {
             rustix::thread::sched_yield();
         }
     }
+}
+
+/// Runs `fork` with the gate closed, in the thread that is inside now. It answers 0 in the child.
+pub fn pass(fork: impl FnOnce() -> isize) -> isize {
+    let mut threads = close();
+    let me = arch::thread_state();
+    await_those_inside(&threads);
     let answer = fork();
     if answer == 0 {
         threads.retain(|member| member.0 == me);

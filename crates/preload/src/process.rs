@@ -171,6 +171,7 @@ pub fn catch_up() {
 #[cold]
 fn after_fork() {
     FORKED.store(0, Ordering::Relaxed);
+    crate::arch::after_fork();
     signals::after_fork();
     let parents = CLIENT.swap(std::ptr::null_mut(), Ordering::AcqRel);
     // SAFETY: null, or a client made by `attach`, whose reference was leaked for the process's life.
@@ -369,11 +370,13 @@ fn kernels_umask() -> u32 {
     mask.unwrap_or(UMASK_USUAL)
 }
 
-/// Ends the session as the process ends.
+/// Ends the session as the process ends. Other threads' calls wait for the end: an error would be the last thing
+/// they see.
 pub fn leave() {
     if thread::is_vforked() {
         return;
     }
+    crate::gate::shut();
     for (fd, _) in descriptors::all() {
         drop(descriptors::remove(fd));
     }

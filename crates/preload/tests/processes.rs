@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Served, told};
+use common::{Served, compiled, told};
 
 fn python(store: &Served, script: &str) -> String {
     told(&store.command("timeout").args(["60", "python3", "-c", script]).output().expect("runs"))
@@ -213,4 +213,74 @@ assert os.stat('/cuesta/g').st_size == 1000
 assert os.pwrite(fd, b'y', 6000) == 1
 print('done')",
     );
+}
+
+#[test]
+fn a_program_that_ends_among_busy_threads_ends_without_an_error_in_them() {
+    let store = Served::new();
+    let folder = tempfile::tempdir().expect("folder");
+    let source = r#"
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+static void *work(void *number) {
+    char name[64];
+    snprintf(name, sizeof name, "/cuesta/f%ld", (long)number);
+    for (;;) {
+        int fd = open(name, O_RDWR | O_CREAT, 0644);
+        if (fd < 0 || write(fd, "x", 1) != 1 || close(fd) != 0 || unlink(name) != 0) { perror("a thread"); _exit(9); }
+    }
+}
+int main(void) {
+    pthread_t thread;
+    for (long number = 0; number < 4; number++) pthread_create(&thread, 0, work, (void *)number);
+    usleep(20000);
+    exit(0);
+}"#;
+    let program = compiled(folder.path(), "busy", source, &[]);
+    for _ in 0..20 {
+        let output = store.command(program.to_str().expect("a plain name")).output().expect("runs");
+        assert_eq!(told(&output), "exit status: 0\n");
+    }
+}
+
+#[test]
+fn a_call_may_come_from_a_stack_with_little_room() {
+    let store = Served::new();
+    let folder = tempfile::tempdir().expect("folder");
+    // As goroutines do: a stack of 2 KiB, above memory that must not be touched.
+    let source = r#"
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/syscall.h>
+#define ROOM 1024
+static __thread char memory[3 * ROOM] __attribute__((aligned(64)));
+static long on_small_stack(long number, long a, long b, long c) {
+    long answer;
+    __asm__ volatile("mov %%rsp, %%rbx\n mov %5, %%rsp\n syscall\n mov %%rbx, %%rsp"
+        : "=a"(answer) : "a"(number), "D"(a), "S"(b), "d"(c), "r"(memory + 2 * ROOM) : "rbx", "rcx", "r11", "memory");
+    return answer;
+}
+static void *work(void *name) {
+    memset(memory, 'k', ROOM);
+    long fd = on_small_stack(SYS_open, (long)name, O_RDWR | O_CREAT, 0644);
+    long wrote = on_small_stack(SYS_write, fd, (long)"x", 1);
+    int touched = 0;
+    for (int at = 0; at < ROOM; at++) touched += memory[at] != 'k';
+    printf("%ld %d\n", wrote, touched);
+    return 0;
+}
+int main(void) {
+    pthread_t thread;
+    pthread_create(&thread, 0, work, "/cuesta/one");
+    pthread_join(thread, 0);
+    work("/cuesta/two");
+}"#;
+    let program = compiled(folder.path(), "small", source, &[]);
+    let output = store.command(program.to_str().expect("a plain name")).output().expect("runs");
+    assert_eq!(told(&output), "1 0\n1 0\nexit status: 0\n");
 }

@@ -167,6 +167,7 @@ pub fn make_process(call: &Call) -> Answer {
     }
     let answer = gate::pass(|| call.kernel(call.arguments));
     if answer == 0 {
+        crate::arch::after_fork();
         process::forked();
     }
     Ok(answer)

@@ -16,6 +16,8 @@
 //! signal handler (see [`filter_fault`]) and means "not ours": the kernel then answers EFAULT.
 
 use core::arch::{asm, global_asm};
+use core::cell::UnsafeCell;
+use core::sync::atomic::{AtomicU32, Ordering};
 
 use crate::filter::{
     ACTIVE, CLASS_ACTIVE, CLASS_ALWAYS, CLASS_AT, CLASS_AT_AT, CLASS_AT_THIRD, CLASS_FD, CLASS_FD_FD,
@@ -87,6 +89,29 @@ static mut XSAVE_BYTES: usize = 576;
 static mut XSAVE_MASK: u32 = UNASKED;
 /// The processor has not been asked yet. Asking traps in a virtual machine, so it waits for a need.
 const UNASKED: u32 = u32::MAX;
+
+const FIRST_STACK_BYTES: usize = 64 * 1024;
+
+/// Memory of a stack.
+#[repr(align(64))]
+struct Stack(#[allow(dead_code)] UnsafeCell<[u8; FIRST_STACK_BYTES]>);
+
+// SAFETY: only the entry code uses it, by whoever has FIRST_STACK_TAKEN.
+unsafe impl Sync for Stack {}
+
+/// Where threads make their client stacks.
+static FIRST_STACK: Stack = Stack(UnsafeCell::new([0; FIRST_STACK_BYTES]));
+static FIRST_STACK_TAKEN: AtomicU32 = AtomicU32::new(0);
+
+/// This is the child of a fork: no other thread of it makes a stack.
+pub fn after_fork() {
+    FIRST_STACK_TAKEN.store(0, Ordering::Release);
+}
+
+/// Called by the entry code for a thread that has no client stack.
+extern "C" fn make_stack() {
+    crate::thread::ensure_stack();
+}
 
 /// Asks the processor what vector state exists. Called by the entry code, which has saved all vector state
 /// that code of the baseline can touch; calling it again, or twice at once, does no harm.
@@ -367,9 +392,11 @@ global_asm!(
     "  push rbp",
     "  push rbx",
     "  mov rbp, rsp",
+    "  lea rbx, [rip + {dispatch}]",
     "  mov rax, qword ptr fs:[r11 + {stack_top}]",
     "  test rax, rax",
-    "  jz 73f",
+    "  jz 79f",
+    "81:",
     "  cmp rsp, rax",
     "  ja 71f",
     "  cmp rsp, qword ptr fs:[r11 + {stack_bottom}]",
@@ -410,7 +437,7 @@ global_asm!(
     "  fxsave64 [rsp]",
     "75:",
     "  mov rdi, rbp",
-    "  call {dispatch}",
+    "  call rbx",
     "  mov eax, dword ptr [rip + {xsave_mask}]",
     "  test eax, eax",
     "  jz 76f",
@@ -421,6 +448,9 @@ global_asm!(
     "  fxrstor64 [rsp]",
     "77:",
     "  mov rsp, rbp",
+    "  lea rax, [rip + {dispatch}]",
+    "  cmp rbx, rax",
+    "  jne 82f",
     "  pop rbx",
     "  pop rbp",
     "  pop r9",
@@ -431,6 +461,30 @@ global_asm!(
     "  pop rdi",
     "  pop rax",
     "  jmp 60b",
+    // The thread's first call: its stack may be too small even for the vector state (a goroutine's). Its own
+    // client stack is made on one that threads take in turns, with handlers deferred.
+    "79:",
+    "  mov dword ptr fs:[r11 + {inside}], 1",
+    "83:",
+    "  mov eax, 1",
+    "  xchg dword ptr [rip + {first_stack_taken}], eax",
+    "  test eax, eax",
+    "  jz 84f",
+    "  pause",
+    "  jmp 83b",
+    "84:",
+    "  lea rsp, [rip + {first_stack} + {first_stack_bytes}]",
+    "  lea rbx, [rip + {make_stack}]",
+    "  jmp 73b",
+    "82:",
+    "  mov dword ptr [rip + {first_stack_taken}], 0",
+    "  mov r11, qword ptr [rip + cuesta_thread@GOTTPOFF]",
+    "  mov dword ptr fs:[r11 + {inside}], 0",
+    "  lea rbx, [rip + {dispatch}]",
+    "  mov rax, qword ptr fs:[r11 + {stack_top}]",
+    "  test rax, rax",
+    "  jz 73b",
+    "  jmp 81b",
     ".size cuesta_entry, . - cuesta_entry",
     "",
     // cuesta_call_on_stack(function rdi, argument rsi): an ordinary call, on the client's stack.
@@ -513,6 +567,10 @@ global_asm!(
     xsave_bytes = sym XSAVE_BYTES,
     xsave_mask = sym XSAVE_MASK,
     ask_processor = sym ask_processor,
+    first_stack = sym FIRST_STACK,
+    first_stack_bytes = const FIRST_STACK_BYTES,
+    first_stack_taken = sym FIRST_STACK_TAKEN,
+    make_stack = sym make_stack,
     dispatch = sym crate::door::cuesta_dispatch,
 );
 
