@@ -9,7 +9,7 @@
 //! | 16..24 | the entry's own log position |
 //! | 24..32 | lease generation it was made under |
 //! | 32..40 | inode |
-//! | 40..48 | argument: file offset, new size or parent directory |
+//! | 40..48 | argument: file offset, new size, parent directory or length of a name |
 //! | 48..56 | time of the operation |
 //! | 56 | kind |
 //! | 57 | flags |
@@ -45,6 +45,8 @@ pub enum EntryKind {
     Rename = 7,
     SetAttributes = 8,
     Release = 9,
+    SetExtended = 10,
+    RemoveExtended = 11,
 }
 
 impl EntryKind {
@@ -59,6 +61,8 @@ impl EntryKind {
             7 => EntryKind::Rename,
             8 => EntryKind::SetAttributes,
             9 => EntryKind::Release,
+            10 => EntryKind::SetExtended,
+            11 => EntryKind::RemoveExtended,
             _ => return None,
         })
     }
@@ -109,7 +113,7 @@ pub struct Header {
     pub lease_generation: LeaseGeneration,
     /// The inode it is about.
     pub inode: InodeNumber,
-    /// File offset, new size or parent directory.
+    /// File offset, new size, parent directory or length of a name.
     pub argument: u64,
     /// When it was made.
     pub time: Timestamp,

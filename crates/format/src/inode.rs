@@ -139,6 +139,8 @@ pub struct InodeRecord {
     pub size: u64,
     /// Blocks allocated to it in the shared area.
     pub blocks: u64,
+    /// Bytes of the names and values of its extended attributes; 0: it has none.
+    pub extended: u32,
     /// Last read.
     pub accessed: Timestamp,
     /// Last change of content.
@@ -165,6 +167,7 @@ impl InodeRecord {
             device: 0,
             size: 0,
             blocks: 0,
+            extended: 0,
             accessed: now,
             modified: now,
             changed: now,

@@ -40,6 +40,16 @@ pub const SYMLINK_BYTES_MAX: usize = 4095;
 /// Most bytes one write call stores atomically; a longer write is served short of its length.
 pub const WRITE_BYTES_MAX: usize = 16 << 20;
 
+/// Longest value of an extended attribute, in bytes (as `XATTR_SIZE_MAX` of Linux).
+pub const EXTENDED_VALUE_BYTES_MAX: usize = 64 << 10;
+
+/// Most bytes the names of one inode's extended attributes take, each with a byte behind it: what one list holds
+/// (as `XATTR_LIST_MAX` of Linux).
+pub const EXTENDED_NAMES_BYTES_MAX: usize = 64 << 10;
+
+/// Most bytes the names and values of one inode's extended attributes take.
+pub const EXTENDED_BYTES_MAX: u32 = 1 << 20;
+
 /// Links one inode may have (as ext4 allows).
 pub const LINKS_MAX: u32 = 65_000;
 

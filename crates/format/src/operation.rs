@@ -4,7 +4,7 @@
 //! can be replayed elsewhere as they are (Assise §3.2, Strata's operation log).
 
 use crate::entry::{EntryKind, Header};
-use crate::{InodeNumber, NAME_BYTES_MAX, SYMLINK_BYTES_MAX, Timestamp};
+use crate::{EXTENDED_VALUE_BYTES_MAX, InodeNumber, NAME_BYTES_MAX, SYMLINK_BYTES_MAX, Timestamp};
 use zerocopy::little_endian::{I64, U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -120,6 +120,22 @@ pub enum Operation<'a> {
         /// The inode.
         inode: InodeNumber,
     },
+    /// Gives an inode an extended attribute, or an attribute it has another value.
+    SetExtended {
+        /// The inode.
+        inode: InodeNumber,
+        /// The attribute's name, with its namespace.
+        name: &'a [u8],
+        /// Its value, which may be empty.
+        value: &'a [u8],
+    },
+    /// Takes an extended attribute from an inode.
+    RemoveExtended {
+        /// The inode.
+        inode: InodeNumber,
+        /// The attribute's name, with its namespace.
+        name: &'a [u8],
+    },
 }
 
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -163,6 +179,9 @@ pub enum OperationError {
     /// A name is empty, too long, `.`, `..`, or holds a slash or a zero byte.
     #[error("a name is not one a directory can hold")]
     Name,
+    /// The name of an extended attribute is empty, too long, or holds a zero byte.
+    #[error("a name is not one an extended attribute can have")]
+    ExtendedName,
 }
 
 /// Whether a directory may hold this name.
@@ -173,6 +192,12 @@ pub fn is_entry_name(name: &[u8]) -> bool {
         && name != b"."
         && name != b".."
         && !name.iter().any(|&byte| byte == b'/' || byte == 0)
+}
+
+/// Whether an extended attribute may have this name.
+#[must_use]
+pub fn is_extended_name(name: &[u8]) -> bool {
+    !name.is_empty() && name.len() <= NAME_BYTES_MAX && !name.contains(&0)
 }
 
 struct Names<'a> {
@@ -200,6 +225,8 @@ impl<'a> Operation<'a> {
             Operation::Rename { .. } => EntryKind::Rename,
             Operation::SetAttributes { .. } => EntryKind::SetAttributes,
             Operation::Release { .. } => EntryKind::Release,
+            Operation::SetExtended { .. } => EntryKind::SetExtended,
+            Operation::RemoveExtended { .. } => EntryKind::RemoveExtended,
         }
     }
 
@@ -215,7 +242,9 @@ impl<'a> Operation<'a> {
             | Operation::Unlink { inode, .. }
             | Operation::Rename { inode, .. }
             | Operation::SetAttributes { inode, .. }
-            | Operation::Release { inode } => inode,
+            | Operation::Release { inode }
+            | Operation::SetExtended { inode, .. }
+            | Operation::RemoveExtended { inode, .. } => inode,
         }
     }
 
@@ -229,7 +258,11 @@ impl<'a> Operation<'a> {
             | Operation::Link { parent, .. }
             | Operation::Unlink { parent, .. }
             | Operation::Rename { parent, .. } => parent.0,
-            Operation::Void | Operation::SetAttributes { .. } | Operation::Release { .. } => 0,
+            Operation::SetExtended { name, .. } => name.len() as u64,
+            Operation::Void
+            | Operation::SetAttributes { .. }
+            | Operation::Release { .. }
+            | Operation::RemoveExtended { .. } => 0,
         }
     }
 
@@ -256,11 +289,13 @@ impl<'a> Operation<'a> {
             Operation::Create { name, target, .. } => NAMES_BYTES + name.len() + target.len(),
             Operation::Link { name, .. } | Operation::Unlink { name, .. } => NAMES_BYTES + name.len(),
             Operation::Rename { name, new_name, .. } => NAMES_BYTES + name.len() + new_name.len(),
+            Operation::SetExtended { name, value, .. } => name.len() + value.len(),
+            Operation::RemoveExtended { name, .. } => name.len(),
         }
     }
 
     /// Writes the body into `out`, whose length is [`Operation::body_bytes`]. Names must be
-    /// [`is_entry_name`]s and targets at most [`SYMLINK_BYTES_MAX`] long.
+    /// [`is_entry_name`]s (of extended attributes [`is_extended_name`]s) and targets at most [`SYMLINK_BYTES_MAX`] long.
     pub fn encode_body(&self, out: &mut [u8]) {
         let none = Names {
             mode: 0,
@@ -277,6 +312,16 @@ impl<'a> Operation<'a> {
             Operation::Write { data, .. } => return out.copy_from_slice(data),
             Operation::SetAttributes { attributes, .. } => {
                 return out.copy_from_slice(attributes.layout().as_bytes());
+            }
+            Operation::SetExtended { name, value, .. } => {
+                debug_assert!(is_extended_name(name));
+                let (head, rest) = out.split_at_mut(name.len());
+                head.copy_from_slice(name);
+                return rest.copy_from_slice(value);
+            }
+            Operation::RemoveExtended { name, .. } => {
+                debug_assert!(is_extended_name(name));
+                return out.copy_from_slice(name);
             }
             Operation::Create { mode, uid, gid, device, name, target, .. } => {
                 Names { mode, uid, gid, device, name, second: target, ..none }
@@ -327,6 +372,15 @@ impl<'a> Operation<'a> {
                 let layout = AttributesLayout::ref_from_bytes(body).map_err(|_| OperationError::Length)?;
                 Ok(Operation::SetAttributes { inode, attributes: Attributes::from_layout(layout) })
             }
+            EntryKind::SetExtended => {
+                let name_bytes = usize::try_from(header.argument).ok();
+                let (name, value) = name_bytes
+                    .and_then(|bytes| body.split_at_checked(bytes))
+                    .filter(|(_, value)| value.len() <= EXTENDED_VALUE_BYTES_MAX)
+                    .ok_or(OperationError::Length)?;
+                Ok(Operation::SetExtended { inode, name: extended_name(name)?, value })
+            }
+            EntryKind::RemoveExtended => Ok(Operation::RemoveExtended { inode, name: extended_name(body)? }),
             EntryKind::Create => {
                 let Names { mode, uid, gid, device, name, second, .. } = decode_names(body)?;
                 Ok(Operation::Create { parent, inode, mode, uid, gid, device, name, target: second })
@@ -354,6 +408,10 @@ impl<'a> Operation<'a> {
             }
         }
     }
+}
+
+fn extended_name(name: &[u8]) -> Result<&[u8], OperationError> {
+    if is_extended_name(name) { Ok(name) } else { Err(OperationError::ExtendedName) }
 }
 
 fn decode_names(body: &[u8]) -> Result<Names<'_>, OperationError> {
@@ -434,7 +492,12 @@ mod tests {
         for cut in 0..body.len() {
             let header = Header { body_bytes: cut as u32, ..header };
             let cut_short = Operation::decode(&header, &body[..cut]);
-            assert!(matches!(operation, Operation::Write { .. }) || cut_short.is_err());
+            // What is left of these is shorter, and no less whole: the checksum covers the length.
+            let is_elastic = matches!(
+                operation,
+                Operation::Write { .. } | Operation::SetExtended { .. } | Operation::RemoveExtended { .. }
+            );
+            assert!(is_elastic || cut_short.is_err());
         }
     }
 
@@ -472,6 +535,36 @@ mod tests {
             attributes: Attributes { uid: Some(3), modified: Some(Timestamp(-5)), ..Attributes::default() },
         });
         round_trip(Operation::Release { inode });
+        round_trip(Operation::SetExtended { inode, name: b"user.a", value: b"" });
+        round_trip(Operation::SetExtended { inode, name: b"security.capability", value: b"\0a value" });
+        round_trip(Operation::RemoveExtended { inode, name: b"user.a" });
+    }
+
+    #[test]
+    fn bodies_of_extended_attributes_are_not_trusted() {
+        let header = Header {
+            kind: EntryKind::SetExtended,
+            flags: 0,
+            body_bytes: 8,
+            debit_blocks: 0,
+            position: LogPosition(0),
+            lease_generation: LeaseGeneration(0),
+            inode: InodeNumber(12),
+            argument: 0,
+            time: Timestamp(0),
+        };
+        let decode = |argument, body: &[u8]| {
+            let header = Header { argument, body_bytes: body.len() as u32, ..header };
+            Operation::decode(&header, body).map(drop)
+        };
+        assert_eq!(decode(6, b"user.ab"), Ok(()));
+        assert_eq!(decode(0, b"user.ab"), Err(OperationError::ExtendedName));
+        assert_eq!(decode(8, b"user.ab"), Err(OperationError::Length));
+        assert_eq!(decode(u64::MAX, b"user.ab"), Err(OperationError::Length));
+        assert_eq!(decode(6, b"us\0r.ab"), Err(OperationError::ExtendedName));
+        assert_eq!(decode(256, &[b'x'; 256]), Err(OperationError::ExtendedName));
+        assert_eq!(decode(1, &vec![b'x'; EXTENDED_VALUE_BYTES_MAX + 1]), Ok(()));
+        assert_eq!(decode(1, &vec![b'x'; EXTENDED_VALUE_BYTES_MAX + 2]), Err(OperationError::Length));
     }
 
     #[test]

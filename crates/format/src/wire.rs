@@ -12,7 +12,7 @@ use crate::{
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 /// Version of the protocol; both sides must agree.
-pub const PROTOCOL_VERSION: u32 = 3;
+pub const PROTOCOL_VERSION: u32 = 4;
 
 /// Longest frame either side accepts, in bytes.
 pub const FRAME_BYTES_MAX: usize = 8 << 20;
@@ -44,6 +44,17 @@ pub struct DirectoryEntry {
     pub kind: u8,
 }
 
+/// An extended attribute of an inode.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExtendedAttribute {
+    /// Its name, with its namespace.
+    #[serde(with = "serde_bytes")]
+    pub name: Vec<u8>,
+    /// Its value.
+    #[serde(with = "serde_bytes")]
+    pub value: Vec<u8>,
+}
+
 /// What a lease on an inode brings along.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Grant {
@@ -62,6 +73,9 @@ pub struct Grant {
     pub entries: Vec<DirectoryEntry>,
     /// No entry is missing.
     pub entries_complete: bool,
+    /// Its extended attributes in name order, all of them; none if they are too many to bring along, which
+    /// [`InodeRecord::extended`] tells from there being none.
+    pub extended: Vec<ExtendedAttribute>,
 }
 
 /// What LibFS (or the command) asks.
@@ -117,6 +131,11 @@ pub enum Request {
         inode: InodeNumber,
         /// First block wanted.
         from_block: u64,
+    },
+    /// All extended attributes of an inode this session holds a lease on.
+    Extended {
+        /// The inode.
+        inode: InodeNumber,
     },
     /// Gives leases back (their inodes were dropped from the cache).
     GiveBack {
@@ -198,6 +217,8 @@ pub enum Response {
         /// These were the last.
         complete: bool,
     },
+    /// To [`Request::Extended`]: in name order.
+    Extended(Vec<ExtendedAttribute>),
     /// To [`Request::InodeNumbers`].
     InodeNumbers {
         /// The first of them.

@@ -61,7 +61,7 @@ impl Client {
     /// Makes the file reach to `end`, if it does not.
     fn extend(&self, file: &OpenFile, end: u64) -> Result<(), Error> {
         let inode = file.inode_ref();
-        self.take_set_id(inode, file.writer)?;
+        self.take_rights(inode, file.writer)?;
         self.operate(|turn| {
             turn.prepare(0, debit::of_truncation(end))?;
             let mut state = self.changing(inode)?;

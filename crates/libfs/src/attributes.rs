@@ -67,6 +67,12 @@ pub struct SetAttributes {
     pub modified: SetTime,
 }
 
+impl SetAttributes {
+    fn changes_owner(&self) -> bool {
+        self.chown || self.uid.is_some() || self.gid.is_some()
+    }
+}
+
 impl Client {
     /// `stat`, or `lstat` without `follow`.
     pub fn stat(
@@ -140,7 +146,7 @@ impl Client {
     }
 
     /// What a path names. Within an attempt.
-    fn find(
+    pub(crate) fn find(
         &self,
         credentials: &Credentials,
         base: Base<'_>,
@@ -161,7 +167,7 @@ impl Client {
     ) -> Result<(), Error> {
         let size = checked_size(size)?;
         loop {
-            let loses_set_id = self.operate(|turn| {
+            let loses_rights = self.operate(|turn| {
                 let (inode, kind) = self.find(credentials, base, path, true)?;
                 match kind {
                     FileKind::File => {}
@@ -175,15 +181,15 @@ impl Client {
                 }
                 credentials.check(&state.record, WRITE)?;
                 let writer = credentials.writer(&state.record);
-                if writer.takes(&state.record) != 0 {
+                if state.loses_rights(writer) {
                     drop(state);
                     return Ok(Some((inode, writer)));
                 }
                 self.truncate_locked(turn, &inode, &mut state, size)?;
                 Ok(None)
             })?;
-            match loses_set_id {
-                Some((inode, writer)) => self.take_set_id(&inode, writer)?,
+            match loses_rights {
+                Some((inode, writer)) => self.take_rights(&inode, writer)?,
                 None => return Ok(()),
             }
         }
@@ -199,14 +205,22 @@ impl Client {
         if let Target::File(file) = target {
             file.check_not_path()?;
         }
-        self.operate(|turn| {
-            let inode = match target {
-                Target::File(file) => Arc::clone(file.inode_ref()),
-                Target::Path { base, path, follow } => self.find(credentials, base, path, follow)?.0,
-            };
-            self.set_attributes_of(turn, credentials, &inode, set)
-        })
+        loop {
+            let loses_capability = self.operate(|turn| {
+                let inode = match target {
+                    Target::File(file) => Arc::clone(file.inode_ref()),
+                    Target::Path { base, path, follow } => self.find(credentials, base, path, follow)?.0,
+                };
+                Ok(self.set_attributes_of(turn, credentials, &inode, set)?.then_some(inode))
+            })?;
+            match loses_capability {
+                Some(inode) => self.take_capability(&inode)?,
+                None => return Ok(()),
+            }
+        }
     }
+
+    /// Sets attributes, unless (`true`) capabilities must go first, which a file's new owner does not give.
 
     fn set_attributes_of(
         &self,
@@ -214,7 +228,7 @@ impl Client {
         credentials: &Credentials,
         inode: &Arc<Inode>,
         set: SetAttributes,
-    ) -> Result<(), Halt> {
+    ) -> Result<bool, Halt> {
         let empty = Operation::SetAttributes { inode: inode.number, attributes: Attributes::default() };
         turn.prepare(empty.body_bytes(), 0)?;
         let mut state = self.changing(inode)?;
@@ -222,8 +236,11 @@ impl Client {
             return Err(Halt::Again);
         }
         let Some(attributes) = decide(credentials, &state, set, turn.now)? else {
-            return Ok(());
+            return Ok(false);
         };
+        if set.changes_owner() && state.kind() != FileKind::Directory && state.may_hold_capability() {
+            return Ok(true);
+        }
         let appended = turn.append(&Operation::SetAttributes { inode: inode.number, attributes })?;
         let record = &mut state.record;
         if let Some(mode) = attributes.mode {
@@ -237,7 +254,7 @@ impl Client {
         if let Some(accessed) = attributes.accessed {
             inode.set_accessed(accessed);
         }
-        Ok(())
+        Ok(false)
     }
 }
 

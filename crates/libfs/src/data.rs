@@ -51,8 +51,8 @@ enum Written {
     Faulted {
         copied: usize,
     },
-    /// Set-id bits must go first.
-    SetId,
+    /// Set-id bits and capabilities must go first.
+    Rights,
     /// The file ends before the data would, and must not grow.
     Beyond {
         size: u64,
@@ -308,7 +308,7 @@ impl Client {
                 }
                 Written::Faulted { copied: 0 } => return Err(Error::Fault),
                 Written::Faulted { copied } => bytes = copied,
-                Written::SetId => self.take_set_id(file.inode_ref(), file.writer)?,
+                Written::Rights => self.take_rights(file.inode_ref(), file.writer)?,
                 Written::Beyond { size } => match at.and_then(|at| size.checked_sub(at)) {
                     Some(rest) if rest > 0 => bytes = rest as usize,
                     _ => return Ok((0, size)),
@@ -335,8 +335,8 @@ impl Client {
         turn.prepare(bytes, blocks)?;
         let inode = file.inode_ref();
         let mut state = self.changing(inode)?;
-        if file.writer.takes(&state.record) != 0 {
-            return Ok(Written::SetId);
+        if state.loses_rights(file.writer) {
+            return Ok(Written::Rights);
         }
         let offset = at.unwrap_or(state.record.size);
         if !reach.may_grow && offset + bytes as u64 > state.record.size {
@@ -364,8 +364,10 @@ impl Client {
         Ok(Written::Whole { end })
     }
 
-    /// Takes the set-id bits away before somebody else's content goes under them.
-    pub(crate) fn take_set_id(&self, inode: &Inode, writer: Writer) -> Result<(), Error> {
+    /// Takes away what gives whoever runs the file rights (set-id bits, capabilities), before somebody else's content
+    /// goes under it.
+    pub(crate) fn take_rights(&self, inode: &Inode, writer: Writer) -> Result<(), Error> {
+        self.take_capability(inode)?;
         self.operate(|turn| {
             let empty = Operation::SetAttributes { inode: inode.number, attributes: Attributes::default() };
             turn.prepare(empty.body_bytes(), 0)?;
@@ -397,7 +399,7 @@ impl Client {
             let done = self.operate(|turn| {
                 turn.prepare(0, debit::of_truncation(size))?;
                 let mut state = self.changing(inode)?;
-                if file.writer.takes(&state.record) != 0 {
+                if state.loses_rights(file.writer) {
                     return Ok(false);
                 }
                 self.truncate_locked(turn, inode, &mut state, size)?;
@@ -406,7 +408,7 @@ impl Client {
             if done {
                 return Ok(());
             }
-            self.take_set_id(inode, file.writer)?;
+            self.take_rights(inode, file.writer)?;
         }
     }
 

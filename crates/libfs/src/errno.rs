@@ -50,6 +50,15 @@ pub enum Error {
     /// No data (or hole) behind the offset.
     #[error("no data behind the offset")]
     NoData,
+    /// The inode has no such extended attribute.
+    #[error("no such attribute")]
+    NoAttribute,
+    /// The name of an extended attribute is empty or too long.
+    #[error("out of range")]
+    Range,
+    /// The value of an extended attribute.
+    #[error("value too long")]
+    ValueTooLong,
     #[error("resource busy")]
     Busy,
     /// A lock is held by another owner.
@@ -108,6 +117,9 @@ impl Error {
             Error::Fault => libc::EFAULT,
             Error::Unsupported => libc::EOPNOTSUPP,
             Error::NoDevice | Error::NoData => libc::ENXIO,
+            Error::NoAttribute => libc::ENODATA,
+            Error::Range => libc::ERANGE,
+            Error::ValueTooLong => libc::E2BIG,
             Error::Busy => libc::EBUSY,
             Error::WouldBlock => libc::EAGAIN,
             Error::Interrupted => libc::EINTR,

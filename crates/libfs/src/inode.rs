@@ -5,6 +5,7 @@
 
 use crate::content::FileContent;
 use crate::directory::DirectoryContent;
+use crate::extended_set::ExtendedSet;
 use crate::locks::LockTable;
 use crate::sync::{AtomicBool, AtomicI64, AtomicU32, Mutex, OnceLock, Ordering, RwLock};
 use cuesta_format::wire::{Grant, LeaseMode};
@@ -33,6 +34,8 @@ pub(crate) struct State {
     pub(crate) lease: Option<LeaseMode>,
     pub(crate) record: InodeRecord,
     pub(crate) content: Content,
+    /// All its extended attributes, if it has some and they were asked for.
+    pub(crate) extended: Option<Box<ExtendedSet>>,
     /// Behind the last entry about it.
     pub(crate) logged: LogPosition,
     /// It is gone: it had no name left and nobody here has it open. Nothing about it may be logged any more.
@@ -72,7 +75,7 @@ impl Inode {
             opens: AtomicU32::new(0),
             orphaned: AtomicBool::new(false),
             accessed: AtomicI64::new(record.accessed.0),
-            state: RwLock::new(State { lease, record, content, logged, released: false }),
+            state: RwLock::new(State { lease, record, content, extended: None, logged, released: false }),
             locks: OnceLock::new(),
             unlocked: AtomicU32::new(0),
         }
@@ -109,6 +112,7 @@ impl Inode {
         state.record = record;
         state.logged = LogPosition(0);
         state.released = false;
+        state.extended = (!grant.extended.is_empty()).then(|| Box::new(ExtendedSet::granted(grant.extended)));
         state.content = match record.kind() {
             FileKind::File => {
                 Content::File(FileContent::granted(record.size, &grant.extents, grant.extents_complete))
@@ -128,6 +132,7 @@ impl State {
     pub(crate) fn forget(&mut self) {
         self.lease = None;
         self.content = Content::Special;
+        self.extended = None;
         self.logged = LogPosition(0);
     }
 

@@ -5,10 +5,10 @@
 //! | `client` | how an operation runs until it stands: gate, attempt, generation |
 //! | `session`, `asking`, `link`, `credit`, `control`, `arenas` | one attachment: log, requests, credits, numbers, mapped memory |
 //! | `cache`, `inode`, `locked` | what is known under leases, and the order of locks |
-//! | `content`, `interval`, `directory`, `split_table` | content of a file and of a directory |
+//! | `content`, `interval`, `directory`, `split_table`, `extended_set` | content of a file and of a directory, extended attributes |
 //! | `retire`, `resync` | letting go of digested log space; going on after a fence |
 //! | `walk`, `credentials`, `capabilities` | from a path to an inode, and who may |
-//! | `open_file`, `data`, `allocate`, `namespace`, `rename`, `attributes`, `listing`, `locking`, `locks` | the calls |
+//! | `open_file`, `data`, `allocate`, `namespace`, `rename`, `attributes`, `extended`, `listing`, `locking`, `locks` | the calls |
 //! | `errno` | every error, and the one table of error numbers |
 //!
 //! What is cached is the present truth under leases; the log is written for SharedFS and recovery. The library never
@@ -31,6 +31,8 @@ mod data;
 mod debit;
 mod directory;
 mod errno;
+mod extended;
+mod extended_set;
 mod inode;
 mod interval;
 mod link;
@@ -56,6 +58,7 @@ pub use client::Client;
 pub use credentials::Credentials;
 pub use data::Whence;
 pub use errno::Error;
+pub use extended::ExtendedFlags;
 pub use link::{Link, LinkError, SocketLink};
 pub use listing::DirectoryItem;
 pub use locks::{HeldLock, LockKind, LockOwner};

@@ -42,8 +42,8 @@ pub(crate) struct Opened {
 /// How far an open came.
 enum Opening {
     Done(Opened, Writer),
-    /// The file's content is about to go: set-id bits go first, and the open starts over.
-    SetId(Arc<Inode>, Writer),
+    /// The file's content is about to go: set-id bits and capabilities go first, and the open starts over.
+    Rights(Arc<Inode>, Writer),
 }
 
 impl Opened {
@@ -188,7 +188,7 @@ impl Client {
             })?;
             match opening {
                 Opening::Done(open, writer) => return Ok(self.opened(open, flags, writer)),
-                Opening::SetId(inode, writer) => self.take_set_id(&inode, writer)?,
+                Opening::Rights(inode, writer) => self.take_rights(&inode, writer)?,
             }
         }
     }
@@ -251,8 +251,8 @@ impl Client {
                 return Err(Halt::Again);
             }
             let writer = credentials.writer(&state.record);
-            if writer.takes(&state.record) != 0 {
-                return Ok(Opening::SetId(Arc::clone(inode), writer));
+            if state.loses_rights(writer) {
+                return Ok(Opening::Rights(Arc::clone(inode), writer));
             }
             self.truncate_locked(turn, inode, &mut state, 0)?;
             return Ok(Opening::Done(Opened::new(inode, kind), writer));

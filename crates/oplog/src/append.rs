@@ -187,6 +187,11 @@ impl Appender {
         let checksum = if let Operation::Write { data, .. } = operation {
             self.store(reservation.body(), data);
             crc32c(data)
+        } else if let Operation::SetExtended { name, value, .. } = operation {
+            // As it is, however long: its body is the two, one behind the other.
+            self.store(reservation.body(), name);
+            self.store(reservation.body().plus(name.len() as u64), value);
+            Crc32c::new().with(name).with(value).value()
         } else if body_bytes <= SMALL_BODY_BYTES {
             self.store_encoded(&mut [0; SMALL_BODY_BYTES][..body_bytes], operation, reservation.body())
         } else {

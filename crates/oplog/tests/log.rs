@@ -108,6 +108,23 @@ impl LogSource for Log {
 }
 
 #[test]
+fn an_attribute_of_any_length_is_one_entry() {
+    let log = Log::new();
+    for length in [0, 1, 54, 55, 512, 5000, 16 << 10] {
+        let start = log.appender.completed();
+        let value: Vec<u8> = (0..length).map(|at| at as u8).collect();
+        let set = Operation::SetExtended { inode: INODE, name: b"user.odd", value: &value };
+        let admission = log.appender.admit(set.body_bytes()).unwrap();
+        log.appender.append(log.appender.reserve(admission), &set, stamp());
+        let mut batch = Vec::new();
+        read_batch(&log, &geometry(), geometry().ring_slots, start, u64::MAX, &mut batch).unwrap();
+        let mut scanner = Scanner::new(&batch, start, salt(1), &geometry());
+        let ScanStep::Entry(header, body) = scanner.step() else { panic!("{length} bytes: no entry") };
+        assert_eq!(Operation::decode(header.fields(), body), Ok(set));
+    }
+}
+
+#[test]
 fn entries_are_read_back_in_order() {
     let log = Log::new();
     for (offset, data) in [(0, &b"first"[..]), (5, &[7; 4096]), (4101, b"")] {

@@ -89,30 +89,35 @@ pub fn slice_mut(address: usize, length: usize) -> UserSliceMut<'static> {
     unsafe { UserSliceMut::new(address as *mut u8, length) }
 }
 
+/// The zero-terminated string at `address`, without its terminator; `None` if that does not come within `limit` bytes.
+pub fn read_string(address: usize, limit: usize) -> Result<Option<Vec<u8>>, Failure> {
+    let mut string = Vec::new();
+    // Up to a page boundary at a time: what follows the terminator need not be mapped.
+    while string.len() < limit {
+        let at = address.wrapping_add(string.len());
+        let step = (PAGE_BYTES - at % PAGE_BYTES).min(limit - string.len()).min(STRING_STEP);
+        let mut bytes = [0; STRING_STEP];
+        read_bytes(at, &mut bytes[..step])?;
+        if let Some(end) = bytes[..step].iter().position(|byte| *byte == 0) {
+            string.extend_from_slice(&bytes[..end]);
+            return Ok(Some(string));
+        }
+        string.extend_from_slice(&bytes[..step]);
+    }
+    Ok(None)
+}
+
 /// A zero-terminated path of the application.
 #[derive(Debug)]
 pub struct UserPath(Vec<u8>);
 
-/// Most paths are read in one step of this size.
-const PATH_STEP: usize = 128;
+/// Most strings are read in one step of this size.
+const STRING_STEP: usize = 128;
 
 impl UserPath {
     /// Reads the path at `address`: EFAULT if it cannot be read, ENAMETOOLONG if it does not end.
     pub fn read(address: usize) -> Result<Self, Failure> {
-        let mut path = Vec::new();
-        // Up to a page boundary at a time: what follows the terminator need not be mapped.
-        while path.len() < PATH_BYTES {
-            let at = address.wrapping_add(path.len());
-            let step = (PAGE_BYTES - at % PAGE_BYTES).min(PATH_BYTES - path.len()).min(PATH_STEP);
-            let mut bytes = [0; PATH_STEP];
-            read_bytes(at, &mut bytes[..step])?;
-            if let Some(end) = bytes[..step].iter().position(|byte| *byte == 0) {
-                path.extend_from_slice(&bytes[..end]);
-                return Ok(Self(path));
-            }
-            path.extend_from_slice(&bytes[..step]);
-        }
-        Err(Failure::Errno(libc::ENAMETOOLONG))
+        read_string(address, PATH_BYTES)?.map(Self).ok_or(Failure::Errno(libc::ENAMETOOLONG))
     }
 
     /// The path, without its terminator.

@@ -9,6 +9,7 @@ mod control;
 mod data;
 mod descriptor_names;
 mod directories;
+mod extended;
 mod memory;
 mod names;
 pub mod path;
@@ -19,6 +20,7 @@ mod sockets;
 mod transfer;
 
 use cuesta_libfs::Error;
+use extended::Subject;
 pub use program::ExecImage;
 
 use crate::descriptors::{self, Pin};
@@ -100,6 +102,9 @@ impl Call {
     }
 }
 
+const FOLLOWING: Subject = Subject::Path { follow: true };
+const LINK: Subject = Subject::Path { follow: false };
+
 /// Serves one call.
 #[inline]
 pub fn serve(number: usize, arguments: [usize; 6]) -> Answer {
@@ -172,6 +177,18 @@ pub fn serve(number: usize, arguments: [usize; 6]) -> Answer {
         libc::SYS_utime | libc::SYS_utimes | libc::SYS_futimesat => attributes::change_times_old(&call),
         libc::SYS_statfs => attributes::statfs(&call),
         libc::SYS_fstatfs => attributes::statfs_open(&call),
+        libc::SYS_getxattr => extended::get(&call, FOLLOWING),
+        libc::SYS_lgetxattr => extended::get(&call, LINK),
+        libc::SYS_fgetxattr => extended::get(&call, Subject::Descriptor),
+        libc::SYS_listxattr => extended::list(&call, FOLLOWING),
+        libc::SYS_llistxattr => extended::list(&call, LINK),
+        libc::SYS_flistxattr => extended::list(&call, Subject::Descriptor),
+        libc::SYS_setxattr => extended::set(&call, FOLLOWING),
+        libc::SYS_lsetxattr => extended::set(&call, LINK),
+        libc::SYS_fsetxattr => extended::set(&call, Subject::Descriptor),
+        libc::SYS_removexattr => extended::remove(&call, FOLLOWING),
+        libc::SYS_lremovexattr => extended::remove(&call, LINK),
+        libc::SYS_fremovexattr => extended::remove(&call, Subject::Descriptor),
         libc::SYS_getdents | libc::SYS_getdents64 => directories::read_entries(&call),
         libc::SYS_chdir => directories::change(&call),
         libc::SYS_fchdir => directories::change_to_open(&call),

@@ -254,19 +254,7 @@ pub fn refuse(call: &Call) -> Answer {
     };
     ours?;
     let errno = match call.number as i64 {
-        libc::SYS_getxattr
-        | libc::SYS_lgetxattr
-        | libc::SYS_fgetxattr
-        | libc::SYS_setxattr
-        | libc::SYS_lsetxattr
-        | libc::SYS_fsetxattr
-        | libc::SYS_listxattr
-        | libc::SYS_llistxattr
-        | libc::SYS_flistxattr
-        | libc::SYS_removexattr
-        | libc::SYS_lremovexattr
-        | libc::SYS_fremovexattr
-        | libc::SYS_name_to_handle_at => libc::EOPNOTSUPP,
+        libc::SYS_name_to_handle_at => libc::EOPNOTSUPP,
         _ => libc::ENOSYS,
     };
     process::client()?;
@@ -275,15 +263,7 @@ pub fn refuse(call: &Call) -> Answer {
 
 /// Whether a call whose path is no place of ours names a descriptor of ours, and would follow it.
 fn followed(call: &Call, path: usize, failure: Failure) -> Result<(), Failure> {
-    let is_about_link = matches!(
-        call.number as i64,
-        libc::SYS_lgetxattr
-            | libc::SYS_lsetxattr
-            | libc::SYS_llistxattr
-            | libc::SYS_lremovexattr
-            | libc::SYS_open_tree
-            | libc::SYS_name_to_handle_at
-    );
+    let is_about_link = matches!(call.number as i64, libc::SYS_open_tree | libc::SYS_name_to_handle_at);
     match failure {
         Failure::NotOurs if !is_about_link => descriptor_names::itself(call, path).map(|_| ()),
         failure => Err(failure),

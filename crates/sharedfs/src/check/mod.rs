@@ -75,6 +75,10 @@ pub enum Problem {
     Target(InodeNumber),
     #[error("extents of inode {0} are in the table, where none should be")]
     StrayExtents(InodeNumber),
+    #[error("inode {inode} has {counted} bytes of extended attributes but counts {bytes}")]
+    Extended { inode: InodeNumber, counted: u64, bytes: u32 },
+    #[error("inode {0} has extended attributes, but does not exist")]
+    StrayExtended(InodeNumber),
     #[error("the store counts {counted} inodes and {counted_blocks} blocks, but holds {inodes} and {blocks}")]
     Totals { counted: u64, counted_blocks: u64, inodes: u64, blocks: u64 },
     #[error("the log of session {session} ends at {end}, but {entries} entries behind its end are whole")]

@@ -24,6 +24,7 @@ pub(super) fn has_repair(problem: &Problem) -> bool {
             | Problem::Leaked { .. }
             | Problem::Unmarked { .. }
             | Problem::Tail(_)
+            | Problem::Extended { .. }
     )
 }
 
@@ -105,6 +106,10 @@ fn repair_one(
                     arenas.clear(address, inside, BLOCK_BYTES - inside)?;
                 }
             }
+        }
+        Problem::Extended { inode, counted, .. } => {
+            let bytes = u32::try_from(*counted).unwrap_or(u32::MAX);
+            change(transaction, *inode, |record| record.extended = bytes)?;
         }
         _ => {}
     }

@@ -56,6 +56,7 @@ pub(super) fn survey(
     survey.check_extents(snapshot, arenas)?;
     survey.compare_bitmaps(snapshot)?;
     survey.check_links(snapshot)?;
+    survey.check_extended(snapshot)?;
     let counters = snapshot.counters()?;
     let (inodes, blocks) = (survey.inodes.len() as u64, survey.blocks);
     if (counters.inodes, counters.used_blocks) != (inodes, blocks) {
@@ -277,6 +278,19 @@ impl Survey {
                 }
             }
         }
+        Ok(())
+    }
+
+    fn check_extended(&mut self, snapshot: &Snapshot) -> Result<(), Error> {
+        let mut found: BTreeMap<InodeNumber, u64> = BTreeMap::new();
+        snapshot.visit_extended(|inode, bytes| *found.entry(inode).or_default() += bytes)?;
+        for (&inode, seen) in &self.inodes {
+            let (counted, bytes) = (found.remove(&inode).unwrap_or(0), seen.record.extended);
+            if counted != u64::from(bytes) {
+                self.problems.push(Problem::Extended { inode, counted, bytes });
+            }
+        }
+        self.problems.extend(found.into_keys().map(Problem::StrayExtended));
         Ok(())
     }
 }

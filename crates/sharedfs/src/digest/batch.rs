@@ -146,6 +146,10 @@ impl Lookup for Before<'_> {
         Ok(self.snapshot.lookup(parent, name)?)
     }
 
+    fn extended(&self, inode: InodeNumber, name: &[u8]) -> Result<Option<u32>, Error> {
+        Ok(self.snapshot.extended_length(inode, name)?.map(|bytes| bytes as u32))
+    }
+
     fn is_orphan(&self, inode: InodeNumber) -> Result<bool, Error> {
         Ok(self.orphans.contains_key(&inode))
     }
@@ -372,7 +376,8 @@ impl Digester {
     fn coalesced(&self, entries: u64) -> u64 {
         let names = self.view.names.all().iter().filter(|name| name.before != name.now).count();
         let files = self.placements.changes.len();
-        entries.saturating_sub((names + files) as u64)
+        let extended = self.view.extended.changed().count();
+        entries.saturating_sub((names + files + extended) as u64)
     }
 
     pub(super) fn parts(&mut self) -> (&View, &mut Reservation, &Placements, &[u8]) {

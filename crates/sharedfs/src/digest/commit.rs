@@ -51,6 +51,7 @@ impl Digester {
             transaction = storage.metadata.begin()?;
         }
         put_inodes(&mut transaction, storage, view, log, reservation, bytes)?;
+        put_extended(&mut transaction, view, bytes);
         let mut writes = Vec::new();
         for changes in placements.changes.chunk_by(|a, b| a.node == b.node) {
             let inode = view.node(changes[0].node).record.inode;
@@ -176,6 +177,17 @@ fn put_bitmaps(
         transaction.put_arena(arena, bitmap);
     }
     Ok(())
+}
+
+fn put_extended(transaction: &mut Transaction, view: &View, bytes: &[u8]) {
+    for attribute in view.extended.changed().filter(|attribute| !view.is_removed(attribute.inode)) {
+        let name = attribute.name(bytes);
+        if attribute.is_there {
+            transaction.put_extended(attribute.inode, name, attribute.value(bytes));
+        } else {
+            transaction.remove_extended(attribute.inode, name);
+        }
+    }
 }
 
 fn put_inodes(

@@ -14,6 +14,8 @@ pub(super) const DIRENTS: ByteTable = TableDefinition::new("dirents");
 pub(super) const EXTENTS: TableDefinition<'static, (u64, u64), (u64, u32)> = TableDefinition::new("extents");
 /// Inode → target of a symbolic link.
 pub(super) const SYMLINKS: TableDefinition<'static, u64, &'static [u8]> = TableDefinition::new("symlinks");
+/// Inode (8 bytes, big-endian) ++ name → value of an extended attribute.
+pub(super) const EXTENDED: ByteTable = TableDefinition::new("extended attributes");
 /// Arena → bitmap of its used blocks.
 pub(super) const ARENAS: TableDefinition<'static, u32, &'static [u8]> = TableDefinition::new("arenas");
 /// Session → how far it was digested.
@@ -37,15 +39,15 @@ pub(super) fn chunk_key(chunk: u64) -> [u8; 8] {
     chunk.to_be_bytes()
 }
 
-/// The key of a directory entry; with an empty name, the place before the first.
-pub(super) fn dirent_key(parent: InodeNumber, name: &[u8]) -> Vec<u8> {
+/// The key of a directory entry or of an extended attribute; with an empty name, the place before the first.
+pub(super) fn name_key(owner: InodeNumber, name: &[u8]) -> Vec<u8> {
     let mut key = Vec::with_capacity(8 + name.len());
-    key.extend_from_slice(&parent.0.to_be_bytes());
+    key.extend_from_slice(&owner.0.to_be_bytes());
     key.extend_from_slice(name);
     key
 }
 
-/// The name in a directory entry's key, if the entry lies in `parent`.
-pub(super) fn name_in(parent: InodeNumber, key: &[u8]) -> Option<&[u8]> {
-    key.strip_prefix(&parent.0.to_be_bytes()[..])
+/// The name in such a key, if it is one of `owner`.
+pub(super) fn name_in(owner: InodeNumber, key: &[u8]) -> Option<&[u8]> {
+    key.strip_prefix(&owner.0.to_be_bytes()[..])
 }

@@ -35,9 +35,10 @@ struct InodeLayout {
     changed: I64,
     born: I64,
     parent: U64,
+    extended: U32,
 }
 
-const _: () = assert!(size_of::<InodeLayout>() == 80);
+const _: () = assert!(size_of::<InodeLayout>() == 84);
 
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
@@ -192,6 +193,7 @@ impl RawInode<'_> {
             device: layout.device.get(),
             size: layout.size.get(),
             blocks: layout.blocks.get(),
+            extended: layout.extended.get(),
             accessed: Timestamp(layout.accessed.get()),
             modified: Timestamp(layout.modified.get()),
             changed: Timestamp(layout.changed.get()),
@@ -263,6 +265,7 @@ impl From<&InodeRecord> for InodeLayout {
             changed: record.changed.0.into(),
             born: record.born.0.into(),
             parent: record.parent.0.into(),
+            extended: record.extended.into(),
         }
     }
 }
@@ -324,7 +327,7 @@ mod tests {
     fn golden_bytes_of_a_chunk() {
         let mut bytes = Vec::new();
         chunk().encode(&mut bytes);
-        assert_eq!(bytes.len(), 2 + 3 * 82 + 5 * 20);
+        assert_eq!(bytes.len(), 2 + 3 * 86 + 5 * 20);
         assert_eq!(bytes[..10], [0b1001, 0x80, 0, 0, 0xa4, 0x81, 0, 0, 7, 0]);
         let decoded = Chunk::decode(5, &bytes).unwrap();
         assert_eq!(decoded.inodes, chunk().inodes);

@@ -2,11 +2,12 @@
 
 use super::guard::guarded;
 use super::keys::{
-    ARENAS, CHUNK_INODES, COUNTERS, DIRENTS, EXTENTS, INODES, ORPHANS, SESSIONS, SYMLINKS, chunk_key,
-    chunk_of, dirent_key, name_in,
+    ARENAS, CHUNK_INODES, COUNTERS, DIRENTS, EXTENDED, EXTENTS, INODES, ORPHANS, SESSIONS, SYMLINKS,
+    chunk_key, chunk_of, name_in, name_key,
 };
 use super::records::Chunk;
 use super::{Counters, Dirent, ExtentList, MetadataError, SessionRecord, StoredInode};
+use cuesta_format::wire::ExtendedAttribute;
 use cuesta_format::{ArenaId, BlockAddress, Extent, InodeNumber, SessionId};
 use redb::{ReadOnlyTable, ReadTransaction, ReadableTable};
 use std::ops::{Bound, Range};
@@ -19,6 +20,7 @@ pub struct Snapshot {
     dirents: ReadOnlyTable<Bytes, Bytes>,
     extents: ReadOnlyTable<(u64, u64), (u64, u32)>,
     symlinks: ReadOnlyTable<u64, Bytes>,
+    extended: ReadOnlyTable<Bytes, Bytes>,
     arenas: ReadOnlyTable<u32, Bytes>,
     sessions: ReadOnlyTable<u64, Bytes>,
     orphans: ReadOnlyTable<(u64, u64), ()>,
@@ -41,6 +43,7 @@ impl Snapshot {
             dirents: transaction.open_table(DIRENTS)?,
             extents: transaction.open_table(EXTENTS)?,
             symlinks: transaction.open_table(SYMLINKS)?,
+            extended: transaction.open_table(EXTENDED)?,
             arenas: transaction.open_table(ARENAS)?,
             sessions: transaction.open_table(SESSIONS)?,
             orphans: transaction.open_table(ORPHANS)?,
@@ -99,7 +102,7 @@ impl Snapshot {
 
     /// What a name in a directory stands for.
     pub fn lookup(&self, parent: InodeNumber, name: &[u8]) -> Result<Option<Dirent>, MetadataError> {
-        self.dirent(&dirent_key(parent, name))
+        self.dirent(&name_key(parent, name))
     }
 
     pub(super) fn dirent(&self, key: &[u8]) -> Result<Option<Dirent>, MetadataError> {
@@ -109,7 +112,7 @@ impl Snapshot {
     /// Up to `limit` names of a directory that sort behind `after` (all do behind the empty name), as bytes.
     pub fn list(&self, parent: InodeNumber, after: &[u8], limit: usize) -> Result<Vec<Entry>, MetadataError> {
         guarded(|| {
-            let from = dirent_key(parent, after);
+            let from = name_key(parent, after);
             let mut entries = Vec::new();
             for pair in
                 self.dirents.range::<&[u8]>((Bound::Excluded(&from[..]), Bound::Unbounded))?.take(limit)
@@ -180,6 +183,27 @@ impl Snapshot {
     /// The target of a symbolic link.
     pub fn symlink(&self, inode: InodeNumber) -> Result<Option<Vec<u8>>, MetadataError> {
         guarded(|| Ok(self.symlinks.get(inode.0)?.map(|target| target.value().to_vec())))
+    }
+
+    /// All extended attributes of an inode, with their values, in name order.
+    pub fn extended(&self, inode: InodeNumber) -> Result<Vec<ExtendedAttribute>, MetadataError> {
+        guarded(|| {
+            let mut found = Vec::new();
+            for pair in self.extended.range::<&[u8]>(&name_key(inode, b"")[..]..)? {
+                let (key, value) = pair?;
+                let Some(name) = name_in(inode, key.value()) else { break };
+                found.push(ExtendedAttribute { name: name.to_vec(), value: value.value().to_vec() });
+            }
+            Ok(found)
+        })
+    }
+
+    /// Length of the value of an extended attribute, in bytes, if the inode has it.
+    pub fn extended_length(&self, inode: InodeNumber, name: &[u8]) -> Result<Option<usize>, MetadataError> {
+        guarded(|| {
+            let found = self.extended.get(&name_key(inode, name)[..])?;
+            Ok(found.map(|value| value.value().len()))
+        })
     }
 
     /// The bitmap of an arena's used blocks.
@@ -274,6 +298,19 @@ impl Snapshot {
                     .ok_or_else(|| MetadataError::Damaged("a directory entry's key is unreadable".into()))?;
                 let dirent = Dirent::decode(value.value())?;
                 visit(InodeNumber(u64::from_be_bytes(*parent)), Entry { name: name.to_vec(), dirent });
+            }
+            Ok(())
+        })
+    }
+
+    /// Shows every extended attribute to `visit`, by inode, as the bytes its name and value take: for the checker.
+    pub fn visit_extended(&self, mut visit: impl FnMut(InodeNumber, u64)) -> Result<(), MetadataError> {
+        guarded(|| {
+            for pair in self.extended.range::<&[u8]>(..)? {
+                let (key, value) = pair?;
+                let damaged = || MetadataError::Damaged("the key of an extended attribute".into());
+                let (inode, name) = key.value().split_first_chunk::<8>().ok_or_else(damaged)?;
+                visit(InodeNumber(u64::from_be_bytes(*inode)), (name.len() + value.value().len()) as u64);
             }
             Ok(())
         })

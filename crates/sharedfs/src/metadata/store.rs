@@ -2,7 +2,7 @@
 
 use super::backend::{Backend, BackendFile, is_full};
 use super::guard::{Tree, guarded};
-use super::keys::{ARENAS, COUNTERS, DIRENTS, EXTENTS, INODES, ORPHANS, SESSIONS, SYMLINKS};
+use super::keys::{ARENAS, COUNTERS, DIRENTS, EXTENDED, EXTENTS, INODES, ORPHANS, SESSIONS, SYMLINKS};
 use super::transaction::write_counters;
 use super::{Counters, MetadataError, Snapshot, Transaction};
 use cuesta_media::Medium;
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// The layout of tables, keys and values this build reads and writes.
-const FORMAT_VERSION: u64 = 1;
+const FORMAT_VERSION: u64 = 2;
 const FORMAT_COUNTER: &str = "format";
 
 /// Pages of the tree kept in memory of our own. More than this bought nothing in the measurement.
@@ -44,6 +44,7 @@ impl MetadataStore {
             tree.open_table(DIRENTS)?;
             tree.open_table(EXTENTS)?;
             tree.open_table(SYMLINKS)?;
+            tree.open_table(EXTENDED)?;
             tree.open_table(ARENAS)?;
             tree.open_table(SESSIONS)?;
             tree.open_table(ORPHANS)?;

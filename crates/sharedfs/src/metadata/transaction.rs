@@ -10,8 +10,8 @@ use super::backend::BackendFile;
 use super::extents::{ExtentWrite, differences, splice};
 use super::guard::{Tree, guarded};
 use super::keys::{
-    ARENAS, COUNTERS, DIRENTS, EXTENTS, INODES, ORPHANS, SESSIONS, SYMLINKS, chunk_key, chunk_of, dirent_key,
-    name_in,
+    ARENAS, COUNTERS, DIRENTS, EXTENDED, EXTENTS, INODES, ORPHANS, SESSIONS, SYMLINKS, chunk_key, chunk_of,
+    name_in, name_key,
 };
 use super::records::{Chunk, INLINE_EXTENTS_MAX};
 use super::{Counters, Dirent, Entry, ExtentList, MetadataError, SessionRecord, Snapshot, StoredInode};
@@ -41,6 +41,7 @@ pub struct Transaction {
     dirents: BTreeMap<Vec<u8>, NameChange>,
     extents: BTreeMap<(u64, u64), Option<(u64, u32)>>,
     symlinks: BTreeMap<u64, Option<Vec<u8>>>,
+    extended: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
     arenas: BTreeMap<u32, Vec<u8>>,
     sessions: BTreeMap<u64, Option<SessionRecord>>,
     orphans: BTreeMap<(u64, u64), bool>,
@@ -62,6 +63,7 @@ impl Transaction {
             dirents: BTreeMap::new(),
             extents: BTreeMap::new(),
             symlinks: BTreeMap::new(),
+            extended: BTreeMap::new(),
             arenas: BTreeMap::new(),
             sessions: BTreeMap::new(),
             orphans: BTreeMap::new(),
@@ -113,6 +115,7 @@ impl Transaction {
     /// Removes an inode and whatever belongs to it; answers the extents it had.
     pub fn remove_inode(&mut self, inode: InodeNumber) -> Result<Vec<Extent>, MetadataError> {
         let freed = self.write_extents(inode, 0..u64::MAX, &[])?;
+        self.remove_all_extended(inode)?;
         *self.slot(inode)? = None;
         if self.symlink(inode)?.is_some() {
             self.symlinks.insert(inode.0, None);
@@ -260,7 +263,7 @@ impl Transaction {
 
     /// What a name stands for, as this transaction leaves it.
     pub fn lookup(&self, parent: InodeNumber, name: &[u8]) -> Result<Option<Dirent>, MetadataError> {
-        let key = dirent_key(parent, name);
+        let key = name_key(parent, name);
         match self.dirents.get(&key) {
             Some(change) => Ok(change.now),
             None => self.base.dirent(&key),
@@ -269,24 +272,24 @@ impl Transaction {
 
     /// Makes a name stand for an inode, whatever it stood for.
     pub fn put_dirent(&mut self, parent: InodeNumber, name: &[u8], dirent: Dirent) {
-        self.dirents.insert(dirent_key(parent, name), NameChange { now: Some(dirent), must_be_new: false });
+        self.dirents.insert(name_key(parent, name), NameChange { now: Some(dirent), must_be_new: false });
     }
 
     /// As [`Transaction::put_dirent`], of a name the caller takes to be new without having looked: should it be there
     /// after all, the commit fails with [`MetadataError::NameTaken`] and changes nothing. Looking costs as much as
     /// putting.
     pub fn put_new_dirent(&mut self, parent: InodeNumber, name: &[u8], dirent: Dirent) {
-        self.dirents.insert(dirent_key(parent, name), NameChange { now: Some(dirent), must_be_new: true });
+        self.dirents.insert(name_key(parent, name), NameChange { now: Some(dirent), must_be_new: true });
     }
 
     /// Removes a name, if it is there.
     pub fn remove_dirent(&mut self, parent: InodeNumber, name: &[u8]) {
-        self.dirents.insert(dirent_key(parent, name), NameChange { now: None, must_be_new: false });
+        self.dirents.insert(name_key(parent, name), NameChange { now: None, must_be_new: false });
     }
 
     /// Up to `limit` names that sort behind `after`, as this transaction leaves them.
     pub fn list(&self, parent: InodeNumber, after: &[u8], limit: usize) -> Result<Vec<Entry>, MetadataError> {
-        let from = dirent_key(parent, after);
+        let from = name_key(parent, after);
         let mut changes = self
             .dirents
             .range::<[u8], _>((Bound::Excluded(&from[..]), Bound::Unbounded))
@@ -333,6 +336,33 @@ impl Transaction {
     /// Sets the target of a symbolic link.
     pub fn put_symlink(&mut self, inode: InodeNumber, target: &[u8]) {
         self.symlinks.insert(inode.0, Some(target.to_vec()));
+    }
+
+    /// Gives an inode an extended attribute, or one it has another value. How many bytes they take in all is in the
+    /// inode's record: the caller's to keep.
+    pub fn put_extended(&mut self, inode: InodeNumber, name: &[u8], value: &[u8]) {
+        self.extended.insert(name_key(inode, name), Some(value.to_vec()));
+    }
+
+    /// Takes an extended attribute from an inode, if it has it.
+    pub fn remove_extended(&mut self, inode: InodeNumber, name: &[u8]) {
+        self.extended.insert(name_key(inode, name), None);
+    }
+
+    /// Takes all extended attributes from an inode whose record counts some.
+    fn remove_all_extended(&mut self, inode: InodeNumber) -> Result<(), MetadataError> {
+        if self.inode(inode)?.is_none_or(|stored| stored.record.extended == 0) {
+            return Ok(());
+        }
+        for attribute in self.base.extended(inode)? {
+            self.remove_extended(inode, &attribute.name);
+        }
+        let from = name_key(inode, b"");
+        let behind = (Bound::Included(&from[..]), Bound::Unbounded);
+        let changes = self.extended.range_mut::<[u8], _>(behind);
+        let changes = changes.take_while(|(key, _)| name_in(inode, key).is_some());
+        changes.for_each(|(_, change)| *change = None);
+        Ok(())
     }
 
     /// Sets an arena's bitmap.
@@ -408,6 +438,8 @@ impl Transaction {
             Some(change) if change.must_be_new => Err(MetadataError::NameTaken),
             _ => Ok(()),
         })?;
+        let extended = self.extended.iter().map(|(key, change)| Ok((&key[..], change.as_deref())));
+        apply_sorted(&mut tree.open_table(EXTENDED)?, extended, |_| Ok(()))?;
         {
             let mut table = tree.open_table(EXTENTS)?;
             for (key, change) in &self.extents {

@@ -11,8 +11,8 @@ use crate::Error;
 use crate::metadata::Dirent;
 use cuesta_format::operation::Attributes;
 use cuesta_format::{
-    FILE_BYTES_MAX, FileKind, InodeNumber, InodeRecord, LINKS_MAX, NAME_BYTES_MAX, Operation,
-    SYMLINK_BYTES_MAX, Timestamp,
+    EXTENDED_BYTES_MAX, FILE_BYTES_MAX, FileKind, InodeNumber, InodeRecord, LINKS_MAX, NAME_BYTES_MAX,
+    Operation, SYMLINK_BYTES_MAX, Timestamp,
 };
 use std::ops::Range;
 
@@ -44,6 +44,8 @@ pub enum Rejection {
     Size,
     #[error("its target does not fit its kind")]
     Target,
+    #[error("inode {0} has more extended attributes than it may have")]
+    Extended(InodeNumber),
     #[error("it was made under lease generation {found}, not {expected}")]
     Generation { expected: u64, found: u64 },
     #[error("its body cannot be read: {0}")]
@@ -111,6 +113,10 @@ impl<'a, L: Lookup> Applied<'a, L> {
                 self.set_attributes(view, inode, attributes, now)
             }
             Operation::Release { inode } => self.release(view, inode),
+            Operation::SetExtended { inode, name, value } => {
+                self.set_extended(view, inode, name, Some(value), now)
+            }
+            Operation::RemoveExtended { inode, name } => self.set_extended(view, inode, name, None, now),
         }
     }
 
@@ -352,6 +358,30 @@ impl<'a, L: Lookup> Applied<'a, L> {
         record.gid = attributes.gid.unwrap_or(record.gid);
         record.accessed = attributes.accessed.unwrap_or(record.accessed);
         record.modified = attributes.modified.unwrap_or(record.modified);
+        record.changed = now;
+        Ok(())
+    }
+
+    /// Sets an extended attribute, or takes it away: what is not there stays away.
+    fn set_extended(
+        &self,
+        view: &mut View,
+        inode: InodeNumber,
+        name: &[u8],
+        value: Option<&[u8]>,
+        now: Timestamp,
+    ) -> Result<(), Stop> {
+        let at = self.existing(view, inode)?;
+        let attribute = view.extended(self.store, self.batch, at, name)?;
+        let freed = view.extended.get(attribute).bytes();
+        let taken = value.map_or(0, |value| (name.len() + value.len()) as u32);
+        let bytes = view.node(at).record.extended.saturating_sub(freed) + taken;
+        if bytes > EXTENDED_BYTES_MAX {
+            return Err(Rejection::Extended(inode).into());
+        }
+        view.extended.set(self.batch, attribute, value);
+        let record = &mut view.change(at).record;
+        record.extended = bytes;
         record.changed = now;
         Ok(())
     }

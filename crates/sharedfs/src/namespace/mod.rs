@@ -5,6 +5,7 @@
 //! |---|---|
 //! | `view` | touched inodes and names, loaded once, reused from batch to batch without allocating |
 //! | `names` | the touched directory entries |
+//! | `extended` | the touched extended attributes |
 //! | `ancestry` | which directory lies above which, while they move |
 //! | `pieces` | writes and cuts of a file in log order, and what remains of them |
 //! | `apply` | each operation: every check first, then every change |
@@ -13,6 +14,7 @@
 
 mod ancestry;
 mod apply;
+mod extended;
 mod names;
 mod pieces;
 mod view;

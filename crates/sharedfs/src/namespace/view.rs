@@ -1,6 +1,7 @@
 //! The inodes and names a batch touches, over what was committed before it.
 
 use super::ancestry::Ancestry;
+use super::extended::Attributes;
 use super::names::{Names, place_in};
 use super::pieces::{Content, Part};
 use crate::metadata::{Dirent, ExtentList};
@@ -14,6 +15,8 @@ pub trait Lookup {
     fn inode(&self, inode: InodeNumber) -> Result<Option<StoredInode>, Error>;
     /// A name.
     fn name(&self, parent: InodeNumber, name: &[u8]) -> Result<Option<Dirent>, Error>;
+    /// Length of the value of an extended attribute, in bytes, if the inode has it.
+    fn extended(&self, inode: InodeNumber, name: &[u8]) -> Result<Option<u32>, Error>;
     /// Whether the inode is kept for a session although it has no name.
     fn is_orphan(&self, inode: InodeNumber) -> Result<bool, Error>;
 }
@@ -86,6 +89,8 @@ pub struct View {
     node_of: HashMap<InodeNumber, u32>,
     /// Directory entries.
     pub names: Names,
+    /// Extended attributes.
+    pub extended: Attributes,
     pieces: Vec<Piece>,
     ancestry: Ancestry,
     trusting: bool,
@@ -98,6 +103,7 @@ impl View {
         self.nodes.clear();
         self.node_of.clear();
         self.names.clear();
+        self.extended.clear();
         self.pieces.clear();
         self.ancestry.clear();
     }
@@ -149,6 +155,12 @@ impl View {
         let node = &mut self.nodes[at as usize];
         node.changed = true;
         node
+    }
+
+    /// Whether the batch took the inode away.
+    #[must_use]
+    pub fn is_removed(&self, inode: InodeNumber) -> bool {
+        self.node_of.get(&inode).is_some_and(|&at| self.nodes[at as usize].removed)
     }
 
     /// Whether the directory `upper` is `lower` or lies above it; `None`: the way up from `lower` leads nowhere.
@@ -210,10 +222,10 @@ impl View {
         }
     }
 
-    /// How many inodes and names were touched.
+    /// How many inodes, names and extended attributes were touched.
     #[must_use]
     pub fn touched(&self) -> usize {
-        self.nodes.len() + self.names.all().len()
+        self.nodes.len() + self.names.all().len() + self.extended.touched()
     }
 
     /// All nodes, in the order they were first touched.
@@ -240,6 +252,24 @@ impl View {
         let on_trust = expected_new && self.trusting && !new_directory;
         let before = if new_directory || on_trust { None } else { store.name(parent, name)? };
         Ok(self.names.add(batch, parent, name, before, on_trust))
+    }
+
+    /// The number in the view of an extended attribute of the inode at `at`, loading it if it was not touched before.
+    pub fn extended(
+        &mut self,
+        store: &impl Lookup,
+        batch: &[u8],
+        at: u32,
+        name: &[u8],
+    ) -> Result<u32, Error> {
+        let Node { record, before, .. } = &self.nodes[at as usize];
+        let inode = record.inode;
+        if let Some(found) = self.extended.find(batch, inode, name) {
+            return Ok(found);
+        }
+        let had_some = before.is_some_and(|before| before.extended > 0);
+        let before = if had_some { store.extended(inode, name)? } else { None };
+        Ok(self.extended.add(batch, inode, name, before))
     }
 
     /// Adds a piece of content to a file.

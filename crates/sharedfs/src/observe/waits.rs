@@ -9,7 +9,7 @@ use std::time::Duration;
 /// Waits of up to 1 µs, 2 µs, 4 µs, …; the last bucket takes all that are longer.
 const BUCKETS: usize = 32;
 
-const NAMES: [&str; 16] = [
+const NAMES: [&str; 17] = [
     "attach",
     "grow log",
     "acquire",
@@ -25,6 +25,7 @@ const NAMES: [&str; 16] = [
     "resync",
     "statfs",
     "detach",
+    "extended attributes",
     "other",
 ];
 
@@ -47,7 +48,8 @@ fn kind(request: &Request) -> usize {
         Request::Resync => 12,
         Request::Statfs => 13,
         Request::Detach => 14,
-        Request::Status | Request::Explain { .. } | Request::Trace { .. } | Request::Stop => 15,
+        Request::Extended { .. } => 15,
+        Request::Status | Request::Explain { .. } | Request::Trace { .. } | Request::Stop => 16,
     }
 }
 

@@ -1,6 +1,6 @@
 //! Granting leases: what must happen first, what a lease brings along, and what is granted with it.
 
-use super::{Ahead, GRANT_ITEMS, Trouble, directory_entry, invalid};
+use super::{Ahead, GRANT_EXTENDED_BYTES, GRANT_ITEMS, Trouble, directory_entry, invalid};
 use crate::leases::Outcome;
 use crate::metadata::{ExtentList, Snapshot};
 use crate::store::Core;
@@ -147,6 +147,11 @@ impl SharedFs {
             target: Vec::new(),
             entries: Vec::new(),
             entries_complete: true,
+            extended: match stored.record.extended {
+                0 => Vec::new(),
+                1..=GRANT_EXTENDED_BYTES => snapshot.extended(inode)?,
+                _ => Vec::new(),
+            },
         };
         match stored.record.kind() {
             FileKind::File => {

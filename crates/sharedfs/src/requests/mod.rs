@@ -27,6 +27,8 @@ const GRANT_ITEMS: usize = 1024;
 const ANSWER_ITEMS: usize = 16 << 10;
 /// Most events of one answer.
 const ANSWER_EVENTS: usize = 4096;
+/// Most bytes of extended attributes that come with a grant.
+const GRANT_EXTENDED_BYTES: u32 = 512;
 /// What a new inode and its name take in the metadata store, generously.
 const METADATA_BYTES_OF_INODE: u64 = 1024;
 /// Most inode numbers granted at once.
@@ -108,6 +110,7 @@ impl SharedFs {
             Request::Lookup { parent, name } => self.lookup(session, *parent, name),
             Request::List { parent, after } => self.list(session, *parent, after),
             Request::Extents { inode, from_block } => self.extents(session, *inode, *from_block),
+            Request::Extended { inode } => self.extended(session, *inode),
             Request::GiveBack { inodes } => self.give_back(session, inodes),
             Request::InodeNumbers { count } => {
                 let count = (*count).clamp(1, NUMBERS_MAX);
@@ -281,6 +284,11 @@ impl SharedFs {
         let complete = extents.len() <= ANSWER_ITEMS;
         let extents = self.split(extents.into_iter().take(ANSWER_ITEMS));
         Ok(Response::Extents { extents, complete })
+    }
+
+    fn extended(&self, session: SessionId, inode: InodeNumber) -> Result<Response, Trouble> {
+        self.check_held(session, inode)?;
+        Ok(Response::Extended(self.metadata.read()?.extended(inode)?))
     }
 
     /// Takes leases back. Where the log may still change their inodes, they stay until it is digested.

@@ -1,0 +1,399 @@
+//! Extended attributes: who may read and change them, and doing so.
+//!
+//! | namespace | read | changed | on |
+//! |---|---|---|---|
+//! | `user.` | with the right to read the file | with the right to write it; in a sticky directory by its owner | files, directories |
+//! | `trusted.` | by root; others do not see it | by root | anything |
+//! | `security.` | by everybody | by root | anything |
+//! | `system.`, others | no: EOPNOTSUPP (so programs learn that there are no access control lists) | no | |
+//!
+//! Errors come in the order Linux finds them. `security.capability` goes with what else gives a program rights, when
+//! the file's content or owner changes.
+
+use crate::attributes::Target;
+use crate::client::{Client, Halt, Turn};
+use crate::credentials::{Credentials, READ, WRITE, Writer};
+use crate::errno::Error;
+use crate::extended_set::ExtendedSet;
+use crate::inode::{Inode, State};
+use crate::session::unexpected;
+use crate::sync::Arc;
+use cuesta_format::entry::HEADER_BYTES;
+use cuesta_format::operation::is_extended_name;
+use cuesta_format::wire::{Request, Response};
+use cuesta_format::{
+    EXTENDED_BYTES_MAX, EXTENDED_NAMES_BYTES_MAX, EXTENDED_VALUE_BYTES_MAX, FileKind, InodeRecord, Operation,
+};
+
+/// Rights a program file gives whoever runs it.
+pub(crate) const CAPABILITY: &[u8] = b"security.capability";
+
+/// What setting an extended attribute requires of it; neither: it may be there or not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ExtendedFlags {
+    /// It must not be there (`XATTR_CREATE`).
+    pub create: bool,
+    /// It must be there (`XATTR_REPLACE`).
+    pub replace: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Namespace {
+    User,
+    Trusted,
+    Security,
+    System,
+    Unknown,
+}
+
+impl Namespace {
+    /// Of a name, and whether there is something behind it.
+    fn of(name: &[u8]) -> (Namespace, bool) {
+        let known = [
+            (Namespace::User, &b"user."[..]),
+            (Namespace::Trusted, b"trusted."),
+            (Namespace::Security, b"security."),
+            (Namespace::System, b"system."),
+        ];
+        let found = known.iter().find_map(|&(namespace, prefix)| {
+            let rest = name.strip_prefix(prefix)?;
+            Some((namespace, !rest.is_empty()))
+        });
+        found.unwrap_or((Namespace::Unknown, true))
+    }
+}
+
+/// What is to become of an attribute.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Access<'a> {
+    Read,
+    Set(&'a [u8]),
+    Remove,
+}
+
+impl Access<'_> {
+    /// Whether `credentials` may do it to the attribute `name` of an inode.
+    fn check(self, credentials: &Credentials, record: &InodeRecord, name: &[u8]) -> Result<(), Error> {
+        let writes = self != Access::Read;
+        let refused = if writes { Error::NotPermitted } else { Error::NoAttribute };
+        let (namespace, is_named) = Namespace::of(name);
+        match namespace {
+            Namespace::Trusted if !credentials.is_root() => return Err(refused),
+            Namespace::User if !matches!(record.kind(), FileKind::File | FileKind::Directory) => {
+                return Err(refused);
+            }
+            Namespace::User if writes && is_sticky(record) && !credentials.owns(record) => {
+                return Err(refused);
+            }
+            Namespace::User | Namespace::Unknown => {
+                credentials.check(record, if writes { WRITE } else { READ })?;
+            }
+            Namespace::Security if writes => {
+                if let Access::Set(value) = self
+                    && name == CAPABILITY
+                    && !is_capability(value)
+                {
+                    return Err(Error::Invalid);
+                }
+                if !credentials.is_root() {
+                    return Err(refused);
+                }
+            }
+            Namespace::Trusted | Namespace::Security | Namespace::System => {}
+        }
+        match namespace {
+            Namespace::System | Namespace::Unknown => Err(Error::Unsupported),
+            _ if !is_named => Err(Error::Invalid),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn is_sticky(record: &InodeRecord) -> bool {
+    record.kind() == FileKind::Directory && record.mode & libc::S_ISVTX != 0
+}
+
+/// Whether a value is one the kernel would take for a file's capabilities: their version and as many bytes as it has.
+fn is_capability(value: &[u8]) -> bool {
+    const EFFECTIVE: u32 = 1;
+    const VERSION_2: (u32, usize) = (0x0200_0000, 20);
+    const VERSION_3: (u32, usize) = (0x0300_0000, 24);
+    let Some(head) = value.first_chunk().map(|head| u32::from_le_bytes(*head)) else { return false };
+    [VERSION_2, VERSION_3].contains(&(head & !EFFECTIVE, value.len()))
+}
+
+impl State {
+    /// Its extended attributes, if they are known.
+    #[inline]
+    fn extended(&self) -> Option<&ExtendedSet> {
+        if self.record.extended == 0 { Some(&crate::extended_set::NONE) } else { self.extended.as_deref() }
+    }
+
+    /// Whether a write of `writer` takes something away that gives whoever runs the file rights.
+    #[inline]
+    pub(crate) fn loses_rights(&self, writer: Writer) -> bool {
+        writer.takes(&self.record) != 0 || self.may_hold_capability()
+    }
+
+    /// Whether it may have `security.capability`.
+    #[inline]
+    pub(crate) fn may_hold_capability(&self) -> bool {
+        self.record.extended != 0 && self.extended().is_none_or(|set| set.get(CAPABILITY).is_some())
+    }
+}
+
+impl Client {
+    /// The value of an extended attribute.
+    pub fn get_extended(
+        &self,
+        credentials: &Credentials,
+        target: Target<'_>,
+        name: &[u8],
+    ) -> Result<Vec<u8>, Error> {
+        check_name(name)?;
+        self.operate(|_turn| {
+            let inode = self.target(credentials, target)?;
+            self.with_extended(&inode, |state, set| {
+                Access::Read.check(credentials, &state.record, name)?;
+                set.get(name).map(<[u8]>::to_vec).ok_or(Error::NoAttribute)
+            })
+        })
+    }
+
+    /// The names of extended attributes, each with a zero byte behind it.
+    pub fn list_extended(&self, credentials: &Credentials, target: Target<'_>) -> Result<Vec<u8>, Error> {
+        self.operate(|_turn| {
+            let inode = self.target(credentials, target)?;
+            self.with_extended(&inode, |_, set| {
+                let mut list = Vec::with_capacity(set.list_bytes());
+                let shows =
+                    |name: &&[u8]| credentials.is_root() || Namespace::of(name).0 != Namespace::Trusted;
+                for name in set.names().filter(shows) {
+                    list.extend_from_slice(name);
+                    list.push(0);
+                }
+                Ok(list)
+            })
+        })
+    }
+
+    /// Gives a file an extended attribute, or one it has another value.
+    pub fn set_extended(
+        &self,
+        credentials: &Credentials,
+        target: Target<'_>,
+        name: &[u8],
+        value: &[u8],
+        flags: ExtendedFlags,
+    ) -> Result<(), Error> {
+        check_name(name)?;
+        if value.len() > EXTENDED_VALUE_BYTES_MAX {
+            return Err(Error::ValueTooLong);
+        }
+        self.change_extended(credentials, target, name, Access::Set(value), |state, set| {
+            let before = set.get(name);
+            if before.is_none() && flags.replace {
+                return Err(Error::NoAttribute);
+            }
+            if before.is_some() && flags.create {
+                return Err(Error::Exists);
+            }
+            self.check_extended_room(state, set, name, value)
+        })
+    }
+
+    /// Takes an extended attribute away.
+    pub fn remove_extended(
+        &self,
+        credentials: &Credentials,
+        target: Target<'_>,
+        name: &[u8],
+    ) -> Result<(), Error> {
+        check_name(name)?;
+        self.change_extended(credentials, target, name, Access::Remove, |_, set| {
+            set.get(name).map(drop).ok_or(Error::NoAttribute)
+        })
+    }
+
+    /// Takes `security.capability` away before somebody else's content, or owner, comes under it.
+    pub(crate) fn take_capability(&self, inode: &Inode) -> Result<(), Error> {
+        self.operate(|turn| {
+            if !self.reading(inode)?.may_hold_capability() {
+                return Ok(());
+            }
+            self.change_extended_of(turn, inode, CAPABILITY, None, |state, set| {
+                if state.released || set.get(CAPABILITY).is_none() { Err(Error::NoAttribute) } else { Ok(()) }
+            })
+        })
+        .or_else(|error| if error == Error::NoAttribute { Ok(()) } else { Err(error) })
+    }
+
+    fn change_extended(
+        &self,
+        credentials: &Credentials,
+        target: Target<'_>,
+        name: &[u8],
+        access: Access<'_>,
+        check: impl Fn(&State, &ExtendedSet) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let value = match access {
+            Access::Set(value) => Some(value),
+            _ => None,
+        };
+        self.operate(|turn| {
+            let inode = self.target(credentials, target)?;
+            access.check(credentials, &self.reading(&inode)?.record, name)?;
+            self.change_extended_of(turn, &inode, name, value, |state, set| {
+                access.check(credentials, &state.record, name)?;
+                check(state, set)
+            })
+        })
+    }
+
+    /// Sets (or, without a value, removes) an attribute if `check` allows it, which knows them all.
+    fn change_extended_of(
+        &self,
+        turn: &mut Turn<'_>,
+        inode: &Inode,
+        name: &[u8],
+        value: Option<&[u8]>,
+        check: impl Fn(&State, &ExtendedSet) -> Result<(), Error>,
+    ) -> Result<(), Halt> {
+        // Asked before room is made: the answer may be no.
+        self.with_extended(inode, &check)?;
+        let operation = match value {
+            Some(value) => Operation::SetExtended { inode: inode.number, name, value },
+            None => Operation::RemoveExtended { inode: inode.number, name },
+        };
+        turn.prepare(operation.body_bytes(), 0)?;
+        let mut state = self.changing(inode)?;
+        if state.released {
+            return Err(Halt::Again);
+        }
+        // Between the two looks the lease may have gone and come back without them.
+        let set = state.extended().ok_or(Halt::Again)?;
+        check(&state, set)?;
+        let before = set.get(name).map_or(0, |before| name.len() + before.len());
+        let appended = turn.append(&operation)?;
+        let after = value.map_or(0, |value| name.len() + value.len());
+        state.record.extended = state.record.extended - before as u32 + after as u32;
+        let set = state.extended.get_or_insert_default();
+        match value {
+            Some(value) => set.put(name, value),
+            None => set.remove(name),
+        }
+        state.record.changed = turn.now;
+        state.logged = appended.end;
+        Ok(())
+    }
+
+    /// Whether an attribute fits: into the log, and beside the others.
+    fn check_extended_room(
+        &self,
+        state: &State,
+        set: &ExtendedSet,
+        name: &[u8],
+        value: &[u8],
+    ) -> Result<(), Error> {
+        let bytes = name.len() + value.len();
+        let entry_max = self.session.geometry().entry_bytes_max() as usize - HEADER_BYTES;
+        let (before, name_bytes) = match set.get(name) {
+            Some(before) => (name.len() + before.len(), 0),
+            None => (0, name.len() + 1),
+        };
+        let fits = bytes <= entry_max
+            && state.record.extended as usize - before + bytes <= EXTENDED_BYTES_MAX as usize
+            && set.list_bytes() + name_bytes <= EXTENDED_NAMES_BYTES_MAX;
+        if fits { Ok(()) } else { Err(Error::NoSpace) }
+    }
+
+    /// Shows the inode's extended attributes to `read`, fetching them first if need be. Within an attempt.
+    fn with_extended<T>(
+        &self,
+        inode: &Inode,
+        read: impl FnOnce(&State, &ExtendedSet) -> Result<T, Error>,
+    ) -> Result<T, Halt> {
+        loop {
+            let state = self.reading(inode)?;
+            if let Some(set) = state.extended() {
+                return Ok(read(&state, set)?);
+            }
+            drop(state);
+            self.learn_extended(inode)?;
+        }
+    }
+
+    /// Fetches extended attributes that are not known yet. None of them is changed by what is in the log: whoever
+    /// changes one knows all. The inode's lock is held over the question, so that nobody does so meanwhile.
+    fn learn_extended(&self, inode: &Inode) -> Result<(), Error> {
+        let mut state = inode.state.write();
+        if state.lease.is_none() || state.extended().is_some() {
+            return Ok(());
+        }
+        match self.session.ask(&Request::Extended { inode: inode.number })? {
+            Response::Extended(attributes) => {
+                state.extended = Some(Box::new(ExtendedSet::granted(attributes)));
+                Ok(())
+            }
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// The inode a call is about. Within an attempt.
+    fn target(&self, credentials: &Credentials, target: Target<'_>) -> Result<Arc<Inode>, Halt> {
+        match target {
+            Target::File(file) => {
+                file.check_not_path()?;
+                Ok(Arc::clone(file.inode_ref()))
+            }
+            Target::Path { base, path, follow } => Ok(self.find(credentials, base, path, follow)?.0),
+        }
+    }
+}
+
+fn check_name(name: &[u8]) -> Result<(), Error> {
+    if is_extended_name(name) { Ok(()) } else { Err(Error::Range) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cuesta_format::{InodeNumber, Timestamp};
+
+    #[test]
+    fn only_capabilities_are_taken_for_such() {
+        let value = |version: u8, bytes: usize| {
+            let mut value = vec![0; bytes];
+            (value[0], value[3]) = (1, version);
+            value
+        };
+        assert!(is_capability(&value(2, 20)) && is_capability(&value(3, 24)));
+        assert!(!is_capability(&value(2, 24)) && !is_capability(&value(1, 20)) && !is_capability(b"\0\0\0"));
+    }
+
+    #[test]
+    fn namespaces_have_rules_of_their_own() {
+        let record = |mode| InodeRecord::new(InodeNumber(9), mode, 10, 20, Timestamp(0));
+        let [root, owner, other] = [0, 10, 11].map(|uid| Credentials { uid, gid: 1, groups: Vec::new() });
+        let (file, link, sticky) = (record(0o100_644), record(0o120_777), record(0o041_777));
+        let read = |who: &Credentials, inode, name: &str| Access::Read.check(who, inode, name.as_bytes());
+        let set = |who: &Credentials, inode, name: &str| Access::Set(b"").check(who, inode, name.as_bytes());
+        assert_eq!(set(&other, &file, "user.a"), Err(Error::Denied));
+        assert_eq!((read(&other, &file, "user.a"), set(&owner, &file, "user.a")), (Ok(()), Ok(())));
+        assert_eq!(set(&root, &link, "user.a"), Err(Error::NotPermitted));
+        assert_eq!(read(&root, &link, "user.a"), Err(Error::NoAttribute));
+        assert_eq!(set(&other, &sticky, "user.a"), Err(Error::NotPermitted));
+        assert_eq!(set(&owner, &sticky, "user.a"), Ok(()));
+        assert_eq!(set(&root, &link, "trusted.a"), Ok(()));
+        assert_eq!(set(&owner, &file, "trusted.a"), Err(Error::NotPermitted));
+        assert_eq!(read(&owner, &file, "trusted.a"), Err(Error::NoAttribute));
+        assert_eq!((read(&other, &file, "security.a"), set(&root, &file, "security.a")), (Ok(()), Ok(())));
+        assert_eq!(set(&owner, &file, "security.a"), Err(Error::NotPermitted));
+        assert_eq!(set(&root, &file, "security.capability"), Err(Error::Invalid));
+        assert_eq!(read(&root, &file, "user."), Err(Error::Invalid));
+        assert_eq!(set(&other, &file, "user."), Err(Error::Denied));
+        assert_eq!(set(&other, &file, "odd"), Err(Error::Denied));
+        assert_eq!(read(&root, &file, "odd"), Err(Error::Unsupported));
+        assert_eq!(set(&other, &file, "system.posix_acl_access"), Err(Error::Unsupported));
+    }
+}
