@@ -18,8 +18,12 @@ pub enum Capability {
     ActAsOwner = 3,
     /// `CAP_FSETID`: keep set-id bits where others lose them.
     KeepSetId = 4,
+    /// `CAP_SYS_ADMIN`: see and change `trusted.` and change `security.` attributes.
+    Administer = 21,
     /// `CAP_MKNOD`: make devices.
     MakeDevices = 27,
+    /// `CAP_SETFCAP`: give program files capabilities.
+    SetFileCapabilities = 31,
 }
 
 impl Capabilities {

@@ -3,14 +3,15 @@
 //! | namespace | read | changed | on |
 //! |---|---|---|---|
 //! | `user.` | with the right to read the file | with the right to write it; in a sticky directory by its owner | files, directories |
-//! | `trusted.` | by root; others do not see it | by root | anything |
-//! | `security.` | by everybody | by root | anything |
+//! | `trusted.` | by administrators (`CAP_SYS_ADMIN`); others do not see it | by them | anything |
+//! | `security.` | by everybody | by administrators, or who may give capabilities | anything |
 //! | `system.`, others | no: EOPNOTSUPP (so programs learn that there are no access control lists) | no | |
 //!
 //! Errors come in the order Linux finds them. `security.capability` goes with what else gives a program rights, when
 //! the file's content or owner changes.
 
 use crate::attributes::Target;
+use crate::capabilities::Capability;
 use crate::client::{Client, Halt, Turn};
 use crate::credentials::{Credentials, READ, WRITE, Writer};
 use crate::errno::Error;
@@ -78,7 +79,7 @@ impl Access<'_> {
         let refused = if writes { Error::NotPermitted } else { Error::NoAttribute };
         let (namespace, is_named) = Namespace::of(name);
         match namespace {
-            Namespace::Trusted if !credentials.is_root() => return Err(refused),
+            Namespace::Trusted if !credentials.may(Capability::Administer) => return Err(refused),
             Namespace::User if !matches!(record.kind(), FileKind::File | FileKind::Directory) => {
                 return Err(refused);
             }
@@ -89,13 +90,16 @@ impl Access<'_> {
                 credentials.check(record, if writes { WRITE } else { READ })?;
             }
             Namespace::Security if writes => {
+                let is_capability = name == CAPABILITY;
                 if let Access::Set(value) = self
-                    && name == CAPABILITY
-                    && !is_capability(value)
+                    && is_capability
+                    && !holds_capabilities(value)
                 {
                     return Err(Error::Invalid);
                 }
-                if !credentials.is_root() {
+                let needed =
+                    if is_capability { Capability::SetFileCapabilities } else { Capability::Administer };
+                if !credentials.may(needed) {
                     return Err(refused);
                 }
             }
@@ -114,7 +118,7 @@ fn is_sticky(record: &InodeRecord) -> bool {
 }
 
 /// Whether a value is one the kernel would take for a file's capabilities: their version and as many bytes as it has.
-fn is_capability(value: &[u8]) -> bool {
+fn holds_capabilities(value: &[u8]) -> bool {
     const EFFECTIVE: u32 = 1;
     const VERSION_2: (u32, usize) = (0x0200_0000, 20);
     const VERSION_3: (u32, usize) = (0x0300_0000, 24);
@@ -166,8 +170,8 @@ impl Client {
             let inode = self.target(credentials, target)?;
             self.with_extended(&inode, |_, set| {
                 let mut list = Vec::with_capacity(set.list_bytes());
-                let shows =
-                    |name: &&[u8]| credentials.is_root() || Namespace::of(name).0 != Namespace::Trusted;
+                let sees_all = credentials.may(Capability::Administer);
+                let shows = |name: &&[u8]| sees_all || Namespace::of(name).0 != Namespace::Trusted;
                 for name in set.names().filter(shows) {
                     list.extend_from_slice(name);
                     list.push(0);
@@ -367,14 +371,18 @@ mod tests {
             (value[0], value[3]) = (1, version);
             value
         };
-        assert!(is_capability(&value(2, 20)) && is_capability(&value(3, 24)));
-        assert!(!is_capability(&value(2, 24)) && !is_capability(&value(1, 20)) && !is_capability(b"\0\0\0"));
+        assert!(holds_capabilities(&value(2, 20)) && holds_capabilities(&value(3, 24)));
+        assert!(
+            !holds_capabilities(&value(2, 24))
+                && !holds_capabilities(&value(1, 20))
+                && !holds_capabilities(b"\0\0\0")
+        );
     }
 
     #[test]
     fn namespaces_have_rules_of_their_own() {
         let record = |mode| InodeRecord::new(InodeNumber(9), mode, 10, 20, Timestamp(0));
-        let [root, owner, other] = [0, 10, 11].map(|uid| Credentials { uid, gid: 1, groups: Vec::new() });
+        let [root, owner, other] = [0, 10, 11].map(|uid| Credentials::of_user(uid, 1, Vec::new()));
         let (file, link, sticky) = (record(0o100_644), record(0o120_777), record(0o041_777));
         let read = |who: &Credentials, inode, name: &str| Access::Read.check(who, inode, name.as_bytes());
         let set = |who: &Credentials, inode, name: &str| Access::Set(b"").check(who, inode, name.as_bytes());

@@ -48,7 +48,7 @@ fn list(caller: &Caller, path: &str) -> Vec<String> {
 }
 
 fn user(client: &Arc<Client>) -> Caller {
-    Caller { client: Arc::clone(client), who: Credentials { uid: 1000, gid: 1000, groups: Vec::new() } }
+    Caller { client: Arc::clone(client), who: Credentials::of_user(1000, 1000, Vec::new()) }
 }
 
 /// Removes what a failed test would leave.

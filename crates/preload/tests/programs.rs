@@ -3,6 +3,7 @@
 
 mod common;
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
@@ -11,6 +12,7 @@ use common::{PREFIX, Served, compare, preloaded, told};
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs.sh");
 const CALLS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/calls.py");
 const CREDENTIALS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/credentials.py");
+const EXTENDED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/extended.py");
 const NAMED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/named_descriptors.sh");
 const NAMED_CALLS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/named_descriptors.py");
 const ELSEWHERE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/elsewhere.sh");
@@ -50,6 +52,22 @@ fn calls_are_judged_by_what_their_thread_is_at_the_time() {
         .expect("opened");
     let kernel = Command::new("python3").args([CREDENTIALS, &directory]).output().expect("python3 runs");
     let ours = store.command("python3").args([CREDENTIALS, PREFIX]).output().expect("python3 runs");
+    assert!(kernel.status.success(), "{}", told(&kernel));
+    compare(&told(&kernel), &told(&ours));
+}
+
+#[test]
+fn extended_attributes_answer_on_the_store_as_on_a_directory() {
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: only root becomes somebody else");
+        return;
+    }
+    let store = Served::new();
+    let folder = tempfile::tempdir().expect("folder");
+    std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755)).expect("its owner");
+    let directory = folder.path().to_str().expect("a plain name").to_owned();
+    let kernel = Command::new("python3").args([EXTENDED, &directory]).output().expect("python3 runs");
+    let ours = store.command("python3").args([EXTENDED, PREFIX]).output().expect("python3 runs");
     assert!(kernel.status.success(), "{}", told(&kernel));
     compare(&told(&kernel), &told(&ours));
 }

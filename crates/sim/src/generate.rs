@@ -1,7 +1,9 @@
 //! Seeded random operations over a small set of names, so that sequences collide often: renames
 //! over what exists, links to what is open, paths through files, symlinks that loop.
 
-use crate::operation::{FallocateMode, OpenFlags, Operation, PathText, Pattern, Slot, Timestamp};
+use crate::operation::{
+    FallocateMode, OpenFlags, Operation, PathText, Pattern, SetCondition, Slot, Timestamp,
+};
 use crate::random::Random;
 
 /// What the generator may ask for.
@@ -13,6 +15,8 @@ pub struct Repertoire {
     pub offset_max: u64,
     /// The longest single write.
     pub write_bytes_max: u32,
+    /// The longest value of an extended attribute: ext4 has room for 4 KiB of them beside an inode, in all.
+    pub extended_bytes_max: u32,
     /// Whether to ask for fallocate.
     pub fallocate: bool,
     /// Whether paths may climb with `..` or name the root, and symlinks may be absolute: what means
@@ -28,6 +32,7 @@ impl Default for Repertoire {
             slots: 4,
             offset_max: 40_000,
             write_bytes_max: 12_000,
+            extended_bytes_max: 400,
             fallocate: true,
             climbing: true,
             hostile: true,
@@ -49,7 +54,7 @@ impl Generator {
 
     /// The next operation.
     pub fn next_operation(&mut self) -> Operation {
-        match self.random.below(40) {
+        match self.random.below(43) {
             0..=5 => self.open(),
             6 => Operation::Close { slot: self.slot() },
             7..=9 => Operation::Write { slot: self.slot(), data: self.pattern() },
@@ -79,6 +84,7 @@ impl Generator {
             36 => Operation::Lstat { path: self.path() },
             37 => Operation::Fstat { slot: self.slot() },
             38 => Operation::Readdir { path: self.path() },
+            39..=41 => self.extended(),
             _ => self.rare(),
         }
     }
@@ -89,6 +95,47 @@ impl Generator {
             1 => Operation::Readlink { path: self.path() },
             _ => Operation::Fchmod { slot: self.slot(), mode: self.mode() },
         }
+    }
+
+    fn extended(&mut self) -> Operation {
+        let (path, follow) = (self.path(), !self.random.one_in(4));
+        match self.random.below(8) {
+            0..=2 => Operation::SetExtended {
+                path,
+                follow,
+                name: self.attribute(),
+                value: self.value(),
+                condition: *self.random.pick(&[
+                    SetCondition::Either,
+                    SetCondition::Either,
+                    SetCondition::Create,
+                    SetCondition::Replace,
+                ]),
+            },
+            3 => Operation::FsetExtended { slot: self.slot(), name: self.attribute(), value: self.value() },
+            4 => Operation::RemoveExtended { path, follow, name: self.attribute() },
+            5 => Operation::GetExtended { path, follow, name: self.attribute() },
+            6 => Operation::ListExtended { path, follow },
+            _ => Operation::FlistExtended { slot: self.slot() },
+        }
+    }
+
+    /// A name of an extended attribute.
+    fn attribute(&mut self) -> PathText {
+        if self.repertoire.hostile && self.random.one_in(10) {
+            let long = [&b"user."[..], &[b'n'; 251]].concat();
+            return PathText(self.random.pick(&[&b""[..], b"user.", b"trusted.", b"odd", &long]).to_vec());
+        }
+        PathText::from(*self.random.pick(&["user.a", "user.a", "user.b", "user.caf%e9", "trusted.a"]))
+    }
+
+    fn value(&mut self) -> Pattern {
+        let length = if self.random.one_in(6) {
+            0
+        } else {
+            self.random.below(u64::from(self.repertoire.extended_bytes_max)) as u32
+        };
+        Pattern { seed: self.random.next(), length }
     }
 
     fn open(&mut self) -> Operation {

@@ -6,9 +6,10 @@
 
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::fmt;
 
-/// A path or a symlink's target: bytes, shown and stored percent-escaped where they are not
+/// A path, a symlink's target or the name of an extended attribute: bytes, shown and stored percent-escaped where they are not
 /// printable ASCII.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(into = "String", from = "String")]
@@ -82,6 +83,20 @@ pub enum FallocateMode {
     /// Zero the range, growing the file.
     ZeroRange,
 }
+
+/// What setting an extended attribute requires.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum SetCondition {
+    /// Nothing.
+    Either,
+    /// That it is not there (XATTR_CREATE).
+    Create,
+    /// That it is there (XATTR_REPLACE).
+    Replace,
+}
+
+/// Extended attributes, by name.
+pub type Extended = BTreeMap<PathText, Vec<u8>>;
 
 /// A point in time as `utimensat` takes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -209,6 +224,37 @@ pub enum Operation {
     Readdir {
         path: PathText,
     },
+    /// setxattr, or lsetxattr where it does not follow.
+    SetExtended {
+        path: PathText,
+        follow: bool,
+        name: PathText,
+        value: Pattern,
+        condition: SetCondition,
+    },
+    /// fsetxattr.
+    FsetExtended {
+        slot: Slot,
+        name: PathText,
+        value: Pattern,
+    },
+    RemoveExtended {
+        path: PathText,
+        follow: bool,
+        name: PathText,
+    },
+    GetExtended {
+        path: PathText,
+        follow: bool,
+        name: PathText,
+    },
+    ListExtended {
+        path: PathText,
+        follow: bool,
+    },
+    FlistExtended {
+        slot: Slot,
+    },
 }
 
 /// The kind of an inode.
@@ -254,7 +300,7 @@ pub enum Outcome {
     Attributes(Attributes),
     /// A symlink's target.
     Target(PathText),
-    /// A directory's names, sorted, without `.` and `..`.
+    /// The names in a directory, without `.` and `..`, or those of extended attributes; sorted.
     Names(Vec<PathText>),
 }
 
@@ -274,7 +320,21 @@ impl Operation {
             | Fallocate { slot, .. }
             | Fsync { slot }
             | Fchmod { slot, .. }
+            | FsetExtended { slot, .. }
+            | FlistExtended { slot }
             | Fstat { slot } => Some(slot),
+            _ => None,
+        }
+    }
+
+    /// The name of the extended attribute it is about.
+    pub fn attribute_mut(&mut self) -> Option<&mut PathText> {
+        use Operation::*;
+        match self {
+            SetExtended { name, .. }
+            | FsetExtended { name, .. }
+            | RemoveExtended { name, .. }
+            | GetExtended { name, .. } => Some(name),
             _ => None,
         }
     }
@@ -299,6 +359,10 @@ impl Operation {
             | Stat { path }
             | Lstat { path }
             | Readlink { path }
+            | SetExtended { path, .. }
+            | RemoveExtended { path, .. }
+            | GetExtended { path, .. }
+            | ListExtended { path, .. }
             | Readdir { path } => Some(path),
             _ => None,
         }
@@ -319,6 +383,9 @@ impl Operation {
                 | Fstat { .. }
                 | Readlink { .. }
                 | Readdir { .. }
+                | GetExtended { .. }
+                | ListExtended { .. }
+                | FlistExtended { .. }
         )
     }
 }

@@ -5,7 +5,8 @@
 //! never sees.
 
 use crate::operation::{
-    Attributes, FallocateMode, Kind, OpenFlags, Operation, Outcome, PathText, Slot, Timestamp,
+    Attributes, Extended, FallocateMode, Kind, OpenFlags, Operation, Outcome, PathText, SetCondition, Slot,
+    Timestamp,
 };
 use crate::sparse::Sparse;
 use crate::tree::{Content, Tree, TreeBuilder, join};
@@ -107,7 +108,49 @@ impl Posix {
                 stat(|into| unsafe { libc::fstat(fd, into) })
                     .map(|(_, attributes)| Outcome::Attributes(attributes))
             }
+            FsetExtended { slot, name, value } => {
+                let (fd, name, bytes) = (self.fd(*slot)?, attribute(name)?, value.bytes());
+                // SAFETY: the name is NUL-terminated and the buffer valid for its length.
+                done(unsafe { libc::fsetxattr(fd, name.as_ptr(), bytes.as_ptr().cast(), bytes.len(), 0) })
+            }
+            FlistExtended { slot } => {
+                let fd = self.fd(*slot)?;
+                // SAFETY: `sized` hands out a buffer valid for its length.
+                sized(|into, bytes| unsafe { libc::flistxattr(fd, into.cast(), bytes) }).map(names)
+            }
+            SetExtended { .. } | RemoveExtended { .. } | GetExtended { .. } | ListExtended { .. } => {
+                self.apply_extended(operation)
+            }
             _ => self.apply_by_path(operation),
+        }
+    }
+
+    /// The calls on extended attributes by path.
+    fn apply_extended(&self, operation: &Operation) -> Result<Outcome, Errno> {
+        use Operation::*;
+        match operation {
+            SetExtended { path, follow, name, value, condition } => {
+                let (path, name, bytes) = (self.below_root(path)?, attribute(name)?, value.bytes());
+                let flags = match condition {
+                    SetCondition::Either => 0,
+                    SetCondition::Create => libc::XATTR_CREATE,
+                    SetCondition::Replace => libc::XATTR_REPLACE,
+                };
+                let call = if *follow { libc::setxattr } else { libc::lsetxattr };
+                // SAFETY: path and name are NUL-terminated and the buffer valid for its length.
+                done(unsafe { call(path.as_ptr(), name.as_ptr(), bytes.as_ptr().cast(), bytes.len(), flags) })
+            }
+            RemoveExtended { path, follow, name } => {
+                let (path, name) = (self.below_root(path)?, attribute(name)?);
+                let call = if *follow { libc::removexattr } else { libc::lremovexattr };
+                // SAFETY: path and name are NUL-terminated.
+                done(unsafe { call(path.as_ptr(), name.as_ptr()) })
+            }
+            GetExtended { path, follow, name } => {
+                get_extended(&self.below_root(path)?, &attribute(name)?, *follow).map(Outcome::Bytes)
+            }
+            ListExtended { path, follow } => list_extended(&self.below_root(path)?, *follow).map(names),
+            _ => unreachable!("other calls are served elsewhere"),
         }
     }
 
@@ -184,7 +227,7 @@ impl Posix {
                 Content::Directory
             }
         };
-        builder.add(path.clone(), identity, attributes, content);
+        builder.add(path.clone(), identity, attributes, content, all_extended(&full)?);
         Ok(())
     }
 
@@ -273,6 +316,49 @@ fn readdir(path: &CStr) -> Result<Vec<PathText>, Errno> {
     unsafe { libc::closedir(stream) };
     names.sort();
     Ok(names)
+}
+
+fn attribute(name: &PathText) -> Result<CString, Errno> {
+    CString::new(name.as_bytes()).map_err(|_| Errno::INVAL)
+}
+
+/// What `call` fills a buffer with, once asked how long that is.
+fn sized(mut call: impl FnMut(*mut u8, usize) -> isize) -> Result<Vec<u8>, Errno> {
+    let mut bytes = vec![0; count(call(std::ptr::null_mut(), 0))?];
+    let filled = count(call(bytes.as_mut_ptr(), bytes.len()))?;
+    bytes.truncate(filled);
+    Ok(bytes)
+}
+
+fn list_extended(path: &CStr, follow: bool) -> Result<Vec<u8>, Errno> {
+    let call = if follow { libc::listxattr } else { libc::llistxattr };
+    // SAFETY: the path is NUL-terminated, and `sized` hands out a buffer valid for its length.
+    sized(|into, bytes| unsafe { call(path.as_ptr(), into.cast(), bytes) })
+}
+
+fn get_extended(path: &CStr, name: &CStr, follow: bool) -> Result<Vec<u8>, Errno> {
+    let call = if follow { libc::getxattr } else { libc::lgetxattr };
+    // SAFETY: path and name are NUL-terminated, and `sized` hands out a buffer valid for its length.
+    sized(|into, bytes| unsafe { call(path.as_ptr(), name.as_ptr(), into.cast(), bytes) })
+}
+
+/// A list of names, sorted.
+fn names(list: Vec<u8>) -> Outcome {
+    let names = list.split(|byte| *byte == 0).filter(|name| !name.is_empty());
+    let mut names: Vec<PathText> = names.map(|name| PathText(name.to_vec())).collect();
+    names.sort();
+    Outcome::Names(names)
+}
+
+/// The extended attributes of a file or link itself.
+fn all_extended(path: &CStr) -> Result<Extended, Errno> {
+    let mut extended = Extended::new();
+    for name in list_extended(path, false)?.split(|byte| *byte == 0).filter(|name| !name.is_empty()) {
+        let name = PathText(name.to_vec());
+        let value = get_extended(path, &attribute(&name)?, false)?;
+        extended.insert(name, value);
+    }
+    Ok(extended)
 }
 
 /// The content of a file, holes and all, read in pieces so that a huge sparse one costs no memory.

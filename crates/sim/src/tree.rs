@@ -2,7 +2,7 @@
 //! recovered store are compared by.
 
 use crate::model::{Body, InodeNumber, Model};
-use crate::operation::{Attributes, Kind, PathText};
+use crate::operation::{Attributes, Extended, Kind, PathText};
 use crate::sparse::Sparse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -18,6 +18,7 @@ pub struct Tree {
 struct Entry {
     attributes: Attributes,
     content: Content,
+    extended: Extended,
     /// The first path, in order, that leads to the same inode: hard links must stay links.
     first_path: PathText,
 }
@@ -36,13 +37,20 @@ pub enum Content {
 /// Collects a tree from whatever is being walked.
 #[derive(Default)]
 pub struct TreeBuilder {
-    found: BTreeMap<PathText, (u64, Attributes, Content)>,
+    found: BTreeMap<PathText, (u64, Attributes, Content, Extended)>,
 }
 
 impl TreeBuilder {
     /// Adds the inode `identity`, found at `path` (the root is `/`).
-    pub fn add(&mut self, path: PathText, identity: u64, attributes: Attributes, content: Content) {
-        self.found.insert(path, (identity, attributes, content));
+    pub fn add(
+        &mut self,
+        path: PathText,
+        identity: u64,
+        attributes: Attributes,
+        content: Content,
+        extended: Extended,
+    ) {
+        self.found.insert(path, (identity, attributes, content, extended));
     }
 
     /// The tree of everything added.
@@ -54,8 +62,8 @@ impl TreeBuilder {
         let entries = self
             .found
             .into_iter()
-            .map(|(path, (identity, attributes, content))| {
-                (path, Entry { attributes, content, first_path: first[&identity].clone() })
+            .map(|(path, (identity, attributes, content, extended))| {
+                (path, Entry { attributes, content, extended, first_path: first[&identity].clone() })
             })
             .collect();
         Tree { entries }
@@ -93,7 +101,7 @@ impl Model {
                 Content::Directory
             }
         };
-        builder.add(path, number, inode.attributes(), content);
+        builder.add(path, number, inode.attributes(), content, inode.extended.clone());
     }
 }
 
@@ -134,6 +142,9 @@ impl Entry {
         }
         if self.first_path != wanted.first_path {
             lines.push(format!("{path}: linked to {}, expected to {}", self.first_path, wanted.first_path));
+        }
+        if self.extended != wanted.extended {
+            lines.push(format!("{path}: with {:?}, expected {:?}", self.extended, wanted.extended));
         }
         match (&self.content, &wanted.content) {
             (Content::File(found), Content::File(wanted)) => {

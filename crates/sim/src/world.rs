@@ -4,15 +4,17 @@
 //! Nothing runs by itself: a digest happens when the test asks for one, or when an operation finds
 //! the log full; then a helper thread does what the daemon's digest thread would.
 
-use crate::operation::{Attributes, Kind, Operation, Outcome, PathText, Slot, Timestamp};
+use crate::operation::{
+    Attributes, Extended, Kind, Operation, Outcome, PathText, SetCondition, Slot, Timestamp,
+};
 use crate::sparse::Sparse;
 use crate::tree::{Content, Tree, TreeBuilder, join};
 use cuesta_format::superblock::Superblock;
 use cuesta_format::wire::{Request, Response};
 use cuesta_format::{FileKind, Geometry, InodeRecord, Medium, SessionId, StoreId};
 use cuesta_libfs::{
-    Base, Client, Credentials, Error, Link, LinkError, LinkSource, OpenFile, RenameFlags, SetAttributes,
-    SetTime, Target, Whence,
+    Base, Client, Credentials, Error, ExtendedFlags, Link, LinkError, LinkSource, OpenFile, RenameFlags,
+    SetAttributes, SetTime, Target, Whence,
 };
 use cuesta_sharedfs::check::{self, Mode};
 use cuesta_sharedfs::{Options, Recovered, SharedFs};
@@ -259,8 +261,60 @@ impl World {
             Fstat { slot } => {
                 client.stat_open(self.file(*slot)?).map(|stat| Outcome::Attributes(attributes(&stat.record)))
             }
+            FsetExtended { slot, name, value } => done(client.set_extended(
+                &self.who,
+                Target::File(self.file(*slot)?),
+                name.as_bytes(),
+                &value.bytes(),
+                ExtendedFlags::default(),
+            )),
+            FlistExtended { slot } => {
+                let target = Target::File(self.file(*slot)?);
+                Ok(Outcome::Names(self.extended_names(target)?))
+            }
+            SetExtended { .. } | RemoveExtended { .. } | GetExtended { .. } | ListExtended { .. } => {
+                self.serve_extended(operation)
+            }
             _ => self.serve_path(operation),
         }
+    }
+
+    /// The calls on extended attributes by path.
+    fn serve_extended(&self, operation: &Operation) -> Result<Outcome, Error> {
+        use Operation::*;
+        let (client, who) = (&self.client, &self.who);
+        let at = |path, follow: &bool| target(path, *follow);
+        match operation {
+            SetExtended { path, follow, name, value, condition } => {
+                let flags = ExtendedFlags {
+                    create: *condition == SetCondition::Create,
+                    replace: *condition == SetCondition::Replace,
+                };
+                let (name, value) = (name.as_bytes(), value.bytes());
+                done(client.set_extended(who, at(path, follow), name, &value, flags))
+            }
+            RemoveExtended { path, follow, name } => {
+                done(client.remove_extended(who, at(path, follow), name.as_bytes()))
+            }
+            GetExtended { path, follow, name } => {
+                client.get_extended(who, at(path, follow), name.as_bytes()).map(Outcome::Bytes)
+            }
+            ListExtended { path, follow } => Ok(Outcome::Names(self.extended_names(at(path, follow))?)),
+            _ => unreachable!("other calls are served elsewhere"),
+        }
+    }
+
+    fn extended_names(&self, target: Target<'_>) -> Result<Vec<PathText>, Error> {
+        let list = self.client.list_extended(&self.who, target)?;
+        let names = list.split(|byte| *byte == 0).filter(|name| !name.is_empty());
+        Ok(names.map(|name| PathText(name.to_vec())).collect())
+    }
+
+    fn extended(&self, path: &PathText) -> Result<Extended, Error> {
+        let names = self.extended_names(target(path, false))?;
+        let value =
+            |name: &PathText| self.client.get_extended(&self.who, target(path, false), name.as_bytes());
+        names.into_iter().map(|name| Ok((name.clone(), value(&name)?))).collect()
     }
 
     /// The calls that take no slot.
@@ -367,7 +421,7 @@ impl World {
                 Content::Directory
             }
         };
-        builder.add(path.clone(), record.inode.0, attributes, content);
+        builder.add(path.clone(), record.inode.0, attributes, content, self.extended(path)?);
         Ok(())
     }
 
@@ -388,6 +442,10 @@ impl World {
         content.set_size(offset);
         if offset == size { Ok(content) } else { Err(Error::Daemon("a file shorter than its size".into())) }
     }
+}
+
+fn target(path: &PathText, follow: bool) -> Target<'_> {
+    Target::Path { base: Base::Root, path: path.as_bytes(), follow }
 }
 
 fn done(result: Result<(), Error>) -> Result<Outcome, Error> {

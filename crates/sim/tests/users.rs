@@ -7,7 +7,7 @@
 
 use cuesta_libfs::Credentials;
 use cuesta_sim::generate::{Generator, Repertoire};
-use cuesta_sim::operation::{Operation, Outcome, answers_agree};
+use cuesta_sim::operation::{Operation, Outcome, PathText, answers_agree};
 use cuesta_sim::posix::Posix;
 use cuesta_sim::random::Random;
 use cuesta_sim::world::{self, World};
@@ -51,7 +51,8 @@ fn caller(operation: &Operation, random: &mut Random) -> usize {
     }
 }
 
-/// Modes that matter between users.
+/// Modes that matter between users. Attributes only root sees are left out: a thread that is another user to the file
+/// system alone stays root to them.
 fn shape(operation: &mut Operation, random: &mut Random, sticky: bool) {
     use Operation::*;
     if let Open { mode, .. } | Mkdir { mode, .. } | Chmod { mode, .. } | Fchmod { mode, .. } = operation {
@@ -61,6 +62,10 @@ fn shape(operation: &mut Operation, random: &mut Random, sticky: bool) {
         if !sticky {
             *mode &= !STICKY;
         }
+    }
+    if let Some(name) = operation.attribute_mut().filter(|name| name.as_bytes().starts_with(b"trusted.")) {
+        let behind = name.as_bytes().iter().skip(b"trusted.".len());
+        *name = PathText(b"user.".iter().chain(behind).copied().collect());
     }
 }
 

@@ -6,7 +6,7 @@ use cuesta_format::{EXTENDED_VALUE_BYTES_MAX, NAME_BYTES_MAX};
 use cuesta_libfs::{Client, Credentials, Error, ExtendedFlags, Target};
 
 use super::{Answer, Call, Failure, descriptor_names, path};
-use crate::{process, user_memory};
+use crate::{credentials, process, user_memory};
 
 /// Whose attributes a call is about.
 #[derive(Clone, Copy, Debug)]
@@ -42,7 +42,7 @@ impl Subject {
     ) -> Answer {
         let Subject::Path { follow } = self else {
             let pin = call.pin(0)?;
-            return answer(serve(process::client()?, &process::credentials(), Target::File(pin.file()?))?);
+            return answer(serve(process::client()?, &credentials::effective(), Target::File(pin.file()?))?);
         };
         let served = path::at(
             call,
@@ -62,7 +62,7 @@ impl Subject {
                 } else {
                     Arc::clone(pin.file()?)
                 };
-                let served = serve(client, &process::credentials(), Target::File(&file));
+                let served = serve(client, &credentials::effective(), Target::File(&file));
                 client.close(file)?;
                 answer(served?)
             }

@@ -5,7 +5,7 @@
 use super::lanes::Overlapping;
 use super::store::{ClientNumber, Step, Workload};
 use crate::generate::{Generator, Repertoire};
-use crate::operation::{OpenFlags, Operation, PathText, Pattern, Slot, Timestamp};
+use crate::operation::{OpenFlags, Operation, PathText, Pattern, SetCondition, Slot, Timestamp};
 use crate::random::Random;
 
 /// Where a digest comes in.
@@ -57,10 +57,18 @@ pub fn calls() -> Vec<Operation> {
         Lchown { path: path("/g"), uid: 12, gid: 34 },
         Utimens { path: path("/d"), modified: Timestamp { seconds: 1_000_000, nanoseconds: 7 } },
         Close { slot: 1 },
+        set_extended("/f", "user.new", data(6, 300)),
+        set_extended("/g", "user.large", data(7, 20)),
+        RemoveExtended { path: path("/g"), follow: true, name: path("user.old") },
     ]
 }
 
-/// What is there before: files with content, open ones among them, a hard link, directories.
+fn set_extended(file: &str, name: &str, value: Pattern) -> Operation {
+    let condition = SetCondition::Either;
+    Operation::SetExtended { path: path(file), follow: true, name: path(name), value, condition }
+}
+
+/// What is there before: files with content, open ones among them, a hard link, directories, extended attributes.
 pub fn population() -> Vec<Step> {
     use Operation::*;
     let write = OpenFlags { read: true, write: true, create: true, ..OpenFlags::default() };
@@ -76,6 +84,8 @@ pub fn population() -> Vec<Step> {
         Write { slot: 3, data: Pattern { seed: 92, length: 100 } },
         Link { existing: path("/d/x"), new: path("/hard") },
         Close { slot: 3 },
+        set_extended("/g", "user.old", Pattern { seed: 93, length: 10 }),
+        set_extended("/g", "user.large", Pattern { seed: 94, length: 3000 }),
     ];
     calls.map(|call| Step::Call(0, call)).into()
 }

@@ -2,7 +2,7 @@
 
 use super::resolve::{Last, Parent, check_length};
 use super::{Body, Directory, Handle, Inode, InodeNumber, Model};
-use crate::operation::{FallocateMode, OpenFlags, Outcome, PathText, Slot};
+use crate::operation::{Extended, FallocateMode, OpenFlags, Outcome, PathText, Slot};
 use crate::sparse::Sparse;
 use rustix::io::Errno;
 use std::collections::BTreeMap;
@@ -307,7 +307,8 @@ impl Model {
         self.next_inode += 1;
         let Inode { mode: parent_mode, gid: parent_gid, .. } = self.inodes[&parent.directory];
         let is_directory = matches!(body, Body::Directory(_));
-        let mut inode = Inode { body, mode, uid: 0, gid: 0, links: 1, modified: None };
+        let mut inode =
+            Inode { body, mode, uid: 0, gid: 0, links: 1, modified: None, extended: Extended::new() };
         if parent_mode & SET_GID != 0 {
             inode.gid = parent_gid;
             inode.mode |= if is_directory { SET_GID } else { 0 };

@@ -5,12 +5,15 @@
 //! holds the model against the running kernel. Times are left out except a modification time set
 //! by `utimens` and not touched since.
 //!
-//! [`resolve`] turns paths into inodes, `calls` does the work, [`crate::tree`] shows the result.
+//! [`resolve`] turns paths into inodes, `calls` and `extended` do the work, [`crate::tree`] shows the result.
 
 mod calls;
+mod extended;
 mod resolve;
 
-use crate::operation::{Attributes, Kind, OpenFlags, Operation, Outcome, PathText, Slot, Timestamp};
+use crate::operation::{
+    Attributes, Extended, Kind, OpenFlags, Operation, Outcome, PathText, Slot, Timestamp,
+};
 use crate::sparse::Sparse;
 use rustix::io::Errno;
 use std::collections::BTreeMap;
@@ -36,6 +39,7 @@ pub(crate) struct Inode {
     pub(crate) gid: u32,
     pub(crate) links: u32,
     pub(crate) modified: Option<Timestamp>,
+    pub(crate) extended: Extended,
 }
 
 /// What an inode holds.
@@ -72,7 +76,8 @@ impl Model {
     pub fn new() -> Model {
         let root = 1;
         let body = Body::Directory(Directory { entries: BTreeMap::new(), parent: root });
-        let inode = Inode { body, mode: 0o755, uid: 0, gid: 0, links: 2, modified: None };
+        let inode =
+            Inode { body, mode: 0o755, uid: 0, gid: 0, links: 2, modified: None, extended: Extended::new() };
         Model { inodes: BTreeMap::from([(root, inode)]), root, next_inode: 2, handles: BTreeMap::new() }
     }
 
@@ -117,6 +122,12 @@ impl Model {
                 let directory = self.directory(self.lookup(path, true)?)?;
                 Ok(Outcome::Names(directory.entries.keys().cloned().map(PathText).collect()))
             }
+            SetExtended { .. }
+            | FsetExtended { .. }
+            | RemoveExtended { .. }
+            | GetExtended { .. }
+            | ListExtended { .. }
+            | FlistExtended { .. } => self.apply_extended(operation),
         }
     }
 
