@@ -221,7 +221,6 @@ impl Client {
     }
 
     /// Sets attributes, unless (`true`) capabilities must go first, which a file's new owner does not give.
-
     fn set_attributes_of(
         &self,
         turn: &mut Turn<'_>,

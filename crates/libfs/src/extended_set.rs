@@ -8,7 +8,13 @@ use cuesta_format::wire::ExtendedAttribute;
 /// Attributes by name, in name order: most inodes have none, few have more than two.
 #[derive(Debug, Default)]
 pub(crate) struct ExtendedSet {
-    attributes: Vec<(Box<[u8]>, Box<[u8]>)>,
+    attributes: Vec<Attribute>,
+}
+
+#[derive(Debug)]
+struct Attribute {
+    name: Box<[u8]>,
+    value: Box<[u8]>,
 }
 
 /// Of an inode that has none.
@@ -23,19 +29,18 @@ impl ExtendedSet {
     }
 
     fn find(&self, name: &[u8]) -> Result<usize, usize> {
-        self.attributes.binary_search_by(|(known, _)| (**known).cmp(name))
+        self.attributes.binary_search_by(|known| (*known.name).cmp(name))
     }
 
     /// The value of an attribute.
     pub(crate) fn get(&self, name: &[u8]) -> Option<&[u8]> {
-        let (_, value) = self.attributes.get(self.find(name).ok()?)?;
-        Some(value)
+        Some(&self.attributes.get(self.find(name).ok()?)?.value)
     }
 
     pub(crate) fn put(&mut self, name: &[u8], value: &[u8]) {
         match self.find(name) {
-            Ok(at) => self.attributes[at].1 = value.into(),
-            Err(at) => self.attributes.insert(at, (name.into(), value.into())),
+            Ok(at) => self.attributes[at].value = value.into(),
+            Err(at) => self.attributes.insert(at, Attribute { name: name.into(), value: value.into() }),
         }
     }
 
@@ -46,7 +51,7 @@ impl ExtendedSet {
     }
 
     pub(crate) fn names(&self) -> impl Iterator<Item = &[u8]> {
-        self.attributes.iter().map(|(name, _)| &**name)
+        self.attributes.iter().map(|attribute| &*attribute.name)
     }
 
     /// Bytes of a list of the names, each with a zero byte behind it.
