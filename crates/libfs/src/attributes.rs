@@ -11,7 +11,7 @@ use crate::open_file::OpenFile;
 use crate::sync::Arc;
 use crate::walk::{Base, Follow};
 use cuesta_format::operation::Attributes;
-use cuesta_format::{FileKind, InodeRecord, Operation, Timestamp};
+use cuesta_format::{FileKind, InodeNumber, InodeRecord, LogPosition, Operation, Timestamp};
 
 /// What `stat` tells. `record.blocks` counts blocks of [`cuesta_format::BLOCK_BYTES`], also those that are in the
 /// log only.
@@ -19,6 +19,22 @@ use cuesta_format::{FileKind, InodeRecord, Operation, Timestamp};
 pub struct Stat {
     /// The attributes.
     pub record: InodeRecord,
+}
+
+/// Of an inode: equal, within one session, as long as nothing about it has changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Version {
+    inode: InodeNumber,
+    filled: u64,
+    logged: LogPosition,
+}
+
+impl Version {
+    /// Whose it is.
+    #[must_use]
+    pub fn inode(&self) -> InodeNumber {
+        self.inode
+    }
 }
 
 /// Whose attributes change.
@@ -101,6 +117,14 @@ impl Client {
             record.blocks = content.blocks(record.size, record.blocks);
         }
         Ok(Stat { record })
+    }
+
+    /// The present version of an open file's inode.
+    pub fn version(&self, file: &OpenFile) -> Result<Version, Error> {
+        self.operate(|_turn| {
+            let state = self.reading(file.inode_ref())?;
+            Ok(Version { inode: file.inode(), filled: state.filled, logged: state.logged })
+        })
     }
 
     /// `access`: whether `rights` (bits of `R_OK`, `W_OK`, `X_OK`) are given.

@@ -7,9 +7,12 @@ use crate::content::FileContent;
 use crate::directory::DirectoryContent;
 use crate::extended_set::ExtendedSet;
 use crate::locks::LockTable;
-use crate::sync::{AtomicBool, AtomicI64, AtomicU32, Mutex, OnceLock, Ordering, RwLock};
+use crate::sync::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Mutex, OnceLock, Ordering, RwLock};
 use cuesta_format::wire::{Grant, LeaseMode};
 use cuesta_format::{FileKind, InodeNumber, InodeRecord, LogPosition, Timestamp};
+
+/// Times any inode was filled.
+static FILLS: AtomicU64 = AtomicU64::new(0);
 
 /// An inode.
 #[derive(Debug)]
@@ -38,6 +41,8 @@ pub(crate) struct State {
     pub(crate) extended: Option<Box<ExtendedSet>>,
     /// Behind the last entry about it.
     pub(crate) logged: LogPosition,
+    /// Differs each time a lease brought what is known here.
+    pub(crate) filled: u64,
     /// It is gone: it had no name left and nobody here has it open. Nothing about it may be logged any more.
     pub(crate) released: bool,
 }
@@ -75,7 +80,15 @@ impl Inode {
             opens: AtomicU32::new(0),
             orphaned: AtomicBool::new(false),
             accessed: AtomicI64::new(record.accessed.0),
-            state: RwLock::new(State { lease, record, content, extended: None, logged, released: false }),
+            state: RwLock::new(State {
+                lease,
+                record,
+                content,
+                extended: None,
+                logged,
+                filled: 0,
+                released: false,
+            }),
             locks: OnceLock::new(),
             unlocked: AtomicU32::new(0),
         }
@@ -111,6 +124,7 @@ impl Inode {
         state.lease = Some(grant.mode);
         state.record = record;
         state.logged = LogPosition(0);
+        state.filled = FILLS.fetch_add(1, Ordering::Relaxed) + 1;
         state.released = false;
         state.extended = (!grant.extended.is_empty()).then(|| Box::new(ExtendedSet::granted(grant.extended)));
         state.content = match record.kind() {

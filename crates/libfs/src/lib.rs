@@ -52,7 +52,7 @@ mod sync;
 mod walk;
 
 pub use allocate::Allocation;
-pub use attributes::{SetAttributes, SetTime, Stat, Target};
+pub use attributes::{SetAttributes, SetTime, Stat, Target, Version};
 pub use capabilities::{Capabilities, Capability};
 pub use client::Client;
 pub use credentials::Credentials;

@@ -18,7 +18,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 
 use crate::calls::ExecImage;
-use crate::filter::{ACTIVE, DESCRIPTOR_LIMIT, DESCRIPTORS};
+use crate::filter::{ACTIVE, DESCRIPTOR_LIMIT, DESCRIPTORS, HOLDS};
 use crate::open_file::Description;
 use crate::process::ChildSession;
 use crate::thread;
@@ -202,6 +202,7 @@ pub fn install(fd: i32, pin: Pin) -> Option<Pin> {
     let (Some(entry), Some(class)) = (TABLE.get(fd), DESCRIPTORS.get(fd)) else { return None };
     HIGHEST.fetch_max(fd + 1, Ordering::Relaxed);
     ACTIVE.store(1, Ordering::Release);
+    HOLDS.store(1, Ordering::Release);
     if thread::is_vforked() {
         class.store(CLASS_OURS, Ordering::Release);
         return change(fd, Some(pin));

@@ -4,7 +4,7 @@
 use std::ffi::{CStr, c_char};
 
 unsafe extern "C" {
-    static environ: *const *const c_char;
+    static mut environ: *mut *const c_char;
 }
 
 /// What Cuesta looks at; a variable that is not set, or empty, is `None`.
@@ -27,7 +27,7 @@ pub struct Environment {
 }
 
 impl Environment {
-    /// Looks now.
+    /// Looks now. `CUESTA_TABLE` was meant for this library alone: the program does not see it.
     ///
     /// # Safety
     /// No other thread changes the environment, as in a constructor; and until the strings are last
@@ -37,33 +37,48 @@ impl Environment {
         // SAFETY: the environment is an array of strings that ends with a null pointer, or null itself.
         unsafe {
             let mut next = environ;
+            let mut kept = next;
             while !next.is_null() && !(*next).is_null() {
-                found.note(*next);
+                if !found.note(*next) {
+                    if kept != next {
+                        *kept = *next;
+                    }
+                    kept = kept.add(1);
+                }
                 next = next.add(1);
+            }
+            if kept != next {
+                *kept = core::ptr::null();
             }
         }
         found
     }
 
+    /// Whether `entry` was meant for this library alone.
+    ///
     /// # Safety
     /// `entry` is a zero-terminated string that stays as it is while this structure is used.
-    unsafe fn note(&mut self, entry: *const c_char) {
-        let wanted: [(&[u8], &mut Option<&'static CStr>); 6] = [
-            (b"CUESTA_SOCKET=", &mut self.socket),
-            (b"CUESTA_AT=", &mut self.at),
-            (b"CUESTA_PATCH=", &mut self.patch),
-            (b"CUESTA_TABLE=", &mut self.table),
-            (b"LD_PRELOAD=", &mut self.preload),
-            (b"XDG_RUNTIME_DIR=", &mut self.runtime),
+    unsafe fn note(&mut self, entry: *const c_char) -> bool {
+        let wanted: [(&[u8], &mut Option<&'static CStr>, bool); 6] = [
+            (b"CUESTA_SOCKET=", &mut self.socket, false),
+            (b"CUESTA_AT=", &mut self.at, false),
+            (b"CUESTA_PATCH=", &mut self.patch, false),
+            (b"CUESTA_TABLE=", &mut self.table, true),
+            (b"LD_PRELOAD=", &mut self.preload, false),
+            (b"XDG_RUNTIME_DIR=", &mut self.runtime, false),
         ];
-        for (name, place) in wanted {
+        for (name, place, is_ours_alone) in wanted {
             // SAFETY: comparing stops at the first difference, the terminator at the latest.
             unsafe {
                 let is_named = name.iter().enumerate().all(|(at, byte)| *entry.add(at) as u8 == *byte);
-                if is_named && *entry.add(name.len()) != 0 {
-                    *place = Some(CStr::from_ptr(entry.add(name.len())));
+                if is_named {
+                    if *entry.add(name.len()) != 0 {
+                        *place = Some(CStr::from_ptr(entry.add(name.len())));
+                    }
+                    return is_ours_alone;
                 }
             }
         }
+        false
     }
 }

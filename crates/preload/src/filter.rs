@@ -37,6 +37,8 @@ pub const CLASS_AT_THIRD: u8 = 10;
 pub const CLASS_ALWAYS: u8 = 11;
 /// Decided in Rust once this process has to do with the store, else the kernel's.
 pub const CLASS_ACTIVE: u8 = 13;
+/// Decided in Rust once this process holds something that ends with it, else the kernel's.
+pub const CLASS_LEAVING: u8 = 14;
 /// clone, clone3, fork, vfork: made by the stub itself, on no stack.
 pub const CLASS_CLONE: u8 = 12;
 
@@ -72,6 +74,9 @@ pub static CWD_VIRTUAL: AtomicU32 = AtomicU32::new(0);
 
 /// Non-zero once this process (or the one it was forked from) has to do with the store.
 pub static ACTIVE: AtomicU32 = AtomicU32::new(0);
+
+/// Non-zero once this process (or the one it was forked from) has a session or descriptors of the store.
+pub static HOLDS: AtomicU32 = AtomicU32::new(0);
 
 /// First bytes with which a relative path may lead below the prefix.
 pub static FIRST_BYTES: [AtomicU8; 256] = [const { AtomicU8::new(0) }; 256];
@@ -202,7 +207,6 @@ pub const fn class_of(number: i64) -> u8 {
         libc::SYS_fchdir
         | libc::SYS_getcwd
         | libc::SYS_sync
-        | libc::SYS_exit_group
         | libc::SYS_setuid
         | libc::SYS_setgid
         | libc::SYS_setreuid
@@ -223,6 +227,7 @@ pub const fn class_of(number: i64) -> u8 {
         | libc::SYS_pselect6
         | libc::SYS_sendmsg
         | libc::SYS_close_range => CLASS_ACTIVE,
+        libc::SYS_exit_group => CLASS_LEAVING,
         libc::SYS_clone | libc::SYS_clone3 | libc::SYS_fork | libc::SYS_vfork => CLASS_CLONE,
         _ => CLASS_NEVER,
     }

@@ -1,9 +1,9 @@
 //! What a program leaves to the one it executes: its open files of the store, its working directory
-//! there, and the memory that holds shared offsets. Written as text into a memory file, one line each;
-//! the next program trusts it no further than its own user's environment, and skips lines it cannot
-//! read.
+//! there, and the memory that holds shared offsets. Text, one line each, in a variable of the environment or,
+//! if it is long, in a memory file whose descriptor the variable names; the next program trusts it no further
+//! than its own user's environment, and skips lines it cannot read.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
 use std::io::{Read as _, Write as _};
 use std::os::fd::{AsFd as _, AsRawFd as _, FromRawFd as _, OwnedFd};
 
@@ -13,8 +13,10 @@ use crate::descriptors::{self, Pin};
 use crate::open_file::{Description, Inherited};
 use crate::{cells, process, working_directory};
 
-/// Set in the environment of a program that inherits.
+/// Set in the environment of a program that inherits, and seen by nobody else.
 const VARIABLE: &str = "CUESTA_TABLE";
+/// Longer text goes into a memory file: arguments and environment share a limit.
+const VARIABLE_BYTES_MAX: usize = 4096;
 
 /// What a program executed from a copy, or by its interpreter, is to take itself for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,17 +43,18 @@ impl Table {
         let open: Vec<_> = groups.iter().map(|(pin, fds)| (fds.clone(), pin.to_inherit())).collect();
         let directory = working_directory::pin()
             .zip(working_directory::name())
-            .map(|(pin, name)| (name, pin.to_inherit()));
+            .map(|(pin, name)| (name, pin.without_offset()));
         let has_something = !open.is_empty() || directory.is_some() || identity.is_some();
         has_something.then_some(Self { identity, open, directory })
     }
 
-    /// The table in a memory file that survives the exec.
+    /// The table as the next program reads it.
     pub fn write(&self) -> Option<Written> {
         let mut text = Vec::new();
+        let shares_offsets = self.open.iter().any(|(_, inherited)| inherited.cell.is_some());
         let cells = match cells::file() {
-            Some(cells) => Some(inheritable(borrow(cells))?),
-            None => None,
+            Some(cells) if shares_offsets => Some(inheritable(borrow(cells))?),
+            _ => None,
         };
         if let Some(cells) = &cells {
             writeln!(text, "cells {}", cells.as_raw_fd()).ok()?;
@@ -67,42 +70,39 @@ impl Table {
         if let Some((name, inherited)) = &self.directory {
             writeln!(text, "directory {} {}", hex(name), line(inherited)).ok()?;
         }
+        if text.len() <= VARIABLE_BYTES_MAX {
+            let text = [VARIABLE.as_bytes(), b"=", &text].concat();
+            return Some(Written { variable: CString::new(text).ok()?, _file: None, _cells: cells });
+        }
         let file = inheritable(rustix::fs::memfd_create("cuesta-table", MemfdFlags::CLOEXEC).ok()?.as_fd())?;
         let mut written = 0;
         while written < text.len() {
             written += rustix::io::pwrite(&file, &text[written..], written as u64).ok()?;
         }
-        Some(Written { file, _cells: cells })
+        let variable = CString::new(format!("{VARIABLE}={}", file.as_raw_fd())).ok()?;
+        Some(Written { variable, _file: Some(file), _cells: cells })
     }
 
     /// Takes over what the program before exec left. Call once, before there are threads.
     pub fn adopt(variable: &CStr) {
-        let Some(fd) = variable.to_str().ok().and_then(|value| value.parse::<i32>().ok()) else { return };
-        // SAFETY: runs before other threads use the environment.
-        unsafe { std::env::remove_var(VARIABLE) };
+        let Ok(value) = variable.to_str() else { return };
+        let Ok(fd) = value.parse::<i32>() else { return adopt_lines(value) };
         // SAFETY: the program before exec left this descriptor for us alone.
         let mut file = std::fs::File::from(unsafe { OwnedFd::from_raw_fd(fd) });
         let mut text = String::new();
         if file.read_to_string(&mut text).is_ok() {
-            for line in text.lines() {
-                let _ = adopt_line(line);
-            }
+            adopt_lines(&text);
         }
     }
 }
 
-/// A table in memory files that survive an exec, and go if it fails.
+/// A table, with memory files that survive an exec, and go if it fails.
 #[derive(Debug)]
 pub struct Written {
-    file: OwnedFd,
+    /// What the next program needs in its environment, as `NAME=value`.
+    pub variable: CString,
+    _file: Option<OwnedFd>,
     _cells: Option<OwnedFd>,
-}
-
-impl Written {
-    /// The descriptor to name to the next program.
-    pub fn descriptor(&self) -> i32 {
-        self.file.as_raw_fd()
-    }
 }
 
 /// A copy of the descriptor, out of the way, that survives an exec.
@@ -110,6 +110,12 @@ fn inheritable(file: rustix::fd::BorrowedFd<'_>) -> Option<OwnedFd> {
     let copy = rustix::io::fcntl_dupfd_cloexec(file, process::descriptor_floor()).ok()?;
     rustix::io::fcntl_setfd(&copy, rustix::io::FdFlags::empty()).ok()?;
     Some(copy)
+}
+
+fn adopt_lines(text: &str) {
+    for line in text.lines() {
+        let _ = adopt_line(line);
+    }
 }
 
 fn adopt_line(line: &str) -> Option<()> {
@@ -135,7 +141,7 @@ fn adopt_line(line: &str) -> Option<()> {
         }
         "directory" => {
             let name = unhex(words.next()?)?;
-            working_directory::enter(Pin::new(Description::inherited(&parse(&mut words)?)), name);
+            working_directory::inherit(Pin::new(Description::inherited(&parse(&mut words)?)), name);
             Some(())
         }
         _ => None,

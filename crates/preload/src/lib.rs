@@ -6,7 +6,7 @@
 //! |---|---|
 //! | `CUESTA_SOCKET` | the daemon's socket; without it the library does nothing |
 //! | `CUESTA_AT` | the prefix that is the store, default `/cuesta` |
-//! | `CUESTA_TABLE` | descriptor holding the table of the program before exec (see `process`) |
+//! | `CUESTA_TABLE` | what the program before exec left (see `inheritance`) |
 //! | `CUESTA_PATCH` | `all` patches every site, for tests of the patcher; `report` says what was done |
 //!
 //! `arch` knows the processor, `patch` rewrites the C library family, `interpose` replaces its hottest

@@ -188,17 +188,23 @@ impl Description {
             self.move_to_cell();
         }
         // SAFETY: the file is only read.
-        let file = unsafe { &*self.file.get() };
-        let offset = match file {
+        let offset = match unsafe { &*self.file.get() } {
             // A thread of a process this one was forked from may have been moving it; there is a cell then.
             Some(file) => file.offset_before_fork(),
             None => self.offset.load(Ordering::Relaxed),
         };
+        Inherited { offset, cell: self.cell().map(crate::cells::index_of), ..self.without_offset() }
+    }
+
+    /// What to hand over of a directory that is only stood in.
+    pub fn without_offset(&self) -> Inherited {
+        // SAFETY: the file is only read.
+        let file = unsafe { &*self.file.get() };
         Inherited {
             inode: self.inode,
             flags: file.as_ref().map_or(self.flags.load(Ordering::Relaxed), |file| file.flags() as u32),
-            offset,
-            cell: self.cell().map(crate::cells::index_of),
+            offset: 0,
+            cell: None,
             path: self.path.clone(),
         }
     }

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex};
 use cuesta_libfs::{Client, SocketLink};
 use rustix::fs::{Mode, OFlags};
 
-use crate::calls::Failure;
+use crate::calls::{self, Failure};
 use crate::environment::Environment;
 use crate::{cells, descriptors, filter, memory, signals, thread};
 
@@ -173,6 +173,7 @@ fn after_fork() {
     FORKED.store(0, Ordering::Relaxed);
     crate::arch::after_fork();
     signals::after_fork();
+    calls::forget_copies();
     let parents = CLIENT.swap(std::ptr::null_mut(), Ordering::AcqRel);
     // SAFETY: null, or a client made by `attach`, whose reference was leaked for the process's life.
     if let Some(client) = unsafe { parents.as_ref() } {
@@ -262,6 +263,7 @@ fn attach() -> Result<&'static Client, Failure> {
     let client = unsafe { &*Arc::into_raw(client) };
     client.limit_files(file_limit());
     filter::ACTIVE.store(1, Ordering::Release);
+    filter::HOLDS.store(1, Ordering::Release);
     if thread::is_vforked() {
         SESSION_WANTED.store(true, Ordering::Relaxed);
         let own = ChildSession { client, marker: make_marker(configuration)? };
@@ -395,6 +397,7 @@ pub fn before_child() {
         // Without a session the child reports what is wrong.
         let _ = client();
     }
+    calls::copy_for_child();
     if descriptors::any() {
         cells::prepare();
         for (pin, _) in descriptors::grouped(|_| true) {

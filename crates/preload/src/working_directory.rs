@@ -53,6 +53,11 @@ pub fn enter(directory: Pin, name: Vec<u8>) {
     write(Some(Current { directory, name }));
 }
 
+/// As the program before exec, which has moved the kernel's.
+pub fn inherit(directory: Pin, name: Vec<u8>) {
+    write(Some(Current { directory, name }));
+}
+
 /// The program has moved out of the store.
 pub fn left() {
     if CWD_VIRTUAL.load(Ordering::Acquire) != 0 {

@@ -15,6 +15,7 @@ const CREDENTIALS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/credential
 const EXTENDED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/extended.py");
 const NAMED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/named_descriptors.sh");
 const NAMED_CALLS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/named_descriptors.py");
+const ON_STORE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs_on_store.sh");
 const ELSEWHERE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/elsewhere.sh");
 
 #[test]
@@ -25,6 +26,18 @@ fn programs_do_on_the_store_what_they_do_on_a_directory() {
     let kernel = Command::new("bash").args([SCRIPT, &directory]).output().expect("bash runs");
     let ours = store.command("bash").args([SCRIPT, PREFIX]).output().expect("bash runs");
     compare(&told(&kernel).replace(&directory, "D"), &told(&ours).replace(PREFIX, "D"));
+}
+
+#[test]
+fn a_program_on_the_store_is_started_as_it_is_now() {
+    for shell in ["dash", "bash"] {
+        let store = Served::new();
+        let folder = tempfile::tempdir().expect("folder");
+        let directory = folder.path().to_str().expect("a plain name").to_owned();
+        let kernel = Command::new(shell).args([ON_STORE, &directory]).output().expect("runs");
+        let ours = store.command(shell).args([ON_STORE, PREFIX]).output().expect("runs");
+        compare(&told(&kernel).replace(&directory, "D"), &told(&ours).replace(PREFIX, "D"));
+    }
 }
 
 #[test]

@@ -6,6 +6,7 @@
 
 mod attributes;
 mod control;
+mod copies;
 mod data;
 mod descriptor_names;
 mod directories;
@@ -19,6 +20,7 @@ mod ready;
 mod sockets;
 mod transfer;
 
+pub use copies::{after_fork as forget_copies, before_child as copy_for_child};
 use cuesta_libfs::Error;
 use extended::Subject;
 pub use program::ExecImage;

@@ -1,7 +1,7 @@
 //! exec: handing over what the next program inherits, and executing programs that lie in the store.
 //!
-//! The next program finds its table of descriptors in a sealed memory file named by `CUESTA_TABLE`; the
-//! environment it gets has the preload and Cuesta's own variables whatever its caller passed.
+//! The next program finds what it inherits by `CUESTA_TABLE`; the environment it gets has the preload and
+//! Cuesta's own variables whatever its caller passed.
 //!
 //! | program | how it is executed |
 //! |---|---|
@@ -12,9 +12,8 @@
 
 use std::ffi::{CStr, CString};
 
-use rustix::fd::{AsRawFd as _, OwnedFd};
-
-use super::program_file::{self, Location, ProgramFile};
+use super::copies::ProgramCopy;
+use super::program_file::{Location, ProgramFile};
 use super::{Answer, Call, Failure};
 use crate::inheritance::{Identity, Table, Written};
 use crate::user_memory::UserPath;
@@ -42,13 +41,13 @@ pub struct ExecImage {
     /// The program's path.
     path: CString,
     /// The program, if it is a copy.
-    copy: Option<OwnedFd>,
+    copy: Option<ProgramCopy>,
     _table: Option<Written>,
 }
 
 impl ExecImage {
     /// The environment of `variables` (addresses of the application's strings), completed.
-    fn set_variables(&mut self, variables: &[usize], table: Option<i32>) -> Result<(), Failure> {
+    fn set_variables(&mut self, variables: &[usize], table: Option<&CStr>) -> Result<(), Failure> {
         let mut added = Vec::new();
         let mut has_preload = false;
         for address in variables {
@@ -68,9 +67,7 @@ impl ExecImage {
         }
         let missing = KEPT.iter().skip(usize::from(has_preload));
         added.extend(missing.filter_map(|name| process::variable(name)));
-        if let Some(table) = table {
-            added.extend(CString::new(format!("{TABLE_VARIABLE}={table}")));
-        }
+        added.extend(table.map(CStr::to_owned));
         self.variables.extend(added.iter().map(|string| string.as_ptr() as usize));
         self.variables.push(0);
         self.strings.extend(added);
@@ -100,7 +97,7 @@ impl ExecImage {
             };
             call.number = libc::SYS_execveat as usize;
             call.arguments = [
-                copy.as_raw_fd() as usize,
+                copy.descriptor() as usize,
                 c"".as_ptr() as usize,
                 arguments,
                 self.variables.as_ptr() as usize,
@@ -209,7 +206,8 @@ pub fn execute(
     let identity = chain.prepare(&mut image, name.as_bytes(), &given)?;
     drop(chain);
     let table = Table::of_this_process(identity).and_then(|table| table.write());
-    image.set_variables(&list(call.word(variables))?, table.as_ref().map(Written::descriptor))?;
+    let variable = table.as_ref().map(|table| table.variable.as_c_str());
+    image.set_variables(&list(call.word(variables))?, variable)?;
     image._table = table;
     drop(name);
     drop(given);
@@ -295,7 +293,7 @@ impl Chain {
         let mut identity = Identity { command: base(name), program: None };
         match &self.program.location {
             Location::Store(file, path) => {
-                image.copy = Some(program_file::copy(file)?);
+                image.copy = Some(ProgramCopy::of(file)?);
                 identity.program = Some(path.clone());
                 if name.is_empty() {
                     identity.command = base(path);

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use cuesta_format::FileKind;
 use cuesta_libfs::{Error, OpenFile};
-use rustix::fd::OwnedFd;
 use rustix::fs::{Mode, OFlags, fstat, openat};
 use rustix::io::Errno;
 
@@ -243,25 +242,6 @@ fn script_line(head: &[u8]) -> Result<Option<ScriptLine>, ()> {
 fn borrow(directory: i32) -> rustix::fd::BorrowedFd<'static> {
     // SAFETY: used for one call; AT_FDCWD, or a descriptor of the application's, which answers EBADF if closed.
     unsafe { rustix::fd::BorrowedFd::borrow_raw(directory) }
-}
-
-/// A copy of a program of the store, which the kernel cannot read there.
-pub fn copy(file: &OpenFile) -> Result<OwnedFd, Failure> {
-    let client = process::client()?;
-    let memory = rustix::fs::memfd_create("cuesta-program", rustix::fs::MemfdFlags::CLOEXEC)?;
-    let mut buffer = vec![0u8; 1 << 20];
-    let mut offset = 0;
-    loop {
-        let count = client.pread(file, &mut [buffer.as_mut_slice().into()], offset as i64)?;
-        if count == 0 {
-            return Ok(memory);
-        }
-        let mut written = 0;
-        while written < count {
-            written += rustix::io::pwrite(&memory, &buffer[written..count], offset + written as u64)?;
-        }
-        offset += count as u64;
-    }
 }
 
 #[cfg(test)]

@@ -21,8 +21,8 @@ use core::sync::atomic::{AtomicU32, Ordering};
 
 use crate::filter::{
     ACTIVE, CLASS_ACTIVE, CLASS_ALWAYS, CLASS_AT, CLASS_AT_AT, CLASS_AT_THIRD, CLASS_FD, CLASS_FD_FD,
-    CLASS_FD_FIFTH, CLASS_FD_THIRD, CLASS_PATH, CLASS_PATH_PATH, CLASS_PATH_SECOND, CLASSES, CWD_VIRTUAL,
-    DESCRIPTORS, DEVICE_FOLDER, FIRST_BYTES, PREFIX, PROC_FOLDER,
+    CLASS_FD_FIFTH, CLASS_FD_THIRD, CLASS_LEAVING, CLASS_PATH, CLASS_PATH_PATH, CLASS_PATH_SECOND, CLASSES,
+    CWD_VIRTUAL, DESCRIPTORS, DEVICE_FOLDER, FIRST_BYTES, HOLDS, PREFIX, PROC_FOLDER,
 };
 use crate::thread::ThreadState;
 
@@ -83,12 +83,14 @@ impl Frame {
     }
 }
 
-/// Size of the XSAVE area at the default: the legacy region and its header.
-static mut XSAVE_BYTES: usize = 576;
+/// The legacy region of an XSAVE area and its header.
+const XSAVE_HEAD_BYTES: usize = 576;
+/// Size of the XSAVE area.
+static mut XSAVE_BYTES: usize = XSAVE_HEAD_BYTES;
 /// Components to save; 0 for the legacy region alone.
-static mut XSAVE_MASK: u32 = UNASKED;
-/// The processor has not been asked yet. Asking traps in a virtual machine, so it waits for a need.
-const UNASKED: u32 = u32::MAX;
+static mut XSAVE_MASK: u32 = UNKNOWN;
+/// Not known yet: it waits for a need.
+const UNKNOWN: u32 = u32::MAX;
 
 const FIRST_STACK_BYTES: usize = 64 * 1024;
 
@@ -113,33 +115,51 @@ extern "C" fn make_stack() {
     crate::thread::ensure_stack();
 }
 
-/// Asks the processor what vector state exists. Called by the entry code, which has saved all vector state
-/// that code of the baseline can touch; calling it again, or twice at once, does no harm.
-extern "C" fn ask_processor() {
-    // AVX, the AVX-512 masks and both AVX-512 halves, as far as the system enables them.
-    const VECTOR_STATE: u64 = 0b1110_0110;
-    // SAFETY: xgetbv is used only where OSXSAVE is set. The size is stored before the mask, and both are
-    // the same whoever stores them.
+/// What the C library keeps of one leaf of the processor's features (`struct cpuid_feature`).
+#[repr(C)]
+struct FeatureLeaf {
+    /// eax, ebx, ecx, edx as the processor gave them.
+    registers: [u32; 4],
+    active: [u32; 4],
+}
+
+unsafe extern "C" {
+    fn __x86_get_cpuid_feature_leaf(leaf: u32) -> *const FeatureLeaf;
+}
+
+/// Learns what vector state exists, from the C library, which asked at its start: each question to the
+/// processor is an exit of a virtual machine. Called by the entry code, which has saved all vector state that
+/// code of the baseline can touch; calling it again, or twice at once, does no harm.
+extern "C" fn learn_vector_state() {
+    const LEAF_1: u32 = 0;
+    const LEAF_XSAVE: u32 = 3;
+    const OSXSAVE_ECX: u32 = 1 << 27;
+    const XSAVEC_EAX: u32 = 1 << 1;
+    /// Bit and bytes of AVX, the AVX-512 masks and both AVX-512 halves: of fixed size, each a multiple of its
+    /// alignment, and in the compacted form one behind the other. SSE needs no room of its own.
+    const COMPONENTS: [(u32, usize); 4] = [(2, 256), (5, 64), (6, 512), (7, 1024)];
+    const SSE: u32 = 1 << 1;
+    // SAFETY: the C library's function answers for every leaf, with a structure that lives for good; xgetbv is
+    // used only where OSXSAVE is set. The size is stored before the mask, and both are the same whoever
+    // stores them.
     unsafe {
-        let has_xsave = core::arch::x86_64::__cpuid(1).ecx & (1 << 27) != 0;
-        let has_xsavec = has_xsave && core::arch::x86_64::__cpuid_count(0xd, 1).eax & 2 != 0;
-        if !has_xsavec {
+        let has_xsave = (*__x86_get_cpuid_feature_leaf(LEAF_1)).registers[2] & OSXSAVE_ECX != 0;
+        let has_xsavec = (*__x86_get_cpuid_feature_leaf(LEAF_XSAVE)).registers[0] & XSAVEC_EAX != 0;
+        if !(has_xsave && has_xsavec) {
             XSAVE_MASK = 0;
             return;
         }
         let (low, _high): (u32, u32);
         asm!("xgetbv", in("ecx") 0, out("eax") low, out("edx") _high, options(nomem, nostack));
-        let mask = u64::from(low) & VECTOR_STATE;
-        let mut end = 576usize;
-        for component in 2..8u32 {
-            if mask & (1 << component) != 0 {
-                let leaf = core::arch::x86_64::__cpuid_count(0xd, component);
-                // In the compacted form components follow one another, aligned to 64 at worst.
-                end = end.next_multiple_of(64) + leaf.eax as usize;
+        let (mut mask, mut end) = (low & SSE, XSAVE_HEAD_BYTES);
+        for (bit, bytes) in COMPONENTS {
+            if low & (1 << bit) != 0 {
+                mask |= 1 << bit;
+                end += bytes;
             }
         }
-        (&raw mut XSAVE_BYTES).write_volatile(end.next_multiple_of(64));
-        (&raw mut XSAVE_MASK).write_volatile(mask as u32);
+        (&raw mut XSAVE_BYTES).write_volatile(end);
+        (&raw mut XSAVE_MASK).write_volatile(mask);
     }
 }
 
@@ -178,6 +198,8 @@ global_asm!(
     "  je 30f",
     "  cmp r11d, {active_class}",
     "  je 24f",
+    "  cmp r11d, {leaving}",
+    "  je 25f",
     "  cmp r11d, {fd_fifth}",
     "  je 22f",
     "  cmp r11d, {fd_fd}",
@@ -195,6 +217,10 @@ global_asm!(
     "  jmp 70f",
     "24:",
     "  cmp dword ptr [rip + {active}], 0",
+    "  jne 70f",
+    "  jmp 60f",
+    "25:",
+    "  cmp dword ptr [rip + {holds}], 0",
     "  jne 70f",
     "  jmp 60f",
     // Descriptors: any non-zero class byte makes the call ours to look at.
@@ -414,7 +440,7 @@ global_asm!(
     "  jne 78f",
     "  sub rsp, 512",
     "  fxsave64 [rsp]",
-    "  call {ask_processor}",
+    "  call {learn_vector_state}",
     "  fxrstor64 [rsp]",
     "  add rsp, 512",
     "78:",
@@ -546,6 +572,8 @@ global_asm!(
     descriptor_limit = const crate::filter::DESCRIPTOR_LIMIT,
     active_class = const CLASS_ACTIVE,
     active = sym ACTIVE,
+    leaving = const CLASS_LEAVING,
+    holds = sym HOLDS,
     fd = const CLASS_FD,
     fd_fd = const CLASS_FD_FD,
     fd_third = const CLASS_FD_THIRD,
@@ -566,11 +594,11 @@ global_asm!(
     first_bytes = sym FIRST_BYTES,
     xsave_bytes = sym XSAVE_BYTES,
     xsave_mask = sym XSAVE_MASK,
-    ask_processor = sym ask_processor,
     first_stack = sym FIRST_STACK,
     first_stack_bytes = const FIRST_STACK_BYTES,
     first_stack_taken = sym FIRST_STACK_TAKEN,
     make_stack = sym make_stack,
+    learn_vector_state = sym learn_vector_state,
     dispatch = sym crate::door::cuesta_dispatch,
 );
 
