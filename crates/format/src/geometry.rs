@@ -133,6 +133,8 @@ pub const METADATA_FILE: &str = "meta.redb";
 pub const LOGS_FOLDER: &str = "logs";
 /// The folder of arenas in the tier's directory.
 pub const ARENAS_FOLDER: &str = "arenas";
+/// The folder of what the kernel has in the place of pipes and sockets, in the tier's directory.
+pub const STAND_INS_FOLDER: &str = "special";
 /// The configuration's name in the store's directory.
 pub const CONFIGURATION_FILE: &str = "cuesta.toml";
 /// The daemon's socket in the store's directory.

@@ -296,6 +296,8 @@ pub struct Welcome {
     pub inode_first: InodeNumber,
     /// How many it may give.
     pub inode_count: u32,
+    /// The folder of what the kernel has in the place of named pipes and sockets, each by its inode's number.
+    pub stand_ins: Vec<u8>,
 }
 
 /// What digests did to a session's files: apply in order.

@@ -146,6 +146,15 @@ impl Client {
         self.session.welcome.store
     }
 
+    /// Where the kernel has what stands in for a named pipe or a socket of this number, once somebody made it there:
+    /// an absolute path. It is taken away with the inode.
+    #[must_use]
+    pub fn stand_in(&self, inode: InodeNumber) -> Vec<u8> {
+        let mut path = self.session.welcome.stand_ins.clone();
+        path.extend_from_slice(format!("/{}", inode.0).as_bytes());
+        path
+    }
+
     /// Totals for `statfs`.
     pub fn statfs(&self) -> Result<StoreTotals, Error> {
         self.check_alive()?;

@@ -1,5 +1,7 @@
 //! What goes wrong, and the one table that turns it into an error number.
 
+use cuesta_format::InodeNumber;
+
 /// Why a call failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs)]
@@ -84,6 +86,10 @@ pub enum Error {
     /// SharedFS failed, or answered what makes no sense.
     #[error("the daemon failed: {0}")]
     Daemon(String),
+    /// The path leads to a named pipe that may be opened so: the kernel opens what stands in for it
+    /// ([`crate::Client::stand_in`]).
+    #[error("a named pipe")]
+    Pipe(InodeNumber),
     /// The path leads out of the store: continue with this one, which starts with `/` (a symbolic link's
     /// target) or with `..` from the store's root.
     #[error("the path leaves the store")]
@@ -96,7 +102,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// The error number an application sees. [`Error::Leaves`] never reaches one.
+    /// The error number an application sees. [`Error::Leaves`] and [`Error::Pipe`] never reach one.
     #[must_use]
     pub fn errno(&self) -> i32 {
         match self {
@@ -116,7 +122,7 @@ impl Error {
             Error::AccessMode => libc::EBADF,
             Error::Fault => libc::EFAULT,
             Error::Unsupported => libc::EOPNOTSUPP,
-            Error::NoDevice | Error::NoData => libc::ENXIO,
+            Error::NoDevice | Error::NoData | Error::Pipe(_) => libc::ENXIO,
             Error::NoAttribute => libc::ENODATA,
             Error::Range => libc::ERANGE,
             Error::ValueTooLong => libc::E2BIG,

@@ -51,10 +51,10 @@ impl Client {
     ) -> Result<(), Error> {
         let mode = mode & (0o777 | libc::S_ISVTX);
         let making = Making { kind: FileKind::Directory, mode, device: 0, target: b"", open: false };
-        self.make_at(credentials, base, path, &making)
+        self.make_at(credentials, base, path, &making).map(|_| ())
     }
 
-    /// `mknod`; `mode` has the kind and the permissions, with the umask applied.
+    /// `mknod`; `mode` has the kind and the permissions, with the umask applied. Answers the number of what it made.
     pub fn make_node(
         &self,
         credentials: &Credentials,
@@ -62,7 +62,7 @@ impl Client {
         path: &[u8],
         mode: u32,
         device: u64,
-    ) -> Result<(), Error> {
+    ) -> Result<InodeNumber, Error> {
         let kind = match mode & libc::S_IFMT {
             0 => FileKind::File,
             _ => FileKind::from_mode(mode).ok_or(Error::Invalid)?,
@@ -92,7 +92,7 @@ impl Client {
             return Err(Error::NameTooLong);
         }
         let making = Making { kind: FileKind::Symlink, mode: 0o777, device: 0, target, open: false };
-        self.make_at(credentials, base, path, &making)
+        self.make_at(credentials, base, path, &making).map(|_| ())
     }
 
     fn make_at(
@@ -101,11 +101,11 @@ impl Client {
         base: Base<'_>,
         path: &[u8],
         making: &Making<'_>,
-    ) -> Result<(), Error> {
+    ) -> Result<InodeNumber, Error> {
         self.operate(|turn| {
             let found = self.walk(credentials, base, path, Follow::Never)?;
             let name = new_name(&found, making.kind == FileKind::Directory)?;
-            self.make(turn, credentials, &found.parent, name, making).map(|_| ())
+            self.make(turn, credentials, &found.parent, name, making).map(|(inode, _)| inode.number)
         })
     }
 

@@ -226,7 +226,7 @@ impl Client {
             _ if path_only => {}
             FileKind::Symlink => return Err(Error::SymlinkLoop.into()),
             FileKind::Socket => return Err(Error::NoDevice.into()),
-            FileKind::File => {}
+            FileKind::File | FileKind::Fifo => {}
             _ => return Err(Error::Unsupported.into()),
         }
         let mut rights = if flags & O_ACCMODE == O_WRONLY { 0 } else { READ };
@@ -259,6 +259,9 @@ impl Client {
         }
         let state = self.reading(inode)?;
         check(&state.record)?;
+        if kind == FileKind::Fifo && !path_only {
+            return Err(Error::Pipe(inode.number).into());
+        }
         // A directory one stands in stays usable as "." after it was removed.
         if state.released || state.is_unlinked() && !matches!(found.last, Last::Dot | Last::DotDot) {
             return Err(Halt::Again);

@@ -203,6 +203,8 @@ pub const fn class_of(number: i64) -> u8 {
         | libc::SYS_execveat
         | libc::SYS_chdir
         | libc::SYS_io_uring_setup
+        | libc::SYS_bind
+        | libc::SYS_connect
         | libc::SYS_umask => CLASS_ALWAYS,
         libc::SYS_fchdir
         | libc::SYS_getcwd
@@ -226,6 +228,7 @@ pub const fn class_of(number: i64) -> u8 {
         | libc::SYS_select
         | libc::SYS_pselect6
         | libc::SYS_sendmsg
+        | libc::SYS_sendto
         | libc::SYS_close_range => CLASS_ACTIVE,
         libc::SYS_exit_group => CLASS_LEAVING,
         libc::SYS_clone | libc::SYS_clone3 | libc::SYS_fork | libc::SYS_vfork => CLASS_CLONE,

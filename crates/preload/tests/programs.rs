@@ -11,6 +11,7 @@ use common::{PREFIX, Served, compare, preloaded, told};
 
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs.sh");
 const CALLS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/calls.py");
+const STAND_INS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/stand_ins.py");
 const CREDENTIALS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/credentials.py");
 const EXTENDED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/extended.py");
 const NAMED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/named_descriptors.sh");
@@ -81,6 +82,18 @@ fn extended_attributes_answer_on_the_store_as_on_a_directory() {
     let directory = folder.path().to_str().expect("a plain name").to_owned();
     let kernel = Command::new("python3").args([EXTENDED, &directory]).output().expect("python3 runs");
     let ours = store.command("python3").args([EXTENDED, PREFIX]).output().expect("python3 runs");
+    assert!(kernel.status.success(), "{}", told(&kernel));
+    compare(&told(&kernel), &told(&ours));
+}
+
+#[test]
+fn named_pipes_and_sockets_join_processes() {
+    let store = Served::new();
+    let folder = tempfile::tempdir().expect("folder");
+    let directory = folder.path().to_str().expect("a plain name").to_owned();
+    let kernel =
+        Command::new("timeout").args(["60", "python3", STAND_INS, &directory]).output().expect("runs");
+    let ours = store.command("timeout").args(["60", "python3", STAND_INS, PREFIX]).output().expect("runs");
     assert!(kernel.status.success(), "{}", told(&kernel));
     compare(&told(&kernel), &told(&ours));
 }

@@ -12,6 +12,7 @@
 //! | `tiers` | arenas, free blocks, quarantine, credits | files |
 //! | `metadata` | the transactional tree | operations |
 //! | `observe` | events and totals | |
+//! | `stand_ins` | what the kernel has in the place of pipes and sockets | |
 //!
 //! Locks, in the order they are taken: the digester, then the core, then the space. The digester is held through
 //! a whole batch, and by whoever must see no digest run (a fence, the end of a session). The core and the space
@@ -31,6 +32,7 @@ mod recovery;
 mod requests;
 pub mod server;
 mod sessions;
+mod stand_ins;
 mod store;
 mod tiers;
 mod tree;

@@ -9,6 +9,7 @@ use crate::metadata::MetadataStore;
 use crate::observe::{Counters, Events, RequestTimes};
 use crate::recovery::Recovered;
 use crate::sessions::{Control, Incarnation, Segment, SegmentPool, Session, SessionTable};
+use crate::stand_ins::StandIns;
 use crate::tiers::{Arenas, Credits};
 use crate::{Error, recovery};
 use cuesta_format::event::Step;
@@ -51,6 +52,7 @@ pub struct SharedFs {
     pub(crate) options: Options,
     pub(crate) metadata: MetadataStore,
     pub(crate) arenas: Arenas,
+    pub(crate) stand_ins: StandIns,
     pub(crate) digester: Mutex<Digester>,
     pub(crate) core: Mutex<Core>,
     pub(crate) space: Mutex<Space>,
@@ -172,12 +174,14 @@ impl SharedFs {
         let allocator = recovery::load_allocator(&metadata, &arenas, geometry)?;
         let blocks = u64::from(geometry.arenas_max()) * u64::from(geometry.arena_blocks());
         let next_session = table.head().next_session;
+        let stand_ins = StandIns::open(tier)?;
         let mut shared = SharedFs {
             tier: tier.to_owned(),
             superblock,
             incarnation,
             metadata,
             arenas,
+            stand_ins,
             digester: Mutex::default(),
             core: Mutex::new(Core {
                 table,
@@ -200,6 +204,7 @@ impl SharedFs {
         };
         shared.recovered = shared.recover(occupied)?;
         shared.recovering = AtomicBool::new(false);
+        shared.stand_ins.sweep(&shared.metadata)?;
         Ok(Arc::new(shared))
     }
 
@@ -271,6 +276,7 @@ impl SharedFs {
             incarnation: self.incarnation.number(),
             inode_first,
             inode_count,
+            stand_ins: self.stand_ins.folder().as_os_str().as_encoded_bytes().to_vec(),
         };
         let program = program.to_owned();
         core.sessions.insert(id, new_session(pid, program, slot, record, Vec::new(), Arc::clone(&control)));
@@ -307,6 +313,7 @@ impl SharedFs {
             metadata: &self.metadata,
             arenas: &self.arenas,
             space: &self.space,
+            stand_ins: &self.stand_ins,
             recovering: self.recovering.load(Ordering::Relaxed),
         }
     }

@@ -276,3 +276,29 @@ fn what_is_explained_is_digested_first() {
     assert_eq!((explained.record.size, explained.extents.len()), (5000, 1));
     assert_eq!(writer.digested(), writer.at);
 }
+
+#[test]
+fn what_stands_in_for_a_pipe_goes_with_it() {
+    let store = Store::new();
+    let shared = store.open();
+    let folder = store.tier().join("special");
+    let mut writer = Writer::attach(&shared);
+    let make = |inode: InodeNumber| std::fs::write(folder.join(inode.0.to_string()), "").unwrap();
+    let kept = writer.create_in(ROOT, b"kept", libc::S_IFIFO | 0o600);
+    let gone = writer.create_in(ROOT, b"gone", libc::S_IFIFO | 0o600);
+    let never = writer.create_in(ROOT, b"never", libc::S_IFSOCK | 0o600);
+    [kept, gone, never].into_iter().for_each(make);
+    writer.unlink(ROOT, b"never", never, false);
+    writer.digest();
+    assert_eq!(names_under(&folder).len(), 2, "the kept and the one to go");
+    writer.unlink(ROOT, b"gone", gone, false);
+    writer.digest();
+    assert_eq!(names_under(&folder).len(), 1);
+    // A daemon killed between the commit and the removal leaves one; the next takes it away.
+    make(gone);
+    drop(writer);
+    drop(shared);
+    drop(store.open());
+    assert_eq!(names_under(&folder).len(), 1);
+    assert!(folder.join(kept.0.to_string()).exists());
+}

@@ -18,6 +18,7 @@ mod program;
 mod program_file;
 mod ready;
 mod sockets;
+mod stand_ins;
 mod transfer;
 
 pub use copies::{after_fork as forget_copies, before_child as copy_for_child};
@@ -136,6 +137,9 @@ pub fn serve(number: usize, arguments: [usize; 6]) -> Answer {
         libc::SYS_poll | libc::SYS_ppoll => ready::poll(&call),
         libc::SYS_select | libc::SYS_pselect6 => ready::select(&call),
         libc::SYS_sendmsg => sockets::send_message(&call),
+        libc::SYS_bind => stand_ins::bind(&call),
+        libc::SYS_connect => stand_ins::connect(&call),
+        libc::SYS_sendto => stand_ins::send_to(&call),
         libc::SYS_mmap => memory::map(&call),
         libc::SYS_open => names::open(&call, None, 0, call.int(1), call.word(2)),
         libc::SYS_creat => {

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use cuesta_libfs::{LinkSource, OpenFile, RenameFlags};
+use cuesta_format::InodeNumber;
+use cuesta_libfs::{Error, LinkSource, OpenFile, RenameFlags};
 
 use super::path::{self, Named, Place};
-use super::{Answer, Call, Failure, descriptor_names};
+use super::{Answer, Call, Failure, descriptor_names, stand_ins};
 use crate::descriptors::{self, Pin};
 use crate::open_file::Description;
 use crate::{credentials, process, user_memory};
@@ -13,6 +14,14 @@ use crate::{credentials, process, user_memory};
 const MODE_BITS: u32 = 0o7777;
 /// `struct open_how`: flags, mode, resolve.
 type How = [u64; 3];
+
+/// What a path leads to.
+enum Opened {
+    /// A file of the store, and its name.
+    File(Arc<OpenFile>, Vec<u8>),
+    /// A named pipe, which the kernel opens.
+    Pipe(InodeNumber),
+}
 
 /// The mode with the process's umask applied.
 fn masked(mode: usize) -> u32 {
@@ -23,11 +32,21 @@ pub fn open(call: &Call, directory: Option<usize>, path: usize, flags: i32, mode
     let answer = path::at(
         call,
         (directory, path),
-        |client, credentials, base, place| {
-            let file = client.open(credentials, base, &place.path, flags, masked(mode))?;
-            Ok((file, place.name()))
+        |client, credentials, base, place| match client.open(
+            credentials,
+            base,
+            &place.path,
+            flags,
+            masked(mode),
+        ) {
+            Ok(file) => Ok(Opened::File(file, place.name())),
+            Err(Error::Pipe(inode)) => Ok(Opened::Pipe(inode)),
+            Err(error) => Err(error),
         },
-        |(file, name)| give(file, name, flags),
+        |opened| match opened {
+            Opened::File(file, name) => give(file, name, flags),
+            Opened::Pipe(inode) => stand_ins::open_pipe(inode, flags),
+        },
     );
     match answer {
         Err(Failure::NotOurs) => open_named(call, path, flags),
@@ -85,7 +104,7 @@ pub fn make_node(call: &Call, directory: Option<usize>, path: usize, mode: usize
         |client, credentials, base, place| {
             client.make_node(credentials, base, &place.path, mode, device as u64)
         },
-        |()| Ok(0),
+        |_| Ok(0),
     )
 }
 

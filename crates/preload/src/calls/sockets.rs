@@ -1,6 +1,6 @@
 //! Descriptors sent to other processes: one of ours would be a placeholder there, which is no file.
 
-use super::{Answer, Call, Failure};
+use super::{Answer, Call, Failure, stand_ins};
 use crate::{descriptors, user_memory};
 
 /// Where `struct msghdr` has the address and the length of its control messages.
@@ -34,5 +34,5 @@ pub fn send_message(call: &Call) -> Answer {
         }
         rest = rest.get(length.next_multiple_of(8)..).unwrap_or_default();
     }
-    Err(Failure::NotOurs)
+    stand_ins::send_message(call)
 }

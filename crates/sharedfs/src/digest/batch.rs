@@ -5,6 +5,7 @@ use crate::Error;
 use crate::metadata::{Dirent, MetadataError, MetadataStore, Snapshot, StoredInode, Transaction};
 use crate::namespace::{Applied, Lookup, Rejection, Resolver, Stop, View};
 use crate::sessions::LogFiles;
+use crate::stand_ins::StandIns;
 use crate::tiers::{Allocator, Arenas, Credits, Grown, Reservation};
 use cuesta_format::entry::{Salt, VerifiedHeader};
 use cuesta_format::{
@@ -114,6 +115,8 @@ pub struct Storage<'a> {
     pub arenas: &'a Arenas,
     /// Blocks and promises.
     pub space: &'a Mutex<Space>,
+    /// What the kernel has in the place of pipes and sockets.
+    pub stand_ins: &'a StandIns,
     /// Promises were made by a daemon that is gone, and what it had allocated for them is found by growing.
     pub recovering: bool,
 }

@@ -96,6 +96,10 @@ impl Digester {
         }
         let freed = reservation.blocks_freed();
         space.allocator.committed(reservation, log.session, batch.to);
+        drop(space);
+        for node in view.nodes().iter().filter(|node| node.changed && node.removed) {
+            storage.stand_ins.forget(&node.record);
+        }
         Ok(freed)
     }
 
@@ -109,8 +113,10 @@ impl Digester {
     ) -> Result<(), Error> {
         let mut transaction = storage.metadata.begin()?;
         let mut reservation = Reservation::default();
+        let mut removed = Vec::new();
         for &inode in inodes {
-            if transaction.inode(inode)?.is_some() {
+            if let Some(record) = transaction.inode(inode)? {
+                removed.push(record.record);
                 for freed in transaction.remove_inode(inode)? {
                     runs_of(&storage.geometry, &freed).for_each(|run| reservation.free(run));
                 }
@@ -126,6 +132,9 @@ impl Digester {
         }
         space.allocator.committed(&mut reservation, session, until);
         drop(space);
+        for record in &removed {
+            storage.stand_ins.forget(record);
+        }
         for inode in inodes {
             self.orphans.remove(inode);
         }
