@@ -47,6 +47,9 @@ pub enum EntryKind {
     Release = 9,
     SetExtended = 10,
     RemoveExtended = 11,
+    Clear = 12,
+    Shift = 13,
+    CreateUnnamed = 14,
 }
 
 impl EntryKind {
@@ -63,6 +66,9 @@ impl EntryKind {
             9 => EntryKind::Release,
             10 => EntryKind::SetExtended,
             11 => EntryKind::RemoveExtended,
+            12 => EntryKind::Clear,
+            13 => EntryKind::Shift,
+            14 => EntryKind::CreateUnnamed,
             _ => return None,
         })
     }

@@ -149,7 +149,8 @@ pub struct InodeRecord {
     pub changed: Timestamp,
     /// Made at.
     pub born: Timestamp,
-    /// The directory that holds a directory (root: itself); no inode for others.
+    /// The directory that holds a directory (root: itself); of a file without a name that may be given one, the
+    /// directory it was made in; no inode for others.
     pub parent: InodeNumber,
 }
 

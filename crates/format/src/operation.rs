@@ -13,6 +13,10 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 pub const FLAG_ORPHAN: u8 = 1;
 /// Header flag of [`Operation::Rename`]: the two names change places.
 pub const FLAG_EXCHANGE: u8 = 2;
+/// Header flag of [`Operation::Clear`]: the file grows to hold the range.
+pub const FLAG_GROW: u8 = 4;
+/// Header flag of [`Operation::Shift`]: room is made; else the range is taken out.
+pub const FLAG_INSERT: u8 = 8;
 
 /// Which attributes a [`Operation::SetAttributes`] sets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -50,6 +54,29 @@ pub enum Operation<'a> {
         /// New size in bytes.
         size: u64,
     },
+    /// What the file has of a range reads as zeros and lies nowhere any more.
+    Clear {
+        /// The file.
+        inode: InodeNumber,
+        /// Where, in bytes.
+        offset: u64,
+        /// How many.
+        length: u64,
+        /// The file grows to hold the range.
+        grow: bool,
+    },
+    /// Moves everything from an offset on: what lay behind a range follows what lies before it, or the range is room
+    /// made before it. The range is of whole blocks, and starts before the file's end.
+    Shift {
+        /// The file.
+        inode: InodeNumber,
+        /// Start of the range, in bytes.
+        offset: u64,
+        /// Length of the range, in bytes.
+        length: u64,
+        /// Room is made, of zeros; else the range is taken out.
+        insert: bool,
+    },
     /// Makes an inode and its first name.
     Create {
         /// Directory of the name.
@@ -69,7 +96,20 @@ pub enum Operation<'a> {
         /// The target, for symbolic links; else empty.
         target: &'a [u8],
     },
-    /// Gives an inode one more name.
+    /// Makes a file that has no name and is open in this session.
+    CreateUnnamed {
+        /// The directory it was made in, if it may be given a name; else no inode.
+        parent: InodeNumber,
+        /// The new inode, from the session's granted numbers.
+        inode: InodeNumber,
+        /// Kind and permissions, as `st_mode`.
+        mode: u32,
+        /// Owner.
+        uid: u32,
+        /// Group.
+        gid: u32,
+    },
+    /// Gives an inode one more name, or an unnamed one its first.
     Link {
         /// Directory of the name.
         parent: InodeNumber,
@@ -170,6 +210,21 @@ struct AttributesLayout {
 const ATTRIBUTES_BYTES: usize = size_of::<AttributesLayout>();
 const _: () = assert!(ATTRIBUTES_BYTES == 32);
 
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+struct UnnamedLayout {
+    mode: U32,
+    uid: U32,
+    gid: U32,
+    zero: U32,
+}
+
+const UNNAMED_BYTES: usize = size_of::<UnnamedLayout>();
+const _: () = assert!(UNNAMED_BYTES == 16);
+
+/// The body of an operation on a range: its length.
+const RANGE_BYTES: usize = size_of::<U64>();
+
 /// Why a body whose checksum is right cannot be read: its writer is broken or hostile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OperationError {
@@ -219,7 +274,10 @@ impl<'a> Operation<'a> {
             Operation::Void => EntryKind::Void,
             Operation::Write { .. } => EntryKind::Write,
             Operation::Truncate { .. } => EntryKind::Truncate,
+            Operation::Clear { .. } => EntryKind::Clear,
+            Operation::Shift { .. } => EntryKind::Shift,
             Operation::Create { .. } => EntryKind::Create,
+            Operation::CreateUnnamed { .. } => EntryKind::CreateUnnamed,
             Operation::Link { .. } => EntryKind::Link,
             Operation::Unlink { .. } => EntryKind::Unlink,
             Operation::Rename { .. } => EntryKind::Rename,
@@ -237,7 +295,10 @@ impl<'a> Operation<'a> {
             Operation::Void => InodeNumber::NONE,
             Operation::Write { inode, .. }
             | Operation::Truncate { inode, .. }
+            | Operation::Clear { inode, .. }
+            | Operation::Shift { inode, .. }
             | Operation::Create { inode, .. }
+            | Operation::CreateUnnamed { inode, .. }
             | Operation::Link { inode, .. }
             | Operation::Unlink { inode, .. }
             | Operation::Rename { inode, .. }
@@ -252,9 +313,12 @@ impl<'a> Operation<'a> {
     #[must_use]
     pub fn argument(&self) -> u64 {
         match *self {
-            Operation::Write { offset, .. } => offset,
+            Operation::Write { offset, .. }
+            | Operation::Clear { offset, .. }
+            | Operation::Shift { offset, .. } => offset,
             Operation::Truncate { size, .. } => size,
             Operation::Create { parent, .. }
+            | Operation::CreateUnnamed { parent, .. }
             | Operation::Link { parent, .. }
             | Operation::Unlink { parent, .. }
             | Operation::Rename { parent, .. } => parent.0,
@@ -272,6 +336,8 @@ impl<'a> Operation<'a> {
         let flag = |on: bool, bit: u8| if on { bit } else { 0 };
         match *self {
             Operation::Unlink { orphan, .. } => flag(orphan, FLAG_ORPHAN),
+            Operation::Clear { grow, .. } => flag(grow, FLAG_GROW),
+            Operation::Shift { insert, .. } => flag(insert, FLAG_INSERT),
             Operation::Rename { orphan, exchange, .. } => {
                 flag(orphan, FLAG_ORPHAN) | flag(exchange, FLAG_EXCHANGE)
             }
@@ -286,6 +352,8 @@ impl<'a> Operation<'a> {
             Operation::Void | Operation::Truncate { .. } | Operation::Release { .. } => 0,
             Operation::Write { data, .. } => data.len(),
             Operation::SetAttributes { .. } => ATTRIBUTES_BYTES,
+            Operation::Clear { .. } | Operation::Shift { .. } => RANGE_BYTES,
+            Operation::CreateUnnamed { .. } => UNNAMED_BYTES,
             Operation::Create { name, target, .. } => NAMES_BYTES + name.len() + target.len(),
             Operation::Link { name, .. } | Operation::Unlink { name, .. } => NAMES_BYTES + name.len(),
             Operation::Rename { name, new_name, .. } => NAMES_BYTES + name.len() + new_name.len(),
@@ -322,6 +390,14 @@ impl<'a> Operation<'a> {
             Operation::RemoveExtended { name, .. } => {
                 debug_assert!(is_extended_name(name));
                 return out.copy_from_slice(name);
+            }
+            Operation::Clear { length, .. } | Operation::Shift { length, .. } => {
+                return out.copy_from_slice(U64::new(length).as_bytes());
+            }
+            Operation::CreateUnnamed { mode, uid, gid, .. } => {
+                let layout =
+                    UnnamedLayout { mode: mode.into(), uid: uid.into(), gid: gid.into(), zero: U32::ZERO };
+                return out.copy_from_slice(layout.as_bytes());
             }
             Operation::Create { mode, uid, gid, device, name, target, .. } => {
                 Names { mode, uid, gid, device, name, second: target, ..none }
@@ -381,6 +457,19 @@ impl<'a> Operation<'a> {
                 Ok(Operation::SetExtended { inode, name: extended_name(name)?, value })
             }
             EntryKind::RemoveExtended => Ok(Operation::RemoveExtended { inode, name: extended_name(body)? }),
+            EntryKind::Clear => {
+                let (offset, length) = (header.argument, decode_length(body)?);
+                Ok(Operation::Clear { inode, offset, length, grow: header.flags & FLAG_GROW != 0 })
+            }
+            EntryKind::Shift => {
+                let (offset, length) = (header.argument, decode_length(body)?);
+                Ok(Operation::Shift { inode, offset, length, insert: header.flags & FLAG_INSERT != 0 })
+            }
+            EntryKind::CreateUnnamed => {
+                let layout = UnnamedLayout::ref_from_bytes(body).map_err(|_| OperationError::Length)?;
+                let (mode, uid, gid) = (layout.mode.get(), layout.uid.get(), layout.gid.get());
+                Ok(Operation::CreateUnnamed { parent, inode, mode, uid, gid })
+            }
             EntryKind::Create => {
                 let Names { mode, uid, gid, device, name, second, .. } = decode_names(body)?;
                 Ok(Operation::Create { parent, inode, mode, uid, gid, device, name, target: second })
@@ -412,6 +501,10 @@ impl<'a> Operation<'a> {
 
 fn extended_name(name: &[u8]) -> Result<&[u8], OperationError> {
     if is_extended_name(name) { Ok(name) } else { Err(OperationError::ExtendedName) }
+}
+
+fn decode_length(body: &[u8]) -> Result<u64, OperationError> {
+    Ok(U64::ref_from_bytes(body).map_err(|_| OperationError::Length)?.get())
 }
 
 fn decode_names(body: &[u8]) -> Result<Names<'_>, OperationError> {
@@ -535,6 +628,9 @@ mod tests {
             attributes: Attributes { uid: Some(3), modified: Some(Timestamp(-5)), ..Attributes::default() },
         });
         round_trip(Operation::Release { inode });
+        round_trip(Operation::Clear { inode, offset: 7, length: 1 << 40, grow: true });
+        round_trip(Operation::Shift { inode, offset: 4096, length: 8192, insert: true });
+        round_trip(Operation::CreateUnnamed { parent, inode, mode: 0o100_600, uid: 1, gid: 2 });
         round_trip(Operation::SetExtended { inode, name: b"user.a", value: b"" });
         round_trip(Operation::SetExtended { inode, name: b"security.capability", value: b"\0a value" });
         round_trip(Operation::RemoveExtended { inode, name: b"user.a" });

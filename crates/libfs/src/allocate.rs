@@ -1,14 +1,15 @@
-//! `fallocate`, in terms of what the log knows: a file grows by a truncation, and is zeroed by writes of zeros.
+//! `fallocate`: what becomes of a range of a file, as one entry of the log, whole or not at all.
 //!
 //! Committed blocks are never written in place, so a block set aside now could not be the one a later write needs:
-//! space is checked, not kept. Up to 16 MiB are zeroed in one entry, whole or not at all; more in several.
+//! space is checked, not kept. A range is cleared without storing anything. What is shifted is moved where the digest
+//! put it, so the file's part of the log is digested first.
 
-use crate::client::Client;
+use crate::client::{Client, Halt};
+use crate::data::too_big;
 use crate::debit;
 use crate::errno::Error;
 use crate::open_file::OpenFile;
-use cuesta_format::{BLOCK_BYTES, FILE_BYTES_MAX, FileKind, WRITE_BYTES_MAX};
-use cuesta_media::UserSlice;
+use cuesta_format::{BLOCK_BYTES, FILE_BYTES_MAX, FileKind, Operation};
 use std::ops::Range;
 
 /// What `fallocate` does to a range.
@@ -22,10 +23,11 @@ pub enum Allocation {
     Punch,
     /// As `Punch`, and the file reaches to the range's end.
     Zero,
+    /// Takes the range, of whole blocks, out of the file.
+    Collapse,
+    /// Makes room of whole blocks in the file.
+    Insert,
 }
-
-const ZEROS_BYTES: usize = 64 * 1024;
-static ZEROS: [u8; ZEROS_BYTES] = [0; ZEROS_BYTES];
 
 impl Client {
     /// `fallocate` on `length` bytes from `offset` on.
@@ -37,18 +39,23 @@ impl Client {
             return Err(Error::Invalid);
         }
         let end = offset.checked_add(length).filter(|&end| end <= FILE_BYTES_MAX).ok_or(Error::FileTooBig)?;
-        let grows = matches!(what, Allocation::Extend | Allocation::Zero);
-        if grows && end > self.stat_open(file)?.record.size {
-            self.check_growth(end)?;
-        }
+        let range = offset..end;
         match what {
             Allocation::Extend => {
-                self.check_space(file, &(offset..end))?;
+                if end > self.stat_open(file)?.record.size {
+                    self.check_growth(end)?;
+                }
+                self.check_space(file, &range)?;
                 self.extend(file, end)
             }
-            Allocation::KeepSize => self.check_space(file, &(offset..end)),
-            Allocation::Punch => self.clear(file, offset..end, false),
-            Allocation::Zero => self.clear(file, offset..end, true),
+            Allocation::KeepSize => {
+                self.check_space(file, &range)?;
+                self.extend(file, 0)
+            }
+            Allocation::Punch => self.clear(file, &range, false),
+            Allocation::Zero => self.clear(file, &range, true),
+            Allocation::Collapse => self.shift(file, &range, false),
+            Allocation::Insert => self.shift(file, &range, true),
         }
     }
 
@@ -58,34 +65,82 @@ impl Client {
         if wanted > held.saturating_add(self.statfs()?.blocks_free) { Err(Error::NoSpace) } else { Ok(()) }
     }
 
-    /// Makes the file reach to `end`, if it does not.
+    /// Makes the file reach to `end`; one that does is touched.
     fn extend(&self, file: &OpenFile, end: u64) -> Result<(), Error> {
         let inode = file.inode_ref();
         self.take_rights(inode, file.writer)?;
         self.operate(|turn| {
             turn.prepare(0, debit::of_truncation(end))?;
             let mut state = self.changing(inode)?;
-            if state.record.size >= end {
-                return Ok(());
-            }
-            self.truncate_locked(turn, inode, &mut state, end)
+            let size = state.record.size.max(end);
+            self.truncate_locked(turn, inode, &mut state, size)
         })
     }
 
-    /// Writes zeros over the range, up to the file's end only unless it may grow.
-    fn clear(&self, file: &OpenFile, range: Range<u64>, may_grow: bool) -> Result<(), Error> {
-        let mut at = range.start;
-        while at < range.end {
-            let bytes = (range.end - at).min(WRITE_BYTES_MAX as u64) as usize;
-            let zeros: Vec<UserSlice<'_>> = (0..bytes)
-                .step_by(ZEROS_BYTES)
-                .map(|done| UserSlice::from(&ZEROS[..ZEROS_BYTES.min(bytes - done)]))
-                .collect();
-            match self.write_zeros(file, &zeros, at, may_grow)? {
-                0 => return Ok(()),
-                written => at += written as u64,
+    fn clear(&self, file: &OpenFile, range: &Range<u64>, grow: bool) -> Result<(), Error> {
+        let inode = file.inode_ref();
+        self.take_rights(inode, file.writer)?;
+        self.operate(|turn| {
+            let (offset, length) = (range.start, range.end - range.start);
+            let operation = Operation::Clear { inode: inode.number, offset, length, grow };
+            turn.prepare(operation.body_bytes(), debit::of_clearing(range))?;
+            let mut state = self.changing(inode)?;
+            let size = state.record.size;
+            if grow && range.end > size {
+                self.check_growth(range.end)?;
             }
+            let appended = turn.append(&operation)?;
+            let held = if range.end < size { range.end } else { size.next_multiple_of(BLOCK_BYTES) };
+            if let Some(content) = state.file_mut()
+                && content.clear(range.start..held, appended.position)
+            {
+                self.truncations.lock().push_back((appended.position, inode.number));
+            }
+            if grow {
+                state.record.size = size.max(range.end);
+            }
+            state.touch_content(turn.now);
+            state.logged = appended.end;
+            Ok(())
+        })
+    }
+
+    fn shift(&self, file: &OpenFile, range: &Range<u64>, insert: bool) -> Result<(), Error> {
+        let (offset, length) = (range.start, range.end - range.start);
+        if !offset.is_multiple_of(BLOCK_BYTES) || !length.is_multiple_of(BLOCK_BYTES) {
+            return Err(Error::Invalid);
         }
-        Ok(())
+        let inode = file.inode_ref();
+        self.take_rights(inode, file.writer)?;
+        self.operate(|turn| {
+            let operation = Operation::Shift { inode: inode.number, offset, length, insert };
+            turn.prepare(operation.body_bytes(), 0)?;
+            let mut state = self.changing(inode)?;
+            let size = state.record.size;
+            let shifted = match insert {
+                true => size.checked_add(length).filter(|&size| size <= FILE_BYTES_MAX),
+                false => Some(size.saturating_sub(length)),
+            };
+            let shifted = shifted.ok_or_else(|| too_big(FILE_BYTES_MAX))?;
+            if offset >= size || !insert && range.end >= size {
+                return Err(Error::Invalid.into());
+            }
+            if state.logged > self.session.retired() {
+                return Err(Halt::Undigested);
+            }
+            let Some(content) = state.file_mut() else { return Err(Halt::Again) };
+            if !content.may_shift() {
+                let is_clean = content.is_clean();
+                drop(state);
+                self.learn_extents(inode)?;
+                return Err(if is_clean { Halt::Again } else { Halt::Undigested });
+            }
+            let appended = turn.append(&operation)?;
+            content.shift(range.clone(), insert);
+            state.record.size = shifted;
+            state.touch_content(turn.now);
+            state.logged = appended.end;
+            Ok(())
+        })
     }
 }

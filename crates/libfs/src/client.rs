@@ -38,7 +38,7 @@ pub struct Client {
     pub(crate) cache: Cache,
     ahead: Ahead,
     pub(crate) retiring: Mutex<Retiring>,
-    /// Truncations in the log that overlays know of. Locked under an inode's lock, never over one.
+    /// Truncations and clearings in the log that overlays know of. Locked under an inode's lock, never over one.
     pub(crate) truncations: Mutex<VecDeque<(LogPosition, InodeNumber)>>,
     /// `retiring` is within a round.
     pub(crate) in_round: AtomicBool,
@@ -68,6 +68,8 @@ pub(crate) enum Halt {
     Numbers,
     /// The log holds as many entries as may lie undigested.
     Entries,
+    /// What the log holds of an inode must be digested.
+    Undigested,
 }
 
 impl From<Error> for Halt {
@@ -245,6 +247,7 @@ impl Client {
                 Err(Halt::Credit(blocks)) => self.make_credit(blocks)?,
                 Err(Halt::Numbers) => self.session.ask_numbers()?,
                 Err(Halt::Entries) => self.await_digest_of_entries()?,
+                Err(Halt::Undigested) => self.digest()?,
             }
         }
         Err(Error::Daemon("names and inodes do not fit together".into()))

@@ -2,10 +2,10 @@
 //!
 //! | layer | value | goes away |
 //! |---|---|---|
-//! | overlay | payload in the log, or zeros a truncation left | when its log position is retired |
+//! | overlay | payload in the log, or zeros a truncation or clearing left | when its log position is retired |
 //! | base | place in an arena | replaced by digests' reports |
 //!
-//! Zeros in the overlay shield a truncated range from places that an earlier digest reports late. A base that
+//! Zeros in the overlay shield a truncated or cleared range from places that an earlier digest reports late. A base that
 //! such a report would have changed under the shield is fetched anew once the shield goes (`stale`).
 
 use crate::interval::{IntervalMap, Sliding, Spares};
@@ -48,7 +48,7 @@ impl Sliding for Place {
     }
 }
 
-/// A truncation whose zeros are in the overlay.
+/// A truncation or clearing whose zeros are in the overlay.
 #[derive(Clone, Copy, Debug)]
 struct Cut {
     position: LogPosition,
@@ -150,10 +150,49 @@ impl FileContent {
             return false;
         }
         let end = old_size.next_multiple_of(BLOCK_BYTES);
-        self.overlay.insert(size..end, Fresh::Zeros(position));
         self.base.remove(size..u64::MAX);
-        self.cuts.push(Cut { position, start: size, end });
+        self.shield(size..end, position);
         true
+    }
+
+    /// The range was cleared, by an entry at `position`. Whether there is something to retire once it was digested.
+    pub(crate) fn clear(&mut self, range: Range<u64>, position: LogPosition) -> bool {
+        if range.is_empty() {
+            return false;
+        }
+        self.base.remove(range.clone());
+        self.shield(range, position);
+        true
+    }
+
+    fn shield(&mut self, range: Range<u64>, position: LogPosition) {
+        self.overlay.insert(range.clone(), Fresh::Zeros(position));
+        self.cuts.push(Cut { position, start: range.start, end: range.end });
+    }
+
+    /// Whether nothing of it is in the log, and all of the shared area's part is known: only then it can be shifted,
+    /// for what digests still had to report would be in the wrong places.
+    pub(crate) fn may_shift(&self) -> bool {
+        self.is_clean() && self.known_to == u64::MAX
+    }
+
+    /// Takes a range out, or makes room at its start, in content that [`FileContent::may_shift`].
+    pub(crate) fn shift(&mut self, range: Range<u64>, insert: bool) {
+        let length = range.end - range.start;
+        let before: Vec<_> = self.base.in_range(0..range.start).collect();
+        let behind: Vec<_> =
+            self.base.in_range(if insert { range.start } else { range.end }..u64::MAX).collect();
+        self.base.clear();
+        for (piece, place) in before {
+            self.base.insert_joining(piece, place);
+        }
+        for (piece, place) in behind {
+            let moved = match insert {
+                true => piece.start + length..piece.end + length,
+                false => piece.start - length..piece.end - length,
+            };
+            self.base.insert_joining(moved, place);
+        }
     }
 
     /// What the entries below `end` wrote is in the base now.
@@ -164,7 +203,7 @@ impl FileContent {
         });
     }
 
-    /// The truncation by the entry at `position` was digested.
+    /// The truncation or clearing by the entry at `position` was digested.
     pub(crate) fn retire_truncate(&mut self, position: LogPosition) {
         let Some(index) = self.cuts.iter().position(|cut| cut.position == position) else {
             return;
@@ -179,7 +218,6 @@ impl FileContent {
     }
 
     /// Nothing of it is in the log any more.
-    #[cfg(test)]
     pub(crate) fn is_clean(&self) -> bool {
         self.overlay.is_empty() && self.cuts.is_empty()
     }
@@ -206,6 +244,33 @@ impl FileContent {
             Some((range, _)) => (range.start - at, Source::Hole),
             None => (end.min(self.known_to) - at, Source::Hole),
         }
+    }
+
+    /// The first byte from `from` on that lies in a block with content (`data`), or in one without, of a file of `size`
+    /// bytes; what lies at the end is no block. `Err`: extents must be fetched first.
+    pub(crate) fn boundary(&self, from: u64, size: u64, data: bool) -> Result<Option<u64>, ()> {
+        let mut at = from - from % BLOCK_BYTES;
+        // Where the hole began that ends at `at`.
+        let mut hole = at;
+        while at < size {
+            let (bytes, source) = self.find(at, size);
+            let end = at + bytes.max(1);
+            match source {
+                Source::Unknown => return Err(()),
+                Source::Hole => {
+                    let first = hole.next_multiple_of(BLOCK_BYTES);
+                    if !data && (end >= size || end - first.min(end) >= BLOCK_BYTES) && first < size {
+                        return Ok(Some(first.max(from)));
+                    }
+                }
+                Source::Log(_) | Source::Arena(_) if data => {
+                    return Ok(Some((at - at % BLOCK_BYTES).max(from)));
+                }
+                Source::Log(_) | Source::Arena(_) => hole = end,
+            }
+            at = end;
+        }
+        Ok((!data).then_some(size))
     }
 
     /// Blocks that hold content, of a file of `size` bytes; an estimate for files of very many pieces.
@@ -267,6 +332,50 @@ mod tests {
         content.retire_truncate(LogPosition(9000));
         assert_eq!(content.find(0, 8192).1, Source::Unknown, "the base is fetched anew");
         assert!(content.is_clean());
+    }
+
+    #[test]
+    fn a_cleared_range_is_shielded_until_it_was_digested() {
+        let mut content = FileContent::granted(5 * BLOCK_BYTES, &[extent(0, 5, 20)], true);
+        assert!(content.clear(100..2 * BLOCK_BYTES, LogPosition(640)));
+        content.place(&extent(0, 5, 40));
+        assert_eq!(content.find(0, 9000), (100, Source::Arena(40 * BLOCK_BYTES)));
+        assert_eq!(content.find(100, 9000), (2 * BLOCK_BYTES - 100, Source::Hole));
+        assert_eq!(content.find(8192, 9000).1, Source::Arena(42 * BLOCK_BYTES));
+        assert!(!content.may_shift());
+        content.retire_truncate(LogPosition(640));
+        assert_eq!(content.find(100, 9000).1, Source::Unknown, "the base is fetched anew");
+    }
+
+    #[test]
+    fn a_shift_moves_what_lies_behind() {
+        let mut content = FileContent::granted(5 * BLOCK_BYTES, &[extent(0, 5, 20)], true);
+        content.shift(BLOCK_BYTES..3 * BLOCK_BYTES, true);
+        let size = 7 * BLOCK_BYTES;
+        assert_eq!(content.find(0, size), (BLOCK_BYTES, Source::Arena(20 * BLOCK_BYTES)));
+        assert_eq!(content.find(BLOCK_BYTES, size), (2 * BLOCK_BYTES, Source::Hole));
+        assert_eq!(content.find(3 * BLOCK_BYTES, size), (4 * BLOCK_BYTES, Source::Arena(21 * BLOCK_BYTES)));
+        content.shift(0..2 * BLOCK_BYTES, false);
+        assert_eq!(content.find(0, size), (BLOCK_BYTES, Source::Hole));
+        assert_eq!(content.find(BLOCK_BYTES, size).1, Source::Arena(21 * BLOCK_BYTES));
+    }
+
+    #[test]
+    fn holes_and_data_begin_at_blocks() {
+        let size = 10 * BLOCK_BYTES + 10;
+        let mut content = FileContent::granted(size, &[extent(6, 1, 9)], true);
+        content.write(2 * BLOCK_BYTES + 10..3 * BLOCK_BYTES + 10, LogPosition(640));
+        let data = |from| content.boundary(from, size, true);
+        let hole = |from| content.boundary(from, size, false);
+        let block = |number: u64| Ok(Some(number * BLOCK_BYTES));
+        assert_eq!((data(0), hole(0)), (block(2), block(0)));
+        assert_eq!(data(2 * BLOCK_BYTES + 1), Ok(Some(2 * BLOCK_BYTES + 1)));
+        assert_eq!(data(3 * BLOCK_BYTES + 500), Ok(Some(3 * BLOCK_BYTES + 500)));
+        assert_eq!((hole(2 * BLOCK_BYTES), hole(3 * BLOCK_BYTES + 500)), (block(4), block(4)));
+        assert_eq!((data(4 * BLOCK_BYTES), hole(6 * BLOCK_BYTES)), (block(6), block(7)));
+        assert_eq!((data(7 * BLOCK_BYTES), hole(size - 1)), (Ok(None), Ok(Some(size - 1))));
+        let whole = FileContent::granted(6 * BLOCK_BYTES, &[extent(0, 6, 9)], true);
+        assert_eq!(whole.boundary(5, 6 * BLOCK_BYTES - 3, false), Ok(Some(6 * BLOCK_BYTES - 3)));
     }
 
     #[test]

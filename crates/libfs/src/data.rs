@@ -53,23 +53,10 @@ enum Written {
     },
     /// Set-id bits and capabilities must go first.
     Rights,
-    /// The file ends before the data would, and must not grow.
-    Beyond {
-        size: u64,
-    },
     /// A file may be so many bytes longer only.
     Full {
         room: u64,
     },
-}
-
-/// How far a write may reach.
-#[derive(Clone, Copy)]
-struct Reach {
-    /// Behind the file's end.
-    may_grow: bool,
-    /// Up to this offset.
-    limit: u64,
 }
 
 impl Client {
@@ -208,7 +195,7 @@ impl Client {
     }
 
     /// Fetches extents that are not known yet.
-    fn learn_extents(&self, inode: &Inode) -> Result<(), Error> {
+    pub(crate) fn learn_extents(&self, inode: &Inode) -> Result<(), Error> {
         let mut state = inode.state.write();
         let Some(content) = state.file_mut() else {
             return Ok(());
@@ -247,18 +234,7 @@ impl Client {
         Ok(self.write_at(file, data, at)?.0)
     }
 
-    /// Writes zeros at `offset`, up to the file's end only unless it may grow; how many.
-    pub(crate) fn write_zeros(
-        &self,
-        file: &OpenFile,
-        zeros: &[UserSlice<'_>],
-        offset: u64,
-        may_grow: bool,
-    ) -> Result<usize, Error> {
-        let reach = Reach { may_grow, limit: FILE_BYTES_MAX };
-        Ok(self.write_within(file, zeros, Some(offset), reach)?.0)
-    }
-
+    /// Bytes written, and the offset behind them.
     #[inline]
     fn write_at(
         &self,
@@ -266,18 +242,7 @@ impl Client {
         data: &[UserSlice<'_>],
         at: Option<u64>,
     ) -> Result<(usize, u64), Error> {
-        self.write_within(file, data, at, Reach { may_grow: true, limit: self.file_limit() })
-    }
-
-    /// Bytes written, and the offset behind them.
-    #[inline]
-    fn write_within(
-        &self,
-        file: &OpenFile,
-        data: &[UserSlice<'_>],
-        at: Option<u64>,
-        reach: Reach,
-    ) -> Result<(usize, u64), Error> {
+        let limit = self.file_limit();
         if file.kind() != FileKind::File {
             return Err(Error::Invalid);
         }
@@ -289,8 +254,8 @@ impl Client {
         let body_max = self.session.geometry().entry_bytes_max() as usize - HEADER_BYTES;
         let mut bytes = wanted.min(WRITE_BYTES_MAX).min(body_max);
         if let Some(at) = at {
-            let room = reach.limit.checked_sub(at).filter(|&room| room > 0);
-            let room = room.ok_or_else(|| too_big(reach.limit))?;
+            let room = limit.checked_sub(at).filter(|&room| room > 0);
+            let room = room.ok_or_else(|| too_big(limit))?;
             bytes = bytes.min(usize::try_from(room).unwrap_or(usize::MAX));
         }
         loop {
@@ -301,7 +266,7 @@ impl Client {
                 cut = cut_to(data, bytes);
                 cut.as_slice()
             };
-            match self.operate(|turn| self.write_once(turn, file, data, bytes, at, reach))? {
+            match self.operate(|turn| self.write_once(turn, file, data, bytes, at, limit))? {
                 Written::Whole { end } => {
                     self.session.count(0, bytes as u64);
                     return Ok((bytes, end));
@@ -309,10 +274,6 @@ impl Client {
                 Written::Faulted { copied: 0 } => return Err(Error::Fault),
                 Written::Faulted { copied } => bytes = copied,
                 Written::Rights => self.take_rights(file.inode_ref(), file.writer)?,
-                Written::Beyond { size } => match at.and_then(|at| size.checked_sub(at)) {
-                    Some(rest) if rest > 0 => bytes = rest as usize,
-                    _ => return Ok((0, size)),
-                },
                 Written::Full { room } => bytes = room as usize,
             }
         }
@@ -326,7 +287,7 @@ impl Client {
         data: &[UserSlice<'_>],
         bytes: usize,
         at: Option<u64>,
-        reach: Reach,
+        limit: u64,
     ) -> Result<Written, Halt> {
         let blocks = match at {
             Some(offset) => debit::of_write(offset, bytes as u64),
@@ -339,11 +300,8 @@ impl Client {
             return Ok(Written::Rights);
         }
         let offset = at.unwrap_or(state.record.size);
-        if !reach.may_grow && offset + bytes as u64 > state.record.size {
-            return Ok(Written::Beyond { size: state.record.size });
-        }
-        match reach.limit.saturating_sub(offset) {
-            0 => return Err(too_big(reach.limit).into()),
+        match limit.saturating_sub(offset) {
+            0 => return Err(too_big(limit).into()),
             room if room < bytes as u64 => return Ok(Written::Full { room }),
             _ => {}
         }
@@ -484,22 +442,11 @@ impl Client {
                 if offset >= size {
                     return Err(Error::NoData.into());
                 }
-                let mut at = offset;
-                let found = loop {
-                    if at >= size {
-                        break if data { Err(Error::NoData) } else { Ok(size) };
-                    }
-                    match content.find(at, size) {
-                        (_, Source::Unknown) => break Ok(u64::MAX),
-                        (_, Source::Hole) if !data => break Ok(at),
-                        (_, Source::Log(_) | Source::Arena(_)) if data => break Ok(at),
-                        (bytes, _) => at += bytes,
-                    }
-                };
+                let found = content.boundary(offset, size, data);
                 drop(state);
                 match found {
-                    Ok(u64::MAX) => self.learn_extents(inode)?,
-                    other => return Ok(other?),
+                    Ok(found) => return Ok(found.ok_or(Error::NoData)?),
+                    Err(()) => self.learn_extents(inode)?,
                 }
             }
         })
@@ -522,7 +469,7 @@ fn note_read(file: &OpenFile, inode: &Inode, state: &State) {
 
 /// Why nothing goes behind `limit`.
 #[cold]
-fn too_big(limit: u64) -> Error {
+pub(crate) fn too_big(limit: u64) -> Error {
     if limit < FILE_BYTES_MAX { Error::OverLimit } else { Error::FileTooBig }
 }
 

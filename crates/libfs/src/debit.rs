@@ -1,10 +1,19 @@
 //! What an entry may cost in blocks, at worst: debited before it is appended (DESIGN §3.5).
 
 use cuesta_format::BLOCK_BYTES;
+use std::ops::Range;
 
 /// A truncation may have to copy the block it cuts. One between blocks costs nothing: it works on a full store.
 pub(crate) fn of_truncation(size: u64) -> u64 {
     u64::from(!size.is_multiple_of(BLOCK_BYTES))
+}
+
+/// A range that is cleared may begin and end inside blocks, of which the rest is copied.
+pub(crate) fn of_clearing(range: &Range<u64>) -> u64 {
+    let (first, last) = (range.start / BLOCK_BYTES, range.end / BLOCK_BYTES);
+    let starts_inside = !range.start.is_multiple_of(BLOCK_BYTES);
+    let ends_inside = !range.end.is_multiple_of(BLOCK_BYTES);
+    u64::from(starts_inside) + u64::from(ends_inside && !(starts_inside && first == last))
 }
 
 /// Every block a write of `bytes` at `offset` touches is written anew.
@@ -26,6 +35,8 @@ mod tests {
     #[test]
     fn every_touched_block_counts() {
         assert_eq!((of_truncation(8192), of_truncation(1)), (0, 1));
+        assert_eq!((of_clearing(&(0..8192)), of_clearing(&(1..8191))), (0, 2));
+        assert_eq!((of_clearing(&(5..9)), of_clearing(&(0..9)), of_clearing(&(4095..8192))), (1, 1, 1));
         assert_eq!(of_write(0, 4096), 1);
         assert_eq!(of_write(1, 4096), 2);
         assert_eq!(of_write(4095, 2), 2);

@@ -65,4 +65,4 @@ pub use locks::{HeldLock, LockKind, LockOwner};
 pub use namespace::LinkSource;
 pub use open_file::OpenFile;
 pub use rename::RenameFlags;
-pub use walk::Base;
+pub use walk::{Base, Resolve};

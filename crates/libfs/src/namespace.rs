@@ -182,7 +182,38 @@ impl Client {
         Ok((inode, record))
     }
 
-    /// `link`.
+    /// Makes a file without a name, which counts as open; it may be given one later unless it is `exclusive`.
+    pub(crate) fn make_unnamed(
+        &self,
+        turn: &mut Turn<'_>,
+        credentials: &Credentials,
+        directory: &Arc<Inode>,
+        mode: u32,
+        exclusive: bool,
+    ) -> Result<(Arc<Inode>, InodeRecord), Halt> {
+        let (gid, mode) = {
+            let parent = self.reading(directory)?;
+            credentials.check(&parent.record, WRITE | EXECUTE)?;
+            if parent.is_unlinked() {
+                return Err(Error::NotPermitted.into());
+            }
+            credentials.inherit(&parent.record, FileKind::File, mode & 0o7777)
+        };
+        let (inode, mode) = (turn.number()?, mode | FileKind::File.mode_bits());
+        let parent = if exclusive { InodeNumber::NONE } else { directory.number };
+        let operation = Operation::CreateUnnamed { parent, inode, mode, uid: credentials.uid, gid };
+        turn.prepare(operation.body_bytes(), 0)?;
+        let appended = turn.append(&operation)?;
+        let record =
+            InodeRecord { parent, links: 0, ..InodeRecord::new(inode, mode, credentials.uid, gid, turn.now) };
+        let inode = Arc::new(Inode::made(record, Content::File(FileContent::empty()), appended.end));
+        inode.opens.fetch_add(1, Ordering::SeqCst);
+        inode.orphaned.store(true, Ordering::SeqCst);
+        self.cache.insert(Arc::clone(&inode));
+        Ok((inode, record))
+    }
+
+    /// `link`. A file that was opened without a name gets its first.
     pub fn link(
         &self,
         credentials: &Credentials,
@@ -213,7 +244,7 @@ impl Client {
                 return Err(Error::NotPermitted.into());
             }
             let state = locked.of(&inode)?;
-            if state.is_unlinked() {
+            if state.is_unlinked() && (state.released || state.record.parent == InodeNumber::NONE) {
                 return Err(Error::NotFound.into());
             }
             if state.record.links >= LINKS_MAX {
@@ -221,6 +252,8 @@ impl Client {
             }
             let appended = turn.append(&operation)?;
             state.record.links += 1;
+            state.record.parent = InodeNumber::NONE;
+            inode.orphaned.store(false, Ordering::SeqCst);
             state.record.changed = turn.now;
             state.logged = appended.end;
             let parent = locked.of(&found.parent)?;

@@ -7,12 +7,15 @@ use crate::inode::Inode;
 use crate::namespace::Making;
 use crate::offset::Offset;
 use crate::sync::{Arc, AtomicI32, Mutex, Ordering};
-use crate::walk::{Base, Follow, Found, Last};
+use crate::walk::{Base, Follow, Found, Last, Resolve};
 use cuesta_format::{FileKind, InodeNumber, Operation};
 use libc::{
-    O_ACCMODE, O_APPEND, O_CREAT, O_DIRECTORY, O_EXCL, O_NOATIME, O_NOFOLLOW, O_PATH, O_RDONLY, O_TMPFILE,
-    O_TRUNC, O_WRONLY,
+    O_ACCMODE, O_APPEND, O_CREAT, O_DIRECTORY, O_EXCL, O_NOATIME, O_NOFOLLOW, O_PATH, O_RDONLY, O_RDWR,
+    O_TMPFILE, O_TRUNC, O_WRONLY,
 };
+
+/// The bit of `O_TMPFILE` that is not `O_DIRECTORY`.
+const UNNAMED: i32 = O_TMPFILE & !O_DIRECTORY;
 
 /// Flags that `fcntl(F_SETFL)` may change.
 const STATUS_FLAGS: i32 =
@@ -121,7 +124,7 @@ impl OpenFile {
     #[inline]
     pub(crate) fn check_readable(&self) -> Result<(), Error> {
         let flags = self.flags();
-        if flags & O_PATH != 0 || flags & O_ACCMODE == O_WRONLY {
+        if flags & O_PATH != 0 || !matches!(flags & O_ACCMODE, O_RDONLY | O_RDWR) {
             return Err(Error::AccessMode);
         }
         Ok(())
@@ -130,7 +133,7 @@ impl OpenFile {
     #[inline]
     pub(crate) fn check_writable(&self) -> Result<(), Error> {
         let flags = self.flags();
-        if flags & O_PATH != 0 || flags & O_ACCMODE == O_RDONLY {
+        if flags & O_PATH != 0 || !matches!(flags & O_ACCMODE, O_WRONLY | O_RDWR) {
             return Err(Error::AccessMode);
         }
         Ok(())
@@ -151,15 +154,28 @@ impl Client {
         flags: i32,
         mode: u32,
     ) -> Result<Arc<OpenFile>, Error> {
+        self.open_within(credentials, base, path, flags, mode, Resolve::default())
+    }
+
+    /// [`Client::open`] through what `resolve` leaves of the ways to the file.
+    pub fn open_within(
+        &self,
+        credentials: &Credentials,
+        base: Base<'_>,
+        path: &[u8],
+        flags: i32,
+        mode: u32,
+        resolve: Resolve,
+    ) -> Result<Arc<OpenFile>, Error> {
         let flags = if flags & O_PATH != 0 {
             flags & (O_PATH | O_DIRECTORY | O_NOFOLLOW | libc::O_CLOEXEC)
         } else {
             flags
         };
-        if flags & O_TMPFILE == O_TMPFILE {
-            return Err(Error::Unsupported);
-        }
-        if flags & (O_CREAT | O_DIRECTORY) == O_CREAT | O_DIRECTORY || flags & O_ACCMODE == O_ACCMODE {
+        let unnamed = flags & UNNAMED != 0;
+        if flags & (O_CREAT | O_DIRECTORY) == O_CREAT | O_DIRECTORY
+            || unnamed && (flags & O_DIRECTORY == 0 || flags & O_ACCMODE == O_RDONLY)
+        {
             return Err(Error::Invalid);
         }
         let exclusive = flags & (O_CREAT | O_EXCL) == O_CREAT | O_EXCL;
@@ -170,8 +186,16 @@ impl Client {
         };
         loop {
             let opening = self.operate(|turn| {
-                let found = self.walk(credentials, base, path, follow)?;
+                let found = self.walk_within(credentials, base, path, follow, resolve)?;
                 match (&found.inode, &found.last) {
+                    (Some((directory, FileKind::Directory)), _) if unnamed => {
+                        let exclusive = flags & O_EXCL != 0;
+                        let (inode, record) =
+                            self.make_unnamed(turn, credentials, directory, mode, exclusive)?;
+                        let writer = credentials.writer(&record);
+                        Ok(Opening::Done(Opened { inode, kind: FileKind::File }, writer))
+                    }
+                    (Some(_), _) if unnamed => Err(Error::NotDirectory.into()),
                     (Some(_), _) if exclusive => Err(Error::Exists.into()),
                     (Some((inode, kind)), _) => {
                         self.open_existing(turn, credentials, inode, *kind, &found, flags)

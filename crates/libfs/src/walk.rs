@@ -40,6 +40,17 @@ pub(crate) enum Follow {
     },
 }
 
+/// What a path may lead through, as `openat2` restricts it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Resolve {
+    /// No symbolic link is followed.
+    pub no_symlinks: bool,
+    /// Nothing above the directory the path starts in.
+    pub beneath: bool,
+    /// The directory the path starts in is the root of everything.
+    pub in_root: bool,
+}
+
 /// A name a directory can hold.
 #[derive(Clone)]
 pub(crate) struct Name {
@@ -114,6 +125,18 @@ impl Client {
         path: &[u8],
         follow: Follow,
     ) -> Result<Found, Halt> {
+        self.walk_within(credentials, base, path, follow, Resolve::default())
+    }
+
+    /// [`Client::walk`] through what `resolve` leaves.
+    pub(crate) fn walk_within(
+        &self,
+        credentials: &Credentials,
+        base: Base<'_>,
+        path: &[u8],
+        follow: Follow,
+        resolve: Resolve,
+    ) -> Result<Found, Halt> {
         if path.is_empty() {
             return Err(Error::NotFound.into());
         }
@@ -121,6 +144,7 @@ impl Client {
             return Err(Error::NameTooLong.into());
         }
         let mut directory = self.start(base)?;
+        let start = Arc::clone(&directory);
         let mut expanded: Vec<u8>;
         let mut rest = path;
         let mut followed = 0;
@@ -139,7 +163,12 @@ impl Client {
                     }
                 }
                 b".." => {
-                    let above = self.parent_of(credentials, &directory, behind)?;
+                    let is_start = directory.number == start.number;
+                    let above = match resolve {
+                        Resolve { beneath: true, .. } if is_start => return Err(Error::CrossDevice.into()),
+                        Resolve { in_root: true, .. } if is_start => Arc::clone(&directory),
+                        _ => self.parent_of(credentials, &directory, behind)?,
+                    };
                     if is_last {
                         let inode = Some((above, FileKind::Directory));
                         return Ok(Found { parent: directory, last: Last::DotDot, inode, slash: true });
@@ -157,13 +186,16 @@ impl Client {
                 name => match self.look_up(credentials, &directory, name)? {
                     Some((inode, FileKind::Symlink)) if !is_last || follow.follows(slash) => {
                         followed += 1;
-                        if followed > LINKS_FOLLOWED_MAX {
+                        if followed > LINKS_FOLLOWED_MAX || resolve.no_symlinks {
                             return Err(Error::SymlinkLoop.into());
                         }
                         let mut path = self.target_of(&inode)?;
                         path.extend_from_slice(behind);
-                        if path.first() == Some(&b'/') {
-                            return Err(Error::Leaves { path, second: false }.into());
+                        match path.first() {
+                            Some(b'/') if resolve.in_root => directory = Arc::clone(&start),
+                            Some(b'/') if resolve.beneath => return Err(Error::CrossDevice.into()),
+                            Some(b'/') => return Err(Error::Leaves { path, second: false }.into()),
+                            _ => {}
                         }
                         expanded = path;
                         rest = expanded.as_slice();

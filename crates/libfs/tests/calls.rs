@@ -38,8 +38,12 @@ fn offsets_appends_and_holes() {
     assert_eq!(client.seek(&file, 10_000, Whence::End), Ok(10_003));
     assert_eq!(write(b"xyz"), Ok(3));
     assert_eq!(client.seek(&file, 0, Whence::Data), Ok(0));
-    assert_eq!(client.seek(&file, 0, Whence::Hole), Ok(3));
-    assert_eq!(client.seek(&file, 3, Whence::Data), Ok(10_003));
+    // What is a hole and what is not goes by blocks.
+    assert_eq!(client.seek(&file, 3, Whence::Hole), Ok(4096));
+    assert_eq!(client.seek(&file, 3, Whence::Data), Ok(3));
+    assert_eq!(client.seek(&file, 5000, Whence::Data), Ok(8192));
+    assert_eq!(client.seek(&file, 8192, Whence::Hole), Ok(10_006));
+    client.seek(&file, 0, Whence::End).unwrap();
     assert_eq!(client.seek(&file, 10_006, Whence::Data), Err(Error::NoData));
     assert_eq!(client.seek(&file, -1, Whence::Set), Err(Error::Invalid));
     for digested in [false, true] {
@@ -91,7 +95,9 @@ fn opening_follows_the_rules() {
     assert_eq!(fails("loop", O_RDONLY), Some(Error::SymlinkLoop));
     assert_eq!(fails(&"x".repeat(256), O_RDONLY), Some(Error::NameTooLong));
     assert_eq!(fails(&"x/".repeat(2048), O_RDONLY), Some(Error::NameTooLong));
-    assert_eq!(fails("d", O_RDWR | libc::O_TMPFILE), Some(Error::Unsupported));
+    assert_eq!(fails("f", O_RDWR | libc::O_TMPFILE), Some(Error::NotDirectory));
+    assert_eq!(fails("d", O_RDONLY | libc::O_TMPFILE), Some(Error::Invalid));
+    assert_eq!(fails("d", O_RDWR | O_CREAT | libc::O_TMPFILE), Some(Error::Invalid));
     let outside = Error::Leaves { path: b"../x".to_vec(), second: false };
     assert_eq!(fails("d/../../x", O_RDONLY), Some(outside));
     call.symlink("/etc/hosts", "away").unwrap();

@@ -4,10 +4,12 @@
 mod common;
 
 use common::{Caller, Store, root, small};
-use cuesta_libfs::{Error, OpenFile};
+use cuesta_libfs::{Allocation, Client, Error, OpenFile, Whence};
 use libc::{O_APPEND, O_CREAT, O_RDWR};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+
+const BLOCK: usize = 4096;
 
 /// What a file holds: bytes, and an open file kept on it.
 struct Held {
@@ -21,6 +23,59 @@ fn write_at(content: &mut Vec<u8>, at: usize, bytes: &[u8]) {
         content.resize(at + bytes.len(), 0);
     }
     content[at..at + bytes.len()].copy_from_slice(bytes);
+}
+
+/// A range is cleared, taken out, or room is made.
+fn allocate(client: &Client, held: &mut Held, random: &mut fastrand::Rng) {
+    let size = held.content.len();
+    let (at, len) = (random.usize(0..60_000), random.usize(1..30_000));
+    let range = at.min(size)..(at + len).min(size);
+    let what = match random.u8(0..4) {
+        0 => {
+            held.content[range].fill(0);
+            (Allocation::Punch, at, len)
+        }
+        1 => {
+            held.content[range].fill(0);
+            held.content.resize(size.max(at + len), 0);
+            (Allocation::Zero, at, len)
+        }
+        shift => {
+            let at = at / BLOCK % (size / BLOCK + 1) * BLOCK;
+            let len = (len / BLOCK / 2 + 1) * BLOCK;
+            let insert = shift == 3 && size < 200_000;
+            if at >= size || !insert && at + len >= size {
+                return;
+            }
+            match insert {
+                true => drop(held.content.splice(at..at, std::iter::repeat_n(0, len))),
+                false => drop(held.content.drain(at..at + len)),
+            }
+            (if insert { Allocation::Insert } else { Allocation::Collapse }, at, len)
+        }
+    };
+    client.allocate(&held.file, what.0, what.1 as i64, what.2 as i64).unwrap();
+}
+
+/// Holes and data take turns from the start to the end, at blocks, and no hole has content.
+fn check_holes(client: &Client, held: &Held, place: &str) {
+    let size = held.content.len() as u64;
+    let mut at = 0;
+    while at < size {
+        let hole = client.seek(&held.file, at as i64, Whence::Hole).unwrap();
+        let data = client.seek(&held.file, at as i64, Whence::Data);
+        let (next, is_hole) = if hole == at { (data.clone().unwrap_or(size), true) } else { (hole, false) };
+        assert!(next > at && next <= size && (next == size || next.is_multiple_of(BLOCK as u64)), "{place}");
+        if is_hole {
+            assert!(held.content[at as usize..next as usize].iter().all(|&byte| byte == 0), "{place}");
+        } else {
+            assert_eq!(data, Ok(at), "{place}");
+        }
+        at = next;
+    }
+    assert_eq!(client.seek(&held.file, size as i64, Whence::Data), Err(Error::NoData), "{place}");
+    assert_eq!(client.seek(&held.file, size as i64, Whence::Hole), Err(Error::NoData), "{place}");
+    client.seek(&held.file, 0, Whence::Set).unwrap();
 }
 
 fn run(seed: u64, steps: usize, store: &Store, disturb: impl Fn(&mut fastrand::Rng)) {
@@ -56,11 +111,12 @@ fn run(seed: u64, steps: usize, store: &Store, disturb: impl Fn(&mut fastrand::R
                 let end = held.content.len();
                 write_at(&mut held.content, end, &[7; 300]);
             }
-            60..70 => {
+            60..66 => {
                 let size = if random.bool() { 0 } else { random.usize(0..70_000) };
                 client.truncate_open(&held.file, size as i64).unwrap();
                 held.content.resize(size, 0);
             }
+            66..70 => allocate(&client, held, &mut random),
             70..76 if held.named => {
                 call.unlink(&format!("f{key}")).unwrap();
                 held.named = false;
@@ -81,6 +137,7 @@ fn run(seed: u64, steps: usize, store: &Store, disturb: impl Fn(&mut fastrand::R
                 next += 1;
             }
             88..90 => disturb(&mut random),
+            90..93 => check_holes(&client, held, &format!("seed {seed}, step {step}")),
             _ => {
                 let content = call.read_all(&held.file).unwrap();
                 assert_eq!(content.len(), held.content.len(), "seed {seed}, step {step}");

@@ -264,6 +264,9 @@ fn bytes_of_chance_with_a_valid_checksum_never_panic() {
         EntryKind::Rename,
         EntryKind::SetAttributes,
         EntryKind::Release,
+        EntryKind::Clear,
+        EntryKind::Shift,
+        EntryKind::CreateUnnamed,
     ];
     let store = Store::new();
     let shared = store.open();

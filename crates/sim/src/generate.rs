@@ -17,8 +17,6 @@ pub struct Repertoire {
     pub write_bytes_max: u32,
     /// The longest value of an extended attribute: ext4 has room for 4 KiB of them beside an inode, in all.
     pub extended_bytes_max: u32,
-    /// Whether to ask for fallocate.
-    pub fallocate: bool,
     /// Whether paths may climb with `..` or name the root, and symlinks may be absolute: what means
     /// the same only where the tree under test is the whole world.
     pub climbing: bool,
@@ -33,7 +31,6 @@ impl Default for Repertoire {
             offset_max: 40_000,
             write_bytes_max: 12_000,
             extended_bytes_max: 400,
-            fallocate: true,
             climbing: true,
             hostile: true,
         }
@@ -54,7 +51,7 @@ impl Generator {
 
     /// The next operation.
     pub fn next_operation(&mut self) -> Operation {
-        match self.random.below(43) {
+        match self.random.below(45) {
             0..=5 => self.open(),
             6 => Operation::Close { slot: self.slot() },
             7..=9 => Operation::Write { slot: self.slot(), data: self.pattern() },
@@ -68,8 +65,7 @@ impl Generator {
             15 => Operation::Seek { slot: self.slot(), offset: self.offset() },
             16 => Operation::Truncate { path: self.path(), length: self.offset() },
             17 => Operation::Ftruncate { slot: self.slot(), length: self.offset() },
-            18 if self.repertoire.fallocate => self.fallocate(),
-            18 => Operation::Ftruncate { slot: self.slot(), length: self.offset() },
+            18 => self.fallocate(),
             19 => Operation::Fsync { slot: self.slot() },
             20..=21 => Operation::Mkdir { path: self.path(), mode: self.mode() },
             22 => Operation::Rmdir { path: self.path() },
@@ -85,6 +81,8 @@ impl Generator {
             37 => Operation::Fstat { slot: self.slot() },
             38 => Operation::Readdir { path: self.path() },
             39..=41 => self.extended(),
+            42 => Operation::RenameExchange { from: self.path(), to: self.path() },
+            43 => self.unnamed(),
             _ => self.rare(),
         }
     }
@@ -153,15 +151,37 @@ impl Generator {
         Operation::Open { slot: self.slot(), path: self.path(), flags, mode: self.mode() }
     }
 
+    fn unnamed(&mut self) -> Operation {
+        match self.random.one_in(2) {
+            true => Operation::OpenUnnamed {
+                slot: self.slot(),
+                path: self.path(),
+                mode: self.mode(),
+                exclusive: self.random.one_in(4),
+            },
+            false => Operation::LinkOpen { slot: self.slot(), new: self.path_of_pair() },
+        }
+    }
+
     fn fallocate(&mut self) -> Operation {
         let modes = [
             FallocateMode::Extend,
             FallocateMode::KeepSize,
             FallocateMode::PunchHole,
             FallocateMode::ZeroRange,
+            FallocateMode::ZeroKeepSize,
+            FallocateMode::CollapseRange,
+            FallocateMode::InsertRange,
         ];
         let mode = *self.random.pick(&modes);
-        Operation::Fallocate { slot: self.slot(), mode, offset: self.offset(), length: self.offset() }
+        let (mut offset, mut length) = (self.offset(), self.offset());
+        let shifts = matches!(mode, FallocateMode::CollapseRange | FallocateMode::InsertRange);
+        if shifts && !self.random.one_in(4) {
+            // What is not of whole blocks is refused.
+            offset = offset / 4 / 4096 * 4096;
+            length = (length / 4 / 4096 + 1) * 4096;
+        }
+        Operation::Fallocate { slot: self.slot(), mode, offset, length }
     }
 
     fn slot(&mut self) -> Slot {

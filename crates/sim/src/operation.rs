@@ -82,6 +82,12 @@ pub enum FallocateMode {
     PunchHole,
     /// Zero the range, growing the file.
     ZeroRange,
+    /// Zero the range, leaving the size alone.
+    ZeroKeepSize,
+    /// Take the range out.
+    CollapseRange,
+    /// Make room.
+    InsertRange,
 }
 
 /// What setting an extended attribute requires.
@@ -107,6 +113,22 @@ pub struct Timestamp {
     pub nanoseconds: u32,
 }
 
+impl FallocateMode {
+    /// As fallocate(2) takes it.
+    #[must_use]
+    pub fn bits(self) -> i32 {
+        match self {
+            FallocateMode::Extend => 0,
+            FallocateMode::KeepSize => libc::FALLOC_FL_KEEP_SIZE,
+            FallocateMode::PunchHole => libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE,
+            FallocateMode::ZeroRange => libc::FALLOC_FL_ZERO_RANGE,
+            FallocateMode::ZeroKeepSize => libc::FALLOC_FL_ZERO_RANGE | libc::FALLOC_FL_KEEP_SIZE,
+            FallocateMode::CollapseRange => libc::FALLOC_FL_COLLAPSE_RANGE,
+            FallocateMode::InsertRange => libc::FALLOC_FL_INSERT_RANGE,
+        }
+    }
+}
+
 /// One call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -118,6 +140,19 @@ pub enum Operation {
         path: PathText,
         flags: OpenFlags,
         mode: u32,
+    },
+    /// Opens a new file without a name, in a directory (O_TMPFILE), to read and write.
+    OpenUnnamed {
+        slot: Slot,
+        path: PathText,
+        mode: u32,
+        /// It must never get a name (O_EXCL).
+        exclusive: bool,
+    },
+    /// linkat of an open file.
+    LinkOpen {
+        slot: Slot,
+        new: PathText,
     },
     Close {
         slot: Slot,
@@ -182,6 +217,11 @@ pub enum Operation {
         path: PathText,
     },
     Rename {
+        from: PathText,
+        to: PathText,
+    },
+    /// renameat2 with RENAME_EXCHANGE.
+    RenameExchange {
         from: PathText,
         to: PathText,
     },
@@ -345,9 +385,12 @@ impl Operation {
         match self {
             Link { existing: first, new: other }
             | Rename { from: first, to: other }
+            | RenameExchange { from: first, to: other }
             | RenameNoReplace { from: first, to: other } => Some(if second { other } else { first }),
             _ if second => None,
             Open { path, .. }
+            | OpenUnnamed { path, .. }
+            | LinkOpen { new: path, .. }
             | Truncate { path, .. }
             | Mkdir { path, .. }
             | Rmdir { path }
@@ -364,6 +407,28 @@ impl Operation {
             | GetExtended { path, .. }
             | ListExtended { path, .. }
             | Readdir { path } => Some(path),
+            _ => None,
+        }
+    }
+
+    /// The slot it uses.
+    pub fn slot_mut(&mut self) -> Option<&mut Slot> {
+        use Operation::*;
+        match self {
+            Open { slot, .. }
+            | OpenUnnamed { slot, .. }
+            | LinkOpen { slot, .. }
+            | Close { slot }
+            | Write { slot, .. }
+            | Pwrite { slot, .. }
+            | Read { slot, .. }
+            | Pread { slot, .. }
+            | Seek { slot, .. }
+            | Ftruncate { slot, .. }
+            | Fallocate { slot, .. }
+            | Fsync { slot }
+            | Fchmod { slot, .. }
+            | Fstat { slot } => Some(slot),
             _ => None,
         }
     }

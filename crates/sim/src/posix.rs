@@ -5,8 +5,7 @@
 //! never sees.
 
 use crate::operation::{
-    Attributes, Extended, FallocateMode, Kind, OpenFlags, Operation, Outcome, PathText, SetCondition, Slot,
-    Timestamp,
+    Attributes, Extended, Kind, Operation, Outcome, PathText, SetCondition, Slot, Timestamp,
 };
 use crate::sparse::Sparse;
 use crate::tree::{Content, Tree, TreeBuilder, join};
@@ -41,7 +40,25 @@ impl Posix {
     pub fn apply(&mut self, operation: &Operation) -> Result<Outcome, Errno> {
         use Operation::*;
         match operation {
-            Open { slot, path, flags, mode } => self.open(*slot, path, *flags, *mode),
+            Open { slot, path, flags, mode } => self.open(*slot, path, flags.bits(), *mode),
+            OpenUnnamed { slot, path, mode, exclusive } => {
+                let exclusive = if *exclusive { libc::O_EXCL } else { 0 };
+                self.open(*slot, path, libc::O_TMPFILE | libc::O_RDWR | exclusive, *mode)
+            }
+            LinkOpen { slot, new } => {
+                let fd = self.fd(*slot)?;
+                let to = self.below_root(new)?;
+                const AT: c_int = libc::AT_FDCWD;
+                // Without a path only the privileged may, and without /proc there is no other way.
+                let name = CString::new(format!("/proc/self/fd/{fd}")).map_err(|_| Errno::INVAL)?;
+                // SAFETY: the paths are NUL-terminated and outlive the calls.
+                done(unsafe {
+                    match libc::access(c"/proc/self/fd".as_ptr(), libc::F_OK) {
+                        0 => libc::linkat(AT, name.as_ptr(), AT, to.as_ptr(), libc::AT_SYMLINK_FOLLOW),
+                        _ => libc::linkat(fd, c"".as_ptr(), AT, to.as_ptr(), libc::AT_EMPTY_PATH),
+                    }
+                })
+            }
             Close { slot } => self.slots.remove(slot).map(|_| Outcome::Done).ok_or(Errno::BADF),
             Write { slot, data } => {
                 let (fd, bytes) = (self.fd(*slot)?, data.bytes());
@@ -82,15 +99,9 @@ impl Posix {
                 done(unsafe { libc::ftruncate(fd, *length as i64) })
             }
             Fallocate { slot, mode, offset, length } => {
-                let mode = match mode {
-                    FallocateMode::Extend => 0,
-                    FallocateMode::KeepSize => libc::FALLOC_FL_KEEP_SIZE,
-                    FallocateMode::PunchHole => libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE,
-                    FallocateMode::ZeroRange => libc::FALLOC_FL_ZERO_RANGE,
-                };
                 let fd = self.fd(*slot)?;
                 // SAFETY: no memory is involved.
-                done(unsafe { libc::fallocate(fd, mode, *offset as i64, *length as i64) })
+                done(unsafe { libc::fallocate(fd, mode.bits(), *offset as i64, *length as i64) })
             }
             Fsync { slot } => {
                 let fd = self.fd(*slot)?;
@@ -163,9 +174,10 @@ impl Posix {
             Chmod { path, .. } | Lchown { path, .. } | Utimens { path, .. } => paths.push(path),
             Stat { path } | Lstat { path } | Readlink { path } | Readdir { path } => paths.push(path),
             Symlink { path, .. } => paths.push(path),
-            Link { existing: from, new: to } | Rename { from, to } | RenameNoReplace { from, to } => {
-                paths.extend([from, to]);
-            }
+            Link { existing: from, new: to }
+            | Rename { from, to }
+            | RenameExchange { from, to }
+            | RenameNoReplace { from, to } => paths.extend([from, to]),
             _ => unreachable!("calls on slots are served by apply"),
         }
         let paths = paths.into_iter().map(|path| self.below_root(path)).collect::<Result<Vec<_>, _>>()?;
@@ -181,6 +193,7 @@ impl Posix {
                 Unlink { .. } => done(libc::unlink(path)),
                 Link { .. } => done(libc::link(path, other)),
                 Rename { .. } => done(libc::rename(path, other)),
+                RenameExchange { .. } => done(libc::renameat2(AT, path, AT, other, libc::RENAME_EXCHANGE)),
                 RenameNoReplace { .. } => done(libc::renameat2(AT, path, AT, other, libc::RENAME_NOREPLACE)),
                 Chmod { mode, .. } => done(libc::chmod(path, *mode)),
                 Lchown { uid, gid, .. } => done(libc::lchown(path, *uid, *gid)),
@@ -231,10 +244,10 @@ impl Posix {
         Ok(())
     }
 
-    fn open(&mut self, slot: Slot, path: &PathText, flags: OpenFlags, mode: u32) -> Result<Outcome, Errno> {
+    fn open(&mut self, slot: Slot, path: &PathText, flags: c_int, mode: u32) -> Result<Outcome, Errno> {
         self.slots.remove(&slot);
         let path = self.below_root(path)?;
-        let bits = flags.bits() | libc::O_CLOEXEC;
+        let bits = flags | libc::O_CLOEXEC;
         // SAFETY: the path is NUL-terminated.
         let fd = count(unsafe { libc::open(path.as_ptr(), bits, mode) } as isize)?;
         self.slots.insert(slot, Descriptor(fd as c_int));

@@ -76,6 +76,22 @@ impl Sparse {
         self.size = size;
     }
 
+    /// Takes a range of whole blocks out; it ends before the file does.
+    pub fn collapse(&mut self, offset: u64, length: u64) {
+        let (first, blocks) = (offset / BLOCK, length / BLOCK);
+        let behind = self.blocks.split_off(&first);
+        let moved = behind.into_iter().filter(|(number, _)| *number >= first + blocks);
+        self.blocks.extend(moved.map(|(number, block)| (number - blocks, block)));
+        self.size -= length;
+    }
+
+    /// Makes room of whole blocks.
+    pub fn insert(&mut self, offset: u64, length: u64) {
+        let behind = self.blocks.split_off(&(offset / BLOCK));
+        self.blocks.extend(behind.into_iter().map(|(number, block)| (number + length / BLOCK, block)));
+        self.size += length;
+    }
+
     /// Cuts or extends the file to `size`; what an extension shows is zeros.
     pub fn set_size(&mut self, size: u64) {
         if size < self.size {

@@ -5,7 +5,7 @@
 //! the log full; then a helper thread does what the daemon's digest thread would.
 
 use crate::operation::{
-    Attributes, Extended, Kind, Operation, Outcome, PathText, SetCondition, Slot, Timestamp,
+    Attributes, Extended, FallocateMode, Kind, Operation, Outcome, PathText, SetCondition, Slot, Timestamp,
 };
 use crate::sparse::Sparse;
 use crate::tree::{Content, Tree, TreeBuilder, join};
@@ -13,8 +13,8 @@ use cuesta_format::superblock::Superblock;
 use cuesta_format::wire::{Request, Response};
 use cuesta_format::{FileKind, Geometry, InodeRecord, Medium, SessionId, StoreId};
 use cuesta_libfs::{
-    Base, Client, Credentials, Error, ExtendedFlags, Link, LinkError, LinkSource, OpenFile, RenameFlags,
-    SetAttributes, SetTime, Target, Whence,
+    Allocation, Base, Client, Credentials, Error, ExtendedFlags, Link, LinkError, LinkSource, OpenFile,
+    RenameFlags, SetAttributes, SetTime, Target, Whence,
 };
 use cuesta_sharedfs::check::{self, Mode};
 use cuesta_sharedfs::{Options, Recovered, SharedFs};
@@ -225,6 +225,18 @@ impl World {
                 self.slots.insert(*slot, file);
                 Ok(Outcome::Done)
             }
+            OpenUnnamed { slot, path, mode, exclusive } => {
+                self.close(*slot)?;
+                let exclusive = if *exclusive { libc::O_EXCL } else { 0 };
+                let flags = libc::O_TMPFILE | libc::O_RDWR | exclusive;
+                let file = client.open(&self.who, Base::Root, path.as_bytes(), flags, *mode)?;
+                self.slots.insert(*slot, file);
+                Ok(Outcome::Done)
+            }
+            LinkOpen { slot, new } => {
+                let source = LinkSource::File(self.file(*slot)?);
+                done(client.link(&self.who, source, Base::Root, new.as_bytes()).map_err(only_path))
+            }
             Close { slot } => {
                 self.file(*slot)?;
                 self.close(*slot)
@@ -252,7 +264,17 @@ impl World {
                 done(client.seek(self.file(*slot)?, *offset as i64, Whence::Set).map(drop))
             }
             Ftruncate { slot, length } => done(client.truncate_open(self.file(*slot)?, *length as i64)),
-            Fallocate { .. } => Err(Error::Unsupported),
+            Fallocate { slot, mode, offset, length } => {
+                let what = match mode {
+                    FallocateMode::Extend => Allocation::Extend,
+                    FallocateMode::KeepSize => Allocation::KeepSize,
+                    FallocateMode::PunchHole | FallocateMode::ZeroKeepSize => Allocation::Punch,
+                    FallocateMode::ZeroRange => Allocation::Zero,
+                    FallocateMode::CollapseRange => Allocation::Collapse,
+                    FallocateMode::InsertRange => Allocation::Insert,
+                };
+                done(client.allocate(self.file(*slot)?, what, *offset as i64, *length as i64))
+            }
             Fsync { slot } => done(client.fsync(self.file(*slot)?)),
             Fchmod { slot, mode } => {
                 let set = SetAttributes { mode: Some(mode & 0o7777), ..SetAttributes::default() };
@@ -322,8 +344,7 @@ impl World {
         use Operation::*;
         let client = &self.client;
         let root = Base::Root;
-        let rename = |from: &PathText, to: &PathText, no_replace| {
-            let flags = RenameFlags { no_replace, ..RenameFlags::default() };
+        let rename = |from: &PathText, to: &PathText, flags| {
             done(client.rename(&self.who, (root, from.as_bytes()), (root, to.as_bytes()), flags))
         };
         let set = |path: &PathText, follow, set| {
@@ -347,8 +368,13 @@ impl World {
                 done(client.symlink(&self.who, target.as_bytes(), root, path.as_bytes()))
             }
             Unlink { path } => done(client.unlink(&self.who, root, path.as_bytes())),
-            Rename { from, to } => rename(from, to, false),
-            RenameNoReplace { from, to } => rename(from, to, true),
+            Rename { from, to } => rename(from, to, RenameFlags::default()),
+            RenameExchange { from, to } => {
+                rename(from, to, RenameFlags { exchange: true, ..RenameFlags::default() })
+            }
+            RenameNoReplace { from, to } => {
+                rename(from, to, RenameFlags { no_replace: true, ..RenameFlags::default() })
+            }
             Chmod { path, mode } => {
                 set(path, true, SetAttributes { mode: Some(mode & 0o7777), ..SetAttributes::default() })
             }
@@ -446,6 +472,14 @@ impl World {
 
 fn target(path: &PathText, follow: bool) -> Target<'_> {
     Target::Path { base: Base::Root, path: path.as_bytes(), follow }
+}
+
+/// Of a call with one path it is the first.
+fn only_path(error: Error) -> Error {
+    match error {
+        Error::Leaves { path, .. } => Error::Leaves { path, second: false },
+        error => error,
+    }
 }
 
 fn done(result: Result<(), Error>) -> Result<Outcome, Error> {

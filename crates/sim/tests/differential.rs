@@ -13,7 +13,7 @@ use cuesta_sim::world::{self, World};
 const OPERATIONS: usize = 400;
 
 fn repertoire() -> Repertoire {
-    Repertoire { fallocate: false, extended_bytes_max: 6000, ..Repertoire::default() }
+    Repertoire { extended_bytes_max: 6000, ..Repertoire::default() }
 }
 
 fn run_seed(seed: u64) -> Result<(), String> {

@@ -55,7 +55,12 @@ fn caller(operation: &Operation, random: &mut Random) -> usize {
 /// system alone stays root to them.
 fn shape(operation: &mut Operation, random: &mut Random, sticky: bool) {
     use Operation::*;
-    if let Open { mode, .. } | Mkdir { mode, .. } | Chmod { mode, .. } | Fchmod { mode, .. } = operation {
+    if let Open { mode, .. }
+    | OpenUnnamed { mode, .. }
+    | Mkdir { mode, .. }
+    | Chmod { mode, .. }
+    | Fchmod { mode, .. } = operation
+    {
         if random.one_in(2) {
             *mode = *random.pick(&[0o777, 0o777, 0o1777, 0o2777, 0o666, 0o6777, 0o2767, 0o700, 0o611]);
         }
@@ -71,9 +76,13 @@ fn shape(operation: &mut Operation, random: &mut Random, sticky: bool) {
 
 /// Whether Linux leaves the answer to `fs.protected_hardlinks`.
 fn is_link_to_anothers(world: &mut World, operation: &Operation, user: &Credentials) -> bool {
-    let Operation::Link { existing, .. } = operation else { return false };
+    let look = match operation {
+        Operation::Link { existing, .. } => Operation::Lstat { path: existing.clone() },
+        Operation::LinkOpen { slot, .. } => Operation::Fstat { slot: *slot },
+        _ => return false,
+    };
     world.act_as(users()[0].clone());
-    match world.apply(&Operation::Lstat { path: existing.clone() }) {
+    match world.apply(&look) {
         Ok(Outcome::Attributes(found)) => user.uid != 0 && found.uid != user.uid,
         _ => false,
     }
@@ -101,7 +110,7 @@ fn run_seed(seed: u64) -> Result<(), String> {
 
     let users = users();
     let sticky = !sticky_is_special();
-    let repertoire = Repertoire { slots: 6, fallocate: false, climbing: false, ..Repertoire::default() };
+    let repertoire = Repertoire { slots: 6, climbing: false, ..Repertoire::default() };
     let mut generator = Generator::new(repertoire, seed);
     let mut random = Random::new(!seed);
     for step in 0..OPERATIONS {

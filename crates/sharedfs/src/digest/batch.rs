@@ -9,7 +9,7 @@ use crate::stand_ins::StandIns;
 use crate::tiers::{Allocator, Arenas, Credits, Grown, Reservation};
 use cuesta_format::entry::{Salt, VerifiedHeader};
 use cuesta_format::{
-    Geometry, InodeNumber, LeaseGeneration, LogGeneration, LogPosition, Operation, SessionId,
+    Extent, Geometry, InodeNumber, LeaseGeneration, LogGeneration, LogPosition, Operation, SessionId,
 };
 use cuesta_media::planted::{self, Bug};
 use cuesta_oplog::{ScanStep, Scanner};
@@ -143,6 +143,10 @@ impl Lookup for Before<'_> {
     fn inode(&self, inode: InodeNumber) -> Result<Option<StoredInode>, Error> {
         // New files have numbers behind all others, most of the time.
         Ok(if inode < self.inodes_end { self.snapshot.inode(inode)? } else { None })
+    }
+
+    fn table_extents(&self, inode: InodeNumber) -> Result<Vec<Extent>, Error> {
+        Ok(self.snapshot.extents(inode, 0..u64::MAX)?)
     }
 
     fn name(&self, parent: InodeNumber, name: &[u8]) -> Result<Option<Dirent>, Error> {
@@ -385,6 +389,11 @@ impl Digester {
 
     pub(super) fn parts(&mut self) -> (&View, &mut Reservation, &Placements, &[u8]) {
         (&self.view, &mut self.reservation, &self.placements, &self.buffer[..self.copied])
+    }
+
+    /// The session that holds an inode without a name; `otherwise` if none does.
+    pub(super) fn holder(&self, inode: InodeNumber, otherwise: SessionId) -> SessionId {
+        self.orphans.get(&inode).copied().unwrap_or(otherwise)
     }
 }
 

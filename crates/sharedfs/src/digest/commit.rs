@@ -38,6 +38,7 @@ impl Digester {
         batch: &Batch,
         ended: &[SessionId],
     ) -> Result<u64, Error> {
+        let held_no_more: Vec<_> = self.held_no_more(log).collect();
         let (view, reservation, placements, bytes) = self.parts();
         let row = SessionRecord {
             digested: batch.to,
@@ -52,6 +53,9 @@ impl Digester {
         }
         put_inodes(&mut transaction, storage, view, log, reservation, bytes)?;
         put_extended(&mut transaction, view, bytes);
+        for (inode, holder) in held_no_more {
+            transaction.remove_orphan(inode, holder);
+        }
         let mut writes = Vec::new();
         for changes in placements.changes.chunk_by(|a, b| a.node == b.node) {
             let inode = view.node(changes[0].node).record.inode;
@@ -60,8 +64,25 @@ impl Digester {
                 blocks: change.blocks.clone(),
                 new: &placements.extents[change.extents.clone()],
             }));
-            for freed in transaction.write_all_extents(inode, &writes)? {
+            let freed = match &view.node(changes[0].node).shifted {
+                Some(shifted) => transaction.replace_extents(inode, &shifted.extents, &writes)?,
+                None => transaction.write_all_extents(inode, &writes)?,
+            };
+            for freed in freed {
                 runs_of(&storage.geometry, &freed).for_each(|run| reservation.free(run));
+            }
+        }
+        // What was moved and not written to as well.
+        let is_written = |number: usize| {
+            placements.changes.binary_search_by_key(&number, |change| change.node as usize).is_ok()
+        };
+        for (number, node) in view.nodes().iter().enumerate().filter(|(_, node)| !node.removed) {
+            let Some(shifted) = &node.shifted else { continue };
+            if !is_written(number) {
+                transaction.replace_extents(node.record.inode, &shifted.extents, &[])?;
+            }
+            for freed in &shifted.freed {
+                runs_of(&storage.geometry, freed).for_each(|run| reservation.free(run));
             }
         }
         let mut names: Vec<_> = view.names.all().iter().filter(|name| name.before != name.now).collect();
@@ -158,6 +179,15 @@ impl Digester {
         Ok(())
     }
 
+    /// Inodes that were held without a name and have one now, or are gone; each with who held it, which need not be
+    /// the session whose log says so.
+    fn held_no_more(&mut self, log: &LogView) -> impl Iterator<Item = (InodeNumber, SessionId)> {
+        let (view, ..) = self.parts();
+        let inodes = view.nodes().iter().filter(|node| node.was_orphan && !node.orphan);
+        let inodes: Vec<_> = inodes.map(|node| node.record.inode).collect();
+        inodes.into_iter().map(|inode| (inode, self.holder(inode, log.session)))
+    }
+
     fn follow_orphans(&mut self, log: &LogView) {
         let mut orphans = std::mem::take(&mut self.orphans);
         let (view, ..) = self.parts();
@@ -224,8 +254,6 @@ fn put_inodes(
         }
         if node.orphan && !node.was_orphan {
             transaction.put_orphan(inode, log.session);
-        } else if node.was_orphan && !node.orphan {
-            transaction.remove_orphan(inode, log.session);
         }
     }
     Ok(())

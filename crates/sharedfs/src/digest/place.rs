@@ -106,9 +106,13 @@ impl Placer<'_> {
                     add_span(spans, part.start / BLOCK_BYTES..part.end.div_ceil(BLOCK_BYTES));
                 }
                 Content::Gone => {
-                    let block = part.start / BLOCK_BYTES;
-                    if !part.start.is_multiple_of(BLOCK_BYTES) && self.old_block(node, block)?.is_some() {
-                        add_span(spans, block..block + 1);
+                    // Blocks cut at an edge only are made anew of what they keep.
+                    let edges = [part.start, if part.end == u64::MAX { 0 } else { part.end }];
+                    for edge in edges.into_iter().filter(|edge| !edge.is_multiple_of(BLOCK_BYTES)) {
+                        let block = edge / BLOCK_BYTES;
+                        if self.old_block(node, block)?.is_some() {
+                            add_span(spans, block..block + 1);
+                        }
                     }
                 }
             }
@@ -163,12 +167,17 @@ impl Placer<'_> {
 
     /// Where a block of the file lay before the batch.
     fn old_block(&self, node: &Node, block: u64) -> Result<Option<BlockAddress>, Error> {
+        let holds = |extent: &&Extent| (extent.file_block..extent.end_block()).contains(&block);
+        let address = |extent: &Extent| extent.address_of(block);
+        if let Some(shifted) = &node.shifted {
+            let is_behind = block * BLOCK_BYTES >= shifted.size;
+            let found = shifted.extents.iter().filter(|_| !is_behind).find(holds);
+            return Ok(found.map(address));
+        }
         let Some(before) = node.before else { return Ok(None) };
         if block * BLOCK_BYTES >= before.size {
             return Ok(None);
         }
-        let holds = |extent: &&Extent| (extent.file_block..extent.end_block()).contains(&block);
-        let address = |extent: &Extent| extent.address_of(block);
         Ok(match &node.extents {
             ExtentList::Inline(extents) => extents.iter().find(holds).map(address),
             ExtentList::Table => {

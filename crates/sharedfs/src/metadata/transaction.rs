@@ -226,6 +226,32 @@ impl Transaction {
         Ok(freed)
     }
 
+    /// Makes `moved`, with `writes` applied to it, all that a file holds. Answers what the writes took away of it; what
+    /// the file held and `moved` does not is the caller's to free.
+    pub fn replace_extents(
+        &mut self,
+        inode: InodeNumber,
+        moved: &[Extent],
+        writes: &[ExtentWrite<'_>],
+    ) -> Result<Vec<Extent>, MetadataError> {
+        let spliced = splice(moved, writes);
+        let stored = self.inode(inode)?.ok_or(MetadataError::NoInode(inode))?;
+        let blocks_before = stored.record.blocks;
+        let blocks = spliced.kept.iter().map(|it| u64::from(it.blocks)).sum::<u64>();
+        if stored.extents == ExtentList::Table {
+            for extent in self.table_extents(inode, 0..u64::MAX)? {
+                self.extents.insert((inode.0, extent.file_block), None);
+            }
+        }
+        let extents = self.settle(inode, spliced.kept);
+        self.counters.used_blocks = (self.counters.used_blocks + blocks).saturating_sub(blocks_before);
+        if let Some(stored) = self.slot(inode)? {
+            stored.record.blocks = blocks;
+            stored.extents = extents;
+        }
+        Ok(spliced.freed)
+    }
+
     /// The extents in the table that meet the writes or their neighbours, so that these join. Writes that lie close
     /// together are served by one look at the table.
     fn extents_around(

@@ -6,13 +6,13 @@
 
 use super::names::place_in;
 use super::pieces::Content;
-use super::view::{Lookup, View};
+use super::view::{Lookup, Shift, View};
 use crate::Error;
 use crate::metadata::Dirent;
 use cuesta_format::operation::Attributes;
 use cuesta_format::{
-    EXTENDED_BYTES_MAX, FILE_BYTES_MAX, FileKind, InodeNumber, InodeRecord, LINKS_MAX, NAME_BYTES_MAX,
-    Operation, SYMLINK_BYTES_MAX, Timestamp,
+    BLOCK_BYTES, EXTENDED_BYTES_MAX, FILE_BYTES_MAX, FileKind, InodeNumber, InodeRecord, LINKS_MAX,
+    NAME_BYTES_MAX, Operation, SYMLINK_BYTES_MAX, Timestamp,
 };
 use std::ops::Range;
 
@@ -42,6 +42,8 @@ pub enum Rejection {
     NotOrphan(InodeNumber),
     #[error("it reaches past the largest file")]
     Size,
+    #[error("its range is empty, or not where it must be")]
+    Range,
     #[error("its target does not fit its kind")]
     Target,
     #[error("inode {0} has more extended attributes than it may have")]
@@ -97,6 +99,16 @@ impl<'a, L: Lookup> Applied<'a, L> {
             Operation::Void => Ok(()),
             Operation::Write { inode, offset, data } => self.write(view, inode, offset, data, now),
             Operation::Truncate { inode, size } => self.truncate(view, inode, size, now),
+            Operation::Clear { inode, offset, length, grow } => {
+                self.clear(view, inode, offset, length, grow, now)
+            }
+            Operation::Shift { inode, offset, length, insert } => {
+                self.shift(view, inode, offset, length, insert, now)
+            }
+            Operation::CreateUnnamed { parent, inode, mode, uid, gid } => {
+                let record = InodeRecord { parent, links: 0, ..InodeRecord::new(inode, mode, uid, gid, now) };
+                self.create_unnamed(view, record)
+            }
             Operation::Create { parent, inode, mode, uid, gid, device, name, target } => {
                 let record = InodeRecord { device, ..InodeRecord::new(inode, mode, uid, gid, now) };
                 self.create(view, parent, name, record, target, now)
@@ -201,6 +213,74 @@ impl<'a, L: Lookup> Applied<'a, L> {
         Ok(())
     }
 
+    fn clear(
+        &self,
+        view: &mut View,
+        inode: InodeNumber,
+        offset: u64,
+        length: u64,
+        grow: bool,
+        now: Timestamp,
+    ) -> Result<(), Stop> {
+        let at = self.file(view, inode)?;
+        let end = offset.checked_add(length).filter(|&end| end <= FILE_BYTES_MAX).ok_or(Rejection::Size)?;
+        if length == 0 {
+            return Err(Rejection::Range.into());
+        }
+        let node = view.change(at);
+        node.record.modified = now;
+        node.record.changed = now;
+        // A range that reaches the file's end takes all of its last block.
+        let size = node.record.size;
+        let held = if end < size { end } else { size.next_multiple_of(BLOCK_BYTES) };
+        if grow {
+            node.record.size = node.record.size.max(end);
+        }
+        if offset < held {
+            view.push_piece(at, offset, held, Content::Gone);
+        }
+        Ok(())
+    }
+
+    fn shift(
+        &self,
+        view: &mut View,
+        inode: InodeNumber,
+        offset: u64,
+        length: u64,
+        insert: bool,
+        now: Timestamp,
+    ) -> Result<(), Stop> {
+        let at = self.file(view, inode)?;
+        let size = view.node(at).record.size;
+        let whole = offset.is_multiple_of(BLOCK_BYTES) && length.is_multiple_of(BLOCK_BYTES) && length > 0;
+        let end = offset.checked_add(length).ok_or(Rejection::Size)?;
+        if !whole || offset >= size || (!insert && end >= size) {
+            return Err(Rejection::Range.into());
+        }
+        let size = if insert { size.checked_add(length) } else { Some(size - length) };
+        let size = size.filter(|&size| size <= FILE_BYTES_MAX).ok_or(Rejection::Size)?;
+        view.shift(self.store, at, Shift { offset, length, insert })?;
+        let record = &mut view.change(at).record;
+        record.size = size;
+        record.modified = now;
+        record.changed = now;
+        Ok(())
+    }
+
+    fn create_unnamed(&self, view: &mut View, record: InodeRecord) -> Result<(), Stop> {
+        let inode = record.inode;
+        if FileKind::from_mode(record.mode) != Some(FileKind::File) {
+            return Err(Rejection::Mode(record.mode).into());
+        }
+        if !self.numbers.contains(&inode.0) || view.is_known(self.store, inode)? {
+            return Err(Rejection::InodeTaken(inode).into());
+        }
+        let at = view.create(self.batch, record, b"");
+        view.change(at).orphan = true;
+        Ok(())
+    }
+
     fn create(
         &self,
         view: &mut View,
@@ -245,14 +325,17 @@ impl<'a, L: Lookup> Applied<'a, L> {
         if record.kind() == FileKind::Directory {
             return Err(Rejection::Kind(inode).into());
         }
-        if record.links == 0 || record.links >= LINKS_MAX {
+        let may_be_named = view.node(at).orphan && record.parent != InodeNumber::NONE;
+        if record.links == 0 && !may_be_named || record.links >= LINKS_MAX {
             return Err(Rejection::Links(inode).into());
         }
         let entry = self.name(view, parent, name, InodeNumber::NONE)?;
         view.names.set(entry, Some(Dirent { inode, kind: record.kind() }));
         let node = view.change(at);
         node.record.links += 1;
+        node.record.parent = InodeNumber::NONE;
         node.record.changed = now;
+        node.orphan = false;
         touch_directory(view, directory, 1, now);
         Ok(())
     }

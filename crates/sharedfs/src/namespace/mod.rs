@@ -8,6 +8,7 @@
 //! | `extended` | the touched extended attributes |
 //! | `ancestry` | which directory lies above which, while they move |
 //! | `pieces` | writes and cuts of a file in log order, and what remains of them |
+//! | `shift` | what a file holds, when a range of it is taken out or room is made in it |
 //! | `apply` | each operation: every check first, then every change |
 //!
 //! Coalescing happens here by itself: what is left in the view at the end of the batch is all that is written.
@@ -17,6 +18,7 @@ mod apply;
 mod extended;
 mod names;
 mod pieces;
+mod shift;
 mod view;
 
 pub use apply::{Applied, Rejection, Stop};

@@ -29,7 +29,8 @@ pub struct Part {
 }
 
 impl Part {
-    fn cut(&self, start: u64, end: u64) -> Part {
+    /// The part of it from `start` to `end`.
+    pub(super) fn cut(&self, start: u64, end: u64) -> Part {
         let content = match self.content {
             Content::Log(at) => Content::Log(at + (start - self.start) as u32),
             Content::Gone => Content::Gone,

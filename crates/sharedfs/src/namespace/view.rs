@@ -4,15 +4,18 @@ use super::ancestry::Ancestry;
 use super::extended::Attributes;
 use super::names::{Names, place_in};
 use super::pieces::{Content, Part};
+use super::shift;
 use crate::metadata::{Dirent, ExtentList};
 use crate::{Error, metadata::StoredInode};
-use cuesta_format::{InodeNumber, InodeRecord};
+use cuesta_format::{Extent, InodeNumber, InodeRecord};
 use hashbrown::HashMap;
 
 /// Where a view finds what was committed before.
 pub trait Lookup {
     /// An inode.
     fn inode(&self, inode: InodeNumber) -> Result<Option<StoredInode>, Error>;
+    /// All extents of an inode that has them in the table.
+    fn table_extents(&self, inode: InodeNumber) -> Result<Vec<Extent>, Error>;
     /// A name.
     fn name(&self, parent: InodeNumber, name: &[u8]) -> Result<Option<Dirent>, Error>;
     /// Length of the value of an extended attribute, in bytes, if the inode has it.
@@ -27,6 +30,28 @@ const NO_PLACE: u32 = u32::MAX;
 /// Deepest directory whose way to the root is followed.
 const DEPTH_MAX: usize = 1 << 20;
 
+/// A range that is taken out of a file, or room made in it: what lies behind moves.
+#[derive(Clone, Copy, Debug)]
+pub struct Shift {
+    /// Start of the range, in bytes.
+    pub offset: u64,
+    /// Its length in bytes.
+    pub length: u64,
+    /// Room is made.
+    pub insert: bool,
+}
+
+/// Where the content from before a batch is, after the batch moved some of it.
+#[derive(Clone, Debug)]
+pub struct Shifted {
+    /// Its extents, where they are now.
+    pub extents: Vec<Extent>,
+    /// The size it had, moved along.
+    pub size: u64,
+    /// Extents that were taken out.
+    pub freed: Vec<Extent>,
+}
+
 /// An inode that was touched.
 #[derive(Clone, Debug)]
 pub struct Node {
@@ -36,6 +61,8 @@ pub struct Node {
     pub before: Option<InodeRecord>,
     /// Its extents before the batch.
     pub extents: ExtentList,
+    /// What the batch moved of them; `extents` and `before` do not count any more for where content lies.
+    pub shifted: Option<Box<Shifted>>,
     /// Something of it changed.
     pub changed: bool,
     /// It is gone.
@@ -58,6 +85,7 @@ impl Node {
             record,
             before,
             extents,
+            shifted: None,
             changed: before.is_none(),
             removed: false,
             orphan: false,
@@ -283,6 +311,34 @@ impl View {
             self.pieces[node.last_piece as usize].next = number;
         }
         node.last_piece = number;
+    }
+
+    /// Moves what a file holds, be it from before the batch or of it.
+    pub fn shift(&mut self, store: &impl Lookup, at: u32, by: Shift) -> Result<(), Error> {
+        let node = &mut self.nodes[at as usize];
+        let mut shifted = match (node.shifted.take(), &node.extents) {
+            (Some(shifted), _) => shifted,
+            (None, extents) => {
+                let extents = match extents {
+                    ExtentList::Inline(extents) => extents.clone(),
+                    ExtentList::Table => store.table_extents(node.record.inode)?,
+                };
+                let size = node.before.map_or(0, |before| before.size);
+                Box::new(Shifted { extents, size, freed: Vec::new() })
+            }
+        };
+        shift::extents(&mut shifted, by);
+        node.shifted = Some(shifted);
+        node.changed = true;
+        let pieces: Vec<Part> = self.pieces(&self.nodes[at as usize]).collect();
+        let node = &mut self.nodes[at as usize];
+        (node.first_piece, node.last_piece) = (NO_PIECE, NO_PIECE);
+        for piece in pieces {
+            for part in shift::piece(&piece, by) {
+                self.push_piece(at, part.start, part.end, part.content);
+            }
+        }
+        Ok(())
     }
 
     /// The pieces of a file, in log order.

@@ -5,7 +5,9 @@
 use super::lanes::Overlapping;
 use super::store::{ClientNumber, Step, Workload};
 use crate::generate::{Generator, Repertoire};
-use crate::operation::{OpenFlags, Operation, PathText, Pattern, SetCondition, Slot, Timestamp};
+use crate::operation::{
+    FallocateMode, OpenFlags, Operation, PathText, Pattern, SetCondition, Slot, Timestamp,
+};
 use crate::random::Random;
 
 /// Where a digest comes in.
@@ -39,6 +41,15 @@ pub fn calls() -> Vec<Operation> {
         Pwrite { slot: 0, offset: 4000, data: data(3, 200) },
         Pwrite { slot: 0, offset: 4096, data: data(4, 4096) },
         Pwrite { slot: 0, offset: 20_001, data: data(5, 37) },
+        Fallocate { slot: 0, mode: FallocateMode::Extend, offset: 5000, length: 4000 },
+        Fallocate { slot: 0, mode: FallocateMode::PunchHole, offset: 100, length: 4500 },
+        Fallocate { slot: 1, mode: FallocateMode::ZeroRange, offset: 1000, length: 9000 },
+        Fallocate { slot: 0, mode: FallocateMode::CollapseRange, offset: 0, length: 4096 },
+        Fallocate { slot: 0, mode: FallocateMode::InsertRange, offset: 4096, length: 8192 },
+        OpenUnnamed { slot: 2, path: path("/d"), mode: 0o600, exclusive: false },
+        LinkOpen { slot: 5, new: path("/d/named") },
+        RenameExchange { from: path("/f"), to: path("/d/x") },
+        RenameExchange { from: path("/d"), to: path("/g") },
         Truncate { path: path("/f"), length: 100 },
         Ftruncate { slot: 0, length: 9000 },
         Mkdir { path: path("/d/sub"), mode: 0o750 },
@@ -86,6 +97,8 @@ pub fn population() -> Vec<Step> {
         Close { slot: 3 },
         set_extended("/g", "user.old", Pattern { seed: 93, length: 10 }),
         set_extended("/g", "user.large", Pattern { seed: 94, length: 3000 }),
+        OpenUnnamed { slot: 5, path: path("/"), mode: 0o640, exclusive: false },
+        Write { slot: 5, data: Pattern { seed: 95, length: 5000 } },
     ];
     calls.map(|call| Step::Call(0, call)).into()
 }
@@ -164,7 +177,6 @@ pub fn wrapping(seed: u64, calls: usize, clients: u64) -> Workload {
         offset_max: 20_000,
         write_bytes_max: 8000,
         climbing: false,
-        fallocate: false,
         hostile: false,
         ..Repertoire::default()
     };

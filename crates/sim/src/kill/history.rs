@@ -24,7 +24,7 @@ pub struct History {
 
 /// The operations of a round, one after the other.
 pub fn operations(seed: u64) -> impl Iterator<Item = Operation> {
-    let repertoire = Repertoire { climbing: false, fallocate: false, ..Repertoire::default() };
+    let repertoire = Repertoire { climbing: false, ..Repertoire::default() };
     let mut generator = Generator::new(repertoire, seed);
     std::iter::from_fn(move || Some(generator.next_operation()))
 }

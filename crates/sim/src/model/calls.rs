@@ -11,6 +11,7 @@ const SET_UID: u32 = 0o4000;
 const SET_GID: u32 = 0o2000;
 const GROUP_EXECUTE: u32 = 0o010;
 const FILE_BYTES_MAX: u64 = (1 << 44) - 4096;
+const BLOCK: u64 = 4096;
 
 type Result<T> = std::result::Result<T, Errno>;
 
@@ -54,6 +55,24 @@ impl Model {
                 Ok((self.create(&parent, body, mode)?, true))
             }
         }
+    }
+
+    pub(super) fn open_unnamed(
+        &mut self,
+        slot: Slot,
+        path: &PathText,
+        mode: u32,
+        exclusive: bool,
+    ) -> Result<Outcome> {
+        self.release(slot);
+        let directory = self.lookup(path, true)?;
+        self.directory(directory)?;
+        let inode = self.add(directory, Body::File(Sparse::default()), mode);
+        let new = self.inode_mut(inode);
+        (new.links, new.linkable) = (0, !exclusive);
+        let flags = OpenFlags { read: true, write: true, ..OpenFlags::default() };
+        self.handles.insert(slot, Handle { inode, flags, offset: 0 });
+        Ok(Outcome::Done)
     }
 
     pub(super) fn close(&mut self, slot: Slot) -> Result<Outcome> {
@@ -151,12 +170,25 @@ impl Model {
         if end > FILE_BYTES_MAX {
             return Err(Errno::FBIG);
         }
-        let content = self.content_mut(inode)?;
-        let grown = content.size().max(end);
+        let Body::File(content) = &self.inodes[&inode].body else {
+            return Err(Errno::ISDIR);
+        };
+        let (size, aligned) = (content.size(), offset.is_multiple_of(BLOCK) && length.is_multiple_of(BLOCK));
         match mode {
+            FallocateMode::CollapseRange if !aligned || end >= size => return Err(Errno::INVAL),
+            FallocateMode::InsertRange if !aligned => return Err(Errno::INVAL),
+            FallocateMode::InsertRange if size + length > FILE_BYTES_MAX => return Err(Errno::FBIG),
+            FallocateMode::InsertRange if offset >= size => return Err(Errno::INVAL),
+            _ => {}
+        }
+        let content = self.content_mut(inode)?;
+        let grown = size.max(end);
+        match mode {
+            FallocateMode::CollapseRange => content.collapse(offset, length),
+            FallocateMode::InsertRange => content.insert(offset, length),
             FallocateMode::KeepSize => {}
             FallocateMode::Extend => content.set_size(grown),
-            FallocateMode::PunchHole => content.zero(offset, length),
+            FallocateMode::PunchHole | FallocateMode::ZeroKeepSize => content.zero(offset, length),
             FallocateMode::ZeroRange => {
                 content.zero(offset, length);
                 content.set_size(grown);
@@ -187,13 +219,23 @@ impl Model {
 
     pub(super) fn link(&mut self, existing: &PathText, new: &PathText) -> Result<Outcome> {
         let inode = self.lookup(existing, false)?;
+        self.link_inode(inode, new)
+    }
+
+    pub(super) fn link_inode(&mut self, inode: InodeNumber, new: &PathText) -> Result<Outcome> {
         let parent = self.parent(new)?;
         let name = self.must_be_free(&parent, false)?;
         if self.is_directory(inode) {
             return Err(Errno::PERM);
         }
+        let linked = &self.inodes[&inode];
+        if linked.links == 0 && !linked.linkable {
+            return Err(Errno::NOENT);
+        }
         self.directory_mut(parent.directory)?.entries.insert(name, inode);
-        self.inode_mut(inode).links += 1;
+        let linked = self.inode_mut(inode);
+        linked.links += 1;
+        linked.linkable = false;
         Ok(Outcome::Done)
     }
 
@@ -281,6 +323,38 @@ impl Model {
         Ok(Outcome::Done)
     }
 
+    pub(super) fn exchange(&mut self, from: &PathText, to: &PathText) -> Result<Outcome> {
+        let (old, new) = (self.parent(from)?, self.parent(to)?);
+        let (Last::Name(old_name), Last::Name(new_name)) = (&old.last, &new.last) else {
+            return Err(Errno::BUSY);
+        };
+        let source = self.child(&old)?.ok_or(Errno::NOENT)?;
+        let target = self.child(&new)?.ok_or(Errno::NOENT)?;
+        let ends = [(source, &old, &new), (target, &new, &old)];
+        if ends.iter().any(|(inode, at, _)| at.trailing_slash && !self.is_directory(*inode)) {
+            return Err(Errno::NOTDIR);
+        }
+        let moves_below = |(inode, _, to): &(InodeNumber, &Parent, &Parent)| {
+            self.is_directory(*inode) && self.is_inside(to.directory, *inode)
+        };
+        if ends.iter().any(moves_below) {
+            return Err(Errno::INVAL);
+        }
+        if source == target {
+            return Ok(Outcome::Done);
+        }
+        self.directory_mut(old.directory)?.entries.insert(old_name.clone(), target);
+        self.directory_mut(new.directory)?.entries.insert(new_name.clone(), source);
+        for (inode, at, to) in ends {
+            if let Body::Directory(moved) = &mut self.inode_mut(inode).body {
+                moved.parent = to.directory;
+                self.inode_mut(at.directory).links -= 1;
+                self.inode_mut(to.directory).links += 1;
+            }
+        }
+        Ok(Outcome::Done)
+    }
+
     pub(super) fn readlink(&self, path: &PathText) -> Result<Outcome> {
         match &self.inodes[&self.lookup(path, false)?].body {
             Body::Symlink(target) => Ok(Outcome::Target(target.clone())),
@@ -303,23 +377,31 @@ impl Model {
     /// Makes a new inode under the name `parent` ends in.
     fn create(&mut self, parent: &Parent, body: Body, mode: u32) -> Result<InodeNumber> {
         let name = self.must_be_free(parent, true)?;
+        let is_directory = matches!(body, Body::Directory(_));
+        let number = self.add(parent.directory, body, mode);
+        if is_directory {
+            self.inode_mut(parent.directory).links += 1;
+        }
+        self.directory_mut(parent.directory)?.entries.insert(name, number);
+        Ok(number)
+    }
+
+    /// Makes a new inode in a directory, under no name yet.
+    fn add(&mut self, directory: InodeNumber, body: Body, mode: u32) -> InodeNumber {
         let number = self.next_inode;
         self.next_inode += 1;
-        let Inode { mode: parent_mode, gid: parent_gid, .. } = self.inodes[&parent.directory];
+        let Inode { mode: parent_mode, gid: parent_gid, .. } = self.inodes[&directory];
         let is_directory = matches!(body, Body::Directory(_));
+        let links = if is_directory { 2 } else { 1 };
+        let extended = Extended::new();
         let mut inode =
-            Inode { body, mode, uid: 0, gid: 0, links: 1, modified: None, extended: Extended::new() };
+            Inode { body, mode, uid: 0, gid: 0, links, linkable: false, modified: None, extended };
         if parent_mode & SET_GID != 0 {
             inode.gid = parent_gid;
             inode.mode |= if is_directory { SET_GID } else { 0 };
         }
-        if is_directory {
-            inode.links = 2;
-            self.inode_mut(parent.directory).links += 1;
-        }
-        self.directory_mut(parent.directory)?.entries.insert(name, number);
         self.inodes.insert(number, inode);
-        Ok(number)
+        number
     }
 
     /// Takes an empty directory out of `parent`.

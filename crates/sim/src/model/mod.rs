@@ -38,6 +38,8 @@ pub(crate) struct Inode {
     pub(crate) uid: u32,
     pub(crate) gid: u32,
     pub(crate) links: u32,
+    /// It was opened without a name and may be given one.
+    pub(crate) linkable: bool,
     pub(crate) modified: Option<Timestamp>,
     pub(crate) extended: Extended,
 }
@@ -76,8 +78,9 @@ impl Model {
     pub fn new() -> Model {
         let root = 1;
         let body = Body::Directory(Directory { entries: BTreeMap::new(), parent: root });
+        let extended = Extended::new();
         let inode =
-            Inode { body, mode: 0o755, uid: 0, gid: 0, links: 2, modified: None, extended: Extended::new() };
+            Inode { body, mode: 0o755, uid: 0, gid: 0, links: 2, linkable: false, modified: None, extended };
         Model { inodes: BTreeMap::from([(root, inode)]), root, next_inode: 2, handles: BTreeMap::new() }
     }
 
@@ -86,6 +89,11 @@ impl Model {
         use Operation::*;
         match operation {
             Open { slot, path, flags, mode } => self.open(*slot, path, *flags, *mode),
+            OpenUnnamed { slot, path, mode, exclusive } => self.open_unnamed(*slot, path, *mode, *exclusive),
+            LinkOpen { slot, new } => {
+                let inode = self.handle(*slot)?.inode;
+                self.link_inode(inode, new)
+            }
             Close { slot } => self.close(*slot),
             Write { slot, data } => self.write(*slot, None, &data.bytes()),
             Pwrite { slot, offset, data } => self.write(*slot, Some(*offset), &data.bytes()),
@@ -102,6 +110,7 @@ impl Model {
             Symlink { target, path } => self.symlink(target, path),
             Unlink { path } => self.unlink(path),
             Rename { from, to } => self.rename(from, to, true),
+            RenameExchange { from, to } => self.exchange(from, to),
             RenameNoReplace { from, to } => self.rename(from, to, false),
             Chmod { path, mode } => self.lookup(path, true).map(|inode| self.chmod(inode, *mode)),
             Fchmod { slot, mode } => {
