@@ -159,7 +159,7 @@ impl Generator {
                 mode: self.mode(),
                 exclusive: self.random.one_in(4),
             },
-            false => Operation::LinkOpen { slot: self.slot(), new: self.path_of_pair() },
+            false => Operation::LinkOpen { slot: self.slot(), new: self.path() },
         }
     }
 

@@ -350,6 +350,8 @@ impl Operation {
         use Operation::*;
         match self {
             Open { slot, .. }
+            | OpenUnnamed { slot, .. }
+            | LinkOpen { slot, .. }
             | Close { slot }
             | Write { slot, .. }
             | Pwrite { slot, .. }
@@ -407,28 +409,6 @@ impl Operation {
             | GetExtended { path, .. }
             | ListExtended { path, .. }
             | Readdir { path } => Some(path),
-            _ => None,
-        }
-    }
-
-    /// The slot it uses.
-    pub fn slot_mut(&mut self) -> Option<&mut Slot> {
-        use Operation::*;
-        match self {
-            Open { slot, .. }
-            | OpenUnnamed { slot, .. }
-            | LinkOpen { slot, .. }
-            | Close { slot }
-            | Write { slot, .. }
-            | Pwrite { slot, .. }
-            | Read { slot, .. }
-            | Pread { slot, .. }
-            | Seek { slot, .. }
-            | Ftruncate { slot, .. }
-            | Fallocate { slot, .. }
-            | Fsync { slot }
-            | Fchmod { slot, .. }
-            | Fstat { slot } => Some(slot),
             _ => None,
         }
     }
