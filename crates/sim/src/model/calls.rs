@@ -170,10 +170,10 @@ impl Model {
         if end > FILE_BYTES_MAX {
             return Err(Errno::FBIG);
         }
-        let Body::File(content) = &self.inodes[&inode].body else {
-            return Err(Errno::ISDIR);
-        };
-        let (size, aligned) = (content.size(), offset.is_multiple_of(BLOCK) && length.is_multiple_of(BLOCK));
+        // Linux takes a file for modified before it looks closer.
+        let content = self.content_mut(inode)?;
+        let size = content.size();
+        let aligned = offset.is_multiple_of(BLOCK) && length.is_multiple_of(BLOCK);
         match mode {
             FallocateMode::CollapseRange if !aligned || end >= size => return Err(Errno::INVAL),
             FallocateMode::InsertRange if !aligned => return Err(Errno::INVAL),
@@ -181,7 +181,6 @@ impl Model {
             FallocateMode::InsertRange if offset >= size => return Err(Errno::INVAL),
             _ => {}
         }
-        let content = self.content_mut(inode)?;
         let grown = size.max(end);
         match mode {
             FallocateMode::CollapseRange => content.collapse(offset, length),
