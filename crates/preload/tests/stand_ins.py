@@ -96,6 +96,10 @@ print('left behind', said(socket.socket(socket.AF_UNIX).connect, 'other'), said(
 again = socket.socket(socket.AF_UNIX)
 print('bound again', said(again.bind, 'other'), stat.S_ISSOCK(os.lstat('other').st_mode))
 
+private = socket.socket(socket.AF_UNIX)
+os.fchmod(private.fileno(), 0o600)
+print('private', said(private.bind, 'private'), stat.filemode(os.stat('private').st_mode))
+
 # Datagrams
 one, other = (socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) for _ in range(2))
 one.bind(f'{D}/datagrams')

@@ -17,8 +17,10 @@ use crate::{credentials, process, thread, user_memory};
 const PATH_AT: usize = 2;
 /// The most there is of it.
 const ADDRESS_BYTES: usize = size_of::<libc::sockaddr_un>();
-/// What a socket's name may be used for, less the umask.
-const SOCKET_MODE: u32 = libc::S_IFSOCK | 0o777;
+/// Most messages a call takes.
+const MESSAGES_MAX: usize = 1024;
+/// Of `struct mmsghdr`.
+const MESSAGE_BYTES: usize = 64;
 
 /// The address of a socket with a name.
 struct Address {
@@ -64,11 +66,10 @@ pub fn open_pipe(inode: InodeNumber, flags: i32) -> Answer {
 /// `bind`: a name in the store for a socket.
 pub fn bind(call: &Call) -> Answer {
     let place = named(call.word(1), call.word(2))?;
-    check_unbound(call)?;
+    let mode = mode_unbound(call)? & !process::umask();
     let made = at(place, |place| {
         let (client, credentials) = (process::client()?, credentials::effective());
         let (base, path) = place.located()?;
-        let mode = SOCKET_MODE & !process::umask();
         Ok(client.make_node(&credentials, base, path, mode, 0))
     });
     let (inode, place) = match made {
@@ -109,6 +110,18 @@ pub fn send_message(call: &Call) -> Answer {
     (message[0], message[1]) = (address.bytes.as_ptr() as usize, address.length);
     let arguments = [call.word(0), message.as_ptr() as usize, call.word(2), 0, 0, 0];
     answer(thread::wait(libc::SYS_sendmsg, arguments, true))
+}
+
+/// `sendmmsg`: refused, with a count for `cuesta status`, if one of its messages goes to a name in the store.
+pub fn send_messages(call: &Call) -> Answer {
+    for number in 0..call.word(2).min(MESSAGES_MAX) {
+        let message = call.word(1).wrapping_add(number * MESSAGE_BYTES);
+        let [name, length]: [usize; 2] = user_memory::read(message).map_err(|_| Failure::NotOurs)?;
+        if named(name, length as u32 as usize).is_ok() {
+            return call.unserved(libc::EOPNOTSUPP);
+        }
+    }
+    Err(Failure::NotOurs)
 }
 
 /// The place a socket's address names; `NotOurs` if it names none in the store.
@@ -166,8 +179,8 @@ fn target(place: Place) -> Result<Address, Failure> {
     }
 }
 
-/// Only a local socket without a name can get one.
-fn check_unbound(call: &Call) -> Result<(), Failure> {
+/// The kind and mode that a local socket without a name has, and its name will have; others can get none.
+fn mode_unbound(call: &Call) -> Result<u32, Failure> {
     if call.pin(0).is_ok() {
         return Err(Failure::Errno(libc::ENOTSOCK));
     }
@@ -176,7 +189,11 @@ fn check_unbound(call: &Call) -> Result<(), Failure> {
     let arguments = [call.word(0), bytes.as_mut_ptr() as usize, (&raw mut length) as usize, 0, 0, 0];
     // SAFETY: the kernel writes at most as much as `length` says there is.
     match unsafe { crate::arch::syscall(libc::SYS_getsockname as usize, arguments) } {
-        0 if bytes[..PATH_AT] == (libc::AF_UNIX as u16).to_ne_bytes() && length as usize <= PATH_AT => Ok(()),
+        0 if bytes[..PATH_AT] == (libc::AF_UNIX as u16).to_ne_bytes() && length as usize <= PATH_AT => {
+            // SAFETY: used for one call; the descriptor has just been seen to be open.
+            let socket = unsafe { rustix::fd::BorrowedFd::borrow_raw(call.int(0)) };
+            Ok(rustix::fs::fstat(socket)?.st_mode)
+        }
         0 => Err(Failure::Errno(libc::EINVAL)),
         errno => Err(Failure::Errno(-errno as i32)),
     }
