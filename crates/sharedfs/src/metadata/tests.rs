@@ -27,6 +27,8 @@ enum Change {
     RemoveInode { inode: u64 },
     PutDirent { parent: u64, name: Vec<u8>, inode: u64 },
     RemoveDirent { parent: u64, name: Vec<u8> },
+    PutExtended { inode: u64, name: Vec<u8>, length: usize },
+    RemoveExtended { inode: u64, name: Vec<u8> },
     Write { inode: u64, start: u64, blocks: u64 },
     Punch { inode: u64, start: u64, blocks: u64 },
     Truncate { inode: u64, start: u64 },
@@ -53,6 +55,9 @@ fn change() -> impl Strategy<Value = Change> {
         1 => inode().prop_map(|inode| Change::RemoveInode { inode }),
         3 => (1..4u64, name(), inode()).prop_map(|(parent, name, inode)| Change::PutDirent { parent, name, inode }),
         1 => (1..4u64, name()).prop_map(|(parent, name)| Change::RemoveDirent { parent, name }),
+        2 => (1..4u64, name(), 0..9000usize)
+            .prop_map(|(inode, name, length)| Change::PutExtended { inode, name, length }),
+        1 => (1..4u64, name()).prop_map(|(inode, name)| Change::RemoveExtended { inode, name }),
         6 => (1..4u64, place()).prop_map(|(inode, (start, blocks))| Change::Write { inode, start, blocks }),
         2 => (1..4u64, place()).prop_map(|(inode, (start, blocks))| Change::Punch { inode, start, blocks }),
         1 => (1..4u64, 0..30u64).prop_map(|(inode, start)| Change::Truncate { inode, start }),
@@ -74,6 +79,7 @@ fn step() -> impl Strategy<Value = Step> {
 struct Model {
     inodes: BTreeMap<u64, u32>,
     dirents: BTreeMap<(u64, Vec<u8>), u64>,
+    extended: BTreeMap<(u64, Vec<u8>), usize>,
     blocks: BTreeMap<(u64, u64), u64>,
 }
 
@@ -99,18 +105,42 @@ fn single_blocks(extents: &[Extent]) -> Vec<(u64, u64)> {
     extents.iter().flat_map(blocks).collect()
 }
 
+/// An inode's record with the bytes of its extended attributes.
+fn put_inode(transaction: &mut Transaction, model: &Model, inode: u64) {
+    let attributes = model.extended.range((inode, Vec::new())..(inode + 1, Vec::new()));
+    let bytes = attributes.map(|((_, name), length)| name.len() + length).sum::<usize>();
+    let mode = 0o100_000 | model.inodes[&inode];
+    let record = InodeRecord::new(InodeNumber(inode), mode, 0, 0, Timestamp(5));
+    transaction.put_inode(&InodeRecord { extended: bytes as u32, ..record }).unwrap();
+}
+
+fn assert_extended(snapshot: &Snapshot, model: &Model) {
+    let mut found = BTreeMap::new();
+    for inode in 1..40 {
+        for attribute in snapshot.extended(InodeNumber(inode)).unwrap() {
+            let length = snapshot.extended_length(InodeNumber(inode), &attribute.name).unwrap();
+            assert_eq!(length, Some(attribute.value.len()));
+            found.insert((inode, attribute.name), attribute.value.len());
+        }
+    }
+    assert_eq!(found, model.extended);
+    let mut visited = 0;
+    snapshot.visit_extended(|_, _| visited += 1).unwrap();
+    assert_eq!(visited, found.len());
+}
+
 fn make(transaction: &mut Transaction, model: &mut Model, change: &Change, next_address: &mut u64) {
     let freed_blocks =
         |freed: &[Extent]| single_blocks(freed).into_iter().map(|(_, at)| at).collect::<Vec<_>>();
     match change {
         Change::PutInode { inode, mode } => {
-            let record = InodeRecord::new(InodeNumber(*inode), 0o100_000 | mode, 0, 0, Timestamp(5));
-            transaction.put_inode(&record).unwrap();
             model.inodes.insert(*inode, *mode);
+            put_inode(transaction, model, *inode);
         }
         Change::RemoveInode { inode } => {
             let freed = transaction.remove_inode(InodeNumber(*inode));
             if model.inodes.remove(inode).is_some() {
+                model.extended.retain(|(owner, _), _| owner != inode);
                 assert_eq!(freed_blocks(&freed.unwrap()), model.replace(*inode, 0..u64::MAX, None));
             } else {
                 assert!(matches!(freed, Err(MetadataError::NoInode(_))));
@@ -125,6 +155,17 @@ fn make(transaction: &mut Transaction, model: &mut Model, change: &Change, next_
             transaction.remove_dirent(InodeNumber(*parent), name);
             model.dirents.remove(&(*parent, name.clone()));
         }
+        Change::PutExtended { inode, name, length } if model.inodes.contains_key(inode) => {
+            transaction.put_extended(InodeNumber(*inode), name, &vec![7; *length]);
+            model.extended.insert((*inode, name.clone()), *length);
+            put_inode(transaction, model, *inode);
+        }
+        Change::RemoveExtended { inode, name } if model.inodes.contains_key(inode) => {
+            transaction.remove_extended(InodeNumber(*inode), name);
+            model.extended.remove(&(*inode, name.clone()));
+            put_inode(transaction, model, *inode);
+        }
+        Change::PutExtended { .. } | Change::RemoveExtended { .. } => {}
         Change::Write { inode, .. } | Change::Punch { inode, .. } | Change::Truncate { inode, .. }
             if !model.inodes.contains_key(inode) =>
         {
@@ -261,6 +302,7 @@ fn run(steps: &[Step]) {
             }
         }
         assert_holds!(&Reading(store.read().unwrap()), &model);
+        assert_extended(&store.read().unwrap(), &model);
     }
     assert!(store.check_pages().unwrap());
 }
