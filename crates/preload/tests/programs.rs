@@ -13,6 +13,7 @@ const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs.sh");
 const CALLS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/calls.py");
 const STAND_INS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/stand_ins.py");
 const CREDENTIALS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/credentials.py");
+const EXTENDED_PROGRAMS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/extended.sh");
 const EXTENDED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/extended.py");
 const NAMED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/named_descriptors.sh");
 const NAMED_CALLS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/named_descriptors.py");
@@ -94,6 +95,21 @@ fn named_pipes_and_sockets_join_processes() {
     let kernel =
         Command::new("timeout").args(["60", "python3", STAND_INS, &directory]).output().expect("runs");
     let ours = store.command("timeout").args(["60", "python3", STAND_INS, PREFIX]).output().expect("runs");
+    assert!(kernel.status.success(), "{}", told(&kernel));
+    compare(&told(&kernel), &told(&ours));
+}
+
+#[test]
+fn programs_keep_extended_attributes_on_the_store_as_on_a_directory() {
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: only root sees all attributes");
+        return;
+    }
+    let store = Served::new();
+    let folders = [(); 3].map(|()| tempfile::tempdir().expect("folder"));
+    let [directory, outside, beside] = folders.each_ref().map(|it| it.path().to_str().expect("a plain name"));
+    let kernel = Command::new("bash").args([EXTENDED_PROGRAMS, directory, outside]).output().expect("runs");
+    let ours = store.command("bash").args([EXTENDED_PROGRAMS, PREFIX, beside]).output().expect("runs");
     assert!(kernel.status.success(), "{}", told(&kernel));
     compare(&told(&kernel), &told(&ours));
 }

@@ -4,6 +4,7 @@
 mod common;
 
 use common::*;
+use cuesta_format::Operation;
 use cuesta_format::wire::{LeaseMode, Refusal, Request, Response};
 use cuesta_sharedfs::check::{Mode, check};
 use cuesta_sharedfs::server::Service;
@@ -110,4 +111,37 @@ fn a_daemon_that_found_the_medium_full_goes_on_when_there_is_room() {
         drop((first, second, shared));
         assert!(check(&store.tier(), Mode::Report).unwrap().is_clean());
     }
+}
+
+#[test]
+fn attributes_that_found_the_medium_full_are_kept() {
+    let _alone = ALONE.lock().unwrap();
+    let (store, shared, mut first, second) = full_store();
+    let value = |number: usize| vec![number as u8; 1000 + number * 7919 % 30_000];
+    let mut files = Vec::new();
+    let full = loop {
+        for _ in 0..8 {
+            let number = files.len();
+            let inode = first.file(format!("{number}").as_bytes());
+            files.push(inode);
+            let value = value(number);
+            first.append(Operation::SetExtended { inode, name: b"user.large", value: &value });
+        }
+        match first.request(&Request::Digest) {
+            Response::Done => first.retire(first.at),
+            refused => break refused,
+        }
+    };
+    assert_eq!(full, Response::Failed(Refusal::NoSpace));
+    limit_files(None);
+    assert_eq!(first.request(&Request::Digest), Response::Done);
+    let snapshot = shared.snapshot().unwrap();
+    for (number, &inode) in files.iter().enumerate() {
+        let attributes = snapshot.extended(inode).unwrap();
+        assert!(attributes.len() == 1 && attributes[0].value == value(number), "{number}");
+    }
+    drop(snapshot);
+    first.request(&Request::Detach);
+    drop((first, second, shared));
+    assert!(check(&store.tier(), Mode::Report).unwrap().is_clean());
 }
