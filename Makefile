@@ -4,12 +4,13 @@ CARGO ?= cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 CUESTA := $(TARGET)/release/cuesta
 
-.PHONY: help build demo test conform bench explore kill-campaign lint install setup
+.PHONY: help build demo test conform programs bench explore kill-campaign lint install setup
 
 help:
 	@echo "make demo           build, run the main job on real input, kill it, prove that nothing was lost"
 	@echo "make test           all tests"
 	@echo "make conform        pjdfstest and fsx at length (make test runs a slice; ARGUMENTS=--help)"
+	@echo "make programs       more real programs compared with ext4: python3's own tests, redis, RocksDB, git gc, make"
 	@echo "make bench          measure against tmpfs and ext4; writes out/bench.json"
 	@echo "make explore        the whole crash campaign (make test runs a slice; ARGUMENTS=--help)"
 	@echo "make kill-campaign  hundreds of random SIGKILLs of programs and daemon (ARGUMENTS=--help)"
@@ -31,11 +32,21 @@ demo: build
 # touches is built again, for the crash explorer.
 test: setup
 	@setup/packages fio=fio mkfs.ext4=e2fsprogs /usr/include/sqlite3.h=libsqlite3-dev \
-		perl=perl git=git node=nodejs setfattr=attr rsync=rsync
+		perl=perl git=git node=nodejs setfattr=attr $(COMPARED)
 	$(CARGO) build --release --workspace
 	$(CARGO) test --release --workspace --features cuesta-sim/record --test explorer
 	$(CARGO) test --release --workspace
 	$(MAKE) --no-print-directory conform ARGUMENTS="--seeds 3 --operations 40000"
+
+# What the scripts in crates/preload/tests/same start, apart from what every Debian has.
+COMPARED := rsync=rsync cpio=cpio zip=zip unzip=unzip xz=xz-utils bzip2=bzip2 zstd=zstd lz4=lz4 patch=patch ed=ed \
+	vim=vim xxd=xxd file=file busybox=busybox g++=g++
+
+programs: build
+	@setup/packages perl=perl git=git node=nodejs fio=fio /usr/include/sqlite3.h=libsqlite3-dev $(COMPARED) gdb=gdb \
+		db_bench=rocksdb-tools redis-server=redis-server \
+		/usr/lib/python3.11/test/test_os.py=libpython3.11-testsuite
+	$(CARGO) test --release -p cuesta-preload --test same -- --include-ignored
 
 conform: build
 	@setup/packages mkfs.ext4=e2fsprogs /usr/include/sys/acl.h=libacl1-dev

@@ -7,7 +7,7 @@
 //! | `cache`, `inode`, `locked` | what is known under leases, and the order of locks |
 //! | `content`, `interval`, `directory`, `split_table`, `extended_set` | content of a file and of a directory, extended attributes |
 //! | `retire`, `resync` | letting go of digested log space; going on after a fence |
-//! | `walk`, `credentials`, `capabilities` | from a path to an inode, and who may |
+//! | `walk`, `credentials`, `capabilities`, `whereabouts` | from a path to an inode, and who may; from a directory to its path |
 //! | `open_file`, `data`, `allocate`, `namespace`, `rename`, `attributes`, `extended`, `listing`, `locking`, `locks` | the calls |
 //! | `errno` | every error, and the one table of error numbers |
 //!
@@ -50,6 +50,7 @@ mod session;
 mod split_table;
 mod sync;
 mod walk;
+mod whereabouts;
 
 pub use allocate::Allocation;
 pub use attributes::{SetAttributes, SetTime, Stat, Target, Version};

@@ -75,7 +75,7 @@ impl Client {
         Ok(())
     }
 
-    fn list(&self, inode: &Inode) -> Result<Listing, Halt> {
+    pub(crate) fn list(&self, inode: &Inode) -> Result<Listing, Halt> {
         loop {
             let state = self.reading(inode)?;
             let Some(content) = state.directory() else {
@@ -134,6 +134,13 @@ impl Client {
 }
 
 impl Listing {
+    /// What the inode is called, apart from `.` and `..`.
+    pub(crate) fn name_of(&self, inode: InodeNumber) -> Option<&[u8]> {
+        let item = self.items.iter().skip(2).find(|item| item.inode == inode)?;
+        let start = item.start as usize;
+        self.names.get(start..start + usize::from(item.length))
+    }
+
     fn push(&mut self, name: &[u8], inode: InodeNumber, kind: FileKind) {
         let (Ok(start), Ok(length)) = (u32::try_from(self.names.len()), u8::try_from(name.len())) else {
             return;

@@ -159,7 +159,7 @@ fn make() -> Option<&'static Area> {
 }
 
 fn map(file: OwnedFd) -> Option<&'static Area> {
-    let file = rustix::io::fcntl_dupfd_cloexec(file.as_fd(), process::descriptor_floor()).ok()?;
+    let file = process::set_aside(file.as_fd()).ok()?;
     let protection = ProtFlags::READ | ProtFlags::WRITE;
     // SAFETY: a new shared mapping of a file of exactly this size; zero is a valid state of all fields.
     let area =

@@ -237,7 +237,10 @@ fn change(fd: usize, to: Option<Pin>) -> Option<Pin> {
 
 /// Forgets what a vfork child changed, now that its parent runs again.
 #[cold]
-pub fn drop_delta(delta: &Delta) {
+pub fn drop_delta(delta: Delta) {
+    if let Some(exec) = delta.exec {
+        exec.let_go();
+    }
     for (fd, _) in &delta.changes {
         let empty = TABLE[*fd].load(Ordering::Acquire).is_null();
         if empty {

@@ -72,7 +72,7 @@ impl Table {
         }
         if text.len() <= VARIABLE_BYTES_MAX {
             let text = [VARIABLE.as_bytes(), b"=", &text].concat();
-            return Some(Written { variable: CString::new(text).ok()?, _file: None, _cells: cells });
+            return Some(Written { variable: CString::new(text).ok()?, file: None, cells });
         }
         let file = inheritable(rustix::fs::memfd_create("cuesta-table", MemfdFlags::CLOEXEC).ok()?.as_fd())?;
         let mut written = 0;
@@ -80,7 +80,7 @@ impl Table {
             written += rustix::io::pwrite(&file, &text[written..], written as u64).ok()?;
         }
         let variable = CString::new(format!("{VARIABLE}={}", file.as_raw_fd())).ok()?;
-        Some(Written { variable, _file: Some(file), _cells: cells })
+        Some(Written { variable, file: Some(file), cells })
     }
 
     /// Takes over what the program before exec left. Call once, before there are threads.
@@ -101,13 +101,20 @@ impl Table {
 pub struct Written {
     /// What the next program needs in its environment, as `NAME=value`.
     pub variable: CString,
-    _file: Option<OwnedFd>,
-    _cells: Option<OwnedFd>,
+    file: Option<OwnedFd>,
+    cells: Option<OwnedFd>,
+}
+
+impl Written {
+    /// Ends in a process whose descriptors these are not.
+    pub fn let_go(self) {
+        std::mem::forget((self.file, self.cells));
+    }
 }
 
 /// A copy of the descriptor, out of the way, that survives an exec.
 fn inheritable(file: rustix::fd::BorrowedFd<'_>) -> Option<OwnedFd> {
-    let copy = rustix::io::fcntl_dupfd_cloexec(file, process::descriptor_floor()).ok()?;
+    let copy = process::set_aside(file).ok()?;
     rustix::io::fcntl_setfd(&copy, rustix::io::FdFlags::empty()).ok()?;
     Some(copy)
 }

@@ -10,7 +10,9 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use cuesta_libfs::{Client, SocketLink};
+use rustix::fd::OwnedFd;
 use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
 
 use crate::calls::{self, Failure};
 use crate::environment::Environment;
@@ -100,6 +102,15 @@ fn choose_floor() -> i32 {
     }
 }
 
+/// A copy of a descriptor out of the application's way, close-on-exec. Where a limit that was lowered meanwhile
+/// leaves no room there it is in the way.
+pub fn set_aside(file: rustix::fd::BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
+    match rustix::io::fcntl_dupfd_cloexec(file, descriptor_floor()) {
+        Err(Errno::INVAL | Errno::MFILE) => rustix::io::fcntl_dupfd_cloexec(file, 0),
+        copy => copy,
+    }
+}
+
 /// `NAME=value` as this program was started with, if it was.
 pub fn variable(name: &CStr) -> Option<CString> {
     let configuration = configuration().ok()?;
@@ -163,7 +174,7 @@ pub fn catch_up() {
         // SAFETY: the reference ends before anything else is called.
         let delta = unsafe { thread::delta() }.take();
         if let Some(delta) = delta {
-            descriptors::drop_delta(&delta);
+            descriptors::drop_delta(*delta);
         }
     }
 }
@@ -300,7 +311,7 @@ pub fn limits_changed() {
 fn make_marker(configuration: &Configuration) -> Result<i32, Failure> {
     use rustix::fd::{AsFd as _, IntoRawFd as _};
     let marker = rustix::fs::open(&configuration.socket[..], OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
-    let marker = rustix::io::fcntl_dupfd_cloexec(marker.as_fd(), descriptor_floor())?;
+    let marker = set_aside(marker.as_fd())?;
     Ok(marker.into_raw_fd())
 }
 

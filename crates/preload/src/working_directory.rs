@@ -32,6 +32,11 @@ pub fn name() -> Option<Vec<u8>> {
     read().map(|current| current.name)
 }
 
+/// The directory, and its name below the prefix as it was entered.
+pub fn current() -> Option<(Pin, Vec<u8>)> {
+    read().map(|current| (current.directory, current.name))
+}
+
 fn read() -> Option<Current> {
     if CWD_VIRTUAL.load(Ordering::Acquire) == 0 {
         return None;

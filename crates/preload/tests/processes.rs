@@ -284,3 +284,53 @@ int main(void) {
     let output = store.command(program.to_str().expect("a plain name")).output().expect("runs");
     assert_eq!(told(&output), "1 0\n1 0\nexit status: 0\n");
 }
+
+#[test]
+fn a_program_of_the_store_started_by_vfork_leaves_its_parents_descriptors_alone() {
+    let store = Served::new();
+    // dash makes a child by vfork for a simple command, and by fork for a pipeline.
+    let script = "cp /bin/echo /cuesta/own; for i in 1 2 3; do /cuesta/own $i; echo through | cat; done";
+    let told = told(&store.command("dash").args(["-c", script]).output().expect("runs"));
+    assert_eq!(told, "1\nthrough\n2\nthrough\n3\nthrough\nexit status: 0\n");
+}
+
+#[test]
+fn the_working_directory_is_where_its_directory_is() {
+    succeeds(
+        "
+import os, subprocess
+os.makedirs('/cuesta/a/b/c')
+os.symlink('a/b', '/cuesta/link')
+os.chdir('/cuesta/link/c')
+def where(): return os.getcwd(), subprocess.check_output(['/bin/pwd', '-P']).decode().strip()
+assert where() == ('/cuesta/a/b/c',) * 2, where()
+os.rename('/cuesta/a', '/cuesta/moved')
+assert where() == ('/cuesta/moved/b/c',) * 2, where()
+subprocess.check_call(['mv', '/cuesta/moved/b', '/cuesta/b'])
+assert where() == ('/cuesta/b/c',) * 2, where()
+os.chdir('..')
+assert where() == ('/cuesta/b',) * 2 and os.listdir('.') == ['c']
+os.chdir('/cuesta/link/../..' if os.path.exists('/cuesta/link') else '/cuesta')
+assert where() == ('/cuesta',) * 2, where()
+with open('plain', 'w'): pass
+for call, error in ((lambda: os.chdir('plain'), 'NotADirectoryError'), (lambda: os.chdir('none'), 'FileNotFoundError')):
+    try: call()
+    except OSError as found: assert type(found).__name__ == error, found
+    else: raise SystemExit('not refused')
+os.mkdir('gone')
+os.chdir('gone')
+os.rmdir('/cuesta/gone')
+try: os.getcwd()
+except FileNotFoundError: pass
+else: raise SystemExit('it is nowhere')
+print('done')",
+    );
+}
+
+#[test]
+fn a_program_allowed_few_descriptors_keeps_what_it_inherits() {
+    let store = Served::new();
+    let script = "cd /cuesta; exec 5> five; ulimit -n 64; /bin/pwd; sh -c 'echo kept >&5'; cat five";
+    let told = told(&store.command("bash").args(["-c", script]).output().expect("runs"));
+    assert_eq!(told, "/cuesta\nkept\nexit status: 0\n");
+}

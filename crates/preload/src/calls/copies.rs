@@ -4,7 +4,7 @@
 //! descriptors (vfork). So a child that had to make a copy says so, and when this happens again the process makes
 //! one for those to come, before its next child. A copy is of one version of the file, and used for no other.
 
-use std::os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, IntoRawFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, FromRawFd as _, IntoRawFd as _, OwnedFd};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -142,7 +142,7 @@ fn make(file: &OpenFile) -> Result<(OwnedFd, u64), Failure> {
     let client = process::client()?;
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     let memory = rustix::fs::memfd_create("cuesta-program", flags)?;
-    let memory = rustix::io::fcntl_dupfd_cloexec(&memory, process::descriptor_floor())?;
+    let memory = process::set_aside(memory.as_fd())?;
     let mut buffer = vec![0u8; BUFFER_BYTES];
     let mut bytes = 0;
     loop {

@@ -16,6 +16,8 @@ const OLD_HEADER: usize = 18;
 const ENTRY_ALIGNMENT: usize = 8;
 /// Most bytes put together before they are copied out.
 const BATCH_LIMIT: usize = 64 * 1024;
+/// Longest path the kernel answers, with the zero byte that ends it.
+const PATH_MAX: usize = libc::PATH_MAX as usize;
 
 pub fn read_entries(call: &Call) -> Answer {
     let pin = call.pin(0)?;
@@ -77,9 +79,17 @@ pub fn change(call: &Call) -> Answer {
         call,
         (None, 0),
         |client, credentials, base, place| {
-            client.access(credentials, base, &place.path, SEARCH as u32, true)?;
             let file = client.open(credentials, base, &place.path, flags, 0)?;
-            Ok((file, place.name()))
+            let entered = client
+                .access(credentials, base, &place.path, SEARCH as u32, true)
+                .and_then(|()| client.whereabouts(&file, &place.name()));
+            match entered {
+                Ok(name) => Ok((file, name)),
+                Err(error) => {
+                    client.close(file)?;
+                    Err(error)
+                }
+            }
         },
         |(file, name)| {
             let pin = Pin::new(Description::opened(file, name.clone()));
@@ -129,10 +139,13 @@ fn leave_if_kernels(call: &Call, answer: Answer) -> Answer {
 }
 
 pub fn current(call: &Call) -> Answer {
-    let name = working_directory::name().ok_or(Failure::NotOurs)?;
+    let (pin, name) = working_directory::current().ok_or(Failure::NotOurs)?;
     let mut path = process::configuration()?.prefix.clone();
-    path.extend_from_slice(&name);
+    path.extend_from_slice(&process::client()?.whereabouts(pin.file()?, &name)?);
     path.push(0);
+    if path.len() > PATH_MAX {
+        return Err(Failure::Errno(libc::ENAMETOOLONG));
+    }
     if path.len() > call.word(1) {
         return Err(Failure::Errno(libc::ERANGE));
     }

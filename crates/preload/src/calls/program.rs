@@ -42,10 +42,19 @@ pub struct ExecImage {
     path: CString,
     /// The program, if it is a copy.
     copy: Option<ProgramCopy>,
-    _table: Option<Written>,
+    table: Option<Written>,
 }
 
 impl ExecImage {
+    /// Ends in the parent of the vfork child that made it: the memory is the parent's, the descriptors went with
+    /// the child, and what has their numbers here is another's.
+    pub fn let_go(self) {
+        std::mem::forget(self.copy);
+        if let Some(table) = self.table {
+            table.let_go();
+        }
+    }
+
     /// The environment of `variables` (addresses of the application's strings), completed.
     fn set_variables(&mut self, variables: &[usize], table: Option<&CStr>) -> Result<(), Failure> {
         let mut added = Vec::new();
@@ -208,7 +217,7 @@ pub fn execute(
     let table = Table::of_this_process(identity).and_then(|table| table.write());
     let variable = table.as_ref().map(|table| table.variable.as_c_str());
     image.set_variables(&list(call.word(variables))?, variable)?;
-    image._table = table;
+    image.table = table;
     drop(name);
     drop(given);
     let out = image.call(call, variables);

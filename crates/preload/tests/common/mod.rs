@@ -25,11 +25,15 @@ pub fn library() -> PathBuf {
 
 /// A command under the library, with a cache of sites of its own.
 pub fn preloaded(program: &str, socket: &Path, cache: &Path) -> Command {
+    preloaded_at(program, socket, cache, Path::new(PREFIX))
+}
+
+fn preloaded_at(program: &str, socket: &Path, cache: &Path, at: &Path) -> Command {
     let mut command = Command::new(program);
     command
         .env("LD_PRELOAD", library())
         .env("CUESTA_SOCKET", socket)
-        .env("CUESTA_AT", PREFIX)
+        .env("CUESTA_AT", at)
         .env("XDG_RUNTIME_DIR", cache)
         .env_remove("CUESTA_PATCH");
     command
@@ -61,7 +65,12 @@ impl Served {
 
     /// A command on the store.
     pub fn command(&self, program: &str) -> Command {
-        preloaded(program, &self.folder.path().join("sock"), self.folder.path())
+        self.command_at(program, Path::new(PREFIX))
+    }
+
+    /// A command to which the store appears at `at`.
+    pub fn command_at(&self, program: &str, at: &Path) -> Command {
+        preloaded_at(program, &self.folder.path().join("sock"), self.folder.path(), at)
     }
 }
 
