@@ -204,6 +204,7 @@ impl Client {
                     return Err(Halt::Again);
                 }
                 credentials.check(&state.record, WRITE)?;
+                self.check_not_running(&state.record)?;
                 let writer = credentials.writer(&state.record);
                 if state.loses_rights(writer) {
                     drop(state);

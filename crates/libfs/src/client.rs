@@ -23,11 +23,13 @@ use crate::sync::{
 };
 use cuesta_format::wire::{Grant, LeaseMode, Request, Response, StoreTotals};
 use cuesta_format::{
-    FILE_BYTES_MAX, InodeNumber, LeaseGeneration, LogPosition, Operation, StoreId, Timestamp,
+    FILE_BYTES_MAX, FileKind, InodeNumber, InodeRecord, LeaseGeneration, LogPosition, Operation, StoreId,
+    Timestamp,
 };
 use cuesta_media::{Fault, UserSlice};
 use cuesta_oplog::{Admission, Appended, Stamp};
 use std::collections::VecDeque;
+use std::sync::OnceLock;
 
 /// Attempts of one operation before what is cached, or stored, is taken for damaged.
 const ATTEMPTS_MAX: u32 = 100_000;
@@ -50,6 +52,7 @@ pub struct Client {
     pub(crate) next_file: AtomicU64,
     /// No file grows beyond this.
     file_limit: AtomicU64,
+    is_running: OnceLock<fn(InodeNumber) -> bool>,
     abandoned: AtomicU32,
 }
 
@@ -112,6 +115,7 @@ impl Client {
             moving: Mutex::new(()),
             next_file: AtomicU64::new(1),
             file_limit: AtomicU64::new(FILE_BYTES_MAX),
+            is_running: OnceLock::new(),
             abandoned: AtomicU32::new(0),
         }))
     }
@@ -140,6 +144,22 @@ impl Client {
     #[inline]
     pub(crate) fn file_limit(&self) -> u64 {
         self.file_limit.load(Ordering::Relaxed)
+    }
+
+    /// From now on `is_running` is asked before a program is opened to be written or truncated: one that runs is not
+    /// (`ETXTBSY`). It is called with the inode locked, and must not call the client's operations.
+    pub fn watch_programs(&self, is_running: fn(InodeNumber) -> bool) {
+        // Whoever came first stays: there is one door.
+        let _ = self.is_running.set(is_running);
+    }
+
+    /// A file that is to be written must not run.
+    pub(crate) fn check_not_running(&self, record: &InodeRecord) -> Result<(), Error> {
+        let is_program = record.kind() == FileKind::File && record.mode & 0o111 != 0;
+        match self.is_running.get() {
+            Some(is_running) if is_program && is_running(record.inode) => Err(Error::Running),
+            _ => Ok(()),
+        }
     }
 
     /// The store this session is attached to.

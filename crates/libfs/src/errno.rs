@@ -63,6 +63,9 @@ pub enum Error {
     ValueTooLong,
     #[error("resource busy")]
     Busy,
+    /// A program cannot be written while it runs.
+    #[error("text file busy")]
+    Running,
     /// A lock is held by another owner.
     #[error("resource temporarily unavailable")]
     WouldBlock,
@@ -127,6 +130,7 @@ impl Error {
             Error::Range => libc::ERANGE,
             Error::ValueTooLong => libc::E2BIG,
             Error::Busy => libc::EBUSY,
+            Error::Running => libc::ETXTBSY,
             Error::WouldBlock => libc::EAGAIN,
             Error::Interrupted => libc::EINTR,
             Error::Overflow => libc::EOVERFLOW,

@@ -265,7 +265,7 @@ impl Client {
             if flags & O_NOATIME != 0 && !credentials.owns(record) {
                 return Err(Error::NotPermitted);
             }
-            Ok(())
+            if rights & WRITE != 0 { self.check_not_running(record) } else { Ok(()) }
         };
         if truncates {
             turn.prepare(0, crate::debit::of_truncation(0))?;

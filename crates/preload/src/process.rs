@@ -273,6 +273,7 @@ fn attach() -> Result<&'static Client, Failure> {
     // SAFETY: the reference was leaked just now.
     let client = unsafe { &*Arc::into_raw(client) };
     client.limit_files(file_limit());
+    client.watch_programs(calls::running::is_running);
     filter::ACTIVE.store(1, Ordering::Release);
     filter::HOLDS.store(1, Ordering::Release);
     if thread::is_vforked() {

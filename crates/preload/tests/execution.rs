@@ -91,3 +91,44 @@ fn a_set_id_child_is_refused_only_where_it_changes_the_user() {
     );
     assert!(run(0o755).starts_with("ran\n"));
 }
+
+#[test]
+fn a_program_that_runs_is_not_written() {
+    let script = "
+import errno, os, shutil, subprocess, sys
+program = sys.argv[1] + '/program'
+def said(call, *arguments):
+    try:
+        return call(*arguments)
+    except OSError as error:
+        return errno.errorcode[error.errno]
+def opened(name, flags):
+    os.close(os.open(name, flags))
+def tries(name):
+    return [said(opened, name, flags) for flags in (os.O_RDONLY, os.O_WRONLY, os.O_RDWR, os.O_RDONLY | os.O_TRUNC)], said(os.truncate, name, 9)
+shutil.copy(shutil.which('cat'), program)
+size = os.stat(program).st_size
+for _ in range(2):
+    running = subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    running.stdin.write(b'x')
+    running.stdin.flush()
+    running.stdout.read(1)
+    print(tries(program), os.stat(program).st_size == size)
+    print(subprocess.run(['sh', '-c', 'echo x >> $0 || echo refused', program], capture_output=True).stdout)
+    os.rename(program, program + '2')
+    os.link(program + '2', program)
+    print(tries(program + '2'), said(os.chmod, program, 0o700))
+    os.unlink(program + '2')
+    running.stdin.close()
+    running.wait()
+    print(said(opened, program, os.O_RDWR))
+print(tries(program), os.stat(program).st_size)
+";
+    let store = Served::new();
+    let folder = tempfile::tempdir().expect("folder");
+    let directory = folder.path().to_str().expect("a plain name").to_owned();
+    let kernel = Command::new("python3").args(["-c", script, &directory]).output().expect("python3 runs");
+    let ours = store.command("python3").args(["-c", script, PREFIX]).output().expect("python3 runs");
+    assert!(kernel.status.success() && told(&kernel).contains("ETXTBSY"), "{}", told(&kernel));
+    compare(&told(&kernel), &told(&ours));
+}

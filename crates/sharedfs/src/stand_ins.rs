@@ -2,7 +2,8 @@
 //!
 //! Only the kernel joins the two ends of a pipe, or of a socket. So each such inode that is used has a stand-in: a
 //! pipe or socket of the kernel's in a folder of the fast tier, named by the inode's number. Doors make stand-ins
-//! when they need them; they are taken away with their inodes, here, or when the store is next opened.
+//! when they need them; they are taken away with their inodes, here, or when the store is next opened. So are the
+//! marks doors leave there for programs that run.
 
 use crate::Error;
 use crate::metadata::MetadataStore;
@@ -44,7 +45,8 @@ impl StandIns {
 
     /// The inode is gone.
     pub(crate) fn forget(&self, record: &InodeRecord) {
-        if matches!(record.kind(), FileKind::Fifo | FileKind::Socket) {
+        let is_program = record.kind() == FileKind::File && record.mode & 0o111 != 0;
+        if is_program || matches!(record.kind(), FileKind::Fifo | FileKind::Socket) {
             // Most have none. One that stays harms nothing: its number is never used again.
             let _ = std::fs::remove_file(self.folder.join(record.inode.0.to_string()));
         }

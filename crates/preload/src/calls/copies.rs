@@ -12,7 +12,7 @@ use cuesta_format::InodeNumber;
 use cuesta_libfs::{OpenFile, Version};
 use rustix::fs::{MemfdFlags, SealFlags};
 
-use super::Failure;
+use super::{Failure, running};
 use crate::{credentials, descriptors, process, thread};
 
 /// Copies kept, and the largest of them: what a process holds of memory stays below their product.
@@ -50,6 +50,7 @@ impl ProgramCopy {
     pub fn of(file: &OpenFile) -> Result<Self, Failure> {
         let client = process::client()?;
         let version = client.version(file)?;
+        running::mark(client, file.inode());
         match find(version) {
             Some(Kept { fd, .. }) => Ok(Self { fd, _own: None }),
             None => {
@@ -141,7 +142,7 @@ fn borrow(fd: i32) -> BorrowedFd<'static> {
 fn make(file: &OpenFile) -> Result<(OwnedFd, u64), Failure> {
     let client = process::client()?;
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-    let memory = rustix::fs::memfd_create("cuesta-program", flags)?;
+    let memory = rustix::fs::memfd_create(running::name(client, file.inode()), flags)?;
     let memory = process::set_aside(memory.as_fd())?;
     let mut buffer = vec![0u8; BUFFER_BYTES];
     let mut bytes = 0;

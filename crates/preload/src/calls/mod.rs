@@ -17,6 +17,7 @@ pub mod path;
 mod program;
 mod program_file;
 mod ready;
+pub mod running;
 mod sockets;
 mod stand_ins;
 mod transfer;
