@@ -1,7 +1,7 @@
-//! Offsets that several processes share: a sealed memory file, mapped by a process and by everything it
+//! What several processes share of an open file, its offset and status flags: a sealed memory file, mapped by a process and by everything it
 //! forks and executes.
 //!
-//! A cell is a lock word and an offset. The lock is held for one call and names its process, so that a
+//! The offset has a lock. It is held for one call and names its process, so that a
 //! process that dies inside leaves a lock others can take over. Each process that has the description
 //! counts; a cell nobody counts is free. A killed process leaves its cells taken: a process tree that
 //! runs out of them goes on with private offsets.
@@ -20,13 +20,15 @@ const AREA_BYTES: usize = size_of::<Area>();
 /// Attempts on a held lock before its holder is looked at.
 const SPINS: u32 = 1000;
 
-/// One shared offset.
+/// One description's.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Cell {
     holder: AtomicU32,
     processes: AtomicU32,
     offset: AtomicU64,
+    flags: AtomicU32,
+    _padding: u32,
 }
 
 #[repr(C)]
@@ -69,6 +71,17 @@ impl Cell {
             std::hint::spin_loop();
         }
         Held(self)
+    }
+
+    /// The shared status flags, as `F_GETFL` shows them.
+    #[inline]
+    pub fn flags(&self) -> u32 {
+        self.flags.load(Ordering::Relaxed)
+    }
+
+    /// Changes them, for every process that has the description.
+    pub fn set_flags(&self, flags: u32) {
+        self.flags.store(flags, Ordering::Relaxed);
     }
 
     fn take_over_from_dead(&self, holder: u32) {

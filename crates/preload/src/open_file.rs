@@ -1,9 +1,9 @@
 //! An open file description of the store as this process sees it: LibFS's open file, and what is needed
 //! to open it again in a child that has a session of its own.
 //!
-//! After a fork or an exec several processes share the description, and with it the offset. Each has
-//! its own LibFS open file, so the offset then lives in a *cell*: a word of memory all of them map,
-//! taken for the length of one call.
+//! After a fork or an exec several processes share the description, and with it the offset and the status flags. Each
+//! has its own LibFS open file, so both then live in a *cell*: memory all of them map, taken for the length of one
+//! call that uses the offset.
 
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
@@ -95,7 +95,24 @@ impl Description {
             self.reopen(client)?;
         }
         // SAFETY: as long as this is the session the file is not changed.
-        unsafe { (*self.file.get()).as_ref() }.ok_or(Failure::Errno(libc::EIO))
+        let file = unsafe { (*self.file.get()).as_ref() }.ok_or(Failure::Errno(libc::EIO))?;
+        if let Some(cell) = self.cell() {
+            let flags = cell.flags() as i32;
+            if flags != file.flags() {
+                file.set_flags(flags);
+            }
+        }
+        Ok(file)
+    }
+
+    /// `fcntl(F_SETFL)`.
+    pub fn set_flags(&self, flags: i32) -> Result<(), Failure> {
+        let file = self.file()?;
+        file.set_flags(flags);
+        if let Some(cell) = self.cell() {
+            cell.set_flags(file.flags() as u32);
+        }
+        Ok(())
     }
 
     #[cold]
@@ -143,8 +160,8 @@ impl Description {
         answer
     }
 
-    /// Moves the offset to where another process, which is about to come, can share it. Without room
-    /// for it each process goes on with its own.
+    /// Moves the offset and the flags to where another process, which is about to come, can share them. Without room
+    /// for them each process goes on with its own.
     pub fn share(&self) {
         self.move_to_cell();
         if let Some(cell) = self.cell() {
@@ -157,6 +174,11 @@ impl Description {
         unsafe { self.cell.load(Ordering::Acquire).as_ref() }
     }
 
+    /// The flags as this process last saw them.
+    fn last_flags(&self, file: &Option<Arc<OpenFile>>) -> u32 {
+        file.as_ref().map_or(self.flags.load(Ordering::Relaxed), |file| file.flags() as u32)
+    }
+
     fn move_to_cell(&self) {
         if self.cell().is_some() {
             return;
@@ -165,12 +187,14 @@ impl Description {
         let is_ours =
             process::attached().is_some_and(|client| self.client.load(Ordering::Acquire) == address(client));
         // SAFETY: as in `file`; a file of an older generation is only read.
-        let offset = match unsafe { &*self.file.get() } {
+        let file = unsafe { &*self.file.get() };
+        let offset = match file {
             Some(file) if is_ours => file.offset(),
             Some(parents) => parents.offset_before_fork(),
             None => self.offset.load(Ordering::Relaxed),
         };
         cell.hold().set_offset(offset);
+        cell.set_flags(self.last_flags(file));
         let shared = std::ptr::from_ref(cell).cast_mut();
         let first =
             self.cell.compare_exchange(std::ptr::null_mut(), shared, Ordering::AcqRel, Ordering::Relaxed);
@@ -202,7 +226,7 @@ impl Description {
         let file = unsafe { &*self.file.get() };
         Inherited {
             inode: self.inode,
-            flags: file.as_ref().map_or(self.flags.load(Ordering::Relaxed), |file| file.flags() as u32),
+            flags: self.last_flags(file),
             offset: 0,
             cell: None,
             path: self.path.clone(),

@@ -17,8 +17,21 @@ const EXTENDED_PROGRAMS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/exte
 const EXTENDED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/extended.py");
 const NAMED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/named_descriptors.sh");
 const NAMED_CALLS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/named_descriptors.py");
+const SHARED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/shared_files.py");
 const ON_STORE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs_on_store.sh");
 const ELSEWHERE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/elsewhere.sh");
+
+/// A script says on a store what it says in a directory of the kernel's that all may enter, as the store's root.
+fn compare_on_both(program: &str, script: &str) {
+    let store = Served::new();
+    let folder = tempfile::tempdir().expect("folder");
+    std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755)).expect("its owner");
+    let directory = folder.path().to_str().expect("a plain name").to_owned();
+    let kernel = Command::new(program).args([script, &directory]).output().expect("runs");
+    let ours = store.command(program).args([script, PREFIX]).output().expect("runs");
+    assert!(kernel.status.success(), "{}", told(&kernel));
+    compare(&told(&kernel).replace(&directory, "D"), &told(&ours).replace(PREFIX, "D"));
+}
 
 #[test]
 fn programs_do_on_the_store_what_they_do_on_a_directory() {
@@ -44,13 +57,12 @@ fn a_program_on_the_store_is_started_as_it_is_now() {
 
 #[test]
 fn seldom_calls_answer_on_the_store_what_they_answer_on_a_directory() {
-    let store = Served::new();
-    let folder = tempfile::tempdir().expect("folder");
-    let directory = folder.path().to_str().expect("a plain name").to_owned();
-    let kernel = Command::new("python3").args([CALLS, &directory]).output().expect("python3 runs");
-    let ours = store.command("python3").args([CALLS, PREFIX]).output().expect("python3 runs");
-    assert!(kernel.status.success(), "{}", told(&kernel));
-    compare(&told(&kernel), &told(&ours));
+    compare_on_both("python3", CALLS);
+}
+
+#[test]
+fn what_processes_share_of_open_files_is_on_the_store_what_it_is_in_a_directory() {
+    compare_on_both("python3", SHARED);
 }
 
 #[test]
@@ -59,16 +71,7 @@ fn calls_are_judged_by_what_their_thread_is_at_the_time() {
         println!("skipped: only root becomes somebody else");
         return;
     }
-    let store = Served::new();
-    let folder = tempfile::tempdir().expect("folder");
-    let directory = folder.path().to_str().expect("a plain name").to_owned();
-    // The directory itself is open to all, as the store's root is.
-    std::fs::set_permissions(&directory, std::os::unix::fs::PermissionsExt::from_mode(0o755))
-        .expect("opened");
-    let kernel = Command::new("python3").args([CREDENTIALS, &directory]).output().expect("python3 runs");
-    let ours = store.command("python3").args([CREDENTIALS, PREFIX]).output().expect("python3 runs");
-    assert!(kernel.status.success(), "{}", told(&kernel));
-    compare(&told(&kernel), &told(&ours));
+    compare_on_both("python3", CREDENTIALS);
 }
 
 #[test]
@@ -77,14 +80,7 @@ fn extended_attributes_answer_on_the_store_as_on_a_directory() {
         println!("skipped: only root becomes somebody else");
         return;
     }
-    let store = Served::new();
-    let folder = tempfile::tempdir().expect("folder");
-    std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755)).expect("its owner");
-    let directory = folder.path().to_str().expect("a plain name").to_owned();
-    let kernel = Command::new("python3").args([EXTENDED, &directory]).output().expect("python3 runs");
-    let ours = store.command("python3").args([EXTENDED, PREFIX]).output().expect("python3 runs");
-    assert!(kernel.status.success(), "{}", told(&kernel));
-    compare(&told(&kernel), &told(&ours));
+    compare_on_both("python3", EXTENDED);
 }
 
 #[test]
@@ -116,15 +112,8 @@ fn programs_keep_extended_attributes_on_the_store_as_on_a_directory() {
 
 #[test]
 fn a_path_that_names_a_descriptor_leads_to_its_file() {
-    for (program, script) in [("bash", NAMED), ("python3", NAMED_CALLS)] {
-        let store = Served::new();
-        let folder = tempfile::tempdir().expect("folder");
-        let directory = folder.path().to_str().expect("a plain name").to_owned();
-        let kernel = Command::new(program).args([script, &directory]).output().expect("runs");
-        let ours = store.command(program).args([script, PREFIX]).output().expect("runs");
-        assert!(kernel.status.success(), "{}", told(&kernel));
-        compare(&told(&kernel).replace(&directory, "D"), &told(&ours).replace(PREFIX, "D"));
-    }
+    compare_on_both("bash", NAMED);
+    compare_on_both("python3", NAMED_CALLS);
 }
 
 #[test]

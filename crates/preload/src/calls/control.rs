@@ -102,7 +102,7 @@ pub fn control(call: &Call) -> Answer {
         libc::F_GETFD | libc::F_SETFD => Ok(call.kernel(call.arguments)),
         libc::F_GETFL => Ok(pin.file()?.flags() as isize | libc::O_LARGEFILE as isize),
         libc::F_SETFL => {
-            pin.file()?.set_flags(argument as i32);
+            pin.set_flags(argument as i32)?;
             Ok(0)
         }
         libc::F_GETLK => get_lock(&pin, argument, LockOwner::Process),

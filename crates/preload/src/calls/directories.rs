@@ -105,9 +105,6 @@ pub fn change(call: &Call) -> Answer {
     if answer == Err(Failure::NotOurs)
         && let Ok(pin) = descriptor_names::itself(call, 0)
     {
-        if pin.file()?.kind() == FileKind::Directory {
-            descriptor_names::check(&pin, &credentials::effective(), SEARCH as u32)?;
-        }
         return enter(pin);
     }
     leave_if_kernels(call, answer)
@@ -121,6 +118,7 @@ fn enter(pin: Pin) -> Answer {
     if pin.file()?.kind() != FileKind::Directory {
         return Err(Failure::Errno(libc::ENOTDIR));
     }
+    descriptor_names::check(&pin, &credentials::effective(), SEARCH as u32)?;
     let name = pin.path().to_vec();
     working_directory::enter(pin, name);
     Ok(0)

@@ -2,6 +2,7 @@
 //!
 //! Code that is mapped, of whatever file, is patched before it can run.
 
+use cuesta_format::FileKind;
 use rustix::fd::BorrowedFd;
 
 use super::{Answer, Call, Failure};
@@ -27,6 +28,9 @@ pub fn map(call: &Call) -> Answer {
     let file = pin.file()?;
     if file.flags() & libc::O_ACCMODE == libc::O_WRONLY {
         return Err(Failure::Errno(libc::EACCES));
+    }
+    if file.kind() != FileKind::File {
+        return Err(Failure::Errno(libc::ENODEV));
     }
     let writable = protection | (libc::PROT_READ | libc::PROT_WRITE) as usize;
     let anonymous = flags | libc::MAP_ANONYMOUS as usize;

@@ -3,6 +3,7 @@
 //! The kernel cannot reach what is ours, so the bytes go through a buffer. What has been read but could not be
 //! written stays unread: offsets move by what arrived.
 
+use cuesta_format::FileKind;
 use cuesta_libfs::Whence;
 
 use super::{Answer, Call, Failure};
@@ -20,8 +21,10 @@ const COUNT_LIMIT: usize = 0x7fff_f000;
 struct End {
     fd: i32,
     pin: Option<Pin>,
-    /// The offset the application keeps, and where it keeps it.
-    given: Option<(i64, usize)>,
+    /// Where the next byte is, if that is known: in a file of ours, or where the application says.
+    position: Option<i64>,
+    /// Where the application keeps the offset, if it does.
+    kept_at: Option<usize>,
 }
 
 impl End {
@@ -30,11 +33,55 @@ impl End {
         if descriptors::is_hidden(fd) {
             return Err(Failure::Errno(libc::EBADF));
         }
-        let given = match offset {
-            0 => None,
-            address => Some((user_memory::read::<i64>(address)?, address)),
+        let kept_at = if offset == 0 { None } else { Some(offset) };
+        let position = kept_at.map(user_memory::read::<i64>).transpose()?;
+        Ok(Self { fd, pin: descriptors::pin(fd), position, kept_at })
+    }
+
+    /// The flags it was opened with.
+    fn flags(&self) -> Result<i32, Failure> {
+        match &self.pin {
+            Some(pin) => Ok(pin.file()?.flags()),
+            None => {
+                let flags = kernel(libc::SYS_fcntl, [self.fd as usize, libc::F_GETFL as usize, 0, 0]);
+                if flags < 0 { Err(Failure::Errno(-flags as i32)) } else { Ok(flags as i32) }
+            }
+        }
+    }
+
+    /// Fails if it is not open for this.
+    fn check_access(&self, without: i32) -> Result<(), Failure> {
+        let flags = self.flags()?;
+        let is_closed = flags & libc::O_PATH != 0 || flags & libc::O_ACCMODE == without;
+        if is_closed { Err(Failure::Errno(libc::EBADF)) } else { Ok(()) }
+    }
+
+    fn check_readable(&self) -> Result<(), Failure> {
+        self.check_access(libc::O_WRONLY)
+    }
+
+    fn check_writable(&self) -> Result<(), Failure> {
+        self.check_access(libc::O_RDONLY)
+    }
+
+    /// What kind of file it is, as the bits of a mode say it.
+    fn kind(&self) -> Result<u32, Failure> {
+        let Some(pin) = &self.pin else {
+            let mut found = std::mem::MaybeUninit::<libc::stat>::zeroed();
+            let into = found.as_mut_ptr() as usize;
+            let answer = kernel(libc::SYS_fstat, [self.fd as usize, into, 0, 0]);
+            if answer < 0 {
+                return Err(Failure::Errno(-answer as i32));
+            }
+            // SAFETY: the kernel has filled it.
+            return Ok(unsafe { found.assume_init() }.st_mode & libc::S_IFMT);
         };
-        Ok(Self { fd, pin: descriptors::pin(fd), given })
+        Ok(match pin.file()?.kind() {
+            FileKind::File => libc::S_IFREG,
+            FileKind::Directory => libc::S_IFDIR,
+            // Open by their paths only.
+            _ => libc::S_IFLNK,
+        })
     }
 
     fn is_pipe(&self) -> bool {
@@ -42,69 +89,59 @@ impl End {
             && kernel(libc::SYS_fcntl, [self.fd as usize, libc::F_GETPIPE_SZ as usize, 0, 0]) >= 0
     }
 
-    /// Where the next byte is, if that is known beforehand.
-    fn offset(&self) -> Result<Option<i64>, Failure> {
-        match (&self.pin, self.given) {
-            (_, Some((offset, _))) => Ok(Some(offset)),
-            (Some(pin), None) => {
-                let client = process::client()?;
-                pin.with_offset(|file| Ok(client.seek(file, 0, Whence::Current)? as i64)).map(Some)
-            }
-            (None, None) => Ok(None),
+    /// Takes the file's own offset, if it is ours and the application gives none.
+    fn begin(&mut self) -> Result<(), Failure> {
+        if let (Some(pin), None) = (&self.pin, self.position) {
+            let client = process::client()?;
+            let at = pin.with_offset(|file| Ok(client.seek(file, 0, Whence::Current)?))?;
+            self.position = Some(at as i64);
+        }
+        Ok(())
+    }
+
+    /// So many bytes went through.
+    fn moved_by(&mut self, bytes: usize) {
+        if let Some(position) = &mut self.position {
+            *position += bytes as i64;
         }
     }
 
-    /// So many bytes went through; only what could be read beforehand has not moved by itself.
-    fn moved_by(&mut self, bytes: usize) -> Result<(), Failure> {
-        match (&self.pin, &mut self.given) {
-            (_, Some((offset, address))) => {
-                *offset += bytes as i64;
-                user_memory::write(*address, offset)
-            }
-            (Some(pin), None) => {
+    /// Leaves the offset where the transfer ended.
+    fn finish(&self) -> Result<(), Failure> {
+        match (self.kept_at, &self.pin, self.position) {
+            (Some(address), _, Some(position)) => user_memory::write(address, &position),
+            (None, Some(pin), Some(position)) => {
                 let client = process::client()?;
-                pin.with_offset(|file| Ok(client.seek(file, bytes as i64, Whence::Current)?)).map(|_| ())
+                pin.with_offset(|file| Ok(client.seek(file, position, Whence::Set)?)).map(|_| ())
             }
-            (None, None) => Ok(()),
+            _ => Ok(()),
         }
     }
 
-    /// Reads without moving, where that is possible.
     fn read(&self, buffer: &mut [u8]) -> Result<usize, Failure> {
-        let offset = self.offset()?;
-        match (&self.pin, offset) {
-            (Some(pin), Some(offset)) => {
-                Ok(process::client()?.pread(pin.file()?, &mut [buffer.into()], offset)?)
+        let to = [self.fd as usize, buffer.as_mut_ptr() as usize, buffer.len()];
+        match (&self.pin, self.position) {
+            (Some(pin), Some(position)) => {
+                Ok(process::client()?.pread(pin.file()?, &mut [buffer.into()], position)?)
             }
-            (_, Some(offset)) => {
-                let fd = self.fd as usize;
-                let to = [fd, buffer.as_mut_ptr() as usize, buffer.len(), offset as usize];
-                waiting(libc::SYS_pread64, to)
-            }
-            (_, None) => {
-                let to = [self.fd as usize, buffer.as_mut_ptr() as usize, buffer.len(), 0];
-                waiting(libc::SYS_read, to)
-            }
+            (_, Some(position)) => waiting(libc::SYS_pread64, [to[0], to[1], to[2], position as usize]),
+            (_, None) => waiting(libc::SYS_read, [to[0], to[1], to[2], 0]),
         }
     }
 
     fn write(&self, bytes: &[u8], ready_only: bool) -> Result<usize, Failure> {
-        let from = [self.fd as usize, bytes.as_ptr() as usize, bytes.len(), 0];
-        match (&self.pin, self.given) {
-            (Some(pin), Some((offset, _))) => {
-                Ok(process::client()?.pwrite(pin.file()?, &[bytes.into()], offset)?)
+        let from = [self.fd as usize, bytes.as_ptr() as usize, bytes.len()];
+        match (&self.pin, self.position) {
+            (Some(pin), Some(position)) => {
+                Ok(process::client()?.pwrite(pin.file()?, &[bytes.into()], position)?)
             }
-            (Some(pin), None) => {
-                let client = process::client()?;
-                pin.with_offset(|file| Ok(client.write(file, &[bytes.into()])?))
+            (_, Some(position)) => {
+                waiting(libc::SYS_pwrite64, [from[0], from[1], from[2], position as usize])
             }
-            (None, Some((offset, _))) => {
-                waiting(libc::SYS_pwrite64, [from[0], from[1], from[2], offset as usize])
-            }
-            (None, None) if ready_only => {
+            (_, None) if ready_only => {
                 waiting(libc::SYS_write, [from[0], from[1], from[2].min(PIPE_BYTES), 0])
             }
-            (None, None) => waiting(libc::SYS_write, from),
+            (_, None) => waiting(libc::SYS_write, [from[0], from[1], from[2], 0]),
         }
     }
 }
@@ -125,19 +162,19 @@ fn transfer(mut from: End, mut to: End, count: usize, ready_only: bool) -> Answe
     let count = count.min(COUNT_LIMIT);
     let mut buffer = vec![0u8; count.min(STEP_BYTES)];
     let mut moved = 0;
+    from.begin()?;
+    to.begin()?;
     while moved < count {
         let step = (count - moved).min(buffer.len()).min(if ready_only { PIPE_BYTES } else { STEP_BYTES });
         let done = from.read(&mut buffer[..step]).and_then(|read| {
             let mut written = 0;
             while written < read {
-                // What came out of a pipe cannot be put back.
                 let part = to.write(&buffer[written..read], ready_only)?;
-                if to.given.is_some() {
-                    to.moved_by(part)?;
-                }
+                to.moved_by(part);
+                from.moved_by(part);
                 written += part;
-                if from.offset()?.is_some() {
-                    from.moved_by(part)?;
+                // What came out of a pipe cannot be put back; what is in a file can be read again.
+                if from.position.is_some() {
                     break;
                 }
             }
@@ -153,6 +190,11 @@ fn transfer(mut from: End, mut to: End, count: usize, ready_only: bool) -> Answe
             break;
         }
     }
+    if moved > 0 {
+        // In this order: both may be the same description.
+        to.finish()?;
+        from.finish()?;
+    }
     Ok(moved as isize)
 }
 
@@ -162,6 +204,14 @@ pub fn send_file(call: &Call) -> Answer {
     if from.pin.is_none() && to.pin.is_none() {
         return Err(Failure::NotOurs);
     }
+    from.check_readable()?;
+    to.check_writable()?;
+    let appends = to.flags()? & libc::O_APPEND != 0 && !to.is_pipe();
+    // What could not be put back is not taken.
+    let cannot_seek = matches!(from.kind()?, libc::S_IFDIR | libc::S_IFIFO | libc::S_IFSOCK);
+    if appends || cannot_seek {
+        return Err(Failure::Errno(libc::EINVAL));
+    }
     transfer(from, to, call.word(3), false)
 }
 
@@ -170,11 +220,13 @@ pub fn splice(call: &Call) -> Answer {
     if from.pin.is_none() && to.pin.is_none() {
         return Err(Failure::NotOurs);
     }
+    from.check_readable()?;
+    to.check_writable()?;
     let pipe = if from.pin.is_none() { &from } else { &to };
-    if !pipe.is_pipe() {
+    if !pipe.is_pipe() || to.flags()? & libc::O_APPEND != 0 {
         return Err(Failure::Errno(libc::EINVAL));
     }
-    if pipe.given.is_some() {
+    if pipe.kept_at.is_some() {
         return Err(Failure::Errno(libc::ESPIPE));
     }
     let is_reading = from.pin.is_none();
@@ -191,25 +243,36 @@ pub fn splice(call: &Call) -> Answer {
 
 /// Between files of two file systems the kernel answers EXDEV, and programs copy by themselves.
 pub fn copy_range(call: &Call) -> Answer {
-    let (from, to) = (End::new(call, 0, call.word(1))?, End::new(call, 2, call.word(3))?);
-    let (Some(source), Some(target)) = (&from.pin, &to.pin) else {
-        return Err(if from.pin.is_some() || to.pin.is_some() {
-            Failure::Errno(libc::EXDEV)
-        } else {
-            Failure::NotOurs
-        });
-    };
+    let (mut from, mut to) = (End::new(call, 0, call.word(1))?, End::new(call, 2, call.word(3))?);
+    if from.pin.is_none() && to.pin.is_none() {
+        return Err(Failure::NotOurs);
+    }
+    let kinds = [from.kind()?, to.kind()?];
     if call.word(5) != 0 {
         return Err(Failure::Errno(libc::EINVAL));
     }
-    if target.file()?.flags() & libc::O_APPEND != 0 {
+    if kinds.contains(&libc::S_IFDIR) {
+        return Err(Failure::Errno(libc::EISDIR));
+    }
+    if kinds.iter().any(|kind| *kind != libc::S_IFREG) {
+        return Err(Failure::Errno(libc::EINVAL));
+    }
+    from.check_readable()?;
+    to.check_writable()?;
+    if to.flags()? & libc::O_APPEND != 0 {
         return Err(Failure::Errno(libc::EBADF));
     }
-    if source.inode() == target.inode() {
-        let (read, written) = (from.offset()?.unwrap_or(0), to.offset()?.unwrap_or(0));
-        if read.abs_diff(written) < call.word(4) as u64 {
-            return Err(Failure::Errno(libc::EINVAL));
-        }
+    let (Some(source), Some(target)) = (&from.pin, &to.pin) else {
+        return Err(Failure::Errno(libc::EXDEV));
+    };
+    let is_same = source.inode() == target.inode();
+    let size = process::client()?.stat_open(source.file()?)?.record.size;
+    from.begin()?;
+    to.begin()?;
+    let (read, written) = (from.position.unwrap_or(0), to.position.unwrap_or(0));
+    let count = call.word(4).min(size.saturating_sub(read as u64) as usize);
+    if is_same && read.abs_diff(written) < count as u64 {
+        return Err(Failure::Errno(libc::EINVAL));
     }
-    transfer(from, to, call.word(4), false)
+    transfer(from, to, count, false)
 }
