@@ -6,12 +6,14 @@
 //!   LibFS in this process.
 //! * `explorer` (feature `record`) rebuilds what a store may look like after a crash at every persist
 //!   point of a recorded run, has it recovered, and compares it with the model.
+//! * [`family`] has processes that fork, spawn and exec make calls in turns, to compare Cuesta with the kernel.
 //! * [`kill`] kills the real programs and checks the store from outside.
 //!
 //! Nothing here is linked into what users run.
 
 #[cfg(feature = "record")]
 pub mod explorer;
+pub mod family;
 pub mod generate;
 pub mod kill;
 pub mod model;

@@ -456,6 +456,12 @@ impl Attributes {
         let modified = expected.modified.and(self.modified);
         Attributes { modified, ..self.clone() } == *expected
     }
+
+    /// The same with no modification time known.
+    #[must_use]
+    pub fn without_time(self) -> Attributes {
+        Attributes { modified: None, ..self }
+    }
 }
 
 impl Outcome {

@@ -274,7 +274,7 @@ fn done(result: c_int) -> Result<Outcome, Errno> {
 }
 
 /// A stat and the inode number it showed.
-fn stat(call: impl FnOnce(*mut libc::stat) -> c_int) -> Result<(u64, Attributes), Errno> {
+pub(crate) fn stat(call: impl FnOnce(*mut libc::stat) -> c_int) -> Result<(u64, Attributes), Errno> {
     let mut raw = std::mem::MaybeUninit::<libc::stat>::zeroed();
     done(call(raw.as_mut_ptr()))?;
     // SAFETY: zeroed is a valid stat, and the call may have filled it.
@@ -296,7 +296,7 @@ fn stat(call: impl FnOnce(*mut libc::stat) -> c_int) -> Result<(u64, Attributes)
     Ok((raw.st_ino, attributes))
 }
 
-fn readlink(path: &CStr) -> Result<PathText, Errno> {
+pub(crate) fn readlink(path: &CStr) -> Result<PathText, Errno> {
     let mut target = vec![0u8; libc::PATH_MAX as usize];
     // SAFETY: the path is NUL-terminated and the buffer valid for its length.
     let length = count(unsafe { libc::readlink(path.as_ptr(), target.as_mut_ptr().cast(), target.len()) })?;
@@ -304,7 +304,7 @@ fn readlink(path: &CStr) -> Result<PathText, Errno> {
     Ok(PathText(target))
 }
 
-fn readdir(path: &CStr) -> Result<Vec<PathText>, Errno> {
+pub(crate) fn readdir(path: &CStr) -> Result<Vec<PathText>, Errno> {
     // SAFETY: the path is NUL-terminated.
     let stream = unsafe { libc::opendir(path.as_ptr()) };
     if stream.is_null() {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 const BLOCK: u64 = 4096;
 
 /// A file's bytes. Blocks of zeros are never kept, so equal contents compare equal.
-#[derive(Clone, Default, PartialEq, Eq)]
+#[derive(Clone, Default, PartialEq, Eq, Hash)]
 pub struct Sparse {
     size: u64,
     blocks: BTreeMap<u64, Arc<[u8; BLOCK as usize]>>,

@@ -6,6 +6,7 @@ use crate::operation::{Attributes, Extended, Kind, PathText};
 use crate::sparse::Sparse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// All that can be reached from the root, by path.
 #[derive(Clone, Default, PartialEq, Eq)]
@@ -165,7 +166,11 @@ impl fmt::Debug for Content {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Content::Directory => write!(formatter, "directory"),
-            Content::File(content) => write!(formatter, "file of {} bytes", content.size()),
+            Content::File(content) => {
+                let mut checksum = DefaultHasher::new();
+                content.hash(&mut checksum);
+                write!(formatter, "file of {} bytes, {:016x}", content.size(), checksum.finish())
+            }
             Content::Symlink(target) => write!(formatter, "symlink to {target}"),
         }
     }
@@ -182,8 +187,8 @@ impl fmt::Debug for Tree {
             };
             writeln!(
                 formatter,
-                "{kind}{mode:04o} {links} {uid}:{gid} {size:>8} {path} ({})",
-                entry.first_path
+                "{kind}{mode:04o} {links} {uid}:{gid} {size:>8} {path} ({}): {:?}",
+                entry.first_path, entry.content
             )?;
         }
         Ok(())
