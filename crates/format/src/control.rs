@@ -3,11 +3,35 @@
 //!
 //! SharedFS writes the notice page and LibFS only reads it; LibFS writes the client page and
 //! SharedFS believes nothing in it beyond a hint. Each is a sealed memfd that SharedFS made.
+//!
+//! # Which inodes are open
+//!
+//! An inode that lost its last name stays while anybody has it open, and nobody is asked about that: it can be seen.
+//!
+//! | who has it open | where it is seen |
+//! |---|---|
+//! | a session | in a slot behind its client page ([`OPEN_SLOTS_OFFSET`]) from before its open returns, until its last entry about the inode is complete |
+//! | a process that has a descriptor and perhaps no session (after fork, before and after exec) | the descriptor is an open file description of the store's [`crate::geometry::REFERENCES_FOLDER`] with a shared OFD lock on the byte whose offset is the inode's number: the kernel counts who has it |
+//!
+//! A descriptor is made such before it is handed on, while the slot is still taken: whoever looks at the slots first
+//! and at the locks then sees every inode that is open.
 
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
-/// Bytes of each page's mapping.
+/// Bytes of a page, and of its mapping unless it says otherwise.
 pub const CONTROL_BYTES: usize = 8192;
+
+/// Where the slots of open inodes start in the client page's memfd: each an `AtomicU64` with an inode's number, or 0.
+pub const OPEN_SLOTS_OFFSET: usize = CONTROL_BYTES;
+
+/// Slots that are used at first; later by powers of two, as [`ClientPage::open_slots`] says.
+pub const OPEN_SLOTS_FIRST: usize = 512;
+
+/// How many slots there are.
+pub const OPEN_SLOTS_MAX: usize = 64 << 10;
+
+/// Bytes of the client page's memfd.
+pub const CLIENT_BYTES: usize = OPEN_SLOTS_OFFSET + OPEN_SLOTS_MAX * size_of::<u64>();
 
 /// System calls counted apart in [`ClientPage::unserved`].
 pub const UNSERVED_SLOTS: usize = 512;
@@ -50,14 +74,16 @@ pub struct ClientPage {
     pub retired: AtomicU64,
     /// Threads that wait for `digest_wake`.
     pub waiters: AtomicU32,
-    /// Unused.
-    pub unused: AtomicU32,
+    /// How many of the slots behind this page are in use: nothing lies in those above.
+    pub open_slots: AtomicU32,
     /// Operations served, for `cuesta status`.
     pub operations: AtomicU64,
     /// Bytes read, for `cuesta status`.
     pub bytes_read: AtomicU64,
     /// Bytes written, for `cuesta status`.
     pub bytes_written: AtomicU64,
+    /// Open inodes that found no slot: while there are any, every inode may be open.
+    pub open_unlisted: AtomicU64,
     /// Calls under the path that were not served, by system call number (the last slot: all others).
     pub unserved: [AtomicU32; UNSERVED_SLOTS],
 }

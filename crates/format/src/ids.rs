@@ -55,6 +55,12 @@ number! {
     BlockAddress(u64)
 }
 
+impl SessionId {
+    /// No session. As the holder of an inode without a name: whoever has it open, as can be seen
+    /// ([`crate::control`]).
+    pub const NOBODY: SessionId = SessionId(0);
+}
+
 impl InodeNumber {
     /// The root directory.
     pub const ROOT: InodeNumber = InodeNumber(1);

@@ -76,13 +76,15 @@ pub struct Grant {
     /// Its extended attributes in name order, all of them; none if they are too many to bring along, which
     /// [`InodeRecord::extended`] tells from there being none.
     pub extended: Vec<ExtendedAttribute>,
+    /// It has no name and is kept for this session, which is to release it.
+    pub kept: bool,
 }
 
 /// What LibFS (or the command) asks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Request {
     /// First message of a session. Descriptors back: notice page, client page, kick eventfd,
-    /// incarnation page.
+    /// incarnation page, references folder.
     Attach {
         /// [`PROTOCOL_VERSION`].
         version: u32,

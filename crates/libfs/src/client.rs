@@ -134,6 +134,7 @@ impl Client {
     /// Its mappings and descriptors go with the last reference to it.
     pub fn after_fork_in_child(&self) {
         self.abandoned.store(1, Ordering::Release);
+        self.session.open_slots.abandon();
     }
 
     /// From now on no file grows beyond `bytes` (the process's `RLIMIT_FSIZE`).
@@ -196,11 +197,20 @@ impl Client {
     /// Has SharedFS digest everything this session did, and lets go of the log's space.
     pub fn digest(&self) -> Result<(), Error> {
         self.check_alive()?;
-        match self.session.ask(&Request::Digest)? {
-            Response::Done => {}
-            other => return Err(unexpected(&other)),
-        }
+        self.digest_log()?;
         self.retire_all()
+    }
+
+    /// Has SharedFS digest what this session's log holds, if it holds anything.
+    pub(crate) fn digest_own_log(&self) -> Result<(), Error> {
+        if self.session.digested() < self.session.appender.completed() { self.digest_log() } else { Ok(()) }
+    }
+
+    fn digest_log(&self) -> Result<(), Error> {
+        match self.session.ask(&Request::Digest)? {
+            Response::Done => Ok(()),
+            other => Err(unexpected(&other)),
+        }
     }
 
     /// Waits for a digest so far, and how many of them ended because their time was up: none should.

@@ -2,7 +2,7 @@
 //! says whether the daemon it belongs to is still the store's.
 
 use cuesta_format::Medium;
-use cuesta_format::control::{CONTROL_BYTES, ClientPage, NoticePage};
+use cuesta_format::control::{CLIENT_BYTES, CONTROL_BYTES, ClientPage, NoticePage, OPEN_SLOTS_OFFSET};
 use cuesta_media::{Mapping, MediaError, Protection};
 use rustix::fd::OwnedFd;
 use std::sync::Arc;
@@ -49,12 +49,15 @@ impl Incarnation {
 }
 
 /// What this session tells SharedFS.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Told(Arc<Mapping>);
 
 impl Told {
     pub(crate) fn map(file: &OwnedFd) -> Result<Told, MediaError> {
-        Ok(Told(Arc::new(map(file, Protection::ReadWrite)?)))
+        let protection = Protection::ReadWrite;
+        let mapping = Mapping::of_file(file, 0, CLIENT_BYTES as u64, protection, Medium::Memory, false)?;
+        mapping.touch(0, CONTROL_BYTES as u64)?;
+        Ok(Told(Arc::new(mapping)))
     }
 
     /// The mapping, shared with the log's appender.
@@ -64,8 +67,14 @@ impl Told {
 
     #[inline]
     pub(crate) fn page(&self) -> &ClientPage {
-        // SAFETY: as for `Notice::page`; this mapping is writable.
+        // SAFETY: as for `Notice::page`; this mapping is longer, and writable.
         unsafe { &*self.0.as_ptr().cast::<ClientPage>() }
+    }
+
+    /// A slot for the number of an open inode.
+    #[inline]
+    pub(crate) fn open_slot(&self, index: usize) -> Option<&AtomicU64> {
+        self.0.atomic_u64((OPEN_SLOTS_OFFSET + index * size_of::<AtomicU64>()) as u64).ok()
     }
 }
 

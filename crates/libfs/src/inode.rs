@@ -19,9 +19,9 @@ static FILLS: AtomicU64 = AtomicU64::new(0);
 pub(crate) struct Inode {
     pub(crate) number: InodeNumber,
     pub(crate) state: RwLock<State>,
-    /// Open files on it. Grows only under `state` while it has a name, so that an unlink knows.
+    /// Open files on it in this session. Grows only under `state` while it has a name, so that an unlink knows.
     pub(crate) opens: AtomicU32,
-    /// This session took its last name while it was open: it is ours to release.
+    /// This session took its last name while it was open, or made it without one: it is ours to release.
     pub(crate) orphaned: AtomicBool,
     /// Time of last read: changes under a shared lock, kept in memory only.
     accessed: AtomicI64,
@@ -126,6 +126,7 @@ impl Inode {
         state.logged = LogPosition(0);
         state.filled = FILLS.fetch_add(1, Ordering::Relaxed) + 1;
         state.released = false;
+        self.orphaned.store(grant.kept, Ordering::SeqCst);
         state.extended = (!grant.extended.is_empty()).then(|| Box::new(ExtendedSet::granted(grant.extended)));
         state.content = match record.kind() {
             FileKind::File => {

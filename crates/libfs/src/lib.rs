@@ -8,7 +8,7 @@
 //! | `content`, `interval`, `directory`, `split_table`, `extended_set` | content of a file and of a directory, extended attributes |
 //! | `retire`, `resync` | letting go of digested log space; going on after a fence |
 //! | `walk`, `credentials`, `capabilities`, `whereabouts` | from a path to an inode, and who may; from a directory to its path |
-//! | `open_file`, `data`, `allocate`, `namespace`, `rename`, `attributes`, `extended`, `listing`, `locking`, `locks` | the calls |
+//! | `open_file`, `opened`, `data`, `allocate`, `namespace`, `rename`, `attributes`, `extended`, `listing`, `locking`, `locks` | the calls |
 //! | `errno` | every error, and the one table of error numbers |
 //!
 //! What is cached is the present truth under leases; the log is written for SharedFS and recovery. The library never
@@ -43,6 +43,7 @@ mod locks;
 mod namespace;
 mod offset;
 mod open_file;
+mod opened;
 mod rename;
 mod resync;
 mod retire;

@@ -6,6 +6,7 @@ use crate::errno::Error;
 use crate::inode::Inode;
 use crate::namespace::Making;
 use crate::offset::Offset;
+use crate::opened::Opened;
 use crate::sync::{Arc, AtomicI32, Mutex, Ordering};
 use crate::walk::{Base, Follow, Found, Last, Resolve};
 use cuesta_format::{FileKind, InodeNumber, Operation};
@@ -13,6 +14,7 @@ use libc::{
     O_ACCMODE, O_APPEND, O_CREAT, O_DIRECTORY, O_EXCL, O_NOATIME, O_NOFOLLOW, O_PATH, O_RDONLY, O_RDWR,
     O_TMPFILE, O_TRUNC, O_WRONLY,
 };
+use rustix::fd::{AsFd as _, BorrowedFd};
 
 /// The bit of `O_TMPFILE` that is not `O_DIRECTORY`.
 const UNNAMED: i32 = O_TMPFILE & !O_DIRECTORY;
@@ -35,13 +37,6 @@ pub struct OpenFile {
     pub(crate) writer: Writer,
 }
 
-/// Counts an inode as open for as long as it lives.
-#[derive(Debug)]
-pub(crate) struct Opened {
-    inode: Arc<Inode>,
-    kind: FileKind,
-}
-
 /// How far an open came.
 enum Opening {
     Done(Opened, Writer),
@@ -49,37 +44,23 @@ enum Opening {
     Rights(Arc<Inode>, Writer),
 }
 
-impl Opened {
-    /// Call under the inode's lock, while it is reachable.
-    fn new(inode: &Arc<Inode>, kind: FileKind) -> Opened {
-        inode.opens.fetch_add(1, Ordering::SeqCst);
-        Opened { inode: Arc::clone(inode), kind }
-    }
-}
-
-impl Drop for Opened {
-    fn drop(&mut self) {
-        self.inode.opens.fetch_sub(1, Ordering::SeqCst);
-    }
-}
-
 impl OpenFile {
     /// Its inode.
     #[must_use]
     pub fn inode(&self) -> InodeNumber {
-        self.open.inode.number
+        self.open.inode().number
     }
 
     #[inline]
     pub(crate) fn inode_ref(&self) -> &Arc<Inode> {
-        &self.open.inode
+        self.open.inode()
     }
 
     /// What kind of file it is.
     #[inline]
     #[must_use]
     pub fn kind(&self) -> FileKind {
-        self.open.kind
+        self.open.kind()
     }
 
     /// The flags it was opened with that `fcntl(F_GETFL)` shows.
@@ -193,7 +174,8 @@ impl Client {
                         let (inode, record) =
                             self.make_unnamed(turn, credentials, directory, mode, exclusive)?;
                         let writer = credentials.writer(&record);
-                        Ok(Opening::Done(Opened { inode, kind: FileKind::File }, writer))
+                        let open = Opened::made(&inode, FileKind::File, &self.session.open_slots);
+                        Ok(Opening::Done(open, writer))
                     }
                     (Some(_), _) if unnamed => Err(Error::NotDirectory.into()),
                     (Some(_), _) if exclusive => Err(Error::Exists.into()),
@@ -205,7 +187,8 @@ impl Client {
                             Making { kind: FileKind::File, mode, device: 0, target: b"", open: true };
                         let (inode, record) = self.make(turn, credentials, &found.parent, name, &making)?;
                         let writer = credentials.writer(&record);
-                        Ok(Opening::Done(Opened { inode, kind: FileKind::File }, writer))
+                        let open = Opened::made(&inode, FileKind::File, &self.session.open_slots);
+                        Ok(Opening::Done(open, writer))
                     }
                     (None, _) => Err(Error::NotFound.into()),
                 }
@@ -279,7 +262,7 @@ impl Client {
                 return Ok(Opening::Rights(Arc::clone(inode), writer));
             }
             self.truncate_locked(turn, inode, &mut state, 0)?;
-            return Ok(Opening::Done(Opened::new(inode, kind), writer));
+            return Ok(Opening::Done(self.count_open(inode, kind), writer));
         }
         let state = self.reading(inode)?;
         check(&state.record)?;
@@ -290,11 +273,15 @@ impl Client {
         if state.released || state.is_unlinked() && !matches!(found.last, Last::Dot | Last::DotDot) {
             return Err(Halt::Again);
         }
-        Ok(Opening::Done(Opened::new(inode, kind), credentials.writer(&state.record)))
+        Ok(Opening::Done(self.count_open(inode, kind), credentials.writer(&state.record)))
     }
 
-    /// Opens an inode that another session of this process's family holds open: after fork or exec. No rights are
-    /// checked, they were when it was first opened.
+    fn count_open(&self, inode: &Arc<Inode>, kind: FileKind) -> Opened {
+        Opened::new(inode, kind, &self.session.open_slots)
+    }
+
+    /// Opens an inode that this process has a descriptor of: after fork or exec, or once more. No rights are checked,
+    /// they were when it was first opened.
     pub fn reopen(
         &self,
         credentials: &Credentials,
@@ -303,9 +290,16 @@ impl Client {
         offset: u64,
     ) -> Result<Arc<OpenFile>, Error> {
         let (open, writer) = self.operate(|_turn| {
+            if self.cache.get(inode).is_none() {
+                // It may be one this session took the last name of, not having it open: SharedFS must know.
+                self.digest_own_log()?;
+            }
             let inode = self.cache.get_or_insert(inode);
             let state = self.reading(&inode)?;
-            Ok((Opened::new(&inode, state.kind()), credentials.writer(&state.record)))
+            if state.released {
+                return Err(Halt::Again);
+            }
+            Ok((self.count_open(&inode, state.kind()), credentials.writer(&state.record)))
         })?;
         let file = self.opened(open, flags, writer);
         file.set_offset(offset);
@@ -318,10 +312,17 @@ impl Client {
         let Some(file) = Arc::into_inner(file) else {
             return Ok(());
         };
-        self.drop_locks(&file.open.inode, file.number);
-        let inode = Arc::clone(&file.open.inode);
+        self.drop_locks(file.open.inode(), file.number);
+        let inode = Arc::clone(file.open.inode());
         drop(file);
         self.release_if_closed(&inode)
+    }
+
+    /// A descriptor of the store's references folder: an open file description of it with a shared OFD lock on the byte
+    /// at an inode's number keeps the inode for whoever has a copy of that descriptor.
+    #[must_use]
+    pub fn references(&self) -> BorrowedFd<'_> {
+        self.session.references.as_fd()
     }
 
     /// Says that an inode without names is open no more, if that is so. Whoever comes last does it: the last close
@@ -333,7 +334,9 @@ impl Client {
         let released = self.operate(|turn| {
             turn.prepare(0, 0)?;
             let mut state = self.changing(inode)?;
-            if state.released || !state.is_unlinked() || inode.opens.load(Ordering::SeqCst) > 0 {
+            // Others may have given it a name meanwhile, and taken that away.
+            let is_ours = state.is_unlinked() && inode.orphaned.load(Ordering::SeqCst);
+            if state.released || !is_ours || inode.opens.load(Ordering::SeqCst) > 0 {
                 return Ok(false);
             }
             let appended = turn.append(&Operation::Release { inode: inode.number })?;

@@ -9,7 +9,8 @@ use crate::control::{Incarnation, Notice, Told};
 use crate::credit::Credit;
 use crate::errno::Error;
 use crate::link::Link;
-use crate::sync::{AtomicU32, AtomicU64, Mutex, Ordering};
+use crate::opened::OpenSlots;
+use crate::sync::{Arc, AtomicU32, AtomicU64, Mutex, Ordering};
 use cuesta_format::control::{STATE_CLOSED, UNSERVED_SLOTS};
 use cuesta_format::entry::Salt;
 use cuesta_format::wire::{PROTOCOL_VERSION, Refusal, Report, Request, Response, Welcome};
@@ -51,6 +52,9 @@ pub(crate) struct Session {
     report_state: AtomicU32,
     notice: Notice,
     told: Told,
+    pub(crate) open_slots: Arc<OpenSlots>,
+    /// The folder whose locks keep inodes for processes that have descriptors of them.
+    pub(crate) references: OwnedFd,
     incarnation: Incarnation,
     kick: OwnedFd,
     kicked: AtomicU64,
@@ -78,7 +82,7 @@ impl Session {
             other => return Err(unexpected(&other)),
         };
         let geometry = welcome.geometry.check().map_err(|error| Error::Daemon(error.to_string()))?;
-        let [notice, told, kick, incarnation] = <[OwnedFd; 4]>::try_from(descriptors)
+        let [notice, told, kick, incarnation, references] = <[OwnedFd; 5]>::try_from(descriptors)
             .map_err(|_| Error::Daemon("descriptors are missing".into()))?;
         let incarnation = Incarnation::map(&incarnation, welcome.incarnation)?;
         let notice = Notice::map(&notice)?;
@@ -97,7 +101,9 @@ impl Session {
             report: Mutex::new(None),
             report_state: AtomicU32::new(REPORT_NONE),
             notice,
+            open_slots: Arc::new(OpenSlots::new(told.clone())),
             told,
+            references,
             incarnation,
             kick,
             kicked: AtomicU64::new(welcome.start.0),

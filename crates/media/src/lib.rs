@@ -2,10 +2,11 @@
 //! application.
 //!
 //! What is here runs inside other people's processes: every call to the kernel goes through rustix's own
-//! system-call stubs, because libc's wrappers are intercepted there, and nothing panics on what a file or an
+//! system-call stubs (but for [`byte_locks`]), because libc's wrappers are intercepted there, and nothing panics on what a file or an
 //! application holds. What is not here: what the bytes mean (`format`), and who may write where.
 
 mod arch;
+pub mod byte_locks;
 mod error;
 mod fault_handler;
 mod growable;

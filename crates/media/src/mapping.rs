@@ -89,10 +89,16 @@ impl Mapping {
         let memory = unsafe { SharedMemory::new(base, len as usize, medium, protection) };
         let mapping = Mapping { memory };
         if populate {
-            // SAFETY: the range is the mapping just made.
-            unsafe { touch(base.as_ptr(), len as usize, protection) }?;
+            mapping.touch(0, len)?;
         }
         Ok(mapping)
+    }
+
+    /// Touches the pages of a part, so that no later access pays for them.
+    pub fn touch(&self, offset: u64, len: u64) -> Result<(), MediaError> {
+        self.check_part(offset, len)?;
+        // SAFETY: inside the mapping, as was checked, and mapped for as long as `self` lives.
+        unsafe { touch(self.memory.as_ptr().add(offset as usize), len as usize, self.memory.protection()) }
     }
 
     /// Gives a part of `file`, which is what is mapped, its room on the medium, durably, and touches it here: no
@@ -105,13 +111,12 @@ impl Mapping {
             for page in huge::whole_pages(offset, len) {
                 // What the kernel has cleared as small pages it would only copy: it gets one to begin with.
                 allocate(&file, page.start, rustix::param::page_size() as u64)?;
-                // SAFETY: inside the mapping, as was checked, and mapped for as long as `self` lives.
+                // SAFETY: as in `touch`.
                 unsafe { huge::collapse(self.memory.as_ptr().add(page.start as usize)) };
             }
         }
         allocate(&file, offset, len)?;
-        // SAFETY: as above.
-        unsafe { touch(self.memory.as_ptr().add(offset as usize), len as usize, self.memory.protection()) }
+        self.touch(offset, len)
     }
 
     /// Makes what [`Mapping::provide`] gave small pages one huge page, if the kernel can; no byte changes. `offset` is
@@ -122,7 +127,7 @@ impl Mapping {
         if !start.is_multiple_of(HUGE_PAGE_BYTES) || self.memory.medium() != Medium::Memory {
             return Ok(false);
         }
-        // SAFETY: inside the mapping, as was checked, and mapped for as long as `self` lives.
+        // SAFETY: as in `touch`.
         Ok(unsafe { huge::collapse(self.memory.as_ptr().add(offset as usize)) })
     }
 

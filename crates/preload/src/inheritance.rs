@@ -11,7 +11,7 @@ use rustix::fs::MemfdFlags;
 
 use crate::descriptors::{self, Pin};
 use crate::open_file::{Description, Inherited};
-use crate::{cells, process, working_directory};
+use crate::{cells, process, references, working_directory};
 
 /// Set in the environment of a program that inherits, and seen by nobody else.
 const VARIABLE: &str = "CUESTA_TABLE";
@@ -39,6 +39,7 @@ pub struct Table {
 impl Table {
     /// What this process (or the vfork child it is) would hand over; `None` if nothing.
     pub fn of_this_process(identity: Option<Identity>) -> Option<Self> {
+        references::keep_for_exec(survives_exec);
         let groups = descriptors::grouped(survives_exec);
         let open: Vec<_> = groups.iter().map(|(pin, fds)| (fds.clone(), pin.to_inherit())).collect();
         let directory = working_directory::pin()

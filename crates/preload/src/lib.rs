@@ -29,6 +29,7 @@ mod memory_calls;
 pub mod open_file;
 pub mod patch;
 pub mod process;
+mod references;
 pub mod signals;
 pub mod start;
 pub mod thread;

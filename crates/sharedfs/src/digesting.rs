@@ -178,6 +178,7 @@ impl SharedFs {
             }
         };
         self.publish(digester, session, &batch, started);
+        self.note_orphans(digester);
         if let Some(why) = &batch.rejected {
             let step = Step::Reject { session, at: batch.to, why: why.to_string() };
             tracing::warn!(session = session.0, at = batch.to.0, %why, "a log is given up");
@@ -193,7 +194,7 @@ impl SharedFs {
         Ok(row.is_none_or(|row| row.digested <= log.from))
     }
 
-    /// Digests what is due; with `idle`, whatever there is. Says whether there was something. On a full medium there is
+    /// Digests what is due; with `idle`, whatever there is, and looks after inodes without a name. Says whether there was something. On a full medium there is
     /// not, for a while: what programs did stays in their logs until there is room, and they are told when those are full.
     pub(crate) fn digest_due(&self, idle: bool) -> Result<bool, Error> {
         if self.is_starved() {
@@ -202,7 +203,8 @@ impl SharedFs {
         let due = policy::due(&self.backlogs(), &self.options, idle);
         let mut digested = due.into_iter().map(|session| self.digest_session(session));
         let digested = digested.find(|digested| !matches!(digested, Ok(Progress::Idle)));
-        match digested.map_or_else(|| self.end_the_rest(), |digested| digested.map(|_| true)) {
+        let digested = digested.map_or_else(|| self.end_the_rest(), |digested| digested.map(|_| true));
+        match digested.and_then(|some| Ok(some || idle && self.look_for_closed()?)) {
             Err(Error::NoSpace) => {
                 tracing::warn!("no room for metadata: what is logged is digested when there is");
                 *self.starved.lock() = Some(Instant::now());

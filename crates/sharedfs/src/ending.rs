@@ -7,7 +7,7 @@ use crate::store::{Core, sync_folder};
 use crate::{Error, SharedFs};
 use cuesta_format::event::Step;
 use cuesta_format::geometry::{LOGS_FOLDER, segment_path};
-use cuesta_format::{InodeNumber, LeaseGeneration, LogGeneration, LogPosition, SegmentId, SessionId};
+use cuesta_format::{InodeNumber, LeaseGeneration, LogGeneration, SegmentId, SessionId};
 use cuesta_media::planted::{self, Bug};
 use std::io::ErrorKind;
 use std::sync::atomic::Ordering;
@@ -184,7 +184,11 @@ impl SharedFs {
         drop(core);
         self.counters.keep_unserved(&ended.control.unserved());
         self.events.record(Step::Detach { session, pid: ended.pid });
-        Ok(())
+        match self.remove_closed(digester) {
+            // What it had open is looked at again.
+            Err(Error::NoSpace) => Ok(()),
+            removed => removed.map(drop),
+        }
     }
 
     /// Removes the segments of a session whose log counts no more. Says whether they are gone; those that are not are
@@ -229,31 +233,6 @@ impl SharedFs {
             found.control.publish_generation(found.lease_generation);
             found.control.publish_closed();
         }
-    }
-
-    /// Removes the inodes a session held open without a name. One that another session has a lease on (a child that
-    /// opened it again) is that session's to hold from now on: it reads it, and may log changes of it.
-    fn release_orphans(&self, digester: &mut Digester, session: SessionId) -> Result<(), Error> {
-        let mut held = Vec::new();
-        let mut inherited = Vec::new();
-        {
-            let core = self.core.lock();
-            for (&inode, _) in digester.orphans.iter().filter(|&(_, &holder)| holder == session) {
-                let mut others = core.leases.holders(inode).into_iter().map(|(holder, _)| holder);
-                match others.find(|&holder| holder != session) {
-                    Some(heir) => inherited.push((inode, heir)),
-                    None => held.push(inode),
-                }
-            }
-        }
-        if !inherited.is_empty() {
-            digester.pass_on_orphans(&self.storage(), session, &inherited)?;
-        }
-        if held.is_empty() {
-            return Ok(());
-        }
-        let until = self.core.lock().sessions.get(&session).map_or(LogPosition(0), |found| found.digested);
-        digester.remove_orphans(&self.storage(), session, &held, until)
     }
 }
 

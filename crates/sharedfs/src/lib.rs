@@ -28,6 +28,7 @@ mod leases;
 pub mod metadata;
 mod namespace;
 mod observe;
+mod orphans;
 mod recovery;
 mod requests;
 pub mod server;

@@ -119,14 +119,10 @@ impl SharedFs {
         Ok(digested.entries)
     }
 
-    /// Removes rows of sessions that are not in the table any more, and orphans nobody can hold.
+    /// Removes rows of sessions that are not in the table any more, and inodes without a name that nobody has open.
     fn forget_the_dead(&self) -> Result<(), Error> {
         let mut digester = self.digester.lock();
-        let orphans: Vec<_> = digester.orphans.iter().map(|(&inode, &session)| (inode, session)).collect();
-        for (inode, session) in orphans {
-            digester.remove_orphans(&self.storage(), session, &[inode], cuesta_format::LogPosition(0))?;
-            self.space.lock().allocator.end_session(session);
-        }
+        self.forget_orphans(&mut digester)?;
         let rows = self.metadata.read()?.sessions()?;
         if !rows.is_empty() {
             let mut transaction = self.metadata.begin()?;

@@ -8,7 +8,7 @@ use crate::leases::Leases;
 use crate::metadata::MetadataStore;
 use crate::observe::{Counters, Events, RequestTimes};
 use crate::recovery::Recovered;
-use crate::sessions::{Control, Incarnation, Segment, SegmentPool, Session, SessionTable};
+use crate::sessions::{Control, Incarnation, References, Segment, SegmentPool, Session, SessionTable};
 use crate::stand_ins::StandIns;
 use crate::tiers::{Arenas, Credits};
 use crate::{Error, recovery};
@@ -28,7 +28,7 @@ use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Session numbers are taken from the table's head in such steps.
@@ -49,6 +49,7 @@ pub struct SharedFs {
     pub(crate) tier: PathBuf,
     pub(crate) superblock: Superblock,
     incarnation: Incarnation,
+    pub(crate) references: References,
     pub(crate) options: Options,
     pub(crate) metadata: MetadataStore,
     pub(crate) arenas: Arenas,
@@ -64,6 +65,8 @@ pub struct SharedFs {
     pub(crate) making: Mutex<()>,
     recovering: AtomicBool,
     pub(crate) failed: AtomicBool,
+    /// Inodes without a name that are kept while it can be seen that somebody has them open.
+    pub(crate) watched_orphans: AtomicU64,
     /// When a digest last found the medium full.
     pub(crate) starved: Mutex<Option<Instant>>,
 }
@@ -166,6 +169,7 @@ impl SharedFs {
         let superblock = read_superblock(tier)?;
         let Superblock { medium, geometry, .. } = superblock;
         let incarnation = Incarnation::begin(tier)?;
+        let references = References::open(tier)?;
         let metadata = MetadataStore::open(&tier.join(METADATA_FILE), medium)?;
         let (table, occupied) = SessionTable::open(&tier.join(SESSIONS_FILE), geometry.ring_slots, medium)?;
         let owned = occupied.iter().flat_map(|(_, record)| record.segments.iter().copied()).collect();
@@ -179,6 +183,7 @@ impl SharedFs {
             tier: tier.to_owned(),
             superblock,
             incarnation,
+            references,
             metadata,
             arenas,
             stand_ins,
@@ -200,6 +205,7 @@ impl SharedFs {
             making: Mutex::new(()),
             recovering: AtomicBool::new(true),
             failed: AtomicBool::new(false),
+            watched_orphans: AtomicU64::new(0),
             starved: Mutex::default(),
         };
         shared.recovered = shared.recover(occupied)?;
@@ -232,11 +238,12 @@ impl SharedFs {
         &self.recovered
     }
 
-    /// Begins a session. Descriptors: notice page, client page, eventfd, incarnation page.
-    pub fn attach(&self, pid: u32, program: &str) -> Result<(SessionHandle, Welcome, [OwnedFd; 4]), Error> {
+    /// Begins a session. Descriptors: notice page, client page, eventfd, incarnation page, references folder.
+    pub fn attach(&self, pid: u32, program: &str) -> Result<(SessionHandle, Welcome, [OwnedFd; 5]), Error> {
         let control = Arc::new(Control::new()?);
         let [notice, client, kick] = control.descriptors()?;
-        let descriptors = [notice, client, kick, self.incarnation.descriptor()?];
+        let incarnation = self.incarnation.descriptor()?;
+        let descriptors = [notice, client, kick, incarnation, self.references.descriptor()?];
         let mut core = self.core.lock();
         let id = core.next_session;
         if id >= core.table.head().next_session {
@@ -314,6 +321,7 @@ impl SharedFs {
             arenas: &self.arenas,
             space: &self.space,
             stand_ins: &self.stand_ins,
+            others: self,
             recovering: self.recovering.load(Ordering::Relaxed),
         }
     }

@@ -16,8 +16,10 @@ use cuesta_libfs::{
     Allocation, Base, Client, Credentials, Error, ExtendedFlags, Link, LinkError, LinkSource, OpenFile,
     RenameFlags, SetAttributes, SetTime, Target, Whence,
 };
-use cuesta_sharedfs::check::{self, Mode};
+use cuesta_media::byte_locks;
+use cuesta_sharedfs::check;
 use cuesta_sharedfs::{Options, Recovered, SharedFs};
+use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -49,7 +51,7 @@ pub fn create(directory: &Path, geometry: Geometry) -> Result<(), String> {
 
 /// Checks a store nobody has open.
 pub fn fsck(directory: &Path) -> Result<(), String> {
-    let report = check::check(directory, Mode::Report).map_err(|error| format!("fsck: {error}"))?;
+    let report = check::check(directory, check::Mode::Report).map_err(|error| format!("fsck: {error}"))?;
     if report.is_clean() { Ok(()) } else { Err(format!("fsck: {:?}", report.findings)) }
 }
 
@@ -139,6 +141,30 @@ impl World {
             other.client.close(file).map_err(|error| format!("close: {error}"))?;
         }
         Ok(())
+    }
+
+    /// The process executes another program: what it has open lasts by its descriptors alone until the next session,
+    /// which is the program's, opens it again.
+    pub fn execute(mut self, program: &mut World) -> Result<(), String> {
+        let mut descriptors = Vec::new();
+        for (slot, file) in std::mem::take(&mut self.slots) {
+            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            let descriptor = rustix::fs::openat(self.client.references(), ".", flags, Mode::empty())
+                .and_then(|descriptor| byte_locks::mark(&descriptor, file.inode().0).map(|()| descriptor))
+                .map_err(|errno| format!("reference: {errno}"))?;
+            descriptors.push((slot, descriptor, file.inode(), file.flags(), file.offset()));
+        }
+        self.detach();
+        for (slot, _descriptor, inode, flags, offset) in descriptors {
+            let again = program.client.reopen(&program.who, inode, flags, offset);
+            program.slots.insert(slot, again.map_err(|error| format!("reopen: {error}"))?);
+        }
+        Ok(())
+    }
+
+    /// Inodes in the shared area.
+    pub fn inodes(&self) -> Result<u64, String> {
+        self.client.statfs().map(|totals| totals.inodes).map_err(|error| format!("statfs: {error}"))
     }
 
     /// What a digest thread does again and again.

@@ -17,7 +17,7 @@ use super::program_file::{Location, ProgramFile};
 use super::{Answer, Call, Failure};
 use crate::inheritance::{Identity, Table, Written};
 use crate::user_memory::UserPath;
-use crate::{gate, process, thread, user_memory};
+use crate::{gate, process, references, thread, user_memory};
 
 /// Most arguments or variables looked at.
 const LIST_LIMIT: usize = 1 << 20;
@@ -168,10 +168,17 @@ fn list(address: usize) -> Result<Vec<usize>, Failure> {
 /// is made by the site's stub.
 pub fn make_process(call: &Call) -> Answer {
     process::before_child();
-    if thread::is_vforked() || !is_fork(call)? {
+    if thread::is_vforked() {
         return Err(Failure::NotOurs);
     }
-    let answer = gate::pass(|| call.kernel(call.arguments));
+    if !is_fork(call)? {
+        references::keep_for_child();
+        return Err(Failure::NotOurs);
+    }
+    let answer = gate::pass(|| {
+        references::keep(|_| true);
+        call.kernel(call.arguments)
+    });
     if answer == 0 {
         crate::arch::after_fork();
         process::forked();

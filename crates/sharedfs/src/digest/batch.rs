@@ -1,10 +1,11 @@
 //! One batch: a log prefix is read, checked, applied in memory, placed, and committed.
 
+use super::orphans::Orphans;
 use super::place::{OutOfBlocks, Placements, Placer};
 use crate::Error;
 use crate::metadata::{Dirent, MetadataError, MetadataStore, Snapshot, StoredInode, Transaction};
 use crate::namespace::{Applied, Lookup, Rejection, Resolver, Stop, View};
-use crate::sessions::LogFiles;
+use crate::sessions::{LogFiles, Openers};
 use crate::stand_ins::StandIns;
 use crate::tiers::{Allocator, Arenas, Credits, Grown, Reservation};
 use cuesta_format::entry::{Salt, VerifiedHeader};
@@ -13,8 +14,8 @@ use cuesta_format::{
 };
 use cuesta_media::planted::{self, Bug};
 use cuesta_oplog::{ScanStep, Scanner};
-use hashbrown::HashMap;
 use parking_lot::Mutex;
+use std::cell::OnceCell;
 use std::ops::Range;
 
 /// A session's log, as a digest needs to know it.
@@ -90,8 +91,8 @@ pub struct Digester {
     /// What the last batch placed.
     pub placements: Placements,
     reservation: Reservation,
-    /// Inodes without a name, each with the session that holds it.
-    pub orphans: HashMap<InodeNumber, SessionId>,
+    /// Inodes without a name.
+    pub orphans: Orphans,
     /// Sessions that are over, whose rows the next transaction removes.
     pub ended: Vec<SessionId>,
 }
@@ -117,8 +118,19 @@ pub struct Storage<'a> {
     pub space: &'a Mutex<Space>,
     /// What the kernel has in the place of pipes and sockets.
     pub stand_ins: &'a StandIns,
+    /// Who else has something to do with an inode.
+    pub others: &'a dyn Others,
     /// Promises were made by a daemon that is gone, and what it had allocated for them is found by growing.
     pub recovering: bool,
+}
+
+/// What sessions other than the one whose log is digested have to do with inodes.
+pub(crate) trait Others {
+    /// What is open in sessions but `session`, and by descriptors.
+    fn openers(&self, session: SessionId) -> Openers<'_>;
+
+    /// Whether a session but `session` has a lease on the inode, or its log may still say something of it.
+    fn have_lease(&self, inode: InodeNumber, session: SessionId) -> bool;
 }
 
 impl Storage<'_> {
@@ -136,7 +148,11 @@ impl Storage<'_> {
 struct Before<'a> {
     snapshot: &'a Snapshot,
     inodes_end: InodeNumber,
-    orphans: &'a HashMap<InodeNumber, SessionId>,
+    orphans: &'a Orphans,
+    session: SessionId,
+    storage: &'a Storage<'a>,
+    /// Looked for when it is first asked for, after the log was read.
+    openers: OnceCell<Openers<'a>>,
 }
 
 impl Lookup for Before<'_> {
@@ -157,8 +173,16 @@ impl Lookup for Before<'_> {
         Ok(self.snapshot.extended_length(inode, name)?.map(|bytes| bytes as u32))
     }
 
-    fn is_orphan(&self, inode: InodeNumber) -> Result<bool, Error> {
-        Ok(self.orphans.contains_key(&inode))
+    fn holder(&self, inode: InodeNumber) -> Option<SessionId> {
+        self.orphans.holder(inode)
+    }
+
+    fn is_open_elsewhere(&self, inode: InodeNumber) -> bool {
+        self.openers.get_or_init(|| self.storage.others.openers(self.session)).have(inode)
+    }
+
+    fn is_in_logs_elsewhere(&self, inode: InodeNumber) -> bool {
+        self.storage.recovering || self.storage.others.have_lease(inode, self.session)
     }
 }
 
@@ -214,7 +238,7 @@ impl Digester {
         loop {
             self.forget(trusting);
             let transaction = storage.metadata.begin()?;
-            let scanned = self.scan(&transaction, log, until, storage.recovering, bytes_max, entries_max)?;
+            let scanned = self.scan(storage, &transaction, log, until, bytes_max, entries_max)?;
             if scanned.entries == 0 && scanned.rejected.is_none() {
                 return Ok(None);
             }
@@ -248,14 +272,15 @@ impl Digester {
     /// Reads a batch and applies its entries to the view.
     fn scan(
         &mut self,
+        storage: &Storage<'_>,
         transaction: &Transaction,
         log: &LogView,
         until: Until,
-        recovering: bool,
         bytes_max: u64,
         entries_max: u64,
     ) -> Result<Scanned, Error> {
         let geometry = &log.files.geometry;
+        let recovering = storage.recovering;
         let hinted = log.completed.0.saturating_sub(log.from.0);
         let mut bytes = match until {
             Until::Completed => hinted,
@@ -285,9 +310,17 @@ impl Digester {
             return Ok(Scanned { to: log.from, entries: 0, debits: 0, rejected: None, at_break });
         }
         let snapshot = transaction.base();
-        let before = Before { snapshot, inodes_end: snapshot.inodes_end()?, orphans: &self.orphans };
+        let before = Before {
+            snapshot,
+            inodes_end: snapshot.inodes_end()?,
+            orphans: &self.orphans,
+            session: log.session,
+            storage,
+            openers: OnceCell::new(),
+        };
         let copied = &self.buffer[..self.copied];
-        let applied = Applied { store: &before, batch: copied, numbers: log.numbers.clone() };
+        let applied =
+            Applied { store: &before, batch: copied, session: log.session, numbers: log.numbers.clone() };
         let mut scanner = Scanner::new(copied, log.from, log.salt, geometry);
         let mut scanned = Scanned { to: log.from, entries: 0, debits: 0, rejected: None, at_break: false };
         while scanned.entries < entries_max
@@ -389,11 +422,6 @@ impl Digester {
 
     pub(super) fn parts(&mut self) -> (&View, &mut Reservation, &Placements, &[u8]) {
         (&self.view, &mut self.reservation, &self.placements, &self.buffer[..self.copied])
-    }
-
-    /// The session that holds an inode without a name; `otherwise` if none does.
-    pub(super) fn holder(&self, inode: InodeNumber, otherwise: SessionId) -> SessionId {
-        self.orphans.get(&inode).copied().unwrap_or(otherwise)
     }
 }
 

@@ -20,7 +20,7 @@ impl Digester {
         let ended = std::mem::take(&mut self.ended);
         let result = self.commit_changes(storage, transaction, log, batch, &ended);
         match &result {
-            Ok(_) => self.follow_orphans(log),
+            Ok(_) => self.follow_orphans(),
             Err(_) => {
                 self.ended = ended;
                 let (_, reservation, ..) = self.parts();
@@ -38,7 +38,6 @@ impl Digester {
         batch: &Batch,
         ended: &[SessionId],
     ) -> Result<u64, Error> {
-        let held_no_more: Vec<_> = self.held_no_more(log).collect();
         let (view, reservation, placements, bytes) = self.parts();
         let row = SessionRecord {
             digested: batch.to,
@@ -51,11 +50,8 @@ impl Digester {
             transaction.commit()?;
             transaction = storage.metadata.begin()?;
         }
-        put_inodes(&mut transaction, storage, view, log, reservation, bytes)?;
+        put_inodes(&mut transaction, storage, view, reservation, bytes)?;
         put_extended(&mut transaction, view, bytes);
-        for (inode, holder) in held_no_more {
-            transaction.remove_orphan(inode, holder);
-        }
         let mut writes = Vec::new();
         for changes in placements.changes.chunk_by(|a, b| a.node == b.node) {
             let inode = view.node(changes[0].node).record.inode;
@@ -124,13 +120,13 @@ impl Digester {
         Ok(freed)
     }
 
-    /// Removes inodes without names that `session` held, in a transaction of their own.
+    /// Removes inodes without names that were kept for `holder`, in a transaction of their own. Nobody has them open,
+    /// and no log says anything of them: their blocks are free at once.
     pub fn remove_orphans(
         &mut self,
         storage: &Storage<'_>,
-        session: SessionId,
+        holder: SessionId,
         inodes: &[InodeNumber],
-        until: LogPosition,
     ) -> Result<(), Error> {
         let mut transaction = storage.metadata.begin()?;
         let mut reservation = Reservation::default();
@@ -142,7 +138,7 @@ impl Digester {
                     runs_of(&storage.geometry, &freed).for_each(|run| reservation.free(run));
                 }
             }
-            transaction.remove_orphan(inode, session);
+            transaction.remove_orphan(inode, holder);
         }
         put_bitmaps(&mut transaction, &mut storage.space.lock().allocator, &reservation)?;
         let committed = transaction.commit();
@@ -151,52 +147,38 @@ impl Digester {
             space.allocator.unstage(&reservation);
             return Err(error.into());
         }
-        space.allocator.committed(&mut reservation, session, until);
+        space.allocator.committed(&mut reservation, SessionId::NOBODY, LogPosition(0));
+        space.allocator.end_session(SessionId::NOBODY);
         drop(space);
         for record in &removed {
             storage.stand_ins.forget(record);
         }
-        for inode in inodes {
-            self.orphans.remove(inode);
-        }
+        inodes.iter().for_each(|&inode| self.orphans.set(inode, None));
         Ok(())
     }
 
-    /// Has other sessions hold inodes without names that `session` held.
-    pub fn pass_on_orphans(
+    /// Keeps inodes without names that were kept for `session` for nobody in particular.
+    pub fn leave_orphans(
         &mut self,
         storage: &Storage<'_>,
         session: SessionId,
-        inherited: &[(InodeNumber, SessionId)],
+        inodes: &[InodeNumber],
     ) -> Result<(), Error> {
         let mut transaction = storage.metadata.begin()?;
-        for &(inode, heir) in inherited {
+        for &inode in inodes {
             transaction.remove_orphan(inode, session);
-            transaction.put_orphan(inode, heir);
+            transaction.put_orphan(inode, SessionId::NOBODY);
         }
         transaction.commit()?;
-        self.orphans.extend(inherited.iter().copied());
+        inodes.iter().for_each(|&inode| self.orphans.set(inode, Some(SessionId::NOBODY)));
         Ok(())
     }
 
-    /// Inodes that were held without a name and have one now, or are gone; each with who held it, which need not be
-    /// the session whose log says so.
-    fn held_no_more(&mut self, log: &LogView) -> impl Iterator<Item = (InodeNumber, SessionId)> {
-        let (view, ..) = self.parts();
-        let inodes = view.nodes().iter().filter(|node| node.was_orphan && !node.orphan);
-        let inodes: Vec<_> = inodes.map(|node| node.record.inode).collect();
-        inodes.into_iter().map(|inode| (inode, self.holder(inode, log.session)))
-    }
-
-    fn follow_orphans(&mut self, log: &LogView) {
+    fn follow_orphans(&mut self) {
         let mut orphans = std::mem::take(&mut self.orphans);
         let (view, ..) = self.parts();
-        for node in view.nodes() {
-            if node.orphan && !node.was_orphan {
-                orphans.insert(node.record.inode, log.session);
-            } else if node.was_orphan && !node.orphan {
-                orphans.remove(&node.record.inode);
-            }
+        for node in view.nodes().iter().filter(|node| node.holder != node.held_before) {
+            orphans.set(node.record.inode, node.holder);
         }
         self.orphans = orphans;
     }
@@ -233,7 +215,6 @@ fn put_inodes(
     transaction: &mut Transaction,
     storage: &Storage<'_>,
     view: &View,
-    log: &LogView,
     reservation: &mut Reservation,
     bytes: &[u8],
 ) -> Result<(), Error> {
@@ -252,8 +233,11 @@ fn put_inodes(
                 transaction.put_symlink(inode, &bytes[start..start + length]);
             }
         }
-        if node.orphan && !node.was_orphan {
-            transaction.put_orphan(inode, log.session);
+        if let Some(holder) = node.held_before.filter(|_| node.holder != node.held_before) {
+            transaction.remove_orphan(inode, holder);
+        }
+        if let Some(holder) = node.holder.filter(|_| node.holder != node.held_before) {
+            transaction.put_orphan(inode, holder);
         }
     }
     Ok(())

@@ -14,7 +14,9 @@
 
 mod batch;
 mod commit;
+mod orphans;
 mod place;
 pub mod policy;
 
+pub(crate) use batch::Others;
 pub use batch::{Batch, Digester, LogView, Space, Storage, Until};

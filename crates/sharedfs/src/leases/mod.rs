@@ -261,6 +261,21 @@ impl Leases {
         writer.chain(lease.readers.iter().map(|&session| (session, LeaseMode::Read))).collect()
     }
 
+    /// Everybody who holds the inode, or whose log may still change it.
+    pub fn involved(&self, inode: InodeNumber) -> impl Iterator<Item = SessionId> {
+        let Lease { writer, readers, lingering } = self.lease(inode);
+        let lingering = lingering.into_iter().map(|(session, _)| session);
+        writer.into_iter().chain(readers).chain(lingering)
+    }
+
+    /// The inode is gone.
+    pub fn forget(&mut self, inode: InodeNumber) {
+        let involved: Vec<SessionId> = self.involved(inode).collect();
+        for session in involved {
+            self.change(session, inode, |lease| lease.remove(session));
+        }
+    }
+
     /// How many inodes the session holds, its own new ones not counted.
     #[must_use]
     pub fn count(&self, session: SessionId) -> u64 {

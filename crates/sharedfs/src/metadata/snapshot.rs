@@ -243,7 +243,12 @@ impl Snapshot {
         })
     }
 
-    /// All inodes that have no name any more, with each session that holds them.
+    /// Whether the inode, which has no name, is kept for the session.
+    pub fn is_kept(&self, inode: InodeNumber, session: SessionId) -> Result<bool, MetadataError> {
+        guarded(|| Ok(self.orphans.get((inode.0, session.0))?.is_some()))
+    }
+
+    /// All inodes that have no name, each with the session it is kept for.
     pub fn orphans(&self) -> Result<Vec<(InodeNumber, SessionId)>, MetadataError> {
         guarded(|| {
             let mut orphans = Vec::new();

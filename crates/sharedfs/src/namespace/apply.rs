@@ -12,7 +12,7 @@ use crate::metadata::Dirent;
 use cuesta_format::operation::Attributes;
 use cuesta_format::{
     BLOCK_BYTES, EXTENDED_BYTES_MAX, FILE_BYTES_MAX, FileKind, InodeNumber, InodeRecord, LINKS_MAX,
-    NAME_BYTES_MAX, Operation, SYMLINK_BYTES_MAX, Timestamp,
+    NAME_BYTES_MAX, Operation, SYMLINK_BYTES_MAX, SessionId, Timestamp,
 };
 use std::ops::Range;
 
@@ -77,6 +77,8 @@ pub struct Applied<'a, L> {
     pub store: &'a L,
     /// The copied log, which operations borrow from.
     pub batch: &'a [u8],
+    /// Whose log it is.
+    pub session: SessionId,
     /// Inode numbers a new inode may have.
     pub numbers: Range<u64>,
 }
@@ -277,7 +279,7 @@ impl<'a, L: Lookup> Applied<'a, L> {
             return Err(Rejection::InodeTaken(inode).into());
         }
         let at = view.create(self.batch, record, b"");
-        view.change(at).orphan = true;
+        view.change(at).holder = Some(self.session);
         Ok(())
     }
 
@@ -325,7 +327,7 @@ impl<'a, L: Lookup> Applied<'a, L> {
         if record.kind() == FileKind::Directory {
             return Err(Rejection::Kind(inode).into());
         }
-        let may_be_named = view.node(at).orphan && record.parent != InodeNumber::NONE;
+        let may_be_named = view.node(at).holder.is_some() && record.parent != InodeNumber::NONE;
         if record.links == 0 && !may_be_named || record.links >= LINKS_MAX {
             return Err(Rejection::Links(inode).into());
         }
@@ -335,7 +337,7 @@ impl<'a, L: Lookup> Applied<'a, L> {
         node.record.links += 1;
         node.record.parent = InodeNumber::NONE;
         node.record.changed = now;
-        node.orphan = false;
+        node.holder = None;
         touch_directory(view, directory, 1, now);
         Ok(())
     }
@@ -354,7 +356,7 @@ impl<'a, L: Lookup> Applied<'a, L> {
         check_removable(view, at)?;
         let entry = self.name(view, parent, name, inode)?;
         view.names.set(entry, None);
-        drop_link(view, at, directory, orphan, now);
+        self.drop_link(view, at, directory, orphan, now);
         touch_directory(view, directory, -1, now);
         Ok(())
     }
@@ -401,7 +403,7 @@ impl<'a, L: Lookup> Applied<'a, L> {
                 move_directory(view, at, kind, to, from);
                 view.change(at).record.changed = now;
             }
-            (Some((at, _)), false) => drop_link(view, at, to, orphan, now),
+            (Some((at, _)), false) => self.drop_link(view, at, to, orphan, now),
             (None, _) => {}
         }
         let grows = i64::from(displaced.is_none());
@@ -471,13 +473,35 @@ impl<'a, L: Lookup> Applied<'a, L> {
 
     fn release(&self, view: &mut View, inode: InodeNumber) -> Result<(), Stop> {
         let at = self.existing(view, inode)?;
-        if !view.node(at).orphan {
+        if view.node(at).holder != Some(self.session) {
             return Err(Rejection::NotOrphan(inode).into());
         }
+        // Before it was known to be without a name, nobody else could have a lease on it.
+        let was_held = view.node(at).held_before.is_some();
+        let stays = self.store.is_open_elsewhere(inode) || was_held && self.store.is_in_logs_elsewhere(inode);
         let node = view.change(at);
-        node.orphan = false;
-        node.removed = true;
+        node.holder = stays.then_some(SessionId::NOBODY);
+        node.removed = !stays;
         Ok(())
+    }
+
+    /// Takes one name's link from an inode; `directory` held that name. With `orphan` this session has it open.
+    fn drop_link(&self, view: &mut View, at: u32, directory: u32, orphan: bool, now: Timestamp) {
+        let node = view.change(at);
+        node.record.changed = now;
+        if node.record.kind() == FileKind::Directory {
+            node.record.links = 0;
+            let parent = view.change(directory);
+            parent.record.links = parent.record.links.saturating_sub(1);
+        } else {
+            node.record.links -= 1;
+        }
+        let node = view.change(at);
+        if node.record.links == 0 {
+            let nobody = || self.store.is_open_elsewhere(node.record.inode).then_some(SessionId::NOBODY);
+            node.holder = if orphan { Some(self.session) } else { nobody() };
+            node.removed = node.holder.is_none();
+        }
     }
 }
 
@@ -491,24 +515,6 @@ fn check_removable(view: &View, at: u32) -> Result<(), Rejection> {
         return Err(Rejection::NotEmpty(record.inode));
     }
     Ok(())
-}
-
-/// Takes one name's link from an inode; `directory` held that name.
-fn drop_link(view: &mut View, at: u32, directory: u32, orphan: bool, now: Timestamp) {
-    let node = view.change(at);
-    node.record.changed = now;
-    if node.record.kind() == FileKind::Directory {
-        node.record.links = 0;
-        let parent = view.change(directory);
-        parent.record.links = parent.record.links.saturating_sub(1);
-    } else {
-        node.record.links -= 1;
-    }
-    let node = view.change(at);
-    if node.record.links == 0 {
-        node.orphan = orphan;
-        node.removed = !orphan;
-    }
 }
 
 /// A directory that changes its parent takes its `..` along.

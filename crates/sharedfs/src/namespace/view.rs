@@ -7,7 +7,7 @@ use super::pieces::{Content, Part};
 use super::shift;
 use crate::metadata::{Dirent, ExtentList};
 use crate::{Error, metadata::StoredInode};
-use cuesta_format::{Extent, InodeNumber, InodeRecord};
+use cuesta_format::{Extent, InodeNumber, InodeRecord, SessionId};
 use hashbrown::HashMap;
 
 /// Where a view finds what was committed before.
@@ -20,8 +20,12 @@ pub trait Lookup {
     fn name(&self, parent: InodeNumber, name: &[u8]) -> Result<Option<Dirent>, Error>;
     /// Length of the value of an extended attribute, in bytes, if the inode has it.
     fn extended(&self, inode: InodeNumber, name: &[u8]) -> Result<Option<u32>, Error>;
-    /// Whether the inode is kept for a session although it has no name.
-    fn is_orphan(&self, inode: InodeNumber) -> Result<bool, Error>;
+    /// Whom the inode is kept for although it has no name.
+    fn holder(&self, inode: InodeNumber) -> Option<SessionId>;
+    /// Whether anybody but the session of the log has the inode open.
+    fn is_open_elsewhere(&self, inode: InodeNumber) -> bool;
+    /// Whether another log may say something of the inode that is not digested.
+    fn is_in_logs_elsewhere(&self, inode: InodeNumber) -> bool;
 }
 
 const NO_PIECE: u32 = u32::MAX;
@@ -67,10 +71,10 @@ pub struct Node {
     pub changed: bool,
     /// It is gone.
     pub removed: bool,
-    /// It has no name but stays for the session.
-    pub orphan: bool,
-    /// It had no name before the batch.
-    pub was_orphan: bool,
+    /// It has no name but stays for this session, or for nobody in particular.
+    pub holder: Option<SessionId>,
+    /// The same before the batch.
+    pub held_before: Option<SessionId>,
     /// Place of a symbolic link's target in the copied log.
     pub target: (u32, u32),
     first_piece: u32,
@@ -88,8 +92,8 @@ impl Node {
             shifted: None,
             changed: before.is_none(),
             removed: false,
-            orphan: false,
-            was_orphan: false,
+            holder: None,
+            held_before: None,
             target: (0, 0),
             first_piece: NO_PIECE,
             last_piece: NO_PIECE,
@@ -145,8 +149,8 @@ impl View {
         let Some(stored) = store.inode(inode)? else { return Ok(None) };
         let mut node = Node::new(stored.record, Some(stored.record), stored.extents);
         if stored.record.links == 0 {
-            node.was_orphan = store.is_orphan(inode)?;
-            node.orphan = node.was_orphan;
+            node.held_before = store.holder(inode);
+            node.holder = node.held_before;
         }
         Ok(Some(self.insert(inode, node)))
     }

@@ -65,7 +65,7 @@ impl SharedFs {
         ahead: Ahead,
     ) -> Result<Response, Trouble> {
         let granted = self.lease(session, inode, mode, &ahead)?;
-        let Some(grant) = self.grant(inode, granted)? else {
+        let Some(grant) = self.grant(session, inode, granted)? else {
             self.core.lock().leases.give_back(session, inode, None);
             return Err(Trouble::Refused(Refusal::NotFound));
         };
@@ -97,7 +97,7 @@ impl SharedFs {
         }
         let snapshot = self.metadata.read()?;
         for (near, mode) in granted {
-            match self.grant_from(&snapshot, near, mode)? {
+            match self.grant_from(&snapshot, session, near, mode)? {
                 Some(grant) => {
                     let write = mode == LeaseMode::Write;
                     self.events.record(Step::Grant { session, inode: near, write });
@@ -128,13 +128,14 @@ impl SharedFs {
     }
 
     /// What a lease on an inode brings along.
-    fn grant(&self, inode: InodeNumber, mode: LeaseMode) -> Result<Option<Grant>, Error> {
-        self.grant_from(&self.metadata.read()?, inode, mode)
+    fn grant(&self, session: SessionId, inode: InodeNumber, mode: LeaseMode) -> Result<Option<Grant>, Error> {
+        self.grant_from(&self.metadata.read()?, session, inode, mode)
     }
 
     fn grant_from(
         &self,
         snapshot: &Snapshot,
+        session: SessionId,
         inode: InodeNumber,
         mode: LeaseMode,
     ) -> Result<Option<Grant>, Error> {
@@ -152,6 +153,7 @@ impl SharedFs {
                 1..=GRANT_EXTENDED_BYTES => snapshot.extended(inode)?,
                 _ => Vec::new(),
             },
+            kept: stored.record.links == 0 && snapshot.is_kept(inode, session)?,
         };
         match stored.record.kind() {
             FileKind::File => {

@@ -63,7 +63,7 @@ fn copies(segments: &[Segment]) -> Result<Vec<OwnedFd>, Error> {
 }
 
 impl SharedFs {
-    /// Answers a request of a session; `SessionId(0)` stands for a caller that is not attached, which may ask for
+    /// Answers a request of a session; [`SessionId::NOBODY`] stands for a caller that is not attached, which may ask for
     /// what concerns the store as a whole. Descriptors that go with the answer are appended to `descriptors`.
     pub fn handle(&self, session: SessionId, request: &Request, descriptors: &mut Vec<OwnedFd>) -> Response {
         let asked = Instant::now();
@@ -315,6 +315,7 @@ impl SharedFs {
             return Ok(Response::Done);
         }
         self.digest_everything()?;
+        self.look_for_closed()?;
         if self.promise(session, blocks)? {
             return Ok(Response::Done);
         }
@@ -418,6 +419,11 @@ impl SharedFs {
 
     /// Totals for `statfs`.
     pub fn totals(&self) -> Result<StoreTotals, Error> {
+        // On a full medium what is closed stays until there is room to say so.
+        match self.look_for_closed() {
+            Err(Error::NoSpace) => {}
+            looked => drop(looked?),
+        }
         let geometry = self.geometry();
         let counters = self.metadata.read()?.counters()?;
         let blocks = u64::from(geometry.arenas_max()) * u64::from(geometry.arena_blocks());

@@ -2,6 +2,7 @@
 
 use crate::digest::policy;
 use crate::digesting::STARVED_PAUSE;
+use crate::orphans::LOOK_EVERY;
 use crate::{Ending, Error, SharedFs};
 use cuesta_format::SessionId;
 use cuesta_format::wire::{Refusal, Request, Response};
@@ -86,8 +87,8 @@ impl Service for SharedFs {
 
     fn handle(&self, session: Option<SessionId>, request: &Request) -> Answer {
         let mut descriptors = Vec::new();
-        let nobody = SessionId(0);
-        let response = SharedFs::handle(self, session.unwrap_or(nobody), request, &mut descriptors);
+        let session = session.unwrap_or(SessionId::NOBODY);
+        let response = SharedFs::handle(self, session, request, &mut descriptors);
         Answer { response, descriptors }
     }
 
@@ -118,7 +119,9 @@ impl Service for SharedFs {
         if self.is_starved() {
             return Some(STARVED_PAUSE);
         }
-        policy::sleep(&self.backlogs(), self.options())
+        let sleep = policy::sleep(&self.backlogs(), self.options());
+        let look = self.watches_orphans().then_some(LOOK_EVERY);
+        sleep.into_iter().chain(look).min()
     }
 
     fn stop(&self) -> Result<(), Error> {

@@ -2,9 +2,12 @@
 //! eventfd the session kicks.
 
 use crate::Error;
-use cuesta_format::control::{CONTROL_BYTES, ClientPage, NoticePage, STATE_CLOSED, UNSERVED_SLOTS};
+use cuesta_format::control::{
+    CLIENT_BYTES, CONTROL_BYTES, ClientPage, NoticePage, OPEN_SLOTS_MAX, OPEN_SLOTS_OFFSET, STATE_CLOSED,
+    UNSERVED_SLOTS,
+};
 use cuesta_format::superblock::Medium;
-use cuesta_format::{LeaseGeneration, LogGeneration, LogPosition};
+use cuesta_format::{InodeNumber, LeaseGeneration, LogGeneration, LogPosition};
 use cuesta_media::{Mapping, Protection, wait};
 use std::mem::offset_of;
 use std::os::fd::OwnedFd;
@@ -33,13 +36,15 @@ impl Control {
     /// Makes the pages of a new session.
     pub fn new() -> Result<Control, Error> {
         let notice_file = wait::sealed_memfd("cuesta-notice", CONTROL_BYTES as u64)?;
-        let client_file = wait::sealed_memfd("cuesta-client", CONTROL_BYTES as u64)?;
-        let map = |file: &OwnedFd| {
-            Mapping::of_file(file, 0, CONTROL_BYTES as u64, Protection::ReadWrite, Medium::Memory, true)
+        let client_file = wait::sealed_memfd("cuesta-client", CLIENT_BYTES as u64)?;
+        let map = |file: &OwnedFd, bytes: usize| {
+            let mapping =
+                Mapping::of_file(file, 0, bytes as u64, Protection::ReadWrite, Medium::Memory, false)?;
+            mapping.touch(0, CONTROL_BYTES as u64).map(|()| mapping)
         };
         Ok(Control {
-            notice: map(&notice_file)?,
-            client: map(&client_file)?,
+            notice: map(&notice_file, CONTROL_BYTES)?,
+            client: map(&client_file, CLIENT_BYTES)?,
             notice_file,
             client_file,
             kick: wait::eventfd()?,
@@ -133,6 +138,21 @@ impl Control {
     #[must_use]
     pub fn retired(&self) -> LogPosition {
         LogPosition(word!(self.client, atomic_u64, ClientPage.retired).load(Ordering::Acquire))
+    }
+
+    /// Visits the inodes the session says it has open. Says whether that is all of them.
+    #[must_use]
+    pub fn visit_open(&self, mut visit: impl FnMut(InodeNumber)) -> bool {
+        let used = word!(self.client, atomic_u32, ClientPage.open_slots).load(Ordering::SeqCst) as usize;
+        for slot in 0..used.min(OPEN_SLOTS_MAX) {
+            let offset = (OPEN_SLOTS_OFFSET + slot * size_of::<u64>()) as u64;
+            let Ok(slot) = self.client.atomic_u64(offset) else { break };
+            match slot.load(Ordering::SeqCst) {
+                0 => {}
+                number => visit(InodeNumber(number)),
+            }
+        }
+        word!(self.client, atomic_u64, ClientPage.open_unlisted).load(Ordering::SeqCst) == 0
     }
 
     /// Operations the session says it was served.

@@ -148,6 +148,11 @@ impl Model {
         }
     }
 
+    /// Inodes that have a name or are open.
+    pub fn inode_count(&self) -> u64 {
+        self.inodes.len() as u64
+    }
+
     fn stat(&self, number: InodeNumber) -> Outcome {
         Outcome::Attributes(self.inodes[&number].attributes())
     }

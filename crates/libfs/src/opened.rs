@@ -1,0 +1,188 @@
+//! Which inodes are open, counted here and shown to SharedFS.
+//!
+//! An inode that loses its last name stays while anybody has it open. This session's own opens it counts itself: an
+//! unlink looks at the count. What other sessions' unlinks must know lies in the slots behind the client page
+//! ([`cuesta_format::control`]): opening and closing takes no message, and SharedFS looks at the slots when it digests
+//! the end of an inode's last name. It fenced this session before anybody could end that name; so an open that
+//! SharedFS did not see finds the generation moved behind it, and is made again.
+
+use crate::control::Told;
+use crate::inode::Inode;
+use crate::sync::{Arc, AtomicBool, Ordering};
+use cuesta_format::control::{OPEN_SLOTS_FIRST, OPEN_SLOTS_MAX};
+use cuesta_format::{FileKind, InodeNumber};
+
+/// Slots tried before more of them are used.
+const TRIES: usize = 16;
+/// No slot was free.
+const UNLISTED: usize = usize::MAX;
+
+/// The session's slots.
+#[derive(Debug)]
+pub(crate) struct OpenSlots {
+    told: Told,
+    /// They are the parent's of this process, which uses them on.
+    abandoned: AtomicBool,
+}
+
+/// Counts an inode as open for as long as it lives.
+#[derive(Debug)]
+pub(crate) struct Opened {
+    inode: Arc<Inode>,
+    kind: FileKind,
+    slots: Arc<OpenSlots>,
+    slot: usize,
+}
+
+impl OpenSlots {
+    pub(crate) fn new(told: Told) -> OpenSlots {
+        OpenSlots { told, abandoned: AtomicBool::new(false) }
+    }
+
+    /// From now on nothing is changed in them.
+    pub(crate) fn abandon(&self) {
+        self.abandoned.store(true, Ordering::Release);
+    }
+
+    /// Puts an inode's number into a free slot. `seed` tells opens of one inode apart.
+    #[inline]
+    fn take(&self, inode: InodeNumber, seed: u32) -> usize {
+        let key = (inode.0 ^ u64::from(seed) << 40).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        loop {
+            let used = self.told.page().open_slots.load(Ordering::Relaxed) as usize;
+            if used < OPEN_SLOTS_FIRST {
+                self.use_more(OPEN_SLOTS_FIRST);
+                continue;
+            }
+            let used = used.min(OPEN_SLOTS_MAX);
+            let start = (key >> 32) as usize;
+            for index in start..start + TRIES {
+                let index = index % used;
+                if self.put(index, inode) {
+                    return index;
+                }
+            }
+            if used == OPEN_SLOTS_MAX {
+                return self.take_any(inode);
+            }
+            self.use_more(2 * used);
+        }
+    }
+
+    #[cold]
+    fn use_more(&self, slots: usize) {
+        self.told.page().open_slots.fetch_max(slots as u32, Ordering::SeqCst);
+    }
+
+    #[cold]
+    fn take_any(&self, inode: InodeNumber) -> usize {
+        if let Some(index) = (0..OPEN_SLOTS_MAX).find(|&index| self.put(index, inode)) {
+            return index;
+        }
+        self.told.page().open_unlisted.fetch_add(1, Ordering::SeqCst);
+        UNLISTED
+    }
+
+    /// Ordered before the look at the generation that follows.
+    #[inline]
+    fn put(&self, index: usize, inode: InodeNumber) -> bool {
+        let Some(slot) = self.told.open_slot(index) else { return false };
+        slot.load(Ordering::Relaxed) == 0
+            && slot.compare_exchange(0, inode.0, Ordering::SeqCst, Ordering::Relaxed).is_ok()
+    }
+
+    /// Everything the session did to the inode is in its log by now.
+    #[inline]
+    fn release(&self, index: usize) {
+        if self.abandoned.load(Ordering::Acquire) {
+            return;
+        }
+        if index == UNLISTED {
+            self.told.page().open_unlisted.fetch_sub(1, Ordering::Release);
+        } else if let Some(slot) = self.told.open_slot(index) {
+            slot.store(0, Ordering::Release);
+        }
+    }
+}
+
+impl Opened {
+    /// One more of an inode. Call under its lock, while it is reachable.
+    pub(crate) fn new(inode: &Arc<Inode>, kind: FileKind, slots: &Arc<OpenSlots>) -> Opened {
+        let others = inode.opens.fetch_add(1, Ordering::SeqCst);
+        Opened::listed(inode, kind, slots, others)
+    }
+
+    /// The first one of an inode that was counted as it was made.
+    pub(crate) fn made(inode: &Arc<Inode>, kind: FileKind, slots: &Arc<OpenSlots>) -> Opened {
+        Opened::listed(inode, kind, slots, 0)
+    }
+
+    fn listed(inode: &Arc<Inode>, kind: FileKind, slots: &Arc<OpenSlots>, seed: u32) -> Opened {
+        let slot = slots.take(inode.number, seed);
+        Opened { inode: Arc::clone(inode), kind, slots: Arc::clone(slots), slot }
+    }
+
+    #[inline]
+    pub(crate) fn inode(&self) -> &Arc<Inode> {
+        &self.inode
+    }
+
+    #[inline]
+    pub(crate) fn kind(&self) -> FileKind {
+        self.kind
+    }
+}
+
+impl Drop for Opened {
+    fn drop(&mut self) {
+        self.slots.release(self.slot);
+        self.inode.opens.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cuesta_format::control::CLIENT_BYTES;
+    use cuesta_media::wait::sealed_memfd;
+
+    fn slots() -> Arc<OpenSlots> {
+        let file = sealed_memfd("test", CLIENT_BYTES as u64).unwrap();
+        Arc::new(OpenSlots::new(Told::map(&file).unwrap()))
+    }
+
+    fn listed(slots: &OpenSlots) -> Vec<u64> {
+        let all = (0..OPEN_SLOTS_MAX).map(|index| slots.told.open_slot(index).unwrap());
+        all.map(|slot| slot.load(Ordering::Relaxed)).filter(|&number| number != 0).collect()
+    }
+
+    #[test]
+    fn what_is_open_is_listed_in_the_slots_that_are_used() {
+        let slots = slots();
+        let inode = Arc::new(Inode::unknown(InodeNumber(77)));
+        let one = Opened::new(&inode, FileKind::File, &slots);
+        let two = Opened::new(&inode, FileKind::File, &slots);
+        assert_eq!(listed(&slots), [77, 77]);
+        assert!(one.slot < OPEN_SLOTS_FIRST && two.slot < OPEN_SLOTS_FIRST);
+        assert_eq!(slots.told.page().open_slots.load(Ordering::Relaxed), OPEN_SLOTS_FIRST as u32);
+        drop(one);
+        assert_eq!(listed(&slots), [77]);
+        slots.abandon();
+        drop(two);
+        assert_eq!(listed(&slots), [77]);
+    }
+
+    #[test]
+    fn more_slots_are_used_when_they_are_needed_and_what_finds_none_is_counted() {
+        let slots = slots();
+        let inode = Arc::new(Inode::unknown(InodeNumber(5)));
+        let open = |_| Opened::new(&inode, FileKind::File, &slots);
+        let all: Vec<Opened> = (0..OPEN_SLOTS_MAX + 3).map(open).collect();
+        assert_eq!(listed(&slots).len(), OPEN_SLOTS_MAX);
+        assert_eq!(slots.told.page().open_slots.load(Ordering::Relaxed), OPEN_SLOTS_MAX as u32);
+        assert_eq!(slots.told.page().open_unlisted.load(Ordering::Relaxed), 3);
+        drop(all);
+        assert!(listed(&slots).is_empty());
+        assert_eq!(slots.told.page().open_unlisted.load(Ordering::Relaxed), 0);
+    }
+}

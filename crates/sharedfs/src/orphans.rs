@@ -1,0 +1,132 @@
+//! Inodes without a name that somebody may have open: kept, and removed when nobody has.
+//!
+//! The digest of the end of a last name decides. An inode that the session itself had open is kept for it: its log says
+//! when it was closed. One that somebody else has open is kept for nobody in particular, as is what a session leaves
+//! behind, and nobody says when it is closed. So there is a look ([`SharedFs::look_for_closed`]) from time to time while
+//! there are such inodes, and whenever somebody asks for space or how much there is.
+//!
+//! Whoever closed an inode may have written to it, and its log must be digested before the inode goes: an entry about an
+//! inode that does not exist makes a log void. Only who has a lease on it can have such entries.
+
+use crate::digest::{Digester, Others, Until};
+use crate::ending::Ending;
+use crate::sessions::Openers;
+use crate::{Error, SharedFs};
+use cuesta_format::{InodeNumber, SessionId};
+use std::collections::BTreeSet;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// How often it is looked whether inodes without a name were closed.
+pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(500);
+
+impl Others for SharedFs {
+    fn openers(&self, session: SessionId) -> Openers<'_> {
+        let core = self.core.lock();
+        let others = core.sessions.values().filter(|other| other.id != session);
+        let controls: Vec<_> = others.map(|other| other.control.clone()).collect();
+        drop(core);
+        Openers::look(&controls, &self.references)
+    }
+
+    fn have_lease(&self, inode: InodeNumber, session: SessionId) -> bool {
+        self.core.lock().leases.involved(inode).any(|other| other != session)
+    }
+}
+
+impl SharedFs {
+    /// Takes note of how many inodes are to be looked after.
+    pub(crate) fn note_orphans(&self, digester: &Digester) {
+        self.watched_orphans.store(digester.orphans.watched() as u64, Ordering::Relaxed);
+    }
+
+    /// Whether there are inodes to be looked after.
+    pub(crate) fn watches_orphans(&self) -> bool {
+        self.watched_orphans.load(Ordering::Relaxed) > 0
+    }
+
+    /// Removes inodes without a name that nobody has open any more. Says whether there were any.
+    pub(crate) fn look_for_closed(&self) -> Result<bool, Error> {
+        Ok(self.watches_orphans() && self.remove_closed(&mut self.digester.lock())?)
+    }
+
+    /// The same, by who sees to it that no digest runs.
+    pub(crate) fn remove_closed(&self, digester: &mut Digester) -> Result<bool, Error> {
+        if self.storage().recovering || digester.orphans.watched() == 0 {
+            return Ok(false);
+        }
+        let closed = self.closed(digester.orphans.of(SessionId::NOBODY));
+        if closed.is_empty() {
+            return Ok(false);
+        }
+        let writers: BTreeSet<SessionId> = {
+            let core = self.core.lock();
+            closed.iter().flat_map(|&inode| core.leases.involved(inode).collect::<Vec<_>>()).collect()
+        };
+        for writer in writers {
+            if self.digest_all(digester, writer, Until::Completed)?.rejected {
+                self.end(digester, writer, Ending::GivenUp)?;
+            }
+        }
+        self.remove(digester, SessionId::NOBODY, &closed)?;
+        Ok(true)
+    }
+
+    /// Those that nobody has open.
+    fn closed(&self, mut inodes: Vec<InodeNumber>) -> Vec<InodeNumber> {
+        let openers = self.openers(SessionId::NOBODY);
+        inodes.retain(|&inode| !openers.have(inode));
+        inodes
+    }
+
+    fn remove(
+        &self,
+        digester: &mut Digester,
+        holder: SessionId,
+        inodes: &[InodeNumber],
+    ) -> Result<(), Error> {
+        // Others may have been removed with a session that ended meanwhile.
+        let still = |inode: &&InodeNumber| digester.orphans.holder(**inode) == Some(holder);
+        let inodes: Vec<InodeNumber> = inodes.iter().filter(still).copied().collect();
+        if !inodes.is_empty() {
+            digester.remove_orphans(&self.storage(), holder, &inodes)?;
+        }
+        self.note_orphans(digester);
+        let mut core = self.core.lock();
+        inodes.iter().for_each(|&inode| core.leases.forget(inode));
+        Ok(())
+    }
+
+    /// The session ends: what was kept for it goes, unless somebody else has it open or may have written to it.
+    pub(crate) fn release_orphans(&self, digester: &mut Digester, session: SessionId) -> Result<(), Error> {
+        let kept = digester.orphans.of(session);
+        if kept.is_empty() {
+            return Ok(());
+        }
+        let openers = self.openers(session);
+        let recovering = self.storage().recovering;
+        let stays =
+            |&inode: &InodeNumber| recovering || openers.have(inode) || self.have_lease(inode, session);
+        let (left, gone): (Vec<_>, Vec<_>) = kept.into_iter().partition(stays);
+        if !left.is_empty() {
+            digester.leave_orphans(&self.storage(), session, &left)?;
+        }
+        self.remove(digester, session, &gone)
+    }
+
+    /// All logs are recovered and no session is left: what no living process has a descriptor of goes.
+    pub(crate) fn forget_orphans(&self, digester: &mut Digester) -> Result<(), Error> {
+        let holders: BTreeSet<SessionId> = digester.orphans.all().map(|(_, holder)| holder).collect();
+        for holder in holders {
+            let kept = digester.orphans.of(holder);
+            let closed = self.closed(kept.clone());
+            self.remove(digester, holder, &closed)?;
+            let left: Vec<_> = kept.into_iter().filter(|inode| !closed.contains(inode)).collect();
+            if holder != SessionId::NOBODY && !left.is_empty() {
+                digester.leave_orphans(&self.storage(), holder, &left)?;
+            }
+        }
+        self.note_orphans(digester);
+        Ok(())
+    }
+}
