@@ -278,7 +278,7 @@ fn totals(buffer: usize) -> Answer {
     out.f_blocks = totals.blocks;
     out.f_bfree = totals.blocks_free;
     out.f_bavail = totals.blocks_free;
-    out.f_files = totals.inodes;
+    out.f_files = totals.inodes.saturating_add(totals.inodes_free);
     out.f_ffree = totals.inodes_free;
     out.f_namelen = NAME_LIMIT;
     user_memory::write(buffer, &out)?;

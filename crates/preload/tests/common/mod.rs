@@ -48,6 +48,7 @@ pub fn told(output: &Output) -> String {
 /// A store in memory with its daemon.
 pub struct Served {
     folder: tempfile::TempDir,
+    shared: Arc<SharedFs>,
     _server: Server<SharedFs>,
 }
 
@@ -60,7 +61,12 @@ impl Served {
         let listener = Listener::bind(&folder.path().join("sock")).expect("socket");
         let shared = SharedFs::open(folder.path(), Options::default()).expect("the store");
         let server = Server::start(Arc::clone(&shared), listener).expect("server");
-        Self { folder, _server: server }
+        Self { folder, shared, _server: server }
+    }
+
+    /// Inodes there are, the root among them.
+    pub fn inodes(&self) -> u64 {
+        self.shared.totals().expect("totals").inodes
     }
 
     /// A command on the store.

@@ -2,7 +2,7 @@
 
 #![allow(dead_code)]
 
-use cuesta_format::control::{ClientPage, NoticePage};
+use cuesta_format::control::{ClientPage, NoticePage, OPEN_SLOTS_OFFSET};
 use cuesta_format::entry::{HEADER_BYTES, Header, Salt, crc32c};
 use cuesta_format::superblock::{Medium, Superblock};
 use cuesta_format::wire::{Grant, LeaseMode, PROTOCOL_VERSION, Refusal, Report, Request, Response, Resynced};
@@ -226,6 +226,24 @@ impl Writer {
     pub fn retire(&self, at: LogPosition) {
         let offset = offset_of!(ClientPage, retired) as u64;
         self.client.write_all_at(&at.0.to_ne_bytes(), offset).unwrap();
+    }
+
+    /// Says that so many slots of open inodes are in use.
+    pub fn use_open_slots(&self, slots: u32) {
+        let offset = offset_of!(ClientPage, open_slots) as u64;
+        self.client.write_all_at(&slots.to_ne_bytes(), offset).unwrap();
+    }
+
+    /// Says what is open, in one of them.
+    pub fn open_in_slot(&self, slot: usize, inode: InodeNumber) {
+        let offset = (OPEN_SLOTS_OFFSET + 8 * slot) as u64;
+        self.client.write_all_at(&inode.0.to_ne_bytes(), offset).unwrap();
+    }
+
+    /// Says how many open inodes found no slot.
+    pub fn open_unlisted(&self, count: u64) {
+        let offset = offset_of!(ClientPage, open_unlisted) as u64;
+        self.client.write_all_at(&count.to_ne_bytes(), offset).unwrap();
     }
 
     fn notice(&self, offset: usize) -> u64 {

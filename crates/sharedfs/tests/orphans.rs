@@ -1,0 +1,100 @@
+//! Inodes without a name: kept while a session or a descriptor says that they are open, and no longer.
+
+mod common;
+
+use common::*;
+use cuesta_format::control::OPEN_SLOTS_MAX;
+use cuesta_format::geometry::REFERENCES_FOLDER;
+use cuesta_format::wire::{LeaseMode, Request};
+use cuesta_format::{InodeNumber, Operation, SessionId};
+use cuesta_media::byte_locks;
+use cuesta_sharedfs::{Ending, SharedFs};
+use std::fs::File;
+
+/// Inodes in use besides the root, and those that nobody in particular is said to keep.
+fn kept(shared: &SharedFs) -> (u64, usize) {
+    let inodes = shared.totals().unwrap().inodes - 1;
+    let rows = shared.snapshot().unwrap().orphans().unwrap();
+    (inodes, rows.iter().filter(|(_, holder)| *holder == SessionId::NOBODY).count())
+}
+
+fn descriptor(store: &Store, inode: InodeNumber) -> File {
+    let descriptor = File::open(store.tier().join(REFERENCES_FOLDER)).unwrap();
+    byte_locks::mark(&descriptor, inode.0).unwrap();
+    descriptor
+}
+
+#[test]
+fn each_of_many_descriptors_keeps_its_inode() {
+    let store = Store::new();
+    let shared = store.open();
+    let mut writer = Writer::attach(&shared);
+    for count in [3usize, 100] {
+        let names: Vec<[u8; 2]> =
+            (0..count as u8).map(|number| [b'a' + number / 26, b'a' + number % 26]).collect();
+        let files: Vec<InodeNumber> = names.iter().map(|name| writer.file(name)).collect();
+        let mut descriptors: Vec<File> = files.iter().skip(1).map(|&file| descriptor(&store, file)).collect();
+        for (name, &file) in names.iter().zip(&files) {
+            writer.unlink(ROOT, name, file, false);
+        }
+        writer.digest();
+        assert_eq!(kept(&shared), (count as u64 - 1, count - 1));
+        descriptors.truncate(1);
+        assert_eq!(kept(&shared), (1, 1));
+        drop(descriptors);
+        assert_eq!(kept(&shared), (0, 0));
+    }
+}
+
+#[test]
+fn what_a_session_says_is_open_stays_as_long_as_the_session_at_most() {
+    let store = Store::new();
+    let shared = store.open();
+    let mut writer = Writer::attach(&shared);
+    let mut stays = |says: &dyn Fn(&Writer, InodeNumber)| {
+        let opener = Writer::attach(&shared);
+        says(&opener, InodeNumber(writer.next_inode));
+        let file = writer.file(b"f");
+        writer.unlink(ROOT, b"f", file, false);
+        writer.digest();
+        let found = kept(&shared);
+        shared.end_session(opener.session, Ending::Gone).unwrap();
+        assert_eq!(kept(&shared), (0, 0));
+        found == (1, 1)
+    };
+    assert!(stays(&|opener, file| {
+        opener.use_open_slots(512);
+        opener.open_in_slot(511, file);
+    }));
+    assert!(!stays(&|opener, file| {
+        opener.use_open_slots(511);
+        opener.open_in_slot(511, file);
+    }));
+    assert!(!stays(&|opener, file| {
+        opener.use_open_slots(u32::MAX);
+        opener.open_in_slot(7, InodeNumber(file.0 + 1));
+    }));
+    assert!(stays(&|opener, file| {
+        opener.use_open_slots(u32::MAX);
+        opener.open_in_slot(OPEN_SLOTS_MAX - 1, file);
+    }));
+    assert!(stays(&|opener, _| opener.open_unlisted(1)));
+    assert!(!stays(&|_, _| {}));
+}
+
+#[test]
+fn only_who_keeps_an_inode_releases_it() {
+    let store = Store::new();
+    let shared = store.open();
+    let (mut owner, mut other) = (Writer::attach(&shared), Writer::attach(&shared));
+    let file = owner.file(b"f");
+    owner.unlink(ROOT, b"f", file, true);
+    owner.digest();
+    other.acquire(file, LeaseMode::Write);
+    other.append(Operation::Release { inode: file });
+    other.digest_to_its_end();
+    assert_eq!(kept(&shared), (1, 0));
+    // Its lease is gone with it: nothing keeps the inode when its holder ends.
+    owner.request(&Request::Detach);
+    assert_eq!(kept(&shared), (0, 0));
+}
