@@ -374,8 +374,7 @@ fn a_file_made_without_a_name_is_named_by_another_session_and_loses_that_name() 
     let at_root = cuesta_libfs::Base::Root;
     for turn in 0..8u8 {
         let (other_closes_first, maker_looks) = (turn % 2 == 0, turn % 4 < 2);
-        let file = maker.open("/", libc::O_TMPFILE | O_RDWR);
-        let file = file.unwrap();
+        let file = maker.open("/", libc::O_TMPFILE | O_RDWR).unwrap();
         maker.client.write(&file, &[[turn; 100].as_slice().into()]).unwrap();
         let inherited = again(&other.client, &file);
         other.client.link(&ROOT, LinkSource::File(&inherited), at_root, b"named").unwrap();

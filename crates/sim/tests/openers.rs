@@ -79,7 +79,7 @@ fn run_seed(seed: u64) -> Result<(), String> {
     world::create(directory.path(), geometry)?;
     let mut sessions = Sessions::open(directory.path())?;
     let mut model = Model::new();
-    let repertoire = Repertoire { slots: SLOTS as u8, fallocate: false, ..Repertoire::default() };
+    let repertoire = Repertoire { slots: SLOTS as u8, ..Repertoire::default() };
     let mut generator = Generator::new(repertoire, seed);
     let mut random = Random::new(!seed);
     for step in 0..OPERATIONS {
