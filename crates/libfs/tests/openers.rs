@@ -45,7 +45,7 @@ fn killed(store: &Store) -> Arc<SharedFs> {
     store.take_over()
 }
 
-const CONTENT: [u8; 50_000] = [7; 50_000];
+static CONTENT: [u8; 50_000] = [7; 50_000];
 
 #[test]
 fn a_file_that_another_session_removes_is_read_and_written_until_it_is_closed() {

@@ -60,7 +60,7 @@ impl References {
     /// All numbers that are locked; `None`: too many to list.
     fn list(&self) -> Option<Vec<Range<u64>>> {
         let mut found = Vec::new();
-        let mut to_look = vec![0..u64::MAX];
+        let mut to_look: Vec<Range<u64>> = std::iter::once(0..u64::MAX).collect();
         while let Some(range) = to_look.pop() {
             // That it cannot be looked at would have shown when the folder was opened.
             let Ok(Some(locked)) = byte_locks::marked(&self.folder, range.clone()) else { continue };
