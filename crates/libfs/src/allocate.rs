@@ -62,7 +62,11 @@ impl Client {
     fn check_space(&self, file: &OpenFile, range: &Range<u64>) -> Result<(), Error> {
         let held = self.stat_open(file)?.record.blocks;
         let wanted = range.end.div_ceil(BLOCK_BYTES) - range.start / BLOCK_BYTES;
-        if wanted > held.saturating_add(self.statfs()?.blocks_free) { Err(Error::NoSpace) } else { Ok(()) }
+        if wanted <= held.saturating_add(self.statfs()?.blocks_free) {
+            return Ok(());
+        }
+        // What is promised to other sessions, and not used, may yet be had.
+        self.make_credit(wanted - held)
     }
 
     /// Makes the file reach to `end`; one that does is touched.
