@@ -53,6 +53,7 @@ fn change() -> impl Strategy<Value = Change> {
     prop_oneof![
         3 => (inode(), 0..8u32).prop_map(|(inode, mode)| Change::PutInode { inode, mode }),
         1 => inode().prop_map(|inode| Change::RemoveInode { inode }),
+        1 => (1..4u64).prop_map(|inode| Change::RemoveInode { inode }),
         3 => (1..4u64, name(), inode()).prop_map(|(parent, name, inode)| Change::PutDirent { parent, name, inode }),
         1 => (1..4u64, name()).prop_map(|(parent, name)| Change::RemoveDirent { parent, name }),
         2 => (1..4u64, name(), 0..9000usize)
