@@ -8,6 +8,7 @@
 //! - without libc's memory, whose locks the application may hold (a handler that interrupted malloc, a fork):
 //!   what the standard library takes by malloc comes from `memory`, and it keeps a list of its own of what to
 //!   do as a thread ends;
+//! - with relocations in a form a twentieth as long: each program reads all of them;
 //! - in two segments, so that the dynamic linker maps and protects twice less;
 //! - with what the constructor runs and writes side by side: every page touched is a page fault.
 
@@ -23,7 +24,7 @@ const SCRIPT: &str = "SECTIONS {
 }
 INSERT AFTER .text;
 SECTIONS {
-  .text.start : ALIGN(65536) {
+  .text.start : ALIGN(4096) {
     *(.text.*cuesta_preload5start*)
     *(.text.*cuesta_preload11environment*)
     *(.text.*cuesta_preload5patch5image*)
@@ -45,6 +46,9 @@ SECTIONS {
     *(.text.*raw_vec*grow_one*)
     *(.text.*raw_vec*finish_grow*)
     *(.text.*raw_vec*reserve*)
+    *(.text.*CString*from_vec_unchecked*)
+    *(.text.*Concat*concat*)
+    *(.text.*core*ops*function*FnMut*call_mut*)
   }
 }
 INSERT BEFORE .text;
@@ -68,7 +72,8 @@ SECTIONS {
 INSERT BEFORE .bss;
 ";
 
-const ARGUMENTS: [&str; 8] = [
+const ARGUMENTS: [&str; 9] = [
+    "-Wl,-z,pack-relative-relocs",
     "-Wl,-z,norelro",
     "-Wl,--no-rosegment",
     "-nostartfiles",

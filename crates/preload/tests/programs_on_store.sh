@@ -28,3 +28,8 @@ cd ../../..
 exec 8>eight 9>nine; ./p1 to8 >&8; ./p1 to9 >&9; ./p2 again >&8; exec 8>&- 9>&-; cat eight nine
 # A program is started with the descriptors it was meant to have.
 cp /bin/ls ls; ./ls /proc/self/fd; ./ls /proc/self/fd; ./ls /proc/self/fd; env | grep -c ^CUESTA_TABLE
+# Often enough for all that makes later starts faster; and a program that changes and goes in the middle of it.
+often() { n=0; while [ $n -lt 30 ]; do "$@" $n; n=$((n+1)); done; }
+often ./p1 often; cp /bin/basename p1; often ./p1 often/; mv p2 p1; often ./p1 moved; ln -sf p1 p3; often ./p3 linked
+often ./ls -l /proc/self/exe | sed 's/.* -> .*\//to /'
+rm p1; ./p1 gone 2>/dev/null || echo gone

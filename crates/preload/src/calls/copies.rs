@@ -2,7 +2,8 @@
 //!
 //! A shell starts the same programs again and again, each from a child that has its memory but not its
 //! descriptors (vfork). So a child that had to make a copy says so, and when this happens again the process makes
-//! one for those to come, before its next child. A copy is of one version of the file, and used for no other.
+//! one for those to come, before its next child. A copy is of one version of the file, and used for no other. Who
+//! starts many programs has them start faster (see `loaders`).
 
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, FromRawFd as _, IntoRawFd as _, OwnedFd};
 use std::sync::Mutex;
@@ -12,7 +13,7 @@ use cuesta_format::InodeNumber;
 use cuesta_libfs::{OpenFile, Version};
 use rustix::fs::{MemfdFlags, SealFlags};
 
-use super::{Failure, running};
+use super::{Failure, loaders, running};
 use crate::{credentials, descriptors, process, thread};
 
 /// Copies kept, and the largest of them: what a process holds of memory stays below their product.
@@ -32,9 +33,42 @@ static MISSED: [AtomicU64; 16] = [const { AtomicU64::new(NONE) }; 16];
 #[derive(Clone, Copy)]
 struct Kept {
     version: Version,
-    fd: i32,
-    /// Number of the memory file behind it.
-    memory: u64,
+    copy: MemoryFile,
+    redirection: Redirection,
+}
+
+/// Whether a copy names the loader that `loaders` makes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Redirection {
+    /// That one, by its number.
+    Done(u64),
+    /// It has no room for it.
+    Impossible,
+    /// It was not worth it yet.
+    Untried,
+}
+
+/// A memory file this process keeps: by its descriptor and, since a vfork child may have another there, its number.
+#[derive(Clone, Copy, Debug)]
+pub struct MemoryFile {
+    /// The descriptor.
+    pub fd: i32,
+    /// The memory file's number.
+    pub memory: u64,
+}
+
+impl MemoryFile {
+    /// Whether the descriptor is that file in the calling process.
+    pub fn is_here(self) -> bool {
+        rustix::fs::fstat(borrow(self.fd)).is_ok_and(|stat| stat.st_ino == self.memory)
+    }
+
+    /// Gives it up.
+    pub fn close(self) {
+        descriptors::hide(self.fd, false);
+        // SAFETY: who kept it, and nobody else, gives it up.
+        drop(unsafe { OwnedFd::from_raw_fd(self.fd) });
+    }
 }
 
 /// A copy to execute.
@@ -43,6 +77,7 @@ pub struct ProgramCopy {
     fd: i32,
     /// Made for this one exec.
     _own: Option<OwnedFd>,
+    redirection: Redirection,
 }
 
 impl ProgramCopy {
@@ -51,21 +86,24 @@ impl ProgramCopy {
         let client = process::client()?;
         let version = client.version(file)?;
         running::mark(client, file.inode());
-        match find(version) {
-            Some(Kept { fd, .. }) => Ok(Self { fd, _own: None }),
-            None => {
-                if thread::is_vforked() && client.stat_open(file)?.record.size <= KEPT_BYTES_MAX {
-                    want(version.inode().0);
-                }
-                let (own, _bytes) = make(file)?;
-                Ok(Self { fd: own.as_raw_fd(), _own: Some(own) })
-            }
+        if let Some(Kept { copy, redirection, .. }) = find(version) {
+            return Ok(Self { fd: copy.fd, _own: None, redirection });
         }
+        if thread::is_vforked() && client.stat_open(file)?.record.size <= KEPT_BYTES_MAX {
+            want(version.inode().0);
+        }
+        let own = make(file, false)?.file;
+        Ok(Self { fd: own.as_raw_fd(), _own: Some(own), redirection: Redirection::Untried })
     }
 
     /// Its descriptor.
     pub fn descriptor(&self) -> i32 {
         self.fd
+    }
+
+    /// Whether an exec that fails may be done again with another copy.
+    pub fn is_redirected(&self) -> bool {
+        matches!(self.redirection, Redirection::Done(_))
     }
 }
 
@@ -74,8 +112,12 @@ fn find(version: Version) -> Option<Kept> {
     let place = kept.iter().position(|copy| copy.version == version)?;
     let found = kept[place];
     kept[place..].rotate_left(1);
-    // What another thread keeps since a vfork is not among the child's descriptors.
-    rustix::fs::fstat(borrow(found.fd)).is_ok_and(|stat| stat.st_ino == found.memory).then_some(found)
+    let is_as_good_as_can_be = match found.redirection {
+        Redirection::Done(loader) => loaders::is_usable() && loaders::current() == Some(loader),
+        Redirection::Impossible => true,
+        Redirection::Untried => !loaders::count_start(),
+    };
+    (is_as_good_as_can_be && found.copy.is_here()).then_some(found)
 }
 
 fn want(inode: u64) {
@@ -99,6 +141,7 @@ pub fn after_fork() {
         Ok(mut kept) => kept.clear(),
         Err(poisoned) => poisoned.into_inner().clear(),
     }
+    loaders::after_fork();
 }
 
 #[cold]
@@ -113,7 +156,7 @@ fn keep(inode: InodeNumber) -> Result<(), Failure> {
 fn keep_open(file: &OpenFile) -> Result<(), Failure> {
     let client = process::client()?;
     let version = client.version(file)?;
-    let (copy, bytes) = make(file)?;
+    let Made { file: copy, bytes, redirection } = make(file, true)?;
     if client.version(file)? != version || bytes > KEPT_BYTES_MAX {
         return Ok(());
     }
@@ -121,15 +164,12 @@ fn keep_open(file: &OpenFile) -> Result<(), Failure> {
     let is_other = |copy: &Kept| copy.version.inode() != version.inode();
     let is_full = |kept: &[Kept]| kept.len() >= KEPT_MAX;
     while let Some(old) = kept.iter().position(|copy| !is_other(copy)).or(is_full(&kept).then_some(0)) {
-        let old = kept.remove(old).fd;
-        descriptors::hide(old, false);
-        // SAFETY: it was kept here, and nowhere else.
-        drop(unsafe { OwnedFd::from_raw_fd(old) });
+        kept.remove(old).copy.close();
     }
     let memory = rustix::fs::fstat(&copy)?.st_ino;
-    let fd = copy.into_raw_fd();
-    descriptors::hide(fd, true);
-    kept.push(Kept { version, fd, memory });
+    let copy = MemoryFile { fd: copy.into_raw_fd(), memory };
+    descriptors::hide(copy.fd, true);
+    kept.push(Kept { version, copy, redirection });
     Ok(())
 }
 
@@ -138,28 +178,58 @@ fn borrow(fd: i32) -> BorrowedFd<'static> {
     unsafe { BorrowedFd::borrow_raw(fd) }
 }
 
-/// A new copy, out of the way of the program's descriptors, and its size.
-fn make(file: &OpenFile) -> Result<(OwnedFd, u64), Failure> {
+/// A copy that was made.
+struct Made {
+    file: OwnedFd,
+    bytes: u64,
+    redirection: Redirection,
+}
+
+/// A new copy, out of the way of the program's descriptors.
+fn make(file: &OpenFile, may_redirect: bool) -> Result<Made, Failure> {
     let client = process::client()?;
-    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-    let memory = rustix::fs::memfd_create(running::name(client, file.inode()), flags)?;
-    let memory = process::set_aside(memory.as_fd())?;
+    let memory = memory_file(running::name(client, file.inode()))?;
     let mut buffer = vec![0u8; BUFFER_BYTES];
-    let mut bytes = 0;
+    let (mut bytes, mut redirection) = (0, Redirection::Untried);
     loop {
         let count = client.pread(file, &mut [buffer.as_mut_slice().into()], bytes as i64)?;
         if count == 0 {
             break;
         }
-        let mut written = 0;
-        while written < count {
-            written += rustix::io::pwrite(&memory, &buffer[written..count], bytes + written as u64)?;
+        if bytes == 0 && may_redirect && loaders::is_worth_it() {
+            let done = loaders::redirect(&mut buffer[..count]);
+            redirection = done.map_or(Redirection::Impossible, Redirection::Done);
         }
+        write(&memory, &buffer[..count], bytes)?;
         bytes += count as u64;
     }
-    rustix::fs::fcntl_add_seals(
-        &memory,
-        SealFlags::WRITE | SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL,
-    )?;
-    Ok((memory, bytes))
+    seal(&memory)?;
+    Ok(Made { file: memory, bytes, redirection })
+}
+
+/// A memory file with these bytes, for good.
+pub fn sealed(name: &str, bytes: &[u8]) -> Result<OwnedFd, Failure> {
+    let memory = memory_file(name)?;
+    write(&memory, bytes, 0)?;
+    seal(&memory)?;
+    Ok(memory)
+}
+
+fn memory_file(name: impl rustix::path::Arg) -> Result<OwnedFd, Failure> {
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    let memory = rustix::fs::memfd_create(name, flags)?;
+    Ok(process::set_aside(memory.as_fd())?)
+}
+
+fn write(memory: &OwnedFd, bytes: &[u8], at: u64) -> Result<(), Failure> {
+    let mut written = 0;
+    while written < bytes.len() {
+        written += rustix::io::pwrite(memory, &bytes[written..], at + written as u64)?;
+    }
+    Ok(())
+}
+
+fn seal(memory: &OwnedFd) -> Result<(), Failure> {
+    let seals = SealFlags::WRITE | SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL;
+    Ok(rustix::fs::fcntl_add_seals(memory, seals)?)
 }

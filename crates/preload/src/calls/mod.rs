@@ -11,6 +11,7 @@ mod data;
 mod descriptor_names;
 mod directories;
 mod extended;
+mod loaders;
 mod memory;
 mod names;
 pub mod path;

@@ -14,7 +14,7 @@ use std::ffi::{CStr, CString};
 
 use super::copies::ProgramCopy;
 use super::program_file::{Location, ProgramFile};
-use super::{Answer, Call, Failure};
+use super::{Answer, Call, Failure, loaders};
 use crate::inheritance::{Identity, Table, Written};
 use crate::user_memory::UserPath;
 use crate::{gate, process, references, thread, user_memory};
@@ -211,6 +211,7 @@ pub fn execute(
 ) -> Answer {
     process::configuration()?;
     let name = UserPath::read(call.word(path))?;
+    let directory_argument = directory;
     let directory = directory.map_or(libc::AT_FDCWD, |index| call.int(index));
     let mut chain = Chain::new(directory, name.as_bytes(), flags)?;
     chain.follow()?;
@@ -228,6 +229,7 @@ pub fn execute(
     drop(name);
     drop(given);
     let out = image.call(call, variables);
+    let is_redirected = image.copy.as_ref().is_some_and(ProgramCopy::is_redirected);
     let mut kept = Some(image);
     if thread::is_vforked() {
         // Leaves with the child: nobody comes back here to free it.
@@ -243,6 +245,11 @@ pub fn execute(
         drop(unsafe { thread::delta() }.as_mut().and_then(|delta| delta.exec.take()));
     }
     drop(kept);
+    if answer < 0 && is_redirected {
+        // Its loader may be out of reach here.
+        loaders::give_up();
+        return execute(call, directory_argument, path, arguments, variables, flags);
+    }
     Ok(answer)
 }
 

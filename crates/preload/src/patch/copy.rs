@@ -3,7 +3,7 @@
 //! page faults and shares its pages.
 //!
 //! ```text
-//!   the library's file, its sites patched | stubs | a page that says what this is
+//!   the library's file, its sites patched | a page for slots | stubs | a page that says what this is
 //! ```
 //!
 //! A whole ELF file, at the offsets of the original, so that profilers find symbols in it. The stubs lie
@@ -16,7 +16,7 @@ use std::ffi::{CString, OsStr};
 use std::os::unix::ffi::OsStrExt as _;
 
 use rustix::fs::Timespec;
-use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap, mmap_anonymous, mprotect, munmap};
+use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap, mprotect, munmap};
 
 use super::Site;
 use super::cache::{Cache, file_name, read_exactly};
@@ -27,7 +27,7 @@ use super::layout::{Layout, PAGE_BYTES};
 use super::page_map::PageMap;
 use crate::arch::Slots;
 
-const MAGIC: &[u8; 8] = b"CUCOPY_1";
+const MAGIC: &[u8; 8] = b"CUCOPY_2";
 /// How far below the library its stubs lie: past everything loaded with it, mostly.
 const DISTANCE: usize = 128 << 20;
 /// How much of our build-id tells our builds apart in a name; the whole of it is inside.
@@ -58,7 +58,8 @@ pub enum Mapping {
 /// The last page of a copy.
 #[derive(Debug, PartialEq, Eq)]
 struct Trailer {
-    stubs: usize,
+    /// Where the page for slots stands.
+    area: usize,
     counts: Counts,
     modified: (i64, i64),
 }
@@ -107,42 +108,38 @@ impl<'a> Copies<'a> {
         let mut page = [0; 256];
         read_exactly(&file, &mut page, start as u64)?;
         let trailer = Trailer::decode(&page, &self.key)?;
-        let whole = trailer.stubs < start && self.text.in_file + self.text.length <= trailer.stubs;
+        let whole = trailer.area + PAGE_BYTES < start && self.text.in_file + self.text.length <= trailer.area;
         let untouched = trailer.modified == (stat.st_mtime, stat.st_mtime_nsec as i64);
-        (whole && untouched && trailer.stubs % PAGE_BYTES == 0).then_some((file, size, trailer))
+        (whole && untouched && trailer.area % PAGE_BYTES == 0).then_some((file, size, trailer))
     }
 
     fn map_file(&self, file: &Descriptor, size: usize, trailer: &Trailer, slots: Slots) -> Option<()> {
-        let stub_bytes = size - PAGE_BYTES - trailer.stubs;
-        let area = self.image.base.checked_sub(DISTANCE)?;
+        let area_bytes = size - PAGE_BYTES - trailer.area;
+        let area = self.image.base.checked_sub(DISTANCE)? as *mut core::ffi::c_void;
         let code = ProtFlags::READ | ProtFlags::EXEC;
+        let writable = ProtFlags::READ | ProtFlags::WRITE;
         let new = MapFlags::PRIVATE | MapFlags::FIXED_NOREPLACE;
-        let stubs = (area + PAGE_BYTES) as *mut _;
         let (text, text_bytes) = whole_pages(self.image.base + self.text.start, self.text.length);
-        let in_file = self.text.in_file / PAGE_BYTES * PAGE_BYTES;
+        let in_file = (self.text.in_file / PAGE_BYTES * PAGE_BYTES) as u64;
         // SAFETY: the area is mapped only where nothing is; it is ours alone. The text is replaced, in one
         // step, by the same text with its sites patched, which lead to stubs and slots that are in place.
         unsafe {
-            let mapped = mmap(stubs, stub_bytes, code, new, file, trailer.stubs as u64).ok()?;
-            let writable = ProtFlags::READ | ProtFlags::WRITE;
-            let page = mmap_anonymous(area as *mut _, PAGE_BYTES, writable, new);
-            let placed = mapped == stubs && page.is_ok_and(|page| page as usize == area);
-            let done = placed && {
-                (area as *mut Slots).write(slots);
-                mprotect(area as *mut _, PAGE_BYTES, MprotectFlags::READ).is_ok()
+            let mapped = mmap(area, area_bytes, writable, new, file, trailer.area as u64).ok()?;
+            let done = mapped == area && {
+                area.cast::<Slots>().write(slots);
+                mprotect(area, area_bytes, MprotectFlags::READ | MprotectFlags::EXEC).is_ok()
                     && mmap(
                         text as *mut _,
                         text_bytes,
                         code,
                         MapFlags::PRIVATE | MapFlags::FIXED,
                         file,
-                        in_file as u64,
+                        in_file,
                     )
                     .is_ok()
             };
             if !done {
-                let _ = munmap(mapped, stub_bytes);
-                let _ = page.map(|page| munmap(page, PAGE_BYTES));
+                let _ = munmap(mapped, area_bytes);
                 return None;
             }
         }
@@ -165,10 +162,11 @@ impl<'a> Copies<'a> {
         bytes.resize(bytes.len().next_multiple_of(PAGE_BYTES), 0);
         let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
         let trailer = Trailer {
-            stubs: bytes.len(),
+            area: bytes.len(),
             counts: Counts { patched: sites.len() as u32, left: left as u32 },
             modified: (now.tv_sec, now.tv_nsec),
         };
+        bytes.resize(bytes.len() + PAGE_BYTES, 0);
         bytes.extend_from_slice(&layout.stubs);
         bytes.resize(bytes.len().next_multiple_of(PAGE_BYTES), 0);
         let end = bytes.len();
@@ -190,7 +188,7 @@ impl<'a> Copies<'a> {
 impl Trailer {
     fn encode(&self, key: &[u8]) -> Vec<u8> {
         let mut bytes = key.to_vec();
-        bytes.extend_from_slice(&(self.stubs as u64).to_le_bytes());
+        bytes.extend_from_slice(&(self.area as u64).to_le_bytes());
         bytes.extend_from_slice(&self.modified.0.to_le_bytes());
         bytes.extend_from_slice(&self.modified.1.to_le_bytes());
         bytes.extend_from_slice(&self.counts.patched.to_le_bytes());
@@ -199,14 +197,14 @@ impl Trailer {
     }
 
     fn decode(bytes: &[u8], key: &[u8]) -> Option<Self> {
-        let (stubs, rest) = bytes.strip_prefix(key)?.split_first_chunk()?;
+        let (area, rest) = bytes.strip_prefix(key)?.split_first_chunk()?;
         let (seconds, rest) = rest.split_first_chunk()?;
         let (nanoseconds, rest) = rest.split_first_chunk()?;
         let (patched, rest) = rest.split_first_chunk()?;
         let (left, _) = rest.split_first_chunk()?;
         let counts = Counts { patched: u32::from_le_bytes(*patched), left: u32::from_le_bytes(*left) };
         let modified = (i64::from_le_bytes(*seconds), i64::from_le_bytes(*nanoseconds));
-        Some(Self { stubs: usize::try_from(u64::from_le_bytes(*stubs)).ok()?, counts, modified })
+        Some(Self { area: usize::try_from(u64::from_le_bytes(*area)).ok()?, counts, modified })
     }
 }
 
@@ -216,7 +214,7 @@ mod tests {
 
     #[test]
     fn a_trailer_is_read_back_and_only_under_its_own_key() {
-        let trailer = Trailer { stubs: 8192, counts: Counts { patched: 3, left: 4 }, modified: (5, 6) };
+        let trailer = Trailer { area: 8192, counts: Counts { patched: 3, left: 4 }, modified: (5, 6) };
         let bytes = trailer.encode(b"key");
         assert_eq!(Trailer::decode(&bytes, b"key"), Some(trailer));
         assert_eq!(Trailer::decode(&bytes, b"kez"), None);

@@ -39,6 +39,17 @@ impl Segment {
     }
 }
 
+/// A segment of code.
+#[derive(Clone, Copy, Debug)]
+pub struct CodeSegment {
+    /// Where it stands in the file.
+    pub in_file: u64,
+    /// Where it is mapped, in the file's terms.
+    pub address: u64,
+    /// Its length.
+    pub length: u64,
+}
+
 /// What the headers say; addresses are those of the file.
 #[derive(Debug)]
 pub struct Elf {
@@ -78,6 +89,20 @@ impl Elf {
         let segment = self.segments.iter().find(|segment| segment.is_code && segment.covers(offset))?;
         let start = segment.in_file / PAGE_BYTES * PAGE_BYTES;
         Some((segment.address - (segment.in_file - start) + (offset - start), segment.file_end() - offset))
+    }
+
+    /// The segment of code, if there is just one.
+    pub fn only_code(&self) -> Option<CodeSegment> {
+        let mut all = self.segments.iter().filter(|segment| segment.kind == libc::PT_LOAD && segment.is_code);
+        let only = all.next().filter(|only| only.in_memory == only.bytes_in_file)?;
+        let code = CodeSegment { in_file: only.in_file, address: only.address, length: only.bytes_in_file };
+        all.next().is_none().then_some(code)
+    }
+
+    /// Whether a segment has bytes between two offsets of the file.
+    pub fn is_mapped_besides(&self, start: u64, end: u64) -> bool {
+        let loaded = self.segments.iter().filter(|segment| segment.kind == libc::PT_LOAD);
+        loaded.into_iter().any(|segment| segment.in_file < end && segment.file_end() > start)
     }
 
     fn offset_of(&self, address: u64) -> Option<u64> {
@@ -125,6 +150,11 @@ impl Functions {
         let mut functions: Vec<_> = pairs.collect();
         functions.sort_unstable();
         Some(Self(functions))
+    }
+
+    /// Where they start.
+    pub fn starts(&self) -> Vec<u64> {
+        self.0.iter().map(|(start, _)| *start).collect()
     }
 
     /// Where the function that `address` belongs to starts and ends.

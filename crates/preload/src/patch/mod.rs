@@ -12,6 +12,7 @@ mod foreign;
 mod image;
 mod install;
 mod layout;
+pub mod loader;
 mod page_map;
 
 use std::ffi::{CStr, CString};

@@ -1,6 +1,7 @@
 //! x86-64: see `entry` for the calling sequence of a patched site, `sweep` and `sparse` for how sites are found, and
 //! `stub` for what is written in their place.
 
+mod answers;
 mod context;
 mod entry;
 mod raw;
@@ -8,6 +9,7 @@ mod sparse;
 mod stub;
 mod sweep;
 
+pub use answers::{ask_routine, routine, sweep_questions};
 pub use context::{instruction_pointer, set_instruction_pointer, set_signal_mask, signal_mask};
 /// What the headers of programs for this processor say.
 pub const ELF_MACHINE: u16 = 62;

@@ -5,6 +5,8 @@
 //! the exception tables say it starts, arrives at it; outside of any function, if it is one of the few sequences
 //! that compilers of languages without such tables write. All the code is searched for jumps into what would move.
 
+use iced_x86::Code;
+
 use super::sweep::{Bits, Candidate, decode_function};
 use crate::filter;
 use crate::patch::{Site, UNKNOWN_NUMBER};
@@ -39,7 +41,7 @@ pub fn sweep_sparse(
                 let targets = targets.get_or_insert_with(|| Bits::new(code.len()));
                 let (from, to) = ((start - address) as usize, ((end - address) as usize).min(code.len()));
                 targets.set(from);
-                decode_function(&code[from..to], start, address, targets, &mut candidates);
+                decode_function(Code::Syscall, &code[from..to], start, address, targets, &mut candidates);
                 decoded = to;
             }
             None => sites.extend(known_sequence(code, at)),

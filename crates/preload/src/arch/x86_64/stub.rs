@@ -209,11 +209,11 @@ impl Patcher {
     }
 }
 
-fn displacement(from: usize, to: usize) -> [u8; 4] {
+pub(super) fn displacement(from: usize, to: usize) -> [u8; 4] {
     (to.wrapping_sub(from) as i32).to_le_bytes()
 }
 
-fn shift_displacements(code: &mut [u8], site: &Site, range: core::ops::Range<usize>, by: usize) {
+pub(super) fn shift_displacements(code: &mut [u8], site: &Site, range: core::ops::Range<usize>, by: usize) {
     for offset in site.relative.iter().map(|offset| usize::from(*offset)).filter(|offset| *offset != 0) {
         if range.contains(&offset) {
             let field = &mut code[offset - range.start..offset - range.start + 4];

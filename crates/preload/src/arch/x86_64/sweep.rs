@@ -24,6 +24,11 @@ const SIGNAL_RETURN: [u8; 7] = [0x48, 0xc7, 0xc0, 15, 0, 0, 0];
 /// Finds the sites in `code`, which is mapped at `address`, decoding afresh at each of `starts`
 /// (sorted addresses of functions). Sites that cannot be patched are counted, not returned.
 pub fn sweep(code: &[u8], address: u64, starts: &[u64]) -> (Vec<Site>, usize) {
+    sweep_for(Code::Syscall, code, address, starts)
+}
+
+/// As [`sweep`], for the instruction `wanted`, which has two bytes.
+pub(super) fn sweep_for(wanted: Code, code: &[u8], address: u64, starts: &[u64]) -> (Vec<Site>, usize) {
     let mut targets = Bits::new(code.len());
     let mut candidates = Vec::new();
     let end = address + code.len() as u64;
@@ -35,7 +40,7 @@ pub fn sweep(code: &[u8], address: u64, starts: &[u64]) -> (Vec<Site>, usize) {
     for range in bounds.windows(2) {
         let (from, to) = ((range[0] - address) as usize, (range[1] - address) as usize);
         targets.set(from);
-        decode_function(&code[from..to], range[0], address, &mut targets, &mut candidates);
+        decode_function(wanted, &code[from..to], range[0], address, &mut targets, &mut candidates);
     }
     let mut unpatchable = 0;
     let mut sites = Vec::new();
@@ -48,8 +53,9 @@ pub fn sweep(code: &[u8], address: u64, starts: &[u64]) -> (Vec<Site>, usize) {
     (sites, unpatchable)
 }
 
-/// Decodes a function, noting what is jumped to and each system call.
+/// Decodes a function, noting what is jumped to and each `wanted` instruction.
 pub(super) fn decode_function(
+    wanted: Code,
     code: &[u8],
     ip: u64,
     base: u64,
@@ -80,7 +86,7 @@ pub(super) fn decode_function(
             candidate.behind.len() < WINDOW_BEHIND
         });
         let offset = (instruction.ip() - ip) as usize;
-        if instruction.code() == Code::Syscall && !code[..offset].ends_with(&SIGNAL_RETURN) {
+        if instruction.code() == wanted && !code[..offset].ends_with(&SIGNAL_RETURN) {
             open.push(candidates.len());
             candidates.push(Candidate { before: recent.clone(), at: instruction, behind: Vec::new() });
         }
@@ -212,7 +218,7 @@ fn constant(instruction: &Instruction) -> u16 {
 fn can_move(instruction: &Instruction) -> bool {
     !instruction.is_invalid()
         && instruction.flow_control() == FlowControl::Next
-        && instruction.code() != Code::Syscall
+        && !matches!(instruction.code(), Code::Syscall | Code::Cpuid)
         && instruction.mnemonic() != Mnemonic::Endbr64
         && instruction.memory_base() != Register::EIP
 }

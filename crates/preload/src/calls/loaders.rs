@@ -1,0 +1,119 @@
+//! The dynamic loader that programs of the store are started with, once a process starts many of them: a copy that
+//! need not ask the processor (see [`crate::patch::loader`]).
+//!
+//! It is used only as long as the loader it was made of is the file it was, and until an exec fails with it.
+
+use std::ffi::CString;
+use std::os::fd::{AsRawFd as _, IntoRawFd as _};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use rustix::fs::{CWD, Mode, OFlags, Stat, openat, stat};
+
+use super::copies::{MemoryFile, sealed};
+use crate::descriptors;
+use crate::patch::loader;
+
+/// Making one costs as much as some fifteen starts gain.
+const STARTS_MIN: u32 = 16;
+const FILE_BYTES_MAX: u64 = 4 << 20;
+
+/// Programs started from kept copies.
+static STARTS: AtomicU32 = AtomicU32::new(0);
+static FAILED: AtomicBool = AtomicBool::new(false);
+static LOADER: Mutex<Option<Loader>> = Mutex::new(None);
+
+#[derive(Clone)]
+struct Loader {
+    path: CString,
+    original: FileStamp,
+    copy: MemoryFile,
+}
+
+/// Tells a file from what it was.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct FileStamp([i64; 7]);
+
+impl FileStamp {
+    fn of(stat: &Stat) -> Self {
+        let times = [stat.st_mtime, stat.st_mtime_nsec as i64, stat.st_ctime, stat.st_ctime_nsec as i64];
+        let [modified, modified_ns, changed, changed_ns] = times;
+        let (device, number) = (stat.st_dev as i64, stat.st_ino as i64);
+        Self([device, number, stat.st_size, modified, modified_ns, changed, changed_ns])
+    }
+}
+
+/// Counts a start from a kept copy; whether copies are worth a loader now.
+pub fn count_start() -> bool {
+    STARTS.fetch_add(1, Ordering::Relaxed);
+    is_worth_it()
+}
+
+/// Whether copies are worth a loader.
+pub fn is_worth_it() -> bool {
+    STARTS.load(Ordering::Relaxed) >= STARTS_MIN && is_usable()
+}
+
+/// Whether copies may name the loader.
+pub fn is_usable() -> bool {
+    !FAILED.load(Ordering::Relaxed)
+}
+
+/// An exec failed with it.
+pub fn give_up() {
+    FAILED.store(true, Ordering::Relaxed);
+}
+
+/// The loader's number, if it stands as it was made, for the calling process (or vfork child) too.
+pub fn current() -> Option<u64> {
+    let held = LOADER.try_lock().ok()?;
+    let held = held.as_ref().filter(|held| held.copy.is_here())?;
+    let now = stat(&*held.path).ok()?;
+    (FileStamp::of(&now) == held.original).then_some(held.copy.memory)
+}
+
+/// Lets a program whose file begins with `head` name the loader, which is made if there is none yet; the loader's
+/// number. Only in the process itself, whose descriptors its children have.
+pub fn redirect(head: &mut [u8]) -> Option<u64> {
+    let path = CString::new(loader::named_by(head)?).ok()?;
+    if current().is_none() && make(path.clone()).is_none() {
+        give_up();
+        return None;
+    }
+    let held = LOADER.lock().ok()?;
+    let held = held.as_ref().filter(|held| held.path == path)?;
+    // The kernel looks for it as the process that executes.
+    loader::redirect(head, format!("/proc/self/fd/{}", held.copy.fd).as_bytes())?;
+    Some(held.copy.memory)
+}
+
+/// A loader in the place of the one there is.
+fn make(path: CString) -> Option<()> {
+    let file = openat(CWD, &*path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    let stat = rustix::fs::fstat(&file).ok()?;
+    if stat.st_size as u64 > FILE_BYTES_MAX {
+        return None;
+    }
+    let mut bytes = vec![0; stat.st_size as usize];
+    let mut read = 0;
+    while read < bytes.len() {
+        read += rustix::io::pread(&file, &mut bytes[read..], read as u64).ok().filter(|count| *count > 0)?;
+    }
+    let copy = sealed("cuesta-loader", &loader::with_answers(&bytes)?).ok()?;
+    let memory = rustix::fs::fstat(&copy).ok()?.st_ino;
+    descriptors::hide(copy.as_raw_fd(), true);
+    let copy = MemoryFile { fd: copy.into_raw_fd(), memory };
+    let made = Loader { path, original: FileStamp::of(&stat), copy };
+    if let Some(before) = LOADER.lock().ok()?.replace(made) {
+        before.copy.close();
+    }
+    Some(())
+}
+
+/// This is the child of a fork: the parent's is not for it.
+pub fn after_fork() {
+    match LOADER.lock() {
+        Ok(mut held) => *held = None,
+        Err(poisoned) => *poisoned.into_inner() = None,
+    }
+}
