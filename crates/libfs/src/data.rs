@@ -216,9 +216,26 @@ impl Client {
     /// Writes at the file's offset (its end, if it was opened to append) and moves it. At most 16 MiB, all of it
     /// one atomic entry; a longer write is short.
     pub fn write(&self, file: &OpenFile, data: &[UserSlice<'_>]) -> Result<usize, Error> {
+        self.write_appending(file, data, None, file.appends())
+    }
+
+    /// Writes at `offset`, or else at the file's offset, which it moves; at the end, if it `appends`.
+    #[inline]
+    pub fn write_appending(
+        &self,
+        file: &OpenFile,
+        data: &[UserSlice<'_>],
+        offset: Option<i64>,
+        appends: bool,
+    ) -> Result<usize, Error> {
         file.check_writable()?;
+        if let Some(offset) = offset {
+            let offset = u64::try_from(offset).map_err(|_| Error::Invalid)?;
+            let at = if appends { None } else { Some(offset) };
+            return Ok(self.write_at(file, data, at)?.0);
+        }
         let mut offset = file.offset.lock();
-        let at = if file.appends() { None } else { Some(*offset) };
+        let at = if appends { None } else { Some(*offset) };
         let (bytes, end) = self.write_at(file, data, at)?;
         if bytes > 0 {
             *offset = end;
@@ -228,10 +245,7 @@ impl Client {
 
     /// Writes at `offset`; at the end, if the file was opened to append (as Linux does).
     pub fn pwrite(&self, file: &OpenFile, data: &[UserSlice<'_>], offset: i64) -> Result<usize, Error> {
-        file.check_writable()?;
-        let offset = u64::try_from(offset).map_err(|_| Error::Invalid)?;
-        let at = if file.appends() { None } else { Some(offset) };
-        Ok(self.write_at(file, data, at)?.0)
+        self.write_appending(file, data, Some(offset), file.appends())
     }
 
     /// Bytes written, and the offset behind them.

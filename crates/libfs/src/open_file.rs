@@ -20,8 +20,7 @@ use rustix::fd::{AsFd as _, BorrowedFd};
 const UNNAMED: i32 = O_TMPFILE & !O_DIRECTORY;
 
 /// Flags that `fcntl(F_SETFL)` may change.
-const STATUS_FLAGS: i32 =
-    libc::O_APPEND | libc::O_NONBLOCK | libc::O_ASYNC | libc::O_DIRECT | libc::O_NOATIME;
+const STATUS_FLAGS: i32 = libc::O_APPEND | libc::O_NONBLOCK | libc::O_DIRECT | libc::O_NOATIME;
 
 /// An open file description.
 #[derive(Debug)]
@@ -98,12 +97,15 @@ impl OpenFile {
     }
 
     #[inline]
-    pub(crate) fn appends(&self) -> bool {
+    /// Whether writes go to the end.
+    #[must_use]
+    pub fn appends(&self) -> bool {
         self.flags() & O_APPEND != 0
     }
 
     #[inline]
-    pub(crate) fn check_readable(&self) -> Result<(), Error> {
+    /// Whether it was opened to be read.
+    pub fn check_readable(&self) -> Result<(), Error> {
         let flags = self.flags();
         if flags & O_PATH != 0 || !matches!(flags & O_ACCMODE, O_RDONLY | O_RDWR) {
             return Err(Error::AccessMode);
@@ -112,7 +114,8 @@ impl OpenFile {
     }
 
     #[inline]
-    pub(crate) fn check_writable(&self) -> Result<(), Error> {
+    /// Whether it was opened to be written.
+    pub fn check_writable(&self) -> Result<(), Error> {
         let flags = self.flags();
         if flags & O_PATH != 0 || !matches!(flags & O_ACCMODE, O_WRONLY | O_RDWR) {
             return Err(Error::AccessMode);
@@ -120,7 +123,8 @@ impl OpenFile {
         Ok(())
     }
 
-    pub(crate) fn check_not_path(&self) -> Result<(), Error> {
+    /// Whether more can be done with it than to name it (`O_PATH`).
+    pub fn check_not_path(&self) -> Result<(), Error> {
         if self.flags() & O_PATH != 0 { Err(Error::AccessMode) } else { Ok(()) }
     }
 }
@@ -227,6 +231,9 @@ impl Client {
         match kind {
             FileKind::Directory if !path_only && (writes || flags & (O_CREAT | O_TRUNC) != 0) => {
                 return Err(Error::IsDirectory.into());
+            }
+            FileKind::Directory if !path_only && flags & libc::O_DIRECT != 0 => {
+                return Err(Error::Invalid.into());
             }
             FileKind::Directory => {}
             _ if found.slash || flags & O_DIRECTORY != 0 => return Err(Error::NotDirectory.into()),

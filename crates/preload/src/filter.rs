@@ -177,7 +177,6 @@ pub const fn class_of(number: i64) -> u8 {
         libc::SYS_rename | libc::SYS_link | libc::SYS_mount | libc::SYS_pivot_root => CLASS_PATH_PATH,
         libc::SYS_symlink => CLASS_PATH_SECOND,
         libc::SYS_openat
-        | libc::SYS_openat2
         | libc::SYS_newfstatat
         | libc::SYS_statx
         | libc::SYS_faccessat
@@ -202,6 +201,8 @@ pub const fn class_of(number: i64) -> u8 {
         | libc::SYS_execve
         | libc::SYS_execveat
         | libc::SYS_chdir
+        // What an absolute path means depends on its flags.
+        | libc::SYS_openat2
         | libc::SYS_io_uring_setup
         | libc::SYS_bind
         | libc::SYS_connect

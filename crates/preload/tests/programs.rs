@@ -11,6 +11,9 @@ use common::{PREFIX, Served, compare, preloaded, told};
 
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs.sh");
 const CALLS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/calls.py");
+const NAMES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/names.py");
+/// What `statfs` calls ext4.
+const EXT4: i64 = 0xef53;
 const STAND_INS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/stand_ins.py");
 const CREDENTIALS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/credentials.py");
 const EXTENDED_PROGRAMS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/extended.sh");
@@ -63,6 +66,28 @@ fn seldom_calls_answer_on_the_store_what_they_answer_on_a_directory() {
 #[test]
 fn what_processes_share_of_open_files_is_on_the_store_what_it_is_in_a_directory() {
     compare_on_both("python3", SHARED);
+}
+
+#[test]
+fn names_flags_and_ranges_are_what_they_are_on_ext4() {
+    let store = Served::new();
+    let folder = tempfile::tempdir().expect("folder");
+    let directory = folder.path().to_str().expect("a plain name").to_owned();
+    let is_ext4 = rustix::fs::statfs(folder.path()).is_ok_and(|found| found.f_type == EXT4);
+    if !is_ext4 || !rustix::process::geteuid().is_root() || linux_version() < (6, 10) {
+        println!("skipped: asks root, ext4 and a Linux that has all the calls");
+        return;
+    }
+    let kernel = Command::new("python3").args([NAMES, &directory]).output().expect("python3 runs");
+    let ours = store.command("python3").args([NAMES, PREFIX]).output().expect("python3 runs");
+    assert!(kernel.status.success(), "{}", told(&kernel));
+    compare(&told(&kernel), &told(&ours));
+}
+
+fn linux_version() -> (u32, u32) {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let mut numbers = release.split(['.', '-']).map_while(|number| number.parse().ok());
+    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
 }
 
 #[test]

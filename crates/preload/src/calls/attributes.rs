@@ -86,6 +86,14 @@ fn itself(call: &Call, directory: Option<usize>, path: usize, flags: i32) -> Res
     }
 }
 
+/// All that may be asked of a `stat`; the kernel refuses the rest.
+const STAT_FLAGS: i32 =
+    libc::AT_SYMLINK_NOFOLLOW | libc::AT_NO_AUTOMOUNT | libc::AT_EMPTY_PATH | libc::AT_STATX_SYNC_TYPE;
+/// All that may be asked of a change of attributes.
+const CHANGE_FLAGS: i32 = libc::AT_SYMLINK_NOFOLLOW | libc::AT_EMPTY_PATH;
+/// No mask of `statx` has it.
+const STATX_RESERVED: u32 = 1 << 31;
+
 pub fn stat(call: &Call, directory: Option<usize>, path: usize, buffer: usize, flags: i32) -> Answer {
     let write = |stat: Stat| user_memory::write(call.word(buffer), &fill(&stat.record)).map(|()| 0);
     look(call, (directory, path), flags, write)
@@ -99,11 +107,18 @@ pub fn stat_open(call: &Call) -> Answer {
 }
 
 pub fn statx(call: &Call) -> Answer {
+    let syncs = call.int(2) & libc::AT_STATX_SYNC_TYPE;
+    if syncs == libc::AT_STATX_SYNC_TYPE || call.word(3) as u32 & STATX_RESERVED != 0 {
+        return Err(Failure::NotOurs);
+    }
     let write = |stat: Stat| user_memory::write(call.word(4), &fill_extended(&stat.record)).map(|()| 0);
     look(call, (Some(0), 1), call.int(2), write)
 }
 
 fn look(call: &Call, named: Named, flags: i32, write: impl Fn(Stat) -> Answer) -> Answer {
+    if flags & !STAT_FLAGS != 0 {
+        return Err(Failure::NotOurs);
+    }
     if let Some(pin) = itself(call, named.0, named.1, flags)? {
         return write(process::client()?.stat_open(pin.file()?)?);
     }
@@ -150,6 +165,9 @@ pub fn access(call: &Call, directory: Option<usize>, path: usize, mode: i32, fla
 }
 
 fn set(call: &Call, named: Named, flags: i32, attributes: SetAttributes) -> Answer {
+    if flags & !CHANGE_FLAGS != 0 {
+        return Err(Failure::NotOurs);
+    }
     if let Some(pin) = itself(call, named.0, named.1, flags)? {
         // Without any path it is the descriptor's call, which one for paths only is refused.
         return if call.word(named.1) == 0 {
@@ -239,9 +257,16 @@ pub fn change_times(call: &Call) -> Answer {
         0 => times(SetTime::Now, SetTime::Now),
         address => {
             let [accessed, modified]: [[i64; 2]; 2] = user_memory::read(address)?;
+            if [accessed[1], modified[1]] == [libc::UTIME_OMIT; 2] {
+                // Nobody even looks at the path.
+                return Err(Failure::NotOurs);
+            }
             times(time(accessed[0], accessed[1])?, time(modified[0], modified[1])?)
         }
     };
+    if call.word(1) == 0 && call.int(3) != 0 {
+        return Err(Failure::NotOurs);
+    }
     set(call, (Some(0), 1), call.int(3), attributes)
 }
 

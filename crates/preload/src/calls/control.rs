@@ -6,13 +6,15 @@ use cuesta_libfs::{Client, Error, LockKind, LockOwner, OpenFile};
 
 use super::{Answer, Call, Failure};
 use crate::descriptors::{self, Pin};
-use crate::{process, thread, user_memory};
+use crate::{credentials, process, thread, user_memory};
 
 /// `struct flock`: type and whence, start, length, process.
 type RecordLock = [u64; 4];
 const FICLONE: usize = 0x4004_9409;
 const FICLONERANGE: usize = 0x4020_940d;
 const FIONREAD: usize = 0x541b;
+/// What Linux adds to the flags of a file opened by a program of 64 bits.
+const LARGE_FILE: i32 = 0o100_000;
 
 /// Lets go of a description, and of the process's locks on its file.
 fn release(pin: Pin) {
@@ -36,7 +38,8 @@ pub fn close(call: &Call) -> Answer {
 
 pub fn close_range(call: &Call) -> Answer {
     let (first, last, flags) = (call.word(0) as u32, call.word(1) as u32, call.word(2));
-    if first > last {
+    const FLAGS: u32 = libc::CLOSE_RANGE_CLOEXEC | libc::CLOSE_RANGE_UNSHARE;
+    if first > last || flags as u32 & !FLAGS != 0 {
         return Err(Failure::NotOurs);
     }
     if flags as u32 & libc::CLOSE_RANGE_CLOEXEC == 0 {
@@ -100,11 +103,15 @@ pub fn control(call: &Call) -> Answer {
         }
         // The kernel keeps close-on-exec on the placeholder.
         libc::F_GETFD | libc::F_SETFD => Ok(call.kernel(call.arguments)),
-        libc::F_GETFL => Ok(pin.file()?.flags() as isize | libc::O_LARGEFILE as isize),
-        libc::F_SETFL => {
-            pin.set_flags(argument as i32)?;
-            Ok(0)
+        libc::F_GETFL => {
+            let flags = pin.file()?.flags();
+            let large = if flags & libc::O_PATH == 0 { LARGE_FILE } else { 0 };
+            Ok((flags | large) as isize)
         }
+        _ if pin.file()?.check_not_path().is_err() => Err(Failure::Errno(libc::EBADF)),
+        libc::F_SETFL => set_flags(&pin, argument as i32),
+        // For pipes only.
+        libc::F_GETPIPE_SZ | libc::F_SETPIPE_SZ => Err(Failure::Errno(libc::EBADF)),
         libc::F_GETLK => get_lock(&pin, argument, LockOwner::Process),
         libc::F_OFD_GETLK => get_lock(&pin, argument, LockOwner::File),
         libc::F_SETLK => set_lock(&pin, argument, LockOwner::Process, false),
@@ -114,6 +121,19 @@ pub fn control(call: &Call) -> Answer {
         libc::F_GETOWN | libc::F_SETOWN => Ok(0),
         _ => call.unserved(libc::EINVAL),
     }
+}
+
+fn set_flags(pin: &Pin, flags: i32) -> Answer {
+    let file = pin.file()?;
+    let new = flags & !file.flags();
+    if new & libc::O_NOATIME != 0 {
+        let record = process::client()?.stat_open(file)?.record;
+        if !credentials::effective().owns(&record) {
+            return Err(Failure::Errno(libc::EPERM));
+        }
+    }
+    pin.set_flags(flags)?;
+    Ok(0)
 }
 
 /// What a record lock structure asks for: kind, first byte, end.
@@ -210,6 +230,7 @@ pub fn lock_file(call: &Call) -> Answer {
 
 pub fn ioctl(call: &Call) -> Answer {
     let pin = call.pin(0)?;
+    pin.file()?.check_not_path()?;
     match call.word(1) as u32 as usize {
         FICLONE | FICLONERANGE => Err(Failure::Errno(libc::EOPNOTSUPP)),
         FIONREAD => {

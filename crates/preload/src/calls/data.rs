@@ -1,6 +1,7 @@
 //! Reading, writing and sizing.
 
-use cuesta_libfs::{Allocation, Whence};
+use cuesta_format::FileKind;
+use cuesta_libfs::{Allocation, OpenFile, Whence};
 
 use super::path::{self, Named};
 use super::{Answer, Call, Failure, descriptor_names};
@@ -11,7 +12,13 @@ const VECTOR_LIMIT: usize = 1024;
 /// Most bytes one call moves, as the kernel has it.
 const COUNT_LIMIT: usize = 0x7fff_f000;
 /// Flags of preadv2/pwritev2 that ask for nothing that is not so anyway.
-const HARMLESS_FLAGS: i32 = libc::RWF_HIPRI | libc::RWF_DSYNC | libc::RWF_SYNC | libc::RWF_NOWAIT;
+const HARMLESS_FLAGS: i32 =
+    libc::RWF_HIPRI | libc::RWF_DSYNC | libc::RWF_SYNC | libc::RWF_NOWAIT | RWF_DONTCACHE;
+const RWF_NOAPPEND: i32 = 0x20;
+const RWF_DONTCACHE: i32 = 0x80;
+/// All that `sync_file_range` may be asked for.
+const SYNC_RANGE_FLAGS: u32 =
+    libc::SYNC_FILE_RANGE_WAIT_BEFORE | libc::SYNC_FILE_RANGE_WRITE | libc::SYNC_FILE_RANGE_WAIT_AFTER;
 
 pub fn read(call: &Call) -> Answer {
     let pin = call.pin(0)?;
@@ -61,29 +68,32 @@ fn vector(call: &Call) -> Result<Vec<[usize; 2]>, Failure> {
     Ok(parts)
 }
 
-/// The offset of a vectored call, `None` for the descriptor's own, after checking the flags.
-fn vector_offset(call: &Call, plain: i64, second: i64) -> Result<Option<i64>, Failure> {
+/// The offset of a vectored call, `None` for the descriptor's own, and whether its flags say that it appends.
+fn vector_offset(call: &Call, plain: i64, second: i64) -> Result<(Option<i64>, Option<bool>), Failure> {
     let number = call.number as i64;
     if number == plain {
-        return Ok(None);
+        return Ok((None, None));
     }
     let offset = call.word(3) as i64;
-    if number == second {
-        let flags = call.int(5);
-        if flags & !HARMLESS_FLAGS != 0 {
-            return Err(Failure::Errno(libc::EOPNOTSUPP));
-        }
-        if offset == -1 {
-            return Ok(None);
-        }
+    if number != second {
+        return Ok((Some(offset), None));
     }
-    Ok(Some(offset))
+    let flags = call.int(5);
+    if flags & !(HARMLESS_FLAGS | libc::RWF_APPEND | RWF_NOAPPEND) != 0 {
+        return Err(Failure::Errno(libc::EOPNOTSUPP));
+    }
+    let appends = match (flags & libc::RWF_APPEND != 0, flags & RWF_NOAPPEND != 0) {
+        (true, true) => return Err(Failure::Errno(libc::EINVAL)),
+        (false, false) => None,
+        (appends, _) => Some(appends),
+    };
+    Ok((Some(offset).filter(|offset| *offset != -1), appends))
 }
 
 pub fn read_vector(call: &Call) -> Answer {
     let pin = call.pin(0)?;
     let client = process::client()?;
-    let offset = vector_offset(call, libc::SYS_readv, libc::SYS_preadv2)?;
+    let (offset, _) = vector_offset(call, libc::SYS_readv, libc::SYS_preadv2)?;
     let mut buffers: Vec<_> =
         vector(call)?.iter().map(|[address, length]| user_memory::slice_mut(*address, *length)).collect();
     match offset {
@@ -95,12 +105,16 @@ pub fn read_vector(call: &Call) -> Answer {
 pub fn write_vector(call: &Call) -> Answer {
     let pin = call.pin(0)?;
     let client = process::client()?;
-    let offset = vector_offset(call, libc::SYS_writev, libc::SYS_pwritev2)?;
+    let (offset, appends) = vector_offset(call, libc::SYS_writev, libc::SYS_pwritev2)?;
     let buffers: Vec<_> =
         vector(call)?.iter().map(|[address, length]| user_memory::slice(*address, *length)).collect();
+    let write = |file: &OpenFile| {
+        let appends = appends.unwrap_or_else(|| file.appends());
+        Ok(client.write_appending(file, &buffers, offset, appends)? as isize)
+    };
     match offset {
-        Some(offset) => Ok(client.pwrite(pin.file()?, &buffers, offset)? as isize),
-        None => pin.with_offset(|file| Ok(client.write(file, &buffers)? as isize)),
+        Some(_) => write(pin.file()?),
+        None => pin.with_offset(|file| write(file)),
     }
 }
 
@@ -160,19 +174,46 @@ pub fn allocate(call: &Call) -> Answer {
     const KEEP_ZEROED: i32 = libc::FALLOC_FL_ZERO_RANGE | libc::FALLOC_FL_KEEP_SIZE;
     let pin = call.pin(0)?;
     let file = pin.file()?;
+    let (offset, length) = (call.word(2) as i64, call.word(3) as i64);
     let what = match call.int(1) {
         0 => Allocation::Extend,
         libc::FALLOC_FL_KEEP_SIZE => Allocation::KeepSize,
-        // Zeros are written, so that to punch a hole and to zero what the file has are the same.
+        // No space is set aside, so that to punch a hole and to zero what the file has are the same.
         KEEP_PUNCHED | KEEP_ZEROED => Allocation::Punch,
         libc::FALLOC_FL_ZERO_RANGE => Allocation::Zero,
-        _ => return call.unserved(libc::EOPNOTSUPP),
+        libc::FALLOC_FL_COLLAPSE_RANGE => Allocation::Collapse,
+        libc::FALLOC_FL_INSERT_RANGE => Allocation::Insert,
+        _ if offset < 0 || length <= 0 => return Err(Failure::Errno(libc::EINVAL)),
+        _ => return Err(Failure::Errno(libc::EOPNOTSUPP)),
     };
-    process::client()?.allocate(file, what, call.word(2) as i64, call.word(3) as i64)?;
+    process::client()?.allocate(file, what, offset, length)?;
     Ok(0)
 }
 
 /// Advice about access is not needed.
 pub fn advise(call: &Call) -> Answer {
-    call.pin(0).map(|_| 0)
+    let pin = call.pin(0)?;
+    pin.file()?.check_not_path()?;
+    let is_known = (0..=libc::POSIX_FADV_NOREUSE).contains(&call.int(3));
+    if !is_known || (call.word(2) as i64) < 0 { Err(Failure::Errno(libc::EINVAL)) } else { Ok(0) }
+}
+
+/// Nor is reading ahead.
+pub fn read_ahead(call: &Call) -> Answer {
+    let pin = call.pin(0)?;
+    let file = pin.file()?;
+    file.check_readable()?;
+    if file.kind() == FileKind::File { Ok(0) } else { Err(Failure::Errno(libc::EINVAL)) }
+}
+
+pub fn sync_range(call: &Call) -> Answer {
+    let pin = call.pin(0)?;
+    pin.file()?.check_not_path()?;
+    let (offset, length) = (call.word(1) as i64, call.word(2) as i64);
+    let is_range = offset >= 0 && offset.checked_add(length).is_some_and(|end| end >= offset);
+    if !is_range || call.word(3) as u32 & !SYNC_RANGE_FLAGS != 0 {
+        return Err(Failure::Errno(libc::EINVAL));
+    }
+    process::client()?.fsync(pin.file()?)?;
+    Ok(0)
 }

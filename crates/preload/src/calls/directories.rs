@@ -111,7 +111,13 @@ pub fn change(call: &Call) -> Answer {
 }
 
 pub fn change_to_open(call: &Call) -> Answer {
-    leave_if_kernels(call, call.pin(0).and_then(enter))
+    let change = |pin: Pin| {
+        if pin.file()?.kind() == FileKind::Directory {
+            descriptor_names::check(&pin, &credentials::effective(), SEARCH as u32)?;
+        }
+        enter(pin)
+    };
+    leave_if_kernels(call, call.pin(0).and_then(change))
 }
 
 fn enter(pin: Pin) -> Answer {

@@ -14,6 +14,7 @@ mod extended;
 mod loaders;
 mod memory;
 mod names;
+mod open_how;
 pub mod path;
 mod program;
 mod program_file;
@@ -123,12 +124,13 @@ pub fn serve(number: usize, arguments: [usize; 6]) -> Answer {
         libc::SYS_writev | libc::SYS_pwritev | libc::SYS_pwritev2 => data::write_vector(&call),
         libc::SYS_lseek => data::seek(&call),
         libc::SYS_fsync | libc::SYS_fdatasync | libc::SYS_syncfs => data::sync_file(&call),
-        libc::SYS_sync_file_range => data::sync_file(&call),
+        libc::SYS_sync_file_range => data::sync_range(&call),
         libc::SYS_sync => data::sync_all(),
         libc::SYS_ftruncate => data::truncate_open(&call),
         libc::SYS_truncate => data::truncate(&call),
         libc::SYS_fallocate => data::allocate(&call),
-        libc::SYS_fadvise64 | libc::SYS_readahead => data::advise(&call),
+        libc::SYS_fadvise64 => data::advise(&call),
+        libc::SYS_readahead => data::read_ahead(&call),
         libc::SYS_copy_file_range => transfer::copy_range(&call),
         libc::SYS_sendfile => transfer::send_file(&call),
         libc::SYS_splice => transfer::splice(&call),
@@ -149,14 +151,18 @@ pub fn serve(number: usize, arguments: [usize; 6]) -> Answer {
             names::open(&call, None, 0, libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC, call.word(1))
         }
         libc::SYS_openat => names::open(&call, Some(0), 1, call.int(2), call.word(3)),
-        libc::SYS_openat2 => names::open_how(&call),
+        libc::SYS_openat2 => open_how::open(&call),
         libc::SYS_mkdir => names::make_directory(&call, None, 0, call.word(1)),
         libc::SYS_mkdirat => names::make_directory(&call, Some(0), 1, call.word(2)),
         libc::SYS_mknod => names::make_node(&call, None, 0, call.word(1), call.word(2)),
         libc::SYS_mknodat => names::make_node(&call, Some(0), 1, call.word(2), call.word(3)),
         libc::SYS_rmdir => names::remove(&call, None, 0, true),
         libc::SYS_unlink => names::remove(&call, None, 0, false),
-        libc::SYS_unlinkat => names::remove(&call, Some(0), 1, call.int(2) & libc::AT_REMOVEDIR != 0),
+        libc::SYS_unlinkat => match call.int(2) {
+            0 => names::remove(&call, Some(0), 1, false),
+            libc::AT_REMOVEDIR => names::remove(&call, Some(0), 1, true),
+            _ => Err(Failure::NotOurs),
+        },
         libc::SYS_rename => names::rename(&call, (None, 0), (None, 1), 0),
         libc::SYS_renameat => names::rename(&call, (Some(0), 1), (Some(2), 3), 0),
         libc::SYS_renameat2 => names::rename(&call, (Some(0), 1), (Some(2), 3), call.word(4) as u32),
@@ -208,7 +214,7 @@ pub fn serve(number: usize, arguments: [usize; 6]) -> Answer {
         libc::SYS_fcntl => control::control(&call),
         libc::SYS_flock => control::lock_file(&call),
         libc::SYS_ioctl => control::ioctl(&call),
-        libc::SYS_epoll_ctl => call.pin(2).and(Err(Failure::Errno(libc::EPERM))),
+        libc::SYS_epoll_ctl => ready::watch(&call),
         libc::SYS_rt_sigaction => change_signal(&call),
         libc::SYS_sigaltstack => change_signal_stack(&call),
         libc::SYS_execve => program::execute(&call, None, 0, 1, 2, 0),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use cuesta_format::InodeNumber;
-use cuesta_libfs::{Error, LinkSource, OpenFile, RenameFlags};
+use cuesta_libfs::{Error, LinkSource, OpenFile, RenameFlags, Resolve};
 
 use super::path::{self, Named, Place};
 use super::{Answer, Call, Failure, descriptor_names, stand_ins};
@@ -12,9 +12,27 @@ use crate::open_file::Description;
 use crate::{credentials, process, user_memory};
 
 const MODE_BITS: u32 = 0o7777;
-/// `struct open_how`: flags, mode, resolve.
-type How = [u64; 3];
-
+/// Every flag of `open` there is.
+pub const OPEN_FLAGS: i32 = libc::O_ACCMODE
+    | libc::O_CREAT
+    | libc::O_EXCL
+    | libc::O_NOCTTY
+    | libc::O_TRUNC
+    | libc::O_APPEND
+    | libc::O_NONBLOCK
+    | libc::O_SYNC
+    | libc::O_ASYNC
+    | libc::O_DIRECT
+    | LARGE_FILE
+    | libc::O_DIRECTORY
+    | libc::O_NOFOLLOW
+    | libc::O_NOATIME
+    | libc::O_CLOEXEC
+    | libc::O_PATH
+    | libc::O_TMPFILE;
+const LARGE_FILE: i32 = 0o100_000;
+/// What tells `O_TMPFILE` from `O_DIRECTORY`.
+pub const UNNAMED: i32 = libc::O_TMPFILE & !libc::O_DIRECTORY;
 /// What a path leads to.
 enum Opened {
     /// A file of the store, and its name.
@@ -29,29 +47,55 @@ fn masked(mode: usize) -> u32 {
 }
 
 pub fn open(call: &Call, directory: Option<usize>, path: usize, flags: i32, mode: usize) -> Answer {
-    let answer = path::at(
+    // Flags that do not exist are passed over.
+    let flags = flags & OPEN_FLAGS;
+    match path::locate(call, directory, path) {
+        Ok(place) => open_place(call, (directory, path), place, flags, mode, Through::default()),
+        Err(Failure::NotOurs) => open_named(call, path, flags),
+        Err(failure) => Err(failure),
+    }
+}
+
+/// Which ways an open may take.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Through {
+    /// Inside the store.
+    pub resolve: Resolve,
+    /// Not out of the store.
+    pub stay: bool,
+}
+
+/// Opens what a place of the store holds.
+pub fn open_place(
+    call: &Call,
+    named: Named,
+    place: Place,
+    flags: i32,
+    mode: usize,
+    through: Through,
+) -> Answer {
+    path::at_place(
         call,
-        (directory, path),
-        |client, credentials, base, place| match client.open(
-            credentials,
-            base,
-            &place.path,
-            flags,
-            masked(mode),
-        ) {
-            Ok(file) => Ok(Opened::File(file, place.name())),
-            Err(Error::Pipe(inode)) => Ok(Opened::Pipe(inode)),
-            Err(error) => Err(error),
+        named,
+        place,
+        |client, credentials, base, place| {
+            let mode = masked(mode);
+            match client.open_within(credentials, base, &place.path, flags, mode, through.resolve) {
+                Ok(file) if flags & UNNAMED != 0 => {
+                    let name = format!("/#{}", file.inode().0);
+                    Ok(Opened::File(file, [place.name(), name.into_bytes()].concat()))
+                }
+                Ok(file) => Ok(Opened::File(file, place.name())),
+                Err(Error::Pipe(inode)) => Ok(Opened::Pipe(inode)),
+                Err(Error::Leaves { .. }) if through.stay => Err(Error::CrossDevice),
+                Err(error) => Err(error),
+            }
         },
         |opened| match opened {
             Opened::File(file, name) => give(file, name, flags),
             Opened::Pipe(inode) => stand_ins::open_pipe(inode, flags),
         },
-    );
-    match answer {
-        Err(Failure::NotOurs) => open_named(call, path, flags),
-        answer => answer,
-    }
+    )
 }
 
 /// A descriptor for a file just opened.
@@ -64,25 +108,13 @@ fn give(file: Arc<OpenFile>, name: Vec<u8>, flags: i32) -> Answer {
 
 /// Opens once more what is behind a descriptor, if that is what the path names.
 #[cold]
-fn open_named(call: &Call, path: usize, flags: i32) -> Answer {
+pub fn open_named(call: &Call, path: usize, flags: i32) -> Answer {
     const EXCLUSIVE: i32 = libc::O_CREAT | libc::O_EXCL;
     if flags & libc::O_NOFOLLOW != 0 || flags & EXCLUSIVE == EXCLUSIVE {
         return Err(Failure::NotOurs);
     }
     let pin = descriptor_names::itself(call, path)?;
     give(descriptor_names::open(&pin, flags)?, pin.path().to_vec(), flags)
-}
-
-pub fn open_how(call: &Call) -> Answer {
-    if call.word(3) < size_of::<How>() {
-        return Err(Failure::NotOurs);
-    }
-    let [flags, mode, resolve]: How = user_memory::read(call.word(2))?;
-    path::locate(call, Some(0), 1).map(|_| ()).or_else(|_| descriptor_names::itself(call, 1).map(|_| ()))?;
-    if resolve != 0 {
-        return call.unserved(libc::ENOSYS);
-    }
-    open(call, Some(0), 1, flags as i32, mode as usize)
 }
 
 pub fn make_directory(call: &Call, directory: Option<usize>, path: usize, mode: usize) -> Answer {
@@ -133,7 +165,7 @@ fn both(call: &Call, from: Named, to: Named) -> Result<(Place, Place), Failure> 
 pub fn rename(call: &Call, from: Named, to: Named, flags: u32) -> Answer {
     let places = both(call, from, to)?;
     if flags & !(libc::RENAME_NOREPLACE | libc::RENAME_EXCHANGE) != 0 {
-        return Err(Failure::Errno(libc::EINVAL));
+        return call.unserved(libc::EINVAL);
     }
     let flags = RenameFlags {
         no_replace: flags & libc::RENAME_NOREPLACE != 0,
@@ -143,6 +175,9 @@ pub fn rename(call: &Call, from: Named, to: Named, flags: u32) -> Answer {
 }
 
 pub fn link(call: &Call, from: Named, to: Named, flags: i32) -> Answer {
+    if flags & !(libc::AT_EMPTY_PATH | libc::AT_SYMLINK_FOLLOW) != 0 {
+        return Err(Failure::NotOurs);
+    }
     let is_empty = flags & libc::AT_EMPTY_PATH != 0
         && user_memory::UserPath::read(call.word(from.1))?.as_bytes().is_empty();
     let file = match is_empty {
@@ -190,6 +225,12 @@ pub fn read_link(call: &Call, directory: Option<usize>, path: usize, buffer: usi
         user_memory::write_bytes(buffer, &target[..length])?;
         Ok(length as isize)
     };
+    if let Some(directory) = directory
+        && user_memory::UserPath::read(call.word(path))?.as_bytes().is_empty()
+        && let Some(pin) = descriptors::pin(call.int(directory))
+    {
+        return write(process::client()?.read_link_open(pin.file()?)?);
+    }
     let answer = path::at(
         call,
         (directory, path),

@@ -89,7 +89,8 @@ pub struct Place {
 }
 
 impl Place {
-    fn below_root(path: &[u8]) -> Self {
+    /// The place of a path below the prefix.
+    pub fn below_root(path: &[u8]) -> Self {
         let path = if path.is_empty() { b"." } else { path };
         Self { base: None, path: path.to_vec() }
     }
@@ -165,10 +166,20 @@ pub type Named = (Option<usize>, usize);
 pub fn at<T>(
     call: &Call,
     named: Named,
+    serve: impl FnMut(&Client, &Credentials, Base<'_>, &Place) -> Result<T, Error>,
+    answer: impl FnOnce(T) -> Answer,
+) -> Answer {
+    at_place(call, named, locate(call, named.0, named.1)?, serve, answer)
+}
+
+/// As [`at`], where that place is known.
+pub fn at_place<T>(
+    call: &Call,
+    named: Named,
+    mut place: Place,
     mut serve: impl FnMut(&Client, &Credentials, Base<'_>, &Place) -> Result<T, Error>,
     answer: impl FnOnce(T) -> Answer,
 ) -> Answer {
-    let mut place = locate(call, named.0, named.1)?;
     let client = process::client()?;
     let credentials = credentials::effective();
     for _ in 0..CROSSINGS {

@@ -30,6 +30,12 @@ fn kernel(call: &Call, arguments: [usize; 6]) -> Result<isize, Failure> {
     if answer < 0 { Err(Failure::Errno(-answer as i32)) } else { Ok(answer) }
 }
 
+/// `epoll_ctl`: a file is nothing to wait for.
+pub fn watch(call: &Call) -> Answer {
+    call.pin(2)?.file()?.check_not_path()?;
+    Err(Failure::Errno(libc::EPERM))
+}
+
 /// `poll` and `ppoll`.
 pub fn poll(call: &Call) -> Answer {
     let [address, count, ..] = call.arguments;
