@@ -285,6 +285,7 @@ pub const WORKS: &[Work] = &[
         1,
         &[row("rm -r of 20,000 files", Figure::Elapsed, Goal::Reported)],
     ),
+    job("make", Task::Make, 1, &[row("make of LuaJIT, -O0", Figure::Elapsed, JOB_GOAL)]),
     recovery(
         "recovery-appends",
         Filling::Appends,

@@ -45,6 +45,8 @@ pub enum Step {
     Free { blocks: u64 },
     /// A lease was granted.
     Grant { session: SessionId, inode: InodeNumber, write: bool },
+    /// Leases on so many other inodes were granted along.
+    GrantAhead { session: SessionId, inode: InodeNumber, count: u64 },
     /// A session was fenced.
     Fence { session: SessionId, accepted: LogPosition, generation: LogGeneration },
     /// Recovery digested what a log still held.

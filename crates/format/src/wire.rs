@@ -12,7 +12,7 @@ use crate::{
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 /// Version of the protocol; both sides must agree.
-pub const PROTOCOL_VERSION: u32 = 4;
+pub const PROTOCOL_VERSION: u32 = 6;
 
 /// Longest frame either side accepts, in bytes.
 pub const FRAME_BYTES_MAX: usize = 8 << 20;
@@ -21,7 +21,10 @@ pub const FRAME_BYTES_MAX: usize = 8 << 20;
 pub const DESCRIPTORS_MAX: usize = 64;
 
 /// Most inode numbers of a block that is granted ahead.
-pub const AHEAD_MAX: u32 = 512;
+pub const AHEAD_MAX: u32 = 2048;
+
+/// Most inodes named to be granted along.
+pub const BESIDE_MAX: usize = 512;
 
 /// What may be done under a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -107,9 +110,11 @@ pub enum Request {
         inode: InodeNumber,
         /// The mode wanted.
         mode: LeaseMode,
-        /// Leases on files and symbolic links with numbers near this one are welcome, too: on those in the aligned
-        /// block of so many numbers that it lies in. 0: none; at most [`AHEAD_MAX`].
+        /// Leases on inodes with numbers near this one are welcome, too: on those in the aligned block of so many
+        /// numbers that it lies in. 0: none; at most [`AHEAD_MAX`].
         ahead: u32,
+        /// And on these; at most [`BESIDE_MAX`].
+        beside: Vec<InodeNumber>,
     },
     /// A name in a directory this session holds a lease on; grants a lease on what it names.
     Lookup {
@@ -203,8 +208,14 @@ pub enum Response {
         /// Segments behind those mapped (as many descriptors follow); 0 when none can be had.
         added: u32,
     },
-    /// To [`Request::Acquire`] and [`Request::Lookup`]: what was asked for, then what is granted ahead.
-    Granted(Vec<Grant>),
+    /// To [`Request::Acquire`] and [`Request::Lookup`].
+    Granted {
+        /// What was asked for.
+        grant: Box<Grant>,
+        /// What is granted ahead, if anything is: a [`crate::parcel`].
+        #[serde(with = "serde_bytes")]
+        ahead: Vec<u8>,
+    },
     /// To [`Request::List`].
     Entries {
         /// In name order.

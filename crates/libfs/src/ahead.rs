@@ -2,13 +2,14 @@
 //!
 //! Programs that go through a tree touch inodes with numbers near each other, one after the other, and a question to
 //! SharedFS takes longer than all the rest of a stat. So when questions are about near numbers, the next one asks for
-//! the whole aligned block around its inode, of twice as many numbers each time, as a kernel reads ahead. A
-//! question about some far inode starts at nothing: who touches two files of a million gets two leases.
+//! the whole aligned block around its inode, of eight times as many numbers each time, as a kernel reads ahead. A
+//! question about some far inode starts at nothing: who touches two files of a million gets two leases. Only who went
+//! through a thousand in a row before is taken to go on so.
 //!
 //! Near is what lies in the same region of inode numbers, or goes on in the one beside it. Several regions are
 //! remembered, because threads of one program (git has twenty) share out a tree among themselves.
 
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use cuesta_format::InodeNumber;
 use cuesta_format::wire::AHEAD_MAX;
 
@@ -18,17 +19,26 @@ const REGION: u64 = 2 * AHEAD_MAX as u64;
 const REGIONS: usize = 64;
 /// The first block asked for: what shares a record in the metadata store.
 const BLOCK_FIRST: u32 = 16;
+/// Each block is so many times the one before.
+const GROWTH: u32 = 8;
+
+/// Who asked for such a block last goes through a tree of many files,
+const WALK_BLOCK: u32 = 1024;
+/// and starts with so many elsewhere.
+const BLOCK_FIRST_OF_WALK: u32 = 128;
 
 /// The last block asked for in each of some regions. Threads overwrite each other's: what is lost is a guess.
 #[derive(Debug)]
 pub(crate) struct Ahead {
     /// Region number + 1, then 16 bits for the block.
     asked: [AtomicU64; REGIONS],
+    /// The last block asked for near another.
+    walked: AtomicU32,
 }
 
 impl Default for Ahead {
     fn default() -> Self {
-        Ahead { asked: [const { AtomicU64::new(0) }; REGIONS] }
+        Ahead { asked: [const { AtomicU64::new(0) }; REGIONS], walked: AtomicU32::new(0) }
     }
 }
 
@@ -39,11 +49,22 @@ impl Ahead {
         let beside = [region.checked_sub(1), Some(region + 1)];
         let block = match self.last_in(region) {
             Some(0) => BLOCK_FIRST,
-            Some(block) => (block * 2).min(AHEAD_MAX),
-            None => beside.into_iter().flatten().filter_map(|region| self.last_in(region)).max().unwrap_or(0),
+            Some(block) => (block * GROWTH).min(AHEAD_MAX),
+            None => {
+                let beside = beside.into_iter().flatten().filter_map(|region| self.last_in(region)).max();
+                beside.unwrap_or_else(|| self.start())
+            }
         };
+        if block > 0 {
+            self.walked.store(block, Ordering::Relaxed);
+        }
         self.slot(region).store((region + 1) << 16 | u64::from(block), Ordering::Relaxed);
         block
+    }
+
+    /// What to begin with far from everything asked for before.
+    fn start(&self) -> u32 {
+        if self.walked.swap(0, Ordering::Relaxed) >= WALK_BLOCK { BLOCK_FIRST_OF_WALK } else { 0 }
     }
 
     fn slot(&self, region: u64) -> &AtomicU64 {
@@ -67,10 +88,11 @@ mod tests {
     #[test]
     fn blocks_grow_along_a_walk() {
         let ahead = Ahead::default();
-        assert_eq!(asked(&ahead, [50_000, 50_003, 50_001, 50_040]), [0, 16, 32, 64]);
-        assert_eq!(asked(&ahead, [50_100, 50_150, 50_151, 50_152]), [128, 256, AHEAD_MAX, AHEAD_MAX]);
-        assert_eq!(asked(&ahead, [50_200]), [AHEAD_MAX], "the walk goes on");
-        assert_eq!(asked(&ahead, [7, 900_000, 70_000_000]), [0, 0, 0], "these are far");
+        assert_eq!(asked(&ahead, [50_000, 50_003, 50_001, 50_040]), [0, 16, 128, 1024]);
+        assert_eq!(asked(&ahead, [50_100, 50_150]), [AHEAD_MAX, AHEAD_MAX]);
+        assert_eq!(asked(&ahead, [53_300]), [AHEAD_MAX], "the walk goes on in the next region");
+        assert_eq!(asked(&ahead, [900_000, 900_500]), [128, 1024], "it goes on elsewhere");
+        assert_eq!(asked(&ahead, [7, 70_000_000, 80_000_000]), [128, 0, 0], "these are far from each other");
     }
 
     #[test]
@@ -78,6 +100,6 @@ mod tests {
         let ahead = Ahead::default();
         assert_eq!(asked(&ahead, [10_000, 20_000, 30_000]), [0, 0, 0]);
         assert_eq!(asked(&ahead, [10_001, 20_001, 30_001]), [16, 16, 16]);
-        assert_eq!(asked(&ahead, [10_017, 20_017, 30_017]), [32, 32, 32]);
+        assert_eq!(asked(&ahead, [10_017, 20_017, 30_017]), [128, 128, 128]);
     }
 }

@@ -61,6 +61,23 @@ impl Asking {
         refusals_as_errors(line.link.call(request, descriptors)?)
     }
 
+    /// Asks what another's answer may have told by the time it is our turn: `known` is looked at then. `take` gets the
+    /// answer before anybody else asks.
+    pub(crate) fn call_unless<R>(
+        &self,
+        known: impl FnOnce() -> Option<R>,
+        request: impl FnOnce() -> Request,
+        take: impl FnOnce(Response) -> Result<R, Error>,
+        to: &impl Deliver,
+    ) -> Result<R, Error> {
+        let mut line = self.line.lock();
+        if let Some(known) = known() {
+            return Ok(known);
+        }
+        self.collect(&mut line, true, to);
+        take(refusals_as_errors(line.link.call(&request(), &mut Vec::new())?)?)
+    }
+
     /// Asks without waiting. `false`: not now, an answer is outstanding or somebody is asking.
     pub(crate) fn post(&self, subject: Subject, request: &Request, to: &impl Deliver) -> bool {
         let Some(mut line) = self.line.try_lock().filter(|line| line.posted.is_none()) else {

@@ -57,20 +57,27 @@ impl Cache {
     /// The inode; one of which nothing is known if it was not there.
     #[inline]
     pub(crate) fn get_or_insert(&self, number: InodeNumber) -> Arc<Inode> {
+        self.get_or_insert_below(number, InodeNumber::NONE)
+    }
+
+    /// The inode; one of which nothing is known but the directory `parent` it is in, if it is a directory itself and
+    /// was not there.
+    #[inline]
+    pub(crate) fn get_or_insert_below(&self, number: InodeNumber, parent: InodeNumber) -> Arc<Inode> {
         match self.get(number) {
             Some(inode) => inode,
-            None => self.insert_unknown(number),
+            None => self.insert_unknown(number, parent),
         }
     }
 
     #[cold]
-    fn insert_unknown(&self, number: InodeNumber) -> Arc<Inode> {
+    fn insert_unknown(&self, number: InodeNumber, parent: InodeNumber) -> Arc<Inode> {
         let hash = self.hash(number);
         let mut inodes = self.inodes.write();
         if let Some((_, inode)) = inodes.find(hash, |known| known.0 == number) {
             return Arc::clone(inode);
         }
-        let inode = Arc::new(Inode::unknown(number));
+        let inode = Arc::new(Inode::unknown(number, parent));
         self.enter(&mut inodes, hash, Arc::clone(&inode));
         inode
     }

@@ -15,6 +15,7 @@ use crate::cache::Cache;
 use crate::errno::Error;
 use crate::inode::{Inode, State};
 use crate::link::Link;
+use crate::parcels::{Parcels, Taken};
 use crate::resync::Fences;
 use crate::retire::Retiring;
 use crate::session::{Session, unexpected};
@@ -39,6 +40,7 @@ pub struct Client {
     pub(crate) session: Session,
     pub(crate) cache: Cache,
     ahead: Ahead,
+    pub(crate) parcels: Parcels,
     pub(crate) retiring: Mutex<Retiring>,
     /// Truncations and clearings in the log that overlays know of. Locked under an inode's lock, never over one.
     pub(crate) truncations: Mutex<VecDeque<(LogPosition, InodeNumber)>>,
@@ -81,6 +83,12 @@ impl From<Error> for Halt {
     }
 }
 
+/// How a lease was come by.
+enum Lease {
+    Granted(Box<Grant>),
+    Taken(Taken),
+}
+
 /// What one attempt holds.
 pub(crate) struct Turn<'c> {
     client: &'c Client,
@@ -110,6 +118,7 @@ impl Client {
             session,
             cache: Cache::new(),
             ahead: Ahead::default(),
+            parcels: Parcels::default(),
             fences: Mutex::new(Fences::default()),
             gate: RwLock::new(()),
             moving: Mutex::new(()),
@@ -289,29 +298,67 @@ impl Client {
         if state.lease >= Some(mode) {
             return Ok(());
         }
-        let ahead = self.ahead.next(inode.number);
-        let answer = self.session.ask(&Request::Acquire { inode: inode.number, mode, ahead })?;
-        let Response::Granted(grants) = answer else {
-            return Err(unexpected(&answer));
-        };
-        let mut grants = grants.into_iter();
-        let Some(grant) = grants.next().filter(|it| it.record.inode == inode.number && it.mode >= mode)
-        else {
-            return Err(Error::Daemon("the grant does not fit the request".into()));
-        };
-        inode.fill(&mut state, grant);
-        // Inodes are locked in the order of their numbers.
-        drop(state);
-        for grant in grants {
-            self.take_grant(&self.cache.get_or_insert(grant.record.inode), grant);
+        if let Some(taken) = self.parcels.take(inode.number) {
+            inode.fill_taken(&mut state, &taken);
+            if state.lease >= Some(mode) {
+                return Ok(());
+            }
+        }
+        match self.ask_for_lease(inode, state.record.parent, mode)? {
+            Lease::Taken(taken) => inode.fill_taken(&mut state, &taken),
+            Lease::Granted(grant) => self.fill(inode, &mut state, *grant),
         }
         Ok(())
     }
 
+    /// Asks for a lease, and for more ahead. What comes ahead is at hand before anybody asks again: so it never is
+    /// older than what an answer brought.
+    fn ask_for_lease(&self, inode: &Inode, parent: InodeNumber, mode: LeaseMode) -> Result<Lease, Error> {
+        let known = || self.parcels.take(inode.number).map(Lease::Taken);
+        let request = || {
+            let ahead = self.ahead.next(inode.number);
+            let beside = self.directories_beside(inode.number, parent);
+            Request::Acquire { inode: inode.number, mode, ahead, beside }
+        };
+        let take = |answer| {
+            let Response::Granted { grant, ahead } = answer else {
+                return Err(unexpected(&answer));
+            };
+            if grant.record.inode != inode.number || grant.mode < mode {
+                return Err(Error::Daemon("the grant does not fit the request".into()));
+            }
+            self.parcels.add(ahead)?;
+            Ok(Lease::Granted(grant))
+        };
+        self.session.asking.call_unless(known, request, take, &self.session)
+    }
+
+    /// Directories beside one, that will be asked for next if this is a walk through all of them. What lies in the
+    /// directory above is only looked at if nobody changes it: other inodes are locked.
+    fn directories_beside(&self, inode: InodeNumber, parent: InodeNumber) -> Vec<InodeNumber> {
+        let Some(parent) = self.cache.get(parent).filter(|parent| parent.number != inode) else {
+            return Vec::new();
+        };
+        let Some(state) = parent.state.try_read().filter(|state| state.lease.is_some()) else {
+            return Vec::new();
+        };
+        let Some(content) = state.directory() else { return Vec::new() };
+        // One that is locked may be another thread's that waits for its turn to ask.
+        let is_known = |it: Arc<Inode>| it.state.try_read().is_some_and(|state| state.lease.is_some());
+        content.directories_beside(inode, |directory| {
+            !self.cache.get(directory).is_some_and(is_known) && !self.parcels.has(directory)
+        })
+    }
+
     /// Fills an inode with a grant that came by a lookup.
     pub(crate) fn take_grant(&self, inode: &Inode, grant: Grant) {
-        let mut state = inode.state.write();
-        inode.fill(&mut state, grant);
+        self.fill(inode, &mut inode.state.write(), grant);
+    }
+
+    fn fill(&self, inode: &Inode, state: &mut State, grant: Grant) {
+        inode.fill(state, grant);
+        // What was granted ahead of it is no news any more.
+        drop(self.parcels.take(inode.number));
     }
 
     /// The inode's state, to read. Within an attempt.

@@ -93,7 +93,11 @@ impl FileContent {
     }
 
     /// Of a file of `size` bytes in the shared area.
-    pub(crate) fn granted(size: u64, extents: &[Extent], complete: bool) -> FileContent {
+    pub(crate) fn granted(
+        size: u64,
+        extents: impl IntoIterator<Item = Extent>,
+        complete: bool,
+    ) -> FileContent {
         let mut content = FileContent { known_to: 0, ..FileContent::empty() };
         content.learn(extents, complete);
         content.base.remove(size..u64::MAX);
@@ -106,15 +110,14 @@ impl FileContent {
     }
 
     /// Takes extents that follow those known, in order.
-    pub(crate) fn learn(&mut self, extents: &[Extent], complete: bool) {
+    pub(crate) fn learn(&mut self, extents: impl IntoIterator<Item = Extent>, complete: bool) {
         for extent in extents {
-            self.place(extent);
+            self.place(&extent);
+            self.known_to = self.known_to.max(extent.end_block().saturating_mul(BLOCK_BYTES));
         }
-        self.known_to = match extents.last() {
-            _ if complete => u64::MAX,
-            Some(last) => self.known_to.max(last.end_block().saturating_mul(BLOCK_BYTES)),
-            None => self.known_to,
-        };
+        if complete {
+            self.known_to = u64::MAX;
+        }
     }
 
     /// A digest put these blocks here.
@@ -309,7 +312,7 @@ mod tests {
 
     #[test]
     fn overlay_covers_base_covers_holes() {
-        let mut content = FileContent::granted(3 * BLOCK_BYTES, &[extent(1, 1, 9)], true);
+        let mut content = FileContent::granted(3 * BLOCK_BYTES, [extent(1, 1, 9)], true);
         content.write(BLOCK_BYTES + 10..BLOCK_BYTES + 20, LogPosition(640));
         assert_eq!(content.find(0, 9000), (BLOCK_BYTES, Source::Hole));
         assert_eq!(content.find(BLOCK_BYTES, 9000), (10, Source::Arena(9 * BLOCK_BYTES)));
@@ -336,7 +339,7 @@ mod tests {
 
     #[test]
     fn a_cleared_range_is_shielded_until_it_was_digested() {
-        let mut content = FileContent::granted(5 * BLOCK_BYTES, &[extent(0, 5, 20)], true);
+        let mut content = FileContent::granted(5 * BLOCK_BYTES, [extent(0, 5, 20)], true);
         assert!(content.clear(100..2 * BLOCK_BYTES, LogPosition(640)));
         content.place(&extent(0, 5, 40));
         assert_eq!(content.find(0, 9000), (100, Source::Arena(40 * BLOCK_BYTES)));
@@ -349,7 +352,7 @@ mod tests {
 
     #[test]
     fn a_shift_moves_what_lies_behind() {
-        let mut content = FileContent::granted(5 * BLOCK_BYTES, &[extent(0, 5, 20)], true);
+        let mut content = FileContent::granted(5 * BLOCK_BYTES, [extent(0, 5, 20)], true);
         content.shift(BLOCK_BYTES..3 * BLOCK_BYTES, true);
         let size = 7 * BLOCK_BYTES;
         assert_eq!(content.find(0, size), (BLOCK_BYTES, Source::Arena(20 * BLOCK_BYTES)));
@@ -363,7 +366,7 @@ mod tests {
     #[test]
     fn holes_and_data_begin_at_blocks() {
         let size = 10 * BLOCK_BYTES + 10;
-        let mut content = FileContent::granted(size, &[extent(6, 1, 9)], true);
+        let mut content = FileContent::granted(size, [extent(6, 1, 9)], true);
         content.write(2 * BLOCK_BYTES + 10..3 * BLOCK_BYTES + 10, LogPosition(640));
         let data = |from| content.boundary(from, size, true);
         let hole = |from| content.boundary(from, size, false);
@@ -374,7 +377,7 @@ mod tests {
         assert_eq!((hole(2 * BLOCK_BYTES), hole(3 * BLOCK_BYTES + 500)), (block(4), block(4)));
         assert_eq!((data(4 * BLOCK_BYTES), hole(6 * BLOCK_BYTES)), (block(6), block(7)));
         assert_eq!((data(7 * BLOCK_BYTES), hole(size - 1)), (Ok(None), Ok(Some(size - 1))));
-        let whole = FileContent::granted(6 * BLOCK_BYTES, &[extent(0, 6, 9)], true);
+        let whole = FileContent::granted(6 * BLOCK_BYTES, [extent(0, 6, 9)], true);
         assert_eq!(whole.boundary(5, 6 * BLOCK_BYTES - 3, false), Ok(Some(6 * BLOCK_BYTES - 3)));
     }
 
@@ -391,11 +394,11 @@ mod tests {
 
     #[test]
     fn unknown_extents_are_asked_for_in_order() {
-        let mut content = FileContent::granted(1 << 20, &[extent(0, 2, 1)], false);
+        let mut content = FileContent::granted(1 << 20, [extent(0, 2, 1)], false);
         assert_eq!(content.find(0, 1 << 20), (8192, Source::Arena(BLOCK_BYTES)));
         assert_eq!(content.unknown_from(), Some(8192));
         assert_eq!(content.find(8192, 1 << 20).1, Source::Unknown);
-        content.learn(&[extent(4, 1, 8)], true);
+        content.learn([extent(4, 1, 8)], true);
         assert_eq!(content.find(8192, 1 << 20), (8192, Source::Hole));
     }
 }

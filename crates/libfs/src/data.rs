@@ -209,7 +209,7 @@ impl Client {
             return Err(unexpected(&answer));
         };
         let complete = complete || extents.is_empty();
-        content.learn(&extents, complete);
+        content.learn(extents, complete);
         Ok(())
     }
 

@@ -4,13 +4,19 @@
 //! not, names taken away are remembered until SharedFS knows as well.
 
 use crate::split_table::SplitTable;
-use cuesta_format::wire::DirectoryEntry;
+use crate::sync::{AtomicU32, Ordering};
+use cuesta_format::wire::{BESIDE_MAX, DirectoryEntry};
 use cuesta_format::{FileKind, InodeNumber, LogPosition};
 use hashbrown::{DefaultHashBuilder, HashMap};
 use std::hash::BuildHasher;
 
 /// Names taken that are remembered before those SharedFS knows of are swept out.
 const TAKEN_KEPT: usize = 1024;
+
+/// Directories asked for along with the second that is asked for in a directory.
+const BESIDE_FIRST: usize = 16;
+/// More names are not looked through for directories to ask for.
+const NAMES_SEARCHED_MAX: usize = 4096;
 
 /// What a name stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,6 +90,14 @@ impl Names {
         Some(found.named)
     }
 
+    /// Enters a name that is not there.
+    #[inline]
+    fn enter(&mut self, hash: u64, name: &[u8], named: Named) {
+        let hasher = &self.hasher;
+        let entry = Entry { name: KeptName::new(name), named };
+        self.table.insert_new(hash, entry, |entry| hasher.hash_one(entry.name.bytes()));
+    }
+
     /// Enters a name, or what it stands for now if `replaces`.
     #[inline]
     fn put(&mut self, name: &[u8], named: Named, replaces: bool) {
@@ -91,11 +105,7 @@ impl Names {
         match self.table.find_mut(hash, |entry| entry.name.bytes() == name) {
             Some(entry) if replaces => entry.named = named,
             Some(_) => {}
-            None => {
-                let entry = Entry { name: KeptName::new(name), named };
-                let hasher = &self.hasher;
-                self.table.insert_new(hash, entry, |entry| hasher.hash_one(entry.name.bytes()));
-            }
+            None => self.enter(hash, name, named),
         }
     }
 
@@ -114,6 +124,8 @@ pub(crate) struct DirectoryContent {
     taken_swept: usize,
     complete: bool,
     listed_to: Vec<u8>,
+    /// How often a directory in it was asked for: the next may bring others along.
+    beside: AtomicU32,
 }
 
 impl DirectoryContent {
@@ -125,6 +137,7 @@ impl DirectoryContent {
             taken_swept: 0,
             complete: true,
             listed_to: Vec::new(),
+            beside: AtomicU32::new(0),
         }
     }
 
@@ -132,6 +145,19 @@ impl DirectoryContent {
     pub(crate) fn granted(entries: Vec<DirectoryEntry>, complete: bool) -> DirectoryContent {
         let mut content = DirectoryContent { complete: false, ..DirectoryContent::empty() };
         content.learn(entries, complete, LogPosition(0));
+        content
+    }
+
+    /// Of a directory in the shared area, all of it.
+    pub(crate) fn of_all<'a>(
+        names: impl Iterator<Item = (&'a [u8], InodeNumber, FileKind)> + Clone,
+    ) -> DirectoryContent {
+        let mut content = DirectoryContent::empty();
+        content.names.table.expect(names.clone().count());
+        for (name, inode, kind) in names {
+            let hash = content.names.hasher.hash_one(name);
+            content.names.enter(hash, name, Named { inode, kind });
+        }
         content
     }
 
@@ -193,6 +219,29 @@ impl DirectoryContent {
     /// Names known now.
     pub(crate) fn names(&self) -> impl Iterator<Item = (&[u8], Named)> {
         self.names.table.iter().map(|entry| (entry.name.bytes(), entry.named))
+    }
+
+    /// Directories to ask for along with the one in it that has this number, of those that are `wanted`: none for
+    /// the first, then some, then many; those that follow by number first, as programs read directories in that order.
+    pub(crate) fn directories_beside(
+        &self,
+        inode: InodeNumber,
+        mut wanted: impl FnMut(InodeNumber) -> bool,
+    ) -> Vec<InodeNumber> {
+        let count = match self.beside.fetch_add(1, Ordering::Relaxed) {
+            0 => return Vec::new(),
+            1 => BESIDE_FIRST,
+            _ => BESIDE_MAX,
+        };
+        let names = self.names.table.iter().take(NAMES_SEARCHED_MAX).map(|entry| entry.named);
+        let mut found: Vec<InodeNumber> = names
+            .filter(|named| named.kind == FileKind::Directory && named.inode != inode)
+            .map(|named| named.inode)
+            .filter(|&inode| wanted(inode))
+            .collect();
+        found.sort_unstable_by_key(|found| found.0.wrapping_sub(inode.0));
+        found.truncate(count);
+        found
     }
 
     pub(crate) fn is_empty(&self) -> bool {

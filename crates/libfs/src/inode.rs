@@ -7,6 +7,7 @@ use crate::content::FileContent;
 use crate::directory::DirectoryContent;
 use crate::extended_set::ExtendedSet;
 use crate::locks::LockTable;
+use crate::parcels::Taken;
 use crate::sync::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Mutex, OnceLock, Ordering, RwLock};
 use cuesta_format::wire::{Grant, LeaseMode};
 use cuesta_format::{FileKind, InodeNumber, InodeRecord, LogPosition, Timestamp};
@@ -57,9 +58,9 @@ pub(crate) enum Content {
 }
 
 impl Inode {
-    /// One of which nothing is known yet.
-    pub(crate) fn unknown(number: InodeNumber) -> Inode {
-        let record = InodeRecord::new(number, 0, 0, 0, Timestamp(0));
+    /// One of which nothing is known yet, but of a directory perhaps the one it is in.
+    pub(crate) fn unknown(number: InodeNumber, parent: InodeNumber) -> Inode {
+        let record = InodeRecord { parent, ..InodeRecord::new(number, 0, 0, 0, Timestamp(0)) };
         Inode::with_state(number, None, record, Content::Special, LogPosition(0))
     }
 
@@ -115,22 +116,15 @@ impl Inode {
 
     /// Takes what a lease brought; what is known under a lease already is newer and stays.
     pub(crate) fn fill(&self, state: &mut State, grant: Grant) {
-        if state.lease.is_some() {
-            state.lease = state.lease.max(Some(grant.mode));
+        if !self.fill_record(state, grant.mode, grant.record) {
             return;
         }
-        let record = grant.record;
-        self.set_accessed(record.accessed);
-        state.lease = Some(grant.mode);
-        state.record = record;
-        state.logged = LogPosition(0);
-        state.filled = FILLS.fetch_add(1, Ordering::Relaxed) + 1;
-        state.released = false;
         self.orphaned.store(grant.kept, Ordering::SeqCst);
         state.extended = (!grant.extended.is_empty()).then(|| Box::new(ExtendedSet::granted(grant.extended)));
-        state.content = match record.kind() {
+        state.content = match grant.record.kind() {
             FileKind::File => {
-                Content::File(FileContent::granted(record.size, &grant.extents, grant.extents_complete))
+                let size = grant.record.size;
+                Content::File(FileContent::granted(size, grant.extents, grant.extents_complete))
             }
             FileKind::Directory => {
                 let content = DirectoryContent::granted(grant.entries, grant.entries_complete);
@@ -139,6 +133,39 @@ impl Inode {
             FileKind::Symlink => Content::Symlink(grant.target.into_boxed_slice()),
             _ => Content::Special,
         };
+    }
+
+    /// Takes what a lease granted ahead brought.
+    pub(crate) fn fill_taken(&self, state: &mut State, taken: &Taken) {
+        let Some(item) = taken.item() else { return };
+        let record = item.record();
+        if !self.fill_record(state, item.mode(), record) {
+            return;
+        }
+        // What has no name is never granted along.
+        self.orphaned.store(false, Ordering::SeqCst);
+        state.content = match record.kind() {
+            FileKind::File => Content::File(FileContent::granted(record.size, item.extents(), true)),
+            FileKind::Directory => Content::Directory(Box::new(DirectoryContent::of_all(item.names()))),
+            FileKind::Symlink => Content::Symlink(item.target().into()),
+            _ => Content::Special,
+        };
+    }
+
+    /// Takes the attributes, and says whether the content is to be taken.
+    fn fill_record(&self, state: &mut State, mode: LeaseMode, record: InodeRecord) -> bool {
+        if state.lease.is_some() {
+            state.lease = state.lease.max(Some(mode));
+            return false;
+        }
+        self.set_accessed(record.accessed);
+        state.lease = Some(mode);
+        state.record = record;
+        state.extended = None;
+        state.logged = LogPosition(0);
+        state.filled = FILLS.fetch_add(1, Ordering::Relaxed) + 1;
+        state.released = false;
+        true
     }
 }
 

@@ -5,6 +5,7 @@
 //! | `client` | how an operation runs until it stands: gate, attempt, generation |
 //! | `session`, `asking`, `link`, `credit`, `control`, `arenas` | one attachment: log, requests, credits, numbers, mapped memory |
 //! | `cache`, `inode`, `locked` | what is known under leases, and the order of locks |
+//! | `ahead`, `parcels` | leases asked for ahead, and what they brought |
 //! | `content`, `interval`, `directory`, `split_table`, `extended_set` | content of a file and of a directory, extended attributes |
 //! | `retire`, `resync` | letting go of digested log space; going on after a fence |
 //! | `walk`, `credentials`, `capabilities`, `whereabouts` | from a path to an inode, and who may; from a directory to its path |
@@ -44,6 +45,7 @@ mod namespace;
 mod offset;
 mod open_file;
 mod opened;
+mod parcels;
 mod rename;
 mod resync;
 mod retire;

@@ -159,7 +159,7 @@ mod tests {
     #[test]
     fn what_is_open_is_listed_in_the_slots_that_are_used() {
         let slots = slots();
-        let inode = Arc::new(Inode::unknown(InodeNumber(77)));
+        let inode = Arc::new(Inode::unknown(InodeNumber(77), InodeNumber::NONE));
         let one = Opened::new(&inode, FileKind::File, &slots);
         let two = Opened::new(&inode, FileKind::File, &slots);
         assert_eq!(listed(&slots), [77, 77]);
@@ -175,7 +175,7 @@ mod tests {
     #[test]
     fn more_slots_are_used_when_they_are_needed_and_what_finds_none_is_counted() {
         let slots = slots();
-        let inode = Arc::new(Inode::unknown(InodeNumber(5)));
+        let inode = Arc::new(Inode::unknown(InodeNumber(5), InodeNumber::NONE));
         let open = |_| Opened::new(&inode, FileKind::File, &slots);
         let all: Vec<Opened> = (0..OPEN_SLOTS_MAX + 3).map(open).collect();
         assert_eq!(listed(&slots).len(), OPEN_SLOTS_MAX);

@@ -56,10 +56,13 @@ impl Client {
     }
 
     /// Inodes whose lease is gone, and those the log held anything of: accepted entries are digested now, the
-    /// others void, and either way the shared area knows better.
+    /// others void, and either way the shared area knows better. Of what lies in parcels the log holds nothing.
     fn forget_untrue(&self, resynced: &Resynced) {
         let retired = self.session.retired();
         let revoked: HashSet<InodeNumber> = resynced.revoked.iter().copied().collect();
+        for &inode in &revoked {
+            drop(self.parcels.take(inode));
+        }
         for inode in self.cache.all() {
             let mut state = inode.state.write();
             if state.lease.is_some() && (state.logged > retired || revoked.contains(&inode.number)) {

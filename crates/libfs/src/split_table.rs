@@ -22,6 +22,13 @@ impl<T> SplitTable<T> {
         SplitTable { parts: Vec::new(), count: 0 }
     }
 
+    /// Makes room for so many items, or for those of one part.
+    pub(crate) fn expect(&mut self, items: usize) {
+        if self.parts.is_empty() && items > 0 {
+            self.parts.push(HashTable::with_capacity(items.min(PART_ITEMS)));
+        }
+    }
+
     #[inline]
     pub(crate) fn len(&self) -> usize {
         self.count

@@ -288,7 +288,10 @@ impl Client {
             return Err(Error::NameTooLong.into());
         }
         match content.find(name, self.session.retired()) {
-            Known::Present(Named { inode, kind }) => Ok(Some((self.cache.get_or_insert(inode), kind))),
+            Known::Present(Named { inode, kind }) => {
+                let below = if kind == FileKind::Directory { directory.number } else { InodeNumber::NONE };
+                Ok(Some((self.cache.get_or_insert_below(inode, below), kind)))
+            }
             Known::Absent => Ok(None),
             Known::Unknown => {
                 drop(state);
@@ -311,7 +314,7 @@ impl Client {
         }
         let request = Request::Lookup { parent: directory.number, name: name.to_vec() };
         let grant = match self.session.ask(&request) {
-            Ok(Response::Granted(grants)) => grants.into_iter().next().ok_or(Halt::Again)?,
+            Ok(Response::Granted { grant, .. }) => *grant,
             Ok(other) => return Err(unexpected(&other).into()),
             Err(Error::NotFound) => return Ok(None),
             Err(error) => return Err(error.into()),

@@ -75,7 +75,12 @@ impl Writer {
             time: Duration::ZERO,
             entries: 0,
         };
-        writer.ask(&Request::Acquire { inode: InodeNumber::ROOT, mode: LeaseMode::Write, ahead: 0 });
+        writer.ask(&Request::Acquire {
+            inode: InodeNumber::ROOT,
+            mode: LeaseMode::Write,
+            ahead: 0,
+            beside: Vec::new(),
+        });
         writer
     }
 
@@ -189,7 +194,12 @@ impl Work<'_> {
                 writer.append(&directory(moving, InodeNumber(3 + DEPTH), b"inside"), 0);
                 for inode in 2..4 + DEPTH {
                     let inode = InodeNumber(inode);
-                    writer.ask(&Request::Acquire { inode, mode: LeaseMode::Write, ahead: 0 });
+                    writer.ask(&Request::Acquire {
+                        inode,
+                        mode: LeaseMode::Write,
+                        ahead: 0,
+                        beside: Vec::new(),
+                    });
                 }
             }
             _ => {}

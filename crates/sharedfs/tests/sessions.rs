@@ -32,12 +32,12 @@ fn a_conflict_fences_the_holder_and_keeps_its_prefix() {
 
     // The file it made is still its own; the second gets it by another fence.
     first.write(file, 0, b"again");
-    let Response::Granted(granted) =
+    let Response::Granted { grant, .. } =
         second.request(&Request::Lookup { parent: ROOT, name: b"shared".to_vec() })
     else {
         panic!()
     };
-    assert_eq!(granted[0].record.size, 12);
+    assert_eq!(grant.record.size, 12);
     assert_eq!(content(&shared, "shared"), b"againe first");
     assert!(find(&shared, "void").is_none());
     assert_eq!(first.resync().revoked, [file]);
@@ -98,7 +98,8 @@ fn what_does_not_exist_is_not_leased() {
     let shared = store.open();
     let mut writer = Writer::attach(&shared);
     let not_found = Response::Failed(Refusal::NotFound);
-    let acquire = Request::Acquire { inode: InodeNumber(777_777), mode: LeaseMode::Read, ahead: 0 };
+    let acquire =
+        Request::Acquire { inode: InodeNumber(777_777), mode: LeaseMode::Read, ahead: 0, beside: Vec::new() };
     assert_eq!(writer.request(&acquire), not_found);
     let lookup = |parent, name: &[u8]| Request::Lookup { parent, name: name.to_vec() };
     assert!(matches!(writer.request(&lookup(ROOT, b"x")), Response::Failed(Refusal::Invalid(_))));
@@ -359,7 +360,7 @@ fn what_needs_no_digest_is_answered_while_one_runs() {
         Request::Report { from: LogPosition(0), skip: 0 },
         Request::InodeNumbers { count: 10 },
         Request::Resync,
-        Request::Acquire { inode: ROOT, mode: LeaseMode::Write, ahead: 0 },
+        Request::Acquire { inode: ROOT, mode: LeaseMode::Write, ahead: 0, beside: Vec::new() },
         Request::GiveBack { inodes: vec![ROOT] },
         Request::Statfs,
         Request::Status,

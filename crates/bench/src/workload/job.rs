@@ -5,6 +5,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use super::shell::shell;
+use super::sources;
 use crate::error::BenchError;
 use crate::measure::{Figure, Outcome};
 
@@ -22,6 +23,8 @@ pub enum Task {
     Untar { files: u32 },
     /// `rm -r` of a tree of this many files.
     Remove { files: u32 },
+    /// `make` of LuaJIT, not optimised: two hundred short processes, of which some are built by those before.
+    Make,
 }
 
 /// A task, done a number of times.
@@ -45,7 +48,7 @@ struct Lines {
 impl Job {
     /// Measures, with files in `dir`, which is made and removed.
     pub fn run(&self, dir: &Path) -> Result<Outcome, BenchError> {
-        let lines = self.task.lines();
+        let lines = self.task.lines()?;
         shell(&format!("mkdir -p \"$0\" && cd \"$0\" && {}", lines.prepare), dir)?;
         let mut total_ms = 0.0;
         for _ in 0..self.repeats {
@@ -63,8 +66,8 @@ impl Job {
 }
 
 impl Task {
-    fn lines(self) -> Lines {
-        match self {
+    fn lines(self) -> Result<Lines, BenchError> {
+        Ok(match self {
             Task::Script { programs } => Lines {
                 prepare: format!(
                     "cp /bin/true program && echo 'n=0; while [ $n -lt {programs} ]; do ./program; n=$((n+1)); \
@@ -95,8 +98,19 @@ impl Task {
                 check: "ls \"$0\" | wc -l",
                 expected: "0".into(),
             },
-        }
+            Task::Make => Lines {
+                prepare: format!("cp -r {} source && chmod -R u+w source", quoted(&sources::luajit()?)),
+                measured: "cd \"$0/source/src\" && make -s BUILDMODE=static CCOPT=-O0 >/dev/null",
+                check: "cd \"$0/source/src\" && ./luajit -e 'print(6*7)' && make -s clean >/dev/null",
+                expected: "42".into(),
+            },
+        })
     }
+}
+
+/// A path as a word of shell.
+fn quoted(path: &Path) -> String {
+    format!("'{}'", path.to_string_lossy().replace('\'', "'\\''"))
 }
 
 /// Shell that makes `tree`, of `files` files of 4 KiB that differ, without starting a program for each.
@@ -118,6 +132,7 @@ mod tests {
             (Task::GitStatus { files: 120 }, 2),
             (Task::Untar { files: 120 }, 2),
             (Task::Remove { files: 120 }, 1),
+            (Task::Make, 1),
         ] {
             let parent = tempfile::tempdir().unwrap();
             let dir = parent.path().join("work");
@@ -130,7 +145,7 @@ mod tests {
     #[test]
     fn a_file_that_changed_behind_git_is_seen() {
         let parent = tempfile::tempdir().unwrap();
-        let lines = Task::GitStatus { files: 3 }.lines();
+        let lines = Task::GitStatus { files: 3 }.lines().unwrap();
         shell(&format!("cd \"$0\" && {}", lines.prepare), parent.path()).unwrap();
         std::fs::write(parent.path().join("tree/0/file-1"), "other").unwrap();
         shell(lines.measured, parent.path()).unwrap();

@@ -13,6 +13,7 @@ pub mod start;
 pub mod stream;
 
 mod shell;
+mod sources;
 mod stamp;
 
 use std::path::Path;

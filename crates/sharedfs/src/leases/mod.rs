@@ -11,15 +11,18 @@
 //! | lingering until P | given back while the log was not digested beyond P | digest the session up to P |
 //!
 //! A session's new inodes are not entered one by one: whatever lies in the inode numbers granted to it counts
-//! as written by it until it gave it back or lost it.
+//! as written by it until it gave it back or lost it. Nor is what is granted ahead: a bit says so ([`blocks`]), until
+//! something happens to it.
 //!
 //! Policy. Who asks to read what nobody else holds may write it, too, so that it need not ask again: right for what
 //! is private, and wrong for a directory that several programs only pass through, where each would fence the other
 //! for ever. So an inode that somebody was fenced for is *contended* for a while ([`contention`]): there everybody
 //! gets what it asks for and no more, and keeps it for a moment, so that busy sessions trade batches and not operations.
 
+mod blocks;
 mod contention;
 
+use blocks::Blocks;
 use contention::Contention;
 use cuesta_format::wire::LeaseMode;
 use cuesta_format::{InodeNumber, LogPosition, SessionId};
@@ -82,6 +85,8 @@ pub struct Leases {
     /// Inodes each session has an entry for (a vacant entry in its own range counts).
     of_session: HashMap<SessionId, HashSet<InodeNumber>>,
     ranges: BTreeMap<u64, Range>,
+    /// Leases granted ahead, where there is no entry.
+    blocks: Blocks,
     contention: Contention,
 }
 
@@ -104,11 +109,16 @@ impl Leases {
         (inode.0 - first < range.count).then_some(range.session)
     }
 
+    /// Who writes an inode there is no entry for.
+    fn writer_without_entry(&self, inode: InodeNumber) -> Option<SessionId> {
+        self.blocks.holder(inode).or_else(|| self.owner_of_number(inode))
+    }
+
     fn lease(&self, inode: InodeNumber) -> Lease {
         self.entries
             .get(&inode)
             .cloned()
-            .unwrap_or_else(|| Lease { writer: self.owner_of_number(inode), ..Lease::default() })
+            .unwrap_or_else(|| Lease { writer: self.writer_without_entry(inode), ..Lease::default() })
     }
 
     /// Changes what `session` has of the inode, and nobody else.
@@ -122,10 +132,11 @@ impl Leases {
         let mut entry = match self.entries.entry(inode) {
             Entry::Occupied(entry) => entry,
             Entry::Vacant(place) => {
-                if let Some(owner) = owner {
-                    self.of_session.entry(owner).or_default().insert(inode);
+                let writer = self.blocks.take(inode).or(owner);
+                if let Some(writer) = writer {
+                    self.of_session.entry(writer).or_default().insert(inode);
                 }
-                place.insert_entry(Lease { writer: owner, ..Lease::default() })
+                place.insert_entry(Lease { writer, ..Lease::default() })
             }
         };
         let lease = entry.get_mut();
@@ -188,7 +199,7 @@ impl Leases {
     }
 
     /// A lease the session did not ask for, but will want: as [`Leases::request`], only where nothing has to
-    /// happen first, nobody contends for the inode, and the session does not hold it already.
+    /// happen first, nobody contends for changing the inode, and the session does not hold it already.
     pub fn request_ahead(
         &mut self,
         session: SessionId,
@@ -196,7 +207,20 @@ impl Leases {
         mode: LeaseMode,
         now: Duration,
     ) -> Option<LeaseMode> {
-        if self.held(session, inode).is_some() || self.contention.is_remembered(inode, now) {
+        let contended = self.contention.is_remembered(inode, now);
+        if contended && mode == LeaseMode::Write {
+            return None;
+        }
+        if !self.entries.contains_key(&inode) {
+            if self.writer_without_entry(inode).is_some() {
+                return None;
+            }
+            if !contended {
+                self.blocks.grant(session, inode);
+                return Some(LeaseMode::Write);
+            }
+        }
+        if self.held(session, inode).is_some() {
             return None;
         }
         match self.request(session, inode, mode, now) {
@@ -213,6 +237,10 @@ impl Leases {
 
     /// The session was fenced and digested, for the sake of an inode near this one: its lease on this one is gone, too.
     pub fn revoke_along(&mut self, session: SessionId, inode: InodeNumber) {
+        if self.blocks.holder(inode) == Some(session) {
+            self.blocks.take(inode);
+            return;
+        }
         self.change(session, inode, |lease| lease.remove(session));
     }
 
@@ -225,6 +253,9 @@ impl Leases {
     /// The session gave the inode back; its log may still change it up to `until`. Says whether it held it.
     pub fn give_back(&mut self, session: SessionId, inode: InodeNumber, until: Option<LogPosition>) -> bool {
         let held = self.held(session, inode).is_some();
+        if held && until.is_none() && self.blocks.take(inode).is_some() {
+            return true;
+        }
         if held {
             self.change(session, inode, |lease| {
                 lease.remove(session);
@@ -245,7 +276,7 @@ impl Leases {
     #[must_use]
     pub fn held(&self, session: SessionId, inode: InodeNumber) -> Option<LeaseMode> {
         let Some(lease) = self.entries.get(&inode) else {
-            return (self.owner_of_number(inode) == Some(session)).then_some(LeaseMode::Write);
+            return (self.writer_without_entry(inode) == Some(session)).then_some(LeaseMode::Write);
         };
         if lease.writer == Some(session) {
             return Some(LeaseMode::Write);
@@ -279,12 +310,13 @@ impl Leases {
     /// How many inodes the session holds, its own new ones not counted.
     #[must_use]
     pub fn count(&self, session: SessionId) -> u64 {
-        self.of_session.get(&session).map_or(0, |inodes| inodes.len() as u64)
+        self.of_session.get(&session).map_or(0, |inodes| inodes.len() as u64) + self.blocks.count(session)
     }
 
     /// The session is gone, its log digested to the end.
     pub fn end_session(&mut self, session: SessionId) {
         self.ranges.retain(|_, range| range.session != session);
+        self.blocks.end_session(session);
         for inode in self.of_session.remove(&session).unwrap_or_default() {
             let Some(mut lease) = self.entries.remove(&inode) else { continue };
             lease.remove(session);
@@ -381,6 +413,7 @@ mod tests {
         assert_eq!(leases.request(A, InodeNumber(14), WRITE, NOW), Outcome::Granted(WRITE));
         leases.end_session(A);
         assert!(leases.entries.is_empty() && leases.of_session.is_empty() && leases.ranges.is_empty());
+        assert!(leases.blocks.is_empty());
     }
 
     #[test]
@@ -414,5 +447,58 @@ mod tests {
         leases.end_session(A);
         assert_eq!(leases.request(B, X, WRITE, NOW), Outcome::Granted(WRITE));
         assert_eq!(leases.request(B, InodeNumber(11), WRITE, NOW), Outcome::Granted(WRITE));
+    }
+
+    /// What A holds of a block, as (inode, mode).
+    fn ahead(leases: &mut Leases, session: SessionId, numbers: std::ops::Range<u64>) -> Vec<u64> {
+        let granted = |&number: &u64| leases.request_ahead(session, InodeNumber(number), READ, NOW).is_some();
+        numbers.filter(granted).collect()
+    }
+
+    #[test]
+    fn what_is_granted_ahead_is_held_and_is_given_once() {
+        let mut leases = contended();
+        leases.request(B, InodeNumber(12), READ, NOW);
+        assert_eq!(leases.request_ahead(A, X, WRITE, NOW), None, "it is fought over");
+        assert_eq!(ahead(&mut leases, A, 8..14), [8, 9, 10, 11, 13], "12 is B's");
+        assert_eq!((leases.held(A, X), leases.held(B, X)), (Some(READ), Some(READ)));
+        assert_eq!(ahead(&mut leases, A, 8..14), [], "it holds them");
+        assert_eq!(ahead(&mut leases, B, 8..14), [], "somebody holds them");
+        assert_eq!((leases.held(A, InodeNumber(9)), leases.count(A)), (Some(WRITE), 5));
+        assert_eq!(leases.holders(InodeNumber(9)), [(A, WRITE)]);
+        assert_eq!(leases.request(A, InodeNumber(9), WRITE, NOW), Outcome::Granted(WRITE));
+        assert_eq!(leases.request(B, InodeNumber(9), READ, NOW), Outcome::Fence(vec![A]));
+        leases.revoke(A, InodeNumber(9), NOW);
+        leases.revoke_along(A, InodeNumber(11));
+        assert_eq!((leases.held(A, InodeNumber(9)), leases.held(A, InodeNumber(11))), (None, None));
+        assert_eq!(leases.request(B, InodeNumber(9), READ, NOW), Outcome::Granted(READ));
+        assert_eq!(ahead(&mut leases, B, 8..14), [11]);
+        assert_eq!((leases.count(A), leases.count(B)), (3, 4));
+        for session in [A, B] {
+            leases.end_session(session);
+        }
+        assert_eq!(ahead(&mut leases, A, 11..14), [11, 12, 13]);
+        leases.end_session(A);
+        assert!(leases.entries.is_empty() && leases.of_session.is_empty() && leases.blocks.is_empty());
+    }
+
+    #[test]
+    fn what_was_granted_ahead_lingers_like_any_other() {
+        let mut leases = Leases::default();
+        assert_eq!(ahead(&mut leases, A, 10..12), [10, 11]);
+        leases.give_back(A, X, Some(LogPosition(640)));
+        assert_eq!(leases.request(B, X, READ, NOW), Outcome::Drain(A, LogPosition(640)));
+        assert!(leases.give_back(A, InodeNumber(11), None));
+        assert_eq!(leases.request(B, InodeNumber(11), READ, NOW), Outcome::Granted(WRITE));
+        leases.digested(A, X, LogPosition(640));
+        assert_eq!(ahead(&mut leases, B, 10..12), [10]);
+    }
+
+    #[test]
+    fn numbers_not_yet_used_are_not_granted_ahead() {
+        let mut leases = Leases::default();
+        leases.grant_numbers(A, X, 5);
+        assert_eq!(ahead(&mut leases, B, 8..17), [8, 9, 15, 16]);
+        assert_eq!(leases.held(A, X), Some(WRITE));
     }
 }

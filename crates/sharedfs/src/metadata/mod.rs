@@ -20,7 +20,7 @@ mod transaction;
 
 pub use error::MetadataError;
 pub use extents::ExtentWrite;
-pub use records::{Counters, Dirent, ExtentList, SessionRecord, StoredInode};
+pub use records::{Counters, Dirent, ExtentList, RawInode, SessionRecord, StoredInode};
 pub use snapshot::{Entry, Snapshot};
 pub use store::MetadataStore;
 pub use transaction::Transaction;

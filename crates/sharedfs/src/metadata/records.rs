@@ -8,47 +8,16 @@
 
 use super::MetadataError;
 use super::keys::CHUNK_INODES;
-use cuesta_format::{
-    BlockAddress, Extent, FileKind, InodeNumber, InodeRecord, LogGeneration, LogPosition, Timestamp,
-};
+use cuesta_format::inode_layout::{ExtentLayout, InodeLayout};
+use cuesta_format::{Extent, FileKind, InodeNumber, InodeRecord, LogGeneration, LogPosition};
 use serde::{Deserialize, Serialize};
-use zerocopy::little_endian::{I64, U16, U32, U64};
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+use zerocopy::little_endian::{U16, U64};
+use zerocopy::{FromBytes, IntoBytes};
 
 /// Extents an inode record holds before they move to a table of their own.
 pub(super) const INLINE_EXTENTS_MAX: usize = 4;
 
 const FLAG_EXTENTS_IN_TABLE: u8 = 1;
-
-#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
-#[repr(C)]
-struct InodeLayout {
-    mode: U32,
-    uid: U32,
-    gid: U32,
-    links: U32,
-    device: U64,
-    size: U64,
-    blocks: U64,
-    accessed: I64,
-    modified: I64,
-    changed: I64,
-    born: I64,
-    parent: U64,
-    extended: U32,
-}
-
-const _: () = assert!(size_of::<InodeLayout>() == 84);
-
-#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
-#[repr(C)]
-struct ExtentLayout {
-    file_block: U64,
-    address: U64,
-    blocks: U32,
-}
-
-const _: () = assert!(size_of::<ExtentLayout>() == 20);
 
 /// Where an inode's extents are.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -174,32 +143,25 @@ impl Chunk {
 }
 
 /// One record, checked but not copied yet.
-struct RawInode<'a> {
-    number: InodeNumber,
-    in_table: bool,
-    layout: &'a InodeLayout,
-    extents: &'a [ExtentLayout],
+pub struct RawInode<'a> {
+    /// Its number.
+    pub number: InodeNumber,
+    /// Its extents are in the table.
+    pub in_table: bool,
+    /// The rest.
+    pub layout: &'a InodeLayout,
+    /// Its extents, if they are here.
+    pub extents: &'a [ExtentLayout],
 }
 
 impl RawInode<'_> {
+    /// What it is.
+    pub fn kind(&self) -> Option<FileKind> {
+        FileKind::from_mode(self.layout.mode())
+    }
+
     fn decode(&self) -> StoredInode {
-        let layout = self.layout;
-        let record = InodeRecord {
-            inode: self.number,
-            mode: layout.mode.get(),
-            uid: layout.uid.get(),
-            gid: layout.gid.get(),
-            links: layout.links.get(),
-            device: layout.device.get(),
-            size: layout.size.get(),
-            blocks: layout.blocks.get(),
-            extended: layout.extended.get(),
-            accessed: Timestamp(layout.accessed.get()),
-            modified: Timestamp(layout.modified.get()),
-            changed: Timestamp(layout.changed.get()),
-            born: Timestamp(layout.born.get()),
-            parent: InodeNumber(layout.parent.get()),
-        };
+        let record = self.layout.record(self.number);
         let extents = if self.in_table {
             ExtentList::Table
         } else {
@@ -210,7 +172,7 @@ impl RawInode<'_> {
 }
 
 /// Hands each record of a chunk to `visit` until it answers false.
-fn walk(
+pub(super) fn walk(
     chunk: u64,
     bytes: &[u8],
     mut visit: impl FnMut(usize, RawInode<'_>) -> bool,
@@ -227,8 +189,8 @@ fn walk(
         }
         let mut end = 0;
         for extent in extents {
-            let first = extent.file_block.get();
-            let next = first.checked_add(u64::from(extent.blocks.get()));
+            let Extent { file_block: first, blocks, .. } = Extent::from(extent);
+            let next = first.checked_add(u64::from(blocks));
             match next {
                 Some(next) if first >= end && next > first => end = next,
                 _ => return Err(damaged("extents overlap")),
@@ -250,46 +212,6 @@ fn walk(
     if rest.is_empty() { Ok(()) } else { Err(damaged("bytes left over")) }
 }
 
-impl From<&InodeRecord> for InodeLayout {
-    fn from(record: &InodeRecord) -> InodeLayout {
-        InodeLayout {
-            mode: record.mode.into(),
-            uid: record.uid.into(),
-            gid: record.gid.into(),
-            links: record.links.into(),
-            device: record.device.into(),
-            size: record.size.into(),
-            blocks: record.blocks.into(),
-            accessed: record.accessed.0.into(),
-            modified: record.modified.0.into(),
-            changed: record.changed.0.into(),
-            born: record.born.0.into(),
-            parent: record.parent.0.into(),
-            extended: record.extended.into(),
-        }
-    }
-}
-
-impl From<&Extent> for ExtentLayout {
-    fn from(extent: &Extent) -> ExtentLayout {
-        ExtentLayout {
-            file_block: extent.file_block.into(),
-            address: extent.address.0.into(),
-            blocks: extent.blocks.into(),
-        }
-    }
-}
-
-impl From<&ExtentLayout> for Extent {
-    fn from(layout: &ExtentLayout) -> Extent {
-        Extent {
-            file_block: layout.file_block.get(),
-            blocks: layout.blocks.get(),
-            address: BlockAddress(layout.address.get()),
-        }
-    }
-}
-
 impl Dirent {
     pub(super) fn encode(self) -> [u8; 9] {
         let mut bytes = [self.kind as u8; 9];
@@ -309,6 +231,7 @@ impl Dirent {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use cuesta_format::{BlockAddress, InodeRecord, Timestamp};
 
     fn chunk() -> Chunk {
         let mut chunk = Chunk::default();

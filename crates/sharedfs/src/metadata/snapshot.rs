@@ -5,8 +5,8 @@ use super::keys::{
     ARENAS, CHUNK_INODES, COUNTERS, DIRENTS, EXTENDED, EXTENTS, INODES, ORPHANS, SESSIONS, SYMLINKS,
     chunk_key, chunk_of, name_in, name_key,
 };
-use super::records::Chunk;
-use super::{Counters, Dirent, ExtentList, MetadataError, SessionRecord, StoredInode};
+use super::records::{Chunk, walk};
+use super::{Counters, Dirent, ExtentList, MetadataError, RawInode, SessionRecord, StoredInode};
 use cuesta_format::wire::ExtendedAttribute;
 use cuesta_format::{ArenaId, BlockAddress, Extent, InodeNumber, SessionId};
 use redb::{ReadOnlyTable, ReadTransaction, ReadableTable};
@@ -62,12 +62,15 @@ impl Snapshot {
         })
     }
 
-    /// The inodes with these numbers that there are, in order.
-    pub fn inodes(&self, numbers: Range<u64>) -> Result<Vec<StoredInode>, MetadataError> {
+    /// Shows the inodes with these numbers to `visit`, in order, until it answers false.
+    pub fn visit_numbers(
+        &self,
+        numbers: Range<u64>,
+        mut visit: impl FnMut(RawInode<'_>) -> Result<bool, MetadataError>,
+    ) -> Result<(), MetadataError> {
         guarded(|| {
-            let mut found = Vec::new();
             if numbers.is_empty() {
-                return Ok(found);
+                return Ok(());
             }
             let (first, last) =
                 (chunk_key(numbers.start / CHUNK_INODES), chunk_key((numbers.end - 1) / CHUNK_INODES));
@@ -75,10 +78,18 @@ impl Snapshot {
                 let (key, bytes) = pair?;
                 let damaged = || MetadataError::Damaged("the key of an inode chunk".into());
                 let chunk = u64::from_be_bytes(key.value().try_into().map_err(|_| damaged())?);
-                let stored = Chunk::decode(chunk, bytes.value())?.inodes.into_iter().flatten();
-                found.extend(stored.filter(|stored| numbers.contains(&stored.record.inode.0)));
+                let mut goes_on = Ok(true);
+                walk(chunk, bytes.value(), |_, raw| {
+                    if numbers.contains(&raw.number.0) {
+                        goes_on = visit(raw);
+                    }
+                    matches!(goes_on, Ok(true))
+                })?;
+                if !goes_on? {
+                    break;
+                }
             }
-            Ok(found)
+            Ok(())
         })
     }
 
@@ -111,17 +122,34 @@ impl Snapshot {
 
     /// Up to `limit` names of a directory that sort behind `after` (all do behind the empty name), as bytes.
     pub fn list(&self, parent: InodeNumber, after: &[u8], limit: usize) -> Result<Vec<Entry>, MetadataError> {
+        let mut entries = Vec::new();
+        self.visit_names(parent, after, |name, dirent| {
+            if entries.len() < limit {
+                entries.push(Entry { name: name.to_vec(), dirent });
+            }
+            entries.len() < limit
+        })?;
+        Ok(entries)
+    }
+
+    /// Shows the names of a directory that sort behind `after` to `visit`, until it answers false. Says whether it saw
+    /// all of them.
+    pub fn visit_names(
+        &self,
+        parent: InodeNumber,
+        after: &[u8],
+        mut visit: impl FnMut(&[u8], Dirent) -> bool,
+    ) -> Result<bool, MetadataError> {
         guarded(|| {
             let from = name_key(parent, after);
-            let mut entries = Vec::new();
-            for pair in
-                self.dirents.range::<&[u8]>((Bound::Excluded(&from[..]), Bound::Unbounded))?.take(limit)
-            {
+            for pair in self.dirents.range::<&[u8]>((Bound::Excluded(&from[..]), Bound::Unbounded))? {
                 let (key, value) = pair?;
                 let Some(name) = name_in(parent, key.value()) else { break };
-                entries.push(Entry { name: name.to_vec(), dirent: Dirent::decode(value.value())? });
+                if !visit(name, Dirent::decode(value.value())?) {
+                    return Ok(false);
+                }
             }
-            Ok(entries)
+            Ok(true)
         })
     }
 

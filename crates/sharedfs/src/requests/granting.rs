@@ -1,8 +1,8 @@
-//! Granting leases: what must happen first, what a lease brings along, and what is granted with it.
+//! Granting leases: what must happen first, and what a lease brings along.
 
 use super::{Ahead, GRANT_EXTENDED_BYTES, GRANT_ITEMS, Trouble, directory_entry, invalid};
 use crate::leases::Outcome;
-use crate::metadata::{ExtentList, Snapshot};
+use crate::metadata::ExtentList;
 use crate::store::Core;
 use crate::tiers::split_at_arenas;
 use crate::{Error, SharedFs};
@@ -69,46 +69,8 @@ impl SharedFs {
             self.core.lock().leases.give_back(session, inode, None);
             return Err(Trouble::Refused(Refusal::NotFound));
         };
-        let mut grants = vec![grant];
-        self.grant_around(session, inode, mode, &ahead, &mut grants)?;
-        Ok(Response::Granted(grants))
-    }
-
-    /// Adds leases on what lies ahead. What a lease brings is read once it is granted: before that, another session
-    /// may have changed it.
-    fn grant_around(
-        &self,
-        session: SessionId,
-        inode: InodeNumber,
-        mode: LeaseMode,
-        ahead: &Ahead,
-        grants: &mut Vec<Grant>,
-    ) -> Result<(), Error> {
-        let now = self.opened.elapsed();
-        let candidates = ahead.candidates(&self.metadata)?;
-        let mut core = self.core.lock();
-        let mut granted: Vec<(InodeNumber, LeaseMode)> = Vec::new();
-        for near in candidates.into_iter().filter(|&near| near != inode) {
-            granted.extend(core.leases.request_ahead(session, near, mode, now).map(|mode| (near, mode)));
-        }
-        drop(core);
-        if granted.is_empty() {
-            return Ok(());
-        }
-        let snapshot = self.metadata.read()?;
-        for (near, mode) in granted {
-            match self.grant_from(&snapshot, session, near, mode)? {
-                Some(grant) => {
-                    let write = mode == LeaseMode::Write;
-                    self.events.record(Step::Grant { session, inode: near, write });
-                    grants.push(grant);
-                }
-                None => {
-                    self.core.lock().leases.give_back(session, near, None);
-                }
-            }
-        }
-        Ok(())
+        let ahead = self.grant_around(session, inode, mode, &ahead)?;
+        Ok(Response::Granted { grant: Box::new(grant), ahead })
     }
 
     pub(super) fn lookup(
@@ -122,23 +84,14 @@ impl SharedFs {
             return Err(invalid("no name a directory can hold"));
         }
         match self.metadata.read()?.lookup(parent, name)? {
-            Some(found) => self.acquire(session, found.inode, LeaseMode::Read, Ahead::of(found.inode, 0)),
+            Some(found) => self.acquire(session, found.inode, LeaseMode::Read, Ahead::none()),
             None => Err(Trouble::Refused(Refusal::NotFound)),
         }
     }
 
     /// What a lease on an inode brings along.
     fn grant(&self, session: SessionId, inode: InodeNumber, mode: LeaseMode) -> Result<Option<Grant>, Error> {
-        self.grant_from(&self.metadata.read()?, session, inode, mode)
-    }
-
-    fn grant_from(
-        &self,
-        snapshot: &Snapshot,
-        session: SessionId,
-        inode: InodeNumber,
-        mode: LeaseMode,
-    ) -> Result<Option<Grant>, Error> {
+        let snapshot = self.metadata.read()?;
         let Some(stored) = snapshot.inode(inode)? else { return Ok(None) };
         let mut grant = Grant {
             record: stored.record,

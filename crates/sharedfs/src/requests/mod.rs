@@ -104,8 +104,8 @@ impl SharedFs {
         }
         match request {
             Request::GrowLog { have, slots } => self.grow_log(session, *have, *slots, descriptors),
-            Request::Acquire { inode, mode, ahead } => {
-                self.acquire(session, *inode, *mode, Ahead::of(*inode, *ahead))
+            Request::Acquire { inode, mode, ahead, beside } => {
+                self.acquire(session, *inode, *mode, Ahead::of(*inode, *ahead, beside))
             }
             Request::Lookup { parent, name } => self.lookup(session, *parent, name),
             Request::List { parent, after } => self.list(session, *parent, after),

@@ -4,10 +4,13 @@
 
 use cuesta_format::control::{ClientPage, NoticePage, OPEN_SLOTS_OFFSET};
 use cuesta_format::entry::{HEADER_BYTES, Header, Salt, crc32c};
+use cuesta_format::parcel::Parcel;
 use cuesta_format::superblock::{Medium, Superblock};
-use cuesta_format::wire::{Grant, LeaseMode, PROTOCOL_VERSION, Refusal, Report, Request, Response, Resynced};
+use cuesta_format::wire::{
+    DirectoryEntry, Grant, LeaseMode, PROTOCOL_VERSION, Refusal, Report, Request, Response, Resynced,
+};
 use cuesta_format::{
-    Geometry, InodeNumber, LeaseGeneration, LogPosition, Operation, SessionId, StoreId, Timestamp,
+    FileKind, Geometry, InodeNumber, LeaseGeneration, LogPosition, Operation, SessionId, StoreId, Timestamp,
 };
 use cuesta_sharedfs::{Options, SharedFs};
 use std::fs::File;
@@ -131,8 +134,8 @@ impl Writer {
 
     /// What is granted when the block of `ahead` numbers around the inode is welcome, too.
     pub fn acquire_ahead(&mut self, inode: InodeNumber, mode: LeaseMode, ahead: u32) -> Vec<Grant> {
-        match self.request(&Request::Acquire { inode, mode, ahead }) {
-            Response::Granted(grants) => grants,
+        match self.request(&Request::Acquire { inode, mode, ahead, beside: Vec::new() }) {
+            Response::Granted { grant, ahead } => [vec![*grant], unpacked(ahead)].concat(),
             other => panic!("{other:?}"),
         }
     }
@@ -398,3 +401,34 @@ pub fn names_under(path: &Path) -> Vec<String> {
 }
 
 pub const HEADER: u64 = HEADER_BYTES as u64;
+
+/// What came ahead, as if each had been asked for alone.
+fn unpacked(ahead: Vec<u8>) -> Vec<Grant> {
+    let mut places = Vec::new();
+    let parcel = Parcel::open(ahead, |_, at| places.push(at)).unwrap();
+    let items = places.into_iter().map(|at| parcel.item(at).unwrap());
+    let grants = items.map(|item| {
+        let record = item.record();
+        let entry = |(name, inode, kind): (&[u8], _, FileKind)| DirectoryEntry {
+            name: name.to_vec(),
+            inode,
+            kind: kind as u8,
+        };
+        Grant {
+            record,
+            mode: item.mode(),
+            extents: item.extents().collect(),
+            extents_complete: true,
+            target: if record.kind() == FileKind::Symlink { item.target().to_vec() } else { Vec::new() },
+            entries: if record.kind() == FileKind::Directory {
+                item.names().map(entry).collect()
+            } else {
+                Vec::new()
+            },
+            entries_complete: true,
+            extended: Vec::new(),
+            kept: false,
+        }
+    });
+    grants.collect()
+}

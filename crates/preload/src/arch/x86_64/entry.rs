@@ -496,7 +496,9 @@ global_asm!(
     "  xchg dword ptr [rip + {first_stack_taken}], eax",
     "  test eax, eax",
     "  jz 84f",
-    "  pause",
+    // Whoever has it may wait for the same processor.
+    "  mov eax, {yield_processor}",
+    "  syscall",
     "  jmp 83b",
     "84:",
     "  lea rsp, [rip + {first_stack} + {first_stack_bytes}]",
@@ -597,6 +599,7 @@ global_asm!(
     first_stack = sym FIRST_STACK,
     first_stack_bytes = const FIRST_STACK_BYTES,
     first_stack_taken = sym FIRST_STACK_TAKEN,
+    yield_processor = const libc::SYS_sched_yield,
     make_stack = sym make_stack,
     learn_vector_state = sym learn_vector_state,
     dispatch = sym crate::door::cuesta_dispatch,

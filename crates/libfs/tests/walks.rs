@@ -1,0 +1,159 @@
+//! Coming into a tree that another session made: what is granted ahead saves questions, and is never older than what
+//! others did.
+
+mod common;
+
+use common::{Caller, InProcess, Store, root, small};
+use cuesta_format::wire::{Request, Response};
+use cuesta_libfs::{Client, Error, Link, LinkError};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+const DIRECTORIES: u32 = 40;
+const FILES: u32 = 25;
+
+/// A link that counts questions.
+struct Counting {
+    link: InProcess,
+    asked: Arc<AtomicU32>,
+}
+
+impl Link for Counting {
+    fn call(&mut self, request: &Request, descriptors: &mut Vec<OwnedFd>) -> Result<Response, LinkError> {
+        self.asked.fetch_add(1, Ordering::Relaxed);
+        self.link.call(request, descriptors)
+    }
+}
+
+fn path(directory: u32, file: u32) -> String {
+    format!("tree/{directory}/{file}")
+}
+
+fn all() -> impl Iterator<Item = (u32, u32)> {
+    (0..DIRECTORIES).flat_map(|directory| (0..FILES).map(move |file| (directory, file)))
+}
+
+/// A tree made by sessions that ended: one made them all, or each directory another, so that numbers are far apart.
+fn made(one_session: bool) -> Store {
+    let store = Store::new(small()).digesting();
+    let mut maker = store.attach();
+    root(&maker).mkdir("tree").unwrap();
+    for directory in 0..DIRECTORIES {
+        let call = root(&maker);
+        call.mkdir(&format!("tree/{directory}")).unwrap();
+        for file in 0..FILES {
+            call.write_file(&path(directory, file), &vec![7; file as usize]).unwrap();
+        }
+        call.symlink("to/where", &format!("tree/{directory}/link")).unwrap();
+        if !one_session {
+            maker.detach();
+            maker = store.attach();
+        }
+    }
+    maker.detach();
+    store
+}
+
+fn walk(call: &Caller) {
+    for (directory, file) in all() {
+        assert_eq!(call.stat(&path(directory, file)).unwrap().size, u64::from(file));
+        let target = call.client.read_link(
+            &call.who,
+            cuesta_libfs::Base::Root,
+            format!("tree/{directory}/link").as_bytes(),
+        );
+        assert_eq!(target.unwrap(), b"to/where");
+    }
+}
+
+#[test]
+fn a_walk_through_a_thousand_files_asks_few_questions() {
+    for (one_session, questions_max) in [(true, 12), (false, 12 + 3 * DIRECTORIES)] {
+        let store = made(one_session);
+        let asked = Arc::new(AtomicU32::new(0));
+        let link = Counting { link: store.link(), asked: Arc::clone(&asked) };
+        let client = Client::attach(Box::new(link), "walker").unwrap();
+        let before = asked.load(Ordering::Relaxed);
+        walk(&root(&client));
+        let questions = asked.load(Ordering::Relaxed) - before;
+        assert!(questions <= questions_max, "{questions} questions, one session: {one_session}");
+        // Then it knows all of it.
+        walk(&root(&client));
+        assert_eq!(asked.load(Ordering::Relaxed) - before, questions);
+    }
+}
+
+#[test]
+fn what_others_do_to_what_was_granted_ahead_is_seen() {
+    let store = made(true);
+    let (walker, other) = (store.attach(), store.attach());
+    let (walking, call) = (root(&walker), root(&other));
+    // A few files of one directory bring the others, and other directories, along.
+    for file in 0..5 {
+        walking.stat(&path(0, file)).unwrap();
+    }
+    call.write_file("tree/9/7", b"something else").unwrap();
+    call.unlink("tree/9/8").unwrap();
+    call.write_file("tree/9/new", b"new").unwrap();
+    call.rename("tree/9/9", "tree/10/9").unwrap();
+    call.rename("tree/11", "tree/9/moved").unwrap();
+    assert_eq!(walking.read_file("tree/9/7").unwrap(), b"something else");
+    assert_eq!(walking.stat("tree/9/8").err(), Some(Error::NotFound));
+    assert_eq!(walking.read_file("tree/9/new").unwrap(), b"new");
+    assert_eq!(walking.stat("tree/9/9").err(), Some(Error::NotFound));
+    assert_eq!(walking.stat("tree/10/9").unwrap().size, 9);
+    assert_eq!(walking.stat("tree/11").err(), Some(Error::NotFound));
+    assert_eq!(walking.stat("tree/9/moved/12").unwrap().size, 12);
+    // And the other way round: what the walker was granted ahead it may change.
+    walking.write_file("tree/20/3", b"walker").unwrap();
+    walking.unlink("tree/20/4").unwrap();
+    assert_eq!(call.read_file("tree/20/3").unwrap(), b"walker");
+    assert_eq!(call.stat("tree/20/4").err(), Some(Error::NotFound));
+    let mut names = walking.list("tree/20").unwrap();
+    assert_eq!(names, call.list("tree/20").unwrap());
+    names.retain(|name| name != "link");
+    assert_eq!(names.len() as u32, FILES - 1);
+}
+
+/// Threads of a session walk through the tree while another session writes ever longer files: nobody sees a file
+/// shorter than it was before.
+#[test]
+fn nothing_granted_ahead_is_older_than_what_was_seen() {
+    let store = made(true);
+    let (walker, writer) = (store.attach(), store.attach());
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for thread in 0..3 {
+            let (walker, stop) = (&walker, &stop);
+            scope.spawn(move || {
+                let call = root(walker);
+                let mut random = fastrand::Rng::with_seed(thread);
+                let mut seen = vec![0; (DIRECTORIES * FILES) as usize];
+                while !stop.load(Ordering::Relaxed) {
+                    let start = random.u32(..DIRECTORIES);
+                    for (directory, file) in all().skip((start * FILES) as usize).take(60) {
+                        let size = call.stat(&path(directory, file)).unwrap().size;
+                        let last = &mut seen[(directory * FILES + file) as usize];
+                        assert!(size >= *last, "{directory}/{file}: {size} after {last}");
+                        *last = size;
+                    }
+                }
+            });
+        }
+        let call = root(&writer);
+        let mut random = fastrand::Rng::with_seed(99);
+        for round in 1..200_u64 {
+            let (directory, file) = (random.u32(..DIRECTORIES), random.u32(..FILES));
+            call.client
+                .truncate(
+                    &call.who,
+                    cuesta_libfs::Base::Root,
+                    path(directory, file).as_bytes(),
+                    100 + round as i64,
+                )
+                .unwrap();
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+}
