@@ -66,7 +66,9 @@ impl Client {
             return Ok(());
         }
         // What is promised to other sessions, and not used, may yet be had.
-        self.make_credit(wanted - held)
+        let missing = wanted - held;
+        self.make_credit(missing)?;
+        if self.session.credit_left() < missing { Err(Error::NoSpace) } else { Ok(()) }
     }
 
     /// Makes the file reach to `end`; one that does is touched.

@@ -151,6 +151,11 @@ impl Session {
         }
     }
 
+    /// Blocks that may be debited without asking.
+    pub(crate) fn credit_left(&self) -> u64 {
+        self.credit_limit().saturating_sub(self.credit.debited.load(Ordering::Acquire))
+    }
+
     /// Asks for more credit. `false`: the store is full.
     pub(crate) fn ask_credit(&self, blocks: u64) -> Result<bool, Error> {
         self.asking.settle(self);
