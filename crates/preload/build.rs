@@ -9,6 +9,7 @@
 //!   what the standard library takes by malloc comes from `memory`, and it keeps a list of its own of what to
 //!   do as a thread ends;
 //! - with relocations in a form a twentieth as long: each program reads all of them;
+//! - without libc's `close`, which is a cancellation point: a thread must not be cancelled inside the client;
 //! - in two segments, so that the dynamic linker maps and protects twice less;
 //! - with what the constructor runs and writes side by side: every page touched is a page fault.
 
@@ -72,7 +73,7 @@ SECTIONS {
 INSERT BEFORE .bss;
 ";
 
-const ARGUMENTS: [&str; 9] = [
+const ARGUMENTS: [&str; 10] = [
     "-Wl,-z,pack-relative-relocs",
     "-Wl,-z,norelro",
     "-Wl,--no-rosegment",
@@ -82,6 +83,7 @@ const ARGUMENTS: [&str; 9] = [
     "-Wl,--wrap=realloc",
     "-Wl,--wrap=posix_memalign",
     "-Wl,--wrap=free",
+    "-Wl,--wrap=close",
 ];
 
 fn main() -> std::io::Result<()> {

@@ -7,7 +7,7 @@ use crate::errno::Error;
 use crate::link::Link;
 use crate::sync::{AtomicU32, Mutex, Ordering};
 use cuesta_format::wire::{Request, Response};
-use rustix::fd::OwnedFd;
+use rustix::fd::{AsRawFd as _, OwnedFd};
 
 /// Looks for an answer are made at every such turn, and at the first few.
 const LOOK_EVERY: u32 = 64;
@@ -47,6 +47,16 @@ impl Asking {
     pub(crate) fn new(link: Box<dyn Link>) -> Asking {
         let line = Line { link, posted: None };
         Asking { line: Mutex::new(line), outstanding: AtomicU32::new(0), turns: AtomicU32::new(0) }
+    }
+
+    /// The descriptor of the way, by its number.
+    pub(crate) fn descriptor(&self) -> Option<i32> {
+        self.line.lock().link.descriptor().map(|descriptor| descriptor.as_raw_fd())
+    }
+
+    /// Goes on with a copy of that descriptor, and answers the old one.
+    pub(crate) fn replace_descriptor(&self, copy: OwnedFd) -> OwnedFd {
+        self.line.lock().link.replace_descriptor(copy)
     }
 
     /// Asks and waits for the answer; one that is outstanding comes first.

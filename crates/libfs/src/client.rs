@@ -29,6 +29,7 @@ use cuesta_format::{
 };
 use cuesta_media::{Fault, UserSlice};
 use cuesta_oplog::{Admission, Appended, Stamp};
+use rustix::fd::OwnedFd;
 use std::collections::VecDeque;
 use std::sync::OnceLock;
 
@@ -144,6 +145,17 @@ impl Client {
     pub fn after_fork_in_child(&self) {
         self.abandoned.store(1, Ordering::Release);
         self.session.open_slots.abandon();
+    }
+
+    /// The descriptors this session keeps open, by their numbers: nobody else may close them.
+    pub fn descriptors(&self) -> impl Iterator<Item = i32> {
+        self.session.descriptors()
+    }
+
+    /// Goes on with `copy` in the place of the descriptor `number`, which is answered and may be closed; `copy` is, if
+    /// `number` is none of this session's. No operation runs meanwhile.
+    pub fn replace_descriptor(&self, number: i32, copy: OwnedFd) -> OwnedFd {
+        self.session.replace_descriptor(number, copy)
     }
 
     /// From now on no file grows beyond `bytes` (the process's `RLIMIT_FSIZE`).

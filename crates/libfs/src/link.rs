@@ -3,7 +3,7 @@
 //! The socket is used by its raw system calls: libc's wrappers are intercepted in the processes this runs in.
 
 use cuesta_format::wire::{self, DESCRIPTORS_MAX, Request, Response};
-use rustix::fd::{AsFd, OwnedFd};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, SocketAddrUnix,
@@ -47,6 +47,16 @@ pub trait Link: Send {
     /// sent nothing.
     fn post(&mut self, _request: &Request) -> Result<bool, LinkError> {
         Ok(false)
+    }
+
+    /// The descriptor this link keeps open, if it has one.
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    /// Goes on with a copy of that descriptor, and answers the old one.
+    fn replace_descriptor(&mut self, copy: OwnedFd) -> OwnedFd {
+        copy
     }
 
     /// The answer to what was posted; `None`: it is not there yet, and was not to be waited for.
@@ -132,6 +142,14 @@ impl Link for SocketLink {
         self.frame.clear();
         wire::encode(request, &mut self.frame)?;
         self.send().map(|()| true)
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.socket.as_fd())
+    }
+
+    fn replace_descriptor(&mut self, copy: OwnedFd) -> OwnedFd {
+        std::mem::replace(&mut self.socket, copy)
     }
 
     fn collect(&mut self, wait: bool) -> Result<Option<Response>, LinkError> {

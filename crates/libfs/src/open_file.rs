@@ -14,7 +14,8 @@ use libc::{
     O_ACCMODE, O_APPEND, O_CREAT, O_DIRECTORY, O_EXCL, O_NOATIME, O_NOFOLLOW, O_PATH, O_RDONLY, O_RDWR,
     O_TMPFILE, O_TRUNC, O_WRONLY,
 };
-use rustix::fd::{AsFd as _, BorrowedFd};
+use rustix::fd::OwnedFd;
+use std::ops::Deref;
 
 /// The bit of `O_TMPFILE` that is not `O_DIRECTORY`.
 const UNNAMED: i32 = O_TMPFILE & !O_DIRECTORY;
@@ -328,8 +329,8 @@ impl Client {
     /// A descriptor of the store's references folder: an open file description of it with a shared OFD lock on the byte
     /// at an inode's number keeps the inode for whoever has a copy of that descriptor.
     #[must_use]
-    pub fn references(&self) -> BorrowedFd<'_> {
-        self.session.references.as_fd()
+    pub fn references(&self) -> impl Deref<Target = OwnedFd> + '_ {
+        self.session.references.read()
     }
 
     /// Says that an inode without names is open no more, if that is so. Whoever comes last does it: the last close

@@ -10,7 +10,7 @@ use crate::credit::Credit;
 use crate::errno::Error;
 use crate::link::Link;
 use crate::opened::OpenSlots;
-use crate::sync::{Arc, AtomicU32, AtomicU64, Mutex, Ordering};
+use crate::sync::{Arc, AtomicU32, AtomicU64, Mutex, Ordering, RwLock};
 use cuesta_format::control::{STATE_CLOSED, UNSERVED_SLOTS};
 use cuesta_format::entry::Salt;
 use cuesta_format::wire::{PROTOCOL_VERSION, Refusal, Report, Request, Response, Welcome};
@@ -18,7 +18,7 @@ use cuesta_format::{Geometry, LogGeneration, LogPosition};
 use cuesta_media::wait::{self, Waited};
 use cuesta_media::{MediaError, Protection, Window};
 use cuesta_oplog::{Appender, Ring};
-use rustix::fd::OwnedFd;
+use rustix::fd::{AsRawFd as _, OwnedFd};
 use std::time::Duration;
 
 /// Ring slots a session starts with: enough for a short program, cheap to map.
@@ -54,9 +54,9 @@ pub(crate) struct Session {
     told: Told,
     pub(crate) open_slots: Arc<OpenSlots>,
     /// The folder whose locks keep inodes for processes that have descriptors of them.
-    pub(crate) references: OwnedFd,
+    pub(crate) references: RwLock<OwnedFd>,
     incarnation: Incarnation,
-    kick: OwnedFd,
+    kick: RwLock<OwnedFd>,
     kicked: AtomicU64,
     slots: AtomicU32,
     growing: Mutex<()>,
@@ -103,9 +103,9 @@ impl Session {
             notice,
             open_slots: Arc::new(OpenSlots::new(told.clone())),
             told,
-            references,
+            references: RwLock::new(references),
             incarnation,
-            kick,
+            kick: RwLock::new(kick),
             kicked: AtomicU64::new(welcome.start.0),
             slots: AtomicU32::new(0),
             growing: Mutex::new(()),
@@ -120,6 +120,26 @@ impl Session {
         session.tell_log_generation(session.welcome.log_generation);
         session.grow(SLOTS_FIRST)?;
         Ok(session)
+    }
+
+    /// The descriptors the session keeps open, by their numbers.
+    pub(crate) fn descriptors(&self) -> impl Iterator<Item = i32> {
+        let kept = [&self.kick, &self.references].map(|kept| kept.read().as_raw_fd());
+        self.asking.descriptor().into_iter().chain(kept)
+    }
+
+    /// Goes on with `copy` for the descriptor `number`, which is answered; `copy` itself if it is none of ours.
+    pub(crate) fn replace_descriptor(&self, number: i32, copy: OwnedFd) -> OwnedFd {
+        for kept in [&self.kick, &self.references] {
+            let mut kept = kept.write();
+            if kept.as_raw_fd() == number {
+                return std::mem::replace(&mut *kept, copy);
+            }
+        }
+        match self.asking.descriptor() {
+            Some(descriptor) if descriptor == number => self.asking.replace_descriptor(copy),
+            _ => copy,
+        }
     }
 
     /// Vouches for everything that the client page calls completed.
@@ -342,7 +362,7 @@ impl Session {
 
     /// Wakes SharedFS. That it is gone shows elsewhere.
     pub(crate) fn raise_kick(&self) {
-        let _ = wait::raise(&self.kick);
+        let _ = wait::raise(&*self.kick.read());
     }
 
     /// Sleeps until `digested` moves past `seen`. If it does not for long, SharedFS is asked for a digest: it had not

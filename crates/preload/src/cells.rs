@@ -140,6 +140,11 @@ pub fn file() -> Option<i32> {
     Some(FILE.load(Ordering::Acquire)).filter(|fd| *fd >= 0)
 }
 
+/// The memory file has another number now.
+pub fn move_file(fd: i32) {
+    FILE.store(fd, Ordering::Release);
+}
+
 /// Uses the cells handed over by the program before exec.
 pub fn adopt(file: OwnedFd) -> Option<()> {
     let size = rustix::fs::fstat(&file).ok()?.st_size;

@@ -149,8 +149,17 @@ pub fn is_hidden(fd: i32) -> bool {
     DESCRIPTORS.get(fd as u32 as usize).is_some_and(|class| class.load(Ordering::Relaxed) == CLASS_HIDDEN)
 }
 
+/// One past the highest descriptor that was ever this library's own.
+static HIGHEST_HIDDEN: AtomicUsize = AtomicUsize::new(0);
+
+/// This library's own descriptors.
+pub fn hidden() -> impl Iterator<Item = i32> {
+    (0..HIGHEST_HIDDEN.load(Ordering::Relaxed) as i32).filter(|fd| is_hidden(*fd))
+}
+
 /// Declares `fd` this library's own, or no longer.
 pub fn hide(fd: i32, hidden: bool) {
+    HIGHEST_HIDDEN.fetch_max(fd as u32 as usize + 1, Ordering::Relaxed);
     if let Some(class) = DESCRIPTORS.get(fd as u32 as usize) {
         class.store(if hidden { CLASS_HIDDEN } else { 0 }, Ordering::Relaxed);
     }

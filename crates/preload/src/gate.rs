@@ -73,6 +73,20 @@ fn await_those_inside(threads: &[Member]) {
     }
 }
 
+/// Runs `work` with no other thread inside.
+pub fn alone<T>(work: impl FnOnce() -> T) -> T {
+    let threads = close();
+    await_those_inside(&threads);
+    let answer = work();
+    open();
+    answer
+}
+
+fn open() {
+    CLOSED.store(0, Ordering::Release);
+    let _ = futex::wake(&CLOSED, futex::Flags::PRIVATE, i32::MAX as u32);
+}
+
 /// Runs `fork` with the gate closed, in the thread that is inside now. It answers 0 in the child.
 pub fn pass(fork: impl FnOnce() -> isize) -> isize {
     let mut threads = close();
@@ -82,10 +96,7 @@ pub fn pass(fork: impl FnOnce() -> isize) -> isize {
     if answer == 0 {
         threads.retain(|member| member.0 == me);
     }
-    CLOSED.store(0, Ordering::Release);
-    if answer != 0 {
-        let _ = futex::wake(&CLOSED, futex::Flags::PRIVATE, i32::MAX as u32);
-    }
+    open();
     answer
 }
 

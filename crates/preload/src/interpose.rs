@@ -55,22 +55,32 @@ fn libc_answer(answer: isize) -> isize {
     answer
 }
 
+unsafe extern "C-unwind" {
+    fn pthread_testcancel();
+}
+
 /// Defines `name` in libc's place: if descriptor `fd` is of interest and the thread is outside, the
 /// system call `number`, else libc's own.
+///
+/// A cancellation point is one also where the call is ours: what cancels a thread inside the client waits for the
+/// next (see `signals`).
 macro_rules! interpose {
-    ($(fn $name:ident($fd:ident: c_int $(, $argument:ident: $type:ty)*) -> $answer:ty
+    // SAFETY: may unwind, as functions of C that are defined here may.
+    (@cancellation_point) => { unsafe { pthread_testcancel() } };
+    ($($(#[$cancels:ident])? fn $name:ident($fd:ident: c_int $(, $argument:ident: $type:ty)*) -> $answer:ty
         = $number:ident($($value:expr),*) $(if $condition:expr)?;)*) => {$(
         /// Stands in for libc's function of this name.
         ///
         /// # Safety
         /// As libc's.
         #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $name($fd: c_int $(, $argument: $type)*) -> $answer {
+        pub unsafe extern "C-unwind" fn $name($fd: c_int $(, $argument: $type)*) -> $answer {
             static REAL: Real = Real::new(
                 // SAFETY: the literal ends in its only zero byte.
                 unsafe { CStr::from_bytes_with_nul_unchecked(concat!(stringify!($name), "\0").as_bytes()) }
             );
             if is_of_interest($fd) $(&& $condition)? && !thread::is_inside() {
+                $(interpose!(@$cancels);)?
                 let mut arguments = [0usize; 6];
                 let values = [$fd as usize $(, $value)*];
                 arguments[..values.len()].copy_from_slice(&values);
@@ -80,7 +90,7 @@ macro_rules! interpose {
             }
             // SAFETY: libc's function of this name has this signature.
             unsafe {
-                let real: unsafe extern "C" fn(c_int $(, $type)*) -> $answer = core::mem::transmute(REAL.get());
+                let real: unsafe extern "C-unwind" fn(c_int $(, $type)*) -> $answer = core::mem::transmute(REAL.get());
                 real($fd $(, $argument)*)
             }
         }
@@ -88,31 +98,31 @@ macro_rules! interpose {
 }
 
 interpose! {
-    fn read(fd: c_int, buffer: *mut c_void, count: size_t) -> ssize_t = SYS_read(buffer as usize, count);
-    fn write(fd: c_int, buffer: *const c_void, count: size_t) -> ssize_t = SYS_write(buffer as usize, count);
-    fn pread(fd: c_int, buffer: *mut c_void, count: size_t, offset: off_t) -> ssize_t
+    #[cancellation_point] fn read(fd: c_int, buffer: *mut c_void, count: size_t) -> ssize_t = SYS_read(buffer as usize, count);
+    #[cancellation_point] fn write(fd: c_int, buffer: *const c_void, count: size_t) -> ssize_t = SYS_write(buffer as usize, count);
+    #[cancellation_point] fn pread(fd: c_int, buffer: *mut c_void, count: size_t, offset: off_t) -> ssize_t
         = SYS_pread64(buffer as usize, count, offset as usize);
-    fn pread64(fd: c_int, buffer: *mut c_void, count: size_t, offset: off_t) -> ssize_t
+    #[cancellation_point] fn pread64(fd: c_int, buffer: *mut c_void, count: size_t, offset: off_t) -> ssize_t
         = SYS_pread64(buffer as usize, count, offset as usize);
-    fn pwrite(fd: c_int, buffer: *const c_void, count: size_t, offset: off_t) -> ssize_t
+    #[cancellation_point] fn pwrite(fd: c_int, buffer: *const c_void, count: size_t, offset: off_t) -> ssize_t
         = SYS_pwrite64(buffer as usize, count, offset as usize);
-    fn pwrite64(fd: c_int, buffer: *const c_void, count: size_t, offset: off_t) -> ssize_t
+    #[cancellation_point] fn pwrite64(fd: c_int, buffer: *const c_void, count: size_t, offset: off_t) -> ssize_t
         = SYS_pwrite64(buffer as usize, count, offset as usize);
-    fn __read_chk(fd: c_int, buffer: *mut c_void, count: size_t, room: size_t) -> ssize_t
+    #[cancellation_point] fn __read_chk(fd: c_int, buffer: *mut c_void, count: size_t, room: size_t) -> ssize_t
         = SYS_read(buffer as usize, count) if count <= room;
-    fn __pread_chk(fd: c_int, buffer: *mut c_void, count: size_t, offset: off_t, room: size_t) -> ssize_t
+    #[cancellation_point] fn __pread_chk(fd: c_int, buffer: *mut c_void, count: size_t, offset: off_t, room: size_t) -> ssize_t
         = SYS_pread64(buffer as usize, count, offset as usize) if count <= room;
-    fn __pread64_chk(fd: c_int, buffer: *mut c_void, count: size_t, offset: off_t, room: size_t) -> ssize_t
+    #[cancellation_point] fn __pread64_chk(fd: c_int, buffer: *mut c_void, count: size_t, offset: off_t, room: size_t) -> ssize_t
         = SYS_pread64(buffer as usize, count, offset as usize) if count <= room;
     fn lseek(fd: c_int, offset: off_t, whence: c_int) -> off_t = SYS_lseek(offset as usize, whence as usize);
     fn lseek64(fd: c_int, offset: off_t, whence: c_int) -> off_t = SYS_lseek(offset as usize, whence as usize);
-    fn fsync(fd: c_int) -> c_int = SYS_fsync();
-    fn fdatasync(fd: c_int) -> c_int = SYS_fdatasync();
+    #[cancellation_point] fn fsync(fd: c_int) -> c_int = SYS_fsync();
+    #[cancellation_point] fn fdatasync(fd: c_int) -> c_int = SYS_fdatasync();
     fn ftruncate(fd: c_int, length: off_t) -> c_int = SYS_ftruncate(length as usize);
     fn ftruncate64(fd: c_int, length: off_t) -> c_int = SYS_ftruncate(length as usize);
     fn fstat(fd: c_int, stat: *mut c_void) -> c_int = SYS_fstat(stat as usize);
     fn fstat64(fd: c_int, stat: *mut c_void) -> c_int = SYS_fstat(stat as usize);
-    fn close(fd: c_int) -> c_int = SYS_close();
+    #[cancellation_point] fn close(fd: c_int) -> c_int = SYS_close();
 }
 
 /// Stands in for libc's function of this name.

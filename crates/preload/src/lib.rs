@@ -22,6 +22,7 @@ pub mod door;
 mod environment;
 pub mod filter;
 mod gate;
+mod generation_lock;
 pub mod inheritance;
 pub mod interpose;
 mod memory;

@@ -1,4 +1,4 @@
-//! What stands in for libc's malloc in this library (see `build.rs`). The standard library uses it whatever the
+//! What stands in for libc's malloc, and for its close, in this library (see `build.rs`). The standard library uses it whatever the
 //! global allocator is, and libc's own may be locked by the application: its thread that forks holds the locks
 //! of every arena, and a handler may have interrupted malloc itself.
 
@@ -14,6 +14,18 @@ unsafe extern "C" {
     fn mi_free(pointer: *mut c_void);
     fn mi_is_in_heap_region(pointer: *const c_void) -> bool;
     fn __libc_free(pointer: *mut c_void);
+}
+
+/// What closes the standard library's descriptors: libc's is where a thread may be cancelled, with all that the client
+/// holds.
+///
+/// # Safety
+/// As close.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn __wrap_close(fd: c_int) -> c_int {
+    // SAFETY: the descriptor is the caller's to close.
+    let answer = unsafe { crate::arch::syscall(libc::SYS_close as usize, [fd as usize, 0, 0, 0, 0, 0]) };
+    answer.min(0).signum() as c_int
 }
 
 /// # Safety

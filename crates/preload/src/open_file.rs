@@ -6,13 +6,14 @@
 //! call that uses the offset.
 
 use std::cell::UnsafeCell;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 
 use cuesta_libfs::{Client, OpenFile};
 
 use crate::calls::Failure;
 use crate::cells::Cell;
+use crate::generation_lock::GenerationLock;
 use crate::{credentials, process};
 
 /// One open file description.
@@ -39,7 +40,7 @@ fn address(client: &Client) -> *mut Client {
     std::ptr::from_ref(client).cast_mut()
 }
 
-static REOPENING: Mutex<()> = Mutex::new(());
+static REOPENING: GenerationLock = GenerationLock::new();
 
 /// What another process needs to have the same description.
 #[derive(Clone, Debug)]
@@ -117,7 +118,7 @@ impl Description {
 
     #[cold]
     fn reopen(&self, client: &Client) -> Result<(), Failure> {
-        let _reopening = REOPENING.lock();
+        let _reopening = REOPENING.hold();
         if self.client.load(Ordering::Acquire) == address(client) {
             return Ok(());
         }

@@ -6,17 +6,18 @@
 //! attaches its own when it needs one.
 
 use std::ffi::{CStr, CString, c_char};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex};
 
 use cuesta_libfs::{Client, SocketLink};
-use rustix::fd::OwnedFd;
+use rustix::fd::{AsFd as _, AsRawFd as _, BorrowedFd, IntoRawFd as _, OwnedFd};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::calls::{self, Failure};
 use crate::environment::Environment;
-use crate::{cells, descriptors, filter, memory, signals, thread};
+use crate::generation_lock::GenerationLock;
+use crate::{cells, descriptors, filter, gate, generation_lock, memory, signals, thread};
 
 /// How many descriptors below the limit are ours to take.
 const RESERVED_DESCRIPTORS: u64 = 128;
@@ -39,7 +40,7 @@ static LIBRARY: AtomicPtr<c_char> = AtomicPtr::new(std::ptr::null_mut());
 static FLOOR: AtomicI32 = AtomicI32::new(0);
 static FORKED: AtomicU32 = AtomicU32::new(0);
 static CLIENT: AtomicPtr<Client> = AtomicPtr::new(std::ptr::null_mut());
-static ATTACHING: Mutex<()> = Mutex::new(());
+static ATTACHING: GenerationLock = GenerationLock::new();
 static MARKER: AtomicI32 = AtomicI32::new(-1);
 /// A vfork child needed a session that its parent did not have.
 static SESSION_WANTED: AtomicBool = AtomicBool::new(false);
@@ -104,7 +105,7 @@ fn choose_floor() -> i32 {
 
 /// A copy of a descriptor out of the application's way, close-on-exec. Where a limit that was lowered meanwhile
 /// leaves no room there it is in the way.
-pub fn set_aside(file: rustix::fd::BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
+pub fn set_aside(file: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
     match rustix::io::fcntl_dupfd_cloexec(file, descriptor_floor()) {
         Err(Errno::INVAL | Errno::MFILE) => rustix::io::fcntl_dupfd_cloexec(file, 0),
         copy => copy,
@@ -151,7 +152,39 @@ pub fn program() -> Option<&'static [u8]> {
 
 /// The descriptors this library uses for itself.
 pub fn own_descriptors() -> impl Iterator<Item = i32> {
-    own_range().filter(|fd| descriptors::is_hidden(*fd))
+    descriptors::hidden()
+}
+
+/// Moves one of this library's descriptors to another number: the application wants its.
+pub fn vacate(fd: i32) -> Result<(), Failure> {
+    gate::alone(|| {
+        let copy = set_aside(borrow(fd))?;
+        let number = copy.as_raw_fd();
+        if MARKER.load(Ordering::Relaxed) == fd {
+            MARKER.store(copy.into_raw_fd(), Ordering::Release);
+        } else if cells::file() == Some(fd) {
+            cells::move_file(copy.into_raw_fd());
+        } else {
+            let old = match attached() {
+                Some(client) => client.replace_descriptor(fd, copy),
+                None => copy,
+            };
+            if old.as_raw_fd() != fd && !calls::move_copy(fd, number) {
+                return Err(Failure::Errno(libc::EBADF));
+            }
+            // The number is the application's now, or in use for what it was a copy of.
+            let _ = old.into_raw_fd();
+        }
+        descriptors::hide(fd, false);
+        descriptors::hide(number, true);
+        Ok(())
+    })
+}
+
+/// Descriptors that this library knows to be open.
+fn borrow(fd: i32) -> BorrowedFd<'static> {
+    // SAFETY: used for one call.
+    unsafe { BorrowedFd::borrow_raw(fd) }
 }
 
 /// The flag the child of a fork sets in its copy.
@@ -185,6 +218,7 @@ fn after_fork() {
     crate::arch::after_fork();
     signals::after_fork();
     calls::forget_copies();
+    generation_lock::after_fork();
     let parents = CLIENT.swap(std::ptr::null_mut(), Ordering::AcqRel);
     // SAFETY: null, or a client made by `attach`, whose reference was leaked for the process's life.
     if let Some(client) = unsafe { parents.as_ref() } {
@@ -196,15 +230,11 @@ fn after_fork() {
 
 fn close_own_descriptors() {
     let kept = [MARKER.load(Ordering::Relaxed), cells::file().unwrap_or(-1)];
-    for fd in own_range().filter(|fd| descriptors::is_hidden(*fd) && !kept.contains(fd)) {
+    for fd in own_descriptors().filter(|fd| !kept.contains(fd)) {
         descriptors::hide(fd, false);
         // SAFETY: hidden descriptors are this library's; their owner has been abandoned.
         unsafe { crate::arch::syscall(libc::SYS_close as usize, [fd as usize, 0, 0, 0, 0, 0]) };
     }
-}
-
-fn own_range() -> std::ops::Range<i32> {
-    descriptor_floor()..descriptor_floor() + RESERVED_DESCRIPTORS as i32
 }
 
 /// The session, if there is one.
@@ -249,13 +279,12 @@ pub fn client() -> Result<&'static Client, Failure> {
 #[cold]
 fn attach() -> Result<&'static Client, Failure> {
     let configuration = configuration()?;
-    let _attaching = ATTACHING.lock();
+    let _attaching = ATTACHING.hold();
     if let Some(client) = attached() {
         return Ok(client);
     }
     memory::use_heap();
-    let open_before: Vec<i32> = own_range().filter(|fd| is_open(*fd)).collect();
-    let program = std::fs::read("/proc/self/comm").unwrap_or_default();
+    let program = contents(c"/proc/self/comm").unwrap_or_default();
     let program = String::from_utf8_lossy(&program).trim_end().to_owned();
     let attached = SocketLink::connect(&configuration.socket, descriptor_floor())
         .map_err(|error| error.to_string())
@@ -288,7 +317,7 @@ fn attach() -> Result<&'static Client, Failure> {
         descriptors::hide(marker, true);
         MARKER.store(marker, Ordering::Release);
     }
-    for fd in own_range().filter(|fd| is_open(*fd) && !open_before.contains(fd)) {
+    for fd in client.descriptors() {
         descriptors::hide(fd, true);
     }
     CLIENT.store(std::ptr::from_ref(client).cast_mut(), Ordering::Release);
@@ -310,16 +339,23 @@ pub fn limits_changed() {
 }
 
 fn make_marker(configuration: &Configuration) -> Result<i32, Failure> {
-    use rustix::fd::{AsFd as _, IntoRawFd as _};
     let marker = rustix::fs::open(&configuration.socket[..], OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
     let marker = set_aside(marker.as_fd())?;
     Ok(marker.into_raw_fd())
 }
 
-fn is_open(fd: i32) -> bool {
-    let arguments = [fd as usize, libc::F_GETFD as usize, 0, 0, 0, 0];
-    // SAFETY: only asks about a descriptor.
-    unsafe { crate::arch::syscall(libc::SYS_fcntl as usize, arguments) >= 0 }
+/// What a small file of the kernel's says. The standard library's way leads over cancellation points.
+fn contents(path: &CStr) -> rustix::io::Result<Vec<u8>> {
+    let file = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+    let mut bytes = vec![0; 4096];
+    let length = rustix::io::read(&file, bytes.as_mut_slice())?;
+    bytes.truncate(length);
+    Ok(bytes)
+}
+
+/// Whether there is such a descriptor.
+pub fn is_open(fd: i32) -> bool {
+    rustix::io::fcntl_getfd(borrow(fd)).is_ok()
 }
 
 /// A new placeholder descriptor, the lowest free one from `lowest` on.
@@ -378,7 +414,7 @@ fn read_umask() -> u32 {
 
 #[cold]
 fn kernels_umask() -> u32 {
-    let status = std::fs::read("/proc/self/status").unwrap_or_default();
+    let status = contents(c"/proc/self/status").unwrap_or_default();
     let line = status.split(|byte| *byte == b'\n').find_map(|line| line.strip_prefix(b"Umask:"));
     let mask = line.and_then(|text| u32::from_str_radix(std::str::from_utf8(text).ok()?.trim(), 8).ok());
     mask.unwrap_or(UMASK_USUAL)
@@ -390,7 +426,7 @@ pub fn leave() {
     if thread::is_vforked() {
         return;
     }
-    crate::gate::shut();
+    gate::shut();
     for (fd, _) in descriptors::all() {
         drop(descriptors::remove(fd));
     }

@@ -16,7 +16,7 @@ use crate::{arch, gate, process, thread};
 /// Does so for all descriptors before a child is made that has its parent's memory, and copies of its descriptors.
 pub fn keep_for_child() {
     if is_wanted() {
-        alone(|| keep(|_| true));
+        gate::alone(|| keep(|_| true));
     }
 }
 
@@ -26,7 +26,7 @@ pub fn keep_for_exec(survive: impl Fn(i32) -> bool) {
         // Its descriptors are its own, and no other thread has them.
         keep(survive);
     } else if is_wanted() {
-        alone(|| keep(survive));
+        gate::alone(|| keep(survive));
     }
 }
 
@@ -36,14 +36,6 @@ pub fn keep(filter: impl Fn(i32) -> bool) {
     for (pin, fds) in descriptors::grouped(filter) {
         keep_one(&pin, &fds);
     }
-}
-
-fn alone(work: impl FnOnce()) {
-    gate::pass(|| {
-        work();
-        // As in the process that forked.
-        1
-    });
 }
 
 fn is_wanted() -> bool {
@@ -69,7 +61,7 @@ fn keep_one(pin: &Pin, fds: &[i32]) {
 /// sessions have it open.
 fn make(inode: u64) -> Option<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let reference = openat(process::attached()?.references(), c".", flags, Mode::empty()).ok()?;
+    let reference = openat(&*process::attached()?.references(), c".", flags, Mode::empty()).ok()?;
     byte_locks::mark(&reference, inode).ok()?;
     Some(reference)
 }

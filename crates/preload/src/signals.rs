@@ -6,6 +6,9 @@
 //! siginfo, stack and mask the application asked for. Faults are never deferred: one at a read of the
 //! application's memory continues at its fix-up, any other is the application's own, or its death.
 //!
+//! What libc sends to cancel a thread would unwind its stack, on which the client is. Its handler is run so that it only
+//! notes the wish: the thread ends at its next cancellation point.
+//!
 //! SIGSEGV and SIGBUS stay ours in the kernel whatever the application sets; the table knows what it
 //! set. A default action is carried out by restoring it and letting the signal happen again, so that
 //! exit status, core dump and si_code are what they would have been.
@@ -21,6 +24,8 @@ use crate::arch;
 use crate::thread;
 
 const SIGNALS: usize = 65;
+/// What libc uses to cancel threads: the first of the signals it keeps for itself.
+const CANCEL: c_int = 32;
 const SET_BYTES: usize = 8;
 const SA_RESTORER: u64 = 0x0400_0000;
 const SA_RESTART: u64 = libc::SA_RESTART as u64;
@@ -166,6 +171,8 @@ fn change_in_vfork_child(
     answer
 }
 
+static NOT_FORBIDDEN: u32 = 0;
+
 /// Lets through what arrived while the thread was inside.
 #[cold]
 pub fn deliver_pending() {
@@ -175,8 +182,18 @@ pub fn deliver_pending() {
     unsafe {
         let mask = (*state).pending_mask;
         (*state).pending = 0;
-        set_mask(&mask);
+        // A handler that ends its thread unwinds the stack. It gets no further than the function below, which has no
+        // unwind tables; what has to be cleaned up on the way out of the client has been.
+        let arguments = [SIG_SETMASK as usize, (&raw const mask) as usize, 0, SET_BYTES, 0, 0];
+        arch::waiting_call(libc::SYS_rt_sigprocmask as usize, &arguments, &NOT_FORBIDDEN);
     }
+}
+
+/// libc's PTHREAD_CANCEL_DEFERRED.
+const DEFERRED: c_int = 0;
+
+unsafe extern "C" {
+    fn pthread_setcanceltype(kind: c_int, before: *mut c_int) -> c_int;
 }
 
 fn entry_address() -> usize {
@@ -193,11 +210,21 @@ extern "C" fn signal_entry(signal: c_int, info: *mut siginfo_t, context: *mut c_
             unsafe { arch::set_instruction_pointer(context, fixup) };
             return;
         }
+    // SAFETY: the context is this handler's.
+    } else if is_cancellation(signal, info) && unsafe { thread::is_within_client(context) } {
+        thread::end_wait();
+        // SAFETY: changes this thread's own state, without acting on it.
+        unsafe { pthread_setcanceltype(DEFERRED, core::ptr::null_mut()) };
     } else if thread::is_inside() {
         defer(signal, info, context);
         return;
     }
     deliver(signal, info, context, is_fault);
+}
+
+fn is_cancellation(signal: c_int, info: *mut siginfo_t) -> bool {
+    // SAFETY: the kernel's own.
+    signal == CANCEL && unsafe { (*info).si_code } == libc::SI_TKILL
 }
 
 fn defer(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {

@@ -172,6 +172,26 @@ pub fn handled(handler_restarts: bool, call_restarts: bool) -> bool {
     ends_calls
 }
 
+/// A call that is about to wait must not.
+pub fn end_wait() {
+    // SAFETY: as in `is_inside`.
+    unsafe { (&raw mut (*arch::thread_state()).interrupted).write_volatile(1) }
+}
+
+/// Whether a handler interrupted this library's own code: the client, or what stands around a call that waits.
+///
+/// # Safety
+/// `context` is the third argument of a running signal handler.
+pub unsafe fn is_within_client(context: *mut libc::c_void) -> bool {
+    let state = arch::thread_state();
+    // SAFETY: the context is the running handler's; the rest as in `is_inside`.
+    let (address, stack, own) = unsafe {
+        let own = (*state).stack_bottom..(*state).stack_top;
+        (arch::instruction_pointer(context), arch::stack_pointer(context), own)
+    };
+    is_inside() || own.contains(&stack) && !arch::is_waiting_call(address)
+}
+
 /// Gives the thread its client stack. On failure it stays on the application's.
 #[cold]
 pub fn ensure_stack() {

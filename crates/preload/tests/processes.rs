@@ -334,3 +334,111 @@ fn a_program_allowed_few_descriptors_keeps_what_it_inherits() {
     let told = told(&store.command("bash").args(["-c", script]).output().expect("runs"));
     assert_eq!(told, "/cuesta\nkept\nexit status: 0\n");
 }
+
+#[test]
+fn a_program_may_take_any_number_for_its_descriptors_and_close_them_all() {
+    succeeds(
+        "
+import os, resource
+fd = os.open('/cuesta/file', os.O_RDWR | os.O_CREAT)
+null = os.open('/dev/null', os.O_RDWR)
+limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+def works(text):
+    name = f'/cuesta/{text}'
+    with open(name, 'wb') as file: file.write(b'x' * 3000000)
+    assert os.path.getsize(name) == 3000000 and os.pwrite(fd, b'y' * 70000, 0) == 70000
+works('before')
+for number in range(40, 1100):
+    if number < limit:
+        os.dup2(null if number % 2 else fd, number)
+for number in range(40, 1100):
+    if number < limit:
+        assert os.fstat(number).st_ino == os.fstat(null if number % 2 else fd).st_ino, number
+works('taken')
+os.closerange(40, 1100)
+works('closed')
+for number in range(40, 1100):
+    try:
+        os.close(number)
+        raise SystemExit(f'{number} was open')
+    except OSError: pass
+works('closed again')
+for child in range(3):
+    if os.fork() == 0:
+        works(f'child{child}')
+        os._exit(0)
+    assert os.wait()[1] == 0
+print('done')",
+    );
+}
+
+#[test]
+fn the_limit_of_descriptors_may_fall_and_rise() {
+    succeeds(
+        "
+import os, resource, subprocess
+fd = os.open('/cuesta/file', os.O_RDWR | os.O_CREAT)
+hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+for limit in (64, 200, 32, min(hard, 4096), 48):
+    resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
+    os.write(fd, b'1')
+    if os.fork() == 0:
+        os.write(fd, b'2')
+        open(f'/cuesta/child{limit}', 'w').write('child')
+        os.closerange(3, limit)
+        assert open(f'/cuesta/child{limit}').read() == 'child'
+        os._exit(0)
+    assert os.wait()[1] == 0
+    assert subprocess.check_output(['cat', f'/cuesta/child{limit}']) == b'child'
+    opened = []
+    try:
+        while len(opened) < 5000: opened.append(os.open('/cuesta/file', os.O_RDONLY))
+    except OSError as error: assert error.errno == 24, error
+    assert len(opened) > limit - 30, (limit, len(opened))
+    for one in opened: os.close(one)
+assert os.pread(fd, 100, 0) == b'12' * 5
+print('done')",
+    );
+}
+
+#[test]
+fn a_fork_beside_a_thread_that_waits_for_the_daemon_leaves_the_child_usable() {
+    use std::io::Read as _;
+    use std::sync::mpsc::channel;
+    let folder = tempfile::tempdir().expect("folder");
+    let socket = folder.path().join("sock");
+    let listener = std::os::unix::net::UnixListener::bind(&socket).expect("socket");
+    let (connected, is_connected) = channel();
+    // A daemon that never answers the first that asks, and hangs up on the second.
+    let daemon = std::thread::spawn(move || {
+        let (mut first, _) = listener.accept().expect("the thread");
+        first.read_exact(&mut [0]).expect("a question");
+        connected.send(()).expect("somebody waits");
+        drop(listener.accept().expect("the child"));
+        first
+    });
+    let script = "
+import os, sys, threading
+threading.Thread(target=lambda: os.path.exists('/cuesta/a'), daemon=True).start()
+sys.stdin.readline()
+if os.fork() == 0:
+    try: os.stat('/cuesta/b')
+    except OSError as error: print('errno', error.errno)
+    sys.stdout.flush()
+    os._exit(0)
+print(os.waitstatus_to_exitcode(os.wait()[1]))
+sys.stdout.flush()
+os.kill(os.getpid(), 9)";
+    let mut command = common::preloaded("timeout", &socket, folder.path());
+    command.args(["20", "python3", "-c", script]).stdin(std::process::Stdio::piped());
+    let mut program = command
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .expect("runs");
+    is_connected.recv().expect("the thread asks");
+    drop(program.stdin.take());
+    let output = program.wait_with_output().expect("ends");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), format!("errno {}\n0\n", libc::EIO));
+    drop(daemon.join());
+}

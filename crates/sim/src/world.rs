@@ -149,7 +149,7 @@ impl World {
         let mut descriptors = Vec::new();
         for (slot, file) in std::mem::take(&mut self.slots) {
             let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-            let descriptor = rustix::fs::openat(self.client.references(), ".", flags, Mode::empty())
+            let descriptor = rustix::fs::openat(&*self.client.references(), ".", flags, Mode::empty())
                 .and_then(|descriptor| byte_locks::mark(&descriptor, file.inode().0).map(|()| descriptor))
                 .map_err(|errno| format!("reference: {errno}"))?;
             descriptors.push((slot, descriptor, file.inode(), file.flags(), file.offset()));

@@ -68,8 +68,15 @@ pub fn close_range(call: &Call) -> Answer {
 pub fn duplicate(call: &Call) -> Answer {
     let old = call.int(0);
     let onto = (call.number as i64 != libc::SYS_dup).then(|| call.int(1));
-    if descriptors::is_hidden(old) || onto.is_some_and(descriptors::is_hidden) {
+    if descriptors::is_hidden(old) {
         return Err(Failure::Errno(libc::EBADF));
+    }
+    if let Some(onto) = onto.filter(|onto| descriptors::is_hidden(*onto)) {
+        // A vfork child's descriptors are not its parent's, whose memory names this one.
+        if thread::is_vforked() || !process::is_open(old) {
+            return Err(Failure::Errno(libc::EBADF));
+        }
+        process::vacate(onto)?;
     }
     let source = descriptors::pin(old);
     let replaced = onto.filter(|onto| *onto != old).and_then(descriptors::pin);

@@ -173,6 +173,12 @@ fn keep_open(file: &OpenFile) -> Result<(), Failure> {
     Ok(())
 }
 
+/// The copy kept behind `from` has another descriptor now; `false` if there is none.
+pub fn move_copy(from: i32, to: i32) -> bool {
+    let mut kept = KEPT.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    kept.iter_mut().find(|kept| kept.copy.fd == from).map(|kept| kept.copy.fd = to).is_some()
+}
+
 fn borrow(fd: i32) -> BorrowedFd<'static> {
     // SAFETY: used for one call each; a descriptor closed meanwhile answers EBADF.
     unsafe { BorrowedFd::borrow_raw(fd) }

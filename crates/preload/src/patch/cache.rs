@@ -6,7 +6,6 @@
 //! sweep. Writing is best-effort, to a new name which then takes the old one's place.
 
 use std::ffi::{CStr, CString};
-use std::io::Write as _;
 
 use rustix::fs::{
     AtFlags, Mode, OFlags, Stat, Timespec, Timestamps, fstat, futimens, mkdir, open, openat, renameat,
@@ -101,13 +100,21 @@ impl Cache {
         let temporary = [name.to_bytes(), b".", decimal(process, &mut [0; DIGITS_MAX])].concat();
         let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let Ok(file) = openat(&self.directory, &*temporary, flags, Mode::RUSR | Mode::WUSR) else { return };
-        let file = std::fs::File::from(file);
+        let file = Descriptor::new(file);
         let stamp = |time| futimens(&file, &Timestamps { last_access: time, last_modification: time });
-        let written = (&file).write_all(bytes).is_ok() && modified.is_none_or(|time| stamp(time).is_ok());
+        let written = write_all(&file, bytes).is_some() && modified.is_none_or(|time| stamp(time).is_ok());
         if !written || renameat(&self.directory, &*temporary, &self.directory, name).is_err() {
             let _ = unlinkat(&self.directory, &*temporary, AtFlags::empty());
         }
     }
+}
+
+fn write_all(file: &Descriptor, mut bytes: &[u8]) -> Option<()> {
+    while !bytes.is_empty() {
+        let count = rustix::io::write(file, bytes).ok().filter(|count| *count > 0)?;
+        bytes = &bytes[count..];
+    }
+    Some(())
 }
 
 /// Fills `bytes` from the file, from `offset` on.

@@ -1,6 +1,6 @@
 //! Reading and changing the context a signal handler returns to.
 
-use libc::{REG_RIP, c_void, ucontext_t};
+use libc::{REG_RIP, REG_RSP, c_void, ucontext_t};
 
 /// The address the interrupted code was at.
 ///
@@ -9,6 +9,15 @@ use libc::{REG_RIP, c_void, ucontext_t};
 pub unsafe fn instruction_pointer(context: *mut c_void) -> usize {
     // SAFETY: the kernel passes a valid ucontext_t, by the caller's word.
     unsafe { (*context.cast::<ucontext_t>()).uc_mcontext.gregs[REG_RIP as usize] as usize }
+}
+
+/// The stack the interrupted code was on.
+///
+/// # Safety
+/// As [`instruction_pointer`].
+pub unsafe fn stack_pointer(context: *mut c_void) -> usize {
+    // SAFETY: as above.
+    unsafe { (*context.cast::<ucontext_t>()).uc_mcontext.gregs[REG_RSP as usize] as usize }
 }
 
 /// Makes the handler return to `address`.

@@ -10,12 +10,14 @@ mod stub;
 mod sweep;
 
 pub use answers::{ask_routine, routine, sweep_questions};
-pub use context::{instruction_pointer, set_instruction_pointer, set_signal_mask, signal_mask};
+pub use context::{
+    instruction_pointer, set_instruction_pointer, set_signal_mask, signal_mask, stack_pointer,
+};
 /// What the headers of programs for this processor say.
 pub const ELF_MACHINE: u16 = 62;
 
 pub use entry::{Frame, after_fork, call_on_stack, filter_fault, restorer, thread_pointer, thread_state};
-pub use raw::{abort, end_of_wait, syscall, waiting_call};
+pub use raw::{abort, end_of_wait, is_waiting_call, syscall, waiting_call};
 pub use sparse::sweep_sparse;
 pub use stub::{Patcher, REACH, STUB_BYTES, Slots};
 pub use sweep::sweep;

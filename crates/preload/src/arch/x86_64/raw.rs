@@ -89,6 +89,12 @@ pub unsafe fn waiting_call(number: usize, arguments: &[usize; 6], forbidden: *co
     unsafe { cuesta_waiting_call(number, arguments.as_ptr(), forbidden) }
 }
 
+/// Whether the code at `address` is that of [`waiting_call`], beyond which no stack is unwound.
+pub fn is_waiting_call(address: usize) -> bool {
+    let code = cuesta_waiting_call as *const () as usize..cuesta_wait_interrupted as *const () as usize;
+    code.contains(&address)
+}
+
 /// Where to go on if a handler interrupted the code at `address` and the call that is about to be made there
 /// must not be.
 pub fn end_of_wait(address: usize) -> Option<usize> {
