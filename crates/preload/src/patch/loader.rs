@@ -133,6 +133,10 @@ mod tests {
     #[test]
     fn the_loader_with_answers_starts_programs_as_the_loader_does() {
         use std::os::unix::fs::PermissionsExt as _;
+        // Some answers tell which processor gave them: all are to be of one.
+        let mut one = rustix::thread::CpuSet::new();
+        one.set(rustix::thread::sched_getcpu());
+        rustix::thread::sched_setaffinity(None, &one).expect("a processor this thread may run on");
         let program = std::fs::read("/bin/true").expect("readable");
         let path = std::str::from_utf8(named_by(&program).expect("dynamic")).expect("a plain name");
         let loader = std::fs::read(path).expect("readable");
