@@ -19,78 +19,14 @@ use core::arch::{asm, global_asm};
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicU32, Ordering};
 
+use super::frame::Frame;
+use super::vector::{XSAVE_BYTES, XSAVE_MASK, learn_vector_state};
 use crate::filter::{
     ACTIVE, CLASS_ACTIVE, CLASS_ALWAYS, CLASS_AT, CLASS_AT_AT, CLASS_AT_THIRD, CLASS_FD, CLASS_FD_FD,
     CLASS_FD_FIFTH, CLASS_FD_THIRD, CLASS_LEAVING, CLASS_PATH, CLASS_PATH_PATH, CLASS_PATH_SECOND, CLASSES,
     CWD_VIRTUAL, DESCRIPTORS, DEVICE_FOLDER, FIRST_BYTES, HOLDS, PREFIX, PROC_FOLDER,
 };
 use crate::thread::ThreadState;
-
-/// The registers of an intercepted call, as `cuesta_entry` pushes them.
-#[derive(Debug)]
-#[repr(C)]
-pub struct Frame {
-    saved: [usize; 2],
-    sixth: usize,
-    fifth: usize,
-    fourth: usize,
-    third: usize,
-    second: usize,
-    first: usize,
-    number_or_answer: usize,
-    resume: usize,
-}
-
-/// Length of the `syscall` instruction, to step over one that was served.
-const SYSCALL_BYTES: usize = 2;
-
-impl Frame {
-    /// A frame for a call that came by symbol, not through a patched site.
-    pub fn new(number: usize, arguments: [usize; 6]) -> Self {
-        let [first, second, third, fourth, fifth, sixth] = arguments;
-        Self {
-            saved: [0; 2],
-            sixth,
-            fifth,
-            fourth,
-            third,
-            second,
-            first,
-            number_or_answer: number,
-            resume: 0,
-        }
-    }
-
-    /// The system call's number.
-    pub fn number(&self) -> usize {
-        self.number_or_answer
-    }
-
-    /// Its six arguments.
-    pub fn arguments(&self) -> [usize; 6] {
-        [self.first, self.second, self.third, self.fourth, self.fifth, self.sixth]
-    }
-
-    /// Marks the call served, with the kernel-style answer (a negative errno for an error).
-    pub fn answer(&mut self, answer: isize) {
-        self.number_or_answer = answer as usize;
-        self.resume += SYSCALL_BYTES;
-    }
-
-    /// The answer of a frame made with [`Frame::new`], if it was served.
-    pub fn answered(&self) -> Option<isize> {
-        (self.resume != 0).then_some(self.number_or_answer as isize)
-    }
-}
-
-/// The legacy region of an XSAVE area and its header.
-const XSAVE_HEAD_BYTES: usize = 576;
-/// Size of the XSAVE area.
-static mut XSAVE_BYTES: usize = XSAVE_HEAD_BYTES;
-/// Components to save; 0 for the legacy region alone.
-static mut XSAVE_MASK: u32 = UNKNOWN;
-/// Not known yet: it waits for a need.
-const UNKNOWN: u32 = u32::MAX;
 
 const FIRST_STACK_BYTES: usize = 64 * 1024;
 
@@ -113,54 +49,6 @@ pub fn after_fork() {
 /// Called by the entry code for a thread that has no client stack.
 extern "C" fn make_stack() {
     crate::thread::ensure_stack();
-}
-
-/// What the C library keeps of one leaf of the processor's features (`struct cpuid_feature`).
-#[repr(C)]
-struct FeatureLeaf {
-    /// eax, ebx, ecx, edx as the processor gave them.
-    registers: [u32; 4],
-    active: [u32; 4],
-}
-
-unsafe extern "C" {
-    fn __x86_get_cpuid_feature_leaf(leaf: u32) -> *const FeatureLeaf;
-}
-
-/// Learns what vector state exists, from the C library, which asked at its start: each question to the
-/// processor is an exit of a virtual machine. Called by the entry code, which has saved all vector state that
-/// code of the baseline can touch; calling it again, or twice at once, does no harm.
-extern "C" fn learn_vector_state() {
-    const LEAF_1: u32 = 0;
-    const LEAF_XSAVE: u32 = 3;
-    const OSXSAVE_ECX: u32 = 1 << 27;
-    const XSAVEC_EAX: u32 = 1 << 1;
-    /// Bit and bytes of AVX, the AVX-512 masks and both AVX-512 halves: of fixed size, each a multiple of its
-    /// alignment, and in the compacted form one behind the other. SSE needs no room of its own.
-    const COMPONENTS: [(u32, usize); 4] = [(2, 256), (5, 64), (6, 512), (7, 1024)];
-    const SSE: u32 = 1 << 1;
-    // SAFETY: the C library's function answers for every leaf, with a structure that lives for good; xgetbv is
-    // used only where OSXSAVE is set. The size is stored before the mask, and both are the same whoever
-    // stores them.
-    unsafe {
-        let has_xsave = (*__x86_get_cpuid_feature_leaf(LEAF_1)).registers[2] & OSXSAVE_ECX != 0;
-        let has_xsavec = (*__x86_get_cpuid_feature_leaf(LEAF_XSAVE)).registers[0] & XSAVEC_EAX != 0;
-        if !(has_xsave && has_xsavec) {
-            XSAVE_MASK = 0;
-            return;
-        }
-        let (low, _high): (u32, u32);
-        asm!("xgetbv", in("ecx") 0, out("eax") low, out("edx") _high, options(nomem, nostack));
-        let (mut mask, mut end) = (low & SSE, XSAVE_HEAD_BYTES);
-        for (bit, bytes) in COMPONENTS {
-            if low & (1 << bit) != 0 {
-                mask |= 1 << bit;
-                end += bytes;
-            }
-        }
-        (&raw mut XSAVE_BYTES).write_volatile(end);
-        (&raw mut XSAVE_MASK).write_volatile(mask);
-    }
 }
 
 global_asm!(

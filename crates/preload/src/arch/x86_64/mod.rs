@@ -4,10 +4,12 @@
 mod answers;
 mod context;
 mod entry;
+mod frame;
 mod raw;
 mod sparse;
 mod stub;
 mod sweep;
+mod vector;
 
 pub use answers::{ask_routine, routine, sweep_questions};
 pub use context::{
@@ -16,7 +18,8 @@ pub use context::{
 /// What the headers of programs for this processor say.
 pub const ELF_MACHINE: u16 = 62;
 
-pub use entry::{Frame, after_fork, call_on_stack, filter_fault, restorer, thread_pointer, thread_state};
+pub use entry::{after_fork, call_on_stack, filter_fault, restorer, thread_pointer, thread_state};
+pub use frame::Frame;
 pub use raw::{abort, end_of_wait, is_waiting_call, syscall, waiting_call};
 pub use sparse::sweep_sparse;
 pub use stub::{Patcher, REACH, STUB_BYTES, Slots};

@@ -1,0 +1,58 @@
+//! An intercepted call, as the entry code leaves it on the stack and finds it there again.
+
+/// The registers of an intercepted call, as `cuesta_entry` pushes them.
+#[derive(Debug)]
+#[repr(C)]
+pub struct Frame {
+    saved: [usize; 2],
+    sixth: usize,
+    fifth: usize,
+    fourth: usize,
+    third: usize,
+    second: usize,
+    first: usize,
+    number_or_answer: usize,
+    resume: usize,
+}
+
+/// Length of the `syscall` instruction, to step over one that was served.
+const SYSCALL_BYTES: usize = 2;
+
+impl Frame {
+    /// A frame for a call that came by symbol, not through a patched site.
+    pub fn new(number: usize, arguments: [usize; 6]) -> Self {
+        let [first, second, third, fourth, fifth, sixth] = arguments;
+        Self {
+            saved: [0; 2],
+            sixth,
+            fifth,
+            fourth,
+            third,
+            second,
+            first,
+            number_or_answer: number,
+            resume: 0,
+        }
+    }
+
+    /// The system call's number.
+    pub fn number(&self) -> usize {
+        self.number_or_answer
+    }
+
+    /// Its six arguments.
+    pub fn arguments(&self) -> [usize; 6] {
+        [self.first, self.second, self.third, self.fourth, self.fifth, self.sixth]
+    }
+
+    /// Marks the call served, with the kernel-style answer (a negative errno for an error).
+    pub fn answer(&mut self, answer: isize) {
+        self.number_or_answer = answer as usize;
+        self.resume += SYSCALL_BYTES;
+    }
+
+    /// The answer of a frame made with [`Frame::new`], if it was served.
+    pub fn answered(&self) -> Option<isize> {
+        (self.resume != 0).then_some(self.number_or_answer as isize)
+    }
+}
