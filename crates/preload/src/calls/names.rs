@@ -152,18 +152,46 @@ pub fn remove(call: &Call, directory: Option<usize>, path: usize, is_directory: 
     )
 }
 
-/// Both places of a call with two names; one in the store and one outside are on two file systems.
-fn both(call: &Call, from: Named, to: Named) -> Result<(Place, Place), Failure> {
+/// Both places of a call with two names; one in the store and one outside are on two file systems. `look` is how far
+/// the call looks at the first before it reads the second.
+fn both(
+    call: &Call,
+    from: Named,
+    to: Named,
+    look: impl Fn(&[u8]) -> Option<&[u8]>,
+) -> Result<(Place, Place), Failure> {
     match (path::locate(call, from.0, from.1), path::locate(call, to.0, to.1)) {
         (Ok(from), Ok(to)) => Ok((from, to)),
         (Err(Failure::NotOurs), Err(Failure::NotOurs)) => Err(Failure::NotOurs),
-        (Err(Failure::NotOurs), Ok(_)) | (Ok(_), Err(Failure::NotOurs)) => Err(Failure::Errno(libc::EXDEV)),
-        (Err(failure), _) | (_, Err(failure)) => Err(failure),
+        (Err(Failure::NotOurs), Ok(_)) => Err(apart(call, from)),
+        (Ok(from), Err(failure)) => {
+            let (base, path) = from.located()?;
+            if let Some(path) = look(path) {
+                process::client()?.stat(&credentials::effective(), base, path, false)?;
+            }
+            Err(if failure == Failure::NotOurs { apart(call, to) } else { failure })
+        }
+        (Err(failure), _) => Err(failure),
     }
 }
 
+/// Why a call fails whose other path is in the store, and this one is not.
+fn apart(call: &Call, (_, path): Named) -> Failure {
+    match user_memory::UserPath::read(call.word(path)) {
+        Ok(path) if path.as_bytes().is_empty() => Failure::Errno(libc::ENOENT),
+        Ok(_) => Failure::Errno(libc::EXDEV),
+        Err(failure) => failure,
+    }
+}
+
+/// The directory a path's last name is in, with the slash; none if it is where the path begins.
+fn directory_of(path: &[u8]) -> Option<&[u8]> {
+    let end = path.len() - path.iter().rev().take_while(|byte| **byte == b'/').count();
+    path[..end].iter().rposition(|byte| *byte == b'/').map(|slash| &path[..=slash])
+}
+
 pub fn rename(call: &Call, from: Named, to: Named, flags: u32) -> Answer {
-    let places = both(call, from, to)?;
+    let places = both(call, from, to, directory_of)?;
     if flags & !(libc::RENAME_NOREPLACE | libc::RENAME_EXCHANGE) != 0 {
         return call.unserved(libc::EINVAL);
     }
@@ -195,7 +223,7 @@ pub fn link(call: &Call, from: Named, to: Named, flags: i32) -> Answer {
         process::client()?.link(&credentials::effective(), source, base, path)?;
         return Ok(0);
     }
-    let places = both(call, from, to)?;
+    let places = both(call, from, to, |path| Some(path))?;
     let follow = flags & libc::AT_SYMLINK_FOLLOW != 0;
     path::at_both(places, |client, credentials, (base, path), to| {
         client.link(credentials, LinkSource::Path { base, path, follow }, to.0, to.1)
