@@ -1,7 +1,7 @@
 # What bash has beyond POSIX, in scripts that lie on the store.
 cat > job <<'JOB'
 #!/bin/bash
-rm -f sub count; cat <(echo one) <(cat /etc/hostname > /dev/null; echo two); diff <(seq 3) <(seq 4); echo through > >(cat > sub); while [ ! -s sub ]; do :; done; cat sub; tee >(wc -l > count) < <(seq 9) > /dev/null; while [ ! -s count ]; do :; done; cat count
+rm -f sub count late; cat <(echo one) <(cat /etc/hostname > /dev/null; echo two); diff <(seq 3) <(seq 4); echo through > >(cat > sub); while [ ! -s sub ]; do :; done; cat sub; tee >(wc -l > count) < <(seq 9) > /dev/null; while [ ! -s count ]; do :; done; cat count
 cat <<< "here string $((6*7))"; read -r x y <<< "a b"; echo $y; big=$(printf 'x%.0s' {1..100000}); cat <<< "$big" | wc -c; mapfile -t lines < <(seq 1000); echo ${#lines[@]} ${lines[999]}; wc -c <<< "$big$big"; while read -r l; do echo ${#l}; done <<< "$big"
 { echo o; echo e >&2; } &> both; cat both; { echo o; echo e >&2; } &>> both; cat both; exec {fd}> auto; echo $((fd>=10)); echo auto >&$fd; exec {fd}>&-; cat auto; exec {fd}<> auto; read -u $fd l; echo $l; echo appended >&$fd; exec {fd}<&-; cat auto
 coproc cat; echo coproc >&${COPROC[1]}; read -u ${COPROC[0]} l; echo $l; exec {COPROC[1]}>&-; wait; x=$(<auto); echo "$x"; printf -v y '%s' "$(<auto)"; echo ${#y}; echo {a,b}.{c,d} > brace; cat brace; touch f{1..20}.txt; echo f?.txt; shopt -s extglob nullglob globstar dotglob
