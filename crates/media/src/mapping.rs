@@ -6,11 +6,14 @@ use crate::recorder;
 use crate::shared::SharedMemory;
 use cuesta_format::Medium;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::fs::{FallocateFlags, Mode, OFlags};
+use rustix::fs::{CWD, FallocateFlags, Mode, OFlags, RenameFlags};
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 use std::ffi::c_void;
 use std::ops::Deref;
 use std::path::Path;
+
+/// What the name of a file ends in until it is whole; a maker that was killed leaves one such, see [`create_allocated`].
+pub const UNFINISHED_EXTENSION: &str = "unfinished";
 
 /// What a mapping allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -156,31 +159,40 @@ impl Drop for Mapping {
     }
 }
 
-/// Creates a file of allocated zeros (mode 0600) that survives a crash from then on, its name included; removes
-/// it again if there is no room for all of it.
+/// Creates a file of allocated zeros (mode 0600) that survives a crash from then on, its name included. It has its
+/// name only once it is whole: whoever is killed in the middle, or finds no room, leaves no part of it under `path`.
 pub fn create_allocated(path: &Path, len: u64) -> Result<OwnedFd, MediaError> {
-    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-    let file =
-        rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR).map_err(MediaError::system("create file"))?;
-    if let Err(errno) = rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, len) {
-        // The error to report is the first one; a file left behind is found by fsck.
-        let _ = rustix::fs::unlink(path);
-        return Err(MediaError::system("allocate file")(errno));
-    }
-    rustix::fs::fsync(&file).map_err(MediaError::system("sync new file"))?;
-    sync_parent(path)?;
-    recorder::on_create(file.as_fd());
-    Ok(file)
+    create_whole(path, |file| {
+        rustix::fs::fallocate(file, FallocateFlags::empty(), 0, len)
+            .map_err(MediaError::system("allocate file"))
+    })
 }
 
-/// Creates a file of `len` zeros (mode 0600) that takes no room yet, durably, its name included: it gets that step
-/// by step, see [`Mapping::provide`].
+/// Creates a file of `len` zeros (mode 0600) that takes no room yet, whole and durably as [`create_allocated`]: it
+/// gets its room step by step, see [`Mapping::provide`].
 pub fn create_sparse(path: &Path, len: u64) -> Result<OwnedFd, MediaError> {
-    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-    let file =
-        rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR).map_err(MediaError::system("create file"))?;
-    rustix::fs::ftruncate(&file, len).map_err(MediaError::system("size new file"))?;
-    rustix::fs::fsync(&file).map_err(MediaError::system("sync new file"))?;
+    create_whole(path, |file| rustix::fs::ftruncate(file, len).map_err(MediaError::system("size new file")))
+}
+
+fn create_whole(
+    path: &Path,
+    size: impl FnOnce(&OwnedFd) -> Result<(), MediaError>,
+) -> Result<OwnedFd, MediaError> {
+    let unfinished = path.with_extension(UNFINISHED_EXTENSION);
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC;
+    let file = rustix::fs::open(&unfinished, flags, Mode::RUSR | Mode::WUSR)
+        .map_err(MediaError::system("create file"))?;
+    let finished = size(&file)
+        .and_then(|()| rustix::fs::fsync(&file).map_err(MediaError::system("sync new file")))
+        .and_then(|()| {
+            rustix::fs::renameat_with(CWD, &unfinished, CWD, path, RenameFlags::NOREPLACE)
+                .map_err(MediaError::system("create file"))
+        });
+    if let Err(error) = finished {
+        // The error to report is the first one; a file left behind is replaced by the next one.
+        let _ = rustix::fs::unlink(&unfinished);
+        return Err(error);
+    }
     sync_parent(path)?;
     recorder::on_create(file.as_fd());
     Ok(file)

@@ -1,7 +1,14 @@
 //! Mapped files: what they hold, how they grow, what is refused.
 
 use cuesta_media::wait::{Waited, drain, eventfd, raise, sealed_memfd, wait, wake_all};
-use cuesta_media::{AccessError, GrowableMapping, Mapping, MediaError, Medium, Protection, Window};
+use cuesta_media::{
+    AccessError, GrowableMapping, Mapping, MediaError, Medium, Protection, Window, create_allocated,
+    create_sparse,
+};
+use std::os::fd::OwnedFd;
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
@@ -157,4 +164,30 @@ fn a_sealed_page_cannot_be_resized_and_is_shared() {
     let two = Mapping::of_file(&page, 0, PAGE, Protection::ReadOnly, Medium::Memory, true).unwrap();
     one.atomic_u64(64).unwrap().store(9, Ordering::Release);
     assert_eq!(two.atomic_u64(64).unwrap().load(Ordering::Acquire), 9);
+}
+
+/// A daemon that was killed between the two calls left an arena of no bytes, and never started again.
+#[test]
+fn a_maker_killed_in_the_middle_leaves_no_part_of_a_file() {
+    const MAKES: &str = "CUESTA_TEST_MAKES";
+    let makers: [fn(&Path, u64) -> Result<OwnedFd, MediaError>; 2] = [create_allocated, create_sparse];
+    if let Ok(order) = std::env::var(MAKES) {
+        let (maker, path) = order.split_once(' ').unwrap();
+        // More than a file may hold here: the kernel ends this process in the call that would make it that long.
+        drop(makers[maker.parse::<usize>().unwrap()](Path::new(path), 1 << 20));
+        unreachable!("the limit did not hold");
+    }
+    let directory = tempfile::tempdir_in("/dev/shm").unwrap();
+    for (number, maker) in makers.iter().enumerate() {
+        let path = directory.path().join(format!("file-{number}"));
+        let mut killed = Command::new("sh");
+        killed.args(["-c", "ulimit -f 8; exec \"$0\" --exact \"$1\""]).arg(std::env::current_exe().unwrap());
+        killed.arg("a_maker_killed_in_the_middle_leaves_no_part_of_a_file");
+        killed.env(MAKES, format!("{number} {}", path.display()));
+        let ended = killed.output().unwrap();
+        assert_eq!(ended.status.signal(), Some(libc::SIGXFSZ), "{ended:?}");
+        assert!(!path.exists());
+        drop(maker(&path, 1 << 20).unwrap());
+        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), number + 1);
+    }
 }

@@ -6,7 +6,7 @@ use crate::store::sync_folder;
 use cuesta_format::geometry::{LOGS_FOLDER, segment_path};
 use cuesta_format::superblock::Medium;
 use cuesta_format::{Geometry, LogPosition, SegmentId};
-use cuesta_media::{Mapping, Protection, create_sparse};
+use cuesta_media::{Mapping, Protection, UNFINISHED_EXTENSION, create_sparse};
 use cuesta_oplog::LogSource;
 use rustix::fs::{Mode, OFlags};
 use std::collections::BTreeSet;
@@ -48,6 +48,10 @@ impl SegmentPool {
         };
         for entry in std::fs::read_dir(tier.join(LOGS_FOLDER)).map_err(Error::io("list log segments"))? {
             let entry = entry.map_err(Error::io("list log segments"))?;
+            if entry.path().extension().is_some_and(|extension| extension == UNFINISHED_EXTENSION) {
+                std::fs::remove_file(entry.path()).map_err(Error::io("remove a log segment"))?;
+                continue;
+            }
             let Some(id) = segment_number(&entry.file_name()) else { continue };
             pool.next = pool.next.max(SegmentId(id.0 + 1));
             let found = entry.metadata().map_err(Error::io("examine a log segment"))?;
@@ -199,7 +203,10 @@ mod tests {
         let geometry = Geometry { segment_bytes: 64 << 10, ..Geometry::default() };
         make_segment(tier, geometry.segment_bytes, Medium::Memory, SegmentId(0)).unwrap();
         create_sparse(&tier.join(segment_path(SegmentId(1))), geometry.segment_bytes).unwrap();
+        let nameless = tier.join(segment_path(SegmentId(7))).with_extension(UNFINISHED_EXTENSION);
+        std::fs::write(&nameless, []).unwrap();
         let pool = SegmentPool::open(tier, &geometry, &BTreeSet::new()).unwrap();
+        assert!(!nameless.exists());
         assert_eq!(pool.spare, BTreeSet::from([SegmentId(0)]));
         assert!(!tier.join(segment_path(SegmentId(1))).exists());
         assert_eq!(pool.next, SegmentId(2));
