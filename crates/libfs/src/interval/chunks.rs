@@ -47,13 +47,14 @@ impl<V: Sliding> Chunks<V> {
         if piece.start >= self.reach {
             return self.push(piece);
         }
-        // The commonest overwrite hits exactly one piece: change it where it is.
-        if let Some((chunk, index)) = self.last_from(piece.start)
-            && let Some(found) = self.chunks[chunk].pieces.get_mut(index)
-            && (found.start, found.end) == (piece.start, piece.end)
-        {
+        let before = self.last_from(piece.start);
+        // The commonest overwrite hits exactly one piece, which changes where it is, or none.
+        if let Some(found) = self.exactly(before, &piece) {
             *found = piece;
             return;
+        }
+        if self.is_free(before, &piece) {
+            return self.put_behind(before, piece);
         }
         self.remove_if(piece.start..piece.end, |_| true);
         self.put(piece);
@@ -61,25 +62,24 @@ impl<V: Sliding> Chunks<V> {
 
     /// As [`Chunks::insert`], but grows the piece before where this one continues it.
     pub(super) fn insert_joining(&mut self, piece: Piece<V>) {
-        if let Some((chunk, index)) = self.last_from(piece.start)
-            && let Some(found) = self.chunks[chunk].pieces.get_mut(index)
-            && (found.start, found.end) == (piece.start, piece.end)
-        {
+        let mut before = self.last_from(piece.start);
+        if let Some(found) = self.exactly(before, &piece) {
             *found = piece;
             return;
         }
-        if piece.start < self.reach {
+        if !self.is_free(before, &piece) {
             self.remove_if(piece.start..piece.end, |_| true);
+            before = self.last_from(piece.start);
         }
-        if let Some((chunk, index)) = self.last_from(piece.start)
-            && let Some(before) = self.chunks[chunk].pieces.get_mut(index)
-            && before.is_continued_by(&piece)
+        if let Some((chunk, index)) = before
+            && let Some(joined) = self.chunks[chunk].pieces.get_mut(index)
+            && joined.is_continued_by(&piece)
         {
-            before.end = piece.end;
+            joined.end = piece.end;
             self.reach = self.reach.max(piece.end);
             return;
         }
-        self.put(piece);
+        self.put_behind(before, piece);
     }
 
     /// Takes away the parts of pieces in `range` whose piece's value (at the part's start) fits `which`.
@@ -185,15 +185,40 @@ impl<V: Sliding> Chunks<V> {
         }
     }
 
+    /// The piece at `place`, if it is as long as `piece` and where it is.
+    #[inline]
+    fn exactly(&mut self, place: Option<(usize, usize)>, piece: &Piece<V>) -> Option<&mut Piece<V>> {
+        let (chunk, index) = place?;
+        let found = self.chunks[chunk].pieces.get_mut(index)?;
+        ((found.start, found.end) == (piece.start, piece.end)).then_some(found)
+    }
+
+    /// Whether nothing is where `piece` is to go, behind the last one from its start.
+    #[inline]
+    fn is_free(&self, before: Option<(usize, usize)>, piece: &Piece<V>) -> bool {
+        let (chunk, behind) = match before {
+            Some((chunk, index)) if self.chunks[chunk].pieces[index].end > piece.start => return false,
+            Some((chunk, index)) => (chunk, index + 1),
+            None => (0, 0),
+        };
+        let next = self.chunks.get(chunk).and_then(|chunk| chunk.pieces.get(behind)).map(|next| next.start);
+        let next = next.or_else(|| self.chunks.get(chunk + 1).map(|chunk| chunk.first));
+        next.is_none_or(|next| next >= piece.end)
+    }
+
     /// Adds a piece where nothing is.
     fn put(&mut self, piece: Piece<V>) {
+        self.put_behind(self.last_from(piece.start), piece);
+    }
+
+    /// Adds a piece where nothing is, behind the last one from its start.
+    fn put_behind(&mut self, before: Option<(usize, usize)>, piece: Piece<V>) {
         if piece.start >= self.reach {
             return self.push(piece);
         }
         self.count += 1;
         self.reach = self.reach.max(piece.end);
-        let (mut at, mut index) =
-            self.last_from(piece.start).map_or((0, 0), |(chunk, index)| (chunk, index + 1));
+        let (mut at, mut index) = before.map_or((0, 0), |(chunk, index)| (chunk, index + 1));
         if self.chunks[at].pieces.len() >= CHUNK_PIECES {
             let mut behind = full_sized();
             behind.extend(self.chunks[at].pieces.drain(CHUNK_PIECES / 2..));
