@@ -3,12 +3,10 @@
 
 mod common;
 
-use common::{Caller, Store, root, small};
+use common::{CONTENT_CHANGES, Caller, Change, Store, root, small};
 use cuesta_format::{EXTENDED_VALUE_BYTES_MAX, Geometry};
-use cuesta_libfs::{
-    Allocation, Base, Client, Credentials, Error, ExtendedFlags, OpenFile, SetAttributes, Target,
-};
-use libc::{O_CREAT, O_PATH, O_RDONLY, O_RDWR, O_TRUNC, O_WRONLY};
+use cuesta_libfs::{Allocation, Base, Client, Credentials, Error, ExtendedFlags, SetAttributes, Target};
+use libc::{O_CREAT, O_PATH, O_RDONLY};
 use std::sync::Arc;
 
 const CREATE: ExtendedFlags = ExtendedFlags { create: true, replace: false };
@@ -247,35 +245,9 @@ fn a_value_larger_than_the_log_takes_is_refused() {
 
 #[test]
 fn whoever_changes_content_or_owner_takes_capabilities() {
-    type Change = fn(&Caller, &str);
-    fn with_file(caller: &Caller, path: &str, change: impl FnOnce(&Client, &OpenFile)) {
-        let file = caller.open(path, O_RDWR).unwrap();
-        change(&caller.client, &file);
-        caller.client.close(file).unwrap();
-    }
-    let changes: [(&str, Change); 7] = [
-        ("truncate", |caller, path| {
-            caller.client.truncate(&caller.who, Base::Root, path.as_bytes(), 3).unwrap();
-        }),
-        ("O_TRUNC", |caller, path| {
-            let file = caller.open(path, O_WRONLY | O_TRUNC).unwrap();
-            caller.client.close(file).unwrap();
-        }),
-        ("ftruncate", |caller, path| {
-            with_file(caller, path, |client, file| client.truncate_open(file, 3).unwrap());
-        }),
-        ("write", |caller, path| {
-            with_file(caller, path, |client, file| {
-                assert_eq!(client.write(file, &[b"x".as_slice().into()]), Ok(1));
-            });
-        }),
-        ("fallocate", |caller, path| {
-            with_file(caller, path, |client, file| {
-                client.allocate(file, Allocation::Extend, 0, 100).unwrap();
-            });
-        }),
+    let more: [(&str, Change); 2] = [
         ("punch", |caller, path| {
-            with_file(caller, path, |client, file| client.allocate(file, Allocation::Punch, 0, 3).unwrap());
+            caller.with_file(path, |client, file| client.allocate(file, Allocation::Punch, 0, 3).unwrap());
         }),
         ("chown", |caller, path| {
             let set = SetAttributes { chown: true, ..SetAttributes::default() };
@@ -286,7 +258,7 @@ fn whoever_changes_content_or_owner_takes_capabilities() {
     let client = store.attach();
     let caller = root(&client);
     let value = [&[0, 0, 0, 2][..], &[0; 16]].concat();
-    for (what, change) in changes {
+    for (what, change) in CONTENT_CHANGES.into_iter().chain(more) {
         for digests in [false, true] {
             let path = format!("{what} {digests}");
             caller.write_file(&path, b"content").unwrap();

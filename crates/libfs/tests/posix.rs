@@ -3,10 +3,8 @@
 
 mod common;
 
-use common::{Caller, ROOT, Store, root, small};
-use cuesta_libfs::{
-    Allocation, Base, Client, Credentials, Error, OpenFile, RenameFlags, SetAttributes, Target,
-};
+use common::{CONTENT_CHANGES, Caller, ROOT, Store, root, small};
+use cuesta_libfs::{Allocation, Base, Client, Credentials, Error, RenameFlags, SetAttributes, Target};
 use libc::{O_APPEND, O_CREAT, O_RDWR, O_TRUNC, O_WRONLY};
 use std::sync::Arc;
 
@@ -37,34 +35,6 @@ fn too_long() -> String {
 
 #[test]
 fn whoever_changes_content_takes_set_id_bits() {
-    type Change = fn(&Caller, &str);
-    fn with_file(caller: &Caller, path: &str, change: impl FnOnce(&Client, &OpenFile)) {
-        let file = caller.open(path, O_RDWR).unwrap();
-        change(&caller.client, &file);
-        caller.client.close(file).unwrap();
-    }
-    let changes: [(&str, Change); 5] = [
-        ("truncate", |caller, path| {
-            caller.client.truncate(&caller.who, Base::Root, path.as_bytes(), 3).unwrap();
-        }),
-        ("O_TRUNC", |caller, path| {
-            let file = caller.open(path, O_WRONLY | O_TRUNC).unwrap();
-            caller.client.close(file).unwrap();
-        }),
-        ("ftruncate", |caller, path| {
-            with_file(caller, path, |client, file| client.truncate_open(file, 3).unwrap());
-        }),
-        ("write", |caller, path| {
-            with_file(caller, path, |client, file| {
-                assert_eq!(client.write(file, &[b"x".as_slice().into()]), Ok(1));
-            });
-        }),
-        ("fallocate", |caller, path| {
-            with_file(caller, path, |client, file| {
-                client.allocate(file, Allocation::Extend, 0, 9).unwrap();
-            });
-        }),
-    ];
     let store = Store::new(small());
     let client = store.attach();
     root(&client).write_file("f", b"content").unwrap();
@@ -75,7 +45,7 @@ fn whoever_changes_content_takes_set_id_bits() {
         (0o6767, 0o6767, 0o2767, 0o767),
         (0o2767, 0o2767, 0o2767, 0o767),
     ] {
-        for (name, change) in changes {
+        for (name, change) in CONTENT_CHANGES {
             let callers =
                 [(root(&client), 0, by_root), (user(&client), 1000, by_member), (user(&client), 0, by_other)];
             for (caller, group, after) in callers {

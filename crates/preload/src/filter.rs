@@ -231,7 +231,8 @@ pub const fn class_of(number: i64) -> u8 {
         | libc::SYS_sendmsg
         | libc::SYS_sendto
         | libc::SYS_sendmmsg
-        | libc::SYS_close_range => CLASS_ACTIVE,
+        | libc::SYS_close_range
+        | libc::SYS_io_submit => CLASS_ACTIVE,
         libc::SYS_exit_group => CLASS_LEAVING,
         libc::SYS_clone | libc::SYS_clone3 | libc::SYS_fork | libc::SYS_vfork => CLASS_CLONE,
         _ => CLASS_NEVER,

@@ -20,6 +20,7 @@ const EXTENDED_PROGRAMS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/exte
 const EXTENDED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/extended.py");
 const NAMED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/named_descriptors.sh");
 const NAMED_CALLS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/named_descriptors.py");
+const ASYNCHRONOUS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/asynchronous.py");
 const SHARED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/shared_files.py");
 const ON_STORE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs_on_store.sh");
 const ELSEWHERE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/elsewhere.sh");
@@ -66,6 +67,20 @@ fn seldom_calls_answer_on_the_store_what_they_answer_on_a_directory() {
 #[test]
 fn what_processes_share_of_open_files_is_on_the_store_what_it_is_in_a_directory() {
     compare_on_both("python3", SHARED);
+}
+
+#[test]
+fn asynchronous_requests_end_as_in_a_directory() {
+    compare_on_both("python3", ASYNCHRONOUS);
+}
+
+/// Submitted again after a full queue, they would append twice.
+#[test]
+fn asynchronous_appends_are_refused() {
+    let store = Served::new();
+    let appended = store.command("python3").args([ASYNCHRONOUS, PREFIX, "append"]).output().expect("runs");
+    let refused = "('ENOTSUP', True, [])";
+    assert!(told(&appended).contains(&format!("{refused} {refused} 0")), "{}", told(&appended));
 }
 
 #[test]

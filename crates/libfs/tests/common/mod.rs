@@ -5,7 +5,7 @@
 use cuesta_format::superblock::Superblock;
 use cuesta_format::wire::{Request, Response};
 use cuesta_format::{Geometry, Medium, SessionId, StoreId};
-use cuesta_libfs::{Base, Client, Credentials, Error, Link, LinkError, OpenFile};
+use cuesta_libfs::{Allocation, Base, Client, Credentials, Error, Link, LinkError, OpenFile};
 use cuesta_sharedfs::{Options, Progress, SharedFs};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -150,7 +150,39 @@ pub fn root(client: &Arc<Client>) -> Caller {
     Caller { client: Arc::clone(client), who: ROOT }
 }
 
+/// A call that changes a file.
+pub type Change = fn(&Caller, &str);
+
+/// The calls that change what is in a file of at least four bytes.
+pub const CONTENT_CHANGES: [(&str, Change); 5] = [
+    ("truncate", |caller, path| {
+        caller.client.truncate(&caller.who, Base::Root, path.as_bytes(), 3).unwrap();
+    }),
+    ("O_TRUNC", |caller, path| {
+        let file = caller.open(path, libc::O_WRONLY | libc::O_TRUNC).unwrap();
+        caller.client.close(file).unwrap();
+    }),
+    ("ftruncate", |caller, path| {
+        caller.with_file(path, |client, file| client.truncate_open(file, 3).unwrap());
+    }),
+    ("write", |caller, path| {
+        caller.with_file(path, |client, file| {
+            assert_eq!(client.write(file, &[b"x".as_slice().into()]), Ok(1));
+        });
+    }),
+    ("fallocate", |caller, path| {
+        caller.with_file(path, |client, file| client.allocate(file, Allocation::Extend, 0, 100).unwrap());
+    }),
+];
+
 impl Caller {
+    /// Opens a file for one change.
+    pub fn with_file(&self, path: &str, change: impl FnOnce(&Client, &OpenFile)) {
+        let file = self.open(path, libc::O_RDWR).unwrap();
+        change(&self.client, &file);
+        self.client.close(file).unwrap();
+    }
+
     pub fn open(&self, path: &str, flags: i32) -> Result<Arc<OpenFile>, Error> {
         self.client.open(&self.who, Base::Root, path.as_bytes(), flags, 0o644)
     }

@@ -4,6 +4,7 @@
 //! call of ours is translated here and served by LibFS. A call of ours that is not served answers
 //! ENOSYS or EOPNOTSUPP and is counted, so that `cuesta status` can say what a program missed.
 
+mod asynchronous;
 mod attributes;
 mod control;
 mod copies;
@@ -219,6 +220,7 @@ pub fn serve(number: usize, arguments: [usize; 6]) -> Answer {
         libc::SYS_sigaltstack => change_signal_stack(&call),
         libc::SYS_execve => program::execute(&call, None, 0, 1, 2, 0),
         libc::SYS_execveat => program::execute(&call, Some(0), 1, 2, 3, call.int(4)),
+        libc::SYS_io_submit => asynchronous::submit(&call),
         libc::SYS_io_uring_setup => call.unserved(libc::ENOSYS),
         libc::SYS_umask => control::change_umask(&call),
         libc::SYS_setrlimit | libc::SYS_prlimit64 => control::change_limits(&call),
