@@ -30,6 +30,8 @@ pub(crate) struct Cache {
     hand: Mutex<usize>,
     /// What was retired when a search found too few to forget.
     searched_at: AtomicU64,
+    /// Where the last log entry ends about an inode that was dropped because it exists no more.
+    gone_until: AtomicU64,
 }
 
 impl Cache {
@@ -40,6 +42,7 @@ impl Cache {
             count: AtomicUsize::new(0),
             hand: Mutex::new(0),
             searched_at: AtomicU64::new(u64::MAX),
+            gone_until: AtomicU64::new(0),
         }
     }
 
@@ -93,13 +96,19 @@ impl Cache {
         self.count.store(inodes.len(), Ordering::Relaxed);
     }
 
-    /// Drops one that exists no more.
-    pub(crate) fn remove(&self, number: InodeNumber) {
+    /// Drops one that exists no more, as the log's last entry about it says, which ends at `logged`.
+    pub(crate) fn remove(&self, number: InodeNumber, logged: LogPosition) {
+        self.gone_until.fetch_max(logged.0, Ordering::SeqCst);
         let mut inodes = self.inodes.write();
         let removed = inodes.remove(self.hash(number), |known| known.0 == number);
         self.count.store(inodes.len(), Ordering::Relaxed);
         drop(inodes);
         drop(removed);
+    }
+
+    /// Whether SharedFS knows of all inodes that were dropped here that they exist no more.
+    pub(crate) fn gone_are_known(&self, retired: LogPosition) -> bool {
+        self.gone_until.load(Ordering::SeqCst) <= retired.0
     }
 
     /// All of them.

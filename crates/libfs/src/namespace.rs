@@ -366,7 +366,7 @@ impl Client {
         } else {
             state.released = true;
             state.content = Content::Special;
-            self.cache.remove(inode.number);
+            self.cache.remove(inode.number, logged);
         }
     }
 }

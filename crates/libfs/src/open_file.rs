@@ -345,21 +345,21 @@ impl Client {
             // Others may have given it a name meanwhile, and taken that away.
             let is_ours = state.is_unlinked() && inode.orphaned.load(Ordering::SeqCst);
             if state.released || !is_ours || inode.opens.load(Ordering::SeqCst) > 0 {
-                return Ok(false);
+                return Ok(None);
             }
             let appended = turn.append(&Operation::Release { inode: inode.number })?;
             state.released = true;
             state.content = crate::inode::Content::Special;
             state.logged = appended.end;
-            Ok(true)
+            Ok(Some(appended.end))
         });
         match released {
-            Ok(true) => {
+            Ok(Some(logged)) => {
                 // Not before the entry stands: a fence that voids it must find the inode here, to forget it.
-                self.cache.remove(inode.number);
+                self.cache.remove(inode.number, logged);
                 Ok(())
             }
-            Ok(false) | Err(Error::NotFound) => Ok(()),
+            Ok(None) | Err(Error::NotFound) => Ok(()),
             Err(error) => Err(error),
         }
     }

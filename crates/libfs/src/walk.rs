@@ -231,11 +231,13 @@ impl Client {
     }
 
     /// The directory above the one whose state is held. While a directory has a name the one above exists; above a
-    /// removed one there may be nothing, which SharedFS may not know yet: so it is not asked.
+    /// removed one there may be nothing, and SharedFS is not asked while it may not know that yet.
     pub(crate) fn above(&self, state: &State) -> Result<Arc<Inode>, Error> {
         match state.record.parent {
             InodeNumber::NONE => Err(Error::NotFound),
-            parent if state.is_unlinked() => self.cache.get(parent).ok_or(Error::NotFound),
+            parent if state.is_unlinked() && !self.cache.gone_are_known(self.session.retired()) => {
+                self.cache.get(parent).ok_or(Error::NotFound)
+            }
             parent => Ok(self.cache.get_or_insert(parent)),
         }
     }

@@ -315,6 +315,24 @@ fn a_directory_removed_elsewhere_is_an_empty_one_without_a_name() {
 }
 
 #[test]
+fn the_directory_above_a_removed_one_is_found_by_who_comes_later() {
+    let store = Store::new(small()).digesting();
+    let (here, there) = two(&store);
+    here.mkdir("d").unwrap();
+    here.mkdir("d/gone").unwrap();
+    let directory = here.open("d/gone", O_RDONLY | O_DIRECTORY).unwrap();
+    there.rmdir("d/gone").unwrap();
+    let client = store.attach();
+    let again = client.reopen(&ROOT, directory.inode(), O_RDONLY | O_DIRECTORY, 0).unwrap();
+    let base = cuesta_libfs::Base::Directory(&again);
+    let above = client.open(&ROOT, base, b"..", O_RDONLY | O_DIRECTORY, 0).unwrap();
+    assert_eq!(above.inode(), here.open("d", O_RDONLY | O_DIRECTORY).unwrap().inode());
+    there.rmdir("d").unwrap();
+    let made = client.open(&ROOT, base, b"../new", O_CREAT | O_RDWR, 0o644);
+    assert_eq!(made.err(), Some(Error::NotFound));
+}
+
+#[test]
 fn a_file_is_read_while_it_is_removed_and_its_space_is_wanted() {
     let geometry = Geometry { nvm_bytes: 8 << 20, ..small() };
     let store = Store::new(geometry).digesting();

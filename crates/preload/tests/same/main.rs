@@ -145,4 +145,5 @@ scripts! {
     shell,
     #[ignore = "long: make programs"]
     sqlite,
+    stdio,
 }

@@ -9,6 +9,8 @@ mkdir wide; (cd wide; for i in $(seq 3000); do : > f$i; done); ls wide | wc -l; 
 touch -- -r '-' ' ' '*' '?' $'\t' $'a\nb' $'\xff\xfe' 'é' '\' '"' "'" ; ls -b | cat; rm -- -r; rm ./- ' ' '*' ; ls -b; rm -- ./*; ls -A
 long=$(printf 'n%.0s' {1..255}); touch $long; ls | wc -c; touch n$long 2>&1 | tail -c 20; rm $long
 touch protected; chmod 0 protected; rm -f protected; touch i; echo n | rm -i i; echo; echo y | rm -i i; echo; ls
+seq 9 > open; exec 5< open 6>> open 7<> open; rm open; ls; cat <&5; echo more >&6; (echo yet more >&6); cat <&5; cat /proc/self/fd/5 | wc -l; cat /dev/fd/7 | head -1; head -c 4 <&7; truncate -s 4 /dev/fd/6; wc -c < /dev/fd/5; stat -L -c '%h %s' /proc/self/fd/5; readlink /proc/self/fd/5 | sed "s#$D##"; sh -c 'cat <&7; echo from a program >&7; cat /dev/fd/7'; cp /dev/fd/5 kept; cat kept; exec 5<&- 6>&- 7>&-; rm kept
+echo one > over; exec 5< over; echo two > new; mv new over; cat <&5 over; exec 5<&-; mkdir gone; cd gone; rmdir ../gone; ls -A; touch x; mkdir y; ls ..; cd ..; rm over
 rm missing; rm -f missing; rm -r missing; rm ''; rm .; rm -r .; rm -r ..; rm /; unlink missing; mkdir u; unlink u; rmdir u; touch u; rmdir u; rmdir u/; unlink u
 touch keep; ln keep keep2; rm keep; stat -c %h keep2; rm keep2
 mkdir -m 700 m; mkdir m; mkdir -p m; mkdir m/x/y; mkdir -p m/x/y; mkdir -v m/z; mkdir ''; mkdir $long/x 2>&1 | tail -c 30; touch f; mkdir f/x; mkdir f; mkdir -p f/x
