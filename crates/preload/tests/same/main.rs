@@ -84,6 +84,8 @@ fn is_the_same(name: &str) {
     let (said_there, left_there) = run(&script, &directory, &outside, Some(&store));
     // Where the store appeared there is a directory on the disk, too: nothing got there.
     assert_eq!(std::fs::read_dir(folder.path().join("at")).expect("a directory").count(), 0, "{name}");
+    // To be read with --nocapture.
+    print!("{name}:\n{said_there}");
     compare("what it says", name, &said, &said_there);
     compare("what it leaves", name, &left, &left_there);
 }
