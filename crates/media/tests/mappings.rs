@@ -170,7 +170,8 @@ fn a_sealed_page_cannot_be_resized_and_is_shared() {
 #[test]
 fn a_maker_killed_in_the_middle_leaves_no_part_of_a_file() {
     const MAKES: &str = "CUESTA_TEST_MAKES";
-    let makers: [fn(&Path, u64) -> Result<OwnedFd, MediaError>; 2] = [create_allocated, create_sparse];
+    type Maker = fn(&Path, u64) -> Result<OwnedFd, MediaError>;
+    let makers: [Maker; 2] = [create_allocated, create_sparse];
     if let Ok(order) = std::env::var(MAKES) {
         let (maker, path) = order.split_once(' ').unwrap();
         // More than a file may hold here: the kernel ends this process in the call that would make it that long.
