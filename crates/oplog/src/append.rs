@@ -8,6 +8,7 @@
 //! Nothing between 2 and 4 blocks, allocates or calls the kernel (bar yielding to a preempted neighbour). A fault
 //! in the application's memory leaves a void entry, so that the log has no hole.
 
+use crate::order::Order;
 use crate::space::{Admission, LogFull, Space};
 use cuesta_format::control::ClientPage;
 use cuesta_format::entry::{Crc32c, EntryKind, HEADER_BYTES, Header, Salt, crc32c, entry_bytes};
@@ -19,14 +20,11 @@ use cuesta_media::planted::{self, Bug};
 use cuesta_media::{AccessError, Fault, Mapping, UserSlice, UserSliceMut, Window};
 use std::mem::offset_of;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Names of this length and less are encoded in a small buffer: all but long symbolic links.
 const SMALL_BODY_BYTES: usize = 48 + 2 * NAME_BYTES_MAX + 2;
 const LARGE_BODY_BYTES: usize = 48 + NAME_BYTES_MAX + SYMLINK_BYTES_MAX + 2;
-
-/// Turns spent waiting for an earlier reservation before the processor is offered to others.
-const SPINS_BEFORE_YIELD: u32 = 200;
 
 /// A log's segments in this process's memory: slot `n` at `n` segment lengths, the first ones again behind the
 /// last, so that an entry is contiguous wherever it starts.
@@ -108,8 +106,7 @@ pub struct Appender {
     ring: Ring,
     salt: AtomicU32,
     space: Space,
-    reserved: AtomicU64,
-    completed: AtomicU64,
+    order: Order,
     page: Arc<Mapping>,
 }
 
@@ -121,8 +118,7 @@ impl Appender {
             ring,
             salt: AtomicU32::new(salt.to_bits()),
             space: Space::new(start),
-            reserved: AtomicU64::new(start.0),
-            completed: AtomicU64::new(start.0),
+            order: Order::new(start),
             page,
         }
     }
@@ -153,7 +149,7 @@ impl Appender {
     /// Everything below is written and durable.
     #[must_use]
     pub fn completed(&self) -> LogPosition {
-        LogPosition(self.completed.load(Ordering::Acquire))
+        self.order.completed()
     }
 
     /// Room for an entry with a body of `body_bytes`; taken before any lock.
@@ -167,7 +163,7 @@ impl Appender {
     pub fn reserve(&self, admission: Admission<'_>) -> Reservation {
         let bytes = admission.bytes;
         admission.consume();
-        Reservation { position: LogPosition(self.reserved.fetch_add(bytes, Ordering::AcqRel)), bytes }
+        Reservation { position: self.order.reserve(bytes), bytes }
     }
 
     /// Fills a reservation with an operation other than a write of application memory.
@@ -272,21 +268,12 @@ impl Appender {
         if planted::active(Bug::EarlyCompletion) {
             return self.complete_early(reservation);
         }
-        let mut turns = 0;
-        while self.completed.load(Ordering::Acquire) != reservation.position.0 {
-            turns += 1;
-            if turns < SPINS_BEFORE_YIELD {
-                std::hint::spin_loop();
-            } else {
-                rustix::thread::sched_yield();
-            }
-        }
         let end = reservation.position.plus(reservation.bytes);
-        // The page is stored first: while this entry has not completed no later one can, so the page only grows.
-        if let Ok(word) = self.page.atomic_u64(offset_of!(ClientPage, completed) as u64) {
-            word.store(end.0, Ordering::Release);
-        }
-        self.completed.store(end.0, Ordering::Release);
+        self.order.complete(reservation.position, end, |end, ordering| {
+            if let Ok(word) = self.page.atomic_u64(offset_of!(ClientPage, completed) as u64) {
+                word.store(end.0, ordering);
+            }
+        });
         Appended { position: reservation.position, body: reservation.body(), end }
     }
 
@@ -296,7 +283,7 @@ impl Appender {
         if let Ok(word) = self.page.atomic_u64(offset_of!(ClientPage, completed) as u64) {
             word.fetch_max(end.0, Ordering::AcqRel);
         }
-        self.completed.fetch_max(end.0, Ordering::AcqRel);
+        self.order.complete_early(end);
         Appended { position: reservation.position, body: reservation.body(), end }
     }
 
@@ -320,8 +307,7 @@ impl Appender {
     pub fn restart(&self, position: LogPosition, salt: Salt) {
         self.salt.store(salt.to_bits(), Ordering::Release);
         self.space.restart(position);
-        self.reserved.store(position.0, Ordering::Release);
-        self.completed.store(position.0, Ordering::Release);
+        self.order.restart(position);
         if let Ok(word) = self.page.atomic_u64(offset_of!(ClientPage, completed) as u64) {
             word.store(position.0, Ordering::Release);
         }

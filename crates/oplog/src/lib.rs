@@ -3,6 +3,7 @@
 //! | file | idea |
 //! |---|---|
 //! | `append` | reserve, copy, seal, fence, complete in order: what LibFS does for each operation |
+//! | `order` | whose place is where, and when an entry counts |
 //! | `space` | how far the log may be written: admission before any lock |
 //! | `scan` | reading a log nobody trusts, up to its first break: digest, recovery and fences |
 //!
@@ -14,8 +15,10 @@
 //! earlier lap shows through, the prefix ends. A break is never an error of the log.
 
 mod append;
+mod order;
 mod scan;
 mod space;
+mod sync;
 
 pub use append::{Appended, Appender, Reservation, Ring, Stamp};
 pub use scan::{LogSource, ScanStep, Scanner, read_batch};

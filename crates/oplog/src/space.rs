@@ -1,7 +1,7 @@
 //! How far a log may be written: space is admitted before any lock is taken, and given back if unused.
 
+use crate::sync::{AtomicU64, Ordering};
 use cuesta_format::{Geometry, LogPosition};
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// There is no room: the caller grows the log, retires what was digested, or waits for a digest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -14,7 +14,7 @@ pub struct LogFull {
 /// The account of a log's bytes.
 #[derive(Debug)]
 pub(crate) struct Space {
-    /// Every byte below was admitted.
+    /// Every byte below was admitted. A mere count: what orders memory is the limit.
     admitted: AtomicU64,
     /// No byte at or above may be admitted.
     limit: AtomicU64,
@@ -41,7 +41,7 @@ impl Space {
         } else {
             retired.0 + geometry.ring_bytes()
         };
-        self.limit.fetch_max(limit, Ordering::AcqRel);
+        self.limit.fetch_max(limit, Ordering::Release);
     }
 
     #[inline]
@@ -53,7 +53,8 @@ impl Space {
             if needed > self.limit.load(Ordering::Acquire) {
                 return Err(LogFull { needed: LogPosition(needed) });
             }
-            match self.admitted.compare_exchange_weak(admitted, needed, Ordering::AcqRel, Ordering::Relaxed) {
+            match self.admitted.compare_exchange_weak(admitted, needed, Ordering::Relaxed, Ordering::Relaxed)
+            {
                 Ok(_) => return Ok(Admission { space: self, bytes }),
                 Err(moved) => admitted = moved,
             }
@@ -70,7 +71,7 @@ impl Space {
 
     /// Starts again at `position`; nothing is admitted or reserved meanwhile.
     pub(crate) fn restart(&self, position: LogPosition) {
-        self.admitted.store(position.0, Ordering::Release);
+        self.admitted.store(position.0, Ordering::Relaxed);
     }
 }
 
@@ -83,7 +84,7 @@ impl Admission<'_> {
 
 impl Drop for Admission<'_> {
     fn drop(&mut self) {
-        self.space.admitted.fetch_sub(self.bytes, Ordering::AcqRel);
+        self.space.admitted.fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }
 
