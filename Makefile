@@ -4,7 +4,10 @@ CARGO ?= cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 CUESTA := $(TARGET)/release/cuesta
 
-.PHONY: help build demo test conform programs bench explore kill-campaign lint install setup
+# Crates with lock-free code, built so that the model checker runs it.
+MODELS := -p cuesta-oplog --features cuesta-oplog/model
+
+.PHONY: help build demo test conform programs bench explore models kill-campaign lint install setup
 
 help:
 	@echo "make demo           build, run the main job on real input, kill it, prove that nothing was lost"
@@ -13,6 +16,7 @@ help:
 	@echo "make programs       more real programs compared with ext4: python3's own tests, redis, RocksDB, git gc, make"
 	@echo "make bench          measure against tmpfs and ext4; writes out/bench.json"
 	@echo "make explore        the whole crash campaign (make test runs a slice; ARGUMENTS=--help)"
+	@echo "make models         the lock-free code under the model checker, one preemption deeper than in make test"
 	@echo "make kill-campaign  hundreds of random SIGKILLs of programs and daemon (ARGUMENTS=--help)"
 	@echo "make lint           formatting and clippy"
 	@echo "make install        the command and its library into PREFIX (default /usr/local)"
@@ -36,6 +40,7 @@ test: setup
 	$(CARGO) build --release --workspace
 	$(CARGO) test --release --workspace --features cuesta-sim/record --test explorer
 	$(CARGO) test --release --workspace
+	$(CARGO) test --release $(MODELS) --lib models::
 	$(MAKE) --no-print-directory conform ARGUMENTS="--seeds 3 --operations 40000"
 
 # What the scripts in crates/preload/tests/same start, apart from what every Debian has.
@@ -61,6 +66,9 @@ explore:
 	$(CARGO) build --release --workspace --features cuesta-sim/record --bin crash-campaign
 	$(TARGET)/release/crash-campaign $(ARGUMENTS)
 
+models:
+	CUESTA_MODEL_PREEMPTIONS=3 $(CARGO) test --release $(MODELS) --lib models:: -- --nocapture
+
 kill-campaign: build
 	$(CARGO) build --release -p cuesta-sim --bins
 	$(TARGET)/release/kill-campaign $(ARGUMENTS)
@@ -68,6 +76,7 @@ kill-campaign: build
 lint:
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
+	$(CARGO) clippy $(MODELS) --all-targets -- -D warnings
 
 PREFIX ?= /usr/local
 install: build

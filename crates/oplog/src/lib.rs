@@ -15,6 +15,8 @@
 //! earlier lap shows through, the prefix ends. A break is never an error of the log.
 
 mod append;
+#[cfg(all(test, feature = "model"))]
+mod models;
 mod order;
 mod scan;
 mod space;

@@ -8,7 +8,7 @@
 //! So no two entries overlap, and none is announced before one that lies in front of it. Who has reserved must complete:
 //! all behind it wait.
 
-use crate::sync::{AtomicU64, Ordering, turn};
+use crate::sync::{AtomicU64, Ordering, mistake, turn};
 use cuesta_format::LogPosition;
 
 /// The account of a log's entries.
@@ -39,7 +39,7 @@ impl Order {
         announce: impl FnOnce(LogPosition, Ordering),
     ) {
         let mut turns = 0;
-        while self.completed.load(Ordering::Acquire) != start.0 {
+        while self.completed.load(Ordering::Acquire) != start.0 && !mistake("waiting for earlier entries") {
             turns += 1;
             turn(turns);
         }
