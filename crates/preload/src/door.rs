@@ -3,8 +3,8 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::arch::{self, Frame};
-use crate::calls::{self, Failure};
-use crate::{process, signals, thread};
+use crate::calls::{self, Call, Failure};
+use crate::{filter, process, signals, thread};
 
 /// Entered by patched sites (see `arch`), with all state saved.
 pub(crate) extern "C" fn cuesta_dispatch(frame: *mut Frame) {
@@ -30,9 +30,13 @@ fn run_on_client_stack(frame: &mut Frame) {
 extern "C" fn run(frame: &mut Frame) {
     thread::enter();
     process::catch_up();
-    let arguments = frame.arguments();
-    match catch_unwind(AssertUnwindSafe(|| calls::serve(frame.number(), arguments))) {
+    let call = Call { number: frame.number(), arguments: frame.arguments() };
+    let found_nothing = frame.found_nothing();
+    let serve =
+        || if found_nothing { calls::look_again(&call) } else { calls::serve(call.number, call.arguments) };
+    match catch_unwind(AssertUnwindSafe(serve)) {
         Ok(Ok(answer)) => frame.answer(answer),
+        Ok(Err(Failure::NotOurs)) if filter::is_on_path(call.number) => frame.try_kernel(),
         Ok(Err(Failure::NotOurs)) => {}
         Ok(Err(Failure::Errno(errno))) => frame.answer(-(errno as isize)),
         Ok(Err(Failure::OverLimit)) => {

@@ -47,6 +47,11 @@ const SYS_SETXATTRAT: i64 = 463;
 /// removexattrat, the last of them.
 const SYS_REMOVEXATTRAT: i64 = 466;
 
+/// Bit of a call's number, on its way to Rust: it is on a path, and the kernel has answered ENOENT.
+pub const FOUND_NOTHING_BIT: usize = 62;
+/// Bit of a call's number, on its way back: it is on a path, and not ours. No answer that is no error has either.
+pub const TRY_KERNEL_BIT: usize = 61;
+
 /// System call numbers the class table covers.
 pub const SYSCALL_LIMIT: usize = 512;
 /// Descriptors the table covers; higher ones are never ours.
@@ -103,6 +108,12 @@ const fn entry_classes() -> [u8; SYSCALL_LIMIT] {
         number += 1;
     }
     classes
+}
+
+/// Whether system call `number` is one on paths that the filter looks at.
+#[inline]
+pub fn is_on_path(number: usize) -> bool {
+    CLASSES.get(number).is_some_and(|class| (CLASS_PATH..=CLASS_AT_THIRD).contains(class))
 }
 
 /// The class of system call `number`.

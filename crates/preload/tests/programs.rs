@@ -20,6 +20,7 @@ const EXTENDED_PROGRAMS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/exte
 const EXTENDED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/extended.py");
 const NAMED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/named_descriptors.sh");
 const NAMED_CALLS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/named_descriptors.py");
+const LINKS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/links.sh");
 const ASYNCHRONOUS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/asynchronous.py");
 const SHARED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/shared_files.py");
 const ON_STORE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs_on_store.sh");
@@ -67,6 +68,19 @@ fn seldom_calls_answer_on_the_store_what_they_answer_on_a_directory() {
 #[test]
 fn what_processes_share_of_open_files_is_on_the_store_what_it_is_in_a_directory() {
     compare_on_both("python3", SHARED);
+}
+
+#[test]
+fn symbolic_links_outside_lead_into_the_store() {
+    let store = Served::new();
+    let folders = [(); 3].map(|()| tempfile::tempdir().expect("folder"));
+    let [directory, beside, outside] = folders.each_ref().map(|it| it.path().to_str().expect("a plain name"));
+    let kernel = Command::new("bash").args([LINKS, directory, beside]).output().expect("runs");
+    let ours = store.command("bash").args([LINKS, PREFIX, outside]).output().expect("runs");
+    assert!(kernel.status.success(), "{}", told(&kernel));
+    let plain =
+        |told: String, store: &str, outside: &str| told.replace(store, "STORE").replace(outside, "OUTSIDE");
+    compare(&plain(told(&kernel), directory, beside), &plain(told(&ours), PREFIX, outside));
 }
 
 #[test]

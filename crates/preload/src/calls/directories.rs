@@ -4,7 +4,7 @@ use cuesta_format::FileKind;
 use cuesta_libfs::DirectoryItem;
 
 use super::path;
-use super::{Answer, Call, Failure, descriptor_names};
+use super::{Answer, Call, Failure, descriptor_names, links};
 use crate::descriptors::Pin;
 use crate::open_file::Description;
 use crate::{credentials, process, user_memory, working_directory};
@@ -107,7 +107,14 @@ pub fn change(call: &Call) -> Answer {
     {
         return enter(pin);
     }
-    leave_if_kernels(call, answer)
+    let is_kernels = answer == Err(Failure::NotOurs);
+    let answer = leave_if_kernels(call, answer);
+    match is_kernels.then(|| links::into_store_behind(call, (None, 0), answer)).flatten() {
+        Some(path) => {
+            change(&Call { number: call.number, arguments: [path.as_ptr() as usize, 0, 0, 0, 0, 0] })
+        }
+        None => answer,
+    }
 }
 
 pub fn change_to_open(call: &Call) -> Answer {

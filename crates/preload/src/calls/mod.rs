@@ -12,6 +12,7 @@ mod data;
 mod descriptor_names;
 mod directories;
 mod extended;
+mod links;
 mod loaders;
 mod memory;
 mod names;
@@ -28,6 +29,7 @@ mod transfer;
 pub use copies::{after_fork as forget_copies, before_child as copy_for_child, move_copy};
 use cuesta_libfs::Error;
 use extended::Subject;
+pub use links::look_again;
 pub use program::ExecImage;
 
 use crate::descriptors::{self, Pin};

@@ -6,7 +6,7 @@ use cuesta_libfs::Resolve;
 
 use super::names::{self, OPEN_FLAGS, Through, UNNAMED};
 use super::path::{self, Place};
-use super::{Answer, Call, Failure, descriptor_names};
+use super::{Answer, Call, Failure, descriptor_names, links};
 use crate::user_memory::{self, UserPath};
 use crate::{descriptors, process, working_directory};
 
@@ -49,6 +49,19 @@ fn request(call: &Call) -> Option<(i32, u64, u64)> {
     is_sound.then_some((flags, mode, resolve))
 }
 
+/// Opens what the kernel finds, or what a link there leads to in the store.
+fn open_outside(call: &Call) -> Answer {
+    let answer = Ok(call.kernel(call.arguments));
+    match links::into_store_behind(call, (Some(0), 1), answer) {
+        Some(path) => {
+            let mut arguments = call.arguments;
+            (arguments[0], arguments[1]) = (libc::AT_FDCWD as usize, path.as_ptr() as usize);
+            open(&Call { number: call.number, arguments })
+        }
+        None => answer,
+    }
+}
+
 pub fn open(call: &Call) -> Answer {
     let (flags, mode, resolve) = request(call).ok_or(Failure::NotOurs)?;
     let has = |flag: u64| resolve & flag != 0;
@@ -67,7 +80,11 @@ pub fn open(call: &Call) -> Answer {
         Err(Failure::NotOurs) if names_descriptor && has(NO_CROSSING | BENEATH) => {
             return Err(Failure::Errno(libc::EXDEV));
         }
-        Err(Failure::NotOurs) => return names::open_named(call, 1, flags),
+        Err(Failure::NotOurs) => {
+            let answer = names::open_named(call, 1, flags);
+            let follows = resolve & !(NO_MAGIC | CACHED) == 0;
+            return if follows && answer == Err(Failure::NotOurs) { open_outside(call) } else { answer };
+        }
         place => place?,
     };
     let comes_from_outside = place.base.is_none() || names_descriptor;

@@ -9,7 +9,7 @@ use rustix::fs::{Mode, OFlags, fstat, openat};
 use rustix::io::Errno;
 
 use super::path::{self, CROSSINGS};
-use super::{Failure, descriptor_names};
+use super::{Failure, descriptor_names, links};
 use crate::descriptors::{self, Pin};
 use crate::{credentials, process};
 
@@ -59,7 +59,16 @@ impl ProgramFile {
                 Err(Failure::NotOurs) => {
                     return match descriptor_names::passed(&path).filter(|_| follow) {
                         Some((pin, b"")) => Self::behind(&pin),
-                        _ => Self::in_kernel(directory, path),
+                        _ => match Self::in_kernel(directory, path.clone()) {
+                            Err(Failure::Errno(libc::ENOENT)) => match links::into_store(directory, &path) {
+                                Some(found) => {
+                                    (directory, path) = (libc::AT_FDCWD, found);
+                                    continue;
+                                }
+                                None => Err(Failure::Errno(libc::ENOENT)),
+                            },
+                            found => found,
+                        },
                     };
                 }
                 Err(Failure::Errno(libc::ENOENT)) if path.is_empty() && flags & libc::AT_EMPTY_PATH != 0 => {

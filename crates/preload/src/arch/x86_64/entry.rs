@@ -12,6 +12,9 @@
 //! 3. a frame that was served continues behind the `syscall` with the answer in rax; one that was not
 //!    goes back to it, and the kernel sees exactly the call the application made.
 //!
+//! A call on a path that is not ours is made right here, not at the site: if the kernel finds nothing (ENOENT), a link may
+//! lead to the store, and Rust looks at it once more (`calls::look_again`), with the number marked.
+//!
 //! The filter reads path bytes through the application's pointer. A fault there is caught by the
 //! signal handler (see [`filter_fault`]) and means "not ours": the kernel then answers EFAULT.
 
@@ -24,7 +27,8 @@ use super::vector::{XSAVE_BYTES, XSAVE_MASK, learn_vector_state};
 use crate::filter::{
     ACTIVE, CLASS_ACTIVE, CLASS_ALWAYS, CLASS_AT, CLASS_AT_AT, CLASS_AT_THIRD, CLASS_FD, CLASS_FD_FD,
     CLASS_FD_FIFTH, CLASS_FD_THIRD, CLASS_LEAVING, CLASS_PATH, CLASS_PATH_PATH, CLASS_PATH_SECOND, CLASSES,
-    CWD_VIRTUAL, DESCRIPTORS, DEVICE_FOLDER, FIRST_BYTES, HOLDS, PREFIX, PROC_FOLDER,
+    CWD_VIRTUAL, DESCRIPTORS, DEVICE_FOLDER, FIRST_BYTES, FOUND_NOTHING_BIT, HOLDS, PREFIX, PROC_FOLDER,
+    TRY_KERNEL_BIT,
 };
 use crate::thread::ThreadState;
 
@@ -165,6 +169,28 @@ global_asm!(
     "37:",
     "  call 50f",
     "  jnz 70f",
+    // A path that is not ours: the call is made here, to see whether the kernel finds what it names.
+    "38:",
+    "  push rax",
+    "  syscall",
+    "  cmp rax, -{not_found}",
+    "  je 39f",
+    "  add rsp, 8",
+    "42:",
+    "  pop rcx",
+    "  add rcx, {syscall_bytes}",
+    "  lea rsp, [rsp + 128]",
+    "  jmp rcx",
+    "39:",
+    "  pop rax",
+    "  mov r11, qword ptr [rip + cuesta_thread@GOTTPOFF]",
+    "  cmp dword ptr fs:[r11 + {inside}], 0",
+    "  jne 43f",
+    "  bts rax, {found_nothing}",
+    "  jmp 70f",
+    "43:",
+    "  mov rax, -{not_found}",
+    "  jmp 42b",
     // Not ours.
     "60:",
     "  pop rcx",
@@ -374,6 +400,10 @@ global_asm!(
     "  pop rsi",
     "  pop rdi",
     "  pop rax",
+    "  test rax, rax",
+    "  js 60b",
+    "  btr rax, {try_kernel}",
+    "  jc 38b",
     "  jmp 60b",
     // The thread's first call: its stack may be too small even for the vector state (a goroutine's). Its own
     // client stack is made on one that threads take in turns, with handlers deferred.
@@ -475,6 +505,10 @@ global_asm!(
     at = const CLASS_AT,
     at_at = const CLASS_AT_AT,
     at_third = const CLASS_AT_THIRD,
+    not_found = const libc::ENOENT,
+    found_nothing = const FOUND_NOTHING_BIT,
+    try_kernel = const TRY_KERNEL_BIT,
+    syscall_bytes = const super::frame::SYSCALL_BYTES,
     classes = sym CLASSES,
     descriptors = sym DESCRIPTORS,
     prefix = sym PREFIX,

@@ -1,5 +1,7 @@
 //! An intercepted call, as the entry code leaves it on the stack and finds it there again.
 
+use crate::filter::{FOUND_NOTHING_BIT, TRY_KERNEL_BIT};
+
 /// The registers of an intercepted call, as `cuesta_entry` pushes them.
 #[derive(Debug)]
 #[repr(C)]
@@ -16,7 +18,7 @@ pub struct Frame {
 }
 
 /// Length of the `syscall` instruction, to step over one that was served.
-const SYSCALL_BYTES: usize = 2;
+pub(super) const SYSCALL_BYTES: usize = 2;
 
 impl Frame {
     /// A frame for a call that came by symbol, not through a patched site.
@@ -37,7 +39,17 @@ impl Frame {
 
     /// The system call's number.
     pub fn number(&self) -> usize {
-        self.number_or_answer
+        self.number_or_answer & !(1 << FOUND_NOTHING_BIT)
+    }
+
+    /// Whether it is on a path where the kernel has found nothing.
+    pub fn found_nothing(&self) -> bool {
+        self.number_or_answer >> FOUND_NOTHING_BIT & 1 != 0
+    }
+
+    /// The call is on a path, and not ours: the kernel's answer decides whether it is looked at again.
+    pub fn try_kernel(&mut self) {
+        self.number_or_answer |= 1 << TRY_KERNEL_BIT;
     }
 
     /// Its six arguments.

@@ -1,0 +1,47 @@
+# Links in folder $2 that lead to folder $1, by every kind of call. Prints nothing that varies.
+exec 2>&1
+cd "$2" || exit 1
+ln -s "$1" into
+ln -s into deeper
+mkdir folder
+ln -s ../into/file folder/relative
+ln -s "$1/new" fresh
+ln -s nowhere dangling
+ln -s loop loop
+echo one >into/file
+cat into/file deeper/file folder/relative "$2//./folder/../into/file" folder/../deeper/file
+stat -L -c '%F %s' into/file; stat -c %F folder/relative into deeper/
+stat -L -c '%F %s' folder/relative
+readlink into deeper folder/relative
+readlink -f folder/relative
+echo two >fresh && cat "$1/new"
+echo three >>into/new && wc -l into/new
+mkdir into/made && touch into/made/a && mv into/made/a deeper/b && mv "$1/b" into/c && ln into/c deeper/d
+mv into/c here; ls . into/
+mv here deeper/c; ln -s file into/link; cat into/link
+ls -p into deeper/made; find -L . | sort; find . | sort
+chmod 600 into/c && chown 12:13 into/c; truncate -s 7 deeper/c; touch -d @1000 into/c; stat -c '%a %u %g %Y %s' into/c
+cd into && pwd && pwd -P && cat file && cd .. && pwd && cd "$2/deeper/made" && pwd -P && cd "$2"
+cat into/file/ deeper/made/; cat into/file/none; cat into/none; cat dangling; cat loop; cat into/none/none; mkdir into/none/none; rmdir into; rm into/made
+test -e into/file && test ! -e into/none && test -L into && test -d into && echo tested
+printf '#!/bin/sh\necho script "$0" "$@"\n' >into/script; chmod +x into/script; into/script a b; ./deeper/script c
+cp /bin/true into/program; into/program && ./deeper/program && echo ran
+PATH=$2/deeper:$PATH; script found
+python3 - <<'END'
+import ctypes, errno, os, socket, struct
+here = os.open('.', os.O_RDONLY)
+print(os.read(os.open('into/file', os.O_RDONLY, dir_fd=here), 9), sorted(os.listdir('deeper')))
+libc = ctypes.CDLL(None, use_errno=True)
+def open_how(path, resolve=0):
+    fd = libc.syscall(437, here, path, struct.pack('QQQ', os.O_RDONLY, 0, resolve), 24)
+    return os.read(fd, 9) if fd >= 0 else errno.errorcode[ctypes.get_errno()]
+print(open_how(b'into/file'), open_how(b'into/none'), open_how(b'into/file', 4), open_how(b'into/file', 8))
+os.setxattr('into/file', 'user.a', b'value')
+print(os.getxattr('folder/relative', 'user.a'), os.statvfs('into').f_namemax)
+os.mkfifo('into/pipe')
+print(os.access('into/pipe', os.R_OK), oct(os.stat('deeper/pipe').st_mode))
+os.rename('into/file', 'into/renamed'); os.link('into/renamed', 'deeper/file', follow_symlinks=False)
+os.symlink('renamed', 'deeper/symlink'); print(os.readlink('into/symlink'), os.path.realpath('into/symlink'))
+os.chdir('deeper'); print(os.getcwd(), os.path.exists('renamed'))
+END
+rm -r into/* && ls -A into/ && rm into deeper && ls -A "$1"
