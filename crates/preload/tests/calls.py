@@ -91,3 +91,22 @@ while at < length:
     names.append((buffer.raw[at + 18:at + size - 1].split(b'\0')[0], buffer.raw[at + size - 1]))
     at += size
 print('getdents', sorted(names))
+
+# Private mappings that reach past the end: the rest of the last page is zeros, what follows a bus error.
+libc.mmap.restype = ctypes.c_void_p
+def ends(address, change=None):
+    child = os.fork()
+    if child == 0:
+        if change is None:
+            ctypes.c_ubyte.from_address(address).value
+        else:
+            ctypes.c_ubyte.from_address(address).value = change
+        os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+for size, offset, length in (10, 0, 4096), (10, 0, 4097), (4096, 0, 9000), (5000, 4096, 20_000), (0, 0, 100), (100, 8192, 100), (9000, 0, 5000):
+    fd = made(f'mapped {size} {offset} {length}', data[:size])
+    for protection in 1, 3:
+        start = libc.mmap(None, ctypes.c_size_t(length), protection, 2, fd, ctypes.c_long(offset))
+        pages = range(0, length, 4096)
+        print('mapped', size, offset, length, protection, [(ends(start + page), ends(start + page + 4095), ends(start + page, 7)) for page in pages])
+        print([ctypes.string_at(start + page, 4096)[max(0, size - page - offset) - 4:][:12].hex() for page in pages if page + offset < size])

@@ -3,7 +3,8 @@
 //! Code that is mapped, of whatever file, is patched before it can run.
 
 use cuesta_format::FileKind;
-use rustix::fd::BorrowedFd;
+use rustix::fd::{AsRawFd, BorrowedFd};
+use rustix::fs::{MemfdFlags, memfd_create};
 
 use super::{Answer, Call, Failure};
 use crate::{patch, process, user_memory};
@@ -39,7 +40,7 @@ pub fn map(call: &Call) -> Answer {
         return Ok(start);
     }
     match fill(file, start as usize, length, offset) {
-        Ok(()) => {
+        Ok(filled) => {
             if is_private_code(protection, flags) {
                 let read = |at, bytes: &mut [u8]| read_exactly(file, at, bytes);
                 // Code that is no library's stays as it is.
@@ -48,6 +49,7 @@ pub fn map(call: &Call) -> Answer {
             if writable != protection {
                 protect(start as usize, length, protection);
             }
+            end_behind(call, start as usize, length, filled.next_multiple_of(PAGE_BYTES));
             Ok(start)
         }
         Err(failure) => {
@@ -101,7 +103,8 @@ fn read_exactly(file: &cuesta_libfs::OpenFile, at: u64, bytes: &mut [u8]) -> Opt
     Some(())
 }
 
-fn fill(file: &cuesta_libfs::OpenFile, start: usize, length: usize, offset: usize) -> Result<(), Failure> {
+/// Fills the mapping, and answers how much of it the file has.
+fn fill(file: &cuesta_libfs::OpenFile, start: usize, length: usize, offset: usize) -> Result<usize, Failure> {
     let client = process::client()?;
     let mut filled = 0;
     while filled < length {
@@ -111,7 +114,18 @@ fn fill(file: &cuesta_libfs::OpenFile, start: usize, length: usize, offset: usiz
             count => filled += count,
         }
     }
-    Ok(())
+    Ok(filled)
+}
+
+/// Pages behind the file's last have nothing to show: there, the mapping is one of an empty file, so that to touch them
+/// is SIGBUS. Where that cannot be made, they stay zeros.
+fn end_behind(call: &Call, start: usize, length: usize, kept: usize) {
+    let empty = (kept < length).then(|| memfd_create(c"end of file", MemfdFlags::CLOEXEC));
+    if let Some(Ok(empty)) = empty {
+        let [_, _, protection, flags, ..] = call.arguments;
+        let flags = flags & !(libc::MAP_FIXED_NOREPLACE as usize) | libc::MAP_FIXED as usize;
+        call.kernel([start + kept, length - kept, protection, flags, empty.as_raw_fd() as usize, 0]);
+    }
 }
 
 fn protect(start: usize, length: usize, protection: usize) {
