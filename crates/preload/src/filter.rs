@@ -52,6 +52,13 @@ pub const FOUND_NOTHING_BIT: usize = 62;
 /// Bit of a call's number, on its way back: it is on a path, and not ours. No answer that is no error has either.
 pub const TRY_KERNEL_BIT: usize = 61;
 
+/// Calls that libc has no names for yet (and nobody is served), by descriptor and by path: cachestat, quotactl_fd;
+/// open_tree_attr, file_getattr, file_setattr.
+const SYS_CACHESTAT: i64 = 451;
+const SYS_QUOTACTL_FD: i64 = 443;
+const SYS_OPEN_TREE_ATTR: i64 = 467;
+const SYS_FILE_SETATTR: i64 = 469;
+
 /// System call numbers the class table covers.
 pub const SYSCALL_LIMIT: usize = 512;
 /// Descriptors the table covers; higher ones are never ours.
@@ -153,7 +160,10 @@ pub const fn class_of(number: i64) -> u8 {
         | libc::SYS_fsetxattr
         | libc::SYS_flistxattr
         | libc::SYS_fremovexattr
-        | libc::SYS_vmsplice => CLASS_FD,
+        | libc::SYS_vmsplice
+        | libc::SYS_finit_module
+        | SYS_CACHESTAT
+        | SYS_QUOTACTL_FD => CLASS_FD,
         libc::SYS_dup2 | libc::SYS_dup3 | libc::SYS_sendfile | libc::SYS_tee => CLASS_FD_FD,
         libc::SYS_copy_file_range | libc::SYS_splice | libc::SYS_epoll_ctl => CLASS_FD_THIRD,
         libc::SYS_mmap => CLASS_FD_FIFTH,
@@ -184,7 +194,9 @@ pub const fn class_of(number: i64) -> u8 {
         | libc::SYS_lremovexattr
         | libc::SYS_chroot
         | libc::SYS_acct
-        | libc::SYS_swapon => CLASS_PATH,
+        | libc::SYS_swapon
+        | libc::SYS_swapoff
+        | libc::SYS_umount2 => CLASS_PATH,
         libc::SYS_rename | libc::SYS_link | libc::SYS_mount | libc::SYS_pivot_root => CLASS_PATH_PATH,
         libc::SYS_symlink => CLASS_PATH_SECOND,
         libc::SYS_openat
@@ -204,8 +216,11 @@ pub const fn class_of(number: i64) -> u8 {
         | libc::SYS_name_to_handle_at
         | libc::SYS_open_tree
         | libc::SYS_inotify_add_watch
-        | SYS_SETXATTRAT..=SYS_REMOVEXATTRAT => CLASS_AT,
-        libc::SYS_renameat | libc::SYS_renameat2 | libc::SYS_linkat => CLASS_AT_AT,
+        | libc::SYS_fspick
+        | libc::SYS_mount_setattr
+        | SYS_SETXATTRAT..=SYS_REMOVEXATTRAT
+        | SYS_OPEN_TREE_ATTR..=SYS_FILE_SETATTR => CLASS_AT,
+        libc::SYS_renameat | libc::SYS_renameat2 | libc::SYS_linkat | libc::SYS_move_mount => CLASS_AT_AT,
         libc::SYS_symlinkat => CLASS_AT_THIRD,
         libc::SYS_rt_sigaction
         | libc::SYS_sigaltstack
@@ -243,6 +258,7 @@ pub const fn class_of(number: i64) -> u8 {
         | libc::SYS_sendto
         | libc::SYS_sendmmsg
         | libc::SYS_close_range
+        | libc::SYS_fanotify_mark
         | libc::SYS_io_submit => CLASS_ACTIVE,
         libc::SYS_exit_group => CLASS_LEAVING,
         libc::SYS_clone | libc::SYS_clone3 | libc::SYS_fork | libc::SYS_vfork => CLASS_CLONE,

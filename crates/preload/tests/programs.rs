@@ -90,6 +90,31 @@ fn asynchronous_requests_end_as_in_a_directory() {
 
 /// Submitted again after a full queue, they would append twice.
 #[test]
+fn calls_that_are_not_served_say_so() {
+    let calls = "
+import ctypes, errno, os, sys
+libc = ctypes.CDLL(None, use_errno=True)
+folder = sys.argv[1].encode()
+name = folder + b'/file'
+fd = os.open(name, os.O_RDWR | os.O_CREAT)
+here = os.open(folder, os.O_RDONLY)
+room = ctypes.create_string_buffer(256)
+for number, arguments in ((451, (fd, room, room, 0)), (443, (fd, 0, 0, room)), (313, (fd, b'', 0)), (168, (name,)), (166, (folder, 0)),
+        (433, (-100, folder, 0)), (442, (here, b'file', 0, room, 32)), (467, (here, b'file', 0, room, 32)), (468, (-100, name, room, 24, 0)),
+        (469, (here, b'file', room, 24, 0)), (429, (here, b'file', -100, b'/nowhere', 0)), (429, (-100, b'/nowhere', here, b'file', 0)),
+        (301, (-1, 1, 2, here, b'file')), (301, (-1, 1, 2, -100, name)), (254, (-1, name, 2)), (428, (here, b'file', 0)),
+        (165, (b'none', folder, b'tmpfs', 0, 0)), (303, (here, b'file', room, room, 0))):
+    libc.syscall(number, *arguments)
+    print(number, errno.errorcode[ctypes.get_errno()])";
+    let store = Served::new();
+    let said = told(&store.command("python3").args(["-c", calls, PREFIX]).output().expect("runs"));
+    let lines: Vec<&str> = said.lines().collect();
+    assert_eq!(lines.len(), 19, "{said}");
+    assert!(lines[..17].iter().all(|line| line.ends_with("ENOSYS")), "{said}");
+    assert_eq!(lines[17..], ["303 ENOTSUP", "exit status: 0"], "{said}");
+}
+
+#[test]
 fn asynchronous_appends_are_refused() {
     let store = Served::new();
     let appended = store.command("python3").args([ASYNCHRONOUS, PREFIX, "append"]).output().expect("runs");

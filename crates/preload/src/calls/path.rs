@@ -261,6 +261,10 @@ pub fn refuse(call: &Call) -> Answer {
         filter::CLASS_AT => {
             locate(call, Some(0), 1).map(|_| ()).or_else(|failure| followed(call, 1, failure))
         }
+        filter::CLASS_AT_AT => locate(call, Some(0), 1).or_else(|_| locate(call, Some(2), 3)).map(|_| ()),
+        _ if call.number as i64 == libc::SYS_fanotify_mark => {
+            locate(call, Some(3), 4).map(|_| ()).or_else(|_| call.pin(3).map(|_| ()))
+        }
         _ => Err(Failure::NotOurs),
     };
     ours?;
