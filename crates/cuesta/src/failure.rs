@@ -11,7 +11,7 @@ pub const WRONG_USAGE: u8 = 2;
 pub const NOT_RUNNING: u8 = 3;
 /// `fsck` could not check.
 pub const FSCK_FAILED: u8 = 8;
-/// `run` failed before its program started.
+/// `run` or `doctor` failed before its program started.
 pub const RUN_FAILED: u8 = 125;
 /// `run`'s program cannot be executed.
 pub const CANNOT_EXECUTE: u8 = 126;

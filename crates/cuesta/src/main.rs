@@ -2,19 +2,21 @@
 //!
 //! One file a subcommand under [`commands`]; each returns what the process exits with. What they share:
 //! where a store's parts lie ([`store`]), a connection to its daemon ([`daemon`]), starting one
-//! ([`start`]), and how things are said ([`output`], [`failure`]).
+//! ([`start`]), what numbers are called ([`system_calls`], [`error_names`]), and how things are said ([`output`], [`failure`]).
 
 mod commands;
 mod daemon;
+mod error_names;
 mod failure;
 mod output;
 mod program;
 mod size;
 mod start;
 mod store;
+mod system_calls;
 
 use clap::Parser;
-use commands::{Command, explain, fsck, mkfs, run, serve, status, stop, trace};
+use commands::{Command, doctor, explain, fsck, mkfs, run, serve, status, stop, trace};
 use std::process::ExitCode;
 
 /// A crash-consistent file system in user space: unmodified programs write to shared memory, inside
@@ -31,7 +33,7 @@ First steps:
   cuesta stop ~/store                          stop its daemon; the files stay
 
 Exit status: 0 done, 1 failed, 2 wrong usage, 3 no daemon serves the store.
-`run` exits as its program does (125: cuesta failed, 126: cannot be run, 127: not found);
+`run` and `doctor` exit as their program does (125: cuesta failed, 126: cannot be run, 127: not found);
 `fsck` with 0 clean, 1 repaired, 2 damaged, 8 could not check."
 )]
 struct Cli {
@@ -55,6 +57,7 @@ fn main() -> ExitCode {
         Command::Stop(arguments) => stop::execute(arguments),
         Command::Status(arguments) => status::execute(arguments),
         Command::Run(arguments) => run::execute(arguments),
+        Command::Doctor(arguments) => doctor::execute(arguments),
         Command::Fsck(arguments) => fsck::execute(arguments),
         Command::Explain(arguments) => explain::execute(arguments),
         Command::Trace(arguments) => trace::execute(arguments),
@@ -68,7 +71,7 @@ fn main() -> ExitCode {
 /// Wrong usage is told apart from what a program under `run`, or a check by `fsck`, came to.
 fn usage_status() -> u8 {
     match std::env::args().nth(1).as_deref() {
-        Some("run") => failure::RUN_FAILED,
+        Some("run" | "doctor") => failure::RUN_FAILED,
         Some("fsck") => failure::FSCK_FAILED,
         _ => failure::WRONG_USAGE,
     }

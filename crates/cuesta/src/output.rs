@@ -26,6 +26,12 @@ pub fn warning(text: impl Display) {
     eprintln!("{} {text}", styled(io::stderr().is_terminal(), YELLOW, "warning:"));
 }
 
+/// Writes a report to standard error, where errors and warnings go.
+pub fn complain(text: &str) {
+    // If even this cannot be written there is nobody to tell.
+    let _ = io::stderr().lock().write_all(text.as_bytes());
+}
+
 /// A heading on standard output.
 pub fn heading(text: &str) -> String {
     styled(io::stdout().is_terminal(), BOLD, text)
@@ -43,6 +49,11 @@ pub fn print(text: &str) -> Result<bool, Failure> {
 
 /// Rows of cells under a heading, columns aligned; numbers (all but the first column) to the right.
 pub fn table(headings: &[&str], rows: &[Vec<String>]) -> String {
+    aligned_table(headings, rows, &[0])
+}
+
+/// As [`table`], where other columns are text as well, and go to the left.
+pub fn aligned_table(headings: &[&str], rows: &[Vec<String>], text_columns: &[usize]) -> String {
     let width = |column: usize| {
         let cells = rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count());
         cells.chain(headings.get(column).map(|cell| cell.len())).max().unwrap_or(0)
@@ -51,7 +62,7 @@ pub fn table(headings: &[&str], rows: &[Vec<String>]) -> String {
     let line = |cells: &mut dyn Iterator<Item = &str>| {
         let mut line = String::new();
         for (column, (cell, &width)) in cells.zip(&widths).enumerate() {
-            if column == 0 {
+            if text_columns.contains(&column) {
                 line += &format!("  {cell:<width$}");
             } else {
                 line += &format!("  {cell:>width$}");

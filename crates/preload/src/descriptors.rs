@@ -18,7 +18,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 
 use crate::calls::ExecImage;
-use crate::filter::{ACTIVE, DESCRIPTOR_LIMIT, DESCRIPTORS, HOLDS};
+use crate::filter::{ACTIVE, DESCRIPTOR_LIMIT, DESCRIPTORS, HOLDS, own_class};
 use crate::open_file::Description;
 use crate::process::ChildSession;
 use crate::thread;
@@ -161,7 +161,7 @@ pub fn hidden() -> impl Iterator<Item = i32> {
 pub fn hide(fd: i32, hidden: bool) {
     HIGHEST_HIDDEN.fetch_max(fd as u32 as usize + 1, Ordering::Relaxed);
     if let Some(class) = DESCRIPTORS.get(fd as u32 as usize) {
-        class.store(if hidden { CLASS_HIDDEN } else { 0 }, Ordering::Relaxed);
+        class.store(if hidden { CLASS_HIDDEN } else { own_class() }, Ordering::Relaxed);
     }
 }
 
@@ -231,7 +231,7 @@ pub fn remove(fd: i32) -> Option<Pin> {
         return change(fd, None);
     }
     // The class goes first: between the two a call of another thread reaches the placeholder (EBADF).
-    let _ = class.compare_exchange(CLASS_OURS, 0, Ordering::AcqRel, Ordering::Relaxed);
+    let _ = class.compare_exchange(CLASS_OURS, own_class(), Ordering::AcqRel, Ordering::Relaxed);
     let before = entry.swap(ptr::null_mut(), Ordering::AcqRel);
     (!before.is_null()).then(|| Pin(before))
 }
@@ -253,7 +253,12 @@ pub fn drop_delta(delta: Delta) {
     for (fd, _) in &delta.changes {
         let empty = TABLE[*fd].load(Ordering::Acquire).is_null();
         if empty {
-            let _ = DESCRIPTORS[*fd].compare_exchange(CLASS_OURS, 0, Ordering::AcqRel, Ordering::Relaxed);
+            let _ = DESCRIPTORS[*fd].compare_exchange(
+                CLASS_OURS,
+                own_class(),
+                Ordering::AcqRel,
+                Ordering::Relaxed,
+            );
         }
     }
 }

@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::arch::{self, Frame};
 use crate::calls::{self, Call, Failure};
-use crate::{filter, process, signals, thread};
+use crate::{counting, filter, process, signals, thread};
 
 /// Entered by patched sites (see `arch`), with all state saved.
 pub(crate) extern "C" fn cuesta_dispatch(frame: *mut Frame) {
@@ -32,13 +32,17 @@ extern "C" fn run(frame: &mut Frame) {
     process::catch_up();
     let call = Call { number: frame.number(), arguments: frame.arguments() };
     let found_nothing = frame.found_nothing();
-    let serve =
-        || if found_nothing { calls::look_again(&call) } else { calls::serve(call.number, call.arguments) };
+    let serve = || {
+        let answer =
+            if found_nothing { calls::look_again(&call) } else { calls::serve(call.number, call.arguments) };
+        counting::note(frame, &call, &answer);
+        answer
+    };
     match catch_unwind(AssertUnwindSafe(serve)) {
         Ok(Ok(answer)) => frame.answer(answer),
         Ok(Err(Failure::NotOurs)) if filter::is_on_path(call.number) => frame.try_kernel(),
         Ok(Err(Failure::NotOurs)) => {}
-        Ok(Err(Failure::Errno(errno))) => frame.answer(-(errno as isize)),
+        Ok(Err(Failure::Errno(errno) | Failure::Unserved(errno))) => frame.answer(-(errno as isize)),
         Ok(Err(Failure::OverLimit)) => {
             signals::raise(libc::SIGXFSZ);
             frame.answer(-(libc::EFBIG as isize));

@@ -16,6 +16,8 @@ pub struct Environment {
     pub socket: Option<&'static CStr>,
     /// `CUESTA_AT`.
     pub at: Option<&'static CStr>,
+    /// `CUESTA_DOCTOR`.
+    pub doctor: Option<&'static CStr>,
     /// `CUESTA_PATCH`.
     pub patch: Option<&'static CStr>,
     /// `CUESTA_TABLE`.
@@ -27,7 +29,7 @@ pub struct Environment {
 }
 
 impl Environment {
-    /// Looks now. `CUESTA_TABLE` was meant for this library alone: the program does not see it.
+    /// Looks now. `CUESTA_TABLE` and `CUESTA_DOCTOR` are meant for this library alone: the program does not see them.
     ///
     /// # Safety
     /// No other thread changes the environment, as in a constructor; and until the strings are last
@@ -59,9 +61,10 @@ impl Environment {
     /// # Safety
     /// `entry` is a zero-terminated string that stays as it is while this structure is used.
     unsafe fn note(&mut self, entry: *const c_char) -> bool {
-        let wanted: [(&[u8], &mut Option<&'static CStr>, bool); 6] = [
+        let wanted: [(&[u8], &mut Option<&'static CStr>, bool); 7] = [
             (b"CUESTA_SOCKET=", &mut self.socket, false),
             (b"CUESTA_AT=", &mut self.at, false),
+            (b"CUESTA_DOCTOR=", &mut self.doctor, true),
             (b"CUESTA_PATCH=", &mut self.patch, false),
             (b"CUESTA_TABLE=", &mut self.table, true),
             (b"LD_PRELOAD=", &mut self.preload, false),

@@ -70,7 +70,7 @@ pub const PREFIX_BYTES: usize = 4096;
 /// process arrives there, to be prepared for.
 pub static CLASSES: [u8; SYSCALL_LIMIT] = entry_classes();
 
-/// What each descriptor is: 0 the application's own, else see `descriptors`.
+/// What each descriptor is: [`own_class`] the application's own, else see `descriptors`.
 pub static DESCRIPTORS: [AtomicU8; DESCRIPTOR_LIMIT] = [const { AtomicU8::new(0) }; DESCRIPTOR_LIMIT];
 
 /// The prefix, zero-terminated; empty (every absolute path suspect) until configured.
@@ -104,6 +104,30 @@ pub fn set_prefix(prefix: &[u8]) {
             FIRST_BYTES[usize::from(*first)].store(1, Ordering::Relaxed);
         }
     }
+}
+
+/// Class of a descriptor of the application's own while its calls are watched.
+const CLASS_WATCHED: u8 = 3;
+
+/// Class of the application's own descriptors.
+static OWN_CLASS: AtomicU8 = AtomicU8::new(0);
+
+/// From now on every call that names a file by path or descriptor is looked at in Rust.
+pub fn watch_all() {
+    OWN_CLASS.store(CLASS_WATCHED, Ordering::Relaxed);
+    for class in &DESCRIPTORS {
+        let _ = class.compare_exchange(0, CLASS_WATCHED, Ordering::Relaxed, Ordering::Relaxed);
+    }
+    PREFIX[0].store(0, Ordering::Relaxed);
+    for first in &FIRST_BYTES {
+        first.store(1, Ordering::Relaxed);
+    }
+}
+
+/// What a descriptor is that is none of ours: 0, unless all calls are watched.
+#[inline]
+pub fn own_class() -> u8 {
+    OWN_CLASS.load(Ordering::Relaxed)
 }
 
 const fn entry_classes() -> [u8; SYSCALL_LIMIT] {

@@ -7,6 +7,7 @@
 //! | `CUESTA_SOCKET` | the daemon's socket; without it the library does nothing |
 //! | `CUESTA_AT` | the prefix that is the store, default `/cuesta` |
 //! | `CUESTA_TABLE` | what the program before exec left (see `inheritance`) |
+//! | `CUESTA_DOCTOR` | where calls are counted by what became of them (see `counting`) |
 //! | `CUESTA_PATCH` | `all` patches every site, for tests of the patcher; `report` says what was done |
 //!
 //! `arch` knows the processor, `patch` rewrites the C library family, `interpose` replaces its hottest
@@ -16,6 +17,7 @@
 pub mod arch;
 pub mod calls;
 pub mod cells;
+mod counting;
 mod credentials;
 pub mod descriptors;
 pub mod door;

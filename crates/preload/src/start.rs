@@ -5,7 +5,7 @@
 use std::ffi::CStr;
 
 use crate::environment::Environment;
-use crate::{filter, inheritance, memory, patch, process, signals, thread};
+use crate::{counting, filter, inheritance, memory, patch, process, signals, thread};
 
 const DEFAULT_PREFIX: &CStr = c"/cuesta";
 
@@ -33,6 +33,9 @@ fn begin(socket: &CStr, environment: &Environment) {
     thread::prepare();
     signals::prepare();
     process::configure(socket, prefix, environment);
+    if let Some(doctor) = environment.doctor {
+        counting::start(doctor);
+    }
     if let Some(table) = environment.table {
         inheritance::Table::adopt(table);
     }
@@ -40,6 +43,7 @@ fn begin(socket: &CStr, environment: &Environment) {
     patch::remember_cache(environment.runtime);
     let cache = patch::Cache::open(environment.runtime);
     let report = patch::install(cache.as_ref(), process::forked_flag(), patching == c"all");
+    counting::note_missed_sites(report.missed + report.missed_elsewhere);
     if report.missed != 0 || patching == c"report" {
         crate::report(format_args!("{report:?}"));
     }

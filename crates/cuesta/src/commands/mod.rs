@@ -1,5 +1,6 @@
 //! The subcommands, one a file.
 
+pub mod doctor;
 pub mod explain;
 pub mod fsck;
 pub mod mkfs;
@@ -13,20 +14,22 @@ use clap::Subcommand;
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Make a store
+    #[command(about = "Make a store")]
     Mkfs(mkfs::Arguments),
-    /// Run a program with its files under /cuesta on a store
+    #[command(about = "Run a program with its files under /cuesta on a store")]
     Run(run::Arguments),
-    /// Serve a store in the foreground
+    #[command(about = "Run a program, then tell which of its calls were served")]
+    Doctor(doctor::Arguments),
+    #[command(about = "Serve a store in the foreground")]
     Serve(serve::Arguments),
-    /// Digest everything, then stop the daemon of a store
+    #[command(about = "Digest everything, then stop the daemon of a store")]
     Stop(stop::Arguments),
-    /// Show what a store holds and who uses it
+    #[command(about = "Show what a store holds and who uses it")]
     Status(status::Arguments),
-    /// Check a store, and repair what can be
+    #[command(about = "Check a store, and repair what can be")]
     Fsck(fsck::Arguments),
-    /// Show where a file lies and who holds it
+    #[command(about = "Show where a file lies and who holds it")]
     Explain(explain::Arguments),
-    /// Print what the daemon does, as JSON lines
+    #[command(about = "Print what the daemon does, as JSON lines")]
     Trace(trace::Arguments),
 }

@@ -30,6 +30,13 @@ Examples:
 Exit status: the program's own; 125 cuesta failed, 126 it cannot be run, 127 it was not found."
 )]
 pub struct Arguments {
+    #[command(flatten)]
+    target: Target,
+}
+
+/// A program, and the store it is to run on.
+#[derive(Debug, clap::Args)]
+pub struct Target {
     /// The store's directory [default: $CUESTA_STORE]
     #[arg(long, value_name = "STORE")]
     store: Option<PathBuf>,
@@ -42,35 +49,61 @@ pub struct Arguments {
 }
 
 pub fn execute(arguments: &Arguments) -> Result<ExitCode, Failure> {
-    let run_failed = |failure: Failure| failure.exiting(RUN_FAILED);
-    let at = normal(&arguments.at)
-        .ok_or_else(|| Failure::on(&arguments.at, "--at needs an absolute path other than /"))
-        .map_err(run_failed)?;
-    let Some((name, rest)) = arguments.command.split_first() else {
-        return Err(run_failed(Failure::new("no program to run")));
-    };
-    let search_path = std::env::var_os("PATH").unwrap_or_else(|| "/usr/local/bin:/usr/bin:/bin".into());
-    // What lies on the store is there only for a program that has the door: env has it, and executes the rest.
-    let on_store = normal(Path::new(name)).is_some_and(|path| path.starts_with(&at));
-    let (starter, prefix) = if on_store { (OsStr::new("env"), Some(name)) } else { (name.as_os_str(), None) };
-    let program = program::find(starter, &search_path)
-        .and_then(|program| program::check(&program).map(|()| program))
-        .map_err(|error| {
-            let status = if matches!(error, ProgramError::NotFound) { NOT_FOUND } else { CANNOT_EXECUTE };
-            Failure::on(Path::new(starter), error).exiting(status)
-        })?;
-    let library = library().map_err(run_failed)?;
-    let store = Store::find_named(arguments.store.as_deref()).map_err(run_failed)?;
-    start::ensure(&store).map_err(run_failed)?;
-    let error = Command::new(&program)
-        .arg0(starter)
-        .args(prefix)
-        .args(rest)
-        .env("LD_PRELOAD", preload_list(&library))
-        .env("CUESTA_SOCKET", store.socket())
-        .env("CUESTA_AT", &at)
-        .exec();
-    Err(Failure::on(&program, format!("cannot be executed: {error}")).exiting(CANNOT_EXECUTE))
+    let mut command = arguments.target.prepare()?;
+    let error = command.exec();
+    Err(not_executed(&command, &error))
+}
+
+/// What it means that a prepared command could not be executed.
+pub fn not_executed(command: &Command, error: &std::io::Error) -> Failure {
+    Failure::on(Path::new(command.get_program()), format!("cannot be executed: {error}"))
+        .exiting(CANNOT_EXECUTE)
+}
+
+impl Target {
+    /// The program with the preload door in it, and a daemon that serves its store.
+    pub fn prepare(&self) -> Result<Command, Failure> {
+        let run_failed = |failure: Failure| failure.exiting(RUN_FAILED);
+        let at = normal(&self.at)
+            .ok_or_else(|| Failure::on(&self.at, "--at needs an absolute path other than /"))
+            .map_err(run_failed)?;
+        let Some((name, rest)) = self.command.split_first() else {
+            return Err(run_failed(Failure::new("no program to run")));
+        };
+        let search_path = std::env::var_os("PATH").unwrap_or_else(|| "/usr/local/bin:/usr/bin:/bin".into());
+        // What lies on the store is there only for a program that has the door: env has it, and executes the rest.
+        let on_store = normal(Path::new(name)).is_some_and(|path| path.starts_with(&at));
+        let (starter, prefix) =
+            if on_store { (OsStr::new("env"), Some(name)) } else { (name.as_os_str(), None) };
+        let program = program::find(starter, &search_path)
+            .and_then(|program| program::check(&program).map(|()| program))
+            .map_err(|error| {
+                let status = if matches!(error, ProgramError::NotFound) { NOT_FOUND } else { CANNOT_EXECUTE };
+                Failure::on(Path::new(starter), error).exiting(status)
+            })?;
+        let library = library().map_err(run_failed)?;
+        let store = Store::find_named(self.store.as_deref()).map_err(run_failed)?;
+        start::ensure(&store).map_err(run_failed)?;
+        let mut command = Command::new(&program);
+        command
+            .arg0(starter)
+            .args(prefix)
+            .args(rest)
+            .env("LD_PRELOAD", preload_list(&library))
+            .env("CUESTA_SOCKET", store.socket())
+            .env("CUESTA_AT", &at);
+        Ok(command)
+    }
+
+    /// The program as it was named.
+    pub fn name(&self) -> &OsStr {
+        self.command.first().map_or(OsStr::new(""), OsString::as_os_str)
+    }
+
+    /// The path under which it finds the store.
+    pub fn at(&self) -> &Path {
+        &self.at
+    }
 }
 
 /// The path without `.`, `..` and repeated slashes, if it is absolute and not the root.

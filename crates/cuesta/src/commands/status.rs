@@ -5,13 +5,12 @@ use crate::failure::Failure;
 use crate::output;
 use crate::size::human;
 use crate::store::Store;
+use crate::system_calls;
 use cuesta_format::wire::{Request, Response, Status};
 use cuesta_format::{BLOCK_BYTES, Medium};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-
-mod system_calls;
 
 #[derive(Debug, clap::Args)]
 #[command(

@@ -42,6 +42,8 @@ pub enum Failure {
     NotOurs,
     /// The call failed.
     Errno(i32),
+    /// The call is about the store and not served: counted, and answered with an error number.
+    Unserved(i32),
     /// A file would get larger than the process allows itself: EFBIG, and a signal.
     OverLimit,
 }
@@ -107,7 +109,7 @@ impl Call {
         if let Some(client) = process::attached() {
             client.count_unserved(self.number);
         }
-        Err(Failure::Errno(errno))
+        Err(Failure::Unserved(errno))
     }
 }
 

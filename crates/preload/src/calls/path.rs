@@ -244,7 +244,7 @@ fn continue_outside(call: &Call, named: Named, mut path: Vec<u8>) -> isize {
     }
     match is_served.then(|| super::serve(call.number, arguments)) {
         Some(Ok(answer)) => answer,
-        Some(Err(Failure::Errno(errno))) => -(errno as isize),
+        Some(Err(Failure::Errno(errno) | Failure::Unserved(errno))) => -(errno as isize),
         Some(Err(Failure::OverLimit)) => -(libc::EFBIG as isize),
         Some(Err(Failure::NotOurs)) | None => call.kernel(arguments),
     }

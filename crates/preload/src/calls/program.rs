@@ -12,18 +12,21 @@
 
 use std::ffi::{CStr, CString};
 
+use cuesta_format::account::Barrier;
+
 use super::copies::ProgramCopy;
 use super::program_file::{Location, ProgramFile};
 use super::{Answer, Call, Failure, loaders};
 use crate::inheritance::{Identity, Table, Written};
 use crate::user_memory::UserPath;
-use crate::{gate, process, references, thread, user_memory};
+use crate::{counting, gate, process, references, thread, user_memory};
 
 /// Most arguments or variables looked at.
 const LIST_LIMIT: usize = 1 << 20;
 /// Variables every program under Cuesta has.
 const KEPT: [&CStr; 4] = [c"LD_PRELOAD", c"CUESTA_SOCKET", c"CUESTA_AT", c"CUESTA_PATCH"];
-const TABLE_VARIABLE: &str = "CUESTA_TABLE";
+/// Variables meant for the library in the next program alone.
+const OURS_ALONE: [&str; 2] = ["CUESTA_TABLE", counting::VARIABLE];
 
 /// Scripts whose interpreters are scripts: the kernel follows this many.
 const INTERPRETERS_MAX: usize = 5;
@@ -55,12 +58,16 @@ impl ExecImage {
         }
     }
 
-    /// The environment of `variables` (addresses of the application's strings), completed.
-    fn set_variables(&mut self, variables: &[usize], table: Option<&CStr>) -> Result<(), Failure> {
+    /// The environment of `variables` (addresses of the application's strings), completed, and with `ours`.
+    fn set_variables<'a>(
+        &mut self,
+        variables: &[usize],
+        ours: impl Iterator<Item = &'a CStr>,
+    ) -> Result<(), Failure> {
         let mut added = Vec::new();
         let mut has_preload = false;
         for address in variables {
-            if starts_with(*address, TABLE_VARIABLE.as_bytes()) {
+            if OURS_ALONE.iter().any(|name| starts_with(*address, name.as_bytes())) {
                 continue;
             }
             let kept = KEPT.iter().position(|name| starts_with(*address, name.to_bytes()));
@@ -76,7 +83,7 @@ impl ExecImage {
         }
         let missing = KEPT.iter().skip(usize::from(has_preload));
         added.extend(missing.filter_map(|name| process::variable(name)));
-        added.extend(table.map(CStr::to_owned));
+        added.extend(ours.map(CStr::to_owned));
         self.variables.extend(added.iter().map(|string| string.as_ptr() as usize));
         self.variables.push(0);
         self.strings.extend(added);
@@ -216,15 +223,19 @@ pub fn execute(
     let mut chain = Chain::new(directory, name.as_bytes(), flags)?;
     chain.follow()?;
     let given = list(call.word(arguments))?;
-    if let Some(what) = chain.program.excludes_library() {
-        refuse_if_of_store(call, &chain.program, what, name.as_bytes(), &given)?;
+    let barrier = chain.program.excludes_library();
+    if let Some(barrier) = barrier {
+        refuse_if_of_store(call, &chain.program, barrier, name.as_bytes(), &given)?;
     }
     let mut image = ExecImage::default();
     let identity = chain.prepare(&mut image, name.as_bytes(), &given)?;
+    let is_in_store = matches!(chain.program.location, Location::Store(..));
+    let (variable, executed) = counting::note_exec(call, chain.program.path(), is_in_store, barrier).unzip();
     drop(chain);
     let table = Table::of_this_process(identity).and_then(|table| table.write());
-    let variable = table.as_ref().map(|table| table.variable.as_c_str());
-    image.set_variables(&list(call.word(variables))?, variable)?;
+    let ours = [table.as_ref().map(|table| table.variable.as_c_str()), variable.as_deref()];
+    image.set_variables(&list(call.word(variables))?, ours.into_iter().flatten())?;
+    drop(variable);
     image.table = table;
     drop(name);
     drop(given);
@@ -245,6 +256,9 @@ pub fn execute(
         drop(unsafe { thread::delta() }.as_mut().and_then(|delta| delta.exec.take()));
     }
     drop(kept);
+    if let Some(executed) = executed {
+        executed.take_back();
+    }
     if answer < 0 && is_redirected {
         // Its loader may be out of reach here.
         loaders::give_up();
@@ -337,12 +351,13 @@ impl Chain {
 fn refuse_if_of_store(
     call: &Call,
     program: &ProgramFile,
-    what: &str,
+    barrier: Barrier,
     name: &[u8],
     arguments: &[usize],
 ) -> Result<(), Failure> {
     let Some(why) = concern(program, arguments)? else { return Ok(()) };
-    let name = String::from_utf8_lossy(name);
+    counting::note_refused(program.path(), barrier);
+    let (name, what) = (String::from_utf8_lossy(name), barrier.description());
     crate::report(format_args!("{name} is {what}, so the store cannot be served to it: {why}"));
     call.unserved(libc::EOPNOTSUPP).map(|_| ())
 }

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use cuesta_format::FileKind;
+use cuesta_format::account::Barrier;
 use cuesta_libfs::{Error, OpenFile};
 use rustix::fs::{Mode, OFlags, fstat, openat};
 use rustix::io::Errno;
@@ -148,26 +149,28 @@ impl ProgramFile {
         Ok(program)
     }
 
+    /// Its path, as it was named or, in the store, as it is.
+    pub fn path(&self) -> &[u8] {
+        match &self.location {
+            Location::Kernel(path) | Location::Store(_, path) => path,
+        }
+    }
+
     /// The script's first line; `None` if it is no script.
     pub fn script(&self) -> Result<Option<ScriptLine>, Failure> {
         script_line(&self.head).map_err(|()| Failure::Errno(libc::ENOEXEC))
     }
 
     /// What keeps the library out of this program, if something does.
-    pub fn excludes_library(&self) -> Option<&'static str> {
+    pub fn excludes_library(&self) -> Option<Barrier> {
         if self.changes_user() {
-            return Some("a set-id program");
+            return Some(Barrier::SetId);
         }
-        let name = match &self.location {
-            Location::Kernel(name) | Location::Store(_, name) => name,
-        };
-        let base = name.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+        let base = self.path().rsplit(|byte| *byte == b'/').next().unwrap_or_default();
         match kind(&self.head) {
             // The dynamic linker itself names none.
-            Kind::Static if !base.starts_with(b"ld-") && !base.starts_with(b"ld.so") => {
-                Some("statically linked")
-            }
-            Kind::Foreign => Some("built for another processor mode"),
+            Kind::Static if !base.starts_with(b"ld-") && !base.starts_with(b"ld.so") => Some(Barrier::Static),
+            Kind::Foreign => Some(Barrier::Foreign),
             _ => None,
         }
     }

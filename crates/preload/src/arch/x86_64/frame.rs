@@ -63,6 +63,11 @@ impl Frame {
         self.resume += SYSCALL_BYTES;
     }
 
+    /// Whether the call came by symbol and is not answered: if it is the kernel's, it comes again, through a patched site.
+    pub fn comes_again(&self) -> bool {
+        self.resume == 0
+    }
+
     /// The answer of a frame made with [`Frame::new`], if it was served.
     pub fn answered(&self) -> Option<isize> {
         (self.resume != 0).then_some(self.number_or_answer as isize)

@@ -2,6 +2,9 @@
 
 use libc::c_long;
 
+/// The first of four calls that libc has no names for yet.
+const SYS_SETXATTRAT: c_long = 463;
+
 /// The name of a system call, or its number if it is not in the tables.
 pub fn name(number: u32) -> String {
     let named = |table: &[(c_long, &'static str)]| {
@@ -115,6 +118,15 @@ const EVERYWHERE: &[(c_long, &str)] = &[
     (libc::SYS_memfd_create, "memfd_create"),
     (libc::SYS_dup, "dup"),
     (libc::SYS_dup3, "dup3"),
+    (libc::SYS_sendto, "sendto"),
+    (libc::SYS_sync, "sync"),
+    (libc::SYS_ppoll, "ppoll"),
+    (libc::SYS_pselect6, "pselect6"),
+    (libc::SYS_epoll_ctl, "epoll_ctl"),
+    (SYS_SETXATTRAT, "setxattrat"),
+    (SYS_SETXATTRAT + 1, "getxattrat"),
+    (SYS_SETXATTRAT + 2, "listxattrat"),
+    (SYS_SETXATTRAT + 3, "removexattrat"),
 ];
 
 #[cfg(not(target_arch = "x86_64"))]
@@ -147,6 +159,7 @@ const X86_64_ONLY: &[(c_long, &str)] = &[
     (libc::SYS_sync_file_range, "sync_file_range"),
     (libc::SYS_fchmodat2, "fchmodat2"),
     (libc::SYS_dup2, "dup2"),
+    (libc::SYS_select, "select"),
 ];
 
 #[cfg(test)]
