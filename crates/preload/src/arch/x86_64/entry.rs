@@ -18,7 +18,7 @@
 //! The filter reads path bytes through the application's pointer. A fault there is caught by the
 //! signal handler (see [`filter_fault`]) and means "not ours": the kernel then answers EFAULT.
 
-use core::arch::{asm, global_asm};
+use core::arch::global_asm;
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicU32, Ordering};
 
@@ -569,40 +569,4 @@ pub fn call_on_stack(function: extern "C" fn(&mut Frame), frame: &mut Frame) {
     // SAFETY: the callee is an ordinary function, and the stack it runs on is either the current one
     // or the thread's own, registered by `thread::register_stack` and unused below its top.
     unsafe { cuesta_call_on_stack(function, frame) }
-}
-
-/// Offset of this library's thread state from the thread pointer; the same in every thread.
-pub(super) fn thread_offset() -> usize {
-    let offset: usize;
-    // SAFETY: reads a constant of the dynamic linker's from the global offset table.
-    unsafe {
-        asm!("mov {}, qword ptr [rip + cuesta_thread@GOTTPOFF]", out(reg) offset, options(pure, readonly, nostack));
-    }
-    offset
-}
-
-/// What tells the calling thread from all others alive: the address of its control block.
-pub fn thread_pointer() -> usize {
-    let address: usize;
-    // SAFETY: the first word of the thread control block is its own address (x86-64 TLS ABI).
-    unsafe {
-        asm!("mov {}, qword ptr fs:[0]", out(reg) address, options(pure, readonly, nostack));
-    }
-    address
-}
-
-/// The calling thread's state.
-#[inline(always)]
-pub fn thread_state() -> *mut ThreadState {
-    let address: *mut ThreadState;
-    // SAFETY: the first word of the thread control block is its own address (x86-64 TLS ABI).
-    unsafe {
-        asm!(
-            "mov {0}, qword ptr [rip + cuesta_thread@GOTTPOFF]",
-            "add {0}, qword ptr fs:[0]",
-            out(reg) address,
-            options(pure, readonly, nostack),
-        );
-    }
-    address
 }

@@ -9,6 +9,7 @@ mod raw;
 mod sparse;
 mod stub;
 mod sweep;
+mod thread_place;
 mod vector;
 
 pub use answers::{ask_routine, routine, sweep_questions};
@@ -18,9 +19,10 @@ pub use context::{
 /// What the headers of programs for this processor say.
 pub const ELF_MACHINE: u16 = 62;
 
-pub use entry::{after_fork, call_on_stack, filter_fault, restorer, thread_pointer, thread_state};
+pub use entry::{after_fork, call_on_stack, filter_fault, restorer};
 pub use frame::Frame;
 pub use raw::{abort, end_of_wait, is_waiting_call, syscall, waiting_call};
 pub use sparse::sweep_sparse;
 pub use stub::{Patcher, REACH, STUB_BYTES, Slots};
 pub use sweep::sweep;
+pub use thread_place::{thread_pointer, thread_state};

@@ -20,7 +20,8 @@
 use core::arch::global_asm;
 use core::mem::offset_of;
 
-use super::entry::{entry_address, thread_offset};
+use super::entry::entry_address;
+use super::thread_place::thread_offset;
 use crate::filter::{self, CLASS_CLONE};
 use crate::patch::{Site, UNKNOWN_NUMBER};
 use crate::thread::ThreadState;
