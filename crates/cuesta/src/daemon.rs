@@ -6,7 +6,8 @@ use cuesta_format::wire::{Request, Response};
 use cuesta_sharedfs::server::frames::Frames;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
-use rustix::process::{PidfdFlags, pidfd_open};
+use rustix::process::{PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use std::os::fd::OwnedFd;
 
 /// A connection that has no session.
 #[derive(Debug)]
@@ -56,20 +57,44 @@ impl Daemon {
 
     /// Waits until the daemon's process has ended.
     pub fn wait_for_end(self) -> Result<(), Failure> {
-        let fail =
-            |errno: Errno| Failure::on(self.store.folder(), format!("cannot wait for the daemon: {errno}"));
-        let credentials = rustix::net::sockopt::socket_peercred(self.frames.socket()).map_err(fail)?;
-        let process = match pidfd_open(credentials.pid, PidfdFlags::empty()) {
-            Ok(process) => process,
-            Err(Errno::SRCH) => return Ok(()),
-            Err(errno) => return Err(fail(errno)),
-        };
-        let mut waiting = [rustix::event::PollFd::new(&process, rustix::event::PollFlags::IN)];
+        match self.process()? {
+            Some(process) => self.wait_for(&process),
+            None => Ok(()),
+        }
+    }
+
+    /// Has the daemon leave by SIGTERM, and waits until it has.
+    pub fn terminate(self) -> Result<(), Failure> {
+        let Some(process) = self.process()? else { return Ok(()) };
+        match pidfd_send_signal(&process, Signal::TERM) {
+            Ok(()) => self.wait_for(&process),
+            Err(Errno::SRCH) => Ok(()),
+            Err(errno) => Err(Failure::on(self.store.folder(), format!("cannot stop the daemon: {errno}"))),
+        }
+    }
+
+    /// The daemon's process; `None` if it has ended.
+    fn process(&self) -> Result<Option<OwnedFd>, Failure> {
+        let found = rustix::net::sockopt::socket_peercred(self.frames.socket())
+            .and_then(|credentials| pidfd_open(credentials.pid, PidfdFlags::empty()));
+        match found {
+            Ok(process) => Ok(Some(process)),
+            Err(Errno::SRCH) => Ok(None),
+            Err(errno) => Err(self.cannot_wait(errno)),
+        }
+    }
+
+    fn cannot_wait(&self, errno: Errno) -> Failure {
+        Failure::on(self.store.folder(), format!("cannot wait for the daemon: {errno}"))
+    }
+
+    fn wait_for(&self, process: &OwnedFd) -> Result<(), Failure> {
+        let mut waiting = [rustix::event::PollFd::new(process, rustix::event::PollFlags::IN)];
         loop {
             match rustix::event::poll(&mut waiting, None) {
                 Ok(_) => return Ok(()),
                 Err(Errno::INTR) => {}
-                Err(errno) => return Err(fail(errno)),
+                Err(errno) => return Err(self.cannot_wait(errno)),
             }
         }
     }

@@ -3,6 +3,7 @@
 mod common;
 
 use common::Place;
+use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
@@ -96,4 +97,28 @@ fn several_starts_at_once_share_one_daemon() {
         assert!(child.wait().unwrap().success());
     }
     assert_eq!(shell(&place, "cat /cuesta/file-*").text(), "0\n1\n2\n3\n4\n5\n");
+}
+
+#[test]
+fn a_daemon_that_does_not_understand_the_question_is_stopped_too() {
+    let place = Place::with_store();
+    let other = "
+import os, signal, socket
+listening = socket.socket(socket.AF_UNIX)
+listening.bind('store/sharedfs.sock')
+listening.listen()
+print('listening', flush=True)
+signal.signal(signal.SIGTERM, lambda *_: os._exit(7))
+asking = listening.accept()[0]
+asking.recv(100)
+asking.sendall(b'\\x01\\0\\0\\0\\x63')
+signal.pause()";
+    let mut daemon = Command::new("python3");
+    daemon.args(["-c", other]).current_dir(place.path("")).stdout(std::process::Stdio::piped());
+    let mut daemon = daemon.spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(daemon.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let stopped = place.cuesta(&["stop", "store"]);
+    assert_eq!(stopped.text(), "stopped\n", "{}", stopped.errors());
+    assert_eq!(daemon.wait().unwrap().code(), Some(7));
 }

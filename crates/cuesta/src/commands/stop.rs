@@ -25,9 +25,10 @@ pub fn execute(arguments: &Arguments) -> Result<ExitCode, Failure> {
         output::print("no daemon was running\n")?;
         return Ok(ExitCode::SUCCESS);
     };
-    match daemon.ask(&Request::Stop)? {
-        Response::Done => daemon.wait_for_end()?,
-        other => return Err(daemon.unexpected(&other)),
+    match daemon.ask(&Request::Stop) {
+        Ok(Response::Done) => daemon.wait_for_end()?,
+        // One of another version need not understand the question, but every one leaves in order at a signal.
+        Ok(_) | Err(_) => daemon.terminate()?,
     }
     output::print("stopped\n")?;
     Ok(ExitCode::SUCCESS)
