@@ -13,6 +13,9 @@
 //! | a session | in a slot behind its client page ([`OPEN_SLOTS_OFFSET`]) from before its open returns, until its last entry about the inode is complete |
 //! | a process that has a descriptor and perhaps no session (after fork, before and after exec) | the descriptor is an open file description of the store's [`crate::geometry::REFERENCES_FOLDER`] with a shared OFD lock on the byte whose offset is the inode's number: the kernel counts who has it |
 //!
+//! Whether it may write is seen there, too, since a file that is open for writing is not executed: the number in a slot
+//! has the bit [`OPEN_FOR_WRITING`], and a second byte is locked, [`WRITERS_OFFSET`] further on.
+//!
 //! A descriptor is made such before it is handed on, while the slot is still taken: whoever looks at the slots first
 //! and at the locks then sees every inode that is open.
 
@@ -23,6 +26,13 @@ pub const CONTROL_BYTES: usize = 8192;
 
 /// Where the slots of open inodes start in the client page's memfd: each an `AtomicU64` with an inode's number, or 0.
 pub const OPEN_SLOTS_OFFSET: usize = CONTROL_BYTES;
+
+/// Bit of a slot beside the inode's number: open for writing.
+pub const OPEN_FOR_WRITING: u64 = 1 << 63;
+
+/// How far behind the byte that says that an inode is open lies the one that says that it is for writing; no inode has
+/// a larger number.
+pub const WRITERS_OFFSET: u64 = 1 << 62;
 
 /// Slots that are used at first; later by powers of two, as [`ClientPage::open_slots`] says.
 pub const OPEN_SLOTS_FIRST: usize = 512;

@@ -12,7 +12,7 @@ use crate::{
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 /// Version of the protocol; both sides must agree.
-pub const PROTOCOL_VERSION: u32 = 6;
+pub const PROTOCOL_VERSION: u32 = 7;
 
 /// Longest frame either side accepts, in bytes.
 pub const FRAME_BYTES_MAX: usize = 8 << 20;
@@ -144,6 +144,11 @@ pub enum Request {
         /// The inode.
         inode: InodeNumber,
     },
+    /// Whether anybody has the inode open for writing; answered [`Response::Written`].
+    IsWritten {
+        /// The inode.
+        inode: InodeNumber,
+    },
     /// Gives leases back (their inodes were dropped from the cache).
     GiveBack {
         /// The inodes.
@@ -232,6 +237,8 @@ pub enum Response {
     },
     /// To [`Request::Extended`]: in name order.
     Extended(Vec<ExtendedAttribute>),
+    /// To [`Request::IsWritten`].
+    Written(bool),
     /// To [`Request::InodeNumbers`].
     InodeNumbers {
         /// The first of them.

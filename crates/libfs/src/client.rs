@@ -15,6 +15,7 @@ use crate::cache::Cache;
 use crate::errno::Error;
 use crate::inode::{Inode, State};
 use crate::link::Link;
+use crate::open_file::OpenFile;
 use crate::parcels::{Parcels, Taken};
 use crate::resync::Fences;
 use crate::retire::Retiring;
@@ -182,6 +183,25 @@ impl Client {
             Some(is_running) if is_program && is_running(record.inode) => Err(Error::Running),
             _ => Ok(()),
         }
+    }
+
+    /// A file that somebody has open for writing is not executed (`ETXTBSY`).
+    pub fn check_not_written(&self, file: &OpenFile) -> Result<(), Error> {
+        self.check_alive()?;
+        match self.session.ask(&Request::IsWritten { inode: file.inode() })? {
+            Response::Written(false) => Ok(()),
+            Response::Written(true) => Err(Error::Running),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Runs `execute`, which does not come back if it succeeds: then the session ends with everything it has open, at
+    /// once, however late SharedFS learns of it. What descriptors keep open is seen by those.
+    pub fn while_executing<T>(&self, execute: impl FnOnce() -> T) -> T {
+        let writers = self.session.open_slots.hide_writers();
+        let answer = execute();
+        self.session.open_slots.show_writers(&writers);
+        answer
     }
 
     /// The store this session is attached to.

@@ -179,7 +179,7 @@ impl Client {
                         let (inode, record) =
                             self.make_unnamed(turn, credentials, directory, mode, exclusive)?;
                         let writer = credentials.writer(&record);
-                        let open = Opened::made(&inode, FileKind::File, &self.session.open_slots);
+                        let open = Opened::made(&inode, FileKind::File, flags, &self.session.open_slots);
                         Ok(Opening::Done(open, writer))
                     }
                     (Some(_), _) if unnamed => Err(Error::NotDirectory.into()),
@@ -192,7 +192,7 @@ impl Client {
                             Making { kind: FileKind::File, mode, device: 0, target: b"", open: true };
                         let (inode, record) = self.make(turn, credentials, &found.parent, name, &making)?;
                         let writer = credentials.writer(&record);
-                        let open = Opened::made(&inode, FileKind::File, &self.session.open_slots);
+                        let open = Opened::made(&inode, FileKind::File, flags, &self.session.open_slots);
                         Ok(Opening::Done(open, writer))
                     }
                     (None, _) => Err(Error::NotFound.into()),
@@ -270,7 +270,7 @@ impl Client {
                 return Ok(Opening::Rights(Arc::clone(inode), writer));
             }
             self.truncate_locked(turn, inode, &mut state, 0)?;
-            return Ok(Opening::Done(self.count_open(inode, kind), writer));
+            return Ok(Opening::Done(self.count_open(inode, kind, flags), writer));
         }
         let state = self.reading(inode)?;
         check(&state.record)?;
@@ -281,11 +281,11 @@ impl Client {
         if state.released || state.is_unlinked() && !matches!(found.last, Last::Dot | Last::DotDot) {
             return Err(Halt::Again);
         }
-        Ok(Opening::Done(self.count_open(inode, kind), credentials.writer(&state.record)))
+        Ok(Opening::Done(self.count_open(inode, kind, flags), credentials.writer(&state.record)))
     }
 
-    fn count_open(&self, inode: &Arc<Inode>, kind: FileKind) -> Opened {
-        Opened::new(inode, kind, &self.session.open_slots)
+    fn count_open(&self, inode: &Arc<Inode>, kind: FileKind, flags: i32) -> Opened {
+        Opened::new(inode, kind, flags, &self.session.open_slots)
     }
 
     /// Opens an inode that this process has a descriptor of: after fork or exec, or once more. No rights are checked,
@@ -307,7 +307,7 @@ impl Client {
             if state.released {
                 return Err(Halt::Again);
             }
-            Ok((self.count_open(&inode, state.kind()), credentials.writer(&state.record)))
+            Ok((self.count_open(&inode, state.kind(), flags), credentials.writer(&state.record)))
         })?;
         let file = self.opened(open, flags, writer);
         file.set_offset(offset);

@@ -9,8 +9,9 @@
 use crate::control::Told;
 use crate::inode::Inode;
 use crate::sync::{Arc, AtomicBool, Ordering};
-use cuesta_format::control::{OPEN_SLOTS_FIRST, OPEN_SLOTS_MAX};
-use cuesta_format::{FileKind, InodeNumber};
+use cuesta_format::FileKind;
+use cuesta_format::control::{OPEN_FOR_WRITING, OPEN_SLOTS_FIRST, OPEN_SLOTS_MAX};
+use libc::{O_ACCMODE, O_PATH, O_RDWR, O_WRONLY};
 
 /// Slots tried before more of them are used.
 const TRIES: usize = 16;
@@ -44,10 +45,33 @@ impl OpenSlots {
         self.abandoned.store(true, Ordering::Release);
     }
 
-    /// Puts an inode's number into a free slot. `seed` tells opens of one inode apart.
+    /// From now on nothing says that this session writes; answers what did.
+    pub(crate) fn hide_writers(&self) -> Vec<(usize, u64)> {
+        let used = self.told.page().open_slots.load(Ordering::Relaxed) as usize;
+        let writer = |index| {
+            let said = self.told.open_slot(index)?.load(Ordering::Relaxed);
+            let hidden = said & OPEN_FOR_WRITING != 0 && self.replace(index, said, said & !OPEN_FOR_WRITING);
+            hidden.then_some((index, said))
+        };
+        (0..used.min(OPEN_SLOTS_MAX)).filter_map(writer).collect()
+    }
+
+    /// It goes on after all; what other threads closed meanwhile stays closed.
+    pub(crate) fn show_writers(&self, writers: &[(usize, u64)]) {
+        for &(index, said) in writers {
+            self.replace(index, said & !OPEN_FOR_WRITING, said);
+        }
+    }
+
+    fn replace(&self, index: usize, from: u64, to: u64) -> bool {
+        let Some(slot) = self.told.open_slot(index) else { return false };
+        slot.compare_exchange(from, to, Ordering::SeqCst, Ordering::Relaxed).is_ok()
+    }
+
+    /// Puts what says that an inode is open into a free slot. `seed` tells opens of one inode apart.
     #[inline]
-    fn take(&self, inode: InodeNumber, seed: u32) -> usize {
-        let key = (inode.0 ^ u64::from(seed) << 40).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    fn take(&self, said: u64, seed: u32) -> usize {
+        let key = (said ^ u64::from(seed) << 40).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         loop {
             let used = self.told.page().open_slots.load(Ordering::Relaxed) as usize;
             if used < OPEN_SLOTS_FIRST {
@@ -58,12 +82,12 @@ impl OpenSlots {
             let start = (key >> 32) as usize;
             for index in start..start + TRIES {
                 let index = index % used;
-                if self.put(index, inode) {
+                if self.put(index, said) {
                     return index;
                 }
             }
             if used == OPEN_SLOTS_MAX {
-                return self.take_any(inode);
+                return self.take_any(said);
             }
             self.use_more(2 * used);
         }
@@ -75,8 +99,8 @@ impl OpenSlots {
     }
 
     #[cold]
-    fn take_any(&self, inode: InodeNumber) -> usize {
-        if let Some(index) = (0..OPEN_SLOTS_MAX).find(|&index| self.put(index, inode)) {
+    fn take_any(&self, said: u64) -> usize {
+        if let Some(index) = (0..OPEN_SLOTS_MAX).find(|&index| self.put(index, said)) {
             return index;
         }
         self.told.page().open_unlisted.fetch_add(1, Ordering::SeqCst);
@@ -85,10 +109,10 @@ impl OpenSlots {
 
     /// Ordered before the look at the generation that follows.
     #[inline]
-    fn put(&self, index: usize, inode: InodeNumber) -> bool {
+    fn put(&self, index: usize, said: u64) -> bool {
         let Some(slot) = self.told.open_slot(index) else { return false };
         slot.load(Ordering::Relaxed) == 0
-            && slot.compare_exchange(0, inode.0, Ordering::SeqCst, Ordering::Relaxed).is_ok()
+            && slot.compare_exchange(0, said, Ordering::SeqCst, Ordering::Relaxed).is_ok()
     }
 
     /// Everything the session did to the inode is in its log by now.
@@ -107,18 +131,20 @@ impl OpenSlots {
 
 impl Opened {
     /// One more of an inode. Call under its lock, while it is reachable.
-    pub(crate) fn new(inode: &Arc<Inode>, kind: FileKind, slots: &Arc<OpenSlots>) -> Opened {
+    pub(crate) fn new(inode: &Arc<Inode>, kind: FileKind, flags: i32, slots: &Arc<OpenSlots>) -> Opened {
         let others = inode.opens.fetch_add(1, Ordering::SeqCst);
-        Opened::listed(inode, kind, slots, others)
+        Opened::listed(inode, kind, flags, slots, others)
     }
 
     /// The first one of an inode that was counted as it was made.
-    pub(crate) fn made(inode: &Arc<Inode>, kind: FileKind, slots: &Arc<OpenSlots>) -> Opened {
-        Opened::listed(inode, kind, slots, 0)
+    pub(crate) fn made(inode: &Arc<Inode>, kind: FileKind, flags: i32, slots: &Arc<OpenSlots>) -> Opened {
+        Opened::listed(inode, kind, flags, slots, 0)
     }
 
-    fn listed(inode: &Arc<Inode>, kind: FileKind, slots: &Arc<OpenSlots>, seed: u32) -> Opened {
-        let slot = slots.take(inode.number, seed);
+    fn listed(inode: &Arc<Inode>, kind: FileKind, flags: i32, slots: &Arc<OpenSlots>, seed: u32) -> Opened {
+        let writes = flags & O_PATH == 0 && matches!(flags & O_ACCMODE, O_WRONLY | O_RDWR);
+        let said = inode.number.0 | if writes { OPEN_FOR_WRITING } else { 0 };
+        let slot = slots.take(said, seed);
         Opened { inode: Arc::clone(inode), kind, slots: Arc::clone(slots), slot }
     }
 
@@ -143,6 +169,7 @@ impl Drop for Opened {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use cuesta_format::InodeNumber;
     use cuesta_format::control::CLIENT_BYTES;
     use cuesta_media::wait::sealed_memfd;
 
@@ -160,9 +187,11 @@ mod tests {
     fn what_is_open_is_listed_in_the_slots_that_are_used() {
         let slots = slots();
         let inode = Arc::new(Inode::unknown(InodeNumber(77), InodeNumber::NONE));
-        let one = Opened::new(&inode, FileKind::File, &slots);
-        let two = Opened::new(&inode, FileKind::File, &slots);
-        assert_eq!(listed(&slots), [77, 77]);
+        let one = Opened::new(&inode, FileKind::File, O_RDWR, &slots);
+        let two = Opened::new(&inode, FileKind::File, O_RDWR | O_PATH, &slots);
+        let mut seen = listed(&slots);
+        seen.sort_unstable();
+        assert_eq!(seen, [77, 77 | OPEN_FOR_WRITING]);
         assert!(one.slot < OPEN_SLOTS_FIRST && two.slot < OPEN_SLOTS_FIRST);
         assert_eq!(slots.told.page().open_slots.load(Ordering::Relaxed), OPEN_SLOTS_FIRST as u32);
         drop(one);
@@ -176,7 +205,7 @@ mod tests {
     fn more_slots_are_used_when_they_are_needed_and_what_finds_none_is_counted() {
         let slots = slots();
         let inode = Arc::new(Inode::unknown(InodeNumber(5), InodeNumber::NONE));
-        let open = |_| Opened::new(&inode, FileKind::File, &slots);
+        let open = |_| Opened::new(&inode, FileKind::File, 0, &slots);
         let all: Vec<Opened> = (0..OPEN_SLOTS_MAX + 3).map(open).collect();
         assert_eq!(listed(&slots).len(), OPEN_SLOTS_MAX);
         assert_eq!(slots.told.page().open_slots.load(Ordering::Relaxed), OPEN_SLOTS_MAX as u32);

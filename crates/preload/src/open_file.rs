@@ -146,6 +146,12 @@ impl Description {
         self.inode
     }
 
+    /// Whether it was opened for writing.
+    pub fn writes(&self) -> bool {
+        let flags = self.flags.load(Ordering::Relaxed) as i32;
+        flags & libc::O_PATH == 0 && matches!(flags & libc::O_ACCMODE, libc::O_WRONLY | libc::O_RDWR)
+    }
+
     /// Runs a call that uses or moves the offset.
     #[inline]
     pub fn with_offset<T>(

@@ -3,9 +3,10 @@
 //! A process that was forked or executed has descriptors of ours before it has a session that could say so, and the
 //! session that had is perhaps gone by then. So the placeholder of a descriptor that is handed on is replaced by one the
 //! kernel counts for us: an open file description of the store's references folder, with a lock on the byte whose offset
-//! is the inode's number ([`cuesta_format::control`]). It says "open" for as long as any process has it. Code we do not
-//! serve gets an error for reading or writing it, as for the placeholder before.
+//! is the inode's number, and on another if it is for writing ([`cuesta_format::control`]). It says "open" for as long as
+//! any process has it. Code we do not serve gets an error for reading or writing it, as for the placeholder before.
 
+use cuesta_format::control::WRITERS_OFFSET;
 use cuesta_media::byte_locks;
 use rustix::fd::{AsRawFd as _, OwnedFd};
 use rustix::fs::{Mode, OFlags, openat};
@@ -46,7 +47,7 @@ fn keep_one(pin: &Pin, fds: &[i32]) {
     let mut made = None;
     for &fd in fds.iter().filter(|fd| is_placeholder(**fd)) {
         if made.is_none() {
-            made = make(pin.inode());
+            made = make(pin);
         }
         let Some(reference) = &made else { return };
         let close_on_exec = control(fd, libc::F_GETFD) & libc::FD_CLOEXEC as isize;
@@ -59,10 +60,13 @@ fn keep_one(pin: &Pin, fds: &[i32]) {
 
 /// A reference to an inode. Without room for one more descriptor there is none, and the file lasts only as long as
 /// sessions have it open.
-fn make(inode: u64) -> Option<OwnedFd> {
+fn make(pin: &Pin) -> Option<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let reference = openat(&*process::attached()?.references(), c".", flags, Mode::empty()).ok()?;
-    byte_locks::mark(&reference, inode).ok()?;
+    byte_locks::mark(&reference, pin.inode()).ok()?;
+    if pin.writes() {
+        byte_locks::mark(&reference, WRITERS_OFFSET + pin.inode()).ok()?;
+    }
     Some(reference)
 }
 

@@ -132,3 +132,85 @@ print(tries(program), os.stat(program).st_size)
     assert!(kernel.status.success() && told(&kernel).contains("ETXTBSY"), "{}", told(&kernel));
     compare(&told(&kernel), &told(&ours));
 }
+
+#[test]
+fn a_program_that_is_written_does_not_run() {
+    let script = "
+import errno, os, shutil, signal, subprocess, sys
+os.chdir(sys.argv[1])
+def runs(name):
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.execv(name, ['program', 'ran'])
+        except OSError as error:
+            os.write(writer, errno.errorcode[error.errno].encode())
+        os._exit(0)
+    os.close(writer)
+    said = os.read(reader, 100)
+    os.close(reader)
+    os.wait()
+    return said or 'runs'
+def spawned(name):
+    try:
+        return subprocess.run([name, 'ran'], capture_output=True).stdout
+    except OSError as error:
+        return errno.errorcode[error.errno]
+def says(what):
+    print(what, [(name, runs(name), spawned(name)) for name in ('./program', './script', './interpreted')], flush=True)
+shutil.copy(shutil.which('echo'), 'program')
+with open('script', 'w') as file: file.write('#!/bin/sh\\necho script\\n')
+with open('interpreted', 'w') as file: file.write('#!./program\\n')
+os.chmod('script', 0o755)
+os.chmod('interpreted', 0o755)
+says('closed')
+for flags in os.O_RDONLY, os.O_PATH, os.O_WRONLY, os.O_RDWR, os.O_WRONLY | os.O_APPEND | os.O_CREAT:
+    for name in 'program', 'script', 'interpreted':
+        fd = os.open(name, flags, 0o777)
+        says(f'{flags} {name}')
+        os.close(fd)
+says('closed again')
+def held(what, holder):
+    holder.stdout.readline()
+    says(what)
+    holder.stdin.close()
+    holder.wait()
+    says('after it')
+def holder(command):
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+held('by another program', holder([sys.executable, '-c', 'import sys; f = open(\"program\", \"r+b\"); print(1, flush=True); sys.stdin.read()']))
+held('by a shell', holder(['sh', '-c', 'exec 9>> script; echo held; read x; true']))
+held('by a program of a shell', holder(['sh', '-c', '{ echo held; read x; } 9>> script; true']))
+held('by one that was given it', holder(['sh', '-c', 'exec 9>> program; exec cat /dev/fd/3 - 3<<E\\nheld\\nE']))
+held('by one that was not', holder([sys.executable, '-c', 'import os; f = os.open(\"program\", os.O_RDWR); os.execlp(\"sh\", \"sh\", \"-c\", \"echo held; read x\")']))
+fd = os.open('program', os.O_RDWR)
+ready, told = os.pipe()
+child = os.fork()
+if child == 0:
+    os.write(told, b'x')
+    signal.pause()
+os.close(fd)
+os.read(ready, 1)
+says('by a child')
+os.kill(child, signal.SIGKILL)
+os.waitpid(child, 0)
+says('after it was killed')
+for turn in range(20):
+    victim = holder([sys.executable, '-c', 'import sys; f = open(\"program\", \"r+b\"); print(1, flush=True); sys.stdin.read()'])
+    victim.stdout.readline()
+    victim.kill()
+    victim.wait()
+    if runs('./program') != 'runs' and spawned('./program') != b'ran\\n': print('still busy', turn)
+    with open(f'new{turn}', 'wb') as file: file.write(open('program', 'rb').read())
+    os.chmod(f'new{turn}', 0o755)
+    print(spawned(f'./new{turn}'))
+";
+    let store = Served::new();
+    let folder = tempfile::tempdir().expect("folder");
+    let directory = folder.path().to_str().expect("a plain name").to_owned();
+    let kernel = Command::new("python3").args(["-c", script, &directory]).output().expect("python3 runs");
+    let ours = store.command("python3").args(["-c", script, PREFIX]).output().expect("python3 runs");
+    assert!(kernel.status.success() && told(&kernel).contains("ETXTBSY"), "{}", told(&kernel));
+    compare(&told(&kernel), &told(&ours));
+}

@@ -249,7 +249,11 @@ pub fn execute(
         // A vfork child shares this thread's state with its parent, which is not inside.
         thread::leave();
     }
-    let answer = out.kernel(out.arguments);
+    let answer = match process::attached() {
+        // A vfork child's parent goes on.
+        Some(client) if !thread::is_vforked() => client.while_executing(|| out.kernel(out.arguments)),
+        _ => out.kernel(out.arguments),
+    };
     thread::enter();
     if thread::is_vforked() {
         // SAFETY: the reference ends within the statement.

@@ -118,6 +118,10 @@ impl ProgramFile {
         let client = process::client()?;
         let file = client.reopen(&credentials::effective(), file.inode(), libc::O_RDONLY, 0)?;
         let record = client.stat_open(&file)?.record;
+        if let Err(busy) = client.check_not_written(&file) {
+            client.close(file)?;
+            return Err(busy.into());
+        }
         let mut head = vec![0; HEAD_BYTES];
         let length = client.pread(&file, &mut [head.as_mut_slice().into()], 0)?;
         head.truncate(length);

@@ -9,7 +9,7 @@ use std::time::Duration;
 /// Waits of up to 1 µs, 2 µs, 4 µs, …; the last bucket takes all that are longer.
 const BUCKETS: usize = 32;
 
-const NAMES: [&str; 17] = [
+const NAMES: [&str; 18] = [
     "attach",
     "grow log",
     "acquire",
@@ -26,6 +26,7 @@ const NAMES: [&str; 17] = [
     "statfs",
     "detach",
     "extended attributes",
+    "is written",
     "other",
 ];
 
@@ -49,7 +50,8 @@ fn kind(request: &Request) -> usize {
         Request::Statfs => 13,
         Request::Detach => 14,
         Request::Extended { .. } => 15,
-        Request::Status | Request::Explain { .. } | Request::Trace { .. } | Request::Stop => 16,
+        Request::IsWritten { .. } => 16,
+        Request::Status | Request::Explain { .. } | Request::Trace { .. } | Request::Stop => 17,
     }
 }
 

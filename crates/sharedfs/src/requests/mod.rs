@@ -2,6 +2,7 @@
 
 mod ahead;
 mod granting;
+mod written;
 
 pub(crate) use ahead::Ahead;
 
@@ -111,6 +112,7 @@ impl SharedFs {
             Request::List { parent, after } => self.list(session, *parent, after),
             Request::Extents { inode, from_block } => self.extents(session, *inode, *from_block),
             Request::Extended { inode } => self.extended(session, *inode),
+            Request::IsWritten { inode } => Ok(Response::Written(self.is_written(*inode))),
             Request::GiveBack { inodes } => self.give_back(session, inodes),
             Request::InodeNumbers { count } => {
                 let count = (*count).clamp(1, NUMBERS_MAX);

@@ -3,8 +3,8 @@
 
 use crate::Error;
 use cuesta_format::control::{
-    CLIENT_BYTES, CONTROL_BYTES, ClientPage, NoticePage, OPEN_SLOTS_MAX, OPEN_SLOTS_OFFSET, STATE_CLOSED,
-    UNSERVED_SLOTS,
+    CLIENT_BYTES, CONTROL_BYTES, ClientPage, NoticePage, OPEN_FOR_WRITING, OPEN_SLOTS_MAX, OPEN_SLOTS_OFFSET,
+    STATE_CLOSED, UNSERVED_SLOTS,
 };
 use cuesta_format::superblock::Medium;
 use cuesta_format::{InodeNumber, LeaseGeneration, LogGeneration, LogPosition};
@@ -149,10 +149,21 @@ impl Control {
             let Ok(slot) = self.client.atomic_u64(offset) else { break };
             match slot.load(Ordering::SeqCst) {
                 0 => {}
-                number => visit(InodeNumber(number)),
+                said => visit(InodeNumber(said & !OPEN_FOR_WRITING)),
             }
         }
         word!(self.client, atomic_u64, ClientPage.open_unlisted).load(Ordering::SeqCst) == 0
+    }
+
+    /// Whether the session says it has the inode open for writing.
+    #[must_use]
+    pub fn writes(&self, inode: InodeNumber) -> bool {
+        let used = word!(self.client, atomic_u32, ClientPage.open_slots).load(Ordering::SeqCst) as usize;
+        (0..used.min(OPEN_SLOTS_MAX)).any(|slot| {
+            let offset = (OPEN_SLOTS_OFFSET + slot * size_of::<u64>()) as u64;
+            let slot = self.client.atomic_u64(offset);
+            slot.is_ok_and(|slot| slot.load(Ordering::SeqCst) == inode.0 | OPEN_FOR_WRITING)
+        })
     }
 
     /// Operations the session says it was served.

@@ -6,6 +6,7 @@
 use super::Control;
 use crate::Error;
 use cuesta_format::InodeNumber;
+use cuesta_format::control::WRITERS_OFFSET;
 use cuesta_format::geometry::REFERENCES_FOLDER;
 use cuesta_media::byte_locks;
 use hashbrown::HashSet;
@@ -57,10 +58,16 @@ impl References {
         self.folder.try_clone().map(OwnedFd::from).map_err(Error::io("copy a descriptor"))
     }
 
+    /// Whether somebody has a descriptor for writing of the inode.
+    pub(crate) fn have_writer(&self, inode: InodeNumber) -> bool {
+        let byte = WRITERS_OFFSET.saturating_add(inode.0);
+        matches!(byte_locks::marked(&self.folder, byte..byte.saturating_add(1)), Ok(Some(_)))
+    }
+
     /// All numbers that are locked; `None`: too many to list.
     fn list(&self) -> Option<Vec<Range<u64>>> {
         let mut found = Vec::new();
-        let mut to_look: Vec<Range<u64>> = std::iter::once(0..u64::MAX).collect();
+        let mut to_look: Vec<Range<u64>> = std::iter::once(0..WRITERS_OFFSET).collect();
         while let Some(range) = to_look.pop() {
             // That it cannot be looked at would have shown when the folder was opened.
             let Ok(Some(locked)) = byte_locks::marked(&self.folder, range.clone()) else { continue };
