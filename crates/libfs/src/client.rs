@@ -177,7 +177,7 @@ impl Client {
     }
 
     /// A file that is to be written must not run.
-    pub(crate) fn check_not_running(&self, record: &InodeRecord) -> Result<(), Error> {
+    pub fn check_not_running(&self, record: &InodeRecord) -> Result<(), Error> {
         let is_program = record.kind() == FileKind::File && record.mode & 0o111 != 0;
         match self.is_running.get() {
             Some(is_running) if is_program && is_running(record.inode) => Err(Error::Running),

@@ -1,5 +1,5 @@
 # Calls on paths that name a descriptor, in directory sys.argv[1]. Prints nothing that varies.
-import ctypes, errno, os, shutil, stat, sys
+import ctypes, errno, os, shutil, socket, stat, subprocess, sys
 
 D = sys.argv[1] + '/calls'
 os.mkdir(D)
@@ -45,6 +45,24 @@ for kind, fd in ('plain', plain), ('path', only), ('folder', folder), ('folder p
     print(kind, said(os.unlink, place) in ('EPERM', 'EACCES'), said(os.mkdir, place), said(os.symlink, 'x', place), said(os.rmdir, place) is not None)
     print(kind, said(os.open, place + '/', os.O_WRONLY), said(os.stat, place + '/x'), said(os.statvfs, place) and 'statvfs')
 
+# What there is
+listings = '/proc/self/fd', '/dev/fd', '/proc/thread-self/fd', f'/proc/{os.getpid()}/fd/', '/proc/self/fdinfo', f'/proc/self/task/{os.getpid()}/fd', '/proc/self/task/../fdinfo'
+for listing in listings:
+    print(listing.replace(str(os.getpid()), 'PID'), sorted(map(int, os.listdir(listing))))
+descriptor = os.open('/proc/self/fd', os.O_RDONLY)
+print(sorted(map(int, os.listdir(descriptor))))
+raw = ctypes.create_string_buffer(24)
+seen = 0
+os.lseek(descriptor, 0, os.SEEK_SET)
+while libc.syscall(217, descriptor, raw, 24) > 0:
+    seen += 1
+print(seen)
+os.close(descriptor)
+print(subprocess.run(['sh', '-c', 'cd /proc/self/fd; echo *; ls /proc/self/fd; exec 5</dev/null; echo /dev/fd/*; test -e /dev/fd/5 && echo five'], capture_output=True, cwd=D).stdout)
+for name in '/proc/self/fd/%d', '/dev/fd/%d', '/proc/self/fdinfo/%d':
+    found = [number for number in range(30, 2000) if os.path.lexists(name % number)]
+    print(name, found, {said(call, name % number) for number in range(30, 2000) if number not in found for call in (os.stat, os.readlink, os.listdir, os.unlink, lambda path: os.open(path, os.O_RDWR))})
+
 # Below a directory
 inside = said(os.open, path(folder) + '/new', os.O_RDWR | os.O_CREAT)
 print(os.write(inside, b'made'), os.listdir(D + '/folder'), os.listdir(path(folder)), os.listdir(path(folder) + '/'))
@@ -74,6 +92,49 @@ for flags in os.O_RDONLY, os.O_PATH:
     print(os.waitstatus_to_exitcode(os.wait()[1]), flush=True)
 print(said(os.execv, path(plain), ['file']))
 
+# A program that runs, and one that is written
+running = shutil.copy(shutil.which('cat'), D + '/cat')
+program, only = os.open(running, os.O_RDONLY), os.open(running, os.O_PATH)
+child = subprocess.Popen([running], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+child.stdin.write(b'x')
+child.stdin.flush()
+child.stdout.read(1)
+size = os.stat(running).st_size
+for fd in program, only:
+    for flags in os.O_RDONLY, os.O_WRONLY, os.O_RDWR, os.O_RDONLY | os.O_TRUNC, os.O_PATH | os.O_RDWR:
+        new = said(os.open, path(fd), flags)
+        print(flags, new if isinstance(new, str) else os.close(new))
+    print(said(os.truncate, path(fd), 9), os.stat(running).st_size == size)
+child.stdin.close()
+child.wait()
+new = os.open(path(program), os.O_RDWR)
+for name in running, path(program), path(only), path(new), '/dev/stdin':
+    print(said(subprocess.run, [name], pass_fds=(program, only, new), stdin=new))
+os.close(new)
+
+# Named pipes
+os.mkfifo(D + '/pipe', 0o640)
+only = os.open(D + '/pipe', os.O_PATH)
+print([said(os.open, path(only), flags) for flags in (os.O_WRONLY | os.O_NONBLOCK, os.O_RDONLY | os.O_DIRECTORY, os.O_RDONLY | os.O_NOFOLLOW)])
+reader = os.open(path(only), os.O_RDONLY | os.O_NONBLOCK | os.O_TRUNC)
+writer = os.open(path(only), os.O_WRONLY | os.O_APPEND)
+print(os.write(writer, b'through it'), os.read(reader, 100), stat.S_ISFIFO(os.stat(path(reader)).st_mode), said(os.truncate, path(only), 3))
+again = os.open(path(reader), os.O_WRONLY)
+print(os.write(again, b'and back'), os.read(reader, 100))
+for fd in reader, writer, again:
+    os.close(fd)
+if os.fork() == 0:
+    os.write(os.open(path(only), os.O_WRONLY), b'when it is there')
+    os._exit(0)
+with open(path(only)) as pipe:
+    print(pipe.read())
+os.wait()
+server = socket.socket(socket.AF_UNIX)
+server.bind(D + '/socket')
+only_socket = os.open(D + '/socket', os.O_PATH)
+print([said(os.open, path(only_socket), flags) for flags in (os.O_RDONLY, os.O_RDWR | os.O_NONBLOCK)])
+os.chmod(path(only), 0o604)
+
 # Another user: the rights are asked again
 os.chown(name, 0, 0)
 os.chmod(name, 0o604)
@@ -88,6 +149,7 @@ if os.fork() == 0:
     for flags in os.O_RDONLY, os.O_RDWR, os.O_WRONLY, os.O_TRUNC, os.O_PATH, os.O_NOATIME:
         print(flags, isinstance(said(os.open, path(plain), flags), int) or said(os.open, path(plain), flags))
     print(os.access(path(plain), os.R_OK), os.access(path(plain), os.W_OK), said(os.truncate, path(plain), 1))
+    print(said(os.open, path(only), os.O_WRONLY | os.O_NONBLOCK), said(os.open, path(only), os.O_RDONLY | os.O_TRUNC | os.O_NONBLOCK))
     print(said(os.chmod, path(plain), 0o777), said(os.chmod, path(only), 0o777), said(os.chdir, path(folder)), said(os.listdir, path(folder)))
     sys.stdout.flush()
     os._exit(0)

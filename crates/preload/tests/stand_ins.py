@@ -1,5 +1,5 @@
 # Named pipes and sockets in directory sys.argv[1]. Prints nothing that varies.
-import errno, os, signal, socket, stat, subprocess, sys
+import ctypes, errno, os, signal, socket, stat, struct, subprocess, sys
 
 D = sys.argv[1] + '/special'
 os.mkdir(D)
@@ -105,6 +105,38 @@ one, other = (socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) for _ in range(2)
 one.bind(f'{D}/datagrams')
 print('sendto', other.sendto(b'a letter', f'{D}/datagrams'), one.recv(100))
 print('sendmsg', other.sendmsg([b'two ', b'parts'], [], 0, 'datagrams'), one.recv(100))
+class Message(ctypes.Structure):
+    _fields_ = [('name', ctypes.c_char_p), ('name_bytes', ctypes.c_uint), ('parts', ctypes.c_void_p), ('part_count', ctypes.c_size_t),
+                ('control', ctypes.c_void_p), ('control_bytes', ctypes.c_size_t), ('flags', ctypes.c_long), ('sent', ctypes.c_uint)]
+def send_all(sender, *letters):
+    messages = (Message * len(letters))()
+    kept = []
+    for message, (text, name, descriptors) in zip(messages, letters):
+        kept.append(ctypes.create_string_buffer(text, len(text)))
+        kept.append((ctypes.c_size_t * 2)(ctypes.addressof(kept[-1]), len(text)))
+        message.parts, message.part_count = ctypes.addressof(kept[-1]), 1
+        if name:
+            message.name = struct.pack('H', socket.AF_UNIX) + name.encode() + b'\0'
+            message.name_bytes = 3 + len(name)
+        if descriptors:
+            rights = struct.pack(f'Qii{len(descriptors)}i4x', 16 + 4 * len(descriptors), socket.SOL_SOCKET, socket.SCM_RIGHTS, *descriptors)
+            kept.append(ctypes.create_string_buffer(rights, len(rights)))
+            message.control, message.control_bytes = ctypes.addressof(kept[-1]), 16 + 4 * len(descriptors)
+    sent = libc.sendmmsg(sender.fileno(), messages, len(letters), 0)
+    return sent if sent >= 0 else errno.errorcode[ctypes.get_errno()], [message.sent for message in messages]
+libc = ctypes.CDLL(None, use_errno=True)
+print('sendmmsg', send_all(other, (b'first', 'datagrams', ()), (b'the second', f'{D}/datagrams', ())), one.recv(100), one.recv(100))
+print('to nobody', send_all(other, (b'x', 'none', ()), (b'y', 'datagrams', ())), send_all(other, (b'first', 'datagrams', ()), (b'x', 'none', ())), one.recv(100))
+left, right = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+read_end, write_end = os.pipe()
+print('rights', send_all(left, (b'a pipe', None, (write_end,)), (b'plain', None, ())))
+received = socket.recv_fds(right, 100, 4)
+print(received[0], os.write(received[1][0], b'through') and os.read(read_end, 100), right.recv(100))
+if os.environ.get('CUESTA_SOCKET'):
+    kept = os.open(f'{D}/kept', os.O_RDWR | os.O_CREAT)
+    assert send_all(left, (b'one of the store', None, (0, kept))) == ('ENOTSUP', [0])
+    assert send_all(left, (b'first', None, ()), (b'one of the store', None, (kept,))) == (1, [5, 0]) and right.recv(100) == b'first'
+    os.unlink(f'{D}/kept')
 print('connected', said(other.connect, f'{D}/datagrams'), other.send(b'more'), one.recv(100))
 print('stream', said(socket.socket(socket.AF_UNIX).connect, f'{D}/datagrams'))
 if os.geteuid() == 0:

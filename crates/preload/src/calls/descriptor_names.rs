@@ -9,6 +9,7 @@ use std::sync::Arc;
 use cuesta_format::FileKind;
 use cuesta_libfs::{Base, Credentials, OpenFile};
 
+use super::names::Opened;
 use super::path::{self, Walk};
 use super::{Call, Failure};
 use crate::descriptors::{self, Pin};
@@ -20,16 +21,52 @@ const WRITE: u32 = libc::W_OK as u32;
 /// The flags that mean something together with `O_PATH`.
 const PATH_FLAGS: i32 = libc::O_PATH | libc::O_DIRECTORY | libc::O_CLOEXEC;
 
-/// The description that absolute `path` passes through, and what it asks for there (empty: the file itself).
-pub fn passed(path: &[u8]) -> Option<(Pin, &[u8])> {
+/// A descriptor on the way of a path.
+#[derive(Debug)]
+pub enum Passed<'a> {
+    /// One of ours, and what is asked for there (empty: the file itself).
+    Ours(Pin, &'a [u8]),
+    /// One of this library's own: to the application there is no such thing.
+    Hidden,
+}
+
+/// The first descriptor of the store's or of this library's that absolute `path` passes through.
+pub fn first_passed(path: &[u8]) -> Option<Passed<'_>> {
     let mut walk = Walk::new(path)?;
     while walk.step() {
-        if let Some(pin) = number(&walk.passed).and_then(descriptors::pin) {
+        let Some(fd) = number(&walk.passed) else {
+            match listed(&walk.passed, b"fdinfo") {
+                Some(fd) if descriptors::is_hidden(fd) => return Some(Passed::Hidden),
+                _ => continue,
+            }
+        };
+        if let Some(pin) = descriptors::pin(fd) {
             let is_directory = walk.rest.is_empty() && path.ends_with(b"/");
-            return Some((pin, if is_directory { b"." } else { walk.rest }));
+            return Some(Passed::Ours(pin, if is_directory { b"." } else { walk.rest }));
+        }
+        if descriptors::is_hidden(fd) {
+            return Some(Passed::Hidden);
         }
     }
     None
+}
+
+/// The description that absolute `path` passes through, and what it asks for there (empty: the file itself).
+pub fn passed(path: &[u8]) -> Option<(Pin, &[u8])> {
+    match first_passed(path)? {
+        Passed::Ours(pin, rest) => Some((pin, rest)),
+        Passed::Hidden => None,
+    }
+}
+
+/// Whether the folder that the kernel calls `path` lists this process's descriptors.
+pub fn lists_own(path: &[u8]) -> bool {
+    let own = format!("/proc/{}/", rustix::process::getpid().as_raw_nonzero());
+    let folder = path.strip_prefix(own.as_bytes());
+    let Some(folder) = folder else { return false };
+    let of_thread =
+        folder.strip_prefix(b"task/").and_then(|rest| rest.splitn(2, |byte| *byte == b'/').nth(1));
+    matches!(of_thread.unwrap_or(folder), b"fd" | b"fdinfo")
 }
 
 /// The descriptor that a normal path names.
@@ -40,15 +77,27 @@ fn number(path: &[u8]) -> Option<i32> {
         b"/dev/stderr" => return Some(libc::STDERR_FILENO),
         _ => {}
     }
+    match path.strip_prefix(b"/dev/fd/") {
+        Some(name) => decimal(name),
+        None => listed(path, b"fd"),
+    }
+}
+
+/// The descriptor about which `list` of this process, or of a thread of its, says something at a normal path.
+fn listed(path: &[u8], list: &[u8]) -> Option<i32> {
     let name = path.iter().rposition(|byte| *byte == b'/')? + 1;
-    let is_ours = match &path[..name - 1] {
-        b"/dev/fd" | b"/proc/self/fd" | b"/proc/thread-self/fd" => true,
-        folder => {
-            let process = folder.strip_prefix(b"/proc/").and_then(|rest| rest.strip_suffix(b"/fd"));
-            process.and_then(decimal) == Some(rustix::process::getpid().as_raw_nonzero().get())
-        }
+    let folder = path[..name - 1].strip_prefix(b"/proc/")?.strip_suffix(list)?.strip_suffix(b"/")?;
+    let mut parts = folder.split(|byte| *byte == b'/');
+    let process = parts.next()?;
+    let is_own = process == b"self"
+        || process == b"thread-self"
+        || decimal(process) == Some(rustix::process::getpid().as_raw_nonzero().get());
+    let is_thread = match (parts.next(), parts.next(), parts.next()) {
+        (None, ..) => true,
+        (Some(b"task"), Some(thread), None) => process != b"thread-self" && decimal(thread).is_some(),
+        _ => false,
     };
-    if is_ours { decimal(&path[name..]) } else { None }
+    if is_own && is_thread { decimal(&path[name..]) } else { None }
 }
 
 /// Whether `path` is the link to this process's program.
@@ -62,7 +111,8 @@ fn names_program(path: &[u8]) -> bool {
     })
 }
 
-fn decimal(digits: &[u8]) -> Option<i32> {
+/// A number as the kernel writes it.
+pub fn decimal(digits: &[u8]) -> Option<i32> {
     let is_plain =
         digits.iter().all(u8::is_ascii_digit) && (digits.len() == 1 || digits.first() != Some(&b'0'));
     if is_plain { std::str::from_utf8(digits).ok()?.parse().ok() } else { None }
@@ -115,21 +165,23 @@ pub fn reopen(pin: &Pin, flags: i32) -> Result<Arc<OpenFile>, Failure> {
     Ok(process::client()?.reopen(&credentials::effective(), inode, flags, 0)?)
 }
 
-/// Opens the file behind a description once more, as by a path to it.
-pub fn open(pin: &Pin, flags: i32) -> Result<Arc<OpenFile>, Failure> {
+/// Opens what is behind a description once more, as by a path to it.
+pub fn open(pin: &Pin, flags: i32) -> Result<Opened, Failure> {
+    let name = pin.path().to_vec();
     let (client, credentials) = (process::client()?, credentials::effective());
     let file = pin.file()?;
     if file.kind() == FileKind::Directory {
-        return Ok(client.open(&credentials, Base::Directory(file), b".", flags, 0)?);
+        let file = client.open(&credentials, Base::Directory(file), b".", flags, 0)?;
+        return Ok(Opened::File(file, name));
     }
     if flags & libc::O_DIRECTORY != 0 {
         return Err(Failure::Errno(libc::ENOTDIR));
     }
     if flags & libc::O_PATH != 0 {
-        return reopen(pin, flags & PATH_FLAGS);
+        return Ok(Opened::File(reopen(pin, flags & PATH_FLAGS)?, name));
     }
     match file.kind() {
-        FileKind::File => {}
+        FileKind::File | FileKind::Fifo => {}
         FileKind::Symlink => return Err(Failure::Errno(libc::ELOOP)),
         FileKind::Socket => return Err(Failure::Errno(libc::ENXIO)),
         _ => return Err(Failure::Errno(libc::EOPNOTSUPP)),
@@ -146,10 +198,16 @@ pub fn open(pin: &Pin, flags: i32) -> Result<Arc<OpenFile>, Failure> {
     if flags & libc::O_NOATIME != 0 && !credentials.owns(&client.stat_open(file)?.record) {
         return Err(Failure::Errno(libc::EPERM));
     }
+    if file.kind() == FileKind::Fifo {
+        return Ok(Opened::Pipe(file.inode()));
+    }
+    if rights & WRITE != 0 {
+        client.check_not_running(&client.stat_open(file)?.record)?;
+    }
     if truncates {
         set_size(pin, 0)?;
     }
-    reopen(pin, flags)
+    Ok(Opened::File(reopen(pin, flags)?, name))
 }
 
 /// Sets the size of the file behind a description, as by a path to it.
@@ -158,6 +216,8 @@ pub fn truncate(pin: &Pin, size: i64) -> Result<(), Failure> {
         _ if size < 0 => Err(Failure::Errno(libc::EINVAL)),
         FileKind::File => {
             check(pin, &credentials::effective(), WRITE)?;
+            let client = process::client()?;
+            client.check_not_running(&client.stat_open(pin.file()?)?.record)?;
             set_size(pin, size)
         }
         FileKind::Directory => Err(Failure::Errno(libc::EISDIR)),
@@ -180,13 +240,23 @@ mod tests {
     #[test]
     fn a_descriptor_is_named_by_plain_digits_in_a_folder_of_this_process() {
         let own = format!("/proc/{}/fd/12", std::process::id());
-        for path in ["/proc/self/fd/12", "/proc/thread-self/fd/12", "/dev/fd/12", &own] {
+        for path in
+            ["/proc/self/fd/12", "/proc/thread-self/fd/12", "/proc/self/task/77/fd/12", "/dev/fd/12", &own]
+        {
             assert_eq!(number(path.as_bytes()), Some(12), "{path}");
         }
         assert_eq!(number(b"/dev/stdin"), Some(0));
         assert_eq!(number(b"/dev/fd/0"), Some(0));
-        let others =
-            ["/proc/self/fd", "/dev/fd/", "/dev/fd/01", "/dev/fd/+1", "/dev/fd/99999999999", "/proc/1x/fd/2"];
+        let others = [
+            "/proc/self/fd",
+            "/proc/self/task/fd/3",
+            "/proc/self/tasks/1/fd/3",
+            "/dev/fd/",
+            "/dev/fd/01",
+            "/dev/fd/+1",
+            "/dev/fd/99999999999",
+            "/proc/1x/fd/2",
+        ];
         for path in
             others.into_iter().chain(["/proc/self/fdinfo/3", "/dev/null", "/proc/4294967296/fd/1", "/3"])
         {

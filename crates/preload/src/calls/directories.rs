@@ -4,7 +4,7 @@ use cuesta_format::FileKind;
 use cuesta_libfs::DirectoryItem;
 
 use super::path;
-use super::{Answer, Call, Failure, descriptor_names, links};
+use super::{Answer, Call, Failure, descriptor_names, links, own_listing};
 use crate::descriptors::Pin;
 use crate::open_file::Description;
 use crate::{credentials, process, user_memory, working_directory};
@@ -20,7 +20,10 @@ const BATCH_LIMIT: usize = 64 * 1024;
 const PATH_MAX: usize = libc::PATH_MAX as usize;
 
 pub fn read_entries(call: &Call) -> Answer {
-    let pin = call.pin(0)?;
+    let pin = match call.pin(0) {
+        Err(Failure::NotOurs) => return own_listing::read_entries(call),
+        pin => pin?,
+    };
     let room = call.word(2).min(BATCH_LIMIT);
     let client = process::client()?;
     let mut bytes = Vec::with_capacity(room.min(4096));

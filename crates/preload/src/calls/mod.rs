@@ -17,6 +17,7 @@ mod loaders;
 mod memory;
 mod names;
 mod open_how;
+mod own_listing;
 pub mod path;
 mod program;
 mod program_file;
@@ -149,7 +150,7 @@ pub fn serve(number: usize, arguments: [usize; 6]) -> Answer {
         libc::SYS_bind => stand_ins::bind(&call),
         libc::SYS_connect => stand_ins::connect(&call),
         libc::SYS_sendto => stand_ins::send_to(&call),
-        libc::SYS_sendmmsg => stand_ins::send_messages(&call),
+        libc::SYS_sendmmsg => sockets::send_messages(&call),
         libc::SYS_mmap => memory::map(&call),
         libc::SYS_open => names::open(&call, None, 0, call.int(1), call.word(2)),
         libc::SYS_creat => {

@@ -33,8 +33,9 @@ pub const OPEN_FLAGS: i32 = libc::O_ACCMODE
 const LARGE_FILE: i32 = 0o100_000;
 /// What tells `O_TMPFILE` from `O_DIRECTORY`.
 pub const UNNAMED: i32 = libc::O_TMPFILE & !libc::O_DIRECTORY;
+
 /// What a path leads to.
-enum Opened {
+pub enum Opened {
     /// A file of the store, and its name.
     File(Arc<OpenFile>, Vec<u8>),
     /// A named pipe, which the kernel opens.
@@ -91,15 +92,16 @@ pub fn open_place(
                 Err(error) => Err(error),
             }
         },
-        |opened| match opened {
-            Opened::File(file, name) => give(file, name, flags),
-            Opened::Pipe(inode) => stand_ins::open_pipe(inode, flags),
-        },
+        |opened| give(opened, flags),
     )
 }
 
-/// A descriptor for a file just opened.
-fn give(file: Arc<OpenFile>, name: Vec<u8>, flags: i32) -> Answer {
+/// A descriptor for what was just opened.
+fn give(opened: Opened, flags: i32) -> Answer {
+    let (file, name) = match opened {
+        Opened::File(file, name) => (file, name),
+        Opened::Pipe(inode) => return stand_ins::open_pipe(inode, flags),
+    };
     let pin = Pin::new(Description::opened(file, name));
     let fd = process::placeholder(0, flags & libc::O_CLOEXEC != 0)?;
     descriptors::install(fd, pin);
@@ -114,7 +116,7 @@ pub fn open_named(call: &Call, path: usize, flags: i32) -> Answer {
         return Err(Failure::NotOurs);
     }
     let pin = descriptor_names::itself(call, path)?;
-    give(descriptor_names::open(&pin, flags)?, pin.path().to_vec(), flags)
+    give(descriptor_names::open(&pin, flags)?, flags)
 }
 
 pub fn make_directory(call: &Call, directory: Option<usize>, path: usize, mode: usize) -> Answer {

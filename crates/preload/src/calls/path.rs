@@ -12,7 +12,8 @@
 
 use cuesta_libfs::{Base, Client, Credentials, Error};
 
-use super::{Answer, Call, Failure, descriptor_names};
+use super::descriptor_names::{self, Passed};
+use super::{Answer, Call, Failure};
 use crate::descriptors::{self, Pin};
 use crate::filter::{self, class_of};
 use crate::user_memory::UserPath;
@@ -153,8 +154,11 @@ pub fn locate_bytes(directory: i32, path: &[u8]) -> Result<Place, Failure> {
 
 /// A place below a directory that `path` names by its descriptor. The descriptor itself is no place.
 fn below_descriptor(path: &[u8]) -> Result<Place, Failure> {
-    match descriptor_names::passed(path) {
-        Some((pin, rest)) if !rest.is_empty() => Ok(Place { base: Some(pin), path: rest.to_vec() }),
+    match descriptor_names::first_passed(path) {
+        Some(Passed::Ours(pin, rest)) if !rest.is_empty() => {
+            Ok(Place { base: Some(pin), path: rest.to_vec() })
+        }
+        Some(Passed::Hidden) => Err(Failure::Errno(libc::ENOENT)),
         _ => Err(Failure::NotOurs),
     }
 }

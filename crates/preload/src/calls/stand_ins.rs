@@ -17,10 +17,6 @@ use crate::{credentials, process, thread, user_memory};
 const PATH_AT: usize = 2;
 /// The most there is of it.
 const ADDRESS_BYTES: usize = size_of::<libc::sockaddr_un>();
-/// Most messages a call takes.
-const MESSAGES_MAX: usize = 1024;
-/// Of `struct mmsghdr`.
-const MESSAGE_BYTES: usize = 64;
 
 /// The address of a socket with a name.
 struct Address {
@@ -112,16 +108,10 @@ pub fn send_message(call: &Call) -> Answer {
     answer(thread::wait(libc::SYS_sendmsg, arguments, true))
 }
 
-/// `sendmmsg`: refused, with a count for `cuesta status`, if one of its messages goes to a name in the store.
-pub fn send_messages(call: &Call) -> Answer {
-    for number in 0..call.word(2).min(MESSAGES_MAX) {
-        let message = call.word(1).wrapping_add(number * MESSAGE_BYTES);
-        let [name, length]: [usize; 2] = user_memory::read(message).map_err(|_| Failure::NotOurs)?;
-        if named(name, length as u32 as usize).is_ok() {
-            return call.unserved(libc::EOPNOTSUPP);
-        }
-    }
-    Err(Failure::NotOurs)
+/// Whether the message at `message` goes to a name in the store.
+pub fn is_for_store(message: usize) -> bool {
+    let name = user_memory::read::<[usize; 2]>(message);
+    name.is_ok_and(|[name, length]| named(name, length as u32 as usize).is_ok())
 }
 
 /// The place a socket's address names; `NotOurs` if it names none in the store.
@@ -209,6 +199,7 @@ fn elsewhere(call: &Call, address: &Address) -> Answer {
     }
 }
 
-fn answer(answer: isize) -> Answer {
+/// What the kernel answered, as ours.
+pub fn answer(answer: isize) -> Answer {
     if answer < 0 { Err(Failure::Errno(-answer as i32)) } else { Ok(answer) }
 }
