@@ -43,6 +43,12 @@ impl MediaError {
         move |errno| MediaError::System { action, errno }
     }
 
+    /// Whether it means that the medium, or what may be used of it, is full.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        matches!(self.errno(), Errno::NOSPC | Errno::DQUOT | Errno::FBIG)
+    }
+
     /// The error number a caller of the system should see.
     pub fn errno(&self) -> Errno {
         match self {

@@ -40,7 +40,7 @@ pub enum Error {
     NoSpace,
     /// A mapped file failed.
     #[error(transparent)]
-    Media(#[from] MediaError),
+    Media(MediaError),
     /// An access to a mapped file failed.
     #[error("cannot access mapped storage: {0}")]
     Access(#[from] AccessError),
@@ -72,6 +72,12 @@ impl Error {
     /// Attaches what was tried to the kernel's answer.
     pub fn errno(action: &'static str) -> impl Fn(Errno) -> Error {
         move |errno| Error::Io { action, source: errno.into() }
+    }
+}
+
+impl From<MediaError> for Error {
+    fn from(error: MediaError) -> Error {
+        if error.is_full() { Error::NoSpace } else { Error::Media(error) }
     }
 }
 

@@ -5,7 +5,8 @@ mod common;
 
 use common::*;
 use cuesta_format::Operation;
-use cuesta_format::wire::{LeaseMode, Refusal, Request, Response};
+use cuesta_format::SessionId;
+use cuesta_format::wire::{LeaseMode, PROTOCOL_VERSION, Refusal, Request, Response};
 use cuesta_sharedfs::check::{Mode, check};
 use cuesta_sharedfs::server::Service;
 use cuesta_sharedfs::{Options, SharedFs};
@@ -144,4 +145,23 @@ fn attributes_that_found_the_medium_full_are_kept() {
     first.request(&Request::Detach);
     drop((first, second, shared));
     assert!(check(&store.tier(), Mode::Report).unwrap().is_clean());
+}
+
+#[test]
+fn a_log_that_cannot_grow_is_told_that_the_medium_is_full() {
+    let _alone = ALONE.lock().unwrap();
+    // SAFETY: no handler runs: past the limit the call fails, that is all.
+    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
+    let store = Store::new();
+    let shared = store.open();
+    let attach = Request::Attach { version: PROTOCOL_VERSION, pid: NOBODY, program: "test".into() };
+    let Response::Attached(welcome) = shared.handle(SessionId(0), &attach, &mut Vec::new()) else {
+        panic!("not attached");
+    };
+    let grow = Request::GrowLog { have: 0, slots: 1 };
+    limit_files(Some(0));
+    let full = shared.handle(welcome.session, &grow, &mut Vec::new());
+    limit_files(None);
+    assert_eq!(full, Response::Failed(Refusal::NoSpace));
+    assert_eq!(shared.handle(welcome.session, &grow, &mut Vec::new()), Response::Grown { added: 1 });
 }

@@ -1,5 +1,6 @@
 //! The safe repairs: each only makes a count, a mark or a name agree with what is there. Content is never dropped:
-//! an inode that lost its names gets one in the root.
+//! an inode that lost its names gets one in the root. Only what belongs to an inode that does not exist goes: no inode
+//! will have its number again.
 
 use super::Problem;
 use super::survey::{Survey, last_block_tail};
@@ -25,6 +26,7 @@ pub(super) fn has_repair(problem: &Problem) -> bool {
             | Problem::Unmarked { .. }
             | Problem::Tail(_)
             | Problem::Extended { .. }
+            | Problem::StrayExtended(_)
     )
 }
 
@@ -111,6 +113,7 @@ fn repair_one(
             let bytes = u32::try_from(*counted).unwrap_or(u32::MAX);
             change(transaction, *inode, |record| record.extended = bytes)?;
         }
+        Problem::StrayExtended(inode) => transaction.remove_all_extended(*inode)?,
         _ => {}
     }
     Ok(())

@@ -14,7 +14,6 @@
 use super::MetadataError;
 use cuesta_format::entry::crc32c;
 use cuesta_media::{AccessError, GrowableMapping, MediaError, Medium};
-use rustix::io::Errno;
 use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -184,7 +183,7 @@ impl BackendFile {
         }
         let written = end.next_multiple_of(WRITTEN_STEP_BYTES);
         self.allocate(written).map_err(|error| {
-            self.full.fetch_or(is_full(&error), Ordering::AcqRel);
+            self.full.fetch_or(error.is_full(), Ordering::AcqRel);
             refused(error)
         })?;
         self.note(WRITTEN_OFFSET, written).map_err(outside)?;
@@ -220,13 +219,8 @@ fn thread_mark() -> usize {
     MARK.with(|mark| std::ptr::from_ref(mark).addr())
 }
 
-/// Whether it means that the medium, or what may be used of it, is full.
-pub(super) fn is_full(error: &MediaError) -> bool {
-    matches!(error.errno(), Errno::NOSPC | Errno::DQUOT | Errno::FBIG)
-}
-
 fn refused(error: MediaError) -> io::Error {
-    if is_full(&error) { io::ErrorKind::StorageFull.into() } else { error.errno().into() }
+    if error.is_full() { io::ErrorKind::StorageFull.into() } else { error.errno().into() }
 }
 
 fn outside(error: AccessError) -> io::Error {

@@ -1,6 +1,6 @@
 //! Making, opening and checking a metadata store.
 
-use super::backend::{Backend, BackendFile, is_full};
+use super::backend::{Backend, BackendFile};
 use super::guard::{Tree, guarded};
 use super::keys::{ARENAS, COUNTERS, DIRENTS, EXTENDED, EXTENTS, INODES, ORPHANS, SESSIONS, SYMLINKS};
 use super::transaction::write_counters;
@@ -128,7 +128,7 @@ impl MetadataStore {
             return Ok(());
         }
         let ensured = self.file().ensure_slack(bytes);
-        ensured.map_err(|error| if is_full(&error) { MetadataError::NoSpace } else { error.into() })
+        ensured.map_err(|error| if error.is_full() { MetadataError::NoSpace } else { error.into() })
     }
 
     /// Bytes the store takes on its medium.

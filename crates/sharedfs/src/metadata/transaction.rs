@@ -115,7 +115,9 @@ impl Transaction {
     /// Removes an inode and whatever belongs to it; answers the extents it had.
     pub fn remove_inode(&mut self, inode: InodeNumber) -> Result<Vec<Extent>, MetadataError> {
         let freed = self.write_extents(inode, 0..u64::MAX, &[])?;
-        self.remove_all_extended(inode)?;
+        if self.inode(inode)?.is_some_and(|stored| stored.record.extended > 0) {
+            self.remove_all_extended(inode)?;
+        }
         *self.slot(inode)? = None;
         if self.symlink(inode)?.is_some() {
             self.symlinks.insert(inode.0, None);
@@ -375,11 +377,8 @@ impl Transaction {
         self.extended.insert(name_key(inode, name), None);
     }
 
-    /// Takes all extended attributes from an inode whose record counts some.
-    fn remove_all_extended(&mut self, inode: InodeNumber) -> Result<(), MetadataError> {
-        if self.inode(inode)?.is_none_or(|stored| stored.record.extended == 0) {
-            return Ok(());
-        }
+    /// Takes all extended attributes from an inode, whether it exists or not.
+    pub fn remove_all_extended(&mut self, inode: InodeNumber) -> Result<(), MetadataError> {
         for attribute in self.base.extended(inode)? {
             self.remove_extended(inode, &attribute.name);
         }

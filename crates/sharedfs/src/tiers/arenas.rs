@@ -92,16 +92,9 @@ impl Arenas {
     /// Gives the last arena another step of memory, or begins a new one, if the tier's size allows it and the
     /// medium has room.
     pub fn grow(&self) -> Result<Grown, Error> {
-        let full = |error: cuesta_media::MediaError| match error.errno() {
-            rustix::io::Errno::NOSPC => Error::NoSpace,
-            _ => Error::Media(error),
-        };
         let mut last = self.last.lock();
         if self.count() == 0 || last.allocated == self.geometry.arena_bytes {
-            last.file = Some(self.begin().map_err(|error| match error {
-                Error::Media(error) => full(error),
-                other => other,
-            })?);
+            last.file = Some(self.begin()?);
             last.allocated = 0;
         }
         let arena = ArenaId(self.count() - 1);
@@ -114,7 +107,7 @@ impl Arenas {
         if let Some(file) = &last.file {
             let huge = last.page_sizes.next_is_huge();
             let started = Instant::now();
-            self.mapping(arena)?.provide(file, from, to - from, huge).map_err(full)?;
+            self.mapping(arena)?.provide(file, from, to - from, huge)?;
             if huge {
                 last.page_sizes.took(started.elapsed());
             } else if to - from == STEP_BYTES {
