@@ -53,7 +53,9 @@ pub enum EntryKind {
 }
 
 impl EntryKind {
-    fn from_byte(byte: u8) -> Option<EntryKind> {
+    /// The kind whose number it is.
+    #[must_use]
+    pub fn from_byte(byte: u8) -> Option<EntryKind> {
         Some(match byte {
             1 => EntryKind::Void,
             2 => EntryKind::Write,

@@ -2,7 +2,7 @@
 //! over what exists, links to what is open, paths through files, symlinks that loop.
 
 use crate::operation::{
-    FallocateMode, OpenFlags, Operation, PathText, Pattern, SetCondition, Slot, Timestamp,
+    FallocateMode, Kind, OpenFlags, Operation, PathText, Pattern, SetCondition, Slot, Timestamp,
 };
 use crate::random::Random;
 
@@ -67,7 +67,8 @@ impl Generator {
             17 => Operation::Ftruncate { slot: self.slot(), length: self.offset() },
             18 => self.fallocate(),
             19 => Operation::Fsync { slot: self.slot() },
-            20..=21 => Operation::Mkdir { path: self.path(), mode: self.mode() },
+            20 => Operation::Mkdir { path: self.path(), mode: self.mode() },
+            21 => self.make(),
             22 => Operation::Rmdir { path: self.path() },
             23..=24 => Operation::Link { existing: self.path(), new: self.path() },
             25 => Operation::Symlink { target: self.target(), path: self.path() },
@@ -115,6 +116,16 @@ impl Generator {
             5 => Operation::GetExtended { path, follow, name: self.attribute() },
             6 => Operation::ListExtended { path, follow },
             _ => Operation::FlistExtended { slot: self.slot() },
+        }
+    }
+
+    /// A directory, or what mknod makes: nothing whose opening would wait for somebody.
+    fn make(&mut self) -> Operation {
+        let (path, mode) = (self.path(), self.mode());
+        match self.random.below(4) {
+            0 => Operation::MakeNode { path, kind: Kind::Socket, mode, device: 0 },
+            1 => Operation::MakeNode { path, kind: Kind::File, mode, device: 0 },
+            _ => Operation::Mkdir { path, mode },
         }
     }
 

@@ -18,6 +18,7 @@ pub mod generate;
 pub mod kill;
 pub mod model;
 pub mod operation;
+mod path_text;
 pub mod posix;
 pub mod random;
 pub mod sparse;

@@ -4,16 +4,11 @@
 //! An operation carries no bulk data: what a write stores is a [`Pattern`], and a file that stays
 //! open across operations is a small slot number, so that unlinked-but-open files are covered.
 
+pub use crate::path_text::PathText;
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
-
-/// A path, a symlink's target or the name of an extended attribute: bytes, shown and stored percent-escaped where they are not
-/// printable ASCII.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(into = "String", from = "String")]
-pub struct PathText(pub Vec<u8>);
 
 /// The number under which a test keeps an open file.
 pub type Slot = u8;
@@ -202,6 +197,14 @@ pub enum Operation {
         path: PathText,
         mode: u32,
     },
+    /// mknod of anything but a directory and a symlink.
+    MakeNode {
+        path: PathText,
+        kind: Kind,
+        mode: u32,
+        /// Of a device.
+        device: u64,
+    },
     Rmdir {
         path: PathText,
     },
@@ -298,7 +301,7 @@ pub enum Operation {
 }
 
 /// The kind of an inode.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Kind {
     /// A regular file.
     File,
@@ -306,12 +309,50 @@ pub enum Kind {
     Directory,
     /// A symbolic link.
     Symlink,
+    /// A named pipe.
+    Pipe,
+    /// The name of a socket.
+    Socket,
+    /// A device that takes characters.
+    CharacterDevice,
+    /// A device that takes blocks.
+    BlockDevice,
+}
+
+impl Kind {
+    /// As `st_mode` has it.
+    #[must_use]
+    pub fn bits(self) -> u32 {
+        match self {
+            Kind::File => libc::S_IFREG,
+            Kind::Directory => libc::S_IFDIR,
+            Kind::Symlink => libc::S_IFLNK,
+            Kind::Pipe => libc::S_IFIFO,
+            Kind::Socket => libc::S_IFSOCK,
+            Kind::CharacterDevice => libc::S_IFCHR,
+            Kind::BlockDevice => libc::S_IFBLK,
+        }
+    }
+
+    /// What `st_mode` says; of a mode that names no kind, a file.
+    #[must_use]
+    pub fn of_mode(mode: u32) -> Kind {
+        let kinds = [
+            Kind::Directory,
+            Kind::Symlink,
+            Kind::Pipe,
+            Kind::Socket,
+            Kind::CharacterDevice,
+            Kind::BlockDevice,
+        ];
+        kinds.into_iter().find(|kind| kind.bits() == mode & libc::S_IFMT).unwrap_or(Kind::File)
+    }
 }
 
 /// What a stat shows, as far as it is compared.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attributes {
-    /// File, directory or symlink.
+    /// File, directory, symlink or another.
     pub kind: Kind,
     /// Permission bits, set-id and sticky bits.
     pub mode: u32,
@@ -395,6 +436,7 @@ impl Operation {
             | LinkOpen { new: path, .. }
             | Truncate { path, .. }
             | Mkdir { path, .. }
+            | MakeNode { path, .. }
             | Rmdir { path }
             | Symlink { path, .. }
             | Unlink { path }
@@ -495,70 +537,6 @@ impl fmt::Debug for Outcome {
             Outcome::Target(target) => write!(formatter, "Target({target})"),
             Outcome::Names(names) => write!(formatter, "Names({names:?})"),
         }
-    }
-}
-
-impl PathText {
-    /// The bytes of the path.
-    pub fn as_bytes(&self) -> &[u8] {
-        &self.0
-    }
-}
-
-impl fmt::Display for PathText {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for &byte in &self.0 {
-            if byte.is_ascii_graphic() && byte != b'%' {
-                write!(formatter, "{}", byte as char)?;
-            } else {
-                write!(formatter, "%{byte:02x}")?;
-            }
-        }
-        Ok(())
-    }
-}
-
-/// For people: a long path shows only its ends.
-impl fmt::Debug for PathText {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0.as_slice() {
-            bytes if bytes.len() <= 64 => write!(formatter, "{self}"),
-            bytes => {
-                let end = |bytes: &[u8]| PathText(bytes.to_vec()).to_string();
-                let (head, tail) = (end(&bytes[..24]), end(&bytes[bytes.len() - 16..]));
-                write!(formatter, "{head}…{tail} ({} bytes)", bytes.len())
-            }
-        }
-    }
-}
-
-impl From<PathText> for String {
-    fn from(path: PathText) -> String {
-        path.to_string()
-    }
-}
-
-impl From<String> for PathText {
-    fn from(text: String) -> PathText {
-        PathText::from(text.as_str())
-    }
-}
-
-/// Undoes the percent-escapes; a `%` that starts none stands for itself.
-impl From<&str> for PathText {
-    fn from(text: &str) -> PathText {
-        let mut bytes = Vec::with_capacity(text.len());
-        let mut rest = text.as_bytes();
-        while let [first, tail @ ..] = rest {
-            let escaped = tail
-                .get(..2)
-                .filter(|_| *first == b'%')
-                .and_then(|digits| std::str::from_utf8(digits).ok())
-                .and_then(|digits| u8::from_str_radix(digits, 16).ok());
-            bytes.push(escaped.unwrap_or(*first));
-            rest = if escaped.is_some() { &tail[2..] } else { tail };
-        }
-        PathText(bytes)
     }
 }
 

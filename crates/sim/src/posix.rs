@@ -171,6 +171,7 @@ impl Posix {
         let mut paths = Vec::new();
         match operation {
             Truncate { path, .. } | Mkdir { path, .. } | Rmdir { path } | Unlink { path } => paths.push(path),
+            MakeNode { path, .. } => paths.push(path),
             Chmod { path, .. } | Lchown { path, .. } | Utimens { path, .. } => paths.push(path),
             Stat { path } | Lstat { path } | Readlink { path } | Readdir { path } => paths.push(path),
             Symlink { path, .. } => paths.push(path),
@@ -189,6 +190,7 @@ impl Posix {
             match operation {
                 Truncate { length, .. } => done(libc::truncate(path, *length as i64)),
                 Mkdir { mode, .. } => done(libc::mkdir(path, *mode)),
+                MakeNode { kind, mode, device, .. } => done(libc::mknod(path, kind.bits() | mode, *device)),
                 Rmdir { .. } => done(libc::rmdir(path)),
                 Unlink { .. } => done(libc::unlink(path)),
                 Link { .. } => done(libc::link(path, other)),
@@ -229,7 +231,7 @@ impl Posix {
     fn walk(&self, path: &PathText, builder: &mut TreeBuilder) -> Result<(), Errno> {
         let full = self.below_root(path)?;
         // SAFETY: the path is NUL-terminated; lstat fills the whole struct when it succeeds.
-        let (identity, attributes) = stat(|into| unsafe { libc::lstat(full.as_ptr(), into) })?;
+        let (raw, attributes) = stat(|into| unsafe { libc::lstat(full.as_ptr(), into) })?;
         let content = match attributes.kind {
             Kind::Symlink => Content::Symlink(readlink(&full)?),
             Kind::File => Content::File(read_whole(&full, attributes.size)?),
@@ -239,8 +241,11 @@ impl Posix {
                 }
                 Content::Directory
             }
+            Kind::Pipe | Kind::Socket | Kind::CharacterDevice | Kind::BlockDevice => {
+                Content::Node { device: raw.st_rdev }
+            }
         };
-        builder.add(path.clone(), identity, attributes, content, all_extended(&full)?);
+        builder.add(path.clone(), raw.st_ino, attributes, content, all_extended(&full)?);
         Ok(())
     }
 
@@ -273,17 +278,13 @@ fn done(result: c_int) -> Result<Outcome, Errno> {
     count(result as isize).map(|_| Outcome::Done)
 }
 
-/// A stat and the inode number it showed.
-pub(crate) fn stat(call: impl FnOnce(*mut libc::stat) -> c_int) -> Result<(u64, Attributes), Errno> {
+/// A stat, as the kernel has it and as we have.
+pub(crate) fn stat(call: impl FnOnce(*mut libc::stat) -> c_int) -> Result<(libc::stat, Attributes), Errno> {
     let mut raw = std::mem::MaybeUninit::<libc::stat>::zeroed();
     done(call(raw.as_mut_ptr()))?;
     // SAFETY: zeroed is a valid stat, and the call may have filled it.
     let raw = unsafe { raw.assume_init() };
-    let kind = match raw.st_mode & libc::S_IFMT {
-        libc::S_IFDIR => Kind::Directory,
-        libc::S_IFLNK => Kind::Symlink,
-        _ => Kind::File,
-    };
+    let kind = Kind::of_mode(raw.st_mode);
     let attributes = Attributes {
         kind,
         mode: raw.st_mode & 0o7777,
@@ -293,7 +294,7 @@ pub(crate) fn stat(call: impl FnOnce(*mut libc::stat) -> c_int) -> Result<(u64, 
         size: if kind == Kind::Directory { 0 } else { raw.st_size as u64 },
         modified: Some(Timestamp { seconds: raw.st_mtime, nanoseconds: raw.st_mtime_nsec as u32 }),
     };
-    Ok((raw.st_ino, attributes))
+    Ok((raw, attributes))
 }
 
 pub(crate) fn readlink(path: &CStr) -> Result<PathText, Errno> {

@@ -2,7 +2,7 @@
 //! recovered store are compared by.
 
 use crate::model::{Body, InodeNumber, Model};
-use crate::operation::{Attributes, Extended, Kind, PathText};
+use crate::operation::{Attributes, Extended, Kind, PathText, Slot};
 use crate::sparse::Sparse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -33,6 +33,11 @@ pub enum Content {
     File(Sparse),
     /// A symlink's target.
     Symlink(PathText),
+    /// Nothing; a pipe, a socket, or the number of a device.
+    Node {
+        /// The number.
+        device: u64,
+    },
 }
 
 /// Collects a tree from whatever is being walked.
@@ -81,6 +86,23 @@ pub fn join(directory: &PathText, name: &[u8]) -> PathText {
     PathText(path)
 }
 
+/// Where a tree shows what a handle holds: no file has such a path.
+pub fn open_path(slot: Slot) -> PathText {
+    PathText(format!("open file {slot}").into_bytes())
+}
+
+impl Tree {
+    /// The tree and what is open.
+    pub fn with_open_files(model: &Model) -> Tree {
+        let mut builder = TreeBuilder::default();
+        model.walk(PathText::from("/"), model.root, &mut builder);
+        for (slot, inode) in model.open_files() {
+            model.walk(open_path(slot), inode, &mut builder);
+        }
+        builder.finish()
+    }
+}
+
 impl From<&Model> for Tree {
     fn from(model: &Model) -> Tree {
         let mut builder = TreeBuilder::default();
@@ -95,6 +117,7 @@ impl Model {
         let content = match &inode.body {
             Body::File(content) => Content::File(content.clone()),
             Body::Symlink(target) => Content::Symlink(target.clone()),
+            Body::Node { device, .. } => Content::Node { device: *device },
             Body::Directory(directory) => {
                 for (name, child) in &directory.entries {
                     self.walk(join(&path, name), *child, builder);
@@ -172,6 +195,7 @@ impl fmt::Debug for Content {
                 write!(formatter, "file of {} bytes, {:016x}", content.size(), checksum.finish())
             }
             Content::Symlink(target) => write!(formatter, "symlink to {target}"),
+            Content::Node { device } => write!(formatter, "node of device {device}"),
         }
     }
 }
@@ -184,6 +208,10 @@ impl fmt::Debug for Tree {
                 Kind::File => '-',
                 Kind::Directory => 'd',
                 Kind::Symlink => 'l',
+                Kind::Pipe => 'p',
+                Kind::Socket => 's',
+                Kind::CharacterDevice => 'c',
+                Kind::BlockDevice => 'b',
             };
             writeln!(
                 formatter,

@@ -4,6 +4,10 @@
 //! Nothing runs by itself: a digest happens when the test asks for one, or when an operation finds
 //! the log full; then a helper thread does what the daemon's digest thread would.
 
+mod open_files;
+
+pub use open_files::{LastingFile, LastingFiles};
+
 use crate::operation::{
     Attributes, Extended, FallocateMode, Kind, Operation, Outcome, PathText, SetCondition, Slot, Timestamp,
 };
@@ -11,22 +15,20 @@ use crate::sparse::Sparse;
 use crate::tree::{Content, Tree, TreeBuilder, join};
 use cuesta_format::superblock::Superblock;
 use cuesta_format::wire::{Request, Response};
-use cuesta_format::{FileKind, Geometry, InodeRecord, Medium, SessionId, StoreId};
+use cuesta_format::{Geometry, InodeRecord, Medium, SessionId, StoreId};
 use cuesta_libfs::{
     Allocation, Base, Client, Credentials, Error, ExtendedFlags, Link, LinkError, LinkSource, OpenFile,
     RenameFlags, SetAttributes, SetTime, Target, Whence,
 };
-use cuesta_media::byte_locks;
 use cuesta_sharedfs::check;
-use cuesta_sharedfs::{Options, Recovered, SharedFs};
-use rustix::fs::{Mode, OFlags};
+use cuesta_sharedfs::{Ending, Options, Recovered, SharedFs};
 use rustix::io::Errno;
+use std::cell::Cell;
 use std::collections::BTreeMap;
-use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// Who calls unless somebody else is named.
@@ -58,6 +60,7 @@ pub fn fsck(directory: &Path) -> Result<(), String> {
 /// An open store and one session on it.
 pub struct World {
     client: Arc<Client>,
+    session: Arc<AtomicU64>,
     slots: BTreeMap<Slot, Arc<OpenFile>>,
     shared: Arc<SharedFs>,
     who: Credentials,
@@ -66,14 +69,24 @@ pub struct World {
 /// A link that is a function call.
 struct InProcess {
     shared: Arc<SharedFs>,
-    session: SessionId,
+    session: Arc<AtomicU64>,
+}
+
+thread_local!(static IN_DAEMON: Cell<bool> = const { Cell::new(false) });
+
+/// Whether the calling thread is in the daemon now, which in another process would be another thread.
+pub fn in_daemon() -> bool {
+    IN_DAEMON.get()
 }
 
 impl Link for InProcess {
     fn call(&mut self, request: &Request, descriptors: &mut Vec<OwnedFd>) -> Result<Response, LinkError> {
-        let response = self.shared.handle(self.session, request, descriptors);
+        IN_DAEMON.set(true);
+        let session = SessionId(self.session.load(Ordering::Relaxed));
+        let response = self.shared.handle(session, request, descriptors);
+        IN_DAEMON.set(false);
         if let Response::Attached(welcome) = &response {
-            self.session = welcome.session;
+            self.session.store(welcome.session.0, Ordering::Relaxed);
         }
         Ok(response)
     }
@@ -101,9 +114,10 @@ impl World {
     }
 
     fn attach(shared: Arc<SharedFs>) -> Result<World, Error> {
-        let link = InProcess { shared: Arc::clone(&shared), session: SessionId(0) };
+        let session = Arc::new(AtomicU64::new(0));
+        let link = InProcess { shared: Arc::clone(&shared), session: Arc::clone(&session) };
         let client = Client::attach(Box::new(link), "sim")?;
-        Ok(World { client, slots: BTreeMap::new(), shared, who: ROOT })
+        Ok(World { client, session, slots: BTreeMap::new(), shared, who: ROOT })
     }
 
     /// What was recovered when the store was opened.
@@ -120,6 +134,7 @@ impl World {
     pub fn thread(&self) -> World {
         World {
             client: Arc::clone(&self.client),
+            session: Arc::clone(&self.session),
             slots: BTreeMap::new(),
             shared: Arc::clone(&self.shared),
             who: self.who.clone(),
@@ -129,37 +144,6 @@ impl World {
     /// Later calls are made by `who`.
     pub fn act_as(&mut self, who: Credentials) {
         self.who = who;
-    }
-
-    /// Opens what `other` has in `slots`, and closes it there: an open file cannot be handed to another client.
-    pub fn take_slots(&mut self, other: &mut World, slots: &Range<Slot>) -> Result<(), String> {
-        let taken: Vec<Slot> = other.slots.range(slots.clone()).map(|(slot, _)| *slot).collect();
-        for slot in taken {
-            let Some(file) = other.slots.remove(&slot) else { continue };
-            let again = self.client.reopen(&self.who, file.inode(), file.flags(), file.offset());
-            self.slots.insert(slot, again.map_err(|error| format!("reopen: {error}"))?);
-            other.client.close(file).map_err(|error| format!("close: {error}"))?;
-        }
-        Ok(())
-    }
-
-    /// The process executes another program: what it has open lasts by its descriptors alone until the next session,
-    /// which is the program's, opens it again.
-    pub fn execute(mut self, program: &mut World) -> Result<(), String> {
-        let mut descriptors = Vec::new();
-        for (slot, file) in std::mem::take(&mut self.slots) {
-            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-            let descriptor = rustix::fs::openat(&*self.client.references(), ".", flags, Mode::empty())
-                .and_then(|descriptor| byte_locks::mark(&descriptor, file.inode().0).map(|()| descriptor))
-                .map_err(|errno| format!("reference: {errno}"))?;
-            descriptors.push((slot, descriptor, file.inode(), file.flags(), file.offset()));
-        }
-        self.detach();
-        for (slot, _descriptor, inode, flags, offset) in descriptors {
-            let again = program.client.reopen(&program.who, inode, flags, offset);
-            program.slots.insert(slot, again.map_err(|error| format!("reopen: {error}"))?);
-        }
-        Ok(())
     }
 
     /// Inodes in the shared area.
@@ -180,6 +164,16 @@ impl World {
                     .map(|log| shared.digest_session(log.session)),
             )
         }
+    }
+
+    /// The session it is now.
+    pub fn session(&self) -> SessionId {
+        SessionId(self.session.load(Ordering::Relaxed))
+    }
+
+    /// The daemon sees the socket of another session close.
+    pub fn end(&self, session: SessionId) -> Result<(), String> {
+        self.shared.end_session(session, Ending::Gone).map_err(|error| format!("end: {error}"))
     }
 
     /// Has everything digested.
@@ -358,10 +352,9 @@ impl World {
         Ok(names.map(|name| PathText(name.to_vec())).collect())
     }
 
-    fn extended(&self, path: &PathText) -> Result<Extended, Error> {
-        let names = self.extended_names(target(path, false))?;
-        let value =
-            |name: &PathText| self.client.get_extended(&self.who, target(path, false), name.as_bytes());
+    fn extended(&self, target: Target<'_>) -> Result<Extended, Error> {
+        let names = self.extended_names(target)?;
+        let value = |name: &PathText| self.client.get_extended(&self.who, target, name.as_bytes());
         names.into_iter().map(|name| Ok((name.clone(), value(&name)?))).collect()
     }
 
@@ -385,6 +378,10 @@ impl World {
                 done(client.truncate(&self.who, root, path.as_bytes(), *length as i64))
             }
             Mkdir { path, mode } => done(client.make_directory(&self.who, root, path.as_bytes(), *mode)),
+            MakeNode { path, kind, mode, device } => {
+                let mode = kind.bits() | mode & 0o7777;
+                done(client.make_node(&self.who, root, path.as_bytes(), mode, *device).map(drop))
+            }
             Rmdir { path } => done(client.remove_directory(&self.who, root, path.as_bytes())),
             Link { existing, new } => {
                 let source = LinkSource::Path { base: root, path: existing.as_bytes(), follow: false };
@@ -453,9 +450,13 @@ impl World {
 
     /// Everything the store shows.
     pub fn tree(&self) -> Result<Tree, String> {
+        self.collect().map(TreeBuilder::finish)
+    }
+
+    fn collect(&self) -> Result<TreeBuilder, String> {
         let mut builder = TreeBuilder::default();
         self.walk(&PathText::from("/"), &mut builder).map_err(|error| format!("walk: {error}"))?;
-        Ok(builder.finish())
+        Ok(builder)
     }
 
     fn walk(&self, path: &PathText, builder: &mut TreeBuilder) -> Result<(), Error> {
@@ -465,32 +466,38 @@ impl World {
             Kind::Symlink => {
                 Content::Symlink(PathText(self.client.read_link(&self.who, Base::Root, path.as_bytes())?))
             }
-            Kind::File => Content::File(self.read_whole(path, attributes.size)?),
+            Kind::File => {
+                let file = self.client.open(&self.who, Base::Root, path.as_bytes(), libc::O_RDONLY, 0)?;
+                let content = self.read_whole(&file, attributes.size)?;
+                self.client.close(file)?;
+                Content::File(content)
+            }
             Kind::Directory => {
                 for name in self.names(path)? {
                     self.walk(&join(path, name.as_bytes()), builder)?;
                 }
                 Content::Directory
             }
+            Kind::Pipe | Kind::Socket | Kind::CharacterDevice | Kind::BlockDevice => {
+                Content::Node { device: record.device }
+            }
         };
-        builder.add(path.clone(), record.inode.0, attributes, content, self.extended(path)?);
+        builder.add(path.clone(), record.inode.0, attributes, content, self.extended(target(path, false))?);
         Ok(())
     }
 
-    fn read_whole(&self, path: &PathText, size: u64) -> Result<Sparse, Error> {
-        let file = self.client.open(&self.who, Base::Root, path.as_bytes(), libc::O_RDONLY, 0)?;
+    fn read_whole(&self, file: &OpenFile, size: u64) -> Result<Sparse, Error> {
         let mut content = Sparse::default();
         let mut buffer = vec![0; READ_BYTES];
         let mut offset = 0;
         loop {
-            let got = self.client.pread(&file, &mut [buffer.as_mut_slice().into()], offset as i64)?;
+            let got = self.client.pread(file, &mut [buffer.as_mut_slice().into()], offset as i64)?;
             if got == 0 {
                 break;
             }
             content.write(offset, &buffer[..got]);
             offset += got as u64;
         }
-        self.client.close(file)?;
         content.set_size(offset);
         if offset == size { Ok(content) } else { Err(Error::Daemon("a file shorter than its size".into())) }
     }
@@ -513,11 +520,7 @@ fn done(result: Result<(), Error>) -> Result<Outcome, Error> {
 }
 
 fn attributes(record: &InodeRecord) -> Attributes {
-    let kind = match record.kind() {
-        FileKind::Directory => Kind::Directory,
-        FileKind::Symlink => Kind::Symlink,
-        _ => Kind::File,
-    };
+    let kind = Kind::of_mode(record.mode);
     let modified = record.modified;
     Attributes {
         kind,

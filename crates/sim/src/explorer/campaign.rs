@@ -1,8 +1,12 @@
 //! What a whole campaign tries, cut into cases that can be run in any order, by any process.
 
+use super::deaths::{self, Death};
 use super::lanes::{self, Overlapping};
 use super::store::{self, Workload, WorkloadFailure};
-use super::workloads::{DigestAt, calls, overlapping, passed_on, path_calls, workload, wrapping};
+use super::workloads::{
+    DigestAt, calls, calls_beside_open_files, death, details, outliving, overlapping, passed_on, workload,
+    wrapping,
+};
 use super::{Bounds, Coverage};
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
@@ -25,6 +29,10 @@ pub enum Part {
     Recovery,
     /// Two clients take turns: the second works on what the first was just told had happened.
     Clients,
+    /// Two clients outlive the daemon, with what they have open.
+    Outliving,
+    /// One of two clients dies.
+    Deaths,
     /// Two clients take turns on runs that go around their logs.
     ClientsWrapping,
     /// Calls of two threads, or two clients, that overlap.
@@ -45,16 +53,19 @@ pub struct Case {
 enum What {
     InTurn(Workload, String),
     Overlapping(Overlapping),
+    Death(Death),
 }
 
 impl Part {
     /// All of them.
-    pub const ALL: [Part; 7] = [
+    pub const ALL: [Part; 9] = [
         Part::Single,
         Part::Pairs,
         Part::Wrapping,
         Part::Recovery,
         Part::Clients,
+        Part::Outliving,
+        Part::Deaths,
         Part::ClientsWrapping,
         Part::Overlapping,
     ];
@@ -72,6 +83,8 @@ impl Part {
             Part::Wrapping => "wrapping log",
             Part::Recovery => "recovery",
             Part::Clients => "two clients",
+            Part::Outliving => "clients that outlive the daemon",
+            Part::Deaths => "a client that dies",
             Part::ClientsWrapping => "two wrapping logs",
             Part::Overlapping => "overlapping calls",
         }
@@ -88,7 +101,8 @@ impl Part {
         let cases: Vec<(What, Bounds)> = match self {
             Part::Single => {
                 let digests = [DigestAt::Never, DigestAt::First, DigestAt::Last];
-                let all = calls.iter().flat_map(|call| digests.map(|digest| (call, digest)));
+                let singles: Vec<_> = calls.into_iter().chain(details()).collect();
+                let all = singles.iter().flat_map(|call| digests.map(|digest| (call, digest)));
                 all.map(|(call, digest)| {
                     in_turn(workload(std::slice::from_ref(call), digest), &Bounds::thorough())
                 })
@@ -110,10 +124,22 @@ impl Part {
                 calls.windows(2).map(|pair| in_turn(workload(pair, DigestAt::First), &bounds)).collect()
             }
             Part::Clients => {
-                let seconds = path_calls();
-                let pairs = calls.iter().flat_map(|first| seconds.iter().map(move |second| (first, second)));
-                let all = pairs.flat_map(|pair| [false, true].map(|digest| (pair, digest)));
+                let pairs = calls.iter().flat_map(|first| calls.iter().map(move |second| (first, second)));
+                let all = pairs.enumerate().map(|(number, pair)| (pair, number % 2 == 0));
                 all.map(|((first, second), digest)| in_turn(passed_on(first, second, digest), &quick))
+                    .collect()
+            }
+            Part::Outliving => {
+                let calls = calls_beside_open_files();
+                let pairs = calls.iter().flat_map(|first| calls.iter().map(move |second| (first, second)));
+                let all = pairs.enumerate().map(|(number, pair)| (pair, number % 2 == 0));
+                all.map(|((first, second), digest)| in_turn(outliving(first, second, digest), &quick))
+                    .collect()
+            }
+            Part::Deaths => {
+                let all = calls.iter().flat_map(|call| [0, 1].map(|dies| (call, dies)));
+                let all = all.enumerate().map(|(number, of)| (of, number / 2 % 2 == 0));
+                all.map(|((call, dies), digest)| (What::Death(death(call, dies, digest)), quick.clone()))
                     .collect()
             }
             Part::ClientsWrapping => {
@@ -151,6 +177,7 @@ impl Case {
         match &self.what {
             What::InTurn(workload, _) => store::crash(workload, &self.bounds, seed),
             What::Overlapping(workload) => lanes::crash(workload, &self.bounds, seed + self.number as u64),
+            What::Death(death) => deaths::crash(death),
         }
     }
 }
@@ -160,6 +187,7 @@ impl fmt::Display for Case {
         write!(formatter, "{} {}: ", self.part.name(), self.number)?;
         match &self.what {
             What::InTurn(_, steps) => formatter.write_str(steps),
+            What::Death(Death { dies, calls, .. }) => write!(formatter, "client {dies} in {calls:?}"),
             What::Overlapping(Overlapping { lanes, clients, digests, .. }) => {
                 write!(formatter, "clients {clients}, digests {digests}, {lanes:?}")
             }

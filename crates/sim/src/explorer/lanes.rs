@@ -102,7 +102,11 @@ impl Schedule {
 
 /// Runs `workload` on a new small store and crashes it.
 pub fn crash(workload: &Overlapping, bounds: &Bounds, seed: u64) -> Result<Coverage, WorkloadFailure> {
-    let Prepared { directory, mut world, model } = prepare(&workload.setup).map_err(WorkloadFailure::Run)?;
+    let prepared = prepare(&workload.setup, 1).map_err(WorkloadFailure::Run)?;
+    let Prepared { directory, mut worlds, model } = prepared;
+    let Some(Some(mut world)) = worlds.pop() else {
+        return Err(WorkloadFailure::Run("the first client is gone".to_owned()));
+    };
     let root = directory.path();
     let mut others = Vec::new();
     for lane in 1..workload.lanes.len() {
@@ -259,7 +263,7 @@ impl Subject for OverlappingSubject<'_> {
     }
 
     fn recover(&mut self, directory: &Path) -> Result<Tree, String> {
-        recover(directory)
+        recover(directory, &[])
     }
 
     fn judge(&self, found: &Tree, progress: &[Progress]) -> Result<(), String> {

@@ -17,6 +17,7 @@
 
 pub mod campaign;
 mod choice;
+pub mod deaths;
 mod image;
 pub mod lanes;
 mod numbering;

@@ -8,7 +8,7 @@ use super::{Bounds, Coverage, Failure, Progress, Subject, acknowledged, explore,
 use crate::model::Model;
 use crate::operation::{Operation, answers_agree};
 use crate::tree::Tree;
-use crate::world::{self, World};
+use crate::world::{self, LastingFile, LastingFiles, World};
 use cuesta_media::recorder::{Recorder, Recording};
 use std::path::Path;
 
@@ -29,10 +29,13 @@ pub enum Step {
 /// What is run and crashed.
 #[derive(Clone, Debug, Default)]
 pub struct Workload {
-    /// Steps before recording starts, all of the first client.
+    /// Steps before recording starts.
     pub setup: Vec<Step>,
     /// What is recorded.
     pub steps: Vec<Step>,
+    /// Whether the processes outlive the crash, which is the daemon's: what is open behind the setup, in slots no step
+    /// opens or closes, keeps its content, with a name or without.
+    pub processes_live: bool,
 }
 
 /// A workload that does not hold what it promises.
@@ -52,12 +55,25 @@ pub enum WorkloadFailure {
 /// What the store may show after each number of operations.
 struct StoreSubject {
     trees: Vec<Tree>,
+    /// What processes that live on have open.
+    lasting: Vec<LastingFile>,
 }
 
-/// Opens a crashed store, checks it and says what it shows.
-pub(super) fn recover(directory: &Path) -> Result<Tree, String> {
-    let world = World::open(directory)?;
-    let tree = world.tree()?;
+/// Opens a crashed store while processes have `lasting` open, checks it and says what it shows. Once they close it, no
+/// more is left of it than of any other.
+pub(super) fn recover(directory: &Path, lasting: &[LastingFile]) -> Result<Tree, String> {
+    let held = LastingFiles::hold(directory, lasting)?;
+    let mut world = World::open(directory)?;
+    world.reopen(&held)?;
+    let tree = world.tree_and_open_files()?;
+    world.close_all()?;
+    drop(held);
+    if !lasting.is_empty() {
+        world.digest()?;
+        // Whoever asks how much there is has it looked what was closed.
+        world.inodes()?;
+    }
+    world.nothing_nameless()?;
     drop(world);
     world::fsck(directory)?;
     Ok(tree)
@@ -86,7 +102,7 @@ impl Subject for StoreSubject {
     type Found = Tree;
 
     fn recover(&mut self, directory: &Path) -> Result<Tree, String> {
-        recover(directory)
+        recover(directory, &self.lasting)
     }
 
     fn judge(&self, found: &Tree, progress: &[Progress]) -> Result<(), String> {
@@ -99,45 +115,50 @@ impl Subject for StoreSubject {
 /// A new small store on which `setup` was done, and its model.
 pub(super) struct Prepared {
     pub(super) directory: tempfile::TempDir,
-    pub(super) world: World,
+    pub(super) worlds: Vec<Option<World>>,
     pub(super) model: Model,
 }
 
-/// Makes a store and takes the first steps.
-pub(super) fn prepare(setup: &[Step]) -> Result<Prepared, String> {
+/// Makes a store with so many clients, which take the first steps.
+pub(super) fn prepare(setup: &[Step], clients: usize) -> Result<Prepared, String> {
     let builder = |parent: &Path| tempfile::Builder::new().prefix("cuesta-recorded-").tempdir_in(parent);
     let directory = builder(Path::new("/dev/shm"))
         .or_else(|_| builder(&std::env::temp_dir()))
         .map_err(|error| error.to_string())?;
     world::create(directory.path(), world::small_geometry())?;
-    let mut worlds = [Some(World::open(directory.path())?)];
+    let first = World::open(directory.path())?;
+    let others = (1..clients).map(|_| first.another().map(Some)).collect::<Result<Vec<_>, _>>()?;
+    let mut worlds: Vec<_> = std::iter::once(Some(first)).chain(others).collect();
     let mut model = Model::new();
     for step in setup {
         take(step, &mut worlds, &mut model)?;
     }
-    let [Some(world)] = worlds else {
-        return Err("the first client is gone".to_owned());
-    };
-    Ok(Prepared { directory, world, model })
+    Ok(Prepared { directory, worlds, model })
 }
 
 /// Runs `workload` on a new small store and crashes it.
 pub fn crash(workload: &Workload, bounds: &Bounds, seed: u64) -> Result<Coverage, WorkloadFailure> {
-    let Prepared { directory, world, mut model } = prepare(&workload.setup).map_err(WorkloadFailure::Run)?;
+    let prepared = prepare(&workload.setup, workload.clients()).map_err(WorkloadFailure::Run)?;
+    let Prepared { directory, mut worlds, mut model } = prepared;
     let root = directory.path();
-    let mut worlds = vec![Some(world)];
-    for _ in 1..workload.clients() {
-        let another = worlds[0].as_ref().map(World::another).transpose();
-        worlds.push(another.map_err(WorkloadFailure::Run)?);
-    }
+    let lasting: Vec<LastingFile> = match workload.processes_live {
+        true => worlds.iter().flatten().flat_map(World::lasting_files).collect(),
+        false => Vec::new(),
+    };
+    let lasts = |slot| lasting.iter().any(|file| file.slot == slot);
+    let crashed = |model: &Model| {
+        let mut model = model.clone();
+        model.keep_open(lasts);
+        Tree::with_open_files(&model)
+    };
     let mut trees = vec![crashed(&model)];
     let recorder = Recorder::install(&[root]).map_err(|error| WorkloadFailure::Run(error.to_string()))?;
-    let outcome = run(&workload.steps, &mut worlds, &mut model, &mut trees);
+    let outcome = run(&workload.steps, &mut worlds, &mut model, |model| trees.push(crashed(model)));
     let recording = recorder.take();
     outcome.map_err(WorkloadFailure::Run)?;
     accounted(&recording, root)?;
     drop(worlds);
-    explored(recording, root, &mut StoreSubject { trees }, bounds, seed)
+    explored(recording, root, &mut StoreSubject { trees, lasting }, bounds, seed)
 }
 
 /// Whether the recording accounts for everything below `root`; asked while the store is still open.
@@ -166,16 +187,16 @@ impl Workload {
         let client = |step: &Step| match step {
             Step::Call(client, _) | Step::Digest(client) | Step::Detach(client) => *client,
         };
-        self.steps.iter().map(client).max().unwrap_or(0) + 1
+        self.setup.iter().chain(&self.steps).map(client).max().unwrap_or(0) + 1
     }
 }
 
-/// Takes the steps under the recorder; after each call, adds what a crash would leave.
+/// Takes the steps under the recorder; `note` is shown what each call leaves.
 fn run(
     steps: &[Step],
     worlds: &mut [Option<World>],
     model: &mut Model,
-    trees: &mut Vec<Tree>,
+    mut note: impl FnMut(&Model),
 ) -> Result<(), String> {
     for step in steps {
         let is_call = matches!(step, Step::Call(..));
@@ -185,14 +206,14 @@ fn run(
         take(step, worlds, model)?;
         if is_call {
             acknowledged(0);
-            trees.push(crashed(model));
+            note(model);
         }
     }
     Ok(())
 }
 
 /// Takes a step on both sides.
-fn take(step: &Step, worlds: &mut [Option<World>], model: &mut Model) -> Result<(), String> {
+pub(super) fn take(step: &Step, worlds: &mut [Option<World>], model: &mut Model) -> Result<(), String> {
     let (Step::Call(client, _) | Step::Digest(client) | Step::Detach(client)) = step;
     let place = &mut worlds[*client];
     let world = place.as_mut().ok_or("a client that is gone makes a call")?;

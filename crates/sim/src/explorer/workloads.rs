@@ -2,11 +2,12 @@
 //! every position, and runs long enough for the log to wrap; by one client, by two that take turns, and by
 //! threads whose calls overlap.
 
+use super::deaths::Death;
 use super::lanes::Overlapping;
 use super::store::{ClientNumber, Step, Workload};
 use crate::generate::{Generator, Repertoire};
 use crate::operation::{
-    FallocateMode, OpenFlags, Operation, PathText, Pattern, SetCondition, Slot, Timestamp,
+    FallocateMode, Kind, OpenFlags, Operation, PathText, Pattern, SetCondition, Slot, Timestamp,
 };
 use crate::random::Random;
 
@@ -28,7 +29,7 @@ impl DigestAt {
     pub const ALL: [DigestAt; 4] = [DigestAt::Never, DigestAt::First, DigestAt::Between, DigestAt::Last];
 }
 
-/// The calls to crash in, on the tree that [`population`] makes.
+/// The calls to crash in, alone and with each other, on the tree that [`population`] makes.
 pub fn calls() -> Vec<Operation> {
     use Operation::*;
     let data = |seed, length| Pattern { seed, length };
@@ -47,12 +48,13 @@ pub fn calls() -> Vec<Operation> {
         Fallocate { slot: 0, mode: FallocateMode::CollapseRange, offset: 0, length: 4096 },
         Fallocate { slot: 0, mode: FallocateMode::InsertRange, offset: 4096, length: 8192 },
         OpenUnnamed { slot: 2, path: path("/d"), mode: 0o600, exclusive: false },
-        LinkOpen { slot: 5, new: path("/d/named") },
+        LinkOpen { slot: 3, new: path("/d/named") },
         RenameExchange { from: path("/f"), to: path("/d/x") },
         RenameExchange { from: path("/d"), to: path("/g") },
         Truncate { path: path("/f"), length: 100 },
         Ftruncate { slot: 0, length: 9000 },
         Mkdir { path: path("/d/sub"), mode: 0o750 },
+        MakeNode { path: path("/pipe"), kind: Kind::Pipe, mode: 0o622, device: 0 },
         Rmdir { path: path("/empty") },
         Link { existing: path("/f"), new: path("/d/linked") },
         Symlink { target: path("d/x"), path: path("/sym") },
@@ -68,9 +70,27 @@ pub fn calls() -> Vec<Operation> {
         Lchown { path: path("/g"), uid: 12, gid: 34 },
         Utimens { path: path("/d"), modified: Timestamp { seconds: 1_000_000, nanoseconds: 7 } },
         Close { slot: 1 },
+        Close { slot: 3 },
         set_extended("/f", "user.new", data(6, 300)),
         set_extended("/g", "user.large", data(7, 20)),
         RemoveExtended { path: path("/g"), follow: true, name: path("user.old") },
+    ]
+}
+
+/// Calls that differ from one of [`calls`] in what becomes of them only, not in whom they meet: crashed in alone.
+pub fn details() -> Vec<Operation> {
+    use Operation::*;
+    vec![
+        Fallocate { slot: 0, mode: FallocateMode::KeepSize, offset: 4096, length: 9000 },
+        Fallocate { slot: 0, mode: FallocateMode::ZeroKeepSize, offset: 5000, length: 9000 },
+        OpenUnnamed { slot: 2, path: path("/"), mode: 0o600, exclusive: true },
+        RenameNoReplace { from: path("/g"), to: path("/d/only") },
+        MakeNode { path: path("/d/file"), kind: Kind::File, mode: 0o600, device: 0 },
+        MakeNode { path: path("/d/socket"), kind: Kind::Socket, mode: 0o700, device: 0 },
+        MakeNode { path: path("/d/device"), kind: Kind::CharacterDevice, mode: 0o666, device: 0x103 },
+        MakeNode { path: path("/disk"), kind: Kind::BlockDevice, mode: 0o660, device: 0x800 },
+        Fchmod { slot: 1, mode: 0o2755 },
+        FsetExtended { slot: 1, name: path("user.old"), value: Pattern { seed: 8, length: 40 } },
     ]
 }
 
@@ -97,16 +117,34 @@ pub fn population() -> Vec<Step> {
         Close { slot: 3 },
         set_extended("/g", "user.old", Pattern { seed: 93, length: 10 }),
         set_extended("/g", "user.large", Pattern { seed: 94, length: 3000 }),
-        OpenUnnamed { slot: 5, path: path("/"), mode: 0o640, exclusive: false },
-        Write { slot: 5, data: Pattern { seed: 95, length: 5000 } },
+        OpenUnnamed { slot: 3, path: path("/"), mode: 0o640, exclusive: false },
+        Write { slot: 3, data: Pattern { seed: 95, length: 5000 } },
     ];
     calls.map(|call| Step::Call(0, call)).into()
 }
 
+/// Files the second client has open: the first one's, and one without a name of its own.
+fn second_clients_files() -> Vec<Step> {
+    let write = OpenFlags { read: true, write: true, ..OpenFlags::default() };
+    let append = OpenFlags { append: true, ..write };
+    let calls = [
+        Operation::Open { slot: 4, path: path("/f"), flags: write, mode: 0 },
+        Operation::Open { slot: 5, path: path("/g"), flags: append, mode: 0 },
+        Operation::OpenUnnamed { slot: 7, path: path("/d"), mode: 0o600, exclusive: false },
+        Operation::Write { slot: 7, data: Pattern { seed: 96, length: 4500 } },
+    ];
+    calls.map(|call| Step::Call(1, call)).into()
+}
+
+/// What both clients have open, and keep open.
+fn population_of_two() -> Vec<Step> {
+    population().into_iter().chain(second_clients_files()).collect()
+}
+
 /// The calls that name what they change by its path: any client may make them.
-pub fn path_calls() -> Vec<Operation> {
+fn path_calls() -> Vec<Operation> {
     let by_path = |call: &Operation| call.clone().path_mut(false).is_some();
-    calls().into_iter().filter(by_path).map(|call| in_slots_from(call, SECOND_CLIENTS_SLOTS)).collect()
+    calls().into_iter().filter(by_path).collect()
 }
 
 /// The second client's open files are in slots from here on.
@@ -120,17 +158,66 @@ fn in_slots_from(mut call: Operation, first: Slot) -> Operation {
     call
 }
 
-/// `first` by one client, `second` by another, and once more something by the first where both have been; each rests on
-/// what the other was told had happened. With `digest` what the first did is digested before the second begins.
+/// `first` by one client, `second` by another, and once more something by the first where both have been, also in a file
+/// it has open, which the other may have removed; each rests on what the other was told had happened. With `digest` what
+/// the first did is digested before the second begins.
 pub fn passed_on(first: &Operation, second: &Operation, digest: bool) -> Workload {
     let last = Operation::Mkdir { path: path("/d/last"), mode: 0o700 };
     let over = Operation::Rename { from: path("/hard"), to: path("/last") };
+    let open = Operation::Pwrite { slot: 0, offset: 5000, data: Pattern { seed: 93, length: 3000 } };
     let mut steps = vec![Step::Call(0, first.clone())];
     if digest {
         steps.push(Step::Digest(0));
     }
-    steps.extend([Step::Call(1, second.clone()), Step::Call(0, last), Step::Call(1, over), Step::Detach(1)]);
-    Workload { setup: population(), steps }
+    let second = in_slots_from(second.clone(), SECOND_CLIENTS_SLOTS);
+    steps.extend([Step::Call(1, second), Step::Call(0, open), Step::Call(0, last)]);
+    steps.extend([Step::Call(1, over), Step::Detach(1)]);
+    Workload { setup: population_of_two(), steps, ..Workload::default() }
+}
+
+/// `first` by one client, `second` by another, both of which live when the daemon crashes.
+pub fn outliving(first: &Operation, second: &Operation, digest: bool) -> Workload {
+    let workload = passed_on(first, second, digest);
+    let mut steps = workload.steps;
+    // Everybody is alive: nobody ends in order.
+    steps.pop();
+    Workload { steps, processes_live: true, ..workload }
+}
+
+/// `call` by one client that dies in it, or in what it does next; which may be the one that made everything, or the one
+/// that came to it.
+pub fn death(call: &Operation, dies: ClientNumber, digest: bool) -> Death {
+    let own =
+        |call: Operation, client: ClientNumber| in_slots_from(call, client as Slot * SECOND_CLIENTS_SLOTS);
+    let other = 1 - dies;
+    let unlink = Operation::Unlink { path: path("/g") };
+    let write = |slot| Operation::Pwrite { slot, offset: 2000, data: Pattern { seed: 97, length: 3000 } };
+    let calls = [call.clone(), unlink, write(0), write(1)];
+    let then = [
+        write(0),
+        write(1),
+        Operation::Mkdir { path: path("/d/last"), mode: 0o700 },
+        Operation::Rename { from: path("/hard"), to: path("/last") },
+        Operation::LinkOpen { slot: 3, new: path("/named at last") },
+    ];
+    let mut setup = population_of_two();
+    if digest {
+        setup.extend([Step::Digest(0), Step::Digest(1)]);
+    }
+    let first = other as Slot * SECOND_CLIENTS_SLOTS;
+    Death {
+        setup,
+        dies,
+        kept: (first, first + SECOND_CLIENTS_SLOTS),
+        calls: calls.map(|call| own(call, dies)).into(),
+        then: then.map(|call| own(call, other)).into(),
+    }
+}
+
+/// The calls that leave open what is open.
+pub fn calls_beside_open_files() -> Vec<Operation> {
+    let stay = |call: &Operation| !matches!(call, Operation::Close { .. });
+    calls().into_iter().filter(stay).collect()
 }
 
 /// Two or three calls on each of two lanes: threads of a client or clients, with or without a digest beside them.
@@ -143,9 +230,11 @@ pub fn overlapping(seed: u64) -> Overlapping {
         let flags = OpenFlags { append: slot == 5, ..write };
         setup.push(Step::Call(0, Operation::Open { slot, path: path(name), flags, mode: 0 }));
     }
-    // An open file that another client removes is gone: clients use no open files. Nor does half of the rest: what only
-    // makes and moves names does not wait for SharedFS, and so overlaps more closely.
-    let firsts = if clients || random.one_in(2) { path_calls() } else { calls() };
+    let unnamed = Operation::OpenUnnamed { slot: 7, path: path("/d"), mode: 0o600, exclusive: false };
+    setup.push(Step::Call(0, unnamed));
+    // Half of them use no open files: what only makes and moves names does not wait for SharedFS, and so overlaps more
+    // closely.
+    let firsts = if random.one_in(2) { path_calls() } else { calls() };
     let mut lane = |first: Slot| {
         let count = 2 + random.below(2) as usize;
         let call = |_| in_slots_from(random.pick(&firsts).clone(), first);
@@ -167,7 +256,7 @@ pub fn workload(calls: &[Operation], digest: DigestAt) -> Workload {
         DigestAt::Between => steps.insert(1, Step::Digest(0)),
         DigestAt::Last => steps.push(Step::Digest(0)),
     }
-    Workload { setup: population(), steps }
+    Workload { setup: population(), steps, ..Workload::default() }
 }
 
 /// A seeded run of clients that take turns, which goes around a single one's log at least once, digested when it is
@@ -183,10 +272,7 @@ pub fn wrapping(seed: u64, calls: usize, clients: u64) -> Workload {
     let mut generator = Generator::new(repertoire, seed);
     let mut turns = Random::new(!seed);
     let mut steps = Vec::new();
-    // Several clients make calls by path only: a file that one has open another may remove.
-    let wanted =
-        |call: &Operation| call.is_mutation() && (clients == 1 || call.clone().path_mut(false).is_some());
-    let mutations = std::iter::from_fn(|| Some(generator.next_operation())).filter(wanted);
+    let mutations = std::iter::from_fn(|| Some(generator.next_operation())).filter(Operation::is_mutation);
     for (number, operation) in mutations.take(calls).enumerate() {
         let client = turns.below(clients) as ClientNumber;
         if number % 17 == 16 {
@@ -194,7 +280,7 @@ pub fn wrapping(seed: u64, calls: usize, clients: u64) -> Workload {
         }
         steps.push(Step::Call(client, in_slots_from(operation, client as Slot * SECOND_CLIENTS_SLOTS)));
     }
-    Workload { setup: population(), steps }
+    Workload { setup: population(), steps, ..Workload::default() }
 }
 
 fn path(text: &str) -> PathText {

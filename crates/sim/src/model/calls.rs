@@ -2,7 +2,7 @@
 
 use super::resolve::{Last, Parent, check_length};
 use super::{Body, Directory, Handle, Inode, InodeNumber, Model};
-use crate::operation::{Extended, FallocateMode, OpenFlags, Outcome, PathText, Slot};
+use crate::operation::{Extended, FallocateMode, Kind, OpenFlags, Outcome, PathText, Slot};
 use crate::sparse::Sparse;
 use rustix::io::Errno;
 use std::collections::BTreeMap;
@@ -32,6 +32,10 @@ impl Model {
         };
         if self.is_directory(inode) && (flags.write || flags.create || flags.truncate) {
             return Err(Errno::ISDIR);
+        }
+        if let Body::Node { .. } = self.inodes[&inode].body {
+            // Nobody listens; what opens a pipe or a device is the kernel's.
+            return Err(Errno::NXIO);
         }
         if flags.truncate && !created {
             self.content_mut(inode)?.set_size(0);
@@ -145,7 +149,8 @@ impl Model {
         if self.is_directory(inode) {
             return Err(Errno::ISDIR);
         }
-        if length > FILE_BYTES_MAX {
+        let is_file = matches!(self.inodes[&inode].body, Body::File(_));
+        if is_file && length > FILE_BYTES_MAX {
             return Err(Errno::FBIG);
         }
         self.content_mut(inode)?.set_size(length);
@@ -205,6 +210,26 @@ impl Model {
         self.must_be_free(&parent, true)?;
         let body = Body::Directory(Directory { entries: BTreeMap::new(), parent: parent.directory });
         self.create(&parent, body, mode & 0o1777)?;
+        Ok(Outcome::Done)
+    }
+
+    pub(super) fn make_node(
+        &mut self,
+        path: &PathText,
+        kind: Kind,
+        mode: u32,
+        device: u64,
+    ) -> Result<Outcome> {
+        let parent = self.parent(path)?;
+        self.must_be_free(&parent, false)?;
+        let body = match kind {
+            Kind::Directory => return Err(Errno::PERM),
+            Kind::Symlink => return Err(Errno::INVAL),
+            Kind::File => Body::File(Sparse::default()),
+            Kind::Pipe | Kind::Socket => Body::Node { kind, device: 0 },
+            Kind::CharacterDevice | Kind::BlockDevice => Body::Node { kind, device },
+        };
+        self.create(&parent, body, mode)?;
         Ok(Outcome::Done)
     }
 

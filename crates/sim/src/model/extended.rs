@@ -76,7 +76,9 @@ impl Model {
         let prefixes = [&b"user."[..], b"trusted.", b"security."];
         let namespace = prefixes.into_iter().find(|prefix| name.as_bytes().starts_with(prefix));
         match namespace {
-            Some(b"user.") if matches!(self.inodes[&inode].body, Body::Symlink(_)) => Err(refused),
+            Some(b"user.") if matches!(self.inodes[&inode].body, Body::Symlink(_) | Body::Node { .. }) => {
+                Err(refused)
+            }
             Some(prefix) if prefix == name.as_bytes() => Err(Errno::INVAL),
             Some(_) => Ok(()),
             None => Err(Errno::OPNOTSUPP),

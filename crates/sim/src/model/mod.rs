@@ -50,6 +50,11 @@ pub(crate) enum Body {
     File(Sparse),
     Directory(Directory),
     Symlink(PathText),
+    /// A pipe, a socket or a device.
+    Node {
+        kind: Kind,
+        device: u64,
+    },
 }
 
 /// A directory; the root is its own parent.
@@ -104,6 +109,7 @@ impl Model {
             Ftruncate { slot, length } => self.ftruncate(*slot, *length),
             Fallocate { slot, mode, offset, length } => self.fallocate(*slot, *mode, *offset, *length),
             Fsync { slot } => self.handle(*slot).map(|_| Outcome::Done),
+            MakeNode { path, kind, mode, device } => self.make_node(path, *kind, *mode, *device),
             Mkdir { path, mode } => self.mkdir(path, *mode),
             Rmdir { path } => self.rmdir(path),
             Link { existing, new } => self.link(existing, new),
@@ -142,10 +148,20 @@ impl Model {
 
     /// What a crash does to open files: they are gone, and with them what had no name left.
     pub fn crash(&mut self) {
-        let slots: Vec<Slot> = self.handles.keys().copied().collect();
+        self.keep_open(|_| false);
+    }
+
+    /// Some open files are closed, as when processes end.
+    pub fn keep_open(&mut self, stays: impl Fn(Slot) -> bool) {
+        let slots: Vec<Slot> = self.handles.keys().copied().filter(|slot| !stays(*slot)).collect();
         for slot in slots {
             self.release(slot);
         }
+    }
+
+    /// The slots in use, and the inodes open there.
+    pub(crate) fn open_files(&self) -> impl Iterator<Item = (Slot, InodeNumber)> {
+        self.handles.iter().map(|(slot, handle)| (*slot, handle.inode))
     }
 
     /// Inodes that have a name or are open.
@@ -180,7 +196,7 @@ impl Model {
         match &mut inode.body {
             Body::File(content) => Ok(content),
             Body::Directory(_) => Err(Errno::ISDIR),
-            Body::Symlink(_) => Err(Errno::INVAL),
+            Body::Symlink(_) | Body::Node { .. } => Err(Errno::INVAL),
         }
     }
 
@@ -211,6 +227,7 @@ impl Inode {
             Body::File(content) => (Kind::File, content.size()),
             Body::Directory(_) => (Kind::Directory, 0),
             Body::Symlink(target) => (Kind::Symlink, target.0.len() as u64),
+            Body::Node { kind, .. } => (*kind, 0),
         };
         Attributes {
             kind,

@@ -51,6 +51,16 @@ fn what_one_client_passes_on_to_another_survives_crashes() {
 }
 
 #[test]
+fn what_is_open_outlives_the_daemon() {
+    slice(Part::Outliving, 20, as_it_is);
+}
+
+#[test]
+fn a_client_that_dies_takes_nothing_from_another() {
+    slice(Part::Deaths, 8, as_it_is);
+}
+
+#[test]
 fn two_logs_that_wrap_survive_crashes() {
     slice(Part::ClientsWrapping, 2, as_it_is);
 }
