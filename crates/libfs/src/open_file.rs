@@ -240,12 +240,11 @@ impl Client {
             _ if found.slash || flags & O_DIRECTORY != 0 => return Err(Error::NotDirectory.into()),
             _ if path_only => {}
             FileKind::Symlink => return Err(Error::SymlinkLoop.into()),
-            FileKind::Socket => return Err(Error::NoDevice.into()),
-            FileKind::File | FileKind::Fifo => {}
-            _ => return Err(Error::Unsupported.into()),
+            // Who may not open what cannot be opened is told that he may not.
+            _ => {}
         }
         let mut rights = if flags & O_ACCMODE == O_WRONLY { 0 } else { READ };
-        if writes || truncates {
+        if writes || flags & O_TRUNC != 0 {
             rights |= WRITE;
         }
         let check = |record| {
@@ -274,8 +273,12 @@ impl Client {
         }
         let state = self.reading(inode)?;
         check(&state.record)?;
-        if kind == FileKind::Fifo && !path_only {
-            return Err(Error::Pipe(inode.number).into());
+        match kind {
+            _ if path_only => {}
+            FileKind::File | FileKind::Directory | FileKind::Symlink => {}
+            FileKind::Fifo => return Err(Error::Pipe(inode.number).into()),
+            FileKind::Socket => return Err(Error::NoDevice.into()),
+            FileKind::CharacterDevice | FileKind::BlockDevice => return Err(Error::Unsupported.into()),
         }
         // A directory one stands in stays usable as "." after it was removed.
         if state.released || state.is_unlinked() && !matches!(found.last, Last::Dot | Last::DotDot) {

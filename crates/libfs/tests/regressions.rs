@@ -236,3 +236,22 @@ fn who_writes_a_file_opened_again_decides_about_its_set_id_bits() {
         assert_eq!(root(&child).stat("f").unwrap().mode & 0o7777, mode);
     }
 }
+
+#[test]
+fn who_may_not_open_a_socket_or_a_device_is_told_that_and_not_what_it_is() {
+    let store = Store::new(small());
+    let client = store.attach();
+    let node = |path: &[u8], mode| client.make_node(&ROOT, Base::Root, path, mode, 0).unwrap();
+    node(b"socket", libc::S_IFSOCK | 0o600);
+    node(b"device", libc::S_IFCHR | 0o600);
+    node(b"pipe", libc::S_IFIFO | 0o444);
+    let somebody = Credentials::of_user(1000, 1000, Vec::new());
+    let open = |who: &Credentials, path: &[u8], flags| client.open(who, Base::Root, path, flags, 0).err();
+    assert_eq!(open(&somebody, b"socket", O_RDONLY), Some(Error::Denied));
+    assert_eq!(open(&somebody, b"device", O_RDWR), Some(Error::Denied));
+    assert_eq!(open(&ROOT, b"socket", O_RDONLY), Some(Error::NoDevice));
+    assert_eq!(open(&ROOT, b"device", O_RDWR), Some(Error::Unsupported));
+    // To truncate is to write, also where there is nothing to truncate.
+    assert_eq!(open(&somebody, b"pipe", O_RDONLY | libc::O_TRUNC), Some(Error::Denied));
+    assert!(matches!(open(&somebody, b"pipe", O_RDONLY), Some(Error::Pipe(_))));
+}

@@ -25,7 +25,7 @@ pub use error::{AccessError, MediaError};
 pub use fault_handler::install_fault_handler;
 pub use growable::GrowableMapping;
 pub use huge::HUGE_PAGE_BYTES;
-pub use mapping::{Mapping, Protection, UNFINISHED_EXTENSION, create_allocated, create_sparse};
+pub use mapping::{Mapping, Protection, UNFINISHED_EXTENSION, create_allocated, create_sparse, remove};
 pub use shared::SharedMemory;
 pub use user_copy::{Fault, UserSlice, UserSliceMut, read_c_string};
 pub use window::Window;

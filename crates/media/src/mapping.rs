@@ -9,6 +9,7 @@ use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{CWD, FallocateFlags, Mode, OFlags, RenameFlags};
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 use std::ffi::c_void;
+use std::io;
 use std::ops::Deref;
 use std::path::Path;
 
@@ -182,20 +183,29 @@ fn create_whole(
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC;
     let file = rustix::fs::open(&unfinished, flags, Mode::RUSR | Mode::WUSR)
         .map_err(MediaError::system("create file"))?;
+    recorder::on_create(file.as_fd());
     let finished = size(&file)
         .and_then(|()| rustix::fs::fsync(&file).map_err(MediaError::system("sync new file")))
         .and_then(|()| {
+            recorder::on_set_len(file.as_fd(), file_len(file.as_fd())?);
             rustix::fs::renameat_with(CWD, &unfinished, CWD, path, RenameFlags::NOREPLACE)
                 .map_err(MediaError::system("create file"))
         });
     if let Err(error) = finished {
         // The error to report is the first one; a file left behind is replaced by the next one.
-        let _ = rustix::fs::unlink(&unfinished);
+        let _ = remove(&unfinished);
         return Err(error);
     }
+    recorder::on_rename(file.as_fd());
     sync_parent(path)?;
-    recorder::on_create(file.as_fd());
     Ok(file)
+}
+
+/// Removes a file. What has it open or mapped keeps it; that it is gone is durable once its folder is synced.
+pub fn remove(path: &Path) -> io::Result<()> {
+    rustix::fs::unlink(path)?;
+    recorder::on_remove(path);
+    Ok(())
 }
 
 /// Gives a part of a file its room on the medium, durably. What had its room keeps it; no byte changes.

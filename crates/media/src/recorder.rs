@@ -6,8 +6,9 @@
 //! and code that stores through raw pointers with [`crate::persist`] is seen as well.
 //!
 //! The model: a store may survive a crash from the moment it is made; it must survive once a [`Event::Flush`]
-//! of its lines and then a [`Event::Fence`] of the same thread follow. Creating, allocating and resizing a
-//! file counts as durable at once: SharedFS syncs directories before it relies on a file.
+//! of its lines and then a [`Event::Fence`] of the same thread follow. Making a file is several steps, and each is an
+//! event: it appears, empty and under the name of an unfinished one, gets its length, gets its name. A crash may fall
+//! between any two. Each step counts as durable from then on: SharedFS syncs files and directories before it goes on.
 
 #[cfg(feature = "record")]
 mod live;

@@ -59,6 +59,18 @@ pub enum Event {
         /// Its length.
         len: u64,
     },
+    /// A file has another name.
+    Rename {
+        /// Which file.
+        region: RegionKey,
+        /// Its name from now on.
+        path: PathBuf,
+    },
+    /// A file has no name any more.
+    Remove {
+        /// The name it had.
+        path: PathBuf,
+    },
     /// A step of the test itself.
     Mark(u64),
 }
@@ -320,6 +332,27 @@ pub(crate) fn on_set_len(file: BorrowedFd<'_>, len: u64) {
         if state.follows(&path_of(file)) {
             let region = region_of(file);
             state.push(Event::SetLen { region, len });
+        }
+    });
+}
+
+pub(crate) fn on_rename(file: BorrowedFd<'_>) {
+    with_state(|state| {
+        let path = path_of(file);
+        if state.follows(&path) {
+            state.push(Event::Rename { region: region_of(file), path });
+        }
+    });
+}
+
+pub(crate) fn on_remove(path: &Path) {
+    with_state(|state| {
+        let (Some(Ok(folder)), Some(name)) = (path.parent().map(Path::canonicalize), path.file_name()) else {
+            return;
+        };
+        let path = folder.join(name);
+        if state.follows(&path) {
+            state.push(Event::Remove { path });
         }
     });
 }

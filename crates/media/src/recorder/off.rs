@@ -1,6 +1,7 @@
 //! The recorder of a build that records nothing.
 
 use rustix::fd::BorrowedFd;
+use std::path::Path;
 
 #[inline(always)]
 pub(crate) fn on_store(_dst: *const u8, _len: usize) {}
@@ -25,6 +26,12 @@ pub(crate) fn on_open(_file: BorrowedFd<'_>) {}
 
 #[inline(always)]
 pub(crate) fn on_set_len(_file: BorrowedFd<'_>, _len: u64) {}
+
+#[inline(always)]
+pub(crate) fn on_rename(_file: BorrowedFd<'_>) {}
+
+#[inline(always)]
+pub(crate) fn on_remove(_path: &Path) {}
 
 /// Notes a write made with `pwrite` and its like.
 #[inline(always)]

@@ -49,7 +49,7 @@ impl SegmentPool {
         for entry in std::fs::read_dir(tier.join(LOGS_FOLDER)).map_err(Error::io("list log segments"))? {
             let entry = entry.map_err(Error::io("list log segments"))?;
             if entry.path().extension().is_some_and(|extension| extension == UNFINISHED_EXTENSION) {
-                std::fs::remove_file(entry.path()).map_err(Error::io("remove a log segment"))?;
+                cuesta_media::remove(&entry.path()).map_err(Error::io("remove a log segment"))?;
                 continue;
             }
             let Some(id) = segment_number(&entry.file_name()) else { continue };
@@ -60,7 +60,7 @@ impl SegmentPool {
             }
             if found.blocks() * STAT_BLOCK_BYTES < found.len() {
                 // Its maker died before it had all its memory.
-                std::fs::remove_file(entry.path()).map_err(Error::io("remove a log segment"))?;
+                cuesta_media::remove(&entry.path()).map_err(Error::io("remove a log segment"))?;
             } else {
                 pool.spare.insert(id);
             }
@@ -104,7 +104,7 @@ impl SegmentPool {
 
     /// Removes a segment whose last owner may still write to it: its pages live as long as it maps them.
     pub fn destroy(&mut self, segment: &Segment) -> Result<(), Error> {
-        std::fs::remove_file(self.tier.join(segment_path(segment.id)))
+        cuesta_media::remove(&self.tier.join(segment_path(segment.id)))
             .map_err(Error::io("remove a log segment"))
     }
 }
@@ -122,7 +122,7 @@ pub fn make_segment(
     let mapping = Mapping::of_file(&file, 0, segment_bytes, Protection::ReadWrite, medium, false)?;
     if let Err(error) = mapping.provide(&file, 0, segment_bytes, true) {
         // The error to report is the first one; what is left behind is removed when the store is opened.
-        let _ = std::fs::remove_file(path);
+        let _ = cuesta_media::remove(&path);
         return Err(error.into());
     }
     sync_folder(&tier.join(LOGS_FOLDER))?;

@@ -4,8 +4,8 @@ use super::deaths::{self, Death};
 use super::lanes::{self, Overlapping};
 use super::store::{self, Workload, WorkloadFailure};
 use super::workloads::{
-    DigestAt, calls, calls_beside_open_files, death, details, outliving, overlapping, passed_on, workload,
-    wrapping,
+    DigestAt, calls, calls_beside_open_files, death, details, growing, outliving, overlapping, passed_on,
+    workload, wrapping,
 };
 use super::{Bounds, Coverage};
 use clap::ValueEnum;
@@ -25,6 +25,8 @@ pub enum Part {
     Pairs,
     /// Runs that go around the log.
     Wrapping,
+    /// Files of the store are made meanwhile.
+    Growing,
     /// A crash while an earlier one is recovered from.
     Recovery,
     /// Two clients take turns: the second works on what the first was just told had happened.
@@ -58,10 +60,11 @@ enum What {
 
 impl Part {
     /// All of them.
-    pub const ALL: [Part; 9] = [
+    pub const ALL: [Part; 10] = [
         Part::Single,
         Part::Pairs,
         Part::Wrapping,
+        Part::Growing,
         Part::Recovery,
         Part::Clients,
         Part::Outliving,
@@ -81,6 +84,7 @@ impl Part {
             Part::Single => "single calls",
             Part::Pairs => "pairs of calls",
             Part::Wrapping => "wrapping log",
+            Part::Growing => "growing store",
             Part::Recovery => "recovery",
             Part::Clients => "two clients",
             Part::Outliving => "clients that outlive the daemon",
@@ -119,6 +123,7 @@ impl Part {
             Part::Wrapping => {
                 (seed..seed + 20).map(|seed| in_turn(wrapping(seed, WRAPPING_CALLS, 1), &quick)).collect()
             }
+            Part::Growing => vec![in_turn(growing(), &quick)],
             Part::Recovery => {
                 let bounds = Bounds { recoveries_one_in: 1, ..quick };
                 calls.windows(2).map(|pair| in_turn(workload(pair, DigestAt::First), &bounds)).collect()

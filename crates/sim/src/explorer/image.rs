@@ -3,6 +3,7 @@
 
 use cuesta_media::recorder::{BaseFile, RegionKey};
 use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 
 /// A cache line: the unit in which memory becomes durable.
@@ -56,10 +57,8 @@ impl Image {
 
     /// Adds a file, or replaces what was known under its region or its path.
     pub(super) fn appear(&mut self, region: RegionKey, path: PathBuf, len: u64, bytes: &[u8]) {
-        let replaced = self.files.extract_if(.., |other, file| *other == region || file.path == path);
-        for (region, file) in replaced {
-            self.hash = self.hash.wrapping_sub(file_hash(region, &file));
-        }
+        self.take(|other, _| other == region);
+        self.take(|_, other| other.path == path);
         let file = ImageFile { path, len, bytes: bytes[..used(bytes)].to_vec() };
         self.hash = self.hash.wrapping_add(file_hash(region, &file));
         self.files.insert(region, file);
@@ -91,6 +90,28 @@ impl Image {
         }
     }
 
+    /// Gives a file another name, which another may have had.
+    pub(super) fn rename(&mut self, region: RegionKey, path: PathBuf) {
+        let Some(mut file) = self.take(|other, _| other == region) else { return };
+        self.take(|_, other| other.path == path);
+        file.1.path = path;
+        self.hash = self.hash.wrapping_add(file_hash(region, &file.1));
+        self.files.insert(region, file.1);
+    }
+
+    /// Removes a file, and says which it was.
+    pub(super) fn remove(&mut self, path: &Path) -> Option<RegionKey> {
+        self.take(|_, file| file.path == path).map(|(region, _)| region)
+    }
+
+    fn take(&mut self, which: impl Fn(RegionKey, &ImageFile) -> bool) -> Option<(RegionKey, ImageFile)> {
+        let region =
+            self.files.iter().find(|(region, file)| which(**region, file)).map(|(region, _)| *region)?;
+        let file = self.files.remove(&region)?;
+        self.hash = self.hash.wrapping_sub(file_hash(region, &file));
+        Some((region, file))
+    }
+
     pub(super) fn set_len(&mut self, region: RegionKey, len: u64) {
         if let Some(file) = self.files.get_mut(&region) {
             let before = file_hash(region, file);
@@ -120,7 +141,10 @@ pub(super) fn relative(path: &Path, root: &Path) -> PathBuf {
 
 fn file_hash(region: RegionKey, file: &ImageFile) -> u128 {
     let past = (file.bytes.len() as u64).div_ceil(LINE);
-    mix(region.inode ^ !file.len, region.device).wrapping_add(lines_hash(region, file, 0, past))
+    let mut name = DefaultHasher::new();
+    file.path.hash(&mut name);
+    let head = mix(region.inode ^ !file.len, region.device ^ name.finish());
+    head.wrapping_add(lines_hash(region, file, 0, past))
 }
 
 /// The sum of the hashes of the lines `first..past`; zeros at

@@ -8,6 +8,7 @@
 //!   ([`pending`]). It is enough to look just before each fence (everything since the last one may
 //!   or may not have survived) and just after it.
 //! * *Process death* at any instant: every store up to it is there.
+//! * Both of them between the steps in which a file is made or removed.
 //! * Either of them again while the first is being recovered from.
 //!
 //! Each state is put into files ([`stage`]), recovered by the code under test and judged against
@@ -92,6 +93,8 @@ pub struct Coverage {
     pub persist_points: u64,
     /// Those of them that were crashed at.
     pub persist_points_crashed: u64,
+    /// Steps of making, resizing and removing a file that were crashed behind.
+    pub file_steps: u64,
     /// States judged.
     pub states: u64,
     /// States that were different, each of them recovered.
@@ -123,6 +126,8 @@ pub struct Failure {
 pub enum Moment {
     /// Power loss right after a fence.
     AfterFence,
+    /// Power loss when a file was made, or had its length or name changed, or was removed, and nothing more.
+    AfterFileStep,
     /// Power loss between fences: so many of so many pending lines survived.
     BetweenFences {
         /// Lines that survived at least in part.
@@ -170,6 +175,8 @@ pub fn unaccounted(recording: &Recording, root: &Path) -> Vec<String> {
                 image.appear(*region, relative(path, &root), *len, contents);
             }
             Event::SetLen { region, len } => image.set_len(*region, *len),
+            Event::Rename { region, path } => image.rename(*region, relative(path, &root)),
+            Event::Remove { path } => drop(image.remove(&relative(path, &root))),
             Event::Store { region, offset, bytes } => drop(image.store(*region, *offset, bytes)),
             Event::Flush { .. } | Event::Fence | Event::Mark(_) => {}
         }
@@ -255,14 +262,29 @@ impl<S: Subject> Run<'_, S> {
             Event::Mark(mark) => advance(&mut self.progress, *mark),
             Event::Appear { region, path, len, contents } => {
                 pending.forget(*region);
-                for image in [durable, stored] {
+                for image in [&mut *durable, &mut *stored] {
                     image.appear(*region, relative(path, root), *len, contents);
                 }
+                self.between_steps(durable, stored)?;
             }
             Event::SetLen { region, len } => {
                 pending.cut(*region, *len);
                 durable.set_len(*region, *len);
                 stored.set_len(*region, *len);
+                self.between_steps(durable, stored)?;
+            }
+            Event::Rename { region, path } => {
+                durable.rename(*region, relative(path, root));
+                stored.rename(*region, relative(path, root));
+                self.between_steps(durable, stored)?;
+            }
+            Event::Remove { path } => {
+                let path = relative(path, root);
+                if let Some(region) = durable.remove(&path) {
+                    pending.forget(region);
+                }
+                stored.remove(&path);
+                self.between_steps(durable, stored)?;
             }
             Event::Store { region, offset, bytes } => {
                 pending.store(*region, *offset, bytes);
@@ -288,6 +310,13 @@ impl<S: Subject> Run<'_, S> {
             }
         }
         Ok(())
+    }
+
+    /// A crash of either kind behind a step of making or removing a file.
+    fn between_steps(&mut self, durable: &Image, stored: &Image) -> Result<(), (Moment, String)> {
+        self.coverage.file_steps += 1;
+        self.check(durable, Moment::AfterFileStep)?;
+        self.check(stored, Moment::ProcessDeath)
     }
 
     /// Power loss with any subset of what is pending.
@@ -369,6 +398,7 @@ impl Coverage {
     pub fn add(&mut self, other: Coverage) {
         self.persist_points += other.persist_points;
         self.persist_points_crashed += other.persist_points_crashed;
+        self.file_steps += other.file_steps;
         self.states += other.states;
         self.states_distinct += other.states_distinct;
     }
@@ -376,10 +406,10 @@ impl Coverage {
 
 impl fmt::Display for Coverage {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Coverage { persist_points, persist_points_crashed, states, states_distinct } = self;
+        let Coverage { persist_points, persist_points_crashed, file_steps, states, states_distinct } = self;
         write!(
             formatter,
-            "{persist_points_crashed} of {persist_points} persist points crashed, {states} states, {states_distinct} distinct"
+            "{persist_points_crashed} of {persist_points} persist points and {file_steps} steps of files crashed, {states} states, {states_distinct} distinct"
         )
     }
 }
@@ -388,6 +418,9 @@ impl fmt::Display for Moment {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Moment::AfterFence => write!(formatter, "power loss after a fence"),
+            Moment::AfterFileStep => {
+                write!(formatter, "power loss after a step of making or removing a file")
+            }
             Moment::BetweenFences { lines, pending } => {
                 write!(formatter, "power loss with {lines} of {pending} pending lines surviving")
             }

@@ -23,10 +23,13 @@ pub(super) fn by_appearance(mut recording: Recording) -> Recording {
     for recorded in &mut recording.events {
         match &mut recorded.event {
             Event::Appear { region, .. } => name(region, true),
-            Event::Store { region, .. } | Event::Flush { region, .. } | Event::SetLen { region, .. } => {
+            Event::Store { region, .. }
+            | Event::Flush { region, .. }
+            | Event::SetLen { region, .. }
+            | Event::Rename { region, .. } => {
                 name(region, false);
             }
-            Event::Fence | Event::Mark(_) => {}
+            Event::Remove { .. } | Event::Fence | Event::Mark(_) => {}
         }
     }
     recording

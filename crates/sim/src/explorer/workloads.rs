@@ -247,6 +247,19 @@ pub fn overlapping(seed: u64) -> Overlapping {
     Overlapping { setup, lanes, clients, digests }
 }
 
+/// The first things that are done on a new store, for which it makes parts of the log and arenas.
+pub fn growing() -> Workload {
+    let write = OpenFlags { write: true, create: true, ..OpenFlags::default() };
+    let data = |seed| Pattern { seed, length: 10_000 };
+    let steps = vec![
+        Step::Call(0, Operation::Open { slot: 0, path: path("/f"), flags: write, mode: 0o644 }),
+        Step::Call(0, Operation::Write { slot: 0, data: data(1) }),
+        Step::Digest(0),
+        Step::Call(0, Operation::Write { slot: 0, data: data(2) }),
+    ];
+    Workload { steps, ..Workload::default() }
+}
+
 /// One workload: `calls` on the population, with a digest somewhere.
 pub fn workload(calls: &[Operation], digest: DigestAt) -> Workload {
     let mut steps: Vec<Step> = calls.iter().map(|call| Step::Call(0, call.clone())).collect();

@@ -3,6 +3,7 @@
 //! This is a slice that takes a minute or two; `make explore` runs all of it. `CUESTA_SIM_SEED` chooses another slice
 //! and other states, `CUESTA_SIM_KEEP=1` leaves the files of a failure behind.
 
+mod complete;
 mod crashes;
 mod planted;
 mod toy_log;
