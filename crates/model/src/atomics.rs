@@ -118,6 +118,21 @@ macro_rules! integer {
 }
 
 integer!(AtomicU32, atomic::AtomicU32, u32);
+
+impl AtomicU32 {
+    /// With orderings that are not weakened.
+    pub(crate) fn exchange_exactly(&self, current: u32, new: u32) -> bool {
+        step();
+        self.0.compare_exchange(current, new, Ordering::Acquire, Ordering::Relaxed).is_ok()
+    }
+
+    /// As above.
+    pub(crate) fn store_exactly(&self, value: u32) {
+        step();
+        self.0.store(value, Ordering::Release);
+    }
+}
+
 integer!(AtomicU64, atomic::AtomicU64, u64);
 
 /// Stands in for `std`'s `AtomicPtr`.

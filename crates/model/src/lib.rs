@@ -7,7 +7,7 @@
 //!
 //! | file | idea |
 //! |---|---|
-//! | `atomics`, `waiting`, `cell` | what stands in for the machine's |
+//! | `atomics`, `lock`, `waiting`, `cell` | what stands in for the machine's |
 //! | `mistake` | the mistakes that can be made: every ordering a step weaker, every check that is named dropped |
 //! | `check` | running a model; making each mistake in turn and telling which ones no model notices |
 #![cfg(feature = "loom")]
@@ -15,13 +15,15 @@
 mod atomics;
 mod cell;
 mod check;
+mod lock;
 mod mistake;
 mod waiting;
 
 pub use atomics::{AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
 pub use cell::Racy;
 pub use check::{explore, unnoticed_mistakes};
-pub use loom::sync::{Arc, Mutex, MutexGuard};
+pub use lock::{Mutex, MutexGuard};
+pub use loom::sync::Arc;
 pub use loom::thread;
 pub use mistake::mistake;
 pub use waiting::{Futex, yield_now};

@@ -48,6 +48,16 @@ impl Futex {
         self.word.compare_exchange(current, new, success, failure)
     }
 
+    /// The first step of a lock, which is no subject of the model.
+    pub(crate) fn exchange_exactly(&self, current: u32, new: u32) -> bool {
+        self.word.exchange_exactly(current, new)
+    }
+
+    /// The last step of a lock.
+    pub(crate) fn store_exactly(&self, value: u32) {
+        self.word.store_exactly(value);
+    }
+
     /// Sleeps until woken, unless the word is no longer `expected`.
     pub fn wait(&self, expected: u32) {
         let queue = self.queue.lock().unwrap();

@@ -4,18 +4,14 @@
 //! close-on-exec, dup2 over it and close keep their meaning, and code we do not serve gets EBADF from
 //! it and nothing else. The table maps its number to an open file description.
 //!
-//! Look-up takes no lock: descriptions live in memory that is only ever reused for descriptions, carry
-//! a count, and are released when the table and every thread that pinned them have let go. A thread
-//! pins, then checks that the table still says the same; so a close while another thread reads is safe.
+//! Look-up takes no lock, and changes of one number take turns ([`cuesta_threads::Table`]).
 //!
 //! A vfork child has the parent's memory and its own kernel descriptors: its changes go to a
 //! [`Delta`], which only it sees, until it is gone.
 
-use std::cell::UnsafeCell;
-use std::ops::Deref;
-use std::ptr;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use cuesta_threads::{Pool, Table, Turn};
 
 use crate::calls::ExecImage;
 use crate::filter::{ACTIVE, DESCRIPTOR_LIMIT, DESCRIPTORS, HOLDS, own_class};
@@ -29,95 +25,17 @@ const CLASS_OURS: u8 = 1;
 /// Class of a descriptor this library uses for itself.
 const CLASS_HIDDEN: u8 = 2;
 
-static TABLE: [AtomicPtr<Slot>; DESCRIPTOR_LIMIT] =
-    [const { AtomicPtr::new(ptr::null_mut()) }; DESCRIPTOR_LIMIT];
-static FREE: Mutex<Vec<Free>> = Mutex::new(Vec::new());
+static TABLE: Table<Description, DESCRIPTOR_LIMIT> = Table::new();
+static POOL: Pool<Description> = Pool::new();
 /// One past the highest descriptor that was ever ours.
 static HIGHEST: AtomicUsize = AtomicUsize::new(0);
 
-/// Room for one description, never given back to the allocator.
-struct Slot {
-    count: AtomicU32,
-    description: UnsafeCell<Option<Description>>,
-}
-
-struct Free(*mut Slot);
-
-// SAFETY: a free slot is referred to by nobody else.
-unsafe impl Send for Free {}
-
 /// A counted reference to a description.
-#[derive(Debug)]
-pub struct Pin(*mut Slot);
+pub type Pin = cuesta_threads::Pin<Description>;
 
-// SAFETY: the count is atomic and descriptions are shared between threads by design.
-unsafe impl Send for Pin {}
-// SAFETY: as above.
-unsafe impl Sync for Pin {}
-
-impl std::fmt::Debug for Slot {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("Slot").field("count", &self.count).finish_non_exhaustive()
-    }
-}
-
-impl Pin {
-    /// The first reference to a new description.
-    pub fn new(description: Description) -> Self {
-        let free = FREE.lock().ok().and_then(|mut free| free.pop());
-        let slot = match free {
-            Some(Free(slot)) => slot,
-            None => {
-                Box::into_raw(Box::new(Slot { count: AtomicU32::new(0), description: UnsafeCell::new(None) }))
-            }
-        };
-        // SAFETY: a slot whose count is zero is touched by nobody: pinning refuses it.
-        unsafe {
-            *(*slot).description.get() = Some(description);
-            (*slot).count.store(1, Ordering::Release);
-        }
-        Self(slot)
-    }
-
-    /// Whether both refer to the same open file description.
-    pub fn is_same(&self, other: &Pin) -> bool {
-        ptr::eq(self.0, other.0)
-    }
-}
-
-impl Clone for Pin {
-    fn clone(&self) -> Self {
-        // SAFETY: this reference keeps the slot's count above zero.
-        unsafe { (*self.0).count.fetch_add(1, Ordering::Relaxed) };
-        Self(self.0)
-    }
-}
-
-impl Deref for Pin {
-    type Target = Description;
-
-    fn deref(&self) -> &Description {
-        // SAFETY: with a count above zero the description is present and only shared.
-        match unsafe { &*(*self.0).description.get() } {
-            Some(description) => description,
-            None => crate::arch::abort(),
-        }
-    }
-}
-
-impl Drop for Pin {
-    fn drop(&mut self) {
-        // SAFETY: the slot's memory stays valid for good; who brings the count to zero is alone with it.
-        unsafe {
-            if (*self.0).count.fetch_sub(1, Ordering::Release) == 1 {
-                std::sync::atomic::fence(Ordering::Acquire);
-                drop((*(*self.0).description.get()).take());
-                if let Ok(mut free) = FREE.lock() {
-                    free.push(Free(self.0));
-                }
-            }
-        }
-    }
+/// The first reference to a new description.
+pub fn describe(description: Description) -> Pin {
+    POOL.pin(description)
 }
 
 /// What a vfork child changed: of its descriptors the last change for a number counts, `None` is closed.
@@ -169,79 +87,112 @@ pub fn hide(fd: i32, hidden: bool) {
 #[inline]
 pub fn pin(fd: i32) -> Option<Pin> {
     let fd = fd as u32 as usize;
-    let entry = TABLE.get(fd)?;
     if thread::is_vforked()
         // SAFETY: the reference ends within this expression.
         && let Some(change) = unsafe { thread::delta() }.as_ref().and_then(|delta| delta.find(fd))
     {
         return change.clone();
     }
-    loop {
-        let slot = entry.load(Ordering::Acquire);
-        if slot.is_null() {
+    TABLE.pin(fd)
+}
+
+/// A change of what is behind one descriptor, here and in the kernel; nothing changes if it is dropped. Until it is made
+/// or dropped other changes of the same descriptor wait.
+#[derive(Debug)]
+#[must_use]
+pub struct Change {
+    fd: usize,
+    by: By,
+}
+
+#[derive(Debug)]
+enum By {
+    Turn(Turn<'static, Description>),
+    /// Only this child sees it.
+    VforkChild,
+}
+
+/// Begins a change of what is behind `fd`, unless it can never be ours.
+pub fn change(fd: i32) -> Option<Change> {
+    let fd = fd as u32 as usize;
+    if thread::is_vforked() {
+        return (fd < DESCRIPTOR_LIMIT).then_some(Change { fd, by: By::VforkChild });
+    }
+    Some(Change { fd, by: By::Turn(TABLE.turn(fd)?) })
+}
+
+impl Change {
+    fn is_of_ours(&self) -> bool {
+        match &self.by {
+            By::Turn(turn) => turn.is_taken(),
+            By::VforkChild => pin(self.fd as i32).is_some(),
+        }
+    }
+
+    /// Puts `to` behind the descriptor, which is the kernel's placeholder now, or nothing, which is the application's now.
+    /// Answers what was there before.
+    pub fn finish(self, to: Option<Pin>) -> Option<Pin> {
+        match &to {
+            Some(_) => {
+                HIGHEST.fetch_max(self.fd + 1, Ordering::Relaxed);
+                ACTIVE.store(1, Ordering::Release);
+                HOLDS.store(1, Ordering::Release);
+                DESCRIPTORS[self.fd].store(CLASS_OURS, Ordering::Release);
+            }
+            None if matches!(self.by, By::Turn(_)) => declassify(self.fd),
+            None => {}
+        }
+        match self.by {
+            By::Turn(turn) => turn.finish(to),
+            By::VforkChild => change_in_vfork_child(self.fd, to),
+        }
+    }
+
+    /// Takes away what is behind the descriptor, and then has the kernel `close` it. `None` if it is not ours.
+    pub fn close<T>(self, close: impl FnOnce() -> T) -> Option<(T, Pin)> {
+        if !self.is_of_ours() {
             return None;
         }
-        // SAFETY: slots are never freed; a count of zero means it is being released, and refused.
-        unsafe {
-            let mut count = (*slot).count.load(Ordering::Relaxed);
-            while count != 0 {
-                match (*slot).count.compare_exchange_weak(
-                    count,
-                    count + 1,
-                    Ordering::Acquire,
-                    Ordering::Relaxed,
-                ) {
-                    Ok(_) => {
-                        let pin = Pin(slot);
-                        if entry.load(Ordering::Acquire) == slot {
-                            return Some(pin);
-                        }
-                        break;
-                    }
-                    Err(now) => count = now,
-                }
+        let (answer, before) = match self.by {
+            By::Turn(turn) => {
+                // Between the two a call of another thread reaches the placeholder (EBADF).
+                declassify(self.fd);
+                turn.close(close)
             }
-        }
+            By::VforkChild => (close(), change_in_vfork_child(self.fd, None)),
+        };
+        Some((answer, before?))
     }
 }
 
-/// Puts `pin` behind `fd` and answers what was there before.
-pub fn install(fd: i32, pin: Pin) -> Option<Pin> {
-    let fd = fd as u32 as usize;
-    let (Some(entry), Some(class)) = (TABLE.get(fd), DESCRIPTORS.get(fd)) else { return None };
-    HIGHEST.fetch_max(fd + 1, Ordering::Relaxed);
-    ACTIVE.store(1, Ordering::Release);
-    HOLDS.store(1, Ordering::Release);
-    if thread::is_vforked() {
-        class.store(CLASS_OURS, Ordering::Release);
-        return change(fd, Some(pin));
-    }
-    let slot = pin.0;
-    std::mem::forget(pin);
-    let before = entry.swap(slot, Ordering::AcqRel);
-    class.store(CLASS_OURS, Ordering::Release);
-    (!before.is_null()).then(|| Pin(before))
+/// This descriptor is the application's own from now on.
+fn declassify(fd: usize) {
+    let _ = DESCRIPTORS[fd].compare_exchange(CLASS_OURS, own_class(), Ordering::AcqRel, Ordering::Relaxed);
 }
 
-/// Takes away what is behind `fd`.
+/// Puts `pin` behind a descriptor that the kernel has just given out as a placeholder.
+pub fn install(fd: i32, pin: Pin) {
+    if let Some(change) = change(fd) {
+        drop(change.finish(Some(pin)));
+    }
+}
+
+/// Takes away what is behind `fd`, as the process ends.
 pub fn remove(fd: i32) -> Option<Pin> {
-    let fd = fd as u32 as usize;
-    let (Some(entry), Some(class)) = (TABLE.get(fd), DESCRIPTORS.get(fd)) else { return None };
-    if thread::is_vforked() {
-        return change(fd, None);
-    }
-    // The class goes first: between the two a call of another thread reaches the placeholder (EBADF).
-    let _ = class.compare_exchange(CLASS_OURS, own_class(), Ordering::AcqRel, Ordering::Relaxed);
-    let before = entry.swap(ptr::null_mut(), Ordering::AcqRel);
-    (!before.is_null()).then(|| Pin(before))
+    change(fd)?.finish(None)
 }
 
-fn change(fd: usize, to: Option<Pin>) -> Option<Pin> {
+fn change_in_vfork_child(fd: usize, to: Option<Pin>) -> Option<Pin> {
     let before = pin(fd as i32);
     // SAFETY: `pin` has returned; the reference ends with this function.
     let delta = unsafe { thread::delta() }.get_or_insert_default();
     delta.changes.push((fd, to));
     before
+}
+
+/// This is the child of a fork: threads that were changing a descriptor are not here.
+pub fn after_fork() {
+    TABLE.end_turns(HIGHEST.load(Ordering::Relaxed));
 }
 
 /// Forgets what a vfork child changed, now that its parent runs again.
@@ -251,14 +202,8 @@ pub fn drop_delta(delta: Delta) {
         exec.let_go();
     }
     for (fd, _) in &delta.changes {
-        let empty = TABLE[*fd].load(Ordering::Acquire).is_null();
-        if empty {
-            let _ = DESCRIPTORS[*fd].compare_exchange(
-                CLASS_OURS,
-                own_class(),
-                Ordering::AcqRel,
-                Ordering::Relaxed,
-            );
+        if TABLE.pin(*fd).is_none() {
+            declassify(*fd);
         }
     }
 }

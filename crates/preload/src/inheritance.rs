@@ -9,7 +9,7 @@ use std::os::fd::{AsFd as _, AsRawFd as _, FromRawFd as _, OwnedFd};
 
 use rustix::fs::MemfdFlags;
 
-use crate::descriptors::{self, Pin};
+use crate::descriptors;
 use crate::open_file::{Description, Inherited};
 use crate::{cells, process, references, working_directory};
 
@@ -141,7 +141,7 @@ fn adopt_line(line: &str) -> Option<()> {
         }
         "open" => {
             let fds = words.next()?.split(',').map(str::parse).collect::<Result<Vec<i32>, _>>().ok()?;
-            let pin = Pin::new(Description::inherited(&parse(&mut words)?));
+            let pin = descriptors::describe(Description::inherited(&parse(&mut words)?));
             for fd in fds {
                 descriptors::install(fd, pin.clone());
             }
@@ -149,7 +149,10 @@ fn adopt_line(line: &str) -> Option<()> {
         }
         "directory" => {
             let name = unhex(words.next()?)?;
-            working_directory::inherit(Pin::new(Description::inherited(&parse(&mut words)?)), name);
+            working_directory::inherit(
+                descriptors::describe(Description::inherited(&parse(&mut words)?)),
+                name,
+            );
             Some(())
         }
         _ => None,

@@ -24,7 +24,6 @@ pub mod door;
 mod environment;
 pub mod filter;
 mod gate;
-mod generation_lock;
 pub mod inheritance;
 pub mod interpose;
 mod memory;

@@ -10,10 +10,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use cuesta_libfs::{Client, OpenFile};
+use cuesta_threads::GenerationLock;
 
 use crate::calls::Failure;
 use crate::cells::Cell;
-use crate::generation_lock::GenerationLock;
 use crate::{credentials, process};
 
 /// One open file description.

@@ -10,14 +10,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, Ordering};
 
 use cuesta_libfs::{Client, SocketLink};
+use cuesta_threads::GenerationLock;
 use rustix::fd::{AsFd as _, AsRawFd as _, BorrowedFd, IntoRawFd as _, OwnedFd};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::calls::{self, Failure};
 use crate::environment::Environment;
-use crate::generation_lock::GenerationLock;
-use crate::{cells, descriptors, filter, gate, generation_lock, memory, signals, thread};
+use crate::{cells, descriptors, filter, gate, memory, signals, thread};
 
 /// How many descriptors below the limit are ours to take.
 const RESERVED_DESCRIPTORS: u64 = 128;
@@ -218,7 +218,8 @@ fn after_fork() {
     crate::arch::after_fork();
     signals::after_fork();
     calls::forget_copies();
-    generation_lock::after_fork();
+    cuesta_threads::after_fork();
+    descriptors::after_fork();
     let parents = CLIENT.swap(std::ptr::null_mut(), Ordering::AcqRel);
     // SAFETY: null, or a client made by `attach`, whose reference was leaked for the process's life.
     if let Some(client) = unsafe { parents.as_ref() } {

@@ -6,6 +6,7 @@
 
 use std::sync::atomic::{AtomicU32, Ordering, compiler_fence};
 
+use cuesta_threads::Inside;
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
 
 use crate::arch;
@@ -23,7 +24,7 @@ const REGION_BYTES: usize = GUARD_BYTES + STACK_BYTES;
 #[repr(C, align(64))]
 pub struct ThreadState {
     /// Non-zero while the client runs: calls pass to the kernel, handlers wait.
-    pub inside: u32,
+    pub inside: Inside,
     /// Non-zero between a vfork and the moment the parent runs again.
     pub vforked: u32,
     /// The client's stack, or zero before the first served call.
@@ -66,7 +67,7 @@ pub fn prepare() {
 #[inline(always)]
 pub fn is_inside() -> bool {
     // SAFETY: the state is this thread's own and lives as long as the thread.
-    unsafe { (&raw const (*arch::thread_state()).inside).read_volatile() != 0 }
+    unsafe { (*arch::thread_state()).inside.is_set() }
 }
 
 /// Whether this thread runs as a vfork child on its parent's memory.
@@ -89,23 +90,7 @@ pub unsafe fn delta() -> &'static mut Option<Box<Delta>> {
 /// [`leave`].
 #[inline(always)]
 pub fn enter() {
-    // SAFETY: as in `is_inside`.
-    unsafe { (&raw mut (*arch::thread_state()).inside).write_volatile(1) }
-    compiler_fence(Ordering::SeqCst);
-    if gate::is_closed() {
-        enter_later();
-    }
-}
-
-#[cold]
-fn enter_later() {
-    while gate::is_closed() {
-        leave();
-        gate::wait_outside();
-        // SAFETY: as in `is_inside`.
-        unsafe { (&raw mut (*arch::thread_state()).inside).write_volatile(1) }
-        compiler_fence(Ordering::SeqCst);
-    }
+    gate::enter();
 }
 
 /// Marks the thread outside and lets a signal that arrived meanwhile be delivered, by the kernel, as
@@ -117,7 +102,8 @@ pub fn leave() {
     // SAFETY: as in `is_inside`; a handler that runs between the two statements sees the thread
     // outside and defers nothing any more.
     let pending = unsafe {
-        (&raw mut (*state).inside).write_volatile(0);
+        (*state).inside.clear();
+        compiler_fence(Ordering::SeqCst);
         (&raw const (*state).pending).read_volatile()
     };
     if pending != 0 {
@@ -136,7 +122,7 @@ pub fn wait(number: i64, arguments: [usize; 6], restarts: bool) -> isize {
         (&raw mut (*state).interrupted).write_volatile(0);
         (&raw mut (*state).restarts).write_volatile(u32::from(restarts));
         compiler_fence(Ordering::SeqCst);
-        (&raw mut (*state).inside).write_volatile(0);
+        (*state).inside.clear();
         compiler_fence(Ordering::SeqCst);
         if (&raw const (*state).pending).read_volatile() != 0 {
             let interrupts = (*state).pending_interrupts != 0 || !restarts;
@@ -226,7 +212,7 @@ extern "C" fn release(region: *mut libc::c_void) {
     // SAFETY: runs in the exiting thread, outside the client (thread-exit destructors are called on
     // the thread's own stack); a later call makes a new stack.
     unsafe {
-        if (*state).stack_top == region as usize + REGION_BYTES && (*state).inside == 0 {
+        if (*state).stack_top == region as usize + REGION_BYTES && !(*state).inside.is_set() {
             gate::resign();
             credentials::forget();
             (*state).stack_top = 0;

@@ -30,8 +30,8 @@ pub fn close(call: &Call) -> Answer {
     if descriptors::is_hidden(fd) {
         return Err(Failure::Errno(libc::EBADF));
     }
-    let pin = descriptors::remove(fd).ok_or(Failure::NotOurs)?;
-    let answer = call.kernel(call.arguments);
+    let change = descriptors::change(fd).ok_or(Failure::NotOurs)?;
+    let (answer, pin) = change.close(|| call.kernel(call.arguments)).ok_or(Failure::NotOurs)?;
     release(pin);
     Ok(answer)
 }
@@ -79,19 +79,24 @@ pub fn duplicate(call: &Call) -> Answer {
         process::vacate(onto)?;
     }
     let source = descriptors::pin(old);
-    let replaced = onto.filter(|onto| *onto != old).and_then(descriptors::pin);
-    if source.is_none() && replaced.is_none() {
+    let Some(onto) = onto.filter(|onto| *onto != old) else {
+        let new = source.as_ref().map(|_| call.kernel(call.arguments)).ok_or(Failure::NotOurs)?;
+        if let Some(pin) = source
+            && new >= 0
+            && new as i32 != old
+        {
+            descriptors::install(new as i32, pin);
+        }
+        return Ok(new);
+    };
+    if source.is_none() && descriptors::pin(onto).is_none() {
         return Err(Failure::NotOurs);
     }
+    let change = descriptors::change(onto);
     let new = call.kernel(call.arguments);
-    if new < 0 || new as i32 == old {
-        return Ok(new);
-    }
-    match source {
-        Some(pin) => drop(descriptors::install(new as i32, pin)),
-        None => drop(descriptors::remove(new as i32)),
-    }
-    if let Some(replaced) = replaced {
+    if new >= 0
+        && let Some(replaced) = change.and_then(|change| change.finish(source))
+    {
         release(replaced);
     }
     Ok(new)

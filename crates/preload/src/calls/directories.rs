@@ -5,7 +5,7 @@ use cuesta_libfs::DirectoryItem;
 
 use super::path;
 use super::{Answer, Call, Failure, descriptor_names, links, own_listing};
-use crate::descriptors::Pin;
+use crate::descriptors::{self, Pin};
 use crate::open_file::Description;
 use crate::{credentials, process, user_memory, working_directory};
 
@@ -95,7 +95,7 @@ pub fn change(call: &Call) -> Answer {
             }
         },
         |(file, name)| {
-            let pin = Pin::new(Description::opened(file, name.clone()));
+            let pin = descriptors::describe(Description::opened(file, name.clone()));
             working_directory::enter(pin, name);
             is_ours = true;
             Ok(0)

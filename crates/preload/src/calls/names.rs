@@ -7,7 +7,7 @@ use cuesta_libfs::{Error, LinkSource, OpenFile, RenameFlags, Resolve};
 
 use super::path::{self, Named, Place};
 use super::{Answer, Call, Failure, descriptor_names, stand_ins};
-use crate::descriptors::{self, Pin};
+use crate::descriptors;
 use crate::open_file::Description;
 use crate::{credentials, process, user_memory};
 
@@ -102,7 +102,7 @@ fn give(opened: Opened, flags: i32) -> Answer {
         Opened::File(file, name) => (file, name),
         Opened::Pipe(inode) => return stand_ins::open_pipe(inode, flags),
     };
-    let pin = Pin::new(Description::opened(file, name));
+    let pin = descriptors::describe(Description::opened(file, name));
     let fd = process::placeholder(0, flags & libc::O_CLOEXEC != 0)?;
     descriptors::install(fd, pin);
     Ok(fd as isize)

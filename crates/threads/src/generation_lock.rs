@@ -1,25 +1,25 @@
 //! A lock that a fork breaks: in the child it is free, whoever of the parent's threads held it.
 //!
-//! Held while the daemon is asked, which a fork does not wait for (see `gate`). What it guards must be whole, or
+//! Held while the daemon is asked, which a fork does not wait for (see [`crate::Gate`]). What it guards must be whole, or
 //! belong to the parent's session, wherever its holder waits.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::AtomicU32;
 
-use rustix::thread::futex;
+use crate::sync::{Futex, Ordering, constant, mistake};
 
 const FREE: u32 = 0;
 
-/// Counts the forks that led to this process; what a lock held here says.
+/// Counts the forks that led to this process; what a lock held here says. No two threads see it change.
 static GENERATION: AtomicU32 = AtomicU32::new(1);
 
 /// The lock.
 #[derive(Debug)]
-pub struct GenerationLock(AtomicU32);
+pub struct GenerationLock(Futex);
 
 /// Gives the lock back when dropped.
 #[derive(Debug)]
 #[must_use]
-pub struct Held<'a>(&'a AtomicU32);
+pub struct Held<'a>(&'a Futex);
 
 /// This is the child of a fork.
 pub fn after_fork() {
@@ -27,9 +27,12 @@ pub fn after_fork() {
 }
 
 impl GenerationLock {
-    /// A free one.
-    pub const fn new() -> Self {
-        Self(AtomicU32::new(FREE))
+    constant! {
+        /// A free one.
+        #[allow(clippy::new_without_default, reason = "made where a constant is needed")]
+        pub const fn new() -> Self {
+            Self(Futex::new(FREE))
+        }
     }
 
     /// Waits for the lock.
@@ -42,7 +45,7 @@ impl GenerationLock {
                     return Held(&self.0);
                 }
             } else {
-                let _ = futex::wait(&self.0, futex::Flags::PRIVATE, own, None);
+                self.0.wait(own);
             }
         }
     }
@@ -51,11 +54,13 @@ impl GenerationLock {
 impl Drop for Held<'_> {
     fn drop(&mut self) {
         self.0.store(FREE, Ordering::Release);
-        let _ = futex::wake(self.0, futex::Flags::PRIVATE, 1);
+        if !mistake("waking who waits for a lock") {
+            self.0.wake_one();
+        }
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(feature = "model")))]
 mod tests {
     use super::{GenerationLock, after_fork};
 
