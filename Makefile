@@ -5,7 +5,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 CUESTA := $(TARGET)/release/cuesta
 
 # Crates with lock-free code, built so that the model checker runs it.
-MODELS := -p cuesta-oplog --features cuesta-oplog/model
+MODELS := -p cuesta-oplog -p cuesta-threads --features cuesta-oplog/model,cuesta-threads/model
 
 .PHONY: help build demo test conform programs bench explore models kill-campaign lint install setup
 

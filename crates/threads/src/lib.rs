@@ -8,9 +8,12 @@
 //! | `gate` | keeping everybody out for a moment, at no cost for those who pass |
 //! | `generation_lock` | a lock that a fork breaks |
 //! | `sync` | where all of these have atomics, locks and barriers from |
+//! | `models` | what is checked of them |
 
 mod gate;
 mod generation_lock;
+#[cfg(all(test, feature = "model"))]
+mod models;
 mod pool;
 mod sync;
 mod table;

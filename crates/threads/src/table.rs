@@ -36,15 +36,17 @@ fn without_turn<T>(entry: *mut Slot<T>) -> *mut Slot<T> {
 }
 
 impl<T, const N: usize> Table<T, N> {
-    #[cfg(not(feature = "model"))]
     /// A table without values.
+    #[cfg(not(feature = "model"))]
     #[allow(clippy::new_without_default, reason = "made where a constant is needed")]
     pub const fn new() -> Self {
         Self { entries: [const { AtomicPtr::new(ptr::null_mut()) }; N] }
     }
 
+    /// A table without values.
     #[cfg(feature = "model")]
-    pub(crate) fn new() -> Self {
+    #[allow(clippy::new_without_default, reason = "as above")]
+    pub fn new() -> Self {
         Self { entries: std::array::from_fn(|_| AtomicPtr::new(ptr::null_mut())) }
     }
 
