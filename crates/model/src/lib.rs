@@ -5,6 +5,8 @@
 //! threads can interleave and for every value a load may see under the memory model of C11, not only under that of
 //! the processor at hand.
 //!
+//! Why: decision 8.
+//!
 //! | file | idea |
 //! |---|---|
 //! | `atomics`, `lock`, `waiting`, `cell` | what stands in for the machine's |
