@@ -101,19 +101,19 @@ pub fn note_missed_sites(sites: usize) {
 
 /// Counts a call and its answer.
 #[inline]
-pub fn note(frame: &Frame, call: &Call, answer: &Answer) {
+pub fn note(frame: &Frame, call: &Call, answer: Answer) {
     if let Some(account) = account() {
         note_in(account, frame, call, answer);
     }
 }
 
 #[cold]
-fn note_in(account: &Account, frame: &Frame, call: &Call, answer: &Answer) {
-    let (outcome, errno) = match *answer {
+fn note_in(account: &Account, frame: &Frame, call: &Call, answer: Answer) {
+    let (outcome, errno) = match answer {
         Err(Failure::Unserved(errno)) => (Outcome::Unserved, errno),
         Err(Failure::NotOurs) if frame.comes_again() => return,
         // It was counted when it was passed on, and the kernel found nothing; nor did the store.
-        Ok(_) if frame.found_nothing() && *answer == NOTHING_FOUND => return,
+        Ok(_) if frame.found_nothing() && answer == NOTHING_FOUND => return,
         Err(Failure::NotOurs) => (Outcome::Passed, 0),
         _ if is_hidden(call) => return,
         _ if !is_of_store(call, answer) => (Outcome::Passed, 0),
@@ -148,7 +148,7 @@ fn is_hidden(call: &Call) -> bool {
 }
 
 /// Whether a call that was answered here was about the store: some are the kernel's and made here all the same.
-fn is_of_store(call: &Call, answer: &Answer) -> bool {
+fn is_of_store(call: &Call, answer: Answer) -> bool {
     match call.number as i64 {
         libc::SYS_mmap => descriptors::pin(call.int(4)).is_some(),
         libc::SYS_chdir | libc::SYS_fchdir => match answer {

@@ -35,7 +35,7 @@ extern "C" fn run(frame: &mut Frame) {
     let serve = || {
         let answer =
             if found_nothing { calls::look_again(&call) } else { calls::serve(call.number, call.arguments) };
-        counting::note(frame, &call, &answer);
+        counting::note(frame, &call, answer);
         answer
     };
     match catch_unwind(AssertUnwindSafe(serve)) {
