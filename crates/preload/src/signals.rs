@@ -265,10 +265,13 @@ fn deliver(signal: c_int, info: *mut siginfo_t, context: *mut c_void, is_fault: 
             // SAFETY: the application registered this function for this signal; a handler without
             // SA_SIGINFO ignores the further arguments (they are in registers).
             unsafe {
-                let handler: extern "C" fn(c_int, *mut siginfo_t, *mut c_void) =
-                    core::mem::transmute(handler);
+                let handler: arch::Handler = core::mem::transmute(handler);
                 let call_restarts = thread::call_restarts();
-                handler(signal, info, context);
+                if thread::is_on_client_stack(context) {
+                    arch::call_handler(handler, signal, info, context);
+                } else {
+                    handler(signal, info, context);
+                }
                 let handler_restarts = is_fault || action.flags & SA_RESTART != 0;
                 if thread::handled(handler_restarts, call_restarts || is_fault)
                     && let Some(end) = arch::end_of_wait(arch::instruction_pointer(context))

@@ -169,13 +169,21 @@ pub fn end_wait() {
 /// # Safety
 /// `context` is the third argument of a running signal handler.
 pub unsafe fn is_within_client(context: *mut libc::c_void) -> bool {
+    // SAFETY: by the caller's word.
+    let (address, is_on_stack) = unsafe { (arch::instruction_pointer(context), is_on_client_stack(context)) };
+    is_inside() || is_on_stack && !arch::is_waiting_call(address)
+}
+
+/// Whether a handler interrupted code on this thread's client stack, where only this library's own runs: its very
+/// first and last steps are outside.
+///
+/// # Safety
+/// As [`is_within_client`].
+pub unsafe fn is_on_client_stack(context: *mut libc::c_void) -> bool {
     let state = arch::thread_state();
     // SAFETY: the context is the running handler's; the rest as in `is_inside`.
-    let (address, stack, own) = unsafe {
-        let own = (*state).stack_bottom..(*state).stack_top;
-        (arch::instruction_pointer(context), arch::stack_pointer(context), own)
-    };
-    is_inside() || own.contains(&stack) && !arch::is_waiting_call(address)
+    let (stack, own) = unsafe { (arch::stack_pointer(context), (*state).stack_bottom..(*state).stack_top) };
+    own.contains(&stack)
 }
 
 /// Gives the thread its client stack. On failure it stays on the application's.

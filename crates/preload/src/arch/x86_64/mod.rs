@@ -21,7 +21,7 @@ pub const ELF_MACHINE: u16 = 62;
 
 pub use entry::{after_fork, call_on_stack, filter_fault, restorer};
 pub use frame::Frame;
-pub use raw::{abort, end_of_wait, is_waiting_call, syscall, waiting_call};
+pub use raw::{Handler, abort, call_handler, end_of_wait, is_waiting_call, syscall, waiting_call};
 pub use sparse::sweep_sparse;
 pub use stub::{Patcher, REACH, STUB_BYTES, Slots};
 pub use sweep::sweep;

@@ -72,7 +72,31 @@ global_asm!(
     interrupted = const -libc::EINTR,
 );
 
+// Has no unwind tables: a stack is unwound up to here, and no further.
+global_asm!(
+    ".pushsection .text.cuesta_call_handler, \"ax\", @progbits",
+    ".globl cuesta_call_handler",
+    ".hidden cuesta_call_handler",
+    ".type cuesta_call_handler, @function",
+    "cuesta_call_handler:",
+    "  sub rsp, 8",
+    "  call rcx",
+    "  add rsp, 8",
+    "  ret",
+    ".size cuesta_call_handler, . - cuesta_call_handler",
+    ".popsection",
+);
+
+/// A signal handler, as the kernel calls it.
+pub type Handler = extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void);
+
 unsafe extern "C" {
+    fn cuesta_call_handler(
+        signal: libc::c_int,
+        info: *mut libc::siginfo_t,
+        context: *mut libc::c_void,
+        handler: Handler,
+    );
     fn cuesta_waiting_call(number: usize, arguments: *const usize, forbidden: *const u32) -> isize;
     fn cuesta_wait_begin();
     fn cuesta_wait_call();
@@ -87,6 +111,20 @@ pub unsafe fn waiting_call(number: usize, arguments: &[usize; 6], forbidden: *co
     // SAFETY: six arguments are read; the rest is vouched for by the caller. The function changes only
     // registers its calling convention lets it change.
     unsafe { cuesta_waiting_call(number, arguments.as_ptr(), forbidden) }
+}
+
+/// Calls a handler that interrupted this library's own code: if it ends its thread, that code is not unwound.
+///
+/// # Safety
+/// The arguments are those the kernel passed to the handler this one stands behind.
+pub unsafe fn call_handler(
+    handler: Handler,
+    signal: libc::c_int,
+    info: *mut libc::siginfo_t,
+    context: *mut libc::c_void,
+) {
+    // SAFETY: an ordinary call of the handler; the rest is vouched for by the caller.
+    unsafe { cuesta_call_handler(signal, info, context, handler) }
 }
 
 /// Whether the code at `address` is that of [`waiting_call`], beyond which no stack is unwound.
