@@ -165,3 +165,45 @@ fn a_log_that_cannot_grow_is_told_that_the_medium_is_full() {
     assert_eq!(full, Response::Failed(Refusal::NoSpace));
     assert_eq!(shared.handle(welcome.session, &grow, &mut Vec::new()), Response::Grown { added: 1 });
 }
+
+/// Further names of a file take room that nobody is credited with. A daemon that recovers them on a full medium finds
+/// enough after all, in smaller steps than the one before it; or it does not start, says why, and leaves them as they are.
+#[test]
+fn recovery_on_a_full_medium_loses_nothing() {
+    let _alone = ALONE.lock().unwrap();
+    // SAFETY: no handler runs: past the limit the call fails, that is all.
+    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
+    for scatter in [1, 0x9e37_79b9_7f4a_7c15] {
+        let store = Store::new();
+        let shared = store.open();
+        let mut writer = Writer::attach(&shared);
+        limit_files(Some(std::fs::metadata(store.tier().join("meta.redb")).unwrap().len()));
+        let file = writer.file(b"first");
+        let mut made = vec![b"first".to_vec()];
+        loop {
+            for _ in 0..1000 {
+                let name = format!("{:0250}", (made.len() as u64).wrapping_mul(scatter)).into_bytes();
+                writer.append(Operation::Link { parent: ROOT, inode: file, name: &name });
+                made.push(name);
+            }
+            match writer.request(&Request::Digest) {
+                Response::Done => writer.retire(writer.at),
+                refused => break assert_eq!(refused, Response::Failed(Refusal::NoSpace)),
+            }
+        }
+        kill(shared, vec![writer]);
+        made.sort();
+        for _ in 0..2 {
+            match SharedFs::open(&store.tier(), options()) {
+                Ok(shared) => assert_eq!(names(&shared), made),
+                Err(refused) => {
+                    assert!(matches!(refused, cuesta_sharedfs::Error::NoSpace), "{refused}");
+                    println!("scattered by {scatter:x}: {refused}");
+                }
+            }
+        }
+        limit_files(None);
+        assert_eq!(names(&store.open()), made);
+        assert!(check(&store.tier(), Mode::Report).unwrap().is_clean());
+    }
+}
