@@ -51,8 +51,9 @@ impl Outcome {
 
 /// How long a store may be in use without being served.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How long to wait before trying again.
-const PAUSE: Duration = Duration::from_millis(10);
+/// How long to wait before trying again: at first, and after many times.
+const PAUSE_MIN: Duration = Duration::from_millis(10);
+const PAUSE_MAX: Duration = Duration::from_millis(200);
 
 /// A longer log of the daemon is put aside when the next one starts.
 const LOG_BYTES_MAX: u64 = 8 << 20;
@@ -60,15 +61,17 @@ const LOG_BYTES_MAX: u64 = 8 << 20;
 /// Makes sure that a daemon serves the store.
 pub fn ensure(store: &Store) -> Result<(), Failure> {
     let began = Instant::now();
+    let mut pause = PAUSE_MIN;
     loop {
         if is_served(store)? {
             return Ok(());
         }
         match start(store)? {
             Outcome::Ready => return Ok(()),
-            Outcome::InUse(_) if began.elapsed() < PATIENCE => std::thread::sleep(PAUSE),
+            Outcome::InUse(_) if began.elapsed() < PATIENCE => std::thread::sleep(pause),
             Outcome::InUse(why) | Outcome::Failed(why) => return Err(Failure::new(why)),
         }
+        pause = (2 * pause).min(PAUSE_MAX);
     }
 }
 
