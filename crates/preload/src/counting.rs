@@ -19,7 +19,7 @@ use crate::arch::Frame;
 use crate::calls::{Answer, Call, Failure};
 use crate::filter::{self, class_of};
 use crate::user_memory::UserPath;
-use crate::{calls, descriptors, process, working_directory};
+use crate::{calls, credentials, descriptors, process, working_directory};
 
 /// Set in the environment of a program that is watched, and seen by nobody else.
 pub const VARIABLE: &str = "CUESTA_DOCTOR";
@@ -158,6 +158,7 @@ fn is_of_store(call: &Call, answer: Answer) -> bool {
         },
         libc::SYS_execve => calls::path::locate(call, None, 0).is_ok(),
         libc::SYS_execveat => calls::path::locate(call, Some(0), 1).is_ok(),
+        number if credentials::is_changed_by(number) => false,
         number => !matches!(
             number,
             libc::SYS_rt_sigaction
@@ -168,18 +169,6 @@ fn is_of_store(call: &Call, answer: Answer) -> bool {
                 | libc::SYS_clone3
                 | libc::SYS_fork
                 | libc::SYS_vfork
-                | libc::SYS_setuid
-                | libc::SYS_setgid
-                | libc::SYS_setreuid
-                | libc::SYS_setregid
-                | libc::SYS_setresuid
-                | libc::SYS_setresgid
-                | libc::SYS_setgroups
-                | libc::SYS_setfsuid
-                | libc::SYS_setfsgid
-                | libc::SYS_capset
-                | libc::SYS_unshare
-                | libc::SYS_setns
                 | libc::SYS_setrlimit
                 | libc::SYS_prlimit64
         ),

@@ -16,6 +16,25 @@ use crate::{arch, process, thread};
 /// Counts the calls that changed somebody's credentials.
 static CHANGES: AtomicU32 = AtomicU32::new(0);
 
+/// Whether system call `number` changes whose authority a thread has.
+pub const fn is_changed_by(number: i64) -> bool {
+    matches!(
+        number,
+        libc::SYS_setuid
+            | libc::SYS_setgid
+            | libc::SYS_setreuid
+            | libc::SYS_setregid
+            | libc::SYS_setresuid
+            | libc::SYS_setresgid
+            | libc::SYS_setgroups
+            | libc::SYS_setfsuid
+            | libc::SYS_setfsgid
+            | libc::SYS_capset
+            | libc::SYS_unshare
+            | libc::SYS_setns
+    )
+}
+
 /// Version 3 of `capset`'s structures: two words of each set.
 const CAPABILITY_VERSION: u32 = 0x2008_0522;
 /// Groups read without asking how many there are.

@@ -11,6 +11,8 @@
 
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 
+use crate::credentials;
+
 /// Not a call about files.
 pub const CLASS_NEVER: u8 = 0;
 /// First argument is a descriptor.
@@ -261,18 +263,6 @@ pub const fn class_of(number: i64) -> u8 {
         | libc::SYS_getdents
         | libc::SYS_getdents64
         | libc::SYS_sync
-        | libc::SYS_setuid
-        | libc::SYS_setgid
-        | libc::SYS_setreuid
-        | libc::SYS_setregid
-        | libc::SYS_setresuid
-        | libc::SYS_setresgid
-        | libc::SYS_setgroups
-        | libc::SYS_setfsuid
-        | libc::SYS_setfsgid
-        | libc::SYS_capset
-        | libc::SYS_unshare
-        | libc::SYS_setns
         | libc::SYS_setrlimit
         | libc::SYS_prlimit64
         | libc::SYS_poll
@@ -287,6 +277,7 @@ pub const fn class_of(number: i64) -> u8 {
         | libc::SYS_io_submit => CLASS_ACTIVE,
         libc::SYS_exit_group => CLASS_LEAVING,
         libc::SYS_clone | libc::SYS_clone3 | libc::SYS_fork | libc::SYS_vfork => CLASS_CLONE,
+        number if credentials::is_changed_by(number) => CLASS_ACTIVE,
         _ => CLASS_NEVER,
     }
 }

@@ -234,18 +234,7 @@ pub fn serve(number: usize, arguments: [usize; 6]) -> Answer {
             process::leave();
             Err(Failure::NotOurs)
         }
-        libc::SYS_setuid
-        | libc::SYS_setgid
-        | libc::SYS_setreuid
-        | libc::SYS_setregid
-        | libc::SYS_setresuid
-        | libc::SYS_setresgid
-        | libc::SYS_setgroups
-        | libc::SYS_setfsuid
-        | libc::SYS_setfsgid
-        | libc::SYS_capset
-        | libc::SYS_unshare
-        | libc::SYS_setns => credentials::change(&call),
+        number if credentials::is_changed_by(number) => credentials::change(&call),
         _ => path::refuse(&call),
     }
 }
