@@ -7,11 +7,11 @@
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::cell::UnsafeCell;
-use std::ffi::{c_int, c_void};
+use std::ffi::{c_int, c_long, c_void};
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use mimalloc::MiMalloc;
-use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
+use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
 use crate::arch;
 
@@ -85,6 +85,8 @@ unsafe extern "C" {
     /// What a thread has before its first allocation.
     static _mi_theap_empty: MainHeap;
     fn _mi_theap_default_set(heap: *const MainHeap);
+    /// Set when it has started: to refuse huge pages before would refuse them to the whole process.
+    fn mi_option_set(option: c_int, value: c_long);
     /// Gives it memory to allocate from; false if it could not be used.
     fn mi_manage_os_memory(
         start: *mut c_void,
@@ -96,11 +98,15 @@ unsafe extern "C" {
     ) -> bool;
 }
 
-/// Addresses for the heap to begin with: what mimalloc would take.
+/// mimalloc's options (`mi_option_t`), by their place in its list: after how many milliseconds memory that is free goes
+/// back to the system; whether to ask for huge pages.
+const PURGE_DELAY: c_int = 15;
+const ALLOW_HUGE_PAGES: c_int = 43;
+/// What a log's overlay needed it needs again after the next digest; a page that went costs a fault.
+const PURGE_DELAY_MS: c_long = 1000;
+
+/// Addresses for the heap to begin with.
 const FIRST_ARENA_BYTES: usize = 32 << 20;
-/// How much of them, at their start, has small pages. mimalloc asks for huge ones, and the two it touches first
-/// cost an eighth of the life of a program that reads one file.
-const SMALL_PAGES_BYTES: usize = 2 << 20;
 
 /// The part of mimalloc's `mi_theap_t` that concerns us.
 #[repr(C)]
@@ -131,6 +137,8 @@ unsafe fn start_heap() {
             arch::abort();
         }
         thread.write_volatile(NOBODY);
+        mi_option_set(PURGE_DELAY, PURGE_DELAY_MS);
+        mi_option_set(ALLOW_HUGE_PAGES, 0);
         _mi_theap_default_set(&raw const _mi_theap_empty);
     }
     give_first_arena();
@@ -145,9 +153,6 @@ fn give_first_arena() {
         let Ok(start) = mmap_anonymous(std::ptr::null_mut(), FIRST_ARENA_BYTES, protection, flags) else {
             return;
         };
-        let rest = start.byte_add(SMALL_PAGES_BYTES);
-        // Without huge pages it is slower, for who needs much.
-        let _ = madvise(rest, FIRST_ARENA_BYTES - SMALL_PAGES_BYTES, Advice::LinuxHugepage);
         if !mi_manage_os_memory(start, FIRST_ARENA_BYTES, true, false, true, -1) {
             let _ = munmap(start, FIRST_ARENA_BYTES);
         }
