@@ -28,6 +28,39 @@ pub struct Environment {
     pub runtime: Option<&'static CStr>,
 }
 
+/// The first `count` folders of `LD_LIBRARY_PATH` were meant for the dynamic loader alone: the program does not see them,
+/// nor the variable if there is nothing else in it.
+///
+/// # Safety
+/// As for [`Environment::look`].
+pub unsafe fn forget_folders(count: usize) {
+    const NAME: &[u8] = b"LD_LIBRARY_PATH=";
+    // SAFETY: the environment is an array of strings in memory of the program's, or null.
+    unsafe {
+        let mut place = environ;
+        while !place.is_null() && !(*place).is_null() {
+            let entry = CStr::from_ptr(*place).to_bytes_with_nul();
+            if entry.starts_with(NAME) {
+                let colons = entry.iter().enumerate().filter(|(_, byte)| **byte == b':');
+                match colons.map(|(at, _)| at).nth(count - 1) {
+                    Some(last) => {
+                        let value = (*place).add(NAME.len()).cast_mut();
+                        core::ptr::copy((*place).add(last + 1), value, entry.len() - last - 1);
+                    }
+                    None => {
+                        while !(*place).is_null() {
+                            *place = *place.add(1);
+                            place = place.add(1);
+                        }
+                    }
+                }
+                return;
+            }
+            place = place.add(1);
+        }
+    }
+}
+
 impl Environment {
     /// Looks now. `CUESTA_TABLE` and `CUESTA_DOCTOR` are meant for this library alone: the program does not see them.
     ///

@@ -11,12 +11,21 @@ use rustix::fs::MemfdFlags;
 
 use crate::descriptors;
 use crate::open_file::{Description, Inherited};
-use crate::{cells, process, references, working_directory};
+use crate::{cells, environment, process, references, working_directory};
 
 /// Set in the environment of a program that inherits, and seen by nobody else.
 const VARIABLE: &str = "CUESTA_TABLE";
 /// Longer text goes into a memory file: arguments and environment share a limit.
 const VARIABLE_BYTES_MAX: usize = 4096;
+
+/// A library the next program needs from its start on, for its loader to find.
+#[derive(Debug)]
+pub struct Library {
+    /// A copy that survives the exec.
+    pub copy: OwnedFd,
+    /// A folder of the kernel's where the library's name leads to the copy.
+    pub folder: Vec<u8>,
+}
 
 /// What a program executed from a copy, or by its interpreter, is to take itself for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,23 +43,25 @@ pub struct Table {
     /// Descriptions with the descriptors that refer to them.
     open: Vec<(Vec<i32>, Inherited)>,
     directory: Option<(Vec<u8>, Inherited)>,
+    libraries: Vec<Library>,
 }
 
 impl Table {
     /// What this process (or the vfork child it is) would hand over; `None` if nothing.
-    pub fn of_this_process(identity: Option<Identity>) -> Option<Self> {
+    pub fn of_this_process(identity: Option<Identity>, libraries: Vec<Library>) -> Option<Self> {
         references::keep_for_exec(survives_exec);
         let groups = descriptors::grouped(survives_exec);
         let open: Vec<_> = groups.iter().map(|(pin, fds)| (fds.clone(), pin.to_inherit())).collect();
         let directory = working_directory::pin()
             .zip(working_directory::name())
             .map(|(pin, name)| (name, pin.without_offset()));
-        let has_something = !open.is_empty() || directory.is_some() || identity.is_some();
-        has_something.then_some(Self { identity, open, directory })
+        let has_something =
+            !open.is_empty() || directory.is_some() || identity.is_some() || !libraries.is_empty();
+        has_something.then_some(Self { identity, open, directory, libraries })
     }
 
     /// The table as the next program reads it.
-    pub fn write(&self) -> Option<Written> {
+    pub fn write(self) -> Option<Written> {
         let mut text = Vec::new();
         let shares_offsets = self.open.iter().any(|(_, inherited)| inherited.cell.is_some());
         let cells = match cells::file() {
@@ -71,9 +82,15 @@ impl Table {
         if let Some((name, inherited)) = &self.directory {
             writeln!(text, "directory {} {}", hex(name), line(inherited)).ok()?;
         }
+        if !self.libraries.is_empty() {
+            let fds: Vec<String> =
+                self.libraries.iter().map(|library| library.copy.as_raw_fd().to_string()).collect();
+            writeln!(text, "libraries {}", fds.join(",")).ok()?;
+        }
+        let libraries = self.libraries;
         if text.len() <= VARIABLE_BYTES_MAX {
             let text = [VARIABLE.as_bytes(), b"=", &text].concat();
-            return Some(Written { variable: CString::new(text).ok()?, file: None, cells });
+            return Some(Written { variable: CString::new(text).ok()?, file: None, cells, libraries });
         }
         let file = inheritable(rustix::fs::memfd_create("cuesta-table", MemfdFlags::CLOEXEC).ok()?.as_fd())?;
         let mut written = 0;
@@ -81,7 +98,7 @@ impl Table {
             written += rustix::io::pwrite(&file, &text[written..], written as u64).ok()?;
         }
         let variable = CString::new(format!("{VARIABLE}={}", file.as_raw_fd())).ok()?;
-        Some(Written { variable, file: Some(file), cells })
+        Some(Written { variable, file: Some(file), cells, libraries })
     }
 
     /// Takes over what the program before exec left. Call once, before there are threads.
@@ -104,12 +121,14 @@ pub struct Written {
     pub variable: CString,
     file: Option<OwnedFd>,
     cells: Option<OwnedFd>,
+    /// What its loader is to find.
+    pub libraries: Vec<Library>,
 }
 
 impl Written {
     /// Ends in a process whose descriptors these are not.
     pub fn let_go(self) {
-        std::mem::forget((self.file, self.cells));
+        std::mem::forget((self.file, self.cells, self.libraries));
     }
 }
 
@@ -133,6 +152,17 @@ fn adopt_line(line: &str) -> Option<()> {
             let fd: i32 = words.next()?.parse().ok()?;
             // SAFETY: the program before exec left this descriptor for us alone.
             cells::adopt(unsafe { OwnedFd::from_raw_fd(fd) })
+        }
+        "libraries" => {
+            let fds: Vec<i32> = words.next()?.split(',').map(str::parse).collect::<Result<_, _>>().ok()?;
+            // SAFETY: this is the constructor's doing.
+            unsafe { environment::forget_folders(fds.len()) };
+            for fd in fds {
+                // The loader has mapped it.
+                // SAFETY: the program before exec left this descriptor for us alone.
+                drop(unsafe { OwnedFd::from_raw_fd(fd) });
+            }
+            Some(())
         }
         "identity" => {
             let command = unhex(words.next()?)?;

@@ -6,7 +6,7 @@ mod common;
 use std::path::Path;
 use std::process::Command;
 
-use common::{PREFIX, Served, compiled, told};
+use common::{PREFIX, Served, compare, compiled, told};
 
 /// Opens, writes and reads back a file without the C library, and says what it saw.
 const RAW: &str = r#"
@@ -126,4 +126,56 @@ fn away_from_the_store_a_patched_library_does_what_it_did() {
         let ours = store.command("python3").args(["-c", script]).output().expect("runs");
         assert_eq!(told(&ours), told(&plain));
     }
+}
+
+/// The loader maps them before anybody could serve it.
+#[test]
+fn the_libraries_a_program_needs_may_lie_in_the_store() {
+    let folder = tempfile::tempdir().expect("folder");
+    let at = |name: &str| folder.path().join(name).to_str().expect("a plain name").to_owned();
+    let here = format!("-L{}", folder.path().display());
+    let library = |name: &str, calls: &str, flags: &[&str]| {
+        let called = if calls.is_empty() { String::new() } else { format!("{calls}() + ") };
+        let source = format!("int {calls}(void);\nint {name}(void) {{ return {called}1; }}")
+            .replace("int (void);", "");
+        compiled(folder.path(), &format!("lib{name}.so"), &source, &[&["-shared", "-fPIC"], flags].concat());
+    };
+    library("inner", "", &["-Wl,-soname,libinner.so"]);
+    library("outer", "inner", &[&here, "-linner"]);
+    let program = r#"
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+int outer(void);
+int main(int count, char **arguments) {
+    int open = 0;
+    DIR *folder = opendir("/proc/self/fd");
+    while (readdir(folder)) open++;
+    printf("%d %s %d\n", outer(), getenv("LD_LIBRARY_PATH") ? getenv("LD_LIBRARY_PATH") : "none", open);
+    fflush(stdout);
+    if (count > 1) execv(arguments[0], (char *[]){arguments[0], NULL});
+    return 0;
+}
+"#;
+    let run_path = "-Wl,-rpath,$ORIGIN/../lib";
+    compiled(folder.path(), "program", program, &[&here, "-louter", "-Wl,--allow-shlib-undefined", run_path]);
+    let script = format!(
+        "cd $1; mkdir bin lib inner && cp {} bin && cp {} lib && cp {} inner && $1/bin/program
+        export LD_LIBRARY_PATH=/nowhere:$1/inner; $1/bin/program again; cp inner/* lib
+        unset LD_LIBRARY_PATH; $1/bin/program; cp bin/program /tmp/cuesta-needed-$$
+        LD_LIBRARY_PATH=$1/lib /tmp/cuesta-needed-$$; rm /tmp/cuesta-needed-$$
+        LD_LIBRARY_PATH= bin/program; LD_LIBRARY_PATH=lib: bin/program; LD_LIBRARY_PATH=lib bin/program",
+        at("program"),
+        at("libouter.so"),
+        at("libinner.so"),
+    );
+    let script = format!("exec 2>&1; {script}");
+    let (store, apart) = (Served::new(), tempfile::tempdir().expect("folder"));
+    let place = apart.path().to_str().expect("a plain name");
+    let kernel = Command::new("bash").args(["-c", &script, "bash", place]).output().expect("runs");
+    let ours = store.command("bash").args(["-c", &script, "bash", PREFIX]).output().expect("runs");
+    let plain = |said: String, place: &str| said.replace(place, "STORE");
+    assert!(told(&kernel).contains("2 lib 8\n"), "{}", told(&kernel));
+    compare(&plain(told(&kernel), place), &plain(told(&ours), PREFIX));
 }

@@ -191,6 +191,13 @@ struct Made {
     redirection: Redirection,
 }
 
+/// A copy of a library, which the next program gets.
+pub fn of_library(file: &OpenFile) -> Result<OwnedFd, Failure> {
+    let copy = make(file, false)?.file;
+    rustix::io::fcntl_setfd(&copy, rustix::io::FdFlags::empty())?;
+    Ok(copy)
+}
+
 /// A new copy, out of the way of the program's descriptors.
 fn make(file: &OpenFile, may_redirect: bool) -> Result<Made, Failure> {
     let client = process::client()?;

@@ -3,7 +3,7 @@
 //! Code that is mapped, of whatever file, is patched before it can run.
 
 use cuesta_format::FileKind;
-use rustix::fd::{AsRawFd, BorrowedFd};
+use rustix::fd::{AsFd, AsRawFd, BorrowedFd};
 use rustix::fs::{MemfdFlags, memfd_create};
 
 use super::{Answer, Call, Failure};
@@ -75,23 +75,27 @@ fn map_code(call: &Call) -> Answer {
     if start > 0 {
         // SAFETY: used during this call; a descriptor closed meanwhile answers EBADF.
         let file = unsafe { BorrowedFd::borrow_raw(fd as i32) };
-        let read = |at: u64, bytes: &mut [u8]| {
-            let mut filled = 0;
-            while filled < bytes.len() {
-                match rustix::io::pread(file, &mut bytes[filled..], at + filled as u64) {
-                    Ok(0) | Err(_) => return None,
-                    Ok(count) => filled += count,
-                }
-            }
-            Some(())
-        };
+        let read = |at, bytes: &mut [u8]| read_kernels(file, at, bytes);
         // Code that is no library's stays as it is.
         let _ = patch::patch_mapped(&read, start as usize, length, offset as u64);
     }
     Ok(start)
 }
 
-fn read_exactly(file: &cuesta_libfs::OpenFile, at: u64, bytes: &mut [u8]) -> Option<()> {
+/// Fills `bytes` from the kernel's file, which must have them.
+pub fn read_kernels(file: impl AsFd, at: u64, bytes: &mut [u8]) -> Option<()> {
+    let mut filled = 0;
+    while filled < bytes.len() {
+        match rustix::io::pread(&file, &mut bytes[filled..], at + filled as u64) {
+            Ok(0) | Err(_) => return None,
+            Ok(count) => filled += count,
+        }
+    }
+    Some(())
+}
+
+/// Fills `bytes` from our file, which must have them.
+pub fn read_exactly(file: &cuesta_libfs::OpenFile, at: u64, bytes: &mut [u8]) -> Option<()> {
     let client = process::client().ok()?;
     let mut filled = 0;
     while filled < bytes.len() {

@@ -16,6 +16,7 @@ mod links;
 mod loaders;
 mod memory;
 mod names;
+mod needed;
 mod open_how;
 mod own_listing;
 pub mod path;

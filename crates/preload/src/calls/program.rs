@@ -16,8 +16,8 @@ use cuesta_format::account::Barrier;
 
 use super::copies::ProgramCopy;
 use super::program_file::{Location, ProgramFile};
-use super::{Answer, Call, Failure, loaders};
-use crate::inheritance::{Identity, Table, Written};
+use super::{Answer, Call, Failure, loaders, needed};
+use crate::inheritance::{Identity, Library, Table, Written};
 use crate::user_memory::UserPath;
 use crate::{counting, gate, process, references, thread, user_memory};
 
@@ -58,11 +58,13 @@ impl ExecImage {
         }
     }
 
-    /// The environment of `variables` (addresses of the application's strings), completed, and with `ours`.
+    /// The environment of `variables` (addresses of the application's strings), completed, with `ours`, and
+    /// with where `libraries` are found.
     fn set_variables<'a>(
         &mut self,
         variables: &[usize],
         ours: impl Iterator<Item = &'a CStr>,
+        libraries: &[Library],
     ) -> Result<(), Failure> {
         let mut added = Vec::new();
         let mut has_preload = false;
@@ -83,6 +85,11 @@ impl ExecImage {
         }
         let missing = KEPT.iter().skip(usize::from(has_preload));
         added.extend(missing.filter_map(|name| process::variable(name)));
+        if !libraries.is_empty() {
+            let is_path = |address: &usize| starts_with(*address, needed::VARIABLE);
+            let before = self.variables.iter().position(is_path).map(|place| self.variables.remove(place));
+            added.push(needed::variable(libraries, before)?);
+        }
         added.extend(ours.map(CStr::to_owned));
         self.variables.extend(added.iter().map(|string| string.as_ptr() as usize));
         self.variables.push(0);
@@ -135,7 +142,7 @@ impl ExecImage {
 }
 
 /// Whether the string at `address` is the variable `name`.
-fn starts_with(address: usize, name: &[u8]) -> bool {
+pub fn starts_with(address: usize, name: &[u8]) -> bool {
     let mut start = [0u8; 16];
     let length = name.len() + 1;
     user_memory::read_bytes(address, &mut start[..length]).is_ok()
@@ -231,10 +238,16 @@ pub fn execute(
     let identity = chain.prepare(&mut image, name.as_bytes(), &given)?;
     let is_in_store = matches!(chain.program.location, Location::Store(..));
     let (variable, executed) = counting::note_exec(call, chain.program.path(), is_in_store, barrier).unzip();
+    let given_variables = list(call.word(variables))?;
+    let libraries = match barrier {
+        None => needed::libraries(&chain.program, &given_variables)?,
+        Some(_) => Vec::new(),
+    };
     drop(chain);
-    let table = Table::of_this_process(identity).and_then(|table| table.write());
+    let table = Table::of_this_process(identity, libraries).and_then(Table::write);
     let ours = [table.as_ref().map(|table| table.variable.as_c_str()), variable.as_deref()];
-    image.set_variables(&list(call.word(variables))?, ours.into_iter().flatten())?;
+    let libraries = table.as_ref().map(|table| &table.libraries[..]).unwrap_or_default();
+    image.set_variables(&given_variables, ours.into_iter().flatten(), libraries)?;
     drop(variable);
     image.table = table;
     drop(name);

@@ -8,9 +8,10 @@
 use std::ffi::{CStr, CString};
 
 use rustix::fs::{
-    AtFlags, Mode, OFlags, Stat, Timespec, Timestamps, fstat, futimens, mkdir, open, openat, renameat,
-    unlinkat,
+    AtFlags, Mode, OFlags, Stat, Timespec, Timestamps, fstat, futimens, mkdir, mkdirat, open, openat,
+    renameat, symlinkat, unlinkat,
 };
+use rustix::io::Errno;
 
 use super::Site;
 use super::descriptor::Descriptor;
@@ -26,10 +27,16 @@ const KNOWN: &CStr = c"without-sites";
 /// With so many it is begun anew.
 const KNOWN_BYTES_MAX: usize = 64 * 1024;
 
+/// What is there already needs not be made.
+fn exists(errno: Errno) -> Result<(), Errno> {
+    if errno == Errno::EXIST { Ok(()) } else { Err(errno) }
+}
+
 /// The directory of cache files, opened and found safe.
 #[derive(Debug)]
 pub struct Cache {
     directory: Descriptor,
+    path: CString,
 }
 
 impl Cache {
@@ -49,7 +56,8 @@ impl Cache {
             })
             .ok()?;
         let directory = Descriptor::new(directory);
-        private_stat(&directory).map(|_| Self { directory })
+        private_stat(&directory)?;
+        Some(Self { directory, path })
     }
 
     /// The sites of the build, if a valid file holds them.
@@ -84,6 +92,19 @@ impl Cache {
         if let Ok(file) = openat(&self.directory, KNOWN, flags, Mode::RUSR | Mode::WUSR) {
             let _ = rustix::io::write(Descriptor::new(file), key);
         }
+    }
+
+    /// The path of a folder in which `name` leads to what is behind descriptor `fd`, in whatever process looks.
+    pub fn folder_with_link(&self, name: &[u8], fd: i32) -> Option<Vec<u8>> {
+        let digits = fd.to_string();
+        let folder = [b"needed-", digits.as_bytes(), b"-", name].concat();
+        let link = [&folder[..], b"/", name].concat();
+        let target = [b"/proc/self/fd/", digits.as_bytes()].concat();
+        if symlinkat(&*target, &self.directory, &*link) == Err(Errno::NOENT) {
+            mkdirat(&self.directory, &*folder, Mode::RWXU).or_else(exists).ok()?;
+            symlinkat(&*target, &self.directory, &*link).or_else(exists).ok()?;
+        }
+        Some([self.path.to_bytes(), b"/", &folder].concat())
     }
 
     /// A file of the directory, if nobody else can have written it.

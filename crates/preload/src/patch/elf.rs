@@ -6,6 +6,13 @@ pub type Read<'a> = &'a dyn Fn(u64, &mut [u8]) -> Option<()>;
 
 const PT_GNU_EH_FRAME: u32 = 0x6474_e550;
 const NT_GNU_BUILD_ID: u32 = 3;
+const DT_NEEDED: u64 = 1;
+const DT_STRTAB: u64 = 5;
+const DT_STRSZ: u64 = 10;
+const DT_RPATH: u64 = 15;
+const DT_RUNPATH: u64 = 29;
+const DYNAMIC_BYTES_MAX: usize = 1 << 16;
+const STRINGS_BYTES_MAX: usize = 16 << 20;
 const PAGE_BYTES: u64 = 4096;
 const HEADER_BYTES: usize = 64;
 const SEGMENT_HEADER_BYTES: usize = 56;
@@ -54,6 +61,17 @@ pub struct CodeSegment {
 #[derive(Debug)]
 pub struct Elf {
     segments: Vec<Segment>,
+}
+
+/// What the dynamic loader is told by a file, as far as it is about other files.
+#[derive(Debug, Default)]
+pub struct Dynamic {
+    /// The libraries it needs.
+    pub needed: Vec<Vec<u8>>,
+    /// Where they and what they need are looked for first, unless there is a `runpath`.
+    pub rpath: Option<Vec<u8>>,
+    /// Where they are looked for last.
+    pub runpath: Option<Vec<u8>>,
 }
 
 /// The functions of an image: addresses where they start, sorted, each with its description's.
@@ -119,6 +137,32 @@ impl Elf {
             let mut notes = vec![0; usize::try_from(segment.in_memory).ok()?.min(NOTES_BYTES_MAX)];
             read(segment.in_file, &mut notes)?;
             build_id(&notes).map(<[u8]>::to_vec)
+        })
+    }
+
+    /// What its dynamic section says; `None` if it has none.
+    pub fn dynamic(&self, read: Read<'_>) -> Option<Dynamic> {
+        let section = self.segments.iter().find(|segment| segment.kind == libc::PT_DYNAMIC)?;
+        let mut entries =
+            vec![0; usize::try_from(section.bytes_in_file).ok()?.min(DYNAMIC_BYTES_MAX) / 16 * 16];
+        read(section.in_file, &mut entries)?;
+        let entries = entries.as_chunks::<16>().0.iter().map(|entry| (word(entry, 0), word(entry, 8)));
+        let entries: Vec<(u64, u64)> = entries.take_while(|(tag, _)| *tag != 0).collect();
+        let value = |wanted: u64| entries.iter().find(|(tag, _)| *tag == wanted).map(|(_, value)| *value);
+        let mut strings = vec![0; usize::try_from(value(DT_STRSZ)?).ok()?.min(STRINGS_BYTES_MAX)];
+        read(self.offset_of(value(DT_STRTAB)?)?, &mut strings)?;
+        let text = |at: u64| {
+            let string = strings.get(usize::try_from(at).ok()?..)?;
+            Some(string.split(|byte| *byte == 0).next()?.to_vec())
+        };
+        Some(Dynamic {
+            needed: entries
+                .iter()
+                .filter(|(tag, _)| *tag == DT_NEEDED)
+                .filter_map(|(_, at)| text(*at))
+                .collect(),
+            rpath: value(DT_RPATH).and_then(text),
+            runpath: value(DT_RUNPATH).and_then(text),
         })
     }
 

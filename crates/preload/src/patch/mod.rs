@@ -7,7 +7,7 @@
 mod cache;
 mod copy;
 mod descriptor;
-mod elf;
+pub mod elf;
 mod foreign;
 mod image;
 mod install;
@@ -48,6 +48,7 @@ pub fn remember_cache(runtime: Option<&CStr>) {
     let _ = RUNTIME.set(runtime.map(CStr::to_owned));
 }
 
-fn remembered_cache() -> Option<Cache> {
+/// The cache this process uses.
+pub fn remembered_cache() -> Option<Cache> {
     Cache::open(RUNTIME.get()?.as_deref())
 }

@@ -1,5 +1,4 @@
 # gcc and make -j2 build a project with libraries, generated sources and its own tests; twice, and after a change.
-# Not served: starting a program whose own libraries lie on the store (bin/shared); it is built, not run.
 mkdir -p p/src p/include p/tests p/lib; cd p; for i in $(seq 12); do printf '#include "part.h"\n#include <math.h>\nint part%d(int x) { return x * %d + (int) floor(%d.5); }\n' $i $i $i > src/part$i.c; printf 'int part%d(int x);\n' $i; done > include/part.h
 printf '#include <stdio.h>\n#include "part.h"\n#include "made.h"\nint main(int n, char **v) { FILE *f = fopen(n > 1 ? v[1] : "out.txt", "w"); fprintf(f, "%%d %%s\\n", part1(2) + part12(3), MADE); return fclose(f); }\n' > src/main.c
 cat > tests/test.cc <<'C'
@@ -52,7 +51,7 @@ bin/shared: obj/main.o lib/libpart.so | bin
 bin/test: tests/test.cc lib/libpart.a | bin
 	$(CXX) $(CXXFLAGS) -pthread -o $@ $< -Llib -l:libpart.a -lm
 check: all
-	mkdir -p run && cd run && ../bin/static s && cat s && ../bin/test
+	mkdir -p run && cd run && ../bin/static s && cat s && ../bin/shared t && cat t && ../bin/test
 install: all
 	install -d $(DESTDIR)/bin && install -s bin/static bin/shared $(DESTDIR)/bin
 clean:

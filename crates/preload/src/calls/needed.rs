@@ -1,0 +1,201 @@
+//! The libraries a program needs from its start on, where they lie in the store: the dynamic loader maps them before
+//! this library is there to serve it.
+//!
+//! So they are looked for at the exec, where the loader would (the run paths of who needs them, `LD_LIBRARY_PATH`), and
+//! handed over as memory files, which links in folders of the kernel's lead to; `LD_LIBRARY_PATH` begins with those
+//! folders until the program starts. What is found in the kernel's tree first is left to the loader.
+
+use std::ffi::CString;
+use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::sync::Arc;
+
+use cuesta_libfs::{Error, OpenFile};
+use rustix::fs::{Access, CWD, Mode, OFlags};
+
+use super::program::starts_with;
+use super::program_file::{Location, ProgramFile};
+use super::{Failure, copies, links, memory, path};
+use crate::inheritance::Library;
+use crate::patch::elf::{Dynamic, Elf};
+use crate::{credentials, patch, process, user_memory};
+
+/// Most libraries of one program.
+const LIBRARIES_MAX: usize = 256;
+/// The variable with the folders the loader searches.
+pub const VARIABLE: &[u8] = b"LD_LIBRARY_PATH";
+const VALUE_BYTES_MAX: usize = 1 << 16;
+/// What the loader puts for `$LIB`.
+const LIBRARY_FOLDER: &[u8] = b"lib/x86_64-linux-gnu";
+
+/// A file that names what it needs.
+struct Object {
+    dynamic: Dynamic,
+    /// Its folder.
+    origin: Vec<u8>,
+    /// The run paths of who needs it, and of who needs that, as far as they are for others.
+    inherited: Vec<Vec<u8>>,
+}
+
+/// Where something of that name is.
+enum Found {
+    Store(Arc<OpenFile>, Vec<u8>),
+    Kernel,
+    Nowhere,
+}
+
+/// Copies of the libraries in the store that `program` needs, to survive the exec; `variables` are the addresses of those it
+/// will have.
+pub fn libraries(program: &ProgramFile, variables: &[usize]) -> Result<Vec<Library>, Failure> {
+    let library_path = library_path(variables);
+    let leads_to_store = |folder: &Vec<u8>| path::locate_bytes(libc::AT_FDCWD, folder).is_ok();
+    let dynamic = match &program.location {
+        Location::Store(file, _) => dynamic_of(file),
+        Location::Kernel(path) if library_path.iter().any(leads_to_store) => dynamic_of_kernels(path),
+        Location::Kernel(_) => None,
+    };
+    let Some(dynamic) = dynamic else { return Ok(Vec::new()) };
+    let mut objects = vec![Object { dynamic, origin: folder_of(program.path()), inherited: Vec::new() }];
+    let (mut seen, mut libraries) = (Vec::new(), Vec::new());
+    let mut next = 0;
+    while next < objects.len() && libraries.len() < LIBRARIES_MAX {
+        let needed = std::mem::take(&mut objects[next].dynamic.needed);
+        for name in needed {
+            // One with a path is not looked for; these characters divide folders.
+            if name.iter().any(|byte| matches!(byte, b'/' | b':' | b';')) || seen.contains(&name) {
+                continue;
+            }
+            if let Found::Store(file, path) = look_for(&objects[next], &library_path, &name)? {
+                let copy = copies::of_library(&file);
+                let dynamic = dynamic_of(&file).unwrap_or_default();
+                process::client()?.close(file)?;
+                libraries.extend(handed_over(&name, copy?));
+                let inherited = objects[next].for_others();
+                objects.push(Object { dynamic, origin: folder_of(&path), inherited });
+            }
+            seen.push(name);
+        }
+        next += 1;
+    }
+    Ok(libraries)
+}
+
+/// Without a place for the link the loader says what it does not find.
+fn handed_over(name: &[u8], copy: OwnedFd) -> Option<Library> {
+    let folder = patch::remembered_cache()?.folder_with_link(name, copy.as_raw_fd())?;
+    Some(Library { copy, folder })
+}
+
+/// `LD_LIBRARY_PATH` as the loader gets it; `before` is the address of the one there was.
+pub fn variable(libraries: &[Library], before: Option<usize>) -> Result<CString, Failure> {
+    let mut folders: Vec<Vec<u8>> = libraries.iter().map(|library| library.folder.clone()).collect();
+    folders.extend(before.map(|address| value(address).unwrap_or_default()));
+    let value = [VARIABLE, b"=", &folders.join(&b':')].concat();
+    CString::new(value).map_err(|_| Failure::Errno(libc::EINVAL))
+}
+
+/// What stands behind the name of the variable at `address`.
+fn value(address: usize) -> Option<Vec<u8>> {
+    user_memory::read_string(address + VARIABLE.len() + 1, VALUE_BYTES_MAX).ok()?
+}
+
+impl Object {
+    /// What the loader searches for those this one needs, after their own.
+    fn for_others(&self) -> Vec<Vec<u8>> {
+        let own = self.dynamic.rpath.as_deref().filter(|_| self.dynamic.runpath.is_none());
+        let mut folders = own.map(|list| self.folders(list)).unwrap_or_default();
+        folders.extend(self.inherited.iter().cloned());
+        folders
+    }
+
+    fn folders(&self, list: &[u8]) -> Vec<Vec<u8>> {
+        let expand = |folder: &[u8]| {
+            let mut expanded = folder.to_vec();
+            for (name, value) in [
+                (&b"${ORIGIN}"[..], &self.origin[..]),
+                (b"$ORIGIN", &self.origin),
+                (b"${LIB}", LIBRARY_FOLDER),
+                (b"$LIB", LIBRARY_FOLDER),
+            ] {
+                expanded = replaced(&expanded, name, value);
+            }
+            expanded
+        };
+        list.split(|byte| *byte == b':').map(expand).collect()
+    }
+}
+
+fn replaced(text: &[u8], name: &[u8], value: &[u8]) -> Vec<u8> {
+    match text.windows(name.len()).position(|window| window == name) {
+        Some(at) => [&text[..at], value, &replaced(&text[at + name.len()..], name, value)].concat(),
+        None => text.to_vec(),
+    }
+}
+
+/// Looks where the loader does, in its order.
+fn look_for(needs: &Object, library_path: &[Vec<u8>], name: &[u8]) -> Result<Found, Failure> {
+    let behind = needs.dynamic.runpath.as_deref().map(|list| needs.folders(list));
+    let before = if behind.is_none() { needs.for_others() } else { Vec::new() };
+    for folder in before.iter().chain(library_path).chain(behind.iter().flatten()) {
+        let folder: &[u8] = if folder.is_empty() { b"." } else { folder };
+        match look_at([folder, name].join(&b'/'))? {
+            Found::Nowhere => {}
+            found => return Ok(found),
+        }
+    }
+    Ok(Found::Nowhere)
+}
+
+fn look_at(path: Vec<u8>) -> Result<Found, Failure> {
+    let place = match path::locate_bytes(libc::AT_FDCWD, &path) {
+        Ok(place) => place,
+        Err(Failure::NotOurs) => {
+            let exists =
+                rustix::fs::accessat(CWD, &path[..], Access::EXISTS, rustix::fs::AtFlags::empty()).is_ok();
+            return match (exists, links::into_store(libc::AT_FDCWD, &path)) {
+                (true, _) => Ok(Found::Kernel),
+                (false, Some(path)) => look_at(path),
+                (false, None) => Ok(Found::Nowhere),
+            };
+        }
+        Err(failure) => return Err(failure),
+    };
+    let (base, below) = place.located()?;
+    match process::client()?.open(&credentials::effective(), base, below, libc::O_RDONLY, 0) {
+        Ok(file) => {
+            let mut name = process::configuration()?.prefix.clone();
+            name.extend_from_slice(&place.name());
+            Ok(Found::Store(file, name))
+        }
+        // The loader could not follow it out of the store, either: a copy of what is there would not be looked for.
+        Err(Error::Leaves { .. }) | Err(_) => Ok(Found::Nowhere),
+    }
+}
+
+fn folder_of(path: &[u8]) -> Vec<u8> {
+    match path.iter().rposition(|byte| *byte == b'/') {
+        Some(0) => b"/".to_vec(),
+        Some(end) => path[..end].to_vec(),
+        None => b".".to_vec(),
+    }
+}
+
+fn dynamic_of(file: &OpenFile) -> Option<Dynamic> {
+    let read = |at, bytes: &mut [u8]| memory::read_exactly(file, at, bytes);
+    Elf::of_file(&read)?.dynamic(&read)
+}
+
+fn dynamic_of_kernels(path: &[u8]) -> Option<Dynamic> {
+    let file = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    let read = |at, bytes: &mut [u8]| memory::read_kernels(&file, at, bytes);
+    Elf::of_file(&read)?.dynamic(&read)
+}
+
+/// The folders of `LD_LIBRARY_PATH`.
+fn library_path(variables: &[usize]) -> Vec<Vec<u8>> {
+    let is_path = |address: &&usize| starts_with(**address, VARIABLE);
+    let value = variables.iter().find(is_path).and_then(|address| value(*address));
+    let value = value.filter(|value| !value.is_empty());
+    value
+        .map(|value| value.split(|byte| matches!(byte, b':' | b';')).map(<[u8]>::to_vec).collect())
+        .unwrap_or_default()
+}
