@@ -92,6 +92,17 @@ fn a_set_id_child_is_refused_only_where_it_changes_the_user() {
     assert!(run(0o755).starts_with("ran\n"));
 }
 
+/// The script finds programs busy, the same ones on the store and in the directory it is given.
+fn busy_as_in_a_directory(script: &str) {
+    let store = Served::new();
+    let folder = tempfile::tempdir().expect("folder");
+    let directory = folder.path().to_str().expect("a plain name").to_owned();
+    let kernel = Command::new("python3").args(["-c", script, &directory]).output().expect("python3 runs");
+    let ours = store.command("python3").args(["-c", script, PREFIX]).output().expect("python3 runs");
+    assert!(kernel.status.success() && told(&kernel).contains("ETXTBSY"), "{}", told(&kernel));
+    compare(&told(&kernel), &told(&ours));
+}
+
 #[test]
 fn a_program_that_runs_is_not_written() {
     let script = "
@@ -124,13 +135,7 @@ for _ in range(2):
     print(said(opened, program, os.O_RDWR))
 print(tries(program), os.stat(program).st_size)
 ";
-    let store = Served::new();
-    let folder = tempfile::tempdir().expect("folder");
-    let directory = folder.path().to_str().expect("a plain name").to_owned();
-    let kernel = Command::new("python3").args(["-c", script, &directory]).output().expect("python3 runs");
-    let ours = store.command("python3").args(["-c", script, PREFIX]).output().expect("python3 runs");
-    assert!(kernel.status.success() && told(&kernel).contains("ETXTBSY"), "{}", told(&kernel));
-    compare(&told(&kernel), &told(&ours));
+    busy_as_in_a_directory(script);
 }
 
 #[test]
@@ -206,11 +211,5 @@ for turn in range(20):
     os.chmod(f'new{turn}', 0o755)
     print(spawned(f'./new{turn}'))
 ";
-    let store = Served::new();
-    let folder = tempfile::tempdir().expect("folder");
-    let directory = folder.path().to_str().expect("a plain name").to_owned();
-    let kernel = Command::new("python3").args(["-c", script, &directory]).output().expect("python3 runs");
-    let ours = store.command("python3").args(["-c", script, PREFIX]).output().expect("python3 runs");
-    assert!(kernel.status.success() && told(&kernel).contains("ETXTBSY"), "{}", told(&kernel));
-    compare(&told(&kernel), &told(&ours));
+    busy_as_in_a_directory(script);
 }

@@ -11,7 +11,7 @@ fn run(program: &str, script: &str) -> String {
     let told = told(&store.command("timeout").args(["60", program, "-c", script]).output().expect("runs"));
     let deadline = Instant::now() + Duration::from_secs(20);
     while store.inodes() > 1 && Instant::now() < deadline {
-        std::thread::sleep(Duration::from_millis(5));
+        std::thread::yield_now();
     }
     assert_eq!(store.inodes(), 1, "files nobody has open are left: {told}");
     told

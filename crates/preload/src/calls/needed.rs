@@ -9,7 +9,8 @@ use std::ffi::CString;
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::sync::Arc;
 
-use cuesta_libfs::{Error, OpenFile};
+use cuesta_format::FileKind;
+use cuesta_libfs::OpenFile;
 use rustix::fs::{Access, CWD, Mode, OFlags};
 
 use super::program::starts_with;
@@ -39,6 +40,7 @@ struct Object {
 /// Where something of that name is.
 enum Found {
     Store(Arc<OpenFile>, Vec<u8>),
+    /// Left to the loader.
     Kernel,
     Nowhere,
 }
@@ -161,13 +163,18 @@ fn look_at(path: Vec<u8>) -> Result<Found, Failure> {
     };
     let (base, below) = place.located()?;
     match process::client()?.open(&credentials::effective(), base, below, libc::O_RDONLY, 0) {
+        // The loader ends its search at a folder, too, and says that there is no such library.
+        Ok(file) if file.kind() != FileKind::File => {
+            process::client()?.close(file)?;
+            Ok(Found::Kernel)
+        }
         Ok(file) => {
             let mut name = process::configuration()?.prefix.clone();
             name.extend_from_slice(&place.name());
             Ok(Found::Store(file, name))
         }
         // The loader could not follow it out of the store, either: a copy of what is there would not be looked for.
-        Err(Error::Leaves { .. }) | Err(_) => Ok(Found::Nowhere),
+        Err(_) => Ok(Found::Nowhere),
     }
 }
 
