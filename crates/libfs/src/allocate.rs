@@ -1,7 +1,7 @@
 //! `fallocate`: what becomes of a range of a file, as one entry of the log, whole or not at all.
 //!
-//! Committed blocks are never written in place, so a block set aside now could not be the one a later write needs:
-//! space is checked, not kept. A range is cleared without storing anything. What is shifted is moved where the digest
+//! A digest may need new blocks for what a file has blocks for, so a block set aside now could not be the one a later
+//! write needs: space is checked, not kept. A range is cleared without storing anything. What is shifted is moved where the digest
 //! put it, so the file's part of the log is digested first.
 
 use crate::client::{Client, Halt};

@@ -5,6 +5,9 @@
 //! | overlay | payload in the log, or zeros a truncation or clearing left | when its log position is retired |
 //! | base | place in an arena | replaced by digests' reports |
 //!
+//! What a digest wrote over blocks where they lay it does not report: the base has them. Where it has not (the file grew
+//! over a part of a block), the extents are fetched anew.
+//!
 //! Zeros in the overlay shield a truncated or cleared range from places that an earlier digest reports late. A base that
 //! such a report would have changed under the shield is fetched anew once the shield goes (`stale`).
 
@@ -200,10 +203,19 @@ impl FileContent {
 
     /// What the entries below `end` wrote is in the base now.
     pub(crate) fn retire_writes(&mut self, end: LogPosition) {
-        self.overlay.remove_if(0..u64::MAX, |fresh| match fresh {
-            Fresh::Log(position) => position < end,
-            Fresh::Zeros(_) => false,
+        let (base, known_to) = (&self.base, self.known_to);
+        let mut is_known = true;
+        self.overlay.remove_if(0..u64::MAX, |range, fresh| match fresh {
+            Fresh::Log(position) if position < end => {
+                is_known &= base.covers(range.start..range.end.min(known_to));
+                true
+            }
+            Fresh::Log(_) | Fresh::Zeros(_) => false,
         });
+        if !is_known {
+            self.base.clear();
+            self.known_to = 0;
+        }
     }
 
     /// The truncation or clearing by the entry at `position` was digested.
@@ -212,7 +224,7 @@ impl FileContent {
             return;
         };
         let cut = self.cuts.swap_remove(index);
-        self.overlay.remove_if(cut.start..cut.end, |fresh| fresh == Fresh::Zeros(position));
+        self.overlay.remove_if(cut.start..cut.end, |_, fresh| fresh == Fresh::Zeros(position));
         if self.stale {
             self.stale = false;
             self.base.clear();

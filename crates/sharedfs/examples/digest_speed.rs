@@ -54,6 +54,8 @@ impl Writer {
         };
         let client = File::from(files.remove(1));
         let salt = Salt::new(welcome.store, welcome.session, welcome.log_generation);
+        let generation = welcome.log_generation.0.to_ne_bytes();
+        client.write_all_at(&generation, offset_of!(ClientPage, log_generation) as u64).unwrap();
         let mut segments = Vec::new();
         let slots = welcome.geometry.ring_slots;
         while segments.len() < slots as usize {

@@ -4,8 +4,9 @@ mod common;
 
 use common::*;
 use cuesta_format::operation::Attributes;
-use cuesta_format::wire::{Request, Response};
-use cuesta_format::{InodeNumber, LogPosition, Operation, SessionId, Timestamp};
+use cuesta_format::wire::{LeaseMode, Request, Response};
+use cuesta_format::{Extent, InodeNumber, LogPosition, Operation, SessionId, Timestamp};
+use cuesta_sharedfs::Ending;
 
 #[test]
 fn a_small_file_arrives_whole() {
@@ -21,6 +22,75 @@ fn a_small_file_arrives_whole() {
     let report = writer.report(LogPosition(0));
     assert_eq!((report.digested, report.more, report.placed.len()), (writer.at, false, 1));
     assert_eq!((report.placed[0].inode, report.placed[0].extent.blocks), (file, 1));
+}
+
+/// Where a report says that blocks of a file went.
+fn moved(writer: &mut Writer, from: LogPosition) -> Vec<Extent> {
+    let placed = writer.report(from).placed;
+    assert!(!placed.is_empty(), "the writer learns that it may let go of what it logged");
+    placed.iter().map(|placed| placed.extent).filter(|extent| extent.blocks > 0).collect()
+}
+
+#[test]
+fn what_is_overwritten_stays_where_it_lies() {
+    let store = Store::new();
+    let shared = store.open();
+    let mut writer = Writer::attach(&shared);
+    writer.vouch();
+    let file = writer.file(b"f");
+    let mut expected = vec![1; 16 * 4096 + 100];
+    writer.write(file, 0, &expected);
+    writer.digest();
+    let [extent] = moved(&mut writer, LogPosition(0))[..] else { panic!("it lies in one piece") };
+    let before = writer.at;
+    for (at, length) in [(3 * 4096, 4096), (7 * 4096 + 100, 9000), (16 * 4096 - 1, 101)] {
+        writer.write(file, at as u64, &vec![2; length]);
+        expected[at..at + length].fill(2);
+    }
+    writer.digest();
+    assert_eq!(content(&shared, "f"), expected);
+    let last = Extent { file_block: 16, blocks: 1, address: extent.address_of(16) };
+    assert_eq!(moved(&mut writer, before), [last], "the block with the file's end: its rest nobody knows");
+    assert_eq!(shared.inode_record(file).unwrap().unwrap().blocks, 17);
+}
+
+#[test]
+fn what_is_cut_and_written_anew_gets_new_blocks() {
+    let store = Store::new();
+    let shared = store.open();
+    let mut writer = Writer::attach(&shared);
+    writer.vouch();
+    let file = writer.file(b"f");
+    writer.write(file, 0, &[1; 8192]);
+    writer.digest();
+    let [old] = moved(&mut writer, LogPosition(0))[..] else { panic!("it lies in one piece") };
+    let before = writer.at;
+    writer.truncate(file, 0);
+    writer.write(file, 0, &[2; 8192]);
+    writer.digest();
+    assert_eq!(content(&shared, "f"), [2; 8192]);
+    let [new] = moved(&mut writer, before)[..] else { panic!("it lies in one piece") };
+    assert_eq!((new.blocks, new.address == old.address), (2, false));
+}
+
+#[test]
+fn what_was_not_acknowledged_is_not_written_over_what_was() {
+    let store = Store::new();
+    let shared = store.open();
+    let mut writer = Writer::attach(&shared);
+    writer.vouch();
+    let file = writer.file(b"f");
+    writer.write(file, 0, &[1; 4096]);
+    writer.digest();
+    let [old] = moved(&mut writer, LogPosition(0))[..] else { panic!("it lies in one piece") };
+    let data = [2; 4096];
+    let operation = Operation::Write { inode: file, offset: 0, data: &data };
+    let header = writer.header(&operation, 1);
+    writer.append_sealed(&header, &data);
+    shared.end_session(writer.session, Ending::Gone).unwrap();
+    assert!(content(&shared, "f") == data, "it is there, and so it counts");
+    let new = &Writer::attach(&shared).acquire(file, LeaseMode::Read).extents[0];
+    assert_ne!(new.address, old.address);
 }
 
 #[test]

@@ -56,7 +56,7 @@ impl<V: Sliding> Chunks<V> {
         if self.is_free(before, &piece) {
             return self.put_behind(before, piece);
         }
-        self.remove_if(piece.start..piece.end, |_| true);
+        self.remove_if(piece.start..piece.end, |_, _| true);
         self.put(piece);
     }
 
@@ -68,7 +68,7 @@ impl<V: Sliding> Chunks<V> {
             return;
         }
         if !self.is_free(before, &piece) {
-            self.remove_if(piece.start..piece.end, |_| true);
+            self.remove_if(piece.start..piece.end, |_, _| true);
             before = self.last_from(piece.start);
         }
         if let Some((chunk, index)) = before
@@ -82,8 +82,8 @@ impl<V: Sliding> Chunks<V> {
         self.put_behind(before, piece);
     }
 
-    /// Takes away the parts of pieces in `range` whose piece's value (at the part's start) fits `which`.
-    pub(super) fn remove_if(&mut self, range: Range<u64>, mut which: impl FnMut(V) -> bool) {
+    /// Takes away the parts of pieces in `range` that fit `which`, by where they are and their value there.
+    pub(super) fn remove_if(&mut self, range: Range<u64>, mut which: impl FnMut(Range<u64>, V) -> bool) {
         if range.start >= range.end || range.start >= self.reach {
             return;
         }
@@ -94,7 +94,7 @@ impl<V: Sliding> Chunks<V> {
             while let Some(&piece) = pieces.get(looked).filter(|piece| piece.start < range.end) {
                 let (from, to) = (piece.start.max(range.start), piece.end.min(range.end));
                 looked += 1;
-                let left = if !which(piece.value.slide(from - piece.start)) {
+                let left = if !which(from..to, piece.value.slide(from - piece.start)) {
                     Some(piece)
                 } else if piece.start < from {
                     if to < piece.end {

@@ -140,20 +140,20 @@ impl<V: Sliding> IntervalMap<V> {
 
     /// Takes away whatever is in `range`.
     pub(crate) fn remove(&mut self, range: Range<u64>) {
-        self.remove_if(range, |_| true);
+        self.remove_if(range, |_, _| true);
     }
 
-    /// Takes away the parts of pieces in `range` whose piece's value (at the part's start) fits `which`.
-    pub(crate) fn remove_if(&mut self, range: Range<u64>, mut which: impl FnMut(V) -> bool) {
+    /// Takes away the parts of pieces in `range` that fit `which`, by where they are and their value there.
+    pub(crate) fn remove_if(&mut self, range: Range<u64>, mut which: impl FnMut(Range<u64>, V) -> bool) {
         match self {
             IntervalMap::Empty => {}
             IntervalMap::One(one) => {
                 let (from, to) = (one.start.max(range.start), one.end.min(range.end));
-                if from >= to || !which(one.value.slide(from - one.start)) {
+                if from >= to || !which(from..to, one.value.slide(from - one.start)) {
                     return;
                 }
                 match (one.start < from, to < one.end) {
-                    (true, true) => self.spill().remove_if(range, |_| true),
+                    (true, true) => self.spill().remove_if(range, |_, _| true),
                     (true, false) => one.end = from,
                     (false, true) => *one = one.from(to),
                     (false, false) => *self = IntervalMap::Empty,
@@ -176,6 +176,18 @@ impl<V: Sliding> IntervalMap<V> {
             IntervalMap::One(one) => one.within(range),
             IntervalMap::Many(chunks) => chunks.first_in(range),
         }
+    }
+
+    /// Whether there is no gap in `range`.
+    #[inline]
+    pub(crate) fn covers(&self, mut range: Range<u64>) -> bool {
+        while range.start < range.end {
+            match self.first_in(range.clone()) {
+                Some((found, _)) if found.start == range.start => range.start = found.end,
+                _ => return false,
+            }
+        }
+        true
     }
 
     /// Every piece, or part of one, in `range`.
@@ -263,7 +275,7 @@ mod tests {
                             .filter(|(_, value)| value.0 < below)
                             .map(|(range, _)| range)
                             .collect();
-                        map.remove_if(at..at + len, |value| value.0 < below);
+                        map.remove_if(at..at + len, |_, value| value.0 < below);
                         for range in doomed {
                             model[range.start as usize..range.end as usize].fill(None);
                         }

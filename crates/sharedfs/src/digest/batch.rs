@@ -242,7 +242,7 @@ impl Digester {
             if scanned.entries == 0 && scanned.rejected.is_none() {
                 return Ok(None);
             }
-            match self.place(storage, transaction.base(), log)? {
+            match self.place(storage, transaction.base(), log, scanned.to)? {
                 Ok(()) => match self.finish(storage, transaction, log, scanned) {
                     Err(Error::Metadata(MetadataError::NameTaken)) if trusting => trusting = false,
                     finished => return finished.map(Some),
@@ -358,6 +358,7 @@ impl Digester {
         storage: &Storage<'_>,
         before: &Snapshot,
         log: &LogView,
+        to: LogPosition,
     ) -> Result<Result<(), OutOfBlocks>, Error> {
         if !self.view.nodes().iter().any(|node| node.has_pieces() && !node.removed) {
             return Ok(Ok(()));
@@ -371,6 +372,7 @@ impl Digester {
             space: storage.space,
             reservation: &mut self.reservation,
             promised: log.promised,
+            overwrites: to <= log.whole,
         };
         for (number, node) in self.view.nodes().iter().enumerate() {
             if node.removed || !node.has_pieces() {
@@ -381,7 +383,10 @@ impl Digester {
                 return Ok(Err(full));
             }
         }
-        if let Some(mapping) = placer.mapped.first() {
+        let mapped = placer.mapped;
+        let copied = &self.buffer[..self.copied];
+        self.placements.overwrites.carry_out(&storage.geometry, &mapped, copied)?;
+        if let Some(mapping) = mapped.first() {
             mapping.fence();
         }
         Ok(Ok(()))
@@ -415,7 +420,7 @@ impl Digester {
     /// Entries beyond one for each thing that changed were overtaken.
     fn coalesced(&self, entries: u64) -> u64 {
         let names = self.view.names.all().iter().filter(|name| name.before != name.now).count();
-        let files = self.placements.changes.len();
+        let files = self.placements.changes.len() + self.placements.overwrites.runs();
         let extended = self.view.extended.changed().count();
         entries.saturating_sub((names + files + extended) as u64)
     }

@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | validate | here, `namespace::apply` | copied entries only; checksum, generation, content, authority |
 //! | coalesce | `namespace::view`, `namespace::pieces` | what is left at the end of the batch is all that counts |
-//! | place, copy | `place` | new blocks for touched content, never over committed ones |
+//! | place, copy | `place`, `overwrite` | new blocks for content, and over committed ones what is sure to be digested again |
 //! | commit | `commit` | one transaction with "digested up to" |
 //!
 //! `policy` decides whose log is digested next; nothing here waits for a session.
@@ -15,6 +15,7 @@
 mod batch;
 mod commit;
 mod orphans;
+mod overwrite;
 mod place;
 pub mod policy;
 

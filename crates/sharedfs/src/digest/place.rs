@@ -1,9 +1,11 @@
-//! Place and copy: content of a batch goes into new blocks; committed blocks are never written.
+//! Place and copy: content of a batch goes into new blocks, or over blocks that [`overwrite`](super::overwrite) may
+//! write where they lie.
 //!
 //! A block that a write covers in part is made of what the file had there and what the batch stores (or cut).
 //! Behind the end of a file its last block is zero, always: growing it later shows zeros.
 
 use super::batch::Space;
+use super::overwrite::{Overwrites, Standing};
 use crate::Error;
 use crate::metadata::{ExtentList, Snapshot};
 use crate::namespace::{Content, Node, Part};
@@ -37,6 +39,8 @@ pub struct Placements {
     pub extents: Vec<Extent>,
     /// The same, as the session is told.
     pub placed: Vec<Placed>,
+    /// What goes over committed blocks, when all else is in its place.
+    pub overwrites: Overwrites,
     /// Bytes copied.
     pub bytes_copied: u64,
     spans: Vec<Range<u64>>,
@@ -48,6 +52,7 @@ impl Placements {
         self.changes.clear();
         self.extents.clear();
         self.placed.clear();
+        self.overwrites.clear();
         self.bytes_copied = 0;
     }
 }
@@ -74,6 +79,8 @@ pub struct Placer<'a> {
     pub reservation: &'a mut Reservation,
     /// Blocks promised to its session when its log was read.
     pub promised: u64,
+    /// Committed blocks may be written where they lie.
+    pub overwrites: bool,
 }
 
 impl Placer<'_> {
@@ -117,6 +124,10 @@ impl Placer<'_> {
                 }
             }
         }
+        let standing = match self.overwrites {
+            true => Standing::of(node, self.before, spans)?,
+            false => Standing::default(),
+        };
         let mut holes = parts.iter().filter(|part| part.content == Content::Gone).map(whole_blocks);
         let mut hole = holes.next();
         for span in spans.iter() {
@@ -124,28 +135,45 @@ impl Placer<'_> {
                 self.add_hole(number, node, blocks, out);
                 hole = holes.next();
             }
-            let first = out.extents.len();
-            let mut block = span.start;
-            while block < span.end {
-                let Some(run) = self.take(span.end - block) else {
-                    return Ok(Err(OutOfBlocks));
-                };
-                let extent = Extent { file_block: block, blocks: run.blocks, address: run.address };
-                self.fill(node, parts, &extent)?;
-                out.bytes_copied += u64::from(run.blocks) * BLOCK_BYTES;
-                out.extents.push(extent);
-                out.placed.push(Placed { inode: node.record.inode, extent });
-                block = extent.end_block();
+            for (blocks, address) in standing.runs(span.clone()) {
+                match address {
+                    Some(address) => standing.overwrite(&blocks, address, parts, out),
+                    None => match self.place_anew(number, node, blocks, parts, out)? {
+                        Ok(()) => {}
+                        full => return Ok(full),
+                    },
+                }
             }
-            out.changes.push(Change {
-                node: number,
-                blocks: span.clone(),
-                extents: first..out.extents.len(),
-            });
         }
         for blocks in hole.into_iter().chain(holes) {
             self.add_hole(number, node, blocks, out);
         }
+        Ok(Ok(()))
+    }
+
+    /// Puts the content of `blocks` into new ones.
+    fn place_anew(
+        &mut self,
+        number: u32,
+        node: &Node,
+        blocks: Range<u64>,
+        parts: &[Part],
+        out: &mut Placements,
+    ) -> Result<Result<(), OutOfBlocks>, Error> {
+        let first = out.extents.len();
+        let mut block = blocks.start;
+        while block < blocks.end {
+            let Some(run) = self.take(blocks.end - block) else {
+                return Ok(Err(OutOfBlocks));
+            };
+            let extent = Extent { file_block: block, blocks: run.blocks, address: run.address };
+            self.fill(node, parts, &extent)?;
+            out.bytes_copied += u64::from(run.blocks) * BLOCK_BYTES;
+            out.extents.push(extent);
+            out.placed.push(Placed { inode: node.record.inode, extent });
+            block = extent.end_block();
+        }
+        out.changes.push(Change { node: number, blocks, extents: first..out.extents.len() });
         Ok(Ok(()))
     }
 

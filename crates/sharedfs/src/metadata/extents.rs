@@ -3,6 +3,23 @@
 use cuesta_format::Extent;
 use std::ops::Range;
 
+/// Passing so many extents costs as much as another look at the table.
+const CLOSE_BLOCKS: u64 = 32;
+
+/// Ranges in order, those close together as one.
+pub(super) fn close_together(
+    ranges: impl IntoIterator<Item = Range<u64>>,
+) -> impl Iterator<Item = Range<u64>> {
+    let mut ranges = ranges.into_iter().peekable();
+    std::iter::from_fn(move || {
+        let mut all = ranges.next()?;
+        while let Some(next) = ranges.next_if(|next| next.start <= all.end.saturating_add(CLOSE_BLOCKS)) {
+            all.end = all.end.max(next.end);
+        }
+        Some(all)
+    })
+}
+
 /// What becomes of a run of extents.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Spliced {

@@ -1,5 +1,6 @@
 //! Reading: what was committed when the snapshot was taken, undisturbed by the writer.
 
+use super::extents::close_together;
 use super::guard::guarded;
 use super::keys::{
     ARENAS, CHUNK_INODES, COUNTERS, DIRENTS, EXTENDED, EXTENTS, INODES, ORPHANS, SESSIONS, SYMLINKS,
@@ -162,6 +163,21 @@ impl Snapshot {
                 .collect()),
             ExtentList::Table => self.table_extents(inode, blocks),
         })
+    }
+
+    /// As [`Snapshot::extents`], of many ranges in order, with some of what lies between them.
+    pub fn extents_of_all(
+        &self,
+        inode: InodeNumber,
+        ranges: &[Range<u64>],
+    ) -> Result<Vec<Extent>, MetadataError> {
+        let mut found: Vec<Extent> = Vec::new();
+        for blocks in close_together(ranges.iter().cloned()) {
+            let end = found.last().map_or(0, Extent::end_block);
+            let extents = self.table_extents(inode, blocks)?;
+            found.extend(extents.into_iter().filter(|extent| extent.file_block >= end));
+        }
+        Ok(found)
     }
 
     /// As [`Snapshot::extents`], of an inode whose extents are in the table.

@@ -7,7 +7,7 @@
 
 use super::apply::apply_sorted;
 use super::backend::BackendFile;
-use super::extents::{ExtentWrite, differences, splice};
+use super::extents::{ExtentWrite, close_together, differences, splice};
 use super::guard::{Tree, guarded};
 use super::keys::{
     ARENAS, COUNTERS, DIRENTS, EXTENDED, EXTENTS, INODES, ORPHANS, SESSIONS, SYMLINKS, chunk_key, chunk_of,
@@ -20,9 +20,6 @@ use redb::WriteTransaction;
 use std::collections::BTreeMap;
 use std::ops::{Bound, Range};
 use std::sync::Arc;
-
-/// Passing so many extents costs as much as another look at the table.
-const CLOSE_BLOCKS: u64 = 32;
 
 /// What becomes of a name.
 #[derive(Clone, Copy)]
@@ -262,10 +259,8 @@ impl Transaction {
         writes: &[ExtentWrite<'_>],
     ) -> Result<Vec<Extent>, MetadataError> {
         let mut existing: Vec<Extent> = Vec::new();
-        let close = |a: &ExtentWrite<'_>, b: &ExtentWrite<'_>| b.blocks.start - a.blocks.end <= CLOSE_BLOCKS;
-        for group in writes.chunk_by(close) {
-            let (Some(first), Some(last)) = (group.first(), group.last()) else { continue };
-            let around = first.blocks.start.saturating_sub(1)..last.blocks.end.saturating_add(1);
+        for blocks in close_together(writes.iter().map(|write| write.blocks.clone())) {
+            let around = blocks.start.saturating_sub(1)..blocks.end.saturating_add(1);
             let end = existing.last().map_or(0, Extent::end_block);
             let found = self.table_extents(inode, around)?;
             existing.extend(found.into_iter().filter(|extent| extent.file_block >= end));

@@ -75,6 +75,8 @@ pub struct Node {
     pub holder: Option<SessionId>,
     /// The same before the batch.
     pub held_before: Option<SessionId>,
+    /// Some of its content was cut, be it stored anew since.
+    pub is_cut: bool,
     /// Place of a symbolic link's target in the copied log.
     pub target: (u32, u32),
     first_piece: u32,
@@ -94,6 +96,7 @@ impl Node {
             removed: false,
             holder: None,
             held_before: None,
+            is_cut: false,
             target: (0, 0),
             first_piece: NO_PIECE,
             last_piece: NO_PIECE,
@@ -309,6 +312,7 @@ impl View {
         let number = self.pieces.len() as u32;
         self.pieces.push(Piece { part: Part { start, end, content }, next: NO_PIECE });
         let node = &mut self.nodes[at as usize];
+        node.is_cut |= content == Content::Gone;
         if node.last_piece == NO_PIECE {
             node.first_piece = number;
         } else {

@@ -10,7 +10,8 @@ use cuesta_format::wire::{
     DirectoryEntry, Grant, LeaseMode, PROTOCOL_VERSION, Refusal, Report, Request, Response, Resynced,
 };
 use cuesta_format::{
-    FileKind, Geometry, InodeNumber, LeaseGeneration, LogPosition, Operation, SessionId, StoreId, Timestamp,
+    FileKind, Geometry, InodeNumber, LeaseGeneration, LogGeneration, LogPosition, Operation, SessionId,
+    StoreId, Timestamp,
 };
 use cuesta_sharedfs::{Options, SharedFs};
 use std::fs::File;
@@ -64,6 +65,7 @@ pub struct Writer {
     pub session: SessionId,
     pub geometry: Geometry,
     pub salt: Salt,
+    pub log_generation: LogGeneration,
     pub lease_generation: LeaseGeneration,
     pub at: LogPosition,
     pub next_inode: u64,
@@ -93,6 +95,7 @@ impl Writer {
             session: welcome.session,
             geometry: welcome.geometry,
             salt: Salt::new(welcome.store, welcome.session, welcome.log_generation),
+            log_generation: welcome.log_generation,
             lease_generation: welcome.lease_generation,
             at: welcome.start,
             next_inode: welcome.inode_first.0,
@@ -143,6 +146,7 @@ impl Writer {
     pub fn resync(&mut self) -> Resynced {
         let Response::Resynced(resynced) = self.request(&Request::Resync) else { panic!("not resynced") };
         self.at = resynced.resume;
+        self.log_generation = resynced.log_generation;
         self.lease_generation = resynced.lease_generation;
         self.salt = Salt::new(self.shared.superblock().store, self.session, resynced.log_generation);
         resynced
@@ -224,6 +228,12 @@ impl Writer {
     pub fn complete(&self, at: LogPosition) {
         let offset = offset_of!(ClientPage, completed) as u64;
         self.client.write_all_at(&at.0.to_ne_bytes(), offset).unwrap();
+    }
+
+    /// Says that what it says of its log it says of the log as it is: all that is completed is there.
+    pub fn vouch(&self) {
+        let offset = offset_of!(ClientPage, log_generation) as u64;
+        self.client.write_all_at(&self.log_generation.0.to_ne_bytes(), offset).unwrap();
     }
 
     pub fn retire(&self, at: LogPosition) {

@@ -1,0 +1,148 @@
+//! Overwriting in place: blocks a file had before the batch are written where they lie, so that a file that is written
+//! at random keeps its extents, and nobody has to learn where its blocks went.
+//!
+//! Why no crash and no reader sees half of it:
+//! - what is written lies in the log until the batch is committed, and whole: only acknowledged entries are digested in
+//!   this way. A digest that was cut off is done again from there, and what it writes does not depend on what it finds;
+//! - whoever logged it reads it out of the log until it has retired it, and others get the lease when it is committed;
+//! - it is done last, when nothing but the commit can fail.
+//!
+//! A file that the batch cuts or shifts gets new blocks throughout: its owner knows that part of it by its log only.
+
+use super::place::Placements;
+use crate::Error;
+use crate::metadata::{ExtentList, Snapshot};
+use crate::namespace::{Content, Node, Part};
+use cuesta_format::wire::Placed;
+use cuesta_format::{BLOCK_BYTES, BlockAddress, Extent, Geometry, InodeNumber};
+use cuesta_media::Mapping;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Bytes of the copied log, and the byte address they go to.
+#[derive(Clone, Copy, Debug)]
+struct Overwrite {
+    place: u32,
+    bytes: u32,
+    to: BlockAddress,
+}
+
+/// What a batch writes over committed blocks.
+#[derive(Debug, Default)]
+pub struct Overwrites {
+    stores: Vec<Overwrite>,
+    runs: usize,
+}
+
+impl Overwrites {
+    /// Forgets everything, keeping the memory.
+    pub fn clear(&mut self) {
+        self.stores.clear();
+        self.runs = 0;
+    }
+
+    /// Runs of blocks that are written.
+    #[must_use]
+    pub fn runs(&self) -> usize {
+        self.runs
+    }
+
+    /// Writes all of it; a fence has to follow. `mapped` are the arenas, `batch` is the copied log.
+    pub fn carry_out(&self, geometry: &Geometry, mapped: &[Arc<Mapping>], batch: &[u8]) -> Result<(), Error> {
+        for store in &self.stores {
+            let (mut to, mut bytes) = (store.to, &batch[store.place as usize..][..store.bytes as usize]);
+            while !bytes.is_empty() {
+                let arena = geometry.arena(to);
+                let mapping = mapped.get(arena.0 as usize);
+                let mapping =
+                    mapping.ok_or_else(|| Error::Damaged(format!("arena {arena} does not exist")))?;
+                let offset = geometry.arena_offset(to);
+                let room = geometry.arena_bytes - offset;
+                let (now, later) =
+                    bytes.split_at(bytes.len().min(usize::try_from(room).unwrap_or(usize::MAX)));
+                mapping.write_through(offset, now)?;
+                (to, bytes) = (to.plus(now.len() as u64), later);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The blocks of a file that may be overwritten.
+#[derive(Debug, Default)]
+pub struct Standing {
+    inode: InodeNumber,
+    /// In file order.
+    extents: Vec<Extent>,
+    /// The file's size before the batch, in bytes.
+    size: u64,
+}
+
+impl Standing {
+    /// Of `node`, as far as the batch stores something in `spans`.
+    pub fn of(node: &Node, before: &Snapshot, spans: &[Range<u64>]) -> Result<Standing, Error> {
+        let Some(record) = node.before.filter(|_| !node.is_cut && node.shifted.is_none()) else {
+            return Ok(Standing::default());
+        };
+        let extents = match &node.extents {
+            ExtentList::Inline(extents) => extents.clone(),
+            ExtentList::Table => before.extents_of_all(record.inode, spans)?,
+        };
+        Ok(Standing { inode: record.inode, extents, size: record.size })
+    }
+
+    /// The runs of `span`, in order: those that may be overwritten, with their address, and those that may not.
+    pub fn runs(&self, span: Range<u64>) -> impl Iterator<Item = (Range<u64>, Option<BlockAddress>)> {
+        // What lies behind the end holds nothing that anybody knows of.
+        let end_block = span.end.min(self.size.div_ceil(BLOCK_BYTES)).max(span.start);
+        let mut at = span.start;
+        let first = self.extents.partition_point(|extent| extent.end_block() <= at);
+        let mut extents =
+            self.extents[first..].iter().take_while(move |it| it.file_block < end_block).peekable();
+        std::iter::from_fn(move || {
+            if at >= span.end {
+                return None;
+            }
+            let start = at;
+            let (end, address) = match extents.next_if(|extent| extent.file_block <= start) {
+                Some(extent) => (extent.end_block().min(end_block), Some(extent.address_of(start))),
+                None => (extents.peek().map_or(span.end, |next| next.file_block), None),
+            };
+            at = end;
+            Some((start..end, address))
+        })
+    }
+
+    /// Plans to store what `parts` have for `blocks`, which lie at `address`.
+    pub fn overwrite(
+        &self,
+        blocks: &Range<u64>,
+        address: BlockAddress,
+        parts: &[Part],
+        out: &mut Placements,
+    ) {
+        let inode = self.inode;
+        let (from, to) = (blocks.start * BLOCK_BYTES, blocks.end * BLOCK_BYTES);
+        let first = parts.partition_point(|part| part.end <= from);
+        for part in parts[first..].iter().take_while(|part| part.start < to) {
+            let Content::Log(place) = part.content else { continue };
+            let (start, end) = (part.start.max(from), part.end.min(to));
+            out.overwrites.stores.push(Overwrite {
+                place: place + (start - part.start) as u32,
+                bytes: (end - start) as u32,
+                to: address.plus(start - from),
+            });
+            out.bytes_copied += end - start;
+        }
+        out.overwrites.runs += 1;
+        // The session is told that it may let go of what it logged; and of the block in which the file ended, whose
+        // rest it could not know.
+        let told = if to > self.size { blocks.end - 1..blocks.end } else { blocks.start..blocks.start };
+        let address = address.plus((told.start - blocks.start) * BLOCK_BYTES);
+        let extent = Extent { file_block: told.start, blocks: (told.end - told.start) as u32, address };
+        let is_known = out.placed.last().is_some_and(|last| last.inode == inode);
+        if extent.blocks > 0 || !is_known {
+            out.placed.push(Placed { inode, extent });
+        }
+    }
+}
