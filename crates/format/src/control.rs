@@ -16,6 +16,9 @@
 //! Whether it may write is seen there, too, since a file that is open for writing is not executed: the number in a slot
 //! has the bit [`OPEN_FOR_WRITING`], and a second byte is locked, [`WRITERS_OFFSET`] further on.
 //!
+//! What is sent over a socket has a third locked byte, [`PASSED_OFFSET`] further on than the number under which SharedFS
+//! keeps the rest of what a receiver needs ([`crate::wire::Request::Pass`]).
+//!
 //! A descriptor is made such before it is handed on, while the slot is still taken: whoever looks at the slots first
 //! and at the locks then sees every inode that is open.
 
@@ -33,6 +36,22 @@ pub const OPEN_FOR_WRITING: u64 = 1 << 63;
 /// How far behind the byte that says that an inode is open lies the one that says that it is for writing; no inode has
 /// a larger number.
 pub const WRITERS_OFFSET: u64 = 1 << 62;
+
+/// How far behind the first byte of all lies the one that says that a description was sent to other processes under the
+/// number 0. The numbers of inodes are smaller than this is further on than [`WRITERS_OFFSET`].
+pub const PASSED_OFFSET: u64 = WRITERS_OFFSET + (1 << 61);
+
+/// Cells for what the holders of sent descriptions share, in one memory file: as many bytes for each.
+pub const PASSED_CELLS: u32 = 1 << 16;
+
+/// Bytes of one of these cells.
+pub const PASSED_CELL_BYTES: usize = 32;
+
+/// Bytes of their memory file.
+pub const PASSED_BYTES: usize = PASSED_CELLS as usize * PASSED_CELL_BYTES;
+
+/// Longest description that is kept for receivers.
+pub const PASSED_DESCRIPTION_MAX: usize = 16 << 10;
 
 /// Slots that are used at first; later by powers of two, as [`ClientPage::open_slots`] says.
 pub const OPEN_SLOTS_FIRST: usize = 512;

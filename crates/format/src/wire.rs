@@ -12,7 +12,7 @@ use crate::{
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 /// Version of the protocol; both sides must agree.
-pub const PROTOCOL_VERSION: u32 = 7;
+pub const PROTOCOL_VERSION: u32 = 8;
 
 /// Longest frame either side accepts, in bytes.
 pub const FRAME_BYTES_MAX: usize = 8 << 20;
@@ -149,6 +149,20 @@ pub enum Request {
         /// The inode.
         inode: InodeNumber,
     },
+    /// An open file description is about to be sent to other processes. Its number is locked in the references folder
+    /// ([`crate::control::PASSED_OFFSET`]), and what is kept goes with the lock. Answered [`Response::Passed`].
+    Pass {
+        /// One that was never used in this store.
+        number: u64,
+        /// What a receiver needs, as doors write it.
+        #[serde(with = "serde_bytes")]
+        description: Vec<u8>,
+    },
+    /// A description that was received; answered [`Response::Passed`].
+    Passed {
+        /// Its number.
+        number: u64,
+    },
     /// Gives leases back (their inodes were dropped from the cache).
     GiveBack {
         /// The inodes.
@@ -239,6 +253,14 @@ pub enum Response {
     Extended(Vec<ExtendedAttribute>),
     /// To [`Request::IsWritten`].
     Written(bool),
+    /// To [`Request::Pass`] and [`Request::Passed`]. Descriptor: the memory file of the cells.
+    Passed {
+        /// The description's cell.
+        cell: u32,
+        /// What its sender wrote.
+        #[serde(with = "serde_bytes")]
+        description: Vec<u8>,
+    },
     /// To [`Request::InodeNumbers`].
     InodeNumbers {
         /// The first of them.

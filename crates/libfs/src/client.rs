@@ -54,6 +54,7 @@ pub struct Client {
     /// Held while a directory moves to another parent: the tree above holds still.
     pub(crate) moving: Mutex<()>,
     pub(crate) next_file: AtomicU64,
+    pub(crate) next_passed: AtomicU64,
     /// No file grows beyond this.
     file_limit: AtomicU64,
     is_running: OnceLock<fn(InodeNumber) -> bool>,
@@ -125,6 +126,7 @@ impl Client {
             gate: RwLock::new(()),
             moving: Mutex::new(()),
             next_file: AtomicU64::new(1),
+            next_passed: AtomicU64::new(0),
             file_limit: AtomicU64::new(FILE_BYTES_MAX),
             is_running: OnceLock::new(),
             abandoned: AtomicU32::new(0),

@@ -1,5 +1,6 @@
-//! What several processes share of an open file, its offset and status flags: a sealed memory file, mapped by a process and by everything it
-//! forks and executes.
+//! What several processes share of an open file, its offset and status flags: a sealed memory file, mapped by a process and
+//! by everything it forks and executes. What is sent over a socket moves to a cell of another file, which SharedFS hands to
+//! whoever receives it, and leaves the number there that it was sent under.
 //!
 //! The offset has a lock. It is held for one call and names its process, so that a
 //! process that dies inside leaves a lock others can take over. Each process that has the description
@@ -9,6 +10,7 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
+use cuesta_format::control::{PASSED_BYTES, PASSED_CELL_BYTES, PASSED_CELLS};
 use rustix::fd::{AsFd as _, IntoRawFd as _, OwnedFd};
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use rustix::mm::{MapFlags, ProtFlags, mmap};
@@ -29,7 +31,11 @@ pub struct Cell {
     offset: AtomicU64,
     flags: AtomicU32,
     _padding: u32,
+    /// Not zero: what was here is now in the cell of the description sent under this number.
+    moved: AtomicU64,
 }
+
+const _: () = assert!(size_of::<Cell>() == PASSED_CELL_BYTES);
 
 #[repr(C)]
 struct Area {
@@ -58,6 +64,12 @@ impl Cell {
         self.processes.fetch_sub(1, Ordering::Release);
     }
 
+    /// The number under which what was here was sent; 0 if it is still here.
+    #[inline]
+    pub fn moved(&self) -> u64 {
+        self.moved.load(Ordering::Acquire)
+    }
+
     /// Waits for the cell.
     pub fn hold(&self) -> Held<'_> {
         let me = rustix::process::getpid().as_raw_nonzero().get() as u32;
@@ -84,6 +96,15 @@ impl Cell {
         self.flags.store(flags, Ordering::Relaxed);
     }
 
+    /// Makes it the cell of a description that only this process has.
+    pub fn fill(&self, offset: u64, flags: u32) {
+        self.holder.store(0, Ordering::Relaxed);
+        self.processes.store(1, Ordering::Relaxed);
+        self.offset.store(offset, Ordering::Relaxed);
+        self.flags.store(flags, Ordering::Relaxed);
+        self.moved.store(0, Ordering::Release);
+    }
+
     fn take_over_from_dead(&self, holder: u32) {
         let dead = rustix::process::Pid::from_raw(holder as i32)
             .is_some_and(|pid| rustix::process::test_kill_process(pid) == Err(rustix::io::Errno::SRCH));
@@ -103,6 +124,12 @@ impl Held<'_> {
     pub fn set_offset(&self, offset: u64) {
         self.0.offset.store(offset, Ordering::Relaxed);
     }
+
+    /// What is here is now in `cell`, which nobody has seen yet, and to be found under `moved`.
+    pub fn move_to(self, cell: &Cell, moved: u64) {
+        cell.fill(self.offset(), self.0.flags());
+        self.0.moved.store(moved, Ordering::Release);
+    }
 }
 
 impl Drop for Held<'_> {
@@ -118,6 +145,7 @@ pub fn take() -> Option<&'static Cell> {
     (0..CELLS).map(|step| (start + step) % CELLS).find_map(|index| {
         let cell = &area.cells[index];
         cell.processes.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).ok()?;
+        cell.moved.store(0, Ordering::Relaxed);
         area.next.store(index as u32 + 1, Ordering::Relaxed);
         Some(cell)
     })
@@ -187,4 +215,30 @@ fn map(file: OwnedFd) -> Option<&'static Area> {
     FILE.store(fd, Ordering::Release);
     AREA.store(area.cast(), Ordering::Release);
     self::area()
+}
+
+/// Memory files of sent descriptions' cells that are mapped: their inodes, and where. One for each daemon there was.
+static PASSED: Mutex<Vec<(u64, usize)>> = Mutex::new(Vec::new());
+
+/// A cell of a sent description, in SharedFS's memory file of them.
+pub fn passed(file: OwnedFd, index: u32) -> Option<&'static Cell> {
+    let memory = rustix::fs::fstat(&file).ok().filter(|stat| stat.st_size == PASSED_BYTES as i64)?.st_ino;
+    if index >= PASSED_CELLS {
+        return None;
+    }
+    let mut mapped = PASSED.lock().ok()?;
+    let area = match mapped.iter().find(|(known, _)| *known == memory) {
+        Some((_, area)) => *area,
+        None => {
+            let protection = ProtFlags::READ | ProtFlags::WRITE;
+            // SAFETY: a new shared mapping of a file of exactly this size, which stays for good.
+            let area =
+                unsafe { mmap(std::ptr::null_mut(), PASSED_BYTES, protection, MapFlags::SHARED, &file, 0) }
+                    .ok()?;
+            mapped.push((memory, area as usize));
+            area as usize
+        }
+    };
+    // SAFETY: within the mapping, as aligned as it is, and made of atomics for which any bytes are valid.
+    Some(unsafe { &*(area as *const Cell).add(index as usize) })
 }

@@ -158,6 +158,8 @@ fn is_of_store(call: &Call, answer: Answer) -> bool {
         },
         libc::SYS_execve => calls::path::locate(call, None, 0).is_ok(),
         libc::SYS_execveat => calls::path::locate(call, Some(0), 1).is_ok(),
+        libc::SYS_recvmsg | libc::SYS_recvmmsg => calls::brings_ours(call, answer),
+        libc::SYS_pidfd_getfd => answer.map_or(true, |fd| descriptors::pin(fd as i32).is_some()),
         number if credentials::is_changed_by(number) => false,
         number => !matches!(
             number,

@@ -254,6 +254,10 @@ pub const fn class_of(number: i64) -> u8 {
         // What an absolute path means depends on its flags.
         | libc::SYS_openat2
         | libc::SYS_io_uring_setup
+        // What is received may be of the store before anything else is.
+        | libc::SYS_recvmsg
+        | libc::SYS_recvmmsg
+        | libc::SYS_pidfd_getfd
         | libc::SYS_bind
         | libc::SYS_connect
         | libc::SYS_umask => CLASS_ALWAYS,

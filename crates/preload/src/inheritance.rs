@@ -10,7 +10,7 @@ use std::os::fd::{AsFd as _, AsRawFd as _, FromRawFd as _, OwnedFd};
 use rustix::fs::MemfdFlags;
 
 use crate::descriptors;
-use crate::open_file::{Description, Inherited};
+use crate::open_file::{Description, Inherited, Shared};
 use crate::{cells, environment, process, references, working_directory};
 
 /// Set in the environment of a program that inherits, and seen by nobody else.
@@ -63,7 +63,8 @@ impl Table {
     /// The table as the next program reads it.
     pub fn write(self) -> Option<Written> {
         let mut text = Vec::new();
-        let shares_offsets = self.open.iter().any(|(_, inherited)| inherited.cell.is_some());
+        let shares_offsets =
+            self.open.iter().any(|(_, inherited)| matches!(inherited.shared, Some(Shared::Cell(_))));
         let cells = match cells::file() {
             Some(cells) if shares_offsets => Some(inheritable(borrow(cells))?),
             _ => None,
@@ -203,18 +204,28 @@ fn borrow(fd: i32) -> rustix::fd::BorrowedFd<'static> {
     unsafe { rustix::fd::BorrowedFd::borrow_raw(fd) }
 }
 
-fn line(inherited: &Inherited) -> String {
-    let cell = inherited.cell.map_or(-1, i64::from);
+/// A description as text.
+pub fn line(inherited: &Inherited) -> String {
+    let shared = match inherited.shared {
+        None => "own".to_owned(),
+        Some(Shared::Cell(place)) => format!("cell:{place}"),
+        Some(Shared::Passed(number)) => format!("passed:{number}"),
+    };
     let Inherited { inode, flags, offset, path, .. } = inherited;
-    format!("{inode} {flags} {offset} {cell} {}", hex(path))
+    format!("{inode} {flags} {offset} {shared} {}", hex(path))
 }
 
-fn parse<'a>(words: &mut impl Iterator<Item = &'a str>) -> Option<Inherited> {
+/// What the words of such a text say.
+pub fn parse<'a>(words: &mut impl Iterator<Item = &'a str>) -> Option<Inherited> {
     Some(Inherited {
         inode: words.next()?.parse().ok()?,
         flags: words.next()?.parse().ok()?,
         offset: words.next()?.parse().ok()?,
-        cell: words.next()?.parse::<i64>().ok()?.try_into().ok(),
+        shared: match words.next()?.split_once(':') {
+            Some(("cell", place)) => Some(Shared::Cell(place.parse().ok()?)),
+            Some(("passed", number)) => Some(Shared::Passed(number.parse().ok()?)),
+            _ => None,
+        },
         path: unhex(words.next()?)?,
     })
 }
@@ -232,22 +243,22 @@ fn unhex(word: &str) -> Option<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Inherited, line, parse};
+    use super::{Inherited, Shared, line, parse};
 
     #[test]
     fn a_description_survives_the_line_it_is_written_as() {
-        let all = [None, Some(7)].map(|cell| Inherited {
+        let all = [None, Some(Shared::Cell(7)), Some(Shared::Passed(1 << 40))].map(|shared| Inherited {
             inode: 9,
             flags: 0o2001,
             offset: 1 << 40,
-            cell,
+            shared,
             path: b"/a b\n".to_vec(),
         });
         for inherited in all {
             let text = line(&inherited);
             let back = parse(&mut text.split(' ')).expect("readable");
             assert_eq!(line(&back), text);
-            assert_eq!((back.path, back.cell), (inherited.path, inherited.cell));
+            assert_eq!((back.path, back.shared), (inherited.path, inherited.shared));
         }
     }
 }

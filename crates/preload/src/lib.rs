@@ -29,6 +29,7 @@ pub mod interpose;
 mod memory;
 mod memory_calls;
 pub mod open_file;
+mod passing;
 pub mod patch;
 pub mod process;
 mod references;

@@ -3,7 +3,8 @@
 //!
 //! After a fork or an exec several processes share the description, and with it the offset and the status flags. Each
 //! has its own LibFS open file, so both then live in a *cell*: memory all of them map, taken for the length of one
-//! call that uses the offset.
+//! call that uses the offset. Processes that are sent it over a socket share another cell with all who had it before
+//! (see `passing`).
 
 use std::cell::UnsafeCell;
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use cuesta_threads::GenerationLock;
 
 use crate::calls::Failure;
 use crate::cells::Cell;
-use crate::{credentials, process};
+use crate::{cells, credentials, passing, process};
 
 /// One open file description.
 #[derive(Debug)]
@@ -28,6 +29,8 @@ pub struct Description {
     flags: AtomicU32,
     offset: AtomicU64,
     cell: AtomicPtr<Cell>,
+    /// The number it was sent under to other processes; 0 if it was not. Without a cell, that is still to be asked for.
+    passed: AtomicU64,
 }
 
 // SAFETY: `file` changes only under REOPENING, in a process in which nobody has read it since the fork
@@ -51,10 +54,19 @@ pub struct Inherited {
     pub flags: u32,
     /// The offset, if there is no cell.
     pub offset: u64,
-    /// Where the shared offset is, if there is one: its place in the cells.
-    pub cell: Option<u32>,
+    /// Where the shared offset is, if there is one.
+    pub shared: Option<Shared>,
     /// Where it was opened.
     pub path: Vec<u8>,
+}
+
+/// Where an offset that is shared can be found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shared {
+    /// In the cells that are handed over, at this place.
+    Cell(u32),
+    /// With a description that was sent under this number.
+    Passed(u64),
 }
 
 impl Description {
@@ -68,15 +80,18 @@ impl Description {
             client: AtomicPtr::new(process::attached().map_or(std::ptr::null_mut(), address)),
             path,
             cell: AtomicPtr::new(std::ptr::null_mut()),
+            passed: AtomicU64::new(0),
         }
     }
 
     /// A description handed over by the program before exec; the file is opened when it is first used.
     pub fn inherited(from: &Inherited) -> Self {
-        let cell = from
-            .cell
-            .and_then(crate::cells::at)
-            .map_or(std::ptr::null_mut(), |cell| std::ptr::from_ref(cell).cast_mut());
+        let (cell, passed) = match from.shared {
+            Some(Shared::Cell(place)) => (cells::at(place), 0),
+            Some(Shared::Passed(number)) => (None, number),
+            None => (None, 0),
+        };
+        let cell = cell.map_or(std::ptr::null_mut(), |cell| std::ptr::from_ref(cell).cast_mut());
         Self {
             file: UnsafeCell::new(None),
             client: AtomicPtr::new(std::ptr::null_mut()),
@@ -85,7 +100,16 @@ impl Description {
             flags: AtomicU32::new(from.flags),
             offset: AtomicU64::new(from.offset),
             cell: AtomicPtr::new(cell),
+            passed: AtomicU64::new(passed),
         }
+    }
+
+    /// A description that was received from another process.
+    pub fn received(from: &Inherited, number: u64, cell: &'static Cell) -> Self {
+        let received = Self::inherited(from);
+        received.cell.store(std::ptr::from_ref(cell).cast_mut(), Ordering::Relaxed);
+        received.passed.store(number, Ordering::Relaxed);
+        received
     }
 
     /// The LibFS file, opened again first if this process has not used it since it was forked.
@@ -128,6 +152,10 @@ impl Description {
             Some(parent) => (parent.flags(), parent.offset_before_fork()),
             None => (self.flags.load(Ordering::Relaxed) as i32, self.offset.load(Ordering::Relaxed)),
         };
+        let passed = self.passed.load(Ordering::Acquire);
+        if passed != 0 && self.own_cell().is_none() {
+            self.follow(passed);
+        }
         let inode = cuesta_format::InodeNumber(self.inode);
         let reopened = client.reopen(&credentials::effective(), inode, flags, offset)?;
         // The parent's file belongs to the parent's session: it is left alone, not closed.
@@ -159,12 +187,17 @@ impl Description {
         call: impl FnOnce(&Arc<OpenFile>) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
         let file = self.file()?;
-        let Some(cell) = self.cell() else { return call(file) };
-        let held = cell.hold();
-        file.set_offset(held.offset());
-        let answer = call(file);
-        held.set_offset(file.offset());
-        answer
+        loop {
+            let Some(cell) = self.cell() else { return call(file) };
+            let held = cell.hold();
+            if cell.moved() != 0 {
+                continue;
+            }
+            file.set_offset(held.offset());
+            let answer = call(file);
+            held.set_offset(file.offset());
+            return answer;
+        }
     }
 
     /// Moves the offset and the flags to where another process, which is about to come, can share them. Without room
@@ -176,9 +209,72 @@ impl Description {
         }
     }
 
+    /// Where offset and flags are now, if they are shared.
     fn cell(&self) -> Option<&'static Cell> {
+        let cell = self.own_cell()?;
+        match cell.moved() {
+            0 => Some(cell),
+            number => self.follow(number),
+        }
+    }
+
+    /// Where they were when this process last looked.
+    fn own_cell(&self) -> Option<&'static Cell> {
         // SAFETY: null, or a cell; cells are never unmapped.
         unsafe { self.cell.load(Ordering::Acquire).as_ref() }
+    }
+
+    /// It was sent to other processes, by another one that has it: offset and flags are with the number from then on.
+    /// If it cannot be had this process goes on with its own.
+    #[cold]
+    fn follow(&self, number: u64) -> Option<&'static Cell> {
+        let before = self.cell.load(Ordering::Acquire);
+        let found = passing::cell_of(number);
+        let now = found.map_or(std::ptr::null_mut(), |cell| std::ptr::from_ref(cell).cast_mut());
+        self.passed.store(if found.is_some() { number } else { 0 }, Ordering::Release);
+        if self.cell.compare_exchange(before, now, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+            // SAFETY: as in `own_cell`.
+            && let Some(before) = unsafe { before.as_ref() }
+        {
+            before.discount_process();
+        }
+        self.own_cell()
+    }
+
+    /// The number it was sent under to other processes; 0 if it was not.
+    pub fn passed(&self) -> u64 {
+        self.passed.load(Ordering::Acquire)
+    }
+
+    /// It is sent to other processes, under `number`, unless it was before; `keep` has it kept and answers its cell. Call
+    /// when no other thread is inside. Answers the number it has now.
+    pub fn pass(
+        &self,
+        number: u64,
+        keep: impl FnOnce(&Inherited) -> Result<&'static Cell, Failure>,
+    ) -> Result<u64, Failure> {
+        let before = self.cell();
+        if self.passed() != 0 {
+            return Ok(self.passed());
+        }
+        let held = before.map(Cell::hold);
+        if before.is_some_and(|cell| cell.moved() != 0) {
+            drop(held);
+            self.cell();
+            return Ok(self.passed());
+        }
+        let cell = keep(&self.without_offset())?;
+        match held {
+            Some(held) => held.move_to(cell, number),
+            // SAFETY: the file is only read.
+            None => cell.fill(self.last_offset(), self.last_flags(unsafe { &*self.file.get() })),
+        }
+        self.cell.store(std::ptr::from_ref(cell).cast_mut(), Ordering::Release);
+        self.passed.store(number, Ordering::Release);
+        if let Some(before) = before {
+            before.discount_process();
+        }
+        Ok(number)
     }
 
     /// The flags as this process last saw them.
@@ -186,22 +282,26 @@ impl Description {
         file.as_ref().map_or(self.flags.load(Ordering::Relaxed), |file| file.flags() as u32)
     }
 
-    fn move_to_cell(&self) {
-        if self.cell().is_some() {
-            return;
-        }
-        let Some(cell) = crate::cells::take() else { return };
+    /// The offset as this process last saw it.
+    fn last_offset(&self) -> u64 {
         let is_ours =
             process::attached().is_some_and(|client| self.client.load(Ordering::Acquire) == address(client));
         // SAFETY: as in `file`; a file of an older generation is only read.
-        let file = unsafe { &*self.file.get() };
-        let offset = match file {
+        match unsafe { &*self.file.get() } {
             Some(file) if is_ours => file.offset(),
             Some(parents) => parents.offset_before_fork(),
             None => self.offset.load(Ordering::Relaxed),
-        };
-        cell.hold().set_offset(offset);
-        cell.set_flags(self.last_flags(file));
+        }
+    }
+
+    fn move_to_cell(&self) {
+        if self.own_cell().is_some() || self.passed() != 0 {
+            return;
+        }
+        let Some(cell) = cells::take() else { return };
+        cell.hold().set_offset(self.last_offset());
+        // SAFETY: as in `file`; a file of an older generation is only read.
+        cell.set_flags(self.last_flags(unsafe { &*self.file.get() }));
         let shared = std::ptr::from_ref(cell).cast_mut();
         let first =
             self.cell.compare_exchange(std::ptr::null_mut(), shared, Ordering::AcqRel, Ordering::Relaxed);
@@ -224,10 +324,14 @@ impl Description {
             Some(file) => file.offset_before_fork(),
             None => self.offset.load(Ordering::Relaxed),
         };
-        Inherited { offset, cell: self.cell().map(crate::cells::index_of), ..self.without_offset() }
+        let shared = match self.passed() {
+            0 => self.own_cell().map(|cell| Shared::Cell(cells::index_of(cell))),
+            number => Some(Shared::Passed(number)),
+        };
+        Inherited { offset, shared, ..self.without_offset() }
     }
 
-    /// What to hand over of a directory that is only stood in.
+    /// What to hand over of a directory that is only stood in, or beside a cell.
     pub fn without_offset(&self) -> Inherited {
         // SAFETY: the file is only read.
         let file = unsafe { &*self.file.get() };
@@ -235,7 +339,7 @@ impl Description {
             inode: self.inode,
             flags: self.last_flags(file),
             offset: 0,
-            cell: None,
+            shared: None,
             path: self.path.clone(),
         }
     }
@@ -243,7 +347,7 @@ impl Description {
 
 impl Drop for Description {
     fn drop(&mut self) {
-        if let Some(cell) = self.cell() {
+        if let Some(cell) = self.own_cell() {
             cell.discount_process();
         }
         if let Some(file) = self.file.get_mut().take() {

@@ -346,7 +346,7 @@ fn make_marker(configuration: &Configuration) -> Result<i32, Failure> {
 }
 
 /// What a small file of the kernel's says. The standard library's way leads over cancellation points.
-fn contents(path: &CStr) -> rustix::io::Result<Vec<u8>> {
+pub fn contents(path: &CStr) -> rustix::io::Result<Vec<u8>> {
     let file = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
     let mut bytes = vec![0; 4096];
     let length = rustix::io::read(&file, bytes.as_mut_slice())?;

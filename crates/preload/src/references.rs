@@ -43,7 +43,8 @@ fn is_wanted() -> bool {
     descriptors::all().iter().any(|(fd, _)| is_placeholder(*fd))
 }
 
-fn keep_one(pin: &Pin, fds: &[i32]) {
+/// Does so for descriptors of one description. Call as [`keep`].
+pub fn keep_one(pin: &Pin, fds: &[i32]) {
     let mut made = None;
     for &fd in fds.iter().filter(|fd| is_placeholder(**fd)) {
         if made.is_none() {
@@ -71,9 +72,20 @@ fn make(pin: &Pin) -> Option<OwnedFd> {
 }
 
 /// Whether it is one that says nothing: a copy of the marker.
-fn is_placeholder(fd: i32) -> bool {
+pub fn is_placeholder(fd: i32) -> bool {
     let flags = control(fd, libc::F_GETFL);
     flags >= 0 && flags & libc::O_PATH as isize != 0
+}
+
+/// Whether a descriptor of another process was one of its placeholders: like ours, of the daemon's socket, or of its copy.
+pub fn is_placeholder_of_store(fd: i32) -> bool {
+    let Ok(configuration) = process::configuration() else { return false };
+    // SAFETY: used for one call; the caller has just made it.
+    let found = rustix::fs::fstat(unsafe { rustix::fd::BorrowedFd::borrow_raw(fd) });
+    let socket = rustix::fs::stat(&configuration.socket[..]);
+    is_placeholder(fd)
+        && found
+            .is_ok_and(|found| socket.is_ok_and(|it| (it.st_dev, it.st_ino) == (found.st_dev, found.st_ino)))
 }
 
 fn control(fd: i32, command: i32) -> isize {

@@ -79,6 +79,24 @@ os.close(50)
 print('closed', said(os.read, 50, 1), said(os.fstat, 50))
 print('close_range', libc.close_range(50, 60, 0) if hasattr(libc, 'close_range') else 0)
 
+# Requests that files answer
+fd, folder = made('asked', b'x' * 5000), os.open(D, os.O_RDONLY)
+def asked(fd, request, before=b'', after=8):
+    room = ctypes.create_string_buffer(before.ljust(after, b'\0'), after)
+    answer = libc.ioctl(fd, ctypes.c_ulong(request), room)
+    return 0 if answer == 0 else errno.errorcode[ctypes.get_errno()], room.raw.hex()
+FIONREAD, FIONBIO, FIONCLEX, FIOCLEX, FIOASYNC, FIOQSIZE, FIGETBSZ = 0x541b, 0x5421, 0x5450, 0x5451, 0x5452, 0x5460, 2
+for place in (0, 4990, 5000, 7000):
+    os.lseek(fd, place, 0)
+    print('ioctl', asked(fd, FIONREAD))
+for one in (fd, folder):
+    print('ioctl', asked(one, FIGETBSZ), asked(one, FIOASYNC), asked(one, FIOASYNC, b'\1'), asked(one, 0x5401), asked(one, 0x80081272))
+    for on in (b'\1', b'\0'):
+        print('ioctl', asked(one, FIONBIO, on), fcntl.fcntl(one, fcntl.F_GETFL) & os.O_NONBLOCK != 0)
+    for request in (FIONCLEX, FIOCLEX):
+        print('ioctl', asked(one, request), fcntl.fcntl(one, fcntl.F_GETFD))
+print('ioctl', asked(folder, FIONREAD)[0], asked(fd, FIOQSIZE)[0], libc.ioctl(fd, ctypes.c_ulong(FIONREAD), None), asked(os.open(D, os.O_PATH), FIGETBSZ)[0])
+
 # The older getdents
 os.mkdir(f'{D}/list')
 for name in ('one', 'a name that is longer', 'x' * 200):

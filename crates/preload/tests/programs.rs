@@ -3,6 +3,7 @@
 
 mod common;
 
+use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
@@ -23,6 +24,7 @@ const NAMED_CALLS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/named_desc
 const LINKS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/links.sh");
 const ASYNCHRONOUS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/asynchronous.py");
 const SHARED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/shared_files.py");
+const PASSING: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/passing.py");
 const ON_STORE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs_on_store.sh");
 const ELSEWHERE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/elsewhere.sh");
 
@@ -68,6 +70,47 @@ fn seldom_calls_answer_on_the_store_what_they_answer_on_a_directory() {
 #[test]
 fn what_processes_share_of_open_files_is_on_the_store_what_it_is_in_a_directory() {
     compare_on_both("python3", SHARED);
+}
+
+#[test]
+fn open_files_are_sent_to_other_processes_as_in_a_directory() {
+    compare_on_both("python3", PASSING);
+}
+
+#[test]
+fn who_receives_a_file_without_the_library_gets_errors() {
+    let receiver = "
+import errno, os, socket, sys
+def said(call, *arguments):
+    try: return call(*arguments)
+    except OSError as error: return errno.errorcode[error.errno]
+server = socket.socket(socket.AF_UNIX)
+server.bind(sys.argv[1])
+server.listen()
+print('ready', flush=True)
+_, (fd,), _, _ = socket.recv_fds(server.accept()[0], 10, 1)
+print(said(os.read, fd, 5), said(os.write, fd, b'x'), said(os.ftruncate, fd, 0), said(os.pread, fd, 5, 0), os.listdir(fd))";
+    let sender = "
+import os, socket, sys
+server = socket.socket(socket.AF_UNIX)
+server.connect(sys.argv[1])
+fd = os.open('/cuesta/file', os.O_RDWR | os.O_CREAT)
+os.write(fd, b'content')
+socket.send_fds(server, [b'x'], [fd])
+server.recv(1)
+print(os.pread(fd, 20, 0))";
+    let store = Served::new();
+    let folder = tempfile::tempdir().expect("folder");
+    let socket = folder.path().join("socket");
+    let mut receiving = Command::new("python3");
+    let receiving = receiving.args(["-c", receiver]).arg(&socket).stdout(std::process::Stdio::piped());
+    let mut receiving = receiving.spawn().expect("starts");
+    let mut lines = BufReader::new(receiving.stdout.take().expect("a pipe")).lines();
+    assert_eq!(lines.next().expect("a line").expect("readable"), "ready");
+    let sent = told(&store.command("python3").args(["-c", sender]).arg(&socket).output().expect("runs"));
+    compare("b'content'\nexit status: 0\n", &sent);
+    assert_eq!(lines.next().expect("a line").expect("readable"), "EISDIR EBADF EINVAL EISDIR []");
+    assert!(receiving.wait().expect("ends").success());
 }
 
 #[test]

@@ -132,11 +132,6 @@ read_end, write_end = os.pipe()
 print('rights', send_all(left, (b'a pipe', None, (write_end,)), (b'plain', None, ())))
 received = socket.recv_fds(right, 100, 4)
 print(received[0], os.write(received[1][0], b'through') and os.read(read_end, 100), right.recv(100))
-if os.environ.get('CUESTA_SOCKET'):
-    kept = os.open(f'{D}/kept', os.O_RDWR | os.O_CREAT)
-    assert send_all(left, (b'one of the store', None, (0, kept))) == ('ENOTSUP', [0])
-    assert send_all(left, (b'first', None, ()), (b'one of the store', None, (kept,))) == (1, [5, 0]) and right.recv(100) == b'first'
-    os.unlink(f'{D}/kept')
 print('connected', said(other.connect, f'{D}/datagrams'), other.send(b'more'), one.recv(100))
 print('stream', said(socket.socket(socket.AF_UNIX).connect, f'{D}/datagrams'))
 if os.geteuid() == 0:

@@ -29,6 +29,7 @@ pub mod metadata;
 mod namespace;
 mod observe;
 mod orphans;
+mod passed;
 mod recovery;
 mod requests;
 pub mod server;

@@ -7,6 +7,7 @@ use crate::ending::Ending;
 use crate::leases::Leases;
 use crate::metadata::MetadataStore;
 use crate::observe::{Counters, Events, RequestTimes};
+use crate::passed::PassedFiles;
 use crate::recovery::Recovered;
 use crate::sessions::{Control, Incarnation, References, Segment, SegmentPool, Session, SessionTable};
 use crate::stand_ins::StandIns;
@@ -50,6 +51,7 @@ pub struct SharedFs {
     pub(crate) superblock: Superblock,
     incarnation: Incarnation,
     pub(crate) references: References,
+    pub(crate) passed: Mutex<PassedFiles>,
     pub(crate) options: Options,
     pub(crate) metadata: MetadataStore,
     pub(crate) arenas: Arenas,
@@ -184,6 +186,7 @@ impl SharedFs {
             superblock,
             incarnation,
             references,
+            passed: Mutex::default(),
             metadata,
             arenas,
             stand_ins,

@@ -10,9 +10,6 @@ use crate::{credentials, process, thread, user_memory};
 
 /// `struct flock`: type and whence, start, length, process.
 type RecordLock = [u64; 4];
-const FICLONE: usize = 0x4004_9409;
-const FICLONERANGE: usize = 0x4020_940d;
-const FIONREAD: usize = 0x541b;
 /// What Linux adds to the flags of a file opened by a program of 64 bits.
 const LARGE_FILE: i32 = 0o100_000;
 
@@ -238,22 +235,6 @@ pub fn lock_file(call: &Call) -> Answer {
     };
     let file = pin.file()?;
     take_lock(file, operation & libc::LOCK_NB == 0, |client| client.flock(file, kind, false))
-}
-
-pub fn ioctl(call: &Call) -> Answer {
-    let pin = call.pin(0)?;
-    pin.file()?.check_not_path()?;
-    match call.word(1) as u32 as usize {
-        FICLONE | FICLONERANGE => Err(Failure::Errno(libc::EOPNOTSUPP)),
-        FIONREAD => {
-            let file = pin.file()?;
-            let size = process::client()?.stat_open(file)?.record.size;
-            let rest = size.saturating_sub(file.offset()).min(i32::MAX as u64) as i32;
-            user_memory::write(call.word(2), &rest)?;
-            Ok(0)
-        }
-        _ => Err(Failure::Errno(libc::ENOTTY)),
-    }
 }
 
 pub fn change_limits(call: &Call) -> Answer {

@@ -12,6 +12,7 @@ mod data;
 mod descriptor_names;
 mod directories;
 mod extended;
+mod ioctl;
 mod links;
 mod loaders;
 mod memory;
@@ -33,6 +34,7 @@ use cuesta_libfs::Error;
 use extended::Subject;
 pub use links::look_again;
 pub use program::ExecImage;
+pub use sockets::brings_ours;
 
 use crate::descriptors::{self, Pin};
 use crate::{credentials, process, signals, thread, user_memory};
@@ -152,6 +154,9 @@ pub fn serve(number: usize, arguments: [usize; 6]) -> Answer {
         libc::SYS_connect => stand_ins::connect(&call),
         libc::SYS_sendto => stand_ins::send_to(&call),
         libc::SYS_sendmmsg => sockets::send_messages(&call),
+        libc::SYS_recvmsg => sockets::receive_message(&call),
+        libc::SYS_recvmmsg => sockets::receive_messages(&call),
+        libc::SYS_pidfd_getfd => sockets::take_from_process(&call),
         libc::SYS_mmap => memory::map(&call),
         libc::SYS_open => names::open(&call, None, 0, call.int(1), call.word(2)),
         libc::SYS_creat => {
@@ -220,7 +225,7 @@ pub fn serve(number: usize, arguments: [usize; 6]) -> Answer {
         libc::SYS_dup | libc::SYS_dup2 | libc::SYS_dup3 => control::duplicate(&call),
         libc::SYS_fcntl => control::control(&call),
         libc::SYS_flock => control::lock_file(&call),
-        libc::SYS_ioctl => control::ioctl(&call),
+        libc::SYS_ioctl => ioctl::serve(&call),
         libc::SYS_epoll_ctl => ready::watch(&call),
         libc::SYS_rt_sigaction => change_signal(&call),
         libc::SYS_sigaltstack => change_signal_stack(&call),

@@ -9,7 +9,7 @@ use std::time::Duration;
 /// Waits of up to 1 µs, 2 µs, 4 µs, …; the last bucket takes all that are longer.
 const BUCKETS: usize = 32;
 
-const NAMES: [&str; 18] = [
+const NAMES: [&str; 19] = [
     "attach",
     "grow log",
     "acquire",
@@ -27,6 +27,7 @@ const NAMES: [&str; 18] = [
     "detach",
     "extended attributes",
     "is written",
+    "pass",
     "other",
 ];
 
@@ -51,7 +52,8 @@ fn kind(request: &Request) -> usize {
         Request::Detach => 14,
         Request::Extended { .. } => 15,
         Request::IsWritten { .. } => 16,
-        Request::Status | Request::Explain { .. } | Request::Trace { .. } | Request::Stop => 17,
+        Request::Pass { .. } | Request::Passed { .. } => 17,
+        Request::Status | Request::Explain { .. } | Request::Trace { .. } | Request::Stop => 18,
     }
 }
 

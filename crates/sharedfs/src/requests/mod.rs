@@ -2,6 +2,7 @@
 
 mod ahead;
 mod granting;
+mod passing;
 mod written;
 
 pub(crate) use ahead::Ahead;
@@ -113,6 +114,8 @@ impl SharedFs {
             Request::Extents { inode, from_block } => self.extents(session, *inode, *from_block),
             Request::Extended { inode } => self.extended(session, *inode),
             Request::IsWritten { inode } => Ok(Response::Written(self.is_written(*inode))),
+            Request::Pass { number, description } => self.pass(*number, description, descriptors),
+            Request::Passed { number } => self.passed(*number, descriptors),
             Request::GiveBack { inodes } => self.give_back(session, inodes),
             Request::InodeNumbers { count } => {
                 let count = (*count).clamp(1, NUMBERS_MAX);

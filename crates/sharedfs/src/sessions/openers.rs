@@ -6,7 +6,7 @@
 use super::Control;
 use crate::Error;
 use cuesta_format::InodeNumber;
-use cuesta_format::control::WRITERS_OFFSET;
+use cuesta_format::control::{PASSED_OFFSET, WRITERS_OFFSET};
 use cuesta_format::geometry::REFERENCES_FOLDER;
 use cuesta_media::byte_locks;
 use hashbrown::HashSet;
@@ -62,6 +62,12 @@ impl References {
     pub(crate) fn have_writer(&self, inode: InodeNumber) -> bool {
         let byte = WRITERS_OFFSET.saturating_add(inode.0);
         matches!(byte_locks::marked(&self.folder, byte..byte.saturating_add(1)), Ok(Some(_)))
+    }
+
+    /// Whether somebody has a descriptor of a description that was sent under this number.
+    pub(crate) fn have_passed(&self, number: u64) -> bool {
+        let byte = PASSED_OFFSET.saturating_add(number);
+        !matches!(byte_locks::marked(&self.folder, byte..byte.saturating_add(1)), Ok(None))
     }
 
     /// All numbers that are locked; `None`: too many to list.

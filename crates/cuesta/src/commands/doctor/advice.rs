@@ -79,7 +79,7 @@ fn instead_of(number: c_long) -> &'static str {
              WAL)"
         }
         libc::SYS_sendmsg | libc::SYS_sendmmsg => {
-            "descriptors of the store cannot be sent to other processes; let the receiver open the file by its path"
+            "a vfork child cannot send descriptors of the store; let the receiver open the file by its path"
         }
         libc::SYS_setxattr | libc::SYS_lsetxattr | libc::SYS_fsetxattr => {
             "access control lists cannot be kept; copy without them"

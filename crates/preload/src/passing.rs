@@ -1,0 +1,135 @@
+//! Open files of the store that travel to other processes in messages.
+//!
+//! What travels is the descriptor that keeps a file for whoever has it (see `references`), marked with one more number: by
+//! that SharedFS keeps what a receiver needs, as long as anybody has the descriptor, or it is on its way. Who receives one
+//! finds the numbers among the locks of the descriptor, which nobody can forge who has none of the store's folder, and has
+//! its own session open the file. It shares the offset and the flags with all who have it ([`crate::cells`]). Without this
+//! library, or a session of the same store, it is a descriptor of a folder: no reading, no writing.
+
+use std::ffi::CString;
+use std::os::fd::AsRawFd as _;
+
+use cuesta_format::control::PASSED_OFFSET;
+use cuesta_libfs::{Client, Error, PassedFile};
+use cuesta_media::byte_locks;
+use rustix::fd::BorrowedFd;
+
+use crate::calls::Failure;
+use crate::cells::Cell;
+use crate::descriptors::{self, Pin};
+use crate::open_file::Description;
+use crate::{cells, gate, inheritance, process, references};
+
+/// Makes `fd`, and all that refer to the same description, a descriptor that can travel.
+pub fn prepare(fd: i32, pin: &Pin) -> Result<(), Failure> {
+    let client = process::client()?;
+    if pin.passed() != 0 && !references::is_placeholder(fd) {
+        return Ok(());
+    }
+    gate::alone(|| {
+        let alike: Vec<i32> = descriptors::all()
+            .into_iter()
+            .filter(|(_, other)| other.is_same(pin))
+            .map(|(fd, _)| fd)
+            .collect();
+        references::keep_one(pin, &alike);
+        if !alike.contains(&fd) {
+            return Err(Failure::Errno(libc::EBADF));
+        }
+        if references::is_placeholder(fd) {
+            return Err(Failure::Errno(libc::EMFILE));
+        }
+        let marked = marks(fd);
+        let number = match (pin.passed(), marked.first()) {
+            (0, Some(theirs)) => *theirs,
+            (0, None) => client.number_to_pass()?,
+            (ours, _) => ours,
+        };
+        mark(fd, &marked, number)?;
+        let kept = pin.pass(number, |description| match marked.first() {
+            // A process it was forked from, or to, has sent it.
+            Some(theirs) => cell_of(*theirs).ok_or(Failure::Errno(libc::EIO)),
+            None => {
+                let text = inheritance::line(description).into_bytes();
+                let kept = client.pass(number, text).map_err(|error| match error {
+                    Error::NoSpace => Failure::Errno(libc::ETOOMANYREFS),
+                    error => error.into(),
+                })?;
+                cells::passed(kept.cells, kept.cell).ok_or(Failure::Errno(libc::ENOMEM))
+            }
+        })?;
+        mark(fd, &marked, kept)
+    })
+}
+
+/// The cell of the description that was sent under `number`.
+pub fn cell_of(number: u64) -> Option<&'static Cell> {
+    let PassedFile { cells, cell, .. } = process::client().ok()?.passed(number).ok()?;
+    cells::passed(cells, cell)
+}
+
+/// Makes a descriptor that was just received one of ours, if it is one of the store's. Says whether it should be and is not.
+pub fn receive(fd: i32) -> Result<(), Failure> {
+    let numbers = marks(fd);
+    if numbers.is_empty() {
+        return Ok(());
+    }
+    let client = process::client()?;
+    if !is_of_store(client, fd) {
+        return Ok(());
+    }
+    let known = descriptors::all().into_iter().find(|(_, pin)| numbers.contains(&pin.passed()));
+    let pin = match known {
+        Some((_, pin)) => pin,
+        None => {
+            let found = numbers.iter().find_map(|number| describe(client, *number));
+            descriptors::describe(found.ok_or(Failure::Errno(libc::EOPNOTSUPP))?)
+        }
+    };
+    descriptors::install(fd, pin);
+    Ok(())
+}
+
+fn describe(client: &Client, number: u64) -> Option<Description> {
+    let found = client.passed(number).ok()?;
+    let text = String::from_utf8(found.description).ok()?;
+    let from = inheritance::parse(&mut text.split(' '))?;
+    Some(Description::received(&from, number, cells::passed(found.cells, found.cell)?))
+}
+
+/// Whether a descriptor is of the folder that this store's locks are on.
+fn is_of_store(client: &Client, fd: i32) -> bool {
+    let same = |one: rustix::fs::Stat, other: rustix::fs::Stat| {
+        (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino)
+    };
+    let theirs = rustix::fs::fstat(borrow(fd));
+    let ours = rustix::fs::fstat(&*client.references());
+    theirs.is_ok_and(|theirs| ours.is_ok_and(|ours| same(theirs, ours)))
+}
+
+fn mark(fd: i32, marked: &[u64], number: u64) -> Result<(), Failure> {
+    if !marked.contains(&number) {
+        byte_locks::mark(borrow(fd), PASSED_OFFSET + number)?;
+    }
+    Ok(())
+}
+
+/// The numbers a descriptor is marked with, as the kernel lists its locks.
+fn marks(fd: i32) -> Vec<u64> {
+    let path = format!("/proc/thread-self/fdinfo/{}", borrow(fd).as_raw_fd());
+    let Ok(path) = CString::new(path) else { return Vec::new() };
+    let listed = process::contents(&path).unwrap_or_default();
+    // lock:	1: OFDLCK ADVISORY READ -1 00:19:3 17 17
+    let locks = listed.split(|byte| *byte == b'\n').filter(|line| line.starts_with(b"lock:"));
+    let number = |line: &[u8]| {
+        let mut words = line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty()).rev();
+        let start = std::str::from_utf8(words.nth(1)?).ok()?.parse::<u64>().ok()?;
+        start.checked_sub(PASSED_OFFSET)
+    };
+    locks.filter_map(number).collect()
+}
+
+fn borrow(fd: i32) -> BorrowedFd<'static> {
+    // SAFETY: used for one call each; a descriptor closed meanwhile answers EBADF.
+    unsafe { BorrowedFd::borrow_raw(fd) }
+}
