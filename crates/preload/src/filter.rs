@@ -186,9 +186,21 @@ pub const fn class_of(number: i64) -> u8 {
         | libc::SYS_fremovexattr
         | libc::SYS_vmsplice
         | libc::SYS_finit_module
+        | libc::SYS_open_by_handle_at
+        | libc::SYS_getsockname
+        | libc::SYS_getpeername
+        | libc::SYS_getsockopt
+        | libc::SYS_setsockopt
+        | libc::SYS_listen
+        | libc::SYS_accept
+        | libc::SYS_accept4
+        | libc::SYS_shutdown
+        | libc::SYS_recvfrom
         | SYS_CACHESTAT
         | SYS_QUOTACTL_FD => CLASS_FD,
-        libc::SYS_dup2 | libc::SYS_dup3 | libc::SYS_sendfile | libc::SYS_tee => CLASS_FD_FD,
+        libc::SYS_dup2 | libc::SYS_dup3 | libc::SYS_sendfile | libc::SYS_tee | libc::SYS_kexec_file_load => {
+            CLASS_FD_FD
+        }
         libc::SYS_copy_file_range | libc::SYS_splice | libc::SYS_epoll_ctl => CLASS_FD_THIRD,
         libc::SYS_mmap => CLASS_FD_FIFTH,
         libc::SYS_open
@@ -222,7 +234,7 @@ pub const fn class_of(number: i64) -> u8 {
         | libc::SYS_swapoff
         | libc::SYS_umount2 => CLASS_PATH,
         libc::SYS_rename | libc::SYS_link | libc::SYS_mount | libc::SYS_pivot_root => CLASS_PATH_PATH,
-        libc::SYS_symlink => CLASS_PATH_SECOND,
+        libc::SYS_symlink | libc::SYS_inotify_add_watch | libc::SYS_quotactl => CLASS_PATH_SECOND,
         libc::SYS_openat
         | libc::SYS_newfstatat
         | libc::SYS_statx
@@ -239,7 +251,6 @@ pub const fn class_of(number: i64) -> u8 {
         | libc::SYS_mknodat
         | libc::SYS_name_to_handle_at
         | libc::SYS_open_tree
-        | libc::SYS_inotify_add_watch
         | libc::SYS_fspick
         | libc::SYS_mount_setattr
         | SYS_SETXATTRAT..=SYS_REMOVEXATTRAT
@@ -278,6 +289,9 @@ pub const fn class_of(number: i64) -> u8 {
         | libc::SYS_sendmmsg
         | libc::SYS_close_range
         | libc::SYS_fanotify_mark
+        | libc::SYS_landlock_add_rule
+        | libc::SYS_fsconfig
+        | libc::SYS_kcmp
         | libc::SYS_io_submit => CLASS_ACTIVE,
         libc::SYS_exit_group => CLASS_LEAVING,
         libc::SYS_clone | libc::SYS_clone3 | libc::SYS_fork | libc::SYS_vfork => CLASS_CLONE,

@@ -293,11 +293,20 @@ fn attach() -> Result<&'static Client, Failure> {
     let client = match attached {
         Ok(client) => client,
         Err(error) => {
+            let socket = String::from_utf8_lossy(&configuration.socket);
+            let is_anothers = is_of_another_user(configuration);
             if !COMPLAINED.swap(true, Ordering::Relaxed) {
-                let socket = String::from_utf8_lossy(&configuration.socket);
-                crate::report(format_args!("cannot attach to the store at {socket}: {error}"));
+                if is_anothers {
+                    let user = rustix::process::geteuid().as_raw();
+                    crate::report(format_args!(
+                        "the store at {socket} is another user's, and is not served to user {user} (start the program \
+                         as the store's user, or let it become another one itself)"
+                    ));
+                } else {
+                    crate::report(format_args!("cannot attach to the store at {socket}: {error}"));
+                }
             }
-            return Err(Failure::Errno(libc::EIO));
+            return Err(Failure::Errno(if is_anothers { libc::EACCES } else { libc::EIO }));
         }
     };
     // SAFETY: the reference was leaked just now.
@@ -323,6 +332,13 @@ fn attach() -> Result<&'static Client, Failure> {
     }
     CLIENT.store(std::ptr::from_ref(client).cast_mut(), Ordering::Release);
     Ok(client)
+}
+
+/// Whether this process may not even see the store's socket, or not use it.
+fn is_of_another_user(configuration: &Configuration) -> bool {
+    let access = rustix::fs::Access::WRITE_OK;
+    let flags = rustix::fs::AtFlags::EACCESS;
+    rustix::fs::accessat(rustix::fs::CWD, &configuration.socket[..], access, flags) == Err(Errno::ACCESS)
 }
 
 /// The largest a file may get, as the process allows itself.

@@ -128,6 +128,33 @@ fn away_from_the_store_a_patched_library_does_what_it_did() {
     }
 }
 
+/// Its loader cannot open such a path yet.
+#[test]
+fn a_program_of_the_store_may_need_a_library_by_its_path_there() {
+    let folder = tempfile::tempdir().expect("folder");
+    let place = format!("{PREFIX}/some/where");
+    let at = |name: &str| folder.path().join(name).to_str().expect("a plain name").to_owned();
+    // Without a name of its own a library is needed by the path it was linked by.
+    compiled(folder.path(), "inner.so", "int inner(void) { return 4; }", &["-shared", "-fPIC"]);
+    let program = "#include <stdio.h>\nint inner(void);\nint main() { printf(\"%d\\n\", inner()); }";
+    let store = Served::new();
+    // The linker notes what it was given: a path of the length the one in the store has.
+    let stand_in = format!("/tmp/{}", "x".repeat(place.len() + "/inner.so".len() - "/tmp/".len()));
+    std::fs::copy(at("inner.so"), &stand_in).expect("a copy");
+    compiled(folder.path(), "program", program, &[&stand_in]);
+    std::fs::remove_file(&stand_in).expect("removed");
+    let bytes = std::fs::read(at("program")).expect("the program");
+    let (from, to) = (stand_in.as_bytes(), format!("{place}/inner.so"));
+    let found = bytes.windows(from.len()).position(|window| window == from).expect("the path");
+    let mut bytes = bytes;
+    bytes[found..found + from.len()].copy_from_slice(to.as_bytes());
+    std::fs::write(at("program"), bytes).expect("the program");
+    let script = "mkdir -p $1; cp $2 $1; cp $3 /cuesta; /cuesta/program; /cuesta/program";
+    let arguments = ["-c", script, "bash", &place, &at("inner.so"), &at("program")];
+    let said = told(&store.command("bash").args(arguments).output().expect("runs"));
+    assert!(said.starts_with("4\n4\n"), "{said}");
+}
+
 /// The loader maps them before anybody could serve it.
 #[test]
 fn the_libraries_a_program_needs_may_lie_in_the_store() {

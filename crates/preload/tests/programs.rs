@@ -238,6 +238,26 @@ fn a_path_that_names_a_descriptor_leads_to_its_file() {
     compare_on_both("python3", NAMED_CALLS);
 }
 
+/// It would get to see all of the store's memory.
+#[test]
+fn a_program_executed_as_another_user_is_told_that_the_store_is_not_its_own() {
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: only root becomes somebody else");
+        return;
+    }
+    let store = Served::new();
+    let made = "echo readable > /cuesta/readable && chmod 644 /cuesta/readable && exec 3< /cuesta/readable
+        setpriv --reuid=65534 --clear-groups cat /cuesta/readable; echo $?
+        setpriv --reuid=65534 --clear-groups cat <&3; echo $?
+        setpriv --reuid=65534 --clear-groups sh -c 'echo plain; cat /etc/hostname > /dev/null; id -u'
+        cat <&3";
+    let said = told(&store.command("bash").args(["-c", made]).output().expect("runs"));
+    let line = "is another user's, and is not served to user 65534 (start the program as the store's user";
+    assert_eq!(said.matches(line).count(), 2, "{said}");
+    assert!(said.contains("/cuesta/readable: Permission denied\n"), "{said}");
+    assert!(said.starts_with("1\n1\nplain\n65534\nreadable\n"), "{said}");
+}
+
 #[test]
 fn away_from_the_store_every_site_can_be_patched_unnoticed() {
     let folder = tempfile::tempdir().expect("folder");

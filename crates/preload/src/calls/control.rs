@@ -2,14 +2,24 @@
 
 use std::sync::atomic::Ordering;
 
+use cuesta_format::FileKind;
 use cuesta_libfs::{Client, Error, LockKind, LockOwner, OpenFile};
 
 use super::{Answer, Call, Failure};
 use crate::descriptors::{self, Pin};
-use crate::{credentials, process, thread, user_memory};
+use crate::{credentials, gate, process, references, thread, user_memory};
 
 /// `struct flock`: type and whence, start, length, process.
 type RecordLock = [u64; 4];
+const F_SETSIG: i32 = 10;
+const F_GETSIG: i32 = 11;
+const F_DUPFD_QUERY: i32 = 1027;
+const F_GET_RW_HINT: i32 = 1035;
+const F_SET_RW_HINT: i32 = 1036;
+/// The hints there are: how long what is written will last.
+const RW_HINT_MAX: u64 = 5;
+/// The kind of `kcmp` that compares open file descriptions.
+const KCMP_FILE: i32 = 0;
 /// What Linux adds to the flags of a file opened by a program of 64 bits.
 const LARGE_FILE: i32 = 0o100_000;
 
@@ -39,26 +49,33 @@ pub fn close_range(call: &Call) -> Answer {
     if first > last || flags as u32 & !FLAGS != 0 {
         return Err(Failure::NotOurs);
     }
-    if flags as u32 & libc::CLOSE_RANGE_CLOEXEC == 0 {
-        let ours = descriptors::all();
-        for (fd, pin) in ours.into_iter().filter(|(fd, _)| (first..=last).contains(&(*fd as u32))) {
-            drop(descriptors::remove(fd));
-            release(pin);
+    let is_ours = |fd: i32| (first..=last).contains(&(fd as u32));
+    let close = || {
+        let closed: Vec<Pin> = match flags as u32 & libc::CLOSE_RANGE_CLOEXEC {
+            0 => descriptors::all().into_iter().filter(|(fd, _)| is_ours(*fd)).collect(),
+            _ => Vec::new(),
         }
-    }
-    // Everything between our own descriptors, which are close-on-exec anyway.
-    let mut from = first;
-    let mut answer = 0;
-    for own in process::own_descriptors().filter(|fd| (first..=last).contains(&(*fd as u32))) {
-        let own = own as u32;
-        if from < own {
-            answer = call.kernel([from as usize, own as usize - 1, flags, 0, 0, 0]);
+        .into_iter()
+        .filter_map(|(fd, _)| descriptors::remove(fd))
+        .collect();
+        // Everything between our own descriptors, which are close-on-exec anyway.
+        let mut from = first;
+        let mut answer = 0;
+        for own in process::own_descriptors().filter(|fd| is_ours(*fd)) {
+            let own = own as u32;
+            if from < own {
+                answer = call.kernel([from as usize, own as usize - 1, flags, 0, 0, 0]);
+            }
+            from = own + 1;
         }
-        from = own + 1;
-    }
-    if from <= last {
-        answer = call.kernel([from as usize, last as usize, flags, 0, 0, 0]);
-    }
+        if from <= last {
+            answer = call.kernel([from as usize, last as usize, flags, 0, 0, 0]);
+        }
+        (answer, closed)
+    };
+    // Nobody else puts one of ours behind a number that is about to be free.
+    let (answer, closed) = if thread::is_vforked() { close() } else { gate::alone(close) };
+    closed.into_iter().for_each(release);
     Ok(answer)
 }
 
@@ -110,6 +127,10 @@ pub fn control(call: &Call) -> Answer {
             }
             Ok(new)
         }
+        F_DUPFD_QUERY => match descriptors::pin(argument as i32) {
+            Some(other) => Ok(isize::from(other.is_same(&pin))),
+            None => Ok(call.kernel(call.arguments).min(0)),
+        },
         // The kernel keeps close-on-exec on the placeholder.
         libc::F_GETFD | libc::F_SETFD => Ok(call.kernel(call.arguments)),
         libc::F_GETFL => {
@@ -127,7 +148,19 @@ pub fn control(call: &Call) -> Answer {
         libc::F_SETLKW => set_lock(&pin, argument, LockOwner::Process, true),
         libc::F_OFD_SETLK => set_lock(&pin, argument, LockOwner::File, false),
         libc::F_OFD_SETLKW => set_lock(&pin, argument, LockOwner::File, true),
-        libc::F_GETOWN | libc::F_SETOWN => Ok(0),
+        libc::F_GETOWN | libc::F_SETOWN | F_SETSIG | F_GETSIG => Ok(0),
+        // For files in memory only.
+        libc::F_ADD_SEALS | libc::F_GET_SEALS => Err(Failure::Errno(libc::EINVAL)),
+        libc::F_GETLEASE => Ok(libc::F_UNLCK as isize),
+        libc::F_SETLEASE if argument as i32 == libc::F_UNLCK => Err(Failure::Errno(libc::EAGAIN)),
+        libc::F_NOTIFY if pin.file()?.kind() != FileKind::Directory => Err(Failure::Errno(libc::ENOTDIR)),
+        libc::F_NOTIFY if argument == 0 => Ok(0),
+        libc::F_NOTIFY | libc::F_SETLEASE => call.unserved(libc::EOPNOTSUPP),
+        F_GET_RW_HINT => user_memory::write(argument, &0u64).map(|()| 0),
+        F_SET_RW_HINT => match user_memory::read::<u64>(argument)? {
+            0..=RW_HINT_MAX => Ok(0),
+            _ => Err(Failure::Errno(libc::EINVAL)),
+        },
         _ => call.unserved(libc::EINVAL),
     }
 }
@@ -235,6 +268,30 @@ pub fn lock_file(call: &Call) -> Answer {
     };
     let file = pin.file()?;
     take_lock(file, operation & libc::LOCK_NB == 0, |client| client.flock(file, kind, false))
+}
+
+/// `kcmp`: placeholders are all alike to the kernel, whatever is behind them.
+pub fn compare(call: &Call) -> Answer {
+    let (processes, fds) = ([call.int(0), call.int(1)], [call.int(3), call.int(4)]);
+    let own = rustix::process::getpid().as_raw_nonzero().get();
+    if call.int(2) != KCMP_FILE || !processes.contains(&own) {
+        return Err(Failure::NotOurs);
+    }
+    let pins = [0, 1].map(|one| descriptors::pin(fds[one]).filter(|_| processes[one] == own));
+    let is_shared = |fd: i32| !references::is_placeholder(fd);
+    match pins {
+        [None, None] => Err(Failure::NotOurs),
+        [Some(one), Some(other)] => Ok(if one.is_same(&other) { 0 } else { order(fds[0] < fds[1]) }),
+        // Nobody else has what is behind a placeholder.
+        [Some(_), None] if !is_shared(fds[0]) && processes[1] != own => Ok(order(true)),
+        [None, Some(_)] if !is_shared(fds[1]) && processes[0] != own => Ok(order(false)),
+        _ => Err(Failure::NotOurs),
+    }
+}
+
+/// Different things stand in some order.
+fn order(is_first: bool) -> isize {
+    if is_first { 1 } else { 2 }
 }
 
 pub fn change_limits(call: &Call) -> Answer {

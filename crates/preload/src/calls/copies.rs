@@ -13,7 +13,7 @@ use cuesta_format::InodeNumber;
 use cuesta_libfs::{OpenFile, Version};
 use rustix::fs::{MemfdFlags, SealFlags};
 
-use super::{Failure, loaders, running};
+use super::{Failure, loaders, needed, running};
 use crate::{credentials, descriptors, process, thread};
 
 /// Copies kept, and the largest of them: what a process holds of memory stays below their product.
@@ -215,6 +215,9 @@ fn make(file: &OpenFile, may_redirect: bool) -> Result<Made, Failure> {
         }
         write(&memory, &buffer[..count], bytes)?;
         bytes += count as u64;
+    }
+    for (at, word) in needed::changes_of_copy(file) {
+        write(&memory, &word.to_le_bytes(), at)?;
     }
     seal(&memory)?;
     Ok(Made { file: memory, bytes, redirection })

@@ -144,9 +144,18 @@ pub fn serve(number: usize, arguments: [usize; 6]) -> Answer {
         libc::SYS_sendfile => transfer::send_file(&call),
         libc::SYS_splice => transfer::splice(&call),
         // Both want pipes only.
-        libc::SYS_tee | libc::SYS_vmsplice => {
-            call.pin(0).or_else(|_| call.pin(1)).and(Err(Failure::Errno(libc::EINVAL)))
-        }
+        libc::SYS_tee => call.pin(0).or_else(|_| call.pin(1)).and(Err(Failure::Errno(libc::EINVAL))),
+        libc::SYS_vmsplice => call.pin(0).and(Err(Failure::Errno(libc::EBADF))),
+        libc::SYS_kcmp => control::compare(&call),
+        libc::SYS_getsockname
+        | libc::SYS_getpeername
+        | libc::SYS_getsockopt
+        | libc::SYS_setsockopt
+        | libc::SYS_listen
+        | libc::SYS_accept
+        | libc::SYS_accept4
+        | libc::SYS_shutdown
+        | libc::SYS_recvfrom => call.pin(0).and(Err(Failure::Errno(libc::ENOTSOCK))),
         libc::SYS_poll | libc::SYS_ppoll => ready::poll(&call),
         libc::SYS_select | libc::SYS_pselect6 => ready::select(&call),
         libc::SYS_sendmsg => sockets::send_message(&call),

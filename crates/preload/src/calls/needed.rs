@@ -3,7 +3,8 @@
 //!
 //! So they are looked for at the exec, where the loader would (the run paths of who needs them, `LD_LIBRARY_PATH`), and
 //! handed over as memory files, which links in folders of the kernel's lead to; `LD_LIBRARY_PATH` begins with those
-//! folders until the program starts. What is found in the kernel's tree first is left to the loader.
+//! folders until the program starts. What is found in the kernel's tree first is left to the loader. A file of the store that
+//! needs one by a path in the store is copied as if it needed one of that name.
 
 use std::ffi::CString;
 use std::os::fd::{AsRawFd as _, OwnedFd};
@@ -56,17 +57,25 @@ pub fn libraries(program: &ProgramFile, variables: &[usize]) -> Result<Vec<Libra
         Location::Kernel(_) => None,
     };
     let Some(dynamic) = dynamic else { return Ok(Vec::new()) };
+    let is_copied = matches!(program.location, Location::Store(..));
     let mut objects = vec![Object { dynamic, origin: folder_of(program.path()), inherited: Vec::new() }];
     let (mut seen, mut libraries) = (Vec::new(), Vec::new());
     let mut next = 0;
     while next < objects.len() && libraries.len() < LIBRARIES_MAX {
         let needed = std::mem::take(&mut objects[next].dynamic.needed);
-        for name in needed {
-            // One with a path is not looked for; these characters divide folders.
-            if name.iter().any(|byte| matches!(byte, b'/' | b':' | b';')) || seen.contains(&name) {
+        for library in needed {
+            let name = library.file_name().to_vec();
+            // These characters divide folders.
+            if name.iter().any(|byte| matches!(byte, b':' | b';')) || seen.contains(&name) {
                 continue;
             }
-            if let Found::Store(file, path) = look_for(&objects[next], &library_path, &name)? {
+            let found = match library.name.len() == name.len() {
+                true => look_for(&objects[next], &library_path, &name)?,
+                // What is the kernel's is not copied, and says where its libraries are.
+                false if next == 0 && !is_copied => continue,
+                false => look_by_path(&library.name)?,
+            };
+            if let Found::Store(file, path) = found {
                 let copy = copies::of_library(&file);
                 let dynamic = dynamic_of(&file).unwrap_or_default();
                 process::client()?.close(file)?;
@@ -145,6 +154,25 @@ fn look_for(needs: &Object, library_path: &[Vec<u8>], name: &[u8]) -> Result<Fou
         }
     }
     Ok(Found::Nowhere)
+}
+
+/// A path that leads to the store as it stands, from wherever it is looked at.
+fn look_by_path(path: &[u8]) -> Result<Found, Failure> {
+    match path.first() {
+        Some(b'/') if path::locate_bytes(libc::AT_FDCWD, path).is_ok() => look_at(path.to_vec()),
+        _ => Ok(Found::Kernel),
+    }
+}
+
+/// What a copy of `file` has to say otherwise, so that its loader looks for the libraries that it needs by paths in the
+/// store: words, and where they stand.
+pub fn changes_of_copy(file: &OpenFile) -> Vec<(u64, u64)> {
+    let needed = dynamic_of(file).unwrap_or_default().needed;
+    let is_found = |path: &[u8]| match look_by_path(path) {
+        Ok(Found::Store(file, _)) => process::client().is_ok_and(|client| client.close(file).is_ok()),
+        _ => false,
+    };
+    needed.iter().filter(|library| is_found(&library.name)).map(|library| library.without_folder()).collect()
 }
 
 fn look_at(path: Vec<u8>) -> Result<Found, Failure> {

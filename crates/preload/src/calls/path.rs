@@ -17,7 +17,7 @@ use super::{Answer, Call, Failure};
 use crate::descriptors::{self, Pin};
 use crate::filter::{self, class_of};
 use crate::user_memory::UserPath;
-use crate::{credentials, process, working_directory};
+use crate::{credentials, process, user_memory, working_directory};
 
 /// Times a path may leave the store and come back.
 pub const CROSSINGS: usize = 40;
@@ -262,6 +262,9 @@ pub fn refuse(call: &Call) -> Answer {
         filter::CLASS_FD_THIRD => call.pin(0).or_else(|_| call.pin(2)).map(|_| ()),
         filter::CLASS_PATH => locate(call, None, 0).map(|_| ()).or_else(|failure| followed(call, 0, failure)),
         filter::CLASS_PATH_PATH => locate(call, None, 0).or_else(|_| locate(call, None, 1)).map(|_| ()),
+        filter::CLASS_PATH_SECOND => {
+            locate(call, None, 1).map(|_| ()).or_else(|failure| followed(call, 1, failure))
+        }
         filter::CLASS_AT => {
             locate(call, Some(0), 1).map(|_| ()).or_else(|failure| followed(call, 1, failure))
         }
@@ -269,15 +272,40 @@ pub fn refuse(call: &Call) -> Answer {
         _ if call.number as i64 == libc::SYS_fanotify_mark => {
             locate(call, Some(3), 4).map(|_| ()).or_else(|_| call.pin(3).map(|_| ()))
         }
+        _ if call.number as i64 == libc::SYS_landlock_add_rule => below_of_rule(call),
+        _ if call.number as i64 == libc::SYS_fsconfig => parameter(call),
         _ => Err(Failure::NotOurs),
     };
     ours?;
     let errno = match call.number as i64 {
-        libc::SYS_name_to_handle_at => libc::EOPNOTSUPP,
+        libc::SYS_name_to_handle_at | libc::SYS_open_by_handle_at => libc::EOPNOTSUPP,
         _ => libc::ENOSYS,
     };
     process::client()?;
     call.unserved(errno)
+}
+
+/// The descriptor that a rule of Landlock's is about.
+fn below_of_rule(call: &Call) -> Result<(), Failure> {
+    const PATH_BENEATH: i32 = 1;
+    if call.int(1) != PATH_BENEATH {
+        return Err(Failure::NotOurs);
+    }
+    // struct landlock_path_beneath_attr: what is allowed, and below which descriptor.
+    let rule: [u32; 3] = user_memory::read(call.word(2)).map_err(|_| Failure::NotOurs)?;
+    descriptors::pin(rule[2] as i32).map(|_| ()).ok_or(Failure::NotOurs)
+}
+
+/// The path or descriptor among a file system's parameters.
+fn parameter(call: &Call) -> Result<(), Failure> {
+    const SET_PATH: i32 = 3;
+    const SET_PATH_EMPTY: i32 = 4;
+    const SET_FD: i32 = 5;
+    match call.int(1) {
+        SET_PATH => locate(call, Some(4), 3).map(|_| ()),
+        SET_PATH_EMPTY | SET_FD => call.pin(4).map(|_| ()),
+        _ => Err(Failure::NotOurs),
+    }
 }
 
 /// Whether a call whose path is no place of ours names a descriptor of ours, and would follow it.

@@ -63,11 +63,33 @@ pub struct Elf {
     segments: Vec<Segment>,
 }
 
+/// A library that a file needs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Needed {
+    /// Its name; one with a slash in it is a path.
+    pub name: Vec<u8>,
+    /// Where the file says where among its strings the name stands, and what it says there.
+    pub entry: (u64, u64),
+}
+
+impl Needed {
+    /// What the file would have to say, and where, to need whatever library has the last part of the path for its name.
+    pub fn without_folder(&self) -> (u64, u64) {
+        let folder = self.name.len() - self.file_name().len();
+        (self.entry.0, self.entry.1 + folder as u64)
+    }
+
+    /// The last part of the path.
+    pub fn file_name(&self) -> &[u8] {
+        self.name.rsplit(|byte| *byte == b'/').next().unwrap_or_default()
+    }
+}
+
 /// What the dynamic loader is told by a file, as far as it is about other files.
 #[derive(Debug, Default)]
 pub struct Dynamic {
     /// The libraries it needs.
-    pub needed: Vec<Vec<u8>>,
+    pub needed: Vec<Needed>,
     /// Where they and what they need are looked for first, unless there is a `runpath`.
     pub rpath: Option<Vec<u8>>,
     /// Where they are looked for last.
@@ -148,6 +170,7 @@ impl Elf {
         read(section.in_file, &mut entries)?;
         let entries = entries.as_chunks::<16>().0.iter().map(|entry| (word(entry, 0), word(entry, 8)));
         let entries: Vec<(u64, u64)> = entries.take_while(|(tag, _)| *tag != 0).collect();
+        let value_at = |place: usize| section.in_file + 16 * place as u64 + 8;
         let value = |wanted: u64| entries.iter().find(|(tag, _)| *tag == wanted).map(|(_, value)| *value);
         let mut strings = vec![0; usize::try_from(value(DT_STRSZ)?).ok()?.min(STRINGS_BYTES_MAX)];
         read(self.offset_of(value(DT_STRTAB)?)?, &mut strings)?;
@@ -156,10 +179,12 @@ impl Elf {
             Some(string.split(|byte| *byte == 0).next()?.to_vec())
         };
         Some(Dynamic {
-            needed: entries
-                .iter()
-                .filter(|(tag, _)| *tag == DT_NEEDED)
-                .filter_map(|(_, at)| text(*at))
+            needed: (0..)
+                .zip(&entries)
+                .filter(|(_, (tag, _))| *tag == DT_NEEDED)
+                .filter_map(|(place, (_, at))| {
+                    Some(Needed { name: text(*at)?, entry: (value_at(place), *at) })
+                })
                 .collect(),
             rpath: value(DT_RPATH).and_then(text),
             runpath: value(DT_RUNPATH).and_then(text),
