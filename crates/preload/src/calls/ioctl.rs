@@ -55,7 +55,7 @@ pub fn serve(call: &Call) -> Answer {
         },
         FIOQSIZE => {
             let blocks = process::client()?.stat_open(file)?.record.blocks;
-            user_memory::write(call.word(2), &(blocks * BLOCK_BYTES as u64))?;
+            user_memory::write(call.word(2), &(blocks * BLOCK_BYTES))?;
             Ok(0)
         }
         FIGETBSZ => {
