@@ -28,7 +28,7 @@ use cuesta_format::{
     FILE_BYTES_MAX, FileKind, InodeNumber, InodeRecord, LeaseGeneration, LogPosition, Operation, StoreId,
     Timestamp,
 };
-use cuesta_media::{Fault, UserSlice};
+use cuesta_media::{Fault, UserSlice, clock};
 use cuesta_oplog::{Admission, Appended, Stamp};
 use rustix::fd::OwnedFd;
 use std::collections::VecDeque;
@@ -101,13 +101,6 @@ pub(crate) struct Turn<'c> {
     appended: Option<LogPosition>,
     /// The operation's time.
     pub(crate) now: Timestamp,
-}
-
-/// The present time, as exact as file times are.
-#[inline]
-pub(crate) fn now() -> Timestamp {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
-    Timestamp::new(time.tv_sec, time.tv_nsec as u32)
 }
 
 impl Client {
@@ -289,8 +282,14 @@ impl Client {
                 self.resync()?;
                 continue;
             }
-            let mut turn =
-                Turn { client: self, generation, admission: None, debited: 0, appended: None, now: now() };
+            let mut turn = Turn {
+                client: self,
+                generation,
+                admission: None,
+                debited: 0,
+                appended: None,
+                now: clock::now(),
+            };
             let result = attempt(&mut turn);
             // What the attempt read, it read before this.
             std::sync::atomic::fence(Ordering::Acquire);

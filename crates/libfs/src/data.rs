@@ -474,7 +474,7 @@ fn note_read(file: &OpenFile, inode: &Inode, state: &State) {
         return;
     }
     let accessed = inode.accessed();
-    let now = crate::client::now();
+    let now = cuesta_media::clock::now();
     let Timestamp(age) = Timestamp(now.0.saturating_sub(accessed.0));
     if accessed <= state.record.modified || accessed <= state.record.changed || age >= ACCESSED_AGE_MAX {
         inode.set_accessed(now);

@@ -101,7 +101,7 @@ impl Client {
             }
             drop(state);
             listing.items[2..].sort_unstable_by_key(|item| (item.inode, item.start));
-            let now = crate::client::now();
+            let now = cuesta_media::clock::now();
             if inode.accessed() < now {
                 inode.set_accessed(now);
             }

@@ -7,6 +7,7 @@
 
 mod arch;
 pub mod byte_locks;
+pub mod clock;
 mod error;
 mod fault_handler;
 mod growable;

@@ -52,7 +52,7 @@ fn stores_flushes_fences_and_marks_come_in_order() {
     let recording = recorder.take();
     assert_eq!(recording.base.len(), 1);
     assert_eq!(recording.base[0].region, region);
-    assert_eq!(&recording.base[0].contents[..6], b"before");
+    assert_eq!((recording.base[0].len, &recording.base[0].contents[..]), (PAGE, &b"before"[..]));
     let expected = [
         store(region, 100, b"payload"),
         flush(region, 64, 64),

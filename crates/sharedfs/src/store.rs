@@ -20,9 +20,8 @@ use cuesta_format::superblock::{SUPERBLOCK_BYTES, Superblock};
 use cuesta_format::wire::Welcome;
 use cuesta_format::{
     FileKind, Geometry, InodeNumber, InodeRecord, LeaseGeneration, LogGeneration, LogPosition, SessionId,
-    Timestamp,
 };
-use cuesta_media::Mapping;
+use cuesta_media::{Mapping, clock};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
@@ -30,7 +29,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 /// Session numbers are taken from the table's head in such steps.
 const SESSION_STEP: u64 = 64;
@@ -103,11 +102,6 @@ pub(crate) fn sync_folder(folder: &Path) -> Result<(), Error> {
     File::open(folder).and_then(|folder| folder.sync_all()).map_err(Error::io("sync a folder"))
 }
 
-fn now() -> Timestamp {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Timestamp::new(since.as_secs() as i64, since.subsec_nanos())
-}
-
 /// Reads and checks a store's superblock.
 pub(crate) fn read_superblock(tier: &Path) -> Result<Superblock, Error> {
     match std::fs::read(tier.join(SUPERBLOCK_FILE)) {
@@ -153,7 +147,7 @@ impl SharedFs {
         let mut transaction = metadata.begin()?;
         let mode = FileKind::Directory.mode_bits() | 0o755;
         let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
-        let mut root = InodeRecord::new(InodeNumber::ROOT, mode, uid, gid, now());
+        let mut root = InodeRecord::new(InodeNumber::ROOT, mode, uid, gid, clock::now());
         root.parent = InodeNumber::ROOT;
         transaction.put_inode(&root)?;
         transaction.commit()?;

@@ -100,7 +100,7 @@ pub enum SetCondition {
 pub type Extended = BTreeMap<PathText, Vec<u8>>;
 
 /// A point in time as `utimensat` takes it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Timestamp {
     /// Seconds since 1970.
     pub seconds: i64,
@@ -301,7 +301,7 @@ pub enum Operation {
 }
 
 /// The kind of an inode.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Kind {
     /// A regular file.
     File,
@@ -350,7 +350,7 @@ impl Kind {
 }
 
 /// What a stat shows, as far as it is compared.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Attributes {
     /// File, directory, symlink or another.
     pub kind: Kind,

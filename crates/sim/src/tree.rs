@@ -9,13 +9,13 @@ use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// All that can be reached from the root, by path.
-#[derive(Clone, Default, PartialEq, Eq)]
+#[derive(Clone, Default, PartialEq, Eq, Hash)]
 pub struct Tree {
     entries: BTreeMap<PathText, Entry>,
 }
 
 /// One name.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, Hash)]
 struct Entry {
     attributes: Attributes,
     content: Content,
@@ -25,7 +25,7 @@ struct Entry {
 }
 
 /// What a name holds.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, Hash)]
 pub enum Content {
     /// A directory; its names are entries of the tree.
     Directory,

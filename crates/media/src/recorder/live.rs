@@ -2,9 +2,13 @@
 
 use crate::persist::LINE;
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd};
+use rustix::fs::SeekFrom;
+use rustix::io::Errno;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashSet};
+use std::fs::File;
 use std::io;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard};
@@ -91,7 +95,9 @@ pub struct BaseFile {
     pub region: RegionKey,
     /// Its name.
     pub path: PathBuf,
-    /// Its bytes.
+    /// Its length.
+    pub len: u64,
+    /// Its bytes, without the zeros at the end.
     pub contents: Vec<u8>,
 }
 
@@ -181,14 +187,44 @@ fn read_below(path: &Path, base: &mut Vec<BaseFile>) -> io::Result<()> {
             read_below(&entry?.path(), base)?;
         }
     } else if kind.is_file() {
-        let file = std::fs::File::open(path)?;
-        base.push(BaseFile {
-            region: region_of(file.as_fd()),
-            path: path.to_path_buf(),
-            contents: std::fs::read(path)?,
-        });
+        let file = File::open(path)?;
+        let (len, contents) = read_contents(&file)?;
+        base.push(BaseFile { region: region_of(file.as_fd()), path: path.to_path_buf(), len, contents });
     }
     Ok(())
+}
+
+/// A file's length, and its bytes without the zeros at the end. Most of a store's files are holes, which are not read.
+pub fn read_contents(file: &File) -> io::Result<(u64, Vec<u8>)> {
+    let len = file.metadata()?.len();
+    let mut bytes = Vec::new();
+    let mut at = 0;
+    while at < len {
+        let start = match rustix::fs::seek(file, SeekFrom::Data(at)) {
+            Ok(start) => start,
+            Err(Errno::NXIO) => break,
+            Err(error) => return Err(error.into()),
+        };
+        at = rustix::fs::seek(file, SeekFrom::Hole(start))?.min(len);
+        if start >= at {
+            break;
+        }
+        bytes.resize(at as usize, 0);
+        file.read_exact_at(&mut bytes[start as usize..], start)?;
+    }
+    bytes.truncate(used(&bytes));
+    bytes.shrink_to_fit();
+    Ok((len, bytes))
+}
+
+/// How many bytes there are before nothing but zeros follows.
+fn used(bytes: &[u8]) -> usize {
+    const PIECE: usize = 4096;
+    let last = bytes.chunks(PIECE).rposition(|piece| piece != &[0; PIECE][..piece.len()]);
+    last.map_or(0, |last| {
+        let end = bytes.len().min((last + 1) * PIECE);
+        bytes[..end].iter().rposition(|byte| *byte != 0).map_or(0, |at| at + 1)
+    })
 }
 
 fn region_of(file: BorrowedFd<'_>) -> RegionKey {
@@ -226,11 +262,8 @@ impl State {
         if !self.follows(&path) || (!self.known.insert(region) && !anew) {
             return;
         }
-        let mut contents = std::fs::read(&path).unwrap_or_default();
-        let len = contents.len() as u64;
-        let used = contents.iter().rposition(|byte| *byte != 0);
-        contents.truncate(used.map_or(0, |last| last + 1));
-        contents.shrink_to_fit();
+        let read = File::open(&path).and_then(|file| read_contents(&file));
+        let (len, contents) = read.unwrap_or_default();
         self.push(Event::Appear { region, path, len, contents });
     }
 }

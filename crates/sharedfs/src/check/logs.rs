@@ -15,9 +15,7 @@ use std::path::Path;
 
 /// No inode has this number or a higher one.
 pub(super) fn inode_limit(tier: &Path, superblock: &Superblock) -> Result<InodeNumber, Error> {
-    let path = tier.join(SESSIONS_FILE);
-    let (table, _) = SessionTable::open(&path, superblock.geometry.ring_slots, superblock.medium)?;
-    Ok(table.head().inode_limit)
+    Ok(SessionTable::read_head(&tier.join(SESSIONS_FILE), superblock.medium)?.inode_limit)
 }
 
 /// Looks through the logs of all sessions of the table.

@@ -76,18 +76,29 @@ impl SessionTable {
         Ok((table, occupied))
     }
 
-    fn read_slot(&self, slot: u32) -> Result<(Current, Option<SessionRecord>), Error> {
+    /// The head of a table that nobody has open.
+    pub fn read_head(path: &Path, medium: Medium) -> Result<TableHead, Error> {
+        let mapping = Mapping::open(path, Protection::ReadOnly, medium)?;
+        read_head(&mapping).map(|(_, head)| head)
+    }
+
+    fn read_slot(&mut self, slot: u32) -> Result<(Current, Option<SessionRecord>), Error> {
         let mut best = (Current::default(), None);
         let mut damaged = 0;
+        let bytes = &mut self.scratch;
+        bytes.resize(record_bytes(self.ring_slots), 0);
         for copy in 0..2 {
-            let mut bytes = vec![0; record_bytes(self.ring_slots)];
-            self.mapping.read(record_offset(self.ring_slots, slot, copy), &mut bytes)?;
-            match SessionRecord::decode(&bytes) {
+            self.mapping.read(record_offset(self.ring_slots, slot, copy), bytes)?;
+            // Most slots were never used.
+            if bytes.iter().all(|&byte| byte == 0) {
+                continue;
+            }
+            match SessionRecord::decode(bytes) {
                 Some((sequence, record)) if sequence > best.0.sequence => {
                     best = (Current { copy, sequence }, Some(record));
                 }
                 Some(_) => {}
-                None => damaged += u32::from(bytes.iter().any(|&byte| byte != 0)),
+                None => damaged += 1,
             }
         }
         if damaged == 2 {

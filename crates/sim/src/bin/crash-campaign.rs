@@ -4,8 +4,8 @@
 //! is told to and deals the cases out to them.
 
 use clap::Parser;
-use cuesta_sim::explorer::Coverage;
 use cuesta_sim::explorer::campaign::{Case, Part};
+use cuesta_sim::explorer::{Coverage, Memory};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Write};
@@ -96,11 +96,14 @@ fn work(arguments: &Arguments, share: &str) -> Result<(), String> {
     let parse = |text: &str| text.parse::<usize>().map_err(|error| format!("share {text}: {error}"));
     let (number, of) = (parse(number)?, parse(of)?.max(1));
     let done: BTreeSet<Key> = journalled(arguments)?.iter().map(|done| (done.part, done.case)).collect();
-    let left = cases(arguments).into_iter().filter(|case| !done.contains(&(case.part(), case.number())));
+    let cases = cases(arguments);
+    let families = cases.chunk_by(|one, other| one.family() == other.family());
+    let share = families.skip(number).step_by(of).flatten();
+    let mut memory = Memory::default();
     let mut failures = 0;
-    for case in left.skip(number).step_by(of) {
+    for case in share.filter(|case| !done.contains(&(case.part(), case.number()))) {
         let started = Instant::now();
-        let coverage = match case.run(arguments.seed) {
+        let coverage = match case.run(arguments.seed, &mut memory) {
             Ok(coverage) => coverage,
             Err(failure) => {
                 eprintln!("{case}: {failure}");

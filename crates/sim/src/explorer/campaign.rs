@@ -7,7 +7,8 @@ use super::workloads::{
     DigestAt, calls, calls_beside_open_files, death, details, growing, outliving, overlapping, passed_on,
     workload, wrapping,
 };
-use super::{Bounds, Coverage};
+use super::{Bounds, Coverage, Memory};
+use crate::tree::Tree;
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -94,6 +95,16 @@ impl Part {
         }
     }
 
+    /// How many cases that follow each other begin with the same call.
+    fn family_size(self) -> usize {
+        match self {
+            Part::Pairs => calls().len() * DigestAt::ALL.len(),
+            Part::Clients => calls().len(),
+            Part::Outliving => calls_beside_open_files().len(),
+            _ => 1,
+        }
+    }
+
     /// Everything of it; what is drawn is drawn from `seed`.
     pub fn cases(self, seed: u64) -> Vec<Case> {
         let quick = Bounds::quick();
@@ -177,11 +188,18 @@ impl Case {
         self
     }
 
+    /// Cases of the same family begin alike: who runs one after the other, with one memory, does less.
+    pub fn family(&self) -> (Part, usize) {
+        (self.part, self.number / self.part.family_size())
+    }
+
     /// Runs it and crashes it.
-    pub fn run(&self, seed: u64) -> Result<Coverage, WorkloadFailure> {
+    pub fn run(&self, seed: u64, memory: &mut Memory<Tree>) -> Result<Coverage, WorkloadFailure> {
         match &self.what {
-            What::InTurn(workload, _) => store::crash(workload, &self.bounds, seed),
-            What::Overlapping(workload) => lanes::crash(workload, &self.bounds, seed + self.number as u64),
+            What::InTurn(workload, _) => store::crash(workload, memory, &self.bounds, seed),
+            What::Overlapping(workload) => {
+                lanes::crash(workload, memory, &self.bounds, seed + self.number as u64)
+            }
             What::Death(death) => deaths::crash(death),
         }
     }

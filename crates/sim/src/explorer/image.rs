@@ -17,6 +17,8 @@ pub(super) struct ImageHash(u128);
 #[derive(Clone)]
 pub(super) struct ImageFile {
     pub(super) path: PathBuf,
+    /// What stands for the path in the hash.
+    name: u64,
     pub(super) len: u64,
     /// Its first bytes; the rest are zeros.
     pub(super) bytes: Vec<u8>,
@@ -41,8 +43,7 @@ impl Image {
     pub(super) fn new(base: &[BaseFile], root: &Path) -> Image {
         let mut image = Image { files: BTreeMap::new(), hash: 0 };
         for file in base {
-            let len = file.contents.len() as u64;
-            image.appear(file.region, relative(&file.path, root), len, &file.contents);
+            image.appear(file.region, relative(&file.path, root), file.len, &file.contents);
         }
         image
     }
@@ -55,12 +56,12 @@ impl Image {
         ImageHash(self.hash)
     }
 
-    /// Adds a file, or replaces what was known under its region or its path.
+    /// Adds a file that ends in zeros behind `bytes`, or replaces what was known under its region or its path.
     pub(super) fn appear(&mut self, region: RegionKey, path: PathBuf, len: u64, bytes: &[u8]) {
         self.take(|other, _| other == region);
         self.take(|_, other| other.path == path);
-        let file = ImageFile { path, len, bytes: bytes[..used(bytes)].to_vec() };
-        self.hash = self.hash.wrapping_add(file_hash(region, &file));
+        let file = ImageFile { name: name_of(&path), path, len, bytes: bytes.to_vec() };
+        self.hash = self.hash.wrapping_add(file_hash(&file));
         self.files.insert(region, file);
     }
 
@@ -74,11 +75,11 @@ impl Image {
         }
         let first = offset / LINE;
         let past = end.div_ceil(LINE);
-        let before = lines_hash(region, file, first, past);
+        let before = lines_hash(file, first, past);
         let place = &mut file.bytes[offset as usize..end as usize];
         let undo = Undo { region, offset, bytes: place.to_vec() };
         place.copy_from_slice(&bytes[..length]);
-        let after = lines_hash(region, file, first, past);
+        let after = lines_hash(file, first, past);
         self.hash = self.hash.wrapping_sub(before).wrapping_add(after);
         Some(undo)
     }
@@ -94,8 +95,9 @@ impl Image {
     pub(super) fn rename(&mut self, region: RegionKey, path: PathBuf) {
         let Some(mut file) = self.take(|other, _| other == region) else { return };
         self.take(|_, other| other.path == path);
+        file.1.name = name_of(&path);
         file.1.path = path;
-        self.hash = self.hash.wrapping_add(file_hash(region, &file.1));
+        self.hash = self.hash.wrapping_add(file_hash(&file.1));
         self.files.insert(region, file.1);
     }
 
@@ -108,30 +110,19 @@ impl Image {
         let region =
             self.files.iter().find(|(region, file)| which(**region, file)).map(|(region, _)| *region)?;
         let file = self.files.remove(&region)?;
-        self.hash = self.hash.wrapping_sub(file_hash(region, &file));
+        self.hash = self.hash.wrapping_sub(file_hash(&file));
         Some((region, file))
     }
 
     pub(super) fn set_len(&mut self, region: RegionKey, len: u64) {
         if let Some(file) = self.files.get_mut(&region) {
-            let before = file_hash(region, file);
+            let before = file_hash(file);
             file.len = len;
             file.bytes.truncate(len as usize);
-            let after = file_hash(region, file);
+            let after = file_hash(file);
             self.hash = self.hash.wrapping_sub(before).wrapping_add(after);
         }
     }
-}
-
-/// How many bytes there are before nothing but zeros follows; most of a store's files are zeros.
-pub(super) fn used(bytes: &[u8]) -> usize {
-    const PIECE: usize = 4096;
-    let pieces = bytes.chunks(PIECE);
-    let last = pieces.clone().rposition(|piece| piece != &[0; PIECE][..piece.len()]);
-    last.map_or(0, |last| {
-        let end = bytes.len().min((last + 1) * PIECE);
-        bytes[..end].iter().rposition(|byte| *byte != 0).map_or(0, |at| at + 1)
-    })
 }
 
 /// `path` below `root`; a path elsewhere stays as it is.
@@ -139,23 +130,26 @@ pub(super) fn relative(path: &Path, root: &Path) -> PathBuf {
     path.strip_prefix(root).unwrap_or(path).to_path_buf()
 }
 
-fn file_hash(region: RegionKey, file: &ImageFile) -> u128 {
-    let past = (file.bytes.len() as u64).div_ceil(LINE);
+fn name_of(path: &Path) -> u64 {
     let mut name = DefaultHasher::new();
-    file.path.hash(&mut name);
-    let head = mix(region.inode ^ !file.len, region.device ^ name.finish());
-    head.wrapping_add(lines_hash(region, file, 0, past))
+    path.hash(&mut name);
+    name.finish()
+}
+
+fn file_hash(file: &ImageFile) -> u128 {
+    let past = (file.bytes.len() as u64).div_ceil(LINE);
+    mix(!file.len, file.name).wrapping_add(lines_hash(file, 0, past))
 }
 
 /// The sum of the hashes of the lines `first..past`; zeros at
 /// the end of a line, or a line of them, count nothing.
-fn lines_hash(region: RegionKey, file: &ImageFile, first: u64, past: u64) -> u128 {
+fn lines_hash(file: &ImageFile, first: u64, past: u64) -> u128 {
     let end = (past * LINE).min(file.bytes.len() as u64);
     let lines = file.bytes[(first * LINE) as usize..end as usize].chunks(LINE as usize);
     let mut sum = 0u128;
     for (line, number) in lines.zip(first..) {
         if let Some(last) = line.iter().rposition(|byte| *byte != 0) {
-            let mut hash = mix(region.inode, number);
+            let mut hash = mix(file.name, number);
             for word in line[..=last].chunks(8) {
                 let mut bytes = [0; 8];
                 bytes[..word.len()].copy_from_slice(word);

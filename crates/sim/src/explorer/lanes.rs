@@ -15,7 +15,7 @@
 use super::store::{
     Prepared, Step, WorkloadFailure, accounted, crashed, explored, is_one_of, prepare, recover,
 };
-use super::{Bounds, Coverage, Progress, Subject, acknowledged, advance, issued};
+use super::{Bounds, Coverage, Memory, Progress, Subject, acknowledged, advance, issued};
 use crate::model::Model;
 use crate::operation::{Operation, Outcome, answers_agree};
 use crate::random::Random;
@@ -101,7 +101,12 @@ impl Schedule {
 }
 
 /// Runs `workload` on a new small store and crashes it.
-pub fn crash(workload: &Overlapping, bounds: &Bounds, seed: u64) -> Result<Coverage, WorkloadFailure> {
+pub fn crash(
+    workload: &Overlapping,
+    memory: &mut Memory<Tree>,
+    bounds: &Bounds,
+    seed: u64,
+) -> Result<Coverage, WorkloadFailure> {
     let prepared = prepare(&workload.setup, 1).map_err(WorkloadFailure::Run)?;
     let Prepared { directory, mut worlds, model } = prepared;
     let Some(Some(mut world)) = worlds.pop() else {
@@ -131,7 +136,7 @@ pub fn crash(workload: &Overlapping, bounds: &Bounds, seed: u64) -> Result<Cover
         let shown: Vec<_> = workload.lanes.iter().zip(&subject.answers).collect();
         return Err(WorkloadFailure::Run(format!("no sequence of the calls answers so: {shown:?}")));
     }
-    explored(recording, root, &mut subject, bounds, seed)
+    explored(recording, root, &mut subject, memory, bounds, seed)
 }
 
 /// The slots that are a lane's to use: four each.

@@ -12,7 +12,7 @@
 //! * Either of them again while the first is being recovered from.
 //!
 //! Each state is put into files ([`stage`]), recovered by the code under test and judged against
-//! how far the run had come: [`issued`] and [`acknowledged`] marks. Equal states are recovered once.
+//! how far the run had come: [`issued`] and [`acknowledged`] marks. Equal states are recovered once ([`Memory`]).
 //! Every fence that made something durable is a persist point; one that was never crashed at is a
 //! failure of the run itself ([`Coverage::complete`]).
 
@@ -21,6 +21,7 @@ mod choice;
 pub mod deaths;
 mod image;
 pub mod lanes;
+mod memory;
 mod numbering;
 mod pending;
 mod stage;
@@ -28,17 +29,19 @@ pub mod store;
 pub mod workloads;
 
 pub use choice::Bounds;
+pub use memory::Memory;
 
 use crate::random::Random;
 use cuesta_media::recorder::{self, Event, Recorder, Recording};
-use image::{Image, ImageHash, relative, used};
+use image::{Image, ImageHash, relative};
 use pending::Pending;
 use serde::{Deserialize, Serialize};
 use stage::Stage;
-use std::collections::HashMap;
+use std::collections::HashSet;
 use std::fmt;
+use std::fs::File;
+use std::hash::Hash;
 use std::path::{Path, PathBuf};
-use std::rc::Rc;
 
 /// How far a lane of a run had come: how many operations were acknowledged, and how many issued. A run whose
 /// operations follow each other has one lane; those of several overlap.
@@ -72,10 +75,15 @@ fn advance(progress: &mut [Progress], mark: u64) {
 /// The code under test, as the explorer needs it.
 pub trait Subject {
     /// What recovery finds.
-    type Found;
+    type Found: Eq + Hash;
 
     /// Opens the store in `directory` as after a crash, checks it and says what it holds.
     fn recover(&mut self, directory: &Path) -> Result<Self::Found, String>;
+
+    /// What recovery depends on besides the state, as a number.
+    fn circumstances(&self) -> u64 {
+        0
+    }
 
     /// How many lanes its runs have.
     fn lanes(&self) -> usize {
@@ -97,8 +105,10 @@ pub struct Coverage {
     pub file_steps: u64,
     /// States judged.
     pub states: u64,
-    /// States that were different, each of them recovered.
+    /// States that were different within a run.
     pub states_distinct: u64,
+    /// Those of them that were recovered; equal ones had been in another run.
+    pub states_recovered: u64,
 }
 
 /// A state that does not recover to what it must.
@@ -141,11 +151,12 @@ pub enum Moment {
     DuringRecovery(Box<[Moment; 2]>),
 }
 
-/// Tries the states of `recording`, made of files below `root`, on `subject`.
+/// Tries the states of `recording`, made of files below `root`, on `subject`; those in `memory` are not recovered again.
 pub fn explore<S: Subject>(
     recording: Recording,
     root: &Path,
     subject: &mut S,
+    memory: &mut Memory<S::Found>,
     bounds: &Bounds,
     seed: u64,
 ) -> Result<Coverage, Failure> {
@@ -157,7 +168,8 @@ pub fn explore<S: Subject>(
         random: Random::new(seed),
         progress: vec![Progress::default(); subject.lanes()],
         subject,
-        found: HashMap::new(),
+        memory,
+        seen: HashSet::new(),
         coverage: Coverage::default(),
     };
     run.explore(numbering::by_appearance(recording), &root)
@@ -167,7 +179,6 @@ pub fn explore<S: Subject>(
 /// see. Whoever explores a recording makes sure that there are none.
 pub fn unaccounted(recording: &Recording, root: &Path) -> Vec<String> {
     let root = root.canonicalize().unwrap_or_else(|_| root.to_path_buf());
-    let recording = numbering::by_appearance(recording.clone());
     let mut image = Image::new(&recording.base, &root);
     for recorded in &recording.events {
         match &recorded.event {
@@ -183,14 +194,10 @@ pub fn unaccounted(recording: &Recording, root: &Path) -> Vec<String> {
     }
     let mut differences = Vec::new();
     for file in image.files() {
-        let found = std::fs::read(root.join(&file.path)).unwrap_or_default();
-        if found.len() as u64 != file.len {
-            differences.push(format!(
-                "{}: {} bytes, recorded {}",
-                file.path.display(),
-                found.len(),
-                file.len
-            ));
+        let read = File::open(root.join(&file.path)).and_then(|file| recorder::read_contents(&file));
+        let (len, found) = read.unwrap_or_default();
+        if len != file.len {
+            differences.push(format!("{}: {len} bytes, recorded {}", file.path.display(), file.len));
         } else if let Some(at) = first_difference(&found, &file.bytes) {
             differences.push(format!("{}: differs at byte {at}", file.path.display()));
         }
@@ -198,17 +205,14 @@ pub fn unaccounted(recording: &Recording, root: &Path) -> Vec<String> {
     differences
 }
 
-/// Where a file differs from its recorded first bytes, with zeros behind them.
+/// Where the first bytes of two files differ, with zeros behind both.
 fn first_difference(found: &[u8], recorded: &[u8]) -> Option<usize> {
-    let (head, tail) = found.split_at(recorded.len());
-    let differs = |head: &[u8]| head.iter().zip(recorded).position(|(found, recorded)| found != recorded);
-    if head != recorded {
-        return differs(head);
+    let both = found.len().min(recorded.len());
+    if found[..both] != recorded[..both] {
+        return found.iter().zip(recorded).position(|(found, recorded)| found != recorded);
     }
-    if used(tail) == 0 {
-        return None;
-    }
-    tail.iter().position(|byte| *byte != 0).map(|at| recorded.len() + at)
+    let tail = if found.len() > both { &found[both..] } else { &recorded[both..] };
+    tail.iter().position(|byte| *byte != 0).map(|at| both + at)
 }
 
 struct Run<'a, S: Subject> {
@@ -217,7 +221,8 @@ struct Run<'a, S: Subject> {
     bounds: &'a Bounds,
     random: Random,
     subject: &'a mut S,
-    found: HashMap<ImageHash, Rc<Result<S::Found, String>>>,
+    memory: &'a mut Memory<S::Found>,
+    seen: HashSet<ImageHash>,
     progress: Vec<Progress>,
     coverage: Coverage,
 }
@@ -344,7 +349,8 @@ impl<S: Subject> Run<'_, S> {
             bounds: &bounds,
             random: self.random.clone(),
             subject: &mut *self.subject,
-            found: HashMap::new(),
+            memory: &mut *self.memory,
+            seen: HashSet::new(),
             progress: self.progress.clone(),
             coverage: Coverage::default(),
         };
@@ -359,22 +365,26 @@ impl<S: Subject> Run<'_, S> {
         Ok(found)
     }
 
-    /// Recovers one state, unless an equal one was, and judges it.
+    /// Recovers one state, unless an equal one was, and judges it. Whether its recovery is crashed does not depend on
+    /// what other runs came to.
     fn check(&mut self, image: &Image, moment: Moment) -> Result<(), (Moment, String)> {
         self.coverage.states += 1;
-        let found = match self.found.get(&image.hash()) {
-            Some(found) => found.clone(),
+        let every = self.bounds.recoveries_one_in;
+        let is_new = self.seen.insert(image.hash());
+        self.coverage.states_distinct += u64::from(is_new);
+        let crashing = is_new && every > 0 && self.random.one_in(every);
+        let circumstances = self.subject.circumstances();
+        let known = self.memory.recall(image.hash(), circumstances);
+        let found = match known.filter(|_| !crashing) {
+            Some(found) => found,
             None => {
-                self.coverage.states_distinct += 1;
+                self.coverage.states_recovered += 1;
                 self.stage.show(image).expect("a state can be written to temporary files");
-                let every = self.bounds.recoveries_one_in;
-                let found = match every > 0 && self.random.one_in(every) {
+                let found = match crashing {
                     true => self.recover_crashing(&moment)?,
                     false => self.subject.recover(self.stage.path()),
                 };
-                let found = Rc::new(found);
-                self.found.insert(image.hash(), found.clone());
-                found
+                self.memory.keep(image.hash(), circumstances, found)
             }
         };
         let verdict = match &*found {
@@ -401,15 +411,17 @@ impl Coverage {
         self.file_steps += other.file_steps;
         self.states += other.states;
         self.states_distinct += other.states_distinct;
+        self.states_recovered += other.states_recovered;
     }
 }
 
 impl fmt::Display for Coverage {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Coverage { persist_points, persist_points_crashed, file_steps, states, states_distinct } = self;
+        let Coverage { persist_points, persist_points_crashed, file_steps, states, .. } = self;
+        let Coverage { states_distinct, states_recovered, .. } = self;
         write!(
             formatter,
-            "{persist_points_crashed} of {persist_points} persist points and {file_steps} steps of files crashed, {states} states, {states_distinct} distinct"
+            "{persist_points_crashed} of {persist_points} persist points and {file_steps} steps of files crashed, {states} states, {states_distinct} distinct, {states_recovered} recovered"
         )
     }
 }

@@ -4,12 +4,16 @@
 //! So what a crash leaves is what some number of the calls leave, whose logs ever they are in. Calls that overlap
 //! are explored by [`super::lanes`].
 
-use super::{Bounds, Coverage, Failure, Progress, Subject, acknowledged, explore, issued, unaccounted};
+use super::{
+    Bounds, Coverage, Failure, Memory, Progress, Subject, acknowledged, explore, issued, unaccounted,
+};
 use crate::model::Model;
 use crate::operation::{Operation, answers_agree};
 use crate::tree::Tree;
 use crate::world::{self, LastingFile, LastingFiles, World};
+use cuesta_media::clock::RepeatedClock;
 use cuesta_media::recorder::{Recorder, Recording};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
 
 /// One of the clients, from 0.
@@ -105,6 +109,12 @@ impl Subject for StoreSubject {
         recover(directory, &self.lasting)
     }
 
+    fn circumstances(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        self.lasting.hash(&mut hasher);
+        hasher.finish()
+    }
+
     fn judge(&self, found: &Tree, progress: &[Progress]) -> Result<(), String> {
         let Progress { acknowledged, issued } = progress[0];
         let counts = acknowledged..=issued;
@@ -136,8 +146,15 @@ pub(super) fn prepare(setup: &[Step], clients: usize) -> Result<Prepared, String
     Ok(Prepared { directory, worlds, model })
 }
 
-/// Runs `workload` on a new small store and crashes it.
-pub fn crash(workload: &Workload, bounds: &Bounds, seed: u64) -> Result<Coverage, WorkloadFailure> {
+/// Runs `workload` on a new small store and crashes it. Workloads that begin alike come to equal states, for the clock
+/// shows the same times to each.
+pub fn crash(
+    workload: &Workload,
+    memory: &mut Memory<Tree>,
+    bounds: &Bounds,
+    seed: u64,
+) -> Result<Coverage, WorkloadFailure> {
+    let _clock = RepeatedClock::start();
     let prepared = prepare(&workload.setup, workload.clients()).map_err(WorkloadFailure::Run)?;
     let Prepared { directory, mut worlds, mut model } = prepared;
     let root = directory.path();
@@ -158,7 +175,7 @@ pub fn crash(workload: &Workload, bounds: &Bounds, seed: u64) -> Result<Coverage
     outcome.map_err(WorkloadFailure::Run)?;
     accounted(&recording, root)?;
     drop(worlds);
-    explored(recording, root, &mut StoreSubject { trees, lasting }, bounds, seed)
+    explored(recording, root, &mut StoreSubject { trees, lasting }, memory, bounds, seed)
 }
 
 /// Whether the recording accounts for everything below `root`; asked while the store is still open.
@@ -174,10 +191,11 @@ pub(super) fn explored<S: Subject>(
     recording: Recording,
     root: &Path,
     subject: &mut S,
+    memory: &mut Memory<S::Found>,
     bounds: &Bounds,
     seed: u64,
 ) -> Result<Coverage, WorkloadFailure> {
-    let coverage = explore(recording, root, subject, bounds, seed)
+    let coverage = explore(recording, root, subject, memory, bounds, seed)
         .map_err(|failure| WorkloadFailure::Crash(Box::new(failure)))?;
     if coverage.complete() { Ok(coverage) } else { Err(WorkloadFailure::Incomplete(coverage)) }
 }

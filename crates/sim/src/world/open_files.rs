@@ -16,7 +16,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
 /// An open file as a process remembers it that lives on without its session.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Hash)]
 pub struct LastingFile {
     /// Where.
     pub slot: Slot,

@@ -1,19 +1,19 @@
 //! Crashes of the real store: a slice of every part of the campaign.
 
 use crate::{seed, without_bugs};
-use cuesta_sim::explorer::Coverage;
 use cuesta_sim::explorer::campaign::{Case, Part};
+use cuesta_sim::explorer::{Coverage, Memory};
 use cuesta_sim::random::Random;
 
 /// Explores `count` cases of a part, drawn by the seed.
 fn slice(part: Part, count: usize, change: impl Fn(Case) -> Case) {
     let cases = part.cases(seed());
     let mut random = Random::new(seed());
-    let mut total = Coverage::default();
+    let (mut total, mut memory) = (Coverage::default(), Memory::default());
     for _ in 0..count {
         let case = change(random.pick(&cases).clone());
         let _sound = without_bugs();
-        match case.run(seed()) {
+        match case.run(seed(), &mut memory) {
             Ok(coverage) => total.add(coverage),
             Err(failure) => panic!("{case}: {failure}"),
         }
@@ -45,7 +45,8 @@ fn a_log_that_wraps_survives_crashes() {
 fn a_store_that_grows_survives_crashes_while_its_files_are_made() {
     let _sound = without_bugs();
     let case = &Part::Growing.cases(seed())[0];
-    let coverage = case.run(seed()).unwrap_or_else(|failure| panic!("{case}: {failure}"));
+    let coverage =
+        case.run(seed(), &mut Memory::default()).unwrap_or_else(|failure| panic!("{case}: {failure}"));
     println!("{coverage}");
     assert!(coverage.file_steps >= 6, "{coverage}");
 }

@@ -5,10 +5,10 @@
 
 use crate::{planting, seed};
 use cuesta_media::planted::{Bug, plant};
-use cuesta_sim::explorer::Bounds;
 use cuesta_sim::explorer::lanes::{self, Overlapping};
 use cuesta_sim::explorer::store::{Step, Workload, WorkloadFailure, crash};
 use cuesta_sim::explorer::workloads::{DigestAt, population, workload};
+use cuesta_sim::explorer::{Bounds, Memory};
 use cuesta_sim::operation::{Operation, PathText, Pattern};
 
 fn write() -> Vec<Operation> {
@@ -36,11 +36,11 @@ fn caught(bug: Bug, calls: &[Operation], digest: DigestAt) {
 
 fn caught_in(bug: Bug, workload: &Workload) {
     let _alone = planting();
-    if let Err(failure) = crash(workload, &Bounds::thorough(), seed()) {
+    if let Err(failure) = crash(workload, &mut Memory::default(), &Bounds::thorough(), seed()) {
         panic!("without the bug: {failure}");
     }
     plant(Some(bug));
-    let outcome = crash(workload, &Bounds::thorough(), seed());
+    let outcome = crash(workload, &mut Memory::default(), &Bounds::thorough(), seed());
     plant(None);
     match outcome {
         Err(WorkloadFailure::Crash(failure)) => println!("{bug:?}: {failure}"),
@@ -89,7 +89,7 @@ const SCHEDULES: u64 = 20;
 fn an_early_completion_is_caught() {
     let _alone = planting();
     let workload = overtaking();
-    let crash = |seed| lanes::crash(&workload, &Bounds::quick(), seed);
+    let crash = |seed| lanes::crash(&workload, &mut Memory::default(), &Bounds::quick(), seed);
     if let Err(failure) = crash(seed()) {
         panic!("without the bug: {failure}");
     }

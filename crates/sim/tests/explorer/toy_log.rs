@@ -4,7 +4,7 @@
 use crate::planting;
 use cuesta_media::recorder::Recorder;
 use cuesta_media::{Mapping, Medium};
-use cuesta_sim::explorer::{self, Bounds, Coverage, Failure, Progress, Subject};
+use cuesta_sim::explorer::{self, Bounds, Coverage, Failure, Memory, Progress, Subject};
 use std::path::Path;
 
 const LOG_BYTES: u64 = 8192;
@@ -112,7 +112,8 @@ fn explore(mistake: Mistake) -> Result<Coverage, Box<Failure>> {
         explorer::acknowledged(0);
     }
     let recording = recorder.take();
-    explorer::explore(recording, directory.path(), &mut ToySubject(mistake), &Bounds::thorough(), 1)
+    let (mut subject, mut memory) = (ToySubject(mistake), Memory::default());
+    explorer::explore(recording, directory.path(), &mut subject, &mut memory, &Bounds::thorough(), 1)
         .map_err(Box::new)
 }
 
