@@ -1,10 +1,13 @@
 //! `cuesta.toml`: every threshold of the daemon is a line here, with its default.
 
+use crate::metadata::CACHE_BYTES;
 use serde::Deserialize;
 use std::path::Path;
 
 /// Fewer undigested entries would have a thousand sessions wait for digests all the time.
 const UNDIGESTED_ENTRIES_LEAST: u64 = 10_000;
+/// redb wants some pages at hand.
+const METADATA_CACHE_BYTES_LEAST: u64 = 1 << 20;
 /// Nobody waits longer for somebody else's lease.
 const LEASE_HOLD_US_MOST: u64 = 100_000;
 
@@ -45,7 +48,7 @@ impl Default for Options {
             spare_segments: 16,
             spare_arenas: 2,
             inode_numbers: 4096,
-            metadata_cache_bytes: 256 << 20,
+            metadata_cache_bytes: CACHE_BYTES,
             trace_events: 16_384,
         }
     }
@@ -149,6 +152,9 @@ impl Options {
         if options.undigested_entries < UNDIGESTED_ENTRIES_LEAST {
             return Err(format!("undigested_entries must be at least {UNDIGESTED_ENTRIES_LEAST}"));
         }
+        if options.metadata_cache_bytes < METADATA_CACHE_BYTES_LEAST {
+            return Err(format!("metadata_cache_bytes must be at least {METADATA_CACHE_BYTES_LEAST}"));
+        }
         if options.lease_hold_us > LEASE_HOLD_US_MOST {
             return Err(format!("lease_hold_us must be at most {LEASE_HOLD_US_MOST}"));
         }
@@ -176,6 +182,7 @@ mod tests {
         assert!(Options::parse("digest_batch = 3").unwrap_err().contains("digest_batch"));
         assert!(Options::parse("kick_bytes = 0").unwrap_err().contains("kick_bytes"));
         assert!(Options::parse("digest_batch_bytes = 1").is_err());
+        assert!(Options::parse("metadata_cache_bytes = 1000").unwrap_err().contains("1048576"));
         assert!(Options::parse("undigested_entries = 1").unwrap_err().contains("10000"));
         assert!(Options::parse("lease_hold_us = 100001").unwrap_err().contains("100000"));
     }

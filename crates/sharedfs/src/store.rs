@@ -166,7 +166,8 @@ impl SharedFs {
         let Superblock { medium, geometry, .. } = superblock;
         let incarnation = Incarnation::begin(tier)?;
         let references = References::open(tier)?;
-        let metadata = MetadataStore::open(&tier.join(METADATA_FILE), medium)?;
+        let cache_bytes = options.metadata_cache_bytes;
+        let metadata = MetadataStore::open_caching(&tier.join(METADATA_FILE), medium, cache_bytes)?;
         let (table, occupied) = SessionTable::open(&tier.join(SESSIONS_FILE), geometry.ring_slots, medium)?;
         let owned = occupied.iter().flat_map(|(_, record)| record.segments.iter().copied()).collect();
         let pool = SegmentPool::open(tier, &geometry, &owned)?;

@@ -22,5 +22,5 @@ pub use error::MetadataError;
 pub use extents::ExtentWrite;
 pub use records::{Counters, Dirent, ExtentList, RawInode, SessionRecord, StoredInode};
 pub use snapshot::{Entry, Snapshot};
-pub use store::MetadataStore;
+pub use store::{CACHE_BYTES, MetadataStore};
 pub use transaction::Transaction;

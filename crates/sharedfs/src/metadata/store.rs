@@ -15,13 +15,15 @@ use std::sync::Arc;
 const FORMAT_VERSION: u64 = 2;
 const FORMAT_COUNTER: &str = "format";
 
-/// Pages of the tree kept in memory of our own. More than this bought nothing in the measurement.
-const CACHE_BYTES: usize = 64 << 20;
+/// Pages of the tree kept in memory of our own, unless somebody says how many. More than this bought nothing in the
+/// measurement.
+pub const CACHE_BYTES: u64 = 64 << 20;
 
 /// The metadata store. One writer, any number of readers beside it.
 pub struct MetadataStore {
     path: PathBuf,
     medium: Medium,
+    cache_bytes: u64,
     opened: RwLock<Arc<Opened>>,
 }
 
@@ -37,7 +39,7 @@ impl MetadataStore {
         if path.exists() {
             return Err(MetadataError::Exists(path.to_path_buf()));
         }
-        let store = MetadataStore::attach(path, medium)?;
+        let store = MetadataStore::attach(path, medium, CACHE_BYTES)?;
         guarded(|| {
             let tree = store.opened()?.begin_tree()?;
             tree.open_table(INODES)?;
@@ -57,13 +59,22 @@ impl MetadataStore {
 
     /// Opens a store as it was left, by a clean end or by a kill: as of the last commit.
     pub fn open(path: &Path, medium: Medium) -> Result<MetadataStore, MetadataError> {
+        MetadataStore::open_caching(path, medium, CACHE_BYTES)
+    }
+
+    /// As [`MetadataStore::open`], with up to `cache_bytes` of its pages kept in memory.
+    pub fn open_caching(
+        path: &Path,
+        medium: Medium,
+        cache_bytes: u64,
+    ) -> Result<MetadataStore, MetadataError> {
         if !path.exists() {
             return Err(MetadataError::Missing(path.to_path_buf()));
         }
         if path.metadata().is_ok_and(|metadata| metadata.len() == 0) {
             return Err(MetadataError::Foreign(path.to_path_buf()));
         }
-        let store = MetadataStore::attach(path, medium)?;
+        let store = MetadataStore::attach(path, medium, cache_bytes)?;
         let found = guarded(|| {
             let reading = store.opened()?.database.begin_read()?;
             Ok(reading.open_table(COUNTERS)?.get(FORMAT_COUNTER)?.map_or(0, |version| version.value()))
@@ -76,9 +87,9 @@ impl MetadataStore {
         Ok(store)
     }
 
-    fn attach(path: &Path, medium: Medium) -> Result<MetadataStore, MetadataError> {
-        let opened = RwLock::new(Arc::new(Opened::new(path, medium)?));
-        Ok(MetadataStore { path: path.to_owned(), medium, opened })
+    fn attach(path: &Path, medium: Medium, cache_bytes: u64) -> Result<MetadataStore, MetadataError> {
+        let opened = RwLock::new(Arc::new(Opened::new(path, medium, cache_bytes)?));
+        Ok(MetadataStore { path: path.to_owned(), medium, cache_bytes, opened })
     }
 
     /// What is open now. After a transaction that found the medium full, which redb does not go on from, that is the
@@ -92,7 +103,7 @@ impl MetadataStore {
         let mut opened = self.opened.write();
         if opened.file.ran_full() {
             opened.file.give_up();
-            *opened = Arc::new(Opened::new(&self.path, self.medium)?);
+            *opened = Arc::new(Opened::new(&self.path, self.medium, self.cache_bytes)?);
         }
         Ok(Arc::clone(&opened))
     }
@@ -144,11 +155,12 @@ impl MetadataStore {
 }
 
 impl Opened {
-    fn new(path: &Path, medium: Medium) -> Result<Opened, MetadataError> {
+    fn new(path: &Path, medium: Medium, cache_bytes: u64) -> Result<Opened, MetadataError> {
         let file = Arc::new(BackendFile::open(path, medium)?);
         let backend = Backend(Arc::clone(&file));
+        let cache_bytes = usize::try_from(cache_bytes).unwrap_or(usize::MAX);
         let database =
-            guarded(|| Ok(Database::builder().set_cache_size(CACHE_BYTES).create_with_backend(backend)?))?;
+            guarded(|| Ok(Database::builder().set_cache_size(cache_bytes).create_with_backend(backend)?))?;
         Ok(Opened { database, file })
     }
 
