@@ -2,14 +2,16 @@
 
 use crate::metadata::CACHE_BYTES;
 use serde::Deserialize;
+use std::ops::RangeInclusive;
 use std::path::Path;
 
 /// Fewer undigested entries would have a thousand sessions wait for digests all the time.
 const UNDIGESTED_ENTRIES_LEAST: u64 = 10_000;
 /// redb wants some pages at hand.
 const METADATA_CACHE_BYTES_LEAST: u64 = 1 << 20;
-/// Nobody waits longer for somebody else's lease.
-const LEASE_HOLD_US_MOST: u64 = 100_000;
+/// A lease that is taken away before its holder could use it once is of use to nobody. Nobody waits longer for somebody
+/// else's.
+const LEASE_HOLD_US: RangeInclusive<u64> = 200..=100_000;
 
 /// What can be set. A file that leaves a line out gets its default; an unknown line is an error.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -155,8 +157,9 @@ impl Options {
         if options.metadata_cache_bytes < METADATA_CACHE_BYTES_LEAST {
             return Err(format!("metadata_cache_bytes must be at least {METADATA_CACHE_BYTES_LEAST}"));
         }
-        if options.lease_hold_us > LEASE_HOLD_US_MOST {
-            return Err(format!("lease_hold_us must be at most {LEASE_HOLD_US_MOST}"));
+        if !LEASE_HOLD_US.contains(&options.lease_hold_us) {
+            let (least, most) = (LEASE_HOLD_US.start(), LEASE_HOLD_US.end());
+            return Err(format!("lease_hold_us must be from {least} to {most}"));
         }
         Ok(options)
     }
@@ -184,6 +187,8 @@ mod tests {
         assert!(Options::parse("digest_batch_bytes = 1").is_err());
         assert!(Options::parse("metadata_cache_bytes = 1000").unwrap_err().contains("1048576"));
         assert!(Options::parse("undigested_entries = 1").unwrap_err().contains("10000"));
-        assert!(Options::parse("lease_hold_us = 100001").unwrap_err().contains("100000"));
+        for wrong in ["lease_hold_us = 100001", "lease_hold_us = 0"] {
+            assert!(Options::parse(wrong).unwrap_err().contains("from 200 to 100000"));
+        }
     }
 }
