@@ -27,7 +27,7 @@ use crate::works::{Program, Work};
 pub const SETTLE: Duration = Duration::from_millis(200);
 
 /// Bursts of one run; their median is reported.
-pub const BURSTS: u32 = 3;
+pub const BURSTS: u32 = 5;
 
 /// Runs the program of `work` in `dir`, which is made for it and removed behind it.
 pub fn run(work: &Work, dir: &Path, time: Duration) -> Result<Outcome, BenchError> {
