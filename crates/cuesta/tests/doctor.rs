@@ -200,7 +200,7 @@ fn the_end_of_the_program_is_passed_on() {
 #[test]
 fn a_signal_to_the_doctor_reaches_the_program_and_is_reported() {
     let place = Place::with_store();
-    let script = "trap 'exit 4' TERM; echo ready; while :; do sleep 0.02; done";
+    let script = "trap 'exit 4' TERM; echo ready; turn=0; while [ $turn -lt 3000 ]; do sleep 0.02; turn=$((turn+1)); done";
     let mut doctor = place
         .command(&["doctor", "--store", "store", "--", "sh", "-c", script])
         .stdout(Stdio::piped())

@@ -103,12 +103,18 @@ fn several_starts_at_once_share_one_daemon() {
 fn a_daemon_that_does_not_understand_the_question_is_stopped_too() {
     let place = Place::with_store();
     let other = "
-import os, signal, socket
+import os, signal, socket, time
+def leave(*_):
+    # In its own time, which is waited for.
+    time.sleep(0.5)
+    os._exit(7)
 listening = socket.socket(socket.AF_UNIX)
 listening.bind('store/sharedfs.sock')
 listening.listen()
+signal.signal(signal.SIGTERM, leave)
+# Nobody asks it to leave: it leaves as nobody should.
+signal.alarm(60)
 print('listening', flush=True)
-signal.signal(signal.SIGTERM, lambda *_: os._exit(7))
 asking = listening.accept()[0]
 asking.recv(100)
 asking.sendall(b'\\x01\\0\\0\\0\\x63')
@@ -120,5 +126,6 @@ signal.pause()";
     BufReader::new(daemon.stdout.take().unwrap()).read_line(&mut line).unwrap();
     let stopped = place.cuesta(&["stop", "store"]);
     assert_eq!(stopped.text(), "stopped\n", "{}", stopped.errors());
-    assert_eq!(daemon.wait().unwrap().code(), Some(7));
+    let ended = daemon.try_wait().unwrap().expect("its end was waited for");
+    assert_eq!(ended.code(), Some(7), "it left at SIGTERM");
 }
