@@ -66,17 +66,20 @@ print('flags', submit(request(6, PWRITE, fd, first, 2, 0, os.RWF_DSYNC)), submit
 other = os.memfd_create('other')
 print('mixed', submit(request(1, PWRITE, other, first, 2), request(2, PWRITE, fd, second, 3), request(3, PWRITE, other, second, 3, 2)),
       os.pread(other, 9, 0), os.pread(fd, 3, 0))
-event = os.eventfd(0)
+event = os.eventfd(0, os.EFD_NONBLOCK)
 print('event', submit(request(1, PREAD, fd, found, 4, 0, 0, 1, event), request(2, PREAD, other, found, 4, 0, 0, 1, event)), os.eventfd_read(event))
 reading, writing, by_path = os.open(name, os.O_RDONLY), os.open(name, os.O_WRONLY), os.open(name, os.O_PATH)
 good = request(1, PREAD, fd, found, 1)
 for what, bad in (('closed', request(2, PREAD, 800, found, 1)), ('read only', request(2, PWRITE, reading, found, 1)),
                   ('write only', request(2, PREAD, writing, found, 1)), ('path', request(2, PREAD, by_path, found, 1)),
                   ('path sync', request(2, FSYNC, by_path)),
-                  ('offset', request(2, PREAD, fd, found, 1, -1)), ('reserved', request(2, PREAD, fd, found, 1, 0, 0, 0, 0, 1)),
+                  ('offset', request(2, PREAD, fd, found, 1, -1)), ('offset and flags', request(2, PWRITE, fd, first, 1, -1, os.RWF_DSYNC)),
+                  ('reserved', request(2, PWRITE, fd, buffer(b'never'), 5, 0, 0, 0, 0, 1)),
                   ('operation', request(2, 77, fd)), ('nothing', request(2, NOOP, fd)),
                   ('event', request(2, PREAD, fd, found, 1, 0, 0, 1, fd))):
     print(what, submit(bad), submit(good, bad, good)[0::2])
+print('untouched', os.pread(fd, 5, 0), os.lseek(fd, 0, os.SEEK_CUR))
+print('not open', {submit(request(2, PREAD, number, found, 1))[0] for number in range(30, 2000) if not os.path.exists(f'/proc/self/fd/{number}')})
 print('folder', submit(request(2, PREAD, os.open(sys.argv[1], os.O_RDONLY), found, 1)))
 print('ready', submit(request(3, POLL, fd, select.POLLIN)), submit(request(3, POLL, fd, select.POLLIN, 1)))
 print('count', call(SUBMIT, context.value, -1, None), call(SUBMIT, context.value, 0, None), call(SUBMIT, context.value, 1, None))

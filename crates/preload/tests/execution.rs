@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use common::{PREFIX, Served, compare, compiled, told};
+use common::{Finish as _, PREFIX, Served, compare, compiled, told};
 
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/execution.sh");
 
@@ -15,8 +15,8 @@ fn programs_and_scripts_of_the_store_run_as_those_of_a_directory() {
     let store = Served::new();
     let folder = tempfile::tempdir().expect("folder");
     let directory = folder.path().to_str().expect("a plain name").to_owned();
-    let kernel = Command::new("bash").args([SCRIPT, &directory]).output().expect("bash runs");
-    let ours = store.command("bash").args([SCRIPT, PREFIX]).output().expect("bash runs");
+    let kernel = Command::new("bash").args([SCRIPT, &directory]).finish();
+    let ours = store.command("bash").args([SCRIPT, PREFIX]).finish();
     let plain = |text: String, directory: &str| text.replace(directory, "D").replace(SCRIPT, "S");
     compare(&plain(told(&kernel), &directory), &plain(told(&ours), PREFIX));
 }
@@ -33,7 +33,7 @@ fn a_static_child_without_anything_of_the_store_runs_as_always() {
     let folder = tempfile::tempdir().expect("folder");
     let program = statically_linked(folder.path());
     let script = format!("echo x > /cuesta/f; {} a /cuestas | cat; cat /cuesta/f", program.display());
-    let told = told(&store.command("sh").args(["-c", &script]).output().expect("runs"));
+    let told = told(&store.command("sh").args(["-c", &script]).finish());
     assert_eq!(told, "a\n/cuestas\nran\nx\nexit status: 0\n");
 }
 
@@ -50,7 +50,7 @@ fn a_static_child_that_would_have_something_of_the_store_is_refused_with_a_line(
         (format!("cp {name} /cuesta/alone; /cuesta/alone /cuesta"), "its argument /cuesta lies there"),
     ] {
         let script = format!("{script}; echo $?");
-        let told = told(&store.command("bash").args(["-c", &script]).output().expect("runs"));
+        let told = told(&store.command("bash").args(["-c", &script]).finish());
         assert!(told.contains("alone is statically linked, so the store cannot be served to it: "), "{told}");
         assert!(
             told.contains(why) && told.contains("Operation not supported") && told.contains("126"),
@@ -58,13 +58,8 @@ fn a_static_child_that_would_have_something_of_the_store_is_refused_with_a_line(
         );
         assert!(!told.contains("ran"), "{told}");
     }
-    let told = told(
-        &store
-            .command("bash")
-            .args(["-c", "cp $0 /cuesta/p; /cuesta/p x", &name.to_string()])
-            .output()
-            .expect("runs"),
-    );
+    let told =
+        told(&store.command("bash").args(["-c", "cp $0 /cuesta/p; /cuesta/p x", &name.to_string()]).finish());
     assert_eq!(told, "x\nran\nexit status: 0\n", "from the store, having nothing of it");
 }
 
@@ -76,7 +71,7 @@ fn a_set_id_child_is_refused_only_where_it_changes_the_user() {
     let run = |mode: u32| {
         std::fs::set_permissions(&program, std::fs::Permissions::from_mode(mode)).expect("mode");
         let script = format!("{} /cuesta/f; echo $?", program.display());
-        told(&store.command("bash").args(["-c", &script]).output().expect("runs"))
+        told(&store.command("bash").args(["-c", &script]).finish())
     };
     assert!(run(0o4755).starts_with("ran\n"), "set-id to the same user changes nothing");
     if !rustix::process::geteuid().is_root() {
@@ -97,8 +92,8 @@ fn busy_as_in_a_directory(script: &str) {
     let store = Served::new();
     let folder = tempfile::tempdir().expect("folder");
     let directory = folder.path().to_str().expect("a plain name").to_owned();
-    let kernel = Command::new("python3").args(["-c", script, &directory]).output().expect("python3 runs");
-    let ours = store.command("python3").args(["-c", script, PREFIX]).output().expect("python3 runs");
+    let kernel = Command::new("python3").args(["-c", script, &directory]).finish();
+    let ours = store.command("python3").args(["-c", script, PREFIX]).finish();
     assert!(kernel.status.success() && told(&kernel).contains("ETXTBSY"), "{}", told(&kernel));
     compare(&told(&kernel), &told(&ours));
 }
@@ -189,6 +184,14 @@ held('by a shell', holder(['sh', '-c', 'exec 9>> script; echo held; read x; true
 held('by a program of a shell', holder(['sh', '-c', '{ echo held; read x; } 9>> script; true']))
 held('by one that was given it', holder(['sh', '-c', 'exec 9>> program; exec cat /dev/fd/3 - 3<<E\\nheld\\nE']))
 held('by one that was not', holder([sys.executable, '-c', 'import os; f = os.open(\"program\", os.O_RDWR); os.execlp(\"sh\", \"sh\", \"-c\", \"echo held; read x\")']))
+with open('nonsense', 'w') as file: file.write('x')
+os.chmod('nonsense', 0o755)
+held('by one whose exec failed', holder([sys.executable, '-c', '''
+import os, sys
+file = open(\"program\", \"r+b\")
+try: os.execv(\"./nonsense\", [\"x\"])
+except OSError as error: print(error, flush=True)
+sys.stdin.read()''']))
 fd = os.open('program', os.O_RDWR)
 ready, told = os.pipe()
 child = os.fork()

@@ -6,7 +6,7 @@ mod common;
 use std::path::Path;
 use std::process::Command;
 
-use common::{PREFIX, Served, compare, compiled, told};
+use common::{Finish as _, PREFIX, Served, compare, compiled, told};
 
 /// Opens, writes and reads back a file without the C library, and says what it saw.
 const RAW: &str = r#"
@@ -47,10 +47,10 @@ fn expected(names: &[&str]) -> String {
 /// Twice: the second run finds in the cache what the first has left there.
 fn runs(store: &Served, program: &Path, names: &[&str]) {
     for _ in 0..2 {
-        let output = store.command(program.to_str().expect("a plain name")).output().expect("runs");
+        let output = store.command(program.to_str().expect("a plain name")).finish();
         assert_eq!(told(&output), expected(names));
         for name in names {
-            let read = store.command("cat").arg(format!("{PREFIX}/{name}")).output().expect("runs");
+            let read = store.command("cat").arg(format!("{PREFIX}/{name}")).finish();
             assert!(told(&read).starts_with("content"), "{name} is on the store");
         }
     }
@@ -66,7 +66,7 @@ fn a_program_and_its_libraries_may_make_system_calls_themselves() {
     let path = format!("-Wl,-rpath,{place}");
     let program = compiled(folder.path(), "program", &source, &["-L", place, "-llinked", &path]);
     // The library's constructor runs before ours: nothing can have been patched then.
-    let output = store.command(program.to_str().expect("a plain name")).output().expect("runs");
+    let output = store.command(program.to_str().expect("a plain name")).finish();
     let told = told(&output);
     assert!(told.ends_with(&expected(&["program", "linked"])), "{told}");
 }
@@ -97,7 +97,7 @@ int main() {{
     let late = ["late-constructor", "late"];
     runs(&store, &program, &[late[0], late[1], late[0], late[1]]);
     for name in ["apart-constructor", "apart"] {
-        let read = store.command("cat").arg(format!("{PREFIX}/{name}")).output().expect("runs");
+        let read = store.command("cat").arg(format!("{PREFIX}/{name}")).finish();
         assert_eq!(told(&read), "contentexit status: 0\n");
     }
 }
@@ -107,11 +107,10 @@ fn a_library_that_lies_on_the_store_is_loaded_from_there() {
     let store = Served::new();
     let folder = tempfile::tempdir().expect("folder");
     library(folder.path(), "stored");
-    let copied =
-        store.command("cp").arg(folder.path().join("libstored.so")).arg(PREFIX).output().expect("runs");
+    let copied = store.command("cp").arg(folder.path().join("libstored.so")).arg(PREFIX).finish();
     assert!(copied.status.success(), "{}", told(&copied));
     let script = "import ctypes; ctypes.CDLL('/cuesta/libstored.so').stored()";
-    let output = store.command("python3").args(["-c", script]).output().expect("runs");
+    let output = store.command("python3").args(["-c", script]).finish();
     assert_eq!(told(&output), expected(&["stored-constructor", "stored"]));
 }
 
@@ -121,9 +120,9 @@ fn away_from_the_store_a_patched_library_does_what_it_did() {
     let script = "import ssl, hashlib, decimal, zlib, lzma, bz2, sqlite3, ctypes, json, random\n\
                   print(hashlib.sha256(b'x' * 100000).hexdigest(), ssl.OPENSSL_VERSION, decimal.Decimal(2).sqrt(),\n\
                   len(lzma.compress(bytes(100000))), zlib.crc32(b'y' * 9999))";
-    let plain = Command::new("python3").args(["-c", script]).output().expect("runs");
+    let plain = Command::new("python3").args(["-c", script]).finish();
     for _ in 0..2 {
-        let ours = store.command("python3").args(["-c", script]).output().expect("runs");
+        let ours = store.command("python3").args(["-c", script]).finish();
         assert_eq!(told(&ours), told(&plain));
     }
 }
@@ -159,16 +158,19 @@ fn a_program_of_the_store_may_need_a_library_by_its_path_there() {
 #[test]
 fn the_libraries_a_program_needs_may_lie_in_the_store() {
     let folder = tempfile::tempdir().expect("folder");
-    let at = |name: &str| folder.path().join(name).to_str().expect("a plain name").to_owned();
     let here = format!("-L{}", folder.path().display());
-    let library = |name: &str, calls: &str, flags: &[&str]| {
+    // Each adds something of its own, so that which one was loaded is told.
+    let library = |file: &str, name: &str, calls: &str, adds: u32, flags: &[&str]| {
         let called = if calls.is_empty() { String::new() } else { format!("{calls}() + ") };
-        let source = format!("int {calls}(void);\nint {name}(void) {{ return {called}1; }}")
+        let source = format!("int {calls}(void);\nint {name}(void) {{ return {called}{adds}; }}")
             .replace("int (void);", "");
-        compiled(folder.path(), &format!("lib{name}.so"), &source, &[&["-shared", "-fPIC"], flags].concat());
+        compiled(folder.path(), file, &source, &[&["-shared", "-fPIC"], flags].concat());
     };
-    library("inner", "", &["-Wl,-soname,libinner.so"]);
-    library("outer", "inner", &[&here, "-linner"]);
+    library("libinner.so", "inner", "", 1, &["-Wl,-soname,libinner.so"]);
+    library("libouter.so", "outer", "inner", 10, &[&here, "-linner"]);
+    library("inner.elsewhere", "inner", "", 2, &["-Wl,-soname,libinner.so"]);
+    library("inner.machine", "inner", "", 4, &["-Wl,-soname,libinner.so"]);
+    library("outer.elsewhere", "outer", "inner", 20, &[&here, "-linner"]);
     let program = r#"
 #include <dirent.h>
 #include <stdio.h>
@@ -185,25 +187,40 @@ int main(int count, char **arguments) {
     return 0;
 }
 "#;
-    let run_path = "-Wl,-rpath,$ORIGIN/../lib";
-    compiled(folder.path(), "program", program, &[&here, "-louter", "-Wl,--allow-shlib-undefined", run_path]);
-    let script = format!(
-        "cd $1; mkdir bin lib inner && cp {} bin && cp {} lib && cp {} inner && $1/bin/program
-        export LD_LIBRARY_PATH=/nowhere:$1/inner; $1/bin/program again; cp inner/* lib
-        unset LD_LIBRARY_PATH; $1/bin/program; cp bin/program /tmp/cuesta-needed-$$
-        LD_LIBRARY_PATH=$1/lib /tmp/cuesta-needed-$$; rm /tmp/cuesta-needed-$$
+    let program = |name: &str, path: &str| {
+        let flags = [&here, "-louter", "-Wl,--allow-shlib-undefined"];
+        let path = path.split_whitespace().collect::<Vec<_>>();
+        compiled(folder.path(), name, program, &[&flags[..], &path].concat());
+    };
+    program("program", "-Wl,-rpath,$ORIGIN/../lib");
+    program("plain", "");
+    // What it says holds for what its libraries need, too, and comes before the variable.
+    program("old", "-Wl,--disable-new-dtags -Wl,-rpath,${ORIGIN}/../lib");
+    program("machine", "-Wl,--disable-new-dtags -Wl,-rpath,$ORIGIN/../$LIB:$ORIGIN/../lib");
+    let script = r#"
+        exec 2>&1; cd $1; B=$2; O=$3; mkdir bin lib inner elsewhere; cp $B/program $B/old $B/machine bin
+        cp $B/libouter.so lib; cp $B/libinner.so inner; $1/bin/program
+        export LD_LIBRARY_PATH=/nowhere:$1/inner; $1/bin/program again; unset LD_LIBRARY_PATH; bin/old
+        cp inner/* lib; $1/bin/program; bin/old; bin/old again
+        cp $B/plain $O/plain; LD_LIBRARY_PATH=$1/lib $O/plain
         LD_LIBRARY_PATH= bin/program; LD_LIBRARY_PATH=lib: bin/program; LD_LIBRARY_PATH=lib bin/program
-        mkdir -p folder/libinner.so; LD_LIBRARY_PATH=folder:lib bin/program 2> /dev/null; echo $?",
-        at("program"),
-        at("libouter.so"),
-        at("libinner.so"),
-    );
-    let script = format!("exec 2>&1; {script}");
-    let (store, apart) = (Served::new(), tempfile::tempdir().expect("folder"));
-    let place = apart.path().to_str().expect("a plain name");
-    let kernel = Command::new("bash").args(["-c", &script, "bash", place]).output().expect("runs");
-    let ours = store.command("bash").args(["-c", &script, "bash", PREFIX]).output().expect("runs");
-    let plain = |said: String, place: &str| said.replace(place, "STORE");
-    assert!(told(&kernel).contains("\n2 lib "), "{}", told(&kernel));
-    compare(&plain(told(&kernel), place), &plain(told(&ours), PREFIX));
+        (cd lib; LD_LIBRARY_PATH=:/nowhere ../bin/program; LD_LIBRARY_PATH=/nowhere:: $O/plain)
+        LD_LIBRARY_PATH="/nowhere;lib" bin/program; LD_LIBRARY_PATH="/nowhere;lib" $O/plain
+        cp $B/inner.elsewhere elsewhere/libinner.so; cp $B/outer.elsewhere elsewhere/libouter.so
+        LD_LIBRARY_PATH=elsewhere bin/program; LD_LIBRARY_PATH=elsewhere bin/old; LD_LIBRARY_PATH=elsewhere:lib $O/plain
+        machine=lib/$(basename $(dirname $(ls /lib/*/libc.so.6))); mkdir -p $machine; bin/machine
+        cp $B/inner.machine $machine/libinner.so; bin/machine
+        ln -s $1/lib $O/link; LD_LIBRARY_PATH=$O/link bin/program; LD_LIBRARY_PATH=$O/link $O/plain
+        mkdir $O/first; cp $B/inner.elsewhere $O/first/libinner.so; LD_LIBRARY_PATH=$O/first:lib bin/program
+        LD_LIBRARY_PATH=$O/first:lib $O/plain; LD_LIBRARY_PATH=lib:$O/first $O/plain
+        mkdir -p folder/libinner.so; LD_LIBRARY_PATH=folder:lib bin/program 2> /dev/null; echo $?"#;
+    let (store, apart) = (Served::new(), [(); 3].map(|()| tempfile::tempdir().expect("folder")));
+    let [place, outside, beside] = apart.each_ref().map(|it| it.path().to_str().expect("a plain name"));
+    let built = folder.path().to_str().expect("a plain name");
+    let kernel = Command::new("bash").args(["-c", script, "bash", place, built, outside]).finish();
+    let ours = store.command("bash").args(["-c", script, "bash", PREFIX, built, beside]).finish();
+    let plain =
+        |said: String, place: &str, outside: &str| said.replace(place, "STORE").replace(outside, "OUTSIDE");
+    assert!(told(&kernel).contains("\n11 lib "), "{}", told(&kernel));
+    compare(&plain(told(&kernel), place, outside), &plain(told(&ours), PREFIX, beside));
 }

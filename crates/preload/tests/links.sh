@@ -14,7 +14,7 @@ stat -L -c '%F %s' into/file; stat -c %F folder/relative into deeper/
 stat -L -c '%F %s' folder/relative
 readlink into deeper folder/relative
 readlink -f folder/relative
-echo two >fresh && cat "$1/new"
+echo two >fresh && cat "$1/new"; cat fresh/ && echo not a folder
 echo three >>into/new && wc -l into/new
 mkdir into/made && touch into/made/a && mv into/made/a deeper/b && mv "$1/b" into/c && ln into/c deeper/d
 mv into/c here; ls . into/
@@ -24,9 +24,9 @@ chmod 600 into/c && chown 12:13 into/c; truncate -s 7 deeper/c; touch -d @1000 i
 cd into && pwd && pwd -P && cat file && cd .. && pwd && cd "$2/deeper/made" && pwd -P && cd "$2"
 cat into/file/ deeper/made/; cat into/file/none; cat into/none; cat dangling; cat loop; cat into/none/none; mkdir into/none/none; rmdir into; rm into/made
 test -e into/file && test ! -e into/none && test -L into && test -d into && echo tested
-printf '#!/bin/sh\necho script "$0" "$@"\n' >into/script; chmod +x into/script; into/script a b; ./deeper/script c
+printf '#!/bin/sh\necho script "$0" "$@"\n' >into/a_script; chmod +x into/a_script; into/a_script a b; ./deeper/a_script c
 cp /bin/true into/program; into/program && ./deeper/program && echo ran
-PATH=$2/deeper:$PATH; script found
+PATH=$2/deeper:$PATH; a_script found
 python3 - <<'END'
 import ctypes, errno, os, socket, struct
 here = os.open('.', os.O_RDONLY)
@@ -35,7 +35,9 @@ libc = ctypes.CDLL(None, use_errno=True)
 def open_how(path, resolve=0):
     fd = libc.syscall(437, here, path, struct.pack('QQQ', os.O_RDONLY, 0, resolve), 24)
     return os.read(fd, 9) if fd >= 0 else errno.errorcode[ctypes.get_errno()]
-print(open_how(b'into/file'), open_how(b'into/none'), open_how(b'into/file', 4), open_how(b'into/file', 8))
+print(open_how(b'into/file'), open_how(b'into/none'), open_how(b'into/file', 4), open_how(b'into/file', 8), open_how(b'into/file', 16))
+below = os.open('folder', os.O_RDONLY)
+print(os.read(os.open('relative', os.O_RDONLY, dir_fd=below), 9), os.stat('../into/file', dir_fd=below).st_size)
 os.setxattr('into/file', 'user.a', b'value')
 print(os.getxattr('folder/relative', 'user.a'), os.statvfs('into').f_namemax)
 os.mkfifo('into/pipe')

@@ -1,5 +1,5 @@
 # Calls on paths that name a descriptor, in directory sys.argv[1]. Prints nothing that varies.
-import ctypes, errno, os, shutil, socket, stat, subprocess, sys
+import ctypes, errno, os, resource, shutil, socket, stat, subprocess, sys
 
 D = sys.argv[1] + '/calls'
 os.mkdir(D)
@@ -57,6 +57,15 @@ os.lseek(descriptor, 0, os.SEEK_SET)
 while libc.syscall(217, descriptor, raw, 24) > 0:
     seen += 1
 print(seen)
+# Behind descriptors that are not shown.
+last = resource.getrlimit(resource.RLIMIT_NOFILE)[0] - 1
+os.dup2(descriptor, last)
+os.lseek(descriptor, 0, os.SEEK_SET)
+names = set()
+while libc.syscall(217, descriptor, raw, 24) > 0:
+    names.add(raw.raw[19:].split(b'\0')[0])
+print(str(last).encode() in names)
+os.close(last)
 os.close(descriptor)
 print(subprocess.run(['sh', '-c', 'cd /proc/self/fd; echo *; ls /proc/self/fd; exec 5</dev/null; echo /dev/fd/*; test -e /dev/fd/5 && echo five'], capture_output=True, cwd=D).stdout)
 for name in '/proc/self/fd/%d', '/dev/fd/%d', '/proc/self/fdinfo/%d':

@@ -2,13 +2,13 @@
 
 mod common;
 
-use common::{Served, told};
+use common::{Finish as _, Served, told};
 use std::time::{Duration, Instant};
 
 /// Runs a script that leaves nothing behind; waits for its last process to be gone and everything to be digested.
 fn run(program: &str, script: &str) -> String {
     let store = Served::new();
-    let told = told(&store.command("timeout").args(["60", program, "-c", script]).output().expect("runs"));
+    let told = told(&store.command(program).args(["-c", script]).finish());
     let deadline = Instant::now() + Duration::from_secs(20);
     while store.inodes() > 1 && Instant::now() < deadline {
         std::thread::yield_now();

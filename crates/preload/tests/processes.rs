@@ -2,10 +2,10 @@
 
 mod common;
 
-use common::{Served, compiled, told};
+use common::{Finish as _, Served, compiled, told};
 
 fn python(store: &Served, script: &str) -> String {
-    told(&store.command("timeout").args(["60", "python3", "-c", script]).output().expect("runs"))
+    told(&store.command("python3").args(["-c", script]).finish())
 }
 
 fn succeeds(script: &str) {
@@ -35,7 +35,7 @@ print('done')",
 fn a_signal_ends_the_wait_for_a_lock_or_lets_it_go_on() {
     succeeds(
         "
-import fcntl, os, signal, threading, time
+import fcntl, os, signal, threading
 one, other = (os.open('/cuesta/lock', os.O_RDWR | os.O_CREAT) for _ in range(2))
 hits = []
 def raising(*_):
@@ -47,23 +47,28 @@ for take in (lambda fd: fcntl.flock(fd, fcntl.LOCK_EX), lambda fd: fcntl.fcntl(f
     take(one)
     signal.signal(signal.SIGALRM, raising)
     for _ in range(5):
-        signal.setitimer(signal.ITIMER_REAL, 0.02)
         try:
+            signal.setitimer(signal.ITIMER_REAL, 0.02)
             take(other)
             raise SystemExit('taken')
         except TimeoutError:
             pass
     signal.signal(signal.SIGALRM, lambda *_: hits.append(2))
     signal.siginterrupt(signal.SIGALRM, False)
+    # A byte for each signal that was handled.
+    handled, said = os.pipe()
+    os.set_blocking(said, False)
+    signal.set_wakeup_fd(said)
     signal.setitimer(signal.ITIMER_REAL, 0.02, 0.02)
     def give():
         signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGALRM])
-        time.sleep(0.2)
+        for _ in range(5): os.read(handled, 1)
         os.close(one)
     thread = threading.Thread(target=give)
     thread.start()
     take(other)
     signal.setitimer(signal.ITIMER_REAL, 0)
+    signal.set_wakeup_fd(-1)
     thread.join()
     os.close(other)
     one, other = (os.open('/cuesta/lock', os.O_RDWR | os.O_CREAT) for _ in range(2))
@@ -241,7 +246,7 @@ int main(void) {
 }"#;
     let program = compiled(folder.path(), "busy", source, &[]);
     for _ in 0..20 {
-        let output = store.command(program.to_str().expect("a plain name")).output().expect("runs");
+        let output = store.command(program.to_str().expect("a plain name")).finish();
         assert_eq!(told(&output), "exit status: 0\n");
     }
 }
@@ -281,7 +286,7 @@ int main(void) {
     work("/cuesta/two");
 }"#;
     let program = compiled(folder.path(), "small", source, &[]);
-    let output = store.command(program.to_str().expect("a plain name")).output().expect("runs");
+    let output = store.command(program.to_str().expect("a plain name")).finish();
     assert_eq!(told(&output), "1 0\n1 0\nexit status: 0\n");
 }
 
@@ -290,7 +295,7 @@ fn a_program_of_the_store_started_by_vfork_leaves_its_parents_descriptors_alone(
     let store = Served::new();
     // dash makes a child by vfork for a simple command, and by fork for a pipeline.
     let script = "cp /bin/echo /cuesta/own; for i in 1 2 3; do /cuesta/own $i; echo through | cat; done";
-    let told = told(&store.command("dash").args(["-c", script]).output().expect("runs"));
+    let told = told(&store.command("dash").args(["-c", script]).finish());
     assert_eq!(told, "1\nthrough\n2\nthrough\n3\nthrough\nexit status: 0\n");
 }
 
@@ -331,7 +336,7 @@ print('done')",
 fn a_program_allowed_few_descriptors_keeps_what_it_inherits() {
     let store = Served::new();
     let script = "cd /cuesta; exec 5> five; ulimit -n 64; /bin/pwd; sh -c 'echo kept >&5'; cat five";
-    let told = told(&store.command("bash").args(["-c", script]).output().expect("runs"));
+    let told = told(&store.command("bash").args(["-c", script]).finish());
     assert_eq!(told, "/cuesta\nkept\nexit status: 0\n");
 }
 

@@ -8,7 +8,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
-use common::{PREFIX, Served, compare, preloaded, told};
+use common::{Finish as _, PREFIX, Served, compare, preloaded, told};
 
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs.sh");
 const CALLS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/calls.py");
@@ -34,8 +34,8 @@ fn compare_on_both(program: &str, script: &str) {
     let folder = tempfile::tempdir().expect("folder");
     std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755)).expect("its owner");
     let directory = folder.path().to_str().expect("a plain name").to_owned();
-    let kernel = Command::new(program).args([script, &directory]).output().expect("runs");
-    let ours = store.command(program).args([script, PREFIX]).output().expect("runs");
+    let kernel = Command::new(program).args([script, &directory]).finish();
+    let ours = store.command(program).args([script, PREFIX]).finish();
     assert!(kernel.status.success(), "{}", told(&kernel));
     compare(&told(&kernel).replace(&directory, "D"), &told(&ours).replace(PREFIX, "D"));
 }
@@ -45,8 +45,8 @@ fn programs_do_on_the_store_what_they_do_on_a_directory() {
     let store = Served::new();
     let folder = tempfile::tempdir().expect("folder");
     let directory = folder.path().to_str().expect("a plain name").to_owned();
-    let kernel = Command::new("bash").args([SCRIPT, &directory]).output().expect("bash runs");
-    let ours = store.command("bash").args([SCRIPT, PREFIX]).output().expect("bash runs");
+    let kernel = Command::new("bash").args([SCRIPT, &directory]).finish();
+    let ours = store.command("bash").args([SCRIPT, PREFIX]).finish();
     compare(&told(&kernel).replace(&directory, "D"), &told(&ours).replace(PREFIX, "D"));
 }
 
@@ -56,8 +56,8 @@ fn a_program_on_the_store_is_started_as_it_is_now() {
         let store = Served::new();
         let folder = tempfile::tempdir().expect("folder");
         let directory = folder.path().to_str().expect("a plain name").to_owned();
-        let kernel = Command::new(shell).args([ON_STORE, &directory]).output().expect("runs");
-        let ours = store.command(shell).args([ON_STORE, PREFIX]).output().expect("runs");
+        let kernel = Command::new(shell).args([ON_STORE, &directory]).finish();
+        let ours = store.command(shell).args([ON_STORE, PREFIX]).finish();
         compare(&told(&kernel).replace(&directory, "D"), &told(&ours).replace(PREFIX, "D"));
     }
 }
@@ -118,8 +118,8 @@ fn symbolic_links_outside_lead_into_the_store() {
     let store = Served::new();
     let folders = [(); 3].map(|()| tempfile::tempdir().expect("folder"));
     let [directory, beside, outside] = folders.each_ref().map(|it| it.path().to_str().expect("a plain name"));
-    let kernel = Command::new("bash").args([LINKS, directory, beside]).output().expect("runs");
-    let ours = store.command("bash").args([LINKS, PREFIX, outside]).output().expect("runs");
+    let kernel = Command::new("bash").args([LINKS, directory, beside]).finish();
+    let ours = store.command("bash").args([LINKS, PREFIX, outside]).finish();
     assert!(kernel.status.success(), "{}", told(&kernel));
     let plain =
         |told: String, store: &str, outside: &str| told.replace(store, "STORE").replace(outside, "OUTSIDE");
@@ -150,7 +150,7 @@ for number, arguments in ((451, (fd, room, room, 0)), (443, (fd, 0, 0, room)), (
     libc.syscall(number, *arguments)
     print(number, errno.errorcode[ctypes.get_errno()])";
     let store = Served::new();
-    let said = told(&store.command("python3").args(["-c", calls, PREFIX]).output().expect("runs"));
+    let said = told(&store.command("python3").args(["-c", calls, PREFIX]).finish());
     let lines: Vec<&str> = said.lines().collect();
     assert_eq!(lines.len(), 19, "{said}");
     assert!(lines[..17].iter().all(|line| line.ends_with("ENOSYS")), "{said}");
@@ -160,7 +160,7 @@ for number, arguments in ((451, (fd, room, room, 0)), (443, (fd, 0, 0, room)), (
 #[test]
 fn asynchronous_appends_are_refused() {
     let store = Served::new();
-    let appended = store.command("python3").args([ASYNCHRONOUS, PREFIX, "append"]).output().expect("runs");
+    let appended = store.command("python3").args([ASYNCHRONOUS, PREFIX, "append"]).finish();
     let refused = "('ENOTSUP', True, [])";
     assert!(told(&appended).contains(&format!("{refused} {refused} 0")), "{}", told(&appended));
 }
@@ -175,8 +175,8 @@ fn names_flags_and_ranges_are_what_they_are_on_ext4() {
         println!("skipped: asks root, ext4 and a Linux that has all the calls");
         return;
     }
-    let kernel = Command::new("python3").args([NAMES, &directory]).output().expect("python3 runs");
-    let ours = store.command("python3").args([NAMES, PREFIX]).output().expect("python3 runs");
+    let kernel = Command::new("python3").args([NAMES, &directory]).finish();
+    let ours = store.command("python3").args([NAMES, PREFIX]).finish();
     assert!(kernel.status.success(), "{}", told(&kernel));
     compare(&told(&kernel), &told(&ours));
 }
@@ -210,9 +210,8 @@ fn named_pipes_and_sockets_join_processes() {
     let store = Served::new();
     let folder = tempfile::tempdir().expect("folder");
     let directory = folder.path().to_str().expect("a plain name").to_owned();
-    let kernel =
-        Command::new("timeout").args(["60", "python3", STAND_INS, &directory]).output().expect("runs");
-    let ours = store.command("timeout").args(["60", "python3", STAND_INS, PREFIX]).output().expect("runs");
+    let kernel = Command::new("python3").args([STAND_INS, &directory]).finish();
+    let ours = store.command("python3").args([STAND_INS, PREFIX]).finish();
     assert!(kernel.status.success(), "{}", told(&kernel));
     compare(&told(&kernel), &told(&ours));
 }
@@ -226,8 +225,8 @@ fn programs_keep_extended_attributes_on_the_store_as_on_a_directory() {
     let store = Served::new();
     let folders = [(); 3].map(|()| tempfile::tempdir().expect("folder"));
     let [directory, outside, beside] = folders.each_ref().map(|it| it.path().to_str().expect("a plain name"));
-    let kernel = Command::new("bash").args([EXTENDED_PROGRAMS, directory, outside]).output().expect("runs");
-    let ours = store.command("bash").args([EXTENDED_PROGRAMS, PREFIX, beside]).output().expect("runs");
+    let kernel = Command::new("bash").args([EXTENDED_PROGRAMS, directory, outside]).finish();
+    let ours = store.command("bash").args([EXTENDED_PROGRAMS, PREFIX, beside]).finish();
     assert!(kernel.status.success(), "{}", told(&kernel));
     compare(&told(&kernel), &told(&ours));
 }
@@ -261,10 +260,10 @@ fn a_program_executed_as_another_user_is_told_that_the_store_is_not_its_own() {
 #[test]
 fn away_from_the_store_every_site_can_be_patched_unnoticed() {
     let folder = tempfile::tempdir().expect("folder");
-    let plain = Command::new("bash").arg(ELSEWHERE).output().expect("bash runs");
+    let plain = Command::new("bash").arg(ELSEWHERE).finish();
     for patch in ["all", ""] {
         let mut command = preloaded("bash", Path::new("/nonexistent"), folder.path());
-        let ours = command.env("CUESTA_PATCH", patch).arg(ELSEWHERE).output().expect("bash runs");
+        let ours = command.env("CUESTA_PATCH", patch).arg(ELSEWHERE).finish();
         compare(&told(&plain), &told(&ours));
     }
 }
@@ -274,7 +273,7 @@ fn every_site_of_the_c_library_is_found_and_none_missed() {
     let folder = tempfile::tempdir().expect("folder");
     let report = |patch: &str| {
         let mut command = preloaded("/bin/true", Path::new("/nonexistent"), folder.path());
-        told(&command.env("CUESTA_PATCH", patch).output().expect("runs"))
+        told(&command.env("CUESTA_PATCH", patch).finish())
     };
     let swept = report("report");
     assert!(swept.contains("missed: 0"), "{swept}");
@@ -304,7 +303,7 @@ def together(first, count, turns):
     for thread in threads: thread.join()
 together(0, 1, 100); together(10, 1, 100); together(20, 6, 100); work(30, 100); together(40, 6, 100)
 print('done')";
-    let told = told(&store.command("python3").args(["-c", script]).output().expect("runs"));
+    let told = told(&store.command("python3").args(["-c", script]).finish());
     assert!(told.starts_with("done\n"), "{told}");
 }
 
@@ -326,14 +325,14 @@ for number in (2, 4, 83, 84, 87): assert fails(libc.syscall(number, bad, bad, 0)
 assert fails(libc.syscall(82, b'/cuesta/file', bad)) and fails(libc.syscall(257, -100, bad, 0, 0))
 assert os.pread(fd, 9, 0) == b'kept' and os.lseek(fd, 0, 1) == 4
 print('done')";
-    let told = told(&store.command("python3").args(["-c", script]).output().expect("runs"));
+    let told = told(&store.command("python3").args(["-c", script]).finish());
     assert!(told.starts_with("done\n"), "{told}");
 }
 
 #[test]
 fn a_debuggers_breakpoints_in_the_c_library_survive() {
     let folder = tempfile::tempdir().expect("folder");
-    preloaded("/bin/true", Path::new("/nonexistent"), folder.path()).output().expect("runs");
+    preloaded("/bin/true", Path::new("/nonexistent"), folder.path()).finish();
     // The first stop is before the constructors run; the second must still be there after them.
     let mut command = Command::new("gdb");
     command.args(["-nx", "-batch", "-ex", "set breakpoint pending on", "-ex", "set startup-with-shell off"]);
@@ -356,7 +355,7 @@ fn a_damaged_or_foreign_cache_is_not_believed() {
     let folder = tempfile::tempdir().expect("folder");
     let run = || {
         let mut command = preloaded("/bin/true", Path::new("/nonexistent"), folder.path());
-        told(&command.env("CUESTA_PATCH", "report").output().expect("runs"))
+        told(&command.env("CUESTA_PATCH", "report").finish())
     };
     run();
     let cache = folder.path().join("cuesta");
@@ -379,7 +378,7 @@ fn a_damaged_or_foreign_cache_is_not_believed() {
 fn without_a_daemon_the_store_is_one_clear_line_and_an_error() {
     let folder = tempfile::tempdir().expect("folder");
     let mut command = preloaded("cat", Path::new("/nonexistent"), folder.path());
-    let output = command.arg("/cuesta/file").output().expect("runs");
+    let output = command.arg("/cuesta/file").finish();
     let told = told(&output);
     assert!(told.contains("cuesta: cannot attach to the store at /nonexistent"), "{told}");
     assert!(told.contains("Input/output error") && told.contains("exit status: 1"), "{told}");

@@ -103,12 +103,14 @@ print('private', said(private.bind, 'private'), stat.filemode(os.stat('private')
 # Datagrams
 one, other = (socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) for _ in range(2))
 one.bind(f'{D}/datagrams')
+# What is not sent is not waited for.
+one.settimeout(30)
 print('sendto', other.sendto(b'a letter', f'{D}/datagrams'), one.recv(100))
 print('sendmsg', other.sendmsg([b'two ', b'parts'], [], 0, 'datagrams'), one.recv(100))
 class Message(ctypes.Structure):
     _fields_ = [('name', ctypes.c_char_p), ('name_bytes', ctypes.c_uint), ('parts', ctypes.c_void_p), ('part_count', ctypes.c_size_t),
                 ('control', ctypes.c_void_p), ('control_bytes', ctypes.c_size_t), ('flags', ctypes.c_long), ('sent', ctypes.c_uint)]
-def send_all(sender, *letters):
+def send_all(sender, *letters, flags=0):
     messages = (Message * len(letters))()
     kept = []
     for message, (text, name, descriptors) in zip(messages, letters):
@@ -122,16 +124,18 @@ def send_all(sender, *letters):
             rights = struct.pack(f'Qii{len(descriptors)}i4x', 16 + 4 * len(descriptors), socket.SOL_SOCKET, socket.SCM_RIGHTS, *descriptors)
             kept.append(ctypes.create_string_buffer(rights, len(rights)))
             message.control, message.control_bytes = ctypes.addressof(kept[-1]), 16 + 4 * len(descriptors)
-    sent = libc.sendmmsg(sender.fileno(), messages, len(letters), 0)
+    sent = libc.sendmmsg(sender.fileno(), messages, len(letters), flags)
     return sent if sent >= 0 else errno.errorcode[ctypes.get_errno()], [message.sent for message in messages]
 libc = ctypes.CDLL(None, use_errno=True)
 print('sendmmsg', send_all(other, (b'first', 'datagrams', ()), (b'the second', f'{D}/datagrams', ())), one.recv(100), one.recv(100))
 print('to nobody', send_all(other, (b'x', 'none', ()), (b'y', 'datagrams', ())), send_all(other, (b'first', 'datagrams', ()), (b'x', 'none', ())), one.recv(100))
+print('flags', send_all(other, (b'x', 'datagrams', ()), flags=socket.MSG_OOB))
 left, right = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
 read_end, write_end = os.pipe()
 print('rights', send_all(left, (b'a pipe', None, (write_end,)), (b'plain', None, ())))
 received = socket.recv_fds(right, 100, 4)
 print(received[0], os.write(received[1][0], b'through') and os.read(read_end, 100), right.recv(100))
+print('not open', {send_all(left, (b'x', None, (number,)))[0] for number in range(30, 2000) if not os.path.exists(f'/proc/self/fd/{number}')})
 print('connected', said(other.connect, f'{D}/datagrams'), other.send(b'more'), one.recv(100))
 print('stream', said(socket.socket(socket.AF_UNIX).connect, f'{D}/datagrams'))
 if os.geteuid() == 0:

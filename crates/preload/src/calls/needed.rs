@@ -50,7 +50,10 @@ enum Found {
 /// will have.
 pub fn libraries(program: &ProgramFile, variables: &[usize]) -> Result<Vec<Library>, Failure> {
     let library_path = library_path(variables);
-    let leads_to_store = |folder: &Vec<u8>| path::locate_bytes(libc::AT_FDCWD, folder).is_ok();
+    let leads_to_store = |folder: &Vec<u8>| {
+        path::locate_bytes(libc::AT_FDCWD, folder).is_ok()
+            || links::into_store(libc::AT_FDCWD, folder).is_some()
+    };
     let dynamic = match &program.location {
         Location::Store(file, _) => dynamic_of(file),
         Location::Kernel(path) if library_path.iter().any(leads_to_store) => dynamic_of_kernels(path),
@@ -131,7 +134,7 @@ impl Object {
             }
             expanded
         };
-        list.split(|byte| *byte == b':').map(expand).collect()
+        list.split(|byte| *byte == b':').map(named).map(expand).collect()
     }
 }
 
@@ -147,7 +150,6 @@ fn look_for(needs: &Object, library_path: &[Vec<u8>], name: &[u8]) -> Result<Fou
     let behind = needs.dynamic.runpath.as_deref().map(|list| needs.folders(list));
     let before = if behind.is_none() { needs.for_others() } else { Vec::new() };
     for folder in before.iter().chain(library_path).chain(behind.iter().flatten()) {
-        let folder: &[u8] = if folder.is_empty() { b"." } else { folder };
         match look_at([folder, name].join(&b'/'))? {
             Found::Nowhere => {}
             found => return Ok(found),
@@ -231,6 +233,11 @@ fn library_path(variables: &[usize]) -> Vec<Vec<u8>> {
     let value = variables.iter().find(is_path).and_then(|address| value(*address));
     let value = value.filter(|value| !value.is_empty());
     value
-        .map(|value| value.split(|byte| matches!(byte, b':' | b';')).map(<[u8]>::to_vec).collect())
+        .map(|value| value.split(|byte| matches!(byte, b':' | b';')).map(named).map(<[u8]>::to_vec).collect())
         .unwrap_or_default()
+}
+
+/// A folder of a list; one without a name is the working directory.
+fn named(folder: &[u8]) -> &[u8] {
+    if folder.is_empty() { b"." } else { folder }
 }

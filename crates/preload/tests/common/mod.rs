@@ -2,14 +2,20 @@
 
 #![allow(dead_code)]
 
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
-use std::sync::Arc;
+use std::process::{Command, Output, Stdio};
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
 
 use cuesta_format::superblock::Superblock;
 use cuesta_format::{Geometry, Medium, StoreId};
 use cuesta_sharedfs::server::{Listener, Server};
 use cuesta_sharedfs::{Options, SharedFs};
+use rustix::process::{Pid, Signal, kill_process_group};
+
+/// Far more than any program here needs, on a machine that is busy with other things, too.
+const DURATION_MAX: Duration = Duration::from_secs(200);
 
 /// Where programs find the store.
 pub const PREFIX: &str = "/cuesta";
@@ -37,6 +43,28 @@ fn preloaded_at(program: &str, socket: &Path, cache: &Path, at: &Path) -> Comman
         .env("XDG_RUNTIME_DIR", cache)
         .env_remove("CUESTA_PATCH");
     command
+}
+
+/// Running a program to its end.
+pub trait Finish {
+    /// What it said and how it ended. One that does not end fails the test, and is killed with all it started.
+    fn finish(&mut self) -> Output;
+}
+
+impl Finish for Command {
+    fn finish(&mut self) -> Output {
+        self.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+        let program = self.spawn().expect("runs");
+        let group = Pid::from_child(&program);
+        let (sender, ended) = mpsc::channel();
+        std::thread::spawn(move || sender.send(program.wait_with_output()));
+        let output = ended.recv_timeout(DURATION_MAX).unwrap_or_else(|_| {
+            kill_process_group(group, Signal::KILL).expect("it runs");
+            let said = ended.recv_timeout(DURATION_MAX).map(|output| told(&output.expect("its end")));
+            panic!("it does not end: {self:?}\nIt said: {}", said.unwrap_or_default());
+        });
+        output.expect("its end")
+    }
 }
 
 /// Standard output and error, and how it ended, as text to compare.
