@@ -150,7 +150,7 @@ fn a_program_of_the_store_may_need_a_library_by_its_path_there() {
     std::fs::write(at("program"), bytes).expect("the program");
     let script = "mkdir -p $1; cp $2 $1; cp $3 /cuesta; /cuesta/program; /cuesta/program";
     let arguments = ["-c", script, "bash", &place, &at("inner.so"), &at("program")];
-    let said = told(&store.command("bash").args(arguments).output().expect("runs"));
+    let said = told(&store.command("bash").args(arguments).finish());
     assert!(said.starts_with("4\n4\n"), "{said}");
 }
 

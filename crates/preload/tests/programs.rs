@@ -107,7 +107,7 @@ print(os.pread(fd, 20, 0))";
     let mut receiving = receiving.spawn().expect("starts");
     let mut lines = BufReader::new(receiving.stdout.take().expect("a pipe")).lines();
     assert_eq!(lines.next().expect("a line").expect("readable"), "ready");
-    let sent = told(&store.command("python3").args(["-c", sender]).arg(&socket).output().expect("runs"));
+    let sent = told(&store.command("python3").args(["-c", sender]).arg(&socket).finish());
     compare("b'content'\nexit status: 0\n", &sent);
     assert_eq!(lines.next().expect("a line").expect("readable"), "EISDIR EBADF EINVAL EISDIR []");
     assert!(receiving.wait().expect("ends").success());
@@ -250,7 +250,7 @@ fn a_program_executed_as_another_user_is_told_that_the_store_is_not_its_own() {
         setpriv --reuid=65534 --clear-groups cat <&3; echo $?
         setpriv --reuid=65534 --clear-groups sh -c 'echo plain; cat /etc/hostname > /dev/null; id -u'
         cat <&3";
-    let said = told(&store.command("bash").args(["-c", made]).output().expect("runs"));
+    let said = told(&store.command("bash").args(["-c", made]).finish());
     let line = "is another user's, and is not served to user 65534 (start the program as the store's user";
     assert_eq!(said.matches(line).count(), 2, "{said}");
     assert!(said.contains("/cuesta/readable: Permission denied\n"), "{said}");
