@@ -79,6 +79,25 @@ os.close(50)
 print('closed', said(os.read, 50, 1), said(os.fstat, 50))
 print('close_range', libc.close_range(50, 60, 0) if hasattr(libc, 'close_range') else 0)
 
+# How many descriptors there are; which are alike
+count = lambda: os.stat('/proc/self/fd').st_size
+before = count()
+more = [os.open(D, os.O_RDONLY) for _ in range(3)]
+print('descriptors', count() - before, count() in (0, len(os.listdir('/proc/self/fd')) - 1))
+one, other, alike = made('one'), made('other'), None
+alike = os.dup(one)
+def kcmp(*fds):
+    return libc.syscall(312, os.getpid(), os.getpid(), 0, *fds)
+print('kcmp', kcmp(one, alike), kcmp(one, one), kcmp(one, other) in (1, 2), kcmp(one, more[0]) in (1, 2), kcmp(one, 0) in (1, 2))
+F_DUPFD_QUERY = 1027
+print('alike', said(fcntl.fcntl, one, F_DUPFD_QUERY, alike), said(fcntl.fcntl, one, F_DUPFD_QUERY, other), said(fcntl.fcntl, one, F_DUPFD_QUERY, 0), said(fcntl.fcntl, one, F_DUPFD_QUERY, 999))
+print('leases', said(fcntl.fcntl, one, fcntl.F_GETLEASE), said(fcntl.fcntl, one, fcntl.F_SETLEASE, fcntl.F_UNLCK), said(fcntl.fcntl, one, fcntl.F_NOTIFY, 1))
+print('hints', [fcntl.fcntl(one, 1036, struct.pack('Q', hint)) != b'' if hint < 6 else said(fcntl.fcntl, one, 1036, struct.pack('Q', hint)) for hint in (0, 5, 6)])
+print('seals', said(fcntl.fcntl, one, 1034), said(fcntl.fcntl, one, fcntl.F_SETSIG if hasattr(fcntl, 'F_SETSIG') else 10, 0), said(fcntl.fcntl, one, 11))
+bad = struct.pack('qqqq', 0, 1 << 31, 0, 0)
+print('times', [(libc.utimensat(*call), ctypes.get_errno()) for call in ((-100, f'{D}/none'.encode(), bad, 0), (-100, f'{D}/one'.encode(), bad, 0), (one, None, bad, 0), (999, None, bad, 0), (one, None, None, 0x100))])
+print('no path', [(call(*arguments), ctypes.get_errno()) for call, arguments in ((libc.fchownat, (one, None, 1, 1, 0)), (libc.fchmodat, (one, None, 0o777, 0)), (libc.faccessat, (one, None, 0, 0)))], oct(os.fstat(one).st_mode), os.fstat(one).st_uid)
+
 # Requests that files answer
 fd, folder = made('asked', b'x' * 5000), os.open(D, os.O_RDONLY)
 def asked(fd, request, before=b'', after=8):

@@ -24,6 +24,7 @@ const NAMED_CALLS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/named_desc
 const LINKS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/links.sh");
 const ASYNCHRONOUS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/asynchronous.py");
 const SHARED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/shared_files.py");
+const EVERY_CALL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/every_call.py");
 const PASSING: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/passing.py");
 const ON_STORE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs_on_store.sh");
 const ELSEWHERE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/elsewhere.sh");
@@ -70,6 +71,17 @@ fn seldom_calls_answer_on_the_store_what_they_answer_on_a_directory() {
 #[test]
 fn what_processes_share_of_open_files_is_on_the_store_what_it_is_in_a_directory() {
     compare_on_both("python3", SHARED);
+}
+
+#[test]
+fn every_call_about_files_answers_as_in_a_directory() {
+    let folder = tempfile::tempdir().expect("folder");
+    let is_ext4 = rustix::fs::statfs(folder.path()).is_ok_and(|found| found.f_type == EXT4);
+    if !is_ext4 || !rustix::process::geteuid().is_root() || linux_version() < (6, 17) {
+        println!("skipped: asks root, ext4 and a Linux that has all the calls");
+        return;
+    }
+    compare_on_both("python3", EVERY_CALL);
 }
 
 #[test]
@@ -135,26 +147,28 @@ fn asynchronous_requests_end_as_in_a_directory() {
 #[test]
 fn calls_that_are_not_served_say_so() {
     let calls = "
-import ctypes, errno, os, sys
+import ctypes, errno, os, struct, sys
 libc = ctypes.CDLL(None, use_errno=True)
 folder = sys.argv[1].encode()
 name = folder + b'/file'
 fd = os.open(name, os.O_RDWR | os.O_CREAT)
 here = os.open(folder, os.O_RDONLY)
+os.chdir(folder)
 room = ctypes.create_string_buffer(256)
 for number, arguments in ((451, (fd, room, room, 0)), (443, (fd, 0, 0, room)), (313, (fd, b'', 0)), (168, (name,)), (166, (folder, 0)),
         (433, (-100, folder, 0)), (442, (here, b'file', 0, room, 32)), (467, (here, b'file', 0, room, 32)), (468, (-100, name, room, 24, 0)),
         (469, (here, b'file', room, 24, 0)), (429, (here, b'file', -100, b'/nowhere', 0)), (429, (-100, b'/nowhere', here, b'file', 0)),
         (301, (-1, 1, 2, here, b'file')), (301, (-1, 1, 2, -100, name)), (254, (-1, name, 2)), (428, (here, b'file', 0)),
-        (165, (b'none', folder, b'tmpfs', 0, 0)), (303, (here, b'file', room, room, 0))):
+        (165, (b'none', folder, b'tmpfs', 0, 0)), (431, (-1, 3, b'key', name, -100)), (445, (-1, 1, struct.pack('Qi', 1, here), 0)),
+        (254, (-1, b'file', 2)), (303, (here, b'file', room, room, 0)), (304, (here, room, 0))):
     libc.syscall(number, *arguments)
     print(number, errno.errorcode[ctypes.get_errno()])";
     let store = Served::new();
     let said = told(&store.command("python3").args(["-c", calls, PREFIX]).finish());
     let lines: Vec<&str> = said.lines().collect();
-    assert_eq!(lines.len(), 19, "{said}");
-    assert!(lines[..17].iter().all(|line| line.ends_with("ENOSYS")), "{said}");
-    assert_eq!(lines[17..], ["303 ENOTSUP", "exit status: 0"], "{said}");
+    assert_eq!(lines.len(), 23, "{said}");
+    assert!(lines[..20].iter().all(|line| line.ends_with("ENOSYS")), "{said}");
+    assert_eq!(lines[20..], ["303 ENOTSUP", "304 ENOTSUP", "exit status: 0"], "{said}");
 }
 
 #[test]

@@ -4,7 +4,7 @@ use cuesta_format::{FileKind, InodeRecord, Timestamp};
 use cuesta_libfs::{Base, Client, Credentials, Error, OpenFile, SetAttributes, SetTime, Stat, Target};
 
 use super::path::{self, Named};
-use super::{Answer, Call, Failure, descriptor_names};
+use super::{Answer, Call, Failure, descriptor_names, own_listing};
 use crate::descriptors::Pin;
 use crate::user_memory::UserPath;
 use crate::{credentials, descriptors, process, user_memory, working_directory};
@@ -73,10 +73,12 @@ fn fill_extended(stat: &InodeRecord) -> libc::statx {
 /// The open file a call with an empty path means: the descriptor, or the working directory.
 fn itself(call: &Call, directory: Option<usize>, path: usize, flags: i32) -> Result<Option<Pin>, Failure> {
     let Some(directory) = directory else { return Ok(None) };
-    let is_null = call.word(path) == 0;
-    if flags & libc::AT_EMPTY_PATH == 0 && !is_null {
+    if flags & libc::AT_EMPTY_PATH == 0 {
         return Ok(None);
     }
+    // Newer kernels take no path for an empty one where they only look.
+    let is_null =
+        call.word(path) == 0 && matches!(call.number as i64, libc::SYS_newfstatat | libc::SYS_statx);
     if !is_null && !UserPath::read(call.word(path))?.as_bytes().is_empty() {
         return Ok(None);
     }
@@ -96,7 +98,14 @@ const STATX_RESERVED: u32 = 1 << 31;
 
 pub fn stat(call: &Call, directory: Option<usize>, path: usize, buffer: usize, flags: i32) -> Answer {
     let write = |stat: Stat| user_memory::write(call.word(buffer), &fill(&stat.record)).map(|()| 0);
-    look(call, (directory, path), flags, write)
+    match look(call, (directory, path), flags, write) {
+        Err(Failure::NotOurs) => own_listing::attributes(
+            call,
+            path,
+            call.word(buffer).wrapping_add(std::mem::offset_of!(libc::stat, st_size)),
+        ),
+        answer => answer,
+    }
 }
 
 pub fn stat_open(call: &Call) -> Answer {
@@ -112,7 +121,14 @@ pub fn statx(call: &Call) -> Answer {
         return Err(Failure::NotOurs);
     }
     let write = |stat: Stat| user_memory::write(call.word(4), &fill_extended(&stat.record)).map(|()| 0);
-    look(call, (Some(0), 1), call.int(2), write)
+    match look(call, (Some(0), 1), call.int(2), write) {
+        Err(Failure::NotOurs) => own_listing::attributes(
+            call,
+            1,
+            call.word(4).wrapping_add(std::mem::offset_of!(libc::statx, stx_size)),
+        ),
+        answer => answer,
+    }
 }
 
 fn look(call: &Call, named: Named, flags: i32, write: impl Fn(Stat) -> Answer) -> Answer {
@@ -141,8 +157,8 @@ fn look(call: &Call, named: Named, flags: i32, write: impl Fn(Stat) -> Answer) -
 pub fn access(call: &Call, directory: Option<usize>, path: usize, mode: i32, flags: i32) -> Answer {
     if mode & !0o7 != 0 || flags & !(libc::AT_EACCESS | libc::AT_SYMLINK_NOFOLLOW | libc::AT_EMPTY_PATH) != 0
     {
-        path::locate(call, directory, path)?;
-        return Err(Failure::Errno(libc::EINVAL));
+        // The kernel refuses that before it looks at the path.
+        return Err(Failure::NotOurs);
     }
     let asks_for_effective = flags & libc::AT_EACCESS != 0;
     let whose = if asks_for_effective { credentials::effective } else { credentials::real };
@@ -169,12 +185,7 @@ fn set(call: &Call, named: Named, flags: i32, attributes: SetAttributes) -> Answ
         return Err(Failure::NotOurs);
     }
     if let Some(pin) = itself(call, named.0, named.1, flags)? {
-        // Without any path it is the descriptor's call, which one for paths only is refused.
-        return if call.word(named.1) == 0 {
-            set_open(&pin, attributes)
-        } else {
-            set_behind(&pin, attributes)
-        };
+        return set_behind(&pin, attributes);
     }
     let follow = flags & libc::AT_SYMLINK_NOFOLLOW == 0;
     let serve = |client: &Client,
@@ -264,12 +275,17 @@ pub fn change_times(call: &Call) -> Answer {
             match (time(accessed[0], accessed[1]), time(modified[0], modified[1])) {
                 (Ok(accessed), Ok(modified)) => times(accessed, modified),
                 // A file that is not there is missed first.
+                _ if call.word(1) == 0 => return call.pin(0).and(Err(Failure::Errno(libc::EINVAL))),
                 _ => return look(call, (Some(0), 1), call.int(3), |_| Err(Failure::Errno(libc::EINVAL))),
             }
         }
     };
-    if call.word(1) == 0 && call.int(3) != 0 {
-        return Err(Failure::NotOurs);
+    if call.word(1) == 0 && call.int(0) != libc::AT_FDCWD {
+        // Without any path it is the descriptor's call, which one for paths only is refused.
+        return match call.int(3) {
+            0 => set_open(&call.pin(0)?, attributes),
+            _ => Err(Failure::NotOurs),
+        };
     }
     set(call, (Some(0), 1), call.int(3), attributes)
 }
@@ -294,6 +310,9 @@ pub fn change_times_old(call: &Call) -> Answer {
         }
         times(time(accessed[0], accessed[1] * 1000)?, time(modified[0], modified[1] * 1000)?)
     };
+    if named.0.is_some() && call.word(1) == 0 && call.int(0) != libc::AT_FDCWD {
+        return set_open(&call.pin(0)?, attributes);
+    }
     set(call, named, 0, attributes)
 }
 

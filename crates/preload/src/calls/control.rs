@@ -18,6 +18,7 @@ const F_GET_RW_HINT: i32 = 1035;
 const F_SET_RW_HINT: i32 = 1036;
 /// The hints there are: how long what is written will last.
 const RW_HINT_MAX: u64 = 5;
+const LOCK_MAND: i32 = 32;
 /// The kind of `kcmp` that compares open file descriptions.
 const KCMP_FILE: i32 = 0;
 /// What Linux adds to the flags of a file opened by a program of 64 bits.
@@ -260,6 +261,10 @@ fn get_lock(pin: &Pin, address: usize, owner: LockOwner) -> Answer {
 pub fn lock_file(call: &Call) -> Answer {
     let pin = call.pin(0)?;
     let operation = call.int(1);
+    // Locks of a kind that Linux has given up: it does nothing.
+    if operation & LOCK_MAND != 0 {
+        return Ok(0);
+    }
     let kind = match operation & !libc::LOCK_NB {
         libc::LOCK_SH => LockKind::Read,
         libc::LOCK_EX => LockKind::Write,

@@ -48,8 +48,8 @@ pub fn pwrite(call: &Call) -> Answer {
     Ok(process::client()?.pwrite(file, &buffer, call.word(3) as i64)? as isize)
 }
 
-/// The parts of an I/O vector, as pairs of address and length.
-fn vector(call: &Call) -> Result<Vec<[usize; 2]>, Failure> {
+/// The parts of an I/O vector, as pairs of address and length, which are at most [`COUNT_LIMIT`] together.
+pub fn vector(call: &Call) -> Result<Vec<[usize; 2]>, Failure> {
     let count = call.word(2);
     if count > VECTOR_LIMIT {
         return Err(Failure::Errno(libc::EINVAL));
@@ -94,8 +94,12 @@ pub fn read_vector(call: &Call) -> Answer {
     let pin = call.pin(0)?;
     let client = process::client()?;
     let (offset, _) = vector_offset(call, libc::SYS_readv, libc::SYS_preadv2)?;
+    pin.file()?.check_readable()?;
     let mut buffers: Vec<_> =
         vector(call)?.iter().map(|[address, length]| user_memory::slice_mut(*address, *length)).collect();
+    if offset.is_none_or(|offset| offset >= 0) && buffers.iter().all(|buffer| buffer.is_empty()) {
+        return Ok(0);
+    }
     match offset {
         Some(offset) => Ok(client.pread(pin.file()?, &mut buffers, offset)? as isize),
         None => pin.with_offset(|file| Ok(client.read(file, &mut buffers)? as isize)),
@@ -106,6 +110,7 @@ pub fn write_vector(call: &Call) -> Answer {
     let pin = call.pin(0)?;
     let client = process::client()?;
     let (offset, appends) = vector_offset(call, libc::SYS_writev, libc::SYS_pwritev2)?;
+    pin.file()?.check_writable()?;
     let buffers: Vec<_> =
         vector(call)?.iter().map(|[address, length]| user_memory::slice(*address, *length)).collect();
     let write = |file: &OpenFile| {
@@ -120,6 +125,7 @@ pub fn write_vector(call: &Call) -> Answer {
 
 pub fn seek(call: &Call) -> Answer {
     let pin = call.pin(0)?;
+    pin.file()?.check_not_path()?;
     let whence = match call.int(2) {
         libc::SEEK_SET => Whence::Set,
         libc::SEEK_CUR => Whence::Current,
@@ -174,6 +180,7 @@ pub fn allocate(call: &Call) -> Answer {
     const KEEP_ZEROED: i32 = libc::FALLOC_FL_ZERO_RANGE | libc::FALLOC_FL_KEEP_SIZE;
     let pin = call.pin(0)?;
     let file = pin.file()?;
+    file.check_not_path()?;
     let (offset, length) = (call.word(2) as i64, call.word(3) as i64);
     let what = match call.int(1) {
         0 => Allocation::Extend,

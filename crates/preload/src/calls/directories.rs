@@ -24,6 +24,11 @@ pub fn read_entries(call: &Call) -> Answer {
         Err(Failure::NotOurs) => return own_listing::read_entries(call),
         pin => pin?,
     };
+    let file = pin.file()?;
+    file.check_not_path()?;
+    if file.kind() != FileKind::Directory {
+        return Err(Failure::Errno(libc::ENOTDIR));
+    }
     let room = call.word(2).min(BATCH_LIMIT);
     let client = process::client()?;
     let mut bytes = Vec::with_capacity(room.min(4096));

@@ -20,13 +20,19 @@ pub fn map(call: &Call) -> Answer {
         Err(Failure::NotOurs) => return map_code(call),
         pin => pin?,
     };
-    if flags as i32 & libc::MAP_TYPE != libc::MAP_PRIVATE {
-        return call.unserved(libc::ENODEV);
-    }
-    if length == 0 || offset % PAGE_BYTES != 0 {
+    if offset % PAGE_BYTES != 0 {
         return Err(Failure::Errno(libc::EINVAL));
     }
     let file = pin.file()?;
+    file.check_not_path()?;
+    let kind = flags as i32 & libc::MAP_TYPE;
+    let is_shared = matches!(kind, libc::MAP_SHARED | libc::MAP_SHARED_VALIDATE);
+    if length == 0 || kind != libc::MAP_PRIVATE && !is_shared {
+        return Err(Failure::Errno(libc::EINVAL));
+    }
+    if is_shared {
+        return call.unserved(libc::ENODEV);
+    }
     if file.flags() & libc::O_ACCMODE == libc::O_WRONLY {
         return Err(Failure::Errno(libc::EACCES));
     }

@@ -143,9 +143,8 @@ pub fn serve(number: usize, arguments: [usize; 6]) -> Answer {
         libc::SYS_copy_file_range => transfer::copy_range(&call),
         libc::SYS_sendfile => transfer::send_file(&call),
         libc::SYS_splice => transfer::splice(&call),
-        // Both want pipes only.
-        libc::SYS_tee => call.pin(0).or_else(|_| call.pin(1)).and(Err(Failure::Errno(libc::EINVAL))),
-        libc::SYS_vmsplice => call.pin(0).and(Err(Failure::Errno(libc::EBADF))),
+        libc::SYS_tee => transfer::tee(&call),
+        libc::SYS_vmsplice => transfer::splice_memory(&call),
         libc::SYS_kcmp => control::compare(&call),
         libc::SYS_getsockname
         | libc::SYS_getpeername
@@ -155,13 +154,13 @@ pub fn serve(number: usize, arguments: [usize; 6]) -> Answer {
         | libc::SYS_accept
         | libc::SYS_accept4
         | libc::SYS_shutdown
-        | libc::SYS_recvfrom => call.pin(0).and(Err(Failure::Errno(libc::ENOTSOCK))),
+        | libc::SYS_recvfrom => sockets::refuse_file(&call).and(Err(Failure::NotOurs)),
         libc::SYS_poll | libc::SYS_ppoll => ready::poll(&call),
         libc::SYS_select | libc::SYS_pselect6 => ready::select(&call),
         libc::SYS_sendmsg => sockets::send_message(&call),
-        libc::SYS_bind => stand_ins::bind(&call),
-        libc::SYS_connect => stand_ins::connect(&call),
-        libc::SYS_sendto => stand_ins::send_to(&call),
+        libc::SYS_bind => sockets::refuse_file(&call).and_then(|()| stand_ins::bind(&call)),
+        libc::SYS_connect => sockets::refuse_file(&call).and_then(|()| stand_ins::connect(&call)),
+        libc::SYS_sendto => sockets::refuse_file(&call).and_then(|()| stand_ins::send_to(&call)),
         libc::SYS_sendmmsg => sockets::send_messages(&call),
         libc::SYS_recvmsg => sockets::receive_message(&call),
         libc::SYS_recvmmsg => sockets::receive_messages(&call),

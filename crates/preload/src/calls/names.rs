@@ -193,8 +193,13 @@ fn directory_of(path: &[u8]) -> Option<&[u8]> {
 }
 
 pub fn rename(call: &Call, from: Named, to: Named, flags: u32) -> Answer {
+    const BOTH: u32 = libc::RENAME_NOREPLACE | libc::RENAME_EXCHANGE;
+    if flags & !(BOTH | libc::RENAME_WHITEOUT) != 0 || flags & BOTH == BOTH {
+        // The kernel refuses that before it looks at the paths.
+        return Err(Failure::NotOurs);
+    }
     let places = both(call, from, to, directory_of)?;
-    if flags & !(libc::RENAME_NOREPLACE | libc::RENAME_EXCHANGE) != 0 {
+    if flags & !BOTH != 0 {
         return call.unserved(libc::EINVAL);
     }
     let flags = RenameFlags {
@@ -247,10 +252,11 @@ pub fn symlink(call: &Call, directory: Option<usize>, path: usize) -> Answer {
 }
 
 pub fn read_link(call: &Call, directory: Option<usize>, path: usize, buffer: usize, room: usize) -> Answer {
+    if room as i32 <= 0 {
+        // The kernel refuses that before it looks at the path.
+        return Err(Failure::NotOurs);
+    }
     let write = |target: Vec<u8>| {
-        if room as i32 <= 0 {
-            return Err(Failure::Errno(libc::EINVAL));
-        }
         let length = target.len().min(room);
         user_memory::write_bytes(buffer, &target[..length])?;
         Ok(length as isize)

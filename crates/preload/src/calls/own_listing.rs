@@ -4,6 +4,7 @@
 use rustix::fd::BorrowedFd;
 
 use super::{Answer, Call, Failure, descriptor_names};
+use crate::user_memory::UserPath;
 use crate::{descriptors, user_memory};
 
 /// Where a directory entry has its length, as the kernel writes it, of two bytes.
@@ -30,6 +31,22 @@ pub fn read_entries(call: &Call) -> Answer {
             return Ok(shown.len() as isize);
         }
     }
+}
+
+/// The attributes of such a listing, with its size at `size_at`, once the kernel has been asked: of newer kernels it says
+/// how many descriptors there are.
+pub fn attributes(call: &Call, path: usize, size_at: usize) -> Answer {
+    let path = UserPath::read(call.word(path)).map_err(|_| Failure::NotOurs)?;
+    let hidden = descriptors::hidden().count() as i64;
+    if hidden == 0 || !descriptor_names::is_own_list(path.as_bytes()) {
+        return Err(Failure::NotOurs);
+    }
+    let answer = call.kernel(call.arguments);
+    if answer == 0 {
+        let size: i64 = user_memory::read(size_at)?;
+        user_memory::write(size_at, &(size - hidden).max(0))?;
+    }
+    Ok(answer)
 }
 
 fn is_own_listing(fd: i32) -> bool {

@@ -15,8 +15,21 @@ const MESSAGES_MAX: usize = 1024;
 /// More control data than the kernel takes.
 const CONTROL_LIMIT: usize = 1 << 16;
 
+/// A call on sockets, of a descriptor that is a file of ours.
+pub fn refuse_file(call: &Call) -> Result<(), Failure> {
+    match call.pin(0) {
+        Ok(pin) => {
+            pin.file()?.check_not_path()?;
+            Err(Failure::Errno(libc::ENOTSOCK))
+        }
+        Err(Failure::NotOurs) => Ok(()),
+        Err(failure) => Err(failure),
+    }
+}
+
 /// `sendmsg`: descriptors of ours become such as can travel first.
 pub fn send_message(call: &Call) -> Answer {
+    refuse_file(call)?;
     let has_ours = prepare(call, call.word(1))?;
     match stand_ins::send_message(call) {
         Err(Failure::NotOurs) if has_ours => send_plainly(call.arguments),
@@ -26,6 +39,7 @@ pub fn send_message(call: &Call) -> Answer {
 
 /// `sendmmsg`: message by message if one of them is for us to look at.
 pub fn send_messages(call: &Call) -> Answer {
+    refuse_file(call)?;
     let count = call.word(2).min(MESSAGES_MAX);
     let message = |number: usize| message_at(call.word(1), number);
     let concerns_us = |number: usize| {
@@ -58,6 +72,7 @@ fn send_plainly(arguments: [usize; 6]) -> Answer {
 
 /// `recvmsg`: descriptors of ours that come with the message are taken for what they are.
 pub fn receive_message(call: &Call) -> Answer {
+    refuse_file(call)?;
     if !takes_descriptors(call.word(1)) {
         return Err(Failure::NotOurs);
     }
@@ -68,6 +83,7 @@ pub fn receive_message(call: &Call) -> Answer {
 
 /// `recvmmsg`, as [`receive_message`].
 pub fn receive_messages(call: &Call) -> Answer {
+    refuse_file(call)?;
     let count = call.word(2).min(MESSAGES_MAX);
     let message = |number: usize| message_at(call.word(1), number);
     if !(0..count).any(|number| takes_descriptors(message(number))) {

@@ -171,9 +171,6 @@ fn target(place: Place) -> Result<Address, Failure> {
 
 /// The kind and mode that a local socket without a name has, and its name will have; others can get none.
 fn mode_unbound(call: &Call) -> Result<u32, Failure> {
-    if call.pin(0).is_ok() {
-        return Err(Failure::Errno(libc::ENOTSOCK));
-    }
     let mut bytes = [0u8; ADDRESS_BYTES];
     let mut length = ADDRESS_BYTES as u32;
     let arguments = [call.word(0), bytes.as_mut_ptr() as usize, (&raw mut length) as usize, 0, 0, 0];

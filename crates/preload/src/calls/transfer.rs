@@ -215,7 +215,47 @@ pub fn send_file(call: &Call) -> Answer {
     transfer(from, to, call.word(3), false)
 }
 
+/// All that `splice`, `tee` and `vmsplice` may be asked for.
+const SPLICE_FLAGS: u32 =
+    libc::SPLICE_F_MOVE | libc::SPLICE_F_NONBLOCK | libc::SPLICE_F_MORE | libc::SPLICE_F_GIFT;
+
+/// `tee`, between pipes only.
+pub fn tee(call: &Call) -> Answer {
+    if call.pin(0).is_err() && call.pin(1).is_err() {
+        return call.pin(0).and(Err(Failure::NotOurs));
+    }
+    if call.word(3) as u32 & !SPLICE_FLAGS != 0 {
+        return Err(Failure::Errno(libc::EINVAL));
+    }
+    if call.word(2) == 0 {
+        return Ok(0);
+    }
+    let (from, to) = (End::new(call, 0, 0)?, End::new(call, 1, 0)?);
+    from.check_readable()?;
+    to.check_writable()?;
+    Err(Failure::Errno(libc::EINVAL))
+}
+
+/// `vmsplice`, into or out of a pipe only.
+pub fn splice_memory(call: &Call) -> Answer {
+    let pin = call.pin(0)?;
+    if call.word(3) as u32 & !SPLICE_FLAGS != 0 {
+        return Err(Failure::Errno(libc::EINVAL));
+    }
+    pin.file()?.check_not_path()?;
+    let has_bytes = super::data::vector(call)?.iter().any(|[_, length]| *length != 0);
+    if has_bytes { Err(Failure::Errno(libc::EBADF)) } else { Ok(0) }
+}
+
 pub fn splice(call: &Call) -> Answer {
+    if call.pin(0).is_ok() || call.pin(2).is_ok() {
+        if call.word(4) == 0 {
+            return Ok(0);
+        }
+        if call.word(5) as u32 & !SPLICE_FLAGS != 0 {
+            return Err(Failure::Errno(libc::EINVAL));
+        }
+    }
     let (from, to) = (End::new(call, 0, call.word(1))?, End::new(call, 2, call.word(3))?);
     if from.pin.is_none() && to.pin.is_none() {
         return Err(Failure::NotOurs);
@@ -248,6 +288,11 @@ pub fn copy_range(call: &Call) -> Answer {
         return Err(Failure::NotOurs);
     }
     let kinds = [from.kind()?, to.kind()?];
+    for end in [&from, &to] {
+        if end.flags()? & libc::O_PATH != 0 {
+            return Err(Failure::Errno(libc::EBADF));
+        }
+    }
     if call.word(5) != 0 {
         return Err(Failure::Errno(libc::EINVAL));
     }
