@@ -1,53 +1,164 @@
-//! The accept loop.
+//! Who accepts connections: threads that then serve what they accepted.
+//!
+//! A program that works on the store connects, asks a few questions and ends, and the next one does the same: a thread
+//! made for each, and a thread to hand it over, would cost more than its questions. So each thread accepts for itself,
+//! serves, and accepts again; one that is the last to wait makes another before it serves.
 
 use super::digester::DigesterHandle;
 use super::preparer::PreparerHandle;
 use super::service::Service;
-use super::{Listener, StopSender, connection};
+use super::{StopSender, connection};
+use parking_lot::{Condvar, Mutex};
+use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::net::SocketFlags;
 use std::io;
 use std::sync::Arc;
-use std::thread::{Builder, JoinHandle};
+use std::thread::Builder;
 use std::time::Duration;
 
 /// Address space of a connection's stack; only what is touched costs memory.
 const CONNECTION_STACK_BYTES: usize = 512 << 10;
 
+/// Threads that wait for a connection; one that comes back to more ends.
+const WAITING_MAX: usize = 4;
+
 /// How long to wait before accepting again when descriptors or threads have run out.
 const EXHAUSTED_PAUSE: Duration = Duration::from_millis(50);
 
-/// Accepts connections until the socket is shut down.
-pub(super) fn start<S: Service>(
-    listener: Arc<Listener>,
+/// The threads that wait for connections.
+#[derive(Debug)]
+pub(super) struct Acceptors {
+    waiting: Mutex<Waiting>,
+    all_gone: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    threads: usize,
+    /// The socket was shut down.
+    closed: bool,
+}
+
+/// What each of them needs.
+#[derive(Debug)]
+struct Acceptor<S: Service> {
+    acceptors: Arc<Acceptors>,
+    socket: Arc<OwnedFd>,
     service: Arc<S>,
     digester: DigesterHandle,
     preparer: PreparerHandle,
     stop: StopSender,
-) -> io::Result<JoinHandle<()>> {
-    Builder::new().name("accept".into()).spawn(move || {
+}
+
+/// Accepts connections until the socket is shut down.
+pub(super) fn start<S: Service>(
+    socket: Arc<OwnedFd>,
+    service: Arc<S>,
+    digester: DigesterHandle,
+    preparer: PreparerHandle,
+    stop: StopSender,
+) -> io::Result<Arc<Acceptors>> {
+    let acceptors = Arc::new(Acceptors { waiting: Mutex::new(Waiting::default()), all_gone: Condvar::new() });
+    Acceptor { acceptors: Arc::clone(&acceptors), socket, service, digester, preparer, stop }.spawn()?;
+    Ok(acceptors)
+}
+
+impl Acceptors {
+    /// Waits until the last one has seen that the socket was shut down: nobody new is served from then on.
+    pub(super) fn wait(&self) {
+        let mut waiting = self.waiting.lock();
+        while waiting.threads > 0 || !waiting.closed {
+            self.all_gone.wait(&mut waiting);
+        }
+    }
+
+    /// Counts a thread that is to wait, unless there are enough or it is over.
+    fn enter(&self) -> bool {
+        let mut waiting = self.waiting.lock();
+        let is_welcome = !waiting.closed && waiting.threads < WAITING_MAX;
+        waiting.threads += usize::from(is_welcome);
+        is_welcome
+    }
+
+    /// One waits no longer; how many still do.
+    fn leave(&self, closed: bool) -> usize {
+        let mut waiting = self.waiting.lock();
+        waiting.threads -= 1;
+        waiting.closed |= closed;
+        if waiting.threads == 0 && waiting.closed {
+            self.all_gone.notify_all();
+        }
+        waiting.threads
+    }
+}
+
+impl<S: Service> Clone for Acceptor<S> {
+    fn clone(&self) -> Self {
+        Acceptor {
+            acceptors: Arc::clone(&self.acceptors),
+            socket: Arc::clone(&self.socket),
+            service: Arc::clone(&self.service),
+            digester: self.digester.clone(),
+            preparer: self.preparer.clone(),
+            stop: self.stop.clone(),
+        }
+    }
+}
+
+impl<S: Service> Acceptor<S> {
+    /// Starts a thread that waits for a connection.
+    fn spawn(self) -> io::Result<()> {
+        if !self.acceptors.enter() {
+            return Ok(());
+        }
+        let acceptors = Arc::clone(&self.acceptors);
+        let thread = Builder::new().name("connection".into()).stack_size(CONNECTION_STACK_BYTES);
+        let spawned = thread.spawn(move || self.run());
+        spawned.map(drop).inspect_err(|_| {
+            acceptors.leave(false);
+        })
+    }
+
+    /// Counted as waiting from the start.
+    fn run(self) {
+        while let Some(socket) = self.accept() {
+            connection::serve(socket, self.service.as_ref(), &self.digester, &self.preparer, &self.stop);
+            if !self.acceptors.enter() {
+                return;
+            }
+        }
+    }
+
+    /// The next connection; `None` once the socket was shut down. Not counted any more.
+    fn accept(&self) -> Option<OwnedFd> {
         loop {
-            match rustix::net::accept_with(&listener.socket, SocketFlags::CLOEXEC) {
+            match rustix::net::accept_with(&*self.socket, SocketFlags::CLOEXEC) {
                 Ok(socket) => {
-                    let (service, digester, stop) = (Arc::clone(&service), digester.clone(), stop.clone());
-                    let preparer = preparer.clone();
-                    let spawned =
-                        Builder::new().name("connection".into()).stack_size(CONNECTION_STACK_BYTES).spawn(
-                            move || connection::serve(socket, service.as_ref(), &digester, &preparer, &stop),
-                        );
-                    if let Err(error) = spawned {
+                    if self.acceptors.leave(false) == 0
+                        && let Err(error) = self.clone().spawn()
+                    {
                         tracing::error!(%error, "no thread for a connection: it is closed");
+                        drop(socket);
                         std::thread::sleep(EXHAUSTED_PAUSE);
+                        if self.acceptors.enter() {
+                            continue;
+                        }
+                        return None;
                     }
+                    return Some(socket);
                 }
                 Err(Errno::INTR | Errno::CONNABORTED) => {}
                 // What Linux answers once the listening socket was shut down.
-                Err(Errno::INVAL) => return,
+                Err(Errno::INVAL) => {
+                    self.acceptors.leave(true);
+                    return None;
+                }
                 Err(error) => {
                     tracing::error!(%error, "cannot accept a connection");
                     std::thread::sleep(EXHAUSTED_PAUSE);
                 }
             }
         }
-    })
+    }
 }

@@ -5,8 +5,7 @@
 //!
 //! | thread | blocks on | does |
 //! |---|---|---|
-//! | accept | the socket | starts a connection thread |
-//! | connection | its client | hands requests to the service; a hang-up ends the session |
+//! | connection | the socket, then its client | hands requests to the service; a hang-up ends the session |
 //! | digest | the kicks of all sessions and its clock | digests what is due |
 //! | prepare | what was ready being taken | makes segments and arenas ready |
 //! | the caller's | [`Server::wait`] | stops everything in order |
@@ -22,6 +21,7 @@ mod service;
 pub use lock::{LockError, StoreLock};
 pub use service::{Answer, Attached, Service};
 
+use accept::Acceptors;
 use digester::Digester;
 use preparer::Preparer;
 use rustix::io::Errno;
@@ -49,7 +49,7 @@ pub struct ListenError {
 /// The bound socket: clients may connect, and wait until the store is recovered.
 #[derive(Debug)]
 pub struct Listener {
-    socket: OwnedFd,
+    socket: Arc<OwnedFd>,
     path: PathBuf,
 }
 
@@ -70,7 +70,7 @@ impl Listener {
         rustix::fs::fchmod(&socket, rustix::fs::Mode::from_raw_mode(0o600)).map_err(fail)?;
         rustix::net::bind(&socket, &address).map_err(fail)?;
         rustix::net::listen(&socket, BACKLOG).map_err(fail)?;
-        Ok(Listener { socket, path: path.to_path_buf() })
+        Ok(Listener { socket: Arc::new(socket), path: path.to_path_buf() })
     }
 }
 
@@ -116,10 +116,10 @@ pub type StopSender = Sender<StopReason>;
 #[derive(Debug)]
 pub struct Server<S: Service> {
     service: Arc<S>,
-    listener: Arc<Listener>,
+    listener: Listener,
     digester: Digester,
     preparer: Preparer,
-    accept: std::thread::JoinHandle<()>,
+    acceptors: Arc<Acceptors>,
     stop: Receiver<StopReason>,
     stop_sender: StopSender,
 }
@@ -127,18 +127,17 @@ pub struct Server<S: Service> {
 impl<S: Service> Server<S> {
     /// Starts to answer.
     pub fn start(service: Arc<S>, listener: Listener) -> std::io::Result<Server<S>> {
-        let listener = Arc::new(listener);
         let (stop_sender, stop) = mpsc::channel();
         let preparer = Preparer::start(Arc::clone(&service))?;
         let digester = Digester::start(Arc::clone(&service), preparer.handle(), stop_sender.clone())?;
-        let accept = accept::start(
-            Arc::clone(&listener),
+        let acceptors = accept::start(
+            Arc::clone(&listener.socket),
             Arc::clone(&service),
             digester.handle(),
             preparer.handle(),
             stop_sender.clone(),
         )?;
-        Ok(Server { service, listener, digester, preparer, accept, stop, stop_sender })
+        Ok(Server { service, listener, digester, preparer, acceptors, stop, stop_sender })
     }
 
     /// For whoever may stop the daemon.
@@ -151,11 +150,9 @@ impl<S: Service> Server<S> {
     pub fn wait(self) -> StopReason {
         let reason = self.stop.recv().unwrap_or(StopReason::Signal(0));
         tracing::info!(%reason, "stopping");
-        // Whoever connects from now on is turned away, and the accept thread wakes up.
+        // Whoever connects from now on is turned away, and whoever waits for connections wakes up.
         let _ = rustix::net::shutdown(&self.listener.socket, rustix::net::Shutdown::Both);
-        if self.accept.join().is_err() {
-            tracing::error!("the accept thread had panicked");
-        }
+        self.acceptors.wait();
         self.preparer.stop();
         self.digester.stop();
         if let Err(error) = self.service.stop() {
