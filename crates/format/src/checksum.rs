@@ -15,7 +15,7 @@ const SHORT_BYTES_MAX: usize = 256;
 #[must_use]
 pub fn crc32c(bytes: &[u8]) -> u32 {
     #[cfg(target_arch = "x86_64")]
-    if bytes.len() <= SHORT_BYTES_MAX && std::arch::is_x86_feature_detected!("sse4.2") {
+    if bytes.len() <= SHORT_BYTES_MAX && has_instruction() {
         // SAFETY: the processor has the instruction, as was just asked.
         return unsafe { !short(u32::MAX, bytes) };
     }
@@ -50,7 +50,7 @@ impl Crc32c {
     #[must_use]
     pub fn with(self, bytes: &[u8]) -> Crc32c {
         #[cfg(target_arch = "x86_64")]
-        if bytes.len() <= SHORT_BYTES_MAX && std::arch::is_x86_feature_detected!("sse4.2") {
+        if bytes.len() <= SHORT_BYTES_MAX && has_instruction() {
             // SAFETY: the processor has the instruction, as was just asked.
             return Crc32c(unsafe { short(self.0, bytes) });
         }
@@ -69,6 +69,27 @@ impl Crc32c {
 impl Default for Crc32c {
     fn default() -> Crc32c {
         Crc32c::new()
+    }
+}
+
+/// Whether the processor has an instruction for it; asked once.
+#[cfg(target_arch = "x86_64")]
+#[inline]
+fn has_instruction() -> bool {
+    use std::sync::atomic::{AtomicU8, Ordering};
+    const UNKNOWN: u8 = 0;
+    const NO: u8 = 1;
+    const YES: u8 = 2;
+    static HAS: AtomicU8 = AtomicU8::new(UNKNOWN);
+    #[cold]
+    fn ask() -> bool {
+        let has = crate::processor::Feature::Sse42.is_here();
+        HAS.store(if has { YES } else { NO }, Ordering::Relaxed);
+        has
+    }
+    match HAS.load(Ordering::Relaxed) {
+        UNKNOWN => ask(),
+        known => known == YES,
     }
 }
 

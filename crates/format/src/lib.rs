@@ -18,6 +18,8 @@ pub mod inode;
 pub mod inode_layout;
 pub mod operation;
 pub mod parcel;
+#[cfg(target_arch = "x86_64")]
+pub mod processor;
 pub mod session_table;
 pub mod superblock;
 pub mod wire;

@@ -12,9 +12,29 @@ use std::ffi::c_void;
 use std::io;
 use std::ops::Deref;
 use std::path::Path;
+use std::ptr::{NonNull, null_mut};
 
 /// What the name of a file ends in until it is whole; a maker that was killed leaves one such, see [`create_allocated`].
 pub const UNFINISHED_EXTENSION: &str = "unfinished";
+
+/// Maps part of a file.
+///
+/// # Safety
+/// With `MapFlags::FIXED` the range at `place` is the caller's to replace.
+unsafe fn map(
+    place: *mut c_void,
+    len: usize,
+    protection: Protection,
+    flags: MapFlags,
+    file: impl AsFd,
+    offset: u64,
+) -> Result<NonNull<u8>, MediaError> {
+    // SAFETY: the caller's promise.
+    let base = unsafe { rustix::mm::mmap(place, len, protection.flags(), flags, file, offset) }
+        .map_err(MediaError::system("map file"))?;
+    NonNull::new(base.cast())
+        .ok_or(MediaError::System { action: "map file", errno: rustix::io::Errno::NOMEM })
+}
 
 /// What a mapping allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,18 +96,22 @@ impl Mapping {
                 return Err(MediaError::Short { expected: offset.saturating_add(len), found });
             }
         }
-        let flags = share_flags(medium)? | MapFlags::FIXED;
-        let base = huge::reserve_for(offset, len as usize)?;
-        let place = base.as_ptr().cast::<c_void>();
-        // SAFETY: the place was just reserved, and is given back if it cannot be used.
-        unsafe {
-            if let Err(errno) =
-                rustix::mm::mmap(place, len as usize, protection.flags(), flags, &file, offset)
-            {
-                let _ = rustix::mm::munmap(place, len as usize);
-                return Err(MediaError::system("map file")(errno));
+        let flags = share_flags(medium)?;
+        let base = if len < HUGE_PAGE_BYTES {
+            // SAFETY: the kernel picks the address, so no memory in use is replaced.
+            unsafe { map(null_mut(), len as usize, protection, flags, &file, offset)? }
+        } else {
+            let base = huge::reserve_for(offset, len as usize)?;
+            let place = base.as_ptr().cast::<c_void>();
+            // SAFETY: the place was just reserved, and is given back if it cannot be used.
+            unsafe {
+                let mapped = map(place, len as usize, protection, flags | MapFlags::FIXED, &file, offset);
+                if mapped.is_err() {
+                    let _ = rustix::mm::munmap(place, len as usize);
+                }
+                mapped?
             }
-        }
+        };
         recorder::on_map(base.as_ptr(), len as usize, file.as_fd(), offset);
         // SAFETY: just mapped, with that length and protection, and unmapped only when the value is dropped.
         let memory = unsafe { SharedMemory::new(base, len as usize, medium, protection) };

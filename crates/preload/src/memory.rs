@@ -1,9 +1,9 @@
 //! Memory of our own: a handler of the application that interrupts its malloc cannot deadlock us.
 //!
-//! Until the process attaches to the store, memory comes from a small static area: most programs never
-//! attach, and a shell forks a child for each of them, so neither should pay for a heap. What the
-//! constructor takes from the area stays; what later calls take is given back all at once, when the last
-//! piece of it is freed.
+//! Memory comes from a small static area at first, and from a heap once that is used up: most programs never attach to the
+//! store, of those that do most end soon, and starting a heap costs as much as attaching does. What the constructor takes
+//! from the area stays; what later calls take is given back when what was taken behind it is free, and all at once
+//! when the last piece is.
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::cell::UnsafeCell;
@@ -15,7 +15,7 @@ use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
 use crate::arch;
 
-const AREA_BYTES: usize = 128 * 1024;
+const AREA_BYTES: usize = 256 * 1024;
 /// Of the area, as declared below.
 const AREA_ALIGNMENT: usize = 64;
 
@@ -61,12 +61,19 @@ impl State {
         Some((Self { end: end as u32, pieces: self.pieces + 1 }, start))
     }
 
-    /// With one piece less; the last gives back everything behind `lasting`.
-    fn without(self, lasting: usize) -> Self {
+    /// Without the piece of `bytes` at `start`; the last gives back everything behind `lasting`.
+    fn without(self, start: usize, bytes: usize, lasting: usize) -> Self {
         match self.pieces {
             0 | 1 => Self { end: lasting as u32, pieces: 0 },
+            pieces if start + bytes == self.end as usize => Self { end: start as u32, pieces: pieces - 1 },
             pieces => Self { pieces: pieces - 1, ..self },
         }
+    }
+
+    /// With `new` bytes in the piece of `old` at `start`, if nothing lies behind it.
+    fn resized(self, start: usize, old: usize, new: usize) -> Option<Self> {
+        let end = start.checked_add(new).filter(|end| *end <= AREA_BYTES)?;
+        (start + old == self.end as usize).then_some(Self { end: end as u32, ..self })
     }
 }
 
@@ -159,7 +166,7 @@ fn give_first_arena() {
     }
 }
 
-/// From now on memory comes from the heap: this process works on the store, or needs more than the area.
+/// From now on memory comes from the heap: this process needs more than the area.
 #[cold]
 pub fn use_heap() {
     if HEAP.compare_exchange(UNUSED, STARTING, Ordering::Acquire, Ordering::Acquire).is_ok() {
@@ -203,12 +210,20 @@ fn give_from_area(layout: Layout) -> Option<*mut u8> {
 }
 
 #[cold]
-fn take_back(offset: usize) {
+fn take_back(offset: usize, bytes: usize) {
     let lasting = LASTING.load(Ordering::Relaxed);
     if offset >= lasting {
-        let without = |word| Some(State::unpack(word).without(lasting).pack());
+        let without = |word| Some(State::unpack(word).without(offset, bytes, lasting).pack());
         let _ = STATE.fetch_update(Ordering::Release, Ordering::Relaxed, without);
     }
+}
+
+/// Makes a piece of the area longer or shorter where it is, if it is the last one.
+#[cold]
+fn resize(offset: usize, old: usize, new: usize) -> bool {
+    let resized = |word| State::unpack(word).resized(offset, old, new).map(State::pack);
+    offset >= LASTING.load(Ordering::Relaxed)
+        && STATE.fetch_update(Ordering::AcqRel, Ordering::Relaxed, resized).is_ok()
 }
 
 // SAFETY: a byte of the area belongs to one piece at a time, aligned; everything else is mimalloc's.
@@ -233,16 +248,19 @@ unsafe impl GlobalAlloc for Allocator {
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         match offset_in_area(pointer) {
-            Some(offset) => take_back(offset),
+            Some(offset) => take_back(offset, layout.size()),
             // SAFETY: passed on.
             None => unsafe { MiMalloc.dealloc(pointer, layout) },
         }
     }
 
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, bytes: usize) -> *mut u8 {
-        if offset_in_area(pointer).is_none() {
+        let Some(offset) = offset_in_area(pointer) else {
             // SAFETY: passed on.
             return unsafe { MiMalloc.realloc(pointer, layout, bytes) };
+        };
+        if resize(offset, layout.size(), bytes) {
+            return pointer;
         }
         // SAFETY: the new layout is valid by the caller's word; old and new do not overlap.
         unsafe {
@@ -269,10 +287,21 @@ mod tests {
         let (one, first) = empty.with(Layout::from_size_align(10, 64).expect("layout")).expect("room");
         let (two, second) = one.with(Layout::from_size_align(10, 1).expect("layout")).expect("room");
         assert_eq!((first, second), (128, 138));
-        let one_left = State::unpack(two.without(lasting).pack());
+        let one_left = State::unpack(two.without(first, 10, lasting).pack());
         assert_eq!((one_left.end, one_left.pieces), (148, 1));
-        let none_left = one_left.without(lasting);
+        let none_left = one_left.without(second, 10, lasting);
         assert_eq!((none_left.end, none_left.pieces), (100, 0));
+    }
+
+    #[test]
+    fn the_piece_at_the_end_is_given_back_and_resized() {
+        let state = State { end: 148, pieces: 3 };
+        let without = state.without(138, 10, 100);
+        assert_eq!((without.end, without.pieces), (138, 2));
+        assert_eq!(state.resized(138, 10, 40).map(|state| state.end), Some(178));
+        assert_eq!(state.resized(138, 10, 4).map(|state| state.end), Some(142));
+        assert!(state.resized(128, 10, 40).is_none(), "something lies behind it");
+        assert!(state.resized(138, 10, AREA_BYTES).is_none(), "too long");
     }
 
     #[test]

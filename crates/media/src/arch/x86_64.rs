@@ -1,8 +1,9 @@
 //! x86-64: the copy routines of `x86_64.s`, cache-line write-back and fences, chosen once by what the CPU has.
 
-use core::arch::x86_64::{__cpuid, __cpuid_count, _mm_clflush, _mm_crc32_u64};
+use core::arch::x86_64::{_mm_clflush, _mm_crc32_u64};
 use core::arch::{asm, global_asm};
 use core::sync::atomic::{AtomicU8, Ordering};
+use cuesta_format::processor::Feature;
 
 global_asm!(include_str!("x86_64.s"));
 
@@ -80,26 +81,18 @@ fn has(feature: u8) -> bool {
 #[cold]
 fn detect() -> u8 {
     let mut features = KNOWN;
-    if std::arch::is_x86_feature_detected!("avx") {
-        features |= AVX;
+    for (feature, bit) in [
+        (Feature::Avx, AVX),
+        (Feature::Avx512, AVX512),
+        (Feature::Clflushopt, CLFLUSHOPT),
+        (Feature::Clwb, CLWB),
+    ] {
+        if feature.is_here() {
+            features |= bit;
+        }
     }
-    if std::arch::is_x86_feature_detected!("avx512f") {
-        features |= AVX512;
-    }
-    if features & AVX512 != 0
-        && std::arch::is_x86_feature_detected!("vpclmulqdq")
-        && std::arch::is_x86_feature_detected!("sse4.2")
-    {
+    if features & AVX512 != 0 && Feature::Vpclmulqdq.is_here() && Feature::Sse42.is_here() {
         features |= SUMS;
-    }
-    if __cpuid(0).eax >= 7 {
-        let extended = __cpuid_count(7, 0).ebx;
-        if extended & (1 << 23) != 0 {
-            features |= CLFLUSHOPT;
-        }
-        if extended & (1 << 24) != 0 {
-            features |= CLWB;
-        }
     }
     FEATURES.store(features, Ordering::Relaxed);
     features
