@@ -11,11 +11,12 @@
 //! - with relocations in a form a twentieth as long: each program reads all of them;
 //! - without libc's `close`, which is a cancellation point: a thread must not be cancelled inside the client;
 //! - in two segments, so that the dynamic linker maps and protects twice less;
-//! - with what the constructor runs and writes side by side: every page touched is a page fault.
+//! - with what the constructor runs and writes side by side, and then what serves calls: every page touched is a page
+//!   fault.
 
 use std::path::{Path, PathBuf};
 
-/// Read by the linker beside its own script.
+/// Read by the linker beside its own script. A fault maps the 64 KiB around it.
 const SCRIPT: &str = "SECTIONS {
   /DISCARD/ : {
     *mimalloc*static.o(.init_array .init_array.* .fini_array .fini_array.*)
@@ -25,7 +26,7 @@ const SCRIPT: &str = "SECTIONS {
 }
 INSERT AFTER .text;
 SECTIONS {
-  .text.start : ALIGN(4096) {
+  .text.start : ALIGN(65536) {
     *(.text.*cuesta_preload5start*)
     *(.text.*cuesta_preload11environment*)
     *(.text.*cuesta_preload5patch5image*)
@@ -34,6 +35,21 @@ SECTIONS {
     *(.text.*cuesta_preload5patch7install*)
     *(.text.*cuesta_preload5patch8page_map*)
     *(.text.*cuesta_preload5patch10descriptor*)
+    *(.text.*cuesta_preload5patch7foreign12patch_loaded*)
+    *(.text.*cuesta_preload5patch7foreign8is_known*)
+    *(.text.*cuesta_preload11inheritance*adopt*)
+    *(.text.*cuesta_preload11inheritance5parse*)
+    *(.text.*cuesta_preload9open_file*inherited*)
+    *(.text.*cuesta_preload17working_directory*)
+    *(.text.*cuesta_preload7process13take_identity*)
+    *(.text.*cuesta_threads4pool*pin*)
+    *(.text.*spec_from_iter_nested*)
+    *(.text.*adapters*map*Map*try_fold*)
+    *(.text.*core3ffi5c_str*to_str*)
+    *(.text.*core3str8converts9from_utf8*)
+    *(.text.*core*str*pattern*CharSearcher*)
+    *(.text.*raw_vec*drop*)
+    *(.text.*3std3sys4sync4once5futex*call*)
     *(.text.*cuesta_preload6memory*)
     *(.text.*__rust_*alloc*)
     *(.text.*cuesta_preload6thread*)
@@ -51,6 +67,14 @@ SECTIONS {
     *(.text.*Concat*concat*)
     *(.text.*core*ops*function*FnMut*call_mut*)
   }
+  .text.client : {
+    *(.text.*cuesta_preload*)
+    *(.text.*cuesta_threads*)
+    *(.text.*cuesta_libfs*)
+    *(.text.*cuesta_format*)
+    *(.text.*cuesta_media*)
+    *(.text.*cuesta_oplog*)
+  }
 }
 INSERT BEFORE .text;
 SECTIONS {
@@ -62,11 +86,24 @@ SECTIONS {
     *(.bss.*cuesta_preload6memory4HEAP*)
     *(.bss.*cuesta_preload6thread*)
     *(.bss.*cuesta_preload7process*)
-    *(.bss.*cuesta_preload7signals*)
+    *(.bss.*cuesta_preload7signals8CHANGING*)
+    *(.bss.*cuesta_preload8counting*)
     *(.bss.*cuesta_preload6filter11FIRST_BYTES*)
     *(.bss.*cuesta_preload6filter11CWD_VIRTUAL*)
     *(.bss.*cuesta_preload6filter6ACTIVE*)
+    *(.bss.*cuesta_preload6filter5HOLDS*)
+    *(.bss.*cuesta_preload6filter9OWN_CLASS*)
+    *(.bss.*FIRST_STACK_TAKEN*)
+    *(.bss.*cuesta_preload5calls*)
+    *(.bss.*cuesta_preload9interpose*)
+    *(.bss.*cuesta_preload9open_file*)
+    *(.bss.*cuesta_preload11credentials*)
+    *(.bss.*cuesta_preload11descriptors*HIGHEST*)
+    *(.bss.*cuesta_media4arch*)
+    *(.bss.*cuesta_format8checksum*)
+    *(.bss.*GLOBAL_PANIC_COUNT*)
     *(.bss.*cuesta_preload6filter6PREFIX*)
+    *(.bss.*cuesta_preload7signals*)
     *(.bss.*cuesta_preload6memory4AREA*)
   }
 }
