@@ -12,7 +12,7 @@ use crate::{
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 /// Version of the protocol; both sides must agree.
-pub const PROTOCOL_VERSION: u32 = 8;
+pub const PROTOCOL_VERSION: u32 = 9;
 
 /// Longest frame either side accepts, in bytes.
 pub const FRAME_BYTES_MAX: usize = 8 << 20;
@@ -95,6 +95,8 @@ pub enum Request {
         pid: u32,
         /// The program's name, for people.
         program: String,
+        /// The inode it looks at first, or [`InodeNumber::NONE`].
+        first: InodeNumber,
     },
     /// Adds segments to the ring. Descriptors back: one a segment, in slot order, from slot `have` on; those that were
     /// granted before and did not arrive come again.
@@ -340,6 +342,8 @@ pub struct Welcome {
     pub inode_count: u32,
     /// The folder of what the kernel has in the place of named pipes and sockets, each by its inode's number.
     pub stand_ins: Vec<u8>,
+    /// A lease to read what it looks at first, if it can be had.
+    pub first: Option<Box<Grant>>,
 }
 
 /// What digests did to a session's files: apply in order.

@@ -108,6 +108,14 @@ impl Asking {
         true
     }
 
+    /// Says what nobody waits to be answered: the last word.
+    pub(crate) fn part(&self, request: &Request) {
+        let mut line = self.line.lock();
+        if let Ok(false) = line.link.post(request) {
+            let _ = line.link.call(request, &mut Vec::new());
+        }
+    }
+
     #[inline]
     pub(crate) fn is_outstanding(&self) -> bool {
         self.outstanding.load(Ordering::Relaxed) != 0

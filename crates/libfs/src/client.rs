@@ -15,8 +15,8 @@ use crate::cache::Cache;
 use crate::errno::Error;
 use crate::inode::{Inode, State};
 use crate::link::Link;
-use crate::open_file::OpenFile;
 use crate::parcels::{Parcels, Taken};
+use crate::programs::Programs;
 use crate::resync::Fences;
 use crate::retire::Retiring;
 use crate::session::{Session, unexpected};
@@ -25,14 +25,12 @@ use crate::sync::{
 };
 use cuesta_format::wire::{Grant, LeaseMode, Request, Response, StoreTotals};
 use cuesta_format::{
-    FILE_BYTES_MAX, FileKind, InodeNumber, InodeRecord, LeaseGeneration, LogPosition, Operation, StoreId,
-    Timestamp,
+    FILE_BYTES_MAX, InodeNumber, LeaseGeneration, LogPosition, Operation, StoreId, Timestamp,
 };
 use cuesta_media::{Fault, UserSlice, clock};
 use cuesta_oplog::{Admission, Appended, Stamp};
 use rustix::fd::OwnedFd;
 use std::collections::VecDeque;
-use std::sync::OnceLock;
 
 /// Attempts of one operation before what is cached, or stored, is taken for damaged.
 const ATTEMPTS_MAX: u32 = 100_000;
@@ -57,7 +55,7 @@ pub struct Client {
     pub(crate) next_passed: AtomicU64,
     /// No file grows beyond this.
     file_limit: AtomicU64,
-    is_running: OnceLock<fn(InodeNumber) -> bool>,
+    pub(crate) programs: Programs,
     abandoned: AtomicU32,
 }
 
@@ -106,8 +104,14 @@ pub(crate) struct Turn<'c> {
 impl Client {
     /// Attaches to SharedFS over `link`. `program` is shown by `cuesta status`.
     pub fn attach(link: Box<dyn Link>, program: &str) -> Result<Arc<Client>, Error> {
-        let session = Session::attach(link, program)?;
-        Ok(Arc::new(Client {
+        Client::attach_at(link, program, InodeNumber::NONE)
+    }
+
+    /// [`Client::attach`] with a lease on the inode that is looked at first, which saves a question.
+    pub fn attach_at(link: Box<dyn Link>, program: &str, first: InodeNumber) -> Result<Arc<Client>, Error> {
+        let mut session = Session::attach(link, program, first)?;
+        let granted = session.welcome.first.take().filter(|grant| grant.record.inode == first);
+        let client = Arc::new(Client {
             retiring: Mutex::new(Retiring::new(session.retired())),
             truncations: Mutex::new(VecDeque::new()),
             in_round: AtomicBool::new(false),
@@ -121,9 +125,14 @@ impl Client {
             next_file: AtomicU64::new(1),
             next_passed: AtomicU64::new(0),
             file_limit: AtomicU64::new(FILE_BYTES_MAX),
-            is_running: OnceLock::new(),
+            programs: Programs::default(),
             abandoned: AtomicU32::new(0),
-        }))
+        });
+        // What a fence took away meanwhile goes with the first operation, which sees the generation moved.
+        if let Some(grant) = granted {
+            client.take_grant(&client.cache.get_or_insert(first), *grant);
+        }
+        Ok(client)
     }
 
     /// Ends the session in order; later calls fail. What was written is safe without it, too.
@@ -132,6 +141,14 @@ impl Client {
             let _closed = self.gate.write();
             // A daemon that is gone recovers the log all the same.
             let _ = self.session.ask(&Request::Detach);
+        }
+    }
+
+    /// [`Client::detach`] as the process ends, which does not wait until SharedFS has done its part.
+    pub fn part(&self) {
+        if self.abandoned.swap(1, Ordering::AcqRel) == 0 {
+            let _closed = self.gate.write();
+            self.session.asking.part(&Request::Detach);
         }
     }
 
@@ -162,41 +179,6 @@ impl Client {
     #[inline]
     pub(crate) fn file_limit(&self) -> u64 {
         self.file_limit.load(Ordering::Relaxed)
-    }
-
-    /// From now on `is_running` is asked before a program is opened to be written or truncated: one that runs is not
-    /// (`ETXTBSY`). It is called with the inode locked, and must not call the client's operations.
-    pub fn watch_programs(&self, is_running: fn(InodeNumber) -> bool) {
-        // Whoever came first stays: there is one door.
-        let _ = self.is_running.set(is_running);
-    }
-
-    /// A file that is to be written must not run.
-    pub fn check_not_running(&self, record: &InodeRecord) -> Result<(), Error> {
-        let is_program = record.kind() == FileKind::File && record.mode & 0o111 != 0;
-        match self.is_running.get() {
-            Some(is_running) if is_program && is_running(record.inode) => Err(Error::Running),
-            _ => Ok(()),
-        }
-    }
-
-    /// A file that somebody has open for writing is not executed (`ETXTBSY`).
-    pub fn check_not_written(&self, file: &OpenFile) -> Result<(), Error> {
-        self.check_alive()?;
-        match self.session.ask(&Request::IsWritten { inode: file.inode() })? {
-            Response::Written(false) => Ok(()),
-            Response::Written(true) => Err(Error::Running),
-            other => Err(unexpected(&other)),
-        }
-    }
-
-    /// Runs `execute`, which does not come back if it succeeds: then the session ends with everything it has open, at
-    /// once, however late SharedFS learns of it. What descriptors keep open is seen by those.
-    pub fn while_executing<T>(&self, execute: impl FnOnce() -> T) -> T {
-        let writers = self.session.open_slots.hide_writers();
-        let answer = execute();
-        self.session.open_slots.show_writers(&writers);
-        answer
     }
 
     /// The store this session is attached to.

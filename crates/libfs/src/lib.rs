@@ -10,6 +10,7 @@
 //! | `retire`, `resync` | letting go of digested log space; going on after a fence |
 //! | `walk`, `credentials`, `capabilities`, `whereabouts` | from a path to an inode, and who may; from a directory to its path |
 //! | `open_file`, `opened`, `data`, `allocate`, `namespace`, `rename`, `attributes`, `extended`, `listing`, `locking`, `locks` | the calls |
+//! | `programs` | what is executed is not written, and the other way round |
 //! | `errno` | every error, and the one table of error numbers |
 //!
 //! What is cached is the present truth under leases; the log is written for SharedFS and recovery. The library never
@@ -47,6 +48,7 @@ mod open_file;
 mod opened;
 mod parcels;
 mod passing;
+mod programs;
 mod rename;
 mod resync;
 mod retire;

@@ -12,8 +12,9 @@ use rustix::net::{
 use std::io::IoSliceMut;
 use std::mem::MaybeUninit;
 
-/// Bytes asked of the socket at once.
-const RECEIVE_BYTES: usize = 64 << 10;
+/// Bytes asked of the socket before it is known how many there are: most answers are shorter, and a short program
+/// pays for each page it touches.
+const RECEIVE_BYTES: usize = 4 << 10;
 
 /// The connection to SharedFS failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -271,7 +271,7 @@ impl Client {
             self.truncate_locked(turn, inode, &mut state, 0)?;
             return Ok(Opening::Done(self.count_open(inode, kind, flags), writer));
         }
-        let state = self.reading(inode)?;
+        let state = if writes && !path_only { self.opening_to_write(inode)? } else { self.reading(inode)? };
         check(&state.record)?;
         match kind {
             _ if path_only => {}
@@ -306,7 +306,8 @@ impl Client {
                 self.digest_own_log()?;
             }
             let inode = self.cache.get_or_insert(inode);
-            let state = self.reading(&inode)?;
+            let writes = flags & O_PATH == 0 && flags & O_ACCMODE != O_RDONLY;
+            let state = if writes { self.opening_to_write(&inode)? } else { self.reading(&inode)? };
             if state.released {
                 return Err(Halt::Again);
             }

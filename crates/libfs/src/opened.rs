@@ -9,8 +9,8 @@
 use crate::control::Told;
 use crate::inode::Inode;
 use crate::sync::{Arc, AtomicBool, Ordering};
-use cuesta_format::FileKind;
 use cuesta_format::control::{OPEN_FOR_WRITING, OPEN_SLOTS_FIRST, OPEN_SLOTS_MAX};
+use cuesta_format::{FileKind, InodeNumber};
 use libc::{O_ACCMODE, O_PATH, O_RDWR, O_WRONLY};
 
 /// Slots tried before more of them are used.
@@ -61,6 +61,17 @@ impl OpenSlots {
         for &(index, said) in writers {
             self.replace(index, said & !OPEN_FOR_WRITING, said);
         }
+    }
+
+    /// Whether they say that this session writes the inode, or cannot say.
+    pub(crate) fn have_writer(&self, inode: InodeNumber) -> bool {
+        let page = self.told.page();
+        let used = page.open_slots.load(Ordering::Relaxed) as usize;
+        let writes = |index| {
+            let slot = self.told.open_slot(index);
+            slot.is_some_and(|slot| slot.load(Ordering::SeqCst) == inode.0 | OPEN_FOR_WRITING)
+        };
+        (0..used.min(OPEN_SLOTS_MAX)).any(writes) || page.open_unlisted.load(Ordering::SeqCst) != 0
     }
 
     fn replace(&self, index: usize, from: u64, to: u64) -> bool {
@@ -169,7 +180,6 @@ impl Drop for Opened {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cuesta_format::InodeNumber;
     use cuesta_format::control::CLIENT_BYTES;
     use cuesta_media::wait::sealed_memfd;
 

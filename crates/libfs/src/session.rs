@@ -14,15 +14,13 @@ use crate::sync::{Arc, AtomicU32, AtomicU64, Mutex, Ordering, RwLock};
 use cuesta_format::control::{STATE_CLOSED, UNSERVED_SLOTS};
 use cuesta_format::entry::Salt;
 use cuesta_format::wire::{PROTOCOL_VERSION, Refusal, Report, Request, Response, Welcome};
-use cuesta_format::{Geometry, LogGeneration, LogPosition};
+use cuesta_format::{Geometry, InodeNumber, LogGeneration, LogPosition};
 use cuesta_media::wait::{self, Waited};
 use cuesta_media::{MediaError, Protection, Window};
 use cuesta_oplog::{Appender, Ring};
 use rustix::fd::{AsRawFd as _, OwnedFd};
 use std::time::Duration;
 
-/// Ring slots a session starts with: enough for a short program, cheap to map.
-const SLOTS_FIRST: u32 = 1;
 /// How long a wait for a digest sleeps before it takes its kick for lost, or the daemon for gone. Every digest wakes
 /// it: in order, no wait lasts that long.
 const DIGEST_LOOK: Duration = Duration::from_millis(250);
@@ -70,11 +68,17 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    pub(crate) fn attach(mut link: Box<dyn Link>, program: &str) -> Result<Session, Error> {
+    /// The log has no segment before the first entry: who only reads needs none.
+    pub(crate) fn attach(
+        mut link: Box<dyn Link>,
+        program: &str,
+        first: InodeNumber,
+    ) -> Result<Session, Error> {
         let request = Request::Attach {
             version: PROTOCOL_VERSION,
             pid: rustix::process::getpid().as_raw_pid().unsigned_abs(),
             program: program.to_owned(),
+            first,
         };
         let mut descriptors = Vec::new();
         let welcome = match ask(link.as_mut(), &request, &mut descriptors)? {
@@ -118,7 +122,6 @@ impl Session {
             welcome,
         };
         session.tell_log_generation(session.welcome.log_generation);
-        session.grow(SLOTS_FIRST)?;
         Ok(session)
     }
 

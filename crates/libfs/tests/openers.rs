@@ -3,10 +3,11 @@
 mod common;
 
 use common::{Caller, ROOT, Store, root, small};
+use cuesta_format::control::WRITERS_OFFSET;
 use cuesta_format::geometry::REFERENCES_FOLDER;
 use cuesta_format::wire::StoreTotals;
 use cuesta_format::{Geometry, InodeNumber};
-use cuesta_libfs::{Client, Error, LinkSource, OpenFile};
+use cuesta_libfs::{Base, Client, Error, LinkSource, OpenFile, SetAttributes, Target};
 use cuesta_media::byte_locks;
 use cuesta_sharedfs::SharedFs;
 use libc::{O_CREAT, O_DIRECTORY, O_RDONLY, O_RDWR};
@@ -411,4 +412,55 @@ fn a_file_made_without_a_name_is_named_by_another_session_and_loses_that_name() 
         maker.client.close(file).unwrap();
         assert_eq!(inodes(&store, &[&maker, &other]), 0);
     }
+}
+
+#[test]
+fn a_program_is_not_executed_while_anybody_has_it_open_for_writing() {
+    let store = Store::new(small()).digesting();
+    let (here, there) = two(&store);
+    let made = here.client.open(&ROOT, Base::Root, b"program", O_CREAT | O_RDWR, 0o755).unwrap();
+    here.client.close(made).unwrap();
+    let program = here.open("program", O_RDONLY).unwrap();
+    let inode = program.inode();
+    let check = |expected: Result<(), Error>| {
+        // What was asked before is not asked again.
+        for _ in 0..3 {
+            assert_eq!(here.client.check_not_written(&program), expected);
+        }
+    };
+    for _ in 0..3 {
+        check(Ok(()));
+        for writer in [&there, &here] {
+            let open = writer.open("program", O_RDWR).unwrap();
+            check(Err(Error::Running));
+            writer.client.close(open).unwrap();
+            check(Ok(()));
+        }
+        let inherited = there.client.reopen(&ROOT, inode, O_RDWR, 0).unwrap();
+        check(Err(Error::Running));
+        there.client.close(inherited).unwrap();
+        check(Ok(()));
+        let descriptor = reference(&store, inode);
+        byte_locks::mark(&descriptor, WRITERS_OFFSET + inode.0).unwrap();
+        check(Err(Error::Running));
+        drop(descriptor);
+    }
+}
+
+#[test]
+fn what_becomes_a_program_while_it_is_written_is_not_executed() {
+    let store = Store::new(small()).digesting();
+    let (here, there) = two(&store);
+    here.write_file("program", b"content").unwrap();
+    let open = there.open("program", O_RDWR).unwrap();
+    let set = SetAttributes { mode: Some(0o755), ..SetAttributes::default() };
+    here.client
+        .set_attributes(&ROOT, Target::Path { base: Base::Root, path: b"program", follow: true }, set)
+        .unwrap();
+    let program = here.open("program", O_RDONLY).unwrap();
+    for _ in 0..2 {
+        assert_eq!(here.client.check_not_written(&program), Err(Error::Running));
+    }
+    there.client.close(open).unwrap();
+    assert_eq!(here.client.check_not_written(&program), Ok(()));
 }

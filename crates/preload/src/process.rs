@@ -9,6 +9,7 @@ use std::ffi::{CStr, CString, c_char};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, Ordering};
 
+use cuesta_format::InodeNumber;
 use cuesta_libfs::{Client, SocketLink};
 use cuesta_threads::GenerationLock;
 use rustix::fd::{AsFd as _, AsRawFd as _, BorrowedFd, IntoRawFd as _, OwnedFd};
@@ -17,7 +18,7 @@ use rustix::io::Errno;
 
 use crate::calls::{self, Failure};
 use crate::environment::Environment;
-use crate::{cells, descriptors, filter, gate, memory, signals, thread};
+use crate::{cells, descriptors, filter, gate, signals, thread, working_directory};
 
 /// How many descriptors below the limit are ours to take.
 const RESERVED_DESCRIPTORS: u64 = 128;
@@ -128,10 +129,18 @@ pub fn preload_path() -> Option<&'static [u8]> {
     (!path.is_null()).then(|| unsafe { CStr::from_ptr(path) }.to_bytes()).filter(|path| !path.is_empty())
 }
 
+/// The name the kernel shows of this program.
+fn own_name() -> String {
+    let mut name = [0u8; NAME_BYTES];
+    let arguments = [libc::PR_GET_NAME as usize, name.as_mut_ptr() as usize, 0, 0, 0, 0];
+    // SAFETY: writes a name of the kernel's length, which ends with a zero.
+    unsafe { crate::arch::syscall(libc::SYS_prctl as usize, arguments) };
+    let name = CStr::from_bytes_until_nul(&name).unwrap_or_default();
+    name.to_string_lossy().into_owned()
+}
+
 /// Makes this program look as if the kernel had executed it itself: its name, and where it lies.
 pub fn take_identity(command: &[u8], program: Option<Vec<u8>>) {
-    /// The kernel's limit, with the terminator.
-    const NAME_BYTES: usize = 16;
     let mut name = [0u8; NAME_BYTES];
     let length = command.len().min(NAME_BYTES - 1);
     name[..length].copy_from_slice(&command[..length]);
@@ -284,12 +293,14 @@ fn attach() -> Result<&'static Client, Failure> {
     if let Some(client) = attached() {
         return Ok(client);
     }
-    memory::use_heap();
-    let program = contents(c"/proc/self/comm").unwrap_or_default();
-    let program = String::from_utf8_lossy(&program).trim_end().to_owned();
-    let attached = SocketLink::connect(&configuration.socket, descriptor_floor())
-        .map_err(|error| error.to_string())
-        .and_then(|link| Client::attach(Box::new(link), &program).map_err(|error| error.to_string()));
+    let program = own_name();
+    // Where the program is, or else paths begin at the root.
+    let first = working_directory::pin().map_or(InodeNumber::ROOT, |pin| InodeNumber(pin.inode()));
+    let attached =
+        SocketLink::connect(&configuration.socket, descriptor_floor()).map_err(|error| error.to_string());
+    let attached = attached.and_then(|link| {
+        Client::attach_at(Box::new(link), &program, first).map_err(|error| error.to_string())
+    });
     let client = match attached {
         Ok(client) => client,
         Err(error) => {
@@ -396,6 +407,9 @@ pub fn placeholder(lowest: i32, close_on_exec: bool) -> Result<i32, Failure> {
     }
 }
 
+/// The kernel's limit of a program's name, with the terminator.
+const NAME_BYTES: usize = 16;
+
 /// The umask, as last set; kept here because reading the kernel's means changing it.
 static UMASK: AtomicU32 = AtomicU32::new(UMASK_UNKNOWN);
 const UMASK_UNKNOWN: u32 = u32::MAX;
@@ -448,7 +462,7 @@ pub fn leave() {
         drop(descriptors::remove(fd));
     }
     if let Some(client) = attached() {
-        client.detach();
+        client.part();
     }
 }
 

@@ -48,6 +48,7 @@ impl Writer {
             version: PROTOCOL_VERSION,
             pid: std::process::id(),
             program: "digest_speed".into(),
+            first: cuesta_format::InodeNumber::NONE,
         };
         let Response::Attached(welcome) = shared.handle(SessionId(0), &attach, &mut files) else {
             panic!("not attached");

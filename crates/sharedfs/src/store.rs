@@ -282,6 +282,7 @@ impl SharedFs {
             inode_first,
             inode_count,
             stand_ins: self.stand_ins.folder().as_os_str().as_encoded_bytes().to_vec(),
+            first: None,
         };
         let program = program.to_owned();
         core.sessions.insert(id, new_session(pid, program, slot, record, Vec::new(), Arc::clone(&control)));

@@ -5,8 +5,8 @@ mod common;
 
 use common::*;
 use cuesta_format::Operation;
-use cuesta_format::SessionId;
 use cuesta_format::wire::{LeaseMode, PROTOCOL_VERSION, Refusal, Request, Response};
+use cuesta_format::{InodeNumber, SessionId};
 use cuesta_sharedfs::check::{Mode, check};
 use cuesta_sharedfs::server::Service;
 use cuesta_sharedfs::{Options, SharedFs};
@@ -176,7 +176,12 @@ fn a_log_that_cannot_grow_is_told_that_the_medium_is_full() {
     }
     let store = Store::new();
     let shared = store.open();
-    let attach = Request::Attach { version: PROTOCOL_VERSION, pid: NOBODY, program: "test".into() };
+    let attach = Request::Attach {
+        version: PROTOCOL_VERSION,
+        pid: NOBODY,
+        program: "test".into(),
+        first: InodeNumber::NONE,
+    };
     let Response::Attached(welcome) = shared.handle(SessionId(0), &attach, &mut Vec::new()) else {
         panic!("not attached");
     };

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use cuesta_format::InodeNumber;
 use cuesta_libfs::{OpenFile, Version};
-use rustix::fs::{MemfdFlags, SealFlags};
+use rustix::fs::{MemfdFlags, SealFlags, Stat};
 
 use super::{Failure, loaders, needed, running};
 use crate::{credentials, descriptors, process, thread};
@@ -33,7 +33,9 @@ static MISSED: [AtomicU64; 16] = [const { AtomicU64::new(NONE) }; 16];
 #[derive(Clone, Copy)]
 struct Kept {
     version: Version,
-    copy: MemoryFile,
+    copy: KeptFile,
+    /// What says that it runs.
+    mark: Option<KeptFile>,
     redirection: Redirection,
 }
 
@@ -48,19 +50,41 @@ enum Redirection {
     Untried,
 }
 
-/// A memory file this process keeps: by its descriptor and, since a vfork child may have another there, its number.
+/// A file this process keeps open: by its descriptor and, since a vfork child may have another there, its number.
 #[derive(Clone, Copy, Debug)]
-pub struct MemoryFile {
+pub struct KeptFile {
     /// The descriptor.
     pub fd: i32,
-    /// The memory file's number.
-    pub memory: u64,
+    /// The file's number.
+    pub number: u64,
 }
 
-impl MemoryFile {
+impl KeptFile {
+    /// Keeps it.
+    pub fn new(file: OwnedFd) -> Result<Self, Failure> {
+        let number = rustix::fs::fstat(&file)?.st_ino;
+        let fd = file.into_raw_fd();
+        descriptors::hide(fd, true);
+        Ok(Self { fd, number })
+    }
+
+    /// What the kernel says of it, if the descriptor is that file in the calling process.
+    pub fn stat(self) -> Option<Stat> {
+        rustix::fs::fstat(borrow(self.fd)).ok().filter(|stat| stat.st_ino == self.number)
+    }
+
     /// Whether the descriptor is that file in the calling process.
     pub fn is_here(self) -> bool {
-        rustix::fs::fstat(borrow(self.fd)).is_ok_and(|stat| stat.st_ino == self.memory)
+        self.stat().is_some()
+    }
+
+    /// It has another descriptor now, if it had that one.
+    pub fn move_from(&mut self, from: i32, to: i32) -> bool {
+        let is_it = self.fd == from;
+        if is_it {
+            self.fd = to;
+        }
+        is_it
     }
 
     /// Gives it up.
@@ -85,8 +109,12 @@ impl ProgramCopy {
     pub fn of(file: &OpenFile) -> Result<Self, Failure> {
         let client = process::client()?;
         let version = client.version(file)?;
-        running::mark(client, file.inode());
-        if let Some(Kept { copy, redirection, .. }) = find(version) {
+        let kept = find(version);
+        let is_marked = |kept: &Kept| kept.mark?.stat().map(|mark| mark.st_nlink > 0);
+        if kept.as_ref().and_then(is_marked) != Some(true) {
+            running::mark(client, file.inode());
+        }
+        if let Some(Kept { copy, redirection, .. }) = kept {
             return Ok(Self { fd: copy.fd, _own: None, redirection });
         }
         if thread::is_vforked() && client.stat_open(file)?.record.size <= KEPT_BYTES_MAX {
@@ -164,19 +192,21 @@ fn keep_open(file: &OpenFile) -> Result<(), Failure> {
     let is_other = |copy: &Kept| copy.version.inode() != version.inode();
     let is_full = |kept: &[Kept]| kept.len() >= KEPT_MAX;
     while let Some(old) = kept.iter().position(|copy| !is_other(copy)).or(is_full(&kept).then_some(0)) {
-        kept.remove(old).copy.close();
+        let Kept { copy, mark, .. } = kept.remove(old);
+        copy.close();
+        mark.into_iter().for_each(KeptFile::close);
     }
-    let memory = rustix::fs::fstat(&copy)?.st_ino;
-    let copy = MemoryFile { fd: copy.into_raw_fd(), memory };
-    descriptors::hide(copy.fd, true);
-    kept.push(Kept { version, copy, redirection });
+    running::mark(client, version.inode());
+    let mark = running::open_mark(client, version.inode()).and_then(|mark| KeptFile::new(mark).ok());
+    kept.push(Kept { version, copy: KeptFile::new(copy)?, mark, redirection });
     Ok(())
 }
 
-/// The copy kept behind `from` has another descriptor now; `false` if there is none.
+/// What is kept behind `from` has another descriptor now; `false` if nothing is.
 pub fn move_copy(from: i32, to: i32) -> bool {
     let mut kept = KEPT.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    kept.iter_mut().find(|kept| kept.copy.fd == from).map(|kept| kept.copy.fd = to).is_some()
+    let mut files = kept.iter_mut().flat_map(|kept| std::iter::once(&mut kept.copy).chain(&mut kept.mark));
+    files.any(|file| file.move_from(from, to)) || loaders::move_file(from, to)
 }
 
 fn borrow(fd: i32) -> BorrowedFd<'static> {

@@ -4,15 +4,15 @@
 //! It is used only as long as the loader it was made of is the file it was, and until an exec fails with it.
 
 use std::ffi::CString;
-use std::os::fd::{AsRawFd as _, IntoRawFd as _};
+use std::os::fd::AsFd as _;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use rustix::fs::{CWD, Mode, OFlags, Stat, openat, stat};
+use rustix::fs::{CWD, Mode, OFlags, Stat, openat};
 
-use super::copies::{MemoryFile, sealed};
-use crate::descriptors;
+use super::copies::{KeptFile, sealed};
 use crate::patch::loader;
+use crate::process;
 
 /// Making one costs as much as some fifteen starts gain.
 const STARTS_MIN: u32 = 16;
@@ -27,7 +27,9 @@ static LOADER: Mutex<Option<Loader>> = Mutex::new(None);
 struct Loader {
     path: CString,
     original: FileStamp,
-    copy: MemoryFile,
+    /// What it was made of: a path would be followed for each program.
+    file: KeptFile,
+    copy: KeptFile,
 }
 
 /// Tells a file from what it was.
@@ -68,8 +70,8 @@ pub fn give_up() {
 pub fn current() -> Option<u64> {
     let held = LOADER.try_lock().ok()?;
     let held = held.as_ref().filter(|held| held.copy.is_here())?;
-    let now = stat(&*held.path).ok()?;
-    (FileStamp::of(&now) == held.original).then_some(held.copy.memory)
+    // Another in its place takes the name from this one, which changes it.
+    (FileStamp::of(&held.file.stat()?) == held.original).then_some(held.copy.number)
 }
 
 /// Lets a program whose file begins with `head` name the loader, which is made if there is none yet; the loader's
@@ -84,7 +86,7 @@ pub fn redirect(head: &mut [u8]) -> Option<u64> {
     let held = held.as_ref().filter(|held| held.path == path)?;
     // The kernel looks for it as the process that executes.
     loader::redirect(head, format!("/proc/self/fd/{}", held.copy.fd).as_bytes())?;
-    Some(held.copy.memory)
+    Some(held.copy.number)
 }
 
 /// A loader in the place of the one there is.
@@ -100,14 +102,20 @@ fn make(path: CString) -> Option<()> {
         read += rustix::io::pread(&file, &mut bytes[read..], read as u64).ok().filter(|count| *count > 0)?;
     }
     let copy = sealed("cuesta-loader", &loader::with_answers(&bytes)?).ok()?;
-    let memory = rustix::fs::fstat(&copy).ok()?.st_ino;
-    descriptors::hide(copy.as_raw_fd(), true);
-    let copy = MemoryFile { fd: copy.into_raw_fd(), memory };
-    let made = Loader { path, original: FileStamp::of(&stat), copy };
+    let file = process::set_aside(file.as_fd()).ok()?;
+    let (file, copy) = (KeptFile::new(file).ok()?, KeptFile::new(copy).ok()?);
+    let made = Loader { path, original: FileStamp::of(&stat), file, copy };
     if let Some(before) = LOADER.lock().ok()?.replace(made) {
+        before.file.close();
         before.copy.close();
     }
     Some(())
+}
+
+/// What is kept behind `from` has another descriptor now; `false` if nothing is.
+pub fn move_file(from: i32, to: i32) -> bool {
+    let mut held = LOADER.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    held.as_mut().is_some_and(|held| held.file.move_from(from, to) || held.copy.move_from(from, to))
 }
 
 /// This is the child of a fork: the parent's is not for it.

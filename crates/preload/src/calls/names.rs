@@ -80,7 +80,8 @@ pub fn open_place(
         named,
         place,
         |client, credentials, base, place| {
-            let mode = masked(mode);
+            // The umask is looked up where it matters: who only reads never asks.
+            let mode = if flags & (libc::O_CREAT | UNNAMED) != 0 { masked(mode) } else { 0 };
             match client.open_within(credentials, base, &place.path, flags, mode, through.resolve) {
                 Ok(file) if flags & UNNAMED != 0 => {
                     let name = format!("/#{}", file.inode().0);

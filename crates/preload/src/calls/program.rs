@@ -69,10 +69,11 @@ impl ExecImage {
         let mut added = Vec::new();
         let mut has_preload = false;
         for address in variables {
-            if OURS_ALONE.iter().any(|name| starts_with(*address, name.as_bytes())) {
+            let head = Head::of(*address);
+            if OURS_ALONE.iter().any(|name| head.is_of(name.as_bytes())) {
                 continue;
             }
-            let kept = KEPT.iter().position(|name| starts_with(*address, name.to_bytes()));
+            let kept = KEPT.iter().position(|name| head.is_of(name.to_bytes()));
             match kept {
                 // Another library may be preloaded as well, but not instead.
                 Some(0) => {
@@ -141,9 +142,35 @@ impl ExecImage {
     }
 }
 
+/// The beginning of a variable, whose name is looked at more than once.
+struct Head {
+    address: usize,
+    /// Its first bytes, and what lies behind them if it is shorter; `None` where the memory ends before.
+    bytes: Option<[u8; HEAD_BYTES]>,
+}
+
+/// As long as the longest name that is looked for, with the sign behind it.
+const HEAD_BYTES: usize = 16;
+
+impl Head {
+    fn of(address: usize) -> Self {
+        let mut bytes = [0; HEAD_BYTES];
+        let is_read = user_memory::read_bytes(address, &mut bytes).is_ok();
+        Self { address, bytes: is_read.then_some(bytes) }
+    }
+
+    /// Whether it is the variable `name`.
+    fn is_of(&self, name: &[u8]) -> bool {
+        match &self.bytes {
+            Some(bytes) => bytes.starts_with(name) && bytes.get(name.len()) == Some(&b'='),
+            None => starts_with(self.address, name),
+        }
+    }
+}
+
 /// Whether the string at `address` is the variable `name`.
 pub fn starts_with(address: usize, name: &[u8]) -> bool {
-    let mut start = [0u8; 16];
+    let mut start = [0u8; HEAD_BYTES];
     let length = name.len() + 1;
     user_memory::read_bytes(address, &mut start[..length]).is_ok()
         && &start[..name.len()] == name

@@ -4,10 +4,12 @@
 //! program. Who makes a copy leaves a mark with the inode's number, so that only files that were ever run cost a
 //! look at the processes.
 
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 
 use cuesta_format::InodeNumber;
 use cuesta_libfs::Client;
+use rustix::fs::{Mode, OFlags};
 
 use crate::process;
 
@@ -25,6 +27,13 @@ pub fn mark(client: &Client, inode: InodeNumber) {
     let mark = client.stand_in(inode);
     // Without a mark nothing is refused.
     let _ = rustix::fs::mknodat(rustix::fs::CWD, mark, rustix::fs::FileType::RegularFile, 0o600.into(), 0);
+}
+
+/// The mark, to see whether it is still there.
+pub fn open_mark(client: &Client, inode: InodeNumber) -> Option<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let mark = rustix::fs::open(client.stand_in(inode), flags, Mode::empty()).ok()?;
+    process::set_aside(mark.as_fd()).ok()
 }
 
 /// Whether a process runs a copy of this file.

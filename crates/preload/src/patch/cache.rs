@@ -82,8 +82,8 @@ impl Cache {
             let _ = unlinkat(&self.directory, KNOWN, AtFlags::empty());
             return Vec::new();
         }
-        let mut bytes = vec![0u8; size];
-        read_exactly(&file, &mut bytes, 0).map_or_else(Vec::new, |()| bytes.as_chunks().0.to_vec())
+        let mut known = vec![[0; 16]; size / 16];
+        read_exactly(&file, known.as_flattened_mut(), 0).map_or_else(Vec::new, |()| known)
     }
 
     /// Remembers a build that has none.

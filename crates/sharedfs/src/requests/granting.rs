@@ -73,6 +73,17 @@ impl SharedFs {
         Ok(Response::Granted { grant: Box::new(grant), ahead })
     }
 
+    /// What a session that has just begun looks at first: `None` if it says nothing or must ask to learn why not.
+    pub(crate) fn grant_first(&self, session: SessionId, inode: InodeNumber) -> Option<Box<Grant>> {
+        if inode == InodeNumber::NONE {
+            return None;
+        }
+        match self.acquire(session, inode, LeaseMode::Read, Ahead::none()) {
+            Ok(Response::Granted { grant, .. }) => Some(grant),
+            _ => None,
+        }
+    }
+
     pub(super) fn lookup(
         &self,
         session: SessionId,

@@ -96,8 +96,8 @@ impl SharedFs {
                 self.digest_everything()?;
                 return Ok(Response::Done);
             }
-            Request::Attach { version, pid, program } => {
-                return self.answer_attach(*version, *pid, program, descriptors);
+            Request::Attach { version, pid, program, first } => {
+                return self.answer_attach(*version, *pid, program, *first, descriptors);
             }
             _ => {}
         }
@@ -159,12 +159,14 @@ impl SharedFs {
         version: u32,
         pid: u32,
         program: &str,
+        first: InodeNumber,
         descriptors: &mut Vec<OwnedFd>,
     ) -> Result<Response, Trouble> {
         if version != PROTOCOL_VERSION {
             return Err(Trouble::Refused(Refusal::Version { daemon: PROTOCOL_VERSION }));
         }
-        let (_, welcome, handed) = self.attach(pid, program)?;
+        let (handle, mut welcome, handed) = self.attach(pid, program)?;
+        welcome.first = self.grant_first(handle.session, first);
         descriptors.extend(handed);
         Ok(Response::Attached(welcome))
     }

@@ -9,8 +9,8 @@ use super::preparer::PreparerHandle;
 use super::service::{Answer, Service};
 use super::{Farewell, StopReason, StopSender};
 use crate::Ending;
-use cuesta_format::SessionId;
 use cuesta_format::wire::{PROTOCOL_VERSION, Refusal, Request, Response};
+use cuesta_format::{InodeNumber, SessionId};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fd::OwnedFd;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
@@ -70,7 +70,9 @@ impl<S: Service> Connection<'_, S> {
                         Request::Credit { .. } | Request::GrowLog { .. } | Request::InodeNumbers { .. }
                     );
                     let answer = match request {
-                        Request::Attach { version, program, .. } => self.attach(version, &program),
+                        Request::Attach { version, program, first, .. } => {
+                            self.attach(version, &program, first)
+                        }
                         request => self.service.handle(self.session, &request),
                     };
                     self.frames.send(&answer.response, &answer.descriptors)?;
@@ -82,14 +84,14 @@ impl<S: Service> Connection<'_, S> {
         }
     }
 
-    fn attach(&mut self, version: u32, program: &str) -> Answer {
+    fn attach(&mut self, version: u32, program: &str, first: InodeNumber) -> Answer {
         if version != PROTOCOL_VERSION {
             return Refusal::Version { daemon: PROTOCOL_VERSION }.into();
         }
         if self.session.is_some() {
             return Refusal::Invalid("this connection has a session already".into()).into();
         }
-        match self.service.attach(self.process.as_raw_nonzero().get().unsigned_abs(), program) {
+        match self.service.attach(self.process.as_raw_nonzero().get().unsigned_abs(), program, first) {
             Ok(attached) => {
                 self.session = Some(attached.session);
                 if let Err(error) = self.digester.watch(attached.session, attached.kick) {

@@ -4,8 +4,8 @@ use crate::digest::policy;
 use crate::digesting::STARVED_PAUSE;
 use crate::orphans::LOOK_EVERY;
 use crate::{Ending, Error, SharedFs};
-use cuesta_format::SessionId;
 use cuesta_format::wire::{Refusal, Request, Response};
+use cuesta_format::{InodeNumber, SessionId};
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
@@ -37,8 +37,8 @@ pub struct Attached {
 
 /// The core, as the server sees it. Every call may come from any thread.
 pub trait Service: Send + Sync + std::fmt::Debug + 'static {
-    /// Begins a session for the process `pid`.
-    fn attach(&self, pid: u32, program: &str) -> Result<Attached, Error>;
+    /// Begins a session for the process `pid`, which looks at `first` then.
+    fn attach(&self, pid: u32, program: &str, first: InodeNumber) -> Result<Attached, Error>;
 
     /// Answers `request` of a session, or of somebody who has none (`cuesta status` and the like). Never
     /// gets `Attach`, `Detach` or `Stop`, which the server handles.
@@ -67,11 +67,12 @@ pub trait Service: Send + Sync + std::fmt::Debug + 'static {
 }
 
 impl Service for SharedFs {
-    fn attach(&self, pid: u32, program: &str) -> Result<Attached, Error> {
+    fn attach(&self, pid: u32, program: &str, first: InodeNumber) -> Result<Attached, Error> {
         let asked = Instant::now();
-        let (handle, welcome, descriptors) = SharedFs::attach(self, pid, program)?;
-        self.request_times.note_attach(asked.elapsed());
+        let (handle, mut welcome, descriptors) = SharedFs::attach(self, pid, program)?;
         let session = handle.session;
+        welcome.first = self.grant_first(session, first);
+        self.request_times.note_attach(asked.elapsed());
         match handle.control.kick().try_clone() {
             Ok(kick) => {
                 let answer =

@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::{Ending, Error};
-use cuesta_format::SessionId;
 use cuesta_format::wire::{PROTOCOL_VERSION, Refusal, Request, Response, StoreTotals};
+use cuesta_format::{InodeNumber, SessionId};
 use frames::{FrameError, Frames};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::net::SendFlags;
@@ -63,7 +63,7 @@ impl Fake {
 }
 
 impl Service for Fake {
-    fn attach(&self, pid: u32, program: &str) -> Result<Attached, Error> {
+    fn attach(&self, pid: u32, program: &str, _first: InodeNumber) -> Result<Attached, Error> {
         self.tell(Told::Attached(program.into(), pid));
         let kick = eventfd(0, EventfdFlags::CLOEXEC).unwrap();
         *self.kick.lock().unwrap() = Some(kick.try_clone().unwrap());
@@ -166,7 +166,8 @@ impl World {
     fn attach(&self) -> Frames {
         let mut client = self.connect();
         let program = "test".to_owned();
-        let request = Request::Attach { version: PROTOCOL_VERSION, pid: 1, program };
+        let request =
+            Request::Attach { version: PROTOCOL_VERSION, pid: 1, program, first: InodeNumber::NONE };
         assert_eq!(ask(&mut client, &request), Response::Done);
         assert_eq!(self.heard(), Told::Attached("test".into(), std::process::id()));
         client
@@ -226,7 +227,7 @@ fn a_panic_in_the_service_costs_one_session() {
 #[test]
 fn another_protocol_version_is_refused() {
     let world = World::new();
-    let request = Request::Attach { version: 99, pid: 1, program: String::new() };
+    let request = Request::Attach { version: 99, pid: 1, program: String::new(), first: InodeNumber::NONE };
     assert_eq!(
         ask(&mut world.connect(), &request),
         Response::Failed(Refusal::Version { daemon: PROTOCOL_VERSION })

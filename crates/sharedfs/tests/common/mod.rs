@@ -85,7 +85,12 @@ impl Writer {
 
     pub fn attach_without_credit(shared: &Arc<SharedFs>) -> Writer {
         let mut descriptors = Vec::new();
-        let request = Request::Attach { version: PROTOCOL_VERSION, pid: NOBODY, program: "test".into() };
+        let request = Request::Attach {
+            version: PROTOCOL_VERSION,
+            pid: NOBODY,
+            program: "test".into(),
+            first: InodeNumber::NONE,
+        };
         let Response::Attached(welcome) = shared.handle(SessionId(0), &request, &mut descriptors) else {
             panic!("not attached");
         };
