@@ -13,7 +13,11 @@
 #[cfg(feature = "record")]
 mod live;
 #[cfg(feature = "record")]
+mod reads;
+#[cfg(feature = "record")]
 pub use live::*;
+#[cfg(feature = "record")]
+pub use reads::*;
 
 #[cfg(not(feature = "record"))]
 mod off;

@@ -9,6 +9,7 @@
 use crate::error::AccessError;
 use crate::mapping::Protection;
 use crate::persist;
+use crate::recorder;
 use crate::user_copy::{Fault, UserSlice, UserSliceMut};
 use cuesta_format::Medium;
 use cuesta_format::entry::Crc32c;
@@ -100,6 +101,7 @@ impl SharedMemory {
     #[inline]
     pub fn read(&self, offset: u64, dst: &mut [u8]) -> Result<(), AccessError> {
         let src = self.range(offset, dst.len())?;
+        recorder::on_read(src, dst.len());
         // SAFETY: `dst` is ours, `src` is in range; torn bytes are the caller's protocol (module comment).
         let left = unsafe { crate::arch::copy(dst.as_mut_ptr(), src, dst.len()) };
         Ok(Fault::check(dst.len(), left)?)
@@ -109,6 +111,7 @@ impl SharedMemory {
     #[inline]
     pub fn read_user(&self, offset: u64, mut dst: UserSliceMut<'_>) -> Result<(), AccessError> {
         let src = self.range(offset, dst.len())?;
+        recorder::on_read(src, dst.len());
         // SAFETY: `UserSliceMut::new` promised that the destination may be written or faults.
         let left = unsafe { crate::arch::copy(dst.as_mut_ptr(), src, dst.len()) };
         Ok(Fault::check(dst.len(), left)?)
@@ -188,6 +191,7 @@ impl SharedMemory {
     #[inline(always)]
     fn aligned(&self, offset: u64, size: usize) -> Result<*mut u8, AccessError> {
         let word = self.range(offset, size)?;
+        recorder::on_read(word, size);
         if (word as usize).is_multiple_of(size) {
             Ok(word)
         } else {

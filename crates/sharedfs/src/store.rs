@@ -21,10 +21,11 @@ use cuesta_format::wire::Welcome;
 use cuesta_format::{
     FileKind, Geometry, InodeNumber, InodeRecord, LeaseGeneration, LogGeneration, LogPosition, SessionId,
 };
-use cuesta_media::{Mapping, clock};
+use cuesta_media::{Mapping, clock, recorder};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
+use std::io::Read;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -104,7 +105,14 @@ pub(crate) fn sync_folder(folder: &Path) -> Result<(), Error> {
 
 /// Reads and checks a store's superblock.
 pub(crate) fn read_superblock(tier: &Path) -> Result<Superblock, Error> {
-    match std::fs::read(tier.join(SUPERBLOCK_FILE)) {
+    let read = || -> std::io::Result<Vec<u8>> {
+        let mut file = File::open(tier.join(SUPERBLOCK_FILE))?;
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes)?;
+        recorder::record_file_read(&file, 0, bytes.len());
+        Ok(bytes)
+    };
+    match read() {
         Ok(bytes) => Ok(Superblock::decode(&bytes)?),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             Err(Error::NoStore(tier.display().to_string()))

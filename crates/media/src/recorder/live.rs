@@ -116,10 +116,13 @@ struct State {
     recording: Recording,
 }
 
-struct Mapped {
+/// What reaches the medium together at the least.
+pub(super) const WORD: u64 = 8;
+
+pub(super) struct Mapped {
     len: usize,
-    region: RegionKey,
-    path: PathBuf,
+    pub(super) region: RegionKey,
+    pub(super) path: PathBuf,
     offset: u64,
 }
 
@@ -227,12 +230,12 @@ fn used(bytes: &[u8]) -> usize {
     })
 }
 
-fn region_of(file: BorrowedFd<'_>) -> RegionKey {
+pub(super) fn region_of(file: BorrowedFd<'_>) -> RegionKey {
     let stat = rustix::fs::fstat(file).expect("a recorded descriptor is open");
     RegionKey { device: stat.st_dev, inode: stat.st_ino }
 }
 
-fn path_of(file: BorrowedFd<'_>) -> PathBuf {
+pub(super) fn path_of(file: BorrowedFd<'_>) -> PathBuf {
     let link = format!("/proc/self/fd/{}", file.as_raw_fd());
     std::fs::read_link(link).expect("/proc names a recorded descriptor")
 }
@@ -292,27 +295,39 @@ pub fn follow_each_event(follow: Option<Box<dyn FnMut()>>) {
     FOLLOWER.with(|follower| *follower.borrow_mut() = follow);
 }
 
-/// Calls `note` with each (region, file offset, address, length) that `ptr..ptr+len` is mapped from, if it is followed.
+/// Calls `note` with each (mapping, file offset, address, length) that `ptr..ptr+len` is mapped from.
+pub(super) fn each_place(ptr: *const u8, len: usize, mut note: impl FnMut(&Mapped, u64, usize, usize)) {
+    if len == 0 {
+        return;
+    }
+    let mapped = lock(&MAPPED);
+    let (start, end) = (ptr as usize, ptr as usize + len);
+    let before = mapped.range(..=start).next_back().map_or(start, |(base, _)| *base);
+    for (base, place) in mapped.range(before..end) {
+        let from = start.max(*base);
+        let to = end.min(base + place.len);
+        if from < to {
+            note(place, place.offset + (from - base) as u64, from, to - from);
+        }
+    }
+}
+
+/// The same with (region, file offset, address, length) of the files that are followed.
 fn with_places(ptr: *const u8, len: usize, mut note: impl FnMut(&mut State, RegionKey, u64, usize, usize)) {
     if len == 0 {
         return;
     }
     with_state(|state| {
-        let mapped = lock(&MAPPED);
-        let (start, end) = (ptr as usize, ptr as usize + len);
-        let before = mapped.range(..=start).next_back().map_or(start, |(base, _)| *base);
-        for (base, place) in mapped.range(before..end) {
-            let from = start.max(*base);
-            let to = end.min(base + place.len);
-            if from < to && state.follows(&place.path) {
-                let offset = place.offset + (from - base) as u64;
-                note(state, place.region, offset, from, to - from);
+        each_place(ptr, len, |place, offset, address, len| {
+            if state.follows(&place.path) {
+                note(state, place.region, offset, address, len);
             }
-        }
+        });
     });
 }
 
 pub(crate) fn on_store(dst: *const u8, len: usize) {
+    super::reads::note_store(dst, len);
     if !installed() {
         return;
     }

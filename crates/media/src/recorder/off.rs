@@ -1,10 +1,13 @@
 //! The recorder of a build that records nothing.
 
-use rustix::fd::BorrowedFd;
+use rustix::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 
 #[inline(always)]
 pub(crate) fn on_store(_dst: *const u8, _len: usize) {}
+
+#[inline(always)]
+pub(crate) fn on_read(_src: *const u8, _len: usize) {}
 
 #[inline(always)]
 pub(crate) fn on_flush(_ptr: *const u8, _len: usize) {}
@@ -32,6 +35,10 @@ pub(crate) fn on_rename(_file: BorrowedFd<'_>) {}
 
 #[inline(always)]
 pub(crate) fn on_remove(_path: &Path) {}
+
+/// Notes a read made with `pread` and its like.
+#[inline(always)]
+pub fn record_file_read(_file: impl AsFd, _offset: u64, _len: usize) {}
 
 /// Notes a write made with `pwrite` and its like.
 #[inline(always)]

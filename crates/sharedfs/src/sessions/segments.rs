@@ -6,7 +6,7 @@ use crate::store::sync_folder;
 use cuesta_format::geometry::{LOGS_FOLDER, segment_path};
 use cuesta_format::superblock::Medium;
 use cuesta_format::{Geometry, LogPosition, SegmentId};
-use cuesta_media::{Mapping, Protection, UNFINISHED_EXTENSION, create_sparse};
+use cuesta_media::{Mapping, Protection, UNFINISHED_EXTENSION, create_sparse, recorder};
 use cuesta_oplog::LogSource;
 use rustix::fs::{Mode, OFlags};
 use std::collections::BTreeSet;
@@ -182,6 +182,7 @@ impl LogSource for LogFiles {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             };
             let got = rustix::io::pread(&segment.file, &mut out[done..done + take], inside)?;
+            recorder::record_file_read(&segment.file, inside, got);
             if got == 0 {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }

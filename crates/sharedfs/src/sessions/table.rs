@@ -64,8 +64,10 @@ impl SessionTable {
             scratch: Vec::new(),
         };
         let mut occupied = Vec::new();
+        let mut bytes = vec![0; table_bytes(ring_slots) as usize];
+        table.mapping.read(0, &mut bytes)?;
         for slot in 0..SESSION_SLOTS {
-            let (current, record) = table.read_slot(slot)?;
+            let (current, record) = read_slot(&bytes, ring_slots, slot)?;
             table.slots.push(current);
             match record {
                 Some(record) if !record.is_free() => occupied.push((slot, record)),
@@ -80,31 +82,6 @@ impl SessionTable {
     pub fn read_head(path: &Path, medium: Medium) -> Result<TableHead, Error> {
         let mapping = Mapping::open(path, Protection::ReadOnly, medium)?;
         read_head(&mapping).map(|(_, head)| head)
-    }
-
-    fn read_slot(&mut self, slot: u32) -> Result<(Current, Option<SessionRecord>), Error> {
-        let mut best = (Current::default(), None);
-        let mut damaged = 0;
-        let bytes = &mut self.scratch;
-        bytes.resize(record_bytes(self.ring_slots), 0);
-        for copy in 0..2 {
-            self.mapping.read(record_offset(self.ring_slots, slot, copy), bytes)?;
-            // Most slots were never used.
-            if bytes.iter().all(|&byte| byte == 0) {
-                continue;
-            }
-            match SessionRecord::decode(bytes) {
-                Some((sequence, record)) if sequence > best.0.sequence => {
-                    best = (Current { copy, sequence }, Some(record));
-                }
-                Some(_) => {}
-                None => damaged += 1,
-            }
-        }
-        if damaged == 2 {
-            return Err(Error::SessionTable { slot });
-        }
-        Ok(best)
     }
 
     /// Takes a slot nobody uses for `record`, durably; `None`: there is none.
@@ -148,6 +125,30 @@ impl SessionTable {
         self.head = head;
         Ok(())
     }
+}
+
+/// Which copy of a slot counts, and its record, from the bytes of the table.
+fn read_slot(table: &[u8], ring_slots: u32, slot: u32) -> Result<(Current, Option<SessionRecord>), Error> {
+    let mut best = (Current::default(), None);
+    let mut damaged = 0;
+    for copy in 0..2 {
+        let bytes = &table[record_offset(ring_slots, slot, copy) as usize..][..record_bytes(ring_slots)];
+        // Most slots were never used.
+        if bytes.iter().all(|&byte| byte == 0) {
+            continue;
+        }
+        match SessionRecord::decode(bytes) {
+            Some((sequence, record)) if sequence > best.0.sequence => {
+                best = (Current { copy, sequence }, Some(record));
+            }
+            Some(_) => {}
+            None => damaged += 1,
+        }
+    }
+    if damaged == 2 {
+        return Err(Error::SessionTable { slot });
+    }
+    Ok(best)
 }
 
 fn read_head(mapping: &Mapping) -> Result<(Current, TableHead), Error> {

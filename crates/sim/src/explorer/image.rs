@@ -1,7 +1,7 @@
 //! The bytes of a store's files at one instant, with a hash that follows every change, so that
 //! equal states are recognised without comparing them.
 
-use cuesta_media::recorder::{BaseFile, RegionKey};
+use cuesta_media::recorder::{BaseFile, LinesRead, RegionKey};
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ pub(super) const LINE: u64 = 64;
 
 /// Names the bytes of a whole image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct ImageHash(u128);
+pub(super) struct ImageHash(pub(super) u128);
 
 /// A file of the image.
 #[derive(Clone)]
@@ -22,6 +22,9 @@ pub(super) struct ImageFile {
     pub(super) len: u64,
     /// Its first bytes; the rest are zeros.
     pub(super) bytes: Vec<u8>,
+    /// The hash of each line of them, and their sum.
+    lines: Vec<u128>,
+    sum: u128,
 }
 
 /// All files of a store.
@@ -56,12 +59,26 @@ impl Image {
         ImageHash(self.hash)
     }
 
+    /// The hash of the names and lengths of all files.
+    pub(super) fn hash_of_heads(&self) -> u128 {
+        self.files.values().fold(0, |sum, file| sum.wrapping_add(file.head()))
+    }
+
+    /// The hash of some lines.
+    pub(super) fn hash_of_lines(&self, read: &LinesRead) -> u128 {
+        let Some(file) = self.files.values().find(|file| file.path == read.path) else { return 0 };
+        let hashes = read.lines.iter().filter_map(|line| file.lines.get(*line as usize));
+        hashes.fold(0, |sum, hash| sum.wrapping_add(*hash))
+    }
+
     /// Adds a file that ends in zeros behind `bytes`, or replaces what was known under its region or its path.
     pub(super) fn appear(&mut self, region: RegionKey, path: PathBuf, len: u64, bytes: &[u8]) {
         self.take(|other, _| other == region);
         self.take(|_, other| other.path == path);
-        let file = ImageFile { name: name_of(&path), path, len, bytes: bytes.to_vec() };
-        self.hash = self.hash.wrapping_add(file_hash(&file));
+        let (name, bytes) = (name_of(&path), bytes.to_vec());
+        let mut file = ImageFile { name, path, len, bytes, lines: Vec::new(), sum: 0 };
+        file.hash_lines_from(0);
+        self.hash = self.hash.wrapping_add(file.hash());
         self.files.insert(region, file);
     }
 
@@ -73,14 +90,12 @@ impl Image {
         if file.bytes.len() < end as usize {
             file.bytes.resize(end as usize, 0);
         }
-        let first = offset / LINE;
-        let past = end.div_ceil(LINE);
-        let before = lines_hash(file, first, past);
+        let before = file.sum;
         let place = &mut file.bytes[offset as usize..end as usize];
         let undo = Undo { region, offset, bytes: place.to_vec() };
         place.copy_from_slice(&bytes[..length]);
-        let after = lines_hash(file, first, past);
-        self.hash = self.hash.wrapping_sub(before).wrapping_add(after);
+        file.hash_lines(offset / LINE, end.div_ceil(LINE));
+        self.hash = self.hash.wrapping_sub(before).wrapping_add(file.sum);
         Some(undo)
     }
 
@@ -97,7 +112,8 @@ impl Image {
         self.take(|_, other| other.path == path);
         file.1.name = name_of(&path);
         file.1.path = path;
-        self.hash = self.hash.wrapping_add(file_hash(&file.1));
+        file.1.hash_lines_from(0);
+        self.hash = self.hash.wrapping_add(file.1.hash());
         self.files.insert(region, file.1);
     }
 
@@ -110,17 +126,17 @@ impl Image {
         let region =
             self.files.iter().find(|(region, file)| which(**region, file)).map(|(region, _)| *region)?;
         let file = self.files.remove(&region)?;
-        self.hash = self.hash.wrapping_sub(file_hash(&file));
+        self.hash = self.hash.wrapping_sub(file.hash());
         Some((region, file))
     }
 
     pub(super) fn set_len(&mut self, region: RegionKey, len: u64) {
         if let Some(file) = self.files.get_mut(&region) {
-            let before = file_hash(file);
+            let before = file.hash();
             file.len = len;
             file.bytes.truncate(len as usize);
-            let after = file_hash(file);
-            self.hash = self.hash.wrapping_sub(before).wrapping_add(after);
+            file.hash_lines_from(len / LINE);
+            self.hash = self.hash.wrapping_sub(before).wrapping_add(file.hash());
         }
     }
 }
@@ -136,29 +152,49 @@ fn name_of(path: &Path) -> u64 {
     name.finish()
 }
 
-fn file_hash(file: &ImageFile) -> u128 {
-    let past = (file.bytes.len() as u64).div_ceil(LINE);
-    mix(!file.len, file.name).wrapping_add(lines_hash(file, 0, past))
-}
+impl ImageFile {
+    fn head(&self) -> u128 {
+        mix(!self.len, self.name)
+    }
 
-/// The sum of the hashes of the lines `first..past`; zeros at
-/// the end of a line, or a line of them, count nothing.
-fn lines_hash(file: &ImageFile, first: u64, past: u64) -> u128 {
-    let end = (past * LINE).min(file.bytes.len() as u64);
-    let lines = file.bytes[(first * LINE) as usize..end as usize].chunks(LINE as usize);
-    let mut sum = 0u128;
-    for (line, number) in lines.zip(first..) {
-        if let Some(last) = line.iter().rposition(|byte| *byte != 0) {
-            let mut hash = mix(file.name, number);
-            for word in line[..=last].chunks(8) {
-                let mut bytes = [0; 8];
-                bytes[..word.len()].copy_from_slice(word);
-                hash = mix((hash >> 64) as u64 ^ u64::from_le_bytes(bytes), hash as u64);
-            }
-            sum = sum.wrapping_add(hash);
+    fn hash(&self) -> u128 {
+        self.head().wrapping_add(self.sum)
+    }
+
+    /// Hashes the lines from `first` on anew, however many there are now.
+    fn hash_lines_from(&mut self, first: u64) {
+        let past = (self.bytes.len() as u64).div_ceil(LINE);
+        let gone = self.lines.drain((past as usize).min(self.lines.len())..);
+        self.sum = gone.fold(self.sum, u128::wrapping_sub);
+        self.hash_lines(first, past);
+    }
+
+    /// Hashes the lines `first..past` anew.
+    fn hash_lines(&mut self, first: u64, past: u64) {
+        let count = self.bytes.len().div_ceil(LINE as usize);
+        if self.lines.len() < count {
+            self.lines.resize(count, 0);
+        }
+        let end = (past * LINE).min(self.bytes.len() as u64) as usize;
+        let lines = self.bytes.get((first * LINE) as usize..end).unwrap_or_default();
+        for (line, number) in lines.chunks(LINE as usize).zip(first..) {
+            let before =
+                std::mem::replace(&mut self.lines[number as usize], line_hash(self.name, number, line));
+            self.sum = self.sum.wrapping_sub(before).wrapping_add(self.lines[number as usize]);
         }
     }
-    sum
+}
+
+/// Zeros at the end of a line, or a line of them, count nothing.
+fn line_hash(name: u64, number: u64, line: &[u8]) -> u128 {
+    let Some(last) = line.iter().rposition(|byte| *byte != 0) else { return 0 };
+    let mut hash = mix(name, number);
+    for word in line[..=last].chunks(8) {
+        let mut bytes = [0; 8];
+        bytes[..word.len()].copy_from_slice(word);
+        hash = mix((hash >> 64) as u64 ^ u64::from_le_bytes(bytes), hash as u64);
+    }
+    hash
 }
 
 /// Two words stirred into 128 bits.

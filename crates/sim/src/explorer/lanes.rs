@@ -267,6 +267,10 @@ impl Subject for OverlappingSubject<'_> {
         self.workload.lanes.len()
     }
 
+    fn reads_are_seen(&self) -> bool {
+        true
+    }
+
     fn recover(&mut self, directory: &Path) -> Result<Tree, String> {
         recover(directory, &[])
     }

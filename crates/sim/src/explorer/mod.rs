@@ -12,7 +12,8 @@
 //! * Either of them again while the first is being recovered from.
 //!
 //! Each state is put into files ([`stage`]), recovered by the code under test and judged against
-//! how far the run had come: [`issued`] and [`acknowledged`] marks. Equal states are recovered once ([`Memory`]).
+//! how far the run had come: [`issued`] and [`acknowledged`] marks. States that recovery cannot tell apart are recovered
+//! once ([`Memory`]).
 //! Every fence that made something durable is a persist point; one that was never crashed at is a
 //! failure of the run itself ([`Coverage::complete`]).
 
@@ -32,8 +33,9 @@ pub use choice::Bounds;
 pub use memory::Memory;
 
 use crate::random::Random;
-use cuesta_media::recorder::{self, Event, Recorder, Recording};
+use cuesta_media::recorder::{self, Event, LinesRead, ReadTracker, Recorder, Recording};
 use image::{Image, ImageHash, relative};
+use memory::Known;
 use pending::Pending;
 use serde::{Deserialize, Serialize};
 use stage::Stage;
@@ -85,6 +87,11 @@ pub trait Subject {
         0
     }
 
+    /// Whether recovery reads the store through `media` and nothing else.
+    fn reads_are_seen(&self) -> bool {
+        false
+    }
+
     /// How many lanes its runs have.
     fn lanes(&self) -> usize {
         1
@@ -107,7 +114,7 @@ pub struct Coverage {
     pub states: u64,
     /// States that were different within a run.
     pub states_distinct: u64,
-    /// Those of them that were recovered; equal ones had been in another run.
+    /// Those of them that were recovered; of the others it was known what recovery comes to.
     pub states_recovered: u64,
 }
 
@@ -365,6 +372,16 @@ impl<S: Subject> Run<'_, S> {
         Ok(found)
     }
 
+    /// Recovers what is on the stage, and says which lines that depends on.
+    fn recover_reading(&mut self) -> (Result<S::Found, String>, Option<Vec<LinesRead>>) {
+        if !self.subject.reads_are_seen() {
+            return (self.subject.recover(self.stage.path()), None);
+        }
+        let tracker = ReadTracker::start(self.stage.path());
+        let found = self.subject.recover(self.stage.path());
+        (found, Some(tracker.take()))
+    }
+
     /// Recovers one state, unless an equal one was, and judges it. Whether its recovery is crashed does not depend on
     /// what other runs came to.
     fn check(&mut self, image: &Image, moment: Moment) -> Result<(), (Moment, String)> {
@@ -374,17 +391,23 @@ impl<S: Subject> Run<'_, S> {
         self.coverage.states_distinct += u64::from(is_new);
         let crashing = is_new && every > 0 && self.random.one_in(every);
         let circumstances = self.subject.circumstances();
-        let known = self.memory.recall(image.hash(), circumstances);
-        let found = match known.filter(|_| !crashing) {
-            Some(found) => found,
-            None => {
+        let found = match self.memory.recall(image, circumstances) {
+            Known::Told(found) if !crashing => found,
+            known => {
                 self.coverage.states_recovered += 1;
                 self.stage.show(image).expect("a state can be written to temporary files");
-                let found = match crashing {
-                    true => self.recover_crashing(&moment)?,
-                    false => self.subject.recover(self.stage.path()),
+                let (found, reads) = match crashing {
+                    true => (self.recover_crashing(&moment)?, None),
+                    false => self.recover_reading(),
                 };
-                self.memory.keep(image.hash(), circumstances, found)
+                let found = self.memory.keep(image, circumstances, found, reads);
+                match known {
+                    Known::ToCheck(told) if told != found => {
+                        let reason = "it recovers to something else than a state that is the same where recovery looks";
+                        return Err((moment, reason.to_owned()));
+                    }
+                    _ => found,
+                }
             }
         };
         let verdict = match &*found {

@@ -109,6 +109,10 @@ impl Subject for StoreSubject {
         recover(directory, &self.lasting)
     }
 
+    fn reads_are_seen(&self) -> bool {
+        true
+    }
+
     fn circumstances(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         self.lasting.hash(&mut hasher);
