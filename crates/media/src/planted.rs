@@ -18,17 +18,20 @@ pub enum Bug {
     DigestNotAtomic = 5,
     /// The operation log acknowledges an entry although one reserved before it is not there yet: a hole ends the log.
     EarlyCompletion = 6,
+    /// The digest writes over committed blocks what was not acknowledged.
+    OverwriteUnacknowledged = 7,
 }
 
 impl Bug {
     /// Every bug there is a switch for.
-    pub const ALL: [Bug; 6] = [
+    pub const ALL: [Bug; 7] = [
         Bug::MissingFence,
         Bug::UnflushedTail,
         Bug::ReusedSalt,
         Bug::RenameInTwoSteps,
         Bug::DigestNotAtomic,
         Bug::EarlyCompletion,
+        Bug::OverwriteUnacknowledged,
     ];
 }
 

@@ -372,7 +372,7 @@ impl Digester {
             space: storage.space,
             reservation: &mut self.reservation,
             promised: log.promised,
-            overwrites: to <= log.whole,
+            overwrites: to <= log.whole || planted::active(Bug::OverwriteUnacknowledged),
         };
         for (number, node) in self.view.nodes().iter().enumerate() {
             if node.removed || !node.has_pieces() {

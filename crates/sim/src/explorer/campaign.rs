@@ -2,10 +2,11 @@
 
 use super::deaths::{self, Death};
 use super::lanes::{self, Overlapping};
+use super::lost_entries;
 use super::store::{self, Workload, WorkloadFailure};
 use super::workloads::{
-    DigestAt, calls, calls_beside_open_files, death, details, growing, outliving, overlapping, passed_on,
-    workload, wrapping,
+    DigestAt, calls, calls_beside_open_files, death, details, growing, lost_overwrites, outliving,
+    overlapping, overwriting, overwriting_overlapping, passed_on, workload, wrapping,
 };
 use super::{Bounds, Coverage, Memory};
 use crate::tree::Tree;
@@ -40,6 +41,8 @@ pub enum Part {
     ClientsWrapping,
     /// Calls of two threads, or two clients, that overlap.
     Overlapping,
+    /// Committed blocks are overwritten, in whole and in part, and digested.
+    Overwriting,
 }
 
 /// One workload of the campaign.
@@ -57,11 +60,12 @@ enum What {
     InTurn(Workload, String),
     Overlapping(Overlapping),
     Death(Death),
+    LostEntry(Death),
 }
 
 impl Part {
     /// All of them.
-    pub const ALL: [Part; 10] = [
+    pub const ALL: [Part; 11] = [
         Part::Single,
         Part::Pairs,
         Part::Wrapping,
@@ -72,6 +76,7 @@ impl Part {
         Part::Deaths,
         Part::ClientsWrapping,
         Part::Overlapping,
+        Part::Overwriting,
     ];
 
     /// Its name as a program asks for it.
@@ -92,6 +97,7 @@ impl Part {
             Part::Deaths => "a client that dies",
             Part::ClientsWrapping => "two wrapping logs",
             Part::Overlapping => "overlapping calls",
+            Part::Overwriting => "overwritten blocks",
         }
     }
 
@@ -164,6 +170,13 @@ impl Part {
             Part::Overlapping => {
                 (seed..seed + 400).map(|seed| (What::Overlapping(overlapping(seed)), quick.clone())).collect()
             }
+            Part::Overwriting => {
+                let in_turn = overwriting().into_iter().map(|workload| in_turn(workload, &quick));
+                let lost = lost_overwrites().into_iter().map(|death| (What::LostEntry(death), quick.clone()));
+                let beside = (seed..seed + 100)
+                    .map(|seed| (What::Overlapping(overwriting_overlapping(seed)), quick.clone()));
+                in_turn.chain(lost).chain(beside).collect()
+            }
         };
         let number = |(number, (what, bounds))| Case { part: self, number, what, bounds };
         cases.into_iter().enumerate().map(number).collect()
@@ -201,6 +214,7 @@ impl Case {
                 lanes::crash(workload, memory, &self.bounds, seed + self.number as u64)
             }
             What::Death(death) => deaths::crash(death),
+            What::LostEntry(death) => lost_entries::crash(death, memory, &self.bounds, seed),
         }
     }
 }
@@ -210,7 +224,9 @@ impl fmt::Display for Case {
         write!(formatter, "{} {}: ", self.part.name(), self.number)?;
         match &self.what {
             What::InTurn(_, steps) => formatter.write_str(steps),
-            What::Death(Death { dies, calls, .. }) => write!(formatter, "client {dies} in {calls:?}"),
+            What::Death(Death { dies, calls, .. }) | What::LostEntry(Death { dies, calls, .. }) => {
+                write!(formatter, "client {dies} in {calls:?}")
+            }
             What::Overlapping(Overlapping { lanes, clients, digests, .. }) => {
                 write!(formatter, "clients {clients}, digests {digests}, {lanes:?}")
             }

@@ -6,8 +6,8 @@
 //! what it has open, whoever took its name; it goes on, and once it has closed everything no inode without a name is left,
 //! nor a block that no file has.
 
-use super::Coverage;
 use super::store::{Prepared, Step, WorkloadFailure, prepare, take};
+use super::{Coverage, acknowledged, issued};
 use crate::model::Model;
 use crate::operation::{Operation, Slot};
 use crate::tree::Tree;
@@ -35,7 +35,7 @@ pub struct Death {
 }
 
 /// What the client that is to die tells.
-enum Told {
+pub(super) enum Told {
     Issued,
     Acknowledged,
     /// It stands where it dies.
@@ -45,10 +45,10 @@ enum Told {
 }
 
 /// How far it came.
-struct Reached {
+pub(super) struct Reached {
     issued: usize,
     acknowledged: usize,
-    died: bool,
+    pub(super) died: bool,
 }
 
 /// Dies at every instant.
@@ -94,7 +94,13 @@ fn die_behind(death: &Death, events: u64) -> Result<bool, String> {
 }
 
 /// The life of the client that dies.
-fn live(world: &mut World, calls: &[Operation], events: u64, tells: &Sender<Told>, waits: Receiver<()>) {
+pub(super) fn live(
+    world: &mut World,
+    calls: &[Operation],
+    events: u64,
+    tells: &Sender<Told>,
+    waits: Receiver<()>,
+) {
     let mut left = events;
     let stands = tells.clone();
     recorder::follow_each_event(Some(Box::new(move || {
@@ -109,17 +115,19 @@ fn live(world: &mut World, calls: &[Operation], events: u64, tells: &Sender<Told
         }
     })));
     for call in calls {
+        issued(0);
         let _ = tells.send(Told::Issued);
         // The model says what it must have done; once it is dead nobody asks.
         let _ = world.apply(call);
         let _ = tells.send(Told::Acknowledged);
+        acknowledged(0);
     }
     recorder::follow_each_event(None);
     let _ = tells.send(Told::Ended);
 }
 
 /// Waits until it dies or ends.
-fn follow(told: &Receiver<Told>) -> Result<Reached, String> {
+pub(super) fn follow(told: &Receiver<Told>) -> Result<Reached, String> {
     let mut reached = Reached { issued: 0, acknowledged: 0, died: false };
     loop {
         match told.recv_timeout(STUCK_AFTER) {

@@ -22,6 +22,7 @@ mod choice;
 pub mod deaths;
 mod image;
 pub mod lanes;
+pub mod lost_entries;
 mod memory;
 mod numbering;
 mod pending;

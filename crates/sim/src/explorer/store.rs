@@ -57,10 +57,10 @@ pub enum WorkloadFailure {
 }
 
 /// What the store may show after each number of operations.
-struct StoreSubject {
-    trees: Vec<Tree>,
+pub(super) struct StoreSubject {
+    pub(super) trees: Vec<Tree>,
     /// What processes that live on have open.
-    lasting: Vec<LastingFile>,
+    pub(super) lasting: Vec<LastingFile>,
 }
 
 /// Opens a crashed store while processes have `lasting` open, checks it and says what it shows. Once they close it, no

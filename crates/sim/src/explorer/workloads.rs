@@ -247,6 +247,87 @@ pub fn overlapping(seed: u64) -> Overlapping {
     Overlapping { setup, lanes, clients, digests }
 }
 
+/// Writes over what was committed, and what makes such blocks move: whole blocks, parts of one, over several, at the end
+/// of a file and beyond it.
+fn overwrites() -> Vec<Operation> {
+    let write = |offset, length| {
+        let data = Pattern { seed: 60 + offset + u64::from(length), length };
+        Operation::Pwrite { slot: 0, offset, data }
+    };
+    let append =
+        |length| Operation::Write { slot: 1, data: Pattern { seed: 60 + u64::from(length), length } };
+    vec![
+        write(4096, 4096),
+        write(8192, 8192),
+        write(100, 300),
+        write(3000, 2500),
+        write(4096, 700),
+        write(7000, 1192),
+        write(2000, 9000),
+        write(16_384, 4096),
+        write(19_000, 5000),
+        append(400),
+        append(2000),
+        Operation::Ftruncate { slot: 0, length: 6000 },
+        Operation::Fallocate { slot: 0, mode: FallocateMode::PunchHole, offset: 5000, length: 6000 },
+    ]
+}
+
+/// The population, with a file of five blocks, committed.
+fn committed_population() -> Vec<Step> {
+    let data = Pattern { seed: 59, length: 20_000 };
+    let write = Step::Call(0, Operation::Pwrite { slot: 0, offset: 0, data });
+    population().into_iter().chain([write, Step::Digest(0)]).collect()
+}
+
+/// The same call with other bytes.
+fn with_other_bytes(mut call: Operation) -> Operation {
+    if let Operation::Write { data, .. } | Operation::Pwrite { data, .. } = &mut call {
+        data.seed += 1000;
+    }
+    call
+}
+
+/// Every pair of overwrites in one batch, and once more the first one's in another.
+pub fn overwriting() -> Vec<Workload> {
+    let calls = overwrites();
+    let pairs = calls.iter().flat_map(|first| calls.iter().map(move |second| (first, second)));
+    let workload = |(first, second): (&Operation, &Operation)| {
+        let again = with_other_bytes(first.clone());
+        let call = |call: &Operation| Step::Call(0, call.clone());
+        let steps = vec![call(first), call(second), Step::Digest(0), call(&again), Step::Digest(0)];
+        Workload { setup: committed_population(), steps, ..Workload::default() }
+    };
+    pairs.map(workload).collect()
+}
+
+/// Each overwrite by a client that dies in it, or in doing it once more with other bytes.
+pub fn lost_overwrites() -> Vec<Death> {
+    let death = |call: Operation| {
+        let calls = vec![call.clone(), with_other_bytes(call)];
+        Death { setup: committed_population(), calls, ..Death::default() }
+    };
+    overwrites().into_iter().map(death).collect()
+}
+
+/// Overwrites on two lanes, of one client or two, and a digest beside them.
+pub fn overwriting_overlapping(seed: u64) -> Overlapping {
+    let mut random = Random::new(seed);
+    let write = OpenFlags { read: true, write: true, ..OpenFlags::default() };
+    let mut setup = committed_population();
+    for (slot, name) in [(4, "/f"), (5, "/g")] {
+        let flags = OpenFlags { append: slot == 5, ..write };
+        setup.push(Step::Call(0, Operation::Open { slot, path: path(name), flags, mode: 0 }));
+    }
+    let calls = overwrites();
+    let mut lane = |first: Slot| {
+        let count = 2 + random.below(2) as usize;
+        (0..count).map(|_| in_slots_from(random.pick(&calls).clone(), first)).collect::<Vec<_>>()
+    };
+    let lanes = vec![lane(0), lane(SECOND_CLIENTS_SLOTS)];
+    Overlapping { setup, lanes, clients: random.one_in(2), digests: true }
+}
+
 /// The first things that are done on a new store, for which it makes parts of the log and arenas.
 pub fn growing() -> Workload {
     let write = OpenFlags { write: true, create: true, ..OpenFlags::default() };

@@ -77,6 +77,11 @@ fn two_logs_that_wrap_survive_crashes() {
 }
 
 #[test]
+fn blocks_that_are_overwritten_survive_crashes() {
+    slice(Part::Overwriting, 12, as_it_is);
+}
+
+#[test]
 fn calls_that_overlap_survive_crashes_in_an_order_they_may_have_had() {
     slice(Part::Overlapping, 24, as_it_is);
 }

@@ -6,8 +6,9 @@
 use crate::{planting, seed};
 use cuesta_media::planted::{Bug, plant};
 use cuesta_sim::explorer::lanes::{self, Overlapping};
+use cuesta_sim::explorer::lost_entries;
 use cuesta_sim::explorer::store::{Step, Workload, WorkloadFailure, crash};
-use cuesta_sim::explorer::workloads::{DigestAt, population, workload};
+use cuesta_sim::explorer::workloads::{DigestAt, lost_overwrites, population, workload};
 use cuesta_sim::explorer::{Bounds, Memory};
 use cuesta_sim::operation::{Operation, PathText, Pattern};
 
@@ -70,6 +71,25 @@ fn a_rename_in_two_steps_is_caught() {
 #[test]
 fn a_digest_that_is_not_atomic_is_caught() {
     caught(Bug::DigestNotAtomic, &append_twice(), DigestAt::Last);
+}
+
+/// The client dies between storing an entry and making it durable, in one of the calls there are.
+#[test]
+fn an_overwrite_that_may_be_lost_is_caught() {
+    let _alone = planting();
+    let crash = |death| lost_entries::crash(death, &mut Memory::default(), &Bounds::quick(), seed());
+    let deaths = lost_overwrites();
+    if let Err(failure) = crash(&deaths[0]) {
+        panic!("without the bug: {failure}");
+    }
+    plant(Some(Bug::OverwriteUnacknowledged));
+    let outcome = crash(&deaths[0]);
+    plant(None);
+    match outcome {
+        Err(WorkloadFailure::Crash(failure)) => println!("OverwriteUnacknowledged: {failure}"),
+        Err(other) => panic!("OverwriteUnacknowledged shows without a crash: {other}"),
+        Ok(coverage) => panic!("OverwriteUnacknowledged is not caught: {coverage}"),
+    }
 }
 
 /// Two threads that make names in two directories: nothing but the log orders them.
