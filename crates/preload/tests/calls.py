@@ -147,3 +147,18 @@ for size, offset, length in (10, 0, 4096), (10, 0, 4097), (4096, 0, 9000), (5000
         pages = range(0, length, 4096)
         print('mapped', size, offset, length, protection, [(ends(start + page), ends(start + page + 4095), ends(start + page, 7)) for page in pages])
         print([ctypes.string_at(start + page, 4096)[max(0, size - page - offset) - 4:][:12].hex() for page in pages if page + offset < size])
+
+# What is done to a private mapping later
+libc.mremap.restype = ctypes.c_void_p
+fd = made('kept', data[:20_000])
+start = libc.mmap(None, ctypes.c_size_t(12_000), 3, 2, fd, ctypes.c_long(4096))
+ctypes.memset(start, 7, 5000)
+print('given back', ctypes.string_at(start, 4).hex(), libc.madvise(ctypes.c_void_p(start), ctypes.c_size_t(12_288), 4), ctypes.string_at(start, 4) == data[4096:4100])
+print('page', ctypes.string_at(start + 12_000, 288) == data[16_096:16_384], libc.mprotect(ctypes.c_void_p(start), ctypes.c_size_t(4096), 1), ends(start), ends(start, 1))
+print('advised', [libc.madvise(ctypes.c_void_p(start), ctypes.c_size_t(8192), advice) for advice in (0, 1, 2, 3, 14)], libc.msync(ctypes.c_void_p(start), ctypes.c_size_t(8192), 4))
+shrunk = libc.mremap(ctypes.c_void_p(start), ctypes.c_size_t(12_288), ctypes.c_size_t(4096), 0)
+print('shrunk', shrunk == start, ends(start), ends(start + 4096), libc.munmap(ctypes.c_void_p(start), ctypes.c_size_t(4096)), ends(start))
+last = made('last', data[:100])
+start = libc.mmap(None, ctypes.c_size_t(100), 3, 2, last, 0)
+grown = libc.mremap(ctypes.c_void_p(start), ctypes.c_size_t(4096), ctypes.c_size_t(8192), 1)
+print('grown', ends(grown), ends(grown + 4096))

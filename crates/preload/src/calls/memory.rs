@@ -1,15 +1,18 @@
-//! Mapping a file of ours: a private mapping is anonymous memory filled with the content.
+//! Mapping a file of ours: a private mapping is one of a memory file that has the content. So what the program does to it
+//! later (giving pages back, growing it, touching what lies behind the end) does what it does to a mapping of the file.
 //!
 //! Code that is mapped, of whatever file, is patched before it can run.
 
 use cuesta_format::FileKind;
-use rustix::fd::{AsFd, AsRawFd, BorrowedFd};
+use cuesta_libfs::OpenFile;
+use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::fs::{MemfdFlags, memfd_create};
 
 use super::{Answer, Call, Failure};
-use crate::{patch, process, user_memory};
+use crate::{patch, process};
 
 const PAGE_BYTES: usize = 4096;
+const BUFFER_BYTES: usize = 1 << 20;
 
 pub fn map(call: &Call) -> Answer {
     let [address, length, protection, flags, _, offset] = call.arguments;
@@ -39,31 +42,14 @@ pub fn map(call: &Call) -> Answer {
     if file.kind() != FileKind::File {
         return Err(Failure::Errno(libc::ENODEV));
     }
-    let writable = protection | (libc::PROT_READ | libc::PROT_WRITE) as usize;
-    let anonymous = flags | libc::MAP_ANONYMOUS as usize;
-    let start = call.kernel([address, length, writable, anonymous, usize::MAX, 0]);
-    if start < 0 {
-        return Ok(start);
+    let copy = copy(file, length, offset)?;
+    let start = call.kernel([address, length, protection, flags, copy.as_raw_fd() as usize, offset]);
+    if start > 0 && is_private_code(protection, flags) {
+        let read = |at, bytes: &mut [u8]| read_exactly(file, at, bytes);
+        // Code that is no library's stays as it is.
+        let _ = patch::patch_mapped(&read, start as usize, length, offset as u64);
     }
-    match fill(file, start as usize, length, offset) {
-        Ok(filled) => {
-            if is_private_code(protection, flags) {
-                let read = |at, bytes: &mut [u8]| read_exactly(file, at, bytes);
-                // Code that is no library's stays as it is.
-                let _ = patch::patch_mapped(&read, start as usize, length, offset as u64);
-            }
-            if writable != protection {
-                protect(start as usize, length, protection);
-            }
-            end_behind(call, start as usize, length, filled.next_multiple_of(PAGE_BYTES));
-            Ok(start)
-        }
-        Err(failure) => {
-            // SAFETY: the mapping just made, which nobody knows yet.
-            unsafe { crate::arch::syscall(libc::SYS_munmap as usize, [start as usize, length, 0, 0, 0, 0]) };
-            Err(failure)
-        }
-    }
+    Ok(start)
 }
 
 fn is_private_code(protection: usize, flags: usize) -> bool {
@@ -101,7 +87,7 @@ pub fn read_kernels(file: impl AsFd, at: u64, bytes: &mut [u8]) -> Option<()> {
 }
 
 /// Fills `bytes` from our file, which must have them.
-pub fn read_exactly(file: &cuesta_libfs::OpenFile, at: u64, bytes: &mut [u8]) -> Option<()> {
+pub fn read_exactly(file: &OpenFile, at: u64, bytes: &mut [u8]) -> Option<()> {
     let client = process::client().ok()?;
     let mut filled = 0;
     while filled < bytes.len() {
@@ -113,32 +99,36 @@ pub fn read_exactly(file: &cuesta_libfs::OpenFile, at: u64, bytes: &mut [u8]) ->
     Some(())
 }
 
-/// Fills the mapping, and answers how much of it the file has.
-fn fill(file: &cuesta_libfs::OpenFile, start: usize, length: usize, offset: usize) -> Result<usize, Failure> {
+/// A memory file that has of the file what a mapping of `length` bytes from `offset` shows, at the same offsets; what lies
+/// behind the file's end lies behind its end, too.
+fn copy(file: &OpenFile, length: usize, offset: usize) -> Result<OwnedFd, Failure> {
+    let copy = memfd_create(c"cuesta-mapping", MemfdFlags::CLOEXEC)?;
     let client = process::client()?;
-    let mut filled = 0;
-    while filled < length {
-        let mut rest = [user_memory::slice_mut(start + filled, length - filled)];
-        match client.pread(file, &mut rest, (offset + filled) as i64)? {
-            0 => break,
-            count => filled += count,
+    let size = client.stat_open(file)?.record.size;
+    let end = offset.checked_add(length).and_then(|end| end.checked_next_multiple_of(PAGE_BYTES));
+    let end = (end.ok_or(Failure::Errno(libc::EOVERFLOW))? as u64).min(size);
+    rustix::fs::ftruncate(&copy, end)?;
+    let mut at = offset as u64;
+    let mut buffer = vec![0; BUFFER_BYTES.min(end.saturating_sub(at) as usize)];
+    while at < end {
+        let wanted = buffer.len().min((end - at) as usize);
+        let count = client.pread(file, &mut [(&mut buffer[..wanted]).into()], at as i64)?;
+        if count == 0 {
+            // It has become shorter meanwhile.
+            rustix::fs::ftruncate(&copy, at)?;
+            break;
+        }
+        let mut rest = &buffer[..count];
+        // Holes stay holes.
+        if rest.iter().all(|byte| *byte == 0) {
+            at += count as u64;
+            continue;
+        }
+        while !rest.is_empty() {
+            let written = rustix::io::pwrite(&copy, rest, at)?;
+            rest = &rest[written..];
+            at += written as u64;
         }
     }
-    Ok(filled)
-}
-
-/// Pages behind the file's last have nothing to show: there, the mapping is one of an empty file, so that to touch them
-/// is SIGBUS. Where that cannot be made, they stay zeros.
-fn end_behind(call: &Call, start: usize, length: usize, kept: usize) {
-    let empty = (kept < length).then(|| memfd_create(c"end of file", MemfdFlags::CLOEXEC));
-    if let Some(Ok(empty)) = empty {
-        let [_, _, protection, flags, ..] = call.arguments;
-        let flags = flags & !(libc::MAP_FIXED_NOREPLACE as usize) | libc::MAP_FIXED as usize;
-        call.kernel([start + kept, length - kept, protection, flags, empty.as_raw_fd() as usize, 0]);
-    }
-}
-
-fn protect(start: usize, length: usize, protection: usize) {
-    // SAFETY: narrows the protection of the mapping just made to what the application asked for.
-    unsafe { crate::arch::syscall(libc::SYS_mprotect as usize, [start, length, protection, 0, 0, 0]) };
+    Ok(copy)
 }
