@@ -13,6 +13,8 @@ use crate::operation::{Operation, Slot};
 use crate::tree::Tree;
 use crate::world::{self, World, in_daemon};
 use cuesta_media::recorder::{self, Recorder};
+use std::cell::Cell;
+use std::rc::Rc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
@@ -103,24 +105,33 @@ pub(super) fn live(
 ) {
     let mut left = events;
     let stands = tells.clone();
+    let is_dead = Rc::new(Cell::new(false));
+    let dies = Rc::clone(&is_dead);
     recorder::follow_each_event(Some(Box::new(move || {
         if in_daemon() || left == 0 {
             return;
         }
         left -= 1;
         if left == 0 {
+            dies.set(true);
             // Nobody listens any more if all has failed already; and it waits until nobody sends.
             let _ = stands.send(Told::Stands);
             let _ = waits.recv();
         }
     })));
+    // By then the recorder may be another run's.
+    let mark = |mark: fn(u64)| {
+        if !is_dead.get() {
+            mark(0);
+        }
+    };
     for call in calls {
-        issued(0);
+        mark(issued);
         let _ = tells.send(Told::Issued);
         // The model says what it must have done; once it is dead nobody asks.
         let _ = world.apply(call);
         let _ = tells.send(Told::Acknowledged);
-        acknowledged(0);
+        mark(acknowledged);
     }
     recorder::follow_each_event(None);
     let _ = tells.send(Told::Ended);
