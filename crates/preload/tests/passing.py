@@ -1,7 +1,9 @@
 # Open files sent to other processes, in directory sys.argv[1]. Prints nothing that varies.
-import array, ctypes, errno, fcntl, multiprocessing.connection, multiprocessing.reduction as reduction, os, socket, struct, subprocess, sys
+import array, ctypes, errno, fcntl, multiprocessing.connection, multiprocessing.reduction as reduction, os, signal, socket, struct, subprocess, sys
 
 D = sys.argv[1] + '/passing'
+# Nobody waits for what will not come.
+signal.alarm(60)
 libc = ctypes.CDLL(None, use_errno=True)
 
 def said(call, *arguments):
