@@ -61,6 +61,9 @@ reader = os.open('/cuesta/file', os.O_RDONLY)
 for turn in range(3):
     try: write(1, reader)
     except OSError: pass
+folder, null = os.open('/cuesta', os.O_RDONLY), os.open('/dev/null', os.O_WRONLY)
+try: os.sendfile(null, folder, 0, 10)
+except OSError: pass
 for turn in range(4):
     try: mmap.mmap(file, 4096)
     except OSError: pass
@@ -90,6 +93,8 @@ fn calls_of_all_threads_children_and_programs_are_counted_by_what_became_of_them
     assert!(example["program"].as_str().unwrap().contains("python3"), "{example:#}");
     let failed = find(&report["failed_calls"], |call| call["call"] == "pwrite64");
     assert_eq!((&failed["error"], &failed["count"]), (&"EBADF".into(), &3.into()));
+    let sent = find(&report["failed_calls"], |call| call["call"] == "sendfile");
+    assert_eq!(sent["examples"][0]["on"].as_str().unwrap().trim_end_matches('/'), "/cuesta", "{report:#}");
     assert!(
         report["verdict"]
             .as_str()
@@ -142,6 +147,20 @@ fn a_program_that_a_static_one_starts_is_one_of_its_own() {
 }
 
 #[test]
+fn a_program_that_the_kernel_refuses_was_not_started() {
+    let place = Place::with_store();
+    let script = "printf 'echo read by the shell' >text; chmod +x text; ./text";
+    let (report, status) = report(&place, &["sh", "-c", script]);
+    assert_eq!(status, 0, "{report:#}");
+    for program in report["programs"].as_array().unwrap() {
+        assert!(
+            !program["path"].as_str().unwrap().ends_with("text") || program["started"] == 0,
+            "{report:#}"
+        );
+    }
+}
+
+#[test]
 fn a_person_reads_a_table_and_what_to_do() {
     let place = Place::with_store();
     let script = "echo kept >/cuesta/kept; cat /cuesta/kept /cuesta/none; exit 5";
@@ -166,9 +185,18 @@ fn a_person_reads_a_table_and_what_to_do() {
 #[test]
 fn what_has_nothing_to_do_with_the_store_is_told_apart() {
     let place = Place::with_store();
-    let script = "umask 7; cd /; cat /etc/passwd >/dev/null; (exit 1); trap : USR1; env";
+    let python = "
+import mmap, os
+for turn in range(3000): mmap.mmap(-1, 4096)
+for number in range(3, 2000):
+    try: os.close(number)
+    except OSError: pass
+";
+    let script = format!(
+        "umask 7; cd /; cat /etc/passwd >/dev/null; (exit 1); trap : USR1; python3 -c '{python}'; env"
+    );
     let mut command = place.command(&["doctor", "--store", "store", "--json", "--output", "out", "--"]);
-    let ended = common::Ended(command.args(["sh", "-c", script]).output().unwrap());
+    let ended = common::Ended(command.args(["sh", "-c", &script]).output().unwrap());
     // The program's environment is that of `cuesta run`.
     assert!(
         ended.text().contains("CUESTA_AT=/cuesta\n") && !ended.text().contains("DOCTOR"),
@@ -180,6 +208,8 @@ fn what_has_nothing_to_do_with_the_store_is_told_apart() {
         assert_eq!(report[outcome], 0, "{report:#}");
     }
     assert!(report["passed_on"].as_u64() > Some(0));
+    let mapped = find(&report["calls"], |call| call["call"] == "mmap");
+    assert!(mapped["passed_on"].as_u64() < Some(3000), "memory is no file: {report:#}");
     assert!(report["verdict"].as_str().unwrap().contains("nothing was done on the store"));
 }
 

@@ -343,6 +343,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Whether a thread of this process waits for something.
 fn sleeps(thread: rustix::thread::Pid) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/self/task/{}/stat", thread.as_raw_nonzero())).unwrap();
-    stat.rsplit(')').next().unwrap().starts_with(" S")
+    let stat = std::fs::read_to_string(format!("/proc/self/task/{}/stat", thread.as_raw_nonzero()));
+    // There is none of one that has ended.
+    stat.is_ok_and(|stat| stat.rsplit(')').next().is_some_and(|state| state.starts_with(" S")))
 }

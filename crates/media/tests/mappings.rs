@@ -30,6 +30,7 @@ fn what_one_mapping_stores_another_reads_and_the_file_keeps() {
     assert_eq!(&std::fs::read(&path).unwrap()[10..16], b"cached");
     let again = Mapping::create(&path, PAGE, Medium::Memory, false);
     assert!(matches!(again, Err(MediaError::System { action: "create file", .. })));
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1, "what was not made is left");
 }
 
 #[test]

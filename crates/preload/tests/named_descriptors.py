@@ -62,9 +62,10 @@ last = resource.getrlimit(resource.RLIMIT_NOFILE)[0] - 1
 os.dup2(descriptor, last)
 os.lseek(descriptor, 0, os.SEEK_SET)
 names = set()
-while libc.syscall(217, descriptor, raw, 24) > 0:
+raw = ctypes.create_string_buffer(32)
+while libc.syscall(217, descriptor, raw, 32) > 0:
     names.add(raw.raw[19:].split(b'\0')[0])
-print(str(last).encode() in names)
+print('last', str(last).encode() in names)
 os.close(last)
 os.close(descriptor)
 print(subprocess.run(['sh', '-c', 'cd /proc/self/fd; echo *; ls /proc/self/fd; exec 5</dev/null; echo /dev/fd/*; test -e /dev/fd/5 && echo five'], capture_output=True, cwd=D).stdout)

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 fn run(program: &str, script: &str) -> String {
     let store = Served::new();
     let told = told(&store.command(program).args(["-c", script]).finish());
-    let deadline = Instant::now() + Duration::from_secs(20);
+    let deadline = Instant::now() + Duration::from_secs(60);
     while store.inodes() > 1 && Instant::now() < deadline {
         std::thread::yield_now();
     }
@@ -21,7 +21,7 @@ fn shell(script: &str) -> String {
     // The shell itself has nothing open any more: what is left is the root.
     let full = format!(
         "used() {{ echo $(($(stat -f -c '%c - %d' /cuesta))); }}; {script}
-cd /; i=0; while [ $(used) != 1 ] && [ $i -lt 100 ]; do sleep 0.05; i=$((i+1)); done; used; ls -A /cuesta"
+cd /; i=0; while [ $(used) != 1 ] && [ $i -lt 1200 ]; do sleep 0.05; i=$((i+1)); done; used; ls -A /cuesta"
     );
     run("bash", &full)
 }
@@ -34,7 +34,7 @@ def used():
     totals = os.statvfs('/cuesta')
     return totals.f_files - totals.f_ffree
 def empty():
-    for _ in range(200):
+    for _ in range(3000):
         if used() == 1: return True
         time.sleep(0.02)
     return False
@@ -195,7 +195,7 @@ if pid == 0:
 os.unlink('/cuesta/f')
 os.close(fd)
 # Digested when nothing happens for a while, and kept then.
-for _ in range(500):
+for _ in range(6000):
     if used() == 2: break
     time.sleep(0.01)
 time.sleep(0.1)

@@ -39,16 +39,22 @@ import fcntl, os, signal, threading
 one, other = (os.open('/cuesta/lock', os.O_RDWR | os.O_CREAT) for _ in range(2))
 hits = []
 def raising(*_):
-    hits.append(1)
-    raise TimeoutError
+    # Again and again, as one signal could come before the wait that it is to end.
+    global is_waiting
+    if is_waiting:
+        is_waiting = False
+        hits.append(1)
+        raise TimeoutError
+is_waiting = False
 for take in (lambda fd: fcntl.flock(fd, fcntl.LOCK_EX), lambda fd: fcntl.fcntl(fd, fcntl.F_OFD_SETLKW, lock)):
     import struct
     lock = struct.pack('hhqqi4x', fcntl.F_WRLCK, 0, 0, 0, 0)
     take(one)
     signal.signal(signal.SIGALRM, raising)
+    signal.setitimer(signal.ITIMER_REAL, 0.02, 0.02)
     for _ in range(5):
         try:
-            signal.setitimer(signal.ITIMER_REAL, 0.02)
+            is_waiting = True
             take(other)
             raise SystemExit('taken')
         except TimeoutError:
@@ -59,7 +65,6 @@ for take in (lambda fd: fcntl.flock(fd, fcntl.LOCK_EX), lambda fd: fcntl.fcntl(f
     handled, said = os.pipe()
     os.set_blocking(said, False)
     signal.set_wakeup_fd(said)
-    signal.setitimer(signal.ITIMER_REAL, 0.02, 0.02)
     def give():
         signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGALRM])
         for _ in range(5): os.read(handled, 1)
@@ -69,6 +74,18 @@ for take in (lambda fd: fcntl.flock(fd, fcntl.LOCK_EX), lambda fd: fcntl.fcntl(f
     take(other)
     signal.setitimer(signal.ITIMER_REAL, 0)
     signal.set_wakeup_fd(-1)
+    thread.join()
+    os.close(other)
+    one, other = (os.open('/cuesta/lock', os.O_RDWR | os.O_CREAT) for _ in range(2))
+# Nothing else ends the wait than that it is given up.
+def give_up(held):
+    while open('/proc/self/stat').read().rsplit(')')[1][1] != 'S': pass
+    os.close(held)
+for _ in range(100):
+    take(one)
+    thread = threading.Thread(target=give_up, args=(one,))
+    thread.start()
+    take(other)
     thread.join()
     os.close(other)
     one, other = (os.open('/cuesta/lock', os.O_RDWR | os.O_CREAT) for _ in range(2))

@@ -43,13 +43,20 @@ with open(f'{D}/moved', 'rb') as file:
     print('renamed', file.read(), ended(child))
 print(subprocess.run(f'cd {D} && mkfifo shell && (echo one; echo two) > shell & cd {D} && sleep 0; while [ ! -p shell ]; do :; done; cat shell', shell=True, capture_output=True).stdout)
 def stop(*_):
-    raise InterruptedError('by a signal')
+    # Again and again, as one signal could come before the wait that it is to end.
+    global is_waiting
+    if is_waiting:
+        is_waiting = False
+        raise InterruptedError('by a signal')
+is_waiting = False
 signal.signal(signal.SIGALRM, stop)
-signal.setitimer(signal.ITIMER_REAL, 0.05)
+signal.setitimer(signal.ITIMER_REAL, 0.05, 0.05)
 try:
+    is_waiting = True
     os.open(P if os.path.exists(P) else f'{D}/moved', os.O_RDONLY)
 except InterruptedError as error:
     print('a wait ends', error)
+signal.setitimer(signal.ITIMER_REAL, 0)
 print('flags', said(os.open, f'{D}/moved', os.O_RDONLY | os.O_DIRECTORY), said(os.open, f'{D}/moved', os.O_CREAT | os.O_EXCL),
       said(os.truncate, f'{D}/moved', 5))
 

@@ -15,7 +15,7 @@ use cuesta_sharedfs::{Options, SharedFs};
 use rustix::process::{Pid, Signal, kill_process_group};
 
 /// Far more than any program here needs, on a machine that is busy with other things, too.
-const DURATION_MAX: Duration = Duration::from_secs(200);
+const DURATION_MAX: Duration = Duration::from_secs(120);
 
 /// Where programs find the store.
 pub const PREFIX: &str = "/cuesta";
