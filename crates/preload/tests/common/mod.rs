@@ -47,13 +47,23 @@ fn preloaded_at(program: &str, socket: &Path, cache: &Path, at: &Path) -> Comman
 
 /// Running a program to its end.
 pub trait Finish {
-    /// What it said and how it ended. One that does not end fails the test, and is killed with all it started.
+    /// What it said and how it ended. It is started with the standard streams and no other descriptor. One that does not end fails the test, and is killed with all it started.
     fn finish(&mut self) -> Output;
 }
 
 impl Finish for Command {
     fn finish(&mut self) -> Output {
         self.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+        // Whatever the tests themselves were started with.
+        // SAFETY: between fork and exec one system call is made.
+        unsafe {
+            self.pre_exec(|| {
+                match libc::syscall(libc::SYS_close_range, 3, u32::MAX, libc::CLOSE_RANGE_CLOEXEC) {
+                    0 => Ok(()),
+                    _ => Err(std::io::Error::last_os_error()),
+                }
+            });
+        }
         let program = self.spawn().expect("runs");
         let group = Pid::from_child(&program);
         let (sender, ended) = mpsc::channel();
