@@ -185,18 +185,9 @@ fn a_person_reads_a_table_and_what_to_do() {
 #[test]
 fn what_has_nothing_to_do_with_the_store_is_told_apart() {
     let place = Place::with_store();
-    let python = "
-import mmap, os
-for turn in range(3000): mmap.mmap(-1, 4096)
-for number in range(3, 2000):
-    try: os.close(number)
-    except OSError: pass
-";
-    let script = format!(
-        "umask 7; cd /; cat /etc/passwd >/dev/null; (exit 1); trap : USR1; python3 -c '{python}'; env"
-    );
+    let script = "umask 7; cd /; cat /etc/passwd >/dev/null; (exit 1); trap : USR1; env";
     let mut command = place.command(&["doctor", "--store", "store", "--json", "--output", "out", "--"]);
-    let ended = common::Ended(command.args(["sh", "-c", &script]).output().unwrap());
+    let ended = common::Ended(command.args(["sh", "-c", script]).output().unwrap());
     // The program's environment is that of `cuesta run`.
     assert!(
         ended.text().contains("CUESTA_AT=/cuesta\n") && !ended.text().contains("DOCTOR"),
@@ -208,8 +199,6 @@ for number in range(3, 2000):
         assert_eq!(report[outcome], 0, "{report:#}");
     }
     assert!(report["passed_on"].as_u64() > Some(0));
-    let mapped = find(&report["calls"], |call| call["call"] == "mmap");
-    assert!(mapped["passed_on"].as_u64() < Some(3000), "memory is no file: {report:#}");
     assert!(report["verdict"].as_str().unwrap().contains("nothing was done on the store"));
 }
 

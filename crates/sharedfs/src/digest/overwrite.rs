@@ -94,11 +94,11 @@ impl Standing {
     /// The runs of `span`, in order: those that may be overwritten, with their address, and those that may not.
     pub fn runs(&self, span: Range<u64>) -> impl Iterator<Item = (Range<u64>, Option<BlockAddress>)> {
         // What lies behind the end holds nothing that anybody knows of.
-        let end_block = span.end.min(self.size.div_ceil(BLOCK_BYTES)).max(span.start);
+        let end_block = span.end.min(self.size.div_ceil(BLOCK_BYTES));
         let mut at = span.start;
         let first = self.extents.partition_point(|extent| extent.end_block() <= at);
-        let mut extents =
-            self.extents[first..].iter().take_while(move |it| it.file_block < end_block).peekable();
+        let is_before_end = move |extent: &&Extent| extent.file_block.max(span.start) < end_block;
+        let mut extents = self.extents[first..].iter().take_while(is_before_end).peekable();
         std::iter::from_fn(move || {
             if at >= span.end {
                 return None;
@@ -144,5 +144,39 @@ impl Standing {
         if extent.blocks > 0 || !is_known {
             out.placed.push(Placed { inode, extent });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_are_what_the_file_had_and_what_it_had_not() {
+        let extent =
+            |file_block, blocks, at| Extent { file_block, blocks, address: BlockAddress(at * BLOCK_BYTES) };
+        let standing = Standing {
+            inode: InodeNumber(7),
+            extents: vec![extent(2, 3, 100), extent(5, 2, 200), extent(9, 4, 300)],
+            size: 10 * BLOCK_BYTES + 1,
+        };
+        let runs = |span| -> Vec<_> {
+            let plain = |(blocks, address): (Range<u64>, Option<BlockAddress>)| {
+                (blocks.start, blocks.end, address.map(|address| address.0 / BLOCK_BYTES))
+            };
+            standing.runs(span).map(plain).collect()
+        };
+        assert_eq!(runs(0..1), [(0, 1, None)]);
+        assert_eq!(runs(3..4), [(3, 4, Some(101))]);
+        let all = [
+            (0, 2, None),
+            (2, 5, Some(100)),
+            (5, 7, Some(200)),
+            (7, 9, None),
+            (9, 11, Some(300)),
+            (11, 20, None),
+        ];
+        assert_eq!(runs(0..20), all);
+        assert_eq!(runs(11..13), [(11, 13, None)], "behind the end, whatever lies there");
     }
 }
