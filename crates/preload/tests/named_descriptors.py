@@ -69,9 +69,9 @@ print('last', str(last).encode() in names)
 os.close(last)
 os.close(descriptor)
 print(subprocess.run(['sh', '-c', 'cd /proc/self/fd; echo *; ls /proc/self/fd; exec 5</dev/null; echo /dev/fd/*; test -e /dev/fd/5 && echo five'], capture_output=True, cwd=D).stdout)
-for name in '/proc/self/fd/%d', '/dev/fd/%d', '/proc/self/fdinfo/%d':
-    found = [number for number in range(30, 2000) if os.path.lexists(name % number)]
-    print(name, found, {said(call, name % number) for number in range(30, 2000) if number not in found for call in (os.stat, os.readlink, os.listdir, os.unlink, lambda path: os.open(path, os.O_RDWR))})
+for form in '/proc/self/fd/%d', '/dev/fd/%d', '/proc/self/fdinfo/%d':
+    found = [number for number in range(30, 2000) if os.path.lexists(form % number)]
+    print(form, found, {said(call, form % number) for number in range(30, 2000) if number not in found for call in (os.stat, os.readlink, os.listdir, os.unlink, lambda path: os.open(path, os.O_RDWR))})
 
 # Below a directory
 inside = said(os.open, path(folder) + '/new', os.O_RDWR | os.O_CREAT)
@@ -118,8 +118,8 @@ for fd in program, only:
 child.stdin.close()
 child.wait()
 new = os.open(path(program), os.O_RDWR)
-for name in running, path(program), path(only), path(new), '/dev/stdin':
-    print(said(subprocess.run, [name], pass_fds=(program, only, new), stdin=new))
+for command in running, path(program), path(only), path(new), '/dev/stdin':
+    print(said(subprocess.run, [command], pass_fds=(program, only, new), stdin=new))
 os.close(new)
 
 # Named pipes
