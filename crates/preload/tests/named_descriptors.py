@@ -82,6 +82,12 @@ os.chdir(path(folder))
 print(os.getcwd().replace(D, 'D'), os.listdir('.'), said(os.chdir, path(plain)))
 os.chdir('/')
 
+# A link to what is open, whose name is nowhere: linkat with AT_SYMLINK_FOLLOW, and with AT_EMPTY_PATH
+for new in b'', None:
+    for old, flags in (path(plain).encode(), 0x400), (b'', 0x1000):
+        libc.linkat(plain, old, -100, new, flags)
+        print(errno.errorcode[ctypes.get_errno()])
+
 # A link's own descriptor; a file without a name
 os.symlink('nowhere', D + '/link')
 link = os.open(D + '/link', os.O_PATH | os.O_NOFOLLOW)

@@ -223,7 +223,7 @@ pub fn link(call: &Call, from: Named, to: Named, flags: i32) -> Answer {
     };
     if let Some(file) = file {
         let to = match path::locate(call, to.0, to.1) {
-            Err(Failure::NotOurs) => return Err(Failure::Errno(libc::EXDEV)),
+            Err(Failure::NotOurs) => return Err(apart(call, to)),
             to => to?,
         };
         let source = LinkSource::File(file.file()?);
