@@ -12,8 +12,6 @@ use cuesta_format::wire::{Request, Response};
 use cuesta_format::{FileKind, InodeNumber, NAME_BYTES_MAX};
 use std::ops::Deref;
 
-/// Longest path, with the zero byte that ends it in C.
-const PATH_BYTES_MAX: usize = 4096;
 /// Symbolic links followed on one path.
 const LINKS_FOLLOWED_MAX: u32 = 40;
 
@@ -117,7 +115,8 @@ impl Client {
         }
     }
 
-    /// Follows `path` to its last name. Within an attempt.
+    /// Follows `path` to its last name. Within an attempt. How long a path may be its giver knows: what links make of it
+    /// may be longer.
     pub(crate) fn walk(
         &self,
         credentials: &Credentials,
@@ -139,9 +138,6 @@ impl Client {
     ) -> Result<Found, Halt> {
         if path.is_empty() {
             return Err(Error::NotFound.into());
-        }
-        if path.len() >= PATH_BYTES_MAX {
-            return Err(Error::NameTooLong.into());
         }
         let mut directory = self.start(base)?;
         let start = Arc::clone(&directory);

@@ -33,8 +33,11 @@ extern "C" fn run(frame: &mut Frame) {
     let call = Call { number: frame.number(), arguments: frame.arguments() };
     let found_nothing = frame.found_nothing();
     let serve = || {
-        let answer =
-            if found_nothing { calls::look_again(&call) } else { calls::serve(call.number, call.arguments) };
+        let answer = match found_nothing {
+            true => calls::look_again(&call),
+            false if calls::must_look_first() => calls::look_first(&call),
+            false => calls::serve(call.number, call.arguments),
+        };
         counting::note(frame, &call, answer);
         answer
     };

@@ -12,6 +12,7 @@
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 
 use crate::credentials;
+use crate::numbers;
 
 /// Not a call about files.
 pub const CLASS_NEVER: u8 = 0;
@@ -44,22 +45,10 @@ pub const CLASS_LEAVING: u8 = 14;
 /// clone, clone3, fork, vfork: made by the stub itself, on no stack.
 pub const CLASS_CLONE: u8 = 12;
 
-/// setxattrat, the first of four calls that libc has no names for yet (and nobody is served).
-const SYS_SETXATTRAT: i64 = 463;
-/// removexattrat, the last of them.
-const SYS_REMOVEXATTRAT: i64 = 466;
-
 /// Bit of a call's number, on its way to Rust: it is on a path, and the kernel has answered ENOENT.
 pub const FOUND_NOTHING_BIT: usize = 62;
 /// Bit of a call's number, on its way back: it is on a path, and not ours. No answer that is no error has either.
 pub const TRY_KERNEL_BIT: usize = 61;
-
-/// Calls that libc has no names for yet (and nobody is served), by descriptor and by path: cachestat, quotactl_fd;
-/// open_tree_attr, file_getattr, file_setattr.
-const SYS_CACHESTAT: i64 = 451;
-const SYS_QUOTACTL_FD: i64 = 443;
-const SYS_OPEN_TREE_ATTR: i64 = 467;
-const SYS_FILE_SETATTR: i64 = 469;
 
 /// System call numbers the class table covers.
 pub const SYSCALL_LIMIT: usize = 512;
@@ -120,6 +109,11 @@ pub fn watch_all() {
     for class in &DESCRIPTORS {
         let _ = class.compare_exchange(0, CLASS_WATCHED, Ordering::Relaxed, Ordering::Relaxed);
     }
+    suspect_all_paths();
+}
+
+/// From now on every path is looked at in Rust.
+pub fn suspect_all_paths() {
     PREFIX[0].store(0, Ordering::Relaxed);
     for first in &FIRST_BYTES {
         first.store(1, Ordering::Relaxed);
@@ -179,7 +173,6 @@ pub const fn class_of(number: i64) -> u8 {
         | libc::SYS_sync_file_range
         | libc::SYS_fadvise64
         | libc::SYS_readahead
-        | libc::SYS_ioctl
         | libc::SYS_fgetxattr
         | libc::SYS_fsetxattr
         | libc::SYS_flistxattr
@@ -196,12 +189,27 @@ pub const fn class_of(number: i64) -> u8 {
         | libc::SYS_accept4
         | libc::SYS_shutdown
         | libc::SYS_recvfrom
-        | SYS_CACHESTAT
-        | SYS_QUOTACTL_FD => CLASS_FD,
+        | numbers::CACHESTAT
+        | numbers::QUOTACTL_FD
+        // What no file is: answered as of a file, not as of a placeholder.
+        | libc::SYS_epoll_wait
+        | libc::SYS_epoll_pwait
+        | libc::SYS_epoll_pwait2
+        | libc::SYS_timerfd_settime
+        | libc::SYS_timerfd_gettime
+        | libc::SYS_inotify_rm_watch
+        | libc::SYS_signalfd
+        | libc::SYS_signalfd4
+        | libc::SYS_setns
+        | libc::SYS_fsmount
+        | libc::SYS_io_uring_enter
+        | libc::SYS_io_uring_register
+        | libc::SYS_landlock_restrict_self => CLASS_FD,
         libc::SYS_dup2 | libc::SYS_dup3 | libc::SYS_sendfile | libc::SYS_tee | libc::SYS_kexec_file_load => {
             CLASS_FD_FD
         }
-        libc::SYS_copy_file_range | libc::SYS_splice | libc::SYS_epoll_ctl => CLASS_FD_THIRD,
+        // Some requests are about a second descriptor, which is an address of most others.
+        libc::SYS_copy_file_range | libc::SYS_splice | libc::SYS_epoll_ctl | libc::SYS_ioctl => CLASS_FD_THIRD,
         libc::SYS_mmap => CLASS_FD_FIFTH,
         libc::SYS_open
         | libc::SYS_creat
@@ -253,8 +261,7 @@ pub const fn class_of(number: i64) -> u8 {
         | libc::SYS_open_tree
         | libc::SYS_fspick
         | libc::SYS_mount_setattr
-        | SYS_SETXATTRAT..=SYS_REMOVEXATTRAT
-        | SYS_OPEN_TREE_ATTR..=SYS_FILE_SETATTR => CLASS_AT,
+        | numbers::SETXATTRAT..=numbers::FILE_SETATTR => CLASS_AT,
         libc::SYS_renameat | libc::SYS_renameat2 | libc::SYS_linkat | libc::SYS_move_mount => CLASS_AT_AT,
         libc::SYS_symlinkat => CLASS_AT_THIRD,
         libc::SYS_rt_sigaction
@@ -291,11 +298,36 @@ pub const fn class_of(number: i64) -> u8 {
         | libc::SYS_fanotify_mark
         | libc::SYS_landlock_add_rule
         | libc::SYS_fsconfig
+        | libc::SYS_bpf
         | libc::SYS_kcmp
         | libc::SYS_io_submit => CLASS_ACTIVE,
         libc::SYS_exit_group => CLASS_LEAVING,
         libc::SYS_clone | libc::SYS_clone3 | libc::SYS_fork | libc::SYS_vfork => CLASS_CLONE,
         number if credentials::is_changed_by(number) => CLASS_ACTIVE,
         _ => CLASS_NEVER,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{CLASS_NEVER, class_of};
+
+    const LINUX_6_17: i64 = 469;
+
+    #[test]
+    fn no_system_call_about_files_passes_unexamined() {
+        let table = include_str!("../tests/system_calls.txt");
+        let mut next = 0;
+        for line in table.lines().filter(|line| !line.starts_with('#')) {
+            let mut words = line.splitn(3, ' ');
+            let number: i64 = words.next().and_then(|word| word.parse().ok()).expect("a number");
+            let (name, what) = (words.next().expect("a name"), words.next().expect("what it takes"));
+            // There are no calls in between.
+            assert!(number == next || (number, next) == (424, 335), "{next} is missing before {name}");
+            let is_examined = what == "examined" || crate::credentials::is_changed_by(number);
+            assert_eq!(class_of(number) != CLASS_NEVER, is_examined, "{number} {name}: {what}");
+            next = number + 1;
+        }
+        assert_eq!(next, LINUX_6_17 + 1);
     }
 }

@@ -28,6 +28,7 @@ pub mod inheritance;
 pub mod interpose;
 mod memory;
 mod memory_calls;
+mod numbers;
 pub mod open_file;
 mod passing;
 pub mod patch;

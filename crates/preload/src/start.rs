@@ -30,6 +30,7 @@ fn begin(socket: &CStr, environment: &Environment) {
         return;
     };
     filter::set_prefix(&prefix);
+    crate::calls::note_place(&prefix);
     thread::prepare();
     signals::prepare();
     process::configure(socket, prefix, environment);

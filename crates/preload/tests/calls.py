@@ -162,3 +162,42 @@ last = made('last', data[:100])
 start = libc.mmap(None, ctypes.c_size_t(100), 3, 2, last, 0)
 grown = libc.mremap(ctypes.c_void_p(start), ctypes.c_size_t(4096), ctypes.c_size_t(8192), 1)
 print('grown', ends(grown), ends(grown + 4096))
+
+# A file's flags, what is known of its pages, and where it lies
+def asked(fd, request, answer):
+    room = ctypes.create_string_buffer(answer, 64)
+    return libc.ioctl(fd, ctypes.c_ulong(request), room), ctypes.get_errno() if ctypes.set_errno(0) else 0, room.raw[:4].hex()
+flagged = made('flagged', data[:10_000])
+folder = os.open(D, os.O_RDONLY)
+for fd in flagged, folder:
+    print('flags', asked(fd, 0x80086601, b''), [asked(fd, 0x40086602, flags)[0] for flags in (b'\0\0\x08\0', b'\0\0\0\x80')])
+    print('project', asked(fd, 0x801c581f, b'')[0], asked(fd, 0x401c5820, b'')[0])
+for inside in 'lsattr -d', 'lsattr':
+    print(os.popen(f'cd {D} && mkdir -p listed && touch listed/a && {inside} listed').read())
+other = os.open('/tmp', os.O_TMPFILE | os.O_RDWR)
+ctypes.set_errno(0); print('cloned', libc.ioctl(other, ctypes.c_ulong(0x40049409), flagged), errno.errorcode[ctypes.get_errno()] in ('EXDEV', 'ENOTSUP'))
+for first, length in (0, 0), (4096, 4096), (5000, 100), (0, 1 << 40), (20_000, 0):
+    cached = ctypes.create_string_buffer(40)
+    libc.syscall(451, flagged, struct.pack('QQ', first, length), cached, 0)
+    print('cached', first, length, struct.unpack('Q', cached[:8]))
+
+# Attributes by the calls that take a directory
+def below(number, *arguments):
+    ctypes.set_errno(0)
+    answer = libc.syscall(number, *arguments)
+    return answer if answer >= 0 else errno.errorcode[ctypes.get_errno()]
+def given(value, room, flags=0):
+    return struct.pack('QII', ctypes.addressof(value), room, flags)
+os.symlink('flagged', f'{D}/link')
+value, room = ctypes.create_string_buffer(b'content'), ctypes.create_string_buffer(100)
+print('set', [below(463, folder, name, at, b'user.a', given(value, 7, flags), 16) for name, at, flags in ((b'flagged', 0, 1), (b'flagged', 0, 1), (b'link', 0, 2), (b'link', 0x100, 0), (b'none', 0, 0), (b'', 0, 0), (b'', 0x1000, 0), (b'flagged', 1, 0), (b'flagged', 0, 4))])
+print('get', [(below(464, folder, name, at, b'user.a', given(room, length), 16), room.value) for name, at, length in ((b'flagged', 0, 100), (b'link', 0, 100), (b'link', 0x100, 100), (b'flagged', 0, 3), (b'flagged', 0, 0), (b'', 0x1000, 100))])
+print('file', below(464, flagged, b'', 0x1000, b'user.a', given(room, 100), 16), below(464, flagged, b'', 0x1000, b'user.a', given(room, 100), 24), below(464, flagged, None, 0x1000, b'user.a', given(room, 100), 16))
+print('list', below(465, folder, b'flagged', 0, room, 100), room.raw[:7], below(465, flagged, b'', 0x1000, room, 3), below(465, -100, f'{D}/link'.encode(), 0, room, 100))
+print('remove', [below(466, folder, b'flagged', 0, b'user.a') for _ in range(2)], below(466, folder, b'', 0x1000, b'user.a'))
+
+# A path that a loop of links makes longer each time
+os.symlink(f'{D}/grows/{"n" * 200}', f'{D}/grows')
+print('loop', said(os.stat, f'{D}/grows/x'), said(os.open, f'{D}/grows', os.O_RDONLY))
+long_path, long_name = f'{D}/{"./" * 2200}flagged'.encode(), b'user.' + b'n' * 251
+print('long', below(191, long_path, long_name, room, 9), below(188, long_path, long_name, room, 9, 0), below(191, long_path, b'user.a', room, 9))

@@ -18,7 +18,11 @@ CALLS = {
     'sync_file_range': 277, 'vmsplice': 278, 'utimensat': 280, 'fallocate': 285, 'accept4': 288, 'dup3': 292, 'preadv': 295,
     'pwritev': 296, 'recvmmsg': 299, 'syncfs': 306, 'sendmmsg': 307, 'kcmp': 312, 'renameat2': 316, 'copy_file_range': 326,
     'preadv2': 327, 'pwritev2': 328, 'statx': 332, 'close_range': 436, 'openat2': 437, 'pidfd_getfd': 438, 'faccessat2': 439,
-    'fchmodat2': 452,
+    'fchmodat2': 452, 'epoll_wait': 232, 'inotify_rm_watch': 255, 'epoll_pwait': 281, 'signalfd': 282, 'timerfd_settime': 286,
+    'timerfd_gettime': 287, 'signalfd4': 289, 'setns': 308, 'io_uring_enter': 426, 'io_uring_register': 427, 'fsmount': 432,
+    'epoll_pwait2': 441, 'landlock_restrict_self': 446, 'mq_timedsend': 242, 'mq_timedreceive': 243, 'mq_notify': 244,
+    'mq_getsetattr': 245, 'pidfd_send_signal': 424, 'process_madvise': 440, 'process_mrelease': 448, 'cachestat': 451,
+    'setxattrat': 463, 'getxattrat': 464, 'listxattrat': 465, 'removexattrat': 466, 'open_tree': 428,
 }
 D = sys.argv[1] + '/every'
 os.mkdir(D)

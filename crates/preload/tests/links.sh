@@ -44,6 +44,21 @@ os.mkfifo('into/pipe')
 print(os.access('into/pipe', os.R_OK), oct(os.stat('deeper/pipe').st_mode))
 os.rename('into/file', 'into/renamed'); os.link('into/renamed', 'deeper/file', follow_symlinks=False)
 os.symlink('renamed', 'deeper/symlink'); print(os.readlink('into/symlink'), os.path.realpath('into/symlink'))
+outside = os.path.realpath('.') + '/beside'
+os.mkdir(outside); open(outside + '/there', 'w').close(); open('into/here', 'w').close(); os.symlink(os.getcwd() + '/into', outside + '/back')
+def said(call, *arguments):
+    try: return call(*arguments)
+    except OSError as error: return errno.errorcode[error.errno]
+# Between two file systems that are one on the disk: what fails on the way there.
+for inside in 'into/here', 'into/nothing', 'into/none/x':
+    for other in 'none/x', 'there/x', 'loop/x':
+        print(inside, other, [said(call, *pair) for call in (os.rename, os.link) for pair in ((inside, f'{outside}/{other}'), (f'{outside}/{other}', inside))])
+print('exists', said(os.link, 'into/here', outside + '/there'), said(os.link, outside + '/there', 'into/here'), said(os.link, outside + '/none', 'into/new-one'))
+print('back', said(os.rename, os.path.realpath('into') + '/here', outside + '/back/moved'), said(os.link, outside + '/back/moved', os.path.realpath('into') + '/again'), sorted(os.listdir(outside)), os.stat('into/again').st_nlink)
+os.unlink(outside + '/back'); os.unlink(outside + '/there'); os.rmdir(outside); os.unlink('into/again'); os.unlink('into/moved')
+server = socket.socket(socket.AF_UNIX); server.bind('into/socket'); server.listen()
+client = socket.socket(socket.AF_UNIX); client.connect('deeper/socket'); client.send(b'by a link'); print(server.accept()[0].recv(9))
+os.unlink('into/socket')
 os.chdir('deeper'); print(os.getcwd(), os.path.exists('renamed'))
 END
 rm -r into/* && ls -A into/ && rm into deeper && ls -A "$1"

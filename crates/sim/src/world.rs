@@ -36,6 +36,8 @@ const ROOT: Credentials = Credentials::of_user(0, 0, Vec::new());
 /// How often the helper looks whether an operation waits for room in the log.
 const HELP_EVERY: Duration = Duration::from_micros(200);
 /// Times a path may leave the store and come in again.
+/// Longest path of a call, with the zero byte that ends it in C.
+const PATH_BYTES_MAX: usize = 4096;
 const CROSSINGS_MAX: u32 = 40;
 /// Bytes read at once.
 const READ_BYTES: usize = 64 << 10;
@@ -217,6 +219,11 @@ impl World {
     /// The store is the whole world: a path that leaves it comes in again at its root.
     fn serve(&mut self, operation: &Operation) -> Result<Outcome, Error> {
         let mut operation = operation.clone();
+        for second in [false, true] {
+            if operation.path_mut(second).is_some_and(|path| path.as_bytes().len() >= PATH_BYTES_MAX) {
+                return Err(Error::NameTooLong);
+            }
+        }
         for _ in 0..CROSSINGS_MAX {
             let (path, second) = match self.serve_inside(&operation) {
                 Err(Error::Leaves { path, second }) => (path, second),

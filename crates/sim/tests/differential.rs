@@ -5,7 +5,7 @@
 
 use cuesta_sim::generate::{Generator, Repertoire};
 use cuesta_sim::model::Model;
-use cuesta_sim::operation::{Operation, answers_agree};
+use cuesta_sim::operation::{Operation, PathText, answers_agree};
 use cuesta_sim::random::Random;
 use cuesta_sim::tree::Tree;
 use cuesta_sim::world::{self, World};
@@ -70,6 +70,26 @@ fn the_store_answers_as_the_model_does() {
     for seed in seeds {
         if let Err(reason) = run_seed(seed) {
             panic!("seed {seed}: {reason}");
+        }
+    }
+}
+
+/// Seed 770150: each time round the path becomes longer than any that a call may have.
+#[test]
+fn a_loop_of_links_is_a_loop_however_long_it_makes_the_path() {
+    let directory = tempfile::tempdir_in("/dev/shm").unwrap();
+    world::create(directory.path(), world::small_geometry()).unwrap();
+    let mut world = World::open(directory.path()).unwrap();
+    let mut model = Model::new();
+    let path = |text: &str| PathText(text.as_bytes().to_vec());
+    for target in ["/a/", "a/"] {
+        let target = path(&format!("{target}{}", "n".repeat(250)));
+        for operation in [
+            Operation::Symlink { target, path: path("/a") },
+            Operation::Chmod { path: path("/a/file"), mode: 0o644 },
+            Operation::Unlink { path: path("/a") },
+        ] {
+            world = one(world, &mut model, &operation).unwrap();
         }
     }
 }

@@ -40,7 +40,8 @@ fn a_family_of_processes_is_told_the_same_on_the_store_as_by_the_kernel() {
         None => 0..number("CUESTA_SIM_SEEDS").unwrap_or(SEEDS),
     };
 
-    let directory = tempfile::tempdir().unwrap();
+    // Where the store is in memory itself, its memory goes with it.
+    let directory = tempfile::tempdir_in("/dev/shm").unwrap();
     let store = directory.path().join("store");
     told(Command::new(&cuesta).arg("mkfs").arg(&store).args(["--medium", "memory", "--nvm", "128M"]));
     let mut differences = Vec::new();

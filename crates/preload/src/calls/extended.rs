@@ -6,6 +6,7 @@ use cuesta_format::{EXTENDED_VALUE_BYTES_MAX, NAME_BYTES_MAX};
 use cuesta_libfs::{Client, Credentials, Error, ExtendedFlags, Target};
 
 use super::{Answer, Call, Failure, descriptor_names, path};
+use crate::user_memory::UserPath;
 use crate::{credentials, process, user_memory};
 
 /// Bytes of an access control list that says what mode bits can: a version, and an entry for each of their classes.
@@ -16,6 +17,8 @@ const PLAIN_LIST_BYTES: usize = 4 + 3 * 8;
 pub enum Subject {
     /// What the path at the first argument names.
     Path {
+        /// Where the descriptor is of the directory it starts in, if there is one.
+        directory: Option<usize>,
         /// Whether a symbolic link at its end is followed.
         follow: bool,
     },
@@ -29,8 +32,12 @@ impl Subject {
     fn refuse<T>(self, call: &Call, failure: Failure) -> Result<T, Failure> {
         match self {
             Subject::Descriptor => call.pin(0).map(drop),
-            Subject::Path { follow } => match path::locate(call, None, 0) {
+            Subject::Path { directory, follow } => match path::locate(call, directory, 0) {
                 Err(Failure::NotOurs) if follow => descriptor_names::itself(call, 0).map(drop),
+                // It has not looked at the path yet.
+                Err(Failure::Errno(libc::ENAMETOOLONG | libc::EFAULT | libc::ENOENT)) => {
+                    Err(Failure::NotOurs)
+                }
                 located => located.map(drop),
             },
         }?;
@@ -43,13 +50,13 @@ impl Subject {
         serve: impl Fn(&Client, &Credentials, Target<'_>) -> Result<T, Error>,
         answer: impl Fn(T) -> Answer,
     ) -> Answer {
-        let Subject::Path { follow } = self else {
+        let Subject::Path { directory, follow } = self else {
             let pin = call.pin(0)?;
             return answer(serve(process::client()?, &credentials::effective(), Target::File(pin.file()?))?);
         };
         let served = path::at(
             call,
-            (None, 0),
+            (directory, 0),
             |client, credentials, base, place| {
                 serve(client, credentials, Target::Path { base, path: &place.path, follow })
             },
@@ -93,6 +100,62 @@ fn fill(call: &Call, index: usize, bytes: &[u8]) -> Answer {
         user_memory::write_bytes(call.word(index), bytes)?;
     }
     Ok(bytes.len() as isize)
+}
+
+/// Where the calls below a directory are handed its descriptor.
+const DIRECTORY_AT: usize = 5;
+
+/// `getxattrat` and its like, as the call of the older kind that it extends: whose attributes, and that call.
+fn below_directory(call: &Call, number: i64) -> Result<(Subject, Call), Failure> {
+    const FLAGS: i32 = libc::AT_SYMLINK_NOFOLLOW | libc::AT_EMPTY_PATH;
+    // struct xattr_args: where the value is, its length, and flags. A list is handed as itself.
+    let (value, length, flags) = match number {
+        libc::SYS_listxattr => (call.word(3), call.word(4), 0),
+        libc::SYS_removexattr => (0, 0, 0),
+        _ if call.word(5) != size_of::<[u64; 2]>() => return Err(Failure::NotOurs),
+        _ => {
+            let [value, rest]: [u64; 2] = user_memory::read(call.word(4))?;
+            (value as usize, rest as u32 as usize, (rest >> 32) as usize)
+        }
+    };
+    let at = call.int(2);
+    if at & !FLAGS != 0 || number == libc::SYS_getxattr && flags != 0 {
+        return Err(Failure::NotOurs);
+    }
+    let is_empty = at & libc::AT_EMPTY_PATH != 0
+        && (call.word(1) == 0 || UserPath::read(call.word(1))?.as_bytes().is_empty());
+    let (subject, first) = match is_empty {
+        true => (Subject::Descriptor, call.word(0)),
+        false => {
+            let follow = at & libc::AT_SYMLINK_NOFOLLOW == 0;
+            (Subject::Path { directory: Some(DIRECTORY_AT), follow }, call.word(1))
+        }
+    };
+    let arguments = match number {
+        libc::SYS_listxattr => [first, value, length, 0, 0, call.word(0)],
+        _ => [first, call.word(3), value, length, flags, call.word(0)],
+    };
+    Ok((subject, Call { number: number as usize, arguments }))
+}
+
+pub fn get_below(call: &Call) -> Answer {
+    let (subject, call) = below_directory(call, libc::SYS_getxattr)?;
+    get(&call, subject)
+}
+
+pub fn list_below(call: &Call) -> Answer {
+    let (subject, call) = below_directory(call, libc::SYS_listxattr)?;
+    list(&call, subject)
+}
+
+pub fn set_below(call: &Call) -> Answer {
+    let (subject, call) = below_directory(call, libc::SYS_setxattr)?;
+    set(&call, subject)
+}
+
+pub fn remove_below(call: &Call) -> Answer {
+    let (subject, call) = below_directory(call, libc::SYS_removexattr)?;
+    remove(&call, subject)
 }
 
 pub fn get(call: &Call, subject: Subject) -> Answer {

@@ -1,10 +1,10 @@
-//! `ioctl`: the requests that files answer on every file system. What a file system may or may not have (its flags, its
-//! extents) is not served, and counted.
+//! `ioctl`: the requests that files answer on every file system, and on ext4. Where on a disk a file lies is not told, and
+//! counted.
 
 use cuesta_format::{BLOCK_BYTES, FileKind};
 
-use super::{Answer, Call, Failure};
-use crate::{process, user_memory};
+use super::{Answer, Call, Failure, flags};
+use crate::{descriptors, process, user_memory};
 
 const FICLONE: usize = 0x4004_9409;
 const FICLONERANGE: usize = 0x4020_940d;
@@ -16,6 +16,9 @@ const FIOCLEX: usize = 0x5451;
 const FIOASYNC: usize = 0x5452;
 const FIOQSIZE: usize = 0x5460;
 const FIGETBSZ: usize = 2;
+/// A loop device of a file, or of another.
+const LOOP_SET_FD: usize = 0x4c00;
+const LOOP_CHANGE_FD: usize = 0x4c06;
 const FS_IOC_FIEMAP: usize = 0xc020_660b;
 const FS_IOC_GETFLAGS: usize = 0x8008_6601;
 const FS_IOC_SETFLAGS: usize = 0x4008_6602;
@@ -23,7 +26,10 @@ const FS_IOC_FSGETXATTR: usize = 0x801c_581f;
 const FS_IOC_FSSETXATTR: usize = 0x401c_5820;
 
 pub fn serve(call: &Call) -> Answer {
-    let pin = call.pin(0)?;
+    let pin = match call.pin(0) {
+        Err(Failure::NotOurs) => return about_second(call),
+        pin => pin?,
+    };
     pin.file()?.check_not_path()?;
     let file = pin.file()?;
     match call.word(1) as u32 as usize {
@@ -63,9 +69,19 @@ pub fn serve(call: &Call) -> Answer {
             Ok(0)
         }
         FS_IOC_FIEMAP => call.unserved(libc::EOPNOTSUPP),
-        FS_IOC_GETFLAGS | FS_IOC_SETFLAGS | FS_IOC_FSGETXATTR | FS_IOC_FSSETXATTR => {
-            call.unserved(libc::ENOTTY)
-        }
+        FS_IOC_GETFLAGS => flags::get(call.word(2)),
+        FS_IOC_SETFLAGS => flags::set(call, file),
+        FS_IOC_FSGETXATTR => flags::get_extended(call.word(2)),
+        FS_IOC_FSSETXATTR => flags::set_extended(call, file),
         _ => Err(Failure::Errno(libc::ENOTTY)),
+    }
+}
+
+/// A request to a file of the kernel's about one of ours.
+fn about_second(call: &Call) -> Answer {
+    match call.word(1) as u32 as usize {
+        FICLONE if descriptors::pin(call.int(2)).is_some() => Err(Failure::Errno(libc::EXDEV)),
+        LOOP_SET_FD | LOOP_CHANGE_FD if descriptors::pin(call.int(2)).is_some() => call.unserved(libc::EBADF),
+        _ => Err(Failure::NotOurs),
     }
 }

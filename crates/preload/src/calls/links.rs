@@ -3,17 +3,21 @@
 //! The kernel follows them, finds nothing where the store is, and answers ENOENT. So a call on a path that fails this
 //! way is looked at once more: if there is a link on the way, which one question to the kernel tells, the path is
 //! followed here, and made again in the store if it gets there. What succeeds pays nothing.
+//!
+//! Where the kernel has something at the store's place, too, it would find that instead. Then every path of a call is
+//! looked at before the kernel gets it.
 
 use std::ffi::CString;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use rustix::fs::{Mode, OFlags, ResolveFlags, openat2, readlink};
+use rustix::fs::{Access, CWD, Mode, OFlags, ResolveFlags, openat2, readlink};
 use rustix::io::Errno;
 
-use super::path::{Named, Walk};
+use super::path::{self, Named, Walk};
 use super::{Answer, Call, Failure};
 use crate::filter::{self, class_of};
 use crate::user_memory::UserPath;
-use crate::{process, working_directory};
+use crate::{numbers, process, user_memory, working_directory};
 
 /// Links followed before the way counts as a loop, as in the kernel.
 const LINKS_MAX: usize = 40;
@@ -21,28 +25,116 @@ const LINKS_MAX: usize = 40;
 /// What the kernel says of a path that leads nowhere.
 const NOTHING_FOUND: Answer = Ok(-(libc::ENOENT as isize));
 
+/// Whether the kernel has something where the store is.
+static IS_TAKEN: AtomicBool = AtomicBool::new(false);
+
+/// Notes what the kernel has at `prefix`, where the store is to be. Call once.
+pub fn note_place(prefix: &[u8]) {
+    if rustix::fs::accessat(CWD, prefix, Access::EXISTS, rustix::fs::AtFlags::empty()).is_ok() {
+        IS_TAKEN.store(true, Ordering::Relaxed);
+        filter::suspect_all_paths();
+    }
+}
+
+/// Whether a path must be followed here before the kernel gets it.
+#[inline]
+pub fn must_look_first() -> bool {
+    IS_TAKEN.load(Ordering::Relaxed)
+}
+
 /// A call on paths of the kernel's that it has answered with ENOENT: the answer it has in the store, or that one.
 pub fn look_again(call: &Call) -> Answer {
+    match in_store(call) {
+        None | Some(Err(Failure::NotOurs)) => NOTHING_FOUND,
+        Some(answer) => answer,
+    }
+}
+
+/// A call that the kernel would answer with what it has where the store is: the answer it has in the store.
+#[cold]
+pub fn look_first(call: &Call) -> Answer {
+    in_store(call).unwrap_or_else(|| super::serve(call.number, call.arguments))
+}
+
+/// The answer of a call of whose paths at least one is led into the store by a link.
+fn in_store(call: &Call) -> Option<Answer> {
     let mut arguments = call.arguments;
     // The kernel reads them in the call.
     let mut paths: [Option<CString>; 2] = [None, None];
     for (named, kept) in paths_of(call).into_iter().flatten().zip(&mut paths) {
-        if let Some(found) = into_store_behind(call, named, NOTHING_FOUND) {
+        if let Some(found) = behind_link(call, named) {
             arguments[named.1] = kept.insert(found).as_ptr() as usize;
             if let Some(directory) = named.0 {
                 arguments[directory] = libc::AT_FDCWD as usize;
             }
         }
     }
-    match paths.iter().any(Option::is_some).then(|| super::serve(call.number, arguments)) {
-        None | Some(Err(Failure::NotOurs)) => NOTHING_FOUND,
-        Some(answer) => answer,
+    paths.iter().any(Option::is_some).then(|| super::serve(call.number, arguments))
+}
+
+/// The absolute path in the store to which a link of the kernel's leads the path `named` of a call.
+pub fn behind_link(call: &Call, named: Named) -> Option<CString> {
+    if !matches!(path::locate(call, named.0, named.1), Err(Failure::NotOurs)) {
+        return None;
+    }
+    let directory = named.0.map_or(libc::AT_FDCWD, |index| call.int(index));
+    let path = UserPath::read(call.word(named.1)).ok()?;
+    CString::new(into_store(directory, path.as_bytes(), follows_end(call, named.1))?).ok()
+}
+
+/// As [`behind_link`], if the kernel's `answer` is that it found nothing.
+pub fn into_store_behind(call: &Call, named: Named, answer: Answer) -> Option<CString> {
+    (answer == NOTHING_FOUND).then(|| behind_link(call, named)).flatten()
+}
+
+/// Whether a call follows a symbolic link at the end of the path at argument `path`.
+fn follows_end(call: &Call, path: usize) -> bool {
+    const NO_FOLLOW: i32 = libc::AT_SYMLINK_NOFOLLOW;
+    const MAKES: i32 = libc::O_CREAT | libc::O_EXCL;
+    let opens = |flags: i32| flags & libc::O_NOFOLLOW == 0 && flags & MAKES != MAKES;
+    match call.number as i64 {
+        libc::SYS_lstat
+        | libc::SYS_unlink
+        | libc::SYS_unlinkat
+        | libc::SYS_rmdir
+        | libc::SYS_mkdir
+        | libc::SYS_mkdirat
+        | libc::SYS_mknod
+        | libc::SYS_mknodat
+        | libc::SYS_rename
+        | libc::SYS_renameat
+        | libc::SYS_renameat2
+        | libc::SYS_link
+        | libc::SYS_symlink
+        | libc::SYS_symlinkat
+        | libc::SYS_readlink
+        | libc::SYS_readlinkat
+        | libc::SYS_lchown
+        | libc::SYS_lgetxattr
+        | libc::SYS_lsetxattr
+        | libc::SYS_llistxattr
+        | libc::SYS_lremovexattr => false,
+        libc::SYS_linkat => path == 1 && call.int(4) & libc::AT_SYMLINK_FOLLOW != 0,
+        libc::SYS_name_to_handle_at => call.int(4) & libc::AT_SYMLINK_FOLLOW != 0,
+        libc::SYS_open => opens(call.int(1)),
+        libc::SYS_openat => opens(call.int(2)),
+        libc::SYS_openat2 => user_memory::read::<u64>(call.word(2)).is_ok_and(|flags| opens(flags as i32)),
+        libc::SYS_newfstatat | libc::SYS_faccessat2 | libc::SYS_fchmodat2 | libc::SYS_utimensat => {
+            call.int(3) & NO_FOLLOW == 0
+        }
+        libc::SYS_statx | libc::SYS_open_tree | libc::SYS_mount_setattr => call.int(2) & NO_FOLLOW == 0,
+        numbers::SETXATTRAT..=numbers::OPEN_TREE_ATTR => call.int(2) & NO_FOLLOW == 0,
+        libc::SYS_fchownat | numbers::FILE_GETATTR | numbers::FILE_SETATTR => call.int(4) & NO_FOLLOW == 0,
+        libc::SYS_inotify_add_watch => call.word(2) as u32 & libc::IN_DONT_FOLLOW == 0,
+        libc::SYS_umount2 => call.int(1) & libc::UMOUNT_NOFOLLOW == 0,
+        _ => true,
     }
 }
 
 /// Where the path arguments of a call are: a directory's descriptor, if it takes one, and the path.
 fn paths_of(call: &Call) -> [Option<Named>; 2] {
     match class_of(call.number as i64) {
+        _ if call.number as i64 == libc::SYS_chdir => [Some((None, 0)), None],
         filter::CLASS_PATH => [Some((None, 0)), None],
         filter::CLASS_PATH_PATH => [Some((None, 0)), Some((None, 1))],
         filter::CLASS_PATH_SECOND => [Some((None, 1)), None],
@@ -53,20 +145,11 @@ fn paths_of(call: &Call) -> [Option<Named>; 2] {
     }
 }
 
-/// The absolute path in the store that `named` of a call leads to, if the kernel's `answer` is that it found nothing.
-pub fn into_store_behind(call: &Call, named: Named, answer: Answer) -> Option<CString> {
-    if answer != NOTHING_FOUND {
-        return None;
-    }
-    let directory = named.0.map_or(libc::AT_FDCWD, |index| call.int(index));
-    let path = UserPath::read(call.word(named.1)).ok()?;
-    CString::new(into_store(directory, path.as_bytes())?).ok()
-}
-
-/// The absolute path in the store that a path leads to by a symbolic link of the kernel's.
-pub fn into_store(directory: i32, path: &[u8]) -> Option<Vec<u8>> {
+/// The absolute path in the store that a path leads to by a symbolic link of the kernel's; one at its end counts if it is
+/// to be followed.
+pub fn into_store(directory: i32, path: &[u8], follow: bool) -> Option<Vec<u8>> {
     let prefix = &process::configuration().ok()?.prefix;
-    if path.is_empty() || !has_link(directory, path) {
+    if path.is_empty() || !has_link(directory, path, follow) {
         return None;
     }
     let absolute = if path[0] == b'/' {
@@ -74,18 +157,19 @@ pub fn into_store(directory: i32, path: &[u8]) -> Option<Vec<u8>> {
     } else {
         [&working_directory::kernel_path(directory).ok()?[..], path].join(&b'/')
     };
-    follow(prefix, absolute)
+    self::follow(prefix, absolute, follow)
 }
 
 /// Whether a symbolic link lies on the way, as far as there is one.
-fn has_link(directory: i32, path: &[u8]) -> bool {
+fn has_link(directory: i32, path: &[u8], follow: bool) -> bool {
     // SAFETY: a number the application named, or the working directory; the kernel checks it.
     let directory = unsafe { rustix::fd::BorrowedFd::borrow_raw(directory) };
-    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    let end = if follow { OFlags::empty() } else { OFlags::NOFOLLOW };
+    let flags = OFlags::PATH | OFlags::CLOEXEC | end;
     openat2(directory, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS).err() == Some(Errno::LOOP)
 }
 
-fn follow(prefix: &[u8], absolute: Vec<u8>) -> Option<Vec<u8>> {
+fn follow(prefix: &[u8], absolute: Vec<u8>, end_too: bool) -> Option<Vec<u8>> {
     // What ends in a slash must be a directory.
     let end: &[u8] = if absolute.ends_with(b"/") { b"/" } else { b"" };
     let (mut passed, mut left) = (Vec::new(), absolute);
@@ -98,7 +182,9 @@ fn follow(prefix: &[u8], absolute: Vec<u8>) -> Option<Vec<u8>> {
             if !walk.step() {
                 return None;
             }
+            let is_end = walk.rest.is_empty() && end.is_empty();
             match readlink(&walk.passed, Vec::new()) {
+                Ok(_) if is_end && !end_too => return None,
                 Ok(target) => break target.into_bytes(),
                 Err(Errno::INVAL) => {}
                 // Nothing need be where the store is, nor above it.

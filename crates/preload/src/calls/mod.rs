@@ -12,6 +12,7 @@ mod data;
 mod descriptor_names;
 mod directories;
 mod extended;
+mod flags;
 mod ioctl;
 mod links;
 mod loaders;
@@ -19,6 +20,7 @@ mod memory;
 mod names;
 mod needed;
 mod open_how;
+mod other_kinds;
 mod own_listing;
 pub mod path;
 mod program;
@@ -32,12 +34,12 @@ mod transfer;
 pub use copies::{after_fork as forget_copies, before_child as copy_for_child, move_copy};
 use cuesta_libfs::Error;
 use extended::Subject;
-pub use links::look_again;
+pub use links::{look_again, look_first, must_look_first, note_place};
 pub use program::ExecImage;
 pub use sockets::brings_ours;
 
 use crate::descriptors::{self, Pin};
-use crate::{credentials, process, signals, thread, user_memory};
+use crate::{credentials, numbers, process, signals, thread, user_memory};
 
 /// Why a call has no answer of ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,8 +119,8 @@ impl Call {
     }
 }
 
-const FOLLOWING: Subject = Subject::Path { follow: true };
-const LINK: Subject = Subject::Path { follow: false };
+const FOLLOWING: Subject = Subject::Path { directory: None, follow: true };
+const LINK: Subject = Subject::Path { directory: None, follow: false };
 
 /// Serves one call.
 #[inline]
@@ -172,6 +174,7 @@ pub fn serve(number: usize, arguments: [usize; 6]) -> Answer {
         }
         libc::SYS_openat => names::open(&call, Some(0), 1, call.int(2), call.word(3)),
         libc::SYS_openat2 => open_how::open(&call),
+        libc::SYS_open_tree => names::open_tree(&call),
         libc::SYS_mkdir => names::make_directory(&call, None, 0, call.word(1)),
         libc::SYS_mkdirat => names::make_directory(&call, Some(0), 1, call.word(2)),
         libc::SYS_mknod => names::make_node(&call, None, 0, call.word(1), call.word(2)),
@@ -224,6 +227,11 @@ pub fn serve(number: usize, arguments: [usize; 6]) -> Answer {
         libc::SYS_removexattr => extended::remove(&call, FOLLOWING),
         libc::SYS_lremovexattr => extended::remove(&call, LINK),
         libc::SYS_fremovexattr => extended::remove(&call, Subject::Descriptor),
+        numbers::GETXATTRAT => extended::get_below(&call),
+        numbers::LISTXATTRAT => extended::list_below(&call),
+        numbers::SETXATTRAT => extended::set_below(&call),
+        numbers::REMOVEXATTRAT => extended::remove_below(&call),
+        numbers::CACHESTAT => flags::cached(&call),
         libc::SYS_getdents | libc::SYS_getdents64 => directories::read_entries(&call),
         libc::SYS_chdir => directories::change(&call),
         libc::SYS_fchdir => directories::change_to_open(&call),
@@ -248,8 +256,12 @@ pub fn serve(number: usize, arguments: [usize; 6]) -> Answer {
             process::leave();
             Err(Failure::NotOurs)
         }
+        libc::SYS_setns if call.pin(0).is_ok() => other_kinds::refuse(&call, libc::EINVAL),
         number if credentials::is_changed_by(number) => credentials::change(&call),
-        _ => path::refuse(&call),
+        number => match other_kinds::answer_for_file(number) {
+            Some(errno) => other_kinds::refuse(&call, errno),
+            None => path::refuse(&call),
+        },
     }
 }
 

@@ -4,9 +4,12 @@ use std::sync::Arc;
 
 use cuesta_format::InodeNumber;
 use cuesta_libfs::{Error, LinkSource, OpenFile, RenameFlags, Resolve};
+use rustix::fd::BorrowedFd;
+use rustix::fs::{AtFlags, Mode, OFlags};
+use rustix::io::Errno;
 
 use super::path::{self, Named, Place};
-use super::{Answer, Call, Failure, descriptor_names, stand_ins};
+use super::{Answer, Call, Failure, descriptor_names, links, stand_ins};
 use crate::descriptors;
 use crate::open_file::Description;
 use crate::{credentials, process, user_memory};
@@ -109,6 +112,29 @@ fn give(opened: Opened, flags: i32) -> Answer {
     Ok(fd as isize)
 }
 
+/// `open_tree` that makes no mount of its own is an open for paths only.
+pub fn open_tree(call: &Call) -> Answer {
+    const CLONE: i32 = 1;
+    const RECURSIVE: i32 = 0x8000;
+    const LOOKS: i32 = libc::AT_SYMLINK_NOFOLLOW | libc::AT_NO_AUTOMOUNT | libc::AT_EMPTY_PATH;
+    let flags = call.int(2);
+    if flags & !(LOOKS | libc::O_CLOEXEC | CLONE | RECURSIVE) != 0 || flags & (CLONE | RECURSIVE) == RECURSIVE
+    {
+        return Err(Failure::NotOurs);
+    }
+    if flags & CLONE != 0 {
+        return path::refuse(call);
+    }
+    let mut open_flags = libc::O_PATH | flags & libc::O_CLOEXEC;
+    if flags & libc::AT_EMPTY_PATH != 0 && user_memory::UserPath::read(call.word(1))?.as_bytes().is_empty() {
+        return give(descriptor_names::open(&call.pin(0)?, open_flags)?, open_flags);
+    }
+    if flags & libc::AT_SYMLINK_NOFOLLOW != 0 {
+        open_flags |= libc::O_NOFOLLOW;
+    }
+    open(call, Some(0), 1, open_flags, 0)
+}
+
 /// Opens once more what is behind a descriptor, if that is what the path names.
 #[cold]
 pub fn open_named(call: &Call, path: usize, flags: i32) -> Answer {
@@ -155,8 +181,8 @@ pub fn remove(call: &Call, directory: Option<usize>, path: usize, is_directory: 
     )
 }
 
-/// Both places of a call with two names; one in the store and one outside are on two file systems. `look` is how far
-/// the call looks at the first before it reads the second.
+/// Both places of a call with two names. One in the store and one outside are on two file systems, which the kernel says
+/// once it has found the folders of both. `look` is how far the call looks at the first before it reads the second.
 fn both(
     call: &Call,
     from: Named,
@@ -166,24 +192,86 @@ fn both(
     match (path::locate(call, from.0, from.1), path::locate(call, to.0, to.1)) {
         (Ok(from), Ok(to)) => Ok((from, to)),
         (Err(Failure::NotOurs), Err(Failure::NotOurs)) => Err(Failure::NotOurs),
-        (Err(Failure::NotOurs), Ok(_)) => Err(apart(call, from)),
-        (Ok(from), Err(failure)) => {
-            let (base, path) = from.located()?;
+        (Err(Failure::NotOurs), Ok(place)) => match links::behind_link(call, from) {
+            Some(found) => Ok((path::locate_bytes(libc::AT_FDCWD, found.as_bytes())?, place)),
+            None => {
+                outside(call, from, true)?;
+                let (base, path) = place.located()?;
+                let (client, credentials) = (process::client()?, credentials::effective());
+                if let Some(folder) = directory_of(path) {
+                    client.stat(&credentials, base, folder, true)?;
+                }
+                if is_link(call) && client.stat(&credentials, base, path, false).is_ok() {
+                    return Err(Failure::Errno(libc::EEXIST));
+                }
+                Err(Failure::Errno(libc::EXDEV))
+            }
+        },
+        (Ok(place), Err(failure)) => {
+            let (base, path) = place.located()?;
             if let Some(path) = look(path) {
                 process::client()?.stat(&credentials::effective(), base, path, false)?;
             }
-            Err(if failure == Failure::NotOurs { apart(call, to) } else { failure })
+            if failure != Failure::NotOurs {
+                return Err(failure);
+            }
+            match links::behind_link(call, to) {
+                Some(found) => Ok((place, path::locate_bytes(libc::AT_FDCWD, found.as_bytes())?)),
+                None => Err(apart(call, to)),
+            }
         }
         (Err(failure), _) => Err(failure),
     }
 }
 
-/// Why a call fails whose other path is in the store, and this one is not.
-fn apart(call: &Call, (_, path): Named) -> Failure {
-    match user_memory::UserPath::read(call.word(path)) {
-        Ok(path) if path.as_bytes().is_empty() => Failure::Errno(libc::ENOENT),
-        Ok(_) => Failure::Errno(libc::EXDEV),
-        Err(failure) => failure,
+fn is_link(call: &Call) -> bool {
+    matches!(call.number as i64, libc::SYS_link | libc::SYS_linkat)
+}
+
+/// Why a call fails whose first path is in the store, and this one is not.
+fn apart(call: &Call, named: Named) -> Failure {
+    outside(call, named, false).err().unwrap_or(Failure::Errno(libc::EXDEV))
+}
+
+/// What the kernel says of one of a call's two paths, which is outside the store, before it says that they are on two
+/// file systems.
+fn outside(call: &Call, (directory, path): Named, is_source: bool) -> Result<(), Failure> {
+    let path = user_memory::UserPath::read(call.word(path))?;
+    if path.as_bytes().is_empty() {
+        return Err(Failure::Errno(libc::ENOENT));
+    }
+    let directory = directory.map_or(libc::AT_FDCWD, |index| call.int(index));
+    let follow =
+        is_source && call.number as i64 == libc::SYS_linkat && call.int(4) & libc::AT_SYMLINK_FOLLOW != 0;
+    outside_at(directory, path.as_bytes(), is_link(call), is_source, follow)
+}
+
+/// As [`outside`], for a path already read.
+fn outside_at(
+    directory: i32,
+    path: &[u8],
+    is_link: bool,
+    is_source: bool,
+    follow: bool,
+) -> Result<(), Failure> {
+    // SAFETY: a number the application named, or the working directory; the kernel checks it.
+    let directory = unsafe { BorrowedFd::borrow_raw(directory) };
+    if let Some(folder) = directory_of(path) {
+        rustix::fs::openat(
+            directory,
+            folder,
+            OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
+            Mode::empty(),
+        )?;
+    }
+    if !is_link {
+        return Ok(());
+    }
+    let end = if follow { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
+    match (rustix::fs::statat(directory, path, end), is_source) {
+        (Ok(_), true) | (Err(Errno::NOENT), false) => Ok(()),
+        (Ok(_), false) => Err(Failure::Errno(libc::EEXIST)),
+        (Err(errno), _) => Err(errno.into()),
     }
 }
 

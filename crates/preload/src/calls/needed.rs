@@ -52,7 +52,7 @@ pub fn libraries(program: &ProgramFile, variables: &[usize]) -> Result<Vec<Libra
     let library_path = library_path(variables);
     let leads_to_store = |folder: &Vec<u8>| {
         path::locate_bytes(libc::AT_FDCWD, folder).is_ok()
-            || links::into_store(libc::AT_FDCWD, folder).is_some()
+            || links::into_store(libc::AT_FDCWD, folder, true).is_some()
     };
     let dynamic = match &program.location {
         Location::Store(file, _) => dynamic_of(file),
@@ -183,10 +183,13 @@ fn look_at(path: Vec<u8>) -> Result<Found, Failure> {
         Err(Failure::NotOurs) => {
             let exists =
                 rustix::fs::accessat(CWD, &path[..], Access::EXISTS, rustix::fs::AtFlags::empty()).is_ok();
-            return match (exists, links::into_store(libc::AT_FDCWD, &path)) {
-                (true, _) => Ok(Found::Kernel),
-                (false, Some(path)) => look_at(path),
-                (false, None) => Ok(Found::Nowhere),
+            return match exists {
+                true if !links::must_look_first() => Ok(Found::Kernel),
+                _ => match links::into_store(libc::AT_FDCWD, &path, true) {
+                    Some(path) => look_at(path),
+                    None if exists => Ok(Found::Kernel),
+                    None => Ok(Found::Nowhere),
+                },
             };
         }
         Err(failure) => return Err(failure),

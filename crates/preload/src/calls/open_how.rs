@@ -2,10 +2,12 @@
 //!
 //! What is wrong with a request before its path is looked at, the kernel finds as well: it answers then.
 
+use std::ffi::CString;
+
 use cuesta_libfs::Resolve;
 
 use super::names::{self, OPEN_FLAGS, Through, UNNAMED};
-use super::path::{self, Place};
+use super::path::{self, Named, Place};
 use super::{Answer, Call, Failure, descriptor_names, links};
 use crate::user_memory::{self, UserPath};
 use crate::{descriptors, process, working_directory};
@@ -51,15 +53,17 @@ fn request(call: &Call) -> Option<(i32, u64, u64)> {
 
 /// Opens what the kernel finds, or what a link there leads to in the store.
 fn open_outside(call: &Call) -> Answer {
-    let answer = Ok(call.kernel(call.arguments));
-    match links::into_store_behind(call, (Some(0), 1), answer) {
-        Some(path) => {
-            let mut arguments = call.arguments;
-            (arguments[0], arguments[1]) = (libc::AT_FDCWD as usize, path.as_ptr() as usize);
-            open(&Call { number: call.number, arguments })
-        }
-        None => answer,
+    const NAMED: Named = (Some(0), 1);
+    let in_store = |path: CString| {
+        let mut arguments = call.arguments;
+        (arguments[0], arguments[1]) = (libc::AT_FDCWD as usize, path.as_ptr() as usize);
+        open(&Call { number: call.number, arguments })
+    };
+    if let Some(path) = links::must_look_first().then(|| links::behind_link(call, NAMED)).flatten() {
+        return in_store(path);
     }
+    let answer = Ok(call.kernel(call.arguments));
+    links::into_store_behind(call, NAMED, answer).map_or(answer, in_store)
 }
 
 pub fn open(call: &Call) -> Answer {

@@ -274,15 +274,39 @@ pub fn refuse(call: &Call) -> Answer {
         }
         _ if call.number as i64 == libc::SYS_landlock_add_rule => below_of_rule(call),
         _ if call.number as i64 == libc::SYS_fsconfig => parameter(call),
+        _ if call.number as i64 == libc::SYS_bpf => pinned(call),
         _ => Err(Failure::NotOurs),
     };
     ours?;
     let errno = match call.number as i64 {
         libc::SYS_name_to_handle_at | libc::SYS_open_by_handle_at => libc::EOPNOTSUPP,
+        // As on every file system but its own.
+        libc::SYS_bpf if call.int(0) == BPF_OBJ_GET => libc::EACCES,
+        libc::SYS_bpf => libc::EPERM,
         _ => libc::ENOSYS,
     };
     process::client()?;
     call.unserved(errno)
+}
+
+/// What makes a name for an object of BPF's, and what finds it by that.
+const BPF_OBJ_PIN: i32 = 6;
+const BPF_OBJ_GET: i32 = 7;
+
+/// The place of an object's name.
+fn pinned(call: &Call) -> Result<(), Failure> {
+    // Whether it starts in a directory that is named, too.
+    const PATH_FD: u32 = 1 << 14;
+    if !matches!(call.int(0), BPF_OBJ_PIN | BPF_OBJ_GET) {
+        return Err(Failure::NotOurs);
+    }
+    // The path's address, the object's descriptor and flags, the directory's descriptor.
+    let [path, object]: [u64; 2] = user_memory::read(call.word(1)).map_err(|_| Failure::NotOurs)?;
+    let directory = match (object >> 32) as u32 & PATH_FD {
+        0 => libc::AT_FDCWD,
+        _ => user_memory::read(call.word(1).wrapping_add(16)).map_err(|_| Failure::NotOurs)?,
+    };
+    locate_bytes(directory, UserPath::read(path as usize)?.as_bytes()).map(|_| ())
 }
 
 /// The descriptor that a rule of Landlock's is about.

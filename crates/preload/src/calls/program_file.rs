@@ -58,19 +58,21 @@ impl ProgramFile {
             let place = match path::locate_bytes(directory, &path) {
                 Ok(place) => place,
                 Err(Failure::NotOurs) => {
-                    return match descriptor_names::passed(&path).filter(|_| follow) {
-                        Some((pin, b"")) => Self::behind(&pin),
-                        _ => match Self::in_kernel(directory, path.clone()) {
-                            Err(Failure::Errno(libc::ENOENT)) => match links::into_store(directory, &path) {
-                                Some(found) => {
-                                    (directory, path) = (libc::AT_FDCWD, found);
-                                    continue;
-                                }
-                                None => Err(Failure::Errno(libc::ENOENT)),
-                            },
-                            found => found,
-                        },
+                    if let Some((pin, b"")) = descriptor_names::passed(&path).filter(|_| follow) {
+                        return Self::behind(&pin);
+                    }
+                    let in_kernel = match links::must_look_first() {
+                        true => Err(Failure::Errno(libc::ENOENT)),
+                        false => Self::in_kernel(directory, path.clone()),
                     };
+                    if !matches!(in_kernel, Err(Failure::Errno(libc::ENOENT))) {
+                        return in_kernel;
+                    }
+                    let Some(found) = links::into_store(directory, &path, follow) else {
+                        return Self::in_kernel(directory, path);
+                    };
+                    (directory, path) = (libc::AT_FDCWD, found);
+                    continue;
                 }
                 Err(Failure::Errno(libc::ENOENT)) if path.is_empty() && flags & libc::AT_EMPTY_PATH != 0 => {
                     return Self::behind(&descriptors::pin(directory).ok_or(Failure::Errno(libc::EACCES))?);

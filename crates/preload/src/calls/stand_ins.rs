@@ -10,7 +10,7 @@ use cuesta_format::{FileKind, InodeNumber};
 use cuesta_libfs::Error;
 
 use super::path::{self, CROSSINGS, Place};
-use super::{Answer, Call, Failure};
+use super::{Answer, Call, Failure, links};
 use crate::{credentials, process, thread, user_memory};
 
 /// Where the path stands in `struct sockaddr_un`.
@@ -127,7 +127,13 @@ fn named(address: usize, length: usize) -> Result<Place, Failure> {
     if family != (libc::AF_UNIX as u16).to_ne_bytes() || path.is_empty() {
         return Err(Failure::NotOurs);
     }
-    path::locate_bytes(libc::AT_FDCWD, path)
+    match path::locate_bytes(libc::AT_FDCWD, path) {
+        Err(Failure::NotOurs) => {
+            let found = links::into_store(libc::AT_FDCWD, path, true).ok_or(Failure::NotOurs)?;
+            path::locate_bytes(libc::AT_FDCWD, &found)
+        }
+        place => place,
+    }
 }
 
 /// Runs `serve` at a place, following it out of the store and back.

@@ -1,0 +1,34 @@
+//! Calls on descriptors of kinds that no file is (an epoll, a timer, a namespace, …): what the kernel says of a file
+//! there, which of a placeholder it would not say.
+
+use super::{Answer, Call, Failure};
+
+/// What the kernel answers where the descriptor of such a call is a file's; `None` if it is no such call.
+pub fn answer_for_file(number: i64) -> Option<i32> {
+    match number {
+        libc::SYS_epoll_wait
+        | libc::SYS_epoll_pwait
+        | libc::SYS_epoll_pwait2
+        | libc::SYS_timerfd_settime
+        | libc::SYS_timerfd_gettime
+        | libc::SYS_inotify_rm_watch
+        | libc::SYS_signalfd
+        | libc::SYS_signalfd4
+        | libc::SYS_fsmount => Some(libc::EINVAL),
+        libc::SYS_io_uring_enter | libc::SYS_io_uring_register => Some(libc::EOPNOTSUPP),
+        libc::SYS_landlock_restrict_self => Some(libc::EBADFD),
+        _ => None,
+    }
+}
+
+/// Such a call, about a file of ours. What is wrong with its other arguments the kernel says first, and of the placeholder
+/// nothing but EBADF.
+pub fn refuse(call: &Call, errno: i32) -> Answer {
+    let pin = call.pin(0)?;
+    let answer = call.kernel(call.arguments);
+    let is_path = pin.file()?.check_not_path().is_err();
+    match answer {
+        answer if answer == -(libc::EBADF as isize) && !is_path => Err(Failure::Errno(errno)),
+        answer => Ok(answer),
+    }
+}
