@@ -201,3 +201,4 @@ os.symlink(f'{D}/grows/{"n" * 200}', f'{D}/grows')
 print('loop', said(os.stat, f'{D}/grows/x'), said(os.open, f'{D}/grows', os.O_RDONLY))
 long_path, long_name = f'{D}/{"./" * 2200}flagged'.encode(), b'user.' + b'n' * 251
 print('long', below(191, long_path, long_name, room, 9), below(188, long_path, long_name, room, 9, 0), below(191, long_path, b'user.a', room, 9))
+print('length', [said(lambda path: os.stat(path).st_size > 0, (D + '/' + './' * 3000)[:length]) for length in (4095, 4096)])
