@@ -77,6 +77,9 @@ SECTIONS {
     *(.text.*cuesta_preload5patch5cache*)
     *(.text.*cuesta_preload5patch4copy*)
     *(.text.*cuesta_preload5patch7install*)
+    *(.text.*cuesta_preload5patch14remember_cache*)
+    *(.text.*core*str*iter*Split*)
+    *(.text.*core*iter*adapters*try_process*)
   }
   .text.client : {
     *(.text.*cuesta_preload*)

@@ -107,7 +107,7 @@ fn listed(path: &[u8], list: &[u8]) -> Option<i32> {
 }
 
 /// Whether `path` is the link to this process's program.
-fn names_program(path: &[u8]) -> bool {
+pub fn names_program(path: &[u8]) -> bool {
     let folder = path::normal(path).and_then(|path| Some(path.strip_suffix(b"/exe")?.to_vec()));
     let process = folder.as_deref().and_then(|folder| folder.strip_prefix(b"/proc/"));
     process.is_some_and(|process| {

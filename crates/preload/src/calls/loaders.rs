@@ -1,17 +1,20 @@
 //! The dynamic loader that programs of the store are started with, once a process starts many of them: a copy that
-//! need not ask the processor (see [`crate::patch::loader`]).
+//! need not ask the processor (see [`crate::patch::loader`]), and finds a C library that is patched
+//! (see [`crate::patch::provision`]).
 //!
-//! It is used only as long as the loader it was made of is the file it was, and until an exec fails with it.
+//! It is used only as long as what it was made of and what it leads to are the files they were, and until an exec fails
+//! with it.
 
 use std::ffi::CString;
-use std::os::fd::AsFd as _;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use rustix::fs::{CWD, Mode, OFlags, Stat, openat};
+use rustix::fs::{CWD, Mode, OFlags, Stat, openat, stat};
 
 use super::copies::{KeptFile, sealed};
 use crate::patch::loader;
+use crate::patch::provision::Provision;
 use crate::process;
 
 /// Making one costs as much as some fifteen starts gain.
@@ -23,13 +26,32 @@ static STARTS: AtomicU32 = AtomicU32::new(0);
 static FAILED: AtomicBool = AtomicBool::new(false);
 static LOADER: Mutex<Option<Loader>> = Mutex::new(None);
 
-#[derive(Clone)]
 struct Loader {
     path: CString,
-    original: FileStamp,
-    /// What it was made of: a path would be followed for each program.
-    file: KeptFile,
     copy: KeptFile,
+    /// What it relies on, as it was: a path would be followed for each program.
+    relied_on: Vec<(KeptFile, FileStamp)>,
+    /// The list of libraries it reads, which it finds by its path.
+    list: Option<(CString, FileStamp)>,
+}
+
+impl Loader {
+    /// Whether everything is as it was, for the calling process too.
+    fn is_good(&self) -> bool {
+        let is_what_it_was = |(file, stamp): &(KeptFile, FileStamp)| {
+            file.stat().is_some_and(|stat| FileStamp::of(&stat) == *stamp)
+        };
+        let is_listed = self
+            .list
+            .as_ref()
+            .is_none_or(|(path, stamp)| stat(&**path).is_ok_and(|stat| FileStamp::of(&stat) == *stamp));
+        self.copy.is_here() && self.relied_on.iter().all(is_what_it_was) && is_listed
+    }
+
+    fn close(self) {
+        self.copy.close();
+        self.relied_on.into_iter().for_each(|(file, _)| file.close());
+    }
 }
 
 /// Tells a file from what it was.
@@ -69,9 +91,8 @@ pub fn give_up() {
 /// The loader's number, if it stands as it was made, for the calling process (or vfork child) too.
 pub fn current() -> Option<u64> {
     let held = LOADER.try_lock().ok()?;
-    let held = held.as_ref().filter(|held| held.copy.is_here())?;
-    // Another in its place takes the name from this one, which changes it.
-    (FileStamp::of(&held.file.stat()?) == held.original).then_some(held.copy.number)
+    // Another in a file's place takes the name from it, which changes it.
+    held.as_ref().filter(|held| held.is_good()).map(|held| held.copy.number)
 }
 
 /// Lets a program whose file begins with `head` name the loader, which is made if there is none yet; the loader's
@@ -92,30 +113,55 @@ pub fn redirect(head: &mut [u8]) -> Option<u64> {
 /// A loader in the place of the one there is.
 fn make(path: CString) -> Option<()> {
     let file = openat(CWD, &*path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
-    let stat = rustix::fs::fstat(&file).ok()?;
-    if stat.st_size as u64 > FILE_BYTES_MAX {
+    let found = rustix::fs::fstat(&file).ok()?;
+    if found.st_size as u64 > FILE_BYTES_MAX {
         return None;
     }
-    let mut bytes = vec![0; stat.st_size as usize];
+    let mut bytes = vec![0; found.st_size as usize];
     let mut read = 0;
     while read < bytes.len() {
         read += rustix::io::pread(&file, &mut bytes[read..], read as u64).ok().filter(|count| *count > 0)?;
     }
-    let copy = sealed("cuesta-loader", &loader::with_answers(&bytes)?).ok()?;
-    let file = process::set_aside(file.as_fd()).ok()?;
-    let (file, copy) = (KeptFile::new(file).ok()?, KeptFile::new(copy).ok()?);
-    let made = Loader { path, original: FileStamp::of(&stat), file, copy };
-    if let Some(before) = LOADER.lock().ok()?.replace(made) {
-        before.file.close();
-        before.copy.close();
+    let provided = Provision::make().and_then(|provision| Some((reliance(&provision)?, provision.list)));
+    let listed = provided.as_ref().and_then(|(_, list)| loader::with_answers(&bytes, Some(list)));
+    let (bytes, provided) = match listed {
+        Some(listed) => (listed, provided),
+        None => (loader::with_answers(&bytes, None)?, None),
+    };
+    let copy = KeptFile::new(sealed("cuesta-loader", &bytes).ok()?).ok()?;
+    let mut relied_on =
+        vec![(KeptFile::new(process::set_aside(file.as_fd()).ok()?).ok()?, FileStamp::of(&found))];
+    let mut list = None;
+    if let Some((files, path)) = provided {
+        for file in files {
+            let stamp = FileStamp::of(&rustix::fs::fstat(&file).ok()?);
+            relied_on.push((KeptFile::new(file).ok()?, stamp));
+        }
+        let stamp = FileStamp::of(&rustix::fs::stat(&*path).ok()?);
+        list = Some((path, stamp));
+    }
+    if let Some(before) = LOADER.lock().ok()?.replace(Loader { path, copy, relied_on, list }) {
+        before.close();
     }
     Some(())
+}
+
+/// What a list relies on, out of the way of the program's descriptors.
+fn reliance(provision: &Provision) -> Option<Vec<OwnedFd>> {
+    let open = |path: &CString| {
+        let file = openat(CWD, &**path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()?;
+        process::set_aside(file.as_fd()).ok()
+    };
+    provision.relied_on.iter().map(open).collect()
 }
 
 /// What is kept behind `from` has another descriptor now; `false` if nothing is.
 pub fn move_file(from: i32, to: i32) -> bool {
     let mut held = LOADER.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    held.as_mut().is_some_and(|held| held.file.move_from(from, to) || held.copy.move_from(from, to))
+    held.as_mut().is_some_and(|held| {
+        let relied_on = held.relied_on.iter_mut().map(|(file, _)| file);
+        std::iter::once(&mut held.copy).chain(relied_on).any(|file| file.move_from(from, to))
+    })
 }
 
 /// This is the child of a fork: the parent's is not for it.

@@ -53,6 +53,14 @@ impl ProgramFile {
     /// Finds what the kernel would execute, following symbolic links into the store and out of it.
     pub fn find(directory: i32, path: &[u8], flags: i32) -> Result<Self, Failure> {
         let follow = flags & libc::AT_SYMLINK_NOFOLLOW == 0;
+        // What the kernel has there is a copy, whose loader may be this process's alone.
+        if let Some(program) = process::program()
+            && follow
+            && descriptor_names::names_program(path)
+            && let Ok(found) = Self::find(libc::AT_FDCWD, program, flags)
+        {
+            return Ok(found);
+        }
         let (mut directory, mut path) = (directory, path.to_vec());
         for _ in 0..CROSSINGS {
             let place = match path::locate_bytes(directory, &path) {

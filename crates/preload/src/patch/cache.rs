@@ -115,15 +115,52 @@ impl Cache {
         Some((file, stat))
     }
 
+    /// Where a file of the directory is.
+    pub fn path_of(&self, name: &CStr) -> CString {
+        let path = [self.path.to_bytes(), b"/", name.to_bytes()].concat();
+        // SAFETY: neither a path nor a name has a zero in it.
+        unsafe { CString::from_vec_unchecked(path) }
+    }
+
+    /// The path of a file with this content, which is made if there is none: one that is there others may be using.
+    pub fn provide(&self, kind: &[u8], content: &[u8]) -> Option<CString> {
+        let name = file_name(kind, &[&checksum(content).to_le_bytes()]);
+        if !self.holds(&name, content) {
+            self.replace(&name, content, None);
+        }
+        self.holds(&name, content).then(|| self.path_of(&name))
+    }
+
+    fn holds(&self, name: &CStr, content: &[u8]) -> bool {
+        let mut bytes = vec![0; content.len()];
+        self.open_file(name).is_some_and(|(file, stat)| {
+            stat.st_size == content.len() as i64
+                && read_exactly(&file, &mut bytes, 0).is_some()
+                && bytes == content
+        })
+    }
+
     /// Gives the file `name` new contents, and the given time of modification, at once.
     pub fn replace(&self, name: &CStr, bytes: &[u8], modified: Option<Timespec>) {
+        self.replace_with(name, modified, |_| Some(bytes));
+    }
+
+    /// As [`Cache::replace`]; the contents may say which file they are in.
+    pub fn replace_with<B: AsRef<[u8]>>(
+        &self,
+        name: &CStr,
+        modified: Option<Timespec>,
+        bytes: impl FnOnce(&Stat) -> Option<B>,
+    ) {
         let process = std::process::id();
         let temporary = [name.to_bytes(), b".", decimal(process, &mut [0; DIGITS_MAX])].concat();
         let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let Ok(file) = openat(&self.directory, &*temporary, flags, Mode::RUSR | Mode::WUSR) else { return };
         let file = Descriptor::new(file);
         let stamp = |time| futimens(&file, &Timestamps { last_access: time, last_modification: time });
-        let written = write_all(&file, bytes).is_some() && modified.is_none_or(|time| stamp(time).is_ok());
+        let bytes = fstat(&file).ok().and_then(|stat| bytes(&stat));
+        let written = bytes.is_some_and(|bytes| write_all(&file, bytes.as_ref()).is_some())
+            && modified.is_none_or(|time| stamp(time).is_ok());
         if !written || renameat(&self.directory, &*temporary, &self.directory, name).is_err() {
             let _ = unlinkat(&self.directory, &*temporary, AtFlags::empty());
         }

@@ -1,6 +1,8 @@
 //! An ELF file as it is read while it is being mapped, or as it lies in memory: its segments, its build-id, and
 //! which function an address belongs to.
 
+use super::whole::Mark;
+
 /// Reads bytes at an offset of the file, or at an address of the image.
 pub type Read<'a> = &'a dyn Fn(u64, &mut [u8]) -> Option<()>;
 
@@ -61,6 +63,8 @@ pub struct CodeSegment {
 #[derive(Debug)]
 pub struct Elf {
     segments: Vec<Segment>,
+    /// It is a whole file of ours.
+    pub mark: Option<Mark>,
 }
 
 /// A library that a file needs.
@@ -113,6 +117,7 @@ impl Elf {
         }
         let mut headers = vec![0; count * SEGMENT_HEADER_BYTES];
         read(word(&header, 32), &mut headers)?;
+        let mark = headers.chunks_exact(SEGMENT_HEADER_BYTES).last().and_then(Mark::decode);
         let segments = headers.chunks_exact(SEGMENT_HEADER_BYTES).map(|header| Segment {
             kind: u32::from_le_bytes([header[0], header[1], header[2], header[3]]),
             in_file: word(header, 8),
@@ -121,7 +126,7 @@ impl Elf {
             bytes_in_file: word(header, 32),
             is_code: header[4] & libc::PF_X as u8 != 0,
         });
-        Some(Self { segments: segments.collect() })
+        Some(Self { segments: segments.collect(), mark })
     }
 
     /// The address, in the file's terms, of the code that stands at `offset` of the file, and how much there is.
@@ -143,6 +148,14 @@ impl Elf {
     pub fn is_mapped_besides(&self, start: u64, end: u64) -> bool {
         let loaded = self.segments.iter().filter(|segment| segment.kind == libc::PT_LOAD);
         loaded.into_iter().any(|segment| segment.in_file < end && segment.file_end() > start)
+    }
+
+    /// The address, in the file's terms, of what stands at `offset` of the file.
+    pub fn address_of(&self, offset: u64) -> Option<u64> {
+        let holds = |segment: &&Segment| {
+            segment.kind == libc::PT_LOAD && (segment.in_file..segment.file_end()).contains(&offset)
+        };
+        self.segments.iter().find(holds).map(|segment| segment.address + (offset - segment.in_file))
     }
 
     fn offset_of(&self, address: u64) -> Option<u64> {

@@ -10,7 +10,7 @@ use super::cache::Cache;
 use super::elf::{Elf, Functions, Read};
 use super::image::{Image, Segment};
 use super::install::{is_site, is_wanted, patch_image};
-use super::{Report, Site};
+use super::{Report, Site, whole};
 use crate::arch::{Slots, sweep_sparse};
 use crate::process;
 
@@ -38,6 +38,12 @@ pub fn patch_mapped(read: Read<'_>, start: usize, length: usize, offset: u64) ->
     let elf = Elf::of_file(read)?;
     let (address, available) = elf.code_at(offset)?;
     let base = start.wrapping_sub(usize::try_from(address).ok()?);
+    if let Some(mark) = elf.mark {
+        // A second C library, which the loader has from where it has the first. Its stubs are mapped last.
+        let is_there = (start..start + length).contains(&(base + mark.identity));
+        // SAFETY: what is mapped is code of the file that has this mark, and before it was its variables.
+        return unsafe { whole::fill(mark, base, is_there) };
+    }
     let length = length.min(usize::try_from(available).ok()?);
     let image = Image {
         base,
@@ -46,6 +52,7 @@ pub fn patch_mapped(read: Read<'_>, start: usize, length: usize, offset: u64) ->
         path: c"",
         build_id: &[],
         exception_header: None,
+        mark: None,
     };
     let build_id = elf.build_id(read).unwrap_or_default();
     let mut table = None;

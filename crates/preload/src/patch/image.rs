@@ -5,6 +5,7 @@ use core::ffi::{CStr, c_int, c_void};
 use libc::{dl_phdr_info, size_t};
 
 use super::elf::build_id;
+use super::whole::Mark;
 
 /// Base names of the libraries whose system calls are intercepted.
 const FAMILY: [&str; 5] = ["libc.so", "ld-linux", "libpthread.so", "librt.so", "libc-"];
@@ -38,6 +39,8 @@ pub struct Image {
     pub build_id: &'static [u8],
     /// Where the table of functions is.
     pub exception_header: Option<usize>,
+    /// It is a whole file of ours.
+    pub mark: Option<Mark>,
 }
 
 /// What is loaded that concerns us.
@@ -51,6 +54,9 @@ pub struct Loaded {
     pub own_build_id: &'static [u8],
     /// Where this library itself lies.
     pub own_path: Option<&'static CStr>,
+    /// The program's own dynamic section; 0 if it has none.
+    pub dynamic: usize,
+    is_behind_program: bool,
 }
 
 impl Loaded {
@@ -112,6 +118,11 @@ extern "C" fn visit(info: *mut dl_phdr_info, _size: size_t, data: *mut c_void) -
         let headers = core::slice::from_raw_parts(info.dlpi_phdr, usize::from(info.dlpi_phnum));
         let base = info.dlpi_addr as usize;
         let loaded = &mut *data.cast::<Loaded>();
+        // The program comes first.
+        if !std::mem::replace(&mut loaded.is_behind_program, true) {
+            let dynamic = headers.iter().find(|header| header.p_type == libc::PT_DYNAMIC);
+            loaded.dynamic = dynamic.map_or(0, |header| base + header.p_vaddr as usize);
+        }
         if is_family(path.to_bytes()) {
             loaded.images.push(describe(base, headers, path));
         } else if holds(base, headers, visit as *const () as usize) {
@@ -139,8 +150,15 @@ fn is_family(path: &[u8]) -> bool {
 /// # Safety
 /// `headers` describe an image mapped at `base`, for good.
 unsafe fn describe(base: usize, headers: &[libc::Elf64_Phdr], path: &'static CStr) -> Image {
-    let mut image =
-        Image { base, end: base, executable: Vec::new(), path, build_id: &[], exception_header: None };
+    let mut image = Image {
+        base,
+        end: base,
+        executable: Vec::new(),
+        path,
+        build_id: &[],
+        exception_header: None,
+        mark: headers.last().and_then(Mark::of_header),
+    };
     for header in headers {
         let (offset, length) = (header.p_vaddr as usize, header.p_memsz as usize);
         match header.p_type {

@@ -11,7 +11,8 @@ use super::copy::{Copies, Mapping};
 use super::image::{Image, Loaded};
 use super::layout::{Layout, PAGE_BYTES, area_bytes};
 use super::page_map::PageMap;
-use super::{Site, UNKNOWN_NUMBER};
+use super::whole::Mark;
+use super::{Site, UNKNOWN_NUMBER, namesake, whole};
 use crate::arch::{self, REACH, Slots};
 use crate::filter::{self, CLASS_NEVER};
 
@@ -45,12 +46,17 @@ pub fn install(cache: Option<&Cache>, forked: *const u32, every: bool) -> Report
     if let Some(path) = loaded.own_path {
         crate::process::note_library(path);
     }
+    whole::know_own_build(loaded.own_build_id);
     let mut report = Report { images: loaded.images.len(), ..Report::default() };
-    let pages = if every { None } else { PageMap::open() };
+    let mut pages = None;
     for image in &loaded.images {
+        if let Some(mark) = image.mark {
+            become_whole(&loaded, image, mark, &mut report);
+            continue;
+        }
         let copies = cache.filter(|_| !every);
         let copies = copies.and_then(|cache| Copies::new(cache, image, loaded.own_build_id));
-        let mapping = match (&copies, &pages) {
+        let mapping = match (&copies, pages.get_or_insert_with(PageMap::open)) {
             (Some(copies), Some(pages)) => copies.map(pages, Slots::new(forked)),
             _ => Mapping::Impossible,
         };
@@ -80,6 +86,24 @@ pub fn install(cache: Option<&Cache>, forked: *const u32, every: bool) -> Report
     }
     super::foreign::patch_loaded(&loaded.others, cache, &mut report);
     report
+}
+
+/// The image is a whole file of ours: its stubs are there, and wait for their slots.
+fn become_whole(loaded: &Loaded, image: &Image, mark: Mark, report: &mut Report) {
+    // SAFETY: the loader has mapped the file that has this mark, all of it, and nobody loads a library meanwhile.
+    unsafe {
+        if whole::fill(mark, image.base, true).is_none() {
+            // Who starts programs looks whether this library is the one that wrote the stubs.
+            crate::report(format_args!(
+                "this program was started by another version of Cuesta: start it again"
+            ));
+            arch::abort();
+        }
+        let _ = namesake::become_original(loaded.dynamic, image.base, image.base + mark.identity);
+    }
+    report.mapped += 1;
+    report.patched += mark.patched as usize;
+    report.left += mark.left as usize;
 }
 
 /// Whether a site can make calls that concern us.

@@ -4,6 +4,8 @@
 //! ```text
 //!   area: a page of slots | stubs
 //! ```
+//!
+//! In a library that is a whole file of its own (`whole`) they lie elsewhere.
 
 use super::Site;
 use super::image::Image;
@@ -24,17 +26,28 @@ pub struct Layout {
 impl Layout {
     /// For the area at address `area`.
     pub fn new(image: &Image, sites: &[Site], area: usize) -> Self {
-        let patcher = Patcher::new(area);
+        let original = |site: &Site| image.code(site.start as usize, usize::from(site.length));
+        Self::at(image.base, sites, area, area + PAGE_BYTES, original)
+    }
+
+    /// For slots and stubs at these addresses; `original` has the bytes of a site of the image at `base`.
+    pub fn at<'a>(
+        base: usize,
+        sites: &[Site],
+        slots: usize,
+        stubs: usize,
+        original: impl Fn(&Site) -> &'a [u8],
+    ) -> Self {
+        let patcher = Patcher::new(slots);
         let mut layout = Self {
             stubs: Vec::with_capacity(sites.len() * STUB_BYTES),
             jumps: Vec::with_capacity(sites.len()),
         };
         for site in sites {
-            let at = area + PAGE_BYTES + layout.stubs.len();
-            let original = image.code(site.start as usize, usize::from(site.length));
-            layout.stubs.extend_from_slice(&patcher.stub(site, image.base, original, at));
+            let at = stubs + layout.stubs.len();
+            layout.stubs.extend_from_slice(&patcher.stub(site, base, original(site), at));
             layout.stubs.resize(layout.stubs.len().next_multiple_of(16), 0xcc);
-            layout.jumps.push((site.start as usize, patcher.jump(site, image.base, at)));
+            layout.jumps.push((site.start as usize, patcher.jump(site, base, at)));
         }
         layout
     }

@@ -2,10 +2,15 @@
 //! write: their copies name it in place of the loader itself. The questions are a third of what starting a small
 //! program costs in a virtual machine.
 //!
+//! It may have its list of libraries from another place, where the C library is one that is patched (see `whole`).
+//!
 //! Everything stands where it stood. The stubs lie in what the loader's code leaves of its last page, so nothing
 //! is mapped that was not. The program sees the loader under its own name; only the kernel reads the other one.
 
+use std::ffi::CStr;
+
 use super::elf::Elf;
+use super::library_list;
 use crate::arch;
 
 const PAGE_BYTES: u64 = 4096;
@@ -16,8 +21,9 @@ const LENGTH: usize = 32;
 /// Fewer questions are not worth it.
 const SITES_MIN: usize = 8;
 
-/// The loader in `file`, with the questions it asks answered; `None` if it asks none, or has no room.
-pub fn with_answers(file: &[u8]) -> Option<Vec<u8>> {
+/// The loader in `file`, with the questions it asks answered; `None` if it asks none, or has no room. It has its list of
+/// libraries from `list`, if that is something.
+pub fn with_answers(file: &[u8], list: Option<&CStr>) -> Option<Vec<u8>> {
     let read = |offset: u64, bytes: &mut [u8]| {
         let start = usize::try_from(offset).ok()?;
         bytes.copy_from_slice(file.get(start..start.checked_add(bytes.len())?)?);
@@ -50,7 +56,37 @@ pub fn with_answers(file: &[u8]) -> Option<Vec<u8>> {
         next = place(&mut copy, next, room, &stub)?;
         place(&mut copy, at, end, &jump)?;
     }
+    if let Some(list) = list {
+        let was = elf.address_of(find(file, library_list::PATH.to_bytes_with_nul())? as u64)?;
+        place(&mut copy, next, room, list.to_bytes_with_nul())?;
+        let mut is_named = false;
+        for at in names_address(&file[start..end], start, usize::try_from(was).ok()?) {
+            let distance = i32::try_from(next as i64 - (start + at + 4) as i64).ok()?;
+            place(&mut copy, start + at, end, &distance.to_le_bytes())?;
+            is_named = true;
+        }
+        is_named.then_some(())?;
+    }
     Some(copy)
+}
+
+/// Where a string stands that is there just once.
+fn find(file: &[u8], string: &[u8]) -> Option<usize> {
+    let mut found = file.windows(string.len()).enumerate().filter(|(_, window)| *window == string);
+    let (at, _) = found.next()?;
+    found.next().is_none().then_some(at)
+}
+
+/// Where in `code`, which is at `start`, instructions that take an address (`lea`) have the distance to `address`.
+fn names_address(code: &[u8], start: usize, address: usize) -> impl Iterator<Item = usize> {
+    const BYTES: usize = 7;
+    let is_lea =
+        |window: &[u8]| matches!(window[0], 0x48 | 0x4c) && window[1] == 0x8d && window[2] & 0xc7 == 5;
+    code.windows(BYTES).enumerate().filter_map(move |(at, window)| {
+        let distance = i32::from_le_bytes([window[3], window[4], window[5], window[6]]);
+        let leads_there = (start + at + BYTES).wrapping_add_signed(distance as isize) == address;
+        (is_lea(window) && leads_there).then_some(at + 3)
+    })
 }
 
 /// Writes `bytes` at `at`, if they end before `end`; where they end.
@@ -127,7 +163,7 @@ mod tests {
             let _ = redirect(&mut file[..end].to_vec(), b"/loader");
         }
         assert_eq!(named_by(b"#!/bin/sh\n"), None);
-        assert_eq!(with_answers(&file), None, "it asks nothing");
+        assert_eq!(with_answers(&file, None), None, "it asks nothing");
     }
 
     #[test]
@@ -140,7 +176,8 @@ mod tests {
         let program = std::fs::read("/bin/true").expect("readable");
         let path = std::str::from_utf8(named_by(&program).expect("dynamic")).expect("a plain name");
         let loader = std::fs::read(path).expect("readable");
-        let copy = with_answers(&loader).expect("this machine's loader asks, and has room");
+        let copy = with_answers(&loader, Some(c"/nowhere/a-list"))
+            .expect("this machine's loader asks, and has room");
         assert_eq!(copy.len(), loader.len());
         let folder = tempfile::tempdir().expect("folder");
         let place = folder.path().join("loader");

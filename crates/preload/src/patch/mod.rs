@@ -1,7 +1,8 @@
 //! Patching the system call instructions of the C library family, once, as the process starts.
 //!
 //! `image` finds the loaded libraries, `cache` remembers the sites of each build, `layout` says what is
-//! written where, `copy` maps a library patched before, `install` patches this process's own.
+//! written where, `copy` maps a library patched before, `install` patches this process's own. Programs of the store are
+//! given a `whole` file in its place, which `library_list` leads the loader to and `namesake` gives the library's name.
 //! Other libraries, and the program, seldom make system calls themselves; `foreign` finds those that do.
 
 mod cache;
@@ -12,8 +13,12 @@ mod foreign;
 mod image;
 mod install;
 mod layout;
+mod library_list;
 pub mod loader;
+mod namesake;
 mod page_map;
+pub mod provision;
+mod whole;
 
 use std::ffi::{CStr, CString};
 use std::sync::OnceLock;

@@ -3,14 +3,15 @@
 //! ```text
 //!   moved instructions that stood before the syscall
 //!   [clone part, where the number is unknown or a clone]
-//!   lea rcx, [1f]; jmp [entry]
+//!   lea rcx, [1f]; jump to the entry, or to rcx as long as there is none
 //!   1: syscall
 //!   moved instructions that stood behind it
 //!   jmp back
 //! ```
 //!
 //! What differs between processes (the entry's address, the thread state's place, the flag of a fork)
-//! stands in `Slots`, at a fixed distance: a stub's bytes are the same in every process.
+//! stands in `Slots`, at a fixed distance: a stub's bytes are the same in every process. Slots that nobody has
+//! filled yet are zero, and then the call is made as it is.
 //!
 //! A call that makes a process first passes through the entry like any other, so that the parent can
 //! prepare; it is never answered there. The clone part then makes the call itself, because the child may return on another stack, or on the
@@ -32,15 +33,21 @@ pub const STUB_BYTES: usize = 256;
 pub const REACH: usize = 1 << 30;
 
 const JUMP_NEAR: u8 = 0xe9;
+/// `lea rcx, [1f]`.
+const LOAD_SYSCALL: [u8; 7] = [0x48, 0x8d, 0x0d, (LOAD_ENTRY.len() + 4 + GO_THERE.len()) as u8, 0, 0, 0];
+/// `mov r11, [rip + …]`.
+const LOAD_ENTRY: [u8; 3] = [0x4c, 0x8b, 0x1d];
+/// `test r11, r11; cmovz r11, rcx; jmp r11`.
+const GO_THERE: [u8; 10] = [0x4d, 0x85, 0xdb, 0x4c, 0x0f, 0x44, 0xd9, 0x41, 0xff, 0xe3];
 const NOP: u8 = 0xcc;
 /// Stand in the clone part for the distances to the slots.
 const THREAD_PLACE: u32 = 0x1111_2223;
 const FORKED_PLACE: u32 = 0x5555_6667;
 const _: () = assert!(offset_of!(ThreadState, inside) + 4 == offset_of!(ThreadState, vforked));
 /// Length of the sequence between the clone part and the instructions behind the syscall.
-const PLAIN_BYTES: usize = 15;
+const PLAIN_BYTES: usize = LOAD_SYSCALL.len() + LOAD_ENTRY.len() + 4 + GO_THERE.len() + 2;
 /// Where in that sequence the jump to the entry stands.
-const ENTRY_JUMP_OFFSET: usize = 7;
+const ENTRY_JUMP_OFFSET: usize = LOAD_SYSCALL.len();
 
 global_asm!(
     ".pushsection .rodata.cuesta_clone, \"a\", @progbits",
@@ -77,6 +84,8 @@ global_asm!(
     "26:",
     "  .byte 0x48, 0x8b, 0x0d",
     "  .long {thread_place}",
+    "  test rcx, rcx",
+    "  jz 25f",
     "  cmp dword ptr fs:[rcx], 0",
     "  jne 25f",
     "  mov dword ptr fs:[rcx], 1",
@@ -97,6 +106,8 @@ global_asm!(
     "  jnz 91f",
     "  .byte 0x48, 0x8b, 0x0d",
     "  .long {forked_place}",
+    "  test rcx, rcx",
+    "  jz 91f",
     "  mov dword ptr [rcx], 1",
     "  jmp 91f",
     "25:",
@@ -123,7 +134,7 @@ unsafe extern "C" {
     static cuesta_clone_part_end: u8;
 }
 
-/// What stubs read, on a page of its own.
+/// What stubs read.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Slots {
@@ -173,10 +184,11 @@ impl Patcher {
             self.resolve(&mut stub, THREAD_PLACE, at, offset_of!(Slots, thread));
             self.resolve(&mut stub, FORKED_PLACE, at, offset_of!(Slots, forked));
         }
-        stub.extend_from_slice(&[0x48, 0x8d, 0x0d, 6, 0, 0, 0]);
+        stub.extend_from_slice(&LOAD_SYSCALL);
         let entry = self.slots + offset_of!(Slots, entry);
-        stub.extend_from_slice(&[0xff, 0x25]);
+        stub.extend_from_slice(&LOAD_ENTRY);
         stub.extend_from_slice(&displacement(at + stub.len() + 4, entry));
+        stub.extend_from_slice(&GO_THERE);
         stub.extend_from_slice(&[0x0f, 0x05]);
         let behind = stub.len();
         stub.extend_from_slice(&original[syscall + 2..]);
