@@ -11,16 +11,33 @@
 //! | who has it open | where it is seen |
 //! |---|---|
 //! | a session | in a slot behind its client page ([`OPEN_SLOTS_OFFSET`]) from before its open returns, until its last entry about the inode is complete |
-//! | a process that has a descriptor and perhaps no session (after fork, before and after exec) | the descriptor is an open file description of the store's [`crate::geometry::REFERENCES_FOLDER`] with a shared OFD lock on the byte whose offset is the inode's number: the kernel counts who has it |
+//! | a process that has a descriptor and perhaps no session (after fork, before and after exec) | the descriptor is an open file description of the inode's *lock file*, with a shared OFD lock on the byte [`OPENER_MARK`]: the kernel counts who has it |
 //!
 //! Whether it may write is seen there, too, since a file that is open for writing is not executed: the number in a slot
-//! has the bit [`OPEN_FOR_WRITING`], and a second byte is locked, [`WRITERS_OFFSET`] further on.
+//! has the bit [`OPEN_FOR_WRITING`], and the next byte, [`WRITER_MARK`], is locked as well.
 //!
-//! What is sent over a socket has a third locked byte, [`PASSED_OFFSET`] further on than the number under which SharedFS
+//! What is sent over a socket has a third locked byte, [`PASSED_MARKS`] further on than the number under which SharedFS
 //! keeps the rest of what a receiver needs ([`crate::wire::Request::Pass`]).
 //!
 //! A descriptor is made such before it is handed on, while the slot is still taken: whoever looks at the slots first
 //! and at the locks then sees every inode that is open.
+//!
+//! # Locks of programs
+//!
+//! They are the kernel's own locks, on the same description of the same lock file, below [`MARKS_OFFSET`]: so who has them,
+//! who waits for them, who inherits them and when they go is as for any file. What a program locks behind
+//! [`USER_LOCK_LAST`] is that byte.
+//!
+//! Lock files lie in [`crate::geometry::REFERENCES_FOLDER`]; each has its inode's number for a name. Descriptors that were
+//! opened to name a file and no more (`O_PATH`) have one of their own, with [`PATH_SUFFIX`] behind the number: closing such
+//! a one ends nobody's locks. Who needs a lock file makes it, and SharedFS takes away what nobody has marks in. So that
+//! nobody goes on with one that was taken away:
+//!
+//! | who makes one | who takes one away |
+//! |---|---|
+//! | opens or makes it by its name | locks everything from [`MARKS_OFFSET`] on exclusively, or leaves it |
+//! | sets its marks, or begins again if they cannot be had | removes the name |
+//! | sees that it has a name still, or begins again | closes it |
 
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
@@ -33,13 +50,23 @@ pub const OPEN_SLOTS_OFFSET: usize = CONTROL_BYTES;
 /// Bit of a slot beside the inode's number: open for writing.
 pub const OPEN_FOR_WRITING: u64 = 1 << 63;
 
-/// How far behind the byte that says that an inode is open lies the one that says that it is for writing; no inode has
-/// a larger number.
-pub const WRITERS_OFFSET: u64 = 1 << 62;
+/// Where in a lock file the marks begin: what programs lock lies below.
+pub const MARKS_OFFSET: u64 = 1 << 62;
 
-/// How far behind the first byte of all lies the one that says that a description was sent to other processes under the
-/// number 0. The numbers of inodes are smaller than this is further on than [`WRITERS_OFFSET`].
-pub const PASSED_OFFSET: u64 = WRITERS_OFFSET + (1 << 61);
+/// The last byte of a lock file that programs lock, for all that lies behind it in a file.
+pub const USER_LOCK_LAST: u64 = MARKS_OFFSET - 1;
+
+/// The byte that says that the inode is open.
+pub const OPENER_MARK: u64 = MARKS_OFFSET;
+
+/// The byte that says that it is for writing.
+pub const WRITER_MARK: u64 = MARKS_OFFSET + 1;
+
+/// The byte that says that the description was sent to other processes under the number 0; those of larger numbers follow.
+pub const PASSED_MARKS: u64 = MARKS_OFFSET + (1 << 61);
+
+/// Behind the inode's number in the name of a lock file that is for naming the inode alone.
+pub const PATH_SUFFIX: char = 'p';
 
 /// Cells for what the holders of sent descriptions share, in one memory file: as many bytes for each.
 pub const PASSED_CELLS: u32 = 1 << 16;
@@ -113,6 +140,8 @@ pub struct ClientPage {
     pub bytes_written: AtomicU64,
     /// Open inodes that found no slot: while there are any, every inode may be open.
     pub open_unlisted: AtomicU64,
+    /// Lock files this session has asked for: some of them may be taken away again.
+    pub lock_files: AtomicU64,
     /// Calls under the path that were not served, by system call number (the last slot: all others).
     pub unserved: [AtomicU32; UNSERVED_SLOTS],
 }

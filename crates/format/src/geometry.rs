@@ -135,7 +135,7 @@ pub const LOGS_FOLDER: &str = "logs";
 pub const ARENAS_FOLDER: &str = "arenas";
 /// The folder of what the kernel has in the place of pipes and sockets, in the tier's directory.
 pub const STAND_INS_FOLDER: &str = "special";
-/// The folder whose locks say which inodes processes have descriptors of; nothing lies in it (see [`crate::control`]).
+/// The folder of lock files: who has descriptors of inodes, and locks on them (see [`crate::control`]).
 pub const REFERENCES_FOLDER: &str = "references";
 /// The configuration's name in the store's directory.
 pub const CONFIGURATION_FILE: &str = "cuesta.toml";

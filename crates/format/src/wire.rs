@@ -12,7 +12,7 @@ use crate::{
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 /// Version of the protocol; both sides must agree.
-pub const PROTOCOL_VERSION: u32 = 9;
+pub const PROTOCOL_VERSION: u32 = 10;
 
 /// Longest frame either side accepts, in bytes.
 pub const FRAME_BYTES_MAX: usize = 8 << 20;
@@ -151,11 +151,13 @@ pub enum Request {
         /// The inode.
         inode: InodeNumber,
     },
-    /// An open file description is about to be sent to other processes. Its number is locked in the references folder
-    /// ([`crate::control::PASSED_OFFSET`]), and what is kept goes with the lock. Answered [`Response::Passed`].
+    /// An open file description is about to be sent to other processes. Its number is locked in the inode's lock file
+    /// ([`crate::control::PASSED_MARKS`]), and what is kept goes with the lock. Answered [`Response::Passed`].
     Pass {
         /// One that was never used in this store.
         number: u64,
+        /// The inode it is of.
+        inode: InodeNumber,
         /// What a receiver needs, as doors write it.
         #[serde(with = "serde_bytes")]
         description: Vec<u8>,

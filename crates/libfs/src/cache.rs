@@ -158,7 +158,6 @@ fn is_forgettable(number: InodeNumber, inode: &Arc<Inode>, retired: LogPosition)
         && inode.opens.load(Ordering::Acquire) == 0
         && number != InodeNumber::ROOT
         && inode.state.read().logged <= retired
-        && inode.locks_made().is_none_or(|locks| locks.lock().is_empty())
 }
 
 #[cfg(test)]

@@ -51,7 +51,6 @@ pub struct Client {
     pub(crate) gate: RwLock<()>,
     /// Held while a directory moves to another parent: the tree above holds still.
     pub(crate) moving: Mutex<()>,
-    pub(crate) next_file: AtomicU64,
     pub(crate) next_passed: AtomicU64,
     /// No file grows beyond this.
     file_limit: AtomicU64,
@@ -122,7 +121,6 @@ impl Client {
             fences: Mutex::new(Fences::default()),
             gate: RwLock::new(()),
             moving: Mutex::new(()),
-            next_file: AtomicU64::new(1),
             next_passed: AtomicU64::new(0),
             file_limit: AtomicU64::new(FILE_BYTES_MAX),
             programs: Programs::default(),

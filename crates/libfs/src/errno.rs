@@ -66,11 +66,6 @@ pub enum Error {
     /// A program cannot be written while it runs.
     #[error("text file busy")]
     Running,
-    /// A lock is held by another owner.
-    #[error("resource temporarily unavailable")]
-    WouldBlock,
-    #[error("interrupted")]
-    Interrupted,
     /// An offset that does not fit.
     #[error("value too large")]
     Overflow,
@@ -131,8 +126,6 @@ impl Error {
             Error::ValueTooLong => libc::E2BIG,
             Error::Busy => libc::EBUSY,
             Error::Running => libc::ETXTBSY,
-            Error::WouldBlock => libc::EAGAIN,
-            Error::Interrupted => libc::EINTR,
             Error::Overflow => libc::EOVERFLOW,
             Error::Descriptors => libc::EMFILE,
             Error::CrossDevice | Error::Leaves { .. } => libc::EXDEV,

@@ -6,9 +6,8 @@
 use crate::content::FileContent;
 use crate::directory::DirectoryContent;
 use crate::extended_set::ExtendedSet;
-use crate::locks::LockTable;
 use crate::parcels::Taken;
-use crate::sync::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Mutex, OnceLock, Ordering, RwLock};
+use crate::sync::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering, RwLock};
 use cuesta_format::wire::{Grant, LeaseMode};
 use cuesta_format::{FileKind, InodeNumber, InodeRecord, LogPosition, Timestamp};
 
@@ -26,10 +25,6 @@ pub(crate) struct Inode {
     pub(crate) orphaned: AtomicBool,
     /// Time of last read: changes under a shared lock, kept in memory only.
     accessed: AtomicI64,
-    /// Made when it is first locked: most never are.
-    locks: OnceLock<Box<Mutex<LockTable>>>,
-    /// Bumped when a lock is given up.
-    pub(crate) unlocked: AtomicU32,
 }
 
 /// What is known of it.
@@ -90,20 +85,7 @@ impl Inode {
                 filled: 0,
                 released: false,
             }),
-            locks: OnceLock::new(),
-            unlocked: AtomicU32::new(0),
         }
-    }
-
-    /// Locks on it.
-    pub(crate) fn locks(&self) -> &Mutex<LockTable> {
-        self.locks.get_or_init(Box::default)
-    }
-
-    /// Locks on it, if there ever were any.
-    #[inline]
-    pub(crate) fn locks_made(&self) -> Option<&Mutex<LockTable>> {
-        self.locks.get().map(|locks| &**locks)
     }
 
     pub(crate) fn accessed(&self) -> Timestamp {

@@ -9,7 +9,7 @@
 //! | `content`, `interval`, `directory`, `split_table`, `extended_set` | content of a file and of a directory, extended attributes |
 //! | `retire`, `resync` | letting go of digested log space; going on after a fence |
 //! | `walk`, `credentials`, `capabilities`, `whereabouts` | from a path to an inode, and who may; from a directory to its path |
-//! | `open_file`, `opened`, `data`, `allocate`, `namespace`, `rename`, `attributes`, `extended`, `listing`, `locking`, `locks` | the calls |
+//! | `open_file`, `opened`, `data`, `allocate`, `namespace`, `rename`, `attributes`, `extended`, `listing` | the calls |
 //! | `programs` | what is executed is not written, and the other way round |
 //! | `errno` | every error, and the one table of error numbers |
 //!
@@ -40,8 +40,6 @@ mod interval;
 mod link;
 mod listing;
 mod locked;
-mod locking;
-mod locks;
 mod namespace;
 mod offset;
 mod open_file;
@@ -68,7 +66,6 @@ pub use errno::Error;
 pub use extended::ExtendedFlags;
 pub use link::{Link, LinkError, SocketLink};
 pub use listing::DirectoryItem;
-pub use locks::{HeldLock, LockKind, LockOwner};
 pub use namespace::LinkSource;
 pub use open_file::OpenFile;
 pub use passing::PassedFile;

@@ -27,8 +27,6 @@ const STATUS_FLAGS: i32 = libc::O_APPEND | libc::O_NONBLOCK | libc::O_DIRECT | l
 #[derive(Debug)]
 pub struct OpenFile {
     open: Opened,
-    /// Tells owners of locks apart; never 0.
-    number: u64,
     flags: AtomicI32,
     pub(crate) offset: Offset,
     /// What a directory held when it was last read from the start.
@@ -91,10 +89,6 @@ impl OpenFile {
     /// Sets it, for a door that shares offsets between processes.
     pub fn set_offset(&self, offset: u64) {
         *self.offset.lock() = offset;
-    }
-
-    pub(crate) fn owner_number(&self) -> u64 {
-        self.number
     }
 
     #[inline]
@@ -209,7 +203,6 @@ impl Client {
         let kept = flags & !(O_CREAT | O_EXCL | O_TRUNC | libc::O_NOCTTY | libc::O_CLOEXEC);
         Arc::new(OpenFile {
             open,
-            number: self.next_file.fetch_add(1, Ordering::Relaxed),
             flags: AtomicI32::new(kept),
             offset: Offset::default(),
             listing: Mutex::new(None),
@@ -318,23 +311,26 @@ impl Client {
         Ok(file)
     }
 
-    /// Closes an open file. With the last reference its locks go, and an inode without names goes with the last
-    /// open file on it.
+    /// Closes an open file. An inode without names goes with the last open file on it.
     pub fn close(&self, file: Arc<OpenFile>) -> Result<(), Error> {
         let Some(file) = Arc::into_inner(file) else {
             return Ok(());
         };
-        self.drop_locks(file.open.inode(), file.number);
         let inode = Arc::clone(file.open.inode());
         drop(file);
         self.release_if_closed(&inode)
     }
 
-    /// A descriptor of the store's references folder: an open file description of it with a shared OFD lock on the byte
-    /// at an inode's number keeps the inode for whoever has a copy of that descriptor.
+    /// A descriptor of the store's folder of lock files ([`cuesta_media::lock_files`]): one of an inode's keeps the inode,
+    /// and the locks that are set on it, for whoever has a copy of that descriptor.
     #[must_use]
     pub fn references(&self) -> impl Deref<Target = OwnedFd> + '_ {
         self.session.references.read()
+    }
+
+    /// A lock file was asked for: SharedFS is to take it away when nobody has it any more.
+    pub fn note_lock_file(&self) {
+        self.session.note_lock_file();
     }
 
     /// Says that an inode without names is open no more, if that is so. Whoever comes last does it: the last close

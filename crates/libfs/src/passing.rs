@@ -5,6 +5,7 @@ use crate::client::Client;
 use crate::errno::Error;
 use crate::session::unexpected;
 use crate::sync::Ordering;
+use cuesta_format::InodeNumber;
 use cuesta_format::wire::{Request, Response};
 use rustix::fd::OwnedFd;
 
@@ -30,9 +31,9 @@ impl Client {
         first.map(|first| first + number).ok_or(Error::NoSpace)
     }
 
-    /// Has SharedFS keep a description for as long as its number is locked.
-    pub fn pass(&self, number: u64, description: Vec<u8>) -> Result<PassedFile, Error> {
-        self.ask_for_passed(&Request::Pass { number, description })
+    /// Has SharedFS keep a description of the inode for as long as its number is locked.
+    pub fn pass(&self, number: u64, inode: InodeNumber, description: Vec<u8>) -> Result<PassedFile, Error> {
+        self.ask_for_passed(&Request::Pass { number, inode, description })
     }
 
     /// What is kept of a description that was received.

@@ -3,7 +3,7 @@
 //! Whether a file is open for writing anywhere is SharedFS's to say. So that it is not asked at each start of a program,
 //! one is opened for writing only under a lease for writing: whoever was told that nobody writes a program, and has not
 //! lost the lease on it since, knows that nobody but this session has opened it. This session's own opens are in its
-//! slots; what became of them in other processes (fork, exec) are marks in the references folder.
+//! slots; what became of them in other processes (fork, exec) are marks in the inode's lock file.
 
 use crate::attributes::Version;
 use crate::client::Client;
@@ -12,10 +12,9 @@ use crate::inode::{Inode, State};
 use crate::open_file::OpenFile;
 use crate::session::unexpected;
 use crate::sync::{Mutex, RwLockReadGuard};
-use cuesta_format::control::WRITERS_OFFSET;
 use cuesta_format::wire::{LeaseMode, Request, Response};
 use cuesta_format::{FileKind, InodeNumber, InodeRecord};
-use cuesta_media::byte_locks;
+use cuesta_media::lock_files;
 use std::sync::OnceLock;
 
 /// Programs remembered as not written: more are seldom started in turns.
@@ -93,12 +92,10 @@ impl Client {
         }
     }
 
-    /// Whether this session might have it open for writing, or a process that has a descriptor of such an open file. Slots
-    /// are looked at before descriptors, as they are given up after them.
+    /// Whether this session might have it open for writing, or a process that has a descriptor of such an open file: if it
+    /// has a lock file, SharedFS is asked. Slots are looked at before descriptors, as they are given up after them.
     fn may_write_itself(&self, inode: InodeNumber) -> bool {
-        let byte = WRITERS_OFFSET.saturating_add(inode.0);
-        self.session.open_slots.have_writer(inode)
-            || !matches!(byte_locks::marked(&*self.references(), byte..byte.saturating_add(1)), Ok(None))
+        self.session.open_slots.have_writer(inode) || lock_files::exists(&*self.references(), inode)
     }
 
     /// Runs `execute`, which does not come back if it succeeds: then the session ends with everything it has open, at

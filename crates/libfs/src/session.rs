@@ -21,6 +21,9 @@ use cuesta_oplog::{Appender, Ring};
 use rustix::fd::{AsRawFd as _, OwnedFd};
 use std::time::Duration;
 
+/// So many lock files more are worth a kick.
+const LOCK_FILES_PER_KICK: u64 = 256;
+
 /// How long a wait for a digest sleeps before it takes its kick for lost, or the daemon for gone. Every digest wakes
 /// it: in order, no wait lasts that long.
 const DIGEST_LOOK: Duration = Duration::from_millis(250);
@@ -51,7 +54,7 @@ pub(crate) struct Session {
     notice: Notice,
     told: Told,
     pub(crate) open_slots: Arc<OpenSlots>,
-    /// The folder whose locks keep inodes for processes that have descriptors of them.
+    /// The folder of lock files, by which processes keep the inodes they have descriptors of.
     pub(crate) references: RwLock<OwnedFd>,
     incarnation: Incarnation,
     kick: RwLock<OwnedFd>,
@@ -359,6 +362,14 @@ impl Session {
                 .is_ok()
         {
             self.entries_kicked.store(entries, Ordering::Relaxed);
+            self.raise_kick();
+        }
+    }
+
+    /// A lock file was asked for.
+    pub(crate) fn note_lock_file(&self) {
+        let before = self.told.page().lock_files.fetch_add(1, Ordering::Relaxed);
+        if before % LOCK_FILES_PER_KICK == LOCK_FILES_PER_KICK - 1 {
             self.raise_kick();
         }
     }

@@ -6,8 +6,6 @@ mod common;
 use common::{ROOT, Store, root, small};
 use cuesta_libfs::{Base, Credentials, Error, RenameFlags, SetAttributes, SetTime, Target, Whence};
 use libc::{O_APPEND, O_CREAT, O_DIRECTORY, O_EXCL, O_NOFOLLOW, O_PATH, O_RDONLY, O_RDWR, O_TRUNC, O_WRONLY};
-use std::sync::{Arc, mpsc};
-use std::time::{Duration, Instant};
 
 #[test]
 fn what_is_written_is_read_before_and_after_a_digest() {
@@ -298,51 +296,4 @@ fn a_bad_buffer_is_an_error_and_leaves_the_file_alone() {
     client.digest().unwrap();
     assert_eq!(call.read_all(&file).unwrap(), b"Jello");
     assert_eq!(client.pread(&file, &mut bad_out, 0), Err(Error::Fault));
-}
-
-#[test]
-fn locks_within_the_process() {
-    use cuesta_libfs::{LockKind, LockOwner};
-    let store = Store::new(small());
-    let client = store.attach();
-    let call = root(&client);
-    let one = call.open("f", O_CREAT | O_RDWR).unwrap();
-    let two = call.open("f", O_RDWR).unwrap();
-    let lock = |file, owner, kind| client.lock_record(file, owner, kind, 0..10, false);
-    lock(&one, LockOwner::Process, LockKind::Write).unwrap();
-    lock(&two, LockOwner::Process, LockKind::Write).unwrap();
-    assert_eq!(lock(&two, LockOwner::File, LockKind::Read), Err(Error::WouldBlock));
-    let held = client.get_lock(&two, LockOwner::File, LockKind::Read, 0..1).unwrap().unwrap();
-    assert!(held.by_process && held.kind == LockKind::Write);
-    client.close_descriptor(&two);
-    lock(&two, LockOwner::File, LockKind::Read).unwrap();
-    client.flock(&one, LockKind::Write, false).unwrap();
-    assert_eq!(client.flock(&two, LockKind::Read, false), Err(Error::WouldBlock));
-    let ((begins, thread), (ends, answer)) = (mpsc::channel(), mpsc::channel());
-    let (waiting, file) = (Arc::clone(&client), Arc::clone(&two));
-    // Not joined: one that nobody wakes would not end.
-    std::thread::spawn(move || {
-        begins.send(rustix::thread::gettid()).unwrap();
-        // The test may have failed meanwhile.
-        let _ = ends.send(waiting.flock(&file, LockKind::Write, true));
-    });
-    let (thread, deadline) = (thread.recv().unwrap(), Instant::now() + PATIENCE);
-    while !sleeps(thread) {
-        assert!(answer.try_recv().is_err() && Instant::now() < deadline, "it does not wait for the lock");
-        std::thread::yield_now();
-    }
-    client.flock(&one, LockKind::Unlock, false).unwrap();
-    let answer = answer.recv_timeout(PATIENCE).expect("who waits for a lock that is given up is woken");
-    assert_eq!(answer, Ok(()));
-    assert_eq!(client.flock(&one, LockKind::Read, false), Err(Error::WouldBlock));
-}
-
-/// Far more than anything here takes.
-const PATIENCE: Duration = Duration::from_secs(60);
-
-/// Whether a thread of this process waits for something.
-fn sleeps(thread: rustix::thread::Pid) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/self/task/{}/stat", thread.as_raw_nonzero()));
-    // There is none of one that has ended.
-    stat.is_ok_and(|stat| stat.rsplit(')').next().is_some_and(|state| state.starts_with(" S")))
 }

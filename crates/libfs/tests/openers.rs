@@ -3,23 +3,22 @@
 mod common;
 
 use common::{Caller, ROOT, Store, root, small};
-use cuesta_format::control::WRITERS_OFFSET;
 use cuesta_format::geometry::REFERENCES_FOLDER;
 use cuesta_format::wire::StoreTotals;
 use cuesta_format::{Geometry, InodeNumber};
 use cuesta_libfs::{Base, Client, Error, LinkSource, OpenFile, SetAttributes, Target};
-use cuesta_media::byte_locks;
+use cuesta_media::lock_files::{self, Access};
 use cuesta_sharedfs::SharedFs;
 use libc::{O_CREAT, O_DIRECTORY, O_RDONLY, O_RDWR};
 use std::fs::File;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A descriptor of the inode, as a process that has no session of its own has one.
-fn reference(store: &Store, inode: InodeNumber) -> File {
-    let reference = File::open(store.tier().join(REFERENCES_FOLDER)).unwrap();
-    byte_locks::mark(&reference, inode.0).unwrap();
-    reference
+fn reference(store: &Store, inode: InodeNumber, access: Access) -> OwnedFd {
+    let folder = File::open(store.tier().join(REFERENCES_FOLDER)).unwrap();
+    lock_files::take(&folder, inode, access).unwrap()
 }
 
 fn again(client: &Client, file: &OpenFile) -> Arc<OpenFile> {
@@ -144,7 +143,7 @@ fn a_process_without_a_session_keeps_what_it_has_a_descriptor_of() {
             parent.unlink("f").unwrap();
         }
         let (inode, flags) = (file.inode(), file.flags());
-        let descriptor = reference(&store, inode);
+        let descriptor = reference(&store, inode, Access::Read);
         if removed_first {
             parent.client.close(file).unwrap();
         }
@@ -159,7 +158,7 @@ fn a_process_without_a_session_keeps_what_it_has_a_descriptor_of() {
         drop(descriptor);
         assert_eq!(inodes(&store, &[&child]), 1);
         // A second one, as a grandchild has it, outlives the child.
-        let descriptor = reference(&store, inode);
+        let descriptor = reference(&store, inode, Access::Read);
         child.client.detach();
         assert_eq!(inodes(&store, &[&other]), 1);
         drop(descriptor);
@@ -174,7 +173,7 @@ fn a_session_removes_a_file_and_opens_it_then_by_a_descriptor_it_inherited() {
     parent.write_file("f", b"content").unwrap();
     let file = parent.open("f", O_RDWR).unwrap();
     let (inode, flags) = (file.inode(), file.flags());
-    let _descriptor = reference(&store, inode);
+    let _descriptor = reference(&store, inode, Access::Read);
     parent.client.detach();
     // The child knows the file by its name, too, and has written to it.
     let named = child.open("f", O_RDWR).unwrap();
@@ -192,7 +191,7 @@ fn a_session_removes_a_file_and_opens_it_then_by_a_descriptor_it_inherited() {
     let second = child.open("h", O_CREAT | O_RDWR).unwrap();
     child.client.write(&second, &[b"second".as_slice().into()]).unwrap();
     let inode = second.inode();
-    let _descriptor = reference(&store, inode);
+    let _descriptor = reference(&store, inode, Access::Read);
     child.unlink("h").unwrap();
     child.client.close(second).unwrap();
     let second = child.client.reopen(&ROOT, inode, flags, 0).unwrap();
@@ -282,7 +281,7 @@ fn a_daemon_that_takes_over_keeps_what_a_living_process_has_a_descriptor_of() {
     owner.client.write(&file, &[CONTENT.as_slice().into()]).unwrap();
     other.unlink("f").unwrap();
     other.client.digest().unwrap();
-    let descriptor = reference(&store, file.inode());
+    let descriptor = reference(&store, file.inode(), Access::Read);
     let next = killed(&store);
     assert_eq!(next.totals().unwrap().inodes, 2);
     assert_eq!(next.file_content(file.inode()).unwrap(), CONTENT);
@@ -440,10 +439,11 @@ fn a_program_is_not_executed_while_anybody_has_it_open_for_writing() {
         check(Err(Error::Running));
         there.client.close(inherited).unwrap();
         check(Ok(()));
-        let descriptor = reference(&store, inode);
-        byte_locks::mark(&descriptor, WRITERS_OFFSET + inode.0).unwrap();
+        let reader = reference(&store, inode, Access::Read);
+        check(Ok(()));
+        let writer = reference(&store, inode, Access::Write);
         check(Err(Error::Running));
-        drop(descriptor);
+        drop((reader, writer));
     }
 }
 

@@ -1,14 +1,18 @@
-//! Locks on single bytes of a file, as marks that the kernel keeps: one lives as long as the open file description it
+//! Locks on bytes of a file, as marks that the kernel keeps: one lives as long as the open file description it
 //! was set on, whoever has descriptors of that, and goes with the last of them however it goes.
 
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd};
 use rustix::io::Errno;
 use std::ops::Range;
 
-/// Marks the byte at `offset`, as a shared lock; others may do so, too. The file must be open for reading.
-pub fn mark(file: impl AsFd, offset: u64) -> Result<(), Errno> {
-    let mut lock = lock(libc::F_RDLCK, offset..offset.saturating_add(1));
-    control(file.as_fd(), libc::F_OFD_SETLK, &mut lock)
+/// Marks the bytes, as a shared lock; others may do so, too. The file must be open for reading.
+pub fn mark(file: impl AsFd, range: Range<u64>) -> Result<(), Errno> {
+    control(file.as_fd(), libc::F_OFD_SETLK, &mut lock(libc::F_RDLCK, range))
+}
+
+/// Makes the bytes this description's alone, unless another one has marked some of them. The file must be open for writing.
+pub fn claim(file: impl AsFd, range: Range<u64>) -> Result<(), Errno> {
+    control(file.as_fd(), libc::F_OFD_SETLK, &mut lock(libc::F_WRLCK, range))
 }
 
 /// Some bytes in a range that are marked, by another open file description than `file` is.
@@ -50,7 +54,7 @@ mod tests {
         let open = || File::open(folder.path()).unwrap();
         let (looking, marking) = (open(), open());
         assert_eq!(marked(&looking, 0..u64::MAX), Ok(None));
-        mark(&marking, 1 << 40).unwrap();
+        mark(&marking, 1 << 40..(1 << 40) + 1).unwrap();
         assert_eq!(marked(&looking, 0..u64::MAX), Ok(Some(1 << 40..(1 << 40) + 1)));
         assert_eq!(marked(&looking, 0..1 << 40), Ok(None));
         assert_eq!(marked(&marking, 0..u64::MAX), Ok(None), "its own do not count");

@@ -12,6 +12,7 @@ mod error;
 mod fault_handler;
 mod growable;
 mod huge;
+pub mod lock_files;
 mod mapping;
 pub mod persist;
 pub mod planted;

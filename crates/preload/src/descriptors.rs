@@ -122,13 +122,6 @@ pub fn change(fd: i32) -> Option<Change> {
 }
 
 impl Change {
-    fn is_of_ours(&self) -> bool {
-        match &self.by {
-            By::Turn(turn) => turn.is_taken(),
-            By::VforkChild => pin(self.fd as i32).is_some(),
-        }
-    }
-
     /// Puts `to` behind the descriptor, which is the kernel's placeholder now, or nothing, which is the application's now.
     /// Answers what was there before.
     pub fn finish(self, to: Option<Pin>) -> Option<Pin> {
@@ -149,10 +142,9 @@ impl Change {
     }
 
     /// Takes away what is behind the descriptor, and then has the kernel `close` it. `None` if it is not ours.
-    pub fn close<T>(self, close: impl FnOnce() -> T) -> Option<(T, Pin)> {
-        if !self.is_of_ours() {
-            return None;
-        }
+    pub fn close<T>(self, close: impl FnOnce(&Pin) -> T) -> Option<(T, Pin)> {
+        let pin = pin(self.fd as i32)?;
+        let close = || close(&pin);
         let (answer, before) = match self.by {
             By::Turn(turn) => {
                 // Between the two a call of another thread reaches the placeholder (EBADF).

@@ -11,7 +11,7 @@ use rustix::fs::MemfdFlags;
 
 use crate::descriptors;
 use crate::open_file::{Description, Inherited, Shared};
-use crate::{cells, environment, process, references, working_directory};
+use crate::{cells, environment, process, record_locks, references, working_directory};
 
 /// Set in the environment of a program that inherits, and seen by nobody else.
 const VARIABLE: &str = "CUESTA_TABLE";
@@ -173,6 +173,7 @@ fn adopt_line(line: &str) -> Option<()> {
         "open" => {
             let fds = words.next()?.split(',').map(str::parse).collect::<Result<Vec<i32>, _>>().ok()?;
             let pin = descriptors::describe(Description::inherited(&parse(&mut words)?));
+            record_locks::inherit(&pin);
             for fd in fds {
                 descriptors::install(fd, pin.clone());
             }

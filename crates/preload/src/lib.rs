@@ -33,6 +33,7 @@ pub mod open_file;
 mod passing;
 pub mod patch;
 pub mod process;
+mod record_locks;
 mod references;
 pub mod signals;
 pub mod start;

@@ -8,7 +8,7 @@
 
 use std::cell::UnsafeCell;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use cuesta_libfs::{Client, OpenFile};
 use cuesta_threads::GenerationLock;
@@ -31,6 +31,8 @@ pub struct Description {
     cell: AtomicPtr<Cell>,
     /// The number it was sent under to other processes; 0 if it was not. Without a cell, that is still to be asked for.
     passed: AtomicU64,
+    /// Its descriptors are known to be references (see `references`).
+    is_reference: AtomicBool,
 }
 
 // SAFETY: `file` changes only under REOPENING, in a process in which nobody has read it since the fork
@@ -81,6 +83,7 @@ impl Description {
             path,
             cell: AtomicPtr::new(std::ptr::null_mut()),
             passed: AtomicU64::new(0),
+            is_reference: AtomicBool::new(false),
         }
     }
 
@@ -101,6 +104,7 @@ impl Description {
             offset: AtomicU64::new(from.offset),
             cell: AtomicPtr::new(cell),
             passed: AtomicU64::new(passed),
+            is_reference: AtomicBool::new(false),
         }
     }
 
@@ -174,10 +178,35 @@ impl Description {
         self.inode
     }
 
+    /// The flags it was opened with; those that change may be others now.
+    fn opened_flags(&self) -> i32 {
+        self.flags.load(Ordering::Relaxed) as i32
+    }
+
+    /// Whether it was opened to be named and no more.
+    pub fn is_path(&self) -> bool {
+        self.opened_flags() & libc::O_PATH != 0
+    }
+
+    /// Whether it was opened for reading.
+    pub fn reads(&self) -> bool {
+        !self.is_path() && matches!(self.opened_flags() & libc::O_ACCMODE, libc::O_RDONLY | libc::O_RDWR)
+    }
+
     /// Whether it was opened for writing.
     pub fn writes(&self) -> bool {
-        let flags = self.flags.load(Ordering::Relaxed) as i32;
-        flags & libc::O_PATH == 0 && matches!(flags & libc::O_ACCMODE, libc::O_WRONLY | libc::O_RDWR)
+        !self.is_path() && matches!(self.opened_flags() & libc::O_ACCMODE, libc::O_WRONLY | libc::O_RDWR)
+    }
+
+    /// Whether all its descriptors are known to be references.
+    #[inline]
+    pub fn is_reference(&self) -> bool {
+        self.is_reference.load(Ordering::Relaxed)
+    }
+
+    /// All its descriptors are references now, and so will be what is copied from them.
+    pub fn note_reference(&self) {
+        self.is_reference.store(true, Ordering::Relaxed);
     }
 
     /// Runs a call that uses or moves the offset.

@@ -2,16 +2,17 @@
 //!
 //! What travels is the descriptor that keeps a file for whoever has it (see `references`), marked with one more number: by
 //! that SharedFS keeps what a receiver needs, as long as anybody has the descriptor, or it is on its way. Who receives one
-//! finds the numbers among the locks of the descriptor, which nobody can forge who has none of the store's folder, and has
-//! its own session open the file. It shares the offset and the flags with all who have it ([`crate::cells`]). Without this
-//! library, or a session of the same store, it is a descriptor of a folder: no reading, no writing.
+//! finds the numbers among the locks of the descriptor, which nobody can forge who has none of the store's lock files, and
+//! has its own session open the file. It shares the offset and the flags with all who have it ([`crate::cells`]), and the
+//! locks. Without this library, or a session of the same store, it is a descriptor of a lock file: no reading, no writing.
 
 use std::ffi::CString;
 use std::os::fd::AsRawFd as _;
 
-use cuesta_format::control::PASSED_OFFSET;
+use cuesta_format::InodeNumber;
+use cuesta_format::control::PASSED_MARKS;
 use cuesta_libfs::{Client, Error, PassedFile};
-use cuesta_media::byte_locks;
+use cuesta_media::lock_files::{self, Mark};
 use rustix::fd::BorrowedFd;
 
 use crate::calls::Failure;
@@ -51,10 +52,13 @@ pub fn prepare(fd: i32, pin: &Pin) -> Result<(), Failure> {
             Some(theirs) => cell_of(*theirs).ok_or(Failure::Errno(libc::EIO)),
             None => {
                 let text = inheritance::line(description).into_bytes();
-                let kept = client.pass(number, text).map_err(|error| match error {
-                    Error::NoSpace => Failure::Errno(libc::ETOOMANYREFS),
-                    error => error.into(),
-                })?;
+                let kept =
+                    client.pass(number, InodeNumber(description.inode), text).map_err(
+                        |error| match error {
+                            Error::NoSpace => Failure::Errno(libc::ETOOMANYREFS),
+                            error => error.into(),
+                        },
+                    )?;
                 cells::passed(kept.cells, kept.cell).ok_or(Failure::Errno(libc::ENOMEM))
             }
         })?;
@@ -75,7 +79,7 @@ pub fn receive(fd: i32) -> Result<(), Failure> {
         return Ok(());
     }
     let client = process::client()?;
-    if !is_of_store(client, fd) {
+    if !is_beside_store(client, fd) {
         return Ok(());
     }
     let known = descriptors::all().into_iter().find(|(_, pin)| numbers.contains(&pin.passed()));
@@ -86,7 +90,9 @@ pub fn receive(fd: i32) -> Result<(), Failure> {
             descriptors::describe(found.ok_or(Failure::Errno(libc::EOPNOTSUPP))?)
         }
     };
-    descriptors::install(fd, pin);
+    if lock_files::is_of(&*client.references(), InodeNumber(pin.inode()), borrow(fd)) {
+        descriptors::install(fd, pin);
+    }
     Ok(())
 }
 
@@ -97,19 +103,16 @@ fn describe(client: &Client, number: u64) -> Option<Description> {
     Some(Description::received(&from, number, cells::passed(found.cells, found.cell)?))
 }
 
-/// Whether a descriptor is of the folder that this store's locks are on.
-fn is_of_store(client: &Client, fd: i32) -> bool {
-    let same = |one: rustix::fs::Stat, other: rustix::fs::Stat| {
-        (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino)
-    };
+/// Whether a descriptor is of the file system that this store's lock files are on.
+fn is_beside_store(client: &Client, fd: i32) -> bool {
     let theirs = rustix::fs::fstat(borrow(fd));
     let ours = rustix::fs::fstat(&*client.references());
-    theirs.is_ok_and(|theirs| ours.is_ok_and(|ours| same(theirs, ours)))
+    theirs.is_ok_and(|theirs| ours.is_ok_and(|ours| ours.st_dev == theirs.st_dev))
 }
 
 fn mark(fd: i32, marked: &[u64], number: u64) -> Result<(), Failure> {
     if !marked.contains(&number) {
-        byte_locks::mark(borrow(fd), PASSED_OFFSET + number)?;
+        lock_files::mark(borrow(fd), Mark::Passed(number))?;
     }
     Ok(())
 }
@@ -124,7 +127,7 @@ fn marks(fd: i32) -> Vec<u64> {
     let number = |line: &[u8]| {
         let mut words = line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty()).rev();
         let start = std::str::from_utf8(words.nth(1)?).ok()?.parse::<u64>().ok()?;
-        start.checked_sub(PASSED_OFFSET)
+        start.checked_sub(PASSED_MARKS)
     };
     locks.filter_map(number).collect()
 }

@@ -18,7 +18,7 @@ use rustix::io::Errno;
 
 use crate::calls::{self, Failure};
 use crate::environment::Environment;
-use crate::{cells, descriptors, filter, gate, signals, thread, working_directory};
+use crate::{cells, descriptors, filter, gate, record_locks, signals, thread, working_directory};
 
 /// How many descriptors below the limit are ours to take.
 const RESERVED_DESCRIPTORS: u64 = 128;
@@ -229,6 +229,7 @@ fn after_fork() {
     calls::forget_copies();
     cuesta_threads::after_fork();
     descriptors::after_fork();
+    record_locks::after_fork();
     let parents = CLIENT.swap(std::ptr::null_mut(), Ordering::AcqRel);
     // SAFETY: null, or a client made by `attach`, whose reference was leaked for the process's life.
     if let Some(client) = unsafe { parents.as_ref() } {
@@ -372,11 +373,20 @@ fn make_marker(configuration: &Configuration) -> Result<i32, Failure> {
     Ok(marker.into_raw_fd())
 }
 
+/// How much of a file of the kernel's is read at a time.
+const CONTENTS_STEP: usize = 4096;
+
 /// What a small file of the kernel's says. The standard library's way leads over cancellation points.
 pub fn contents(path: &CStr) -> rustix::io::Result<Vec<u8>> {
     let file = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
-    let mut bytes = vec![0; 4096];
-    let length = rustix::io::read(&file, bytes.as_mut_slice())?;
+    let (mut bytes, mut length) = (Vec::new(), 0);
+    loop {
+        bytes.resize(length + CONTENTS_STEP, 0);
+        match rustix::io::read(&file, &mut bytes[length..])? {
+            0 => break,
+            more => length += more,
+        }
+    }
     bytes.truncate(length);
     Ok(bytes)
 }

@@ -1,74 +1,128 @@
-//! Keeping files for whoever has a descriptor of them, whatever names they lose.
+//! Descriptors that the kernel knows as files of their own: they keep files for whoever has them, and have locks.
 //!
 //! A process that was forked or executed has descriptors of ours before it has a session that could say so, and the
-//! session that had is perhaps gone by then. So the placeholder of a descriptor that is handed on is replaced by one the
-//! kernel counts for us: an open file description of the store's references folder, with a lock on the byte whose offset
-//! is the inode's number, and on another if it is for writing ([`cuesta_format::control`]). It says "open" for as long as
-//! any process has it. Code we do not serve gets an error for reading or writing it, as for the placeholder before.
+//! session that had is perhaps gone by then. So the placeholder of a descriptor that is handed on is replaced by a
+//! *reference*: an open file description of the inode's lock file, which says "open" for as long as any process has it
+//! ([`cuesta_format::control`]). One is made, too, before the first lock on a description: locks are the kernel's on that
+//! description. Code we do not serve gets an error for reading or writing it, as for the placeholder before.
 
-use cuesta_format::control::WRITERS_OFFSET;
-use cuesta_media::byte_locks;
-use rustix::fd::{AsRawFd as _, OwnedFd};
-use rustix::fs::{Mode, OFlags, openat};
+use cuesta_format::InodeNumber;
+use cuesta_media::lock_files::{self, Access};
+use rustix::fd::{AsRawFd as _, IntoRawFd as _, OwnedFd};
 
+use crate::calls::Failure;
 use crate::descriptors::{self, Pin};
-use crate::{arch, gate, process, thread};
+use crate::{arch, filter, gate, process, record_locks, thread};
 
-/// Does so for all descriptors before a child is made that has its parent's memory, and copies of its descriptors.
+/// Makes references of all descriptors before a child is made that has its parent's memory, and copies of its descriptors.
 pub fn keep_for_child() {
     if is_wanted() {
-        gate::alone(|| keep(|_| true));
+        gate::alone(|| keep(|_, _| true));
     }
 }
 
-/// Does so for the descriptors that `survive` an exec.
-pub fn keep_for_exec(survive: impl Fn(i32) -> bool) {
+/// Makes references of the descriptors that `survive` an exec.
+pub fn keep_for_exec(survives: impl Fn(i32) -> bool) {
+    let survives = |fd: i32, _: &Pin| survives(fd);
     if thread::is_vforked() {
         // Its descriptors are its own, and no other thread has them.
-        keep(survive);
+        keep(survives);
     } else if is_wanted() {
-        gate::alone(|| keep(survive));
+        gate::alone(|| keep(survives));
     }
 }
 
-/// Does so for the descriptors that `filter` lets through. Call when no other thread can close one of ours: its number
-/// could be the application's the next moment.
-pub fn keep(filter: impl Fn(i32) -> bool) {
-    for (pin, fds) in descriptors::grouped(filter) {
-        keep_one(&pin, &fds);
+/// Makes references of the descriptions one of whose descriptors `filter` lets through. Call when no other thread can close
+/// one of ours: its number could be the application's the next moment.
+pub fn keep(filter: impl Fn(i32, &Pin) -> bool) {
+    for (pin, fds) in descriptors::grouped(|_| true) {
+        if fds.iter().any(|fd| filter(*fd, &pin)) {
+            keep_one(&pin, &fds);
+        }
     }
 }
 
 fn is_wanted() -> bool {
-    descriptors::all().iter().any(|(fd, _)| is_placeholder(*fd))
+    descriptors::all().iter().any(|(fd, pin)| !pin.is_reference() && is_placeholder(*fd))
 }
 
-/// Does so for descriptors of one description. Call as [`keep`].
+/// Makes references of all descriptors of one description. Call as [`keep`], while the process has no record locks on the
+/// inode: a descriptor of its lock file is closed here.
 pub fn keep_one(pin: &Pin, fds: &[i32]) {
+    if pin.is_reference() {
+        return;
+    }
     let mut made = None;
     for &fd in fds.iter().filter(|fd| is_placeholder(**fd)) {
         if made.is_none() {
-            made = make(pin);
+            made = take(pin);
         }
         let Some(reference) = &made else { return };
         let close_on_exec = control(fd, libc::F_GETFD) & libc::FD_CLOEXEC as isize;
         let flags = if close_on_exec != 0 { libc::O_CLOEXEC } else { 0 };
         let arguments = [reference.as_raw_fd() as usize, fd as usize, flags as usize, 0, 0, 0];
         // SAFETY: `fd` is ours, and nobody else closes it now: no descriptor of the application's is replaced.
-        unsafe { arch::syscall(libc::SYS_dup3 as usize, arguments) };
+        if unsafe { arch::syscall(libc::SYS_dup3 as usize, arguments) } < 0 {
+            return;
+        }
     }
+    // A vfork child's descriptors are not those of its parent, whose memory this is.
+    if !thread::is_vforked() {
+        pin.note_reference();
+    }
+}
+
+/// Makes sure that `fd` is a reference, so that it can have locks.
+pub fn ensure(fd: i32, pin: &Pin) -> Result<(), Failure> {
+    if pin.is_reference() {
+        return Ok(());
+    }
+    if !is_placeholder(fd) {
+        if !thread::is_vforked() {
+            pin.note_reference();
+        }
+        return Ok(());
+    }
+    let keep = || {
+        let all = descriptors::all().into_iter().filter(|(_, other)| other.is_same(pin));
+        let alike: Vec<i32> = all.map(|(fd, _)| fd).collect();
+        if !alike.contains(&fd) {
+            return Err(Failure::Errno(libc::EBADF));
+        }
+        keep_one(pin, &alike);
+        // Without room for one more descriptor.
+        if is_placeholder(fd) { Err(Failure::Errno(libc::ENOLCK)) } else { Ok(()) }
+    };
+    if thread::is_vforked() { keep() } else { gate::alone(keep) }
+}
+
+/// A descriptor for what was just opened: a placeholder, unless the process may have record locks on the inode.
+pub fn descriptor(pin: &Pin, close_on_exec: bool) -> Result<i32, Failure> {
+    if pin.is_path() || !record_locks::may_be_held(pin.inode()) {
+        return process::placeholder(0, close_on_exec);
+    }
+    let Some(reference) = take(pin) else { return process::placeholder(0, close_on_exec) };
+    if reference.as_raw_fd() as usize >= filter::DESCRIPTOR_LIMIT {
+        return Err(Failure::Errno(libc::EMFILE));
+    }
+    if !close_on_exec {
+        rustix::io::fcntl_setfd(&reference, rustix::io::FdFlags::empty())?;
+    }
+    pin.note_reference();
+    Ok(reference.into_raw_fd())
 }
 
 /// A reference to an inode. Without room for one more descriptor there is none, and the file lasts only as long as
 /// sessions have it open.
-fn make(pin: &Pin) -> Option<OwnedFd> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let reference = openat(&*process::attached()?.references(), c".", flags, Mode::empty()).ok()?;
-    byte_locks::mark(&reference, pin.inode()).ok()?;
-    if pin.writes() {
-        byte_locks::mark(&reference, WRITERS_OFFSET + pin.inode()).ok()?;
-    }
-    Some(reference)
+fn take(pin: &Pin) -> Option<OwnedFd> {
+    let client = process::attached()?;
+    let access = match (pin.is_path(), pin.writes()) {
+        (true, _) => Access::Path,
+        (false, true) => Access::Write,
+        (false, false) => Access::Read,
+    };
+    client.note_lock_file();
+    lock_files::take(&*client.references(), InodeNumber(pin.inode()), access).ok()
 }
 
 /// Whether it is one that says nothing: a copy of the marker.

@@ -81,6 +81,7 @@ impl SharedFs {
 
     /// Makes one thing ready, a segment or a step of an arena's memory. Says whether there was one to make.
     pub fn prepare(&self) -> Result<bool, Error> {
+        self.references.sweep_if_many()?;
         if self.core.lock().pool.spare() < self.options.spare_segments as usize {
             let id = self.core.lock().pool.next_id();
             self.make_segment(id)?;

@@ -166,6 +166,7 @@ impl SharedFs {
             core.table.release(slot)?;
         }
         let Some(ended) = core.sessions.remove(&session) else { return Ok(()) };
+        self.references.note_new(ended.control.new_lock_files());
         // Only now may its row go: with the slot gone, nobody asks any more how far it was digested.
         digester.ended.push(session);
         core.leases.end_session(session);

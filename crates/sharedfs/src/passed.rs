@@ -6,6 +6,7 @@
 
 use crate::Error;
 use crate::sessions::References;
+use cuesta_format::InodeNumber;
 use cuesta_format::control::{PASSED_BYTES, PASSED_CELLS};
 use cuesta_media::wait;
 use hashbrown::HashMap;
@@ -31,13 +32,21 @@ pub(crate) struct PassedFiles {
 pub(crate) struct PassedFile {
     /// Its cell.
     pub(crate) cell: u32,
+    /// What it is of.
+    inode: InodeNumber,
     /// What its sender wrote for receivers.
     pub(crate) description: Vec<u8>,
 }
 
 impl PassedFiles {
     /// Keeps one under a number, and answers its cell; `None` if there are too many, or the number is in use.
-    pub(crate) fn keep(&mut self, number: u64, description: &[u8], references: &References) -> Option<u32> {
+    pub(crate) fn keep(
+        &mut self,
+        number: u64,
+        inode: InodeNumber,
+        description: &[u8],
+        references: &References,
+    ) -> Option<u32> {
         if self.known.len() >= self.look_at.max(LOOK_MIN)
             || self.unused == PASSED_CELLS && self.free.is_empty()
         {
@@ -54,7 +63,7 @@ impl PassedFiles {
             }
             None => return None,
         };
-        self.known.insert(number, PassedFile { cell, description: description.to_vec() });
+        self.known.insert(number, PassedFile { cell, inode, description: description.to_vec() });
         Some(cell)
     }
 
@@ -75,7 +84,7 @@ impl PassedFiles {
     fn forget_closed(&mut self, references: &References) {
         let free = &mut self.free;
         self.known.retain(|number, file| {
-            let is_open = references.have_passed(*number);
+            let is_open = references.have_passed(file.inode, *number);
             if !is_open {
                 free.push(file.cell);
             }
@@ -88,9 +97,8 @@ impl PassedFiles {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cuesta_format::control::PASSED_OFFSET;
     use cuesta_format::geometry::REFERENCES_FOLDER;
-    use cuesta_media::byte_locks;
+    use cuesta_media::lock_files::{self, Access, Mark};
     use std::fs::File;
 
     #[test]
@@ -98,19 +106,21 @@ mod tests {
         let tier = tempfile::tempdir().unwrap();
         let references = References::open(tier.path()).unwrap();
         let mut passed = PassedFiles::default();
-        let kept = File::open(tier.path().join(REFERENCES_FOLDER)).unwrap();
-        byte_locks::mark(&kept, PASSED_OFFSET + 7).unwrap();
-        let cell = passed.keep(7, b"kept", &references).unwrap();
+        let folder = File::open(tier.path().join(REFERENCES_FOLDER)).unwrap();
+        let inode = InodeNumber(5);
+        let kept = lock_files::take(&folder, inode, Access::Read).unwrap();
+        lock_files::mark(&kept, Mark::Passed(7)).unwrap();
+        let cell = passed.keep(7, inode, b"kept", &references).unwrap();
         for number in 100..100 + 2 * u64::from(PASSED_CELLS) {
-            let other = passed.keep(number, b"closed", &references).unwrap();
+            let other = passed.keep(number, inode, b"closed", &references).unwrap();
             assert_ne!(other, cell);
         }
         assert_eq!(passed.get(7).unwrap().description, b"kept");
         assert!(passed.known.len() <= LOOK_MIN && passed.unused as usize <= LOOK_MIN);
-        assert_eq!(passed.keep(7, b"again", &references), None);
+        assert_eq!(passed.keep(7, inode, b"again", &references), None);
         drop(kept);
-        assert!(passed.keep(7, b"again", &references).is_none(), "not looked at yet");
+        assert!(passed.keep(7, inode, b"again", &references).is_none(), "not looked at yet");
         passed.forget_closed(&references);
-        assert!(passed.get(7).is_none() && passed.keep(7, b"again", &references).is_some());
+        assert!(passed.get(7).is_none() && passed.keep(7, inode, b"again", &references).is_some());
     }
 }

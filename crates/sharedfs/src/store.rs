@@ -338,6 +338,7 @@ impl SharedFs {
         let completed = {
             let mut core = self.core.lock();
             let Some(found) = core.sessions.get_mut(&session) else { return };
+            self.references.note_new(found.control.new_lock_files());
             let completed = found.completed();
             if std::mem::replace(&mut found.traced, completed) >= completed {
                 return;

@@ -7,9 +7,10 @@ use cuesta_format::control::OPEN_SLOTS_MAX;
 use cuesta_format::geometry::REFERENCES_FOLDER;
 use cuesta_format::wire::{LeaseMode, Request};
 use cuesta_format::{InodeNumber, Operation, SessionId};
-use cuesta_media::byte_locks;
+use cuesta_media::lock_files::{self, Access};
 use cuesta_sharedfs::{Ending, SharedFs};
 use std::fs::File;
+use std::os::fd::OwnedFd;
 
 /// Inodes in use besides the root, and those that nobody in particular is said to keep.
 fn kept(shared: &SharedFs) -> (u64, usize) {
@@ -18,10 +19,9 @@ fn kept(shared: &SharedFs) -> (u64, usize) {
     (inodes, rows.iter().filter(|(_, holder)| *holder == SessionId::NOBODY).count())
 }
 
-fn descriptor(store: &Store, inode: InodeNumber) -> File {
-    let descriptor = File::open(store.tier().join(REFERENCES_FOLDER)).unwrap();
-    byte_locks::mark(&descriptor, inode.0).unwrap();
-    descriptor
+fn descriptor(store: &Store, inode: InodeNumber) -> OwnedFd {
+    let folder = File::open(store.tier().join(REFERENCES_FOLDER)).unwrap();
+    lock_files::take(&folder, inode, Access::Read).unwrap()
 }
 
 #[test]
@@ -33,7 +33,8 @@ fn each_of_many_descriptors_keeps_its_inode() {
         let names: Vec<[u8; 2]> =
             (0..count as u8).map(|number| [b'a' + number / 26, b'a' + number % 26]).collect();
         let files: Vec<InodeNumber> = names.iter().map(|name| writer.file(name)).collect();
-        let mut descriptors: Vec<File> = files.iter().skip(1).map(|&file| descriptor(&store, file)).collect();
+        let mut descriptors: Vec<OwnedFd> =
+            files.iter().skip(1).map(|&file| descriptor(&store, file)).collect();
         for (name, &file) in names.iter().zip(&files) {
             writer.unlink(ROOT, name, file, false);
         }

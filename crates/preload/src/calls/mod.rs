@@ -16,6 +16,7 @@ mod flags;
 mod ioctl;
 mod links;
 mod loaders;
+mod locks;
 mod memory;
 mod names;
 mod needed;
@@ -240,7 +241,7 @@ pub fn serve(number: usize, arguments: [usize; 6]) -> Answer {
         libc::SYS_close_range => control::close_range(&call),
         libc::SYS_dup | libc::SYS_dup2 | libc::SYS_dup3 => control::duplicate(&call),
         libc::SYS_fcntl => control::control(&call),
-        libc::SYS_flock => control::lock_file(&call),
+        libc::SYS_flock => locks::lock_file(&call),
         libc::SYS_ioctl => ioctl::serve(&call),
         libc::SYS_epoll_ctl => ready::watch(&call),
         libc::SYS_rt_sigaction => change_signal(&call),

@@ -12,7 +12,7 @@ use super::path::{self, Named, Place};
 use super::{Answer, Call, Failure, descriptor_names, links, stand_ins};
 use crate::descriptors;
 use crate::open_file::Description;
-use crate::{credentials, process, user_memory};
+use crate::{credentials, process, references, user_memory};
 
 const MODE_BITS: u32 = 0o7777;
 /// Every flag of `open` there is.
@@ -107,7 +107,7 @@ fn give(opened: Opened, flags: i32) -> Answer {
         Opened::Pipe(inode) => return stand_ins::open_pipe(inode, flags),
     };
     let pin = descriptors::describe(Description::opened(file, name));
-    let fd = process::placeholder(0, flags & libc::O_CLOEXEC != 0)?;
+    let fd = references::descriptor(&pin, flags & libc::O_CLOEXEC != 0)?;
     descriptors::install(fd, pin);
     Ok(fd as isize)
 }

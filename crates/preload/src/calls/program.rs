@@ -217,7 +217,7 @@ pub fn make_process(call: &Call) -> Answer {
         return Err(Failure::NotOurs);
     }
     let answer = gate::pass(|| {
-        references::keep(|_| true);
+        references::keep(|_, _| true);
         call.kernel(call.arguments)
     });
     if answer == 0 {

@@ -107,6 +107,11 @@ impl Served {
         self.shared.totals().expect("totals").inodes
     }
 
+    /// Where it lies.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
     /// A command on the store.
     pub fn command(&self, program: &str) -> Command {
         self.command_at(program, Path::new(PREFIX))

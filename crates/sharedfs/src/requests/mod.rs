@@ -114,7 +114,9 @@ impl SharedFs {
             Request::Extents { inode, from_block } => self.extents(session, *inode, *from_block),
             Request::Extended { inode } => self.extended(session, *inode),
             Request::IsWritten { inode } => Ok(Response::Written(self.is_written(*inode))),
-            Request::Pass { number, description } => self.pass(*number, description, descriptors),
+            Request::Pass { number, inode, description } => {
+                self.pass(*number, *inode, description, descriptors)
+            }
             Request::Passed { number } => self.passed(*number, descriptors),
             Request::GiveBack { inodes } => self.give_back(session, inodes),
             Request::InodeNumbers { count } => {

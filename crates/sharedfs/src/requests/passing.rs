@@ -2,6 +2,7 @@
 
 use super::{Trouble, invalid};
 use crate::SharedFs;
+use cuesta_format::InodeNumber;
 use cuesta_format::control::PASSED_DESCRIPTION_MAX;
 use cuesta_format::wire::{Refusal, Response};
 use std::os::fd::OwnedFd;
@@ -10,6 +11,7 @@ impl SharedFs {
     pub(super) fn pass(
         &self,
         number: u64,
+        inode: InodeNumber,
         description: &[u8],
         descriptors: &mut Vec<OwnedFd>,
     ) -> Result<Response, Trouble> {
@@ -17,7 +19,7 @@ impl SharedFs {
             return Err(invalid("a long description"));
         }
         let mut passed = self.passed.lock();
-        let kept = passed.keep(number, description, &self.references);
+        let kept = passed.keep(number, inode, description, &self.references);
         let cell = kept.ok_or(Trouble::Refused(Refusal::NoSpace))?;
         descriptors.push(passed.cells()?);
         Ok(Response::Passed { cell, description: Vec::new() })

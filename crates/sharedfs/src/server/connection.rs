@@ -113,6 +113,8 @@ impl<S: Service> Connection<'_, S> {
             if let Err(error) = self.service.end_session(session, ending) {
                 tracing::error!(session = session.0, %error, "cannot end a session");
             }
+            // It may have left lock files.
+            self.preparer.wake();
         }
     }
 

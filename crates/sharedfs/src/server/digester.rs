@@ -125,6 +125,10 @@ fn run<S: Service>(shared: &Shared, service: &S, preparer: &PreparerHandle) -> R
         let limit = service.idle_after();
         let limit = limit.or(look_again.then_some(SECOND_LOOK));
         idle = !kicked(shared, service, limit).map_err(|errno| errno.to_string())?;
+        if !idle {
+            // A session that has much to be tidied up after kicks, too.
+            preparer.wake();
+        }
         // Nobody kicked for a while: if there is nothing now, there is nothing until somebody does.
         look_again &= !idle;
     }

@@ -109,6 +109,7 @@ impl Service for SharedFs {
     }
 
     fn tidy(&self) -> Result<bool, Error> {
+        self.references.sweep_if_any()?;
         self.collapse_step()
     }
 

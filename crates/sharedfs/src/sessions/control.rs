@@ -21,6 +21,8 @@ pub struct Control {
     notice_file: OwnedFd,
     client_file: OwnedFd,
     kick: OwnedFd,
+    /// What the session had said of lock files when it was last looked at.
+    lock_files: AtomicU64,
 }
 
 macro_rules! word {
@@ -48,6 +50,7 @@ impl Control {
             notice_file,
             client_file,
             kick: wait::eventfd()?,
+            lock_files: AtomicU64::new(0),
         })
     }
 
@@ -164,6 +167,13 @@ impl Control {
             let slot = self.client.atomic_u64(offset);
             slot.is_ok_and(|slot| slot.load(Ordering::SeqCst) == inode.0 | OPEN_FOR_WRITING)
         })
+    }
+
+    /// How many lock files the session says it has asked for since this was last called.
+    #[must_use]
+    pub fn new_lock_files(&self) -> u64 {
+        let said = word!(self.client, atomic_u64, ClientPage.lock_files).load(Ordering::Relaxed);
+        said.saturating_sub(self.lock_files.swap(said, Ordering::Relaxed))
     }
 
     /// Operations the session says it was served.

@@ -1,29 +1,48 @@
 //! Which inodes are open, seen without asking anybody: [`cuesta_format::control`] says where.
 //!
 //! What is seen may end at any moment, and nothing begins: to open an inode without a name one must have it open, or
-//! have a descriptor of it. The slots of sessions are looked at first, the locks of descriptors then.
+//! have a descriptor of it. The slots of sessions are looked at first, the lock files of descriptors then: which there are
+//! at once, and whether somebody has one when an inode is asked about.
+//!
+//! Lock files that nobody has any more are taken away when there have been enough new ones since that was last done
+//! ([`References::sweep_if_many`]), and whatever there is when nobody needs anything ([`References::sweep_if_any`]).
 
 use super::Control;
 use crate::Error;
 use cuesta_format::InodeNumber;
-use cuesta_format::control::{PASSED_OFFSET, WRITERS_OFFSET};
 use cuesta_format::geometry::REFERENCES_FOLDER;
-use cuesta_media::byte_locks;
+use cuesta_media::lock_files::{self, Mark};
 use hashbrown::HashSet;
-use std::fs::File;
+use parking_lot::Mutex;
+use std::fs::{File, Permissions};
 use std::io::ErrorKind;
-use std::ops::Range;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Locks that are looked at all at once; if there are more, they are asked about one by one.
-const LISTED_MAX: usize = 64;
+/// Lock files that are listed; if there are more, one is looked for by its name.
+const LISTED_MAX: usize = 4096;
 
-/// The folder whose locks say which inodes processes have descriptors of.
+/// So many new lock files at least before it is looked which are unused.
+const NEW_MIN: u64 = 256;
+
+/// Whoever was given the folder may make lock files in it, whatever user it has become. Nobody else comes near it.
+const FOLDER_MODE: u32 = 0o777;
+
+/// The folder of lock files.
 #[derive(Debug)]
 pub(crate) struct References {
     folder: File,
+    sweeping: Mutex<Sweeping>,
+}
+
+#[derive(Debug)]
+struct Sweeping {
+    /// Lock files asked for since the last look, as far as sessions have said so.
+    new: u64,
+    /// Lock files that were in use then.
+    left: u64,
 }
 
 /// The inodes that were open when it was made.
@@ -32,8 +51,8 @@ pub(crate) struct Openers<'a> {
     sessions: HashSet<InodeNumber>,
     /// A session has more open than it can list.
     unlisted: bool,
-    /// Numbers that are locked; `None`: too many to list.
-    descriptors: Option<Vec<Range<u64>>>,
+    /// Inodes with lock files; `None`: too many to list.
+    lock_files: Option<HashSet<InodeNumber>>,
     references: &'a References,
 }
 
@@ -47,49 +66,62 @@ impl References {
             }
             _ => {}
         }
-        let references = References { folder: File::open(&path).map_err(Error::io("open a folder"))? };
-        byte_locks::marked(&references.folder, 0..u64::MAX)
-            .map_err(|errno| Error::io("look at the locks of a folder")(errno.into()))?;
-        Ok(references)
+        let folder = File::open(&path).map_err(Error::io("open a folder"))?;
+        folder
+            .set_permissions(Permissions::from_mode(FOLDER_MODE))
+            .map_err(Error::io("open a folder to who is given it"))?;
+        // What is there was left by sessions of an earlier daemon.
+        Ok(References { folder, sweeping: Mutex::new(Sweeping { new: 1, left: 0 }) })
     }
 
-    /// A descriptor for a session, which opens the folder anew by it.
+    /// A descriptor for a session, which makes lock files by it.
     pub(crate) fn descriptor(&self) -> Result<OwnedFd, Error> {
         self.folder.try_clone().map(OwnedFd::from).map_err(Error::io("copy a descriptor"))
     }
 
     /// Whether somebody has a descriptor for writing of the inode.
     pub(crate) fn have_writer(&self, inode: InodeNumber) -> bool {
-        let byte = WRITERS_OFFSET.saturating_add(inode.0);
-        matches!(byte_locks::marked(&self.folder, byte..byte.saturating_add(1)), Ok(Some(_)))
+        self.have(inode, Mark::Writer)
     }
 
-    /// Whether somebody has a descriptor of a description that was sent under this number.
-    pub(crate) fn have_passed(&self, number: u64) -> bool {
-        let byte = PASSED_OFFSET.saturating_add(number);
-        !matches!(byte_locks::marked(&self.folder, byte..byte.saturating_add(1)), Ok(None))
+    /// Whether somebody has a descriptor of a description of the inode that was sent under this number.
+    pub(crate) fn have_passed(&self, inode: InodeNumber, number: u64) -> bool {
+        self.have(inode, Mark::Passed(number))
     }
 
-    /// All numbers that are locked; `None`: too many to list.
-    fn list(&self) -> Option<Vec<Range<u64>>> {
-        let mut found = Vec::new();
-        let mut to_look: Vec<Range<u64>> = std::iter::once(0..WRITERS_OFFSET).collect();
-        while let Some(range) = to_look.pop() {
-            // That it cannot be looked at would have shown when the folder was opened.
-            let Ok(Some(locked)) = byte_locks::marked(&self.folder, range.clone()) else { continue };
-            to_look.extend((range.start < locked.start).then_some(range.start..locked.start));
-            to_look.extend((locked.end < range.end).then_some(locked.end..range.end));
-            found.push(locked);
-            if found.len() > LISTED_MAX {
-                return None;
-            }
-        }
-        Some(found)
+    /// Of what cannot be looked at nothing is known to be unused.
+    fn have(&self, inode: InodeNumber, mark: Mark) -> bool {
+        !matches!(lock_files::is_marked(&self.folder, inode, mark), Ok(false))
+    }
+
+    /// A session has asked for so many more lock files.
+    pub(crate) fn note_new(&self, count: u64) {
+        let mut sweeping = self.sweeping.lock();
+        sweeping.new = sweeping.new.saturating_add(count);
+    }
+
+    /// Takes unused lock files away if it is worth while.
+    pub(crate) fn sweep_if_many(&self) -> Result<(), Error> {
+        let mut sweeping = self.sweeping.lock();
+        if sweeping.new >= sweeping.left.max(NEW_MIN) { self.sweep(&mut sweeping) } else { Ok(()) }
+    }
+
+    /// Takes unused lock files away if there may be any.
+    pub(crate) fn sweep_if_any(&self) -> Result<(), Error> {
+        let mut sweeping = self.sweeping.lock();
+        if sweeping.new > 0 { self.sweep(&mut sweeping) } else { Ok(()) }
+    }
+
+    fn sweep(&self, sweeping: &mut Sweeping) -> Result<(), Error> {
+        sweeping.new = 0;
+        let left = lock_files::remove_unused(&self.folder);
+        sweeping.left = left.map_err(|errno| Error::io("remove a lock file")(errno.into()))? as u64;
+        Ok(())
     }
 }
 
 impl<'a> Openers<'a> {
-    /// Looks at the slots of sessions, then at the locks.
+    /// Looks at the slots of sessions, then at the lock files.
     pub(crate) fn look(sessions: &[Arc<Control>], references: &'a References) -> Openers<'a> {
         let mut open = HashSet::new();
         let mut unlisted = false;
@@ -98,20 +130,16 @@ impl<'a> Openers<'a> {
                 open.insert(inode);
             });
         }
-        Openers { sessions: open, unlisted, descriptors: references.list(), references }
+        let listed = lock_files::list(&references.folder, LISTED_MAX).ok().flatten();
+        let lock_files = listed.map(|listed| listed.into_iter().collect());
+        Openers { sessions: open, unlisted, lock_files, references }
     }
 
     /// Whether the inode may be open.
     pub(crate) fn have(&self, inode: InodeNumber) -> bool {
         self.unlisted
             || self.sessions.contains(&inode)
-            || match &self.descriptors {
-                Some(listed) => listed.iter().any(|locked| locked.contains(&inode.0)),
-                None => {
-                    let mark =
-                        byte_locks::marked(&self.references.folder, inode.0..inode.0.saturating_add(1));
-                    !matches!(mark, Ok(None))
-                }
-            }
+            || self.lock_files.as_ref().is_none_or(|listed| listed.contains(&inode))
+                && self.references.have(inode, Mark::Opener)
     }
 }

@@ -104,10 +104,27 @@ pub(super) fn make(step: &Step, root: &str) -> io::Result<String> {
             ChangeDirectory { path: name } => done(libc::chdir(path(name).as_ptr())),
             ChangeDirectoryTo { fd } => done(libc::fchdir(*fd)),
             WorkingDirectory => working_directory(root),
+            LockWhole { fd, operation } => done(libc::flock(*fd, *operation)),
+            LockRecord { fd, by_description, kind, whence, start, length } => {
+                let command = if *by_description { libc::F_OFD_SETLK } else { libc::F_SETLK };
+                done(libc::fcntl(*fd, command, &raw mut *lock(*kind, *whence, *start, *length)))
+            }
+            AskForLock { fd, by_description, kind, start, length } => {
+                let command = if *by_description { libc::F_OFD_GETLK } else { libc::F_GETLK };
+                let mut lock = lock(*kind, libc::SEEK_SET, *start, *length);
+                done(libc::fcntl(*fd, command, &raw mut *lock))?;
+                // If several are in the way any of them may be named.
+                Ok(if i32::from(lock.l_type) == libc::F_UNLCK { "free" } else { "locked" }.to_owned())
+            }
             Umask { mask } => number(libc::umask(*mask) as isize),
             Fork { .. } | Spawn { .. } | Exec | Exit => unreachable!("these change who there is"),
         }
     }
+}
+
+fn lock(kind: i32, whence: i32, start: i64, length: i64) -> Box<libc::flock> {
+    let (l_type, l_whence) = (kind as i16, whence as i16);
+    Box::new(libc::flock { l_type, l_whence, l_start: start, l_len: length, l_pid: 0 })
 }
 
 fn number(result: isize) -> io::Result<String> {

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 const DESCRIPTORS: u64 = 8;
 const OFFSET_MAX: u64 = 20_000;
 const BYTES_MAX: u64 = 9_000;
+const LOCKED_MAX: u64 = 20;
 
 /// One call. A path that begins with a slash is below the family's root.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -151,6 +152,25 @@ pub enum Step {
     Umask {
         mask: u32,
     },
+    LockWhole {
+        fd: i32,
+        operation: i32,
+    },
+    LockRecord {
+        fd: i32,
+        by_description: bool,
+        kind: i32,
+        whence: i32,
+        start: i64,
+        length: i64,
+    },
+    AskForLock {
+        fd: i32,
+        by_description: bool,
+        kind: i32,
+        start: i64,
+        length: i64,
+    },
     /// Another member begins as a copy of this one.
     Fork {
         member: usize,
@@ -183,13 +203,14 @@ impl Chooser {
         let members: Vec<usize> = those(true).collect();
         let absent: Vec<usize> = those(false).collect();
         let member = *self.random.pick(&members);
-        let step = match self.random.below(30) {
+        let step = match self.random.below(37) {
             0 | 1 if !absent.is_empty() => Step::Fork { member: *self.random.pick(&absent) },
             2 if !absent.is_empty() => Step::Spawn { member: *self.random.pick(&absent) },
             3 => Step::Exec,
             4 if members.len() > 1 => Step::Exit,
             5..12 => self.on_descriptor(),
             12..20 => self.on_content(),
+            20..27 => self.on_locks(),
             _ => self.on_path(),
         };
         (member, step)
@@ -211,6 +232,27 @@ impl Chooser {
             8 => Step::SetCloseOnExec { fd, on: self.random.one_in(2) },
             9 => Step::GetFlags { fd },
             _ => Step::SetFlags { fd, flags: *self.random.pick(&[0, libc::O_APPEND, libc::O_NONBLOCK]) },
+        }
+    }
+
+    /// Locks that meet, in few bytes. Nobody waits for one: there is one step at a time.
+    fn on_locks(&mut self) -> Step {
+        let fd = self.fd();
+        let by_description = self.random.one_in(3);
+        let kind = i32::from(*self.random.pick(&[libc::F_RDLCK, libc::F_WRLCK, libc::F_UNLCK]) as i16);
+        let start = self.random.below(LOCKED_MAX) as i64;
+        let length = self.random.below(LOCKED_MAX) as i64 - LOCKED_MAX as i64 / 5;
+        match self.random.below(8) {
+            0..3 => {
+                let operation =
+                    *self.random.pick(&[libc::LOCK_SH, libc::LOCK_EX, libc::LOCK_EX, libc::LOCK_UN]);
+                Step::LockWhole { fd, operation: operation | libc::LOCK_NB }
+            }
+            3 => Step::AskForLock { fd, by_description, kind, start, length },
+            _ => {
+                let whence = if self.random.one_in(4) { libc::SEEK_CUR } else { libc::SEEK_SET };
+                Step::LockRecord { fd, by_description, kind, whence, start, length }
+            }
         }
     }
 

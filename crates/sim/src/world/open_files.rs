@@ -7,8 +7,7 @@ use crate::tree::{Content, Tree, open_path};
 use cuesta_format::InodeNumber;
 use cuesta_format::geometry::REFERENCES_FOLDER;
 use cuesta_libfs::{Error, Target};
-use cuesta_media::byte_locks;
-use rustix::fs::{Mode, OFlags};
+use cuesta_media::lock_files::{self, Access};
 use rustix::io::Errno;
 use std::fs::File;
 use std::ops::Range;
@@ -38,12 +37,7 @@ impl LastingFiles {
     }
 
     fn below(folder: impl AsFd, files: &[LastingFile]) -> Result<LastingFiles, String> {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let hold = |file: &LastingFile| {
-            let descriptor = rustix::fs::openat(&folder, ".", flags, Mode::empty())?;
-            byte_locks::mark(&descriptor, file.inode.0)?;
-            Ok((*file, descriptor))
-        };
+        let hold = |file: &LastingFile| Ok((*file, lock_files::take(&folder, file.inode, Access::Read)?));
         let held = files.iter().map(hold).collect::<Result<_, Errno>>();
         held.map(LastingFiles).map_err(|errno| format!("reference: {errno}"))
     }

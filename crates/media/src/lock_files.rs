@@ -1,0 +1,257 @@
+//! Lock files: making one and keeping it, seeing who has one, and taking away what nobody has.
+//!
+//! What lies in them, and how those who make them and who takes them away get along, is in [`cuesta_format::control`].
+//! There is one who takes away, at any time, and any number of others.
+
+use crate::byte_locks;
+use cuesta_format::InodeNumber;
+use cuesta_format::control::{MARKS_OFFSET, OPENER_MARK, PASSED_MARKS, PATH_SUFFIX, WRITER_MARK};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fs::{Dir, Mode, OFlags, SeekFrom, fchmod, fstat, openat, seek};
+use rustix::io::Errno;
+use rustix::thread::sched_yield;
+use std::ops::Range;
+
+/// How often one is asked for that is about to be taken away: that takes a moment.
+const ATTEMPTS: usize = 10_000;
+
+/// Whoever may ask for one may have it.
+const FILE_MODE: Mode = Mode::from_raw_mode(0o666);
+
+/// How a file is open whose lock file is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// To be read.
+    Read,
+    /// To be written, and perhaps read.
+    Write,
+    /// To be named (`O_PATH`).
+    Path,
+}
+
+/// What somebody's descriptor can say of an inode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mark {
+    /// It is open.
+    Opener,
+    /// It is open for writing.
+    Writer,
+    /// The description was sent under this number.
+    Passed(u64),
+}
+
+impl Mark {
+    fn byte(self) -> Range<u64> {
+        let first = match self {
+            Mark::Opener => OPENER_MARK,
+            Mark::Writer => WRITER_MARK,
+            Mark::Passed(number) => PASSED_MARKS.saturating_add(number),
+        };
+        first..first.saturating_add(1)
+    }
+}
+
+fn name(inode: InodeNumber, is_path: bool) -> String {
+    if is_path { format!("{}{PATH_SUFFIX}", inode.0) } else { inode.0.to_string() }
+}
+
+/// Opens the inode's lock file in `folder`, made if there is none, and marks it open. Where code that knows nothing of all
+/// this reads or writes, it is told `EINVAL`: the offset is as far as one can be.
+pub fn take(folder: impl AsFd, inode: InodeNumber, access: Access) -> Result<OwnedFd, Errno> {
+    let name = name(inode, access == Access::Path);
+    let (mode, marks) = match access {
+        Access::Write => (OFlags::RDWR, OPENER_MARK..WRITER_MARK + 1),
+        Access::Read | Access::Path => (OFlags::RDONLY, OPENER_MARK..OPENER_MARK + 1),
+    };
+    for _ in 0..ATTEMPTS {
+        let file =
+            openat(&folder, &name, mode | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC, FILE_MODE)?;
+        match byte_locks::mark(&file, marks.clone()) {
+            Ok(()) => {}
+            Err(Errno::AGAIN | Errno::ACCESS) => {
+                sched_yield();
+                continue;
+            }
+            Err(errno) => return Err(errno),
+        }
+        let found = fstat(&file)?;
+        if found.st_nlink == 0 {
+            continue;
+        }
+        if found.st_mode & FILE_MODE.as_raw_mode() != FILE_MODE.as_raw_mode() {
+            // Whoever made it under a umask does so, too, if this process is another user's.
+            let _ = fchmod(&file, FILE_MODE);
+        }
+        seek(&file, SeekFrom::Start(i64::MAX as u64))?;
+        return Ok(file);
+    }
+    Err(Errno::AGAIN)
+}
+
+/// Adds a mark to a lock file that is open.
+pub fn mark(file: impl AsFd, mark: Mark) -> Result<(), Errno> {
+    byte_locks::mark(file, mark.byte())
+}
+
+/// Whether somebody has the mark in a lock file of the inode. Opens and closes it: not for processes with record locks on it.
+pub fn is_marked(folder: impl AsFd, inode: InodeNumber, mark: Mark) -> Result<bool, Errno> {
+    for is_path in [false, true] {
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = match openat(&folder, name(inode, is_path), flags, Mode::empty()) {
+            Err(Errno::NOENT) => continue,
+            file => file?,
+        };
+        if byte_locks::marked(&file, mark.byte())?.is_some() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Whether there is a lock file that might tell of an open file of the inode. Opens nothing.
+#[must_use]
+pub fn exists(folder: impl AsFd, inode: InodeNumber) -> bool {
+    let found = rustix::fs::statat(folder, name(inode, false), rustix::fs::AtFlags::SYMLINK_NOFOLLOW);
+    found.err() != Some(Errno::NOENT)
+}
+
+/// Whether `file` is a lock file of the inode in this folder.
+#[must_use]
+pub fn is_of(folder: impl AsFd, inode: InodeNumber, file: impl AsFd) -> bool {
+    let Ok(file) = fstat(file) else { return false };
+    [false, true].into_iter().any(|is_path| {
+        let flags = rustix::fs::AtFlags::SYMLINK_NOFOLLOW;
+        let found = rustix::fs::statat(&folder, name(inode, is_path), flags);
+        found.is_ok_and(|found| (found.st_dev, found.st_ino) == (file.st_dev, file.st_ino))
+    })
+}
+
+/// The inodes that have lock files, whether somebody has marks there or not; `None`: more than `most`.
+pub fn list(folder: impl AsFd, most: usize) -> Result<Option<Vec<InodeNumber>>, Errno> {
+    let mut found = Vec::new();
+    for entry in Dir::read_from(folder)? {
+        let entry = entry?;
+        let Ok(name) = entry.file_name().to_str() else { continue };
+        let Ok(inode) = name.trim_end_matches(PATH_SUFFIX).parse() else { continue };
+        if found.len() == most {
+            return Ok(None);
+        }
+        found.push(InodeNumber(inode));
+    }
+    Ok(Some(found))
+}
+
+/// Takes away lock files that nobody has marks in. Answers how many are left.
+pub fn remove_unused(folder: impl AsFd) -> Result<usize, Errno> {
+    let folder = folder.as_fd();
+    let mut left = 0;
+    for entry in Dir::read_from(folder)? {
+        let entry = entry?;
+        if entry.file_name().to_bytes().first().is_some_and(u8::is_ascii_digit)
+            && !remove_if_unused(folder, entry.file_name())?
+        {
+            left += 1;
+        }
+    }
+    Ok(left)
+}
+
+/// Says whether it is gone.
+fn remove_if_unused(folder: BorrowedFd<'_>, name: &std::ffi::CStr) -> Result<bool, Errno> {
+    let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let file = match openat(folder, name, flags, Mode::empty()) {
+        Err(Errno::NOENT) => return Ok(true),
+        file => file?,
+    };
+    match byte_locks::claim(&file, MARKS_OFFSET..u64::MAX) {
+        Ok(()) => rustix::fs::unlinkat(folder, name, rustix::fs::AtFlags::empty()).map(|()| true),
+        Err(Errno::AGAIN | Errno::ACCESS) => Ok(false),
+        Err(errno) => Err(errno),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::File;
+    use std::os::fd::AsRawFd as _;
+    use std::os::unix::fs::FileExt as _;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    const INODE: InodeNumber = InodeNumber(7);
+
+    fn folder() -> (tempfile::TempDir, File) {
+        let folder = tempfile::tempdir().unwrap();
+        let opened = File::open(folder.path()).unwrap();
+        (folder, opened)
+    }
+
+    #[test]
+    fn what_a_descriptor_says_is_seen_as_long_as_anybody_has_it() {
+        let (_guard, folder) = folder();
+        let says = |mark| is_marked(&folder, INODE, mark).unwrap();
+        assert!(!says(Mark::Opener) && !exists(&folder, INODE));
+        let reader = take(&folder, INODE, Access::Read).unwrap();
+        assert!(says(Mark::Opener) && !says(Mark::Writer));
+        let writer = take(&folder, INODE, Access::Write).unwrap();
+        mark(&writer, Mark::Passed(3)).unwrap();
+        assert!(says(Mark::Writer) && says(Mark::Passed(3)) && !says(Mark::Passed(4)));
+        let path = take(&folder, InodeNumber(9), Access::Path).unwrap();
+        assert!(is_marked(&folder, InodeNumber(9), Mark::Opener).unwrap());
+        assert!(is_of(&folder, INODE, &reader) && !is_of(&folder, INODE, &path));
+        let copy = writer.try_clone().unwrap();
+        drop((reader, writer));
+        assert_eq!(remove_unused(&folder), Ok(2));
+        assert_eq!(list(&folder, 1), Ok(None));
+        assert!(says(Mark::Opener) && says(Mark::Writer) && says(Mark::Passed(3)));
+        drop(copy);
+        assert_eq!(remove_unused(&folder), Ok(1));
+        assert!(!says(Mark::Opener) && !exists(&folder, INODE));
+        assert_eq!(list(&folder, 1), Ok(Some(vec![InodeNumber(9)])));
+    }
+
+    #[test]
+    fn who_does_not_know_reads_and_writes_nothing() {
+        let (_guard, folder) = folder();
+        let file = File::from(take(&folder, INODE, Access::Write).unwrap());
+        for failed in
+            [std::io::Write::write(&mut &file, b"x").err(), std::io::Read::read(&mut &file, &mut [0]).err()]
+        {
+            assert_eq!(failed.unwrap().raw_os_error(), Some(libc::EINVAL), "{}", file.as_raw_fd());
+        }
+        let reader = File::from(take(&folder, INODE, Access::Read).unwrap());
+        assert!(reader.write_at(b"x", 0).is_err());
+    }
+
+    /// Two that lock one inode's file exclude each other, however often it is taken away.
+    #[test]
+    fn nobody_goes_on_with_a_lock_file_that_was_taken_away() {
+        let (_guard, folder) = folder();
+        let (held, stop) = (AtomicBool::new(false), AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            let remover = scope.spawn(|| {
+                let mut removed = 0u32;
+                while !stop.load(Ordering::Relaxed) {
+                    removed += u32::from(remove_unused(&folder).unwrap() == 0);
+                }
+                removed
+            });
+            let lockers: Vec<_> = (0..2)
+                .map(|_| {
+                    scope.spawn(|| {
+                        for _ in 0..4000 {
+                            let file = take(&folder, INODE, Access::Write).unwrap();
+                            rustix::fs::flock(&file, rustix::fs::FlockOperation::LockExclusive).unwrap();
+                            assert!(!held.swap(true, Ordering::SeqCst), "two have it");
+                            std::hint::spin_loop();
+                            held.store(false, Ordering::SeqCst);
+                        }
+                    })
+                })
+                .collect();
+            let ended: Vec<bool> = lockers.into_iter().map(|locker| locker.join().is_ok()).collect();
+            stop.store(true, Ordering::Relaxed);
+            assert!(ended.iter().all(|ended| *ended) && remover.join().unwrap() > 0);
+        });
+    }
+}

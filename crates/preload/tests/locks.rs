@@ -1,0 +1,84 @@
+//! Locks between processes: the same as on the kernel's own file system, and nothing is left of them.
+
+mod common;
+
+use common::{Finish as _, PREFIX, Served, compare, compiled, told};
+use cuesta_format::geometry::REFERENCES_FOLDER;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+const LOCKS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/locks.py");
+
+#[test]
+fn locks_are_between_processes_what_they_are_on_the_kernels_file_system() {
+    let store = Served::new();
+    let folder = tempfile::tempdir().expect("folder");
+    let directory = folder.path().to_str().expect("a plain name").to_owned();
+    let kernel = Command::new("python3").args([LOCKS, &directory]).finish();
+    let ours = store.command("python3").args([LOCKS, PREFIX]).finish();
+    assert!(kernel.status.success(), "{}", told(&kernel));
+    compare(&told(&kernel), &told(&ours));
+    nothing_is_left(&store);
+}
+
+/// Lock files that nobody has go soon.
+fn nothing_is_left(store: &Served) {
+    let folder = store.folder().join(REFERENCES_FOLDER);
+    let left = || std::fs::read_dir(&folder).expect("the folder").count();
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while left() > 0 && Instant::now() < deadline {
+        std::thread::yield_now();
+    }
+    assert_eq!(left(), 0);
+}
+
+/// One process that lives on, whose files are locked in turn, and shared with children: some of each are in use at any
+/// time, and no more than that for long.
+#[test]
+fn files_that_are_locked_in_turn_leave_nothing_behind() {
+    let store = Served::new();
+    let source = r#"
+        #include <fcntl.h>
+        #include <stdio.h>
+        #include <stdlib.h>
+        #include <sys/file.h>
+        #include <sys/wait.h>
+        #include <unistd.h>
+        int main(void) {
+            char name[64];
+            for (int n = 0; n < 20000; n++) {
+                snprintf(name, sizeof name, "/cuesta/%d", n);
+                int fd = open(name, O_RDWR | O_CREAT, 0644);
+                struct flock lock = { .l_type = F_WRLCK };
+                if (fd < 0 || (n % 2 ? flock(fd, LOCK_EX) : fcntl(fd, F_SETLK, &lock))) return perror(name), 1;
+                if (n % 100 == 0) {
+                    pid_t child = fork();
+                    if (child == 0) _exit(flock(fd, LOCK_UN));
+                    waitpid(child, NULL, 0);
+                }
+                close(fd);
+                unlink(name);
+            }
+            puts("locked");
+            fflush(stdout);
+            getchar();
+            return 0;
+        }"#;
+    let folder = tempfile::tempdir().expect("folder");
+    let program = compiled(folder.path(), "turns", source, &[]);
+    let path = program.to_str().expect("a plain name").to_owned();
+    let mut running = store
+        .command(&path)
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .expect("runs");
+    let mut said = [0; 7];
+    std::io::Read::read_exact(running.stdout.as_mut().expect("a pipe"), &mut said).expect("it says so");
+    // It lives still.
+    let left = std::fs::read_dir(store.folder().join(REFERENCES_FOLDER)).expect("the folder").count();
+    assert!(left < 2000, "{left} lock files");
+    drop(running.stdin.take());
+    assert!(running.wait().expect("its end").success());
+    nothing_is_left(&store);
+}
