@@ -55,8 +55,9 @@ fn name(inode: InodeNumber, is_path: bool) -> String {
     if is_path { format!("{}{PATH_SUFFIX}", inode.0) } else { inode.0.to_string() }
 }
 
-/// Opens the inode's lock file in `folder`, made if there is none, and marks it open. Where code that knows nothing of all
-/// this reads or writes, it is told `EINVAL`: the offset is as far as one can be.
+/// Opens the inode's lock file in `folder`, made if there is none, and marks it open. On a memory
+/// file system code that knows nothing of all this is told `EINVAL` when it reads or writes: the offset is as far as one can
+/// be.
 pub fn take(folder: impl AsFd, inode: InodeNumber, access: Access) -> Result<OwnedFd, Errno> {
     let name = name(inode, access == Access::Path);
     let (mode, marks) = match access {
@@ -82,7 +83,8 @@ pub fn take(folder: impl AsFd, inode: InodeNumber, access: Access) -> Result<Own
             // Whoever made it under a umask does so, too, if this process is another user's.
             let _ = fchmod(&file, FILE_MODE);
         }
-        seek(&file, SeekFrom::Start(i64::MAX as u64))?;
+        // Where files do not reach so far reading finds their end instead.
+        let _ = seek(&file, SeekFrom::Start(i64::MAX as u64));
         return Ok(file);
     }
     Err(Errno::AGAIN)
@@ -181,7 +183,7 @@ mod tests {
     const INODE: InodeNumber = InodeNumber(7);
 
     fn folder() -> (tempfile::TempDir, File) {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = tempfile::tempdir_in("/dev/shm").unwrap();
         let opened = File::open(folder.path()).unwrap();
         (folder, opened)
     }

@@ -4,7 +4,8 @@
 //! that SharedFS keeps what a receiver needs, as long as anybody has the descriptor, or it is on its way. Who receives one
 //! finds the numbers among the locks of the descriptor, which nobody can forge who has none of the store's lock files, and
 //! has its own session open the file. It shares the offset and the flags with all who have it ([`crate::cells`]), and the
-//! locks. Without this library, or a session of the same store, it is a descriptor of a lock file: no reading, no writing.
+//! locks. Without this library, or a session of the same store, it is a descriptor of a lock file, where reading
+//! and writing fail.
 
 use std::ffi::CString;
 use std::os::fd::AsRawFd as _;

@@ -292,6 +292,21 @@ for kind, holder in holders.items():
     holder.wait()
     os.close(fd)
 
+print('processes that have become other users')
+if os.getuid() == 0:
+    fd = opened('users')
+    os.chmod(D + '/users', 0o666)
+    for user in (1000, 1001):
+        def child():
+            os.setgroups([]); os.setgid(user); os.setuid(user)
+            own = os.open(D + '/users', os.O_RDWR)
+            print(lock(own, WRITE, user - 1000, 1), ofd(own, WRITE, user - 990, 1), flock(own, SH), lock(fd, WRITE), flock(fd, EX))
+            def grandchild():
+                print(asked(own, READ, 0, 5), ofd(fd, WRITE, 10, 2), lock(own, WRITE, 5, 1), flock(own, SH))
+            forked(grandchild)
+        forked(child)
+    os.close(fd)
+
 print('counting')
 for kind in ('flock', 'record', 'ofd'):
     counters = [other('count', 'count-' + kind, kind, 300, wait=False) for _ in range(2)]

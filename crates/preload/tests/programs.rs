@@ -101,7 +101,7 @@ server.bind(sys.argv[1])
 server.listen()
 print('ready', flush=True)
 _, (fd,), _, _ = socket.recv_fds(server.accept()[0], 10, 1)
-print(said(os.read, fd, 5), said(os.write, fd, b'x'), said(os.ftruncate, fd, 0), said(os.pread, fd, 5, 0), os.listdir(fd))";
+print(said(os.read, fd, 5), said(os.write, fd, b'x'), said(os.readv, fd, [bytearray(5)]))";
     let sender = "
 import os, socket, sys
 server = socket.socket(socket.AF_UNIX)
@@ -121,7 +121,7 @@ print(os.pread(fd, 20, 0))";
     assert_eq!(lines.next().expect("a line").expect("readable"), "ready");
     let sent = told(&store.command("python3").args(["-c", sender]).arg(&socket).finish());
     compare("b'content'\nexit status: 0\n", &sent);
-    assert_eq!(lines.next().expect("a line").expect("readable"), "EISDIR EBADF EINVAL EISDIR []");
+    assert_eq!(lines.next().expect("a line").expect("readable"), "EINVAL EINVAL EINVAL");
     assert!(receiving.wait().expect("ends").success());
 }
 
