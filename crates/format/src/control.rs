@@ -56,11 +56,11 @@ pub const MARKS_OFFSET: u64 = 1 << 62;
 /// The last byte of a lock file that programs lock, for all that lies behind it in a file.
 pub const USER_LOCK_LAST: u64 = MARKS_OFFSET - 1;
 
-/// The byte that says that the inode is open.
-pub const OPENER_MARK: u64 = MARKS_OFFSET;
+/// The byte that says that the inode is open. It does not join what programs lock below: the kernel would make one of both.
+pub const OPENER_MARK: u64 = MARKS_OFFSET + 1;
 
 /// The byte that says that it is for writing.
-pub const WRITER_MARK: u64 = MARKS_OFFSET + 1;
+pub const WRITER_MARK: u64 = OPENER_MARK + 1;
 
 /// The byte that says that the description was sent to other processes under the number 0; those of larger numbers follow.
 pub const PASSED_MARKS: u64 = MARKS_OFFSET + (1 << 61);

@@ -140,7 +140,7 @@ os.close(fd)
 print('seen by others')
 one = opened('seen')
 for take in (lambda: flock(one, SH), lambda: flock(one, EX), lambda: flock(one, UN), lambda: lock(one, READ, 3, 4), lambda: lock(one, WRITE, 5, 10),
-        lambda: lock(one, UNLOCK, 4, 6), lambda: lock(one, UNLOCK), lambda: ofd(one, WRITE, 7), lambda: ofd(one, READ, 0, 9), lambda: ofd(one, UNLOCK)):
+        lambda: lock(one, UNLOCK, 4, 6), lambda: lock(one, UNLOCK), lambda: ofd(one, WRITE, 7), lambda: ofd(one, READ, 3), lambda: ofd(one, UNLOCK), lambda: ofd(one, READ, 0, 9), lambda: ofd(one, UNLOCK)):
     print(take(), seen('seen'), [asked(opened('seen'), kind, 5, 1, command=OFD_GETLK) for kind in (READ, WRITE)])
 os.close(one)
 

@@ -24,7 +24,10 @@ pub fn conduct(root: &str, program: &str, seed: u64, steps: u64, record: &mut dy
     let mut chooser = Chooser::new(seed);
     for number in 0..steps {
         let (member, step) = chooser.next(&alive);
-        let answer = tell(member, &step)?;
+        let mut answer = tell(member, &step)?;
+        if step == Step::Exit {
+            await_end(&mut answer)?;
+        }
         writeln!(record, "{number} member {member}: {step:?}: {answer}")?;
         match step {
             Step::Fork { member } if answer == "forked" => alive[member] = true,
@@ -57,6 +60,23 @@ fn make_pipes() -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// What a member has it has until its end: that comes before the next step. Its number is nobody else's concern.
+fn await_end(answer: &mut String) -> io::Result<()> {
+    let process = answer.rsplit(' ').next().and_then(|word| word.parse().ok());
+    let process = process.and_then(rustix::process::Pid::from_raw);
+    let process = process.ok_or_else(|| io::Error::other(format!("no process: {answer}")))?;
+    answer.truncate(answer.find(' ').unwrap_or(answer.len()));
+    match rustix::process::pidfd_open(process, rustix::process::PidfdFlags::empty()) {
+        Err(rustix::io::Errno::SRCH) => Ok(()),
+        Err(errno) => Err(errno.into()),
+        Ok(process) => {
+            let mut ended = [rustix::event::PollFd::new(&process, rustix::event::PollFlags::IN)];
+            rustix::event::poll(&mut ended, None)?;
+            Ok(())
+        }
+    }
 }
 
 /// Has `member` do `step`; returns its answer.

@@ -50,7 +50,7 @@ impl Member {
         loop {
             match self.next_step() {
                 Step::Exit => {
-                    answer(Ok("exits".to_owned()));
+                    answer(Ok(format!("exits {}", std::process::id())));
                     // SAFETY: no handlers of this process's are to run.
                     unsafe { libc::_exit(0) }
                 }
