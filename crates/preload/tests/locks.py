@@ -300,7 +300,7 @@ if os.getuid() == 0:
         def child():
             os.setgroups([]); os.setgid(user); os.setuid(user)
             own = os.open(D + '/users', os.O_RDWR)
-            print(lock(own, WRITE, user - 1000, 1), ofd(own, WRITE, user - 990, 1), flock(own, SH), lock(fd, WRITE), flock(fd, EX))
+            print(lock(own, WRITE, user - 1000, 1), ofd(own, WRITE, user - 990, 1), flock(own, SH), lock(fd, WRITE), flock(fd, EX | NB))
             def grandchild():
                 print(asked(own, READ, 0, 5), ofd(fd, WRITE, 10, 2), lock(own, WRITE, 5, 1), flock(own, SH))
             forked(grandchild)
