@@ -97,6 +97,9 @@ pub enum Request {
         program: String,
         /// The inode it looks at first, or [`InodeNumber::NONE`].
         first: InodeNumber,
+        /// The session it had with a daemon before this one, or [`SessionId::NOBODY`]. It goes on with that, under a
+        /// moved generation, and counts as having anything open until its first [`Request::Resync`].
+        resume: SessionId,
     },
     /// Adds segments to the ring. Descriptors back: one a segment, in slot order, from slot `have` on; those that were
     /// granted before and did not arrive come again.

@@ -71,6 +71,25 @@ impl Asking {
         refusals_as_errors(line.link.call(request, descriptors)?)
     }
 
+    /// Connects anew and asks, as the first question there. An answer that was outstanding never comes. Nothing changes
+    /// if nobody listens. `None`: there is no other daemon on this way.
+    pub(crate) fn reconnect(
+        &self,
+        request: &Request,
+        descriptors: &mut Vec<OwnedFd>,
+        to: &impl Deliver,
+    ) -> Result<Option<Response>, Error> {
+        let mut line = self.line.lock();
+        if !line.link.reconnect()? {
+            return Ok(None);
+        }
+        if let Some(subject) = line.posted.take() {
+            self.outstanding.store(0, Ordering::Release);
+            to.deliver(subject, Err(Error::Disconnected));
+        }
+        refusals_as_errors(line.link.call(request, descriptors)?).map(Some)
+    }
+
     /// Asks what another's answer may have told by the time it is our turn: `known` is looked at then. `take` gets the
     /// answer before anybody else asks.
     pub(crate) fn call_unless<R>(

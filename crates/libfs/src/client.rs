@@ -17,6 +17,7 @@ use crate::inode::{Inode, State};
 use crate::link::Link;
 use crate::parcels::{Parcels, Taken};
 use crate::programs::Programs;
+use crate::resume::RESUME_WAIT;
 use crate::resync::Fences;
 use crate::retire::Retiring;
 use crate::session::{Session, unexpected};
@@ -31,6 +32,7 @@ use cuesta_media::{Fault, UserSlice, clock};
 use cuesta_oplog::{Admission, Appended, Stamp};
 use rustix::fd::OwnedFd;
 use std::collections::VecDeque;
+use std::time::Duration;
 
 /// Attempts of one operation before what is cached, or stored, is taken for damaged.
 const ATTEMPTS_MAX: u32 = 100_000;
@@ -55,6 +57,10 @@ pub struct Client {
     /// No file grows beyond this.
     file_limit: AtomicU64,
     pub(crate) programs: Programs,
+    /// Which daemon it talks to.
+    pub(crate) connection: AtomicU32,
+    /// How long to wait for the next one; held by who does.
+    pub(crate) patience: Mutex<Duration>,
     abandoned: AtomicU32,
 }
 
@@ -124,6 +130,8 @@ impl Client {
             next_passed: AtomicU64::new(0),
             file_limit: AtomicU64::new(FILE_BYTES_MAX),
             programs: Programs::default(),
+            connection: AtomicU32::new(0),
+            patience: Mutex::new(RESUME_WAIT),
             abandoned: AtomicU32::new(0),
         });
         // What a fence took away meanwhile goes with the first operation, which sees the generation moved.
@@ -197,7 +205,7 @@ impl Client {
     /// Totals for `statfs`.
     pub fn statfs(&self) -> Result<StoreTotals, Error> {
         self.check_alive()?;
-        match self.session.ask(&Request::Statfs)? {
+        match self.asking(|| self.session.ask(&Request::Statfs))? {
             Response::Statfs(totals) => Ok(totals),
             other => Err(unexpected(&other)),
         }
@@ -207,14 +215,22 @@ impl Client {
     #[inline]
     pub fn sync(&self) -> Result<(), Error> {
         self.check_alive()?;
-        if self.session.closed() { Err(Error::Disconnected) } else { Ok(()) }
+        if self.session.closed() { self.ask_whether_it_stands() } else { Ok(()) }
+    }
+
+    /// The daemon has left, and another one is to take the session up; or it gave the session up.
+    #[cold]
+    fn ask_whether_it_stands(&self) -> Result<(), Error> {
+        self.asking(|| self.resync())
     }
 
     /// Has SharedFS digest everything this session did, and lets go of the log's space.
     pub fn digest(&self) -> Result<(), Error> {
         self.check_alive()?;
-        self.digest_log()?;
-        self.retire_all()
+        self.asking(|| {
+            self.digest_log()?;
+            self.retire_all()
+        })
     }
 
     /// Has SharedFS digest what this session's log holds, if it holds anything.
@@ -259,9 +275,10 @@ impl Client {
             let generation = self.session.generation.load(Ordering::Acquire);
             if self.session.shown_generation() != generation {
                 drop(gate);
-                self.resync()?;
+                self.asking(|| self.resync())?;
                 continue;
             }
+            let connection = self.connection();
             let mut turn = Turn {
                 client: self,
                 generation,
@@ -282,7 +299,7 @@ impl Client {
             drop(gate);
             let mut stands = !moved;
             if moved {
-                self.resync()?;
+                self.asking(|| self.resync())?;
                 stands = appended.is_some_and(|end| self.was_accepted(generation, end));
             }
             match result {
@@ -290,15 +307,16 @@ impl Client {
                     self.after_operation(appended);
                     return Ok(value);
                 }
+                Err(Halt::Failed(Error::Disconnected)) => self.resume(connection)?,
                 Err(Halt::Failed(error)) if !moved => {
                     self.after_operation(appended);
                     return Err(error);
                 }
                 Ok(_) | Err(Halt::Failed(_) | Halt::Again) => {}
-                Err(Halt::LogFull(needed)) => self.make_room(needed)?,
-                Err(Halt::Credit(blocks)) => self.make_credit(blocks)?,
-                Err(Halt::Numbers) => self.session.ask_numbers()?,
-                Err(Halt::Entries) => self.await_digest_of_entries()?,
+                Err(Halt::LogFull(needed)) => self.asking(|| self.make_room(needed))?,
+                Err(Halt::Credit(blocks)) => self.asking(|| self.make_credit(blocks))?,
+                Err(Halt::Numbers) => self.asking(|| self.session.ask_numbers())?,
+                Err(Halt::Entries) => self.asking(|| self.await_digest_of_entries())?,
                 Err(Halt::Undigested) => self.digest()?,
             }
         }

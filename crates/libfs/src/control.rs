@@ -2,7 +2,9 @@
 //! says whether the daemon it belongs to is still the store's.
 
 use cuesta_format::Medium;
-use cuesta_format::control::{CLIENT_BYTES, CONTROL_BYTES, ClientPage, NoticePage, OPEN_SLOTS_OFFSET};
+use cuesta_format::control::{
+    CLIENT_BYTES, CONTROL_BYTES, ClientPage, NoticePage, OPEN_SLOTS_MAX, OPEN_SLOTS_OFFSET,
+};
 use cuesta_media::{Mapping, MediaError, Protection};
 use rustix::fd::OwnedFd;
 use std::sync::Arc;
@@ -17,6 +19,11 @@ impl Notice {
         Ok(Notice(map(file, Protection::ReadOnly)?))
     }
 
+    /// Goes on with another page.
+    pub(crate) fn replace(&self, file: &OwnedFd) -> Result<(), MediaError> {
+        self.0.replace(file)
+    }
+
     #[inline]
     pub(crate) fn page(&self) -> &NoticePage {
         // SAFETY: the mapping is CONTROL_BYTES long (checked by `of_file`), page-aligned, lives as long as
@@ -29,13 +36,13 @@ impl Notice {
 #[derive(Debug)]
 pub(crate) struct Incarnation {
     page: Mapping,
-    number: u64,
+    number: AtomicU64,
 }
 
 impl Incarnation {
     /// `number` is the daemon's this session attached to.
     pub(crate) fn map(file: &OwnedFd, number: u64) -> Result<Incarnation, MediaError> {
-        Ok(Incarnation { page: map(file, Protection::ReadOnly)?, number })
+        Ok(Incarnation { page: map(file, Protection::ReadOnly)?, number: AtomicU64::new(number) })
     }
 
     /// Whether no other daemon has begun to recover the logs of this one's sessions.
@@ -44,7 +51,12 @@ impl Incarnation {
         // SAFETY: the mapping is CONTROL_BYTES long (checked by `of_file`), page-aligned and lives as long as `self`; its
         // first word is only ever stored to as an atomic.
         let word = unsafe { AtomicU64::from_ptr(self.page.as_ptr().cast()) };
-        word.load(Ordering::SeqCst) == self.number
+        word.load(Ordering::SeqCst) == self.number.load(Ordering::Relaxed)
+    }
+
+    /// The session goes on with the daemon of this number.
+    pub(crate) fn go_on(&self, number: u64) {
+        self.number.store(number, Ordering::SeqCst);
     }
 }
 
@@ -69,6 +81,32 @@ impl Told {
     pub(crate) fn page(&self) -> &ClientPage {
         // SAFETY: as for `Notice::page`; this mapping is longer, and writable.
         unsafe { &*self.0.as_ptr().cast::<ClientPage>() }
+    }
+
+    /// Goes on with another page, with everything this one says. Nothing is opened meanwhile; what is closed while the
+    /// words are copied is closed there, too.
+    pub(crate) fn replace(&self, file: &OwnedFd) -> Result<(), MediaError> {
+        let last = self.0.again()?;
+        let next = Mapping::of_file(file, 0, CLIENT_BYTES as u64, Protection::ReadWrite, Medium::Memory, false)?;
+        let slots = self.page().open_slots.load(Ordering::SeqCst) as usize;
+        let bytes = OPEN_SLOTS_OFFSET + slots.min(OPEN_SLOTS_MAX) * size_of::<u64>();
+        let mut copied = Vec::with_capacity(bytes / size_of::<u64>());
+        for offset in (0..bytes as u64).step_by(size_of::<u64>()) {
+            let word = last.atomic_u64(offset).map_or(0, |word| word.load(Ordering::SeqCst));
+            if let Ok(to) = next.atomic_u64(offset) {
+                to.store(word, Ordering::SeqCst);
+            }
+            copied.push(word);
+        }
+        self.0.replace(file)?;
+        // Now nobody changes the last page any more.
+        for (offset, copied) in (0..).step_by(size_of::<u64>()).zip(copied) {
+            if let (Ok(from), Ok(to)) = (last.atomic_u64(offset), next.atomic_u64(offset)) {
+                let change = from.load(Ordering::SeqCst).wrapping_sub(copied);
+                to.fetch_add(change, Ordering::SeqCst);
+            }
+        }
+        Ok(())
     }
 
     /// A slot for the number of an open inode.

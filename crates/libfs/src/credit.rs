@@ -54,6 +54,15 @@ impl Credit {
         }
     }
 
+    /// Goes on with what another daemon gave: nothing of the last one's counts, nor was anything debited from this one's.
+    pub(crate) fn restart(&self, welcome: &Welcome) {
+        let fresh = Credit::new(welcome);
+        self.debited.store(0, Ordering::Release);
+        self.blocks.store(BLOCKS_LEAST, Ordering::Relaxed);
+        self.again.store(0, Ordering::Relaxed);
+        *self.numbers.lock() = fresh.numbers.into_inner();
+    }
+
     /// Takes the answer about blocks.
     pub(crate) fn deliver_blocks(&self, answer: &Result<Response, Error>, tier_bytes: u64) {
         let step = self.blocks.load(Ordering::Relaxed);

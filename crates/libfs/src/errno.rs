@@ -78,9 +78,12 @@ pub enum Error {
     /// Client and daemon are of different versions.
     #[error("cuesta versions differ: {0}")]
     Version(String),
-    /// SharedFS is gone or gave the session up.
+    /// SharedFS is gone.
     #[error("the daemon is gone")]
     Disconnected,
+    /// SharedFS gave the session up, or knows none such.
+    #[error("the daemon ended the session")]
+    SessionEnded,
     /// SharedFS failed, or answered what makes no sense.
     #[error("the daemon failed: {0}")]
     Daemon(String),
@@ -130,7 +133,7 @@ impl Error {
             Error::Descriptors => libc::EMFILE,
             Error::CrossDevice | Error::Leaves { .. } => libc::EXDEV,
             Error::Version(_) => libc::EPROTO,
-            Error::Disconnected | Error::Daemon(_) => libc::EIO,
+            Error::Disconnected | Error::SessionEnded | Error::Daemon(_) => libc::EIO,
         }
     }
 }

@@ -7,7 +7,7 @@
 //! | `cache`, `inode`, `locked` | what is known under leases, and the order of locks |
 //! | `ahead`, `parcels` | leases asked for ahead, and what they brought |
 //! | `content`, `interval`, `directory`, `split_table`, `extended_set` | content of a file and of a directory, extended attributes |
-//! | `retire`, `resync` | letting go of digested log space; going on after a fence |
+//! | `retire`, `resync`, `resume` | letting go of digested log space; going on after a fence, and with another daemon |
 //! | `walk`, `credentials`, `capabilities`, `whereabouts` | from a path to an inode, and who may; from a directory to its path |
 //! | `open_file`, `opened`, `data`, `allocate`, `namespace`, `rename`, `attributes`, `extended`, `listing` | the calls |
 //! | `programs` | what is executed is not written, and the other way round |
@@ -48,6 +48,7 @@ mod parcels;
 mod passing;
 mod programs;
 mod rename;
+mod resume;
 mod resync;
 mod retire;
 mod session;

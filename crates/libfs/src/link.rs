@@ -4,7 +4,7 @@
 
 use cuesta_format::wire::{self, DESCRIPTORS_MAX, Request, Response};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::io::Errno;
+use rustix::io::{DupFlags, Errno};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, SocketAddrUnix,
     SocketFlags, SocketType,
@@ -60,6 +60,12 @@ pub trait Link: Send {
         copy
     }
 
+    /// Connects anew, to the daemon there is now, in the place of a connection that broke. What was posted is
+    /// forgotten. Nothing changes if nobody listens. `false`: this link cannot.
+    fn reconnect(&mut self) -> Result<bool, LinkError> {
+        Ok(false)
+    }
+
     /// The answer to what was posted; `None`: it is not there yet, and was not to be waited for.
     fn collect(&mut self, _wait: bool) -> Result<Option<Response>, LinkError> {
         Ok(None)
@@ -70,6 +76,7 @@ pub trait Link: Send {
 #[derive(Debug)]
 pub struct SocketLink {
     socket: OwnedFd,
+    path: Vec<u8>,
     descriptor_floor: i32,
     frame: Vec<u8>,
 }
@@ -77,18 +84,8 @@ pub struct SocketLink {
 impl SocketLink {
     /// Connects to the socket at `path`. Every descriptor this link makes is `descriptor_floor` or higher.
     pub fn connect(path: &[u8], descriptor_floor: i32) -> Result<SocketLink, LinkError> {
-        let address = SocketAddrUnix::new(path)?;
-        let socket =
-            rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
-        let socket = lift(socket, descriptor_floor);
-        loop {
-            match rustix::net::connect(&socket, &address) {
-                Ok(()) => break,
-                Err(Errno::INTR) => {}
-                Err(errno) => return Err(errno.into()),
-            }
-        }
-        Ok(SocketLink { socket, descriptor_floor, frame: Vec::new() })
+        let socket = lift(connect(path)?, descriptor_floor);
+        Ok(SocketLink { socket, path: path.to_vec(), descriptor_floor, frame: Vec::new() })
     }
 
     fn send(&mut self) -> Result<(), LinkError> {
@@ -153,11 +150,31 @@ impl Link for SocketLink {
         std::mem::replace(&mut self.socket, copy)
     }
 
+    fn reconnect(&mut self) -> Result<bool, LinkError> {
+        let socket = lift(connect(&self.path)?, self.descriptor_floor);
+        // Its number stays, by which others know it.
+        rustix::io::dup3(&socket, &mut self.socket, DupFlags::CLOEXEC)?;
+        Ok(true)
+    }
+
     fn collect(&mut self, wait: bool) -> Result<Option<Response>, LinkError> {
         if !self.receive(&mut Vec::new(), wait)? {
             return Ok(None);
         }
         Ok(Some(wire::decode(&self.frame[4..])?))
+    }
+}
+
+/// A connection to the socket at `path`.
+fn connect(path: &[u8]) -> Result<OwnedFd, Errno> {
+    let address = SocketAddrUnix::new(path)?;
+    let socket =
+        rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    loop {
+        match rustix::net::connect(&socket, &address) {
+            Err(Errno::INTR) => {}
+            connected => return connected.map(|()| socket),
+        }
     }
 }
 

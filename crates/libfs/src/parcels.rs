@@ -70,6 +70,13 @@ impl Parcels {
         taken
     }
 
+    /// Lets go of everything.
+    pub(crate) fn forget(&self) {
+        let mut places = self.places.lock();
+        places.clear();
+        self.count.store(0, Ordering::Release);
+    }
+
     /// Whether the inode is here.
     pub(crate) fn has(&self, inode: InodeNumber) -> bool {
         self.count.load(Ordering::Acquire) > 0 && self.places.lock().contains_key(&inode)

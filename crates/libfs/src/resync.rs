@@ -26,16 +26,25 @@ impl Client {
         if !self.session.stands() {
             return Err(Error::Disconnected);
         }
-        let generation = self.session.generation.load(Ordering::Acquire);
-        if self.session.shown_generation() == generation {
+        if self.session.shown_generation() == self.session.generation.load(Ordering::Acquire) {
             return Ok(());
         }
+        self.resync_closed(false)
+    }
+
+    /// The same by who holds the gate closed; every lease is gone if the session was `resumed`.
+    pub(crate) fn resync_closed(&self, resumed: bool) -> Result<(), Error> {
+        let generation = self.session.generation.load(Ordering::Acquire);
         let answer = self.session.ask(&Request::Resync)?;
         let Response::Resynced(resynced) = answer else {
             return Err(unexpected(&answer));
         };
-        self.forget_untrue(&resynced);
-        self.give_back_void_debits(resynced.accepted);
+        if resumed {
+            self.forget_everything();
+        } else {
+            self.forget_untrue(&resynced);
+            self.give_back_void_debits(resynced.accepted);
+        }
         let mut fences = self.fences.lock();
         fences.outcomes.push_back((generation, resynced.accepted));
         if fences.outcomes.len() > OUTCOMES_MAX {
@@ -66,6 +75,17 @@ impl Client {
         for inode in self.cache.all() {
             let mut state = inode.state.write();
             if state.lease.is_some() && (state.logged > retired || revoked.contains(&inode.number)) {
+                state.forget();
+            }
+        }
+    }
+
+    /// What the next daemon knows better, or might.
+    fn forget_everything(&self) {
+        self.parcels.forget();
+        for inode in self.cache.all() {
+            let mut state = inode.state.write();
+            if state.lease.is_some() {
                 state.forget();
             }
         }

@@ -14,11 +14,12 @@ use crate::sync::{Arc, AtomicU32, AtomicU64, Mutex, Ordering, RwLock};
 use cuesta_format::control::{STATE_CLOSED, UNSERVED_SLOTS};
 use cuesta_format::entry::Salt;
 use cuesta_format::wire::{PROTOCOL_VERSION, Refusal, Report, Request, Response, Welcome};
-use cuesta_format::{Geometry, InodeNumber, LogGeneration, LogPosition};
+use cuesta_format::{Geometry, InodeNumber, LogGeneration, LogPosition, SessionId};
 use cuesta_media::wait::{self, Waited};
 use cuesta_media::{MediaError, Protection, Window};
 use cuesta_oplog::{Appender, Ring};
 use rustix::fd::{AsRawFd as _, OwnedFd};
+use rustix::io::DupFlags;
 use std::time::Duration;
 
 /// So many lock files more are worth a kick.
@@ -82,6 +83,7 @@ impl Session {
             pid: rustix::process::getpid().as_raw_pid().unsigned_abs(),
             program: program.to_owned(),
             first,
+            resume: SessionId::NOBODY,
         };
         let mut descriptors = Vec::new();
         let welcome = match ask(link.as_mut(), &request, &mut descriptors)? {
@@ -146,6 +148,24 @@ impl Session {
             Some(descriptor) if descriptor == number => self.asking.replace_descriptor(copy),
             _ => copy,
         }
+    }
+
+    /// Goes on with another daemon, which has taken the session up. No operation is in flight; what the log holds behind
+    /// its new start is void.
+    pub(crate) fn go_on(&self, welcome: &Welcome, descriptors: Vec<OwnedFd>) -> Result<(), Error> {
+        let [notice, told, kick, _incarnation, _references] = <[OwnedFd; 5]>::try_from(descriptors)
+            .map_err(|_| Error::Daemon("descriptors are missing".into()))?;
+        if welcome.session != self.welcome.session || welcome.geometry != self.welcome.geometry {
+            return Err(Error::Daemon("it took up another session".into()));
+        }
+        self.told.replace(&told)?;
+        self.notice.replace(&notice)?;
+        // Its number stays, by which others know it.
+        rustix::io::dup3(&kick, &mut self.kick.write(), DupFlags::CLOEXEC)
+            .map_err(|errno| Error::Daemon(format!("cannot put a descriptor in its place: {errno}")))?;
+        self.credit.restart(welcome);
+        self.incarnation.go_on(welcome.incarnation);
+        Ok(())
     }
 
     /// Vouches for everything that the client page calls completed.
@@ -458,7 +478,7 @@ impl From<Refusal> for Error {
         match refusal {
             Refusal::NotFound => Error::NotFound,
             Refusal::NoSpace => Error::NoSpace,
-            Refusal::SessionEnded => Error::Disconnected,
+            Refusal::SessionEnded => Error::SessionEnded,
             Refusal::Version { .. } => Error::Version(refusal.to_string()),
             Refusal::Invalid(why) | Refusal::Internal(why) => Error::Daemon(why),
         }

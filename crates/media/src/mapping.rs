@@ -122,6 +122,37 @@ impl Mapping {
         Ok(mapping)
     }
 
+    /// Maps the beginning of another file, which must be as long, in the place of what is mapped. Who reads or writes
+    /// meanwhile does so in one or the other.
+    pub fn replace(&self, file: impl AsFd) -> Result<(), MediaError> {
+        let (len, found) = (self.memory.len(), file_len(file.as_fd())?);
+        if found < len {
+            return Err(MediaError::Short { expected: len, found });
+        }
+        let flags = share_flags(self.memory.medium())? | MapFlags::FIXED;
+        let place = self.memory.as_ptr();
+        // SAFETY: the range is this mapping's own, with the same protection as before; accessors make no assumption on
+        // what is mapped there.
+        unsafe { map(place.cast(), len as usize, self.memory.protection(), flags, &file, 0)? };
+        recorder::on_map(place, len as usize, file.as_fd(), 0);
+        Ok(())
+    }
+
+    /// The same pages once more, at another address.
+    pub fn again(&self) -> Result<Mapping, MediaError> {
+        let len = self.memory.len() as usize;
+        // SAFETY: with an old length of 0 the kernel leaves the old range as it is, and picks the address of the new.
+        let base = unsafe {
+            rustix::mm::mremap(self.memory.as_ptr().cast(), 0, len, rustix::mm::MremapFlags::MAYMOVE)
+        };
+        let base = base.map_err(MediaError::system("map pages again"))?;
+        let base = NonNull::new(base.cast())
+            .ok_or(MediaError::System { action: "map pages again", errno: rustix::io::Errno::NOMEM })?;
+        // SAFETY: just mapped, with that length and protection, and unmapped only when the value is dropped.
+        let memory = unsafe { SharedMemory::new(base, len, self.memory.medium(), self.memory.protection()) };
+        Ok(Mapping { memory })
+    }
+
     /// Touches the pages of a part, so that no later access pays for them.
     pub fn touch(&self, offset: u64, len: u64) -> Result<(), MediaError> {
         self.check_part(offset, len)?;

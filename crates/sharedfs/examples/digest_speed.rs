@@ -49,6 +49,7 @@ impl Writer {
             pid: std::process::id(),
             program: "digest_speed".into(),
             first: cuesta_format::InodeNumber::NONE,
+            resume: SessionId(0),
         };
         let Response::Attached(welcome) = shared.handle(SessionId(0), &attach, &mut files) else {
             panic!("not attached");

@@ -37,6 +37,8 @@ pub struct Options {
     pub metadata_cache_bytes: u64,
     /// Events kept for `cuesta trace`.
     pub trace_events: u32,
+    /// Whether programs that outlive a daemon go on with the next one.
+    pub await_sessions: bool,
 }
 
 impl Default for Options {
@@ -52,6 +54,7 @@ impl Default for Options {
             inode_numbers: 4096,
             metadata_cache_bytes: CACHE_BYTES,
             trace_events: 16_384,
+            await_sessions: true,
         }
     }
 }
@@ -91,6 +94,7 @@ pub fn template() -> String {
         inode_numbers,
         metadata_cache_bytes,
         trace_events,
+        await_sessions,
     } = Options::default();
     format!(
         "# Configuration of this Cuesta store. Each line shows its default; remove the leading #\n\
@@ -127,7 +131,11 @@ pub fn template() -> String {
          # metadata_cache_bytes = {metadata_cache_bytes}\n\
          \n\
          # Events kept for `cuesta trace`.\n\
-         # trace_events = {trace_events}\n"
+         # trace_events = {trace_events}\n\
+         \n\
+         # Whether programs that outlive a daemon go on with the next one. Their logs are kept for them\n\
+         # until they end.\n\
+         # await_sessions = {await_sessions}\n"
     )
 }
 
@@ -176,7 +184,7 @@ mod tests {
             .lines()
             .filter_map(|line| line.strip_prefix("# ").filter(|line| line.contains(" = ")))
             .fold(String::new(), |text, line| text + line + "\n");
-        assert_eq!(uncommented.lines().count(), 10);
+        assert_eq!(uncommented.lines().count(), 11);
         assert_eq!(Options::parse(&uncommented).unwrap(), Options::default());
     }
 

@@ -2,7 +2,7 @@
 
 use crate::digest::{Digester, Until};
 use crate::requests::Ahead;
-use crate::sessions::{Session, SessionTable};
+use crate::sessions::{Presence, Session, SessionTable};
 use crate::store::{Core, sync_folder};
 use crate::{Error, SharedFs};
 use cuesta_format::event::Step;
@@ -127,6 +127,16 @@ impl SharedFs {
         ended
     }
 
+    /// The process of a session that was awaited has ended. Says whether it was one; it ends with
+    /// [`SharedFs::end_the_rest`].
+    pub(crate) fn end_awaited(&self, session: SessionId) -> bool {
+        let mut core = self.core.lock();
+        let is_away = |found: &&mut Session| matches!(found.presence, Presence::Away(_));
+        let Some(found) = core.sessions.get_mut(&session).filter(is_away) else { return false };
+        found.ending = Some(Ending::Gone);
+        true
+    }
+
     /// Ends a session that could not end when it should. Says whether there was one.
     pub(crate) fn end_the_rest(&self) -> Result<bool, Error> {
         let waiting = |found: &Session| found.ending.map(|ending| (found.id, ending));
@@ -134,6 +144,19 @@ impl SharedFs {
             return Ok(false);
         };
         self.end_session(session, ending).map(|()| true)
+    }
+
+    /// The daemon leaves, its process goes on: what its log holds is digested, what comes after that is void, and the next
+    /// daemon finds it in the table.
+    pub(crate) fn suspend(&self, session: SessionId) -> Result<(), Error> {
+        let mut digester = self.digester.lock();
+        self.shut_out(session);
+        if self.digest_all(&mut digester, session, Until::Break)?.rejected {
+            return self.end(&mut digester, session, Ending::GivenUp);
+        }
+        let mut core = self.core.lock();
+        let Core { sessions, table, .. } = &mut *core;
+        sessions.get_mut(&session).map_or(Ok(()), |found| renew_log(found, table))
     }
 
     fn try_end(&self, session: SessionId, ending: Ending) -> Result<(), Error> {

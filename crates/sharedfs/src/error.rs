@@ -53,6 +53,9 @@ pub enum Error {
     /// What the metadata store holds makes no sense; `cuesta fsck` tells more.
     #[error("the metadata store is damaged: {0}")]
     Damaged(String),
+    /// A session that is not there, or not that process's.
+    #[error("there is no such session")]
+    NoSession,
     /// A file of the store failed.
     #[error("cannot {action}: {source}")]
     Io {
@@ -94,6 +97,7 @@ impl From<Error> for Refusal {
     fn from(error: Error) -> Refusal {
         match error {
             Error::NoSpace => Refusal::NoSpace,
+            Error::NoSession => Refusal::SessionEnded,
             error => {
                 tracing::error!(%error, "a request failed");
                 Refusal::Internal(error.to_string())

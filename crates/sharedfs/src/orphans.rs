@@ -10,10 +10,11 @@
 
 use crate::digest::{Digester, Others, Until};
 use crate::ending::Ending;
-use crate::sessions::Openers;
+use crate::sessions::{Openers, Presence};
 use crate::{Error, SharedFs};
 use cuesta_format::{InodeNumber, SessionId};
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -24,9 +25,13 @@ impl Others for SharedFs {
     fn openers(&self, session: SessionId) -> Openers<'_> {
         let core = self.core.lock();
         let others = core.sessions.values().filter(|other| other.id != session);
-        let controls: Vec<_> = others.map(|other| other.control.clone()).collect();
+        let (mut controls, mut is_blind) = (Vec::new(), false);
+        for other in others {
+            controls.push(Arc::clone(&other.control));
+            is_blind |= !matches!(other.presence, Presence::Here);
+        }
         drop(core);
-        Openers::look(&controls, &self.references)
+        Openers::look(&controls, is_blind, &self.references)
     }
 
     fn have_lease(&self, inode: InodeNumber, session: SessionId) -> bool {
@@ -114,10 +119,13 @@ impl SharedFs {
         self.remove(digester, session, &gone)
     }
 
-    /// All logs are recovered and no session is left: what no living process has a descriptor of goes.
+    /// All logs are recovered: what no living process has open goes, as far as that can be seen before all have come back.
     pub(crate) fn forget_orphans(&self, digester: &mut Digester) -> Result<(), Error> {
         let holders: BTreeSet<SessionId> = digester.orphans.all().map(|(_, holder)| holder).collect();
         for holder in holders {
+            if self.core.lock().sessions.contains_key(&holder) {
+                continue;
+            }
             let kept = digester.orphans.of(holder);
             let closed = self.closed(kept.clone());
             self.remove(digester, holder, &closed)?;

@@ -8,14 +8,15 @@
 use crate::digest::Until;
 use crate::ending::{Ending, renew_log};
 use crate::metadata::MetadataStore;
-use crate::sessions::{Control, OccupiedSlot, open_segment};
+use crate::sessions::{Control, OccupiedSlot, Presence, open_segment};
 use crate::store::{Core, new_session};
 use crate::tiers::{Allocator, Arenas, Bitmap};
 use crate::{Error, SharedFs};
 use cuesta_format::event::Step;
-use cuesta_format::{ArenaId, Geometry};
+use cuesta_format::{ArenaId, Geometry, LeaseGeneration, SessionId};
 use rustix::io::Errno;
-use rustix::process::{Pid, test_kill_process};
+use rustix::process::{Pid, PidfdFlags, getpid, pidfd_open};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -56,12 +57,26 @@ pub(crate) fn load_allocator(
     }
 }
 
-/// Whether a process may still write to its log although its session is over: its daemon died, not it. A number that
-/// another process has by now only costs the segments.
-fn lives(pid: u32) -> bool {
-    // Without a number it is a process of another namespace.
-    let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) else { return pid == 0 };
-    !matches!(test_kill_process(pid), Err(Errno::SRCH))
+/// What a process of a session is when its daemon is gone.
+enum Process {
+    /// It cannot write to its log any more.
+    Dead,
+    /// It may, and is none that comes back: this one, or one of another namespace.
+    Stranger,
+    /// It lives, and may come back. A number that another process has by now costs the log until that ends.
+    Alive(OwnedFd),
+}
+
+fn process(pid: u32) -> Process {
+    let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) else { return Process::Stranger };
+    if pid == getpid() {
+        return Process::Stranger;
+    }
+    match pidfd_open(pid, PidfdFlags::empty()) {
+        Ok(process) => Process::Alive(process),
+        Err(Errno::SRCH) => Process::Dead,
+        Err(_) => Process::Stranger,
+    }
 }
 
 impl SharedFs {
@@ -109,14 +124,43 @@ impl SharedFs {
             let mut core = self.core.lock();
             let Core { sessions, table, .. } = &mut *core;
             let Some(session) = sessions.get_mut(&id) else { return Ok(digested.entries) };
+            // What its process did since was for a daemon that is gone.
+            session.lease_generation = LeaseGeneration(session.lease_generation.0 + 1);
             renew_log(session, table)?;
             session.digested
         };
-        let ending = if lives(pid) { Ending::GivenUp } else { Ending::Gone };
-        self.end(&mut digester, id, ending)?;
+        match process(pid) {
+            Process::Alive(process) if self.options.await_sessions && !digested.rejected => {
+                self.await_session(id, process);
+            }
+            Process::Dead => self.end(&mut digester, id, Ending::Gone)?,
+            Process::Alive(_) | Process::Stranger => self.end(&mut digester, id, Ending::GivenUp)?,
+        }
         let microseconds = started.elapsed().as_micros() as u64;
         self.events.record(Step::Recover { session: id, from, to, entries: digested.entries, microseconds });
         Ok(digested.entries)
+    }
+
+    /// The process of a session that was recovered, if it may come back to the next daemon.
+    pub(crate) fn may_come_back(&self, pid: u32) -> Option<OwnedFd> {
+        match process(pid) {
+            Process::Alive(process) if self.options.await_sessions => Some(process),
+            _ => None,
+        }
+    }
+
+    /// A session keeps its log and what it has open until its process comes back, or ends.
+    fn await_session(&self, session: SessionId, process: OwnedFd) {
+        let mut core = self.core.lock();
+        let Some(found) = core.sessions.get_mut(&session) else { return };
+        let mut space = self.space.lock();
+        space.credits.settle(found.promised());
+        space.allocator.retired(session, found.digested);
+        // Of what it reads now nothing counts, and what it debits it will debit anew.
+        (found.credit_limit, found.debited) = (0, 0);
+        found.reports.clear();
+        found.presence = Presence::Away(Arc::new(process));
+        found.publish(&self.options);
     }
 
     /// Removes rows of sessions that are not in the table any more, and inodes without a name that nobody has open.

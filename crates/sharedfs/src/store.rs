@@ -9,7 +9,7 @@ use crate::metadata::MetadataStore;
 use crate::observe::{Counters, Events, RequestTimes};
 use crate::passed::PassedFiles;
 use crate::recovery::Recovered;
-use crate::sessions::{Control, Incarnation, References, Segment, SegmentPool, Session, SessionTable};
+use crate::sessions::{Control, Incarnation, Presence, References, Segment, SegmentPool, Session, SessionTable};
 use crate::stand_ins::StandIns;
 use crate::tiers::{Arenas, Credits};
 use crate::{Error, recovery};
@@ -276,13 +276,51 @@ impl SharedFs {
                 return Err(failed.err().unwrap_or(Error::TooManySessions));
             }
         };
-        control.publish_generation(record.lease_generation);
-        control.publish_kick_bytes(self.options.kick_bytes);
-        let welcome = Welcome {
+        let welcome = self.welcome(&record, (inode_first, inode_count));
+        let program = program.to_owned();
+        let session = new_session(pid, program, slot, record, Vec::new(), Arc::clone(&control));
+        session.publish(&self.options);
+        core.sessions.insert(id, session);
+        self.share_out_entries(&core.sessions);
+        drop(core);
+        self.events.record(Step::Attach { session: id, pid });
+        Ok((SessionHandle { session: id, control }, welcome, descriptors))
+    }
+
+    /// A session of an earlier daemon goes on: its process has come back. Descriptors as for [`SharedFs::attach`].
+    pub fn resume(
+        &self,
+        session: SessionId,
+        pid: u32,
+        program: &str,
+    ) -> Result<(SessionHandle, Welcome, [OwnedFd; 5]), Error> {
+        let incarnation = self.incarnation.descriptor()?;
+        let references = self.references.descriptor()?;
+        let mut core = self.core.lock();
+        let is_away = |found: &&mut Session| matches!(found.presence, Presence::Away(_)) && found.pid == pid;
+        let Some(found) = core.sessions.get_mut(&session).filter(is_away) else {
+            return Err(Error::NoSession);
+        };
+        let control = Arc::clone(&found.control);
+        let [notice, client, kick] = control.descriptors()?;
+        let numbers = self.grant_numbers(&mut core, session, self.options.inode_numbers)?;
+        let Some(found) = core.sessions.get_mut(&session) else { return Err(Error::NoSession) };
+        found.presence = Presence::Returning;
+        program.clone_into(&mut found.program);
+        let welcome = self.welcome(&found.record, numbers);
+        self.share_out_entries(&core.sessions);
+        drop(core);
+        self.events.record(Step::Attach { session, pid });
+        let descriptors = [notice, client, kick, incarnation, references];
+        Ok((SessionHandle { session, control }, welcome, descriptors))
+    }
+
+    fn welcome(&self, record: &SessionRecord, (inode_first, inode_count): (InodeNumber, u32)) -> Welcome {
+        Welcome {
             store: self.superblock.store,
             medium: self.superblock.medium,
             geometry: self.superblock.geometry,
-            session: id,
+            session: record.session,
             log_generation: record.log_generation,
             start: record.start,
             lease_generation: record.lease_generation,
@@ -291,13 +329,18 @@ impl SharedFs {
             inode_count,
             stand_ins: self.stand_ins.folder().as_os_str().as_encoded_bytes().to_vec(),
             first: None,
+        }
+    }
+
+    /// The processes whose sessions have not come back yet.
+    #[must_use]
+    pub fn awaited(&self) -> Vec<(SessionId, Arc<OwnedFd>)> {
+        let core = self.core.lock();
+        let away = |(&session, found): (&SessionId, &Session)| match &found.presence {
+            Presence::Away(process) => Some((session, Arc::clone(process))),
+            Presence::Here | Presence::Returning => None,
         };
-        let program = program.to_owned();
-        core.sessions.insert(id, new_session(pid, program, slot, record, Vec::new(), Arc::clone(&control)));
-        self.share_out_entries(&core.sessions);
-        drop(core);
-        self.events.record(Step::Attach { session: id, pid });
-        Ok((SessionHandle { session: id, control }, welcome, descriptors))
+        core.sessions.iter().filter_map(away).collect()
     }
 
     /// Tells each session how many entries it may leave undigested, now that there are more or fewer of them.
@@ -360,11 +403,17 @@ impl SharedFs {
         self.core.lock().sessions.get(&session).map_or(0, |found| found.backlog().bytes)
     }
 
-    /// The daemon leaves: every session ends, its log digested to the end.
+    /// The daemon leaves: every log is digested to its end. Sessions of processes that may come back to the next daemon
+    /// stay in the table, the others end.
     pub fn stop(&self) -> Result<(), Error> {
-        let sessions: Vec<SessionId> = self.core.lock().sessions.keys().copied().collect();
-        for session in sessions {
-            self.end_session(session, Ending::GivenUp)?;
+        let sessions: Vec<(SessionId, u32)> =
+            self.core.lock().sessions.values().map(|found| (found.id, found.pid)).collect();
+        for (session, pid) in sessions {
+            if self.may_come_back(pid).is_some() {
+                self.suspend(session)?;
+            } else {
+                self.end_session(session, Ending::GivenUp)?;
+            }
         }
         Ok(())
     }
@@ -381,6 +430,7 @@ pub(crate) fn new_session(
     Session {
         id: record.session,
         pid,
+        presence: Presence::Here,
         program,
         slot,
         lease_generation: record.lease_generation,

@@ -181,6 +181,7 @@ fn a_log_that_cannot_grow_is_told_that_the_medium_is_full() {
         pid: NOBODY,
         program: "test".into(),
         first: InodeNumber::NONE,
+        resume: SessionId::NOBODY,
     };
     let Response::Attached(welcome) = shared.handle(SessionId(0), &attach, &mut Vec::new()) else {
         panic!("not attached");

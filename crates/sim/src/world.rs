@@ -104,6 +104,7 @@ impl World {
             kick_bytes: 16 << 10,
             inode_numbers: 64,
             trace_events: 64,
+            await_sessions: false,
             metadata_cache_bytes: 1 << 20,
             ..Options::default()
         };

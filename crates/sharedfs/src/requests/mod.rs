@@ -10,7 +10,7 @@ pub(crate) use ahead::Ahead;
 use crate::ending::Ending;
 use crate::metadata::Entry;
 use crate::observe::Counters;
-use crate::sessions::{Segment, Session};
+use crate::sessions::{Presence, Segment, Session};
 use crate::store::Core;
 use crate::{Error, SharedFs};
 use cuesta_format::event::Step;
@@ -96,8 +96,17 @@ impl SharedFs {
                 self.digest_everything()?;
                 return Ok(Response::Done);
             }
-            Request::Attach { version, pid, program, first } => {
-                return self.answer_attach(*version, *pid, program, *first, descriptors);
+            Request::Attach { version, pid, program, first, resume } => {
+                if *version != PROTOCOL_VERSION {
+                    return Err(Trouble::Refused(Refusal::Version { daemon: PROTOCOL_VERSION }));
+                }
+                let (_, mut welcome, handed) = match *resume {
+                    SessionId::NOBODY => self.attach(*pid, program)?,
+                    session => self.resume(session, *pid, program)?,
+                };
+                welcome.first = self.grant_first(welcome.session, *first);
+                descriptors.extend(handed);
+                return Ok(Response::Attached(welcome));
             }
             _ => {}
         }
@@ -154,23 +163,6 @@ impl SharedFs {
     fn with_session<R>(&self, session: SessionId, act: impl FnOnce(&mut Session) -> R) -> Result<R, Trouble> {
         let mut core = self.core.lock();
         core.sessions.get_mut(&session).map(act).ok_or(Trouble::Refused(Refusal::SessionEnded))
-    }
-
-    fn answer_attach(
-        &self,
-        version: u32,
-        pid: u32,
-        program: &str,
-        first: InodeNumber,
-        descriptors: &mut Vec<OwnedFd>,
-    ) -> Result<Response, Trouble> {
-        if version != PROTOCOL_VERSION {
-            return Err(Trouble::Refused(Refusal::Version { daemon: PROTOCOL_VERSION }));
-        }
-        let (handle, mut welcome, handed) = self.attach(pid, program)?;
-        welcome.first = self.grant_first(handle.session, first);
-        descriptors.extend(handed);
-        Ok(Response::Attached(welcome))
     }
 
     /// Gives the session more segments, as many as can be had and sent, behind the `have` it has mapped. The table
@@ -418,6 +410,7 @@ impl SharedFs {
                     lease_generation: found.lease_generation,
                     revoked: std::mem::take(&mut found.revoked),
                 })
+                .inspect(|_| found.presence = Presence::Here)
             })?;
             if let Some(resynced) = settled {
                 return Ok(Response::Resynced(resynced));

@@ -70,8 +70,8 @@ impl<S: Service> Connection<'_, S> {
                         Request::Credit { .. } | Request::GrowLog { .. } | Request::InodeNumbers { .. }
                     );
                     let answer = match request {
-                        Request::Attach { version, program, first, .. } => {
-                            self.attach(version, &program, first)
+                        Request::Attach { version, program, first, resume, .. } => {
+                            self.attach(version, &program, first, resume)
                         }
                         request => self.service.handle(self.session, &request),
                     };
@@ -84,14 +84,19 @@ impl<S: Service> Connection<'_, S> {
         }
     }
 
-    fn attach(&mut self, version: u32, program: &str, first: InodeNumber) -> Answer {
+    fn attach(&mut self, version: u32, program: &str, first: InodeNumber, resume: SessionId) -> Answer {
         if version != PROTOCOL_VERSION {
             return Refusal::Version { daemon: PROTOCOL_VERSION }.into();
         }
         if self.session.is_some() {
             return Refusal::Invalid("this connection has a session already".into()).into();
         }
-        match self.service.attach(self.process.as_raw_nonzero().get().unsigned_abs(), program, first) {
+        let process = self.process.as_raw_nonzero().get().unsigned_abs();
+        let attached = match resume {
+            SessionId::NOBODY => self.service.attach(process, program, first),
+            session => self.service.resume(session, process, program),
+        };
+        match attached {
             Ok(attached) => {
                 self.session = Some(attached.session);
                 if let Err(error) = self.digester.watch(attached.session, attached.kick) {

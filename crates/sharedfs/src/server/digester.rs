@@ -44,12 +44,14 @@ pub(super) struct DigesterHandle {
 }
 
 impl DigesterHandle {
-    /// Digests `session` from now on when its client kicks.
+    /// Digests `session` from now on when its client kicks; or, if it is awaited, ends it when its process ends.
     pub(super) fn watch(&self, session: SessionId, kick: OwnedFd) -> Result<(), Errno> {
         let mut kicks = self.shared.kicks.lock().unwrap_or_else(PoisonError::into_inner);
         let flags = EventFlags::IN | EventFlags::ET;
         epoll::add(&self.shared.watched, &kick, EventData::new_u64(session.0), flags)?;
-        kicks.insert(session, kick);
+        if let Some(process) = kicks.insert(session, kick) {
+            let _ = epoll::delete(&self.shared.watched, &process);
+        }
         Ok(())
     }
 

@@ -130,6 +130,9 @@ impl<S: Service> Server<S> {
         let (stop_sender, stop) = mpsc::channel();
         let preparer = Preparer::start(Arc::clone(&service))?;
         let digester = Digester::start(Arc::clone(&service), preparer.handle(), stop_sender.clone())?;
+        for (session, process) in service.awaited() {
+            digester.handle().watch(session, process.try_clone()?)?;
+        }
         let acceptors = accept::start(
             Arc::clone(&listener.socket),
             Arc::clone(&service),

@@ -3,10 +3,12 @@
 use crate::digest::policy;
 use crate::digesting::STARVED_PAUSE;
 use crate::orphans::LOOK_EVERY;
+use crate::store::SessionHandle;
 use crate::{Ending, Error, SharedFs};
-use cuesta_format::wire::{Refusal, Request, Response};
+use cuesta_format::wire::{Refusal, Request, Response, Welcome};
 use cuesta_format::{InodeNumber, SessionId};
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// A response and the descriptors beside it.
@@ -40,6 +42,12 @@ pub trait Service: Send + Sync + std::fmt::Debug + 'static {
     /// Begins a session for the process `pid`, which looks at `first` then.
     fn attach(&self, pid: u32, program: &str, first: InodeNumber) -> Result<Attached, Error>;
 
+    /// Goes on with a session that the process `pid` had with an earlier daemon.
+    fn resume(&self, session: SessionId, pid: u32, program: &str) -> Result<Attached, Error>;
+
+    /// Sessions of an earlier daemon that may be resumed: their processes, which end readable.
+    fn awaited(&self) -> Vec<(SessionId, Arc<OwnedFd>)>;
+
     /// Answers `request` of a session, or of somebody who has none (`cuesta status` and the like). Never
     /// gets `Attach`, `Detach` or `Stop`, which the server handles.
     fn handle(&self, session: Option<SessionId>, request: &Request) -> Answer;
@@ -56,7 +64,7 @@ pub trait Service: Send + Sync + std::fmt::Debug + 'static {
     /// Does one thing that can wait until nobody needs anything. Says whether there was one.
     fn tidy(&self) -> Result<bool, Error>;
 
-    /// A session kicked: its log has grown.
+    /// A session kicked: its log has grown; or the process ended whose session was awaited.
     fn kicked(&self, session: SessionId);
 
     /// How long there may be no kick until everything is due; `None`: all is digested.
@@ -70,20 +78,18 @@ impl Service for SharedFs {
     fn attach(&self, pid: u32, program: &str, first: InodeNumber) -> Result<Attached, Error> {
         let asked = Instant::now();
         let (handle, mut welcome, descriptors) = SharedFs::attach(self, pid, program)?;
-        let session = handle.session;
-        welcome.first = self.grant_first(session, first);
+        welcome.first = self.grant_first(handle.session, first);
         self.request_times.note_attach(asked.elapsed());
-        match handle.control.kick().try_clone() {
-            Ok(kick) => {
-                let answer =
-                    Answer { response: Response::Attached(welcome), descriptors: descriptors.into() };
-                Ok(Attached { session, answer, kick })
-            }
-            Err(error) => {
-                SharedFs::end_session(self, session, Ending::Gone)?;
-                Err(Error::io("copy a descriptor")(error))
-            }
-        }
+        self.attached(&handle, welcome, descriptors)
+    }
+
+    fn resume(&self, session: SessionId, pid: u32, program: &str) -> Result<Attached, Error> {
+        let (handle, welcome, descriptors) = SharedFs::resume(self, session, pid, program)?;
+        self.attached(&handle, welcome, descriptors)
+    }
+
+    fn awaited(&self) -> Vec<(SessionId, Arc<OwnedFd>)> {
+        SharedFs::awaited(self)
     }
 
     fn handle(&self, session: Option<SessionId>, request: &Request) -> Answer {
@@ -114,7 +120,9 @@ impl Service for SharedFs {
     }
 
     fn kicked(&self, session: SessionId) {
-        self.note_growth(session);
+        if !self.end_awaited(session) {
+            self.note_growth(session);
+        }
     }
 
     fn idle_after(&self) -> Option<Duration> {
@@ -128,5 +136,27 @@ impl Service for SharedFs {
 
     fn stop(&self) -> Result<(), Error> {
         SharedFs::stop(self)
+    }
+}
+
+impl SharedFs {
+    fn attached(
+        &self,
+        handle: &SessionHandle,
+        welcome: Welcome,
+        descriptors: [OwnedFd; 5],
+    ) -> Result<Attached, Error> {
+        let session = handle.session;
+        match handle.control.kick().try_clone() {
+            Ok(kick) => {
+                let answer =
+                    Answer { response: Response::Attached(welcome), descriptors: descriptors.into() };
+                Ok(Attached { session, answer, kick })
+            }
+            Err(error) => {
+                self.end_session(session, Ending::GivenUp)?;
+                Err(Error::io("copy a descriptor")(error))
+            }
+        }
     }
 }

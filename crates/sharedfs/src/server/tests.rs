@@ -72,6 +72,14 @@ impl Service for Fake {
         Ok(Attached { session, answer: Answer { response: Response::Done, descriptors }, kick })
     }
 
+    fn resume(&self, _session: SessionId, _pid: u32, _program: &str) -> Result<Attached, Error> {
+        Err(Error::NoSession)
+    }
+
+    fn awaited(&self) -> Vec<(SessionId, Arc<OwnedFd>)> {
+        Vec::new()
+    }
+
     fn handle(&self, session: Option<SessionId>, request: &Request) -> Answer {
         assert!(!self.panics.load(Ordering::Relaxed), "asked to panic");
         match (session, request) {
@@ -167,7 +175,7 @@ impl World {
         let mut client = self.connect();
         let program = "test".to_owned();
         let request =
-            Request::Attach { version: PROTOCOL_VERSION, pid: 1, program, first: InodeNumber::NONE };
+            Request::Attach { version: PROTOCOL_VERSION, pid: 1, program, first: InodeNumber::NONE, resume: SessionId::NOBODY };
         assert_eq!(ask(&mut client, &request), Response::Done);
         assert_eq!(self.heard(), Told::Attached("test".into(), std::process::id()));
         client
@@ -227,7 +235,7 @@ fn a_panic_in_the_service_costs_one_session() {
 #[test]
 fn another_protocol_version_is_refused() {
     let world = World::new();
-    let request = Request::Attach { version: 99, pid: 1, program: String::new(), first: InodeNumber::NONE };
+    let request = Request::Attach { version: 99, pid: 1, program: String::new(), first: InodeNumber::NONE, resume: SessionId::NOBODY };
     assert_eq!(
         ask(&mut world.connect(), &request),
         Response::Failed(Refusal::Version { daemon: PROTOCOL_VERSION })

@@ -20,5 +20,5 @@ pub use control::Control;
 pub(crate) use incarnation::Incarnation;
 pub(crate) use openers::{Openers, References};
 pub use segments::{LogFiles, Segment, SegmentPool, make_segment, open_segment};
-pub use session::{BatchReport, Session};
+pub use session::{BatchReport, Presence, Session};
 pub use table::{OccupiedSlot, SessionTable};

@@ -121,10 +121,14 @@ impl References {
 }
 
 impl<'a> Openers<'a> {
-    /// Looks at the slots of sessions, then at the lock files.
-    pub(crate) fn look(sessions: &[Arc<Control>], references: &'a References) -> Openers<'a> {
+    /// Looks at the slots of sessions, then at the lock files. `is_blind`: there are sessions whose slots say nothing yet.
+    pub(crate) fn look(
+        sessions: &[Arc<Control>],
+        is_blind: bool,
+        references: &'a References,
+    ) -> Openers<'a> {
         let mut open = HashSet::new();
-        let mut unlisted = false;
+        let mut unlisted = is_blind;
         for session in sessions {
             unlisted |= !session.visit_open(|inode| {
                 open.insert(inode);

@@ -3,6 +3,7 @@
 use super::{Control, LogFiles, Segment};
 use crate::digest::LogView;
 use crate::digest::policy::Backlog;
+use crate::configuration::Options;
 use crate::ending::Ending;
 use cuesta_format::entry::Salt;
 use cuesta_format::session_table::SessionRecord;
@@ -10,6 +11,7 @@ use cuesta_format::wire::{Placed, Report};
 use cuesta_format::{Geometry, InodeNumber, LeaseGeneration, LogPosition, SessionId, StoreId};
 use std::collections::VecDeque;
 use std::ops::Range;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 /// Most items of one report message: about a megabyte.
@@ -24,6 +26,17 @@ pub struct BatchReport {
     pub placed: Vec<Placed>,
 }
 
+/// Whether a session's process talks to this daemon.
+#[derive(Clone, Debug)]
+pub enum Presence {
+    /// It does.
+    Here,
+    /// It had it with an earlier one, lives, and has not come back yet: the process, to see its end.
+    Away(Arc<OwnedFd>),
+    /// It came back, and has not said yet that it shows here what it has open.
+    Returning,
+}
+
 /// A session.
 #[derive(Debug)]
 pub struct Session {
@@ -31,6 +44,8 @@ pub struct Session {
     pub id: SessionId,
     /// Its process, for people.
     pub pid: u32,
+    /// Where it is.
+    pub presence: Presence,
     /// Its program, for people.
     pub program: String,
     /// Its slot of the session table.
@@ -64,6 +79,15 @@ pub struct Session {
 }
 
 impl Session {
+    /// Tells it what it goes by from the first.
+    pub(crate) fn publish(&self, options: &Options) {
+        self.control.publish_generation(self.lease_generation);
+        self.control.publish_kick_bytes(options.kick_bytes);
+        self.control.publish_slots(self.segments.len() as u32);
+        self.control.publish_digested(self.digested, self.digested_entries);
+        self.control.publish_credit(self.credit_limit);
+    }
+
     /// How far its log is complete, as it says, but never before what was digested.
     #[must_use]
     pub fn completed(&self) -> LogPosition {

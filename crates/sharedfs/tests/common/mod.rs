@@ -90,6 +90,7 @@ impl Writer {
             pid: NOBODY,
             program: "test".into(),
             first: InodeNumber::NONE,
+            resume: SessionId::NOBODY,
         };
         let Response::Attached(welcome) = shared.handle(SessionId(0), &request, &mut descriptors) else {
             panic!("not attached");

@@ -1,0 +1,87 @@
+//! Going on with the next daemon, when the one the session had is gone (DESIGN §3.6).
+//!
+//! The store's next daemon recovers every log, and keeps the sessions of processes that live, each with its log, its
+//! number and what it has open, but without a lease: the page that counts daemons ([`crate::control::Incarnation`]) has
+//! voided what they do from the moment it began to recover. So a daemon's end is a fence of everything at once. Whoever
+//! meets it connects anew and asks for the session, maps the control pages it gets in the place of the old ones, with all
+//! they said, and resynchronises as after any fence.
+//!
+//! While there is no daemon, operations that need none go on; one that does waits for the next, up to a limit.
+
+use crate::client::Client;
+use crate::errno::Error;
+use crate::session::unexpected;
+use crate::sync::Ordering;
+use cuesta_format::InodeNumber;
+use cuesta_format::wire::{PROTOCOL_VERSION, Request, Response, Welcome};
+use rustix::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+/// How long a call waits for the next daemon: a service manager, or an upgrade, takes a few seconds.
+pub const RESUME_WAIT: Duration = Duration::from_secs(30);
+/// How long to wait before looking again: at first, and after many times.
+const PAUSE_MIN: Duration = Duration::from_millis(1);
+const PAUSE_MAX: Duration = Duration::from_millis(100);
+
+impl Client {
+    /// Does `ask` again with the next daemon, as long as the one it asks goes away.
+    pub(crate) fn asking<T>(&self, mut ask: impl FnMut() -> Result<T, Error>) -> Result<T, Error> {
+        loop {
+            let connection = self.connection();
+            match ask() {
+                Err(Error::Disconnected) => self.resume(connection)?,
+                answer => return answer,
+            }
+        }
+    }
+
+    /// Which daemon it talks to, counted from its first one.
+    pub(crate) fn connection(&self) -> u32 {
+        self.connection.load(Ordering::Acquire)
+    }
+
+    /// Goes on with the next daemon, unless it does by now: `connection` is the one that was lost. Call without anything
+    /// that an operation holds.
+    pub(crate) fn resume(&self, connection: u32) -> Result<(), Error> {
+        let mut patience = self.patience.lock();
+        if self.connection() != connection {
+            return Ok(());
+        }
+        self.check_alive()?;
+        let (welcome, descriptors) = self.reconnect(&mut patience)?;
+        let _closed = self.gate.write();
+        self.session.go_on(&welcome, descriptors)?;
+        self.connection.fetch_add(1, Ordering::Release);
+        self.resync_closed(true)
+    }
+
+    /// Waits until a daemon answers, and has it take the session up. Who waited in vain once asks only once from then on.
+    fn reconnect(&self, patience: &mut Duration) -> Result<(Welcome, Vec<OwnedFd>), Error> {
+        let request = Request::Attach {
+            version: PROTOCOL_VERSION,
+            pid: rustix::process::getpid().as_raw_pid().unsigned_abs(),
+            program: String::new(),
+            first: InodeNumber::NONE,
+            resume: self.session.welcome.session,
+        };
+        let (began, mut pause) = (Instant::now(), PAUSE_MIN);
+        loop {
+            let mut descriptors = Vec::new();
+            match self.session.asking.reconnect(&request, &mut descriptors, &self.session) {
+                Ok(Some(Response::Attached(welcome))) => {
+                    *patience = RESUME_WAIT;
+                    return Ok((welcome, descriptors));
+                }
+                Ok(Some(other)) => return Err(unexpected(&other)),
+                Ok(None) => return Err(Error::Disconnected),
+                Err(Error::Disconnected) if began.elapsed() < *patience => {}
+                Err(error) => {
+                    *patience = Duration::ZERO;
+                    return Err(error);
+                }
+            }
+            std::thread::sleep(pause);
+            pause = (pause * 2).min(PAUSE_MAX);
+        }
+    }
+}
