@@ -14,10 +14,10 @@ use crate::ahead::Ahead;
 use crate::cache::Cache;
 use crate::errno::Error;
 use crate::inode::{Inode, State};
-use crate::link::Link;
+use crate::link::{Link, SocketLink};
 use crate::parcels::{Parcels, Taken};
 use crate::programs::Programs;
-use crate::resume::RESUME_WAIT;
+use crate::resume::{RESUME_WAIT, patiently};
 use crate::resync::Fences;
 use crate::retire::Retiring;
 use crate::session::{Session, unexpected};
@@ -139,6 +139,20 @@ impl Client {
             client.take_grant(&client.cache.get_or_insert(first), *grant);
         }
         Ok(client)
+    }
+
+    /// Attaches to the daemon that listens at `path`, or will in a moment: it waits for one as long as a session does whose
+    /// daemon is gone. Every descriptor the session keeps is `descriptor_floor` or higher.
+    pub fn attach_to(
+        path: &[u8],
+        descriptor_floor: i32,
+        program: &str,
+        first: InodeNumber,
+    ) -> Result<Arc<Client>, Error> {
+        patiently(RESUME_WAIT, || {
+            let link = SocketLink::connect(path, descriptor_floor)?;
+            Client::attach_at(Box::new(link), program, first)
+        })
     }
 
     /// Ends the session in order; later calls fail. What was written is safe without it, too.

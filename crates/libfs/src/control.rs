@@ -87,7 +87,8 @@ impl Told {
     /// words are copied is closed there, too.
     pub(crate) fn replace(&self, file: &OwnedFd) -> Result<(), MediaError> {
         let last = self.0.again()?;
-        let next = Mapping::of_file(file, 0, CLIENT_BYTES as u64, Protection::ReadWrite, Medium::Memory, false)?;
+        let next =
+            Mapping::of_file(file, 0, CLIENT_BYTES as u64, Protection::ReadWrite, Medium::Memory, false)?;
         let slots = self.page().open_slots.load(Ordering::SeqCst) as usize;
         let bytes = OPEN_SLOTS_OFFSET + slots.min(OPEN_SLOTS_MAX) * size_of::<u64>();
         let mut copied = Vec::with_capacity(bytes / size_of::<u64>());

@@ -22,6 +22,9 @@ pub enum LinkError {
     /// Nobody listens, or the connection broke.
     #[error("no connection to the daemon: {0}")]
     Gone(String),
+    /// There is a socket, and no way to it.
+    #[error("cannot connect to the daemon: {0}")]
+    Barred(Errno),
     /// What came is not a message.
     #[error("the daemon's answer cannot be read: {0}")]
     Garbled(String),
@@ -166,14 +169,16 @@ impl Link for SocketLink {
 }
 
 /// A connection to the socket at `path`.
-fn connect(path: &[u8]) -> Result<OwnedFd, Errno> {
+fn connect(path: &[u8]) -> Result<OwnedFd, LinkError> {
     let address = SocketAddrUnix::new(path)?;
     let socket =
         rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
     loop {
         match rustix::net::connect(&socket, &address) {
+            Ok(()) => return Ok(socket),
             Err(Errno::INTR) => {}
-            connected => return connected.map(|()| socket),
+            Err(errno @ (Errno::NOENT | Errno::CONNREFUSED)) => return Err(errno.into()),
+            Err(errno) => return Err(LinkError::Barred(errno)),
         }
     }
 }

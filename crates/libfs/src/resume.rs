@@ -18,10 +18,26 @@ use rustix::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 /// How long a call waits for the next daemon: a service manager, or an upgrade, takes a few seconds.
-pub const RESUME_WAIT: Duration = Duration::from_secs(30);
+pub(crate) const RESUME_WAIT: Duration = Duration::from_secs(30);
 /// How long to wait before looking again: at first, and after many times.
 const PAUSE_MIN: Duration = Duration::from_millis(1);
 const PAUSE_MAX: Duration = Duration::from_millis(100);
+
+/// Tries `connect` until somebody listens, for so long.
+pub(crate) fn patiently<T>(
+    patience: Duration,
+    mut connect: impl FnMut() -> Result<T, Error>,
+) -> Result<T, Error> {
+    let (began, mut pause) = (Instant::now(), PAUSE_MIN);
+    loop {
+        match connect() {
+            Err(Error::Disconnected) if began.elapsed() < patience => {}
+            connected => return connected,
+        }
+        std::thread::sleep(pause);
+        pause = (pause * 2).min(PAUSE_MAX);
+    }
+}
 
 impl Client {
     /// Does `ask` again with the next daemon, as long as the one it asks goes away.
@@ -64,24 +80,15 @@ impl Client {
             first: InodeNumber::NONE,
             resume: self.session.welcome.session,
         };
-        let (began, mut pause) = (Instant::now(), PAUSE_MIN);
-        loop {
+        let connected = patiently(*patience, || {
             let mut descriptors = Vec::new();
-            match self.session.asking.reconnect(&request, &mut descriptors, &self.session) {
-                Ok(Some(Response::Attached(welcome))) => {
-                    *patience = RESUME_WAIT;
-                    return Ok((welcome, descriptors));
-                }
-                Ok(Some(other)) => return Err(unexpected(&other)),
-                Ok(None) => return Err(Error::Disconnected),
-                Err(Error::Disconnected) if began.elapsed() < *patience => {}
-                Err(error) => {
-                    *patience = Duration::ZERO;
-                    return Err(error);
-                }
+            match self.session.asking.reconnect(&request, &mut descriptors, &self.session)? {
+                Some(Response::Attached(welcome)) => Ok(Some((welcome, descriptors))),
+                Some(other) => Err(unexpected(&other)),
+                None => Ok(None),
             }
-            std::thread::sleep(pause);
-            pause = (pause * 2).min(PAUSE_MAX);
-        }
+        });
+        *patience = if connected.is_ok() { RESUME_WAIT } else { Duration::ZERO };
+        connected?.ok_or(Error::Disconnected)
     }
 }

@@ -489,6 +489,7 @@ impl From<crate::link::LinkError> for Error {
     fn from(error: crate::link::LinkError) -> Self {
         match error {
             crate::link::LinkError::Gone(_) => Error::Disconnected,
+            crate::link::LinkError::Barred(_) => Error::Daemon(error.to_string()),
             crate::link::LinkError::Garbled(why) => Error::Daemon(why),
         }
     }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, Ordering};
 
 use cuesta_format::InodeNumber;
-use cuesta_libfs::{Client, SocketLink};
+use cuesta_libfs::Client;
 use cuesta_threads::GenerationLock;
 use rustix::fd::{AsFd as _, AsRawFd as _, BorrowedFd, IntoRawFd as _, OwnedFd};
 use rustix::fs::{Mode, OFlags};
@@ -297,12 +297,7 @@ fn attach() -> Result<&'static Client, Failure> {
     let program = own_name();
     // Where the program is, or else paths begin at the root.
     let first = working_directory::pin().map_or(InodeNumber::ROOT, |pin| InodeNumber(pin.inode()));
-    let attached =
-        SocketLink::connect(&configuration.socket, descriptor_floor()).map_err(|error| error.to_string());
-    let attached = attached.and_then(|link| {
-        Client::attach_at(Box::new(link), &program, first).map_err(|error| error.to_string())
-    });
-    let client = match attached {
+    let client = match Client::attach_to(&configuration.socket, descriptor_floor(), &program, first) {
         Ok(client) => client,
         Err(error) => {
             let socket = String::from_utf8_lossy(&configuration.socket);

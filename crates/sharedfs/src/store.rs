@@ -9,7 +9,9 @@ use crate::metadata::MetadataStore;
 use crate::observe::{Counters, Events, RequestTimes};
 use crate::passed::PassedFiles;
 use crate::recovery::Recovered;
-use crate::sessions::{Control, Incarnation, Presence, References, Segment, SegmentPool, Session, SessionTable};
+use crate::sessions::{
+    Control, Incarnation, Presence, References, Segment, SegmentPool, Session, SessionTable,
+};
 use crate::stand_ins::StandIns;
 use crate::tiers::{Arenas, Credits};
 use crate::{Error, recovery};

@@ -111,7 +111,11 @@ impl Store {
 
     /// What the next daemon does after this one was killed: it recovers the same store.
     pub fn take_over(&self) -> Arc<SharedFs> {
-        SharedFs::open(self.folder.path(), Options::default()).unwrap()
+        self.take_over_with(Options::default())
+    }
+
+    pub fn take_over_with(&self, options: Options) -> Arc<SharedFs> {
+        SharedFs::open(self.folder.path(), options).unwrap()
     }
 
     pub fn attach(&self) -> Arc<Client> {

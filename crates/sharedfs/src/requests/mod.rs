@@ -403,14 +403,15 @@ impl SharedFs {
     fn resync(&self, session: SessionId) -> Result<Response, Trouble> {
         loop {
             let settled = self.with_session(session, |found| {
-                (found.lease_generation == found.record.lease_generation).then(|| Resynced {
-                    accepted: found.record.start,
-                    resume: found.record.start,
-                    log_generation: found.record.log_generation,
-                    lease_generation: found.lease_generation,
-                    revoked: std::mem::take(&mut found.revoked),
-                })
-                .inspect(|_| found.presence = Presence::Here)
+                (found.lease_generation == found.record.lease_generation)
+                    .then(|| Resynced {
+                        accepted: found.record.start,
+                        resume: found.record.start,
+                        log_generation: found.record.log_generation,
+                        lease_generation: found.lease_generation,
+                        revoked: std::mem::take(&mut found.revoked),
+                    })
+                    .inspect(|_| found.presence = Presence::Here)
             })?;
             if let Some(resynced) = settled {
                 return Ok(Response::Resynced(resynced));

@@ -174,8 +174,13 @@ impl World {
     fn attach(&self) -> Frames {
         let mut client = self.connect();
         let program = "test".to_owned();
-        let request =
-            Request::Attach { version: PROTOCOL_VERSION, pid: 1, program, first: InodeNumber::NONE, resume: SessionId::NOBODY };
+        let request = Request::Attach {
+            version: PROTOCOL_VERSION,
+            pid: 1,
+            program,
+            first: InodeNumber::NONE,
+            resume: SessionId::NOBODY,
+        };
         assert_eq!(ask(&mut client, &request), Response::Done);
         assert_eq!(self.heard(), Told::Attached("test".into(), std::process::id()));
         client
@@ -235,7 +240,13 @@ fn a_panic_in_the_service_costs_one_session() {
 #[test]
 fn another_protocol_version_is_refused() {
     let world = World::new();
-    let request = Request::Attach { version: 99, pid: 1, program: String::new(), first: InodeNumber::NONE, resume: SessionId::NOBODY };
+    let request = Request::Attach {
+        version: 99,
+        pid: 1,
+        program: String::new(),
+        first: InodeNumber::NONE,
+        resume: SessionId::NOBODY,
+    };
     assert_eq!(
         ask(&mut world.connect(), &request),
         Response::Failed(Refusal::Version { daemon: PROTOCOL_VERSION })

@@ -122,11 +122,7 @@ impl References {
 
 impl<'a> Openers<'a> {
     /// Looks at the slots of sessions, then at the lock files. `is_blind`: there are sessions whose slots say nothing yet.
-    pub(crate) fn look(
-        sessions: &[Arc<Control>],
-        is_blind: bool,
-        references: &'a References,
-    ) -> Openers<'a> {
+    pub(crate) fn look(sessions: &[Arc<Control>], is_blind: bool, references: &'a References) -> Openers<'a> {
         let mut open = HashSet::new();
         let mut unlisted = is_blind;
         for session in sessions {

@@ -1,9 +1,9 @@
 //! One session, as the daemon knows it.
 
 use super::{Control, LogFiles, Segment};
+use crate::configuration::Options;
 use crate::digest::LogView;
 use crate::digest::policy::Backlog;
-use crate::configuration::Options;
 use crate::ending::Ending;
 use cuesta_format::entry::Salt;
 use cuesta_format::session_table::SessionRecord;

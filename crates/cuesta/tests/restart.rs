@@ -1,0 +1,139 @@
+//! A daemon that dies or is replaced under programs: they go on.
+
+mod common;
+
+use common::Place;
+use std::io::{BufRead, BufReader, Lines, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+/// Appends numbered lines, each synced, makes and renames files, and has one open that lost its name. Tells of every
+/// hundredth line, and goes on when it is told to; at the end of its input it checks everything.
+const WRITER: &str = r"
+import os, sys
+log = os.open('/cuesta/log', os.O_CREAT | os.O_RDWR | os.O_APPEND)
+held = os.open('/cuesta/held', os.O_CREAT | os.O_RDWR)
+os.write(held, b'secret')
+os.unlink('/cuesta/held')
+count = 0
+while True:
+    for _ in range(100):
+        os.write(log, b'%08d\n' % count)
+        os.fsync(log)
+        count += 1
+    with open('/cuesta/part', 'w') as part:
+        part.write(str(count))
+    os.rename('/cuesta/part', '/cuesta/%d' % count)
+    print(count, flush=True)
+    if not sys.stdin.readline():
+        break
+assert os.pread(held, 10, 0) == b'secret'
+os.write(held, b' kept')
+assert os.pread(held, 20, 0) == b'secret kept'
+assert open('/cuesta/log').read().split() == ['%08d' % line for line in range(count)]
+for done in range(100, count + 1, 100):
+    assert open('/cuesta/%d' % done).read() == str(done)
+assert len(os.listdir('/cuesta')) == count // 100 + 1
+print('whole', flush=True)
+";
+
+/// A program that says something, and goes on when it is told to.
+struct Talking {
+    child: Child,
+    input: Option<ChildStdin>,
+    lines: Lines<BufReader<ChildStdout>>,
+}
+
+impl Talking {
+    fn start(place: &Place, source: &str) -> Talking {
+        let mut command = place.command(&["run", "--store", "store", "--", "python3", "-c", source]);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        Talking { input: child.stdin.take(), child, lines }
+    }
+
+    fn hear(&mut self) -> String {
+        self.lines.next().expect("it says something").unwrap()
+    }
+
+    fn tell_to_go_on(&mut self) {
+        self.input.as_mut().unwrap().write_all(b"\n").unwrap();
+    }
+
+    fn end(mut self) -> (Vec<String>, bool) {
+        drop(self.input.take());
+        let said = self.lines.map(Result::unwrap).collect();
+        (said, self.child.wait().unwrap().success())
+    }
+}
+
+fn kill_daemon(place: &Place) {
+    let status = place.cuesta(&["status", "store", "--json"]).text();
+    let pid = status.split("\"pid\":").nth(1).and_then(|rest| rest.split([',', '}']).next());
+    let pid = pid.unwrap_or_else(|| panic!("no daemon: {status}")).trim().to_owned();
+    assert!(Command::new("kill").args(["-9", &pid]).status().unwrap().success());
+}
+
+fn start_daemon(place: &Place) {
+    let started = place.cuesta(&["run", "--store", "store", "--", "true"]);
+    assert_eq!(started.status(), 0, "{}", started.errors());
+}
+
+#[test]
+fn a_program_goes_on_when_its_daemon_is_killed_or_replaced() {
+    let place = Place::with_store();
+    let mut writer = Talking::start(&place, WRITER);
+    for round in 0..6 {
+        assert_eq!(writer.hear(), (100 * (round + 1)).to_string());
+        if round % 2 == 0 {
+            // While it goes on.
+            writer.tell_to_go_on();
+            kill_daemon(&place);
+        } else {
+            assert_eq!(place.cuesta(&["stop", "store"]).status(), 0);
+            writer.tell_to_go_on();
+        }
+        start_daemon(&place);
+    }
+    assert_eq!(writer.hear(), "700");
+    assert_eq!(writer.end(), (vec!["whole".to_owned()], true));
+}
+
+#[test]
+fn a_program_that_is_started_while_there_is_no_daemon_waits_for_it() {
+    let place = Place::with_store();
+    let source = "import subprocess, sys\nprint('ready', flush=True)\nsys.stdin.readline()\n\
+                  subprocess.run(['sh', '-c', 'echo made > /cuesta/f; cat /cuesta/f'], check=True)\n";
+    let mut shell = Talking::start(&place, source);
+    assert_eq!(shell.hear(), "ready");
+    kill_daemon(&place);
+    shell.tell_to_go_on();
+    start_daemon(&place);
+    assert_eq!(shell.end(), (vec!["made".to_owned()], true));
+}
+
+#[test]
+fn what_a_program_left_that_died_before_it_came_back_is_put_in_order() {
+    let place = Place::with_store();
+    let source = "import os, sys\nf = os.open('/cuesta/held', os.O_CREAT | os.O_RDWR)\nos.write(f, b'x' * 9000)\n\
+                  os.unlink('/cuesta/held')\nopen('/cuesta/kept', 'w').write('kept')\nprint('ready', flush=True)\n\
+                  sys.stdin.readline()\nos.kill(os.getpid(), 9)\n";
+    let mut idle = Talking::start(&place, source);
+    assert_eq!(idle.hear(), "ready");
+    kill_daemon(&place);
+    start_daemon(&place);
+    let inodes = || {
+        let status = place.cuesta(&["status", "store", "--json"]).text();
+        let inodes = status.split("\"inodes\":").nth(1).and_then(|rest| rest.split([',', '}']).next());
+        inodes.unwrap_or_else(|| panic!("{status}")).trim().to_owned()
+    };
+    assert_eq!(inodes(), "3", "the root, what has a name and what it has open");
+    assert!(!idle.end().1);
+    // The daemon sees its end a moment later.
+    let began = std::time::Instant::now();
+    while inodes() != "2" {
+        assert!(began.elapsed().as_secs() < 60, "it is kept for nobody");
+        std::thread::yield_now();
+    }
+    let read = place.cuesta(&["run", "--store", "store", "--", "cat", "/cuesta/kept"]);
+    assert_eq!(read.text(), "kept", "{}", read.errors());
+}
