@@ -50,7 +50,11 @@ fn locks_outlast_a_daemon_that_is_killed() {
     assert_eq!(line(&mut said), "taken taken taken\n");
     let daemon = std::fs::read_to_string(place.path("store/lock")).unwrap().trim().to_owned();
     assert!(Command::new("kill").args(["-9", &daemon]).status().unwrap().success());
-    let (mut other, mut others) = start(&place, "take(False); input(); take(False); input(); take(True)");
+    let (mut other, mut others) = start(
+        &place,
+        "def drop(fds):\n    for fd in fds: os.close(fd)\n\
+         drop(take(False)); input(); drop(take(False)); input(); take(True)",
+    );
     assert_eq!(line(&mut others), "held held held\n");
     let go_on = |program: &mut Child| program.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
     go_on(&mut holder);

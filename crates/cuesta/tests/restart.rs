@@ -98,6 +98,46 @@ fn a_program_goes_on_when_its_daemon_is_killed_or_replaced() {
     assert_eq!(writer.end(), (vec!["whole".to_owned()], true));
 }
 
+/// Counts up in a database, each step a transaction; tells of every tenth, and goes on when it is told to.
+const COUNTER: &str = r"
+import sqlite3, sys
+database = sqlite3.connect('/cuesta/counts', timeout=60, isolation_level=None)
+database.execute('create table if not exists counts(count)')
+done = 0
+while True:
+    for _ in range(10):
+        database.execute('begin immediate')
+        count, = database.execute('select coalesce(max(count), 0) from counts').fetchone()
+        database.execute('insert into counts values(?)', (count + 1,))
+        database.execute('commit')
+        done += 1
+    print(done, flush=True)
+    if not sys.stdin.readline():
+        break
+print(done, flush=True)
+";
+
+#[test]
+fn two_programs_on_one_database_go_on_while_daemons_are_killed() {
+    let place = Place::with_store();
+    let mut counters = [Talking::start(&place, COUNTER), Talking::start(&place, COUNTER)];
+    for _ in 0..4 {
+        counters.iter_mut().for_each(|counter| drop(counter.hear()));
+        counters.iter_mut().for_each(Talking::tell_to_go_on);
+        kill_daemon(&place);
+        start_daemon(&place);
+    }
+    let done = counters.map(|counter| {
+        let (said, succeeded) = counter.end();
+        assert!(succeeded);
+        said.last().unwrap().parse::<u32>().unwrap()
+    });
+    let select = "select count(*), max(count), count(distinct count) from counts; pragma integrity_check;";
+    let found = place.cuesta(&["run", "--store", "store", "--", "sqlite3", "/cuesta/counts", select]);
+    let all = done.iter().sum::<u32>();
+    assert_eq!(found.text(), format!("{all}|{all}|{all}\nok\n"), "{}", found.errors());
+}
+
 #[test]
 fn a_program_that_is_started_while_there_is_no_daemon_waits_for_it() {
     let place = Place::with_store();
