@@ -41,10 +41,10 @@ struct Breaking {
 
 impl Link for Breaking {
     fn call(&mut self, request: &Request, descriptors: &mut Vec<OwnedFd>) -> Result<Response, LinkError> {
-        let lives = |connected: &Arc<SharedFs>| {
-            self.daemon.lock().unwrap().as_ref().is_some_and(|daemon| Arc::ptr_eq(daemon, connected))
-        };
-        let Some(shared) = self.connected.as_ref().filter(|connected| lives(connected)) else {
+        // It is killed before it answers, or after that.
+        let daemon = self.daemon.lock().unwrap();
+        let lives = |connected: &&Arc<SharedFs>| daemon.as_ref().is_some_and(|it| Arc::ptr_eq(it, connected));
+        let Some(shared) = self.connected.as_ref().filter(lives) else {
             return Err(LinkError::Gone("killed".into()));
         };
         let mut request = request.clone();

@@ -49,6 +49,8 @@ pub struct ThreadState {
     pub delta: Option<Box<Delta>>,
     /// What the thread's calls are judged by, if it was asked for.
     pub credentials: Option<Box<Known>>,
+    /// Non-zero if the thread was cancelled within this library, and has not waited since.
+    pub cancelled: u32,
 }
 
 /// The thread-exit key, plus one; zero until the constructor has made it.
@@ -131,6 +133,11 @@ pub fn wait(number: i64, arguments: [usize; 6], restarts: bool) -> isize {
                 (&raw mut (*state).interrupted).write_volatile(1);
             }
         }
+        // Perhaps before there was a wait to end.
+        if (&raw const (*state).cancelled).read_volatile() != 0 {
+            (&raw mut (*state).cancelled).write_volatile(0);
+            (&raw mut (*state).interrupted).write_volatile(1);
+        }
         let answer = arch::waiting_call(number as usize, &arguments, &raw const (*state).interrupted);
         enter();
         answer
@@ -158,10 +165,14 @@ pub fn handled(handler_restarts: bool, call_restarts: bool) -> bool {
     ends_calls
 }
 
-/// A call that is about to wait must not.
+/// The thread was cancelled: a call that waits, is about to, or comes to that later, must not.
 pub fn end_wait() {
+    let state = arch::thread_state();
     // SAFETY: as in `is_inside`.
-    unsafe { (&raw mut (*arch::thread_state()).interrupted).write_volatile(1) }
+    unsafe {
+        (&raw mut (*state).cancelled).write_volatile(1);
+        (&raw mut (*state).interrupted).write_volatile(1);
+    }
 }
 
 /// Whether a handler interrupted this library's own code: the client, or what stands around a call that waits.

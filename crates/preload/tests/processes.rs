@@ -425,18 +425,19 @@ print('done')",
 
 #[test]
 fn a_fork_beside_a_thread_that_waits_for_the_daemon_leaves_the_child_usable() {
-    use std::io::Read as _;
+    use std::io::{Read as _, Write as _};
     use std::sync::mpsc::channel;
     let folder = tempfile::tempdir().expect("folder");
     let socket = folder.path().join("sock");
     let listener = std::os::unix::net::UnixListener::bind(&socket).expect("socket");
     let (connected, is_connected) = channel();
-    // A daemon that never answers the first that asks, and hangs up on the second.
+    // A daemon that never answers the first that asks, and answers the second what makes no sense.
     let daemon = std::thread::spawn(move || {
         let (mut first, _) = listener.accept().expect("the thread");
         first.read_exact(&mut [0]).expect("a question");
         connected.send(()).expect("somebody waits");
-        drop(listener.accept().expect("the child"));
+        let (mut second, _) = listener.accept().expect("the child");
+        second.write_all(&[0xff; 4]).expect("somebody listens");
         first
     });
     let script = "
