@@ -1,8 +1,9 @@
 //! Recovery: when a store is opened, whatever its logs still hold goes into the shared area.
 //!
-//! Each session of the table is over, and its process dead as a rule. Its log is digested from where its last digest
-//! committed to the first entry that is not valid: that is everything it was ever told had happened, and perhaps the
-//! entry it was making. Then the log's generation moves, durably, and the session ends like any other. A crash in the
+//! Each log of the session table is digested from where its last digest committed to the first entry that is not valid:
+//! that is everything its process was ever told had happened, and perhaps the entry it was making. Then the log's
+//! generation moves, durably. The session of a process that is dead ends like any other; that of one that lives stays,
+//! without leases, until the process comes back ([`SharedFs::resume`]) or ends. A crash in the
 //! middle finds the same logs, or shorter ones: recovering twice is recovering once.
 
 use crate::digest::Until;

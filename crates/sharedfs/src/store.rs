@@ -170,7 +170,8 @@ impl SharedFs {
         sync_folder(tier)
     }
 
-    /// Opens the store in `tier` and digests whatever logs still hold: afterwards no session is left.
+    /// Opens the store in `tier` and digests whatever logs still hold: afterwards no session is left but those of
+    /// processes that live and may come back ([`SharedFs::resume`]).
     pub fn open(tier: &Path, options: Options) -> Result<Arc<SharedFs>, Error> {
         let superblock = read_superblock(tier)?;
         let Superblock { medium, geometry, .. } = superblock;

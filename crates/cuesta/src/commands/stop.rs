@@ -11,7 +11,8 @@ use std::process::ExitCode;
 #[derive(Debug, clap::Args)]
 #[command(
     long_about = "Digest everything, then stop the daemon of a store.\n\n\
-                  Returns when the daemon has ended. Programs still running on the store lose it.",
+                  Returns when the daemon has ended. Programs still running on the store wait up to \
+                  30 seconds for the next daemon, and go on with it.",
     after_help = "Example:\n  cuesta stop ~/store\n\nExit status: 0 stopped, or none was running; 1 failed."
 )]
 pub struct Arguments {

@@ -70,7 +70,7 @@ pub trait Service: Send + Sync + std::fmt::Debug + 'static {
     /// How long there may be no kick until everything is due; `None`: all is digested.
     fn idle_after(&self) -> Option<Duration>;
 
-    /// The daemon leaves: everything is digested, every session is told that it is over.
+    /// The daemon leaves: everything is digested, every session is told that this daemon is gone.
     fn stop(&self) -> Result<(), Error>;
 }
 
