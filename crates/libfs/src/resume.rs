@@ -68,7 +68,8 @@ impl Client {
         let _closed = self.gate.write();
         self.session.go_on(&welcome, descriptors)?;
         self.connection.fetch_add(1, Ordering::Release);
-        self.resync_closed(true)
+        self.fences.lock().resume();
+        self.resync_closed()
     }
 
     /// Waits until a daemon answers, and has it take the session up. Who waited in vain once asks only once from then on.

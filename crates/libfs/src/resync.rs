@@ -17,6 +17,15 @@ const OUTCOMES_MAX: usize = 4096;
 pub(crate) struct Fences {
     /// (generation operations ran under, their entries were accepted up to here).
     outcomes: VecDeque<(u64, LogPosition)>,
+    /// The next daemon took the session up, and has not said yet what it accepted: every lease is gone.
+    resumed: bool,
+}
+
+impl Fences {
+    /// Says that the next daemon took the session up.
+    pub(crate) fn resume(&mut self) {
+        self.resumed = true;
+    }
 }
 
 impl Client {
@@ -29,23 +38,23 @@ impl Client {
         if self.session.shown_generation() == self.session.generation.load(Ordering::Acquire) {
             return Ok(());
         }
-        self.resync_closed(false)
+        self.resync_closed()
     }
 
-    /// The same by who holds the gate closed; every lease is gone if the session was `resumed`.
-    pub(crate) fn resync_closed(&self, resumed: bool) -> Result<(), Error> {
+    /// The same by who holds the gate closed.
+    pub(crate) fn resync_closed(&self) -> Result<(), Error> {
         let generation = self.session.generation.load(Ordering::Acquire);
         let answer = self.session.ask(&Request::Resync)?;
         let Response::Resynced(resynced) = answer else {
             return Err(unexpected(&answer));
         };
-        if resumed {
+        let mut fences = self.fences.lock();
+        if std::mem::take(&mut fences.resumed) {
             self.forget_everything();
         } else {
             self.forget_untrue(&resynced);
             self.give_back_void_debits(resynced.accepted);
         }
-        let mut fences = self.fences.lock();
         fences.outcomes.push_back((generation, resynced.accepted));
         if fences.outcomes.len() > OUTCOMES_MAX {
             fences.outcomes.pop_front();

@@ -4,7 +4,7 @@ mod common;
 
 use common::{ROOT, Store, root, small};
 use cuesta_format::SessionId;
-use cuesta_format::wire::{Request, Response};
+use cuesta_format::wire::{Refusal, Request, Response};
 use cuesta_libfs::{Base, Client, Error, Link, LinkError};
 use cuesta_sharedfs::SharedFs;
 use libc::{O_APPEND, O_CREAT, O_RDWR};
@@ -37,6 +37,7 @@ struct Breaking {
     connected: Option<Arc<SharedFs>>,
     session: SessionId,
     pid: u32,
+    refuse_resyncs: Arc<AtomicU32>,
 }
 
 impl Link for Breaking {
@@ -47,6 +48,12 @@ impl Link for Breaking {
         let Some(shared) = self.connected.as_ref().filter(lives) else {
             return Err(LinkError::Gone("killed".into()));
         };
+        let left = |refusals: u32| refusals.checked_sub(1);
+        if matches!(request, Request::Resync)
+            && self.refuse_resyncs.fetch_update(Ordering::Relaxed, Ordering::Relaxed, left).is_ok()
+        {
+            return Ok(Response::Failed(Refusal::Internal("a test".into())));
+        }
         let mut request = request.clone();
         if let Request::Attach { pid, .. } = &mut request {
             *pid = self.pid;
@@ -69,19 +76,23 @@ struct World {
     store: Store,
     daemon: Daemon,
     process: Process,
+    /// Resyncs that are refused from now on.
+    refuse_resyncs: Arc<AtomicU32>,
 }
 
 impl World {
     fn new() -> World {
         let store = Store::new(small());
         let daemon = Arc::new(Mutex::new(Some(Arc::clone(&store.shared))));
-        World { store, daemon, process: Process::new() }
+        World { store, daemon, process: Process::new(), refuse_resyncs: Arc::default() }
     }
 
     fn attach(&self) -> Arc<Client> {
         let connected = self.daemon.lock().unwrap().clone();
         let daemon = Arc::clone(&self.daemon);
-        let link = Breaking { daemon, connected, session: SessionId::NOBODY, pid: self.process.0.id() };
+        let refuse_resyncs = Arc::clone(&self.refuse_resyncs);
+        let pid = self.process.0.id();
+        let link = Breaking { daemon, connected, session: SessionId::NOBODY, pid, refuse_resyncs };
         Client::attach(Box::new(link), "test").unwrap()
     }
 
@@ -183,6 +194,22 @@ fn what_is_open_without_a_name_outlives_the_daemon_until_it_is_closed() {
     client.close(others).unwrap();
     client.digest().unwrap();
     assert_eq!(inodes(&next), 2, "the root and g");
+}
+
+#[test]
+fn leases_are_forgotten_though_the_first_resync_behind_a_resume_is_refused() {
+    let world = World::new();
+    let (client, other) = (world.attach(), world.attach());
+    let call = root(&client);
+    call.write_file("f", b"before").unwrap();
+    client.digest().unwrap();
+    assert_eq!(call.read_file("f").unwrap(), b"before");
+
+    world.replace_daemon();
+    world.refuse_resyncs.store(1, Ordering::Relaxed);
+    assert!(call.write_file("g", b"").is_err());
+    root(&other).write_file("f", b"by another").unwrap();
+    assert_eq!(call.read_file("f").unwrap(), b"by another");
 }
 
 #[test]
