@@ -22,6 +22,8 @@ pub struct Environment {
     pub patch: Option<&'static CStr>,
     /// `CUESTA_TABLE`.
     pub table: Option<&'static CStr>,
+    /// `LD_LIBRARY_PATH`.
+    pub library_path: Option<&'static CStr>,
     /// `LD_PRELOAD`.
     pub preload: Option<&'static CStr>,
     /// `XDG_RUNTIME_DIR`.
@@ -94,12 +96,13 @@ impl Environment {
     /// # Safety
     /// `entry` is a zero-terminated string that stays as it is while this structure is used.
     unsafe fn note(&mut self, entry: *const c_char) -> bool {
-        let wanted: [(&[u8], &mut Option<&'static CStr>, bool); 7] = [
+        let wanted: [(&[u8], &mut Option<&'static CStr>, bool); 8] = [
             (b"CUESTA_SOCKET=", &mut self.socket, false),
             (b"CUESTA_AT=", &mut self.at, false),
             (b"CUESTA_DOCTOR=", &mut self.doctor, true),
             (b"CUESTA_PATCH=", &mut self.patch, false),
             (b"CUESTA_TABLE=", &mut self.table, true),
+            (b"LD_LIBRARY_PATH=", &mut self.library_path, false),
             (b"LD_PRELOAD=", &mut self.preload, false),
             (b"XDG_RUNTIME_DIR=", &mut self.runtime, false),
         ];

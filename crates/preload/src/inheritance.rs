@@ -10,6 +10,7 @@ use std::os::fd::{AsFd as _, AsRawFd as _, FromRawFd as _, OwnedFd};
 use rustix::fs::MemfdFlags;
 
 use crate::descriptors;
+use crate::link_maps::HandedOver;
 use crate::open_file::{Description, Inherited, Shared};
 use crate::{cells, environment, process, record_locks, references, working_directory};
 
@@ -23,8 +24,25 @@ const VARIABLE_BYTES_MAX: usize = 4096;
 pub struct Library {
     /// A copy that survives the exec.
     pub copy: OwnedFd,
-    /// A folder of the kernel's where the library's name leads to the copy.
-    pub folder: Vec<u8>,
+    /// What it is a copy of.
+    pub original: HandedOver,
+}
+
+impl Library {
+    fn word(&self) -> String {
+        let HandedOver { folder, path, inode } = &self.original;
+        format!("{}:{inode}:{}:{}", self.copy.as_raw_fd(), hex(folder), hex(path))
+    }
+
+    fn of_word(word: &str) -> Option<Self> {
+        let mut parts = word.split(':');
+        let fd = parts.next()?.parse().ok()?;
+        // SAFETY: the program before exec left this descriptor for us alone.
+        let copy = unsafe { OwnedFd::from_raw_fd(fd) };
+        let inode = parts.next()?.parse().ok()?;
+        let (folder, path) = (unhex(parts.next()?)?, unhex(parts.next()?)?);
+        Some(Self { copy, original: HandedOver { folder, path, inode } })
+    }
 }
 
 /// What a program executed from a copy, or by its interpreter, is to take itself for.
@@ -84,9 +102,8 @@ impl Table {
             writeln!(text, "directory {} {}", hex(name), line(inherited)).ok()?;
         }
         if !self.libraries.is_empty() {
-            let fds: Vec<String> =
-                self.libraries.iter().map(|library| library.copy.as_raw_fd().to_string()).collect();
-            writeln!(text, "libraries {}", fds.join(",")).ok()?;
+            let libraries: Vec<String> = self.libraries.iter().map(Library::word).collect();
+            writeln!(text, "libraries {}", libraries.join(",")).ok()?;
         }
         let libraries = self.libraries;
         if text.len() <= VARIABLE_BYTES_MAX {
@@ -102,15 +119,17 @@ impl Table {
         Some(Written { variable, file: Some(file), cells, libraries })
     }
 
-    /// Takes over what the program before exec left. Call once, before there are threads.
-    pub fn adopt(variable: &CStr) {
-        let Ok(value) = variable.to_str() else { return };
+    /// Takes over what the program before exec left, and answers the libraries the loader was handed. Call once, before
+    /// there are threads.
+    pub fn adopt(variable: &CStr) -> Vec<HandedOver> {
+        let Ok(value) = variable.to_str() else { return Vec::new() };
         let Ok(fd) = value.parse::<i32>() else { return adopt_lines(value) };
         // SAFETY: the program before exec left this descriptor for us alone.
         let mut file = std::fs::File::from(unsafe { OwnedFd::from_raw_fd(fd) });
         let mut text = String::new();
-        if file.read_to_string(&mut text).is_ok() {
-            adopt_lines(&text);
+        match file.read_to_string(&mut text) {
+            Ok(_) => adopt_lines(&text),
+            Err(_) => Vec::new(),
         }
     }
 }
@@ -140,13 +159,15 @@ fn inheritable(file: rustix::fd::BorrowedFd<'_>) -> Option<OwnedFd> {
     Some(copy)
 }
 
-fn adopt_lines(text: &str) {
+fn adopt_lines(text: &str) -> Vec<HandedOver> {
+    let mut libraries = Vec::new();
     for line in text.lines() {
-        let _ = adopt_line(line);
+        let _ = adopt_line(line, &mut libraries);
     }
+    libraries
 }
 
-fn adopt_line(line: &str) -> Option<()> {
+fn adopt_line(line: &str, libraries: &mut Vec<HandedOver>) -> Option<()> {
     let mut words = line.split(' ');
     match words.next()? {
         "cells" => {
@@ -155,14 +176,12 @@ fn adopt_line(line: &str) -> Option<()> {
             cells::adopt(unsafe { OwnedFd::from_raw_fd(fd) })
         }
         "libraries" => {
-            let fds: Vec<i32> = words.next()?.split(',').map(str::parse).collect::<Result<_, _>>().ok()?;
+            let handed_over: Vec<_> =
+                words.next()?.split(',').map(Library::of_word).collect::<Option<_>>()?;
             // SAFETY: this is the constructor's doing.
-            unsafe { environment::forget_folders(fds.len()) };
-            for fd in fds {
-                // The loader has mapped it.
-                // SAFETY: the program before exec left this descriptor for us alone.
-                drop(unsafe { OwnedFd::from_raw_fd(fd) });
-            }
+            unsafe { environment::forget_folders(handed_over.len()) };
+            // The loader has mapped the copies.
+            libraries.extend(handed_over.into_iter().map(|library| library.original));
             Some(())
         }
         "identity" => {

@@ -26,6 +26,7 @@ pub mod filter;
 mod gate;
 pub mod inheritance;
 pub mod interpose;
+mod link_maps;
 mod memory;
 mod memory_calls;
 mod numbers;

@@ -5,7 +5,7 @@
 use std::ffi::CStr;
 
 use crate::environment::Environment;
-use crate::{counting, filter, inheritance, memory, patch, process, signals, thread};
+use crate::{counting, filter, inheritance, link_maps, memory, patch, process, signals, thread};
 
 const DEFAULT_PREFIX: &CStr = c"/cuesta";
 
@@ -37,9 +37,8 @@ fn begin(socket: &CStr, environment: &Environment) {
     if let Some(doctor) = environment.doctor {
         counting::start(doctor);
     }
-    if let Some(table) = environment.table {
-        inheritance::Table::adopt(table);
-    }
+    let libraries = environment.table.map(inheritance::Table::adopt).unwrap_or_default();
+    link_maps::correct(&libraries, environment.library_path.is_some());
     let patching = environment.patch.unwrap_or_default();
     patch::remember_cache(environment.runtime);
     let cache = patch::Cache::open(environment.runtime);

@@ -17,7 +17,8 @@ const NAME_LIMIT: i64 = 255;
 /// An owner or group that stays as it is.
 const UNCHANGED: u32 = u32::MAX;
 
-fn device() -> u64 {
+/// The device number of the store.
+pub fn device() -> u64 {
     // One store a process; a major number the kernel gives to no disk.
     libc::makedev(0, 0xcce5)
 }

@@ -32,6 +32,7 @@ mod sockets;
 mod stand_ins;
 mod transfer;
 
+pub use attributes::device;
 pub use copies::{after_fork as forget_copies, before_child as copy_for_child, move_copy};
 use cuesta_libfs::Error;
 use extended::Subject;

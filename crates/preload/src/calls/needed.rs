@@ -18,6 +18,7 @@ use super::program::starts_with;
 use super::program_file::{Location, ProgramFile};
 use super::{Failure, copies, links, memory, path};
 use crate::inheritance::Library;
+use crate::link_maps::HandedOver;
 use crate::patch::elf::{Dynamic, Elf};
 use crate::{credentials, patch, process, user_memory};
 
@@ -40,6 +41,7 @@ struct Object {
 
 /// Where something of that name is.
 enum Found {
+    /// In the store, and the path it was looked for at.
     Store(Arc<OpenFile>, Vec<u8>),
     /// Left to the loader.
     Kernel,
@@ -51,8 +53,9 @@ enum Found {
 pub fn libraries(program: &ProgramFile, variables: &[usize]) -> Result<Vec<Library>, Failure> {
     let library_path = library_path(variables);
     let leads_to_store = |folder: &Vec<u8>| {
-        path::locate_bytes(libc::AT_FDCWD, folder).is_ok()
-            || links::into_store(libc::AT_FDCWD, folder, true).is_some()
+        let folder = below(folder, b".");
+        path::locate_bytes(libc::AT_FDCWD, &folder).is_ok()
+            || links::into_store(libc::AT_FDCWD, &folder, true).is_some()
     };
     let dynamic = match &program.location {
         Location::Store(file, _) => dynamic_of(file),
@@ -81,8 +84,9 @@ pub fn libraries(program: &ProgramFile, variables: &[usize]) -> Result<Vec<Libra
             if let Found::Store(file, path) = found {
                 let copy = copies::of_library(&file);
                 let dynamic = dynamic_of(&file).unwrap_or_default();
+                let inode = file.inode().0;
                 process::client()?.close(file)?;
-                libraries.extend(handed_over(&name, copy?));
+                libraries.extend(handed_over(&name, copy?, &path, inode));
                 let inherited = objects[next].for_others();
                 objects.push(Object { dynamic, origin: folder_of(&path), inherited });
             }
@@ -94,14 +98,14 @@ pub fn libraries(program: &ProgramFile, variables: &[usize]) -> Result<Vec<Libra
 }
 
 /// Without a place for the link the loader says what it does not find.
-fn handed_over(name: &[u8], copy: OwnedFd) -> Option<Library> {
+fn handed_over(name: &[u8], copy: OwnedFd, path: &[u8], inode: u64) -> Option<Library> {
     let folder = patch::remembered_cache()?.folder_with_link(name, copy.as_raw_fd())?;
-    Some(Library { copy, folder })
+    Some(Library { copy, original: HandedOver { folder, path: path.to_vec(), inode } })
 }
 
 /// `LD_LIBRARY_PATH` as the loader gets it; `before` is the address of the one there was.
 pub fn variable(libraries: &[Library], before: Option<usize>) -> Result<CString, Failure> {
-    let mut folders: Vec<Vec<u8>> = libraries.iter().map(|library| library.folder.clone()).collect();
+    let mut folders: Vec<Vec<u8>> = libraries.iter().map(|library| library.original.folder.clone()).collect();
     folders.extend(before.map(|address| value(address).unwrap_or_default()));
     let value = [VARIABLE, b"=", &folders.join(&b':')].concat();
     CString::new(value).map_err(|_| Failure::Errno(libc::EINVAL))
@@ -134,7 +138,7 @@ impl Object {
             }
             expanded
         };
-        list.split(|byte| *byte == b':').map(named).map(expand).collect()
+        list.split(|byte| *byte == b':').map(expand).collect()
     }
 }
 
@@ -150,9 +154,11 @@ fn look_for(needs: &Object, library_path: &[Vec<u8>], name: &[u8]) -> Result<Fou
     let behind = needs.dynamic.runpath.as_deref().map(|list| needs.folders(list));
     let before = if behind.is_none() { needs.for_others() } else { Vec::new() };
     for folder in before.iter().chain(library_path).chain(behind.iter().flatten()) {
-        match look_at([folder, name].join(&b'/'))? {
+        let path = below(folder, name);
+        match look_at(path.clone())? {
             Found::Nowhere => {}
-            found => return Ok(found),
+            Found::Store(file, _) => return Ok(Found::Store(file, path)),
+            Found::Kernel => return Ok(Found::Kernel),
         }
     }
     Ok(Found::Nowhere)
@@ -201,11 +207,7 @@ fn look_at(path: Vec<u8>) -> Result<Found, Failure> {
             process::client()?.close(file)?;
             Ok(Found::Kernel)
         }
-        Ok(file) => {
-            let mut name = process::configuration()?.prefix.clone();
-            name.extend_from_slice(&place.name());
-            Ok(Found::Store(file, name))
-        }
+        Ok(file) => Ok(Found::Store(file, path)),
         // The loader could not follow it out of the store, either: a copy of what is there would not be looked for.
         Err(_) => Ok(Found::Nowhere),
     }
@@ -236,11 +238,15 @@ fn library_path(variables: &[usize]) -> Vec<Vec<u8>> {
     let value = variables.iter().find(is_path).and_then(|address| value(*address));
     let value = value.filter(|value| !value.is_empty());
     value
-        .map(|value| value.split(|byte| matches!(byte, b':' | b';')).map(named).map(<[u8]>::to_vec).collect())
+        .map(|value| value.split(|byte| matches!(byte, b':' | b';')).map(<[u8]>::to_vec).collect())
         .unwrap_or_default()
 }
 
-/// A folder of a list; one without a name is the working directory.
-fn named(folder: &[u8]) -> &[u8] {
-    if folder.is_empty() { b"." } else { folder }
+/// The path of `name` in a folder of a list, as the loader tells it; a folder without a name is the working directory.
+fn below(folder: &[u8], name: &[u8]) -> Vec<u8> {
+    let end = folder.iter().rposition(|byte| *byte != b'/').map_or(0, |last| last + 1);
+    match folder.is_empty() {
+        true => name.to_vec(),
+        false => [&folder[..end], name].join(&b'/'),
+    }
 }
