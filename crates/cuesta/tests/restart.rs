@@ -177,3 +177,33 @@ fn what_a_program_left_that_died_before_it_came_back_is_put_in_order() {
     let read = place.cuesta(&["run", "--store", "store", "--", "cat", "/cuesta/kept"]);
     assert_eq!(read.text(), "kept", "{}", read.errors());
 }
+
+/// Sends an open file, receives it when it is told to, and does with it what it can.
+const SENDER: &str = r"
+import errno, os, socket, sys
+def said(call, *arguments):
+    try: return call(*arguments)
+    except OSError as error: return errno.errorcode[error.errno]
+left, right = socket.socketpair()
+sent = os.open('/cuesta/sent', os.O_CREAT | os.O_RDWR)
+os.write(sent, b'content')
+socket.send_fds(left, [b'x'], [sent])
+os.close(sent)
+print('sent', flush=True)
+sys.stdin.readline()
+_, (fd,), _, _ = socket.recv_fds(right, 10, 1)
+print(said(os.pwrite, fd, b'lost', 0), said(os.write, fd, b'lost'), said(os.ftruncate, fd, 1), said(os.pread, fd, 9, 0),
+      said(os.posix_fallocate, fd, 0, 9), said(os.close, fd), open('/cuesta/sent').read(), flush=True)
+";
+
+/// Nobody knows any more what it was.
+#[test]
+fn an_open_file_that_was_sent_before_its_daemon_died_takes_nothing_that_would_be_lost() {
+    let place = Place::with_store();
+    let mut program = Talking::start(&place, SENDER);
+    assert_eq!(program.hear(), "sent");
+    kill_daemon(&place);
+    start_daemon(&place);
+    program.tell_to_go_on();
+    assert_eq!(program.end(), (vec!["EBADF EBADF EBADF EBADF EBADF None content".to_owned()], true));
+}

@@ -4,8 +4,8 @@
 //! that SharedFS keeps what a receiver needs, as long as anybody has the descriptor, or it is on its way. Who receives one
 //! finds the numbers among the locks of the descriptor, which nobody can forge who has none of the store's lock files, and
 //! has its own session open the file. It shares the offset and the flags with all who have it ([`crate::cells`]), and the
-//! locks. Without this library, or a session of the same store, it is a descriptor of a lock file, where reading
-//! and writing fail.
+//! locks. Where nothing is known of it any more it is made a descriptor that answers nothing but EBADF. Without this library,
+//! or a session of the same store, it is a descriptor of a lock file: reading finds its end, and writing at its offset fails.
 
 use std::ffi::CString;
 use std::os::fd::AsRawFd as _;
@@ -15,14 +15,17 @@ use cuesta_format::control::PASSED_MARKS;
 use cuesta_libfs::{Client, Error, PassedFile};
 use cuesta_media::lock_files::{self, Mark};
 use rustix::fd::BorrowedFd;
+use rustix::fs::{Mode, OFlags};
+use rustix::io::FdFlags;
 
 use crate::calls::Failure;
 use crate::cells::Cell;
 use crate::descriptors::{self, Pin};
 use crate::open_file::Description;
-use crate::{cells, gate, inheritance, process, references};
+use crate::{arch, cells, gate, inheritance, process, references};
 
-/// Makes `fd`, and all that refer to the same description, a descriptor that can travel.
+/// Makes `fd`, and all that refer to the same description, a descriptor that can travel. What a vfork child has opened is its
+/// own; what its parent has open are references since before there was a child.
 pub fn prepare(fd: i32, pin: &Pin) -> Result<(), Failure> {
     let client = process::client()?;
     if pin.passed() != 0 && !references::is_placeholder(fd) {
@@ -95,6 +98,23 @@ pub fn receive(fd: i32) -> Result<(), Failure> {
         descriptors::install(fd, pin);
     }
     Ok(())
+}
+
+/// Makes a descriptor that cannot be received one that nothing can be done with, if it is of a lock file of the store.
+pub fn make_useless(fd: i32) {
+    let path = |fd: i32| rustix::fs::readlink(format!("/proc/thread-self/fd/{fd}"), Vec::new());
+    let is_lock_file = process::client().is_ok_and(|client| {
+        let folder = path(client.references().as_raw_fd());
+        let file = path(fd);
+        folder.is_ok_and(|folder| file.is_ok_and(|file| file.to_bytes().starts_with(folder.to_bytes())))
+    });
+    let nothing = rustix::fs::open("/dev/null", OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
+    let Some(nothing) = nothing.ok().filter(|_| is_lock_file) else { return };
+    let flags = rustix::io::fcntl_getfd(borrow(fd)).unwrap_or(FdFlags::empty());
+    let close_on_exec = if flags.contains(FdFlags::CLOEXEC) { libc::O_CLOEXEC } else { 0 };
+    let arguments = [nothing.as_raw_fd() as usize, fd as usize, close_on_exec as usize, 0, 0, 0];
+    // SAFETY: the descriptor just received, which the application has not seen.
+    unsafe { arch::syscall(libc::SYS_dup3 as usize, arguments) };
 }
 
 fn describe(client: &Client, number: u64) -> Option<Description> {

@@ -30,7 +30,7 @@ pub fn refuse_file(call: &Call) -> Result<(), Failure> {
 /// `sendmsg`: descriptors of ours become such as can travel first.
 pub fn send_message(call: &Call) -> Answer {
     refuse_file(call)?;
-    let has_ours = prepare(call, call.word(1))?;
+    let has_ours = prepare(call.word(1))?;
     match stand_ins::send_message(call) {
         Err(Failure::NotOurs) if has_ours => send_plainly(call.arguments),
         answer => answer,
@@ -133,25 +133,22 @@ fn receive(call: &Call, message: usize) {
     }
 }
 
-/// One that cannot be used stays what it is to the kernel: a folder's, which answers reading and writing with errors.
+/// One that cannot be used answers whatever is done with it with EBADF.
 fn receive_one(call: &Call, fd: i32) {
     if passing::receive(fd).is_err() {
+        passing::make_useless(fd);
         let _ = call.unserved(libc::EOPNOTSUPP);
     }
 }
 
 /// Makes the descriptors in the message at `message` such as can travel. Says whether there are any of ours.
-fn prepare(call: &Call, message: usize) -> Result<bool, Failure> {
+fn prepare(message: usize) -> Result<bool, Failure> {
     let mut has_ours = false;
     for fd in descriptors_in(message) {
         if descriptors::is_hidden(fd) {
             return Err(Failure::Errno(libc::EBADF));
         }
         if let Some(pin) = descriptors::pin(fd) {
-            // A vfork child's descriptors are not its parent's, whose memory has what is known of them.
-            if thread::is_vforked() {
-                return call.unserved(libc::EOPNOTSUPP).map(|_| false);
-            }
             passing::prepare(fd, &pin)?;
             has_ours = true;
         }
