@@ -15,11 +15,11 @@
 use std::ffi::{CStr, CString, c_void};
 use std::os::unix::ffi::OsStrExt as _;
 
-use crate::calls;
-use crate::user_memory::{self, read};
-use crate::{process, working_directory};
+use crate::user_memory::{self, Plain};
+use crate::{arch, calls, process, working_directory};
 
 const WORD: usize = size_of::<usize>();
+const PAGE_BYTES: usize = 4096;
 /// Most words of a link map, or of the loader's variables, that are looked at.
 const WORDS_MAX: usize = 1024;
 /// Most libraries, or folders.
@@ -84,7 +84,7 @@ struct LinkMap(usize);
 
 impl LinkMap {
     fn word(&self, place: usize) -> Option<usize> {
-        read(self.0 + place * WORD).ok()
+        read(self.0 + place * WORD)
     }
 
     fn set_word(&self, place: usize, value: usize) {
@@ -99,7 +99,7 @@ impl LinkMap {
     /// The value of an entry of its dynamic section.
     fn dynamic(&self, tag: usize) -> Option<usize> {
         let section = self.word(2)?;
-        let entries = (0..WORDS_MAX).map_while(|index| read::<[usize; 2]>(section + index * 2 * WORD).ok());
+        let entries = (0..WORDS_MAX).map_while(|index| read::<[usize; 2]>(section + index * 2 * WORD));
         let mut entries = entries.take_while(|[found, _]| *found != DT_NULL);
         entries.find(|[found, _]| *found == tag).map(|[_, value]| value)
     }
@@ -111,7 +111,7 @@ impl LinkMap {
 
 /// All files that are mapped, the program first.
 fn maps() -> Vec<LinkMap> {
-    let first = symbol(c"_r_debug").and_then(|(debug, _)| read::<usize>(debug + WORD).ok());
+    let first = symbol(c"_r_debug").and_then(|(debug, _)| read::<usize>(debug + WORD));
     let next = |map: &LinkMap| map.word(3).filter(|next| *next != 0).map(LinkMap);
     std::iter::successors(first.filter(|map| *map != 0).map(LinkMap), next).take(RECORDS_MAX).collect()
 }
@@ -227,7 +227,7 @@ impl Layout {
 fn is_list_of_folders(map: &LinkMap, place: usize) -> bool {
     match map.word(place) {
         Some(0 | NOWHERE) => true,
-        Some(list) => read::<usize>(list).is_ok_and(|first| first == 0 || Folder::at(first).is_some()),
+        Some(list) => read::<usize>(list).is_some_and(|first| first == 0 || Folder::at(first).is_some()),
         None => false,
     }
 }
@@ -248,7 +248,7 @@ impl Folder {
         if !address.is_multiple_of(WORD) {
             return None;
         }
-        let [next, why, _, name, length]: [usize; HEAD_WORDS] = read(address).ok()?;
+        let [next, why, _, name, length]: [usize; HEAD_WORDS] = read(address)?;
         if !REASONS.contains(&&string(why)?[..]) {
             return None;
         }
@@ -265,9 +265,9 @@ impl Folder {
 
     /// Puts `to` in the place of `from`.
     fn change_states(&self, from: i32, to: i32) {
-        let known = |state: &usize| read::<i32>(*state).is_ok_and(|it| (UNKNOWN..=EXISTING).contains(&it));
+        let known = |state: &usize| read::<i32>(*state).is_some_and(|it| (UNKNOWN..=EXISTING).contains(&it));
         if self.states.iter().all(known) {
-            for state in self.states.iter().filter(|state| read(**state) == Ok(from)) {
+            for state in self.states.iter().filter(|state| read(**state) == Some(from)) {
                 let _ = user_memory::write(*state, &to);
             }
         }
@@ -277,7 +277,7 @@ impl Folder {
 /// Folders that were missing are looked for again; those that were there for the sake of `libraries` alone are not.
 fn look_at_folders_again(libraries: &[HandedOver]) {
     let Some((variables, length)) = symbol(c"_rtld_global") else { return };
-    let words = (0..(length / WORD).min(WORDS_MAX)).filter_map(|index| read(variables + index * WORD).ok());
+    let words = (0..(length / WORD).min(WORDS_MAX)).filter_map(|index| read(variables + index * WORD));
     let all = words.filter_map(|word: usize| if word == 0 { None } else { chain(word) });
     for folder in all.max_by_key(Vec::len).unwrap_or_default() {
         let path = folder.path.strip_suffix(b"/").unwrap_or(&folder.path);
@@ -300,11 +300,26 @@ fn chain(first: usize) -> Option<Vec<Folder>> {
     Some(folders)
 }
 
+/// What is at `address`, if anything is.
+fn read<T: Plain>(address: usize) -> Option<T> {
+    let last = address.checked_add(size_of::<T>() - 1)?;
+    if is_readable(address) && is_readable(last) { user_memory::read(address).ok() } else { None }
+}
+
 fn string(address: usize) -> Option<Vec<u8>> {
-    if address == 0 {
-        return None;
-    }
-    user_memory::read_string(address, STRING_BYTES_MAX).ok()?
+    let page_end = address.checked_add(1)?.checked_next_multiple_of(PAGE_BYTES)?;
+    let limit = if is_readable(page_end) { STRING_BYTES_MAX } else { page_end - address };
+    if is_readable(address) { user_memory::read_string(address, limit).ok()? } else { None }
+}
+
+/// Whether the page at `address` can be read. Reading it would tell, too, but debuggers stop at faults.
+fn is_readable(address: usize) -> bool {
+    const NO_CHANGE: usize = usize::MAX;
+    let page = address / PAGE_BYTES * PAGE_BYTES;
+    let arguments = [NO_CHANGE, page, 0, size_of::<u64>(), 0, 0];
+    // SAFETY: the mask is read, and then nothing is changed, since no change has this number.
+    page != 0
+        && unsafe { arch::syscall(libc::SYS_rt_sigprocmask as usize, arguments) } == -(libc::EINVAL as isize)
 }
 
 fn folder_of(path: &[u8]) -> &[u8] {
