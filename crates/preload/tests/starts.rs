@@ -20,15 +20,15 @@ const LOOKS: &str = r#"
 #include <unistd.h>
 extern char **environ;
 static const char *folder;
-static int is_whole;
+static int whole;
 
 static int look(struct dl_phdr_info *info, size_t size, void *data) {
     (void)size; (void)data;
-    if (!strstr(info->dlpi_name, "libc.so")) return 0;
+    if (!strstr(info->dlpi_name, "libc.so") && !strstr(info->dlpi_name, "ld-linux")) return 0;
     printf("library %s\n", info->dlpi_name);
     for (int at = 0; at < info->dlpi_phnum; at++) {
         const ElfW(Phdr) *header = &info->dlpi_phdr[at];
-        is_whole |= header->p_type == 0x63756573;
+        whole += header->p_type == 0x63756573;
         if (header->p_type != PT_NOTE) continue;
         const unsigned char *note = (const unsigned char *)info->dlpi_addr + header->p_vaddr;
         if (header->p_filesz >= 36 && note[8] == 3)
@@ -66,6 +66,10 @@ int main(int count, char **arguments) {
         void *library = dlopen(paths[at], RTLD_NOW);
         printf("%s: %s\n", paths[at], library && dlsym(library, "getenv") == (void *)getenv ? "the same" : "another");
     }
+    char path[200];
+    snprintf(path, sizeof path, "%s/own.so", folder);
+    void *own = dlopen(path, RTLD_NOW);
+    printf("own.so: %d\n", own ? ((int (*)(void))dlsym(own, "forty_two"))() : 0);
     note(fopen, fputs, fclose, "main");
     pthread_t other;
     pthread_create(&other, 0, thread, "thread");
@@ -88,7 +92,7 @@ int main(int count, char **arguments) {
          (int (*)(FILE *))dlsym(apart, "fclose"), "apart");
     printf("LD_LIBRARY_PATH %s\n", getenv("LD_LIBRARY_PATH") ? getenv("LD_LIBRARY_PATH") : "is not set");
     fflush(stdout);
-    if (is_whole) dprintf(2, "whole\n");
+    if (whole == 2) dprintf(2, "whole\n");
     return 0;
 }
 "#;
@@ -98,13 +102,16 @@ fn a_program_that_is_started_often_notices_nothing_of_the_library_it_has() {
     let store = Served::new();
     let folder = tempfile::tempdir().expect("folder");
     let program = compiled(folder.path(), "looks", LOOKS, &["-ldl"]);
+    let library =
+        compiled(folder.path(), "own.so", "int forty_two(void) { return 42; }", &["-shared", "-fPIC"]);
     let plain = Command::new(&program).arg(folder.path()).finish();
     assert!(plain.status.success(), "{}", told(&plain));
     let script = format!(
-        "cp {} {PREFIX}/looks && cd {PREFIX} || exit; n=0\n\
+        "cp {} {PREFIX}/looks && cp {} {PREFIX} && cd {PREFIX} || exit; n=0\n\
          while [ $n -lt 30 ]; do ./looks {PREFIX} >told.$n 2>kind.$n || exit; n=$((n+1)); done\n\
          cat told.29; cat kind.0 kind.29 >&2",
-        program.display()
+        program.display(),
+        library.display()
     );
     let ours = store.command("sh").args(["-c", &script]).finish();
     assert!(ours.status.success(), "{}", told(&ours));

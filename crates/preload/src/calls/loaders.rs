@@ -14,7 +14,7 @@ use rustix::fs::{CWD, Mode, OFlags, Stat, openat, stat};
 
 use super::copies::{KeptFile, sealed};
 use crate::patch::loader;
-use crate::patch::provision::Provision;
+use crate::patch::provision::{self, Provision};
 use crate::process;
 
 /// Making one costs as much as some fifteen starts gain.
@@ -124,6 +124,7 @@ fn make(path: CString) -> Option<()> {
     }
     let provided = Provision::make().and_then(|provision| Some((reliance(&provision)?, provision.list)));
     let listed = provided.as_ref().and_then(|(_, list)| loader::with_answers(&bytes, Some(list)));
+    let listed = listed.map(|answering| provision::whole_loader(&answering, &bytes).unwrap_or(answering));
     let (bytes, provided) = match listed {
         Some(listed) => (listed, provided),
         None => (loader::with_answers(&bytes, None)?, None),

@@ -40,7 +40,7 @@ pub fn patch_mapped(read: Read<'_>, start: usize, length: usize, offset: u64) ->
     let base = start.wrapping_sub(usize::try_from(address).ok()?);
     if let Some(mark) = elf.mark {
         // A second C library, which the loader has from where it has the first. Its stubs are mapped last.
-        let is_there = (start..start + length).contains(&(base + mark.identity));
+        let is_there = (start..start + length).contains(&(base + mark.identity?));
         // SAFETY: what is mapped is code of the file that has this mark, and before it was its variables.
         return unsafe { whole::fill(mark, base, is_there) };
     }

@@ -99,7 +99,9 @@ fn become_whole(loaded: &Loaded, image: &Image, mark: Mark, report: &mut Report)
             ));
             arch::abort();
         }
-        let _ = namesake::become_original(loaded.dynamic, image.base, image.base + mark.identity);
+        if let Some(identity) = mark.identity {
+            let _ = namesake::become_original(loaded.dynamic, image.base, image.base + identity);
+        }
     }
     report.mapped += 1;
     report.patched += mark.patched as usize;

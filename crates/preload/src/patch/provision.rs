@@ -1,5 +1,6 @@
 //! What a loader of ours gives the programs it starts: the C library as a whole file (`whole`), by a list of libraries
-//! (`library_list`) that leads there. Both lie in the cache's folder, and stay there for the processes to come.
+//! (`library_list`) that leads there. Both lie in the cache's folder, and stay there for the processes to come. The
+//! loader itself is a whole file then, too.
 
 use std::ffi::{CStr, CString};
 
@@ -48,6 +49,12 @@ impl Provision {
         let relied_on = vec![library_list::PATH.to_owned(), library.path.to_owned(), own_path, copy];
         Some(Self { list, relied_on })
     }
+}
+
+/// The loader `original`, of which `answering` is a copy that answers itself, as a whole file; `None` if it cannot be.
+/// Programs that have it must be given a whole library, too: who looks after one looks after both.
+pub fn whole_loader(answering: &[u8], original: &[u8]) -> Option<Vec<u8>> {
+    whole::loader(answering, original, &remembered_cache()?, Loaded::now().own_build_id)
 }
 
 /// Whether this process's loader has noted its library the way that programs to come will look for.

@@ -1,6 +1,6 @@
-//! The patched C library as a file of its own, which the dynamic loader maps as it maps any library: nothing is left
-//! to do for it as a program starts but to fill its slots. Mapping a copy over what the loader mapped (`copy`)
-//! costs each program ten system calls and as many page faults.
+//! The patched C library as a file of its own, which the dynamic loader maps as it maps any library, and the patched
+//! loader, which the kernel maps: nothing is left to do for them as a program starts but to fill their slots. Mapping a
+//! copy over what was mapped (`copy`) costs each program ten system calls and as many page faults, each.
 //!
 //! ```text
 //!   the library's file, its sites patched | headers of segments | what this is | stubs
@@ -39,8 +39,8 @@ const FILE_BYTES_MAX: usize = 64 << 20;
 pub struct Mark {
     /// Where the slots are, from the library's base.
     pub slots: usize,
-    /// Where the [`Identity`] is.
-    pub identity: usize,
+    /// Where the [`Identity`] is, if it stands for another file.
+    pub identity: Option<usize>,
     /// Which build of ours wrote the stubs.
     pub writer: u64,
     /// Sites patched.
@@ -71,7 +71,7 @@ impl Mark {
     pub fn of_header(header: &libc::Elf64_Phdr) -> Option<Self> {
         (header.p_type == KIND).then_some(Self {
             slots: header.p_vaddr as usize,
-            identity: header.p_offset as usize,
+            identity: identity(header.p_offset),
             writer: header.p_paddr,
             patched: header.p_filesz as u32,
             left: header.p_memsz as u32,
@@ -83,7 +83,7 @@ impl Mark {
         let field = |index: usize| word(header, 8 + index * 8);
         (kind(header) == KIND).then_some(())?;
         Some(Self {
-            identity: field(0)? as usize,
+            identity: identity(field(0)?),
             slots: field(1)? as usize,
             writer: field(2)?,
             patched: field(3)? as u32,
@@ -92,10 +92,15 @@ impl Mark {
     }
 
     fn encode(self) -> [u8; HEADER_BYTES] {
-        let words =
-            [self.identity as u64, self.slots as u64, self.writer, self.patched.into(), self.left.into(), 8];
+        let identity = self.identity.unwrap_or(0) as u64;
+        let words = [identity, self.slots as u64, self.writer, self.patched.into(), self.left.into(), 8];
         header(KIND, libc::PF_R, words)
     }
+}
+
+/// Where a mark says that the identity is: never at the file's start.
+fn identity(place: u64) -> Option<usize> {
+    (place != 0).then_some(place as usize)
 }
 
 impl Identity {
@@ -183,7 +188,7 @@ impl Original<'_> {
                     own: (own.st_dev, own.st_ino),
                     path_bytes: self.path.to_bytes().len(),
                 };
-                with_stubs(&self.bytes, &sites, writer, identity, self.path)
+                with_stubs(&self.bytes, &sites, writer, Some((identity, self.path)))
             });
         }
         cache.open_file(&name).map(|_| path)
@@ -205,8 +210,33 @@ pub fn read_file(path: &CStr) -> Option<(Vec<u8>, Stat)> {
     Some((bytes, stat))
 }
 
-/// The file with its sites led to stubs of its own.
-fn with_stubs(file: &[u8], sites: &[Site], writer: u64, identity: Identity, path: &CStr) -> Option<Vec<u8>> {
+/// `answering`, a copy of the loader `original` that has other code in some places, with its sites led to stubs of its own.
+/// It stands for nothing: the kernel maps it, and notes no name.
+pub fn loader(answering: &[u8], original: &[u8], cache: &Cache, own_build_id: &[u8]) -> Option<Vec<u8>> {
+    let read = |offset: u64, bytes: &mut [u8]| {
+        let start = usize::try_from(offset).ok()?;
+        bytes.copy_from_slice(original.get(start..start.checked_add(bytes.len())?)?);
+        Some(())
+    };
+    let sites = cache.load(&Elf::of_file(&read)?.build_id(&read)?)?;
+    let is_as_it_was = |site: &Site| {
+        let place = site.start as usize..site.start as usize + usize::from(site.length);
+        original.get(place.clone()) == answering.get(place)
+    };
+    if !sites.iter().all(is_as_it_was) {
+        return None;
+    }
+    with_stubs(answering, &sites, writer(own_build_id)?, None)
+}
+
+/// The file with its sites led to stubs of its own; and whose identity it takes. The loader, which takes none, gives out
+/// what its last page has left behind its variables, so its slots have a page of their own.
+fn with_stubs(
+    file: &[u8],
+    sites: &[Site],
+    writer: u64,
+    identity: Option<(Identity, &CStr)>,
+) -> Option<Vec<u8>> {
     let table = word(file, 32)? as usize;
     let count = usize::from(u16::from_le_bytes(file.get(56..58)?.try_into().ok()?));
     let headers = file.get(table..table + count * HEADER_BYTES)?.chunks_exact(HEADER_BYTES);
@@ -218,14 +248,20 @@ fn with_stubs(file: &[u8], sites: &[Site], writer: u64, identity: Identity, path
         return None;
     }
     let variables = word(&headers[last], 16)?;
-    let slots = (variables + word(&headers[last], 40)?).next_multiple_of(8) as usize;
+    let unit = if identity.is_some() { 8 } else { PAGE_BYTES as u64 };
+    let slots = (variables + word(&headers[last], 40)?).next_multiple_of(unit) as usize;
     let end = slots + size_of::<Slots>();
     set_word(&mut headers[last], 40, end as u64 - variables);
 
     let start = end.max(file.len()).next_multiple_of(PAGE_BYTES);
     let table_bytes = (count + 2) * HEADER_BYTES;
     let identity_at = start + table_bytes;
-    let stubs_at = (identity_at + IDENTITY_BYTES + path.to_bytes_with_nul().len()).next_multiple_of(16);
+    let mut named = Vec::new();
+    if let Some((identity, path)) = identity {
+        named.extend_from_slice(&identity.encode());
+        named.extend_from_slice(path.to_bytes_with_nul());
+    }
+    let stubs_at = (identity_at + named.len()).next_multiple_of(16);
     let (wanted, left): (Vec<Site>, Vec<Site>) = sites.iter().partition(|site| is_wanted(site));
     let place = |site: &Site| site.start as usize..site.start as usize + usize::from(site.length);
     // In the file and in memory code has to stand at the same place.
@@ -251,8 +287,8 @@ fn with_stubs(file: &[u8], sites: &[Site], writer: u64, identity: Identity, path
     let length = behind - start;
     let words = [start, start, start, length, length, PAGE_BYTES].map(|word| word as u64);
     headers.insert(last + 1, header(libc::PT_LOAD, libc::PF_R | libc::PF_X, words));
-    let mark =
-        Mark { slots, identity: identity_at, writer, patched: wanted.len() as u32, left: left.len() as u32 };
+    let identity = identity.map(|_| identity_at);
+    let mark = Mark { slots, identity, writer, patched: wanted.len() as u32, left: left.len() as u32 };
     headers.push(mark.encode());
 
     let mut whole = file.to_vec();
@@ -261,8 +297,7 @@ fn with_stubs(file: &[u8], sites: &[Site], writer: u64, identity: Identity, path
     }
     whole.resize(start, 0);
     whole.extend_from_slice(headers.as_flattened());
-    whole.extend_from_slice(&identity.encode());
-    whole.extend_from_slice(path.to_bytes_with_nul());
+    whole.extend_from_slice(&named);
     whole.resize(stubs_at, 0);
     whole.extend_from_slice(&layout.stubs);
     whole.resize(behind, 0);
