@@ -14,7 +14,7 @@
 
 use crate::inode_layout::{ExtentLayout, InodeLayout};
 use crate::wire::LeaseMode;
-use crate::{Extent, FileKind, InodeNumber, InodeRecord, NAME_BYTES_MAX};
+use crate::{BLOCK_BYTES, Extent, FileKind, InodeNumber, InodeRecord, NAME_BYTES_MAX};
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -199,6 +199,14 @@ impl<'a> Item<'a> {
         self.extents.iter().map(Extent::from)
     }
 
+    /// Blocks a file has below its end.
+    #[must_use]
+    pub fn blocks(&self) -> u64 {
+        let end = self.record().size.div_ceil(BLOCK_BYTES);
+        let below = |extent: Extent| u64::from(extent.blocks).min(end.saturating_sub(extent.file_block));
+        self.extents().map(below).fold(0, u64::saturating_add)
+    }
+
     /// The target of a symbolic link.
     #[must_use]
     pub fn target(&self) -> &'a [u8] {
@@ -254,6 +262,7 @@ mod tests {
         let items: Vec<_> = places.iter().map(|&(_, at)| parcel.item(at).unwrap()).collect();
         assert_eq!(items[0].record(), InodeRecord::new(InodeNumber(5), 0o100_644, 7, 8, Timestamp(-9)));
         assert_eq!(items[0].extents().collect::<Vec<_>>(), [extent(0), extent(10)]);
+        assert_eq!(items[0].blocks(), 0, "nothing of an empty file lies below its end");
         assert_eq!((items[0].mode(), items[1].mode()), (LeaseMode::Write, LeaseMode::Read));
         assert_eq!(items[1].extents().count(), 0);
         assert_eq!(items[2].target(), b"else/where");

@@ -98,25 +98,23 @@ impl Client {
         path: &[u8],
         follow: bool,
     ) -> Result<Stat, Error> {
-        self.operate(|_turn| {
-            let (inode, _) = self.find(credentials, base, path, follow)?;
-            self.stat_inode(&inode)
-        })
+        self.operate(|_turn| Ok(Stat { record: self.glance(credentials, base, path, follow)? }))
     }
 
     /// `fstat`.
     pub fn stat_open(&self, file: &OpenFile) -> Result<Stat, Error> {
-        self.operate(|_turn| self.stat_inode(file.inode_ref()))
+        self.operate(|_turn| Ok(Stat { record: self.attributes_of(file.inode_ref())? }))
     }
 
-    fn stat_inode(&self, inode: &Inode) -> Result<Stat, Halt> {
+    /// What `stat` tells of an inode. Within an attempt.
+    pub(crate) fn attributes_of(&self, inode: &Inode) -> Result<InodeRecord, Halt> {
         let state = self.reading(inode)?;
         let mut record = state.record;
         record.accessed = inode.accessed();
         if let Content::File(content) = &state.content {
             record.blocks = content.blocks(record.size, record.blocks);
         }
-        Ok(Stat { record })
+        Ok(record)
     }
 
     /// The present version of an open file's inode.
@@ -139,10 +137,7 @@ impl Client {
         if rights & !7 != 0 {
             return Err(Error::Invalid);
         }
-        self.operate(|_turn| {
-            let (inode, _) = self.find(credentials, base, path, follow)?;
-            Ok(credentials.check(&self.reading(&inode)?.record, rights)?)
-        })
+        self.operate(|_turn| Ok(credentials.check(&self.glance(credentials, base, path, follow)?, rights)?))
     }
 
     /// `readlink`.

@@ -9,7 +9,7 @@
 //! | `content`, `interval`, `directory`, `split_table`, `extended_set` | content of a file and of a directory, extended attributes |
 //! | `retire`, `resync`, `resume` | letting go of digested log space; going on after a fence, and with another daemon |
 //! | `walk`, `credentials`, `capabilities`, `whereabouts` | from a path to an inode, and who may; from a directory to its path |
-//! | `open_file`, `opened`, `data`, `allocate`, `namespace`, `rename`, `attributes`, `extended`, `listing` | the calls |
+//! | `open_file`, `opened`, `data`, `allocate`, `namespace`, `rename`, `attributes`, `glance`, `extended`, `listing` | the calls |
 //! | `programs` | what is executed is not written, and the other way round |
 //! | `errno` | every error, and the one table of error numbers |
 //!
@@ -35,6 +35,7 @@ mod directory;
 mod errno;
 mod extended;
 mod extended_set;
+mod glance;
 mod inode;
 mod interval;
 mod link;

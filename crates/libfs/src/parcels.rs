@@ -6,7 +6,7 @@
 //! session, and is true while its lease is held.
 
 use crate::errno::Error;
-use crate::sync::{Arc, AtomicUsize, Mutex, Ordering};
+use crate::sync::{Arc, AtomicUsize, Ordering, RwLock};
 use cuesta_format::InodeNumber;
 use cuesta_format::parcel::{Item, ItemAt, Parcel};
 use hashbrown::HashMap;
@@ -19,7 +19,7 @@ const ITEM_BYTES: usize = 128;
 /// The parcels.
 #[derive(Debug, Default)]
 pub(crate) struct Parcels {
-    places: Mutex<HashMap<InodeNumber, Taken>>,
+    places: RwLock<HashMap<InodeNumber, Taken>>,
     /// How many inodes are here, to look at without the lock.
     count: AtomicUsize,
 }
@@ -47,7 +47,7 @@ impl Parcels {
         let parcel = Parcel::open(bytes, |inode, at| found.push((inode, at)))
             .map_err(|error| Error::Daemon(error.to_string()))?;
         let parcel = Arc::new(parcel);
-        let mut places = self.places.lock();
+        let mut places = self.places.write();
         if places.len() >= INODES_MAX {
             places.clear();
         }
@@ -59,12 +59,20 @@ impl Parcels {
         Ok(())
     }
 
+    /// What `look` finds of an inode, if it is here.
+    pub(crate) fn look<R>(&self, inode: InodeNumber, look: impl FnOnce(Item<'_>) -> R) -> Option<R> {
+        if self.count.load(Ordering::Acquire) == 0 {
+            return None;
+        }
+        self.places.read().get(&inode)?.item().map(look)
+    }
+
     /// Takes an inode out, if it is here. Its lease goes with it.
     pub(crate) fn take(&self, inode: InodeNumber) -> Option<Taken> {
         if self.count.load(Ordering::Acquire) == 0 {
             return None;
         }
-        let mut places = self.places.lock();
+        let mut places = self.places.write();
         let taken = places.remove(&inode);
         self.count.store(places.len(), Ordering::Release);
         taken
@@ -72,13 +80,13 @@ impl Parcels {
 
     /// Lets go of everything.
     pub(crate) fn forget(&self) {
-        let mut places = self.places.lock();
+        let mut places = self.places.write();
         places.clear();
         self.count.store(0, Ordering::Release);
     }
 
     /// Whether the inode is here.
     pub(crate) fn has(&self, inode: InodeNumber) -> bool {
-        self.count.load(Ordering::Acquire) > 0 && self.places.lock().contains_key(&inode)
+        self.count.load(Ordering::Acquire) > 0 && self.places.read().contains_key(&inode)
     }
 }

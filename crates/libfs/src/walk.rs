@@ -107,7 +107,8 @@ impl Found {
 }
 
 impl Client {
-    fn start(&self, base: Base<'_>) -> Result<Arc<Inode>, Error> {
+    /// Where a path starts.
+    pub(crate) fn start(&self, base: Base<'_>) -> Result<Arc<Inode>, Error> {
         match base {
             Base::Root => Ok(self.cache.get_or_insert(InodeNumber::ROOT)),
             Base::Directory(file) if file.kind() == FileKind::Directory => Ok(Arc::clone(file.inode_ref())),
