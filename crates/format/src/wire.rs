@@ -21,7 +21,7 @@ pub const FRAME_BYTES_MAX: usize = 8 << 20;
 pub const DESCRIPTORS_MAX: usize = 64;
 
 /// Most inode numbers of a block that is granted ahead.
-pub const AHEAD_MAX: u32 = 2048;
+pub const AHEAD_MAX: u32 = 1024;
 
 /// Most inodes named to be granted along.
 pub const BESIDE_MAX: usize = 512;
@@ -120,6 +120,14 @@ pub enum Request {
         ahead: u32,
         /// And on these; at most [`BESIDE_MAX`].
         beside: Vec<InodeNumber>,
+    },
+    /// Leases that will be wanted soon, to read, on inodes of a block of numbers, aligned as that of `Acquire`: only where
+    /// nothing has to happen first. Answered [`Response::Ahead`], which fits a socket: nobody may be reading yet.
+    Ahead {
+        /// One of the numbers.
+        near: InodeNumber,
+        /// How many there are.
+        count: u32,
     },
     /// A name in a directory this session holds a lease on; grants a lease on what it names.
     Lookup {
@@ -242,6 +250,8 @@ pub enum Response {
         #[serde(with = "serde_bytes")]
         ahead: Vec<u8>,
     },
+    /// To [`Request::Ahead`]: a [`crate::parcel`].
+    Ahead(#[serde(with = "serde_bytes")] Vec<u8>),
     /// To [`Request::List`].
     Entries {
         /// In name order.

@@ -21,6 +21,8 @@ pub(crate) enum Subject {
     Numbers,
     /// Where digests placed what.
     Report,
+    /// Leases on what a walk comes to next.
+    Ahead,
 }
 
 /// The way to SharedFS.
@@ -90,21 +92,32 @@ impl Asking {
         refusals_as_errors(line.link.call(request, descriptors)?).map(Some)
     }
 
-    /// Asks what another's answer may have told by the time it is our turn: `known` is looked at then. `take` gets the
-    /// answer before anybody else asks.
+    /// Asks what another's answer may have told by the time it is our turn, or one that is outstanding: `known` is looked
+    /// at then. `take` gets the answer before anybody else asks; what is asked for ahead `then` is sent in the same breath.
     pub(crate) fn call_unless<R>(
         &self,
-        known: impl FnOnce() -> Option<R>,
+        known: impl Fn() -> Option<R>,
         request: impl FnOnce() -> Request,
         take: impl FnOnce(Response) -> Result<R, Error>,
+        then: impl FnOnce() -> Option<(Subject, Request)>,
         to: &impl Deliver,
     ) -> Result<R, Error> {
         let mut line = self.line.lock();
-        if let Some(known) = known() {
-            return Ok(known);
+        let mut found = known();
+        if found.is_none() {
+            self.collect(&mut line, true, to);
+            found = known();
         }
-        self.collect(&mut line, true, to);
-        take(refusals_as_errors(line.link.call(&request(), &mut Vec::new())?)?)
+        let found = match found {
+            Some(found) => found,
+            None => take(refusals_as_errors(line.link.call(&request(), &mut Vec::new())?)?)?,
+        };
+        if line.posted.is_none()
+            && let Some((subject, request)) = then()
+        {
+            self.post_on(&mut line, subject, &request, to);
+        }
+        Ok(found)
     }
 
     /// Asks without waiting. `false`: not now, an answer is outstanding or somebody is asking.
@@ -112,6 +125,11 @@ impl Asking {
         let Some(mut line) = self.line.try_lock().filter(|line| line.posted.is_none()) else {
             return false;
         };
+        self.post_on(&mut line, subject, request, to);
+        true
+    }
+
+    fn post_on(&self, line: &mut Line, subject: Subject, request: &Request, to: &impl Deliver) {
         match line.link.post(request) {
             Ok(true) => {
                 line.posted = Some(subject);
@@ -124,7 +142,6 @@ impl Asking {
             }
             Err(error) => to.deliver(subject, Err(error.into())),
         }
-        true
     }
 
     /// Says what nobody waits to be answered: the last word.

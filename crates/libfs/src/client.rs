@@ -11,11 +11,12 @@
 //! Whatever must wait (for a digest, credit, numbers) waits outside the gate, and the attempt starts over.
 
 use crate::ahead::Ahead;
+use crate::asking::Subject;
 use crate::cache::Cache;
 use crate::errno::Error;
 use crate::inode::{Inode, State};
 use crate::link::{Link, SocketLink};
-use crate::parcels::{Parcels, Taken};
+use crate::parcels::Taken;
 use crate::programs::Programs;
 use crate::resume::{RESUME_WAIT, patiently};
 use crate::resync::Fences;
@@ -24,7 +25,7 @@ use crate::session::{Session, unexpected};
 use crate::sync::{
     Arc, AtomicBool, AtomicU32, AtomicU64, Mutex, Ordering, RwLock, RwLockReadGuard, RwLockWriteGuard,
 };
-use cuesta_format::wire::{Grant, LeaseMode, Request, Response, StoreTotals};
+use cuesta_format::wire::{AHEAD_MAX, Grant, LeaseMode, Request, Response, StoreTotals};
 use cuesta_format::{
     FILE_BYTES_MAX, InodeNumber, LeaseGeneration, LogPosition, Operation, StoreId, Timestamp,
 };
@@ -37,12 +38,14 @@ use std::time::Duration;
 /// Attempts of one operation before what is cached, or stored, is taken for damaged.
 const ATTEMPTS_MAX: u32 = 100_000;
 
+/// Who asks for so many directories at once comes into a tree.
+const TREE_DIRECTORIES: usize = 8;
+
 /// One session of a process.
 pub struct Client {
     pub(crate) session: Session,
     pub(crate) cache: Cache,
     ahead: Ahead,
-    pub(crate) parcels: Parcels,
     pub(crate) retiring: Mutex<Retiring>,
     /// Truncations and clearings in the log that overlays know of. Locked under an inode's lock, never over one.
     pub(crate) truncations: Mutex<VecDeque<(LogPosition, InodeNumber)>>,
@@ -62,6 +65,11 @@ pub struct Client {
     /// How long to wait for the next one; held by who does.
     pub(crate) patience: Mutex<Duration>,
     abandoned: AtomicU32,
+}
+
+/// The question for the block a number lies in, that nobody waits for.
+fn ahead_at(near: InodeNumber) -> Request {
+    Request::Ahead { near, count: AHEAD_MAX }
 }
 
 /// Why an attempt did not come to an end.
@@ -123,7 +131,6 @@ impl Client {
             session,
             cache: Cache::new(),
             ahead: Ahead::default(),
-            parcels: Parcels::default(),
             fences: Mutex::new(Fences::default()),
             gate: RwLock::new(()),
             moving: Mutex::new(()),
@@ -343,7 +350,8 @@ impl Client {
         if state.lease >= Some(mode) {
             return Ok(());
         }
-        if let Some(taken) = self.parcels.take(inode.number) {
+        if let Some(taken) = self.session.parcels.take(inode.number) {
+            self.saw_ahead(inode.number);
             inode.fill_taken(&mut state, &taken);
             if state.lease >= Some(mode) {
                 return Ok(());
@@ -359,10 +367,13 @@ impl Client {
     /// Asks for a lease, and for more ahead. What comes ahead is at hand before anybody asks again: so it never is
     /// older than what an answer brought.
     fn ask_for_lease(&self, inode: &Inode, parent: InodeNumber, mode: LeaseMode) -> Result<Lease, Error> {
-        let known = || self.parcels.take(inode.number).map(Lease::Taken);
+        let known = || self.session.parcels.take(inode.number).map(Lease::Taken);
         let request = || {
             let ahead = self.ahead.next(inode.number);
             let beside = self.directories_beside(inode.number, parent);
+            if beside.len() >= TREE_DIRECTORIES {
+                self.ahead.comes_into_tree();
+            }
             Request::Acquire { inode: inode.number, mode, ahead, beside }
         };
         let take = |answer| {
@@ -372,10 +383,19 @@ impl Client {
             if grant.record.inode != inode.number || grant.mode < mode {
                 return Err(Error::Daemon("the grant does not fit the request".into()));
             }
-            self.parcels.add(ahead)?;
+            self.session.parcels.add(ahead)?;
             Ok(Lease::Granted(grant))
         };
-        self.session.asking.call_unless(known, request, take, &self.session)
+        let then = || Some((Subject::Ahead, ahead_at(self.ahead.behind(inode.number)?)));
+        self.session.asking.call_unless(known, request, take, then, &self.session)
+    }
+
+    /// Somebody looked at what was granted ahead about `inode`: a walk may go on behind it.
+    #[inline]
+    pub(crate) fn saw_ahead(&self, inode: InodeNumber) {
+        if let Some(behind) = self.ahead.behind_seen(inode) {
+            self.session.asking.post(Subject::Ahead, &ahead_at(behind), &self.session);
+        }
     }
 
     /// Directories beside one, that will be asked for next if this is a walk through all of them. What lies in the
@@ -391,7 +411,7 @@ impl Client {
         // One that is locked may be another thread's that waits for its turn to ask.
         let is_known = |it: Arc<Inode>| it.state.try_read().is_some_and(|state| state.lease.is_some());
         content.directories_beside(inode, |directory| {
-            !self.cache.get(directory).is_some_and(is_known) && !self.parcels.has(directory)
+            !self.cache.get(directory).is_some_and(is_known) && !self.session.parcels.has(directory)
         })
     }
 
@@ -403,7 +423,7 @@ impl Client {
     fn fill(&self, inode: &Inode, state: &mut State, grant: Grant) {
         inode.fill(state, grant);
         // What was granted ahead of it is no news any more.
-        drop(self.parcels.take(inode.number));
+        drop(self.session.parcels.take(inode.number));
     }
 
     /// The inode's state, to read. Within an attempt.

@@ -63,8 +63,11 @@ impl Client {
         // The directory stays as it is until what it names was seen, too.
         match content.find(name, self.session.retired()) {
             Known::Present(Named { kind: FileKind::Symlink, .. }) if follow => Ok(Seen::More),
-            Known::Present(Named { inode, kind }) => Ok(match self.parcels.look(inode, attributes) {
-                Some(record) => Seen::Record(record),
+            Known::Present(Named { inode, kind }) => Ok(match self.session.parcels.look(inode, attributes) {
+                Some(record) => {
+                    self.saw_ahead(inode);
+                    Seen::Record(record)
+                }
                 None => {
                     let below =
                         if kind == FileKind::Directory { directory.number } else { InodeNumber::NONE };

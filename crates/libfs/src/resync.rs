@@ -79,7 +79,7 @@ impl Client {
         let retired = self.session.retired();
         let revoked: HashSet<InodeNumber> = resynced.revoked.iter().copied().collect();
         for &inode in &revoked {
-            drop(self.parcels.take(inode));
+            drop(self.session.parcels.take(inode));
         }
         for inode in self.cache.all() {
             let mut state = inode.state.write();
@@ -91,7 +91,7 @@ impl Client {
 
     /// What the next daemon knows better, or might.
     fn forget_everything(&self) {
-        self.parcels.forget();
+        self.session.parcels.forget();
         for inode in self.cache.all() {
             let mut state = inode.state.write();
             if state.lease.is_some() {

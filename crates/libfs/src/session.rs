@@ -10,6 +10,7 @@ use crate::credit::Credit;
 use crate::errno::Error;
 use crate::link::Link;
 use crate::opened::OpenSlots;
+use crate::parcels::Parcels;
 use crate::sync::{Arc, AtomicU32, AtomicU64, Mutex, Ordering, RwLock};
 use cuesta_format::control::{STATE_CLOSED, UNSERVED_SLOTS};
 use cuesta_format::entry::Salt;
@@ -48,6 +49,8 @@ pub(crate) struct Session {
     pub(crate) retired: AtomicU64,
     pub(crate) asking: Asking,
     pub(crate) credit: Credit,
+    /// What was granted ahead.
+    pub(crate) parcels: Parcels,
     /// The last report that nobody looked at yet.
     report: Mutex<Option<Report>>,
     /// `REPORT_NONE`, `REPORT_ASKED` or `REPORT_HERE`, to look at without a lock.
@@ -107,6 +110,7 @@ impl Session {
             retired: AtomicU64::new(welcome.start.0),
             asking: Asking::new(link),
             credit,
+            parcels: Parcels::default(),
             report: Mutex::new(None),
             report_state: AtomicU32::new(REPORT_NONE),
             notice,
@@ -456,6 +460,12 @@ impl Deliver for Session {
                 }
                 _ => self.report_state.store(REPORT_NONE, Ordering::Relaxed),
             },
+            // What cannot be read is not there: whoever wants it asks, and is told why.
+            Subject::Ahead => {
+                if let Ok(Response::Ahead(parcel)) = answer {
+                    let _ = self.parcels.add(parcel);
+                }
+            }
         }
     }
 }

@@ -5,7 +5,7 @@ mod common;
 
 use common::{Caller, InProcess, Store, root, small};
 use cuesta_format::wire::{Request, Response};
-use cuesta_libfs::{Client, Error, Link, LinkError};
+use cuesta_libfs::{Allocation, Base, Client, Error, Link, LinkError};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -58,11 +58,8 @@ fn made(one_session: bool) -> Store {
 fn walk(call: &Caller) {
     for (directory, file) in all() {
         assert_eq!(call.stat(&path(directory, file)).unwrap().size, u64::from(file));
-        let target = call.client.read_link(
-            &call.who,
-            cuesta_libfs::Base::Root,
-            format!("tree/{directory}/link").as_bytes(),
-        );
+        let target =
+            call.client.read_link(&call.who, Base::Root, format!("tree/{directory}/link").as_bytes());
         assert_eq!(target.unwrap(), b"to/where");
     }
 }
@@ -146,14 +143,65 @@ fn nothing_granted_ahead_is_older_than_what_was_seen() {
         for round in 1..200_u64 {
             let (directory, file) = (random.u32(..DIRECTORIES), random.u32(..FILES));
             call.client
-                .truncate(
-                    &call.who,
-                    cuesta_libfs::Base::Root,
-                    path(directory, file).as_bytes(),
-                    100 + round as i64,
-                )
+                .truncate(&call.who, Base::Root, path(directory, file).as_bytes(), 100 + round as i64)
                 .unwrap();
         }
         stop.store(true, Ordering::Relaxed);
     });
+}
+
+#[test]
+fn a_look_at_what_was_granted_ahead_tells_what_opening_it_tells() {
+    let store = Store::new(small()).digesting();
+    let maker = store.attach();
+    let call = root(&maker);
+    call.mkdir("tree").unwrap();
+    for (name, bytes) in [("empty", 0), ("short", 5), ("block", 4096), ("two", 4097)] {
+        call.write_file(&format!("tree/{name}"), &vec![7; bytes]).unwrap();
+    }
+    call.write_file("tree/sparse", b"").unwrap();
+    call.with_file("tree/sparse", |client, file| {
+        client.pwrite(file, &[b"middle".as_slice().into()], 500_000).unwrap();
+        client.truncate_open(file, 1 << 20).unwrap();
+    });
+    call.write_file("tree/beyond", b"kept").unwrap();
+    call.with_file("tree/beyond", |client, file| {
+        client.allocate(file, Allocation::KeepSize, 0, 64 << 10).unwrap();
+    });
+    call.symlink("short", "tree/link").unwrap();
+    call.link("tree/short", "tree/twice").unwrap();
+    call.mkdir("tree/below").unwrap();
+    call.write_file("tree/below/file", b"below").unwrap();
+    let names = call.list("tree").unwrap();
+    maker.detach();
+
+    let (looker, opener) = (store.attach(), store.attach());
+    for (client, opens_first) in [(&looker, false), (&opener, true)] {
+        let call = root(client);
+        call.list("tree").unwrap();
+        for _ in 0..2 {
+            for name in &names {
+                let path = format!("tree/{name}");
+                let open = |call: &Caller| {
+                    let file = call.open(&path, libc::O_PATH | libc::O_NOFOLLOW).unwrap();
+                    let record = call.client.stat_open(&file).unwrap().record;
+                    call.client.close(file).unwrap();
+                    record
+                };
+                let opened = opens_first.then(|| open(&call));
+                let looked = call.stat(&path).unwrap();
+                assert_eq!(opened.unwrap_or_else(|| open(&call)), looked, "{path}");
+            }
+        }
+        let follow = |path: &str, follow| call.client.stat(&call.who, Base::Root, path.as_bytes(), follow);
+        assert_eq!(follow("tree/link", true), follow("tree/short", true));
+        assert_ne!(follow("tree/link", false), follow("tree/short", false));
+        assert_eq!(follow("tree/../tree/./link", true), follow("tree/twice", true));
+        assert_eq!(call.stat("tree/none").err(), Some(Error::NotFound));
+        assert_eq!(call.stat("tree/none/file").err(), Some(Error::NotFound));
+        assert_eq!(call.stat("tree/short/").err(), Some(Error::NotDirectory));
+        assert_eq!(call.stat("tree/short/file").err(), Some(Error::NotDirectory));
+        assert_eq!(call.stat(&format!("tree/{}", "x".repeat(256))).err(), Some(Error::NameTooLong));
+        assert_eq!(call.stat("tree/link/file").err(), Some(Error::NotDirectory));
+    }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 /// Waits of up to 1 µs, 2 µs, 4 µs, …; the last bucket takes all that are longer.
 const BUCKETS: usize = 32;
 
-const NAMES: [&str; 19] = [
+const NAMES: [&str; 20] = [
     "attach",
     "grow log",
     "acquire",
@@ -28,6 +28,7 @@ const NAMES: [&str; 19] = [
     "extended attributes",
     "is written",
     "pass",
+    "acquire ahead",
     "other",
 ];
 
@@ -53,7 +54,8 @@ fn kind(request: &Request) -> usize {
         Request::Extended { .. } => 15,
         Request::IsWritten { .. } => 16,
         Request::Pass { .. } | Request::Passed { .. } => 17,
-        Request::Status | Request::Explain { .. } | Request::Trace { .. } | Request::Stop => 18,
+        Request::Ahead { .. } => 18,
+        Request::Status | Request::Explain { .. } | Request::Trace { .. } | Request::Stop => 19,
     }
 }
 

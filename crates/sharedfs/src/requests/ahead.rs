@@ -12,14 +12,16 @@ use crate::metadata::{MetadataError, MetadataStore, RawInode, Snapshot};
 use crate::tiers::split_at_arenas;
 use cuesta_format::event::Step;
 use cuesta_format::parcel::Packer;
-use cuesta_format::wire::{AHEAD_MAX, BESIDE_MAX, LeaseMode};
+use cuesta_format::wire::{AHEAD_MAX, BESIDE_MAX, LeaseMode, Response};
 use cuesta_format::{Extent, FileKind, InodeNumber, SessionId};
 use std::ops::Range;
 
 /// Who asks for so many numbers at once goes through a tree.
 const TREE_NUMBERS: u64 = 128;
-/// No more is sent at once.
+/// No more is sent with what was waited for,
 const PARCEL_BYTES_MAX: usize = 1 << 20;
+/// and no more where nobody waits: a socket holds it with what lies in it already, so that this end never waits either.
+const UNREAD_BYTES_MAX: usize = 128 << 10;
 /// A directory of more names is left to a question of its own.
 const NAMES_MAX: usize = 4096;
 
@@ -30,6 +32,10 @@ pub(crate) struct Ahead {
     block: Range<u64>,
     /// Inodes outside of it.
     beside: Vec<InodeNumber>,
+    /// Whether directories of the block are welcome.
+    directories: bool,
+    /// No more than about so many bytes are sent.
+    bytes_max: usize,
 }
 
 impl Ahead {
@@ -42,11 +48,12 @@ impl Ahead {
         }
         let beside = beside.iter().copied().take(BESIDE_MAX);
         let beside = beside.filter(|&it| it != inode && !block.contains(&it.0)).collect();
-        Ahead { block, beside }
+        let directories = block.end - block.start >= TREE_NUMBERS;
+        Ahead { block, beside, directories, bytes_max: PARCEL_BYTES_MAX }
     }
 
     pub(crate) fn none() -> Ahead {
-        Ahead { block: 0..0, beside: Vec::new() }
+        Ahead { block: 0..0, beside: Vec::new(), directories: false, bytes_max: 0 }
     }
 
     /// What whoever is fenced gives up along, as of the last commit: files and symbolic links of the block.
@@ -63,8 +70,7 @@ impl Ahead {
             return Ok(Vec::new());
         }
         let snapshot = metadata.read()?;
-        let goes_through_trees = self.block.end - self.block.start >= TREE_NUMBERS;
-        let mut runs = vec![candidates(&snapshot, self.block.clone(), goes_through_trees)?];
+        let mut runs = vec![candidates(&snapshot, self.block.clone(), self.directories)?];
         for &InodeNumber(beside) in &self.beside {
             runs.push(candidates(&snapshot, beside..beside.saturating_add(1), true)?);
         }
@@ -96,6 +102,12 @@ fn candidates(
 }
 
 impl SharedFs {
+    /// Answers a question for what lies ahead alone.
+    pub(super) fn ahead(&self, session: SessionId, near: InodeNumber, count: u32) -> Result<Response, Error> {
+        let ahead = Ahead { directories: false, bytes_max: UNREAD_BYTES_MAX, ..Ahead::of(near, count, &[]) };
+        self.grant_around(session, InodeNumber::NONE, LeaseMode::Read, &ahead).map(Response::Ahead)
+    }
+
     /// Grants leases on what lies ahead, and packs what they bring. That is read once they are granted: before that,
     /// another session may have changed it.
     pub(super) fn grant_around(
@@ -124,7 +136,7 @@ impl SharedFs {
         let mut packer = Packer::default();
         let mut left_out = Vec::new();
         for run in &granted {
-            self.pack_run(&mut packer, &snapshot, run, &mut left_out)?;
+            self.pack_run(&mut packer, &snapshot, run, ahead.bytes_max, &mut left_out)?;
         }
         if !left_out.is_empty() {
             let mut core = self.core.lock();
@@ -145,13 +157,14 @@ impl SharedFs {
         packer: &mut Packer,
         snapshot: &Snapshot,
         granted: &[(InodeNumber, LeaseMode)],
+        bytes_max: usize,
         left_out: &mut Vec<InodeNumber>,
     ) -> Result<(), Error> {
         let (Some(&(first, _)), Some(&(last, _))) = (granted.first(), granted.last()) else {
             return Ok(());
         };
         let mut rest = granted.iter().copied().peekable();
-        if packer.len() < PARCEL_BYTES_MAX {
+        if packer.len() < bytes_max {
             snapshot.visit_numbers(first.0..last.0.saturating_add(1), |raw| {
                 while let Some((gone, _)) = rest.next_if(|&(near, _)| near < raw.number) {
                     left_out.push(gone);
@@ -161,7 +174,7 @@ impl SharedFs {
                 {
                     left_out.push(near);
                 }
-                Ok(packer.len() < PARCEL_BYTES_MAX)
+                Ok(packer.len() < bytes_max)
             })?;
         }
         left_out.extend(rest.map(|(near, _)| near));

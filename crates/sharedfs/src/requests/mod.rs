@@ -118,6 +118,7 @@ impl SharedFs {
             Request::Acquire { inode, mode, ahead, beside } => {
                 self.acquire(session, *inode, *mode, Ahead::of(*inode, *ahead, beside))
             }
+            Request::Ahead { near, count } => Ok(self.ahead(session, *near, *count)?),
             Request::Lookup { parent, name } => self.lookup(session, *parent, name),
             Request::List { parent, after } => self.list(session, *parent, after),
             Request::Extents { inode, from_block } => self.extents(session, *inode, *from_block),
