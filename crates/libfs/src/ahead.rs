@@ -27,6 +27,8 @@ const BLOCK: u64 = AHEAD_MAX as u64;
 const BEHIND_MAX: u64 = 4;
 /// The first block asked for: what shares a record in the metadata store.
 const BLOCK_FIRST: u32 = 16;
+/// The first elsewhere, for who went through a thousand in a row.
+const BLOCK_FIRST_OF_WALK: u32 = 128;
 /// Each block is so many times the one before.
 const GROWTH: u32 = 8;
 
@@ -35,8 +37,10 @@ const GROWTH: u32 = 8;
 pub(crate) struct Ahead {
     /// Region number + 1, then 16 bits for the block.
     asked: [AtomicU64; REGIONS],
-    /// Who asked for the largest block last goes through a tree of many files, and starts with such a one elsewhere.
+    /// Whether the last question was for the largest block: who goes through so many files starts with more elsewhere.
     walks: AtomicBool,
+    /// Whether many directories were asked for, and nothing far from what was asked for before since.
+    in_tree: AtomicBool,
     /// Largest blocks asked for: their number + 1.
     blocks: [AtomicU64; REGIONS],
     /// The number + 1 of the one asked for last that nobody looked into yet.
@@ -48,6 +52,7 @@ impl Default for Ahead {
         Ahead {
             asked: [const { AtomicU64::new(0) }; REGIONS],
             walks: AtomicBool::new(false),
+            in_tree: AtomicBool::new(false),
             blocks: [const { AtomicU64::new(0) }; REGIONS],
             unseen: AtomicU64::new(0),
         }
@@ -79,12 +84,17 @@ impl Ahead {
 
     /// Many directories were asked for at once: what is in them comes next.
     pub(crate) fn comes_into_tree(&self) {
-        self.walks.store(true, Ordering::Relaxed);
+        self.in_tree.store(true, Ordering::Relaxed);
     }
 
     /// What to begin with far from everything asked for before.
     fn start(&self) -> u32 {
-        if self.walks.swap(false, Ordering::Relaxed) { AHEAD_MAX } else { 0 }
+        let walked = self.walks.swap(false, Ordering::Relaxed);
+        match self.in_tree.swap(false, Ordering::Relaxed) {
+            true => AHEAD_MAX,
+            false if walked => BLOCK_FIRST_OF_WALK,
+            false => 0,
+        }
     }
 
     /// After a question about `inode`: a number of the block to ask for without waiting, if this is a walk.
@@ -140,7 +150,7 @@ mod tests {
         assert_eq!(asked(&ahead, [50_000, 50_003, 50_001, 50_040]), [0, 16, 128, AHEAD_MAX]);
         assert_eq!(asked(&ahead, [51_300]), [AHEAD_MAX]);
         assert_eq!(asked(&ahead, [53_300]), [AHEAD_MAX], "the walk goes on in the next region");
-        assert_eq!(asked(&ahead, [900_000, 900_500]), [AHEAD_MAX; 2], "it goes on elsewhere");
+        assert_eq!(asked(&ahead, [900_000, 900_500]), [128, AHEAD_MAX], "it goes on elsewhere");
         assert_eq!(
             asked(&ahead, [7, 70_000_000, 80_000_000]),
             [AHEAD_MAX, 0, 0],

@@ -37,6 +37,7 @@ pub mod process;
 mod record_locks;
 mod references;
 pub mod signals;
+mod stacks;
 pub mod start;
 pub mod thread;
 pub mod user_memory;

@@ -7,17 +7,12 @@
 use std::sync::atomic::{AtomicU32, Ordering, compiler_fence};
 
 use cuesta_threads::Inside;
-use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
 
 use crate::arch;
 use crate::credentials::{self, Known};
 use crate::descriptors::Delta;
 use crate::gate;
-
-/// Room for the client; only touched pages cost memory.
-const STACK_BYTES: usize = 256 * 1024;
-const GUARD_BYTES: usize = 4096;
-const REGION_BYTES: usize = GUARD_BYTES + STACK_BYTES;
+use crate::stacks::Stack;
 
 /// One thread's state; zero-initialised by the loader, laid out for the entry code.
 #[derive(Debug)]
@@ -201,42 +196,34 @@ pub unsafe fn is_on_client_stack(context: *mut libc::c_void) -> bool {
 #[cold]
 pub fn ensure_stack() {
     let state = arch::thread_state();
-    // SAFETY: a fresh anonymous mapping of our own; the guard page is its lowest.
+    // SAFETY: the thread's own state, which nobody else changes.
     unsafe {
         if (*state).stack_top != 0 {
             return;
         }
-        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
-        let Ok(region) =
-            mmap_anonymous(core::ptr::null_mut(), REGION_BYTES, ProtFlags::READ | ProtFlags::WRITE, flags)
-        else {
-            return;
-        };
-        if mprotect(region, GUARD_BYTES, MprotectFlags::empty()).is_err() {
-            return;
-        }
-        let base = region as usize;
-        (*state).stack_bottom = base + GUARD_BYTES;
-        (*state).stack_top = base + REGION_BYTES;
+        let Some(stack) = Stack::take() else { return };
+        (*state).stack_bottom = stack.bottom();
+        (*state).stack_top = stack.top();
         let key = EXIT_KEY.load(Ordering::Relaxed);
         if key != 0 {
-            libc::pthread_setspecific(key - 1, region.cast_const());
+            libc::pthread_setspecific(key - 1, stack.name() as *const libc::c_void);
             gate::join();
         }
     }
 }
 
-extern "C" fn release(region: *mut libc::c_void) {
+extern "C" fn release(name: *mut libc::c_void) {
     let state = arch::thread_state();
     // SAFETY: runs in the exiting thread, outside the client (thread-exit destructors are called on
-    // the thread's own stack); a later call makes a new stack.
+    // the thread's own stack); a later call takes another stack.
     unsafe {
-        if (*state).stack_top == region as usize + REGION_BYTES && !(*state).inside.is_set() {
+        let stack = Stack::named(name as usize);
+        if (*state).stack_top == stack.top() && !(*state).inside.is_set() {
             gate::resign();
             credentials::forget();
             (*state).stack_top = 0;
             (*state).stack_bottom = 0;
-            let _ = munmap(region, REGION_BYTES);
+            stack.leave();
         }
     }
 }

@@ -10,22 +10,44 @@ use super::records::{Chunk, walk};
 use super::{Counters, Dirent, ExtentList, MetadataError, RawInode, SessionRecord, StoredInode};
 use cuesta_format::wire::ExtendedAttribute;
 use cuesta_format::{ArenaId, BlockAddress, Extent, InodeNumber, SessionId};
-use redb::{ReadOnlyTable, ReadTransaction, ReadableTable};
+use redb::{Key, ReadOnlyTable, ReadTransaction, ReadableTable, TableDefinition, Value};
 use std::ops::{Bound, Range};
+use std::sync::OnceLock;
 
 type Bytes = &'static [u8];
 
-/// The store at one commit.
+/// The store at one commit. Tables are opened as they are looked at: most questions look at one or two.
 pub struct Snapshot {
-    inodes: ReadOnlyTable<Bytes, Bytes>,
-    dirents: ReadOnlyTable<Bytes, Bytes>,
-    extents: ReadOnlyTable<(u64, u64), (u64, u32)>,
-    symlinks: ReadOnlyTable<u64, Bytes>,
-    extended: ReadOnlyTable<Bytes, Bytes>,
-    arenas: ReadOnlyTable<u32, Bytes>,
-    sessions: ReadOnlyTable<u64, Bytes>,
-    orphans: ReadOnlyTable<(u64, u64), ()>,
-    counters: ReadOnlyTable<&'static str, u64>,
+    reading: ReadTransaction,
+    inodes: Table<Bytes, Bytes>,
+    dirents: Table<Bytes, Bytes>,
+    extents: Table<(u64, u64), (u64, u32)>,
+    symlinks: Table<u64, Bytes>,
+    extended: Table<Bytes, Bytes>,
+    arenas: Table<u32, Bytes>,
+    sessions: Table<u64, Bytes>,
+    orphans: Table<(u64, u64), ()>,
+    counters: Table<&'static str, u64>,
+}
+
+/// A table that may not be open yet.
+struct Table<K: Key + 'static, V: Value + 'static> {
+    definition: TableDefinition<'static, K, V>,
+    opened: OnceLock<ReadOnlyTable<K, V>>,
+}
+
+impl<K: Key + 'static, V: Value + 'static> Table<K, V> {
+    fn new(definition: TableDefinition<'static, K, V>) -> Table<K, V> {
+        Table { definition, opened: OnceLock::new() }
+    }
+
+    fn of(&self, reading: &ReadTransaction) -> Result<&ReadOnlyTable<K, V>, MetadataError> {
+        if let Some(table) = self.opened.get() {
+            return Ok(table);
+        }
+        let table = reading.open_table(self.definition)?;
+        Ok(self.opened.get_or_init(|| table))
+    }
 }
 
 /// A name in a directory.
@@ -38,17 +60,34 @@ pub struct Entry {
 }
 
 impl Snapshot {
-    pub(super) fn new(transaction: &ReadTransaction) -> Result<Snapshot, MetadataError> {
-        Ok(Snapshot {
-            inodes: transaction.open_table(INODES)?,
-            dirents: transaction.open_table(DIRENTS)?,
-            extents: transaction.open_table(EXTENTS)?,
-            symlinks: transaction.open_table(SYMLINKS)?,
-            extended: transaction.open_table(EXTENDED)?,
-            arenas: transaction.open_table(ARENAS)?,
-            sessions: transaction.open_table(SESSIONS)?,
-            orphans: transaction.open_table(ORPHANS)?,
-            counters: transaction.open_table(COUNTERS)?,
+    pub(super) fn new(reading: ReadTransaction) -> Snapshot {
+        Snapshot {
+            reading,
+            inodes: Table::new(INODES),
+            dirents: Table::new(DIRENTS),
+            extents: Table::new(EXTENTS),
+            symlinks: Table::new(SYMLINKS),
+            extended: Table::new(EXTENDED),
+            arenas: Table::new(ARENAS),
+            sessions: Table::new(SESSIONS),
+            orphans: Table::new(ORPHANS),
+            counters: Table::new(COUNTERS),
+        }
+    }
+
+    /// Whether every table is there.
+    pub(super) fn check_tables(&self) -> Result<(), MetadataError> {
+        guarded(|| {
+            self.inodes.of(&self.reading)?;
+            self.dirents.of(&self.reading)?;
+            self.extents.of(&self.reading)?;
+            self.symlinks.of(&self.reading)?;
+            self.extended.of(&self.reading)?;
+            self.arenas.of(&self.reading)?;
+            self.sessions.of(&self.reading)?;
+            self.orphans.of(&self.reading)?;
+            self.counters.of(&self.reading)?;
+            Ok(())
         })
     }
 
@@ -56,7 +95,7 @@ impl Snapshot {
     pub fn inode(&self, inode: InodeNumber) -> Result<Option<StoredInode>, MetadataError> {
         guarded(|| {
             let (chunk, slot) = chunk_of(inode);
-            match self.inodes.get(&chunk_key(chunk)[..])? {
+            match self.inodes.of(&self.reading)?.get(&chunk_key(chunk)[..])? {
                 Some(bytes) => Chunk::decode_one(chunk, bytes.value(), slot),
                 None => Ok(None),
             }
@@ -75,7 +114,7 @@ impl Snapshot {
             }
             let (first, last) =
                 (chunk_key(numbers.start / CHUNK_INODES), chunk_key((numbers.end - 1) / CHUNK_INODES));
-            for pair in self.inodes.range::<&[u8]>(&first[..]..=&last[..])? {
+            for pair in self.inodes.of(&self.reading)?.range::<&[u8]>(&first[..]..=&last[..])? {
                 let (key, bytes) = pair?;
                 let damaged = || MetadataError::Damaged("the key of an inode chunk".into());
                 let chunk = u64::from_be_bytes(key.value().try_into().map_err(|_| damaged())?);
@@ -99,6 +138,7 @@ impl Snapshot {
         guarded(|| {
             let last = self
                 .inodes
+                .of(&self.reading)?
                 .last()?
                 .and_then(|(key, _)| Some(u64::from_be_bytes(key.value().try_into().ok()?)));
             Ok(InodeNumber(last.map_or(0, |chunk| chunk.saturating_add(1).saturating_mul(CHUNK_INODES))))
@@ -106,7 +146,7 @@ impl Snapshot {
     }
 
     pub(super) fn chunk(&self, chunk: u64) -> Result<Chunk, MetadataError> {
-        guarded(|| match self.inodes.get(&chunk_key(chunk)[..])? {
+        guarded(|| match self.inodes.of(&self.reading)?.get(&chunk_key(chunk)[..])? {
             Some(bytes) => Chunk::decode(chunk, bytes.value()),
             None => Ok(Chunk::default()),
         })
@@ -118,7 +158,9 @@ impl Snapshot {
     }
 
     pub(super) fn dirent(&self, key: &[u8]) -> Result<Option<Dirent>, MetadataError> {
-        guarded(|| self.dirents.get(key)?.map(|bytes| Dirent::decode(bytes.value())).transpose())
+        guarded(|| {
+            self.dirents.of(&self.reading)?.get(key)?.map(|bytes| Dirent::decode(bytes.value())).transpose()
+        })
     }
 
     /// Up to `limit` names of a directory that sort behind `after` (all do behind the empty name), as bytes.
@@ -143,7 +185,11 @@ impl Snapshot {
     ) -> Result<bool, MetadataError> {
         guarded(|| {
             let from = name_key(parent, after);
-            for pair in self.dirents.range::<&[u8]>((Bound::Excluded(&from[..]), Bound::Unbounded))? {
+            for pair in self
+                .dirents
+                .of(&self.reading)?
+                .range::<&[u8]>((Bound::Excluded(&from[..]), Bound::Unbounded))?
+            {
                 let (key, value) = pair?;
                 let Some(name) = name_in(parent, key.value()) else { break };
                 if !visit(name, Dirent::decode(value.value())?) {
@@ -192,13 +238,17 @@ impl Snapshot {
                 return Ok(found);
             }
             // The one that starts before the range may reach into it.
-            if let Some(pair) = self.extents.range((inode.0, 0)..(inode.0, blocks.start))?.next_back() {
+            if let Some(pair) =
+                self.extents.of(&self.reading)?.range((inode.0, 0)..(inode.0, blocks.start))?.next_back()
+            {
                 let (key, value) = pair?;
                 found.extend(
                     Some(extent(key.value(), value.value())?).filter(|it| it.end_block() > blocks.start),
                 );
             }
-            for pair in self.extents.range((inode.0, blocks.start)..(inode.0, blocks.end))? {
+            for pair in
+                self.extents.of(&self.reading)?.range((inode.0, blocks.start)..(inode.0, blocks.end))?
+            {
                 let (key, value) = pair?;
                 found.push(extent(key.value(), value.value())?);
             }
@@ -214,7 +264,7 @@ impl Snapshot {
         wanted: impl Fn(u64) -> bool,
     ) -> Result<Option<u64>, MetadataError> {
         guarded(|| {
-            for pair in self.extents.range((inode.0, 0)..(inode.0, block))?.rev() {
+            for pair in self.extents.of(&self.reading)?.range((inode.0, 0)..(inode.0, block))?.rev() {
                 let (_, start) = pair?.0.value();
                 if wanted(start) {
                     return Ok(Some(start));
@@ -226,14 +276,14 @@ impl Snapshot {
 
     /// The target of a symbolic link.
     pub fn symlink(&self, inode: InodeNumber) -> Result<Option<Vec<u8>>, MetadataError> {
-        guarded(|| Ok(self.symlinks.get(inode.0)?.map(|target| target.value().to_vec())))
+        guarded(|| Ok(self.symlinks.of(&self.reading)?.get(inode.0)?.map(|target| target.value().to_vec())))
     }
 
     /// All extended attributes of an inode, with their values, in name order.
     pub fn extended(&self, inode: InodeNumber) -> Result<Vec<ExtendedAttribute>, MetadataError> {
         guarded(|| {
             let mut found = Vec::new();
-            for pair in self.extended.range::<&[u8]>(&name_key(inode, b"")[..]..)? {
+            for pair in self.extended.of(&self.reading)?.range::<&[u8]>(&name_key(inode, b"")[..]..)? {
                 let (key, value) = pair?;
                 let Some(name) = name_in(inode, key.value()) else { break };
                 found.push(ExtendedAttribute { name: name.to_vec(), value: value.value().to_vec() });
@@ -245,21 +295,21 @@ impl Snapshot {
     /// Length of the value of an extended attribute, in bytes, if the inode has it.
     pub fn extended_length(&self, inode: InodeNumber, name: &[u8]) -> Result<Option<usize>, MetadataError> {
         guarded(|| {
-            let found = self.extended.get(&name_key(inode, name)[..])?;
+            let found = self.extended.of(&self.reading)?.get(&name_key(inode, name)[..])?;
             Ok(found.map(|value| value.value().len()))
         })
     }
 
     /// The bitmap of an arena's used blocks.
     pub fn arena(&self, arena: ArenaId) -> Result<Option<Vec<u8>>, MetadataError> {
-        guarded(|| Ok(self.arenas.get(arena.0)?.map(|bitmap| bitmap.value().to_vec())))
+        guarded(|| Ok(self.arenas.of(&self.reading)?.get(arena.0)?.map(|bitmap| bitmap.value().to_vec())))
     }
 
     /// All arenas and their bitmaps.
     pub fn arenas(&self) -> Result<Vec<(ArenaId, Vec<u8>)>, MetadataError> {
         guarded(|| {
             let mut arenas = Vec::new();
-            for pair in self.arenas.range::<u32>(..)? {
+            for pair in self.arenas.of(&self.reading)?.range::<u32>(..)? {
                 let (arena, bitmap) = pair?;
                 arenas.push((ArenaId(arena.value()), bitmap.value().to_vec()));
             }
@@ -270,7 +320,11 @@ impl Snapshot {
     /// What is known of a session.
     pub fn session(&self, session: SessionId) -> Result<Option<SessionRecord>, MetadataError> {
         guarded(|| {
-            self.sessions.get(session.0)?.map(|bytes| session_record(session, bytes.value())).transpose()
+            self.sessions
+                .of(&self.reading)?
+                .get(session.0)?
+                .map(|bytes| session_record(session, bytes.value()))
+                .transpose()
         })
     }
 
@@ -278,7 +332,7 @@ impl Snapshot {
     pub fn sessions(&self) -> Result<Vec<(SessionId, SessionRecord)>, MetadataError> {
         guarded(|| {
             let mut sessions = Vec::new();
-            for pair in self.sessions.range::<u64>(..)? {
+            for pair in self.sessions.of(&self.reading)?.range::<u64>(..)? {
                 let (session, bytes) = pair?;
                 let session = SessionId(session.value());
                 sessions.push((session, session_record(session, bytes.value())?));
@@ -289,14 +343,14 @@ impl Snapshot {
 
     /// Whether the inode, which has no name, is kept for the session.
     pub fn is_kept(&self, inode: InodeNumber, session: SessionId) -> Result<bool, MetadataError> {
-        guarded(|| Ok(self.orphans.get((inode.0, session.0))?.is_some()))
+        guarded(|| Ok(self.orphans.of(&self.reading)?.get((inode.0, session.0))?.is_some()))
     }
 
     /// All inodes that have no name, each with the session it is kept for.
     pub fn orphans(&self) -> Result<Vec<(InodeNumber, SessionId)>, MetadataError> {
         guarded(|| {
             let mut orphans = Vec::new();
-            for pair in self.orphans.range::<(u64, u64)>(..)? {
+            for pair in self.orphans.of(&self.reading)?.range::<(u64, u64)>(..)? {
                 let (inode, session) = pair?.0.value();
                 orphans.push((InodeNumber(inode), SessionId(session)));
             }
@@ -308,7 +362,7 @@ impl Snapshot {
     pub fn counters(&self) -> Result<Counters, MetadataError> {
         guarded(|| {
             let number = |name: &'static str| -> Result<u64, MetadataError> {
-                let value = self.counters.get(name)?;
+                let value = self.counters.of(&self.reading)?.get(name)?;
                 value
                     .map(|value| value.value())
                     .ok_or_else(|| MetadataError::Damaged(format!("counter {name} is missing")))
@@ -325,7 +379,7 @@ impl Snapshot {
     /// Shows every inode to `visit`, by number: for the checker.
     pub fn visit_inodes(&self, mut visit: impl FnMut(StoredInode)) -> Result<(), MetadataError> {
         guarded(|| {
-            for pair in self.inodes.range::<&[u8]>(..)? {
+            for pair in self.inodes.of(&self.reading)?.range::<&[u8]>(..)? {
                 let (key, value) = pair?;
                 let chunk = <[u8; 8]>::try_from(key.value())
                     .map_err(|_| MetadataError::Damaged("an inode chunk's key is unreadable".into()))?;
@@ -339,7 +393,7 @@ impl Snapshot {
     /// Shows every name to `visit`, by parent: for the checker.
     pub fn visit_entries(&self, mut visit: impl FnMut(InodeNumber, Entry)) -> Result<(), MetadataError> {
         guarded(|| {
-            for pair in self.dirents.range::<&[u8]>(..)? {
+            for pair in self.dirents.of(&self.reading)?.range::<&[u8]>(..)? {
                 let (key, value) = pair?;
                 let (parent, name) = key
                     .value()
@@ -355,7 +409,7 @@ impl Snapshot {
     /// Shows every extended attribute to `visit`, by inode, as the bytes its name and value take: for the checker.
     pub fn visit_extended(&self, mut visit: impl FnMut(InodeNumber, u64)) -> Result<(), MetadataError> {
         guarded(|| {
-            for pair in self.extended.range::<&[u8]>(..)? {
+            for pair in self.extended.of(&self.reading)?.range::<&[u8]>(..)? {
                 let (key, value) = pair?;
                 let damaged = || MetadataError::Damaged("the key of an extended attribute".into());
                 let (inode, name) = key.value().split_first_chunk::<8>().ok_or_else(damaged)?;
@@ -371,7 +425,7 @@ impl Snapshot {
         mut visit: impl FnMut(InodeNumber, Extent),
     ) -> Result<(), MetadataError> {
         guarded(|| {
-            for pair in self.extents.range::<(u64, u64)>(..)? {
+            for pair in self.extents.of(&self.reading)?.range::<(u64, u64)>(..)? {
                 let (key, value) = pair?;
                 visit(InodeNumber(key.value().0), extent(key.value(), value.value())?);
             }

@@ -82,8 +82,9 @@ impl MetadataStore {
         if found != FORMAT_VERSION {
             return Err(MetadataError::Version { found, expected: FORMAT_VERSION });
         }
-        // Every table is there, and so are the counters.
-        store.read()?.counters()?;
+        let snapshot = store.read()?;
+        snapshot.check_tables()?;
+        snapshot.counters()?;
         Ok(store)
     }
 
@@ -114,7 +115,7 @@ impl MetadataStore {
 
     /// What is committed now.
     pub fn read(&self) -> Result<Snapshot, MetadataError> {
-        guarded(|| Snapshot::new(&self.opened()?.database.begin_read()?))
+        guarded(|| Ok(Snapshot::new(self.opened()?.database.begin_read()?)))
     }
 
     /// Begins the one transaction that writes; waits while there is another.
@@ -123,7 +124,7 @@ impl MetadataStore {
             let opened = self.opened()?;
             // The order matters: only once no other writer is left does a snapshot show the last commit.
             let tree = opened.begin_tree()?;
-            let base = Snapshot::new(&opened.database.begin_read()?)?;
+            let base = Snapshot::new(opened.database.begin_read()?);
             Transaction::new(tree, Arc::clone(&opened.file), base)
         })
     }
