@@ -216,6 +216,11 @@ impl DirectoryContent {
         self.taken.insert(name.into(), position);
     }
 
+    /// How many names are known now.
+    pub(crate) fn len(&self) -> usize {
+        self.names.table.len()
+    }
+
     /// Names known now.
     pub(crate) fn names(&self) -> impl Iterator<Item = (&[u8], Named)> {
         self.names.table.iter().map(|entry| (entry.name.bytes(), entry.named))

@@ -11,6 +11,9 @@ use crate::session::unexpected;
 use cuesta_format::wire::{Request, Response};
 use cuesta_format::{FileKind, InodeNumber};
 
+/// About so long is a name.
+const NAME_BYTES: usize = 16;
+
 /// One name of a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DirectoryItem<'a> {
@@ -90,6 +93,8 @@ impl Client {
             if state.is_unlinked() {
                 return Ok(listing);
             }
+            listing.items.reserve(2 + content.len());
+            listing.names.reserve(NAME_BYTES * (2 + content.len()));
             let parent = match state.record.parent {
                 InodeNumber::NONE => inode.number,
                 parent => parent,

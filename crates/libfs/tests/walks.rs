@@ -205,3 +205,65 @@ fn a_look_at_what_was_granted_ahead_tells_what_opening_it_tells() {
         assert_eq!(call.stat("tree/link/file").err(), Some(Error::NotDirectory));
     }
 }
+
+/// A link on which what is asked for ahead is answered at once, and read no sooner than it must be.
+struct Early {
+    link: InProcess,
+    answer: Option<Response>,
+    unread: Arc<AtomicU32>,
+}
+
+impl Link for Early {
+    fn call(&mut self, request: &Request, descriptors: &mut Vec<OwnedFd>) -> Result<Response, LinkError> {
+        assert!(self.answer.is_none(), "answers are read in order");
+        self.link.call(request, descriptors)
+    }
+
+    fn post(&mut self, request: &Request) -> Result<bool, LinkError> {
+        let answer = self.link.call(request, &mut Vec::new())?;
+        if matches!(&answer, Response::Ahead(parcel) if !parcel.is_empty()) {
+            self.unread.fetch_add(1, Ordering::Relaxed);
+        }
+        assert!(self.answer.replace(answer).is_none(), "one question at a time");
+        Ok(true)
+    }
+
+    fn collect(&mut self, wait: bool) -> Result<Option<Response>, LinkError> {
+        Ok(if wait { self.answer.take() } else { None })
+    }
+}
+
+#[test]
+fn what_was_granted_ahead_and_not_read_yet_is_taken_away_like_all_else() {
+    let store = made(true);
+    let unread = Arc::new(AtomicU32::new(0));
+    let link = Early { link: store.link(), answer: None, unread: Arc::clone(&unread) };
+    let (walker, other) = (Client::attach(Box::new(link), "walker").unwrap(), store.attach());
+    let (walking, call) = (root(&walker), root(&other));
+    // The walk begins at the end, so that what lies behind is asked for while most was not looked at.
+    let mut looked_at = all().filter(|&(directory, _)| directory >= DIRECTORIES - 8);
+    while unread.load(Ordering::Relaxed) == 0 {
+        let (directory, file) = looked_at.next().expect("a walk asks for what lies behind");
+        assert_eq!(walking.stat(&path(directory, file)).unwrap().size, u64::from(file));
+    }
+    // All of it, and so what lies in the answer that nobody has read.
+    for (directory, file) in all() {
+        let path = path(directory, file);
+        match file % 3 {
+            0 => call.write_file(&path, &vec![9; 1000 + file as usize]).unwrap(),
+            1 => call.unlink(&path).unwrap(),
+            _ => call.rename(&path, &format!("{path}-moved")).unwrap(),
+        }
+    }
+    for (directory, file) in all() {
+        let path = path(directory, file);
+        let seen = walking.stat(&path).map(|record| record.size);
+        match file % 3 {
+            0 => assert_eq!(seen, Ok(1000 + u64::from(file)), "{path}"),
+            _ => assert_eq!(seen, Err(Error::NotFound), "{path}"),
+        }
+        if file % 3 == 2 {
+            assert_eq!(walking.stat(&format!("{path}-moved")).unwrap().size, u64::from(file));
+        }
+    }
+}

@@ -12,7 +12,8 @@ use super::{Answer, Call, Failure};
 use crate::{patch, process};
 
 const PAGE_BYTES: usize = 4096;
-const BUFFER_BYTES: usize = 1 << 20;
+/// Copied at once. What the buffer touches costs more than what is copied, so it is no larger than pays.
+const BUFFER_BYTES: usize = 64 << 10;
 
 pub fn map(call: &Call) -> Answer {
     let [address, length, protection, flags, _, offset] = call.arguments;
