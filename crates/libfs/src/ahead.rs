@@ -153,7 +153,7 @@ mod tests {
         assert_eq!(asked(&ahead, [900_000, 900_500]), [128, AHEAD_MAX], "it goes on elsewhere");
         assert_eq!(
             asked(&ahead, [7, 70_000_000, 80_000_000]),
-            [AHEAD_MAX, 0, 0],
+            [BLOCK_FIRST_OF_WALK, 0, 0],
             "these are far from each other"
         );
         ahead.comes_into_tree();
