@@ -34,7 +34,7 @@ impl Client {
         match self.see(credentials, base, path, follow)? {
             Seen::Record(record) => Ok(record),
             Seen::Inode(inode) => self.attributes_of(&inode),
-            Seen::More => self.attributes_of(&*self.find(credentials, base, path, follow)?.0),
+            Seen::More => self.attributes_of(&self.find(credentials, base, path, follow)?.0),
         }
     }
 
