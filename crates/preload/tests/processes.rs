@@ -437,8 +437,10 @@ fn a_fork_beside_a_thread_that_waits_for_the_daemon_leaves_the_child_usable() {
         first.read_exact(&mut [0]).expect("a question");
         connected.send(()).expect("somebody waits");
         let (mut second, _) = listener.accept().expect("the child");
+        // Who closes with a question unread is a daemon that went away.
+        second.read_exact(&mut [0]).expect("a question");
         second.write_all(&[0xff; 4]).expect("somebody listens");
-        first
+        (first, second)
     });
     let script = "
 import os, sys, threading
