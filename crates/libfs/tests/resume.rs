@@ -38,10 +38,13 @@ struct Breaking {
     session: SessionId,
     pid: u32,
     refuse_resyncs: Arc<AtomicU32>,
+    /// Answered, and not read before somebody must.
+    posted: Option<Response>,
+    unread_aheads: Arc<AtomicU32>,
 }
 
-impl Link for Breaking {
-    fn call(&mut self, request: &Request, descriptors: &mut Vec<OwnedFd>) -> Result<Response, LinkError> {
+impl Breaking {
+    fn ask(&mut self, request: &Request, descriptors: &mut Vec<OwnedFd>) -> Result<Response, LinkError> {
         // It is killed before it answers, or after that.
         let daemon = self.daemon.lock().unwrap();
         let lives = |connected: &&Arc<SharedFs>| daemon.as_ref().is_some_and(|it| Arc::ptr_eq(it, connected));
@@ -64,10 +67,40 @@ impl Link for Breaking {
         }
         Ok(response)
     }
+}
+
+impl Link for Breaking {
+    fn call(&mut self, request: &Request, descriptors: &mut Vec<OwnedFd>) -> Result<Response, LinkError> {
+        assert!(self.posted.is_none(), "answers are read in order");
+        self.ask(request, descriptors)
+    }
+
+    fn post(&mut self, request: &Request) -> Result<bool, LinkError> {
+        let answer = self.ask(request, &mut Vec::new())?;
+        if matches!(&answer, Response::Ahead(parcel) if !parcel.is_empty()) {
+            self.unread_aheads.fetch_add(1, Ordering::Relaxed);
+        }
+        assert!(self.posted.replace(answer).is_none(), "one question at a time");
+        Ok(true)
+    }
+
+    fn collect(&mut self, wait: bool) -> Result<Option<Response>, LinkError> {
+        let daemon = self.daemon.lock().unwrap();
+        let lives = match (&*daemon, &self.connected) {
+            (Some(daemon), Some(connected)) => Arc::ptr_eq(daemon, connected),
+            _ => false,
+        };
+        if !lives {
+            self.posted = None;
+            return Err(LinkError::Gone("killed".into()));
+        }
+        Ok(if wait { self.posted.take() } else { None })
+    }
 
     fn reconnect(&mut self) -> Result<bool, LinkError> {
         let daemon = self.daemon.lock().unwrap().clone();
         self.connected = Some(daemon.ok_or_else(|| LinkError::Gone("nobody listens".into()))?);
+        self.posted = None;
         Ok(true)
     }
 }
@@ -78,21 +111,30 @@ struct World {
     process: Process,
     /// Resyncs that are refused from now on.
     refuse_resyncs: Arc<AtomicU32>,
+    /// Answers about what lies ahead that came while nobody waited.
+    unread_aheads: Arc<AtomicU32>,
 }
 
 impl World {
     fn new() -> World {
         let store = Store::new(small());
         let daemon = Arc::new(Mutex::new(Some(Arc::clone(&store.shared))));
-        World { store, daemon, process: Process::new(), refuse_resyncs: Arc::default() }
+        World {
+            store,
+            daemon,
+            process: Process::new(),
+            refuse_resyncs: Arc::default(),
+            unread_aheads: Arc::default(),
+        }
     }
 
     fn attach(&self) -> Arc<Client> {
         let connected = self.daemon.lock().unwrap().clone();
         let daemon = Arc::clone(&self.daemon);
         let refuse_resyncs = Arc::clone(&self.refuse_resyncs);
-        let pid = self.process.0.id();
-        let link = Breaking { daemon, connected, session: SessionId::NOBODY, pid, refuse_resyncs };
+        let unread_aheads = Arc::clone(&self.unread_aheads);
+        let (session, pid) = (SessionId::NOBODY, self.process.0.id());
+        let link = Breaking { daemon, connected, session, pid, refuse_resyncs, posted: None, unread_aheads };
         Client::attach(Box::new(link), "test").unwrap()
     }
 
@@ -224,4 +266,46 @@ fn a_session_that_the_next_daemon_does_not_know_fails() {
     *world.daemon.lock().unwrap() = Some(next);
     assert_eq!(call.stat("f").err(), Some(Error::SessionEnded));
     assert_eq!(call.write_file("f", b"lost"), Err(Error::SessionEnded));
+}
+
+/// What was asked for ahead is lost with the daemon, or it was answered: either way what comes then is of the next one.
+#[test]
+fn a_walk_goes_on_with_the_next_daemon_and_sees_what_others_do_there() {
+    const DIRECTORIES: u32 = 40;
+    const FILES: u32 = 30;
+    let path = |directory: u32, file: u32| format!("tree/{directory}/{file}");
+    let all = || (0..DIRECTORIES).flat_map(|directory| (0..FILES).map(move |file| (directory, file)));
+    for answer_is_read in [false, true] {
+        let world = World::new();
+        let maker = world.attach();
+        let call = root(&maker);
+        call.mkdir("tree").unwrap();
+        for directory in 0..DIRECTORIES {
+            call.mkdir(&format!("tree/{directory}")).unwrap();
+            (0..FILES).for_each(|file| call.write_file(&path(directory, file), &[7; 3]).unwrap());
+        }
+        maker.digest().unwrap();
+        maker.detach();
+
+        let (walker, other) = (world.attach(), world.attach());
+        let walking = root(&walker);
+        // From the middle on: what lies behind is asked for while most was not looked at.
+        let mut looked_at = all().filter(|&(directory, _)| directory >= DIRECTORIES / 2);
+        while world.unread_aheads.load(Ordering::Relaxed) == 0 {
+            let (directory, file) = looked_at.next().expect("a walk asks for what lies behind");
+            assert_eq!(walking.stat(&path(directory, file)).unwrap().size, 3);
+        }
+        if answer_is_read {
+            walker.statfs().unwrap();
+        }
+        world.replace_daemon();
+        let call = root(&other);
+        for (directory, file) in all() {
+            call.write_file(&path(directory, file), &vec![9; 1000 + file as usize]).unwrap();
+        }
+        for (directory, file) in all() {
+            let size = walking.stat(&path(directory, file)).unwrap().size;
+            assert_eq!(size, 1000 + u64::from(file), "{directory}/{file}, read: {answer_is_read}");
+        }
+    }
 }
