@@ -1,7 +1,7 @@
 //! Where the parts of a store lie, and whether a path is one.
 
 use crate::failure::{Failure, WRONG_USAGE};
-use cuesta_format::geometry::{CONFIGURATION_FILE, LOCK_FILE, SOCKET_FILE};
+use cuesta_format::geometry::{CONFIGURATION_FILE, LOCK_FILE, SOCKET_FILE, USERS_FOLDER};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -89,6 +89,11 @@ impl Store {
     /// The daemon's socket.
     pub fn socket(&self) -> PathBuf {
         self.folder.join(SOCKET_FILE)
+    }
+
+    /// The folder of the daemon's socket for processes of other users.
+    pub fn users_folder(&self) -> PathBuf {
+        self.folder.join(USERS_FOLDER)
     }
 
     /// The daemon's lock.

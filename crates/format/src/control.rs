@@ -74,6 +74,15 @@ pub const PASSED_CELLS: u32 = 1 << 16;
 /// Bytes of one of these cells.
 pub const PASSED_CELL_BYTES: usize = 32;
 
+/// Where in a cell the number of the process is that uses it, or 0 (a u32);
+pub const CELL_HOLDER: usize = 0;
+/// how many processes have the description (a u32);
+pub const CELL_PROCESSES: usize = 4;
+/// its offset (a u64);
+pub const CELL_OFFSET: usize = 8;
+/// and, unless it is 0, the number under which all this is to be found elsewhere (a u64).
+pub const CELL_MOVED: usize = 24;
+
 /// Bytes of their memory file.
 pub const PASSED_BYTES: usize = PASSED_CELLS as usize * PASSED_CELL_BYTES;
 

@@ -141,6 +141,10 @@ pub const REFERENCES_FOLDER: &str = "references";
 pub const CONFIGURATION_FILE: &str = "cuesta.toml";
 /// The daemon's socket in the store's directory.
 pub const SOCKET_FILE: &str = "sharedfs.sock";
+/// The folder in the store's directory that all users may search, whether they reach it or not,
+pub const USERS_FOLDER: &str = "users";
+/// and in it the daemon's socket for processes of other users.
+pub const USERS_SOCKET_FILE: &str = "sock";
 /// The daemon's lock file in the store's directory.
 pub const LOCK_FILE: &str = "lock";
 

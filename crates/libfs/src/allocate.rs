@@ -13,7 +13,7 @@ use cuesta_format::{BLOCK_BYTES, FILE_BYTES_MAX, FileKind, Operation};
 use std::ops::Range;
 
 /// What `fallocate` does to a range.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Allocation {
     /// Makes sure of space, and that the file reaches to the range's end.
     Extend,

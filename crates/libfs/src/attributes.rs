@@ -54,7 +54,7 @@ pub enum Target<'a> {
 }
 
 /// What becomes of a time.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum SetTime {
     /// It stays (`UTIME_OMIT`).
     #[default]
@@ -66,7 +66,7 @@ pub enum SetTime {
 }
 
 /// Which attributes change.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct SetAttributes {
     /// New permission bits.
     pub mode: Option<u32>,

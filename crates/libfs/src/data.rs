@@ -21,7 +21,7 @@ use cuesta_media::{AccessError, UserSlice, UserSliceMut};
 const ACCESSED_AGE_MAX: i64 = 24 * 3600 * 1_000_000_000;
 
 /// Where `lseek` counts from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Whence {
     /// The start.
     Set,

@@ -3,7 +3,7 @@
 use cuesta_format::InodeNumber;
 
 /// Why a call failed.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, serde::Serialize, serde::Deserialize)]
 #[allow(missing_docs)]
 pub enum Error {
     #[error("no such file or directory")]

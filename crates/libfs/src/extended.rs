@@ -30,7 +30,7 @@ use cuesta_format::{
 pub(crate) const CAPABILITY: &[u8] = b"security.capability";
 
 /// What setting an extended attribute requires of it; neither: it may be there or not.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct ExtendedFlags {
     /// It must not be there (`XATTR_CREATE`).
     pub create: bool,

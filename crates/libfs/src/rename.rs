@@ -14,7 +14,7 @@ use cuesta_format::{FileKind, InodeNumber, InodeRecord, LINKS_MAX, Operation};
 const DEPTH_MAX: u32 = 1 << 20;
 
 /// Flags of `renameat2`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct RenameFlags {
     /// Fail if the new name exists.
     pub no_replace: bool,

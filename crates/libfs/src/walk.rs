@@ -39,7 +39,7 @@ pub(crate) enum Follow {
 }
 
 /// What a path may lead through, as `openat2` restricts it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Resolve {
     /// No symbolic link is followed.
     pub no_symlinks: bool,

@@ -10,7 +10,11 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
-use cuesta_format::control::{PASSED_BYTES, PASSED_CELL_BYTES, PASSED_CELLS};
+use std::mem::offset_of;
+
+use cuesta_format::control::{
+    CELL_HOLDER, CELL_MOVED, CELL_OFFSET, CELL_PROCESSES, PASSED_BYTES, PASSED_CELL_BYTES, PASSED_CELLS,
+};
 use rustix::fd::{AsFd as _, IntoRawFd as _, OwnedFd};
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use rustix::mm::{MapFlags, ProtFlags, mmap};
@@ -36,6 +40,12 @@ pub struct Cell {
 }
 
 const _: () = assert!(size_of::<Cell>() == PASSED_CELL_BYTES);
+const _: () = assert!(
+    offset_of!(Cell, holder) == CELL_HOLDER
+        && offset_of!(Cell, processes) == CELL_PROCESSES
+        && offset_of!(Cell, offset) == CELL_OFFSET
+        && offset_of!(Cell, moved) == CELL_MOVED
+);
 
 #[repr(C)]
 struct Area {
@@ -163,6 +173,13 @@ pub fn index_of(cell: &Cell) -> u32 {
     ((std::ptr::from_ref(cell) as usize - first) / size_of::<Cell>()) as u32
 }
 
+/// Where a cell is in the memory file, if it is in this process's own.
+pub fn place_of(cell: &Cell) -> Option<u64> {
+    let base = AREA.load(Ordering::Acquire) as usize;
+    let place = (std::ptr::from_ref(cell) as usize).checked_sub(base).filter(|_| base != 0)?;
+    (place < AREA_BYTES).then_some(place as u64)
+}
+
 /// The memory file, to hand over at exec.
 pub fn file() -> Option<i32> {
     Some(FILE.load(Ordering::Acquire)).filter(|fd| *fd >= 0)
@@ -187,6 +204,32 @@ pub fn prepare() {
     if area().is_none() {
         make();
     }
+}
+
+/// Lets go of all cells, for good: this process is another user's from now on. What still points to them finds memory of
+/// its own.
+pub fn withdraw() {
+    let area = AREA.swap(std::ptr::null_mut(), Ordering::AcqRel);
+    let file = FILE.swap(-1, Ordering::AcqRel);
+    if file >= 0 {
+        crate::descriptors::hide(file, false);
+        // SAFETY: this library's own, and nobody knows its number any more.
+        unsafe { crate::arch::syscall(libc::SYS_close as usize, [file as usize, 0, 0, 0, 0, 0]) };
+    }
+    forget_memory(area as usize, AREA_BYTES);
+    if let Ok(mut mapped) = PASSED.lock() {
+        mapped.drain(..).for_each(|(_, area)| forget_memory(area, PASSED_BYTES));
+    }
+}
+
+fn forget_memory(address: usize, bytes: usize) {
+    if address == 0 {
+        return;
+    }
+    let protection = ProtFlags::READ | ProtFlags::WRITE;
+    let flags = MapFlags::PRIVATE | MapFlags::FIXED;
+    // SAFETY: takes the place of a mapping of ours; zero is a valid state of all that is in it.
+    let _ = unsafe { rustix::mm::mmap_anonymous(address as *mut _, bytes, protection, flags) };
 }
 
 fn area() -> Option<&'static Area> {

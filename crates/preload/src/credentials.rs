@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use cuesta_libfs::{Capabilities, Credentials};
 
 use crate::calls::{Answer, Call};
-use crate::{arch, process, thread};
+use crate::{arch, becoming, thread};
 
 /// Counts the calls that changed somebody's credentials.
 static CHANGES: AtomicU32 = AtomicU32::new(0);
@@ -60,15 +60,16 @@ pub fn real() -> Arc<Credentials> {
     known(|known| Arc::clone(&known.real))
 }
 
-/// Makes a call that changes credentials. The daemon lets in its own user only: who is about to become another
-/// gets a session before.
+/// Makes a call that changes credentials.
 pub fn change(call: &Call) -> Answer {
-    if !thread::is_vforked() {
-        // Without a daemon the call that needs one reports what is wrong.
-        let _ = process::client();
-    }
+    let number = call.number as i64;
+    let is_of_user = matches!(number, libc::SYS_setuid | libc::SYS_setreuid | libc::SYS_setresuid);
+    let bridge = if is_of_user { becoming::before() } else { None };
     let answer = call.kernel(call.arguments);
     CHANGES.fetch_add(1, Ordering::AcqRel);
+    if answer == 0 && !matches!(number, libc::SYS_setfsuid | libc::SYS_setfsgid) {
+        becoming::after(bridge);
+    }
     Ok(answer)
 }
 

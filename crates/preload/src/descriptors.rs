@@ -24,6 +24,8 @@ use crate::working_directory::Current;
 const CLASS_OURS: u8 = 1;
 /// Class of a descriptor this library uses for itself.
 const CLASS_HIDDEN: u8 = 2;
+/// The same, and the child of a fork has it as well.
+const CLASS_KEPT: u8 = 4;
 
 static TABLE: Table<Description, DESCRIPTOR_LIMIT> = Table::new();
 static POOL: Pool<Description> = Pool::new();
@@ -64,7 +66,14 @@ pub fn is_of_interest(fd: i32) -> bool {
 
 /// Whether `fd` is one of this library's own.
 pub fn is_hidden(fd: i32) -> bool {
-    DESCRIPTORS.get(fd as u32 as usize).is_some_and(|class| class.load(Ordering::Relaxed) == CLASS_HIDDEN)
+    DESCRIPTORS
+        .get(fd as u32 as usize)
+        .is_some_and(|class| matches!(class.load(Ordering::Relaxed), CLASS_HIDDEN | CLASS_KEPT))
+}
+
+/// Whether it is one that the child of a fork goes on with.
+pub fn is_kept(fd: i32) -> bool {
+    DESCRIPTORS.get(fd as u32 as usize).is_some_and(|class| class.load(Ordering::Relaxed) == CLASS_KEPT)
 }
 
 /// One past the highest descriptor that was ever this library's own.
@@ -73,6 +82,14 @@ static HIGHEST_HIDDEN: AtomicUsize = AtomicUsize::new(0);
 /// This library's own descriptors.
 pub fn hidden() -> impl Iterator<Item = i32> {
     (0..HIGHEST_HIDDEN.load(Ordering::Relaxed) as i32).filter(|fd| is_hidden(*fd))
+}
+
+/// Declares `fd` this library's own, in the children of forks as well.
+pub fn keep_hidden(fd: i32) {
+    hide(fd, true);
+    if let Some(class) = DESCRIPTORS.get(fd as u32 as usize) {
+        class.store(CLASS_KEPT, Ordering::Relaxed);
+    }
 }
 
 /// Declares `fd` this library's own, or no longer.

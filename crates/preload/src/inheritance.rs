@@ -12,6 +12,7 @@ use rustix::fs::MemfdFlags;
 use crate::descriptors;
 use crate::link_maps::HandedOver;
 use crate::open_file::{Description, Inherited, Shared};
+use crate::store::Token;
 use crate::{cells, environment, process, record_locks, references, working_directory};
 
 /// Set in the environment of a program that inherits, and seen by nobody else.
@@ -62,6 +63,8 @@ pub struct Table {
     open: Vec<(Vec<i32>, Inherited)>,
     directory: Option<(Vec<u8>, Inherited)>,
     libraries: Vec<Library>,
+    /// The way to SharedFS for other users' programs.
+    way: Option<i32>,
 }
 
 impl Table {
@@ -69,13 +72,21 @@ impl Table {
     pub fn of_this_process(identity: Option<Identity>, libraries: Vec<Library>) -> Option<Self> {
         references::keep_for_exec(survives_exec);
         let groups = descriptors::grouped(survives_exec);
-        let open: Vec<_> = groups.iter().map(|(pin, fds)| (fds.clone(), pin.to_inherit())).collect();
+        let mut open: Vec<_> = groups.iter().map(|(pin, fds)| (fds.clone(), pin.to_inherit())).collect();
+        if process::is_another_user() {
+            // Memory that the store's user shares is not for another's programs: what is there stays behind.
+            open.retain(|(_, inherited)| matches!(inherited.shared, None | Some(Shared::Served(_))));
+        }
         let directory = working_directory::pin()
             .zip(working_directory::name())
             .map(|(pin, name)| (name, pin.without_offset()));
-        let has_something =
-            !open.is_empty() || directory.is_some() || identity.is_some() || !libraries.is_empty();
-        has_something.then_some(Self { identity, open, directory, libraries })
+        let way = process::way();
+        let has_something = !open.is_empty()
+            || directory.is_some()
+            || identity.is_some()
+            || !libraries.is_empty()
+            || way.is_some();
+        has_something.then_some(Self { identity, open, directory, libraries, way })
     }
 
     /// The table as the next program reads it.
@@ -90,16 +101,38 @@ impl Table {
         if let Some(cells) = &cells {
             writeln!(text, "cells {}", cells.as_raw_fd()).ok()?;
         }
+        let mut kept = Vec::new();
+        if let Some(way) = self.way {
+            let way = inheritable(borrow(way))?;
+            writeln!(text, "way {}", way.as_raw_fd()).ok()?;
+            kept.push(way);
+        }
         if let Some(Identity { command, program }) = &self.identity {
             let program = program.as_ref().map(|program| hex(program)).unwrap_or_default();
             writeln!(text, "identity {} {program}", hex(command)).ok()?;
         }
         for (fds, inherited) in &self.open {
+            let mut inherited = inherited.clone();
+            let kind = match &mut inherited.shared {
+                Some(Shared::Served(token)) => {
+                    let survivor = inheritable(borrow(*token))?;
+                    *token = survivor.as_raw_fd();
+                    kept.push(survivor);
+                    if record_locks::may_be_held(inherited.inode) { "open" } else { "unlocked" }
+                }
+                _ => "open",
+            };
             let fds: Vec<String> = fds.iter().map(i32::to_string).collect();
-            writeln!(text, "open {} {}", fds.join(","), line(inherited)).ok()?;
+            writeln!(text, "{kind} {} {}", fds.join(","), line(&inherited)).ok()?;
         }
         if let Some((name, inherited)) = &self.directory {
-            writeln!(text, "directory {} {}", hex(name), line(inherited)).ok()?;
+            let mut inherited = inherited.clone();
+            if let Some(Shared::Served(token)) = inherited.shared {
+                let token = inheritable(borrow(token))?;
+                inherited.shared = Some(Shared::Served(token.as_raw_fd()));
+                kept.push(token);
+            }
+            writeln!(text, "directory {} {}", hex(name), line(&inherited)).ok()?;
         }
         if !self.libraries.is_empty() {
             let libraries: Vec<String> = self.libraries.iter().map(Library::word).collect();
@@ -108,7 +141,7 @@ impl Table {
         let libraries = self.libraries;
         if text.len() <= VARIABLE_BYTES_MAX {
             let text = [VARIABLE.as_bytes(), b"=", &text].concat();
-            return Some(Written { variable: CString::new(text).ok()?, file: None, cells, libraries });
+            return Some(Written { variable: CString::new(text).ok()?, file: None, cells, libraries, kept });
         }
         let file = inheritable(rustix::fs::memfd_create("cuesta-table", MemfdFlags::CLOEXEC).ok()?.as_fd())?;
         let mut written = 0;
@@ -116,7 +149,7 @@ impl Table {
             written += rustix::io::pwrite(&file, &text[written..], written as u64).ok()?;
         }
         let variable = CString::new(format!("{VARIABLE}={}", file.as_raw_fd())).ok()?;
-        Some(Written { variable, file: Some(file), cells, libraries })
+        Some(Written { variable, file: Some(file), cells, libraries, kept })
     }
 
     /// Takes over what the program before exec left, and answers the libraries the loader was handed. Call once, before
@@ -141,6 +174,7 @@ pub struct Written {
     pub variable: CString,
     file: Option<OwnedFd>,
     cells: Option<OwnedFd>,
+    kept: Vec<OwnedFd>,
     /// What its loader is to find.
     pub libraries: Vec<Library>,
 }
@@ -148,7 +182,7 @@ pub struct Written {
 impl Written {
     /// Ends in a process whose descriptors these are not.
     pub fn let_go(self) {
-        std::mem::forget((self.file, self.cells, self.libraries));
+        std::mem::forget((self.file, self.cells, self.kept, self.libraries));
     }
 }
 
@@ -184,15 +218,25 @@ fn adopt_line(line: &str, libraries: &mut Vec<HandedOver>) -> Option<()> {
             libraries.extend(handed_over.into_iter().map(|library| library.original));
             Some(())
         }
+        "way" => {
+            process::adopt_way(take(words.next()?.parse().ok()?)?);
+            Some(())
+        }
         "identity" => {
             let command = unhex(words.next()?)?;
             process::take_identity(&command, words.next().and_then(unhex));
             Some(())
         }
-        "open" => {
+        kind @ ("open" | "unlocked") => {
             let fds = words.next()?.split(',').map(str::parse).collect::<Result<Vec<i32>, _>>().ok()?;
-            let pin = descriptors::describe(Description::inherited(&parse(&mut words)?));
-            record_locks::inherit(&pin);
+            let mut inherited = parse(&mut words)?;
+            if let Some(Shared::Served(fd)) = inherited.shared {
+                inherited.shared = Some(Shared::Served(take(fd)?.into_number()));
+            }
+            let pin = descriptors::describe(Description::inherited(&inherited));
+            if kind == "open" {
+                record_locks::inherit(&pin);
+            }
             for fd in fds {
                 descriptors::install(fd, pin.clone());
             }
@@ -200,14 +244,23 @@ fn adopt_line(line: &str, libraries: &mut Vec<HandedOver>) -> Option<()> {
         }
         "directory" => {
             let name = unhex(words.next()?)?;
-            working_directory::inherit(
-                descriptors::describe(Description::inherited(&parse(&mut words)?)),
-                name,
-            );
+            let mut inherited = parse(&mut words)?;
+            if let Some(Shared::Served(fd)) = inherited.shared {
+                inherited.shared = Some(Shared::Served(take(fd)?.into_number()));
+            }
+            working_directory::inherit(descriptors::describe(Description::inherited(&inherited)), name);
             Some(())
         }
         _ => None,
     }
+}
+
+/// A descriptor that the program before exec left for us alone, which no further program is to have.
+fn take(fd: i32) -> Option<Token> {
+    // SAFETY: as the caller says.
+    let file = unsafe { OwnedFd::from_raw_fd(fd) };
+    rustix::io::fcntl_setfd(&file, rustix::io::FdFlags::CLOEXEC).ok()?;
+    Some(Token::new(file))
 }
 
 /// The lowest descriptor of ours that the next program would inherit.
@@ -230,6 +283,7 @@ pub fn line(inherited: &Inherited) -> String {
         None => "own".to_owned(),
         Some(Shared::Cell(place)) => format!("cell:{place}"),
         Some(Shared::Passed(number)) => format!("passed:{number}"),
+        Some(Shared::Served(token)) => format!("served:{token}"),
     };
     let Inherited { inode, flags, offset, path, .. } = inherited;
     format!("{inode} {flags} {offset} {shared} {}", hex(path))
@@ -244,6 +298,7 @@ pub fn parse<'a>(words: &mut impl Iterator<Item = &'a str>) -> Option<Inherited>
         shared: match words.next()?.split_once(':') {
             Some(("cell", place)) => Some(Shared::Cell(place.parse().ok()?)),
             Some(("passed", number)) => Some(Shared::Passed(number.parse().ok()?)),
+            Some(("served", token)) => Some(Shared::Served(token.parse().ok()?)),
             _ => None,
         },
         path: unhex(words.next()?)?,

@@ -15,6 +15,7 @@
 //! here: `libfs` has it.
 
 pub mod arch;
+mod becoming;
 pub mod calls;
 pub mod cells;
 mod counting;
@@ -39,6 +40,7 @@ mod references;
 pub mod signals;
 mod stacks;
 pub mod start;
+mod store;
 pub mod thread;
 pub mod user_memory;
 pub mod working_directory;

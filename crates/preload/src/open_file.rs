@@ -7,11 +7,11 @@
 //! (see `passing`).
 
 use std::cell::UnsafeCell;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
-use cuesta_libfs::{Client, OpenFile};
+use crate::store::{Client, OpenFile, Token};
 use cuesta_threads::GenerationLock;
+use rustix::fd::BorrowedFd;
 
 use crate::calls::Failure;
 use crate::cells::Cell;
@@ -20,7 +20,7 @@ use crate::{cells, credentials, passing, process};
 /// One open file description.
 #[derive(Debug)]
 pub struct Description {
-    file: UnsafeCell<Option<Arc<OpenFile>>>,
+    file: UnsafeCell<Option<OpenFile>>,
     /// The session `file` belongs to; another one in the child of a fork.
     client: AtomicPtr<Client>,
     inode: u64,
@@ -33,6 +33,8 @@ pub struct Description {
     passed: AtomicU64,
     /// Its descriptors are known to be references (see `references`).
     is_reference: AtomicBool,
+    /// The descriptor by which SharedFS knows it, until it is opened by that; negative: there is none.
+    token: AtomicI32,
 }
 
 // SAFETY: `file` changes only under REOPENING, in a process in which nobody has read it since the fork
@@ -69,11 +71,13 @@ pub enum Shared {
     Cell(u32),
     /// With a description that was sent under this number.
     Passed(u64),
+    /// With SharedFS, which knows the description by this descriptor.
+    Served(i32),
 }
 
 impl Description {
     /// A description just opened.
-    pub fn opened(file: Arc<OpenFile>, path: Vec<u8>) -> Self {
+    pub fn opened(file: OpenFile, path: Vec<u8>) -> Self {
         Self {
             inode: file.inode().0,
             flags: AtomicU32::new(file.flags() as u32),
@@ -84,15 +88,17 @@ impl Description {
             cell: AtomicPtr::new(std::ptr::null_mut()),
             passed: AtomicU64::new(0),
             is_reference: AtomicBool::new(false),
+            token: AtomicI32::new(-1),
         }
     }
 
     /// A description handed over by the program before exec; the file is opened when it is first used.
     pub fn inherited(from: &Inherited) -> Self {
-        let (cell, passed) = match from.shared {
-            Some(Shared::Cell(place)) => (cells::at(place), 0),
-            Some(Shared::Passed(number)) => (None, number),
-            None => (None, 0),
+        let (cell, passed, token) = match from.shared {
+            Some(Shared::Cell(place)) => (cells::at(place), 0, -1),
+            Some(Shared::Passed(number)) => (None, number, -1),
+            Some(Shared::Served(token)) => (None, 0, token),
+            None => (None, 0, -1),
         };
         let cell = cell.map_or(std::ptr::null_mut(), |cell| std::ptr::from_ref(cell).cast_mut());
         Self {
@@ -105,6 +111,7 @@ impl Description {
             cell: AtomicPtr::new(cell),
             passed: AtomicU64::new(passed),
             is_reference: AtomicBool::new(false),
+            token: AtomicI32::new(token),
         }
     }
 
@@ -116,9 +123,18 @@ impl Description {
         received
     }
 
+    /// The descriptor by which SharedFS knows it, if it serves it.
+    pub fn token(&self) -> Option<i32> {
+        match self.token.load(Ordering::Acquire) {
+            // SAFETY: the file is only read.
+            ..0 => unsafe { &*self.file.get() }.as_ref().and_then(OpenFile::token),
+            token => Some(token),
+        }
+    }
+
     /// The LibFS file, opened again first if this process has not used it since it was forked.
     #[inline]
-    pub fn file(&self) -> Result<&Arc<OpenFile>, Failure> {
+    pub fn file(&self) -> Result<&OpenFile, Failure> {
         let client = process::client()?;
         if self.client.load(Ordering::Acquire) != address(client) {
             self.reopen(client)?;
@@ -160,10 +176,28 @@ impl Description {
         if passed != 0 && self.own_cell().is_none() {
             self.follow(passed);
         }
-        let inode = cuesta_format::InodeNumber(self.inode);
-        let reopened = client.reopen(&credentials::effective(), inode, flags, offset)?;
-        // The parent's file belongs to the parent's session: it is left alone, not closed.
-        std::mem::forget(file.replace(reopened));
+        let reopened = match (client.is_served(), self.token.load(Ordering::Acquire), &*file) {
+            (false, ..) => {
+                let inode = cuesta_format::InodeNumber(self.inode);
+                client.reopen_number(&credentials::effective(), inode, flags, offset)?
+            }
+            (true, token @ 0.., _) => {
+                let token = Token::of_number(token);
+                let redeemed = client.redeem(&token);
+                match &redeemed {
+                    Ok(_) => self.token.store(-1, Ordering::Release),
+                    Err(_) => drop(token.into_number()),
+                }
+                redeemed?
+            }
+            (true, _, Some(OpenFile::Served(served))) => client.redeem(served.token())?,
+            (true, ..) => return Err(Failure::Errno(libc::EACCES)),
+        };
+        match file.replace(reopened) {
+            Some(OpenFile::Served(old)) => drop(old),
+            // The parent's file belongs to the parent's session: it is left alone, not closed.
+            old => std::mem::forget(old),
+        }
         self.client.store(address(client), Ordering::Release);
         Ok(())
     }
@@ -211,10 +245,7 @@ impl Description {
 
     /// Runs a call that uses or moves the offset.
     #[inline]
-    pub fn with_offset<T>(
-        &self,
-        call: impl FnOnce(&Arc<OpenFile>) -> Result<T, Failure>,
-    ) -> Result<T, Failure> {
+    pub fn with_offset<T>(&self, call: impl FnOnce(&OpenFile) -> Result<T, Failure>) -> Result<T, Failure> {
         let file = self.file()?;
         loop {
             let Some(cell) = self.cell() else { return call(file) };
@@ -307,7 +338,7 @@ impl Description {
     }
 
     /// The flags as this process last saw them.
-    fn last_flags(&self, file: &Option<Arc<OpenFile>>) -> u32 {
+    fn last_flags(&self, file: &Option<OpenFile>) -> u32 {
         file.as_ref().map_or(self.flags.load(Ordering::Relaxed), |file| file.flags() as u32)
     }
 
@@ -324,7 +355,7 @@ impl Description {
     }
 
     fn move_to_cell(&self) {
-        if self.own_cell().is_some() || self.passed() != 0 {
+        if self.own_cell().is_some() || self.passed() != 0 || self.token().is_some() {
             return;
         }
         let Some(cell) = cells::take() else { return };
@@ -337,6 +368,35 @@ impl Description {
         if first.is_err() {
             cell.discount_process();
         }
+    }
+
+    /// This process is about to become another user's: SharedFS keeps the file for it, as `bridge`, which was made
+    /// before, asks, with the `locks` on this descriptor. Answers the descriptor that stands for it from then on, if it does not
+    /// have one already. Call when no other thread is inside.
+    pub fn hand_over(&self, bridge: &cuesta_served::Client, locks: Option<BorrowedFd<'_>>) -> Option<i32> {
+        // One that was sent is with SharedFS under its number, and not for other users.
+        if self.token().is_some() || self.passed() != 0 {
+            return None;
+        }
+        // SAFETY: the file is only read.
+        let flags = self.last_flags(unsafe { &*self.file.get() }) as i32;
+        let cell = self.cell();
+        // Others may go on with the offset there: then SharedFS does, too.
+        let shared = match cell {
+            Some(cell) => Some((cells::file()?, cells::place_of(cell)?)),
+            None => None,
+        };
+        let inode = cuesta_format::InodeNumber(self.inode);
+        let shared = shared.map(|(file, place)| (process::borrow(file), place));
+        let token = bridge.adopt(inode, flags, self.last_offset(), shared, locks).ok()?;
+        if let Some(cell) = cell {
+            cell.discount_process();
+        }
+        self.cell.store(std::ptr::null_mut(), Ordering::Release);
+        self.passed.store(0, Ordering::Release);
+        let token = Token::new(token).into_number();
+        self.token.store(token, Ordering::Release);
+        Some(token)
     }
 
     /// What to hand over at exec. The next program counts for this process, unless this is a vfork child,
@@ -354,6 +414,7 @@ impl Description {
             None => self.offset.load(Ordering::Relaxed),
         };
         let shared = match self.passed() {
+            _ if self.token().is_some() => self.token().map(Shared::Served),
             0 => self.own_cell().map(|cell| Shared::Cell(cells::index_of(cell))),
             number => Some(Shared::Passed(number)),
         };
@@ -368,7 +429,7 @@ impl Description {
             inode: self.inode,
             flags: self.last_flags(file),
             offset: 0,
-            shared: None,
+            shared: self.token().map(Shared::Served),
             path: self.path.clone(),
         }
     }
@@ -379,12 +440,16 @@ impl Drop for Description {
         if let Some(cell) = self.own_cell() {
             cell.discount_process();
         }
+        if let token @ 0.. = *self.token.get_mut() {
+            drop(Token::of_number(token));
+        }
         if let Some(file) = self.file.get_mut().take() {
             match process::attached() {
                 Some(client) if *self.client.get_mut() == address(client) => {
                     // A session that has ended has released its files.
                     let _ = client.close(file);
                 }
+                _ if file.token().is_some() => drop(file),
                 _ => std::mem::forget(file),
             }
         }

@@ -12,22 +12,26 @@ use std::os::fd::AsRawFd as _;
 
 use cuesta_format::InodeNumber;
 use cuesta_format::control::PASSED_MARKS;
-use cuesta_libfs::{Client, Error, PassedFile};
+use cuesta_libfs::{Error, PassedFile};
 use cuesta_media::lock_files::{self, Mark};
 use rustix::fd::BorrowedFd;
 use rustix::fs::{Mode, OFlags};
-use rustix::io::FdFlags;
+use rustix::io::{Errno, FdFlags};
 
 use crate::calls::Failure;
 use crate::cells::Cell;
 use crate::descriptors::{self, Pin};
 use crate::open_file::Description;
+use crate::store::Client;
 use crate::{arch, cells, gate, inheritance, process, references};
 
 /// Makes `fd`, and all that refer to the same description, a descriptor that can travel. What a vfork child has opened is its
 /// own; what its parent has open are references since before there was a child.
 pub fn prepare(fd: i32, pin: &Pin) -> Result<(), Failure> {
     let client = process::client()?;
+    if client.is_served() {
+        return Err(Failure::Errno(libc::EOPNOTSUPP));
+    }
     if pin.passed() != 0 && !references::is_placeholder(fd) {
         return Ok(());
     }
@@ -94,7 +98,8 @@ pub fn receive(fd: i32) -> Result<(), Failure> {
             descriptors::describe(found.ok_or(Failure::Errno(libc::EOPNOTSUPP))?)
         }
     };
-    if lock_files::is_of(&*client.references(), InodeNumber(pin.inode()), borrow(fd)) {
+    let inode = InodeNumber(pin.inode());
+    if client.references(|folder| lock_files::is_of(folder, inode, borrow(fd))) == Some(true) {
         descriptors::install(fd, pin);
     }
     Ok(())
@@ -104,7 +109,7 @@ pub fn receive(fd: i32) -> Result<(), Failure> {
 pub fn make_useless(fd: i32) {
     let path = |fd: i32| rustix::fs::readlink(format!("/proc/thread-self/fd/{fd}"), Vec::new());
     let is_lock_file = process::client().is_ok_and(|client| {
-        let folder = path(client.references().as_raw_fd());
+        let folder = client.references(|folder| path(folder.as_raw_fd())).unwrap_or(Err(Errno::BADF));
         let file = path(fd);
         folder.is_ok_and(|folder| file.is_ok_and(|file| file.to_bytes().starts_with(folder.to_bytes())))
     });
@@ -127,8 +132,8 @@ fn describe(client: &Client, number: u64) -> Option<Description> {
 /// Whether a descriptor is of the file system that this store's lock files are on.
 fn is_beside_store(client: &Client, fd: i32) -> bool {
     let theirs = rustix::fs::fstat(borrow(fd));
-    let ours = rustix::fs::fstat(&*client.references());
-    theirs.is_ok_and(|theirs| ours.is_ok_and(|ours| ours.st_dev == theirs.st_dev))
+    let ours = client.references(|folder| rustix::fs::fstat(folder)).and_then(Result::ok);
+    theirs.is_ok_and(|theirs| ours.is_some_and(|ours| ours.st_dev == theirs.st_dev))
 }
 
 fn mark(fd: i32, marked: &[u64], number: u64) -> Result<(), Failure> {

@@ -6,11 +6,10 @@
 //! attaches its own when it needs one.
 
 use std::ffi::{CStr, CString, c_char};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, Ordering};
 
 use cuesta_format::InodeNumber;
-use cuesta_libfs::Client;
+use cuesta_format::geometry::{USERS_FOLDER, USERS_SOCKET_FILE};
 use cuesta_threads::GenerationLock;
 use rustix::fd::{AsFd as _, AsRawFd as _, BorrowedFd, IntoRawFd as _, OwnedFd};
 use rustix::fs::{Mode, OFlags};
@@ -18,6 +17,7 @@ use rustix::io::Errno;
 
 use crate::calls::{self, Failure};
 use crate::environment::Environment;
+use crate::store::{Client, Token};
 use crate::{cells, descriptors, filter, gate, record_locks, signals, thread, working_directory};
 
 /// How many descriptors below the limit are ours to take.
@@ -43,6 +43,8 @@ static FORKED: AtomicU32 = AtomicU32::new(0);
 static CLIENT: AtomicPtr<Client> = AtomicPtr::new(std::ptr::null_mut());
 static ATTACHING: GenerationLock = GenerationLock::new();
 static MARKER: AtomicI32 = AtomicI32::new(-1);
+/// The folder of the socket for other users, taken along; negative: it was not.
+static WAY: AtomicI32 = AtomicI32::new(-1);
 /// A vfork child needed a session that its parent did not have.
 static SESSION_WANTED: AtomicBool = AtomicBool::new(false);
 /// Where this program lies, if it was executed from a copy.
@@ -191,7 +193,7 @@ pub fn vacate(fd: i32) -> Result<(), Failure> {
 }
 
 /// Descriptors that this library knows to be open.
-fn borrow(fd: i32) -> BorrowedFd<'static> {
+pub fn borrow(fd: i32) -> BorrowedFd<'static> {
     // SAFETY: used for one call.
     unsafe { BorrowedFd::borrow_raw(fd) }
 }
@@ -241,7 +243,7 @@ fn after_fork() {
 
 fn close_own_descriptors() {
     let kept = [MARKER.load(Ordering::Relaxed), cells::file().unwrap_or(-1)];
-    for fd in own_descriptors().filter(|fd| !kept.contains(fd)) {
+    for fd in own_descriptors().filter(|fd| !kept.contains(fd) && !descriptors::is_kept(*fd)) {
         descriptors::hide(fd, false);
         // SAFETY: hidden descriptors are this library's; their owner has been abandoned.
         unsafe { crate::arch::syscall(libc::SYS_close as usize, [fd as usize, 0, 0, 0, 0, 0]) };
@@ -297,17 +299,27 @@ fn attach() -> Result<&'static Client, Failure> {
     let program = own_name();
     // Where the program is, or else paths begin at the root.
     let first = working_directory::pin().map_or(InodeNumber::ROOT, |pin| InodeNumber(pin.inode()));
-    let client = match Client::attach_to(&configuration.socket, descriptor_floor(), &program, first) {
+    let attached = if is_another_user() {
+        connect_as_user(configuration).map(Client::Served)
+    } else {
+        let own = cuesta_libfs::Client::attach_to(&configuration.socket, descriptor_floor(), &program, first);
+        match own {
+            Err(_) if is_of_another_user(configuration) => connect_as_user(configuration).map(Client::Served),
+            own => own.map(Client::Own).map_err(|error| error.to_string()),
+        }
+    };
+    let client = match attached {
         Ok(client) => client,
         Err(error) => {
             let socket = String::from_utf8_lossy(&configuration.socket);
-            let is_anothers = is_of_another_user(configuration);
+            let is_anothers = is_another_user() || is_of_another_user(configuration);
             if !COMPLAINED.swap(true, Ordering::Relaxed) {
                 if is_anothers {
                     let user = rustix::process::geteuid().as_raw();
                     crate::report(format_args!(
-                        "the store at {socket} is another user's, and is not served to user {user} (start the program \
-                         as the store's user, or let it become another one itself)"
+                        "the store at {socket} is another user's, and is not served to user {user}: {error} (a program \
+                         reaches it that was started by one of the store's user's, or if the store's folder may be \
+                         searched)"
                     ));
                 } else {
                     crate::report(format_args!("cannot attach to the store at {socket}: {error}"));
@@ -316,20 +328,23 @@ fn attach() -> Result<&'static Client, Failure> {
             return Err(Failure::Errno(if is_anothers { libc::EACCES } else { libc::EIO }));
         }
     };
-    // SAFETY: the reference was leaked just now.
-    let client = unsafe { &*Arc::into_raw(client) };
-    client.limit_files(file_limit());
+    let client: &'static Client = Box::leak(Box::new(client));
+    let limit = file_limit();
+    if !client.is_served() || limit != u64::MAX {
+        client.limit_files(limit);
+    }
     client.watch_programs(calls::running::is_running);
     filter::ACTIVE.store(1, Ordering::Release);
     filter::HOLDS.store(1, Ordering::Release);
     if thread::is_vforked() {
         SESSION_WANTED.store(true, Ordering::Relaxed);
-        let own = ChildSession { client, marker: make_marker(configuration)? };
+        let marker = if client.is_served() { -1 } else { make_marker(configuration)? };
+        let own = ChildSession { client, marker };
         // SAFETY: the reference ends within the statement.
         unsafe { thread::delta() }.get_or_insert_default().session = Some(own);
         return Ok(client);
     }
-    if MARKER.load(Ordering::Relaxed) < 0 {
+    if MARKER.load(Ordering::Relaxed) < 0 && !client.is_served() {
         let marker = make_marker(configuration)?;
         descriptors::hide(marker, true);
         MARKER.store(marker, Ordering::Release);
@@ -339,6 +354,84 @@ fn attach() -> Result<&'static Client, Failure> {
     }
     CLIENT.store(std::ptr::from_ref(client).cast_mut(), Ordering::Release);
     Ok(client)
+}
+
+/// Has SharedFS serve this process, which may not have a session.
+fn connect_as_user(configuration: &Configuration) -> Result<cuesta_served::Client, String> {
+    let path = match way() {
+        Some(way) => format!("/proc/self/fd/{way}/{USERS_SOCKET_FILE}").into_bytes(),
+        None => [&users_folder(configuration), b"/".as_slice(), USERS_SOCKET_FILE.as_bytes()].concat(),
+    };
+    cuesta_served::Client::connect(&path, descriptor_floor()).map_err(|error| error.to_string())
+}
+
+/// Where the socket for other users is.
+fn users_folder(configuration: &Configuration) -> Vec<u8> {
+    let socket = &configuration.socket;
+    let folder = socket.iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
+    [&socket[..folder], USERS_FOLDER.as_bytes()].concat()
+}
+
+/// Whether this process is neither the store's user nor root, as far as it can tell.
+pub fn is_another_user() -> bool {
+    let user = rustix::process::geteuid();
+    let owner = match (way(), configuration()) {
+        _ if user.is_root() => return false,
+        (Some(way), _) => rustix::fs::fstat(borrow(way)),
+        (None, Ok(configuration)) => rustix::fs::stat(&configuration.socket[..]),
+        (None, Err(_)) => return false,
+    };
+    owner.is_ok_and(|owner| owner.st_uid != user.as_raw())
+}
+
+/// A descriptor of the folder of the socket for other users, if this process took one along.
+pub fn way() -> Option<i32> {
+    Some(WAY.load(Ordering::Acquire)).filter(|way| *way >= 0)
+}
+
+/// The program before exec left one.
+pub fn adopt_way(way: Token) {
+    WAY.store(way.into_number(), Ordering::Release);
+}
+
+/// Takes the way along while this process can reach it: as another user it may not.
+pub fn take_way() {
+    let Ok(configuration) = configuration() else { return };
+    if way().is_some() {
+        return;
+    }
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    let way = rustix::fs::open(&users_folder(configuration)[..], flags, Mode::empty());
+    if let Ok(way) = way.and_then(|way| set_aside(way.as_fd())) {
+        adopt_way(Token::new(way));
+    }
+}
+
+/// A connection to SharedFS by which this process asks as who it is now, whoever it becomes.
+pub fn bridge() -> Option<cuesta_served::Client> {
+    connect_as_user(configuration().ok()?).ok()
+}
+
+/// Gives up the session, or the connection that SharedFS serves it by; the next call begins another. Call with no other
+/// thread inside.
+pub fn give_up_client() {
+    let client = CLIENT.swap(std::ptr::null_mut(), Ordering::AcqRel);
+    // SAFETY: null, or a client that was leaked for the process's life.
+    let Some(client) = (unsafe { client.as_ref() }) else { return };
+    client.part();
+    calls::forget_copies();
+    let own = client.descriptors();
+    for fd in own {
+        descriptors::hide(fd, false);
+    }
+    if is_single_threaded() {
+        // SAFETY: made by `Box::leak`, and nobody else is here to know it: files of it are opened anew before they are used.
+        drop(unsafe { Box::from_raw(std::ptr::from_ref(client).cast_mut()) });
+    }
+}
+
+fn is_single_threaded() -> bool {
+    std::fs::read_dir("/proc/self/task").is_ok_and(|threads| threads.count() == 1)
 }
 
 /// Whether this process may not even see the store's socket, or not use it.
@@ -392,9 +485,11 @@ pub fn is_open(fd: i32) -> bool {
 }
 
 /// A new placeholder descriptor, the lowest free one from `lowest` on.
-pub fn placeholder(lowest: i32, close_on_exec: bool) -> Result<i32, Failure> {
+/// For a file that SharedFS serves it is a copy of the `token`.
+pub fn placeholder(token: Option<i32>, lowest: i32, close_on_exec: bool) -> Result<i32, Failure> {
     let command = if close_on_exec { libc::F_DUPFD_CLOEXEC } else { libc::F_DUPFD };
     let marker = match childs_own() {
+        _ if token.is_some() => token.unwrap_or(-1),
         Some(own) if thread::is_vforked() => own.marker,
         _ => MARKER.load(Ordering::Acquire),
     };

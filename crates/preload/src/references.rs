@@ -9,6 +9,7 @@
 use cuesta_format::InodeNumber;
 use cuesta_media::lock_files::{self, Access};
 use rustix::fd::{AsRawFd as _, IntoRawFd as _, OwnedFd};
+use rustix::fs::FileType;
 
 use crate::calls::Failure;
 use crate::descriptors::{self, Pin};
@@ -17,13 +18,13 @@ use crate::{arch, filter, gate, process, record_locks, thread};
 /// Makes references of all descriptors before a child is made that has its parent's memory, and copies of its descriptors.
 pub fn keep_for_child() {
     if is_wanted() {
-        gate::alone(|| keep(|_, _| true));
+        gate::alone(|| keep(|fd, _| is_marker(fd)));
     }
 }
 
 /// Makes references of the descriptors that `survive` an exec.
 pub fn keep_for_exec(survives: impl Fn(i32) -> bool) {
-    let survives = |fd: i32, _: &Pin| survives(fd);
+    let survives = |fd: i32, _: &Pin| survives(fd) && is_marker(fd);
     if thread::is_vforked() {
         // Its descriptors are its own, and no other thread has them.
         keep(survives);
@@ -43,7 +44,7 @@ pub fn keep(filter: impl Fn(i32, &Pin) -> bool) {
 }
 
 fn is_wanted() -> bool {
-    descriptors::all().iter().any(|(fd, pin)| !pin.is_reference() && is_placeholder(*fd))
+    descriptors::all().iter().any(|(fd, pin)| !pin.is_reference() && is_marker(*fd))
 }
 
 /// Makes references of all descriptors of one description. Call as [`keep`], while the process has no record locks on the
@@ -98,10 +99,10 @@ pub fn ensure(fd: i32, pin: &Pin) -> Result<(), Failure> {
 
 /// A descriptor for what was just opened: a placeholder, unless the process may have record locks on the inode.
 pub fn descriptor(pin: &Pin, close_on_exec: bool) -> Result<i32, Failure> {
-    if pin.is_path() || !record_locks::may_be_held(pin.inode()) {
-        return process::placeholder(0, close_on_exec);
-    }
-    let Some(reference) = take(pin) else { return process::placeholder(0, close_on_exec) };
+    let is_wanted = !pin.is_path() && record_locks::may_be_held(pin.inode());
+    let Some(reference) = is_wanted.then(|| take(pin)).flatten() else {
+        return process::placeholder(pin.token(), 0, close_on_exec);
+    };
     if reference.as_raw_fd() as usize >= filter::DESCRIPTOR_LIMIT {
         return Err(Failure::Errno(libc::EMFILE));
     }
@@ -116,28 +117,41 @@ pub fn descriptor(pin: &Pin, close_on_exec: bool) -> Result<i32, Failure> {
 /// sessions have it open.
 fn take(pin: &Pin) -> Option<OwnedFd> {
     let client = process::attached()?;
+    if client.is_served() {
+        return client.lock_file(pin.file().ok()?).ok();
+    }
     let access = match (pin.is_path(), pin.writes()) {
         (true, _) => Access::Path,
         (false, true) => Access::Write,
         (false, false) => Access::Read,
     };
     client.note_lock_file();
-    lock_files::take(&*client.references(), InodeNumber(pin.inode()), access).ok()
+    client.references(|folder| lock_files::take(folder, InodeNumber(pin.inode()), access))?.ok()
 }
 
-/// Whether it is one that says nothing: a copy of the marker.
+/// Whether one of ours has no locks on it: a copy of the marker, or of what SharedFS knows an open file by.
 pub fn is_placeholder(fd: i32) -> bool {
+    is_marker(fd) || is_token(fd)
+}
+
+/// Whether it is one that says nothing.
+fn is_marker(fd: i32) -> bool {
     let flags = control(fd, libc::F_GETFL);
     flags >= 0 && flags & libc::O_PATH as isize != 0
+}
+
+/// Whether one of ours is the end of a pipe by which SharedFS knows an open file. It can be handed on as it is.
+fn is_token(fd: i32) -> bool {
+    rustix::fs::fstat(process::borrow(fd))
+        .is_ok_and(|found| FileType::from_raw_mode(found.st_mode) == FileType::Fifo)
 }
 
 /// Whether a descriptor of another process was one of its placeholders: like ours, of the daemon's socket, or of its copy.
 pub fn is_placeholder_of_store(fd: i32) -> bool {
     let Ok(configuration) = process::configuration() else { return false };
-    // SAFETY: used for one call; the caller has just made it.
-    let found = rustix::fs::fstat(unsafe { rustix::fd::BorrowedFd::borrow_raw(fd) });
+    let found = rustix::fs::fstat(process::borrow(fd));
     let socket = rustix::fs::stat(&configuration.socket[..]);
-    is_placeholder(fd)
+    is_marker(fd)
         && found
             .is_ok_and(|found| socket.is_ok_and(|it| (it.st_dev, it.st_ino) == (found.st_dev, found.st_ino)))
 }

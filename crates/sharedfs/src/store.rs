@@ -26,9 +26,10 @@ use cuesta_format::{
 use cuesta_media::{Mapping, clock, recorder};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, VecDeque};
-use std::fs::File;
+use std::fs::{DirBuilder, File};
 use std::io::Read;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -142,7 +143,8 @@ impl SharedFs {
             if folder.exists() {
                 std::fs::remove_dir_all(&folder).map_err(Error::io("remove what an unfinished mkfs left"))?;
             }
-            std::fs::create_dir_all(&folder).map_err(Error::io("create a folder"))?;
+            let made = DirBuilder::new().recursive(true).mode(0o700).create(&folder);
+            made.map_err(Error::io("create a folder"))?;
         }
         for file in [SESSIONS_FILE, METADATA_FILE] {
             match std::fs::remove_file(tier.join(file)) {

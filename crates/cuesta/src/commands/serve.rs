@@ -42,9 +42,12 @@ pub fn execute(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let told = Told::adopt(arguments.tell_descriptor);
     prepare_log();
     match start(&arguments.store) {
-        Ok((server, lock)) => {
+        Ok((server, users, lock)) => {
             told.say(&Outcome::Ready);
             let reason = server.wait();
+            if let Some(users) = users {
+                users.stop();
+            }
             drop(lock);
             match reason {
                 StopReason::Failed(why) => Err(Failure::on(&arguments.store, why)),
@@ -71,7 +74,7 @@ impl From<Failure> for Refusal {
     }
 }
 
-fn start(folder: &Path) -> Result<(Server<SharedFs>, StoreLock), Refusal> {
+fn start(folder: &Path) -> Result<(Server<SharedFs>, Option<cuesta_served::Server>, StoreLock), Refusal> {
     let store = Store::find(folder)?;
     let fail = |error: &dyn std::fmt::Display| Failure::on(store.folder(), error);
     let options = Options::load(&store.configuration()).map_err(|error| Failure::new(error.to_string()))?;
@@ -96,6 +99,10 @@ fn start(folder: &Path) -> Result<(Server<SharedFs>, StoreLock), Refusal> {
             }
         })
         .map_err(|error| fail(&error))?;
+    // Without it, other users' programs are told that the store is not served to them.
+    let users = cuesta_served::Server::start(&store.users_folder(), &store.socket())
+        .inspect_err(|error| tracing::warn!(%error, "other users are not served"))
+        .ok();
     tracing::info!(
         store = %store.folder().display(),
         recovered_sessions = recovered.sessions,
@@ -103,7 +110,7 @@ fn start(folder: &Path) -> Result<(Server<SharedFs>, StoreLock), Refusal> {
         recovery_ms = recovered.milliseconds,
         "serving"
     );
-    Ok((server, lock))
+    Ok((server, users, lock))
 }
 
 /// What a lock that cannot be had means to the user.

@@ -6,8 +6,8 @@
 //! were moved, under its own address and data: that completes with just the number that is to be told. What fails
 //! says so as the answer of io_submit, as what the kernel finds wrong with a request does.
 
+use crate::store::OpenFile;
 use cuesta_format::FileKind;
-use cuesta_libfs::OpenFile;
 use rustix::fs::{Mode, OFlags};
 use std::os::fd::{AsRawFd, OwnedFd};
 

@@ -1,7 +1,8 @@
 //! What `stat` shows, and changing it.
 
+use crate::store::{Base, Client, OpenFile, Target};
 use cuesta_format::{FileKind, InodeRecord, Timestamp};
-use cuesta_libfs::{Base, Client, Credentials, Error, OpenFile, SetAttributes, SetTime, Stat, Target};
+use cuesta_libfs::{Credentials, Error, SetAttributes, SetTime, Stat};
 
 use super::path::{self, Named};
 use super::{Answer, Call, Failure, descriptor_names, own_listing};
@@ -209,14 +210,7 @@ fn set_behind(pin: &Pin, attributes: SetAttributes) -> Answer {
     if file.kind() == FileKind::Symlink && attributes.mode.is_some() {
         return Err(Failure::Errno(libc::EOPNOTSUPP));
     }
-    if file.flags() & libc::O_PATH == 0 {
-        return set_open(pin, attributes);
-    }
-    let client = process::client()?;
-    let file = descriptor_names::reopen(pin, libc::O_RDONLY)?;
-    let answer = client.set_attributes(&credentials::effective(), Target::File(&file), attributes);
-    client.close(file)?;
-    answer?;
+    process::client()?.set_attributes_behind(&credentials::effective(), file, attributes)?;
     Ok(0)
 }
 

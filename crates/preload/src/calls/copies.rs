@@ -9,8 +9,8 @@ use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, FromRawFd as _, IntoRawFd
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::store::{OpenFile, Version};
 use cuesta_format::InodeNumber;
-use cuesta_libfs::{OpenFile, Version};
 use rustix::fs::{MemfdFlags, SealFlags, Stat};
 
 use super::{Failure, loaders, needed, running};
@@ -175,7 +175,7 @@ pub fn after_fork() {
 #[cold]
 fn keep(inode: InodeNumber) -> Result<(), Failure> {
     let client = process::client()?;
-    let file = client.reopen(&credentials::effective(), inode, libc::O_RDONLY, 0)?;
+    let file = client.reopen_number(&credentials::effective(), inode, libc::O_RDONLY, 0)?;
     let kept = keep_open(&file);
     client.close(file)?;
     kept

@@ -1,7 +1,8 @@
 //! Reading, writing and sizing.
 
+use crate::store::OpenFile;
 use cuesta_format::FileKind;
-use cuesta_libfs::{Allocation, OpenFile, Whence};
+use cuesta_libfs::{Allocation, Whence};
 
 use super::path::{self, Named};
 use super::{Answer, Call, Failure, descriptor_names};

@@ -4,10 +4,9 @@
 //! file behind the descriptor, as it is now; what does not (`lstat`, `unlink`) means the link, which the
 //! kernel has.
 
-use std::sync::Arc;
-
+use crate::store::{Base, OpenFile};
 use cuesta_format::FileKind;
-use cuesta_libfs::{Base, Credentials, OpenFile};
+use cuesta_libfs::Credentials;
 
 use super::names::Opened;
 use super::path::{self, Walk};
@@ -166,9 +165,8 @@ pub fn check(pin: &Pin, credentials: &Credentials, rights: u32) -> Result<(), Fa
 }
 
 /// The file behind a description, for a purpose its flags do not allow; no rights are checked.
-pub fn reopen(pin: &Pin, flags: i32) -> Result<Arc<OpenFile>, Failure> {
-    let inode = pin.file()?.inode();
-    Ok(process::client()?.reopen(&credentials::effective(), inode, flags, 0)?)
+pub fn reopen(pin: &Pin, flags: i32) -> Result<OpenFile, Failure> {
+    Ok(process::client()?.reopen(&credentials::effective(), pin.file()?, flags)?)
 }
 
 /// Opens what is behind a description once more, as by a path to it.

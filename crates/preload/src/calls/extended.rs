@@ -1,9 +1,8 @@
 //! Extended attributes: their calls by path, by link, and by descriptor.
 
-use std::sync::Arc;
-
+use crate::store::{Client, Target};
 use cuesta_format::{EXTENDED_VALUE_BYTES_MAX, NAME_BYTES_MAX};
-use cuesta_libfs::{Client, Credentials, Error, ExtendedFlags, Target};
+use cuesta_libfs::{Credentials, Error, ExtendedFlags};
 
 use super::{Answer, Call, Failure, descriptor_names, path};
 use crate::user_memory::UserPath;
@@ -70,7 +69,7 @@ impl Subject {
                 let file = if is_path {
                     descriptor_names::reopen(&pin, libc::O_RDONLY)?
                 } else {
-                    Arc::clone(pin.file()?)
+                    pin.file()?.clone()
                 };
                 let served = serve(client, &credentials::effective(), Target::File(&file));
                 client.close(file)?;

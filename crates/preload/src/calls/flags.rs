@@ -3,8 +3,8 @@
 //! Files of the store have the one flag that says how they are kept, as those of ext4 do, and no other can be set: that
 //! is refused as of a flag that a file system does not know, and counted.
 
+use crate::store::OpenFile;
 use cuesta_format::FileKind;
-use cuesta_libfs::OpenFile;
 
 use super::{Answer, Call, Failure};
 use crate::{credentials, process, user_memory};

@@ -3,8 +3,8 @@
 //!
 //! Code that is mapped, of whatever file, is patched before it can run.
 
+use crate::store::OpenFile;
 use cuesta_format::FileKind;
-use cuesta_libfs::OpenFile;
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::fs::{MemfdFlags, memfd_create};
 

@@ -1,9 +1,8 @@
 //! Opening, making, moving and removing names.
 
-use std::sync::Arc;
-
+use crate::store::{LinkSource, OpenFile};
 use cuesta_format::InodeNumber;
-use cuesta_libfs::{Error, LinkSource, OpenFile, RenameFlags, Resolve};
+use cuesta_libfs::{Error, RenameFlags, Resolve};
 use rustix::fd::BorrowedFd;
 use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
@@ -40,7 +39,7 @@ pub const UNNAMED: i32 = libc::O_TMPFILE & !libc::O_DIRECTORY;
 /// What a path leads to.
 pub enum Opened {
     /// A file of the store, and its name.
-    File(Arc<OpenFile>, Vec<u8>),
+    File(OpenFile, Vec<u8>),
     /// A named pipe, which the kernel opens.
     Pipe(InodeNumber),
 }

@@ -8,10 +8,9 @@
 
 use std::ffi::CString;
 use std::os::fd::{AsRawFd as _, OwnedFd};
-use std::sync::Arc;
 
+use crate::store::OpenFile;
 use cuesta_format::FileKind;
-use cuesta_libfs::OpenFile;
 use rustix::fs::{Access, CWD, Mode, OFlags};
 
 use super::program::starts_with;
@@ -42,7 +41,7 @@ struct Object {
 /// Where something of that name is.
 enum Found {
     /// In the store, and the path it was looked for at.
-    Store(Arc<OpenFile>, Vec<u8>),
+    Store(OpenFile, Vec<u8>),
     /// Left to the loader.
     Kernel,
     Nowhere,

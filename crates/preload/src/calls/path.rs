@@ -10,7 +10,8 @@
 //! A path that enters the store may leave it by `..` or a symbolic link. LibFS then answers where it
 //! goes on, and the call is made again there: by LibFS if that is ours once more, else by the kernel.
 
-use cuesta_libfs::{Base, Client, Credentials, Error};
+use crate::store::{Base, Client};
+use cuesta_libfs::{Credentials, Error};
 
 use super::descriptor_names::{self, Passed};
 use super::{Answer, Call, Failure};

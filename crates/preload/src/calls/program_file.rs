@@ -1,11 +1,10 @@
 //! The file an exec names: where it lies, what the kernel would make of it, and whether the library could be
 //! loaded into it.
 
-use std::sync::Arc;
-
+use crate::store::OpenFile;
 use cuesta_format::FileKind;
 use cuesta_format::account::Barrier;
-use cuesta_libfs::{Error, OpenFile};
+use cuesta_libfs::Error;
 use rustix::fs::{Mode, OFlags, fstat, openat};
 use rustix::io::Errno;
 
@@ -27,7 +26,7 @@ pub enum Location {
     /// Where the kernel finds it, by this path.
     Kernel(Vec<u8>),
     /// In the store, open, and its absolute name.
-    Store(Arc<OpenFile>, Vec<u8>),
+    Store(OpenFile, Vec<u8>),
 }
 
 /// A program, or a script.
@@ -126,7 +125,7 @@ impl ProgramFile {
             _ => return Err(Failure::Errno(libc::EACCES)),
         }
         let client = process::client()?;
-        let file = client.reopen(&credentials::effective(), file.inode(), libc::O_RDONLY, 0)?;
+        let file = client.reopen(&credentials::effective(), file, libc::O_RDONLY)?;
         let record = client.stat_open(&file)?.record;
         if let Err(busy) = client.check_not_written(&file) {
             client.close(file)?;

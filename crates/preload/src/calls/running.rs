@@ -7,8 +7,8 @@
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 
+use crate::store::Client;
 use cuesta_format::InodeNumber;
-use cuesta_libfs::Client;
 use rustix::fs::{Mode, OFlags};
 
 use crate::process;

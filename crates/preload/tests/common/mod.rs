@@ -8,6 +8,7 @@ use std::process::{Command, Output, Stdio};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
+use cuesta_format::geometry::USERS_FOLDER;
 use cuesta_format::superblock::Superblock;
 use cuesta_format::{Geometry, Medium, StoreId};
 use cuesta_sharedfs::server::{Listener, Server};
@@ -88,6 +89,7 @@ pub struct Served {
     folder: tempfile::TempDir,
     shared: Arc<SharedFs>,
     _server: Server<SharedFs>,
+    _users: cuesta_served::Server,
 }
 
 impl Served {
@@ -99,7 +101,9 @@ impl Served {
         let listener = Listener::bind(&folder.path().join("sock")).expect("socket");
         let shared = SharedFs::open(folder.path(), Options::default()).expect("the store");
         let server = Server::start(Arc::clone(&shared), listener).expect("server");
-        Self { folder, shared, _server: server }
+        let users = folder.path().join(USERS_FOLDER);
+        let users = cuesta_served::Server::start(&users, &folder.path().join("sock")).expect("server");
+        Self { folder, shared, _server: server, _users: users }
     }
 
     /// Inodes there are, the root among them.

@@ -14,7 +14,7 @@ use cuesta_format::wire::{PROTOCOL_VERSION, Refusal, Request, Response};
 use cuesta_format::{InodeNumber, SessionId};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fd::OwnedFd;
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, Uid, pidfd_open};
 use std::sync::mpsc;
 
 /// How long a process that closed its socket may take to be dead.
@@ -29,7 +29,11 @@ pub(super) fn serve<S: Service>(
     stop: &StopSender,
 ) {
     let process = match rustix::net::sockopt::socket_peercred(&socket) {
-        Ok(credentials) => credentials.pid,
+        Ok(credentials) if is_trusted(credentials.uid) => credentials.pid,
+        Ok(credentials) => {
+            tracing::warn!(user = %credentials.uid.as_raw(), "a connection of another user is closed");
+            return;
+        }
         Err(error) => {
             tracing::warn!(%error, "a connection without credentials is closed");
             return;
@@ -146,6 +150,12 @@ impl<S: Service> Drop for Connection<'_, S> {
             self.end(if is_gone(self.process) { Ending::Gone } else { Ending::GivenUp });
         }
     }
+}
+
+/// Whether a user's processes may have sessions: those of the daemon's own user and of root. The socket's mode lets in
+/// nobody else either.
+fn is_trusted(user: Uid) -> bool {
+    user.is_root() || user == rustix::process::geteuid()
 }
 
 /// Whether a client that hung up is a dead process. A dying one closes its socket a moment before it is seen

@@ -1,0 +1,235 @@
+//! Opening files, and calls on those that are open.
+
+use std::sync::Arc;
+
+use cuesta_format::{InodeNumber, InodeRecord};
+use cuesta_libfs::{Allocation, Credentials, DirectoryItem, Error, Resolve, Stat, Whence};
+use cuesta_media::{UserSlice, UserSliceMut};
+
+use super::open_files::ServedFile;
+use super::{Base, Client, OpenFile, Target, Token, Version, stranger};
+
+impl Client {
+    /// `open`.
+    #[inline]
+    pub fn open(
+        &self,
+        credentials: &Credentials,
+        base: Base<'_>,
+        path: &[u8],
+        flags: i32,
+        mode: u32,
+    ) -> Result<OpenFile, Error> {
+        self.open_within(credentials, base, path, flags, mode, Resolve::default())
+    }
+
+    /// `open` through what `resolve` leaves.
+    #[inline]
+    pub fn open_within(
+        &self,
+        credentials: &Credentials,
+        base: Base<'_>,
+        path: &[u8],
+        flags: i32,
+        mode: u32,
+        resolve: Resolve,
+    ) -> Result<OpenFile, Error> {
+        match self {
+            Client::Own(client) => {
+                client.open_within(credentials, base.own()?, path, flags, mode, resolve).map(OpenFile::Own)
+            }
+            Client::Served(client) => {
+                let (file, token) = client.open(base.place()?, path, flags, mode, resolve)?;
+                Ok(OpenFile::served(token, file))
+            }
+        }
+    }
+
+    /// Opens an inode this process has open already, for a purpose of its own.
+    pub fn reopen(&self, credentials: &Credentials, open: &OpenFile, flags: i32) -> Result<OpenFile, Error> {
+        match self {
+            Client::Own(client) => client.reopen(credentials, open.inode(), flags, 0).map(OpenFile::Own),
+            Client::Served(client) => {
+                let (file, token) = client.reopen(open.with_shared_fs()?, flags)?;
+                Ok(OpenFile::served(token, file))
+            }
+        }
+    }
+
+    /// Opens an inode by its number, which only the process's own session may.
+    pub fn reopen_number(
+        &self,
+        credentials: &Credentials,
+        inode: InodeNumber,
+        flags: i32,
+        offset: u64,
+    ) -> Result<OpenFile, Error> {
+        match self {
+            Client::Own(client) => client.reopen(credentials, inode, flags, offset).map(OpenFile::Own),
+            Client::Served(_) => Err(Error::Denied),
+        }
+    }
+
+    /// The file a token stands for, kept open by a token of its own.
+    pub fn redeem(&self, token: &Token) -> Result<OpenFile, Error> {
+        let Client::Served(client) = self else { return Err(stranger()) };
+        let token = token.copy()?;
+        let file = client.redeem(token.file()?)?;
+        Ok(OpenFile::Served(Arc::new(ServedFile { file, token })))
+    }
+
+    /// Closes a file, unless it is in use elsewhere.
+    pub fn close(&self, file: OpenFile) -> Result<(), Error> {
+        match (self, file) {
+            (Client::Own(client), OpenFile::Own(file)) => client.close(file),
+            (Client::Served(client), OpenFile::Served(file)) => match Arc::into_inner(file) {
+                Some(ServedFile { file, token }) => {
+                    drop(token);
+                    client.close(&file)
+                }
+                None => Ok(()),
+            },
+            (_, OpenFile::Own(file)) => {
+                // It belongs to a session that is over.
+                std::mem::forget(file);
+                Ok(())
+            }
+            (_, OpenFile::Served(_)) => Ok(()),
+        }
+    }
+
+    /// Reads at the file's offset.
+    #[inline]
+    pub fn read(&self, file: &OpenFile, out: &mut [UserSliceMut<'_>]) -> Result<usize, Error> {
+        match self {
+            Client::Own(client) => client.read(file.own()?, out),
+            Client::Served(client) => client.read(file.with_shared_fs()?, out, None),
+        }
+    }
+
+    /// Reads at `offset`.
+    #[inline]
+    pub fn pread(&self, file: &OpenFile, out: &mut [UserSliceMut<'_>], offset: i64) -> Result<usize, Error> {
+        match self {
+            Client::Own(client) => client.pread(file.own()?, out, offset),
+            Client::Served(client) => client.read(file.with_shared_fs()?, out, Some(offset)),
+        }
+    }
+
+    /// Writes at the file's offset, or its end.
+    #[inline]
+    pub fn write(&self, file: &OpenFile, data: &[UserSlice<'_>]) -> Result<usize, Error> {
+        match self {
+            Client::Own(client) => client.write(file.own()?, data),
+            Client::Served(client) => client.write(file.with_shared_fs()?, data, None, file.appends()),
+        }
+    }
+
+    /// Writes at `offset`, or at the end.
+    #[inline]
+    pub fn pwrite(&self, file: &OpenFile, data: &[UserSlice<'_>], offset: i64) -> Result<usize, Error> {
+        match self {
+            Client::Own(client) => client.pwrite(file.own()?, data, offset),
+            Client::Served(_) => self.write_appending(file, data, Some(offset), file.appends()),
+        }
+    }
+
+    /// As LibFS.
+    #[inline]
+    pub fn write_appending(
+        &self,
+        file: &OpenFile,
+        data: &[UserSlice<'_>],
+        offset: Option<i64>,
+        appends: bool,
+    ) -> Result<usize, Error> {
+        match self {
+            Client::Own(client) => client.write_appending(file.own()?, data, offset, appends),
+            Client::Served(client) => client.write(file.with_shared_fs()?, data, offset, appends),
+        }
+    }
+
+    /// `lseek`.
+    #[inline]
+    pub fn seek(&self, file: &OpenFile, offset: i64, whence: Whence) -> Result<u64, Error> {
+        match self {
+            Client::Own(client) => client.seek(file.own()?, offset, whence),
+            Client::Served(client) => client.seek(file.with_shared_fs()?, offset, whence),
+        }
+    }
+
+    /// `fsync`.
+    #[inline]
+    pub fn fsync(&self, file: &OpenFile) -> Result<(), Error> {
+        match self {
+            Client::Own(client) => client.fsync(file.own()?),
+            Client::Served(client) => client.fsync(file.with_shared_fs()?),
+        }
+    }
+
+    /// `ftruncate`.
+    pub fn truncate_open(&self, file: &OpenFile, size: i64) -> Result<(), Error> {
+        match self {
+            Client::Own(client) => client.truncate_open(file.own()?, size),
+            Client::Served(client) => client.truncate(Target::File(file).subject()?, size),
+        }
+    }
+
+    /// `fallocate`.
+    pub fn allocate(&self, file: &OpenFile, what: Allocation, offset: i64, length: i64) -> Result<(), Error> {
+        match self {
+            Client::Own(client) => client.allocate(file.own()?, what, offset, length),
+            Client::Served(client) => client.allocate(file.with_shared_fs()?, what, offset, length),
+        }
+    }
+
+    /// As LibFS.
+    pub fn read_directory(
+        &self,
+        file: &OpenFile,
+        sink: &mut dyn FnMut(DirectoryItem<'_>) -> bool,
+    ) -> Result<(), Error> {
+        match self {
+            Client::Own(client) => client.read_directory(file.own()?, sink),
+            Client::Served(client) => client.read_directory(file.with_shared_fs()?, sink),
+        }
+    }
+
+    /// `fstat`.
+    #[inline]
+    pub fn stat_open(&self, file: &OpenFile) -> Result<Stat, Error> {
+        match self {
+            Client::Own(client) => client.stat_open(file.own()?),
+            Client::Served(client) => {
+                client.stat(Target::File(file).subject()?).map(|record| Stat { record })
+            }
+        }
+    }
+
+    /// The present version of an open file's inode.
+    pub fn version(&self, file: &OpenFile) -> Result<Version, Error> {
+        match self {
+            Client::Own(client) => client.version(file.own()?).map(Version::Own),
+            Client::Served(_) => {
+                let InodeRecord { inode, changed, modified, size, .. } = self.stat_open(file)?.record;
+                Ok(Version::Served(inode, changed, modified, size))
+            }
+        }
+    }
+
+    /// Target of an open symbolic link.
+    pub fn read_link_open(&self, file: &OpenFile) -> Result<Vec<u8>, Error> {
+        match self {
+            Client::Own(client) => client.read_link_open(file.own()?),
+            Client::Served(client) => client.read_link(Target::File(file).subject()?),
+        }
+    }
+
+    /// Where an open directory lies.
+    pub fn whereabouts(&self, file: &OpenFile, guess: &[u8]) -> Result<Vec<u8>, Error> {
+        match self {
+            Client::Own(client) => client.whereabouts(file.own()?, guess),
+            Client::Served(client) => client.whereabouts(file.with_shared_fs()?, guess),
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! Open files, and the descriptors that stand for those SharedFS serves.
+
+use std::os::fd::{AsFd as _, AsRawFd as _, FromRawFd as _, IntoRawFd as _, OwnedFd};
+use std::sync::Arc;
+
+use cuesta_format::{FileKind, InodeNumber, Timestamp};
+use cuesta_libfs::{Error, Whence};
+
+use super::{Client, stranger};
+use crate::{descriptors, process};
+
+/// An open file.
+#[derive(Clone, Debug)]
+pub enum OpenFile {
+    /// Of the process's own session.
+    Own(Arc<cuesta_libfs::OpenFile>),
+    /// With SharedFS.
+    Served(Arc<ServedFile>),
+}
+
+/// An open file with SharedFS, and the descriptor that keeps it open.
+#[derive(Debug)]
+pub struct ServedFile {
+    pub(super) file: cuesta_served::OpenFile,
+    pub(super) token: Token,
+}
+
+/// A descriptor of this library's own that stands for an open file, and outlives its session.
+#[derive(Debug)]
+pub struct Token(Option<OwnedFd>);
+
+/// Of an inode: equal as long as nothing about it has changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Version {
+    /// As the process's own session knows it.
+    Own(cuesta_libfs::Version),
+    /// As SharedFS does.
+    Served(InodeNumber, Timestamp, Timestamp, u64),
+}
+
+impl Version {
+    /// Whose it is.
+    pub fn inode(&self) -> InodeNumber {
+        match self {
+            Version::Own(version) => version.inode(),
+            Version::Served(inode, ..) => *inode,
+        }
+    }
+}
+
+impl Token {
+    /// Takes a descriptor in.
+    pub fn new(file: OwnedFd) -> Self {
+        descriptors::keep_hidden(file.as_raw_fd());
+        Self(Some(file))
+    }
+
+    /// One that was left to its number.
+    pub fn of_number(number: i32) -> Self {
+        // SAFETY: `into_number` left it to whoever says this.
+        Self(Some(unsafe { OwnedFd::from_raw_fd(number) }))
+    }
+
+    /// By its number.
+    pub fn number(&self) -> i32 {
+        self.0.as_ref().map_or(-1, OwnedFd::as_raw_fd)
+    }
+
+    /// Leaves it to its number.
+    pub fn into_number(mut self) -> i32 {
+        self.0.take().map_or(-1, |file| file.into_raw_fd())
+    }
+
+    /// The descriptor.
+    pub(super) fn file(&self) -> Result<&OwnedFd, Error> {
+        self.0.as_ref().ok_or(Error::Disconnected)
+    }
+
+    /// One more for the same file.
+    pub(super) fn copy(&self) -> Result<Self, Error> {
+        process::set_aside(self.file()?.as_fd()).map(Self::new).map_err(|_| Error::Descriptors)
+    }
+}
+
+impl Drop for Token {
+    fn drop(&mut self) {
+        if let Some(file) = self.0.take() {
+            descriptors::hide(file.as_raw_fd(), false);
+        }
+    }
+}
+
+impl ServedFile {
+    /// The descriptor that keeps it open.
+    pub fn token(&self) -> &Token {
+        &self.token
+    }
+}
+
+impl OpenFile {
+    pub(super) fn served(token: OwnedFd, file: cuesta_served::OpenFile) -> Self {
+        OpenFile::Served(Arc::new(ServedFile { file, token: Token::new(token) }))
+    }
+
+    #[inline]
+    pub(super) fn own(&self) -> Result<&Arc<cuesta_libfs::OpenFile>, Error> {
+        match self {
+            OpenFile::Own(file) => Ok(file),
+            OpenFile::Served(_) => Err(stranger()),
+        }
+    }
+
+    pub(super) fn with_shared_fs(&self) -> Result<&cuesta_served::OpenFile, Error> {
+        match self {
+            OpenFile::Own(_) => Err(stranger()),
+            OpenFile::Served(served) => Ok(&served.file),
+        }
+    }
+
+    /// The descriptor that keeps it open, if one does.
+    pub fn token(&self) -> Option<i32> {
+        match self {
+            OpenFile::Own(_) => None,
+            OpenFile::Served(served) => Some(served.token.number()),
+        }
+    }
+
+    /// Its inode.
+    pub fn inode(&self) -> InodeNumber {
+        match self {
+            OpenFile::Own(file) => file.inode(),
+            OpenFile::Served(served) => served.file.inode(),
+        }
+    }
+
+    /// What kind of file it is.
+    #[inline]
+    pub fn kind(&self) -> FileKind {
+        match self {
+            OpenFile::Own(file) => file.kind(),
+            OpenFile::Served(served) => served.file.kind(),
+        }
+    }
+
+    /// The flags `fcntl(F_GETFL)` shows.
+    #[inline]
+    pub fn flags(&self) -> i32 {
+        match self {
+            OpenFile::Own(file) => file.flags(),
+            OpenFile::Served(served) => served.file.flags(),
+        }
+    }
+
+    /// `fcntl(F_SETFL)`.
+    pub fn set_flags(&self, flags: i32) {
+        match self {
+            OpenFile::Own(file) => file.set_flags(flags),
+            OpenFile::Served(served) => {
+                if let Some(Client::Served(client)) = process::attached() {
+                    // What is wrong shows with the next call.
+                    let _ = client.set_flags(&served.file, flags);
+                }
+            }
+        }
+    }
+
+    /// Where the next read or write starts.
+    pub fn offset(&self) -> u64 {
+        match self {
+            OpenFile::Own(file) => file.offset(),
+            OpenFile::Served(served) => match process::attached() {
+                Some(Client::Served(client)) => {
+                    client.seek(&served.file, 0, Whence::Current).unwrap_or_default()
+                }
+                _ => 0,
+            },
+        }
+    }
+
+    /// As LibFS has it; an offset that SharedFS keeps is not this process's to keep.
+    pub fn offset_before_fork(&self) -> u64 {
+        self.own().map_or(0, |file| file.offset_before_fork())
+    }
+
+    /// Sets it, where it is shared by memory.
+    #[inline]
+    pub fn set_offset(&self, offset: u64) {
+        if let OpenFile::Own(file) = self {
+            file.set_offset(offset);
+        }
+    }
+
+    /// Whether writes go to the end.
+    #[inline]
+    pub fn appends(&self) -> bool {
+        self.flags() & libc::O_APPEND != 0
+    }
+
+    /// Whether it was opened to be read.
+    #[inline]
+    pub fn check_readable(&self) -> Result<(), Error> {
+        match self {
+            OpenFile::Own(file) => file.check_readable(),
+            OpenFile::Served(served) => served.file.check_readable(),
+        }
+    }
+
+    /// Whether it was opened to be written.
+    #[inline]
+    pub fn check_writable(&self) -> Result<(), Error> {
+        match self {
+            OpenFile::Own(file) => file.check_writable(),
+            OpenFile::Served(served) => served.file.check_writable(),
+        }
+    }
+
+    /// Whether more can be done with it than to name it.
+    #[inline]
+    pub fn check_not_path(&self) -> Result<(), Error> {
+        match self {
+            OpenFile::Own(file) => file.check_not_path(),
+            OpenFile::Served(served) => served.file.check_not_path(),
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! What a call is about: a path and where it starts, or an open file.
+
+use cuesta_libfs::Error;
+use cuesta_served::{Place, Subject};
+
+use super::OpenFile;
+
+/// Where a relative path starts.
+#[derive(Clone, Copy, Debug)]
+pub enum Base<'a> {
+    /// The store's root.
+    Root,
+    /// An open directory.
+    Directory(&'a OpenFile),
+}
+
+/// What a call is about.
+#[derive(Clone, Copy, Debug)]
+pub enum Target<'a> {
+    /// What a path names.
+    Path {
+        /// Where it starts.
+        base: Base<'a>,
+        /// The path.
+        path: &'a [u8],
+        /// Whether a symbolic link at its end is followed.
+        follow: bool,
+    },
+    /// An open file.
+    File(&'a OpenFile),
+}
+
+/// What gets one more name.
+pub type LinkSource<'a> = Target<'a>;
+
+impl<'a> Base<'a> {
+    #[inline]
+    pub(super) fn own(self) -> Result<cuesta_libfs::Base<'a>, Error> {
+        Ok(match self {
+            Base::Root => cuesta_libfs::Base::Root,
+            Base::Directory(file) => cuesta_libfs::Base::Directory(file.own()?),
+        })
+    }
+
+    pub(super) fn place(self) -> Result<Place, Error> {
+        Ok(match self {
+            Base::Root => Place::Root,
+            Base::Directory(file) => Place::Directory(file.with_shared_fs()?.number()),
+        })
+    }
+}
+
+impl<'a> Target<'a> {
+    pub(super) fn own(self) -> Result<cuesta_libfs::Target<'a>, Error> {
+        Ok(match self {
+            Target::Path { base, path, follow } => {
+                cuesta_libfs::Target::Path { base: base.own()?, path, follow }
+            }
+            Target::File(file) => cuesta_libfs::Target::File(file.own()?),
+        })
+    }
+
+    pub(super) fn own_source(self) -> Result<cuesta_libfs::LinkSource<'a>, Error> {
+        Ok(match self {
+            Target::Path { base, path, follow } => {
+                cuesta_libfs::LinkSource::Path { base: base.own()?, path, follow }
+            }
+            Target::File(file) => cuesta_libfs::LinkSource::File(file.own()?),
+        })
+    }
+
+    pub(super) fn subject(self) -> Result<Subject<'a>, Error> {
+        Ok(match self {
+            Target::Path { base, path, follow } => Subject::Path { place: base.place()?, path, follow },
+            Target::File(file) => Subject::File(file.with_shared_fs()?.number()),
+        })
+    }
+}
+
+/// What a path below `base` names.
+pub(super) fn at<'a>(base: Base<'a>, path: &'a [u8], follow: bool) -> Result<Subject<'a>, Error> {
+    Target::Path { base, path, follow }.subject()
+}

@@ -1,0 +1,511 @@
+//! The asking end: calls of a process that is another user than the store's, as LibFS has them.
+
+use crate::frames::{FrameError, Frames};
+use crate::protocol::{Place, READ_BYTES_MAX, Request, Response, Subject, VERSION};
+use cuesta_format::wire::StoreTotals;
+use cuesta_format::{FileKind, InodeNumber, InodeRecord, StoreId, WRITE_BYTES_MAX};
+use cuesta_libfs::{
+    Allocation, DirectoryItem, Error, ExtendedFlags, RenameFlags, Resolve, SetAttributes, Whence,
+};
+use cuesta_media::{UserSlice, UserSliceMut};
+use parking_lot::Mutex;
+use rustix::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use std::sync::atomic::{AtomicI32, Ordering};
+
+/// About so many bytes of names are asked for at once.
+const LIST_BYTES: u32 = 32 << 10;
+/// Flags that `fcntl(F_SETFL)` may change.
+const STATUS_FLAGS: i32 = libc::O_APPEND | libc::O_NONBLOCK | libc::O_DIRECT | libc::O_NOATIME;
+
+/// A connection to the daemon.
+#[derive(Debug)]
+pub struct Client {
+    line: Mutex<Frames>,
+    descriptor_floor: i32,
+    store: StoreId,
+}
+
+/// An open file. Its token keeps it open, not this.
+#[derive(Debug)]
+pub struct OpenFile {
+    number: u64,
+    inode: InodeNumber,
+    kind: FileKind,
+    flags: AtomicI32,
+}
+
+impl OpenFile {
+    /// Its number on its connection.
+    #[must_use]
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Its inode.
+    #[must_use]
+    pub fn inode(&self) -> InodeNumber {
+        self.inode
+    }
+
+    /// What kind of file it is.
+    #[must_use]
+    pub fn kind(&self) -> FileKind {
+        self.kind
+    }
+
+    /// The flags it was opened with, as `fcntl(F_GETFL)` shows them.
+    #[must_use]
+    pub fn flags(&self) -> i32 {
+        self.flags.load(Ordering::Relaxed)
+    }
+
+    /// Whether it was opened to be read.
+    pub fn check_readable(&self) -> Result<(), Error> {
+        self.check_access(libc::O_RDONLY)
+    }
+
+    /// Whether it was opened to be written.
+    pub fn check_writable(&self) -> Result<(), Error> {
+        self.check_access(libc::O_WRONLY)
+    }
+
+    /// Whether more can be done with it than to name it (`O_PATH`).
+    pub fn check_not_path(&self) -> Result<(), Error> {
+        if self.flags() & libc::O_PATH != 0 { Err(Error::AccessMode) } else { Ok(()) }
+    }
+
+    fn check_access(&self, wanted: i32) -> Result<(), Error> {
+        self.check_not_path()?;
+        let mode = self.flags() & libc::O_ACCMODE;
+        if mode == wanted || mode == libc::O_RDWR { Ok(()) } else { Err(Error::AccessMode) }
+    }
+}
+
+impl From<FrameError> for Error {
+    fn from(_: FrameError) -> Self {
+        Error::Disconnected
+    }
+}
+
+impl Client {
+    /// Connects to the socket at `path`. Every descriptor that comes is `descriptor_floor` or higher.
+    pub fn connect(path: &[u8], descriptor_floor: i32) -> Result<Client, Error> {
+        let socket = connect(path, descriptor_floor).map_err(|errno| match errno {
+            Errno::ACCESS | Errno::PERM => Error::Denied,
+            _ => Error::Disconnected,
+        })?;
+        let mut frames = Frames::new(socket);
+        frames.send(&Request::Hello { version: VERSION }, None)?;
+        let store = match frames.receive::<Response>()?.0 {
+            Response::Welcome { store } => store,
+            Response::Failed(error) => return Err(error),
+            _ => return Err(unexpected()),
+        };
+        Ok(Client { line: Mutex::new(frames), descriptor_floor, store })
+    }
+
+    /// The store.
+    #[must_use]
+    pub fn store(&self) -> StoreId {
+        self.store
+    }
+
+    /// The connection, by its number.
+    #[must_use]
+    pub fn descriptor(&self) -> i32 {
+        self.line.lock().socket.as_raw_fd()
+    }
+
+    /// Goes on with `copy` for the descriptor `number`, which is answered; `copy` itself if it is not ours.
+    #[must_use]
+    pub fn replace_descriptor(&self, number: i32, copy: OwnedFd) -> OwnedFd {
+        let mut line = self.line.lock();
+        if line.socket.as_raw_fd() == number { std::mem::replace(&mut line.socket, copy) } else { copy }
+    }
+
+    fn ask(&self, request: &Request<'_>) -> Result<Response, Error> {
+        self.ask_with(request, None).map(|(response, _)| response)
+    }
+
+    fn ask_with(
+        &self,
+        request: &Request<'_>,
+        descriptor: Option<BorrowedFd<'_>>,
+    ) -> Result<(Response, Option<OwnedFd>), Error> {
+        let mut line = self.line.lock();
+        line.send(request, descriptor)?;
+        match line.receive::<Response>()? {
+            (Response::Failed(error), _) => Err(error),
+            (response, token) => Ok((response, token.map(|token| lift(token, self.descriptor_floor)))),
+        }
+    }
+
+    fn done(&self, request: &Request<'_>) -> Result<(), Error> {
+        match self.ask(request)? {
+            Response::Done => Ok(()),
+            _ => Err(unexpected()),
+        }
+    }
+
+    fn number(&self, request: &Request<'_>) -> Result<u64, Error> {
+        match self.ask(request)? {
+            Response::Number(number) => Ok(number),
+            _ => Err(unexpected()),
+        }
+    }
+
+    fn bytes(&self, request: &Request<'_>) -> Result<Vec<u8>, Error> {
+        match self.ask(request)? {
+            Response::Bytes(bytes) => Ok(bytes),
+            _ => Err(unexpected()),
+        }
+    }
+
+    fn opened(&self, request: &Request<'_>) -> Result<(OpenFile, OwnedFd), Error> {
+        match self.ask_with(request, None)? {
+            (Response::Opened { file, inode, kind, flags }, Some(token)) => {
+                Ok((OpenFile { number: file, inode, kind, flags: AtomicI32::new(flags) }, token))
+            }
+            (Response::Opened { .. }, None) => Err(Error::Descriptors),
+            _ => Err(unexpected()),
+        }
+    }
+
+    /// No file is to grow beyond so many bytes.
+    pub fn limit_files(&self, bytes: u64) {
+        // That the daemon is gone shows elsewhere.
+        let _ = self.done(&Request::Limit { bytes });
+    }
+
+    /// `open`. Answers the file and its token.
+    pub fn open(
+        &self,
+        place: Place,
+        path: &[u8],
+        flags: i32,
+        mode: u32,
+        resolve: Resolve,
+    ) -> Result<(OpenFile, OwnedFd), Error> {
+        self.opened(&Request::Open { place, path, flags, mode, resolve })
+    }
+
+    /// Opens what an open file is of once more.
+    pub fn reopen(&self, file: &OpenFile, flags: i32) -> Result<(OpenFile, OwnedFd), Error> {
+        self.opened(&Request::Reopen { file: file.number, flags })
+    }
+
+    /// The file whose token this is.
+    pub fn redeem(&self, token: &OwnedFd) -> Result<OpenFile, Error> {
+        match self.ask_with(&Request::Redeem, Some(token.as_fd()))? {
+            (Response::Opened { file, inode, kind, flags }, _) => {
+                Ok(OpenFile { number: file, inode, kind, flags: AtomicI32::new(flags) })
+            }
+            _ => Err(unexpected()),
+        }
+    }
+
+    /// For a process that is about to become another user: the token of a file it has open. `shared` is the memory
+    /// file in which the offset is at a place, if it is shared by memory; `locks` what the kernel has its locks on, if
+    /// it may have some.
+    pub fn adopt(
+        &self,
+        inode: InodeNumber,
+        flags: i32,
+        offset: u64,
+        shared: Option<(BorrowedFd<'_>, u64)>,
+        locks: Option<BorrowedFd<'_>>,
+    ) -> Result<OwnedFd, Error> {
+        let cell = shared.map(|(_, place)| place);
+        let request = Request::Adopt { inode, flags, offset, cell };
+        let (file, token) = match self.ask_with(&request, shared.map(|(file, _)| file))? {
+            (Response::Opened { file, .. }, Some(token)) => (file, token),
+            (Response::Opened { .. }, None) => return Err(Error::Descriptors),
+            _ => return Err(unexpected()),
+        };
+        if let Some(locks) = locks {
+            match self.ask_with(&Request::AdoptLocks { file }, Some(locks))? {
+                (Response::Done, _) => {}
+                _ => return Err(unexpected()),
+            }
+        }
+        Ok(token)
+    }
+
+    /// The process has let go of the file's token.
+    pub fn close(&self, file: &OpenFile) -> Result<(), Error> {
+        self.done(&Request::Close { file: file.number })
+    }
+
+    /// Reads at `at`, or at the file's offset, which moves.
+    pub fn read(
+        &self,
+        file: &OpenFile,
+        out: &mut [UserSliceMut<'_>],
+        at: Option<i64>,
+    ) -> Result<usize, Error> {
+        file.check_readable()?;
+        let wanted: usize = out.iter().map(UserSliceMut::len).sum();
+        let mut done = 0;
+        loop {
+            let count = (wanted - done).min(READ_BYTES_MAX) as u32;
+            let at = at.map(|at| at.saturating_add(done as i64));
+            let bytes = match self.bytes(&Request::Read { file: file.number, count, at }) {
+                Err(_) if done > 0 => return Ok(done),
+                read => read?,
+            };
+            match scatter(&bytes, out, done) {
+                Ok(()) => done += bytes.len(),
+                Err(copied) if done + copied > 0 => return Ok(done + copied),
+                Err(_) => return Err(Error::Fault),
+            }
+            if bytes.len() < count as usize || done >= wanted {
+                return Ok(done);
+            }
+        }
+    }
+
+    /// Writes at `at`, or at the file's offset, which moves; at the end, if it `appends`.
+    pub fn write(
+        &self,
+        file: &OpenFile,
+        data: &[UserSlice<'_>],
+        at: Option<i64>,
+        appends: bool,
+    ) -> Result<usize, Error> {
+        file.check_writable()?;
+        let bytes = gather(data)?;
+        let request = Request::Write { file: file.number, at, appends, data: &bytes };
+        self.number(&request).map(|written| written as usize)
+    }
+
+    /// `lseek`.
+    pub fn seek(&self, file: &OpenFile, offset: i64, whence: Whence) -> Result<u64, Error> {
+        self.number(&Request::Seek { file: file.number, offset, whence })
+    }
+
+    /// `fcntl(F_SETFL)`.
+    pub fn set_flags(&self, file: &OpenFile, flags: i32) -> Result<(), Error> {
+        self.done(&Request::SetFlags { file: file.number, flags })?;
+        file.flags.store(file.flags() & !STATUS_FLAGS | flags & STATUS_FLAGS, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// `truncate` and `ftruncate`.
+    pub fn truncate(&self, subject: Subject<'_>, size: i64) -> Result<(), Error> {
+        self.done(&Request::Truncate { subject, size })
+    }
+
+    /// `fallocate`.
+    pub fn allocate(&self, file: &OpenFile, what: Allocation, offset: i64, length: i64) -> Result<(), Error> {
+        self.done(&Request::Allocate { file: file.number, what, offset, length })
+    }
+
+    /// `fsync`.
+    pub fn fsync(&self, file: &OpenFile) -> Result<(), Error> {
+        file.check_not_path()?;
+        self.done(&Request::Fsync { file: file.number })
+    }
+
+    /// Hands names to `sink`, from the file's offset on, until it takes no more.
+    pub fn read_directory(
+        &self,
+        file: &OpenFile,
+        sink: &mut dyn FnMut(DirectoryItem<'_>) -> bool,
+    ) -> Result<(), Error> {
+        loop {
+            let request = Request::List { file: file.number, bytes: LIST_BYTES };
+            let Response::Entries(entries) = self.ask(&request)? else {
+                return Err(unexpected());
+            };
+            let mut taken = None;
+            let mut is_over = entries.is_empty();
+            for entry in &entries {
+                let next_cookie = entry.next_cookie;
+                let item =
+                    DirectoryItem { inode: entry.inode, next_cookie, kind: entry.kind, name: &entry.name };
+                if !sink(item) {
+                    is_over = true;
+                    break;
+                }
+                taken = Some(next_cookie);
+            }
+            if let Some(cookie) = taken {
+                self.seek(file, cookie as i64, Whence::Set)?;
+            }
+            if is_over {
+                return Ok(());
+            }
+        }
+    }
+
+    /// `stat` and its kin.
+    pub fn stat(&self, subject: Subject<'_>) -> Result<InodeRecord, Error> {
+        match self.ask(&Request::Stat { subject })? {
+            Response::Record(record) => Ok(record),
+            _ => Err(unexpected()),
+        }
+    }
+
+    /// `access`.
+    pub fn access(&self, subject: Subject<'_>, rights: u32) -> Result<(), Error> {
+        self.done(&Request::Access { subject, rights })
+    }
+
+    /// `readlink`.
+    pub fn read_link(&self, subject: Subject<'_>) -> Result<Vec<u8>, Error> {
+        self.bytes(&Request::ReadLink { subject })
+    }
+
+    /// `chmod`, `chown` and `utimensat` in one.
+    pub fn set_attributes(&self, subject: Subject<'_>, set: SetAttributes) -> Result<(), Error> {
+        self.done(&Request::SetAttributes { subject, set })
+    }
+
+    /// `mkdir`.
+    pub fn make_directory(&self, place: Place, path: &[u8], mode: u32) -> Result<(), Error> {
+        self.done(&Request::MakeDirectory { place, path, mode })
+    }
+
+    /// `mknod`.
+    pub fn make_node(&self, place: Place, path: &[u8], mode: u32, device: u64) -> Result<InodeNumber, Error> {
+        self.number(&Request::MakeNode { place, path, mode, device }).map(InodeNumber)
+    }
+
+    /// `symlink`.
+    pub fn symlink(&self, target: &[u8], place: Place, path: &[u8]) -> Result<(), Error> {
+        self.done(&Request::MakeLink { target, place, path })
+    }
+
+    /// `link`.
+    pub fn link(&self, from: Subject<'_>, place: Place, path: &[u8]) -> Result<(), Error> {
+        self.done(&Request::Link { from, place, path })
+    }
+
+    /// `unlink`, or `rmdir` of a `directory`.
+    pub fn unlink(&self, place: Place, path: &[u8], directory: bool) -> Result<(), Error> {
+        self.done(&Request::Unlink { place, path, directory })
+    }
+
+    /// `rename`.
+    pub fn rename(
+        &self,
+        (place, path): (Place, &[u8]),
+        (new_place, new_path): (Place, &[u8]),
+        flags: RenameFlags,
+    ) -> Result<(), Error> {
+        self.done(&Request::Rename { place, path, new_place, new_path, flags })
+    }
+
+    /// The value of an extended attribute.
+    pub fn get_extended(&self, subject: Subject<'_>, name: &[u8]) -> Result<Vec<u8>, Error> {
+        self.bytes(&Request::GetExtended { subject, name })
+    }
+
+    /// The names of extended attributes, each with a zero byte behind it.
+    pub fn list_extended(&self, subject: Subject<'_>) -> Result<Vec<u8>, Error> {
+        self.bytes(&Request::ListExtended { subject })
+    }
+
+    /// Gives a file an extended attribute.
+    pub fn set_extended(
+        &self,
+        subject: Subject<'_>,
+        name: &[u8],
+        value: &[u8],
+        flags: ExtendedFlags,
+    ) -> Result<(), Error> {
+        self.done(&Request::SetExtended { subject, name, value, flags })
+    }
+
+    /// Takes an extended attribute away.
+    pub fn remove_extended(&self, subject: Subject<'_>, name: &[u8]) -> Result<(), Error> {
+        self.done(&Request::RemoveExtended { subject, name })
+    }
+
+    /// The descriptor that the kernel has the file's locks on: the same for all who have the file.
+    pub fn lock_file(&self, file: &OpenFile) -> Result<OwnedFd, Error> {
+        match self.ask_with(&Request::LockFile { file: file.number }, None)? {
+            (Response::Done, Some(locks)) => Ok(locks),
+            (Response::Done, None) => Err(Error::Descriptors),
+            _ => Err(unexpected()),
+        }
+    }
+
+    /// Has files closed, with their locks, that nobody has any more.
+    pub fn settle(&self) -> Result<(), Error> {
+        self.done(&Request::Settle)
+    }
+
+    /// Where an open directory lies.
+    pub fn whereabouts(&self, file: &OpenFile, guess: &[u8]) -> Result<Vec<u8>, Error> {
+        self.bytes(&Request::Whereabouts { file: file.number, guess })
+    }
+
+    /// Totals for `statfs`.
+    pub fn statfs(&self) -> Result<StoreTotals, Error> {
+        match self.ask(&Request::Statfs)? {
+            Response::Totals(totals) => Ok(totals),
+            _ => Err(unexpected()),
+        }
+    }
+}
+
+fn connect(path: &[u8], descriptor_floor: i32) -> Result<OwnedFd, Errno> {
+    let address = SocketAddrUnix::new(path)?;
+    let socket =
+        rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    let socket = lift(socket, descriptor_floor);
+    loop {
+        match rustix::net::connect(&socket, &address) {
+            Err(Errno::INTR) => {}
+            connected => return connected.map(|()| socket),
+        }
+    }
+}
+
+/// Moves a descriptor out of the application's way; where its limit leaves no room above, it stays in the way.
+fn lift(file: OwnedFd, floor: i32) -> OwnedFd {
+    if floor == 0 {
+        return file;
+    }
+    rustix::io::fcntl_dupfd_cloexec(file.as_fd(), floor).unwrap_or(file)
+}
+
+fn unexpected() -> Error {
+    Error::Daemon("the answer does not fit the request".into())
+}
+
+/// What one write takes of the application's memory; what lies before a bad address, if something does.
+fn gather(data: &[UserSlice<'_>]) -> Result<Vec<u8>, Error> {
+    let wanted: usize = data.iter().map(UserSlice::len).sum();
+    let mut bytes = vec![0; wanted.min(WRITE_BYTES_MAX)];
+    let mut filled = 0;
+    for slice in data {
+        let (part, _) = slice.split_at(bytes.len() - filled);
+        let end = filled + part.len();
+        if let Err(fault) = part.copy_in(&mut bytes[filled..end]) {
+            bytes.truncate(filled + fault.copied);
+            return if bytes.is_empty() { Err(Error::Fault) } else { Ok(bytes) };
+        }
+        filled = end;
+    }
+    Ok(bytes)
+}
+
+/// Copies `bytes` to the application's memory, `skip` bytes into it. `Err`: how many were copied before a bad address.
+fn scatter(bytes: &[u8], out: &mut [UserSliceMut<'_>], skip: usize) -> Result<(), usize> {
+    let (mut skip, mut done) = (skip, 0);
+    for slice in out {
+        if skip >= slice.len() {
+            skip -= slice.len();
+            continue;
+        }
+        let mut part = slice.part(skip, bytes.len() - done);
+        let end = done + part.len();
+        part.copy_out(&bytes[done..end]).map_err(|fault| done + fault.copied)?;
+        (skip, done) = (0, end);
+    }
+    Ok(())
+}

@@ -1,0 +1,527 @@
+//! One process of another user: who it is, which files it may use, and what each of its requests does.
+//!
+//! Everything is done with the credentials the kernel noted when the process connected. What LibFS takes for granted
+//! of a door is made sure of here: flags and modes that exist, and names without a zero byte.
+
+use crate::files::File;
+use crate::frames::{FrameError, Frames};
+use crate::peer;
+use crate::protocol::{Entry, Place, READ_BYTES_MAX, Request, Response, Subject, VERSION};
+use crate::server::Shared;
+use crate::shared_offset::SharedOffset;
+use cuesta_format::{FILE_BYTES_MAX, FileKind, InodeRecord};
+use cuesta_libfs::{Base, Client, Credentials, Error, LinkSource, OpenFile, SetAttributes, Target};
+use cuesta_media::{UserSlice, UserSliceMut};
+use rustix::fd::{AsFd, OwnedFd};
+use std::collections::HashMap;
+use std::sync::{Arc, Weak};
+
+const READ: u32 = 4;
+const WRITE: u32 = 2;
+const PERMISSIONS: u32 = 0o7777;
+const LARGE_FILE: i32 = 0o100_000;
+/// Flags a file can be opened with.
+const OPEN_FLAGS: i32 = libc::O_ACCMODE
+    | libc::O_CREAT
+    | libc::O_EXCL
+    | libc::O_NOCTTY
+    | libc::O_TRUNC
+    | libc::O_APPEND
+    | libc::O_NONBLOCK
+    | libc::O_SYNC
+    | libc::O_ASYNC
+    | libc::O_DIRECT
+    | LARGE_FILE
+    | libc::O_DIRECTORY
+    | libc::O_NOFOLLOW
+    | libc::O_NOATIME
+    | libc::O_CLOEXEC
+    | libc::O_PATH
+    | libc::O_TMPFILE;
+/// Those that say how a file is opened or made, and mean nothing for one that is there.
+const OPENING_FLAGS: i32 =
+    libc::O_CREAT | libc::O_EXCL | libc::O_TRUNC | (libc::O_TMPFILE & !libc::O_DIRECTORY);
+/// Bytes of a directory's answer beside each name.
+const ENTRY_BYTES: usize = 24;
+
+/// The process.
+pub(crate) struct Connection<'s> {
+    shared: &'s Shared,
+    who: Credentials,
+    /// It is of the store's own user, or root.
+    is_trusted: bool,
+    files: HashMap<u64, Weak<File>>,
+    file_limit: u64,
+}
+
+/// An answer, and the token beside it.
+type Answer = Result<(Response, Option<OwnedFd>), Error>;
+
+/// A place, held for the length of a request.
+enum Held {
+    Root(Arc<Client>),
+    Directory(Arc<File>),
+}
+
+impl Held {
+    fn client(&self) -> &Arc<Client> {
+        match self {
+            Held::Root(client) => client,
+            Held::Directory(file) => &file.client,
+        }
+    }
+
+    fn base(&self) -> Result<Base<'_>, Error> {
+        match self {
+            Held::Root(_) => Ok(Base::Root),
+            Held::Directory(file) => Ok(Base::Directory(file.open()?)),
+        }
+    }
+}
+
+/// What a request is about, held for its length.
+enum HeldSubject<'a> {
+    Path(Held, &'a [u8], bool),
+    File(Arc<File>),
+}
+
+impl HeldSubject<'_> {
+    fn client(&self) -> &Arc<Client> {
+        match self {
+            HeldSubject::Path(place, ..) => place.client(),
+            HeldSubject::File(file) => &file.client,
+        }
+    }
+
+    fn target(&self) -> Result<Target<'_>, Error> {
+        Ok(match self {
+            HeldSubject::Path(place, path, follow) => {
+                Target::Path { base: place.base()?, path, follow: *follow }
+            }
+            HeldSubject::File(file) => Target::File(file.open()?),
+        })
+    }
+}
+
+/// Serves a process until it hangs up, or sends what is no request.
+pub(crate) fn serve(socket: OwnedFd, who: Credentials, shared: &Shared) {
+    let is_trusted = who.uid == 0 || who.uid == rustix::process::geteuid().as_raw();
+    let mut connection =
+        Connection { shared, who, is_trusted, files: HashMap::new(), file_limit: FILE_BYTES_MAX };
+    let mut frames = Frames::new(socket);
+    if let Err(error @ FrameError::Malformed) = connection.run(&mut frames) {
+        tracing::warn!(user = connection.who.uid, %error, "a connection is closed");
+    }
+}
+
+/// Whom a connection is served for, if it may be served at all.
+pub(crate) fn who(socket: &OwnedFd) -> Option<Credentials> {
+    peer::credentials(socket)
+        .inspect_err(|error| tracing::warn!(%error, "a connection without credentials is closed"))
+        .ok()
+}
+
+impl Connection<'_> {
+    fn run(&mut self, frames: &mut Frames) -> Result<(), FrameError> {
+        let mut is_greeted = false;
+        loop {
+            let (request, token) = frames.receive::<Request<'_>>()?;
+            if !is_greeted && !matches!(request, Request::Hello { .. }) {
+                return Err(FrameError::Malformed);
+            }
+            is_greeted = true;
+            let answer = self.answer(request, token);
+            let (response, token) = answer.unwrap_or_else(|error| (Response::Failed(error), None));
+            frames.send(&response, token.as_ref().map(AsFd::as_fd))?;
+        }
+    }
+
+    fn answer(&mut self, request: Request<'_>, token: Option<OwnedFd>) -> Answer {
+        let response = match request {
+            Request::Hello { version: VERSION } => Response::Welcome { store: self.shared.client()?.store() },
+            Request::Hello { .. } => {
+                return Err(Error::Version(format!("the daemon serves users by protocol {VERSION}")));
+            }
+            Request::Limit { bytes } => {
+                self.file_limit = bytes.min(FILE_BYTES_MAX);
+                Response::Done
+            }
+            Request::Open { place, path, flags, mode, resolve } => {
+                let place = self.place(place)?;
+                let client = Arc::clone(place.client());
+                let (flags, mode) = (flags & OPEN_FLAGS, mode & PERMISSIONS);
+                let opened =
+                    client.open_within(&self.who, place.base()?, checked(path)?, flags, mode, resolve);
+                return self.keep(client, opened.map_err(without_pipes)?);
+            }
+            Request::Reopen { file, flags } => return self.reopen(file, flags & OPEN_FLAGS & !OPENING_FLAGS),
+            Request::Redeem => {
+                let token = token.ok_or(Error::AccessMode)?;
+                let file = self.shared.files.redeem(&token).ok_or(Error::AccessMode)?;
+                self.opened(&file)?
+            }
+            Request::Adopt { inode, flags, offset, cell } => {
+                if !self.is_trusted {
+                    return Err(Error::NotPermitted);
+                }
+                let client = self.shared.client()?;
+                let cell = match (token, cell) {
+                    (Some(memory), Some(place)) => Some(SharedOffset::new(&memory, place)?),
+                    _ => None,
+                };
+                let file = client.reopen(&self.who, inode, flags & OPEN_FLAGS & !OPENING_FLAGS, offset)?;
+                let (file, token) = self.shared.files.add(client, file, self.who.uid, cell)?;
+                return Ok((self.opened(&file)?, Some(token)));
+            }
+            Request::Close { file } => {
+                if let Some(file) = self.files.remove(&file).and_then(|file| file.upgrade()) {
+                    self.shared.files.close(&file);
+                }
+                Response::Done
+            }
+            Request::Read { file, count, at } => self.read(file, count, at)?,
+            Request::Write { file, at, appends, data } => self.write(file, at, appends, data)?,
+            Request::Seek { file, offset, whence } => {
+                let file = self.file(file)?;
+                let _place = file.at_shared_offset()?;
+                Response::Number(file.client.seek(file.open()?, offset, whence)?)
+            }
+            Request::SetFlags { file, flags } => {
+                let file = self.file(file)?;
+                let open = file.open()?;
+                let is_new = flags & !open.flags() & libc::O_NOATIME != 0;
+                if is_new && !self.who.owns(&file.client.stat_open(open)?.record) {
+                    return Err(Error::NotPermitted);
+                }
+                open.set_flags(flags);
+                Response::Done
+            }
+            Request::Truncate { subject, size } => self.truncate(subject, size)?,
+            Request::Allocate { file, what, offset, length } => {
+                let file = self.file(file)?;
+                let end = offset.checked_add(length).and_then(|end| u64::try_from(end).ok());
+                self.check_growth(&file, end.unwrap_or(0))?;
+                file.client.allocate(file.open()?, what, offset, length)?;
+                Response::Done
+            }
+            Request::Fsync { file } => {
+                let file = self.file(file)?;
+                file.client.fsync(file.open()?)?;
+                Response::Done
+            }
+            Request::List { file, bytes } => self.list(file, bytes)?,
+            Request::Stat { subject } => Response::Record(self.stat(subject)?),
+            Request::Access { subject, rights } => self.access(subject, rights)?,
+            Request::ReadLink { subject } => Response::Bytes(match self.subject(subject)? {
+                HeldSubject::File(file) => file.client.read_link_open(file.open()?)?,
+                HeldSubject::Path(place, path, _) => {
+                    place.client().read_link(&self.who, place.base()?, path)?
+                }
+            }),
+            Request::SetAttributes { subject, set } => {
+                let subject = self.subject(subject)?;
+                let set = SetAttributes { mode: set.mode.map(|mode| mode & PERMISSIONS), ..set };
+                match &subject {
+                    HeldSubject::File(file) if file.open()?.check_not_path().is_err() => {
+                        self.set_attributes_behind(file, set)?;
+                    }
+                    _ => subject.client().set_attributes(&self.who, subject.target()?, set)?,
+                }
+                Response::Done
+            }
+            Request::MakeDirectory { place, path, mode } => {
+                let place = self.place(place)?;
+                let mode = mode & PERMISSIONS;
+                place.client().make_directory(&self.who, place.base()?, checked(path)?, mode)?;
+                Response::Done
+            }
+            Request::MakeNode { place, path, mode, device } => {
+                let place = self.place(place)?;
+                let mode = mode & (libc::S_IFMT | PERMISSIONS);
+                let (base, path) = (place.base()?, checked(path)?);
+                Response::Number(place.client().make_node(&self.who, base, path, mode, device)?.0)
+            }
+            Request::MakeLink { target, place, path } => {
+                let place = self.place(place)?;
+                place.client().symlink(&self.who, checked(target)?, place.base()?, checked(path)?)?;
+                Response::Done
+            }
+            Request::Link { from, place, path } => {
+                let (from, place) = (self.subject(from)?, self.place(place)?);
+                is_same(from.client(), place.client())?;
+                let source = match from.target()? {
+                    Target::File(file) => LinkSource::File(file),
+                    Target::Path { base, path, follow } => LinkSource::Path { base, path, follow },
+                };
+                place.client().link(&self.who, source, place.base()?, checked(path)?)?;
+                Response::Done
+            }
+            Request::Unlink { place, path, directory } => {
+                let place = self.place(place)?;
+                let (client, base, path) = (place.client(), place.base()?, checked(path)?);
+                match directory {
+                    true => client.remove_directory(&self.who, base, path)?,
+                    false => client.unlink(&self.who, base, path)?,
+                }
+                Response::Done
+            }
+            Request::Rename { place, path, new_place, new_path, flags } => {
+                let (place, new_place) = (self.place(place)?, self.place(new_place)?);
+                is_same(place.client(), new_place.client())?;
+                let old = (place.base()?, checked(path)?);
+                let new = (new_place.base()?, checked(new_path)?);
+                place.client().rename(&self.who, old, new, flags)?;
+                Response::Done
+            }
+            Request::GetExtended { subject, name } => {
+                let subject = self.subject(subject)?;
+                let value = subject.client().get_extended(&self.who, subject.target()?, checked(name)?)?;
+                Response::Bytes(value)
+            }
+            Request::ListExtended { subject } => {
+                let subject = self.subject(subject)?;
+                Response::Bytes(subject.client().list_extended(&self.who, subject.target()?)?)
+            }
+            Request::SetExtended { subject, name, value, flags } => {
+                let subject = self.subject(subject)?;
+                let (client, target) = (subject.client(), subject.target()?);
+                client.set_extended(&self.who, target, checked(name)?, value, flags)?;
+                Response::Done
+            }
+            Request::RemoveExtended { subject, name } => {
+                let subject = self.subject(subject)?;
+                subject.client().remove_extended(&self.who, subject.target()?, checked(name)?)?;
+                Response::Done
+            }
+            Request::LockFile { file } => {
+                let locks = self.file(file)?.locks()?;
+                return Ok((Response::Done, Some(locks)));
+            }
+            Request::AdoptLocks { file } => {
+                if !self.is_trusted {
+                    return Err(Error::NotPermitted);
+                }
+                self.file(file)?.adopt_locks(token.ok_or(Error::AccessMode)?);
+                Response::Done
+            }
+            Request::Settle => {
+                self.shared.files.close_released();
+                Response::Done
+            }
+            Request::Whereabouts { file, guess } => {
+                let file = self.file(file)?;
+                Response::Bytes(file.client.whereabouts(file.open()?, guess)?)
+            }
+            Request::Statfs => Response::Totals(self.shared.client()?.statfs()?),
+        };
+        Ok((response, None))
+    }
+
+    fn file(&self, number: u64) -> Result<Arc<File>, Error> {
+        self.files.get(&number).and_then(Weak::upgrade).ok_or(Error::AccessMode)
+    }
+
+    fn place(&self, place: Place) -> Result<Held, Error> {
+        Ok(match place {
+            Place::Root => Held::Root(self.shared.client()?),
+            Place::Directory(file) => Held::Directory(self.file(file)?),
+        })
+    }
+
+    fn subject<'a>(&self, subject: Subject<'a>) -> Result<HeldSubject<'a>, Error> {
+        Ok(match subject {
+            Subject::Path { place, path, follow } => {
+                HeldSubject::Path(self.place(place)?, checked(path)?, follow)
+            }
+            Subject::File(file) => HeldSubject::File(self.file(file)?),
+        })
+    }
+
+    /// A file that was just opened, for this process to use.
+    fn keep(&mut self, client: Arc<Client>, file: Arc<OpenFile>) -> Answer {
+        let (file, token) = self.shared.files.add(client, file, self.who.uid, None)?;
+        Ok((self.opened(&file)?, Some(token)))
+    }
+
+    fn opened(&mut self, file: &Arc<File>) -> Result<Response, Error> {
+        if self.files.len() == self.files.capacity() {
+            self.files.retain(|_, file| file.strong_count() > 0);
+        }
+        self.files.insert(file.number, Arc::downgrade(file));
+        let open = file.open()?;
+        let (inode, kind, flags) = (open.inode(), open.kind(), open.flags());
+        Ok(Response::Opened { file: file.number, inode, kind, flags })
+    }
+
+    /// Opens the inode of an open file for another purpose, as by a path to it.
+    fn reopen(&mut self, number: u64, flags: i32) -> Answer {
+        let file = self.file(number)?;
+        let open = file.open()?;
+        if flags & libc::O_PATH == 0 {
+            let rights = match flags & libc::O_ACCMODE {
+                libc::O_RDONLY => READ,
+                libc::O_WRONLY => WRITE,
+                libc::O_RDWR => READ | WRITE,
+                _ => return Err(Error::Invalid),
+            };
+            match open.kind() {
+                FileKind::File => {}
+                FileKind::Directory if rights == READ => {}
+                FileKind::Directory => return Err(Error::IsDirectory),
+                FileKind::Symlink => return Err(Error::SymlinkLoop),
+                _ => return Err(Error::Unsupported),
+            }
+            let record = file.client.stat_open(open)?.record;
+            self.who.check(&record, rights)?;
+            if flags & libc::O_NOATIME != 0 && !self.who.owns(&record) {
+                return Err(Error::NotPermitted);
+            }
+        }
+        let reopened = file.client.reopen(&self.who, open.inode(), flags, 0)?;
+        self.keep(Arc::clone(&file.client), reopened)
+    }
+
+    /// Sets attributes of what a file for paths only is of.
+    fn set_attributes_behind(&self, file: &File, set: SetAttributes) -> Result<(), Error> {
+        let opened = file.client.reopen(&self.who, file.open()?.inode(), libc::O_RDONLY, 0)?;
+        let answer = file.client.set_attributes(&self.who, Target::File(&opened), set);
+        file.client.close(opened)?;
+        answer
+    }
+
+    fn read(&self, file: u64, count: u32, at: Option<i64>) -> Result<Response, Error> {
+        let file = self.file(file)?;
+        let open = file.open()?;
+        let mut bytes = vec![0; (count as usize).min(READ_BYTES_MAX)];
+        let mut out = [UserSliceMut::from(bytes.as_mut_slice())];
+        let count = match at {
+            Some(at) => file.client.pread(open, &mut out, at)?,
+            None => {
+                let _place = file.at_shared_offset()?;
+                file.client.read(open, &mut out)?
+            }
+        };
+        bytes.truncate(count);
+        Ok(Response::Bytes(bytes))
+    }
+
+    fn write(&self, file: u64, at: Option<i64>, appends: bool, data: &[u8]) -> Result<Response, Error> {
+        let file = self.file(file)?;
+        let open = file.open()?;
+        let mut data = data;
+        let _place = if at.is_none() { file.at_shared_offset()? } else { None };
+        if self.file_limit < FILE_BYTES_MAX && !data.is_empty() && open.kind() == FileKind::File {
+            let offset = match at {
+                _ if appends => file.client.stat_open(open)?.record.size,
+                Some(at) => u64::try_from(at).unwrap_or(0),
+                None => open.offset(),
+            };
+            let room = self.file_limit.saturating_sub(offset);
+            if room == 0 {
+                return Err(Error::OverLimit);
+            }
+            data = &data[..data.len().min(usize::try_from(room).unwrap_or(usize::MAX))];
+        }
+        let written = file.client.write_appending(open, &[UserSlice::from(data)], at, appends)?;
+        Ok(Response::Number(written as u64))
+    }
+
+    fn truncate(&self, subject: Subject<'_>, size: i64) -> Result<Response, Error> {
+        let wanted = u64::try_from(size).unwrap_or(0);
+        match self.subject(subject)? {
+            HeldSubject::File(file) => {
+                self.check_growth(&file, wanted)?;
+                file.client.truncate_open(file.open()?, size)?;
+            }
+            HeldSubject::Path(place, path, _) => {
+                let (client, base) = (place.client(), place.base()?);
+                if wanted > self.file_limit && wanted > client.stat(&self.who, base, path, true)?.record.size
+                {
+                    return Err(Error::OverLimit);
+                }
+                client.truncate(&self.who, base, path, size)?;
+            }
+        }
+        Ok(Response::Done)
+    }
+
+    /// Whether the process allows itself a file as long as `size`.
+    fn check_growth(&self, file: &File, size: u64) -> Result<(), Error> {
+        if size > self.file_limit && size > file.client.stat_open(file.open()?)?.record.size {
+            return Err(Error::OverLimit);
+        }
+        Ok(())
+    }
+
+    /// Where reading goes on is for the process to say: what it takes of the answer is not known here.
+    fn list(&self, file: u64, bytes: u32) -> Result<Response, Error> {
+        let file = self.file(file)?;
+        let open = file.open()?;
+        let _place = file.at_shared_offset()?;
+        let offset = open.offset();
+        let mut room = (bytes as usize).min(READ_BYTES_MAX);
+        let mut entries: Vec<Entry> = Vec::new();
+        file.client.read_directory(open, &mut |item| {
+            match room.checked_sub(ENTRY_BYTES + item.name.len()) {
+                Some(left) => room = left,
+                None if entries.is_empty() => room = 0,
+                None => return false,
+            }
+            entries.push(Entry {
+                inode: item.inode,
+                next_cookie: item.next_cookie,
+                kind: item.kind,
+                name: item.name.to_vec(),
+            });
+            true
+        })?;
+        open.set_offset(offset);
+        Ok(Response::Entries(entries))
+    }
+
+    fn stat(&self, subject: Subject<'_>) -> Result<InodeRecord, Error> {
+        let stat = match self.subject(subject)? {
+            HeldSubject::File(file) => file.client.stat_open(file.open()?)?,
+            HeldSubject::Path(place, path, follow) => {
+                place.client().stat(&self.who, place.base()?, path, follow)?
+            }
+        };
+        Ok(stat.record)
+    }
+
+    fn access(&self, subject: Subject<'_>, rights: u32) -> Result<Response, Error> {
+        match self.subject(subject)? {
+            HeldSubject::File(file) => {
+                self.who.check(&file.client.stat_open(file.open()?)?.record, rights & 7)?;
+            }
+            HeldSubject::Path(place, path, follow) => {
+                place.client().access(&self.who, place.base()?, path, rights, follow)?;
+            }
+        }
+        Ok(Response::Done)
+    }
+}
+
+impl Drop for Connection<'_> {
+    fn drop(&mut self) {
+        // What a killed process had is closed now, and not when the watch comes to it.
+        for file in self.files.values().filter_map(Weak::upgrade) {
+            self.shared.files.close(&file);
+        }
+    }
+}
+
+/// A path, target or name that C can hold.
+fn checked(bytes: &[u8]) -> Result<&[u8], Error> {
+    if bytes.contains(&0) { Err(Error::Invalid) } else { Ok(bytes) }
+}
+
+/// Both paths must lead through one session.
+fn is_same(one: &Arc<Client>, other: &Arc<Client>) -> Result<(), Error> {
+    if Arc::ptr_eq(one, other) { Ok(()) } else { Err(Error::Disconnected) }
+}
+
+/// What stands in for a pipe in the kernel is out of another user's reach.
+fn without_pipes(error: Error) -> Error {
+    if matches!(error, Error::Pipe(_)) { Error::Unsupported } else { error }
+}

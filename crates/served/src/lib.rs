@@ -1,0 +1,35 @@
+//! Serving processes of other users than the store's (DESIGN §9).
+//!
+//! A process of the daemon's own user, or of root, has a session: it maps the store's memory, and its log is taken at its
+//! word. A process of any other user has none. It asks, by a socket of its own, and the daemon does what it asks with
+//! the rights the kernel says it has: nothing of the store is ever in its memory but the bytes it was answered.
+//!
+//! | file | idea |
+//! |---|---|
+//! | `protocol` | what may be asked: calls, on paths and on open files |
+//! | `frames` | messages over the socket, one descriptor beside them |
+//! | `client` | the asking end, in the process of the other user |
+//! | `server` | the answering end: sockets, threads, limits |
+//! | `connection` | one process: who it is, what it has open, and what each request does |
+//! | `shared_offset` | offsets that processes of the store's user share with those of others |
+//! | `files` | open files, which live as long as any process has their token |
+//!
+//! An open file is named by a *token*, the reading end of a pipe that is made for it. It is a descriptor like any other: it
+//! is inherited by fork and exec, and the kernel counts who has it. Whoever holds it may use the file; when nobody
+//! does any more, the daemon sees its own end of the pipe break, and closes the file.
+//!
+//! What must hold of names, rights and contents is LibFS's to see to, which does the work here as it does in any
+//! process. Nothing here decides about permissions, but who asks.
+
+mod client;
+mod connection;
+mod files;
+mod frames;
+mod peer;
+mod protocol;
+mod server;
+mod shared_offset;
+
+pub use client::{Client, OpenFile};
+pub use protocol::{Place, READ_BYTES_MAX, Request, Response, Subject, VERSION};
+pub use server::{Server, StartError};

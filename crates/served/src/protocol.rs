@@ -1,0 +1,254 @@
+//! What a process may ask, and what it is answered.
+//!
+//! A frame is a little-endian u32 length, then that many bytes of postcard.
+
+use cuesta_format::wire::StoreTotals;
+use cuesta_format::{FileKind, InodeNumber, InodeRecord, StoreId, WRITE_BYTES_MAX};
+use cuesta_libfs::{Allocation, Error, ExtendedFlags, RenameFlags, Resolve, SetAttributes, Whence};
+use serde::{Deserialize, Serialize};
+
+/// Version of the protocol; both sides must agree.
+pub const VERSION: u32 = 1;
+/// Most bytes of one read.
+pub const READ_BYTES_MAX: usize = 1 << 20;
+/// Longest frame, in bytes: a whole write and what says where it goes.
+pub(crate) const FRAME_BYTES_MAX: usize = WRITE_BYTES_MAX + (64 << 10);
+
+/// Where a path starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Place {
+    /// The store's root.
+    Root,
+    /// An open directory.
+    Directory(u64),
+}
+
+/// What a call is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Subject<'a> {
+    /// What a path names.
+    Path {
+        /// Where it starts.
+        place: Place,
+        /// The path.
+        #[serde(borrow, with = "serde_bytes")]
+        path: &'a [u8],
+        /// Whether a symbolic link at its end is followed.
+        follow: bool,
+    },
+    /// An open file.
+    File(u64),
+}
+
+/// What is asked. Open files go by the numbers their answers gave, which only this connection knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub enum Request<'a> {
+    /// First message. Answered [`Response::Welcome`].
+    Hello {
+        version: u32,
+    },
+    /// No file is to grow beyond so many bytes (`RLIMIT_FSIZE`).
+    Limit {
+        bytes: u64,
+    },
+    /// Answered [`Response::Opened`]; descriptor: the token.
+    Open {
+        place: Place,
+        #[serde(borrow, with = "serde_bytes")]
+        path: &'a [u8],
+        flags: i32,
+        mode: u32,
+        resolve: Resolve,
+    },
+    /// Opens what an open file is of once more, if its mode allows it. Answered as `Open`.
+    Reopen {
+        file: u64,
+        flags: i32,
+    },
+    /// The file whose token comes with the message. Answered [`Response::Opened`], without a token.
+    Redeem,
+    /// A process of the store's own user or of root, which is about to become another user, keeps a file it has open.
+    /// Nobody else may ask that. Answered as `Open`.
+    /// If processes share the offset, a memory file comes with the message, and `cell` is where in it the offset is.
+    Adopt {
+        inode: InodeNumber,
+        flags: i32,
+        offset: u64,
+        cell: Option<u64>,
+    },
+    /// The process has let go of the token.
+    Close {
+        file: u64,
+    },
+    Read {
+        file: u64,
+        count: u32,
+        at: Option<i64>,
+    },
+    Write {
+        file: u64,
+        at: Option<i64>,
+        appends: bool,
+        #[serde(borrow, with = "serde_bytes")]
+        data: &'a [u8],
+    },
+    Seek {
+        file: u64,
+        offset: i64,
+        whence: Whence,
+    },
+    SetFlags {
+        file: u64,
+        flags: i32,
+    },
+    Truncate {
+        subject: Subject<'a>,
+        size: i64,
+    },
+    Allocate {
+        file: u64,
+        what: Allocation,
+        offset: i64,
+        length: i64,
+    },
+    Fsync {
+        file: u64,
+    },
+    /// Names from the file's offset on, about so many bytes of them. Answered [`Response::Entries`].
+    List {
+        file: u64,
+        bytes: u32,
+    },
+    Stat {
+        subject: Subject<'a>,
+    },
+    Access {
+        subject: Subject<'a>,
+        rights: u32,
+    },
+    ReadLink {
+        subject: Subject<'a>,
+    },
+    SetAttributes {
+        subject: Subject<'a>,
+        set: SetAttributes,
+    },
+    MakeDirectory {
+        place: Place,
+        #[serde(borrow, with = "serde_bytes")]
+        path: &'a [u8],
+        mode: u32,
+    },
+    MakeNode {
+        place: Place,
+        #[serde(borrow, with = "serde_bytes")]
+        path: &'a [u8],
+        mode: u32,
+        device: u64,
+    },
+    MakeLink {
+        #[serde(borrow, with = "serde_bytes")]
+        target: &'a [u8],
+        place: Place,
+        #[serde(borrow, with = "serde_bytes")]
+        path: &'a [u8],
+    },
+    Link {
+        from: Subject<'a>,
+        place: Place,
+        #[serde(borrow, with = "serde_bytes")]
+        path: &'a [u8],
+    },
+    Unlink {
+        place: Place,
+        #[serde(borrow, with = "serde_bytes")]
+        path: &'a [u8],
+        directory: bool,
+    },
+    Rename {
+        place: Place,
+        #[serde(borrow, with = "serde_bytes")]
+        path: &'a [u8],
+        new_place: Place,
+        #[serde(borrow, with = "serde_bytes")]
+        new_path: &'a [u8],
+        flags: RenameFlags,
+    },
+    GetExtended {
+        subject: Subject<'a>,
+        #[serde(borrow, with = "serde_bytes")]
+        name: &'a [u8],
+    },
+    ListExtended {
+        subject: Subject<'a>,
+    },
+    SetExtended {
+        subject: Subject<'a>,
+        #[serde(borrow, with = "serde_bytes")]
+        name: &'a [u8],
+        #[serde(borrow, with = "serde_bytes")]
+        value: &'a [u8],
+        flags: ExtendedFlags,
+    },
+    RemoveExtended {
+        subject: Subject<'a>,
+        #[serde(borrow, with = "serde_bytes")]
+        name: &'a [u8],
+    },
+    /// Answered [`Response::Done`]; descriptor: what the kernel has the file's locks on.
+    LockFile {
+        file: u64,
+    },
+    /// The descriptor that comes with the message is what the kernel has the locks on of a file just kept by `Adopt`.
+    AdoptLocks {
+        file: u64,
+    },
+    /// Files that nobody has any more are closed, and their locks gone, when it is answered.
+    Settle,
+    /// Where an open directory lies. Answered [`Response::Bytes`].
+    Whereabouts {
+        file: u64,
+        #[serde(borrow, with = "serde_bytes")]
+        guess: &'a [u8],
+    },
+    Statfs,
+}
+
+/// One name of a directory.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Entry {
+    /// What it names.
+    pub inode: InodeNumber,
+    /// The offset at which reading goes on behind it.
+    pub next_cookie: u64,
+    /// The kind of what it names.
+    pub kind: FileKind,
+    /// The name.
+    #[serde(with = "serde_bytes")]
+    pub name: Vec<u8>,
+}
+
+/// What is answered.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub enum Response {
+    Welcome {
+        store: StoreId,
+    },
+    Opened {
+        file: u64,
+        inode: InodeNumber,
+        kind: FileKind,
+        flags: i32,
+    },
+    Done,
+    /// What was read, and other strings of bytes.
+    Bytes(#[serde(with = "serde_bytes")] Vec<u8>),
+    /// Bytes written, or an offset.
+    Number(u64),
+    Entries(Vec<Entry>),
+    Record(InodeRecord),
+    Totals(StoreTotals),
+    Failed(Error),
+}

@@ -1,0 +1,229 @@
+//! The daemon's second pair of ears: the socket for processes of other users, a thread for each of them.
+//!
+//! One session does the work of all. It is begun when the first of them comes, and anew if it was ended.
+
+use crate::connection;
+use crate::files::Files;
+use cuesta_format::geometry::USERS_SOCKET_FILE;
+use cuesta_format::wire;
+use cuesta_libfs::{Client, Error, Link, LinkError, SocketLink};
+use parking_lot::Mutex;
+use rustix::fd::{BorrowedFd, OwnedFd};
+use rustix::fs::Mode;
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use std::collections::HashMap;
+use std::io;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
+
+/// Who has a way to the folder may come to the socket in it.
+const FOLDER_MODE: Mode = Mode::from_raw_mode(0o711);
+/// Connections that may wait to be accepted.
+const BACKLOG: i32 = 128;
+/// Processes of one user that are served at once, and of all.
+const CONNECTIONS_OF_USER_MAX: usize = 256;
+const CONNECTIONS_MAX: usize = 1024;
+/// Address space of a connection's stack; only what is touched costs memory.
+const STACK_BYTES: usize = 512 << 10;
+/// How long to wait before accepting again when descriptors or threads have run out.
+const EXHAUSTED_PAUSE: Duration = Duration::from_millis(50);
+/// What `cuesta status` calls the session.
+const PROGRAM: &str = "(other users)";
+
+/// Why other users are not served.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot listen on {path}: {source}")]
+pub struct StartError {
+    path: String,
+    source: io::Error,
+}
+
+/// The session's link. There is no next daemon to go on with: this process is the daemon.
+struct Inward(SocketLink);
+
+impl Link for Inward {
+    fn call(
+        &mut self,
+        request: &wire::Request,
+        files: &mut Vec<OwnedFd>,
+    ) -> Result<wire::Response, LinkError> {
+        self.0.call(request, files)
+    }
+
+    fn post(&mut self, request: &wire::Request) -> Result<bool, LinkError> {
+        self.0.post(request)
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.0.descriptor()
+    }
+
+    fn replace_descriptor(&mut self, copy: OwnedFd) -> OwnedFd {
+        self.0.replace_descriptor(copy)
+    }
+
+    fn collect(&mut self, wait: bool) -> Result<Option<wire::Response>, LinkError> {
+        self.0.collect(wait)
+    }
+}
+
+/// What connections share.
+pub(crate) struct Shared {
+    /// Where SharedFS listens for its own user and root.
+    sharedfs: PathBuf,
+    session: Mutex<Option<Arc<Client>>>,
+    pub(crate) files: Files,
+    connections: Mutex<HashMap<u32, usize>>,
+}
+
+/// The running service.
+pub struct Server {
+    shared: Arc<Shared>,
+    socket: Arc<OwnedFd>,
+    path: PathBuf,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Shared {
+    /// The session.
+    pub(crate) fn client(&self) -> Result<Arc<Client>, Error> {
+        let mut session = self.session.lock();
+        if let Some(client) = session.as_ref().filter(|client| client.sync().is_ok()) {
+            return Ok(Arc::clone(client));
+        }
+        let link = SocketLink::connect(self.sharedfs.as_os_str().as_bytes(), 0)?;
+        let client = Client::attach(Box::new(Inward(link)), PROGRAM)?;
+        *session = Some(Arc::clone(&client));
+        Ok(client)
+    }
+
+    /// Counts one more connection of a user. `false`: there are enough.
+    fn enter(&self, user: u32) -> bool {
+        let mut connections = self.connections.lock();
+        if connections.values().sum::<usize>() >= CONNECTIONS_MAX {
+            return false;
+        }
+        let count = connections.entry(user).or_default();
+        let is_welcome = *count < CONNECTIONS_OF_USER_MAX;
+        *count += usize::from(is_welcome);
+        is_welcome
+    }
+
+    fn leave(&self, user: u32) {
+        let mut connections = self.connections.lock();
+        if let Some(count) = connections.get_mut(&user) {
+            *count -= 1;
+            if *count == 0 {
+                connections.remove(&user);
+            }
+        }
+    }
+}
+
+/// Leaves however the connection's thread ends.
+struct Entered {
+    shared: Arc<Shared>,
+    user: u32,
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        self.shared.leave(self.user);
+    }
+}
+
+impl std::fmt::Debug for Server {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Server").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+impl Server {
+    /// Listens in `folder`, which is made if there is none, for everybody who can reach it, and serves by a session of the
+    /// daemon at `sharedfs`.
+    pub fn start(folder: &Path, sharedfs: &Path) -> Result<Server, StartError> {
+        let path = folder.join(USERS_SOCKET_FILE);
+        let fail = |source: io::Error| StartError { path: path.display().to_string(), source };
+        let socket = Arc::new(listen(folder, &path).map_err(|errno| fail(errno.into()))?);
+        let shared = Arc::new(Shared {
+            sharedfs: sharedfs.to_owned(),
+            session: Mutex::new(None),
+            files: Files::new().map_err(fail)?,
+            connections: Mutex::default(),
+        });
+        let watch = Builder::new().name("users-files".into()).spawn({
+            let shared = Arc::clone(&shared);
+            move || shared.files.watch()
+        });
+        let accept = Builder::new().name("users".into()).spawn({
+            let (shared, socket) = (Arc::clone(&shared), Arc::clone(&socket));
+            move || accept(&shared, &socket)
+        });
+        let threads = vec![watch.map_err(fail)?, accept.map_err(fail)?];
+        Ok(Server { shared, socket, path, threads })
+    }
+
+    /// Nobody new is served from now on. Who is served already is until the store closes.
+    pub fn stop(self) {
+        let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Both);
+        self.shared.files.stop();
+        for thread in self.threads {
+            let _ = thread.join();
+        }
+        // A socket that stays behind does no harm: the next daemon replaces it.
+        let _ = rustix::fs::unlink(&self.path);
+    }
+}
+
+fn listen(folder: &Path, path: &Path) -> Result<OwnedFd, Errno> {
+    match rustix::fs::mkdir(folder, FOLDER_MODE) {
+        Ok(()) | Err(Errno::EXIST) => {}
+        Err(errno) => return Err(errno),
+    }
+    rustix::fs::chmod(folder, FOLDER_MODE)?;
+    match rustix::fs::unlink(path) {
+        Ok(()) | Err(Errno::NOENT) => {}
+        Err(errno) => return Err(errno),
+    }
+    let address = SocketAddrUnix::new(path)?;
+    let socket =
+        rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    rustix::net::bind(&socket, &address)?;
+    // Who can reach it may ask; what is answered is decided for each of them.
+    rustix::fs::chmod(path, Mode::from_raw_mode(0o666))?;
+    rustix::net::listen(&socket, BACKLOG)?;
+    Ok(socket)
+}
+
+/// Accepts connections until the socket is shut down.
+fn accept(shared: &Arc<Shared>, listening: &OwnedFd) {
+    loop {
+        let socket = match rustix::net::accept_with(listening, SocketFlags::CLOEXEC) {
+            Ok(socket) => socket,
+            Err(Errno::INTR | Errno::CONNABORTED) => continue,
+            // What Linux answers once the listening socket was shut down.
+            Err(Errno::INVAL) => return,
+            Err(error) => {
+                tracing::error!(%error, "cannot accept a connection of another user");
+                std::thread::sleep(EXHAUSTED_PAUSE);
+                continue;
+            }
+        };
+        let Some(who) = connection::who(&socket) else { continue };
+        if !shared.enter(who.uid) {
+            tracing::warn!(user = who.uid, "too many connections: one is closed");
+            continue;
+        }
+        let entered = Entered { shared: Arc::clone(shared), user: who.uid };
+        let thread = Builder::new().name("user".into()).stack_size(STACK_BYTES);
+        let spawned = thread.spawn(move || connection::serve(socket, who, &entered.shared));
+        if let Err(error) = spawned {
+            tracing::error!(%error, "no thread for a connection: it is closed");
+            std::thread::sleep(EXHAUSTED_PAUSE);
+        }
+    }
+}

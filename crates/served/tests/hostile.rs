@@ -1,0 +1,395 @@
+//! A client that means harm: it speaks the protocol itself, as user 65534, and wants what is root's.
+//!
+//! Needs root, to be somebody else in a thread of its own; skipped visibly otherwise.
+
+use cuesta_format::geometry::{USERS_FOLDER, USERS_SOCKET_FILE};
+use cuesta_format::superblock::{Medium, Superblock};
+use cuesta_format::{Geometry, InodeNumber, StoreId};
+use cuesta_libfs::{
+    Allocation, Base, Client, Credentials, Error, ExtendedFlags, RenameFlags, Resolve, SetAttributes,
+    SocketLink, Whence,
+};
+use cuesta_served::{Place, Request, Response, Server, Subject, VERSION};
+use cuesta_sharedfs::server::{Listener, Server as SharedServer};
+use cuesta_sharedfs::{Options, SharedFs};
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
+use std::io::{IoSliceMut, Read, Write};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+
+const NOBODY: u32 = 65534;
+const ROOT: Credentials = Credentials::of_user(0, 0, Vec::new());
+
+struct Store {
+    _folder: tempfile::TempDir,
+    users: PathBuf,
+    sharedfs: PathBuf,
+    _server: Mutex<SharedServer<SharedFs>>,
+    _users: Server,
+    root: Arc<Client>,
+}
+
+fn store() -> Store {
+    let folder = tempfile::tempdir_in("/dev/shm").unwrap();
+    std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o711)).unwrap();
+    let geometry = Geometry { nvm_bytes: 64 << 20, arena_bytes: 16 << 20, ..Geometry::default() };
+    let superblock = Superblock { store: StoreId([7; 16]), medium: Medium::Memory, geometry };
+    SharedFs::create(folder.path(), superblock).unwrap();
+    let (users, sharedfs) = (folder.path().join(USERS_FOLDER), folder.path().join("sock"));
+    let listener = Listener::bind(&sharedfs).unwrap();
+    let shared = SharedFs::open(folder.path(), Options::default()).unwrap();
+    let server = SharedServer::start(shared, listener).unwrap();
+    let service = Server::start(&users, &sharedfs).unwrap();
+    let link = SocketLink::connect(sharedfs.as_os_str().as_bytes(), 0).unwrap();
+    let root = Client::attach(Box::new(link), "test").unwrap();
+    let users = users.join(USERS_SOCKET_FILE);
+    Store { _folder: folder, users, sharedfs, _server: Mutex::new(server), _users: service, root }
+}
+
+/// Runs `act` in a thread that is user 65534 to the kernel, and nobody else.
+fn as_nobody<T: Send>(act: impl FnOnce() -> T + Send) -> T {
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(|| {
+            // SAFETY: only this thread's credentials change, for libc is not asked.
+            unsafe {
+                assert_eq!(libc::syscall(libc::SYS_setgroups, 0, 0), 0);
+                assert_eq!(libc::syscall(libc::SYS_setresgid, NOBODY, NOBODY, NOBODY), 0);
+                assert_eq!(libc::syscall(libc::SYS_setresuid, NOBODY, NOBODY, NOBODY), 0);
+            }
+            act()
+        });
+        thread.join().unwrap()
+    })
+}
+
+fn is_root() -> bool {
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: only root becomes somebody else");
+    }
+    rustix::process::geteuid().is_root()
+}
+
+/// The protocol by hand.
+struct Raw(UnixStream, Vec<OwnedFd>);
+
+impl Raw {
+    fn connect(store: &Store) -> Raw {
+        let mut raw = Raw(UnixStream::connect(&store.users).unwrap(), Vec::new());
+        assert!(matches!(raw.ask(&Request::Hello { version: VERSION }), Response::Welcome { .. }));
+        raw
+    }
+
+    fn send(&mut self, body: &[u8]) {
+        self.0.write_all(&(body.len() as u32).to_le_bytes()).unwrap();
+        self.0.write_all(body).unwrap();
+    }
+
+    fn ask(&mut self, request: &Request<'_>) -> Response {
+        self.send(&postcard::to_stdvec(request).unwrap());
+        let mut head = [0; 4];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut control = RecvAncillaryBuffer::new(&mut space);
+        let mut parts = [IoSliceMut::new(&mut head)];
+        let got = recvmsg(&self.0, &mut parts, &mut control, RecvFlags::CMSG_CLOEXEC).unwrap();
+        assert_eq!(got.bytes, 4);
+        for part in control.drain() {
+            if let RecvAncillaryMessage::ScmRights(files) = part {
+                self.1.extend(files);
+            }
+        }
+        let mut body = vec![0; u32::from_le_bytes(head) as usize];
+        self.0.read_exact(&mut body).unwrap();
+        postcard::from_bytes(&body).unwrap()
+    }
+
+    /// Whether the other end has hung up.
+    fn has_ended(&mut self) -> bool {
+        !matches!(self.0.read(&mut [0; 16]), Ok(1..))
+    }
+}
+
+fn write_as_root(store: &Store, path: &[u8], content: &[u8], mode: u32) -> InodeNumber {
+    let flags = libc::O_CREAT | libc::O_RDWR;
+    let file = store.root.open(&ROOT, Base::Root, path, flags, mode).unwrap();
+    store.root.write(&file, &[content.into()]).unwrap();
+    let inode = file.inode();
+    store.root.close(file).unwrap();
+    inode
+}
+
+fn read_as_root(store: &Store, path: &[u8]) -> Vec<u8> {
+    let file = store.root.open(&ROOT, Base::Root, path, libc::O_RDONLY, 0).unwrap();
+    let mut bytes = vec![0; 100];
+    let count = store.root.read(&file, &mut [bytes.as_mut_slice().into()]).unwrap();
+    store.root.close(file).unwrap();
+    bytes.truncate(count);
+    bytes
+}
+
+#[test]
+fn nothing_of_anothers_is_to_be_had_by_any_request() {
+    if !is_root() {
+        return;
+    }
+    let store = store();
+    let inode = write_as_root(&store, b"secret", b"of root", 0o600);
+    store.root.make_directory(&ROOT, Base::Root, b"private", 0o700).unwrap();
+    write_as_root(&store, b"private/inner", b"inner", 0o666);
+    let roots = store.root.open(&ROOT, Base::Root, b"secret", libc::O_RDWR, 0).unwrap();
+    // A file of root's with SharedFS, whose number nobody else was told.
+    let bridge = cuesta_served::Client::connect(store.users.as_os_str().as_bytes(), 0).unwrap();
+    let token = bridge.adopt(inode, libc::O_RDWR, 0, None, None).unwrap();
+
+    as_nobody(|| {
+        let mut raw = Raw::connect(&store);
+        let root = Place::Root;
+        let secret = Subject::Path { place: root, path: b"secret", follow: true };
+        let inner = Subject::Path { place: root, path: b"private/inner", follow: true };
+        let (path, resolve) = (&b"secret"[..], Resolve::default());
+        let set = |set: SetAttributes| set;
+        let mut requests = vec![
+            Request::Adopt { inode, flags: libc::O_RDWR, offset: 0, cell: None },
+            Request::Adopt { inode: InodeNumber::ROOT, flags: libc::O_RDONLY, offset: 0, cell: Some(0) },
+            Request::Redeem,
+            Request::Truncate { subject: secret, size: 0 },
+            Request::Access { subject: secret, rights: 4 },
+            Request::SetAttributes {
+                subject: secret,
+                set: set(SetAttributes { mode: Some(0o4777), ..Default::default() }),
+            },
+            Request::SetAttributes {
+                subject: secret,
+                set: set(SetAttributes { uid: Some(NOBODY), ..Default::default() }),
+            },
+            Request::Stat { subject: inner },
+            Request::Access { subject: inner, rights: 0 },
+            Request::ReadLink { subject: inner },
+            Request::GetExtended { subject: secret, name: b"user.x" },
+            Request::SetExtended {
+                subject: secret,
+                name: b"user.x",
+                value: b"1",
+                flags: ExtendedFlags::default(),
+            },
+            Request::RemoveExtended { subject: secret, name: b"user.x" },
+            Request::SetExtended {
+                subject: secret,
+                name: b"security.capability",
+                value: &[1; 20],
+                flags: ExtendedFlags::default(),
+            },
+            Request::MakeDirectory { place: root, path: b"new", mode: 0o777 },
+            Request::MakeNode { place: root, path: b"new", mode: 0o100_666, device: 0 },
+            Request::MakeLink { target: b"x", place: root, path: b"new" },
+            Request::Link { from: secret, place: root, path: b"new" },
+            Request::Link { from: inner, place: root, path: b"new" },
+            Request::Unlink { place: root, path, directory: false },
+            Request::Unlink { place: root, path: b"private", directory: true },
+            Request::Rename {
+                place: root,
+                path,
+                new_place: root,
+                new_path: b"new",
+                flags: RenameFlags::default(),
+            },
+        ];
+        for flags in
+            [libc::O_RDONLY, libc::O_WRONLY, libc::O_RDWR, libc::O_RDONLY | libc::O_TRUNC, libc::O_CREAT]
+        {
+            requests.push(Request::Open { place: root, path, flags, mode: 0o777, resolve });
+            requests.push(Request::Open { place: root, path: b"private/inner", flags, mode: 0, resolve });
+        }
+        // Numbers of files that are others', or nobody's.
+        for file in (0..64).chain([u64::MAX]) {
+            let (subject, place) = (Subject::File(file), Place::Directory(file));
+            requests.extend([
+                Request::Read { file, count: 10, at: Some(0) },
+                Request::Read { file, count: 10, at: None },
+                Request::Write { file, at: Some(0), appends: false, data: b"mine" },
+                Request::Seek { file, offset: 0, whence: Whence::Set },
+                Request::SetFlags { file, flags: libc::O_APPEND },
+                Request::Truncate { subject, size: 0 },
+                Request::Allocate { file, what: Allocation::Punch, offset: 0, length: 4096 },
+                Request::Fsync { file },
+                Request::List { file, bytes: 1000 },
+                Request::Stat { subject },
+                Request::Access { subject, rights: 0 },
+                Request::ReadLink { subject },
+                Request::SetAttributes {
+                    subject,
+                    set: set(SetAttributes { mode: Some(0o666), ..Default::default() }),
+                },
+                Request::GetExtended { subject, name: b"user.x" },
+                Request::ListExtended { subject },
+                Request::Link { from: subject, place: root, path: b"new" },
+                Request::Reopen { file, flags: libc::O_RDWR },
+                Request::LockFile { file },
+                Request::AdoptLocks { file },
+                Request::Whereabouts { file, guess: b"" },
+                Request::Open { place, path: b"secret", flags: 0, mode: 0, resolve },
+                Request::MakeDirectory { place, path: b"new", mode: 0o777 },
+            ]);
+        }
+        for request in &requests {
+            let answer = raw.ask(request);
+            assert!(matches!(answer, Response::Failed(_)), "{request:?}: {answer:?}");
+        }
+        assert_eq!(raw.ask(&Request::Close { file: 1 }), Response::Done);
+
+        // To name a file takes no right to it; to use it does.
+        let flags = libc::O_PATH;
+        let answer = raw.ask(&Request::Open { place: root, path, flags, mode: 0, resolve });
+        let Response::Opened { file, .. } = answer else { panic!("{answer:?}") };
+        for request in [
+            Request::Reopen { file, flags: libc::O_RDONLY },
+            Request::Read { file, count: 10, at: Some(0) },
+            Request::Write { file, at: Some(0), appends: true, data: b"mine" },
+            Request::Truncate { subject: Subject::File(file), size: 0 },
+            Request::SetFlags { file, flags: libc::O_RDWR },
+        ] {
+            let answer = raw.ask(&request);
+            let stays = matches!(request, Request::SetFlags { .. }) && answer == Response::Done;
+            assert!(stays || matches!(answer, Response::Failed(_)), "{request:?}: {answer:?}");
+        }
+        assert!(matches!(raw.ask(&Request::Read { file, count: 1, at: None }), Response::Failed(_)));
+
+        // SharedFS itself does not speak to it.
+        assert!(SocketLink::connect(store.sharedfs.as_os_str().as_bytes(), 0).is_err());
+        // Nor is any of its files there.
+        for file in ["arenas", "logs"] {
+            assert!(std::fs::read_dir(store.users.with_file_name(file)).is_err(), "{file}");
+        }
+        for file in ["meta.redb", "sessions", "superblock"] {
+            assert!(std::fs::File::open(store.users.with_file_name(file)).is_err(), "{file}");
+        }
+    });
+    assert_eq!(read_as_root(&store, b"secret"), b"of root");
+    assert_eq!(store.root.stat_open(&roots).unwrap().record.mode, 0o100_600);
+    assert_eq!(store.root.stat(&ROOT, Base::Root, b"new", false).err(), Some(Error::NotFound));
+    drop(token);
+}
+
+#[test]
+fn who_has_the_token_has_the_file_and_no_other_pipe_will_do() {
+    if !is_root() {
+        return;
+    }
+    let store = store();
+    let inode = write_as_root(&store, b"secret", b"of root", 0o600);
+    let bridge = cuesta_served::Client::connect(store.users.as_os_str().as_bytes(), 0).unwrap();
+    let token = bridge.adopt(inode, libc::O_RDONLY, 3, None, None).unwrap();
+    as_nobody(|| {
+        let client = cuesta_served::Client::connect(store.users.as_os_str().as_bytes(), 0).unwrap();
+        let file = client.redeem(&token).unwrap();
+        let mut bytes = [0; 10];
+        assert_eq!(client.read(&file, &mut [bytes.as_mut_slice().into()], None), Ok(4));
+        assert_eq!(&bytes[..4], b"root");
+        assert_eq!(client.write(&file, &[b"mine"[..].into()], Some(0), false), Err(Error::AccessMode));
+        let (pipe, _other_end) = rustix::pipe::pipe().unwrap();
+        assert!(client.redeem(&pipe).is_err());
+        let nothing = OwnedFd::from(std::fs::File::open("/dev/null").unwrap());
+        assert!(client.redeem(&nothing).is_err());
+        assert!(nothing.as_raw_fd() >= 0);
+        client.close(&file).unwrap();
+    });
+    drop(token);
+    assert_eq!(read_as_root(&store, b"secret"), b"of root");
+}
+
+#[test]
+fn rubbish_ends_a_connection_and_nothing_else() {
+    if !is_root() {
+        return;
+    }
+    let store = store();
+    store
+        .root
+        .set_attributes(
+            &ROOT,
+            cuesta_libfs::Target::Path { base: Base::Root, path: b".", follow: true },
+            SetAttributes { mode: Some(0o777), ..Default::default() },
+        )
+        .unwrap();
+    as_nobody(|| {
+        let mut good = Raw::connect(&store);
+        for body in [&b""[..], b"\xff\xff\xff\xff\xff\xff", &[7; 5000], &[0x02, 0x00]] {
+            let mut raw = Raw::connect(&store);
+            raw.send(body);
+            // What happens to be a request is answered.
+            let _ = raw.0.shutdown(std::net::Shutdown::Write);
+            while !raw.has_ended() {}
+        }
+        let mut raw = Raw(UnixStream::connect(&store.users).unwrap(), Vec::new());
+        raw.send(&postcard::to_stdvec(&Request::Statfs).unwrap());
+        assert!(raw.has_ended(), "nothing is said before the greeting");
+        let mut raw = Raw::connect(&store);
+        raw.0.write_all(&u32::MAX.to_le_bytes()).unwrap();
+        assert!(raw.has_ended());
+        // Names that C cannot hold would void the log of all.
+        let (place, resolve) = (Place::Root, Resolve::default());
+        let flags = libc::O_CREAT | libc::O_RDWR;
+        for path in [&b"a\0b"[..], b"\0", b""] {
+            let answer = good.ask(&Request::Open { place, path, flags, mode: 0o666, resolve });
+            assert!(matches!(answer, Response::Failed(_)), "{answer:?}");
+            let answer = good.ask(&Request::MakeLink { target: path, place, path: b"link" });
+            assert!(matches!(answer, Response::Failed(_)), "{answer:?}");
+        }
+        let Response::Opened { file, .. } = good.ask(&Request::Open {
+            place,
+            path: b"mine",
+            flags: !libc::O_PATH & !libc::O_DIRECTORY & !libc::O_TMPFILE & !1,
+            mode: u32::MAX,
+            resolve,
+        }) else {
+            panic!("not made")
+        };
+        for (offset, length) in [(i64::MAX, i64::MAX), (-1, 5), (0, i64::MAX), (i64::MAX - 5, 5)] {
+            for what in [Allocation::Extend, Allocation::Zero, Allocation::Insert, Allocation::Collapse] {
+                good.ask(&Request::Allocate { file, what, offset, length });
+            }
+            good.ask(&Request::Truncate { subject: Subject::File(file), size: offset });
+            good.ask(&Request::Seek { file, offset, whence: Whence::Data });
+            good.ask(&Request::Write { file, at: Some(offset), appends: false, data: b"far" });
+            good.ask(&Request::Read { file, count: u32::MAX, at: Some(offset) });
+        }
+        good.ask(&Request::Truncate { subject: Subject::File(file), size: 0 });
+        let whole = vec![5; 1 << 20];
+        let written = good.ask(&Request::Write { file, at: Some(0), appends: false, data: &whole });
+        assert_eq!(written, Response::Number(1 << 20));
+        let Response::Record(record) = good.ask(&Request::Stat { subject: Subject::File(file) }) else {
+            panic!("no record")
+        };
+        assert_eq!((record.uid, record.gid), (NOBODY, NOBODY));
+    });
+    // Everybody else goes on, and what was written is digested.
+    store.root.digest().unwrap();
+    assert_eq!(store.root.stat(&ROOT, Base::Root, b"mine", true).unwrap().record.size, 1 << 20);
+}
+
+#[test]
+fn connections_of_one_user_are_bounded() {
+    if !is_root() {
+        return;
+    }
+    let store = store();
+    as_nobody(|| {
+        let mut all: Vec<UnixStream> = Vec::new();
+        let is_full = (0..400).any(|_| {
+            let mut stream = UnixStream::connect(&store.users).unwrap();
+            let hello = postcard::to_stdvec(&Request::Hello { version: VERSION }).unwrap();
+            let sent =
+                stream.write_all(&(hello.len() as u32).to_le_bytes()).and_then(|()| stream.write_all(&hello));
+            let is_closed = sent.is_err() || !matches!(stream.read(&mut [0; 4]), Ok(1..));
+            all.push(stream);
+            is_closed
+        });
+        assert!(is_full);
+    });
+    let others = cuesta_served::Client::connect(store.users.as_os_str().as_bytes(), 0);
+    assert!(others.is_ok(), "another user is served all the same");
+}
