@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use mimalloc::MiMalloc;
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
+use rustix::thread::futex;
 
 use crate::arch;
 
@@ -173,9 +174,11 @@ pub fn use_heap() {
         // SAFETY: this is the one time, and everything before came from the area.
         unsafe { start_heap() };
         HEAP.store(USED, Ordering::Release);
+        let _ = futex::wake(&HEAP, futex::Flags::PRIVATE, i32::MAX as u32);
     }
+    // A program's threads come here all at once, more of them than there are processors.
     while HEAP.load(Ordering::Acquire) != USED {
-        std::hint::spin_loop();
+        let _ = futex::wait(&HEAP, futex::Flags::PRIVATE, STARTING, None);
     }
 }
 

@@ -281,3 +281,18 @@ int main(void) {
 }"#,
     );
 }
+
+/// git looks at many files with a thread for five hundred: their calls come to the library's heap for the first time all at
+/// once, and whoever starts it waits for the kernel meanwhile.
+#[test]
+fn a_program_with_real_time_priority_and_more_threads_than_processors_ends() {
+    // Who may not have that priority tests less.
+    let script = "
+        cd \"$0\" && mkdir tree && i=0
+        while [ $i -lt 3000 ]; do : >tree/file-$i; i=$((i+1)); done
+        git init -q . && git add . && first= && if chrt -f 10 true 2>/dev/null; then first='chrt -f 10'; fi
+        for i in 1 2 3 4 5 6 7 8; do $first git status --porcelain | wc -l; done";
+    let store = Served::new();
+    let output = store.command("sh").args(["-c", script, common::PREFIX]).finish();
+    assert_eq!(told(&output), format!("{}exit status: 0\n", "3000\n".repeat(8)));
+}
