@@ -1,10 +1,12 @@
 //! Reading and writing the application's structures, where a bad pointer is EFAULT and not a crash.
 
 use std::mem::MaybeUninit;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use cuesta_media::user_copy;
 use cuesta_media::{UserSlice, UserSliceMut};
 
+use crate::arch;
 use crate::calls::Failure;
 
 /// Longest path the kernel takes, with its terminating zero.
@@ -77,14 +79,47 @@ pub fn write_bytes(address: usize, bytes: &[u8]) -> Result<(), Failure> {
     slice_mut(address, bytes.len()).copy_out(bytes).map_err(|_| Failure::Errno(libc::EFAULT))
 }
 
+/// The program may serve faults in its memory itself, by threads that make calls of ours (`userfaultfd`).
+static SERVES_FAULTS: AtomicBool = AtomicBool::new(false);
+
+/// From now on buffers are made present before anything is locked: who serves the fault needs perhaps the same lock.
+pub fn expect_served_faults() {
+    SERVES_FAULTS.store(true, Ordering::Relaxed);
+}
+
+#[inline]
+fn make_present(address: usize, length: usize, advice: i32) {
+    if SERVES_FAULTS.load(Ordering::Relaxed) && length > 0 {
+        fault_in(address, length, advice);
+    }
+}
+
+/// What does not exist stays away: the copy answers for it.
+#[cold]
+fn fault_in(address: usize, length: usize, advice: i32) {
+    let start = address / PAGE_BYTES * PAGE_BYTES;
+    let bytes = address.wrapping_add(length).wrapping_sub(start);
+    // SAFETY: changes nothing that the program could see but which of its pages are there.
+    let answer =
+        unsafe { arch::syscall(libc::SYS_madvise as usize, [start, bytes, advice as usize, 0, 0, 0]) };
+    if answer == -(libc::EINVAL as isize) {
+        // A kernel before 5.14.
+        let mut pages =
+            (start..start.saturating_add(bytes)).step_by(PAGE_BYTES).map(|page| page.max(address));
+        while pages.next().is_some_and(|page| read::<u8>(page).is_ok()) {}
+    }
+}
+
 /// The application's buffer at `address`, to be read.
 pub fn slice(address: usize, length: usize) -> UserSlice<'static> {
+    make_present(address, length, libc::MADV_POPULATE_READ);
     // SAFETY: the application named the buffer in a system call; a fault in it is recovered from.
     unsafe { UserSlice::new(address as *const u8, length) }
 }
 
 /// The application's buffer at `address`, to be written.
 pub fn slice_mut(address: usize, length: usize) -> UserSliceMut<'static> {
+    make_present(address, length, libc::MADV_POPULATE_WRITE);
     // SAFETY: as above.
     unsafe { UserSliceMut::new(address as *mut u8, length) }
 }

@@ -251,6 +251,10 @@ pub fn serve(number: usize, arguments: [usize; 6]) -> Answer {
         libc::SYS_execveat => program::execute(&call, Some(0), 1, 2, 3, call.int(4)),
         libc::SYS_io_submit => asynchronous::submit(&call),
         libc::SYS_io_uring_setup => call.unserved(libc::ENOSYS),
+        libc::SYS_userfaultfd => {
+            user_memory::expect_served_faults();
+            Err(Failure::NotOurs)
+        }
         libc::SYS_umask => control::change_umask(&call),
         libc::SYS_setrlimit | libc::SYS_prlimit64 => control::change_limits(&call),
         libc::SYS_clone | libc::SYS_clone3 | libc::SYS_fork | libc::SYS_vfork => program::make_process(&call),
