@@ -51,4 +51,10 @@ print('large', len(subprocess.check_output([D + '/script', big])) > 100000)
 P
 say "== venv"; python3 -m venv --without-pip $D/venv && $D/venv/bin/python -c 'import sys; print(sys.prefix, sys.executable)'
 printf '#!%s/venv/bin/python3\nimport sys; print(sys.prefix, sys.argv)\n' $D > tool; chmod +x tool; ./tool ten
+say "== gone while it runs"
+for how in 'unlink "own"' 'rename "quiet", "own"' 'rename "own", "moved"'; do
+    cp nap quiet; cp $(which perl) own
+    ./own -e '$| = 1; '"$how"'; print readlink("/proc/self/exe"), "\n" if $ARGV[0] !~ /moved/; exec "/proc/self/exe", "-e",
+        q(print readlink("/proc/self/exe"), "\n" if $ARGV[0] !~ /moved/; print "again @ARGV\n"; exec "/proc/self/exe", "-e", "print 5"), @ARGV' "$how"
+done
 rm -r $O

@@ -4,17 +4,19 @@
 //! file behind the descriptor, as it is now; what does not (`lstat`, `unlink`) means the link, which the
 //! kernel has.
 
-use crate::store::{Base, OpenFile};
-use cuesta_format::FileKind;
-use cuesta_libfs::Credentials;
+use cuesta_format::{FileKind, InodeNumber};
+use cuesta_libfs::{Credentials, Error};
 
 use super::names::Opened;
 use super::path::{self, Walk};
-use super::{Call, Failure};
+use super::{Call, Failure, running};
 use crate::descriptors::{self, Pin};
+use crate::store::{Base, Client, OpenFile};
 use crate::user_memory::UserPath;
 use crate::{credentials, process};
 
+/// What the kernel puts behind the name of a file that has none any more.
+const DELETED: &[u8] = b" (deleted)";
 const READ: u32 = libc::R_OK as u32;
 const WRITE: u32 = libc::W_OK as u32;
 /// The flags that mean something together with `O_PATH`.
@@ -137,7 +139,8 @@ pub fn target(call: &Call, path: usize) -> Result<Vec<u8>, Failure> {
     if let Some(program) = process::program()
         && names_program(UserPath::read(call.word(path))?.as_bytes())
     {
-        return Ok(program.to_vec());
+        let is_gone = process::client().is_ok_and(|client| is_gone(client, running::own_inode(client)));
+        return Ok([program, if is_gone { DELETED } else { b"" }].concat());
     }
     let pin = itself(call, path)?;
     // The names of the standard streams are links to links.
@@ -149,9 +152,21 @@ pub fn target(call: &Call, path: usize) -> Result<Vec<u8>, Failure> {
     let mut target = process::configuration()?.prefix.clone();
     target.extend_from_slice(pin.path());
     if process::client()?.stat_open(pin.file()?)?.record.links == 0 {
-        target.extend_from_slice(b" (deleted)");
+        target.extend_from_slice(DELETED);
     }
     Ok(target)
+}
+
+/// Whether the inode has no name any more.
+fn is_gone(client: &Client, inode: Option<InodeNumber>) -> bool {
+    let Some(inode) = inode else { return false };
+    let file = match client.reopen_number(&credentials::effective(), inode, libc::O_PATH, 0) {
+        Ok(file) => file,
+        Err(error) => return error != Error::Denied,
+    };
+    let is_gone = client.stat_open(&file).is_ok_and(|stat| stat.record.links == 0);
+    let _ = client.close(file);
+    is_gone
 }
 
 /// Whether `credentials` have `rights` to the file.

@@ -16,7 +16,7 @@ use cuesta_format::account::Barrier;
 
 use super::copies::ProgramCopy;
 use super::program_file::{Location, ProgramFile};
-use super::{Answer, Call, Failure, loaders, needed};
+use super::{Answer, Call, Failure, descriptor_names, loaders, needed};
 use crate::inheritance::{Identity, Library, Table, Written};
 use crate::user_memory::UserPath;
 use crate::{counting, gate, process, references, thread, user_memory};
@@ -364,13 +364,15 @@ impl Chain {
         name: &[u8],
         given: &[usize],
     ) -> Result<Option<Identity>, Failure> {
+        let base = |path: &[u8]| path.rsplit(|byte| *byte == b'/').next().unwrap_or_default().to_vec();
         if !self.is_ours {
-            return Ok(None);
+            // The copy this process runs, of a program that is gone.
+            let own = process::program().filter(|_| descriptor_names::names_program(name));
+            return Ok(own.map(|own| Identity { command: base(name), program: Some(own.to_vec()) }));
         }
         if self.front.len() > 1 {
             image.set_arguments(self.front.clone(), given);
         }
-        let base = |path: &[u8]| path.rsplit(|byte| *byte == b'/').next().unwrap_or_default().to_vec();
         let mut identity = Identity { command: base(name), program: None };
         match &self.program.location {
             Location::Store(file, path) => {

@@ -9,7 +9,7 @@ use rustix::fs::{Mode, OFlags, fstat, openat};
 use rustix::io::Errno;
 
 use super::path::{self, CROSSINGS};
-use super::{Failure, descriptor_names, links};
+use super::{Failure, descriptor_names, links, running};
 use crate::descriptors::{self, Pin};
 use crate::{credentials, process};
 
@@ -56,7 +56,7 @@ impl ProgramFile {
         if let Some(program) = process::program()
             && follow
             && descriptor_names::names_program(path)
-            && let Ok(found) = Self::find(libc::AT_FDCWD, program, flags)
+            && let Some(found) = Self::own(program)
         {
             return Ok(found);
         }
@@ -107,6 +107,21 @@ impl ProgramFile {
             }
         }
         Err(Failure::Errno(libc::ELOOP))
+    }
+
+    /// The file of the store this process is a copy of, wherever it is now; `None` once it is gone.
+    fn own(program: &[u8]) -> Option<Self> {
+        let client = process::client().ok()?;
+        let inode = running::own_inode(client)?;
+        let file = client.reopen_number(&credentials::effective(), inode, libc::O_PATH, 0);
+        let file = match file {
+            // Another user's process cannot ask for it by its number.
+            Err(Error::Denied) => return Self::find(libc::AT_FDCWD, program, 0).ok(),
+            file => file.ok()?,
+        };
+        let found = Self::in_store(&file, program.to_vec());
+        client.close(file).ok()?;
+        found.ok()
     }
 
     /// What is behind a descriptor of ours.
