@@ -2,8 +2,8 @@
 
 use crate::failure::{Failure, NOT_RUNNING};
 use crate::store::Store;
-use cuesta_format::wire::{Request, Response};
-use cuesta_sharedfs::server::frames::Frames;
+use cuesta_format::wire::{PROTOCOL_VERSION, Request, Response, WireError};
+use cuesta_sharedfs::server::frames::{FrameError, Frames};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use rustix::process::{PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
@@ -45,14 +45,44 @@ impl Daemon {
 
     /// Asks, and waits for the answer.
     pub fn ask(&mut self, request: &Request) -> Result<Response, Failure> {
-        let answer = self.frames.send(request, &[]).and_then(|()| self.frames.receive());
-        answer.map_err(|error| {
-            let log = self.store.log();
-            Failure::on(
-                self.store.folder(),
-                format!("the daemon went away: {error} (its log: {})", log.display()),
-            )
-        })
+        self.exchange(request).map_err(|error| Failure::on(self.store.folder(), self.reason(&error)))
+    }
+
+    /// Whether it answers at all; a failure if it does in another version.
+    pub fn answers(&mut self) -> Result<bool, Failure> {
+        match self.exchange(&Request::Statfs) {
+            Ok(_) => Ok(true),
+            Err(error @ FrameError::Malformed(WireError::Version(_))) => {
+                Err(Failure::on(self.store.folder(), self.reason(&error)))
+            }
+            Err(_) => Ok(false),
+        }
+    }
+
+    fn exchange(&mut self, request: &Request) -> Result<Response, FrameError> {
+        self.frames.send(request, &[])?;
+        self.frames.receive()
+    }
+
+    fn reason(&self, error: &FrameError) -> String {
+        const STOP: &str = "stop it (cuesta stop), and start it again";
+        match error {
+            FrameError::Malformed(WireError::Version(daemon)) => {
+                format!("the daemon speaks protocol {daemon}, and this cuesta {PROTOCOL_VERSION}: {STOP}")
+            }
+            // Before protocol 12 a daemon said nothing to what it could not read.
+            FrameError::Closed if self.is_running() => {
+                format!("the daemon speaks a protocol before 12, and this cuesta {PROTOCOL_VERSION}: {STOP}")
+            }
+            error => format!("the daemon went away: {error} (its log: {})", self.store.log().display()),
+        }
+    }
+
+    /// Whether the daemon's process has not ended.
+    fn is_running(&self) -> bool {
+        let Ok(Some(process)) = self.process() else { return false };
+        let mut ended = [rustix::event::PollFd::new(&process, rustix::event::PollFlags::IN)];
+        rustix::event::poll(&mut ended, Some(&rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 })) == Ok(0)
     }
 
     /// Waits until the daemon's process has ended.

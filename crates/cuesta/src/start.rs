@@ -7,7 +7,6 @@
 use crate::daemon::Daemon;
 use crate::failure::Failure;
 use crate::store::Store;
-use cuesta_format::wire::Request;
 use rustix::pipe::{PipeFlags, pipe_with};
 use std::fs::{File, OpenOptions};
 use std::io::Read;
@@ -78,7 +77,7 @@ pub fn ensure(store: &Store) -> Result<(), Failure> {
 /// Whether a daemon answers. That the socket takes connections is not enough: that of a dying daemon does.
 fn is_served(store: &Store) -> Result<bool, Failure> {
     let Some(mut daemon) = Daemon::connect(store)? else { return Ok(false) };
-    Ok(daemon.ask(&Request::Statfs).is_ok())
+    daemon.answers()
 }
 
 /// Starts one and hears how that went.

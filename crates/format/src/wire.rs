@@ -1,7 +1,7 @@
 //! Messages between LibFS and SharedFS over the store's socket.
 //!
-//! A frame is a little-endian u32 length, then that many bytes of postcard. Descriptors travel
-//! beside a response by SCM_RIGHTS, in the order the response names them.
+//! A frame is a little-endian u32, of which the low 24 bits are a length and the high 8 the protocol's version, then that many
+//! bytes of postcard. Descriptors travel beside a response by SCM_RIGHTS, in the order the response names them.
 
 use crate::event::Event;
 use crate::superblock::Medium;
@@ -12,7 +12,12 @@ use crate::{
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 /// Version of the protocol; both sides must agree.
-pub const PROTOCOL_VERSION: u32 = 11;
+pub const PROTOCOL_VERSION: u32 = 12;
+
+/// Where a frame's first word has the version.
+const VERSION_SHIFT: u32 = 24;
+const _: () =
+    assert!(PROTOCOL_VERSION < 1 << (u32::BITS - VERSION_SHIFT) && FRAME_BYTES_MAX < 1 << VERSION_SHIFT);
 
 /// Longest frame either side accepts, in bytes.
 pub const FRAME_BYTES_MAX: usize = 8 << 20;
@@ -500,6 +505,9 @@ pub enum WireError {
     /// It is longer than a frame may be.
     #[error("a message of {0} bytes is longer than {FRAME_BYTES_MAX}")]
     Length(usize),
+    /// It is of another version of the protocol.
+    #[error("the other side speaks protocol {0}, and this one {PROTOCOL_VERSION}")]
+    Version(u32),
     /// Its bytes are no message.
     #[error("a message cannot be read: {0}")]
     Content(postcard::Error),
@@ -516,13 +524,19 @@ pub fn encode<M: Serialize>(message: &M, out: &mut Vec<u8>) -> Result<(), WireEr
         out.truncate(start);
         return Err(WireError::Length(length));
     }
-    out[start..start + 4].copy_from_slice(&(length as u32).to_le_bytes());
+    let head = PROTOCOL_VERSION << VERSION_SHIFT | length as u32;
+    out[start..start + 4].copy_from_slice(&head.to_le_bytes());
     Ok(())
 }
 
 /// The length announced by a frame's first four bytes.
 pub fn frame_length(head: [u8; 4]) -> Result<usize, WireError> {
-    let length = u32::from_le_bytes(head) as usize;
+    let head = u32::from_le_bytes(head);
+    let version = head >> VERSION_SHIFT;
+    if version != PROTOCOL_VERSION {
+        return Err(WireError::Version(version));
+    }
+    let length = (head & !(u32::MAX << VERSION_SHIFT)) as usize;
     if length > FRAME_BYTES_MAX {
         return Err(WireError::Length(length));
     }
@@ -547,7 +561,11 @@ mod tests {
         assert_eq!(length, frame.len() - 5);
         assert_eq!(decode::<Request>(&frame[5..]), Ok(request));
         assert!(decode::<Request>(&frame[5..frame.len() - 1]).is_err());
-        assert!(frame_length([0xff; 4]).is_err());
+        let too_long = PROTOCOL_VERSION << VERSION_SHIFT | (FRAME_BYTES_MAX as u32 + 1);
+        assert_eq!(frame_length(too_long.to_le_bytes()), Err(WireError::Length(FRAME_BYTES_MAX + 1)));
+        frame[4] ^= 1;
+        let other = PROTOCOL_VERSION ^ 1;
+        assert_eq!(frame_length(frame[1..5].try_into().unwrap()), Err(WireError::Version(other)));
     }
 
     #[test]

@@ -28,6 +28,9 @@ pub enum LinkError {
     /// What came is not a message.
     #[error("the daemon's answer cannot be read: {0}")]
     Garbled(String),
+    /// The daemon is of another version.
+    #[error("{0}")]
+    Version(String),
 }
 
 impl From<Errno> for LinkError {
@@ -38,7 +41,10 @@ impl From<Errno> for LinkError {
 
 impl From<wire::WireError> for LinkError {
     fn from(error: wire::WireError) -> Self {
-        LinkError::Garbled(error.to_string())
+        match error {
+            wire::WireError::Version(_) => LinkError::Version(error.to_string()),
+            error => LinkError::Garbled(error.to_string()),
+        }
     }
 }
 

@@ -501,6 +501,7 @@ impl From<crate::link::LinkError> for Error {
             crate::link::LinkError::Gone(_) => Error::Disconnected,
             crate::link::LinkError::Barred(_) => Error::Daemon(error.to_string()),
             crate::link::LinkError::Garbled(why) => Error::Daemon(why),
+            crate::link::LinkError::Version(why) => Error::Version(why),
         }
     }
 }

@@ -11,8 +11,7 @@
 
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 
-use crate::credentials;
-use crate::numbers;
+use crate::{calls, credentials, numbers};
 
 /// Not a call about files.
 pub const CLASS_NEVER: u8 = 0;
@@ -190,21 +189,8 @@ pub const fn class_of(number: i64) -> u8 {
         | libc::SYS_shutdown
         | libc::SYS_recvfrom
         | numbers::CACHESTAT
-        | numbers::QUOTACTL_FD
-        // What no file is: answered as of a file, not as of a placeholder.
-        | libc::SYS_epoll_wait
-        | libc::SYS_epoll_pwait
-        | libc::SYS_epoll_pwait2
-        | libc::SYS_timerfd_settime
-        | libc::SYS_timerfd_gettime
-        | libc::SYS_inotify_rm_watch
-        | libc::SYS_signalfd
-        | libc::SYS_signalfd4
-        | libc::SYS_setns
-        | libc::SYS_fsmount
-        | libc::SYS_io_uring_enter
-        | libc::SYS_io_uring_register
-        | libc::SYS_landlock_restrict_self => CLASS_FD,
+        | numbers::QUOTACTL_FD => CLASS_FD,
+        number if calls::takes_other_kinds(number) => CLASS_FD,
         libc::SYS_dup2 | libc::SYS_dup3 | libc::SYS_sendfile | libc::SYS_tee | libc::SYS_kexec_file_load => {
             CLASS_FD_FD
         }

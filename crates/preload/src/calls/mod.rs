@@ -37,6 +37,7 @@ pub use copies::{after_fork as forget_copies, before_child as copy_for_child, mo
 use cuesta_libfs::Error;
 use extended::Subject;
 pub use links::{look_again, look_first, must_look_first, note_place};
+pub use other_kinds::takes_other_kinds;
 pub use program::ExecImage;
 pub use sockets::brings_ours;
 
@@ -262,8 +263,11 @@ pub fn serve(number: usize, arguments: [usize; 6]) -> Answer {
             process::leave();
             Err(Failure::NotOurs)
         }
-        libc::SYS_setns if call.pin(0).is_ok() => other_kinds::refuse(&call, libc::EINVAL),
-        number if credentials::is_changed_by(number) => credentials::change(&call),
+        // What belongs to the thread may change by it; a file of ours is none it could enter.
+        libc::SYS_setns if call.pin(0).is_err() => credentials::change(&call),
+        number if credentials::is_changed_by(number) && !other_kinds::takes_other_kinds(number) => {
+            credentials::change(&call)
+        }
         number => match other_kinds::answer_for_file(number) {
             Some(errno) => other_kinds::refuse(&call, errno),
             None => path::refuse(&call),

@@ -4,7 +4,7 @@
 use super::{Answer, Call, Failure};
 
 /// What the kernel answers where the descriptor of such a call is a file's; `None` if it is no such call.
-pub fn answer_for_file(number: i64) -> Option<i32> {
+pub const fn answer_for_file(number: i64) -> Option<i32> {
     match number {
         libc::SYS_epoll_wait
         | libc::SYS_epoll_pwait
@@ -14,11 +14,17 @@ pub fn answer_for_file(number: i64) -> Option<i32> {
         | libc::SYS_inotify_rm_watch
         | libc::SYS_signalfd
         | libc::SYS_signalfd4
+        | libc::SYS_setns
         | libc::SYS_fsmount => Some(libc::EINVAL),
         libc::SYS_io_uring_enter | libc::SYS_io_uring_register => Some(libc::EOPNOTSUPP),
         libc::SYS_landlock_restrict_self => Some(libc::EBADFD),
         _ => None,
     }
+}
+
+/// Whether it is such a call.
+pub const fn takes_other_kinds(number: i64) -> bool {
+    answer_for_file(number).is_some()
 }
 
 /// Such a call, about a file of ours. What is wrong with its other arguments the kernel says first, and of the placeholder

@@ -10,7 +10,7 @@ use super::preparer::PreparerHandle;
 use super::service::{Answer, Service};
 use super::{Farewell, StopReason, StopSender};
 use crate::Ending;
-use cuesta_format::wire::{PROTOCOL_VERSION, Refusal, Request, Response};
+use cuesta_format::wire::{PROTOCOL_VERSION, Refusal, Request, Response, WireError};
 use cuesta_format::{InodeNumber, SessionId};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fd::OwnedFd;
@@ -43,6 +43,11 @@ pub(super) fn serve<S: Service>(
         Connection { frames: Frames::new(socket), service, digester, preparer, stop, process, session: None };
     match connection.run() {
         Ok(()) | Err(FrameError::Closed) => {}
+        Err(error @ FrameError::Malformed(WireError::Version(_))) => {
+            tracing::warn!(%process, %error, "a connection is closed");
+            // Any answer says which version this is.
+            let _ = connection.frames.send(&Response::Done, &[]);
+        }
         Err(error @ FrameError::Broken(_)) => tracing::debug!(%process, %error, "hung up"),
         Err(error) => tracing::warn!(%process, %error, "a connection is closed"),
     }

@@ -217,13 +217,26 @@ fn a_detach_is_answered_after_the_session_ended() {
 #[test]
 fn malformed_frames_close_the_connection_and_nothing_else() {
     let world = World::new();
-    for bytes in [&[0xff; 8][..], &[3, 0, 0, 0, 0xff, 0xff, 0xff], &[0, 0, 0, 0]] {
+    let version = PROTOCOL_VERSION as u8;
+    for bytes in
+        [&[0xff, 0xff, 0xff, version][..], &[3, 0, 0, version, 0xff, 0xff, 0xff], &[0, 0, 0, version]]
+    {
         let mut client = world.attach();
         rustix::net::send(client.socket(), bytes, SendFlags::NOSIGNAL).unwrap();
         assert!(matches!(client.receive::<Response>(), Err(FrameError::Closed | FrameError::Broken(_))));
         assert!(matches!(world.heard(), Told::Ended(..)));
     }
     assert!(matches!(ask(&mut world.connect(), &Request::Statfs), Response::Statfs(_)));
+}
+
+#[test]
+fn a_frame_of_another_version_is_answered_with_the_daemons() {
+    let world = World::new();
+    let mut client = world.attach();
+    rustix::net::send(client.socket(), &[1, 0, 0, PROTOCOL_VERSION as u8 + 1], SendFlags::NOSIGNAL).unwrap();
+    assert_eq!(client.receive::<Response>().unwrap(), Response::Done);
+    assert!(matches!(client.receive::<Response>(), Err(FrameError::Closed | FrameError::Broken(_))));
+    assert!(matches!(world.heard(), Told::Ended(..)));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 # tail -f and tail -F without inotify on the store: they poll, and end with the process they are told of.
 echo one > log
 (sleep 0.3; echo two >> log; sleep 0.3; echo three >> log; sleep 1.3) & writer=$!
-tail -f -s 0.1 --pid=$writer log 2>/dev/null; echo ended
+tail -f -s 0.1 --pid=$writer log; echo ended
 echo a > rotated
 (sleep 0.5; mv rotated rotated.1; echo b > rotated; sleep 2.5) & writer=$!
 tail -F -s 0.1 --pid=$writer rotated 2>/dev/null; echo ended
