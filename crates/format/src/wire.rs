@@ -12,7 +12,7 @@ use crate::{
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 /// Version of the protocol; both sides must agree.
-pub const PROTOCOL_VERSION: u32 = 12;
+pub const PROTOCOL_VERSION: u32 = 13;
 
 /// Where a frame's first word has the version.
 const VERSION_SHIFT: u32 = 24;
@@ -362,8 +362,9 @@ pub struct Welcome {
     pub inode_count: u32,
     /// The folder of what the kernel has in the place of named pipes and sockets, each by its inode's number.
     pub stand_ins: Vec<u8>,
-    /// A lease to read what it looks at first, if it can be had.
-    pub first: Option<Box<Grant>>,
+    /// A [`crate::parcel`] of leases to read what it looks at first and the directories above that, where they can be had.
+    #[serde(with = "serde_bytes")]
+    pub ahead: Vec<u8>,
 }
 
 /// What digests did to a session's files: apply in order.

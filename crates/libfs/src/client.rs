@@ -120,10 +120,11 @@ impl Client {
         Client::attach_at(link, program, InodeNumber::NONE)
     }
 
-    /// [`Client::attach`] with a lease on the inode that is looked at first, which saves a question.
+    /// [`Client::attach`] with leases on the inode that is looked at first and on the directories above it, which saves
+    /// questions.
     pub fn attach_at(link: Box<dyn Link>, program: &str, first: InodeNumber) -> Result<Arc<Client>, Error> {
         let mut session = Session::attach(link, program, first)?;
-        let granted = session.welcome.first.take().filter(|grant| grant.record.inode == first);
+        let ahead = std::mem::take(&mut session.welcome.ahead);
         let client = Arc::new(Client {
             retiring: Mutex::new(Retiring::new(session.retired())),
             truncations: Mutex::new(VecDeque::new()),
@@ -142,9 +143,7 @@ impl Client {
             abandoned: AtomicU32::new(0),
         });
         // What a fence took away meanwhile goes with the first operation, which sees the generation moved.
-        if let Some(grant) = granted {
-            client.take_grant(&client.cache.get_or_insert(first), *grant);
-        }
+        client.session.parcels.add(ahead)?;
         Ok(client)
     }
 

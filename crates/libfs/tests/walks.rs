@@ -65,6 +65,39 @@ fn walk(call: &Caller) {
 }
 
 #[test]
+fn programs_that_look_where_they_are_ask_nothing_and_see_what_changes() {
+    let store = Store::new(small()).digesting();
+    let maker = store.attach();
+    for directory in ["a", "a/b", "a/b/c"] {
+        root(&maker).mkdir(directory).unwrap();
+    }
+    let place = root(&maker).stat("a/b/c").unwrap().inode;
+    maker.detach();
+    let asked = Arc::new(AtomicU32::new(0));
+    let come = || {
+        let link = Counting { link: store.link(), asked: Arc::clone(&asked) };
+        Client::attach_at(Box::new(link), "looker", place).unwrap()
+    };
+    let come_and_look = || {
+        let looker = come();
+        let before = asked.load(Ordering::Relaxed);
+        let up = ["a/b/c", "a/b", "a"].map(|path| root(&looker).stat(path).unwrap().inode);
+        assert_eq!((up[0], asked.load(Ordering::Relaxed) - before), (place, 0));
+        looker
+    };
+    // The second takes from the first what that was granted alone, and nothing else.
+    let lookers = [come_and_look(), come_and_look()];
+    let changer = store.attach();
+    root(&changer).write_file("a/new", b"new").unwrap();
+    root(&changer).rename("a/b/c", "a/c").unwrap();
+    for looker in &lookers {
+        assert_eq!(root(looker).read_file("a/new").unwrap(), b"new");
+        assert_eq!(root(looker).stat("a/c").unwrap().inode, place);
+        assert!(root(looker).stat("a/b/c").is_err());
+    }
+}
+
+#[test]
 fn a_walk_through_a_thousand_files_asks_few_questions() {
     for (one_session, questions_max) in [(true, 12), (false, 12 + 3 * DIRECTORIES)] {
         let store = made(one_session);

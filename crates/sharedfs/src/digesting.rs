@@ -7,7 +7,7 @@
 use crate::digest::policy;
 use crate::digest::{Batch, Digester, LogView, Until};
 use crate::ending::Ending;
-use crate::sessions::{BatchReport, Segment, Session, make_segment};
+use crate::sessions::{BatchReport, Control, Segment, Session, make_segment};
 use crate::store::{Core, Progress};
 use crate::{Error, SharedFs};
 use cuesta_format::event::Step;
@@ -39,6 +39,9 @@ const BATCHES_AHEAD: u64 = 4;
 const AHEAD_PART: u64 = 8;
 /// and only while more than this part of the tier is free: on a full one nobody may have what it did not ask for.
 const PLENTY_PART: u64 = 4;
+
+/// Control pages made ahead of the sessions that get them: programs come one after the other, or a few at once.
+const SPARE_CONTROLS: usize = 4;
 
 /// What digesting a log to its end came to.
 #[derive(Clone, Copy, Debug)]
@@ -79,9 +82,14 @@ impl SharedFs {
         Ok(if self.prepare()? { Progress::Prepared } else { Progress::Idle })
     }
 
-    /// Makes one thing ready, a segment or a step of an arena's memory. Says whether there was one to make.
+    /// Makes one thing ready: control pages, a segment or a step of an arena's memory. Says whether there was one to make.
     pub fn prepare(&self) -> Result<bool, Error> {
         self.references.sweep_if_many()?;
+        if self.controls.lock().len() < SPARE_CONTROLS {
+            let control = Control::new()?;
+            self.controls.lock().push(control);
+            return Ok(true);
+        }
         if self.core.lock().pool.spare() < self.options.spare_segments as usize {
             let id = self.core.lock().pool.next_id();
             self.make_segment(id)?;

@@ -229,6 +229,17 @@ impl Leases {
         }
     }
 
+    /// A lease to read, along with whoever reads: only where nobody writes, or did so in a log that is not digested. Says
+    /// whether the session got it, which must not have held one.
+    pub fn join_readers(&mut self, session: SessionId, inode: InodeNumber) -> bool {
+        let lease = self.lease(inode);
+        if lease.writer.is_some() || !lease.lingering.is_empty() || lease.readers.contains(&session) {
+            return false;
+        }
+        self.change(session, inode, |lease| lease.readers.push(session));
+        true
+    }
+
     /// Whether the inode was taken from somebody not long ago.
     #[must_use]
     pub fn is_contended(&self, inode: InodeNumber, now: Duration) -> bool {
@@ -360,6 +371,24 @@ mod tests {
         assert_eq!(leases.request(A, X, READ, NOW), Outcome::Granted(WRITE));
         assert_eq!(leases.held(A, X), Some(WRITE));
         assert_eq!(leases.held(B, X), None);
+    }
+
+    #[test]
+    fn who_joins_the_readers_takes_nothing_from_anybody() {
+        let mut leases = Leases::new(HOLD);
+        assert!(leases.join_readers(A, X) && leases.join_readers(B, X) && !leases.join_readers(B, X));
+        assert_eq!((leases.held(A, X), leases.held(B, X)), (Some(READ), Some(READ)));
+        assert_eq!(leases.request(A, X, WRITE, NOW), Outcome::Fence(vec![B]));
+        leases.revoke(B, X, NOW);
+        assert_eq!(leases.request(A, X, WRITE, NOW), Outcome::Granted(WRITE));
+        assert!(!leases.join_readers(B, X), "somebody writes");
+        leases.give_back(A, X, Some(LogPosition(7)));
+        assert!(!leases.join_readers(B, X), "what was written is in a log");
+        leases.digested(A, X, LogPosition(7));
+        assert!(leases.join_readers(B, X));
+        leases.end_session(A);
+        leases.end_session(B);
+        assert_eq!(leases.holders(X), []);
     }
 
     #[test]

@@ -19,7 +19,7 @@ use std::ops::Range;
 /// Who asks for so many numbers at once goes through a tree.
 const TREE_NUMBERS: u64 = 128;
 /// No more is sent with what was waited for,
-const PARCEL_BYTES_MAX: usize = 1 << 20;
+pub(super) const PARCEL_BYTES_MAX: usize = 1 << 20;
 /// and no more where nobody waits: a socket holds it with what lies in it already, so that this end never waits either.
 const UNREAD_BYTES_MAX: usize = 128 << 10;
 /// A directory of more names is left to a question of its own.
@@ -152,7 +152,7 @@ impl SharedFs {
     }
 
     /// Packs what leases on near inodes bring; those are `left_out` that do not fit.
-    fn pack_run(
+    pub(super) fn pack_run(
         &self,
         packer: &mut Packer,
         snapshot: &Snapshot,

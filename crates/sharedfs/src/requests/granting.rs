@@ -14,7 +14,7 @@ use cuesta_format::{Extent, FileKind, InodeNumber, LogPosition, SessionId};
 impl SharedFs {
     /// Grants a lease, after whatever must happen first. Who is fenced for it gives up what lies `ahead` as well,
     /// unless the inode changes hands all the time.
-    fn lease(
+    pub(super) fn lease(
         &self,
         session: SessionId,
         inode: InodeNumber,
@@ -71,17 +71,6 @@ impl SharedFs {
         };
         let ahead = self.grant_around(session, inode, mode, &ahead)?;
         Ok(Response::Granted { grant: Box::new(grant), ahead })
-    }
-
-    /// What a session that has just begun looks at first: `None` if it says nothing or must ask to learn why not.
-    pub(crate) fn grant_first(&self, session: SessionId, inode: InodeNumber) -> Option<Box<Grant>> {
-        if inode == InodeNumber::NONE {
-            return None;
-        }
-        match self.acquire(session, inode, LeaseMode::Read, Ahead::none()) {
-            Ok(Response::Granted { grant, .. }) => Some(grant),
-            _ => None,
-        }
     }
 
     pub(super) fn lookup(

@@ -1,6 +1,7 @@
 //! Requests: everything LibFS and the command may ask (`format::wire`), answered without sockets.
 
 mod ahead;
+mod first;
 mod granting;
 mod passing;
 mod written;
@@ -104,7 +105,7 @@ impl SharedFs {
                     SessionId::NOBODY => self.attach(*pid, program)?,
                     session => self.resume(session, *pid, program)?,
                 };
-                welcome.first = self.grant_first(welcome.session, *first);
+                welcome.ahead = self.grant_first(welcome.session, *first);
                 descriptors.extend(handed);
                 return Ok(Response::Attached(welcome));
             }

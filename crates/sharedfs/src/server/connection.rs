@@ -128,7 +128,7 @@ impl<S: Service> Connection<'_, S> {
             if let Err(error) = self.service.end_session(session, ending) {
                 tracing::error!(session = session.0, %error, "cannot end a session");
             }
-            // It may have left lock files.
+            // It may have left lock files, and the next one needs what this one had.
             self.preparer.wake();
         }
     }

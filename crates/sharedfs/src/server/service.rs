@@ -78,7 +78,7 @@ impl Service for SharedFs {
     fn attach(&self, pid: u32, program: &str, first: InodeNumber) -> Result<Attached, Error> {
         let asked = Instant::now();
         let (handle, mut welcome, descriptors) = SharedFs::attach(self, pid, program)?;
-        welcome.first = self.grant_first(handle.session, first);
+        welcome.ahead = self.grant_first(handle.session, first);
         self.request_times.note_attach(asked.elapsed());
         self.attached(&handle, welcome, descriptors)
     }
