@@ -67,6 +67,9 @@ int main(int count, char **arguments) {
         printf("| %s|", text(both[1]));
         lseek(both[0], 0, SEEK_SET);
         printf(" %s %d", text(own), flock(both[1], LOCK_EX | LOCK_NB));
+        /* One description, whose lock all have. */
+        printf(" %d", flock(own, LOCK_EX | LOCK_NB));
+        printf(" %d", flock(both[0], LOCK_EX | LOCK_NB));
         int again = open("other", O_RDWR);
         printf(" %d\n", again < 0 ? 2 : flock(again, LOCK_EX | LOCK_NB));
         close(again); close(both[0]); close(both[1]); close(own);
