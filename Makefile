@@ -36,7 +36,7 @@ demo: build
 # touches is built again, for the crash explorer.
 test: setup
 	@setup/packages fio=fio mkfs.ext4=e2fsprogs /usr/include/sqlite3.h=libsqlite3-dev \
-		perl=perl git=git node=nodejs setfattr=attr $(COMPARED)
+		perl=perl git=git node=nodejs setfattr=attr sudo=sudo $(COMPARED)
 	$(CARGO) build --release --workspace
 	$(CARGO) test --release --workspace --features cuesta-sim/record --test explorer
 	$(CARGO) test --release --workspace

@@ -75,7 +75,7 @@ pub fn check(program: &Path) -> Result<(), ProgramError> {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(ProgramError::NotFound),
             Err(error) => return Err(ProgramError::Unreadable(error)),
         };
-        let mode = file.metadata().map_err(ProgramError::Unreadable)?.mode();
+        let metadata = file.metadata().map_err(ProgramError::Unreadable)?;
         let mut head = Vec::new();
         file.by_ref().take(256).read_to_end(&mut head).map_err(ProgramError::Unreadable)?;
         if let Some(line) = head.strip_prefix(b"#!") {
@@ -84,7 +84,7 @@ pub fn check(program: &Path) -> Result<(), ProgramError> {
             program = PathBuf::from(OsStr::from_bytes(interpreter));
             continue;
         }
-        if mode & 0o6000 != 0 {
+        if becomes_another(&metadata) {
             return Err(ProgramError::SetId { program: name() });
         }
         return match is_static(&head, &file) {
@@ -93,6 +93,14 @@ pub fn check(program: &Path) -> Result<(), ProgramError> {
         };
     }
     Ok(())
+}
+
+/// Whether a program runs with other rights than those of who starts it, and so does not see `LD_PRELOAD`: to root a
+/// program of root's that is set-id (`sudo`) is like any other.
+fn becomes_another(program: &std::fs::Metadata) -> bool {
+    let (user, group) = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
+    program.mode() & 0o4000 != 0 && program.uid() != user
+        || program.mode() & 0o2000 != 0 && program.gid() != group
 }
 
 /// Whether an ELF file names no dynamic linker; `None` if it is no 64-bit ELF file.
@@ -154,7 +162,13 @@ mod tests {
         assert!(matches!(check(&lonely), Err(ProgramError::Static { .. })));
         elf[64] = 3;
         assert!(check(&place("dynamic", &elf, 0o755)).is_ok());
-        assert!(matches!(check(&place("set-id", &elf, 0o4755)), Err(ProgramError::SetId { .. })));
+        let set_id = place("set-id", &elf, 0o4755);
+        assert!(check(&set_id).is_ok(), "its owner stays who it is");
+        if rustix::process::getuid().is_root() {
+            std::os::unix::fs::chown(&set_id, Some(1), None).unwrap();
+            std::fs::set_permissions(&set_id, std::fs::Permissions::from_mode(0o4755)).unwrap();
+            assert!(matches!(check(&set_id), Err(ProgramError::SetId { .. })));
+        }
         let script = format!("#! {} -x\n", lonely.display());
         assert!(matches!(
             check(&place("script", script.as_bytes(), 0o755)),

@@ -7,6 +7,7 @@
 use crate::daemon::Daemon;
 use crate::failure::Failure;
 use crate::store::Store;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use rustix::pipe::{PipeFlags, pipe_with};
 use std::fs::{File, OpenOptions};
 use std::io::Read;
@@ -57,8 +58,17 @@ const PAUSE_MAX: Duration = Duration::from_millis(200);
 /// A longer log of the daemon is put aside when the next one starts.
 const LOG_BYTES_MAX: u64 = 8 << 20;
 
-/// Makes sure that a daemon serves the store.
+/// Makes sure that a daemon serves the store. Only its own user, or root, starts one.
 pub fn ensure(store: &Store) -> Result<(), Failure> {
+    if store.is_of_another_user() {
+        let socket = SocketAddrUnix::new(store.users_socket()).and_then(|address| {
+            let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+            connect(&socket, &address)
+        });
+        return socket.map_err(|_| {
+            Failure::on(store.folder(), "this store belongs to another user, and is not served to others now")
+        });
+    }
     let began = Instant::now();
     let mut pause = PAUSE_MIN;
     loop {

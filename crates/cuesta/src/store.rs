@@ -1,8 +1,9 @@
 //! Where the parts of a store lie, and whether a path is one.
 
 use crate::failure::{Failure, WRONG_USAGE};
-use cuesta_format::geometry::{CONFIGURATION_FILE, LOCK_FILE, SOCKET_FILE, USERS_FOLDER};
+use cuesta_format::geometry::{CONFIGURATION_FILE, LOCK_FILE, SOCKET_FILE, USERS_FOLDER, USERS_SOCKET_FILE};
 use std::io;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 /// The fast tier below the store's directory: a directory, or a symbolic link to where it is.
@@ -28,7 +29,14 @@ impl Store {
             _ => Failure::on(folder, error),
         })?;
         let store = Store { folder: absolute };
-        if !store.configuration().is_file() {
+        let found = store.configuration().metadata();
+        if found.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied) {
+            return Err(Failure::on(
+                folder,
+                "this store belongs to another user, who has not let others search its folder (chmod 711)",
+            ));
+        }
+        if !found.is_ok_and(|found| found.is_file()) {
             return Err(Failure::on(folder, "this is no Cuesta store (cuesta mkfs makes one)"));
         }
         match store.tier().metadata() {
@@ -89,6 +97,17 @@ impl Store {
     /// The daemon's socket.
     pub fn socket(&self) -> PathBuf {
         self.folder.join(SOCKET_FILE)
+    }
+
+    /// Whether we are neither its user nor root.
+    pub fn is_of_another_user(&self) -> bool {
+        let us = rustix::process::geteuid();
+        !us.is_root() && self.folder.metadata().is_ok_and(|folder| folder.uid() != us.as_raw())
+    }
+
+    /// The daemon's socket for processes of other users.
+    pub fn users_socket(&self) -> PathBuf {
+        self.users_folder().join(USERS_SOCKET_FILE)
     }
 
     /// The folder of the daemon's socket for processes of other users.

@@ -8,7 +8,7 @@
 use rustix::fd::AsRawFd as _;
 
 use crate::store::Client;
-use crate::{arch, cells, descriptors, gate, process, references, thread, working_directory};
+use crate::{arch, cells, descriptors, gate, process, references, thread, way, working_directory};
 
 /// The connection made before a change.
 pub type Bridge = cuesta_served::Client;
@@ -21,9 +21,9 @@ pub fn before() -> Option<Bridge> {
     if matches!(process::attached(), Some(Client::Served(_))) {
         return None;
     }
-    process::take_way();
+    way::take();
     let has_files = !descriptors::all().is_empty() || working_directory::pin().is_some();
-    if has_files { process::bridge() } else { None }
+    if has_files { way::bridge() } else { None }
 }
 
 /// Credentials have changed.
@@ -47,7 +47,7 @@ pub fn after(bridge: Option<Bridge>) {
 
 /// Whether this process is not the store's user or root, and cannot become it again.
 fn is_another_user() -> bool {
-    let Some(way) = process::way() else { return false };
+    let Some(way) = way::get() else { return false };
     let (mut real, mut effective, mut saved) = (0u32, 0u32, 0u32);
     let arguments = [&raw mut real as usize, &raw mut effective as usize, &raw mut saved as usize, 0, 0, 0];
     // SAFETY: the kernel writes the three ids.

@@ -13,7 +13,7 @@ use crate::descriptors;
 use crate::link_maps::HandedOver;
 use crate::open_file::{Description, Inherited, Shared};
 use crate::store::Token;
-use crate::{cells, environment, process, record_locks, references, working_directory};
+use crate::{cells, environment, process, record_locks, references, way, working_directory};
 
 /// Set in the environment of a program that inherits, and seen by nobody else.
 const VARIABLE: &str = "CUESTA_TABLE";
@@ -73,14 +73,14 @@ impl Table {
         references::keep_for_exec(survives_exec);
         let groups = descriptors::grouped(survives_exec);
         let mut open: Vec<_> = groups.iter().map(|(pin, fds)| (fds.clone(), pin.to_inherit())).collect();
-        if process::is_another_user() {
+        if way::is_another_user() {
             // Memory that the store's user shares is not for another's programs: what is there stays behind.
             open.retain(|(_, inherited)| matches!(inherited.shared, None | Some(Shared::Served(_))));
         }
         let directory = working_directory::pin()
             .zip(working_directory::name())
             .map(|(pin, name)| (name, pin.without_offset()));
-        let way = process::way();
+        let way = way::get();
         let has_something = !open.is_empty()
             || directory.is_some()
             || identity.is_some()
@@ -219,7 +219,7 @@ fn adopt_line(line: &str, libraries: &mut Vec<HandedOver>) -> Option<()> {
             Some(())
         }
         "way" => {
-            process::adopt_way(take(words.next()?.parse().ok()?)?);
+            way::adopt(take(words.next()?.parse().ok()?)?);
             Some(())
         }
         "identity" => {

@@ -43,6 +43,7 @@ pub mod start;
 mod store;
 pub mod thread;
 pub mod user_memory;
+mod way;
 pub mod working_directory;
 
 #[global_allocator]

@@ -132,6 +132,13 @@ impl Description {
         }
     }
 
+    /// SharedFS knows it by the descriptor `to` from now on, if it was `from` before. Call when no other thread is inside.
+    pub fn move_token(&self, from: i32, to: i32) -> bool {
+        let moved = self.token.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed).is_ok();
+        // SAFETY: the file is only read.
+        moved || unsafe { &*self.file.get() }.as_ref().is_some_and(|file| file.move_token(from, to))
+    }
+
     /// The LibFS file, opened again first if this process has not used it since it was forked.
     #[inline]
     pub fn file(&self) -> Result<&OpenFile, Failure> {

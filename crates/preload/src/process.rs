@@ -9,7 +9,6 @@ use std::ffi::{CStr, CString, c_char};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, Ordering};
 
 use cuesta_format::InodeNumber;
-use cuesta_format::geometry::{USERS_FOLDER, USERS_SOCKET_FILE};
 use cuesta_threads::GenerationLock;
 use rustix::fd::{AsFd as _, AsRawFd as _, BorrowedFd, IntoRawFd as _, OwnedFd};
 use rustix::fs::{Mode, OFlags};
@@ -17,8 +16,8 @@ use rustix::io::Errno;
 
 use crate::calls::{self, Failure};
 use crate::environment::Environment;
-use crate::store::{Client, Token};
-use crate::{cells, descriptors, filter, gate, record_locks, signals, thread, working_directory};
+use crate::store::Client;
+use crate::{cells, descriptors, filter, gate, record_locks, signals, thread, way, working_directory};
 
 /// How many descriptors below the limit are ours to take.
 const RESERVED_DESCRIPTORS: u64 = 128;
@@ -43,8 +42,6 @@ static FORKED: AtomicU32 = AtomicU32::new(0);
 static CLIENT: AtomicPtr<Client> = AtomicPtr::new(std::ptr::null_mut());
 static ATTACHING: GenerationLock = GenerationLock::new();
 static MARKER: AtomicI32 = AtomicI32::new(-1);
-/// The folder of the socket for other users, taken along; negative: it was not.
-static WAY: AtomicI32 = AtomicI32::new(-1);
 /// A vfork child needed a session that its parent did not have.
 static SESSION_WANTED: AtomicBool = AtomicBool::new(false);
 /// Where this program lies, if it was executed from a copy.
@@ -175,6 +172,12 @@ pub fn vacate(fd: i32) -> Result<(), Failure> {
             MARKER.store(copy.into_raw_fd(), Ordering::Release);
         } else if cells::file() == Some(fd) {
             cells::move_file(copy.into_raw_fd());
+        } else if way::get() == Some(fd) {
+            way::take_over(copy.into_raw_fd());
+            descriptors::keep_hidden(number);
+        } else if has_token(fd, number) {
+            let _ = copy.into_raw_fd();
+            descriptors::keep_hidden(number);
         } else {
             let old = match attached() {
                 Some(client) => client.replace_descriptor(fd, copy),
@@ -187,9 +190,17 @@ pub fn vacate(fd: i32) -> Result<(), Failure> {
             let _ = old.into_raw_fd();
         }
         descriptors::hide(fd, false);
-        descriptors::hide(number, true);
+        if !descriptors::is_hidden(number) {
+            descriptors::hide(number, true);
+        }
         Ok(())
     })
+}
+
+/// Whether SharedFS knows an open file by the descriptor `fd`: by `number` from now on.
+fn has_token(fd: i32, number: i32) -> bool {
+    let open = descriptors::all().into_iter().map(|(_, pin)| pin);
+    open.chain(working_directory::pin()).any(|pin| pin.move_token(fd, number))
 }
 
 /// Descriptors that this library knows to be open.
@@ -299,12 +310,14 @@ fn attach() -> Result<&'static Client, Failure> {
     let program = own_name();
     // Where the program is, or else paths begin at the root.
     let first = working_directory::pin().map_or(InodeNumber::ROOT, |pin| InodeNumber(pin.inode()));
-    let attached = if is_another_user() {
-        connect_as_user(configuration).map(Client::Served)
+    let attached = if way::is_another_user() {
+        way::connect_as_user(configuration).map(Client::Served)
     } else {
         let own = cuesta_libfs::Client::attach_to(&configuration.socket, descriptor_floor(), &program, first);
         match own {
-            Err(_) if is_of_another_user(configuration) => connect_as_user(configuration).map(Client::Served),
+            Err(_) if way::is_of_another_user(configuration) => {
+                way::connect_as_user(configuration).map(Client::Served)
+            }
             own => own.map(Client::Own).map_err(|error| error.to_string()),
         }
     };
@@ -312,7 +325,7 @@ fn attach() -> Result<&'static Client, Failure> {
         Ok(client) => client,
         Err(error) => {
             let socket = String::from_utf8_lossy(&configuration.socket);
-            let is_anothers = is_another_user() || is_of_another_user(configuration);
+            let is_anothers = way::is_another_user() || way::is_of_another_user(configuration);
             if !COMPLAINED.swap(true, Ordering::Relaxed) {
                 if is_anothers {
                     let user = rustix::process::geteuid().as_raw();
@@ -356,62 +369,6 @@ fn attach() -> Result<&'static Client, Failure> {
     Ok(client)
 }
 
-/// Has SharedFS serve this process, which may not have a session.
-fn connect_as_user(configuration: &Configuration) -> Result<cuesta_served::Client, String> {
-    let path = match way() {
-        Some(way) => format!("/proc/self/fd/{way}/{USERS_SOCKET_FILE}").into_bytes(),
-        None => [&users_folder(configuration), b"/".as_slice(), USERS_SOCKET_FILE.as_bytes()].concat(),
-    };
-    cuesta_served::Client::connect(&path, descriptor_floor()).map_err(|error| error.to_string())
-}
-
-/// Where the socket for other users is.
-fn users_folder(configuration: &Configuration) -> Vec<u8> {
-    let socket = &configuration.socket;
-    let folder = socket.iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
-    [&socket[..folder], USERS_FOLDER.as_bytes()].concat()
-}
-
-/// Whether this process is neither the store's user nor root, as far as it can tell.
-pub fn is_another_user() -> bool {
-    let user = rustix::process::geteuid();
-    let owner = match (way(), configuration()) {
-        _ if user.is_root() => return false,
-        (Some(way), _) => rustix::fs::fstat(borrow(way)),
-        (None, Ok(configuration)) => rustix::fs::stat(&configuration.socket[..]),
-        (None, Err(_)) => return false,
-    };
-    owner.is_ok_and(|owner| owner.st_uid != user.as_raw())
-}
-
-/// A descriptor of the folder of the socket for other users, if this process took one along.
-pub fn way() -> Option<i32> {
-    Some(WAY.load(Ordering::Acquire)).filter(|way| *way >= 0)
-}
-
-/// The program before exec left one.
-pub fn adopt_way(way: Token) {
-    WAY.store(way.into_number(), Ordering::Release);
-}
-
-/// Takes the way along while this process can reach it: as another user it may not.
-pub fn take_way() {
-    let Ok(configuration) = configuration() else { return };
-    if way().is_some() {
-        return;
-    }
-    let flags = OFlags::PATH | OFlags::CLOEXEC;
-    let way = rustix::fs::open(&users_folder(configuration)[..], flags, Mode::empty());
-    if let Ok(way) = way.and_then(|way| set_aside(way.as_fd())) {
-        adopt_way(Token::new(way));
-    }
-}
-
-/// A connection to SharedFS by which this process asks as who it is now, whoever it becomes.
-pub fn bridge() -> Option<cuesta_served::Client> {
-    connect_as_user(configuration().ok()?).ok()
-}
-
 /// Gives up the session, or the connection that SharedFS serves it by; the next call begins another. Call with no other
 /// thread inside.
 pub fn give_up_client() {
@@ -432,13 +389,6 @@ pub fn give_up_client() {
 
 fn is_single_threaded() -> bool {
     std::fs::read_dir("/proc/self/task").is_ok_and(|threads| threads.count() == 1)
-}
-
-/// Whether this process may not even see the store's socket, or not use it.
-fn is_of_another_user(configuration: &Configuration) -> bool {
-    let access = rustix::fs::Access::WRITE_OK;
-    let flags = rustix::fs::AtFlags::EACCESS;
-    rustix::fs::accessat(rustix::fs::CWD, &configuration.socket[..], access, flags) == Err(Errno::ACCESS)
 }
 
 /// The largest a file may get, as the process allows itself.

@@ -106,4 +106,101 @@ os.seteuid(0)
 print(open(folder + '/secret').read(), end='')
 P
 su -s /bin/sh nobody -c "cat $D/secret; id -u; echo su > $D/all/su; stat -c %U $D/all/su"
+python3 - $D <<'P'
+import fcntl, os, struct, sys
+name = sys.argv[1] + '/all/locks'
+fd = os.open(name, os.O_RDWR | os.O_CREAT, 0o666)
+os.fchmod(fd, 0o666)
+lock = lambda fd, kind, start, command=fcntl.F_SETLK: fcntl.fcntl(fd, command, struct.pack('hhqqi4x', kind, 0, start, 1, 0))
+def tried(what, *arguments):
+    try:
+        what(*arguments)
+        return 'had'
+    except OSError as error:
+        return error.strerror
+def child(act):
+    sys.stdout.flush()
+    pid = os.fork()
+    if pid == 0:
+        act()
+        sys.stdout.flush()
+        os._exit(0)
+    return pid
+def become():
+    os.setgroups([])
+    os.setresgid(65534, 65534, 65534)
+    os.setresuid(65534, 65534, 65534)
+def holder(kept, ready, go):
+    mine = os.open(name, os.O_RDWR)
+    fcntl.flock(mine, fcntl.LOCK_EX)
+    lock(mine, fcntl.F_WRLCK, 1)
+    if kept:
+        become()
+    os.write(ready, b'x')
+    os.read(go, 1)
+for kept in True, False:
+    (heard, ready), (go, said) = os.pipe(), os.pipe()
+    def act():
+        if not kept:
+            become()
+        holder(kept, ready, go)
+    pid = child(act)
+    os.read(heard, 1)
+    print(tried(fcntl.flock, fd, fcntl.LOCK_SH | fcntl.LOCK_NB), tried(lock, fd, fcntl.F_RDLCK, 1), tried(lock, fd, fcntl.F_WRLCK, 2))
+    asked = struct.unpack('hhqqi4x', fcntl.fcntl(fd, fcntl.F_GETLK, struct.pack('hhqqi4x', fcntl.F_WRLCK, 0, 0, 0, 0)))
+    print(asked[:4], asked[4] == pid)
+    os.write(said, b'x')
+    os.waitpid(pid, 0)
+    fcntl.flock(fd, fcntl.LOCK_EX)
+    lock(fd, fcntl.F_WRLCK, 1)
+    def waiter():
+        become()
+        mine = os.open(name, os.O_RDWR)
+        other = os.dup(mine)
+        print(tried(fcntl.flock, mine, fcntl.LOCK_EX | fcntl.LOCK_NB), tried(lock, mine, fcntl.F_WRLCK, 1), flush=True)
+        os.write(ready, b'x')
+        lock(mine, fcntl.F_WRLCK, 1, fcntl.F_SETLKW)
+        fcntl.flock(mine, fcntl.LOCK_EX)
+        print('had both')
+        if os.fork() == 0:
+            print(tried(fcntl.flock, other, fcntl.LOCK_EX | fcntl.LOCK_NB), tried(lock, other, fcntl.F_WRLCK, 1), flush=True)
+            os._exit(0)
+        os.wait()
+        os.close(other)
+        if os.fork() == 0:
+            print(tried(lock, mine, fcntl.F_WRLCK, 1), flush=True)
+            os._exit(0)
+        os.wait()
+    pid = child(waiter)
+    os.read(heard, 1)
+    lock(fd, fcntl.F_UNLCK, 1)
+    fcntl.flock(fd, fcntl.LOCK_UN)
+    os.waitpid(pid, 0)
+    print(tried(fcntl.flock, fd, fcntl.LOCK_EX | fcntl.LOCK_NB))
+    fcntl.flock(fd, fcntl.LOCK_UN)
+P
+as /usr/bin/python3 - $D <<'P'
+import os, sys
+mine = os.open(sys.argv[1] + '/readable', os.O_RDONLY)
+null = os.open('/dev/null', os.O_RDONLY)
+for number in range(mine + 20, 1024):
+    os.dup2(null, number)
+print(os.pread(mine, 100, 0), open(sys.argv[1] + '/readable').read(), flush=True)
+os.closerange(mine + 1, 1024)
+print(os.pread(mine, 100, 0), os.listdir(sys.argv[1] + '/group'), flush=True)
+os.set_inheritable(mine, True)
+os.execvp('sh', ['sh', '-c', f'cat <&{mine}; cat {sys.argv[1]}/secret'])
+P
+
+echo "== sudo"
+sudo -n -u nobody cat $D/readable $D/secret
+sudo -n -u nobody sh -c "id -un; echo mine > $D/all/sudos; cat $D/all/sudos; rm -f $D/readable; stat -c '%U %a' $D/all/sudos"
+sudo -n -u nobody -g daemon sh -c "id -gn; echo x > $D/all/daemons; stat -c %G $D/all/daemons"
+echo piped | sudo -n -u nobody tee $D/all/tee
+sudo -n -u nobody ls $D/all > $D/list; cat $D/list
+(cd $D/all && sudo -n -u nobody sh -c "pwd; cat sudos")
+sudo -n cat $D/secret
+sudo -n -E -u nobody flock -n $D/all/sudos echo locked
+printf '#!/bin/sh\necho edited >> "$1"\n' > $D/editor && chmod 755 $D/editor
+EDITOR=$D/editor sudo -n -e $D/secret 2>&1 < /dev/null; cat $D/secret
 exit 0

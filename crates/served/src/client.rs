@@ -197,8 +197,8 @@ impl Client {
     }
 
     /// The file whose token this is.
-    pub fn redeem(&self, token: &OwnedFd) -> Result<OpenFile, Error> {
-        match self.ask_with(&Request::Redeem, Some(token.as_fd()))? {
+    pub fn redeem(&self, token: BorrowedFd<'_>) -> Result<OpenFile, Error> {
+        match self.ask_with(&Request::Redeem, Some(token))? {
             (Response::Opened { file, inode, kind, flags }, _) => {
                 Ok(OpenFile { number: file, inode, kind, flags: AtomicI32::new(flags) })
             }

@@ -15,7 +15,7 @@ use cuesta_sharedfs::{Options, SharedFs};
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 use std::io::{IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd as _, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
@@ -285,15 +285,15 @@ fn who_has_the_token_has_the_file_and_no_other_pipe_will_do() {
     let token = bridge.adopt(inode, libc::O_RDONLY, 3, None, None).unwrap();
     as_nobody(|| {
         let client = cuesta_served::Client::connect(store.users.as_os_str().as_bytes(), 0).unwrap();
-        let file = client.redeem(&token).unwrap();
+        let file = client.redeem(token.as_fd()).unwrap();
         let mut bytes = [0; 10];
         assert_eq!(client.read(&file, &mut [bytes.as_mut_slice().into()], None), Ok(4));
         assert_eq!(&bytes[..4], b"root");
         assert_eq!(client.write(&file, &[b"mine"[..].into()], Some(0), false), Err(Error::AccessMode));
         let (pipe, _other_end) = rustix::pipe::pipe().unwrap();
-        assert!(client.redeem(&pipe).is_err());
+        assert!(client.redeem(pipe.as_fd()).is_err());
         let nothing = OwnedFd::from(std::fs::File::open("/dev/null").unwrap());
-        assert!(client.redeem(&nothing).is_err());
+        assert!(client.redeem(nothing.as_fd()).is_err());
         assert!(nothing.as_raw_fd() >= 0);
         client.close(&file).unwrap();
     });

@@ -1,5 +1,6 @@
 //! Opening files, and calls on those that are open.
 
+use std::os::fd::AsFd as _;
 use std::sync::Arc;
 
 use cuesta_format::{InodeNumber, InodeRecord};
@@ -74,7 +75,7 @@ impl Client {
     pub fn redeem(&self, token: &Token) -> Result<OpenFile, Error> {
         let Client::Served(client) = self else { return Err(stranger()) };
         let token = token.copy()?;
-        let file = client.redeem(token.file()?)?;
+        let file = client.redeem(token.as_fd())?;
         Ok(OpenFile::Served(Arc::new(ServedFile { file, token })))
     }
 

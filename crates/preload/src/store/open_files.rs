@@ -1,7 +1,8 @@
 //! Open files, and the descriptors that stand for those SharedFS serves.
 
-use std::os::fd::{AsFd as _, AsRawFd as _, FromRawFd as _, IntoRawFd as _, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, FromRawFd as _, IntoRawFd as _, OwnedFd};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering};
 
 use cuesta_format::{FileKind, InodeNumber, Timestamp};
 use cuesta_libfs::{Error, Whence};
@@ -27,7 +28,7 @@ pub struct ServedFile {
 
 /// A descriptor of this library's own that stands for an open file, and outlives its session.
 #[derive(Debug)]
-pub struct Token(Option<OwnedFd>);
+pub struct Token(AtomicI32);
 
 /// Of an inode: equal as long as nothing about it has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,40 +53,42 @@ impl Token {
     /// Takes a descriptor in.
     pub fn new(file: OwnedFd) -> Self {
         descriptors::keep_hidden(file.as_raw_fd());
-        Self(Some(file))
+        Self(AtomicI32::new(file.into_raw_fd()))
     }
 
     /// One that was left to its number.
     pub fn of_number(number: i32) -> Self {
-        // SAFETY: `into_number` left it to whoever says this.
-        Self(Some(unsafe { OwnedFd::from_raw_fd(number) }))
+        Self(AtomicI32::new(number))
     }
 
     /// By its number.
     pub fn number(&self) -> i32 {
-        self.0.as_ref().map_or(-1, OwnedFd::as_raw_fd)
+        self.0.load(Ordering::Acquire)
     }
 
     /// Leaves it to its number.
-    pub fn into_number(mut self) -> i32 {
-        self.0.take().map_or(-1, |file| file.into_raw_fd())
-    }
-
-    /// The descriptor.
-    pub(super) fn file(&self) -> Result<&OwnedFd, Error> {
-        self.0.as_ref().ok_or(Error::Disconnected)
+    pub fn into_number(self) -> i32 {
+        self.0.swap(-1, Ordering::AcqRel)
     }
 
     /// One more for the same file.
     pub(super) fn copy(&self) -> Result<Self, Error> {
-        process::set_aside(self.file()?.as_fd()).map(Self::new).map_err(|_| Error::Descriptors)
+        process::set_aside(self.as_fd()).map(Self::new).map_err(|_| Error::Descriptors)
+    }
+}
+
+impl AsFd for Token {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        process::borrow(self.number())
     }
 }
 
 impl Drop for Token {
     fn drop(&mut self) {
-        if let Some(file) = self.0.take() {
-            descriptors::hide(file.as_raw_fd(), false);
+        if let number @ 0.. = *self.0.get_mut() {
+            descriptors::hide(number, false);
+            // SAFETY: `new`, or whoever said the number, left the descriptor to this token alone.
+            drop(unsafe { OwnedFd::from_raw_fd(number) });
         }
     }
 }
@@ -123,6 +126,12 @@ impl OpenFile {
             OpenFile::Own(_) => None,
             OpenFile::Served(served) => Some(served.token.number()),
         }
+    }
+
+    /// It is kept open by the descriptor `to` from now on, if it was by `from` before.
+    pub fn move_token(&self, from: i32, to: i32) -> bool {
+        let OpenFile::Served(served) = self else { return false };
+        served.token.0.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
     /// Its inode.

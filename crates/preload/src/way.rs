@@ -1,0 +1,86 @@
+//! The way to SharedFS for a process that may not have a session: the folder of the socket for other users, which who is
+//! about to become one takes along while it can reach it, through exec.
+
+use std::sync::atomic::{AtomicI32, Ordering};
+
+use cuesta_format::geometry::{USERS_FOLDER, USERS_SOCKET_FILE};
+use rustix::fd::AsFd as _;
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+
+use crate::filter;
+use crate::process::{Configuration, borrow, configuration, descriptor_floor, set_aside};
+use crate::store::Token;
+
+/// The folder of the socket for other users, taken along; negative: it was not.
+static WAY: AtomicI32 = AtomicI32::new(-1);
+
+/// Has SharedFS serve this process, which may not have a session.
+pub fn connect_as_user(configuration: &Configuration) -> Result<cuesta_served::Client, String> {
+    let path = match get() {
+        Some(way) => format!("/proc/self/fd/{way}/{USERS_SOCKET_FILE}").into_bytes(),
+        None => [&users_folder(configuration), b"/".as_slice(), USERS_SOCKET_FILE.as_bytes()].concat(),
+    };
+    cuesta_served::Client::connect(&path, descriptor_floor()).map_err(|error| error.to_string())
+}
+
+/// Where the socket for other users is.
+fn users_folder(configuration: &Configuration) -> Vec<u8> {
+    let socket = &configuration.socket;
+    let folder = socket.iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
+    [&socket[..folder], USERS_FOLDER.as_bytes()].concat()
+}
+
+/// Whether this process is neither the store's user nor root, as far as it can tell.
+pub fn is_another_user() -> bool {
+    let user = rustix::process::geteuid();
+    let owner = match (get(), configuration()) {
+        _ if user.is_root() => return false,
+        (Some(way), _) => rustix::fs::fstat(borrow(way)),
+        (None, Ok(configuration)) => rustix::fs::stat(&configuration.socket[..]),
+        (None, Err(_)) => return false,
+    };
+    owner.is_ok_and(|owner| owner.st_uid != user.as_raw())
+}
+
+/// A descriptor of the folder of the socket for other users, if this process took one along.
+pub fn get() -> Option<i32> {
+    Some(WAY.load(Ordering::Acquire)).filter(|way| *way >= 0)
+}
+
+/// It has another number from now on.
+pub fn take_over(number: i32) {
+    WAY.store(number, Ordering::Release);
+}
+
+/// The program before exec left one.
+pub fn adopt(way: Token) {
+    filter::ACTIVE.store(1, Ordering::Release);
+    filter::HOLDS.store(1, Ordering::Release);
+    WAY.store(way.into_number(), Ordering::Release);
+}
+
+/// Takes the way along while this process can reach it: as another user it may not.
+pub fn take() {
+    let Ok(configuration) = configuration() else { return };
+    if get().is_some() {
+        return;
+    }
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    let way = rustix::fs::open(&users_folder(configuration)[..], flags, Mode::empty());
+    if let Ok(way) = way.and_then(|way| set_aside(way.as_fd())) {
+        adopt(Token::new(way));
+    }
+}
+
+/// A connection to SharedFS by which this process asks as who it is now, whoever it becomes.
+pub fn bridge() -> Option<cuesta_served::Client> {
+    connect_as_user(configuration().ok()?).ok()
+}
+
+/// Whether this process may not even see the store's socket, or not use it.
+pub fn is_of_another_user(configuration: &Configuration) -> bool {
+    let access = rustix::fs::Access::WRITE_OK;
+    let flags = rustix::fs::AtFlags::EACCESS;
+    rustix::fs::accessat(rustix::fs::CWD, &configuration.socket[..], access, flags) == Err(Errno::ACCESS)
+}
