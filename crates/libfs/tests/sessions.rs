@@ -38,7 +38,8 @@ fn the_socket_carries_frames_in_pieces_and_descriptors() {
             rustix::net::sendmsg(&socket, &first, &mut control, SendFlags::empty()).unwrap();
             socket.write_all(&frame[3..]).unwrap();
             socket.read_exact(&mut head).unwrap();
-            socket.write_all(&[0xff; 4]).unwrap();
+            // Longer than any frame.
+            socket.write_all(&[0xff, 0xff, 0xff, wire::PROTOCOL_VERSION as u8]).unwrap();
         });
         let mut link = SocketLink::connect(path.as_os_str().as_encoded_bytes(), 500).unwrap();
         let mut descriptors = Vec::new();
