@@ -45,7 +45,8 @@ test: setup
 
 # What the scripts in crates/preload/tests/same start, apart from what every Debian has.
 COMPARED := rsync=rsync cpio=cpio zip=zip unzip=unzip xz=xz-utils bzip2=bzip2 zstd=zstd lz4=lz4 patch=patch ed=ed \
-	vim=vim xxd=xxd file=file busybox=busybox g++=g++
+	vim=vim xxd=xxd file=file busybox=busybox g++=g++ sqlite3=sqlite3 ld.gold=binutils \
+	/usr/lib/python3/dist-packages/lmdb=python3-lmdb
 
 programs: build
 	@setup/packages perl=perl git=git node=nodejs fio=fio /usr/include/sqlite3.h=libsqlite3-dev $(COMPARED) gdb=gdb \

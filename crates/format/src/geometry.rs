@@ -137,6 +137,8 @@ pub const ARENAS_FOLDER: &str = "arenas";
 pub const STAND_INS_FOLDER: &str = "special";
 /// The folder of lock files: who has descriptors of inodes, and locks on them (see [`crate::control`]).
 pub const REFERENCES_FOLDER: &str = "references";
+/// The folder of the files in mapped mode, in [`REFERENCES_FOLDER`]. Each has its inode's number for a name.
+pub const MAPPED_FOLDER: &str = "mapped";
 /// The configuration's name in the store's directory.
 pub const CONFIGURATION_FILE: &str = "cuesta.toml";
 /// The daemon's socket in the store's directory.

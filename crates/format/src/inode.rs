@@ -141,6 +141,9 @@ pub struct InodeRecord {
     pub blocks: u64,
     /// Bytes of the names and values of its extended attributes; 0: it has none.
     pub extended: u32,
+    /// It is a file in *mapped mode*: its content, size and time of change are those of a file of the kernel's
+    /// ([`crate::geometry::MAPPED_FOLDER`]), and what else is said of them here is out of date.
+    pub mapped: bool,
     /// Last read.
     pub accessed: Timestamp,
     /// Last change of content.
@@ -169,6 +172,7 @@ impl InodeRecord {
             size: 0,
             blocks: 0,
             extended: 0,
+            mapped: false,
             accessed: now,
             modified: now,
             changed: now,

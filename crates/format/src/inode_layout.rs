@@ -21,9 +21,13 @@ pub struct InodeLayout {
     born: I64,
     parent: U64,
     extended: U32,
+    flags: U32,
 }
 
-const _: () = assert!(size_of::<InodeLayout>() == 84);
+const _: () = assert!(size_of::<InodeLayout>() == 88);
+
+/// The file is in mapped mode.
+const FLAG_MAPPED: u32 = 1;
 
 /// An extent.
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone, Copy, Debug)]
@@ -50,12 +54,19 @@ impl InodeLayout {
             size: self.size.get(),
             blocks: self.blocks.get(),
             extended: self.extended.get(),
+            mapped: self.is_mapped(),
             accessed: Timestamp(self.accessed.get()),
             modified: Timestamp(self.modified.get()),
             changed: Timestamp(self.changed.get()),
             born: Timestamp(self.born.get()),
             parent: InodeNumber(self.parent.get()),
         }
+    }
+
+    /// Whether it is a file in mapped mode.
+    #[must_use]
+    pub fn is_mapped(&self) -> bool {
+        self.flags.get() & FLAG_MAPPED != 0
     }
 
     /// Names that point to it.
@@ -87,6 +98,7 @@ impl From<&InodeRecord> for InodeLayout {
             born: record.born.0.into(),
             parent: record.parent.0.into(),
             extended: record.extended.into(),
+            flags: if record.mapped { FLAG_MAPPED } else { 0 }.into(),
         }
     }
 }

@@ -162,6 +162,12 @@ pub enum Request {
         /// The inode.
         inode: InodeNumber,
     },
+    /// Puts a file in mapped mode ([`InodeRecord::mapped`]), after everything that was logged of it was
+    /// digested. Answered [`Response::Granted`], for writing and with nothing ahead.
+    Map {
+        /// The file.
+        inode: InodeNumber,
+    },
     /// Whether anybody has the inode open for writing; answered [`Response::Written`].
     IsWritten {
         /// The inode.

@@ -40,22 +40,40 @@ impl Client {
         }
         let end = offset.checked_add(length).filter(|&end| end <= FILE_BYTES_MAX).ok_or(Error::FileTooBig)?;
         let range = offset..end;
+        loop {
+            let is_done = match self.mapped(file.inode_ref())? {
+                Some(mapped) => return self.allocate_mapped(&mapped, what, &range),
+                None => self.allocate_logged(file, what, &range)?,
+            };
+            if is_done {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Says whether it was done: not, if the file was put in mapped mode meanwhile.
+    fn allocate_logged(
+        &self,
+        file: &OpenFile,
+        what: Allocation,
+        range: &Range<u64>,
+    ) -> Result<bool, Error> {
         match what {
             Allocation::Extend => {
-                if end > self.stat_open(file)?.record.size {
-                    self.check_growth(end)?;
+                if range.end > self.stat_open(file)?.record.size {
+                    self.check_growth(range.end)?;
                 }
-                self.check_space(file, &range)?;
-                self.extend(file, end)
+                self.check_space(file, range)?;
+                self.extend(file, range.end)
             }
             Allocation::KeepSize => {
-                self.check_space(file, &range)?;
+                self.check_space(file, range)?;
                 self.extend(file, 0)
             }
-            Allocation::Punch => self.clear(file, &range, false),
-            Allocation::Zero => self.clear(file, &range, true),
-            Allocation::Collapse => self.shift(file, &range, false),
-            Allocation::Insert => self.shift(file, &range, true),
+            Allocation::Punch => self.clear(file, range, false),
+            Allocation::Zero => self.clear(file, range, true),
+            Allocation::Collapse => self.shift(file, range, false),
+            Allocation::Insert => self.shift(file, range, true),
         }
     }
 
@@ -72,18 +90,22 @@ impl Client {
     }
 
     /// Makes the file reach to `end`; one that does is touched.
-    fn extend(&self, file: &OpenFile, end: u64) -> Result<(), Error> {
+    fn extend(&self, file: &OpenFile, end: u64) -> Result<bool, Error> {
         let inode = file.inode_ref();
         self.take_rights(inode, file.writer)?;
         self.operate(|turn| {
             turn.prepare(0, debit::of_truncation(end))?;
             let mut state = self.changing(inode)?;
             let size = state.record.size.max(end);
-            self.truncate_locked(turn, inode, &mut state, size)
+            if state.mapped().is_some() {
+                return Ok(false);
+            }
+            self.truncate_locked(turn, inode, &mut state, size)?;
+            Ok(true)
         })
     }
 
-    fn clear(&self, file: &OpenFile, range: &Range<u64>, grow: bool) -> Result<(), Error> {
+    fn clear(&self, file: &OpenFile, range: &Range<u64>, grow: bool) -> Result<bool, Error> {
         let inode = file.inode_ref();
         self.take_rights(inode, file.writer)?;
         self.operate(|turn| {
@@ -91,6 +113,9 @@ impl Client {
             let operation = Operation::Clear { inode: inode.number, offset, length, grow };
             turn.prepare(operation.body_bytes(), debit::of_clearing(range))?;
             let mut state = self.changing(inode)?;
+            if state.mapped().is_some() {
+                return Ok(false);
+            }
             let size = state.record.size;
             if grow && range.end > size {
                 self.check_growth(range.end)?;
@@ -107,11 +132,11 @@ impl Client {
             }
             state.touch_content(turn.now);
             state.logged = appended.end;
-            Ok(())
+            Ok(true)
         })
     }
 
-    fn shift(&self, file: &OpenFile, range: &Range<u64>, insert: bool) -> Result<(), Error> {
+    fn shift(&self, file: &OpenFile, range: &Range<u64>, insert: bool) -> Result<bool, Error> {
         let (offset, length) = (range.start, range.end - range.start);
         if !offset.is_multiple_of(BLOCK_BYTES) || !length.is_multiple_of(BLOCK_BYTES) {
             return Err(Error::Invalid);
@@ -122,6 +147,9 @@ impl Client {
             let operation = Operation::Shift { inode: inode.number, offset, length, insert };
             turn.prepare(operation.body_bytes(), 0)?;
             let mut state = self.changing(inode)?;
+            if state.mapped().is_some() {
+                return Ok(false);
+            }
             let size = state.record.size;
             let shifted = match insert {
                 true => size.checked_add(length).filter(|&size| size <= FILE_BYTES_MAX),
@@ -146,7 +174,7 @@ impl Client {
             state.record.size = shifted;
             state.touch_content(turn.now);
             state.logged = appended.end;
-            Ok(())
+            Ok(true)
         })
     }
 }

@@ -6,7 +6,7 @@ use crate::credentials::{Credentials, WRITE};
 use crate::data::checked_size;
 use crate::debit;
 use crate::errno::Error;
-use crate::inode::{Content, Inode, State};
+use crate::inode::{Content, Inode, State, next_fill};
 use crate::open_file::OpenFile;
 use crate::sync::Arc;
 use crate::walk::{Base, Follow};
@@ -113,6 +113,8 @@ impl Client {
         record.accessed = inode.accessed();
         if let Content::File(content) = &state.content {
             record.blocks = content.blocks(record.size, record.blocks);
+        } else if let Some(mapped) = state.mapped() {
+            record = self.mapped_record(mapped, &record)?;
         }
         Ok(record)
     }
@@ -121,7 +123,9 @@ impl Client {
     pub fn version(&self, file: &OpenFile) -> Result<Version, Error> {
         self.operate(|_turn| {
             let state = self.reading(file.inode_ref())?;
-            Ok(Version { inode: file.inode(), filled: state.filled, logged: state.logged })
+            // Stores through mappings change a file, and nobody is told.
+            let filled = if state.mapped().is_some() { next_fill() } else { state.filled };
+            Ok(Version { inode: file.inode(), filled, logged: state.logged })
         })
     }
 
@@ -259,6 +263,9 @@ impl Client {
         };
         if set.changes_owner() && state.kind() != FileKind::Directory && state.may_hold_capability() {
             return Ok(true);
+        }
+        if let (Some(mapped), Some(modified)) = (state.mapped(), attributes.modified) {
+            self.set_mapped_time(mapped, modified)?;
         }
         let appended = turn.append(&Operation::SetAttributes { inode: inode.number, attributes })?;
         let record = &mut state.record;

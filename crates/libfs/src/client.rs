@@ -14,7 +14,7 @@ use crate::ahead::Ahead;
 use crate::asking::Subject;
 use crate::cache::Cache;
 use crate::errno::Error;
-use crate::inode::{Inode, State};
+use crate::inode::{Content, Inode, State};
 use crate::link::{Link, SocketLink};
 use crate::parcels::Taken;
 use crate::programs::Programs;
@@ -356,11 +356,20 @@ impl Client {
                 return Ok(());
             }
         }
-        match self.ask_for_lease(inode, state.record.parent, mode)? {
-            Lease::Taken(taken) => inode.fill_taken(&mut state, &taken),
-            Lease::Granted(grant) => self.fill(inode, &mut state, *grant),
+        for _ in 0..ATTEMPTS_MAX {
+            let is_filled = match self.ask_for_lease(inode, state.record.parent, mode)? {
+                Lease::Taken(taken) => {
+                    inode.fill_taken(&mut state, &taken);
+                    true
+                }
+                Lease::Granted(grant) => self.fill(inode, &mut state, *grant)?,
+            };
+            // One that went out of mapped mode meanwhile is asked for again.
+            if is_filled {
+                return Ok(());
+            }
         }
-        Ok(())
+        Err(Error::Busy)
     }
 
     /// Asks for a lease, and for more ahead. What comes ahead is at hand before anybody asks again: so it never is
@@ -416,13 +425,22 @@ impl Client {
 
     /// Fills an inode with a grant that came by a lookup.
     pub(crate) fn take_grant(&self, inode: &Inode, grant: Grant) {
-        self.fill(inode, &mut inode.state.write(), grant);
+        // One that cannot be taken is asked for when it is needed.
+        let _ = self.fill(inode, &mut inode.state.write(), grant);
     }
 
-    fn fill(&self, inode: &Inode, state: &mut State, grant: Grant) {
-        inode.fill(state, grant);
+    /// Says whether it could be taken: not, if the file went out of mapped mode meanwhile.
+    pub(crate) fn fill(&self, inode: &Inode, state: &mut State, grant: Grant) -> Result<bool, Error> {
         // What was granted ahead of it is no news any more.
         drop(self.session.parcels.take(inode.number));
+        if !grant.record.mapped || state.lease.is_some() {
+            inode.fill(state, grant);
+            return Ok(true);
+        }
+        let Some(mapped) = self.pin(inode.number)? else { return Ok(false) };
+        inode.fill(state, grant);
+        state.content = Content::Mapped(mapped);
+        Ok(true)
     }
 
     /// The inode's state, to read. Within an attempt.

@@ -6,9 +6,10 @@ use crate::credentials::Writer;
 use crate::debit;
 use crate::errno::Error;
 use crate::inode::{Inode, State};
+use crate::mapped::{MappedFile, MappedWrite};
 use crate::open_file::OpenFile;
 use crate::session::unexpected;
-use crate::sync::Ordering;
+use crate::sync::{Arc, Ordering};
 use cuesta_format::entry::HEADER_BYTES;
 use cuesta_format::operation::Attributes;
 use cuesta_format::wire::{Request, Response};
@@ -57,6 +58,8 @@ enum Written {
     Full {
         room: u64,
     },
+    /// It is in mapped mode.
+    Mapped(Arc<MappedFile>),
 }
 
 impl Client {
@@ -118,6 +121,11 @@ impl Client {
         self.operate(|_turn| {
             loop {
                 let state = self.reading(inode)?;
+                if let Some(mapped) = state.mapped().map(Arc::clone) {
+                    note_read(file, inode, &state);
+                    drop(state);
+                    return Ok(self.read_mapped(&mapped, out, offset)?);
+                }
                 match self.read_locked(&state, out, offset) {
                     Ok(bytes) => {
                         note_read(file, inode, &state);
@@ -280,7 +288,18 @@ impl Client {
                 cut = cut_to(data, bytes);
                 cut.as_slice()
             };
-            match self.operate(|turn| self.write_once(turn, file, data, bytes, at, limit))? {
+            let written = match self.known_mapped(file) {
+                Some(mapped) => Written::Mapped(mapped),
+                None => self.operate(|turn| self.write_once(turn, file, data, bytes, at, limit))?,
+            };
+            match written {
+                Written::Mapped(mapped) => {
+                    match self.write_mapped(file, &mapped, (data, bytes), at, limit)? {
+                        MappedWrite::Written(bytes, end) => return Ok((bytes, end)),
+                        MappedWrite::Full(room) => bytes = room as usize,
+                        MappedWrite::Ended => {}
+                    }
+                }
                 Written::Whole { end } => {
                     self.session.count(0, bytes as u64);
                     return Ok((bytes, end));
@@ -312,6 +331,9 @@ impl Client {
         let mut state = self.changing(inode)?;
         if state.loses_rights(file.writer) {
             return Ok(Written::Rights);
+        }
+        if let Some(mapped) = state.mapped() {
+            return Ok(Written::Mapped(Arc::clone(mapped)));
         }
         let offset = at.unwrap_or(state.record.size);
         match limit.saturating_sub(offset) {
@@ -392,6 +414,9 @@ impl Client {
         state: &mut State,
         size: u64,
     ) -> Result<(), Halt> {
+        if let Some(mapped) = state.mapped() {
+            return Ok(self.truncate_mapped(mapped, size)?);
+        }
         let old_size = state.record.size;
         if size > old_size {
             self.check_growth(size)?;
@@ -440,7 +465,7 @@ impl Client {
 
     fn end_of(&self, file: &OpenFile) -> Result<u64, Error> {
         let inode = file.inode_ref();
-        self.operate(|_turn| Ok(self.reading(inode)?.record.size))
+        self.operate(|_turn| Ok(self.attributes_of(inode)?.size))
     }
 
     fn find_boundary(&self, file: &OpenFile, offset: i64, data: bool) -> Result<u64, Error> {
@@ -450,6 +475,9 @@ impl Client {
             loop {
                 let state = self.reading(inode)?;
                 let size = state.record.size;
+                if let Some(mapped) = state.mapped() {
+                    return Ok(self.find_mapped(mapped, offset, data)?);
+                }
                 let Some(content) = state.file() else {
                     return Err(Error::Invalid.into());
                 };

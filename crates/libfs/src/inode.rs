@@ -6,13 +6,19 @@
 use crate::content::FileContent;
 use crate::directory::DirectoryContent;
 use crate::extended_set::ExtendedSet;
+use crate::mapped::MappedFile;
 use crate::parcels::Taken;
-use crate::sync::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering, RwLock};
+use crate::sync::{Arc, AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering, RwLock};
 use cuesta_format::wire::{Grant, LeaseMode};
 use cuesta_format::{FileKind, InodeNumber, InodeRecord, LogPosition, Timestamp};
 
 /// Times any inode was filled.
 static FILLS: AtomicU64 = AtomicU64::new(0);
+
+/// A number that no inode was filled under before.
+pub(crate) fn next_fill() -> u64 {
+    FILLS.fetch_add(1, Ordering::Relaxed) + 1
+}
 
 /// An inode.
 #[derive(Debug)]
@@ -47,6 +53,8 @@ pub(crate) struct State {
 #[derive(Debug)]
 pub(crate) enum Content {
     File(FileContent),
+    /// Of a file in mapped mode: it is the kernel's.
+    Mapped(Arc<MappedFile>),
     Directory(Box<DirectoryContent>),
     Symlink(Box<[u8]>),
     Special,
@@ -145,7 +153,7 @@ impl Inode {
         state.record = record;
         state.extended = None;
         state.logged = LogPosition(0);
-        state.filled = FILLS.fetch_add(1, Ordering::Relaxed) + 1;
+        state.filled = next_fill();
         state.released = false;
         true
     }

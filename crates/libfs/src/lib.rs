@@ -41,6 +41,7 @@ mod interval;
 mod link;
 mod listing;
 mod locked;
+mod mapped;
 mod namespace;
 mod offset;
 mod open_file;

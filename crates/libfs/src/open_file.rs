@@ -7,7 +7,7 @@ use crate::inode::Inode;
 use crate::namespace::Making;
 use crate::offset::Offset;
 use crate::opened::Opened;
-use crate::sync::{Arc, AtomicI32, Mutex, Ordering};
+use crate::sync::{Arc, AtomicBool, AtomicI32, Mutex, Ordering};
 use crate::walk::{Base, Follow, Found, Last, Resolve};
 use cuesta_format::{FileKind, InodeNumber, Operation};
 use libc::{
@@ -33,6 +33,8 @@ pub struct OpenFile {
     pub(crate) listing: Mutex<Option<crate::listing::Listing>>,
     /// Who opened it, as far as set-id bits are concerned.
     pub(crate) writer: Writer,
+    /// It was put in mapped mode by way of this one.
+    pub(crate) was_mapped: AtomicBool,
 }
 
 /// How far an open came.
@@ -207,6 +209,7 @@ impl Client {
             offset: Offset::default(),
             listing: Mutex::new(None),
             writer,
+            was_mapped: AtomicBool::new(false),
         })
     }
 
@@ -317,7 +320,11 @@ impl Client {
             return Ok(());
         };
         let inode = Arc::clone(file.open.inode());
+        let was_mapped = file.was_mapped.load(Ordering::Relaxed);
         drop(file);
+        if was_mapped {
+            self.let_go_of_mapped(&inode);
+        }
         self.release_if_closed(&inode)
     }
 

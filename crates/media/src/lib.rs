@@ -13,6 +13,7 @@ mod fault_handler;
 mod growable;
 mod huge;
 pub mod lock_files;
+pub mod mapped_files;
 mod mapping;
 pub mod persist;
 pub mod planted;

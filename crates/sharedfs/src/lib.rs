@@ -12,6 +12,7 @@
 //! | `tiers` | arenas, free blocks, quarantine, credits | files |
 //! | `metadata` | the transactional tree | operations |
 //! | `observe` | events and totals | |
+//! | `mapped` | files whose content is a file of the kernel's, while programs share mappings of them | |
 //! | `stand_ins` | what the kernel has in the place of pipes and sockets | |
 //!
 //! Locks, in the order they are taken: the digester, then the core, then the space. The digester is held through
@@ -25,6 +26,7 @@ mod digesting;
 mod ending;
 mod error;
 mod leases;
+mod mapped;
 pub mod metadata;
 mod namespace;
 mod observe;

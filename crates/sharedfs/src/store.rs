@@ -5,6 +5,7 @@ use crate::digest::policy::{self, Backlog};
 use crate::digest::{Digester, Space, Storage};
 use crate::ending::Ending;
 use crate::leases::Leases;
+use crate::mapped::MappedFiles;
 use crate::metadata::MetadataStore;
 use crate::observe::{Counters, Events, RequestTimes};
 use crate::passed::PassedFiles;
@@ -55,6 +56,7 @@ pub struct SharedFs {
     incarnation: Incarnation,
     pub(crate) references: References,
     pub(crate) passed: Mutex<PassedFiles>,
+    pub(crate) mapped: MappedFiles,
     pub(crate) options: Options,
     pub(crate) metadata: MetadataStore,
     pub(crate) arenas: Arenas,
@@ -181,6 +183,7 @@ impl SharedFs {
         let Superblock { medium, geometry, .. } = superblock;
         let incarnation = Incarnation::begin(tier)?;
         let references = References::open(tier)?;
+        let mapped = MappedFiles::open(references.folder()?)?;
         let cache_bytes = options.metadata_cache_bytes;
         let metadata = MetadataStore::open_caching(&tier.join(METADATA_FILE), medium, cache_bytes)?;
         let (table, occupied) = SessionTable::open(&tier.join(SESSIONS_FILE), geometry.ring_slots, medium)?;
@@ -197,6 +200,7 @@ impl SharedFs {
             incarnation,
             references,
             passed: Mutex::default(),
+            mapped,
             metadata,
             arenas,
             stand_ins,
@@ -225,6 +229,7 @@ impl SharedFs {
         shared.recovered = shared.recover(occupied)?;
         shared.recovering = AtomicBool::new(false);
         shared.stand_ins.sweep(&shared.metadata)?;
+        shared.mapped.sweep(&shared.metadata)?;
         Ok(Arc::new(shared))
     }
 
@@ -380,6 +385,7 @@ impl SharedFs {
             arenas: &self.arenas,
             space: &self.space,
             stand_ins: &self.stand_ins,
+            mapped: &self.mapped,
             others: self,
             recovering: self.recovering.load(Ordering::Relaxed),
         }

@@ -1,5 +1,6 @@
 //! Mapping a file of ours: a private mapping is one of a memory file that has the content. So what the program does to it
 //! later (giving pages back, growing it, touching what lies behind the end) does what it does to a mapping of the file.
+//! A shared one is of the file that the kernel has in its place while it is mapped so ([`cuesta_libfs::Client::map_shared`]).
 //!
 //! Code that is mapped, of whatever file, is patched before it can run.
 
@@ -34,14 +35,17 @@ pub fn map(call: &Call) -> Answer {
     if length == 0 || kind != libc::MAP_PRIVATE && !is_shared {
         return Err(Failure::Errno(libc::EINVAL));
     }
-    if is_shared {
-        return call.unserved(libc::ENODEV);
-    }
-    if file.flags() & libc::O_ACCMODE == libc::O_WRONLY {
+    let access = file.flags() & libc::O_ACCMODE;
+    let writes = is_shared && protection as i32 & libc::PROT_WRITE != 0;
+    if access == libc::O_WRONLY || writes && access != libc::O_RDWR {
         return Err(Failure::Errno(libc::EACCES));
     }
     if file.kind() != FileKind::File {
         return Err(Failure::Errno(libc::ENODEV));
+    }
+    if is_shared {
+        let shared = process::client()?.map_shared(file, access == libc::O_RDWR)?;
+        return Ok(call.kernel([address, length, protection, flags, shared.as_raw_fd() as usize, offset]));
     }
     let copy = copy(file, length, offset)?;
     let start = call.kernel([address, length, protection, flags, copy.as_raw_fd() as usize, offset]);

@@ -131,6 +131,7 @@ scripts! {
     list,
     #[ignore = "long: make programs"]
     make,
+    mapping,
     node,
     owners,
     perl,

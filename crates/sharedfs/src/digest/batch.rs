@@ -3,6 +3,7 @@
 use super::orphans::Orphans;
 use super::place::{OutOfBlocks, Placements, Placer};
 use crate::Error;
+use crate::mapped::MappedFiles;
 use crate::metadata::{Dirent, MetadataError, MetadataStore, Snapshot, StoredInode, Transaction};
 use crate::namespace::{Applied, Lookup, Rejection, Resolver, Stop, View};
 use crate::sessions::{LogFiles, Openers};
@@ -118,6 +119,8 @@ pub struct Storage<'a> {
     pub space: &'a Mutex<Space>,
     /// What the kernel has in the place of pipes and sockets.
     pub stand_ins: &'a StandIns,
+    /// What the kernel has in the place of files in mapped mode.
+    pub mapped: &'a MappedFiles,
     /// Who else has something to do with an inode.
     pub others: &'a dyn Others,
     /// Promises were made by a daemon that is gone, and what it had allocated for them is found by growing.
@@ -379,6 +382,10 @@ impl Digester {
                 continue;
             }
             let parts = self.resolver.resolve(self.view.pieces(node));
+            if node.record.mapped {
+                self.placements.mapped.add(node.record.inode, parts);
+                continue;
+            }
             if let Err(full) = placer.place(number as u32, node, parts, &mut self.placements)? {
                 return Ok(Err(full));
             }
@@ -389,6 +396,7 @@ impl Digester {
         if let Some(mapping) = mapped.first() {
             mapping.fence();
         }
+        self.placements.mapped.carry_out(storage.mapped, copied)?;
         Ok(Ok(()))
     }
 

@@ -116,6 +116,7 @@ impl Digester {
         drop(space);
         for node in view.nodes().iter().filter(|node| node.changed && node.removed) {
             storage.stand_ins.forget(&node.record);
+            storage.mapped.forget(&node.record);
         }
         Ok(freed)
     }
@@ -152,6 +153,7 @@ impl Digester {
         drop(space);
         for record in &removed {
             storage.stand_ins.forget(record);
+            storage.mapped.forget(record);
         }
         inodes.iter().for_each(|&inode| self.orphans.set(inode, None));
         Ok(())
@@ -185,7 +187,7 @@ impl Digester {
 }
 
 /// Applies a reservation to the bitmaps, in memory and in the transaction.
-fn put_bitmaps(
+pub(crate) fn put_bitmaps(
     transaction: &mut Transaction,
     allocator: &mut Allocator,
     reservation: &Reservation,

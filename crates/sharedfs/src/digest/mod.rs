@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | validate | here, `namespace::apply` | copied entries only; checksum, generation, content, authority |
 //! | coalesce | `namespace::view`, `namespace::pieces` | what is left at the end of the batch is all that counts |
-//! | place, copy | `place`, `overwrite` | new blocks for content, and over committed ones what is sure to be digested again |
+//! | place, copy | `place`, `overwrite`, `mapped` | new blocks for content, and over committed ones what is sure to be digested again |
 //! | commit | `commit` | one transaction with "digested up to" |
 //!
 //! `policy` decides whose log is digested next; nothing here waits for a session.
@@ -14,10 +14,12 @@
 
 mod batch;
 mod commit;
+mod mapped;
 mod orphans;
 mod overwrite;
 mod place;
 pub mod policy;
 
 pub(crate) use batch::Others;
+pub(crate) use commit::put_bitmaps;
 pub use batch::{Batch, Digester, LogView, Space, Storage, Until};

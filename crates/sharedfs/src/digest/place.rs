@@ -5,6 +5,7 @@
 //! Behind the end of a file its last block is zero, always: growing it later shows zeros.
 
 use super::batch::Space;
+use super::mapped::MappedWrites;
 use super::overwrite::{Overwrites, Standing};
 use crate::Error;
 use crate::metadata::{ExtentList, Snapshot};
@@ -41,6 +42,8 @@ pub struct Placements {
     pub placed: Vec<Placed>,
     /// What goes over committed blocks, when all else is in its place.
     pub overwrites: Overwrites,
+    /// What goes into files in mapped mode, then.
+    pub mapped: MappedWrites,
     /// Bytes copied.
     pub bytes_copied: u64,
     spans: Vec<Range<u64>>,
@@ -53,6 +56,7 @@ impl Placements {
         self.extents.clear();
         self.placed.clear();
         self.overwrites.clear();
+        self.mapped.clear();
         self.bytes_copied = 0;
     }
 }

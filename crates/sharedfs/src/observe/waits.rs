@@ -9,7 +9,7 @@ use std::time::Duration;
 /// Waits of up to 1 µs, 2 µs, 4 µs, …; the last bucket takes all that are longer.
 const BUCKETS: usize = 32;
 
-const NAMES: [&str; 20] = [
+const NAMES: [&str; 21] = [
     "attach",
     "grow log",
     "acquire",
@@ -29,6 +29,7 @@ const NAMES: [&str; 20] = [
     "is written",
     "pass",
     "acquire ahead",
+    "map",
     "other",
 ];
 
@@ -55,7 +56,8 @@ fn kind(request: &Request) -> usize {
         Request::IsWritten { .. } => 16,
         Request::Pass { .. } | Request::Passed { .. } => 17,
         Request::Ahead { .. } => 18,
-        Request::Status | Request::Explain { .. } | Request::Trace { .. } | Request::Stop => 19,
+        Request::Map { .. } => 19,
+        Request::Status | Request::Explain { .. } | Request::Trace { .. } | Request::Stop => 20,
     }
 }
 

@@ -88,7 +88,7 @@ fn candidates(
     let mut found = Vec::new();
     snapshot.visit_numbers(numbers, |raw| {
         let is_one = match raw.kind() {
-            Some(FileKind::File) => !raw.in_table,
+            Some(FileKind::File) => !raw.in_table && !raw.layout.is_mapped(),
             Some(FileKind::Symlink) => true,
             Some(FileKind::Directory) => directories,
             _ => false,
@@ -196,7 +196,7 @@ impl SharedFs {
                 extents
                     .flat_map(|extent| split_at_arenas(&self.superblock.geometry, &extent))
                     .for_each(|extent| packer.extent(&extent));
-                !raw.in_table
+                !raw.in_table && !raw.layout.is_mapped()
             }
             Some(FileKind::Symlink) => {
                 let target = snapshot.symlink(raw.number)?;

@@ -65,12 +65,26 @@ impl SharedFs {
         ahead: Ahead,
     ) -> Result<Response, Trouble> {
         let granted = self.lease(session, inode, mode, &ahead)?;
-        let Some(grant) = self.grant(session, inode, granted)? else {
+        let mut grant = self.grant(session, inode, granted)?;
+        if grant.as_ref().is_some_and(|grant| grant.record.mapped) {
+            self.end_mapped(inode)?;
+            grant = self.grant(session, inode, granted)?;
+        }
+        let Some(grant) = grant else {
             self.core.lock().leases.give_back(session, inode, None);
             return Err(Trouble::Refused(Refusal::NotFound));
         };
         let ahead = self.grant_around(session, inode, mode, &ahead)?;
         Ok(Response::Granted { grant: Box::new(grant), ahead })
+    }
+
+    /// Puts a file in mapped mode, for the session to map.
+    pub(super) fn map(&self, session: SessionId, inode: InodeNumber) -> Result<Response, Trouble> {
+        let granted = self.lease(session, inode, LeaseMode::Write, &Ahead::none())?;
+        self.digest_completed(session)?;
+        self.begin_mapped(inode)?;
+        let grant = self.grant(session, inode, granted)?.ok_or(Trouble::Refused(Refusal::NotFound))?;
+        Ok(Response::Granted { grant: Box::new(grant), ahead: Vec::new() })
     }
 
     pub(super) fn lookup(

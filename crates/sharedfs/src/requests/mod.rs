@@ -44,7 +44,7 @@ const CREDIT_LEAST_BLOCKS: u64 = 512;
 const TRACE_WAIT_MS: u32 = 10_000;
 
 /// Why a request is not answered as asked.
-enum Trouble {
+pub(crate) enum Trouble {
     Refused(Refusal),
     Failed(Error),
 }
@@ -124,6 +124,7 @@ impl SharedFs {
             Request::List { parent, after } => self.list(session, *parent, after),
             Request::Extents { inode, from_block } => self.extents(session, *inode, *from_block),
             Request::Extended { inode } => self.extended(session, *inode),
+            Request::Map { inode } => self.map(session, *inode),
             Request::IsWritten { inode } => Ok(Response::Written(self.is_written(*inode))),
             Request::Pass { number, inode, description } => {
                 self.pass(*number, *inode, description, descriptors)

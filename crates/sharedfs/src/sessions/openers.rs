@@ -79,6 +79,11 @@ impl References {
         self.folder.try_clone().map(OwnedFd::from).map_err(Error::io("copy a descriptor"))
     }
 
+    /// The folder, for other files that lie in it.
+    pub(crate) fn folder(&self) -> Result<File, Error> {
+        self.folder.try_clone().map_err(Error::io("copy a descriptor"))
+    }
+
     /// Whether somebody has a descriptor for writing of the inode.
     pub(crate) fn have_writer(&self, inode: InodeNumber) -> bool {
         self.have(inode, Mark::Writer)

@@ -74,10 +74,6 @@ fn name(program: &CountedProgram) -> String {
 /// What a program can do that needs a call which is not served.
 fn instead_of(number: c_long) -> &'static str {
     match number {
-        libc::SYS_mmap => {
-            "shared mappings of files cannot be had; choose an option without them (SQLite: a journal mode other than \
-             WAL)"
-        }
         libc::SYS_sendmsg | libc::SYS_sendmmsg => {
             "a vfork child cannot send descriptors of the store; let the receiver open the file by its path"
         }

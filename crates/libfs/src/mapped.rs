@@ -1,0 +1,344 @@
+//! Files in mapped mode, whose content is a file of the kernel's that programs share mappings of (DESIGN §6).
+//!
+//! Nothing of their content is cached: reading, writing and cutting them is done to the kernel's file, and is seen by
+//! everybody at once. A lease says only that a file is in this mode, and a pin keeps it there. A write that a killed
+//! process could leave in part, because it lies on several pages, is logged as any other, and waits until SharedFS
+//! has digested it into the file. So does one that appends: who holds the lease for writing has the end of the file to itself.
+
+use crate::allocate::Allocation;
+use crate::client::{Client, Halt};
+use crate::data::too_big;
+use crate::debit;
+use crate::errno::Error;
+use crate::inode::{Content, Inode, State};
+use crate::open_file::OpenFile;
+use crate::session::unexpected;
+use crate::sync::{Arc, Mutex, Ordering};
+use cuesta_format::wire::{Request, Response};
+use cuesta_format::{BLOCK_BYTES, InodeNumber, InodeRecord, Timestamp};
+use cuesta_media::mapped_files::{self, Pin};
+use cuesta_media::{UserSlice, UserSliceMut};
+use rustix::fd::OwnedFd;
+use rustix::fs::{FallocateFlags, SeekFrom, Timespec, Timestamps, UTIME_OMIT};
+use rustix::io::Errno;
+use std::ops::Range;
+
+/// What the kernel writes whole: its page.
+const PAGE_BYTES: usize = 4096;
+/// Read at once, by way of memory of our own.
+const READ_BYTES: usize = 16 << 10;
+/// How often a file is asked for that goes out of the mode meanwhile.
+const ATTEMPTS: usize = 100;
+/// What `stat` counts blocks in.
+const SECTOR_BYTES: u64 = 512;
+
+/// A file that stays in mapped mode while this lives.
+#[derive(Debug)]
+pub(crate) struct MappedFile {
+    inode: InodeNumber,
+    _pin: Pin,
+    /// Held from the moment an end of the file is taken until it is the file's.
+    appending: Mutex<()>,
+}
+
+/// What became of a write.
+pub(crate) enum MappedWrite {
+    /// So many bytes were written, up to this offset.
+    Written(usize, u64),
+    /// It is in mapped mode no more.
+    Ended,
+    /// A file may be so many bytes longer only.
+    Full(u64),
+}
+
+fn failed(errno: Errno) -> Error {
+    match errno {
+        Errno::NOSPC | Errno::NOMEM | Errno::DQUOT => Error::NoSpace,
+        Errno::FBIG => Error::FileTooBig,
+        Errno::INVAL => Error::Invalid,
+        Errno::NXIO => Error::NoData,
+        Errno::ACCESS | Errno::PERM => Error::Denied,
+        Errno::MFILE | Errno::NFILE => Error::Descriptors,
+        Errno::OPNOTSUPP => Error::Unsupported,
+        errno => Error::Daemon(format!("a file in mapped mode: {errno}")),
+    }
+}
+
+/// Does a call again that a signal interrupted.
+fn whole<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, Error> {
+    loop {
+        match call() {
+            Err(Errno::INTR) => {}
+            answer => return answer.map_err(failed),
+        }
+    }
+}
+
+impl Client {
+    /// A descriptor of what everybody maps who shares mappings of this file; mappings of it keep the file in mapped
+    /// mode. `writes`: they may be written.
+    pub fn map_shared(&self, file: &OpenFile, writes: bool) -> Result<OwnedFd, Error> {
+        let inode = file.inode_ref();
+        file.was_mapped.store(true, Ordering::Relaxed);
+        for _ in 0..ATTEMPTS {
+            self.operate(|_turn| {
+                let state = self.reading(inode)?;
+                let is_mapped = state.mapped().is_some();
+                drop(state);
+                if is_mapped { Ok(()) } else { self.begin_mapped(inode) }
+            })?;
+            let references = self.session.references.read();
+            if let Some(found) = whole(|| mapped_files::open_marked(&*references, inode.number, writes))? {
+                return Ok(found);
+            }
+        }
+        Err(Error::Busy)
+    }
+
+    fn begin_mapped(&self, inode: &Inode) -> Result<(), Halt> {
+        let mut state = inode.state.write();
+        let answer = self.session.ask(&Request::Map { inode: inode.number })?;
+        let Response::Granted { grant, .. } = answer else {
+            return Err(unexpected(&answer).into());
+        };
+        state.forget();
+        if self.fill(inode, &mut state, *grant)? { Ok(()) } else { Err(Halt::Again) }
+    }
+
+    /// A file that was mapped was closed: unless it is open still, this session keeps it in mapped mode no more. What the
+    /// log says of it, it must remember.
+    pub(crate) fn let_go_of_mapped(&self, inode: &Inode) {
+        let mut state = inode.state.write();
+        let is_open = inode.opens.load(Ordering::SeqCst) > 0;
+        if !is_open && state.mapped().is_some() && state.logged <= self.session.retired() {
+            state.forget();
+        }
+    }
+
+    /// Keeps the file of an inode in mapped mode; `None`: it is in that no more.
+    pub(crate) fn pin(&self, inode: InodeNumber) -> Result<Option<Arc<MappedFile>>, Error> {
+        let references = self.session.references.read();
+        let Some(file) = whole(|| mapped_files::open_marked(&*references, inode, true))? else {
+            return Ok(None);
+        };
+        let _pin = Pin::new(&file).map_err(failed)?;
+        Ok(Some(Arc::new(MappedFile { inode, _pin, appending: Mutex::new(()) })))
+    }
+
+    /// The file, if it is in mapped mode as far as is known, and may be written as it is.
+    #[inline]
+    pub(crate) fn known_mapped(&self, file: &OpenFile) -> Option<Arc<MappedFile>> {
+        let state = file.inode_ref().state.read();
+        let mapped = state.lease.and_then(|_| state.mapped());
+        mapped.filter(|_| !state.loses_rights(file.writer)).map(Arc::clone)
+    }
+
+    /// The file, if it is in mapped mode.
+    pub(crate) fn mapped(&self, inode: &Inode) -> Result<Option<Arc<MappedFile>>, Error> {
+        self.operate(|_turn| Ok(self.reading(inode)?.mapped().map(Arc::clone)))
+    }
+
+    fn open_mapped(&self, mapped: &MappedFile) -> Result<OwnedFd, Error> {
+        let references = self.session.references.read();
+        let found = whole(|| mapped_files::open(&*references, mapped.inode))?;
+        found.ok_or_else(|| Error::Daemon("a file in mapped mode is missing".into()))
+    }
+
+    /// The attributes that are the kernel's to know.
+    pub(crate) fn mapped_record(
+        &self,
+        mapped: &MappedFile,
+        record: &InodeRecord,
+    ) -> Result<InodeRecord, Error> {
+        let references = self.session.references.read();
+        let found = whole(|| mapped_files::stat(&*references, mapped.inode))?;
+        let modified = Timestamp::new(found.st_mtime, found.st_mtime_nsec as u32);
+        Ok(InodeRecord {
+            size: found.st_size.unsigned_abs(),
+            blocks: (found.st_blocks.unsigned_abs() * SECTOR_BYTES).div_ceil(BLOCK_BYTES),
+            modified,
+            changed: record.changed.max(modified),
+            ..*record
+        })
+    }
+
+    fn mapped_size(&self, mapped: &MappedFile) -> Result<u64, Error> {
+        let references = self.session.references.read();
+        Ok(whole(|| mapped_files::stat(&*references, mapped.inode))?.st_size.unsigned_abs())
+    }
+
+    /// Sets the time of last change of content.
+    pub(crate) fn set_mapped_time(&self, mapped: &MappedFile, time: Timestamp) -> Result<(), Error> {
+        let omitted = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
+        let modified = Timespec { tv_sec: time.seconds(), tv_nsec: time.nanoseconds().into() };
+        let times = Timestamps { last_access: omitted, last_modification: modified };
+        let file = self.open_mapped(mapped)?;
+        whole(|| rustix::fs::futimens(&file, &times))
+    }
+
+    /// Reads at `offset`.
+    pub(crate) fn read_mapped(
+        &self,
+        mapped: &MappedFile,
+        out: &mut [UserSliceMut<'_>],
+        offset: u64,
+    ) -> Result<usize, Error> {
+        let file = self.open_mapped(mapped)?;
+        let mut buffer = [0; READ_BYTES];
+        let mut done = 0;
+        for slice in out {
+            let mut filled = 0;
+            while filled < slice.len() {
+                let wanted = READ_BYTES.min(slice.len() - filled);
+                let count = whole(|| rustix::io::pread(&file, &mut buffer[..wanted], offset + done as u64))?;
+                if count == 0 {
+                    return Ok(done);
+                }
+                if let Err(fault) = slice.part(filled, count).copy_out(&buffer[..count]) {
+                    done += fault.copied;
+                    return if done > 0 { Ok(done) } else { Err(Error::Fault) };
+                }
+                filled += count;
+                done += count;
+            }
+        }
+        Ok(done)
+    }
+
+    /// Writes `bytes` of `data` at `at`, or behind the end.
+    pub(crate) fn write_mapped(
+        &self,
+        file: &OpenFile,
+        mapped: &MappedFile,
+        (data, bytes): (&[UserSlice<'_>], usize),
+        at: Option<u64>,
+        limit: u64,
+    ) -> Result<MappedWrite, Error> {
+        match at {
+            Some(offset) if offset as usize % PAGE_BYTES + bytes <= PAGE_BYTES => {
+                self.write_page(mapped, data, offset)
+            }
+            _ => {
+                let _appending = mapped.appending.lock();
+                let written = self.log_mapped(file, data, bytes, at, limit)?;
+                self.asking(|| self.digest_own_log())?;
+                Ok(written)
+            }
+        }
+    }
+
+    /// Writes what lies within one page: all of it, or nothing.
+    fn write_page(
+        &self,
+        mapped: &MappedFile,
+        data: &[UserSlice<'_>],
+        offset: u64,
+    ) -> Result<MappedWrite, Error> {
+        let mut page = [0; PAGE_BYTES];
+        let mut filled = 0;
+        for slice in data {
+            match slice.copy_in(&mut page[filled..filled + slice.len()]) {
+                Ok(()) => filled += slice.len(),
+                Err(fault) if filled + fault.copied == 0 => return Err(Error::Fault),
+                Err(fault) => {
+                    filled += fault.copied;
+                    break;
+                }
+            }
+        }
+        let file = self.open_mapped(mapped)?;
+        whole(|| mapped_files::clear_behind_end(&file, offset))?;
+        let written = whole(|| rustix::io::pwrite(&file, &page[..filled], offset))?;
+        Ok(MappedWrite::Written(written, offset + written as u64))
+    }
+
+    fn log_mapped(
+        &self,
+        file: &OpenFile,
+        data: &[UserSlice<'_>],
+        bytes: usize,
+        at: Option<u64>,
+        limit: u64,
+    ) -> Result<MappedWrite, Error> {
+        let inode = file.inode_ref();
+        self.operate(|turn| {
+            turn.prepare(bytes, debit::of_append(bytes as u64))?;
+            let mut state = self.changing(inode)?;
+            let Some(mapped) = state.mapped() else { return Ok(MappedWrite::Ended) };
+            let offset = match at {
+                Some(offset) => offset,
+                None => self.mapped_size(mapped)?,
+            };
+            match limit.saturating_sub(offset) {
+                0 => return Err(too_big(limit).into()),
+                room if room < bytes as u64 => return Ok(MappedWrite::Full(room)),
+                _ => {}
+            }
+            let (bytes, appended) = match turn.append_write(inode.number, offset, data)? {
+                Ok(appended) => (bytes, appended),
+                Err(_) => return Err(Error::Fault.into()),
+            };
+            state.logged = appended.end;
+            Ok(MappedWrite::Written(bytes, offset + bytes as u64))
+        })
+    }
+
+    /// Sets the size.
+    pub(crate) fn truncate_mapped(&self, mapped: &MappedFile, size: u64) -> Result<(), Error> {
+        if size > self.mapped_size(mapped)? {
+            self.check_growth(size)?;
+        }
+        let file = self.open_mapped(mapped)?;
+        whole(|| mapped_files::clear_behind_end(&file, size))?;
+        whole(|| rustix::fs::ftruncate(&file, size))
+    }
+
+    /// `fallocate` on a range.
+    pub(crate) fn allocate_mapped(
+        &self,
+        mapped: &MappedFile,
+        what: Allocation,
+        range: &Range<u64>,
+    ) -> Result<(), Error> {
+        let (offset, length) = (range.start, range.end - range.start);
+        let may_grow = matches!(what, Allocation::Extend | Allocation::Zero);
+        let grows = may_grow && range.end > self.mapped_size(mapped)?;
+        if grows {
+            self.check_growth(range.end)?;
+        }
+        let file = self.open_mapped(mapped)?;
+        if grows {
+            whole(|| mapped_files::clear_behind_end(&file, range.end))?;
+        }
+        let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        let allocate = |flags| whole(|| rustix::fs::fallocate(&file, flags, offset, length));
+        match what {
+            Allocation::Extend => allocate(FallocateFlags::empty()),
+            Allocation::KeepSize => allocate(FallocateFlags::KEEP_SIZE),
+            Allocation::Punch => allocate(punch),
+            Allocation::Zero => {
+                allocate(punch)?;
+                if grows { whole(|| rustix::fs::ftruncate(&file, range.end)) } else { Ok(()) }
+            }
+            Allocation::Collapse | Allocation::Insert => Err(Error::Unsupported),
+        }
+    }
+
+    /// The first offset from `from` on with data, or in a hole.
+    pub(crate) fn find_mapped(&self, mapped: &MappedFile, from: u64, data: bool) -> Result<u64, Error> {
+        let file = self.open_mapped(mapped)?;
+        let seek = if data { SeekFrom::Data(from) } else { SeekFrom::Hole(from) };
+        whole(|| rustix::fs::seek(&file, seek))
+    }
+}
+
+impl State {
+    /// The file, if it is known to be in mapped mode.
+    #[inline]
+    pub(crate) fn mapped(&self) -> Option<&Arc<MappedFile>> {
+        match &self.content {
+            Content::Mapped(mapped) => Some(mapped),
+            _ => None,
+        }
+    }
+}

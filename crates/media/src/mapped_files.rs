@@ -1,0 +1,191 @@
+//! Files in mapped mode: each is a file of the kernel's, which whoever may map it maps, so that all see one memory.
+//!
+//! Such a file is in use as long as somebody has it mapped, whether the program or the session for it, and however that
+//! ends. So that this can be seen, everybody maps an open file description of his own with a mark on it: a mapping keeps its
+//! description, and the description keeps the mark ([`crate::byte_locks`]). Who wants the file for itself claims the
+//! marked byte, which fails while there are marks.
+
+use crate::byte_locks;
+use cuesta_format::InodeNumber;
+use cuesta_format::geometry::MAPPED_FOLDER;
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{
+    AtFlags, Dir, FallocateFlags, Mode, OFlags, Stat, fallocate, fstat, mkdirat, openat, statat, unlinkat,
+};
+use rustix::io::Errno;
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
+use rustix::thread::sched_yield;
+use std::ffi::c_void;
+use std::ops::Range;
+
+/// How often one is asked for that is about to be taken away.
+const ATTEMPTS: usize = 10_000;
+/// The byte that is marked: behind whatever a file can hold.
+const MARK: Range<u64> = (1 << 62)..(1 << 62) + 1;
+/// What a pin maps.
+const PAGE_BYTES: usize = 4096;
+/// Files are their owner's alone: whoever has no session has them from nobody.
+const FILE_MODE: Mode = Mode::from_raw_mode(0o600);
+const FOLDER_MODE: Mode = Mode::from_raw_mode(0o700);
+
+/// Keeps a file in mapped mode while it lives, in this process.
+#[derive(Debug)]
+pub struct Pin {
+    page: *mut c_void,
+}
+
+// SAFETY: nothing is ever read or written by way of the page, which nobody may.
+unsafe impl Send for Pin {}
+// SAFETY: as above.
+unsafe impl Sync for Pin {}
+
+impl Pin {
+    /// Keeps a file that was opened by [`open_marked`].
+    pub fn new(file: impl AsFd) -> Result<Pin, Errno> {
+        // SAFETY: a new mapping, at a place the kernel chooses.
+        let page = unsafe {
+            mmap(std::ptr::null_mut(), PAGE_BYTES, ProtFlags::empty(), MapFlags::SHARED, file.as_fd(), 0)?
+        };
+        // SAFETY: the page is ours, and has no content. A child of fork that keeps it keeps the file, no worse.
+        let _ = unsafe { madvise(page, PAGE_BYTES, Advice::LinuxDontFork) };
+        Ok(Pin { page })
+    }
+}
+
+impl Drop for Pin {
+    fn drop(&mut self) {
+        // SAFETY: mapped by `new`, and nobody else knows of it.
+        let _ = unsafe { munmap(self.page, PAGE_BYTES) };
+    }
+}
+
+fn path(inode: InodeNumber) -> String {
+    format!("{MAPPED_FOLDER}/{}", inode.0)
+}
+
+/// Makes the folder for them in the folder of lock files, if there is none.
+pub fn make_folder(references: impl AsFd) -> Result<(), Errno> {
+    match mkdirat(references, MAPPED_FOLDER, FOLDER_MODE) {
+        Err(Errno::EXIST) => Ok(()),
+        made => made,
+    }
+}
+
+/// Makes the file, empty, whatever was there.
+pub fn create(references: impl AsFd, inode: InodeNumber) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    openat(references, path(inode), flags, FILE_MODE)
+}
+
+/// Opens the file, for who has pinned it; `None`: there is none.
+pub fn open(references: impl AsFd, inode: InodeNumber) -> Result<Option<OwnedFd>, Errno> {
+    open_as(references, inode, OFlags::RDWR)
+}
+
+fn open_as(references: impl AsFd, inode: InodeNumber, access: OFlags) -> Result<Option<OwnedFd>, Errno> {
+    match openat(references, path(inode), access | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty()) {
+        Err(Errno::NOENT) => Ok(None),
+        file => file.map(Some),
+    }
+}
+
+/// Opens the file with a mark, to be read or also written through mappings; `None`: there is none, or not any more.
+pub fn open_marked(
+    references: impl AsFd,
+    inode: InodeNumber,
+    writes: bool,
+) -> Result<Option<OwnedFd>, Errno> {
+    let access = if writes { OFlags::RDWR } else { OFlags::RDONLY };
+    for _ in 0..ATTEMPTS {
+        let Some(file) = open_as(&references, inode, access)? else { return Ok(None) };
+        match byte_locks::mark(&file, MARK) {
+            Ok(()) => {}
+            Err(Errno::AGAIN | Errno::ACCESS) => {
+                sched_yield();
+                continue;
+            }
+            Err(errno) => return Err(errno),
+        }
+        return Ok((fstat(&file)?.st_nlink > 0).then_some(file));
+    }
+    Err(Errno::AGAIN)
+}
+
+/// Opens the file for its own as long as the descriptor lives; `None`: somebody has it.
+pub fn claim(references: impl AsFd, inode: InodeNumber) -> Result<Option<OwnedFd>, Errno> {
+    let file = open(references, inode)?.ok_or(Errno::NOENT)?;
+    match byte_locks::claim(&file, MARK) {
+        Ok(()) => Ok(Some(file)),
+        Err(Errno::AGAIN | Errno::ACCESS) => Ok(None),
+        Err(errno) => Err(errno),
+    }
+}
+
+/// Size, blocks and times of the file.
+pub fn stat(references: impl AsFd, inode: InodeNumber) -> Result<Stat, Errno> {
+    statat(references, path(inode), AtFlags::SYMLINK_NOFOLLOW)
+}
+
+/// Clears what mappings may have stored behind the file's end, if it is about to end behind `end`: that is no content.
+pub fn clear_behind_end(file: impl AsFd, end: u64) -> Result<(), Errno> {
+    let size = fstat(&file)?.st_size.unsigned_abs();
+    let page_end = size.next_multiple_of(PAGE_BYTES as u64);
+    if size >= end || size == page_end {
+        return Ok(());
+    }
+    let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    fallocate(file, punch, size, page_end - size)
+}
+
+/// Takes the file away; who has it mapped keeps the memory. Says whether there was one.
+pub fn remove(references: impl AsFd, inode: InodeNumber) -> Result<bool, Errno> {
+    match unlinkat(references, path(inode), AtFlags::empty()) {
+        Ok(()) => Ok(true),
+        Err(Errno::NOENT) => Ok(false),
+        Err(errno) => Err(errno),
+    }
+}
+
+/// The inodes there are files for.
+pub fn list(references: impl AsFd) -> Result<Vec<InodeNumber>, Errno> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let folder = openat(references, MAPPED_FOLDER, flags, Mode::empty())?;
+    let mut found = Vec::new();
+    for entry in Dir::new(folder)? {
+        let name = entry?;
+        found.extend(name.file_name().to_str().ok().and_then(|name| name.parse().ok()).map(InodeNumber));
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::File;
+
+    const INODE: InodeNumber = InodeNumber(7);
+
+    #[test]
+    fn a_file_is_claimed_when_nobody_has_it_mapped() {
+        let guard = tempfile::tempdir_in("/dev/shm").unwrap();
+        let folder = File::open(guard.path()).unwrap();
+        make_folder(&folder).unwrap();
+        make_folder(&folder).unwrap();
+        assert!(open_marked(&folder, INODE, true).unwrap().is_none());
+        assert_eq!(claim(&folder, INODE).unwrap_err(), Errno::NOENT);
+        drop(create(&folder, INODE).unwrap());
+        assert_eq!(list(&folder), Ok(vec![INODE]));
+        let file = open_marked(&folder, INODE, false).unwrap().unwrap();
+        let (first, second) = (Pin::new(&file).unwrap(), Pin::new(&file).unwrap());
+        drop(file);
+        assert!(claim(&folder, INODE).unwrap().is_none());
+        drop(first);
+        assert!(claim(&folder, INODE).unwrap().is_none());
+        drop(second);
+        let claimed = claim(&folder, INODE).unwrap().unwrap();
+        assert_eq!(remove(&folder, INODE), Ok(true));
+        assert_eq!(remove(&folder, INODE), Ok(false));
+        drop(claimed);
+        assert!(open_marked(&folder, INODE, true).unwrap().is_none());
+    }
+}

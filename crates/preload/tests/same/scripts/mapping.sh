@@ -1,0 +1,90 @@
+# Shared mappings: one memory for processes that map a file, and one file for who reads, writes and cuts it otherwise.
+python3 - <<'P'
+import ctypes, errno, mmap, os, signal
+PAGE = mmap.PAGESIZE
+def failing(what, call):
+    try: print(what, call())
+    except (OSError, ValueError) as error: print(what, type(error).__name__, error.errno if isinstance(error, OSError) else error)
+f = os.open('shared', os.O_RDWR | os.O_CREAT)
+os.write(f, b'0123456789' * 1000)
+m = mmap.mmap(f, 0)
+m[0:5] = b'first'
+print(os.pread(f, 12, 0), open('shared', 'rb').read()[:12], os.fstat(f).st_size)
+os.pwrite(f, b'written', 4093); print(m[4090:4102])
+os.pwrite(f, b'x' * 6000, 1000); print(m[998:1003], m[6998:7003], m[:].count(b'x'))
+r, w = os.pipe()
+child = os.fork()
+if child == 0:
+    m[20:25] = b'child'; other = os.open('shared', os.O_RDWR | os.O_APPEND); os.write(other, b'appended' * 1000)
+    mine = mmap.mmap(other, 0); mine[-3:] = b'end'; mine.flush(); os.write(w, b'.'); os._exit(0)
+os.read(r, 1); os.waitpid(child, 0)
+print(m[18:27], os.fstat(f).st_size, os.pread(f, 20, 17985)); m.resize(18000); print(m[-11:])
+for at in (0, PAGE, 2 * PAGE): print(at, m[at:at + 4])
+os.ftruncate(f, PAGE + 10)
+child = os.fork()
+if child == 0:
+    signal.signal(signal.SIGBUS, signal.SIG_DFL); print(m[PAGE + 8:PAGE + 12], flush=True); ctypes.memset(1 and (ctypes.c_char * 18000).from_buffer(m), 1, 3 * PAGE); os._exit(1)
+print(os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGBUS)
+os.ftruncate(f, 3 * PAGE); print(m[PAGE + 8:PAGE + 12], m[2 * PAGE:2 * PAGE + 3])
+os.unlink('shared'); m[0:4] = b'gone'; print(os.pread(f, 8, 0), os.fstat(f).st_nlink); os.close(f); m[4:8] = b'kept'; print(m[:10]); m.close()
+ro = os.open('ro', os.O_RDWR | os.O_CREAT); os.write(ro, b'r' * 100); os.close(ro)
+ro, wo = os.open('ro', os.O_RDONLY), os.open('ro', os.O_WRONLY)
+failing('writable of read-only', lambda: mmap.mmap(ro, 0)); failing('of write-only', lambda: mmap.mmap(wo, 0, prot=mmap.PROT_READ))
+m = mmap.mmap(ro, 0, prot=mmap.PROT_READ); print(m[:5]); libc = ctypes.CDLL(None, use_errno=True)
+failing('empty', lambda: mmap.mmap(os.open('empty', os.O_RDWR | os.O_CREAT), 0)); failing('directory', lambda: mmap.mmap(os.open('.', os.O_RDONLY), 10, prot=mmap.PROT_READ))
+private = mmap.mmap(ro, 0, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ | mmap.PROT_WRITE); private[0:1] = b'P'; print(m[:3], private[:3])
+os.pwrite(wo, b'new', 1); print(m[:5]); m.close()
+f = os.open('sparse', os.O_RDWR | os.O_CREAT); os.ftruncate(f, 1 << 34); m = mmap.mmap(f, 8192, offset=1 << 33); m[0:3] = b'far'; m.flush()
+print(os.pread(f, 4, 1 << 33), os.lseek(f, 0, os.SEEK_DATA) == 1 << 33, os.lseek(f, 1 << 33, os.SEEK_HOLE) == (1 << 33) + PAGE, os.fstat(f).st_blocks); m.close(); os.close(f)
+print(open('sparse', 'rb').seek(0, 2), os.stat('sparse').st_blocks); os.unlink('sparse')
+for i in range(50):
+    f = os.open('many%d' % i, os.O_RDWR | os.O_CREAT); os.ftruncate(f, 5000); m = mmap.mmap(f, 0); m[4990:] = b'%010d' % i; m.close(); os.close(f)
+print(b''.join(open('many%d' % i, 'rb').read()[-4:] for i in range(50)))
+os.rename('many1', 'many0'); print(open('many0', 'rb').read()[-3:]); a = os.open('many0', os.O_RDWR | os.O_TRUNC); print(os.fstat(a).st_size)
+P
+# Counters that processes share.
+python3 - <<'P'
+import mmap, os, struct, fcntl
+f = os.open('counter', os.O_RDWR | os.O_CREAT); os.ftruncate(f, 8)
+for _ in range(4):
+    if os.fork() == 0:
+        g = os.open('counter', os.O_RDWR); m = mmap.mmap(g, 8)
+        for _ in range(500):
+            fcntl.lockf(g, fcntl.LOCK_EX); m[:] = struct.pack('q', struct.unpack('q', m[:])[0] + 1); fcntl.lockf(g, fcntl.LOCK_UN)
+        os._exit(0)
+for _ in range(4): os.wait()
+print(struct.unpack('q', os.pread(f, 8, 0)))
+P
+# SQLite's write-ahead log: its index is memory that processes share.
+sqlite3 wal.db "pragma journal_mode=wal; create table t(who, n)"
+python3 - <<'P'
+import os, sqlite3
+for who in range(3):
+    if os.fork() == 0:
+        c = sqlite3.connect('wal.db', timeout=60, isolation_level=None)
+        for n in range(100): c.execute('insert into t values(?, ?)', (who, n))
+        os._exit(0)
+for _ in range(3): print(os.wait()[1])
+c = sqlite3.connect('wal.db'); print(c.execute('select who, count(*), sum(n) from t group by who').fetchall(), c.execute('pragma integrity_check').fetchone(), os.path.exists('wal.db-shm'), c.execute('pragma wal_checkpoint(truncate)').fetchone(), os.path.getsize('wal.db-wal'))
+P
+sqlite3 wal.db "pragma mmap_size=100000000; select count(*), sum(n) from t; pragma integrity_check; pragma journal_mode=delete"; ls; rm wal.db
+# A linker that writes what it links through a mapping.
+cat > a.c <<'C'
+#include <stdio.h>
+int main(void) { puts("linked"); return 0; }
+C
+cc -fuse-ld=gold -Wl,--build-id=none -o linked a.c && ./linked
+python3 - <<'P'
+import lmdb, os
+env = lmdb.open('lmdb', map_size=1 << 30, max_dbs=2)
+for who in range(3):
+    if os.fork() == 0:
+        e = lmdb.open('lmdb', map_size=1 << 30, max_dbs=2, writemap=who == 2)
+        for n in range(100):
+            with e.begin(write=True) as t: t.put(b'%d-%d' % (who, n), b'v' * (n * 10))
+        os._exit(0)
+for _ in range(3): print(os.wait()[1])
+with env.begin() as t: print(t.stat()['entries'], sum(len(v) for _, v in t.cursor()))
+env.copy('.'); print(env.info()['last_txnid'])
+P
+rm -r lmdb data.mdb

@@ -1,0 +1,332 @@
+//! Files in mapped mode: those that programs share by mappings (DESIGN §6).
+//!
+//! Such a file's content is a file of the kernel's, beside the lock files ([`mapped_files`]): sessions and programs map
+//! and change that one, and it is as durable as the tier. It stays so while anybody has it mapped; whoever asks for the inode
+//! when nobody has, gets it as any other. The blocks it had stay its own meanwhile, with what they held: they are room
+//! for what comes back, and are written where they lie, because nobody reads them and the kernel's file is what counts until the
+//! transaction that ends the mode is committed.
+//!
+//! What lies in logs of such a file is a write of several pages, whose session waits until it was digested: into the
+//! kernel's file.
+
+use crate::digest::put_bitmaps;
+use crate::metadata::{ExtentWrite, MetadataStore, Snapshot};
+use crate::requests::Trouble;
+use crate::tiers::{Reservation, Run, runs_of, split_at_arenas};
+use crate::{Error, SharedFs};
+use cuesta_format::wire::Refusal;
+use cuesta_format::{
+    BLOCK_BYTES, Extent, FileKind, InodeNumber, InodeRecord, LogPosition, SessionId, Timestamp,
+};
+use cuesta_media::mapped_files;
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{Timespec, Timestamps, UTIME_OMIT, fstat, ftruncate, futimens};
+use rustix::io::{Errno, pread, pwrite};
+use std::fs::File;
+use std::ops::Range;
+
+/// Copied at once, in bytes: whole blocks.
+const PIECE_BYTES: u64 = 1 << 20;
+
+/// The kernel's files.
+#[derive(Debug)]
+pub(crate) struct MappedFiles {
+    references: File,
+}
+
+fn failed(errno: Errno) -> Error {
+    match errno {
+        Errno::NOSPC | Errno::NOMEM | Errno::DQUOT => Error::NoSpace,
+        errno => Error::errno("keep a file in mapped mode")(errno),
+    }
+}
+
+impl MappedFiles {
+    /// Those beside the lock files in `references`.
+    pub(crate) fn open(references: File) -> Result<MappedFiles, Error> {
+        mapped_files::make_folder(&references).map_err(failed)?;
+        Ok(MappedFiles { references })
+    }
+
+    /// Takes away what a daemon that was killed left behind or did not get ready.
+    pub(crate) fn sweep(&self, metadata: &MetadataStore) -> Result<(), Error> {
+        let snapshot = metadata.read()?;
+        for inode in mapped_files::list(&self.references).map_err(failed)? {
+            if !snapshot.inode(inode)?.is_some_and(|stored| stored.record.mapped) {
+                mapped_files::remove(&self.references, inode).map_err(failed)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The inode is gone. Who has the file mapped keeps the memory.
+    pub(crate) fn forget(&self, record: &InodeRecord) {
+        if record.mapped {
+            // One that stays is swept away when the store is next opened.
+            let _ = mapped_files::remove(&self.references, record.inode);
+        }
+    }
+
+    /// Writes what was logged. A file that is not there is somebody's damage, and there is nowhere else to put it.
+    pub(crate) fn write(&self, inode: InodeNumber, offset: u64, bytes: &[u8]) -> Result<(), Error> {
+        let Some(file) = mapped_files::open(&self.references, inode).map_err(failed)? else {
+            tracing::error!(inode = inode.0, "a file in mapped mode is missing: what is written to it is lost");
+            return Ok(());
+        };
+        mapped_files::clear_behind_end(&file, offset).map_err(failed)?;
+        write_all(&file, offset, bytes)
+    }
+}
+
+fn write_all(file: impl AsFd, mut offset: u64, mut bytes: &[u8]) -> Result<(), Error> {
+    while !bytes.is_empty() {
+        match pwrite(&file, bytes, offset) {
+            Ok(written) => {
+                offset += written as u64;
+                bytes = bytes.get(written..).unwrap_or_default();
+            }
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(failed(errno)),
+        }
+    }
+    Ok(())
+}
+
+/// Fills `bytes`, with zeros behind the file's end.
+fn read_all(file: impl AsFd, offset: u64, bytes: &mut [u8]) -> Result<(), Error> {
+    let mut filled = 0;
+    while filled < bytes.len() {
+        match pread(&file, &mut bytes[filled..], offset + filled as u64) {
+            Ok(0) => break,
+            Ok(count) => filled += count,
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(failed(errno)),
+        }
+    }
+    bytes[filled..].fill(0);
+    Ok(())
+}
+
+/// The blocks from `from` on that hold something; `None`: none does.
+fn data_blocks(file: impl AsFd, from: u64) -> Result<Option<Range<u64>>, Error> {
+    use rustix::fs::{SeekFrom, seek};
+    let start = match seek(&file, SeekFrom::Data(from * BLOCK_BYTES)) {
+        Ok(start) => start,
+        Err(Errno::NXIO) => return Ok(None),
+        Err(errno) => return Err(failed(errno)),
+    };
+    let end = seek(&file, SeekFrom::Hole(start)).map_err(failed)?;
+    Ok(Some(start / BLOCK_BYTES..end.div_ceil(BLOCK_BYTES)))
+}
+
+/// What becomes of the file's blocks when the mode ends.
+#[derive(Default)]
+struct Plan {
+    /// In order: ranges that hold nothing, and those that got these new extents.
+    changes: Vec<(Range<u64>, Vec<Extent>)>,
+}
+
+impl SharedFs {
+    /// Puts a file in mapped mode. Nobody but who asks has a lease on it, and no log holds anything of it.
+    pub(crate) fn begin_mapped(&self, inode: InodeNumber) -> Result<(), Trouble> {
+        let _no_digest = self.digester.lock();
+        let mut transaction = self.metadata.begin()?;
+        let stored = transaction.inode(inode)?.ok_or(Trouble::Refused(Refusal::NotFound))?;
+        if stored.record.mapped {
+            return Ok(());
+        }
+        if stored.record.kind() != FileKind::File {
+            return Err(Trouble::Refused(Refusal::Invalid("only files can be mapped".into())));
+        }
+        let references = &self.mapped.references;
+        let file = mapped_files::create(references, inode).map_err(failed)?;
+        let filled = self.copy_out(transaction.base(), &stored.record, &file).and_then(|()| {
+            transaction.put_inode(&InodeRecord { mapped: true, ..stored.record })?;
+            Ok(transaction.commit()?)
+        });
+        if filled.is_err() {
+            let _ = mapped_files::remove(references, inode);
+        }
+        Ok(filled?)
+    }
+
+    fn copy_out(&self, snapshot: &Snapshot, record: &InodeRecord, file: &OwnedFd) -> Result<(), Error> {
+        let mut buffer = vec![0; PIECE_BYTES as usize];
+        let extents = snapshot.extents(record.inode, 0..u64::MAX)?;
+        for extent in extents.iter().flat_map(|extent| split_at_arenas(&self.geometry(), extent)) {
+            let start = extent.file_block * BLOCK_BYTES;
+            let end = (extent.end_block() * BLOCK_BYTES).min(record.size);
+            let mut at = start;
+            while at < end {
+                let piece = &mut buffer[..(end - at).min(PIECE_BYTES) as usize];
+                self.arenas.read(extent.address, at - start, piece)?;
+                write_all(file, at, piece)?;
+                at += piece.len() as u64;
+            }
+        }
+        ftruncate(file, record.size).map_err(failed)?;
+        let time =
+            |time: Timestamp| Timespec { tv_sec: time.seconds(), tv_nsec: time.nanoseconds().into() };
+        let omitted = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
+        let times = Timestamps { last_access: omitted, last_modification: time(record.modified) };
+        futimens(file, &times).map_err(failed)
+    }
+
+    /// Ends mapped mode if nobody has the file mapped and there is room for it. No log holds anything of it: whoever
+    /// might have logged something had it mapped, or was fenced.
+    pub(crate) fn end_mapped(&self, inode: InodeNumber) -> Result<(), Error> {
+        let _no_digest = self.digester.lock();
+        let Some(stored) = self.metadata.read()?.inode(inode)?.filter(|stored| stored.record.mapped) else {
+            return Ok(());
+        };
+        let references = &self.mapped.references;
+        let file = match mapped_files::claim(references, inode) {
+            Ok(Some(file)) => file,
+            Ok(None) => return Ok(()),
+            Err(Errno::NOENT) => {
+                let what = format!("the content of inode {} is missing", inode.0);
+                return Err(Error::Damaged(what));
+            }
+            Err(errno) => return Err(failed(errno)),
+        };
+        let found = fstat(&file).map_err(failed)?;
+        let modified = Timestamp::new(found.st_mtime, found.st_mtime_nsec as u32);
+        let record = InodeRecord {
+            mapped: false,
+            size: found.st_size.unsigned_abs(),
+            modified,
+            changed: stored.record.changed.max(modified),
+            ..stored.record
+        };
+        let mut reservation = Reservation::default();
+        let plan = self.copy_back(&file, inode, &mut reservation);
+        let ended = plan.and_then(|plan| match plan {
+            Some(plan) => self.commit_end(&record, &plan, &mut reservation).map(|()| true),
+            None => Ok(false),
+        });
+        if !matches!(ended, Ok(true)) {
+            self.space.lock().allocator.abandon(&mut reservation);
+        }
+        if ended? {
+            mapped_files::remove(references, inode).map_err(failed)?;
+        }
+        Ok(())
+    }
+
+    /// Copies the content to the blocks the file has, and to new ones; `None`: there are not enough.
+    fn copy_back(
+        &self,
+        file: &OwnedFd,
+        inode: InodeNumber,
+        reservation: &mut Reservation,
+    ) -> Result<Option<Plan>, Error> {
+        let snapshot = self.metadata.read()?;
+        let mut plan = Plan::default();
+        let mut at = 0;
+        while let Some(blocks) = data_blocks(file, at)? {
+            if at < blocks.start {
+                plan.changes.push((at..blocks.start, Vec::new()));
+            }
+            at = blocks.start;
+            for extent in snapshot.extents(inode, blocks.clone())? {
+                let (start, end) = (extent.file_block.max(blocks.start), extent.end_block().min(blocks.end));
+                if !self.fill_gap(file, at..start, reservation, &mut plan)? {
+                    return Ok(None);
+                }
+                let kept = Extent {
+                    file_block: start,
+                    blocks: (end - start) as u32,
+                    address: extent.address_of(start),
+                };
+                self.copy_in(file, &kept)?;
+                at = end;
+            }
+            if !self.fill_gap(file, at..blocks.end, reservation, &mut plan)? {
+                return Ok(None);
+            }
+            at = blocks.end;
+        }
+        plan.changes.push((at..u64::MAX, Vec::new()));
+        if let Some(mapping) = self.arenas.all().first() {
+            mapping.fence();
+        }
+        Ok(Some(plan))
+    }
+
+    /// Gives `blocks` new ones, and their content. Says whether there were enough.
+    fn fill_gap(
+        &self,
+        file: &OwnedFd,
+        blocks: Range<u64>,
+        reservation: &mut Reservation,
+        plan: &mut Plan,
+    ) -> Result<bool, Error> {
+        let (mut at, mut extents) = (blocks.start, Vec::new());
+        while at < blocks.end {
+            let Some(run) = self.take_blocks(blocks.end - at, reservation)? else { return Ok(false) };
+            let extent = Extent { file_block: at, blocks: run.blocks, address: run.address };
+            self.copy_in(file, &extent)?;
+            at = extent.end_block();
+            extents.push(extent);
+        }
+        if !extents.is_empty() {
+            plan.changes.push((blocks, extents));
+        }
+        Ok(true)
+    }
+
+    /// Some of `wanted` blocks that are promised to nobody.
+    fn take_blocks(&self, wanted: u64, reservation: &mut Reservation) -> Result<Option<Run>, Error> {
+        while self.room() < wanted {
+            if !self.grow(wanted)? {
+                return Ok(None);
+            }
+        }
+        let most = u32::try_from(wanted).unwrap_or(u32::MAX);
+        Ok(self.space.lock().allocator.take(most, reservation))
+    }
+
+    fn copy_in(&self, file: &OwnedFd, extent: &Extent) -> Result<(), Error> {
+        let mut buffer = vec![0; PIECE_BYTES.min(u64::from(extent.blocks) * BLOCK_BYTES) as usize];
+        for extent in split_at_arenas(&self.geometry(), extent) {
+            let mapping = self.arenas.mapping(self.geometry().arena(extent.address))?;
+            let (mut from, end) = (extent.file_block * BLOCK_BYTES, extent.end_block() * BLOCK_BYTES);
+            let mut to = self.geometry().arena_offset(extent.address);
+            while from < end {
+                let piece = &mut buffer[..(end - from).min(PIECE_BYTES) as usize];
+                read_all(file, from, piece)?;
+                mapping.write_through(to, piece)?;
+                from += piece.len() as u64;
+                to += piece.len() as u64;
+            }
+        }
+        Ok(())
+    }
+
+    fn commit_end(
+        &self,
+        record: &InodeRecord,
+        plan: &Plan,
+        reservation: &mut Reservation,
+    ) -> Result<(), Error> {
+        let mut transaction = self.metadata.begin()?;
+        transaction.put_inode(record)?;
+        let changes = plan.changes.iter();
+        let writes: Vec<_> =
+            changes.map(|(blocks, new)| ExtentWrite { blocks: blocks.clone(), new }).collect();
+        for freed in transaction.write_all_extents(record.inode, &writes)? {
+            runs_of(&self.geometry(), &freed).for_each(|run| reservation.free(run));
+        }
+        put_bitmaps(&mut transaction, &mut self.space.lock().allocator, reservation)?;
+        let committed = transaction.commit();
+        let mut space = self.space.lock();
+        if let Err(error) = committed {
+            space.allocator.unstage(reservation);
+            return Err(error.into());
+        }
+        // Nobody has read them since the mode began.
+        space.allocator.committed(reservation, SessionId::NOBODY, LogPosition(0));
+        space.allocator.end_session(SessionId::NOBODY);
+        Ok(())
+    }
+}
