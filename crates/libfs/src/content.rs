@@ -12,6 +12,7 @@
 //! such a report would have changed under the shield is fetched anew once the shield goes (`stale`).
 
 use crate::interval::{IntervalMap, Sliding, Spares};
+use crate::sync::{AtomicU64, Ordering};
 use cuesta_format::{BLOCK_BYTES, BlockAddress, Extent, LogPosition};
 use std::ops::Range;
 
@@ -81,7 +82,11 @@ pub(crate) struct FileContent {
     known_to: u64,
     stale: bool,
     cuts: Vec<Cut>,
+    /// Blocks that hold content, if they were counted since anything but a write changed; else [`UNCOUNTED`].
+    counted: AtomicU64,
 }
+
+const UNCOUNTED: u64 = u64::MAX;
 
 impl FileContent {
     /// Of a new file.
@@ -92,6 +97,7 @@ impl FileContent {
             known_to: u64::MAX,
             stale: false,
             cuts: Vec::new(),
+            counted: AtomicU64::new(UNCOUNTED),
         }
     }
 
@@ -123,8 +129,14 @@ impl FileContent {
         }
     }
 
+    /// What was counted may be so no more.
+    fn recount(&mut self) {
+        *self.counted.get_mut() = UNCOUNTED;
+    }
+
     /// A digest put these blocks here.
     pub(crate) fn place(&mut self, extent: &Extent) {
+        self.recount();
         let start = extent.file_block.saturating_mul(BLOCK_BYTES);
         let range = start..extent.end_block().saturating_mul(BLOCK_BYTES);
         let BlockAddress(address) = extent.address;
@@ -147,6 +159,12 @@ impl FileContent {
     /// A write of `range` whose payload starts at `position`.
     #[inline]
     pub(crate) fn write(&mut self, range: Range<u64>, position: LogPosition) {
+        let counted = *self.counted.get_mut();
+        if counted != UNCOUNTED {
+            let blocks = range.start / BLOCK_BYTES..range.end.div_ceil(BLOCK_BYTES);
+            let held = self.count(blocks.start * BLOCK_BYTES, blocks.end * BLOCK_BYTES);
+            *self.counted.get_mut() = counted + (blocks.end - blocks.start).saturating_sub(held);
+        }
         self.overlay.insert(range, Fresh::Log(position));
     }
 
@@ -156,6 +174,7 @@ impl FileContent {
             return false;
         }
         let end = old_size.next_multiple_of(BLOCK_BYTES);
+        self.recount();
         self.base.remove(size..u64::MAX);
         self.shield(size..end, position);
         true
@@ -166,6 +185,7 @@ impl FileContent {
         if range.is_empty() {
             return false;
         }
+        self.recount();
         self.base.remove(range.clone());
         self.shield(range, position);
         true
@@ -184,6 +204,7 @@ impl FileContent {
 
     /// Takes a range out, or makes room at its start, in content that [`FileContent::may_shift`].
     pub(crate) fn shift(&mut self, range: Range<u64>, insert: bool) {
+        self.recount();
         let length = range.end - range.start;
         let before: Vec<_> = self.base.in_range(0..range.start).collect();
         let behind: Vec<_> =
@@ -203,6 +224,7 @@ impl FileContent {
 
     /// What the entries below `end` wrote is in the base now.
     pub(crate) fn retire_writes(&mut self, end: LogPosition) {
+        self.recount();
         let (base, known_to) = (&self.base, self.known_to);
         let mut is_known = true;
         self.overlay.remove_if(0..u64::MAX, |range, fresh| match fresh {
@@ -223,6 +245,7 @@ impl FileContent {
         let Some(index) = self.cuts.iter().position(|cut| cut.position == position) else {
             return;
         };
+        self.recount();
         let cut = self.cuts.swap_remove(index);
         self.overlay.remove_if(cut.start..cut.end, |_, fresh| fresh == Fresh::Zeros(position));
         if self.stale {
@@ -291,17 +314,28 @@ impl FileContent {
     /// Blocks that hold content, of a file of `size` bytes; an estimate for files of very many pieces.
     pub(crate) fn blocks(&self, size: u64, blocks_known: u64) -> u64 {
         const PIECES_MAX: usize = 4096;
+        let counted = self.counted.load(Ordering::Relaxed);
+        if counted != UNCOUNTED {
+            return counted;
+        }
         if self.known_to != u64::MAX {
             return blocks_known;
         }
         if self.overlay.len() + self.base.len() > PIECES_MAX {
             return size.div_ceil(BLOCK_BYTES);
         }
+        let counted = self.count(0, size);
+        self.counted.store(counted, Ordering::Relaxed);
+        counted
+    }
+
+    /// Blocks with content in a range, which begins with a block.
+    fn count(&self, start: u64, end: u64) -> u64 {
         let mut blocks = 0;
         let mut counted_to = 0;
-        let mut at = 0;
-        while at < size {
-            let (bytes, source) = self.find(at, size);
+        let mut at = start;
+        while at < end {
+            let (bytes, source) = self.find(at, end);
             if !matches!(source, Source::Hole | Source::Unknown) {
                 let first = (at / BLOCK_BYTES).max(counted_to);
                 let end = (at + bytes).div_ceil(BLOCK_BYTES);
@@ -333,6 +367,35 @@ mod tests {
         content.retire_writes(LogPosition(704));
         assert!(content.is_clean());
         assert_eq!(content.blocks(3 * BLOCK_BYTES, 0), 1);
+    }
+
+    /// A program that writes and asks for the size in turns pays for what it wrote, not for all the file.
+    #[test]
+    fn blocks_are_counted_as_they_are_written() {
+        let mut random = fastrand::Rng::with_seed(7);
+        let mut content = FileContent::granted(1 << 20, [extent(3, 20, 9), extent(60, 1, 99)], true);
+        let mut size = 1 << 20;
+        for turn in 1..2000 {
+            let at = random.u64(..1 << 20);
+            let end = at + random.u64(1..20_000);
+            let position = LogPosition(turn * 64);
+            match random.u32(..40) {
+                0 => {
+                    content.truncate(size, at, position);
+                    size = at;
+                }
+                1 => drop(content.clear(at..end, position)),
+                2 => content.retire_truncate(LogPosition((turn - 1) * 64)),
+                3 => content.place(&extent(at / BLOCK_BYTES, 2, 1000)),
+                _ => {
+                    content.write(at..end, position);
+                    size = size.max(end);
+                }
+            }
+            let said = content.blocks(size, u64::MAX);
+            let all = if content.known_to == u64::MAX { content.count(0, size) } else { u64::MAX };
+            assert_eq!(said, all, "turn {turn}");
+        }
     }
 
     #[test]

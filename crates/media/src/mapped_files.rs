@@ -13,7 +13,7 @@ use rustix::fs::{
     AtFlags, Dir, FallocateFlags, Mode, OFlags, Stat, fallocate, fstat, mkdirat, openat, statat, unlinkat,
 };
 use rustix::io::Errno;
-use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use rustix::thread::sched_yield;
 use std::ffi::c_void;
 use std::ops::Range;
@@ -28,7 +28,7 @@ const PAGE_BYTES: usize = 4096;
 const FILE_MODE: Mode = Mode::from_raw_mode(0o600);
 const FOLDER_MODE: Mode = Mode::from_raw_mode(0o700);
 
-/// Keeps a file in mapped mode while it lives, in this process.
+/// Keeps a file in mapped mode while it lives, in this process or in a child that inherited it.
 #[derive(Debug)]
 pub struct Pin {
     page: *mut c_void,
@@ -46,15 +46,13 @@ impl Pin {
         let page = unsafe {
             mmap(std::ptr::null_mut(), PAGE_BYTES, ProtFlags::empty(), MapFlags::SHARED, file.as_fd(), 0)?
         };
-        // SAFETY: the page is ours, and has no content. A child of fork that keeps it keeps the file, no worse.
-        let _ = unsafe { madvise(page, PAGE_BYTES, Advice::LinuxDontFork) };
         Ok(Pin { page })
     }
 }
 
 impl Drop for Pin {
     fn drop(&mut self) {
-        // SAFETY: mapped by `new`, and nobody else knows of it.
+        // SAFETY: mapped by `new`, here or in the parent before a fork, and nobody else knows of it.
         let _ = unsafe { munmap(self.page, PAGE_BYTES) };
     }
 }
