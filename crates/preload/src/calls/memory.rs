@@ -1,11 +1,12 @@
 //! Mapping a file of ours: a private mapping is one of a memory file that has the content. So what the program does to it
 //! later (giving pages back, growing it, touching what lies behind the end) does what it does to a mapping of the file.
-//! A shared one is of the file that the kernel has in its place while it is mapped so ([`cuesta_libfs::Client::map_shared`]).
+//! A shared one is of the file that the kernel has in its place while it is mapped so ([`crate::store::Client::map_shared`]).
 //!
 //! Code that is mapped, of whatever file, is patched before it can run.
 
 use crate::store::OpenFile;
 use cuesta_format::FileKind;
+use cuesta_libfs::Error;
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::fs::{MemfdFlags, memfd_create};
 
@@ -44,7 +45,10 @@ pub fn map(call: &Call) -> Answer {
         return Err(Failure::Errno(libc::ENODEV));
     }
     if is_shared {
-        let shared = process::client()?.map_shared(file, access == libc::O_RDWR)?;
+        let shared = match process::client()?.map_shared(file, access == libc::O_RDWR) {
+            Err(Error::Unsupported) => return call.unserved(libc::ENODEV),
+            shared => shared?,
+        };
         return Ok(call.kernel([address, length, protection, flags, shared.as_raw_fd() as usize, offset]));
     }
     let copy = copy(file, length, offset)?;

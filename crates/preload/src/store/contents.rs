@@ -6,6 +6,7 @@ use std::sync::Arc;
 use cuesta_format::{InodeNumber, InodeRecord};
 use cuesta_libfs::{Allocation, Credentials, DirectoryItem, Error, Resolve, Stat, Whence};
 use cuesta_media::{UserSlice, UserSliceMut};
+use rustix::fd::OwnedFd;
 
 use super::open_files::ServedFile;
 use super::{Base, Client, OpenFile, Target, Token, Version, stranger};
@@ -204,6 +205,14 @@ impl Client {
             Client::Served(client) => {
                 client.stat(Target::File(file).subject()?).map(|record| Stat { record })
             }
+        }
+    }
+
+    /// A descriptor of what programs that share mappings of the file map; `writes`: to be written, too.
+    pub fn map_shared(&self, file: &OpenFile, writes: bool) -> Result<OwnedFd, Error> {
+        match self {
+            Client::Own(client) => client.map_shared(file.own()?, writes),
+            Client::Served(_) => Err(Error::Unsupported),
         }
     }
 
