@@ -65,7 +65,7 @@ folder, null = os.open('/cuesta', os.O_RDONLY), os.open('/dev/null', os.O_WRONLY
 try: os.sendfile(null, folder, 0, 10)
 except OSError: pass
 for turn in range(4):
-    try: os.setxattr('/cuesta/file', 'system.posix_acl_access', b'')
+    try: os.setxattr('/cuesta/file', 'system.posix_acl_access', bytes(36))
     except OSError: pass
 sys.exit(9)
 ";
