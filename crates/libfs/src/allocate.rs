@@ -52,12 +52,7 @@ impl Client {
     }
 
     /// Says whether it was done: not, if the file was put in mapped mode meanwhile.
-    fn allocate_logged(
-        &self,
-        file: &OpenFile,
-        what: Allocation,
-        range: &Range<u64>,
-    ) -> Result<bool, Error> {
+    fn allocate_logged(&self, file: &OpenFile, what: Allocation, range: &Range<u64>) -> Result<bool, Error> {
         match what {
             Allocation::Extend => {
                 if range.end > self.stat_open(file)?.record.size {

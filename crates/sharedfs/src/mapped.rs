@@ -70,7 +70,10 @@ impl MappedFiles {
     /// Writes what was logged. A file that is not there is somebody's damage, and there is nowhere else to put it.
     pub(crate) fn write(&self, inode: InodeNumber, offset: u64, bytes: &[u8]) -> Result<(), Error> {
         let Some(file) = mapped_files::open(&self.references, inode).map_err(failed)? else {
-            tracing::error!(inode = inode.0, "a file in mapped mode is missing: what is written to it is lost");
+            tracing::error!(
+                inode = inode.0,
+                "a file in mapped mode is missing: what is written to it is lost"
+            );
             return Ok(());
         };
         mapped_files::clear_behind_end(&file, offset).map_err(failed)?;
@@ -165,8 +168,7 @@ impl SharedFs {
             }
         }
         ftruncate(file, record.size).map_err(failed)?;
-        let time =
-            |time: Timestamp| Timespec { tv_sec: time.seconds(), tv_nsec: time.nanoseconds().into() };
+        let time = |time: Timestamp| Timespec { tv_sec: time.seconds(), tv_nsec: time.nanoseconds().into() };
         let omitted = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
         let times = Timestamps { last_access: omitted, last_modification: time(record.modified) };
         futimens(file, &times).map_err(failed)

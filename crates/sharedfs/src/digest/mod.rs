@@ -21,5 +21,5 @@ mod place;
 pub mod policy;
 
 pub(crate) use batch::Others;
-pub(crate) use commit::put_bitmaps;
 pub use batch::{Batch, Digester, LogView, Space, Storage, Until};
+pub(crate) use commit::put_bitmaps;

@@ -74,7 +74,9 @@ fn name(program: &CountedProgram) -> String {
 /// What a program can do that needs a call which is not served.
 fn instead_of(number: c_long) -> &'static str {
     match number {
-        libc::SYS_mmap => "a program of another user than the store's cannot share mappings; start it as that user",
+        libc::SYS_mmap => {
+            "a program of another user than the store's cannot share mappings; start it as that user"
+        }
         libc::SYS_sendmsg | libc::SYS_sendmmsg => {
             "a vfork child cannot send descriptors of the store; let the receiver open the file by its path"
         }
