@@ -7,7 +7,7 @@
 //! application's memory continues at its fix-up, any other is the application's own, or its death.
 //!
 //! What libc sends to cancel a thread would unwind its stack, on which the client is. Its handler is run so that it only
-//! notes the wish: the thread ends at its next cancellation point.
+//! notes the wish: the thread ends at its next cancellation point, which may be the call it is in, if that comes to wait.
 //!
 //! SIGSEGV and SIGBUS stay ours in the kernel whatever the application sets; the table knows what it
 //! set. A default action is carried out by restoring it and letting the signal happen again, so that
@@ -191,9 +191,25 @@ pub fn deliver_pending() {
 
 /// libc's PTHREAD_CANCEL_DEFERRED.
 const DEFERRED: c_int = 0;
+/// libc's PTHREAD_CANCEL_ASYNCHRONOUS.
+const ASYNCHRONOUS: c_int = 1;
 
 unsafe extern "C" {
     fn pthread_setcanceltype(kind: c_int, before: *mut c_int) -> c_int;
+}
+
+/// Ends the thread, which was cancelled and is about to wait in a call during which libc would have it end at once. Comes
+/// back if it does not let itself be cancelled. To be called where a handler may end the thread, too.
+#[cold]
+pub fn end_cancelled() {
+    let none: *mut c_void = core::ptr::null_mut();
+    // SAFETY: libc's function takes the kind and a place for the one before, as the first two of a handler's arguments. What
+    // called this is not unwound.
+    unsafe {
+        let set: unsafe extern "C" fn(c_int, *mut c_int) -> c_int = pthread_setcanceltype;
+        let set: arch::Handler = core::mem::transmute(set);
+        arch::call_handler(set, ASYNCHRONOUS, none.cast(), none);
+    }
 }
 
 fn entry_address() -> usize {
@@ -212,9 +228,10 @@ extern "C" fn signal_entry(signal: c_int, info: *mut siginfo_t, context: *mut c_
         }
     // SAFETY: the context is this handler's.
     } else if is_cancellation(signal, info) && unsafe { thread::is_within_client(context) } {
-        thread::end_wait();
+        let mut before = DEFERRED;
         // SAFETY: changes this thread's own state, without acting on it.
-        unsafe { pthread_setcanceltype(DEFERRED, core::ptr::null_mut()) };
+        unsafe { pthread_setcanceltype(DEFERRED, &raw mut before) };
+        thread::end_wait(before == ASYNCHRONOUS);
     } else if thread::is_inside() {
         defer(signal, info, context);
         return;

@@ -44,9 +44,19 @@ pub struct ThreadState {
     pub delta: Option<Box<Delta>>,
     /// What the thread's calls are judged by, if it was asked for.
     pub credentials: Option<Box<Known>>,
-    /// Non-zero if the thread was cancelled within this library, and has not waited since.
+    /// Non-zero if the thread was cancelled within this library, and has not waited since: [`CANCELLED`] or
+    /// [`CANCELLED_AT_ONCE`].
     pub cancelled: u32,
 }
+
+/// It ends at its next cancellation point.
+const CANCELLED: u32 = 1;
+/// The call it is in is one: libc has the thread end wherever that waits.
+const CANCELLED_AT_ONCE: u32 = 2;
+/// A handler ended the call that was about to wait.
+const BY_HANDLER: u32 = 1;
+/// Only the wish to cancel the thread did.
+const BY_CANCELLATION: u32 = 2;
 
 /// The thread-exit key, plus one; zero until the constructor has made it.
 static EXIT_KEY: AtomicU32 = AtomicU32::new(0);
@@ -125,17 +135,34 @@ pub fn wait(number: i64, arguments: [usize; 6], restarts: bool) -> isize {
             let interrupts = (*state).pending_interrupts != 0 || !restarts;
             crate::signals::deliver_pending();
             if interrupts {
-                (&raw mut (*state).interrupted).write_volatile(1);
+                (&raw mut (*state).interrupted).write_volatile(BY_HANDLER);
             }
         }
-        // Perhaps before there was a wait to end.
-        if (&raw const (*state).cancelled).read_volatile() != 0 {
-            (&raw mut (*state).cancelled).write_volatile(0);
-            (&raw mut (*state).interrupted).write_volatile(1);
+        loop {
+            // Perhaps before there was a wait to end.
+            match (&raw const (*state).cancelled).read_volatile() {
+                0 => {}
+                CANCELLED_AT_ONCE => {
+                    (&raw mut (*state).cancelled).write_volatile(0);
+                    crate::signals::end_cancelled();
+                    // It does not let itself be cancelled.
+                    if (&raw const (*state).interrupted).read_volatile() == BY_CANCELLATION {
+                        (&raw mut (*state).interrupted).write_volatile(0);
+                    }
+                }
+                _ => {
+                    (&raw mut (*state).cancelled).write_volatile(0);
+                    (&raw mut (*state).interrupted).write_volatile(BY_HANDLER);
+                }
+            }
+            let answer = arch::waiting_call(number as usize, &arguments, &raw const (*state).interrupted);
+            let is_cancelled = (&raw const (*state).cancelled).read_volatile() == CANCELLED_AT_ONCE;
+            if answer == -(libc::EINTR as isize) && is_cancelled {
+                continue;
+            }
+            enter();
+            return answer;
         }
-        let answer = arch::waiting_call(number as usize, &arguments, &raw const (*state).interrupted);
-        enter();
-        answer
     }
 }
 
@@ -154,19 +181,23 @@ pub fn handled(handler_restarts: bool, call_restarts: bool) -> bool {
     unsafe {
         (&raw mut (*state).restarts).write_volatile(u32::from(call_restarts));
         if ends_calls {
-            (&raw mut (*state).interrupted).write_volatile(1);
+            (&raw mut (*state).interrupted).write_volatile(BY_HANDLER);
         }
     }
     ends_calls
 }
 
-/// The thread was cancelled: a call that waits, is about to, or comes to that later, must not.
-pub fn end_wait() {
+/// The thread was cancelled: a call that waits, is about to, or comes to that later, must not. `at_once`: in a call of
+/// libc's during which a thread ends wherever it is.
+pub fn end_wait(at_once: bool) {
     let state = arch::thread_state();
+    let cancelled = if at_once { CANCELLED_AT_ONCE } else { CANCELLED };
     // SAFETY: as in `is_inside`.
     unsafe {
-        (&raw mut (*state).cancelled).write_volatile(1);
-        (&raw mut (*state).interrupted).write_volatile(1);
+        (&raw mut (*state).cancelled).write_volatile(cancelled);
+        let interrupted = (&raw const (*state).interrupted).read_volatile();
+        let by = if at_once && interrupted != BY_HANDLER { BY_CANCELLATION } else { BY_HANDLER };
+        (&raw mut (*state).interrupted).write_volatile(by);
     }
 }
 
