@@ -294,6 +294,7 @@ impl Client {
             };
             match written {
                 Written::Mapped(mapped) => {
+                    file.was_mapped.store(true, Ordering::Relaxed);
                     match self.write_mapped(file, &mapped, (data, bytes), at, limit)? {
                         MappedWrite::Written(bytes, end) => return Ok((bytes, end)),
                         MappedWrite::Full(room) => bytes = room as usize,

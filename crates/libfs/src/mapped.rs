@@ -105,7 +105,7 @@ impl Client {
         if self.fill(inode, &mut state, *grant)? { Ok(()) } else { Err(Halt::Again) }
     }
 
-    /// A file that was mapped was closed: unless it is open still, this session keeps it in mapped mode no more. What the
+    /// A file that was found in mapped mode was closed: unless it is open still, this session keeps it in mapped mode no more. What the
     /// log says of it, it must remember.
     pub(crate) fn let_go_of_mapped(&self, inode: &Inode) {
         let mut state = inode.state.write();
@@ -125,9 +125,12 @@ impl Client {
         Ok(Some(Arc::new(MappedFile { inode, _pin, appending: Mutex::new(()) })))
     }
 
-    /// The file, if it is in mapped mode as far as is known, and may be written as it is.
+    /// The file, if it was found in mapped mode before, is so as far as is known, and may be written as it is.
     #[inline]
     pub(crate) fn known_mapped(&self, file: &OpenFile) -> Option<Arc<MappedFile>> {
+        if !file.was_mapped.load(Ordering::Relaxed) {
+            return None;
+        }
         let state = file.inode_ref().state.read();
         let mapped = state.lease.and_then(|_| state.mapped());
         mapped.filter(|_| !state.loses_rights(file.writer)).map(Arc::clone)

@@ -33,7 +33,7 @@ pub struct OpenFile {
     pub(crate) listing: Mutex<Option<crate::listing::Listing>>,
     /// Who opened it, as far as set-id bits are concerned.
     pub(crate) writer: Writer,
-    /// It was put in mapped mode by way of this one.
+    /// The inode was put in mapped mode by way of this one, or found in it by a write.
     pub(crate) was_mapped: AtomicBool,
 }
 

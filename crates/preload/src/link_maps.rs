@@ -14,6 +14,7 @@
 
 use std::ffi::{CStr, CString, c_void};
 use std::os::unix::ffi::OsStrExt as _;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::user_memory::{self, Plain};
 use crate::{arch, calls, process, working_directory};
@@ -312,14 +313,23 @@ fn string(address: usize) -> Option<Vec<u8>> {
     if is_readable(address) { user_memory::read_string(address, limit).ok()? } else { None }
 }
 
-/// Whether the page at `address` can be read. Reading it would tell, too, but debuggers stop at faults.
+/// Whether the page at `address` can be read. Reading it would tell, too, but debuggers stop at faults. Of the last page
+/// that could be nobody asks again: the loader's records lie close together, and it takes none of them away meanwhile.
 fn is_readable(address: usize) -> bool {
+    static LAST: AtomicUsize = AtomicUsize::new(0);
     const NO_CHANGE: usize = usize::MAX;
     let page = address / PAGE_BYTES * PAGE_BYTES;
+    if page == 0 || page == LAST.load(Ordering::Relaxed) {
+        return page != 0;
+    }
     let arguments = [NO_CHANGE, page, 0, size_of::<u64>(), 0, 0];
     // SAFETY: the mask is read, and then nothing is changed, since no change has this number.
-    page != 0
-        && unsafe { arch::syscall(libc::SYS_rt_sigprocmask as usize, arguments) } == -(libc::EINVAL as isize)
+    let answer = unsafe { arch::syscall(libc::SYS_rt_sigprocmask as usize, arguments) };
+    let is_readable = answer == -(libc::EINVAL as isize);
+    if is_readable {
+        LAST.store(page, Ordering::Relaxed);
+    }
+    is_readable
 }
 
 fn folder_of(path: &[u8]) -> &[u8] {
