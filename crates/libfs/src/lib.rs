@@ -10,6 +10,7 @@
 //! | `retire`, `resync`, `resume` | letting go of digested log space; going on after a fence, and with another daemon |
 //! | `walk`, `credentials`, `capabilities`, `whereabouts` | from a path to an inode, and who may; from a directory to its path |
 //! | `open_file`, `opened`, `data`, `allocate`, `namespace`, `rename`, `attributes`, `glance`, `extended`, `listing` | the calls |
+//! | `mapped` | files whose content is a file of the kernel's, while programs share mappings of them |
 //! | `programs` | what is executed is not written, and the other way round |
 //! | `errno` | every error, and the one table of error numbers |
 //!

@@ -105,8 +105,8 @@ impl Client {
         if self.fill(inode, &mut state, *grant)? { Ok(()) } else { Err(Halt::Again) }
     }
 
-    /// A file that was found in mapped mode was closed: unless it is open still, this session keeps it in mapped mode no more. What the
-    /// log says of it, it must remember.
+    /// A file that was found in mapped mode was closed: unless it is open still, this session keeps it there no more. What
+    /// the log says of it, it must remember.
     pub(crate) fn let_go_of_mapped(&self, inode: &Inode) {
         let mut state = inode.state.write();
         let is_open = inode.opens.load(Ordering::SeqCst) > 0;

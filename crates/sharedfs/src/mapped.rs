@@ -143,14 +143,13 @@ impl SharedFs {
         }
         let references = &self.mapped.references;
         let file = mapped_files::create(references, inode).map_err(failed)?;
-        let filled = self.copy_out(transaction.base(), &stored.record, &file).and_then(|()| {
-            transaction.put_inode(&InodeRecord { mapped: true, ..stored.record })?;
-            Ok(transaction.commit()?)
-        });
-        if filled.is_err() {
+        if let Err(error) = self.copy_out(transaction.base(), &stored.record, &file) {
             let _ = mapped_files::remove(references, inode);
+            return Err(error.into());
         }
-        Ok(filled?)
+        transaction.put_inode(&InodeRecord { mapped: true, ..stored.record })?;
+        // Of a commit that fails nobody knows what it did: the file stays, and is swept away if nothing says that it counts.
+        Ok(transaction.commit()?)
     }
 
     fn copy_out(&self, snapshot: &Snapshot, record: &InodeRecord, file: &OwnedFd) -> Result<(), Error> {
