@@ -8,7 +8,6 @@ use cuesta_format::wire::{Request, Response};
 use cuesta_format::{Medium, SessionId, Timestamp};
 use cuesta_libfs::{Allocation, Base, OpenFile, SetAttributes, SetTime, Target, Whence};
 use cuesta_media::{Mapping, Protection, mapped_files};
-use cuesta_sharedfs::check::{Mode, check};
 use libc::{O_APPEND, O_CREAT, O_RDWR};
 use std::fs::File;
 use std::sync::Arc;
@@ -264,7 +263,7 @@ fn whatever_is_done_to_a_file_in_and_out_of_the_mode_it_is_as_it_should_be() {
         assert!(last.read_file("f").unwrap() == model.0, "seed {seed}, at the end");
         assert!(mapped(&store).is_empty());
         drop(last);
-        let report = check(store.tier(), Mode::Report).unwrap();
+        let report = store.check();
         assert!(report.is_clean(), "seed {seed}: {report:?}");
     }
 }

@@ -6,6 +6,7 @@ use cuesta_format::superblock::Superblock;
 use cuesta_format::wire::{Request, Response};
 use cuesta_format::{Geometry, Medium, SessionId, StoreId};
 use cuesta_libfs::{Allocation, Base, Client, Credentials, Error, Link, LinkError, OpenFile};
+use cuesta_sharedfs::check::{CheckReport, Mode, check};
 use cuesta_sharedfs::{Options, Progress, SharedFs};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -124,6 +125,14 @@ impl Store {
 
     pub fn link(&self) -> InProcess {
         InProcess::of(&self.shared, SessionId(0))
+    }
+
+    /// Closes the store, which clients must have let go of, and looks it over: two may not have it open.
+    pub fn check(mut self) -> CheckReport {
+        let folder = std::mem::replace(&mut self.folder, tempfile::tempdir().unwrap());
+        assert_eq!(Arc::strong_count(&self.shared), 1, "somebody has it open");
+        drop(self);
+        check(folder.path(), Mode::Report).unwrap()
     }
 
     /// Where its fast tier lies.
