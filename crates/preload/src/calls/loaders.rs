@@ -3,7 +3,7 @@
 //! (see [`crate::patch::provision`]).
 //!
 //! It is used only as long as what it was made of and what it leads to are the files they were, and until an exec fails
-//! with it.
+//! with it; and not for ever, since what it leads to lies in a cache that is tidied (`patch::tidying`).
 
 use std::ffi::CString;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -13,8 +13,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use rustix::fs::{CWD, Mode, OFlags, Stat, openat, stat};
 
 use super::copies::{KeptFile, sealed};
-use crate::patch::loader;
 use crate::patch::provision::{self, Provision};
+use crate::patch::{self, loader};
 use crate::process;
 
 /// Making one costs as much as some fifteen starts gain.
@@ -33,6 +33,8 @@ struct Loader {
     relied_on: Vec<(KeptFile, FileStamp)>,
     /// The list of libraries it reads, which it finds by its path.
     list: Option<(CString, FileStamp)>,
+    /// When that was noted to be in use.
+    noted_s: i64,
 }
 
 impl Loader {
@@ -45,7 +47,8 @@ impl Loader {
             .list
             .as_ref()
             .is_none_or(|(path, stamp)| stat(&**path).is_ok_and(|stat| FileStamp::of(&stat) == *stamp));
-        self.copy.is_here() && self.relied_on.iter().all(is_what_it_was) && is_listed
+        let is_noted = (0..patch::NOTED_S).contains(&(patch::now() - self.noted_s));
+        self.copy.is_here() && is_noted && self.relied_on.iter().all(is_what_it_was) && is_listed
     }
 
     fn close(self) {
@@ -122,6 +125,7 @@ fn make(path: CString) -> Option<()> {
     while read < bytes.len() {
         read += rustix::io::pread(&file, &mut bytes[read..], read as u64).ok().filter(|count| *count > 0)?;
     }
+    let noted_s = patch::now();
     let provided = Provision::make().and_then(|provision| Some((reliance(&provision)?, provision.list)));
     let listed = provided.as_ref().and_then(|(_, list)| loader::with_answers(&bytes, Some(list)));
     let listed = listed.map(|answering| provision::whole_loader(&answering, &bytes).unwrap_or(answering));
@@ -141,7 +145,7 @@ fn make(path: CString) -> Option<()> {
         let stamp = FileStamp::of(&rustix::fs::stat(&*path).ok()?);
         list = Some((path, stamp));
     }
-    if let Some(before) = LOADER.lock().ok()?.replace(Loader { path, copy, relied_on, list }) {
+    if let Some(before) = LOADER.lock().ok()?.replace(Loader { path, copy, relied_on, list, noted_s }) {
         before.close();
     }
     Some(())

@@ -3,7 +3,8 @@
 //!
 //! A cache file is believed only if it lies in a directory and is a file of ours that nobody else can
 //! write, and if its checksum, its build-id and the bytes at every site agree. Anything else means a
-//! sweep. Writing is best-effort, to a new name which then takes the old one's place.
+//! sweep. Writing is best-effort, to a new name which then takes the old one's place; after that, what has not been used
+//! for long goes (`tidying`).
 
 use std::ffi::{CStr, CString};
 
@@ -13,8 +14,8 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use super::Site;
 use super::descriptor::Descriptor;
+use super::{Site, tidying};
 
 const MAGIC: &[u8; 8] = b"CUSITES1";
 const RECORD_BYTES: usize = 12;
@@ -115,6 +116,14 @@ impl Cache {
         Some((file, stat))
     }
 
+    /// Whether there is such a file, which is to be handed on by its path.
+    pub fn has_in_use(&self, name: &CStr) -> bool {
+        self.open_file(name).is_some_and(|(_, stat)| {
+            tidying::note_use(&self.directory, name, &stat);
+            true
+        })
+    }
+
     /// Where a file of the directory is.
     pub fn path_of(&self, name: &CStr) -> CString {
         let path = [self.path.to_bytes(), b"/", name.to_bytes()].concat();
@@ -134,6 +143,7 @@ impl Cache {
     fn holds(&self, name: &CStr, content: &[u8]) -> bool {
         let mut bytes = vec![0; content.len()];
         self.open_file(name).is_some_and(|(file, stat)| {
+            tidying::note_use(&self.directory, name, &stat);
             stat.st_size == content.len() as i64
                 && read_exactly(&file, &mut bytes, 0).is_some()
                 && bytes == content
@@ -163,7 +173,9 @@ impl Cache {
             && modified.is_none_or(|time| stamp(time).is_ok());
         if !written || renameat(&self.directory, &*temporary, &self.directory, name).is_err() {
             let _ = unlinkat(&self.directory, &*temporary, AtFlags::empty());
+            return;
         }
+        tidying::tidy(&self.directory);
     }
 }
 

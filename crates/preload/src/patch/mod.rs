@@ -3,6 +3,7 @@
 //! `image` finds the loaded libraries, `cache` remembers the sites of each build, `layout` says what is
 //! written where, `copy` maps a library patched before, `install` patches this process's own. Programs of the store are
 //! given a `whole` file in its place, which `library_list` leads the loader to and `namesake` gives the library's name.
+//! `tidying` takes away what of all this nobody uses any more.
 //! Other libraries, and the program, seldom make system calls themselves; `foreign` finds those that do.
 
 mod cache;
@@ -18,6 +19,7 @@ pub mod loader;
 mod namesake;
 mod page_map;
 pub mod provision;
+mod tidying;
 mod whole;
 
 use std::ffi::{CStr, CString};
@@ -26,6 +28,7 @@ use std::sync::OnceLock;
 pub use cache::Cache;
 pub use foreign::patch_mapped;
 pub use install::{Report, install};
+pub use tidying::{NOTED_S, now};
 
 /// A number the sweep could not tell.
 pub const UNKNOWN_NUMBER: u16 = u16::MAX;

@@ -180,7 +180,7 @@ impl Original<'_> {
         if path.as_bytes().len() < self.path.to_bytes().len() {
             return None;
         }
-        if cache.open_file(&name).is_none() {
+        if !cache.has_in_use(&name) {
             let sites = cache.load(&build)?;
             cache.replace_with(&name, None, |own| {
                 let identity = Identity {
@@ -191,7 +191,7 @@ impl Original<'_> {
                 with_stubs(&self.bytes, &sites, writer, Some((identity, self.path)))
             });
         }
-        cache.open_file(&name).map(|_| path)
+        cache.has_in_use(&name).then_some(path)
     }
 }
 
