@@ -3,6 +3,7 @@
 mod common;
 
 use common::*;
+use cuesta_format::geometry::{MAPPED_FOLDER, REFERENCES_FOLDER};
 use cuesta_format::superblock::Medium;
 use cuesta_format::wire::Request;
 use cuesta_format::{ArenaId, BlockAddress, Extent, FileKind, InodeNumber, InodeRecord, Timestamp};
@@ -222,6 +223,29 @@ fn damage_without_a_safe_repair_is_reported_and_left() {
         assert_eq!(report.worst(), Some(Verdict::Damaged), "case {number}: {report:?}");
         assert!(problems(&report).iter().any(expected), "case {number}: {report:?}");
     }
+}
+
+#[test]
+fn content_of_a_mapped_file_that_is_missing_or_left_behind_is_told() {
+    let store = populated();
+    let folder = store.tier().join(REFERENCES_FOLDER);
+    std::fs::write(folder.join(MAPPED_FOLDER).join("4"), b"left behind").unwrap();
+    damage(&store, |it| {
+        let mut stored = it.inode(F).unwrap().unwrap();
+        stored.record.mapped = true;
+        it.put_inode(&stored.record).unwrap();
+    });
+    let found = |mode| {
+        let report = check(&store.tier(), mode).unwrap();
+        report.findings.into_iter().map(|finding| (finding.problem, finding.verdict)).collect::<Vec<_>>()
+    };
+    let missing = (Problem::MissingMapped(F), Verdict::Damaged);
+    let stray = (Problem::StrayMapped(InodeNumber(4)), Verdict::Noted);
+    assert_eq!(found(Mode::Report), [stray.clone(), missing.clone()]);
+    assert_eq!(found(Mode::Repair), [stray, missing.clone()]);
+    assert_eq!(found(Mode::Repair), [missing], "what was left behind is gone");
+    std::fs::write(folder.join(MAPPED_FOLDER).join(F.0.to_string()), b"content").unwrap();
+    assert_eq!(found(Mode::Report), []);
 }
 
 #[test]

@@ -9,8 +9,10 @@
 //! | `survey` | what the store holds, and each [`Problem`] with it |
 //! | `repair` | the one safe change for a problem that has one |
 //! | `logs` | what the logs hold that is not digested |
+//! | `mapped` | the kernel's files of inodes in mapped mode |
 
 mod logs;
+mod mapped;
 mod repair;
 mod survey;
 
@@ -79,6 +81,10 @@ pub enum Problem {
     Extended { inode: InodeNumber, counted: u64, bytes: u32 },
     #[error("inode {0} has extended attributes, but does not exist")]
     StrayExtended(InodeNumber),
+    #[error("inode {0} is in mapped mode, but the file with its content is missing")]
+    MissingMapped(InodeNumber),
+    #[error("a file with content of inode {0} was left behind, which is not in mapped mode")]
+    StrayMapped(InodeNumber),
     #[error("the store counts {counted} inodes and {counted_blocks} blocks, but holds {inodes} and {blocks}")]
     Totals { counted: u64, counted_blocks: u64, inodes: u64, blocks: u64 },
     #[error("the log of session {session} ends at {end}, but {entries} entries behind its end are whole")]
@@ -153,10 +159,9 @@ pub fn check(tier: &Path, mode: Mode) -> Result<CheckReport, Error> {
     if !metadata.check_pages()? {
         report.findings.push(Finding { problem: Problem::Pages, verdict: Verdict::Repaired });
     }
-    let log_problems = logs::look(tier, &superblock, &metadata)?;
-    report
-        .findings
-        .extend(log_problems.into_iter().map(|problem| Finding { problem, verdict: Verdict::Noted }));
+    let mut noted = logs::look(tier, &superblock, &metadata)?;
+    noted.extend(mapped::strays(tier, &metadata.read()?)?);
+    report.findings.extend(noted.into_iter().map(|problem| Finding { problem, verdict: Verdict::Noted }));
     if mode == Mode::Repair {
         drop(metadata);
         let options = Options { spare_segments: 0, spare_arenas: 0, ..Options::default() };
@@ -165,7 +170,8 @@ pub fn check(tier: &Path, mode: Mode) -> Result<CheckReport, Error> {
     }
     let arenas = Arenas::open(tier, superblock.geometry, superblock.medium)?;
     let inode_limit = logs::inode_limit(tier, &superblock)?;
-    let surveyed = survey::survey(&metadata.read()?, &arenas, superblock.geometry, inode_limit)?;
+    let mut surveyed = survey::survey(&metadata.read()?, &arenas, superblock.geometry, inode_limit)?;
+    surveyed.problems.extend(mapped::missing(&surveyed.inodes, &mapped::files(tier)?));
     report.inodes = surveyed.inodes.len() as u64;
     report.names = surveyed.names;
     report.blocks = surveyed.blocks;
