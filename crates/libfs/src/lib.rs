@@ -9,7 +9,7 @@
 //! | `content`, `interval`, `directory`, `split_table`, `extended_set` | content of a file and of a directory, extended attributes |
 //! | `retire`, `resync`, `resume` | letting go of digested log space; going on after a fence, and with another daemon |
 //! | `walk`, `credentials`, `capabilities`, `whereabouts` | from a path to an inode, and who may; from a directory to its path |
-//! | `open_file`, `opened`, `data`, `allocate`, `namespace`, `rename`, `attributes`, `glance`, `extended`, `listing` | the calls |
+//! | `open_file`, `open_flags`, `opened`, `data`, `allocate`, `namespace`, `rename`, `attributes`, `glance`, `extended`, `listing` | the calls |
 //! | `mapped` | files whose content is a file of the kernel's, while programs share mappings of them |
 //! | `programs` | what is executed is not written, and the other way round |
 //! | `errno` | every error, and the one table of error numbers |
@@ -46,6 +46,7 @@ mod mapped;
 mod namespace;
 mod offset;
 mod open_file;
+mod open_flags;
 mod opened;
 mod parcels;
 mod passing;
@@ -72,6 +73,7 @@ pub use link::{Link, LinkError, SocketLink};
 pub use listing::DirectoryItem;
 pub use namespace::LinkSource;
 pub use open_file::OpenFile;
+pub use open_flags::{LARGE_FILE, OPEN_FLAGS, OPENING_FLAGS, UNNAMED};
 pub use passing::PassedFile;
 pub use rename::RenameFlags;
 pub use walk::{Base, Resolve};

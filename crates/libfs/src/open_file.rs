@@ -6,22 +6,17 @@ use crate::errno::Error;
 use crate::inode::Inode;
 use crate::namespace::Making;
 use crate::offset::Offset;
+use crate::open_flags::{STATUS_FLAGS, UNNAMED};
 use crate::opened::Opened;
 use crate::sync::{Arc, AtomicBool, AtomicI32, Mutex, Ordering};
 use crate::walk::{Base, Follow, Found, Last, Resolve};
 use cuesta_format::{FileKind, InodeNumber, Operation};
 use libc::{
     O_ACCMODE, O_APPEND, O_CREAT, O_DIRECTORY, O_EXCL, O_NOATIME, O_NOFOLLOW, O_PATH, O_RDONLY, O_RDWR,
-    O_TMPFILE, O_TRUNC, O_WRONLY,
+    O_TRUNC, O_WRONLY,
 };
 use rustix::fd::OwnedFd;
 use std::ops::Deref;
-
-/// The bit of `O_TMPFILE` that is not `O_DIRECTORY`.
-const UNNAMED: i32 = O_TMPFILE & !O_DIRECTORY;
-
-/// Flags that `fcntl(F_SETFL)` may change.
-const STATUS_FLAGS: i32 = libc::O_APPEND | libc::O_NONBLOCK | libc::O_DIRECT | libc::O_NOATIME;
 
 /// An open file description.
 #[derive(Debug)]

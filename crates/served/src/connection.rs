@@ -10,7 +10,9 @@ use crate::protocol::{Entry, Place, READ_BYTES_MAX, Request, Response, Subject, 
 use crate::server::Shared;
 use crate::shared_offset::SharedOffset;
 use cuesta_format::{FILE_BYTES_MAX, FileKind, InodeRecord};
-use cuesta_libfs::{Base, Client, Credentials, Error, LinkSource, OpenFile, SetAttributes, Target};
+use cuesta_libfs::{
+    Base, Client, Credentials, Error, LinkSource, OPEN_FLAGS, OPENING_FLAGS, OpenFile, SetAttributes, Target,
+};
 use cuesta_media::{UserSlice, UserSliceMut};
 use rustix::fd::{AsFd, OwnedFd};
 use std::collections::HashMap;
@@ -19,28 +21,6 @@ use std::sync::{Arc, Weak};
 const READ: u32 = 4;
 const WRITE: u32 = 2;
 const PERMISSIONS: u32 = 0o7777;
-const LARGE_FILE: i32 = 0o100_000;
-/// Flags a file can be opened with.
-const OPEN_FLAGS: i32 = libc::O_ACCMODE
-    | libc::O_CREAT
-    | libc::O_EXCL
-    | libc::O_NOCTTY
-    | libc::O_TRUNC
-    | libc::O_APPEND
-    | libc::O_NONBLOCK
-    | libc::O_SYNC
-    | libc::O_ASYNC
-    | libc::O_DIRECT
-    | LARGE_FILE
-    | libc::O_DIRECTORY
-    | libc::O_NOFOLLOW
-    | libc::O_NOATIME
-    | libc::O_CLOEXEC
-    | libc::O_PATH
-    | libc::O_TMPFILE;
-/// Those that say how a file is opened or made, and mean nothing for one that is there.
-const OPENING_FLAGS: i32 =
-    libc::O_CREAT | libc::O_EXCL | libc::O_TRUNC | (libc::O_TMPFILE & !libc::O_DIRECTORY);
 /// Bytes of a directory's answer beside each name.
 const ENTRY_BYTES: usize = 24;
 

@@ -1,6 +1,7 @@
 //! Descriptors: close, dup, fcntl, umask.
 
 use cuesta_format::FileKind;
+use cuesta_libfs::LARGE_FILE;
 
 use super::{Answer, Call, Failure, locks};
 use crate::descriptors::{self, Pin};
@@ -15,8 +16,6 @@ const F_SET_RW_HINT: i32 = 1036;
 const RW_HINT_MAX: u64 = 5;
 /// The kind of `kcmp` that compares open file descriptions.
 const KCMP_FILE: i32 = 0;
-/// What Linux adds to the flags of a file opened by a program of 64 bits.
-const LARGE_FILE: i32 = 0o100_000;
 
 pub fn close(call: &Call) -> Answer {
     let fd = call.int(0);

@@ -2,7 +2,7 @@
 
 use crate::store::{LinkSource, OpenFile};
 use cuesta_format::InodeNumber;
-use cuesta_libfs::{Error, RenameFlags, Resolve};
+use cuesta_libfs::{Error, OPEN_FLAGS, RenameFlags, Resolve, UNNAMED};
 use rustix::fd::BorrowedFd;
 use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
@@ -14,27 +14,6 @@ use crate::open_file::Description;
 use crate::{credentials, process, references, user_memory};
 
 const MODE_BITS: u32 = 0o7777;
-/// Every flag of `open` there is.
-pub const OPEN_FLAGS: i32 = libc::O_ACCMODE
-    | libc::O_CREAT
-    | libc::O_EXCL
-    | libc::O_NOCTTY
-    | libc::O_TRUNC
-    | libc::O_APPEND
-    | libc::O_NONBLOCK
-    | libc::O_SYNC
-    | libc::O_ASYNC
-    | libc::O_DIRECT
-    | LARGE_FILE
-    | libc::O_DIRECTORY
-    | libc::O_NOFOLLOW
-    | libc::O_NOATIME
-    | libc::O_CLOEXEC
-    | libc::O_PATH
-    | libc::O_TMPFILE;
-const LARGE_FILE: i32 = 0o100_000;
-/// What tells `O_TMPFILE` from `O_DIRECTORY`.
-pub const UNNAMED: i32 = libc::O_TMPFILE & !libc::O_DIRECTORY;
 
 /// What a path leads to.
 pub enum Opened {

@@ -6,7 +6,9 @@ use std::ffi::CString;
 
 use cuesta_libfs::Resolve;
 
-use super::names::{self, OPEN_FLAGS, Through, UNNAMED};
+use cuesta_libfs::{OPEN_FLAGS, UNNAMED};
+
+use super::names::{self, Through};
 use super::path::{self, Named, Place};
 use super::{Answer, Call, Failure, descriptor_names, links};
 use crate::user_memory::{self, UserPath};
