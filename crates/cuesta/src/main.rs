@@ -2,7 +2,7 @@
 //!
 //! One file a subcommand under [`commands`]; each returns what the process exits with. What they share:
 //! where a store's parts lie ([`store`]), a connection to its daemon ([`daemon`]), starting one
-//! ([`start`]), what numbers are called ([`system_calls`], [`error_names`]), and how things are said ([`output`], [`failure`]).
+//! ([`start`]), what is meant by a store in the wrong place ([`slips`]), what numbers are called ([`system_calls`], [`error_names`]), and how things are said ([`output`], [`failure`]).
 
 mod commands;
 mod daemon;
@@ -11,6 +11,7 @@ mod failure;
 mod output;
 mod program;
 mod size;
+mod slips;
 mod start;
 mod store;
 mod system_calls;
@@ -45,8 +46,11 @@ fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
-            // If even this cannot be printed there is nobody to tell.
-            let _ = error.print();
+            match std::env::args().nth(1).and_then(|command| slips::explained(&error, &command)) {
+                Some(line) => output::error(&failure::Failure::new(line)),
+                // If even this cannot be printed there is nobody to tell.
+                None => drop(error.print()),
+            }
             let asked_for = !error.use_stderr();
             return ExitCode::from(if asked_for { 0 } else { usage_status() });
         }

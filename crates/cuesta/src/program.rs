@@ -16,6 +16,9 @@ pub enum ProgramError {
     /// There is no such command.
     #[error("no such program (neither a file nor in PATH)")]
     NotFound,
+    /// It is a directory; a store perhaps.
+    #[error("this is a directory, not a program")]
+    Directory,
     /// It may not be executed.
     #[error("permission denied")]
     NotExecutable,
@@ -41,6 +44,7 @@ pub fn find(name: &OsStr, search_path: &OsStr) -> Result<PathBuf, ProgramError> 
     if name.as_bytes().contains(&b'/') {
         let path = PathBuf::from(name);
         return match path.metadata() {
+            Ok(found) if found.is_dir() => Err(ProgramError::Directory),
             Ok(found) if !is_executable(&found) => Err(ProgramError::NotExecutable),
             Ok(_) => Ok(path),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Err(ProgramError::NotFound),
@@ -48,7 +52,7 @@ pub fn find(name: &OsStr, search_path: &OsStr) -> Result<PathBuf, ProgramError> 
         };
     }
     let candidates = std::env::split_paths(search_path).map(|folder| folder.join(name));
-    let mut refused = ProgramError::NotFound;
+    let mut refused = if Path::new(name).is_dir() { ProgramError::Directory } else { ProgramError::NotFound };
     for candidate in candidates {
         match candidate.metadata() {
             Ok(found) if is_executable(&found) => return Ok(candidate),

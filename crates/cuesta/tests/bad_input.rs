@@ -120,6 +120,22 @@ fn a_store_in_use_says_by_whom() {
 }
 
 #[test]
+fn a_store_in_the_wrong_place_is_told_where_it_belongs() {
+    let place = Place::with_store();
+    let belongs = ["store: this is a directory, not a program", "--store store"];
+    place.cuesta(&["run", "store", "--", "true"]).refused(126, &belongs);
+    place.cuesta(&["run", "./store", "true"]).refused(126, &["--store ./store"]);
+    place.cuesta(&["doctor", "store", "true"]).refused(126, &belongs);
+    let named = place.cuesta(&["run", "--store", "store", "--", "./store"]);
+    named.refused(126, &["./store: this is a directory, not a program"]);
+    for command in ["mkfs", "serve", "stop", "status", "trace"] {
+        place.cuesta(&[command, "--store", "store"]).refused(2, &[&format!("cuesta {command} STORE")]);
+    }
+    place.cuesta(&["fsck", "--store", "store"]).refused(8, &["cuesta fsck STORE"]);
+    place.cuesta(&["explain", "store", "/cuesta/file"]).refused(2, &["one path", "--store"]);
+}
+
+#[test]
 fn programs_that_cannot_be_run_are_named() {
     let place = Place::with_store();
     let run = |program: &str| place.cuesta(&["run", "--store", "store", "--", program]);

@@ -77,10 +77,7 @@ impl Target {
             if on_store { (OsStr::new("env"), Some(name)) } else { (name.as_os_str(), None) };
         let program = program::find(starter, &search_path)
             .and_then(|program| program::check(&program).map(|()| program))
-            .map_err(|error| {
-                let status = if matches!(error, ProgramError::NotFound) { NOT_FOUND } else { CANNOT_EXECUTE };
-                Failure::on(Path::new(starter), error).exiting(status)
-            })?;
+            .map_err(|error| self.cannot_run(Path::new(starter), &error))?;
         let library = library().map_err(run_failed)?;
         let store = Store::find_named(self.store.as_deref()).map_err(run_failed)?;
         start::ensure(&store).map_err(run_failed)?;
@@ -93,6 +90,18 @@ impl Target {
             .env("CUESTA_SOCKET", store.socket())
             .env("CUESTA_AT", &at);
         Ok(command)
+    }
+
+    fn cannot_run(&self, program: &Path, error: &ProgramError) -> Failure {
+        let status = if matches!(error, ProgramError::NotFound) { NOT_FOUND } else { CANNOT_EXECUTE };
+        let failure = match error {
+            ProgramError::Directory if self.store.is_none() => {
+                let hint = format!("a store is named by --store {}, before the program", program.display());
+                Failure::on(program, format!("{error}; {hint}"))
+            }
+            _ => Failure::on(program, error),
+        };
+        failure.exiting(status)
     }
 
     /// The program as it was named.
