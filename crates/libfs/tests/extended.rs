@@ -49,11 +49,12 @@ fn user(client: &Arc<Client>) -> Caller {
     Caller { client: Arc::clone(client), who: Credentials::of_user(1000, 1000, Vec::new()) }
 }
 
-/// Removes what a failed test would leave.
-fn finish(store: &Store, client: &Client) {
+/// Looks over what the only client, which `caller` has as well, leaves behind.
+fn finish(store: Store, client: Arc<Client>, caller: Caller) {
     client.digest().unwrap();
     client.detach();
-    let report = cuesta_sharedfs::check::check(store.tier(), cuesta_sharedfs::check::Mode::Report).unwrap();
+    drop((client, caller));
+    let report = store.check();
     assert!(report.is_clean(), "{report:?}");
 }
 
@@ -88,7 +89,7 @@ fn attributes_are_set_read_listed_and_removed() {
             assert_eq!(remove(&caller, "f", name), Err(Error::NoAttribute));
         }
     }
-    finish(&store, &client);
+    finish(store, client, caller);
 }
 
 #[test]
@@ -146,7 +147,7 @@ fn they_stay_with_the_inode() {
     client.close(file).unwrap();
     caller.write_file("hard", b"").unwrap();
     assert_eq!(list(&caller, "hard"), [""; 0]);
-    finish(&store, &client);
+    finish(store, client, caller);
 }
 
 #[test]
@@ -164,7 +165,7 @@ fn links_have_attributes_of_their_own() {
     assert_eq!(client.list_extended(&caller.who, link).unwrap(), b"trusted.a\0");
     assert_eq!(list(&caller, "soft"), [""; 0], "followed");
     assert_eq!(caller.client.read_link(&caller.who, Base::Root, b"soft").unwrap(), b"f");
-    finish(&store, &client);
+    finish(store, client, caller);
 }
 
 #[test]
@@ -191,7 +192,7 @@ fn the_change_time_moves_and_nothing_else() {
     assert_eq!(store.shared.inode_record(changed.inode).unwrap().unwrap().changed, changed.changed);
     get(&caller, "f", "user.a").unwrap();
     assert_eq!(caller.stat("f").unwrap().changed, changed.changed);
-    finish(&store, &client);
+    finish(store, client, caller);
 }
 
 #[test]
@@ -229,7 +230,7 @@ fn what_does_not_fit_is_refused() {
     assert_eq!(set(&caller, "names", "user.x", b""), Err(Error::NoSpace));
     set(&caller, "names", &name(0), b"value").unwrap();
     assert_eq!(list(&caller, "names").len(), fitting);
-    finish(&store, &client);
+    finish(store, client, caller);
 }
 
 #[test]
@@ -240,7 +241,7 @@ fn a_value_larger_than_the_log_takes_is_refused() {
     caller.write_file("f", b"").unwrap();
     assert_eq!(set(&caller, "f", "user.a", &[7; 40_000]), Err(Error::NoSpace));
     set(&caller, "f", "user.a", &[7; 10_000]).unwrap();
-    finish(&store, &client);
+    finish(store, client, caller);
 }
 
 #[test]
@@ -275,7 +276,7 @@ fn whoever_changes_content_or_owner_takes_capabilities() {
             changer.client.digest().unwrap();
         }
     }
-    finish(&store, &client);
+    finish(store, client, caller);
 }
 
 #[test]
@@ -289,11 +290,12 @@ fn a_chown_that_is_refused_takes_nothing() {
     let to_user = SetAttributes { uid: Some(1000), chown: true, ..SetAttributes::default() };
     let user = user(&client);
     assert_eq!(client.set_attributes(&user.who, at("f"), to_user), Err(Error::NotPermitted));
+    drop(user);
     assert_eq!(list(&caller, "f"), [CAPABILITY]);
     let mode = SetAttributes { mode: Some(0o755), ..SetAttributes::default() };
     client.set_attributes(&caller.who, at("f"), mode).unwrap();
     assert_eq!(get(&caller, "f", CAPABILITY).unwrap(), value);
-    finish(&store, &client);
+    finish(store, client, caller);
 }
 
 #[test]
@@ -313,5 +315,5 @@ fn descriptors_serve_unless_they_are_for_paths_only() {
     client.remove_extended(&caller.who, Target::File(&file), b"user.a").unwrap();
     client.close(path).unwrap();
     client.close(file).unwrap();
-    finish(&store, &client);
+    finish(store, client, caller);
 }
