@@ -26,7 +26,7 @@ const SCRIPT: &str = "SECTIONS {
 }
 INSERT AFTER .text;
 SECTIONS {
-  .text.start : ALIGN(65536) {
+  .text.start : {
     *(.text.*cuesta_preload5start*)
     *(.text.*cuesta_preload11environment*)
     *(.text.*cuesta_preload6memory*)

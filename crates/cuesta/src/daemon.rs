@@ -2,7 +2,7 @@
 
 use crate::failure::{Failure, NOT_RUNNING};
 use crate::store::Store;
-use cuesta_format::wire::{PROTOCOL_VERSION, Request, Response, WireError};
+use cuesta_format::wire::{PROTOCOL_VERSION, Question, Request, Response, WireError};
 use cuesta_sharedfs::server::frames::{FrameError, Frames};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
@@ -60,7 +60,8 @@ impl Daemon {
     }
 
     fn exchange(&mut self, request: &Request) -> Result<Response, FrameError> {
-        self.frames.send(request, &[])?;
+        let processor = u32::try_from(rustix::thread::sched_getcpu()).unwrap_or(u32::MAX);
+        self.frames.send(&Question { processor, request }, &[])?;
         self.frames.receive()
     }
 

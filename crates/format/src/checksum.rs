@@ -2,6 +2,9 @@
 //!
 //! Headers and small bodies are checksummed with each operation: for those the processor's own instruction, eight
 //! bytes at a time, beats a call that first has to choose its method. Longer runs are folded many bytes at a time.
+//!
+//! Choosing that method asks the processor a dozen questions, each of which leaves a virtual machine: 50 µs there. A
+//! program that writes little is spared them.
 
 use crc_fast::{CrcAlgorithm, Digest};
 
@@ -10,12 +13,16 @@ use crc_fast::{CrcAlgorithm, Digest};
 #[cfg(target_arch = "x86_64")]
 const SHORT_BYTES_MAX: usize = 256;
 
+/// So many longer ones are made by the instruction before folding is set up.
+#[cfg(target_arch = "x86_64")]
+const LONGER_FIRST: u32 = 64;
+
 /// CRC32C of `bytes`.
 #[inline]
 #[must_use]
 pub fn crc32c(bytes: &[u8]) -> u32 {
     #[cfg(target_arch = "x86_64")]
-    if bytes.len() <= SHORT_BYTES_MAX && has_instruction() {
+    if is_for_the_instruction(bytes.len()) {
         // SAFETY: the processor has the instruction, as was just asked.
         return unsafe { !short(u32::MAX, bytes) };
     }
@@ -50,7 +57,7 @@ impl Crc32c {
     #[must_use]
     pub fn with(self, bytes: &[u8]) -> Crc32c {
         #[cfg(target_arch = "x86_64")]
-        if bytes.len() <= SHORT_BYTES_MAX && has_instruction() {
+        if is_for_the_instruction(bytes.len()) {
             // SAFETY: the processor has the instruction, as was just asked.
             return Crc32c(unsafe { short(self.0, bytes) });
         }
@@ -69,6 +76,27 @@ impl Crc32c {
 impl Default for Crc32c {
     fn default() -> Crc32c {
         Crc32c::new()
+    }
+}
+
+/// Whether the processor's instruction is to be used for so many bytes, and is there.
+#[cfg(target_arch = "x86_64")]
+#[inline]
+fn is_for_the_instruction(bytes: usize) -> bool {
+    (bytes <= SHORT_BYTES_MAX || is_among_the_first()) && has_instruction()
+}
+
+/// Counts the longer ones, as long as it matters.
+#[cfg(target_arch = "x86_64")]
+#[inline]
+fn is_among_the_first() -> bool {
+    use std::sync::atomic::{AtomicU32, Ordering};
+    static LONGER: AtomicU32 = AtomicU32::new(0);
+    let seen = LONGER.load(Ordering::Relaxed);
+    // One that is lost between two threads is no matter.
+    seen < LONGER_FIRST && {
+        LONGER.store(seen + 1, Ordering::Relaxed);
+        true
     }
 }
 

@@ -1,7 +1,8 @@
 //! Messages between LibFS and SharedFS over the store's socket.
 //!
 //! A frame is a little-endian u32, of which the low 24 bits are a length and the high 8 the protocol's version, then that many
-//! bytes of postcard. Descriptors travel beside a response by SCM_RIGHTS, in the order the response names them.
+//! bytes of postcard: a [`Question`] one way, a [`Response`] the other. Descriptors travel beside a response by
+//! SCM_RIGHTS, in the order the response names them.
 
 use crate::event::Event;
 use crate::superblock::Medium;
@@ -12,7 +13,7 @@ use crate::{
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 /// Version of the protocol; both sides must agree.
-pub const PROTOCOL_VERSION: u32 = 14;
+pub const PROTOCOL_VERSION: u32 = 15;
 
 /// Where a frame's first word has the version.
 const VERSION_SHIFT: u32 = 24;
@@ -241,6 +242,18 @@ pub enum Request {
     },
     /// `cuesta stop`: digest everything, answer, exit.
     Stop,
+    /// This process waits on other connections, for longer than it should: who is to answer there may be waiting for
+    /// the processor that it was asked on.
+    Unheard,
+}
+
+/// A request as it is sent.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Question<R> {
+    /// The number of the processor that its sender runs on: a hint where to answer.
+    pub processor: u32,
+    /// What is asked: a [`Request`], or a reference to one.
+    pub request: R,
 }
 
 /// What SharedFS answers.

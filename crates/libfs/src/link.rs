@@ -2,19 +2,26 @@
 //!
 //! The socket is used by its raw system calls: libc's wrappers are intercepted in the processes this runs in.
 
-use cuesta_format::wire::{self, DESCRIPTORS_MAX, Request, Response};
+use cuesta_format::wire::{self, DESCRIPTORS_MAX, Question, Request, Response};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::{DupFlags, Errno};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, SocketAddrUnix,
     SocketFlags, SocketType,
 };
+use rustix::thread::sched_getcpu;
 use std::io::IoSliceMut;
 use std::mem::MaybeUninit;
+use std::time::Duration;
 
 /// Bytes asked of the socket before it is known how many there are: most answers are shorter, and a short program
 /// pays for each page it touches.
 const RECEIVE_BYTES: usize = 4 << 10;
+
+/// How long an answer may take before SharedFS is told, and what ends the telling: each time it is four times as long.
+const PATIENCE: Duration = Duration::from_millis(20);
+const PATIENCE_MAX: Duration = Duration::from_secs(1);
 
 /// The connection to SharedFS failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -97,7 +104,10 @@ impl SocketLink {
         Ok(SocketLink { socket, path: path.to_vec(), descriptor_floor, frame: Vec::new() })
     }
 
-    fn send(&mut self) -> Result<(), LinkError> {
+    fn send(&mut self, request: &Request) -> Result<(), LinkError> {
+        let processor = u32::try_from(sched_getcpu()).unwrap_or(u32::MAX);
+        self.frame.clear();
+        wire::encode(&Question { processor, request }, &mut self.frame)?;
         let mut rest = self.frame.as_slice();
         while !rest.is_empty() {
             match rustix::net::send(&self.socket, rest, SendFlags::NOSIGNAL) {
@@ -109,20 +119,44 @@ impl SocketLink {
         Ok(())
     }
 
+    /// Waits until something comes. Who waits in `recvmsg` is also woken when the other end has read what was sent.
+    ///
+    /// SharedFS answers on the processor it was asked on. Should a thread of another kind keep that one for itself, it
+    /// is told so, by a connection of its own.
+    fn wait(&self) -> Result<(), LinkError> {
+        let mut patience = PATIENCE;
+        loop {
+            let limit = Timespec { tv_sec: 0, tv_nsec: patience.subsec_nanos().into() };
+            let limit = (patience < PATIENCE_MAX).then_some(&limit);
+            match poll(&mut [PollFd::new(&self.socket, PollFlags::IN)], limit) {
+                Ok(0) => {
+                    patience *= 4;
+                    // If that fails there is nobody to be told.
+                    let _ = SocketLink::connect(&self.path, self.descriptor_floor)
+                        .and_then(|mut other| other.send(&Request::Unheard));
+                }
+                Ok(_) => return Ok(()),
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+    }
+
     /// Receives a whole frame into `self.frame`. `false`: nothing came yet, and was not to be waited for.
     fn receive(&mut self, descriptors: &mut Vec<OwnedFd>, wait: bool) -> Result<bool, LinkError> {
         self.frame.clear();
         let mut wanted = 4;
         while self.frame.len() < wanted {
             let have = self.frame.len();
-            let flags = if wait || have > 0 { RecvFlags::empty() } else { RecvFlags::DONTWAIT };
+            let flags = if have > 0 { RecvFlags::empty() } else { RecvFlags::DONTWAIT };
             self.frame.resize(have + RECEIVE_BYTES.max(wanted - have), 0);
             let part = &mut self.frame[have..];
             let got = receive_some(&self.socket, part, descriptors, self.descriptor_floor, flags);
             self.frame.truncate(have + *got.as_ref().unwrap_or(&0));
             match got {
                 Ok(0) => return Err(LinkError::Gone("connection closed".into())),
-                Err(Errno::AGAIN) if !wait && have == 0 => return Ok(false),
+                Err(Errno::AGAIN) if have == 0 && !wait => return Ok(false),
+                Err(Errno::AGAIN) if have == 0 => self.wait()?,
                 got => got.map(drop)?,
             }
             if let Some(&head) = self.frame.first_chunk::<4>() {
@@ -138,17 +172,13 @@ impl SocketLink {
 
 impl Link for SocketLink {
     fn call(&mut self, request: &Request, descriptors: &mut Vec<OwnedFd>) -> Result<Response, LinkError> {
-        self.frame.clear();
-        wire::encode(request, &mut self.frame)?;
-        self.send()?;
+        self.send(request)?;
         self.receive(descriptors, true)?;
         Ok(wire::decode(&self.frame[4..])?)
     }
 
     fn post(&mut self, request: &Request) -> Result<bool, LinkError> {
-        self.frame.clear();
-        wire::encode(request, &mut self.frame)?;
-        self.send().map(|()| true)
+        self.send(request).map(|()| true)
     }
 
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {

@@ -4,7 +4,7 @@ mod common;
 
 use common::{Caller, ROOT, Store, root, small};
 use cuesta_format::InodeNumber;
-use cuesta_format::wire::{self, Request, Response};
+use cuesta_format::wire::{self, Question, Request, Response};
 use cuesta_libfs::{Client, Error, Link, LinkError, OpenFile, SocketLink};
 use libc::{O_APPEND, O_CREAT, O_RDONLY, O_RDWR};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
@@ -23,11 +23,7 @@ fn the_socket_carries_frames_in_pieces_and_descriptors() {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let (mut socket, _) = listener.accept().unwrap();
-            let mut head = [0; 4];
-            socket.read_exact(&mut head).unwrap();
-            let mut content = vec![0; wire::frame_length(head).unwrap()];
-            socket.read_exact(&mut content).unwrap();
-            assert_eq!(wire::decode::<Request>(&content).unwrap(), Request::GrowLog { have: 0, slots: 3 });
+            assert_eq!(question(&mut socket), Request::GrowLog { have: 0, slots: 3 });
             let mut frame = Vec::new();
             wire::encode(&Response::Grown { added: 2 }, &mut frame).unwrap();
             let files = [listener.as_fd(), listener.as_fd()];
@@ -37,7 +33,7 @@ fn the_socket_carries_frames_in_pieces_and_descriptors() {
             let first = [IoSlice::new(&frame[..3])];
             rustix::net::sendmsg(&socket, &first, &mut control, SendFlags::empty()).unwrap();
             socket.write_all(&frame[3..]).unwrap();
-            socket.read_exact(&mut head).unwrap();
+            assert_eq!(question(&mut socket), Request::Statfs);
             // Longer than any frame.
             socket.write_all(&[0xff, 0xff, 0xff, wire::PROTOCOL_VERSION as u8]).unwrap();
         });
@@ -53,6 +49,36 @@ fn the_socket_carries_frames_in_pieces_and_descriptors() {
         assert!(matches!(gone, Err(LinkError::Gone(_))), "{gone:?}");
     });
     assert!(SocketLink::connect(b"/nowhere/socket", 0).is_err());
+}
+
+/// One frame of a client's.
+fn question(socket: &mut impl Read) -> Request {
+    let mut head = [0; 4];
+    socket.read_exact(&mut head).unwrap();
+    let mut content = vec![0; wire::frame_length(head).unwrap()];
+    socket.read_exact(&mut content).unwrap();
+    wire::decode::<Question<Request>>(&content).unwrap().request
+}
+
+#[test]
+fn a_client_that_hears_nothing_says_so_elsewhere() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("socket");
+    let listener = UnixListener::bind(&path).unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let (mut asked, _) = listener.accept().unwrap();
+            assert_eq!(question(&mut asked), Request::Resync);
+            // Whoever was to answer waits for the processor that the client is on.
+            let (mut told, _) = listener.accept().unwrap();
+            assert_eq!(question(&mut told), Request::Unheard);
+            let mut frame = Vec::new();
+            wire::encode(&Response::Done, &mut frame).unwrap();
+            asked.write_all(&frame).unwrap();
+        });
+        let mut link = SocketLink::connect(path.as_os_str().as_encoded_bytes(), 0).unwrap();
+        assert_eq!(link.call(&Request::Resync, &mut Vec::new()), Ok(Response::Done));
+    });
 }
 
 /// A link that can be cut.

@@ -54,11 +54,10 @@ pub struct HandedOver {
 /// Puts right what the loader knows. `is_told_folders` says whether it was started with `LD_LIBRARY_PATH`. Call in the
 /// constructor: nobody else uses the loader then.
 pub fn correct(libraries: &[HandedOver], is_told_folders: bool) {
-    let maps = maps();
-    let has_run_path = maps.first().is_some_and(|program| program.has_run_path());
-    if !is_told_folders && !has_run_path && libraries.is_empty() {
+    if !is_told_folders && libraries.is_empty() && !program_has_run_path() {
         return;
     }
+    let maps = maps();
     look_at_folders_again(libraries);
     let Some(layout) = maps.iter().find_map(Layout::of) else { return };
     for (index, map) in maps.iter().enumerate() {
@@ -104,10 +103,30 @@ impl LinkMap {
         let mut entries = entries.take_while(|[found, _]| *found != DT_NULL);
         entries.find(|[found, _]| *found == tag).map(|[_, value]| value)
     }
+}
 
-    fn has_run_path(&self) -> bool {
-        self.dynamic(DT_RPATH).is_some() || self.dynamic(DT_RUNPATH).is_some()
+/// Whether the program has run paths. Every start asks: so this one thing is read where the loader tells it is.
+fn program_has_run_path() -> bool {
+    extern "C" fn visit(info: *mut libc::dl_phdr_info, _size: usize, found: *mut c_void) -> i32 {
+        const LAST: i32 = 1;
+        // SAFETY: what the loader hands over, of the program it has mapped; `found` is the caller's.
+        unsafe {
+            let headers = std::slice::from_raw_parts((*info).dlpi_phdr, usize::from((*info).dlpi_phnum));
+            let dynamic = headers.iter().find(|header| header.p_type == libc::PT_DYNAMIC);
+            let section = dynamic.map_or(&[][..], |header| {
+                let start = ((*info).dlpi_addr + header.p_vaddr) as *const [usize; 2];
+                std::slice::from_raw_parts(start, header.p_memsz as usize / size_of::<[usize; 2]>())
+            });
+            let entries = section.iter().map(|[tag, _]| *tag);
+            let mut entries = entries.take_while(|tag| *tag != DT_NULL);
+            *found.cast::<bool>() = entries.any(|tag| matches!(tag, DT_RPATH | DT_RUNPATH));
+        }
+        LAST
     }
+    let mut found = false;
+    // SAFETY: visited before this returns, which is before anything is unloaded. The program comes first.
+    unsafe { libc::dl_iterate_phdr(Some(visit), (&raw mut found).cast()) };
+    found
 }
 
 /// All files that are mapped, the program first.

@@ -57,7 +57,11 @@ fn kind(request: &Request) -> usize {
         Request::Pass { .. } | Request::Passed { .. } => 17,
         Request::Ahead { .. } => 18,
         Request::Map { .. } => 19,
-        Request::Status | Request::Explain { .. } | Request::Trace { .. } | Request::Stop => 20,
+        Request::Status
+        | Request::Explain { .. }
+        | Request::Trace { .. }
+        | Request::Stop
+        | Request::Unheard => 20,
     }
 }
 

@@ -159,7 +159,8 @@ impl SharedFs {
             | Request::Status
             | Request::Explain { .. }
             | Request::Trace { .. }
-            | Request::Stop => Err(invalid("not a session's request")),
+            | Request::Stop
+            | Request::Unheard => Err(invalid("not a session's request")),
         }
     }
 

@@ -4,10 +4,12 @@
 //! made for each, and a thread to hand it over, would cost more than its questions. So each thread accepts for itself,
 //! serves, and accepts again; one that is the last to wait makes another before it serves.
 
+use super::StopSender;
+use super::connection::{self, Behind};
 use super::digester::DigesterHandle;
+use super::nearness::Neighbours;
 use super::preparer::PreparerHandle;
 use super::service::Service;
-use super::{StopSender, connection};
 use parking_lot::{Condvar, Mutex};
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
@@ -31,6 +33,7 @@ const EXHAUSTED_PAUSE: Duration = Duration::from_millis(50);
 pub(super) struct Acceptors {
     waiting: Mutex<Waiting>,
     all_gone: Condvar,
+    neighbours: Neighbours,
 }
 
 #[derive(Debug, Default)]
@@ -59,7 +62,11 @@ pub(super) fn start<S: Service>(
     preparer: PreparerHandle,
     stop: StopSender,
 ) -> io::Result<Arc<Acceptors>> {
-    let acceptors = Arc::new(Acceptors { waiting: Mutex::new(Waiting::default()), all_gone: Condvar::new() });
+    let acceptors = Arc::new(Acceptors {
+        waiting: Mutex::new(Waiting::default()),
+        all_gone: Condvar::new(),
+        neighbours: Neighbours::default(),
+    });
     Acceptor { acceptors: Arc::clone(&acceptors), socket, service, digester, preparer, stop }.spawn()?;
     Ok(acceptors)
 }
@@ -123,7 +130,14 @@ impl<S: Service> Acceptor<S> {
     /// Counted as waiting from the start.
     fn run(self) {
         while let Some(socket) = self.accept() {
-            connection::serve(socket, self.service.as_ref(), &self.digester, &self.preparer, &self.stop);
+            let to = Behind {
+                service: self.service.as_ref(),
+                digester: &self.digester,
+                preparer: &self.preparer,
+                stop: &self.stop,
+                neighbours: &self.acceptors.neighbours,
+            };
+            connection::serve(socket, to);
             if !self.acceptors.enter() {
                 return;
             }

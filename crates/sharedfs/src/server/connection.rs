@@ -6,11 +6,12 @@
 
 use super::digester::DigesterHandle;
 use super::frames::{FrameError, Frames};
+use super::nearness::{Nearness, Neighbours};
 use super::preparer::PreparerHandle;
 use super::service::{Answer, Service};
 use super::{Farewell, StopReason, StopSender};
 use crate::Ending;
-use cuesta_format::wire::{PROTOCOL_VERSION, Refusal, Request, Response, WireError};
+use cuesta_format::wire::{PROTOCOL_VERSION, Question, Refusal, Request, Response, WireError};
 use cuesta_format::{InodeNumber, SessionId};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fd::OwnedFd;
@@ -20,14 +21,18 @@ use std::sync::mpsc;
 /// How long a process that closed its socket may take to be dead.
 const DYING: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 
-/// Serves `socket` until its client hangs up or sends something that is no request.
-pub(super) fn serve<S: Service>(
-    socket: OwnedFd,
-    service: &S,
-    digester: &DigesterHandle,
-    preparer: &PreparerHandle,
-    stop: &StopSender,
-) {
+/// What stands behind a connection.
+#[derive(Debug)]
+pub(super) struct Behind<'a, S> {
+    pub service: &'a S,
+    pub digester: &'a DigesterHandle,
+    pub preparer: &'a PreparerHandle,
+    pub stop: &'a StopSender,
+    pub neighbours: &'a Neighbours,
+}
+
+/// Serves `socket` until its client hangs up, detaches, or sends something that is no request.
+pub(super) fn serve<S: Service>(socket: OwnedFd, behind: Behind<'_, S>) {
     let process = match rustix::net::sockopt::socket_peercred(&socket) {
         Ok(credentials) if is_trusted(credentials.uid) => credentials.pid,
         Ok(credentials) => {
@@ -39,8 +44,8 @@ pub(super) fn serve<S: Service>(
             return;
         }
     };
-    let mut connection =
-        Connection { frames: Frames::new(socket), service, digester, preparer, stop, process, session: None };
+    let nearness = Nearness::new(behind.neighbours, process);
+    let mut connection = Connection { frames: Frames::new(socket), behind, nearness, process, session: None };
     match connection.run() {
         Ok(()) | Err(FrameError::Closed) => {}
         Err(error @ FrameError::Malformed(WireError::Version(_))) => {
@@ -55,10 +60,8 @@ pub(super) fn serve<S: Service>(
 
 struct Connection<'a, S: Service> {
     frames: Frames,
-    service: &'a S,
-    digester: &'a DigesterHandle,
-    preparer: &'a PreparerHandle,
-    stop: &'a StopSender,
+    behind: Behind<'a, S>,
+    nearness: Nearness<'a>,
     process: Pid,
     session: Option<SessionId>,
 }
@@ -66,12 +69,17 @@ struct Connection<'a, S: Service> {
 impl<S: Service> Connection<'_, S> {
     fn run(&mut self) -> Result<(), FrameError> {
         loop {
-            let request = self.frames.receive::<Request>()?;
+            let Question { processor, request } = self.frames.receive()?;
             tracing::trace!(process = %self.process, ?request, "request");
             match request {
                 Request::Stop => return self.stop_daemon(),
                 Request::Detach => {
+                    self.nearness.stand_back();
                     self.end(Ending::Gone);
+                    return self.frames.send(&Response::Done, &[]);
+                }
+                Request::Unheard => {
+                    self.behind.neighbours.let_go(self.process, self.nearness.home());
                     self.frames.send(&Response::Done, &[])?;
                 }
                 request => {
@@ -83,11 +91,12 @@ impl<S: Service> Connection<'_, S> {
                         Request::Attach { version, program, first, resume, .. } => {
                             self.attach(version, &program, first, resume)
                         }
-                        request => self.service.handle(self.session, &request),
+                        request => self.behind.service.handle(self.session, &request),
                     };
                     self.frames.send(&answer.response, &answer.descriptors)?;
+                    self.nearness.answered(processor);
                     if takes {
-                        self.preparer.wake();
+                        self.behind.preparer.wake();
                     }
                 }
             }
@@ -103,13 +112,13 @@ impl<S: Service> Connection<'_, S> {
         }
         let process = self.process.as_raw_nonzero().get().unsigned_abs();
         let attached = match resume {
-            SessionId::NOBODY => self.service.attach(process, program, first),
-            session => self.service.resume(session, process, program),
+            SessionId::NOBODY => self.behind.service.attach(process, program, first),
+            session => self.behind.service.resume(session, process, program),
         };
         match attached {
             Ok(attached) => {
                 self.session = Some(attached.session);
-                if let Err(error) = self.digester.watch(attached.session, attached.kick) {
+                if let Err(error) = self.behind.digester.watch(attached.session, attached.kick) {
                     self.end(Ending::Gone);
                     return Refusal::Internal(error.to_string()).into();
                 }
@@ -124,12 +133,12 @@ impl<S: Service> Connection<'_, S> {
 
     fn end(&mut self, ending: Ending) {
         if let Some(session) = self.session.take() {
-            self.digester.forget(session);
-            if let Err(error) = self.service.end_session(session, ending) {
+            self.behind.digester.forget(session);
+            if let Err(error) = self.behind.service.end_session(session, ending) {
                 tracing::error!(session = session.0, %error, "cannot end a session");
             }
             // It may have left lock files, and the next one needs what this one had.
-            self.preparer.wake();
+            self.behind.preparer.wake();
         }
     }
 
@@ -137,7 +146,7 @@ impl<S: Service> Connection<'_, S> {
     fn stop_daemon(&mut self) -> Result<(), FrameError> {
         let (digested, wait) = mpsc::channel();
         let (answer, answered) = mpsc::channel();
-        if self.stop.send(StopReason::Asked(Farewell { digested, answered })).is_ok() {
+        if self.behind.stop.send(StopReason::Asked(Farewell { digested, answered })).is_ok() {
             // An error means that the daemon is leaving for another reason: the answer is the same.
             let _ = wait.recv();
         }

@@ -2,6 +2,7 @@
 //! LibFS use this: the daemon's connections and the command.
 
 use cuesta_format::wire::{self, DESCRIPTORS_MAX, WireError};
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, recv, send, sendmsg};
@@ -11,6 +12,12 @@ use std::mem::MaybeUninit;
 
 /// A buffer larger than this is given back after its frame, so that an idle connection holds little memory.
 const KEPT_BYTES: usize = 16 << 10;
+
+/// Bytes before a frame's content.
+const HEAD_BYTES: usize = 4;
+
+/// Bytes asked of the socket at once, at first: most messages are shorter.
+const RECEIVE_BYTES: usize = 4 << 10;
 
 /// Why a frame did not come or go.
 #[derive(Debug, thiserror::Error)]
@@ -33,14 +40,17 @@ pub enum FrameError {
 #[derive(Debug)]
 pub struct Frames {
     socket: OwnedFd,
+    /// To be sent.
     buffer: Vec<u8>,
+    /// What has come and was not taken.
+    come: Vec<u8>,
 }
 
 impl Frames {
     /// Speaks over a connected stream socket.
     #[must_use]
     pub fn new(socket: OwnedFd) -> Frames {
-        Frames { socket, buffer: Vec::new() }
+        Frames { socket, buffer: Vec::new(), come: Vec::new() }
     }
 
     /// The socket.
@@ -51,20 +61,52 @@ impl Frames {
 
     /// Waits for a message. Descriptors that come with it are closed by the kernel, as nobody asked for them.
     pub fn receive<M: DeserializeOwned>(&mut self) -> Result<M, FrameError> {
-        let mut head = [0; 4];
-        self.fill(&mut head, true)?;
-        let length = wire::frame_length(head)?;
-        let mut content = std::mem::take(&mut self.buffer);
-        // Grown as bytes arrive: an announced length alone reserves no memory.
-        content.clear();
-        while content.len() < length {
-            let have = content.len();
-            content.resize(length.min(have + (64 << 10)), 0);
-            self.fill(&mut content[have..], false)?;
+        if self.come.is_empty() {
+            self.wait()?;
         }
-        let message = wire::decode(&content);
-        self.keep(content);
+        let mut wanted = HEAD_BYTES;
+        while self.come.len() < wanted {
+            self.receive_some()?;
+            if let Some(&head) = self.come.first_chunk() {
+                wanted = HEAD_BYTES + wire::frame_length(head)?;
+            }
+        }
+        let message = wire::decode(&self.come[HEAD_BYTES..wanted]);
+        self.come.drain(..wanted);
+        if self.come.is_empty() && self.come.capacity() > KEPT_BYTES {
+            self.come = Vec::new();
+        }
         Ok(message?)
+    }
+
+    /// Waits until something comes. Who waits in `recv` is also woken whenever the other end has read something.
+    fn wait(&self) -> Result<(), FrameError> {
+        loop {
+            match poll(&mut [PollFd::new(&self.socket, PollFlags::IN)], None) {
+                Ok(_) => return Ok(()),
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(FrameError::Broken(errno)),
+            }
+        }
+    }
+
+    /// Takes what has come. The buffer grows as bytes arrive: an announced length alone reserves no memory.
+    fn receive_some(&mut self) -> Result<(), FrameError> {
+        let have = self.come.len();
+        self.come.resize(have + RECEIVE_BYTES.max(have), 0);
+        let got = loop {
+            match recv(&self.socket, &mut self.come[have..], RecvFlags::empty()) {
+                Err(Errno::INTR) => {}
+                got => break got.map(|(got, _)| got),
+            }
+        };
+        self.come.truncate(have + *got.as_ref().unwrap_or(&0));
+        match got {
+            Ok(0) | Err(Errno::CONNRESET) if have == 0 => Err(FrameError::Closed),
+            Ok(0) => Err(FrameError::Broken(Errno::CONNRESET)),
+            Ok(_) => Ok(()),
+            Err(errno) => Err(FrameError::Broken(errno)),
+        }
     }
 
     /// Sends a message, `descriptors` beside its first byte.
@@ -102,23 +144,6 @@ impl Frames {
                 Err(errno) => return Err(FrameError::Broken(errno)),
             }
         }
-    }
-
-    fn fill(&self, mut rest: &mut [u8], between_frames: bool) -> Result<(), FrameError> {
-        let mut untouched = between_frames;
-        while !rest.is_empty() {
-            match recv(&self.socket, &mut *rest, RecvFlags::empty()) {
-                Ok((0, _)) | Err(Errno::CONNRESET) if untouched => return Err(FrameError::Closed),
-                Ok((0, _)) => return Err(FrameError::Broken(Errno::CONNRESET)),
-                Ok((got, _)) => {
-                    untouched = false;
-                    rest = rest.get_mut(got..).unwrap_or_default();
-                }
-                Err(Errno::INTR) => {}
-                Err(errno) => return Err(FrameError::Broken(errno)),
-            }
-        }
-        Ok(())
     }
 
     fn keep(&mut self, buffer: Vec<u8>) {

@@ -15,6 +15,7 @@ mod connection;
 mod digester;
 pub mod frames;
 mod lock;
+mod nearness;
 mod preparer;
 mod service;
 
