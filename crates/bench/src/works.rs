@@ -13,7 +13,7 @@ use crate::workload::append::Append;
 use crate::workload::create::Create;
 use crate::workload::fill::Filling;
 use crate::workload::foreign::Foreign;
-use crate::workload::job::{Job, Task};
+use crate::workload::job::{Job, Make, Task};
 use crate::workload::pages::{PageWork, Pages};
 use crate::workload::sqlite::{JournalMode, Sqlite};
 use crate::workload::start::{Start, Started};
@@ -286,7 +286,13 @@ pub const WORKS: &[Work] = &[
         1,
         &[row("rm -r of 20,000 files", Figure::Elapsed, Goal::Reported)],
     ),
-    job("make", Task::Make, 1, &[row("make of LuaJIT, -O0", Figure::Elapsed, JOB_GOAL)]),
+    job("make", Task::Make(Make::AsItComes), 1, &[row("make of LuaJIT", Figure::Elapsed, JOB_GOAL)]),
+    job(
+        "make-o0",
+        Task::Make(Make::Unoptimised),
+        1,
+        &[row("  static, and not optimised", Figure::Elapsed, Goal::Reported)],
+    ),
     recovery(
         "recovery-appends",
         Filling::Appends,
