@@ -4,7 +4,7 @@ mod common;
 
 use common::Place;
 use std::io::{BufRead, BufReader, Lines, Write};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 
 /// Appends numbered lines, each synced, makes and renames files, and has one open that lost its name. Tells of every
 /// hundredth line, and goes on when it is told to; at the end of its input it checks everything.
@@ -66,13 +66,6 @@ impl Talking {
     }
 }
 
-fn kill_daemon(place: &Place) {
-    let status = place.cuesta(&["status", "store", "--json"]).text();
-    let pid = status.split("\"pid\":").nth(1).and_then(|rest| rest.split([',', '}']).next());
-    let pid = pid.unwrap_or_else(|| panic!("no daemon: {status}")).trim().to_owned();
-    assert!(Command::new("kill").args(["-9", &pid]).status().unwrap().success());
-}
-
 fn start_daemon(place: &Place) {
     let started = place.cuesta(&["run", "--store", "store", "--", "true"]);
     assert_eq!(started.status(), 0, "{}", started.errors());
@@ -87,7 +80,7 @@ fn a_program_goes_on_when_its_daemon_is_killed_or_replaced() {
         if round % 2 == 0 {
             // While it goes on.
             writer.tell_to_go_on();
-            kill_daemon(&place);
+            place.kill_daemon();
         } else {
             assert_eq!(place.cuesta(&["stop", "store"]).status(), 0);
             writer.tell_to_go_on();
@@ -124,7 +117,7 @@ fn two_programs_on_one_database_go_on_while_daemons_are_killed() {
     for _ in 0..4 {
         counters.iter_mut().for_each(|counter| drop(counter.hear()));
         counters.iter_mut().for_each(Talking::tell_to_go_on);
-        kill_daemon(&place);
+        place.kill_daemon();
         start_daemon(&place);
     }
     let done = counters.map(|counter| {
@@ -145,7 +138,7 @@ fn a_program_that_is_started_while_there_is_no_daemon_waits_for_it() {
                   subprocess.run(['sh', '-c', 'echo made > /cuesta/f; cat /cuesta/f'], check=True)\n";
     let mut shell = Talking::start(&place, source);
     assert_eq!(shell.hear(), "ready");
-    kill_daemon(&place);
+    place.kill_daemon();
     shell.tell_to_go_on();
     start_daemon(&place);
     assert_eq!(shell.end(), (vec!["made".to_owned()], true));
@@ -159,7 +152,7 @@ fn what_a_program_left_that_died_before_it_came_back_is_put_in_order() {
                   sys.stdin.readline()\nos.kill(os.getpid(), 9)\n";
     let mut idle = Talking::start(&place, source);
     assert_eq!(idle.hear(), "ready");
-    kill_daemon(&place);
+    place.kill_daemon();
     start_daemon(&place);
     let inodes = || {
         let status = place.cuesta(&["status", "store", "--json"]).text();
@@ -202,7 +195,7 @@ fn an_open_file_that_was_sent_before_its_daemon_died_takes_nothing_that_would_be
     let place = Place::with_store();
     let mut program = Talking::start(&place, SENDER);
     assert_eq!(program.hear(), "sent");
-    kill_daemon(&place);
+    place.kill_daemon();
     start_daemon(&place);
     program.tell_to_go_on();
     assert_eq!(program.end(), (vec!["EBADF EBADF EBADF EBADF EBADF None content".to_owned()], true));

@@ -4,8 +4,10 @@ mod common;
 
 use common::{Ended, Place};
 use std::fs::{Permissions, set_permissions};
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
+use std::process::Stdio;
 
 const NOBODY: u32 = 65534;
 
@@ -42,4 +44,84 @@ fn a_store_that_others_may_reach_serves_them_while_its_user_serves_it() {
 
     assert_eq!(place.cuesta(&["stop", "store"]).status(), 0);
     as_nobody(&place, "true").refused(125, &["store", "another user", "not served"]);
+}
+
+/// Has files open in every way, one without a name, and a child that shares an offset; asks for more between daemons.
+const KEEPER: &str = r#"
+import errno, os, subprocess, sys
+os.chdir('/cuesta/all/here')
+written = open('written', 'w+b', buffering=0)
+appended = os.open('appended', os.O_CREAT | os.O_RDWR | os.O_APPEND)
+moved = os.open('moved', os.O_CREAT | os.O_RDWR)
+secret = os.open('secret', os.O_CREAT | os.O_RDWR, 0)
+gone = os.open('gone', os.O_CREAT | os.O_RDWR)
+os.unlink('gone')
+os.rename('moved', '../elsewhere')
+child = subprocess.Popen(['sh', '-c', 'while read line; do echo child $line; done'], stdin=subprocess.PIPE, stdout=written)
+count = 0
+while True:
+    for _ in range(50):
+        written.write(b'%d\n' % count)
+        os.pwrite(moved, b'%04d' % count, 4 * count)
+        assert os.pread(moved, 4, 4 * count) == b'%04d' % count
+        count += 1
+    child.stdin.write(b'%d\n' % count)
+    child.stdin.flush()
+    print(count, flush=True)
+    if not sys.stdin.readline():
+        break
+    while written.tell() != os.stat('written').st_size or b'child %d\n' % count not in os.pread(written.fileno(), 100000, 0):
+        pass
+    os.write(appended, b'%d\n' % count)
+    os.write(secret, b'%d\n' % count)
+    open('new-%d' % count, 'w').close()
+    try:
+        os.write(gone, b'content')
+        print('kept', flush=True)
+    except OSError as error:
+        print(errno.errorcode[error.errno], flush=True)
+child.stdin.close()
+child.wait()
+lines = os.pread(written.fileno(), 100000, 0).split(b'\n')
+assert [line for line in lines if line[:1].isdigit()] == [b'%d' % line for line in range(count)], lines
+for file in appended, secret:
+    assert os.pread(file, 1000, 0).split() == [b'%d' % line for line in range(50, count, 50)]
+os.lseek(moved, 0, 0)
+assert os.read(moved, 10000) == b''.join(b'%04d' % line for line in range(count))
+assert sorted(os.listdir('.')) == sorted(['written', 'appended', 'secret'] + ['new-%d' % done for done in range(50, count, 50)])
+print('whole', flush=True)
+"#;
+
+#[test]
+fn a_program_of_another_user_goes_on_when_the_daemon_is_killed_or_replaced() {
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: only root becomes somebody else");
+        return;
+    }
+    let place = Place::with_store();
+    set_permissions(place.path(""), Permissions::from_mode(0o755)).unwrap();
+    set_permissions(place.path("store"), Permissions::from_mode(0o711)).unwrap();
+    let make = ["run", "--store", "store", "--", "mkdir", "-m", "777", "/cuesta/all", "/cuesta/all/here"];
+    assert_eq!(place.cuesta(&make).status(), 0);
+    let mut command = place.command(&["run", "--store", "store", "--", "python3", "-c", KEEPER]);
+    command.uid(NOBODY).gid(NOBODY).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut keeper = command.spawn().unwrap();
+    let (mut input, output) = (keeper.stdin.take().unwrap(), keeper.stdout.take().unwrap());
+    let mut lines = BufReader::new(output).lines();
+    for round in 1..=4 {
+        assert_eq!(lines.next().expect("it says something").unwrap(), (50 * round).to_string());
+        if round % 2 == 1 {
+            place.kill_daemon();
+        } else {
+            assert_eq!(place.cuesta(&["stop", "store"]).status(), 0);
+        }
+        let started = place.cuesta(&["run", "--store", "store", "--", "true"]);
+        assert_eq!(started.status(), 0, "{}", started.errors());
+        input.write_all(b"\n").unwrap();
+        assert_eq!(lines.next().expect("it says something").unwrap(), "EIO", "what has no name is gone");
+    }
+    drop(input);
+    let said: Vec<String> = lines.map(Result::unwrap).collect();
+    assert_eq!(said, ["250", "whole"]);
+    assert!(keeper.wait().unwrap().success());
 }

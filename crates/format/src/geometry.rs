@@ -139,6 +139,8 @@ pub const STAND_INS_FOLDER: &str = "special";
 pub const REFERENCES_FOLDER: &str = "references";
 /// The folder of the files in mapped mode, in [`REFERENCES_FOLDER`]. Each has its inode's number for a name.
 pub const MAPPED_FOLDER: &str = "mapped";
+/// The folder of what processes of other users have open, in the tier's directory.
+pub const USERS_FILES_FOLDER: &str = "users-files";
 /// The configuration's name in the store's directory.
 pub const CONFIGURATION_FILE: &str = "cuesta.toml";
 /// The daemon's socket in the store's directory.

@@ -76,4 +76,5 @@ pub use open_file::OpenFile;
 pub use open_flags::{LARGE_FILE, OPEN_FLAGS, OPENING_FLAGS, UNNAMED};
 pub use passing::PassedFile;
 pub use rename::RenameFlags;
+pub use resume::{RESUME_WAIT, patiently};
 pub use walk::{Base, Resolve};

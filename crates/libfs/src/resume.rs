@@ -18,16 +18,13 @@ use rustix::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 /// How long a call waits for the next daemon: a service manager, or an upgrade, takes a few seconds.
-pub(crate) const RESUME_WAIT: Duration = Duration::from_secs(30);
+pub const RESUME_WAIT: Duration = Duration::from_secs(30);
 /// How long to wait before looking again: at first, and after many times.
 const PAUSE_MIN: Duration = Duration::from_millis(1);
 const PAUSE_MAX: Duration = Duration::from_millis(100);
 
 /// Tries `connect` until somebody listens, for so long.
-pub(crate) fn patiently<T>(
-    patience: Duration,
-    mut connect: impl FnMut() -> Result<T, Error>,
-) -> Result<T, Error> {
+pub fn patiently<T>(patience: Duration, mut connect: impl FnMut() -> Result<T, Error>) -> Result<T, Error> {
     let (began, mut pause) = (Instant::now(), PAUSE_MIN);
     loop {
         match connect() {

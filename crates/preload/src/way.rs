@@ -10,18 +10,23 @@ use rustix::io::Errno;
 
 use crate::filter;
 use crate::process::{Configuration, borrow, configuration, descriptor_floor, set_aside};
-use crate::store::Token;
+use crate::store::{Renewal, Token};
 
 /// The folder of the socket for other users, taken along; negative: it was not.
 static WAY: AtomicI32 = AtomicI32::new(-1);
 
 /// Has SharedFS serve this process, which may not have a session.
 pub fn connect_as_user(configuration: &Configuration) -> Result<cuesta_served::Client, String> {
-    let path = match get() {
+    let client = cuesta_served::Client::connect(&users_socket(configuration), descriptor_floor());
+    client.map(|client| client.held_by(&Renewal)).map_err(|error| error.to_string())
+}
+
+/// The socket for other users, as this process reaches it.
+pub fn users_socket(configuration: &Configuration) -> Vec<u8> {
+    match get() {
         Some(way) => format!("/proc/self/fd/{way}/{USERS_SOCKET_FILE}").into_bytes(),
         None => [&users_folder(configuration), b"/".as_slice(), USERS_SOCKET_FILE.as_bytes()].concat(),
-    };
-    cuesta_served::Client::connect(&path, descriptor_floor()).map_err(|error| error.to_string())
+    }
 }
 
 /// Where the socket for other users is.

@@ -1,30 +1,56 @@
 //! The asking end: calls of a process that is another user than the store's, as LibFS has them.
 
 use crate::frames::{FrameError, Frames};
-use crate::protocol::{Place, READ_BYTES_MAX, Request, Response, Subject, VERSION};
+use crate::protocol::{Offset, Place, READ_BYTES_MAX, Request, Response, Subject, VERSION};
 use cuesta_format::wire::StoreTotals;
 use cuesta_format::{FileKind, InodeNumber, InodeRecord, StoreId, WRITE_BYTES_MAX};
 use cuesta_libfs::{
-    Allocation, DirectoryItem, Error, ExtendedFlags, RenameFlags, Resolve, SetAttributes, Whence,
+    Allocation, DirectoryItem, Error, ExtendedFlags, RESUME_WAIT, RenameFlags, Resolve, SetAttributes,
+    Whence, patiently,
 };
 use cuesta_media::{UserSlice, UserSliceMut};
 use parking_lot::Mutex;
 use rustix::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
-use rustix::io::Errno;
+use rustix::io::{DupFlags, Errno};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
+use std::time::Duration;
 
 /// About so many bytes of names are asked for at once.
 const LIST_BYTES: u32 = 32 << 10;
 /// Flags that `fcntl(F_SETFL)` may change.
 const STATUS_FLAGS: i32 = libc::O_APPEND | libc::O_NONBLOCK | libc::O_DIRECT | libc::O_NOATIME;
 
+/// How often one call is asked anew.
+const RENEWALS_MAX: usize = 3;
+
+/// Who has files open by a connection, and can do with the next daemon what it did with the last.
+pub trait Holder: std::fmt::Debug + Send + Sync {
+    /// Where the daemon listens.
+    fn path(&self) -> Vec<u8>;
+    /// Shows every file that is open, with its token.
+    fn show(&self, see: &mut dyn FnMut(&OpenFile, BorrowedFd<'_>));
+}
+
 /// A connection to the daemon.
 #[derive(Debug)]
 pub struct Client {
-    line: Mutex<Frames>,
+    line: Mutex<Line>,
     descriptor_floor: i32,
     store: StoreId,
+    holder: Option<&'static dyn Holder>,
+    /// What the next call is known by that moves an offset.
+    operation: AtomicU64,
+    /// The largest a file may get.
+    limit: AtomicU64,
+}
+
+/// The way to the daemon there is.
+#[derive(Debug)]
+struct Line {
+    frames: Frames,
+    /// How long the next daemon is waited for. Who waited in vain once asks only once from then on.
+    patience: Duration,
 }
 
 /// An open file. Its token keeps it open, not this.
@@ -34,9 +60,16 @@ pub struct OpenFile {
     inode: InodeNumber,
     kind: FileKind,
     flags: AtomicI32,
+    /// It went with the daemon that had it open.
+    is_lost: AtomicBool,
 }
 
 impl OpenFile {
+    fn new(number: u64, inode: InodeNumber, kind: FileKind, flags: i32) -> OpenFile {
+        let is_lost = AtomicBool::new(false);
+        OpenFile { number, inode, kind, flags: AtomicI32::new(flags), is_lost }
+    }
+
     /// Its number on its connection.
     #[must_use]
     pub fn number(&self) -> u64 {
@@ -47,6 +80,11 @@ impl OpenFile {
     #[must_use]
     pub fn inode(&self) -> InodeNumber {
         self.inode
+    }
+
+    /// Itself, unless it went with a daemon.
+    pub fn there(&self) -> Result<&OpenFile, Error> {
+        if self.is_lost.load(Ordering::Relaxed) { Err(Error::Disconnected) } else { Ok(self) }
     }
 
     /// What kind of file it is.
@@ -92,18 +130,24 @@ impl From<FrameError> for Error {
 impl Client {
     /// Connects to the socket at `path`. Every descriptor that comes is `descriptor_floor` or higher.
     pub fn connect(path: &[u8], descriptor_floor: i32) -> Result<Client, Error> {
-        let socket = connect(path, descriptor_floor).map_err(|errno| match errno {
-            Errno::ACCESS | Errno::PERM => Error::Denied,
-            _ => Error::Disconnected,
-        })?;
-        let mut frames = Frames::new(socket);
-        frames.send(&Request::Hello { version: VERSION }, None)?;
-        let store = match frames.receive::<Response>()?.0 {
-            Response::Welcome { store } => store,
-            Response::Failed(error) => return Err(error),
-            _ => return Err(unexpected()),
-        };
-        Ok(Client { line: Mutex::new(frames), descriptor_floor, store })
+        let (frames, store) = greet(path, descriptor_floor)?;
+        let mut random = [0; 8];
+        rustix::rand::getrandom(&mut random[..], rustix::rand::GetRandomFlags::empty())
+            .map_err(|errno| Error::Daemon(format!("no random numbers: {errno}")))?;
+        Ok(Client {
+            line: Mutex::new(Line { frames, patience: RESUME_WAIT }),
+            descriptor_floor,
+            store,
+            holder: None,
+            operation: AtomicU64::new(u64::from_ne_bytes(random)),
+            limit: AtomicU64::new(u64::MAX),
+        })
+    }
+
+    /// It outlives its daemon: `holder` knows what to tell the next one.
+    #[must_use]
+    pub fn held_by(self, holder: &'static dyn Holder) -> Client {
+        Client { holder: Some(holder), ..self }
     }
 
     /// The store.
@@ -115,14 +159,14 @@ impl Client {
     /// The connection, by its number.
     #[must_use]
     pub fn descriptor(&self) -> i32 {
-        self.line.lock().socket.as_raw_fd()
+        self.line.lock().frames.socket.as_raw_fd()
     }
 
     /// Goes on with `copy` for the descriptor `number`, which is answered; `copy` itself if it is not ours.
     #[must_use]
     pub fn replace_descriptor(&self, number: i32, copy: OwnedFd) -> OwnedFd {
-        let mut line = self.line.lock();
-        if line.socket.as_raw_fd() == number { std::mem::replace(&mut line.socket, copy) } else { copy }
+        let socket = &mut self.line.lock().frames.socket;
+        if socket.as_raw_fd() == number { std::mem::replace(socket, copy) } else { copy }
     }
 
     fn ask(&self, request: &Request<'_>) -> Result<Response, Error> {
@@ -135,11 +179,64 @@ impl Client {
         descriptor: Option<BorrowedFd<'_>>,
     ) -> Result<(Response, Option<OwnedFd>), Error> {
         let mut line = self.line.lock();
-        line.send(request, descriptor)?;
-        match line.receive::<Response>()? {
-            (Response::Failed(error), _) => Err(error),
-            (response, token) => Ok((response, token.map(|token| lift(token, self.descriptor_floor)))),
+        let mut has_lost_files = false;
+        for _ in 0..RENEWALS_MAX {
+            let (error, is_known_undone) = match line.frames.send(request, descriptor) {
+                Err(error) => (error, true),
+                Ok(()) => match line.frames.receive::<Response>() {
+                    // The file it is about is one that the next daemon does not have.
+                    Ok((Response::Failed(Error::AccessMode), _)) if has_lost_files => {
+                        return Err(Error::Disconnected);
+                    }
+                    Ok((Response::Failed(error), _)) => return Err(error),
+                    Ok((response, token)) => {
+                        return Ok((response, token.map(|token| lift(token, self.descriptor_floor))));
+                    }
+                    Err(error) => (error, false),
+                },
+            };
+            let FrameError::Ended(_) = error else { return Err(error.into()) };
+            has_lost_files |= self.renew(&mut line)?;
+            if !is_known_undone && !request.is_repeatable() {
+                return Err(Error::Disconnected);
+            }
         }
+        Err(Error::Disconnected)
+    }
+
+    /// Goes on with the next daemon. Answers whether it has not all the files that were open.
+    fn renew(&self, line: &mut Line) -> Result<bool, Error> {
+        let holder = self.holder.ok_or(Error::Disconnected)?;
+        let greeted = patiently(line.patience, || greet(&holder.path(), self.descriptor_floor));
+        line.patience = if greeted.is_ok() { RESUME_WAIT } else { Duration::ZERO };
+        let (mut frames, store) = greeted?;
+        if store != self.store {
+            return Err(Error::Disconnected);
+        }
+        let limit = self.limit.load(Ordering::Relaxed);
+        if limit != u64::MAX {
+            frames.send(&Request::Limit { bytes: limit }, None)?;
+            frames.receive::<Response>()?;
+        }
+        let mut shown = Ok(());
+        let mut has_lost_files = false;
+        holder.show(&mut |file, token| {
+            if shown.is_err() {
+                return;
+            }
+            shown = frames.send(&Request::Redeem, Some(token)).and_then(|()| {
+                let is_known = matches!(frames.receive::<Response>()?.0,
+                    Response::Opened { file: number, .. } if number == file.number);
+                file.is_lost.store(!is_known, Ordering::Relaxed);
+                has_lost_files |= !is_known;
+                Ok(())
+            });
+        });
+        shown?;
+        // The number stays: it is known as one of this library's own.
+        rustix::io::dup3(&frames.socket, &mut line.frames.socket, DupFlags::CLOEXEC)
+            .map_err(|_| Error::Descriptors)?;
+        Ok(has_lost_files)
     }
 
     fn done(&self, request: &Request<'_>) -> Result<(), Error> {
@@ -166,7 +263,7 @@ impl Client {
     fn opened(&self, request: &Request<'_>) -> Result<(OpenFile, OwnedFd), Error> {
         match self.ask_with(request, None)? {
             (Response::Opened { file, inode, kind, flags }, Some(token)) => {
-                Ok((OpenFile { number: file, inode, kind, flags: AtomicI32::new(flags) }, token))
+                Ok((OpenFile::new(file, inode, kind, flags), token))
             }
             (Response::Opened { .. }, None) => Err(Error::Descriptors),
             _ => Err(unexpected()),
@@ -175,6 +272,7 @@ impl Client {
 
     /// No file is to grow beyond so many bytes.
     pub fn limit_files(&self, bytes: u64) {
+        self.limit.store(bytes, Ordering::Relaxed);
         // That the daemon is gone shows elsewhere.
         let _ = self.done(&Request::Limit { bytes });
     }
@@ -199,9 +297,7 @@ impl Client {
     /// The file whose token this is.
     pub fn redeem(&self, token: BorrowedFd<'_>) -> Result<OpenFile, Error> {
         match self.ask_with(&Request::Redeem, Some(token))? {
-            (Response::Opened { file, inode, kind, flags }, _) => {
-                Ok(OpenFile { number: file, inode, kind, flags: AtomicI32::new(flags) })
-            }
+            (Response::Opened { file, inode, kind, flags }, _) => Ok(OpenFile::new(file, inode, kind, flags)),
             _ => Err(unexpected()),
         }
     }
@@ -238,6 +334,14 @@ impl Client {
         self.done(&Request::Close { file: file.number })
     }
 
+    /// Where a call reads or writes.
+    fn place(&self, at: Option<i64>) -> Offset {
+        at.map_or_else(
+            || Offset::Own { operation: self.operation.fetch_add(1, Ordering::Relaxed).max(1) },
+            Offset::At,
+        )
+    }
+
     /// Reads at `at`, or at the file's offset, which moves.
     pub fn read(
         &self,
@@ -250,8 +354,8 @@ impl Client {
         let mut done = 0;
         loop {
             let count = (wanted - done).min(READ_BYTES_MAX) as u32;
-            let at = at.map(|at| at.saturating_add(done as i64));
-            let bytes = match self.bytes(&Request::Read { file: file.number, count, at }) {
+            let place = self.place(at.map(|at| at.saturating_add(done as i64)));
+            let bytes = match self.bytes(&Request::Read { file: file.number, count, place }) {
                 Err(_) if done > 0 => return Ok(done),
                 read => read?,
             };
@@ -276,7 +380,7 @@ impl Client {
     ) -> Result<usize, Error> {
         file.check_writable()?;
         let bytes = gather(data)?;
-        let request = Request::Write { file: file.number, at, appends, data: &bytes };
+        let request = Request::Write { file: file.number, place: self.place(at), appends, data: &bytes };
         self.number(&request).map(|written| written as usize)
     }
 
@@ -449,6 +553,21 @@ impl Client {
             Response::Totals(totals) => Ok(totals),
             _ => Err(unexpected()),
         }
+    }
+}
+
+/// Connects, and says which protocol is spoken.
+fn greet(path: &[u8], descriptor_floor: i32) -> Result<(Frames, StoreId), Error> {
+    let socket = connect(path, descriptor_floor).map_err(|errno| match errno {
+        Errno::ACCESS | Errno::PERM => Error::Denied,
+        _ => Error::Disconnected,
+    })?;
+    let mut frames = Frames::new(socket);
+    frames.send(&Request::Hello { version: VERSION }, None)?;
+    match frames.receive::<Response>()?.0 {
+        Response::Welcome { store } => Ok((frames, store)),
+        Response::Failed(error) => Err(error),
+        _ => Err(unexpected()),
     }
 }
 

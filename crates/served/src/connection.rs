@@ -6,7 +6,7 @@
 use crate::files::File;
 use crate::frames::{FrameError, Frames};
 use crate::peer;
-use crate::protocol::{Entry, Place, READ_BYTES_MAX, Request, Response, Subject, VERSION};
+use crate::protocol::{Entry, Offset, Place, READ_BYTES_MAX, Request, Response, Subject, VERSION};
 use crate::server::Shared;
 use crate::shared_offset::SharedOffset;
 use cuesta_format::{FILE_BYTES_MAX, FileKind, InodeRecord};
@@ -15,6 +15,7 @@ use cuesta_libfs::{
 };
 use cuesta_media::{UserSlice, UserSliceMut};
 use rustix::fd::{AsFd, OwnedFd};
+use rustix::io::Errno;
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
@@ -111,6 +112,10 @@ impl Connection<'_> {
             }
             is_greeted = true;
             let answer = self.answer(request, token);
+            if matches!(answer, Err(Error::Disconnected)) {
+                // SharedFS goes away beneath us: the next daemon is who to ask.
+                return Err(FrameError::Ended(Errno::CONNRESET));
+            }
             let (response, token) = answer.unwrap_or_else(|error| (Response::Failed(error), None));
             frames.send(&response, token.as_ref().map(AsFd::as_fd))?;
         }
@@ -150,7 +155,7 @@ impl Connection<'_> {
                     _ => None,
                 };
                 let file = client.reopen(&self.who, inode, flags & OPEN_FLAGS & !OPENING_FLAGS, offset)?;
-                let (file, token) = self.shared.files.add(client, file, self.who.uid, cell)?;
+                let (file, token) = self.shared.files.add(client, file, &self.who, cell)?;
                 return Ok((self.opened(&file)?, Some(token)));
             }
             Request::Close { file } => {
@@ -159,11 +164,11 @@ impl Connection<'_> {
                 }
                 Response::Done
             }
-            Request::Read { file, count, at } => self.read(file, count, at)?,
-            Request::Write { file, at, appends, data } => self.write(file, at, appends, data)?,
+            Request::Read { file, count, place } => self.read(file, count, place)?,
+            Request::Write { file, place, appends, data } => self.write(file, place, appends, data)?,
             Request::Seek { file, offset, whence } => {
                 let file = self.file(file)?;
-                let _place = file.at_shared_offset()?;
+                let _moving = file.moving(0)?;
                 Response::Number(file.client.seek(file.open()?, offset, whence)?)
             }
             Request::SetFlags { file, flags } => {
@@ -173,7 +178,7 @@ impl Connection<'_> {
                 if is_new && !self.who.owns(&file.client.stat_open(open)?.record) {
                     return Err(Error::NotPermitted);
                 }
-                open.set_flags(flags);
+                file.set_flags(flags)?;
                 Response::Done
             }
             Request::Truncate { subject, size } => self.truncate(subject, size)?,
@@ -319,7 +324,7 @@ impl Connection<'_> {
 
     /// A file that was just opened, for this process to use.
     fn keep(&mut self, client: Arc<Client>, file: Arc<OpenFile>) -> Answer {
-        let (file, token) = self.shared.files.add(client, file, self.who.uid, None)?;
+        let (file, token) = self.shared.files.add(client, file, &self.who, None)?;
         Ok((self.opened(&file)?, Some(token)))
     }
 
@@ -369,15 +374,15 @@ impl Connection<'_> {
         answer
     }
 
-    fn read(&self, file: u64, count: u32, at: Option<i64>) -> Result<Response, Error> {
+    fn read(&self, file: u64, count: u32, place: Offset) -> Result<Response, Error> {
         let file = self.file(file)?;
         let open = file.open()?;
         let mut bytes = vec![0; (count as usize).min(READ_BYTES_MAX)];
         let mut out = [UserSliceMut::from(bytes.as_mut_slice())];
-        let count = match at {
-            Some(at) => file.client.pread(open, &mut out, at)?,
-            None => {
-                let _place = file.at_shared_offset()?;
+        let count = match place {
+            Offset::At(at) => file.client.pread(open, &mut out, at)?,
+            Offset::Own { operation } => {
+                let _moving = file.moving(operation)?;
                 file.client.read(open, &mut out)?
             }
         };
@@ -385,11 +390,14 @@ impl Connection<'_> {
         Ok(Response::Bytes(bytes))
     }
 
-    fn write(&self, file: u64, at: Option<i64>, appends: bool, data: &[u8]) -> Result<Response, Error> {
+    fn write(&self, file: u64, place: Offset, appends: bool, data: &[u8]) -> Result<Response, Error> {
         let file = self.file(file)?;
         let open = file.open()?;
         let mut data = data;
-        let _place = if at.is_none() { file.at_shared_offset()? } else { None };
+        let (at, _moving) = match place {
+            Offset::At(at) => (Some(at), None),
+            Offset::Own { operation } => (None, Some(file.moving(operation)?)),
+        };
         if self.file_limit < FILE_BYTES_MAX && !data.is_empty() && open.kind() == FileKind::File {
             let offset = match at {
                 _ if appends => file.client.stat_open(open)?.record.size,
@@ -437,7 +445,7 @@ impl Connection<'_> {
     fn list(&self, file: u64, bytes: u32) -> Result<Response, Error> {
         let file = self.file(file)?;
         let open = file.open()?;
-        let _place = file.at_shared_offset()?;
+        let _moving = file.moving(0)?;
         let offset = open.offset();
         let mut room = (bytes as usize).min(READ_BYTES_MAX);
         let mut entries: Vec<Entry> = Vec::new();

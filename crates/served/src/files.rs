@@ -1,25 +1,29 @@
 //! Open files, and who may use them.
 //!
-//! The token of a file is the reading end of a pipe. We keep the writing end: it breaks when nobody has the token any
-//! more, and then the file is closed. Who shows a token is asked to prove it, since numbers of pipes may come again:
-//! what we write into our end must come out of theirs.
+//! The token of a file is the reading end of a pipe ([`crate::kept`]). We keep the writing end: it breaks when nobody has the
+//! token any more, and then the file is closed. Who shows a token is asked to prove it, since numbers of pipes may come
+//! again: what we write into our end must come out of theirs. A file whose token somebody has when the daemon ends is open
+//! with the next one, unless its inode lost its last name.
 
+use crate::kept::{Found, Kept, Made, Record, Slot};
 use crate::shared_offset::{HeldOffset, SharedOffset};
-use cuesta_libfs::{Client, Error, OpenFile};
+use cuesta_libfs::{Client, Credentials, Error, OpenFile};
 use cuesta_media::lock_files::{self, Access};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd};
 use rustix::fd::OwnedFd;
 use rustix::fs::{FileType, OFlags, fcntl_setfl, fstat};
 use rustix::io::Errno;
-use rustix::pipe::{PipeFlags, pipe_with};
 use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Files one user may have open.
 const FILES_OF_USER_MAX: usize = 8 << 10;
+/// How long a proof waits for another's of the same file.
+const PROOF_WAIT: Duration = Duration::from_secs(2);
 /// Bytes of a proof.
 const PROOF_BYTES: usize = 16;
 /// Breaks taken from the kernel at once.
@@ -36,10 +40,16 @@ pub(crate) struct File {
     file: Option<Arc<OpenFile>>,
     pipe: OwnedFd,
     pipe_number: u64,
+    kept: Arc<Kept>,
+    slot: Slot,
     user: u32,
     proving: Mutex<()>,
     /// Where its offset is, if processes share it by memory.
     shared_offset: Option<SharedOffset>,
+    /// It was, with the daemon before: now nobody here knows it.
+    is_offset_lost: bool,
+    /// Held while a call moves the offset.
+    moving: Mutex<()>,
     /// What the kernel has its locks on, once somebody asked for it: one open file description, whoever has the file.
     locks: Mutex<Option<OwnedFd>>,
 }
@@ -47,6 +57,7 @@ pub(crate) struct File {
 /// All of them.
 pub(crate) struct Files {
     known: Mutex<Known>,
+    kept: Arc<Kept>,
     watched: OwnedFd,
     stop: OwnedFd,
 }
@@ -77,9 +88,29 @@ impl File {
         self.file.as_ref().ok_or(Error::Disconnected)
     }
 
-    /// Takes the file's offset from where processes share it, and puts it back there when the result is dropped.
-    pub(crate) fn at_shared_offset(&self) -> Result<Option<HeldOffset<'_>>, Error> {
-        self.shared_offset.as_ref().map(|shared| shared.hold(self.open()?)).transpose()
+    /// For a call that moves the file's offset: `operation` is what its like is known by if it was asked before. Takes
+    /// the offset from where processes share it, and puts it where it belongs when the result is dropped.
+    pub(crate) fn moving(&self, operation: u64) -> Result<Moving<'_>, Error> {
+        if self.is_offset_lost {
+            return Err(Error::Daemon("the offset was shared by way of a daemon that is gone".into()));
+        }
+        let guard = self.moving.lock();
+        let open = self.open()?;
+        let held = self.shared_offset.as_ref().map(|shared| shared.hold(open)).transpose()?;
+        let offset = open.offset();
+        let from = self.kept.begin_move(self.slot, operation, offset);
+        if from != offset {
+            open.set_offset(from);
+        }
+        Ok(Moving { file: self, open, _held: held, _guard: guard })
+    }
+
+    /// `fcntl(F_SETFL)`.
+    pub(crate) fn set_flags(&self, flags: i32) -> Result<(), Error> {
+        let open = self.open()?;
+        open.set_flags(flags);
+        self.kept.set_flags(self.slot, open.flags());
+        Ok(())
     }
 
     /// A descriptor that locks on the file are set on ([`cuesta_media::lock_files`]): always of the same description.
@@ -118,6 +149,20 @@ impl File {
     }
 }
 
+/// A call that moves the offset.
+pub(crate) struct Moving<'f> {
+    file: &'f File,
+    open: &'f OpenFile,
+    _held: Option<HeldOffset<'f>>,
+    _guard: MutexGuard<'f, ()>,
+}
+
+impl Drop for Moving<'_> {
+    fn drop(&mut self) {
+        self.file.kept.end_move(self.file.slot, self.open.offset());
+    }
+}
+
 impl Drop for File {
     fn drop(&mut self) {
         if let Some(file) = self.file.take()
@@ -129,11 +174,11 @@ impl Drop for File {
 }
 
 impl Files {
-    pub(crate) fn new() -> io::Result<Files> {
+    pub(crate) fn new(kept: Kept) -> io::Result<Files> {
         let watched = epoll::create(CreateFlags::CLOEXEC)?;
         let stop = eventfd(0, EventfdFlags::CLOEXEC)?;
         epoll::add(&watched, &stop, EventData::new_u64(STOP), EventFlags::IN)?;
-        Ok(Files { known: Mutex::default(), watched, stop })
+        Ok(Files { known: Mutex::default(), kept: Arc::new(kept), watched, stop })
     }
 
     /// Keeps a file for whoever has the token that is answered along.
@@ -141,45 +186,96 @@ impl Files {
         &self,
         client: Arc<Client>,
         file: Arc<OpenFile>,
-        user: u32,
+        who: &Credentials,
         shared_offset: Option<SharedOffset>,
     ) -> Result<(Arc<File>, OwnedFd), Error> {
-        let made = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK);
-        let made = made.and_then(|(token, pipe)| Ok((token, fstat(&pipe)?.st_ino, pipe)));
-        let Ok((token, pipe_number, pipe)) = made else {
+        let mut known = self.known.lock();
+        known.next += 1;
+        let record = Record {
+            number: known.next,
+            inode: file.inode(),
+            flags: file.flags(),
+            user: who.uid,
+            group: who.gid,
+            offset: file.offset(),
+            has_cell: shared_offset.is_some(),
+        };
+        let has_room = known.of_user.get(&who.uid).is_none_or(|&count| count < FILES_OF_USER_MAX);
+        let made = if has_room { self.kept.make(&record).ok() } else { None };
+        drop(known);
+        let Some(Made { slot, token, pipe }) = made else {
             client.close(file)?;
             return Err(Error::Descriptors);
         };
-        let mut known = self.known.lock();
-        known.next += 1;
-        let number = known.next;
+        let found = Found { slot, record, pipe };
+        self.watch_over(client, file, found, shared_offset).map(|file| (file, token))
+    }
+
+    /// Opens what was open with the daemon before and somebody has: what of it is still there.
+    pub(crate) fn restore(&self, client: &Arc<Client>, found: Vec<Found>) {
+        for found in found {
+            let Record { number, inode, flags, user, group, offset, .. } = found.record;
+            {
+                let mut known = self.known.lock();
+                known.next = known.next.max(number);
+            }
+            let who = Credentials::of_user(user, group, Vec::new());
+            let kept = match client.reopen(&who, inode, flags, offset) {
+                Ok(file) => self.watch_over(Arc::clone(client), file, found, None).map(drop),
+                Err(error) => {
+                    self.kept.give_back(found.slot);
+                    Err(error)
+                }
+            };
+            if let Err(error) = kept {
+                tracing::debug!(%error, inode = inode.0, "a file of another user's is lost to who has it");
+            }
+        }
+    }
+
+    /// Watches whether somebody has the file; gives its slot back if that cannot be.
+    fn watch_over(
+        &self,
+        client: Arc<Client>,
+        file: Arc<OpenFile>,
+        Found { slot, record, pipe }: Found,
+        shared_offset: Option<SharedOffset>,
+    ) -> Result<Arc<File>, Error> {
+        let Ok(pipe_number) = fstat(&pipe).map(|found| found.st_ino) else {
+            self.kept.give_back(slot);
+            client.close(file)?;
+            return Err(Error::Descriptors);
+        };
         let file = Arc::new(File {
-            number,
+            number: record.number,
             client,
             file: Some(file),
             pipe,
             pipe_number,
-            user,
+            kept: Arc::clone(&self.kept),
+            slot,
+            user: record.user,
             proving: Mutex::new(()),
+            is_offset_lost: record.has_cell && shared_offset.is_none(),
             shared_offset,
+            moving: Mutex::new(()),
             locks: Mutex::new(None),
         });
-        if known.of_user.get(&user).is_some_and(|&count| count >= FILES_OF_USER_MAX) {
-            drop(known);
-            return Err(Error::Descriptors);
-        }
+        let mut known = self.known.lock();
         // What had a pipe of this number is gone, and about to be seen to be.
         let before = known.remove(pipe_number);
-        *known.of_user.entry(user).or_default() += 1;
+        *known.of_user.entry(record.user).or_default() += 1;
         known.by_pipe.insert(pipe_number, Arc::clone(&file));
         drop(known);
-        drop(before);
+        if let Some(before) = before {
+            self.kept.give_back(before.slot);
+        }
         let flags = EventFlags::ERR | EventFlags::ET;
         if epoll::add(&self.watched, &file.pipe, EventData::new_u64(pipe_number), flags).is_err() {
             self.forget(&file);
             return Err(Error::Descriptors);
         }
-        Ok((file, token))
+        Ok(file)
     }
 
     /// The file whose token this is.
@@ -190,7 +286,8 @@ impl Files {
         }
         let file = Arc::clone(self.known.lock().by_pipe.get(&found.st_ino)?);
         let is_proved = {
-            let _proving = file.proving.try_lock()?;
+            // Processes that share it come back at once after a daemon's end; who has it may also make it block.
+            let _proving = file.proving.try_lock_for(PROOF_WAIT)?;
             proves(&file.pipe, token)
         };
         is_proved.then_some(file)
@@ -214,9 +311,12 @@ impl Files {
         let mut known = self.known.lock();
         let is_known = known.by_pipe.get(&file.pipe_number).is_some_and(|it| it.number == file.number);
         let gone = if is_known { known.remove(file.pipe_number) } else { None };
-        // Closing asks SharedFS, perhaps.
         drop(known);
-        drop(gone);
+        if let Some(gone) = gone {
+            self.kept.give_back(gone.slot);
+            // Closing asks SharedFS, perhaps.
+            drop(gone);
+        }
     }
 
     /// Closes files as their tokens go, until [`Files::stop`].

@@ -13,10 +13,15 @@
 //! | `connection` | one process: who it is, what it has open, and what each request does |
 //! | `shared_offset` | offsets that processes of the store's user share with those of others |
 //! | `files` | open files, which live as long as any process has their token |
+//! | `kept` | what is known of them, where the next daemon finds it |
 //!
 //! An open file is named by a *token*, the reading end of a pipe that is made for it. It is a descriptor like any other: it
 //! is inherited by fork and exec, and the kernel counts who has it. Whoever holds it may use the file; when nobody
 //! does any more, the daemon sees its own end of the pipe break, and closes the file.
+//!
+//! When the daemon dies, tokens stay what they are. The next one has the files open again that somebody holds tokens of; a
+//! process connects anew, shows its tokens, and asks again what it was not answered, if that comes to the same
+//! when it was done already. Otherwise the call answers EIO, and so do all on a file that is not there any more.
 //!
 //! What must hold of names, rights and contents is LibFS's to see to, which does the work here as it does in any
 //! process. Nothing here decides about permissions, but who asks.
@@ -25,11 +30,12 @@ mod client;
 mod connection;
 mod files;
 mod frames;
+mod kept;
 mod peer;
 mod protocol;
 mod server;
 mod shared_offset;
 
-pub use client::{Client, OpenFile};
-pub use protocol::{Place, READ_BYTES_MAX, Request, Response, Subject, VERSION};
+pub use client::{Client, Holder, OpenFile};
+pub use protocol::{Offset, Place, READ_BYTES_MAX, Request, Response, Subject, VERSION};
 pub use server::{Server, StartError};

@@ -8,7 +8,7 @@ use cuesta_libfs::{Allocation, Error, ExtendedFlags, RenameFlags, Resolve, SetAt
 use serde::{Deserialize, Serialize};
 
 /// Version of the protocol; both sides must agree.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// Most bytes of one read.
 pub const READ_BYTES_MAX: usize = 1 << 20;
 /// Longest frame, in bytes: a whole write and what says where it goes.
@@ -38,6 +38,17 @@ pub enum Subject<'a> {
     },
     /// An open file.
     File(u64),
+}
+
+/// Where in a file is read or written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Offset {
+    /// There.
+    At(i64),
+    /// At the file's own offset, which moves. Who is not answered asks the next daemon for the same `operation`: a number that
+    /// no other call has.
+    #[allow(missing_docs)]
+    Own { operation: u64 },
 }
 
 /// What is asked. Open files go by the numbers their answers gave, which only this connection knows.
@@ -84,11 +95,11 @@ pub enum Request<'a> {
     Read {
         file: u64,
         count: u32,
-        at: Option<i64>,
+        place: Offset,
     },
     Write {
         file: u64,
-        at: Option<i64>,
+        place: Offset,
         appends: bool,
         #[serde(borrow, with = "serde_bytes")]
         data: &'a [u8],
@@ -213,6 +224,49 @@ pub enum Request<'a> {
         guess: &'a [u8],
     },
     Statfs,
+}
+
+impl Request<'_> {
+    /// Whether it comes to the same if it is done twice: so it may be asked of the next daemon when the one it was asked of
+    /// did not answer.
+    pub(crate) fn is_repeatable(&self) -> bool {
+        match self {
+            Request::Open { flags, .. } => flags & libc::O_EXCL == 0,
+            Request::Write { appends, .. } => !appends,
+            Request::Seek { offset, whence, .. } => *whence != Whence::Current || *offset == 0,
+            Request::Allocate { what, .. } => !matches!(what, Allocation::Collapse | Allocation::Insert),
+            Request::SetExtended { flags, .. } => !flags.create,
+            Request::Adopt { .. }
+            | Request::AdoptLocks { .. }
+            | Request::MakeDirectory { .. }
+            | Request::MakeNode { .. }
+            | Request::MakeLink { .. }
+            | Request::Link { .. }
+            | Request::Unlink { .. }
+            | Request::Rename { .. }
+            | Request::RemoveExtended { .. } => false,
+            Request::Hello { .. }
+            | Request::Limit { .. }
+            | Request::Reopen { .. }
+            | Request::Redeem
+            | Request::Close { .. }
+            | Request::Read { .. }
+            | Request::SetFlags { .. }
+            | Request::Truncate { .. }
+            | Request::Fsync { .. }
+            | Request::List { .. }
+            | Request::Stat { .. }
+            | Request::Access { .. }
+            | Request::ReadLink { .. }
+            | Request::SetAttributes { .. }
+            | Request::GetExtended { .. }
+            | Request::ListExtended { .. }
+            | Request::LockFile { .. }
+            | Request::Settle
+            | Request::Whereabouts { .. }
+            | Request::Statfs => true,
+        }
+    }
 }
 
 /// One name of a directory.

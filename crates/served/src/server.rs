@@ -4,6 +4,7 @@
 
 use crate::connection;
 use crate::files::Files;
+use crate::kept::Kept;
 use cuesta_format::geometry::USERS_SOCKET_FILE;
 use cuesta_format::wire;
 use cuesta_libfs::{Client, Error, Link, LinkError, SocketLink};
@@ -144,17 +145,24 @@ impl std::fmt::Debug for Server {
 
 impl Server {
     /// Listens in `folder`, which is made if there is none, for everybody who can reach it, and serves by a session of the
-    /// daemon at `sharedfs`.
-    pub fn start(folder: &Path, sharedfs: &Path) -> Result<Server, StartError> {
+    /// daemon at `sharedfs`. What must outlive it lies in the store's `tier`: what was open with the daemon before is again.
+    pub fn start(folder: &Path, sharedfs: &Path, tier: &Path) -> Result<Server, StartError> {
         let path = folder.join(USERS_SOCKET_FILE);
         let fail = |source: io::Error| StartError { path: path.display().to_string(), source };
         let socket = Arc::new(listen(folder, &path).map_err(|errno| fail(errno.into()))?);
+        let (kept, found) = Kept::open(tier).map_err(fail)?;
         let shared = Arc::new(Shared {
             sharedfs: sharedfs.to_owned(),
             session: Mutex::new(None),
-            files: Files::new().map_err(fail)?,
+            files: Files::new(kept).map_err(fail)?,
             connections: Mutex::default(),
         });
+        if !found.is_empty() {
+            match shared.client() {
+                Ok(client) => shared.files.restore(&client, found),
+                Err(error) => tracing::error!(%error, "what other users had open is lost to them"),
+            }
+        }
         let watch = Builder::new().name("users-files".into()).spawn({
             let shared = Arc::clone(&shared);
             move || shared.files.watch()

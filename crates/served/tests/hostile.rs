@@ -9,7 +9,7 @@ use cuesta_libfs::{
     Allocation, Base, Client, Credentials, Error, ExtendedFlags, RenameFlags, Resolve, SetAttributes,
     SocketLink, Whence,
 };
-use cuesta_served::{Place, Request, Response, Server, Subject, VERSION};
+use cuesta_served::{Offset, Place, Request, Response, Server, Subject, VERSION};
 use cuesta_sharedfs::server::{Listener, Server as SharedServer};
 use cuesta_sharedfs::{Options, SharedFs};
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
@@ -44,7 +44,7 @@ fn store() -> Store {
     let listener = Listener::bind(&sharedfs).unwrap();
     let shared = SharedFs::open(folder.path(), Options::default()).unwrap();
     let server = SharedServer::start(shared, listener).unwrap();
-    let service = Server::start(&users, &sharedfs).unwrap();
+    let service = Server::start(&users, &sharedfs, folder.path()).unwrap();
     let link = SocketLink::connect(sharedfs.as_os_str().as_bytes(), 0).unwrap();
     let root = Client::attach(Box::new(link), "test").unwrap();
     let users = users.join(USERS_SOCKET_FILE);
@@ -208,9 +208,9 @@ fn nothing_of_anothers_is_to_be_had_by_any_request() {
         for file in (0..64).chain([u64::MAX]) {
             let (subject, place) = (Subject::File(file), Place::Directory(file));
             requests.extend([
-                Request::Read { file, count: 10, at: Some(0) },
-                Request::Read { file, count: 10, at: None },
-                Request::Write { file, at: Some(0), appends: false, data: b"mine" },
+                Request::Read { file, count: 10, place: Offset::At(0) },
+                Request::Read { file, count: 10, place: Offset::Own { operation: 0 } },
+                Request::Write { file, place: Offset::At(0), appends: false, data: b"mine" },
                 Request::Seek { file, offset: 0, whence: Whence::Set },
                 Request::SetFlags { file, flags: libc::O_APPEND },
                 Request::Truncate { subject, size: 0 },
@@ -247,8 +247,8 @@ fn nothing_of_anothers_is_to_be_had_by_any_request() {
         let Response::Opened { file, .. } = answer else { panic!("{answer:?}") };
         for request in [
             Request::Reopen { file, flags: libc::O_RDONLY },
-            Request::Read { file, count: 10, at: Some(0) },
-            Request::Write { file, at: Some(0), appends: true, data: b"mine" },
+            Request::Read { file, count: 10, place: Offset::At(0) },
+            Request::Write { file, place: Offset::At(0), appends: true, data: b"mine" },
             Request::Truncate { subject: Subject::File(file), size: 0 },
             Request::SetFlags { file, flags: libc::O_RDWR },
         ] {
@@ -256,7 +256,10 @@ fn nothing_of_anothers_is_to_be_had_by_any_request() {
             let stays = matches!(request, Request::SetFlags { .. }) && answer == Response::Done;
             assert!(stays || matches!(answer, Response::Failed(_)), "{request:?}: {answer:?}");
         }
-        assert!(matches!(raw.ask(&Request::Read { file, count: 1, at: None }), Response::Failed(_)));
+        assert!(matches!(
+            raw.ask(&Request::Read { file, count: 1, place: Offset::Own { operation: 0 } }),
+            Response::Failed(_)
+        ));
 
         // SharedFS itself does not speak to it.
         assert!(SocketLink::connect(store.sharedfs.as_os_str().as_bytes(), 0).is_err());
@@ -354,12 +357,12 @@ fn rubbish_ends_a_connection_and_nothing_else() {
             }
             good.ask(&Request::Truncate { subject: Subject::File(file), size: offset });
             good.ask(&Request::Seek { file, offset, whence: Whence::Data });
-            good.ask(&Request::Write { file, at: Some(offset), appends: false, data: b"far" });
-            good.ask(&Request::Read { file, count: u32::MAX, at: Some(offset) });
+            good.ask(&Request::Write { file, place: Offset::At(offset), appends: false, data: b"far" });
+            good.ask(&Request::Read { file, count: u32::MAX, place: Offset::At(offset) });
         }
         good.ask(&Request::Truncate { subject: Subject::File(file), size: 0 });
         let whole = vec![5; 1 << 20];
-        let written = good.ask(&Request::Write { file, at: Some(0), appends: false, data: &whole });
+        let written = good.ask(&Request::Write { file, place: Offset::At(0), appends: false, data: &whole });
         assert_eq!(written, Response::Number(1 << 20));
         let Response::Record(record) = good.ask(&Request::Stat { subject: Subject::File(file) }) else {
             panic!("no record")

@@ -100,7 +100,7 @@ fn start(folder: &Path) -> Result<(Server<SharedFs>, Option<cuesta_served::Serve
         })
         .map_err(|error| fail(&error))?;
     // Without it, other users' programs are told that the store is not served to them.
-    let users = cuesta_served::Server::start(&store.users_folder(), &store.socket())
+    let users = cuesta_served::Server::start(&store.users_folder(), &store.socket(), &store.tier())
         .inspect_err(|error| tracing::warn!(%error, "other users are not served"))
         .ok();
     tracing::info!(

@@ -45,6 +45,14 @@ impl Place {
         Ended(self.command(arguments).output().unwrap())
     }
 
+    /// Kills the store's daemon.
+    pub fn kill_daemon(&self) {
+        let status = self.cuesta(&["status", "store", "--json"]).text();
+        let pid = status.split("\"pid\":").nth(1).and_then(|rest| rest.split([',', '}']).next());
+        let pid = pid.unwrap_or_else(|| panic!("no daemon: {status}")).trim().to_owned();
+        assert!(Command::new("kill").args(["-9", &pid]).status().unwrap().success());
+    }
+
     /// A small new store named `store`.
     pub fn with_store() -> Place {
         let place = Place::new();

@@ -77,7 +77,7 @@ impl Client {
         let Client::Served(client) = self else { return Err(stranger()) };
         let token = token.copy()?;
         let file = client.redeem(token.as_fd())?;
-        Ok(OpenFile::Served(Arc::new(ServedFile { file, token })))
+        Ok(OpenFile::known(ServedFile { file, token }))
     }
 
     /// Closes a file, unless it is in use elsewhere.

@@ -17,7 +17,7 @@ mod names;
 mod open_files;
 mod targets;
 
-pub use open_files::{OpenFile, Token, Version};
+pub use open_files::{OpenFile, Renewal, Token, Version};
 pub use targets::{Base, LinkSource, Target};
 
 use std::os::fd::{AsFd as _, OwnedFd};

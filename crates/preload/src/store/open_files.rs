@@ -1,14 +1,14 @@
 //! Open files, and the descriptors that stand for those SharedFS serves.
 
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, FromRawFd as _, IntoRawFd as _, OwnedFd};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use cuesta_format::{FileKind, InodeNumber, Timestamp};
 use cuesta_libfs::{Error, Whence};
 
 use super::{Client, stranger};
-use crate::{descriptors, process};
+use crate::{descriptors, process, way};
 
 /// An open file.
 #[derive(Clone, Debug)]
@@ -29,6 +29,26 @@ pub struct ServedFile {
 /// A descriptor of this library's own that stands for an open file, and outlives its session.
 #[derive(Debug)]
 pub struct Token(AtomicI32);
+
+/// What is open with SharedFS.
+static SERVED: Mutex<Vec<Weak<ServedFile>>> = Mutex::new(Vec::new());
+
+/// What this process tells the next daemon when the one it was served by is gone.
+#[derive(Debug)]
+pub struct Renewal;
+
+impl cuesta_served::Holder for Renewal {
+    fn path(&self) -> Vec<u8> {
+        process::configuration().map(way::users_socket).unwrap_or_default()
+    }
+
+    fn show(&self, see: &mut dyn FnMut(&cuesta_served::OpenFile, BorrowedFd<'_>)) {
+        let files = SERVED.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        for served in files.iter().filter_map(Weak::upgrade) {
+            see(&served.file, served.token.as_fd());
+        }
+    }
+}
 
 /// Of an inode: equal as long as nothing about it has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,7 +122,18 @@ impl ServedFile {
 
 impl OpenFile {
     pub(super) fn served(token: OwnedFd, file: cuesta_served::OpenFile) -> Self {
-        OpenFile::Served(Arc::new(ServedFile { file, token: Token::new(token) }))
+        Self::known(ServedFile { file, token: Token::new(token) })
+    }
+
+    /// One that the next daemon is to know of.
+    pub(super) fn known(served: ServedFile) -> Self {
+        let served = Arc::new(served);
+        let mut files = SERVED.lock().unwrap_or_else(PoisonError::into_inner);
+        if files.len() == files.capacity() {
+            files.retain(|file| file.strong_count() > 0);
+        }
+        files.push(Arc::downgrade(&served));
+        OpenFile::Served(served)
     }
 
     #[inline]
@@ -116,7 +147,7 @@ impl OpenFile {
     pub(super) fn with_shared_fs(&self) -> Result<&cuesta_served::OpenFile, Error> {
         match self {
             OpenFile::Own(_) => Err(stranger()),
-            OpenFile::Served(served) => Ok(&served.file),
+            OpenFile::Served(served) => served.file.there(),
         }
     }
 
