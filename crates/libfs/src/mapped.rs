@@ -13,7 +13,7 @@ use crate::errno::Error;
 use crate::inode::{Content, Inode, State};
 use crate::open_file::OpenFile;
 use crate::session::unexpected;
-use crate::sync::{Arc, Mutex, Ordering};
+use crate::sync::{Arc, AtomicU64, Mutex, Ordering};
 use cuesta_format::wire::{Request, Response};
 use cuesta_format::{BLOCK_BYTES, InodeNumber, InodeRecord, Timestamp};
 use cuesta_media::mapped_files::{self, Pin};
@@ -29,6 +29,9 @@ const PAGE_BYTES: usize = 4096;
 const READ_BYTES: usize = 16 << 10;
 /// How often a file is asked for that goes out of the mode meanwhile.
 const ATTEMPTS: usize = 100;
+/// Pages a file may get before it is looked again whether there is room: as a part of what is free, and at most.
+const ALLOWANCE_PART: u64 = 64;
+const ALLOWANCE_MAX: u64 = 256;
 /// What `stat` counts blocks in.
 const SECTOR_BYTES: u64 = 512;
 
@@ -37,6 +40,8 @@ const SECTOR_BYTES: u64 = 512;
 pub(crate) struct MappedFile {
     inode: InodeNumber,
     _pin: Pin,
+    /// Pages it may still get before it is asked again whether there is room.
+    allowance: AtomicU64,
     /// Held from the moment an end of the file is taken until it is the file's.
     appending: Mutex<()>,
 }
@@ -122,7 +127,12 @@ impl Client {
             return Ok(None);
         };
         let _pin = Pin::new(&file).map_err(failed)?;
-        Ok(Some(Arc::new(MappedFile { inode, _pin, appending: Mutex::new(()) })))
+        Ok(Some(Arc::new(MappedFile {
+            inode,
+            _pin,
+            allowance: AtomicU64::new(0),
+            appending: Mutex::new(()),
+        })))
     }
 
     /// The file, if it was found in mapped mode before, is so as far as is known, and may be written as it is.
@@ -250,9 +260,39 @@ impl Client {
             }
         }
         let file = self.open_mapped(mapped)?;
+        if !whole(|| mapped_files::has_page(&file, offset))? {
+            self.take_room(mapped)?;
+        }
         whole(|| mapped_files::clear_behind_end(&file, offset))?;
         let written = whole(|| rustix::io::pwrite(&file, &page[..filled], offset))?;
         Ok(MappedWrite::Written(written, offset + written as u64))
+    }
+
+    /// The file gets one more page, which is the store's.
+    fn take_room(&self, mapped: &MappedFile) -> Result<(), Error> {
+        let take = |left: u64| left.checked_sub(1);
+        if mapped.allowance.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok() {
+            return Ok(());
+        }
+        let mut free = self.statfs()?.blocks_free;
+        if free == 0 {
+            // What is promised to other sessions, and not used, may yet be had.
+            self.make_credit(1)?;
+            free = self.statfs()?.blocks_free;
+        }
+        if free == 0 {
+            return Err(Error::NoSpace);
+        }
+        let allowance = (free / ALLOWANCE_PART).clamp(1, ALLOWANCE_MAX);
+        mapped.allowance.store(allowance - 1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Whether there is room for what `range` wants that the file does not have.
+    fn check_room(&self, file: &OwnedFd, range: &Range<u64>) -> Result<(), Error> {
+        let held = whole(|| rustix::fs::fstat(file))?.st_blocks.unsigned_abs() * SECTOR_BYTES / BLOCK_BYTES;
+        let wanted = range.end.div_ceil(BLOCK_BYTES) - range.start / BLOCK_BYTES;
+        if wanted <= held.saturating_add(self.statfs()?.blocks_free) { Ok(()) } else { Err(Error::NoSpace) }
     }
 
     fn log_mapped(
@@ -310,6 +350,9 @@ impl Client {
             self.check_growth(range.end)?;
         }
         let file = self.open_mapped(mapped)?;
+        if matches!(what, Allocation::Extend | Allocation::KeepSize) {
+            self.check_room(&file, range)?;
+        }
         if grows {
             whole(|| mapped_files::clear_behind_end(&file, range.end))?;
         }

@@ -6,7 +6,7 @@ use common::{Caller, ROOT, Store, root, small};
 use cuesta_format::InodeNumber;
 use cuesta_format::wire::{Request, Response};
 use cuesta_format::{Medium, SessionId, Timestamp};
-use cuesta_libfs::{Allocation, Base, OpenFile, SetAttributes, SetTime, Target, Whence};
+use cuesta_libfs::{Allocation, Base, Error, OpenFile, SetAttributes, SetTime, Target, Whence};
 use cuesta_media::{Mapping, Protection, mapped_files};
 use libc::{O_APPEND, O_CREAT, O_RDWR};
 use std::fs::File;
@@ -266,4 +266,53 @@ fn whatever_is_done_to_a_file_in_and_out_of_the_mode_it_is_as_it_should_be() {
         let report = store.check();
         assert!(report.is_clean(), "seed {seed}: {report:?}");
     }
+}
+
+#[test]
+fn what_mapped_files_take_is_counted_and_ends_where_the_store_does() {
+    let geometry = cuesta_format::Geometry { nvm_bytes: 16 << 20, ..small() };
+    let store = Store::new(geometry);
+    let one = root(&store.attach());
+    let free = || one.client.statfs().unwrap().blocks_free;
+    let file = one.open("f", O_CREAT | O_RDWR).unwrap();
+    pwrite(&one, &file, &content(4096, 1), 0);
+    one.client.digest().unwrap();
+    // Holes are nobody's memory.
+    let whole = 8 << 20;
+    one.client.truncate_open(&file, whole).unwrap();
+    let mapping = map(&one, &file, whole as u64);
+    let before = free();
+    mapping.write_through(0, b"own").unwrap();
+    assert_eq!(free(), before, "it has this block");
+    for page in 1..=1000 {
+        mapping.write_through(page * 4096, b"stored").unwrap();
+    }
+    assert_eq!(free(), before - 1000);
+
+    // A page at a time into holes, by calls; then nothing more, by whatever call.
+    let page = content(4096, 2);
+    let put = |at: u64| one.client.pwrite(&file, &[page[..].into()], at as i64);
+    let mut at = 2000 * 4096;
+    let full = loop {
+        match put(at) {
+            Ok(written) => at += written as u64,
+            Err(error) => break error,
+        }
+        assert!(at < 64 << 20, "it grows past the store's end");
+    };
+    assert_eq!((full, free()), (Error::NoSpace, 0));
+    assert_eq!(put(4096), Ok(4096), "what it has can be written");
+    assert_eq!(one.client.allocate(&file, Allocation::Extend, 0, 64 << 20), Err(Error::NoSpace));
+    assert_eq!(one.write_file("g", &vec![3; 6 << 20]).err(), Some(Error::NoSpace));
+
+    // It is the store's again when the file is gone.
+    drop(mapping);
+    one.client.close(file).unwrap();
+    one.unlink("f").unwrap();
+    one.unlink("g").unwrap();
+    one.client.digest().unwrap();
+    // Freed blocks are for others when who had them has said so, with its next digest.
+    one.write_file("h", b"content").unwrap();
+    one.client.digest().unwrap();
+    assert!(free() > before * 9 / 10, "{} of {before}", free());
 }

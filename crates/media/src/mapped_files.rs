@@ -10,7 +10,8 @@ use cuesta_format::InodeNumber;
 use cuesta_format::geometry::MAPPED_FOLDER;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{
-    AtFlags, Dir, FallocateFlags, Mode, OFlags, Stat, fallocate, fstat, mkdirat, openat, statat, unlinkat,
+    AtFlags, Dir, FallocateFlags, Mode, OFlags, SeekFrom, Stat, fallocate, fstat, mkdirat, openat, seek,
+    statat, unlinkat,
 };
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
@@ -22,6 +23,8 @@ use std::ops::Range;
 const ATTEMPTS: usize = 10_000;
 /// The byte that is marked: behind whatever a file can hold.
 const MARK: Range<u64> = (1 << 62)..(1 << 62) + 1;
+/// What `stat` counts blocks in.
+const SECTOR_BYTES: u64 = 512;
 /// What a pin maps.
 const PAGE_BYTES: usize = 4096;
 /// Files are their owner's alone: whoever has no session has them from nobody.
@@ -122,6 +125,26 @@ pub fn claim(references: impl AsFd, inode: InodeNumber) -> Result<Option<OwnedFd
 /// Size, blocks and times of the file.
 pub fn stat(references: impl AsFd, inode: InodeNumber) -> Result<Stat, Errno> {
     statat(references, path(inode), AtFlags::SYMLINK_NOFOLLOW)
+}
+
+/// Whether the file has memory for the page that `offset` is in.
+pub fn has_page(file: impl AsFd, offset: u64) -> Result<bool, Errno> {
+    let found = fstat(&file)?;
+    let size = found.st_size.unsigned_abs();
+    let whole = size.next_multiple_of(PAGE_BYTES as u64);
+    if offset >= whole {
+        return Ok(false);
+    }
+    if found.st_blocks.unsigned_abs() * SECTOR_BYTES >= whole {
+        return Ok(true);
+    }
+    // Of a page behind the end nothing is told.
+    let page = (offset - offset % PAGE_BYTES as u64).min(size.saturating_sub(1));
+    match seek(file, SeekFrom::Data(page)) {
+        Ok(data) => Ok(data == page),
+        Err(Errno::NXIO) => Ok(false),
+        Err(errno) => Err(errno),
+    }
 }
 
 /// Clears what mappings may have stored behind the file's end, if it is about to end behind `end`: that is no content.

@@ -4,6 +4,7 @@
 //! The digester's lock is held for one batch at a time. What a session waits for and needs no digest (credit, numbers,
 //! reports, segments) is answered beside it; so that it seldom has to ask, each batch grants credit for the next ones.
 
+use crate::digest::Space;
 use crate::digest::policy;
 use crate::digest::{Batch, Digester, LogView, Until};
 use crate::ending::Ending;
@@ -122,8 +123,32 @@ impl SharedFs {
 
     /// Blocks that may be promised without making room.
     pub(crate) fn room(&self) -> u64 {
-        let space = self.space.lock();
-        space.credits.available(space.allocator.free_blocks())
+        let beyond = self.mapped.beyond();
+        self.room_in(&self.space.lock(), beyond)
+    }
+
+    /// As [`SharedFs::room`], with so many blocks taken beyond the arenas.
+    pub(crate) fn room_in(&self, space: &Space, beyond: u64) -> u64 {
+        // What is not made yet they take first.
+        let taken = beyond.saturating_sub(self.unmade(space));
+        space.credits.available(space.allocator.free_blocks().saturating_sub(taken))
+    }
+
+    /// Blocks that may be promised when all room there can be is made.
+    pub(crate) fn room_at_most(&self, space: &Space, beyond: u64) -> u64 {
+        let free = space.allocator.free_blocks() + self.unmade(space);
+        space.credits.available(free.saturating_sub(beyond))
+    }
+
+    /// Blocks of the tier that no arena has memory for.
+    fn unmade(&self, space: &Space) -> u64 {
+        self.blocks_at_most().saturating_sub(space.allocator.made_blocks())
+    }
+
+    /// Blocks of the tier.
+    pub(crate) fn blocks_at_most(&self) -> u64 {
+        let geometry = self.geometry();
+        u64::from(geometry.arenas_max()) * u64::from(geometry.arena_blocks())
     }
 
     /// Gives the arenas one step of memory more, and the metadata store room for what it will say about it, unless
@@ -134,6 +159,10 @@ impl SharedFs {
         let _one_at_a_time = self.making.lock();
         if self.room() >= enough {
             return Ok(true);
+        }
+        let beyond = self.mapped.beyond();
+        if beyond > 0 && self.unmade(&self.space.lock()) <= beyond {
+            return Ok(false);
         }
         let Some(grown) = self.storage().grow()? else { return Ok(false) };
         if grown.blocks.start == 0 {
@@ -286,16 +315,13 @@ impl SharedFs {
 
     /// Promises a session what batches like this one, which debited so many blocks, will need.
     fn grant_ahead(&self, session: &mut Session, debited: u64) {
-        let geometry = self.geometry();
-        let blocks = u64::from(geometry.arenas_max()) * u64::from(geometry.arena_blocks());
+        let beyond = self.mapped.beyond();
         let mut space = self.space.lock();
-        let unmade = blocks.saturating_sub(space.allocator.made_blocks());
-        let free = space.allocator.free_blocks();
-        if space.credits.available(free + unmade) < blocks / PLENTY_PART {
+        if self.room_at_most(&space, beyond) < self.blocks_at_most() / PLENTY_PART {
             return;
         }
         let missing = (debited * BATCHES_AHEAD).saturating_sub(session.promised());
-        let granted = missing.min(space.credits.available(free) / AHEAD_PART);
+        let granted = missing.min(self.room_in(&space, beyond) / AHEAD_PART);
         if granted > 0 {
             space.credits.grant(granted);
             session.credit_limit += granted;

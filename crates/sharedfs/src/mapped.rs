@@ -6,6 +6,10 @@
 //! for what comes back, and are written where they lie, because nobody reads them and the kernel's file is what counts until the
 //! transaction that ends the mode is committed.
 //!
+//! The kernel's memory for such a file counts as the store's as far as it is more than those blocks: so much less can be had
+//! otherwise ([`MappedFiles::beyond`]). Calls on it end with no space where there is none left; stores through mappings the
+//! kernel lets go on until the medium is full.
+//!
 //! What lies in logs of such a file is a write of several pages, whose session waits until it was digested: into the
 //! kernel's file.
 
@@ -19,12 +23,20 @@ use cuesta_format::{
     BLOCK_BYTES, Extent, FileKind, InodeNumber, InodeRecord, LogPosition, SessionId, Timestamp,
 };
 use cuesta_media::mapped_files;
+use parking_lot::Mutex;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{Timespec, Timestamps, UTIME_OMIT, fstat, ftruncate, futimens};
 use rustix::io::{Errno, pread, pwrite};
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::ops::Range;
+use std::time::{Duration, Instant};
 
+/// What `stat` counts blocks in.
+const SECTOR_BYTES: u64 = 512;
+/// So many files are looked at whenever somebody asks what they take; more of them, now and then.
+const LOOKED_AT_ONCE_MAX: usize = 16;
+const LOOK_PAUSE: Duration = Duration::from_millis(10);
 /// Copied at once, in bytes: whole blocks.
 const PIECE_BYTES: u64 = 1 << 20;
 
@@ -32,6 +44,16 @@ const PIECE_BYTES: u64 = 1 << 20;
 #[derive(Debug)]
 pub(crate) struct MappedFiles {
     references: File,
+    counted: Mutex<Counted>,
+}
+
+/// What the files take.
+#[derive(Debug, Default)]
+struct Counted {
+    /// Files, and the blocks of the store's that each has besides.
+    own_blocks: BTreeMap<InodeNumber, u64>,
+    beyond: u64,
+    looked: Option<Instant>,
 }
 
 fn failed(errno: Errno) -> Error {
@@ -45,15 +67,46 @@ impl MappedFiles {
     /// Those beside the lock files in `references`.
     pub(crate) fn open(references: File) -> Result<MappedFiles, Error> {
         mapped_files::make_folder(&references).map_err(failed)?;
-        Ok(MappedFiles { references })
+        Ok(MappedFiles { references, counted: Mutex::default() })
     }
 
-    /// Takes away what a daemon that was killed left behind or did not get ready.
+    /// Blocks the files take beyond those they have in the arenas.
+    pub(crate) fn beyond(&self) -> u64 {
+        let mut counted = self.counted.lock();
+        let is_fresh = counted.looked.is_some_and(|looked| looked.elapsed() < LOOK_PAUSE);
+        if counted.own_blocks.is_empty() || counted.own_blocks.len() > LOOKED_AT_ONCE_MAX && is_fresh {
+            return counted.beyond;
+        }
+        let beyond = |(&inode, &own): (&InodeNumber, &u64)| {
+            let found = mapped_files::stat(&self.references, inode);
+            let blocks = found.map_or(0, |found| found.st_blocks.unsigned_abs() * SECTOR_BYTES / BLOCK_BYTES);
+            blocks.saturating_sub(own)
+        };
+        counted.beyond = counted.own_blocks.iter().map(beyond).sum();
+        counted.looked = Some(Instant::now());
+        counted.beyond
+    }
+
+    fn count(&self, record: &InodeRecord) {
+        self.counted.lock().own_blocks.insert(record.inode, record.blocks);
+    }
+
+    fn count_no_more(&self, inode: InodeNumber) {
+        let mut counted = self.counted.lock();
+        counted.own_blocks.remove(&inode);
+        counted.looked = None;
+        if counted.own_blocks.is_empty() {
+            counted.beyond = 0;
+        }
+    }
+
+    /// Takes away what a daemon that was killed left behind or did not get ready, and counts the rest.
     pub(crate) fn sweep(&self, metadata: &MetadataStore) -> Result<(), Error> {
         let snapshot = metadata.read()?;
         for inode in mapped_files::list(&self.references).map_err(failed)? {
-            if !snapshot.inode(inode)?.is_some_and(|stored| stored.record.mapped) {
-                mapped_files::remove(&self.references, inode).map_err(failed)?;
+            match snapshot.inode(inode)?.filter(|stored| stored.record.mapped) {
+                Some(stored) => self.count(&stored.record),
+                None => drop(mapped_files::remove(&self.references, inode).map_err(failed)?),
             }
         }
         Ok(())
@@ -62,6 +115,7 @@ impl MappedFiles {
     /// The inode is gone. Who has the file mapped keeps the memory.
     pub(crate) fn forget(&self, record: &InodeRecord) {
         if record.mapped {
+            self.count_no_more(record.inode);
             // One that stays is swept away when the store is next opened.
             let _ = mapped_files::remove(&self.references, record.inode);
         }
@@ -149,7 +203,9 @@ impl SharedFs {
         }
         transaction.put_inode(&InodeRecord { mapped: true, ..stored.record })?;
         // Of a commit that fails nobody knows what it did: the file stays, and is swept away if nothing says that it counts.
-        Ok(transaction.commit()?)
+        transaction.commit()?;
+        self.mapped.count(&stored.record);
+        Ok(())
     }
 
     fn copy_out(&self, snapshot: &Snapshot, record: &InodeRecord, file: &OwnedFd) -> Result<(), Error> {
@@ -200,12 +256,15 @@ impl SharedFs {
             ..stored.record
         };
         let mut reservation = Reservation::default();
+        // What it takes beyond its blocks is what it is about to get.
+        self.mapped.count_no_more(inode);
         let plan = self.copy_back(&file, inode, &mut reservation);
         let ended = plan.and_then(|plan| match plan {
             Some(plan) => self.commit_end(&record, &plan, &mut reservation).map(|()| true),
             None => Ok(false),
         });
         if !matches!(ended, Ok(true)) {
+            self.mapped.count(&stored.record);
             self.space.lock().allocator.abandon(&mut reservation);
         }
         if ended? {

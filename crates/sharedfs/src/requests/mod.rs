@@ -352,10 +352,11 @@ impl SharedFs {
                 return Ok(false);
             }
         }
+        let beyond = self.mapped.beyond();
         let mut core = self.core.lock();
         let found = core.sessions.get_mut(&session).ok_or(Trouble::Refused(Refusal::SessionEnded))?;
         let mut space = self.space.lock();
-        let available = space.credits.available(space.allocator.free_blocks());
+        let available = self.room_in(&space, beyond);
         if available < least {
             return Ok(false);
         }
@@ -431,12 +432,10 @@ impl SharedFs {
             Err(Error::NoSpace) => {}
             looked => drop(looked?),
         }
-        let geometry = self.geometry();
         let counters = self.metadata.read()?.counters()?;
-        let blocks = u64::from(geometry.arenas_max()) * u64::from(geometry.arena_blocks());
-        let space = self.space.lock();
-        let unmade = blocks.saturating_sub(space.allocator.made_blocks());
-        let free = space.credits.available(space.allocator.free_blocks() + unmade);
+        let beyond = self.mapped.beyond();
+        let free = self.room_at_most(&self.space.lock(), beyond);
+        let blocks = self.blocks_at_most();
         Ok(StoreTotals { blocks, blocks_free: free, inodes: counters.inodes, inodes_free: free })
     }
 
