@@ -261,7 +261,15 @@ mod tests {
 
     fn record(number: u64) -> Record {
         let inode = InodeNumber(number + 100);
-        Record { number, inode, flags: libc::O_RDWR, user: 7, group: 8, offset: 9, has_cell: number % 2 == 0 }
+        Record {
+            number,
+            inode,
+            flags: libc::O_RDWR,
+            user: 7,
+            group: 8,
+            offset: 9,
+            has_cell: number.is_multiple_of(2),
+        }
     }
 
     #[test]
