@@ -60,8 +60,7 @@ impl Daemon {
     }
 
     fn exchange(&mut self, request: &Request) -> Result<Response, FrameError> {
-        let processor = u32::try_from(rustix::thread::sched_getcpu()).unwrap_or(u32::MAX);
-        self.frames.send(&Question { processor, request }, &[])?;
+        self.frames.send(&Question { processor: None, request }, &[])?;
         self.frames.receive()
     }
 

@@ -250,8 +250,8 @@ pub enum Request {
 /// A request as it is sent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Question<R> {
-    /// The number of the processor that its sender runs on: a hint where to answer.
-    pub processor: u32,
+    /// The number of the processor that its sender waits on, a hint where to answer; `None`: it does not wait.
+    pub processor: Option<u32>,
     /// What is asked: a [`Request`], or a reference to one.
     pub request: R,
 }

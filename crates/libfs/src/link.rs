@@ -104,8 +104,8 @@ impl SocketLink {
         Ok(SocketLink { socket, path: path.to_vec(), descriptor_floor, frame: Vec::new() })
     }
 
-    fn send(&mut self, request: &Request) -> Result<(), LinkError> {
-        let processor = u32::try_from(sched_getcpu()).unwrap_or(u32::MAX);
+    fn send(&mut self, request: &Request, is_waited_for: bool) -> Result<(), LinkError> {
+        let processor = if is_waited_for { u32::try_from(sched_getcpu()).ok() } else { None };
         self.frame.clear();
         wire::encode(&Question { processor, request }, &mut self.frame)?;
         let mut rest = self.frame.as_slice();
@@ -133,7 +133,7 @@ impl SocketLink {
                     patience *= 4;
                     // If that fails there is nobody to be told.
                     let _ = SocketLink::connect(&self.path, self.descriptor_floor)
-                        .and_then(|mut other| other.send(&Request::Unheard));
+                        .and_then(|mut other| other.send(&Request::Unheard, false));
                 }
                 Ok(_) => return Ok(()),
                 Err(Errno::INTR) => {}
@@ -172,13 +172,13 @@ impl SocketLink {
 
 impl Link for SocketLink {
     fn call(&mut self, request: &Request, descriptors: &mut Vec<OwnedFd>) -> Result<Response, LinkError> {
-        self.send(request)?;
+        self.send(request, true)?;
         self.receive(descriptors, true)?;
         Ok(wire::decode(&self.frame[4..])?)
     }
 
     fn post(&mut self, request: &Request) -> Result<bool, LinkError> {
-        self.send(request).map(|()| true)
+        self.send(request, false).map(|()| true)
     }
 
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {

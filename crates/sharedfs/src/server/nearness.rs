@@ -6,9 +6,10 @@
 //!
 //! | | where the thread may run |
 //! |---|---|
-//! | asked for the first time, or twice from the same processor | there |
+//! | asked for the first time, or twice from the same processor, by a client that waits | there |
 //! | asked from another one than the last time | anywhere: the client's threads take turns |
-//! | told that nothing is waited for any more | anywhere but there |
+//! | asked by a client that goes on meanwhile | anywhere: there it would hold up the client |
+//! | told that the client is about to end | anywhere but there |
 //! | told that nothing was heard of it | anywhere, from then on: something keeps that processor for itself |
 
 use parking_lot::Mutex;
@@ -64,15 +65,15 @@ impl<'a> Nearness<'a> {
         &self.home
     }
 
-    /// A question was answered that came from `processor`.
-    pub(super) fn answered(&mut self, processor: u32) {
+    /// A question was answered, by a client that waited on `processor`, or on none.
+    pub(super) fn answered(&mut self, processor: Option<u32>) {
         let known = &self.known;
         if known.as_ref().is_some_and(|known| known.let_go.load(Ordering::Acquire)) {
             return;
         }
-        let processor = processor as usize;
-        let allowed = processor < CpuSet::MAX_CPU && self.home.is_set(processor);
-        match self.policy.asked(allowed.then_some(processor)) {
+        let processor = processor.map(|processor| processor as usize);
+        let is_allowed = |one: &usize| *one < CpuSet::MAX_CPU && self.home.is_set(*one);
+        match self.policy.asked(processor.filter(is_allowed)) {
             Move::Stay => {}
             Move::Anywhere => allow(None, &self.home),
             Move::To(processor) => {
@@ -142,7 +143,7 @@ struct Policy {
 }
 
 impl Policy {
-    /// A question came from `processor`; `None`: from one that the thread may not run on.
+    /// Somebody asked, and waited on `processor`; `None`: did not wait, or where the thread may not run.
     fn asked(&mut self, processor: Option<usize>) -> Move {
         let is_settled = !self.asked_before || self.last == processor;
         self.asked_before = true;
@@ -176,13 +177,13 @@ mod tests {
         let home = sched_getaffinity(None).unwrap();
         let mut nearness = Nearness::new(&neighbours, client);
         let here = sched_getcpu();
-        nearness.answered(here as u32);
+        nearness.answered(Some(here as u32));
         let placed = sched_getaffinity(None).unwrap();
         assert!(placed.count() == 1 && placed.is_set(here));
         neighbours.let_go(client, &home);
         assert_eq!(sched_getaffinity(None).unwrap(), home);
-        nearness.answered(here as u32);
-        nearness.answered(here as u32);
+        nearness.answered(Some(here as u32));
+        nearness.answered(Some(here as u32));
         assert_eq!(sched_getaffinity(None).unwrap(), home);
         drop(nearness);
         assert!(neighbours.threads.lock().is_empty());
@@ -193,7 +194,7 @@ mod tests {
         let neighbours = Neighbours::default();
         let home = sched_getaffinity(None).unwrap();
         let mut nearness = Nearness::new(&neighbours, rustix::process::getpid());
-        nearness.answered(sched_getcpu() as u32);
+        nearness.answered(Some(sched_getcpu() as u32));
         let was = sched_getcpu();
         nearness.stand_back();
         assert!(home.count() == 1 || sched_getcpu() != was);

@@ -192,7 +192,7 @@ impl World {
 }
 
 fn ask(client: &mut Frames, request: &Request) -> Response {
-    client.send(&Question { processor: 0, request }, &[]).unwrap();
+    client.send(&Question { processor: None, request }, &[]).unwrap();
     client.receive().unwrap()
 }
 
@@ -244,7 +244,7 @@ fn a_panic_in_the_service_costs_one_session() {
     let world = World::new();
     let mut client = world.attach();
     world.service.panics.store(true, Ordering::Relaxed);
-    client.send(&Question { processor: 0, request: Request::Resync }, &[]).unwrap();
+    client.send(&Question { processor: None, request: Request::Resync }, &[]).unwrap();
     assert_eq!(world.heard(), Told::Ended(SessionId(1), Ending::GivenUp));
     world.service.panics.store(false, Ordering::Relaxed);
     assert!(matches!(ask(&mut world.connect(), &Request::Statfs), Response::Statfs(_)));
