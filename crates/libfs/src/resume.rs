@@ -15,6 +15,7 @@ use crate::sync::Ordering;
 use cuesta_format::InodeNumber;
 use cuesta_format::wire::{PROTOCOL_VERSION, Request, Response, Welcome};
 use rustix::fd::OwnedFd;
+use rustix::thread::{Timespec, nanosleep};
 use std::time::{Duration, Instant};
 
 /// How long a call waits for the next daemon: a service manager, or an upgrade, takes a few seconds.
@@ -31,7 +32,8 @@ pub fn patiently<T>(patience: Duration, mut connect: impl FnMut() -> Result<T, E
             Err(Error::Disconnected) if began.elapsed() < patience => {}
             connected => return connected,
         }
-        std::thread::sleep(pause);
+        // The standard library's way is a cancellation point.
+        let _ = nanosleep(&Timespec { tv_sec: pause.as_secs() as i64, tv_nsec: pause.subsec_nanos().into() });
         pause = (pause * 2).min(PAUSE_MAX);
     }
 }

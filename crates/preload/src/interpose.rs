@@ -1,7 +1,8 @@
 //! Symbols that take the place of libc's for the hottest calls, so that a call of ours needs no
 //! patched site, and one that is not costs a table look-up and a jump.
 //!
-//! What is not ours goes to libc's own function: it is a cancellation point, and stays one.
+//! What is not ours goes to libc's own function: it is a cancellation point, and stays one. What this library calls itself,
+//! as the standard library does to close a file, goes to the kernel: a thread that is cancelled cannot end there.
 
 use std::ffi::{CStr, c_char, c_int, c_long, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -10,7 +11,7 @@ use libc::{off_t, size_t, ssize_t};
 
 use crate::arch::Frame;
 use crate::descriptors::is_of_interest;
-use crate::{door, thread};
+use crate::{arch, door, thread};
 
 /// libc's function of a name, looked up when it is first needed.
 struct Real {
@@ -34,7 +35,7 @@ impl Real {
         // SAFETY: a valid name; dlsym calls none of the functions this module defines.
         let address = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) };
         if address.is_null() {
-            crate::arch::abort();
+            arch::abort();
         }
         self.address.store(address, Ordering::Relaxed);
         address
@@ -44,6 +45,13 @@ impl Real {
 #[inline(never)]
 fn serve(number: c_long, arguments: [usize; 6]) -> Option<isize> {
     door::call(&mut Frame::new(number as usize, arguments))
+}
+
+/// A call of this library's own.
+#[cold]
+fn kernel(number: c_long, arguments: [usize; 6]) -> isize {
+    // SAFETY: what was asked of libc's function, which would do just this.
+    libc_answer(unsafe { arch::syscall(number as usize, arguments) })
 }
 
 fn libc_answer(answer: isize) -> isize {
@@ -79,12 +87,18 @@ macro_rules! interpose {
                 // SAFETY: the literal ends in its only zero byte.
                 unsafe { CStr::from_bytes_with_nul_unchecked(concat!(stringify!($name), "\0").as_bytes()) }
             );
-            if is_of_interest($fd) $(&& $condition)? && !thread::is_inside() {
-                $(interpose!(@$cancels);)?
+            let arguments = || {
                 let mut arguments = [0usize; 6];
                 let values = [$fd as usize $(, $value)*];
                 arguments[..values.len()].copy_from_slice(&values);
-                if let Some(answer) = serve(libc::$number, arguments) {
+                arguments
+            };
+            if thread::is_inside() {
+                return kernel(libc::$number, arguments()) as $answer;
+            }
+            if is_of_interest($fd) $(&& $condition)? {
+                $(interpose!(@$cancels);)?
+                if let Some(answer) = serve(libc::$number, arguments()) {
                     return libc_answer(answer) as $answer;
                 }
             }

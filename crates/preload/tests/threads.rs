@@ -98,29 +98,72 @@ int main(void) {
 fn a_thread_that_waits_for_a_lock_can_be_cancelled_and_the_lock_still_works() {
     says_done(
         r#"
+static int waiting;
 static void *wait_for(void *kind) {
     struct flock lock = { .l_type = F_WRLCK };
-    int fd = open("/cuesta/lock", O_RDWR | O_CREAT, 0644);
+    waiting = open("/cuesta/lock", O_RDWR | O_CREAT, 0644);
     pthread_cleanup_push(clean, 0);
     working = 1;
-    CHECK(fcntl(fd, F_OFD_SETLKW, &lock) == 0);
+    CHECK(fcntl(waiting, F_OFD_SETLKW, &lock) == 0);
     pthread_cleanup_pop(0);
     return 0;
 }
 int main(void) {
     int fd = open("/cuesta/lock", O_RDWR | O_CREAT, 0644);
-    for (int turn = 0; turn < 30; turn++) {
+    for (int turn = 0; turn < 1000; turn++) {
         struct flock lock = { .l_type = F_WRLCK }, unlock = { .l_type = F_UNLCK };
         pthread_t thread;
         void *answer;
         cleaned = working = 0;
         CHECK(!fcntl(fd, F_OFD_SETLK, &lock) && !pthread_create(&thread, 0, wait_for, 0));
         while (!working);
-        usleep(turn % 2 * 2000);
+        /* Wherever it is on its way; where it waits, too. */
+        for (volatile int wait = turn * 7 % 4001; wait; wait--);
+        if (turn % 200 == 0) usleep(2000);
         CHECK(!pthread_cancel(thread) && !pthread_join(thread, &answer) && answer == PTHREAD_CANCELED && cleaned == 1);
-        CHECK(!fcntl(fd, F_OFD_SETLK, &unlock));
+        CHECK(!fcntl(fd, F_OFD_SETLK, &unlock) && !close(waiting));
         int other = open("/cuesta/lock", O_RDWR);
         CHECK(!fcntl(other, F_OFD_SETLK, &lock) && !close(other));
+        if (turn % 100 == 0) works();
+    }
+    puts("done");
+}"#,
+    );
+}
+
+#[test]
+fn a_thread_that_was_cancelled_goes_on_to_its_next_cancellation_point() {
+    says_done(
+        r#"
+static volatile int cancelled;
+static int fd;
+static void *goes_on(void *unused) {
+    struct flock lock = { .l_type = F_WRLCK };
+    struct stat stat;
+    pthread_cleanup_push(clean, 0);
+    working = 1;
+    while (!cancelled);
+    /* None of these is one. */
+    CHECK(!fcntl(fd, F_OFD_SETLK, &lock) && !flock(fd, LOCK_EX) && !fstat(fd, &stat) && !ftruncate(fd, 9));
+    CHECK(!rename("/cuesta/a", "/cuesta/b") && !link("/cuesta/b", "/cuesta/a") && !unlink("/cuesta/b"));
+    CHECK(!mkdir("/cuesta/d", 0700) && !rmdir("/cuesta/d") && !truncate("/cuesta/a", 100) && !chmod("/cuesta/a", 0600));
+    CHECK(dup2(fd, 40) == 40 && dup2(1, 40) == 40 && lseek(fd, 0, SEEK_END) == 9);
+    CHECK(!cleaned);
+    pthread_testcancel();
+    pthread_cleanup_pop(0);
+    return 0;
+}
+int main(void) {
+    close(open("/cuesta/a", O_WRONLY | O_CREAT, 0644));
+    for (int turn = 0; turn < 20; turn++) {
+        pthread_t thread;
+        void *answer;
+        cleaned = working = cancelled = 0;
+        CHECK((fd = open("/cuesta/file", O_RDWR | O_CREAT, 0644)) >= 0 && !pthread_create(&thread, 0, goes_on, 0));
+        while (!working);
+        CHECK(!pthread_cancel(thread));
+        cancelled = 1;
+        CHECK(!pthread_join(thread, &answer) && answer == PTHREAD_CANCELED && cleaned == 1 && !close(fd));
         works();
     }
     puts("done");
@@ -154,6 +197,31 @@ int main(void) {
     CHECK(!pthread_cancel(thread) && !pthread_join(thread, &answer) && answer == PTHREAD_CANCELED && cleaned);
     CHECK(pread(fd, &first, 1, 0) == 1 && first == 0);
     works();
+    puts("done");
+}"#,
+    );
+}
+
+#[test]
+fn a_handler_for_one_signal_is_called_once() {
+    says_done(
+        r#"
+static volatile int called;
+static void once(int signal) { called++; }
+int main(void) {
+    int kinds[] = { SIGUSR1, SIGSEGV, SIGBUS, SIGXFSZ };
+    for (int at = 0; at < 4; at++) {
+        struct sigaction action = { .sa_handler = once, .sa_flags = SA_RESETHAND | (at % 2 ? SA_NODEFER : 0) }, seen;
+        CHECK(!sigaction(kinds[at], &action, 0));
+        use("/cuesta/before");
+        called = 0;
+        CHECK(!raise(kinds[at]) && called == 1);
+        CHECK(!sigaction(kinds[at], 0, &seen) && seen.sa_handler == SIG_DFL);
+        int status, child = fork();
+        if (!child) { use("/cuesta/child"); raise(kinds[at]); _exit(0); }
+        CHECK(waitpid(child, &status, 0) == child && WIFSIGNALED(status) && WTERMSIG(status) == kinds[at] && called == 1);
+        works();
+    }
     puts("done");
 }"#,
     );

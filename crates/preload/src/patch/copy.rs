@@ -12,8 +12,7 @@
 //! the time of modification it was given. It is written only if the file on disk holds the text in
 //! memory, and mapped only if no page of that was written (a debugger's breakpoints would be lost).
 
-use std::ffi::{CString, OsStr};
-use std::os::unix::ffi::OsStrExt as _;
+use std::ffi::CString;
 
 use rustix::fs::Timespec;
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap, mprotect, munmap};
@@ -25,6 +24,7 @@ use super::image::{Image, Segment};
 use super::install::whole_pages;
 use super::layout::{Layout, PAGE_BYTES};
 use super::page_map::PageMap;
+use super::whole;
 use crate::arch::Slots;
 
 const MAGIC: &[u8; 8] = b"CUCOPY_2";
@@ -149,7 +149,7 @@ impl<'a> Copies<'a> {
     /// Makes the copy for the processes to come. Call before the library is patched in this one.
     pub fn write(&self, sites: &[Site], left: usize) -> Option<()> {
         let text = self.text;
-        let mut bytes = std::fs::read(OsStr::from_bytes(self.image.path.to_bytes())).ok()?;
+        let mut bytes = whole::read_file(self.image.path)?.0;
         let on_disk = bytes.get_mut(text.in_file..text.in_file + text.length)?;
         if on_disk != self.image.code(text.start, text.length) {
             return None;
