@@ -203,6 +203,43 @@ fn what_has_nothing_to_do_with_the_store_is_told_apart() {
 }
 
 #[test]
+fn each_call_is_counted_once_for_what_it_was_about() {
+    let place = Place::with_store();
+    let program = "
+import ctypes, os, socket
+os.open('/cuesta/file', os.O_RDWR | os.O_CREAT)
+for number in range(os.sysconf('SC_OPEN_MAX'))[3:1 << 16]:
+    try: os.close(number)
+    except OSError: pass
+map = ctypes.CDLL(None).mmap
+for turn in range(2000): map(None, ctypes.c_size_t(4096), 3, 0x22, 0, ctypes.c_long(0))
+os.symlink('/nowhere/at-all', '/cuesta/out')
+for turn in range(5):
+    try: os.truncate('/cuesta/out', 0)
+    except FileNotFoundError: pass
+one, two = socket.socketpair()
+file = os.open('/cuesta/file', os.O_RDWR | os.O_CREAT)
+for turn in range(3):
+    socket.send_fds(one, [b'x'], [file])
+    os.close(socket.recv_fds(two, 1, 1)[1][0])
+    socket.send_fds(one, [b'x'], [one.fileno()])
+    os.close(socket.recv_fds(two, 1, 1)[1][0])
+";
+    let (report, status) = report(&place, &["python3", "-c", program]);
+    assert_eq!(status, 0, "{report:#}");
+    let counts = |name: &str| {
+        let found = find(&report["calls"], |call| call["call"] == name);
+        ["served", "failed", "passed_on"].map(|outcome| found[outcome].as_u64().unwrap())
+    };
+    // The library's own descriptors are not there to be closed.
+    let [closed, failed, _] = counts("close");
+    assert!(closed >= 3 && failed == 0, "{report:#}");
+    assert!(counts("mmap")[2] < 1000, "memory of no file: {report:#}");
+    assert_eq!(counts("truncate"), [0, 5, 0], "a link that leads out: {report:#}");
+    assert_eq!(counts("recvmsg")[..2], [3, 0], "{report:#}");
+}
+
+#[test]
 fn the_end_of_the_program_is_passed_on() {
     let place = Place::with_store();
     let (report, status) = report(&place, &["sh", "-c", "echo x >/cuesta/x; kill -KILL $$"]);

@@ -30,8 +30,21 @@ KEEP, PUNCH, COLLAPSE, ZERO = 1, 2, 8, 16
 for step in [(0, 5000, 10_000), (KEEP, 0, 100_000), (PUNCH | KEEP, 100, 5000), (PUNCH, 0, 10), (ZERO, 9000, 20_000),
              (ZERO | KEEP, 0, 50), (PUNCH | KEEP, 20_000, 1 << 40), (0, -1, 5), (0, 0, 0), (0, 5, -1)]:
     print('fallocate', step, allocate(*step), os.fstat(fd).st_size, hash(tuple(content(fd))))
+for offset, length, flags in (0, 10, 0), (0, 0, 7), (5, 1 << 40, 7), (0, 10, 8), (0, 10, -1), (-1, 10, 7), (1 << 62, 1 << 62, 7), (0, -1, 7):
+    answer = libc.sync_file_range(fd, ctypes.c_long(offset), ctypes.c_long(length), flags)
+    print('sync_file_range', offset, length, flags, 0 if answer == 0 else errno.errorcode[ctypes.get_errno()])
 print('posix_fallocate', said(os.posix_fallocate, fd, 0, 50_000), os.fstat(fd).st_size)
 print('read only', said(os.posix_fallocate, os.open(f'{D}/allocated', os.O_RDONLY), 0, 10))
+
+# close_range
+fds = [os.open(f'{D}/allocated', os.O_RDONLY) for _ in range(4)]
+for flags, first, last in (4, 0, 1), (0, 1, 2), (2, 3, 3), (8, 0, 0), (0, 2, 1):
+    answer = libc.close_range(fds[first], fds[last], flags)
+    print('close_range', answer, [(said(fcntl.fcntl, fd, fcntl.F_GETFD), said(os.read, fd, 0)) for fd in fds])
+others = [os.open('/dev/null', os.O_RDONLY) for _ in range(3)]
+print('numbers come again', others == fds[1:], [os.read(fd, 10) for fd in others], os.fstat(others[0]).st_size)
+for other in others:
+    os.close(other)
 
 # sendfile, splice, copy_file_range
 source, target = made('source', data), made('target')

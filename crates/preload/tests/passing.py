@@ -223,6 +223,20 @@ into, _room = messages([(ctypes.create_string_buffer(10), ctypes.create_string_b
 print(libc.recvmmsg(right.fileno(), into, 3, 0, None), [message.count for message in into])
 print([os.read(struct.unpack_from('i', ctypes.string_at(message.control, 24), 16)[0], 2) for message in into], os.read(fd, 2))
 
+print('one that is wrong among several')
+closed = os.dup(fd)
+os.close(closed)
+right.setblocking(False)
+for which in range(3):
+    wrong = struct.pack('Qiii4x', 20, socket.SOL_SOCKET, socket.SCM_RIGHTS, closed)
+    out, _kept = messages([(ctypes.create_string_buffer(b'm', 1), ctypes.create_string_buffer(wrong if one == which else rights, 24)) for one in range(3)])
+    sent = libc.sendmmsg(left.fileno(), out, 3, 0)
+    print(sent, errno.errorcode[ctypes.get_errno()] if sent < 0 else [message.count for message in out], [said(right.recv, 10) for _ in range(3)])
+
+print('numbers of what is not open')
+numbers = set(range(os.sysconf('SC_OPEN_MAX'))[:1 << 16]) - {int(number) for number in os.listdir('/proc/self/fd')}
+print({said(send, left, b'x', number) for number in numbers})
+
 print('what is wrong')
 closed = os.dup(fd)
 os.close(closed)

@@ -181,6 +181,50 @@ for number, arguments in ((443, (fd, 0, 0, room)), (313, (fd, b'', 0)), (168, (n
 }
 
 #[test]
+fn a_placeholder_taken_from_a_process_that_did_not_send_it_is_refused_and_closed() {
+    let script = "
+import ctypes, errno, os, sys
+libc = ctypes.CDLL(None, use_errno=True)
+ready, go = os.pipe(), os.pipe()
+child = os.fork()
+if child == 0:
+    os.write(ready[1], b'%d' % os.open(sys.argv[1] + '/file', os.O_RDWR | os.O_CREAT))
+    os.read(go[0], 1)
+    os._exit(0)
+number, pid = int(os.read(ready[0], 9)), os.pidfd_open(child)
+for turn in range(3):
+    free = os.open('/dev/null', os.O_RDONLY)
+    os.close(free)
+    print(libc.syscall(438, pid, number, 0), errno.errorcode[ctypes.get_errno()], os.open('/dev/null', os.O_RDONLY) == free)
+    os.close(free)
+os.write(go[1], b'x')
+os.wait()";
+    let store = Served::new();
+    let said = told(&store.command("python3").args(["-c", script, PREFIX]).finish());
+    assert_eq!(said, format!("{}exit status: 0\n", "-1 ENOTSUP True\n".repeat(3)));
+}
+
+#[test]
+fn a_path_that_may_not_cross_file_systems_does_not_come_into_the_store() {
+    let script = "
+import ctypes, errno, os, struct, sys
+libc = ctypes.CDLL(None, use_errno=True)
+def opened(directory, path):
+    fd = libc.syscall(437, directory, path.encode(), struct.pack('QQQ', os.O_RDONLY, 0, 1), 24)
+    return 'opened' if fd >= 0 else errno.errorcode[ctypes.get_errno()]
+store = sys.argv[1]
+os.mkdir(store + '/folder')
+inside, outside = os.open(store, os.O_RDONLY), os.open('/', os.O_RDONLY)
+print(opened(inside, 'folder'), opened(inside, 'folder/../folder'), opened(inside, '..'), opened(inside, store + '/folder'))
+print(opened(outside, store[1:]), opened(outside, store[1:] + '/folder'), opened(outside, store), opened(-100, store + '/folder'))
+os.chdir(store)
+print(opened(-100, 'folder'), opened(-100, store))";
+    let store = Served::new();
+    let said = told(&store.command("python3").args(["-c", script, PREFIX]).finish());
+    assert_eq!(said, "opened opened EXDEV EXDEV\nEXDEV EXDEV EXDEV EXDEV\nopened EXDEV\nexit status: 0\n");
+}
+
+#[test]
 fn asynchronous_appends_are_refused() {
     let store = Served::new();
     let appended = store.command("python3").args([ASYNCHRONOUS, PREFIX, "append"]).finish();

@@ -60,5 +60,15 @@ for start, target, count in ((100, 100, 50), (90, 95, 50), (0, 5, 50), (50, 0, 5
     print(said(os.copy_file_range, plain, plain, count, start, target))
 print(os.pread(plain, 200, 0).hex())
 
+print('however many were shared before')
+for _ in range(100):
+    many = [os.open('plain', os.O_RDONLY) for _ in range(200)]
+    in_child(lambda: None)
+    for fd in many:
+        os.close(fd)
+last = os.open('plain', os.O_RDONLY)
+in_child(lambda: os.read(last, 7))
+print(os.lseek(last, 0, os.SEEK_CUR))
+
 print('a directory cannot be mapped')
 print(said(mmap.mmap, folder, 4096, mmap.MAP_PRIVATE, mmap.PROT_READ))

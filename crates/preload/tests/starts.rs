@@ -119,18 +119,43 @@ fn a_program_that_is_started_often_notices_nothing_of_the_library_it_has() {
     assert_eq!(String::from_utf8_lossy(&ours.stderr), "whole\n", "only once it is started often");
 }
 
+/// Says what a file begins with, and how many of its own files are whole ones of ours, if any is.
+const FIRST_LINE: &str = r#"
+#include <link.h>
+#include <stdio.h>
+static int look(struct dl_phdr_info *info, size_t size, void *whole) {
+    for (int at = 0; at < info->dlpi_phnum; at++) *(int *)whole += info->dlpi_phdr[at].p_type == 0x63756573;
+    return 0;
+}
+int main(int count, char **arguments) {
+    char line[100];
+    int whole = 0;
+    FILE *file = fopen(arguments[count - 1], "r");
+    if (!file || !fgets(line, sizeof line, file)) return 1;
+    fputs(line, stdout);
+    dl_iterate_phdr(look, &whole);
+    if (whole) fprintf(stderr, "%d\n", whole);
+    return 0;
+}
+"#;
+
 /// A cleaner of old files may come by at any time.
 #[test]
 fn programs_start_when_what_was_provided_for_them_is_gone() {
     let store = Served::new();
+    let folder = tempfile::tempdir().expect("folder");
+    let program = compiled(folder.path(), "first_line", FIRST_LINE, &[]);
     let script = format!(
-        "cp /bin/cat {PREFIX} && cd {PREFIX} && echo content >file && n=0\n\
+        "cp {} {PREFIX} && cd {PREFIX} && echo content >file && n=0\n\
          while [ $n -lt 60 ]; do\n\
            [ $n = 25 ] && rm -f $XDG_RUNTIME_DIR/cuesta/libraries-*\n\
            [ $n = 40 ] && rm -f $XDG_RUNTIME_DIR/cuesta/libc.so.6-*\n\
-           ./cat file >seen.$n || exit; n=$((n+1))\n\
-         done; cat seen.* | sort | uniq -c"
+           ./first_line file >seen.$n 2>whole.$n || exit; n=$((n+1))\n\
+         done; cat seen.* | sort | uniq -c; grep . whole.24 whole.39 whole.59",
+        program.display()
     );
     let output = store.command("sh").args(["-c", &script]).finish();
-    assert_eq!(told(&output).trim_start(), "60 content\nexit status: 0\n");
+    // What is gone is provided anew.
+    let again = "whole.24:2\nwhole.39:2\nwhole.59:2\n";
+    assert_eq!(told(&output).trim_start(), format!("60 content\n{again}exit status: 0\n"));
 }

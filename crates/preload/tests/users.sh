@@ -24,6 +24,14 @@ as stat -c '%a %u %g %F' $D/private
 as test -r $D/secret; echo $?
 as test -w $D/writable; echo $?
 
+
+echo "== by a group of several"
+echo shared > $D/shared && chgrp 4242 $D/shared && chmod 460 $D/shared
+for groups in 4242 7,4242,9 7,9; do
+    setpriv --reuid=65534 --regid=65534 --groups $groups sh -c "cat $D/shared; echo $groups >> $D/shared"
+done
+cat $D/shared && rm $D/shared
+
 echo "== changing what is others'"
 as sh -c "echo no > $D/readable"
 as sh -c "echo no >> $D/secret"

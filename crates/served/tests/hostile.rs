@@ -305,6 +305,30 @@ fn who_has_the_token_has_the_file_and_no_other_pipe_will_do() {
 }
 
 #[test]
+fn only_an_owner_keeps_times_from_moving_and_only_the_stores_user_says_where_locks_are() {
+    if !is_root() {
+        return;
+    }
+    let store = store();
+    write_as_root(&store, b"shown", b"to all", 0o644);
+    as_nobody(|| {
+        let mut raw = Raw::connect(&store);
+        let (place, path, resolve) = (Place::Root, &b"shown"[..], Resolve::default());
+        let answer = raw.ask(&Request::Open { place, path, flags: libc::O_RDONLY, mode: 0, resolve });
+        let Response::Opened { file, .. } = answer else { panic!("{answer:?}") };
+        let flags = libc::O_RDONLY | libc::O_NOATIME;
+        for request in [
+            Request::Open { place, path, flags, mode: 0, resolve },
+            Request::Reopen { file, flags },
+            Request::SetFlags { file, flags },
+            Request::AdoptLocks { file },
+        ] {
+            assert_eq!(raw.ask(&request), Response::Failed(Error::NotPermitted), "{request:?}");
+        }
+    });
+}
+
+#[test]
 fn rubbish_ends_a_connection_and_nothing_else() {
     if !is_root() {
         return;
@@ -395,4 +419,28 @@ fn connections_of_one_user_are_bounded() {
     });
     let others = cuesta_served::Client::connect(store.users.as_os_str().as_bytes(), 0);
     assert!(others.is_ok(), "another user is served all the same");
+}
+
+#[test]
+fn who_comes_and_goes_and_opens_and_closes_is_served_however_often() {
+    if !is_root() {
+        return;
+    }
+    let store = store();
+    write_as_root(&store, b"shown", b"to all", 0o644);
+    as_nobody(|| {
+        let (path, flags, resolve) = (&b"shown"[..], libc::O_RDONLY, Resolve::default());
+        let open = Request::Open { place: Place::Root, path, flags, mode: 0, resolve };
+        // More than one user may have at once of either.
+        for _ in 0..1000 {
+            Raw::connect(&store);
+        }
+        let mut raw = Raw::connect(&store);
+        for turn in 0..10_000 {
+            let answer = raw.ask(&open);
+            let Response::Opened { file, .. } = answer else { panic!("{turn}: {answer:?}") };
+            raw.1.clear();
+            assert_eq!(raw.ask(&Request::Close { file }), Response::Done);
+        }
+    });
 }

@@ -42,6 +42,39 @@ for i in range(50):
 print(b''.join(open('many%d' % i, 'rb').read()[-4:] for i in range(50)))
 os.rename('many1', 'many0'); print(open('many0', 'rb').read()[-3:]); a = os.open('many0', os.O_RDWR | os.O_TRUNC); print(os.fstat(a).st_size)
 P
+# What a file has of times, space and content, as it comes to be mapped, while it is, and after.
+python3 - <<'P'
+import ctypes, errno, mmap, os, signal, subprocess, sys
+PAGE, WIDE = mmap.PAGESIZE, ctypes.c_long
+libc = ctypes.CDLL(None, use_errno=True); libc.mmap.restype = ctypes.c_void_p
+def ended(f, m):
+    m.close(); os.close(f)
+def seen(name):
+    subprocess.run([sys.executable, '-c', 'import os, sys; s = os.stat(sys.argv[1]); print(s.st_size, s.st_blocks, s.st_mtime > 2000, s.st_mtime < 10**9, s.st_ctime >= s.st_mtime)', name])
+def opened(name, content):
+    f = os.open(name, os.O_RDWR | os.O_CREAT); os.write(f, content); os.utime(f, (1000, 1000)); return f, mmap.mmap(f, 0)
+f, m = opened('times', b't' * 100); seen('times'); os.pwrite(f, b'later', 3); seen('times'); ended(f, m); seen('times')
+f, m = opened('times', b't' * 100); os.utime(f, (1500, 1500)); seen('times'); ended(f, m); seen('times')
+f, m = opened('space', b's' * 5 * PAGE)
+for mode, at, count in (1, 0, 100000), (3, PAGE, PAGE), (0x10, 3 * PAGE, 10), (0x11, 4 * PAGE, 10 * PAGE), (0, 0, 6 * PAGE + 1):
+    ctypes.set_errno(0); print(mode, libc.fallocate(f, mode, WIDE(at), WIDE(count)), errno.errorcode.get(ctypes.get_errno()), os.fstat(f).st_size, len(os.pread(f, 10 * PAGE, 0).strip(b'\0')), m[PAGE:PAGE + 1], m[3 * PAGE:3 * PAGE + 12])
+ended(f, m)
+# What was behind the end when the mapping went is not there when the file is longer again.
+f, m = opened('shorter', b'old' * 2 * PAGE); os.ftruncate(f, PAGE // 2); ended(f, m); seen('shorter')
+f = os.open('shorter', os.O_RDWR); os.ftruncate(f, 6 * PAGE); print(os.pread(f, 6 * PAGE, 0).rstrip(b'\0').count(b'old')); os.close(f)
+f, m = opened('written', b'w' * PAGE); os.ftruncate(f, 10); m[100:104] = b'dirt'; os.pwrite(f, b'end', 200); print(os.pread(f, PAGE, 0)); ended(f, m)
+# A mapping of one's own: all of a long file, its end, and nothing behind.
+content = b''.join(b'%07d\n' % n for n in range(50000)); f = os.open('long', os.O_RDWR | os.O_CREAT); os.write(f, content)
+for at in 0, 30 * PAGE:
+    m = mmap.mmap(f, len(content) - at, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ | mmap.PROT_WRITE, offset=at); print(m[:] == content[at:], m[len(m) - 9:]); m[0:4] = b'mine'; m.close()
+print(os.pread(f, 8, 0))
+for flags in mmap.MAP_PRIVATE, mmap.MAP_SHARED:
+    pages = -(-len(content) // PAGE); where = libc.mmap(None, WIDE((pages + 1) * PAGE), 1, flags, f, WIDE(0)); print(ctypes.string_at(where + len(content) - 1, 5))
+    child = os.fork()
+    if child == 0:
+        signal.signal(signal.SIGBUS, signal.SIG_DFL); ctypes.string_at(where + pages * PAGE, 1); os._exit(1)
+    print(os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGBUS)
+P
 # Counters that processes share.
 python3 - <<'P'
 import mmap, os, struct, fcntl
