@@ -16,6 +16,7 @@ use crate::cache::Cache;
 use crate::errno::Error;
 use crate::inode::{Content, Inode, State};
 use crate::link::{Link, SocketLink};
+use crate::mapped_descriptors::{Keeper, MappedDescriptors};
 use crate::parcels::Taken;
 use crate::programs::Programs;
 use crate::resume::{RESUME_WAIT, patiently};
@@ -60,6 +61,7 @@ pub struct Client {
     /// No file grows beyond this.
     file_limit: AtomicU64,
     pub(crate) programs: Programs,
+    pub(crate) mapped_descriptors: MappedDescriptors,
     /// Which daemon it talks to.
     pub(crate) connection: AtomicU32,
     /// How long to wait for the next one; held by who does.
@@ -138,6 +140,7 @@ impl Client {
             next_passed: AtomicU64::new(0),
             file_limit: AtomicU64::new(FILE_BYTES_MAX),
             programs: Programs::default(),
+            mapped_descriptors: MappedDescriptors::default(),
             connection: AtomicU32::new(0),
             patience: Mutex::new(RESUME_WAIT),
             abandoned: AtomicU32::new(0),
@@ -194,7 +197,12 @@ impl Client {
     /// Goes on with `copy` in the place of the descriptor `number`, which is answered and may be closed; `copy` is, if
     /// `number` is none of this session's. No operation runs meanwhile.
     pub fn replace_descriptor(&self, number: i32, copy: OwnedFd) -> OwnedFd {
-        self.session.replace_descriptor(number, copy)
+        self.session.replace_descriptor(number, self.mapped_descriptors.replace(number, copy))
+    }
+
+    /// How descriptors are kept that are opened while it runs.
+    pub fn keep_descriptors(&self, keeper: Keeper) {
+        self.mapped_descriptors.keep_by(keeper);
     }
 
     /// From now on no file grows beyond `bytes` (the process's `RLIMIT_FSIZE`).

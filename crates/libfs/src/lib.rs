@@ -10,7 +10,7 @@
 //! | `retire`, `resync`, `resume` | letting go of digested log space; going on after a fence, and with another daemon |
 //! | `walk`, `credentials`, `capabilities`, `whereabouts` | from a path to an inode, and who may; from a directory to its path |
 //! | `open_file`, `open_flags`, `opened`, `data`, `allocate`, `namespace`, `rename`, `attributes`, `glance`, `extended`, `listing` | the calls |
-//! | `mapped` | files whose content is a file of the kernel's, while programs share mappings of them |
+//! | `mapped`, `mapped_descriptors` | files whose content is a file of the kernel's, while programs share mappings of them |
 //! | `programs` | what is executed is not written, and the other way round |
 //! | `errno` | every error, and the one table of error numbers |
 //!
@@ -43,6 +43,7 @@ mod link;
 mod listing;
 mod locked;
 mod mapped;
+mod mapped_descriptors;
 mod namespace;
 mod offset;
 mod open_file;
@@ -71,6 +72,7 @@ pub use errno::Error;
 pub use extended::ExtendedFlags;
 pub use link::{Link, LinkError, SocketLink};
 pub use listing::DirectoryItem;
+pub use mapped_descriptors::Keeper;
 pub use namespace::LinkSource;
 pub use open_file::OpenFile;
 pub use open_flags::{LARGE_FILE, OPEN_FLAGS, OPENING_FLAGS, UNNAMED};

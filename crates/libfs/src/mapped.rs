@@ -11,6 +11,7 @@ use crate::data::too_big;
 use crate::debit;
 use crate::errno::Error;
 use crate::inode::{Content, Inode, State};
+use crate::mapped_descriptors::{Kept, KeptFile};
 use crate::open_file::OpenFile;
 use crate::session::unexpected;
 use crate::sync::{Arc, AtomicU64, Mutex, Ordering};
@@ -18,8 +19,8 @@ use cuesta_format::wire::{Request, Response};
 use cuesta_format::{BLOCK_BYTES, InodeNumber, InodeRecord, Timestamp};
 use cuesta_media::mapped_files::{self, Pin};
 use cuesta_media::{UserSlice, UserSliceMut};
-use rustix::fd::OwnedFd;
-use rustix::fs::{FallocateFlags, SeekFrom, Timespec, Timestamps, UTIME_OMIT};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fs::{FallocateFlags, SeekFrom, Stat, Timespec, Timestamps, UTIME_OMIT};
 use rustix::io::Errno;
 use std::ops::Range;
 
@@ -40,6 +41,7 @@ const SECTOR_BYTES: u64 = 512;
 pub(crate) struct MappedFile {
     inode: InodeNumber,
     _pin: Pin,
+    descriptor: Option<Arc<Kept>>,
     /// Pages it may still get before it is asked again whether there is room.
     allowance: AtomicU64,
     /// Held from the moment an end of the file is taken until it is the file's.
@@ -75,6 +77,21 @@ fn whole<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, Error> {
         match call() {
             Err(Errno::INTR) => {}
             answer => return answer.map_err(failed),
+        }
+    }
+}
+
+/// The kernel's file, for one call.
+enum Opened<'m> {
+    Kept(KeptFile<'m>),
+    Now(OwnedFd),
+}
+
+impl AsFd for Opened<'_> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Opened::Kept(file) => file.as_fd(),
+            Opened::Now(file) => file.as_fd(),
         }
     }
 }
@@ -127,12 +144,9 @@ impl Client {
             return Ok(None);
         };
         let _pin = Pin::new(&file).map_err(failed)?;
-        Ok(Some(Arc::new(MappedFile {
-            inode,
-            _pin,
-            allowance: AtomicU64::new(0),
-            appending: Mutex::new(()),
-        })))
+        let descriptor = self.mapped_descriptors.keep(&file);
+        let (allowance, appending) = (AtomicU64::new(0), Mutex::new(()));
+        Ok(Some(Arc::new(MappedFile { inode, _pin, descriptor, allowance, appending })))
     }
 
     /// The file, if it was found in mapped mode before, is so as far as is known, and may be written as it is.
@@ -151,10 +165,14 @@ impl Client {
         self.operate(|_turn| Ok(self.reading(inode)?.mapped().map(Arc::clone)))
     }
 
-    fn open_mapped(&self, mapped: &MappedFile) -> Result<OwnedFd, Error> {
+    fn open_mapped<'m>(&self, mapped: &'m MappedFile) -> Result<Opened<'m>, Error> {
+        if let Some(kept) = mapped.descriptor.as_ref().and_then(|kept| kept.get()) {
+            return Ok(Opened::Kept(kept));
+        }
         let references = self.session.references.read();
         let found = whole(|| mapped_files::open(&*references, mapped.inode))?;
-        found.ok_or_else(|| Error::Daemon("a file in mapped mode is missing".into()))
+        let found = found.ok_or_else(|| Error::Daemon("a file in mapped mode is missing".into()))?;
+        Ok(Opened::Now(found))
     }
 
     /// The attributes that are the kernel's to know.
@@ -163,8 +181,7 @@ impl Client {
         mapped: &MappedFile,
         record: &InodeRecord,
     ) -> Result<InodeRecord, Error> {
-        let references = self.session.references.read();
-        let found = whole(|| mapped_files::stat(&*references, mapped.inode))?;
+        let found = self.stat_mapped(mapped)?;
         let modified = Timestamp::new(found.st_mtime, found.st_mtime_nsec as u32);
         Ok(InodeRecord {
             size: found.st_size.unsigned_abs(),
@@ -176,8 +193,15 @@ impl Client {
     }
 
     fn mapped_size(&self, mapped: &MappedFile) -> Result<u64, Error> {
+        Ok(self.stat_mapped(mapped)?.st_size.unsigned_abs())
+    }
+
+    fn stat_mapped(&self, mapped: &MappedFile) -> Result<Stat, Error> {
+        if let Some(kept) = mapped.descriptor.as_ref().and_then(|kept| kept.get()) {
+            return whole(|| rustix::fs::fstat(&kept));
+        }
         let references = self.session.references.read();
-        Ok(whole(|| mapped_files::stat(&*references, mapped.inode))?.st_size.unsigned_abs())
+        whole(|| mapped_files::stat(&*references, mapped.inode))
     }
 
     /// Sets the time of last change of content.
@@ -289,8 +313,8 @@ impl Client {
     }
 
     /// Whether there is room for what `range` wants that the file does not have.
-    fn check_room(&self, file: &OwnedFd, range: &Range<u64>) -> Result<(), Error> {
-        let held = whole(|| rustix::fs::fstat(file))?.st_blocks.unsigned_abs() * SECTOR_BYTES / BLOCK_BYTES;
+    fn check_room(&self, file: impl AsFd, range: &Range<u64>) -> Result<(), Error> {
+        let held = whole(|| rustix::fs::fstat(&file))?.st_blocks.unsigned_abs() * SECTOR_BYTES / BLOCK_BYTES;
         let wanted = range.end.div_ceil(BLOCK_BYTES) - range.start / BLOCK_BYTES;
         if wanted <= held.saturating_add(self.statfs()?.blocks_free) { Ok(()) } else { Err(Error::NoSpace) }
     }

@@ -9,14 +9,16 @@
 //! A vfork child has the parent's memory and its own kernel descriptors: its changes go to a
 //! [`Delta`], which only it sees, until it is gone.
 
+use std::os::fd::AsRawFd as _;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use cuesta_libfs::Keeper;
 use cuesta_threads::{Pool, Table, Turn};
 
 use crate::calls::ExecImage;
 use crate::filter::{ACTIVE, DESCRIPTOR_LIMIT, DESCRIPTORS, HOLDS, own_class};
 use crate::open_file::Description;
-use crate::process::ChildSession;
+use crate::process::{self, ChildSession};
 use crate::thread;
 use crate::working_directory::Current;
 
@@ -99,6 +101,17 @@ pub fn hide(fd: i32, hidden: bool) {
         class.store(if hidden { CLASS_HIDDEN } else { own_class() }, Ordering::Relaxed);
     }
 }
+
+/// How LibFS keeps descriptors.
+pub const KEEPER: Keeper = Keeper {
+    is_usable: || !thread::is_vforked(),
+    keep: |file| {
+        let kept = process::set_aside(file).ok()?;
+        hide(kept.as_raw_fd(), true);
+        Some(kept)
+    },
+    let_go: |fd| hide(fd, false),
+};
 
 /// The description behind `fd`, if it is ours.
 #[inline]

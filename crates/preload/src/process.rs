@@ -347,6 +347,7 @@ fn attach() -> Result<&'static Client, Failure> {
         client.limit_files(limit);
     }
     client.watch_programs(calls::running::is_running);
+    client.keep_descriptors(descriptors::KEEPER);
     filter::ACTIVE.store(1, Ordering::Release);
     filter::HOLDS.store(1, Ordering::Release);
     if thread::is_vforked() {

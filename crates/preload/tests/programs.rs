@@ -24,6 +24,7 @@ const NAMED_CALLS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/named_desc
 const LINKS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/links.sh");
 const ASYNCHRONOUS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/asynchronous.py");
 const SHARED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/shared_files.py");
+const MAPPED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/mapped_descriptors.py");
 const EVERY_CALL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/every_call.py");
 const PASSING: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/passing.py");
 const USERS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/users.sh");
@@ -40,6 +41,11 @@ fn compare_on_both(program: &str, script: &str) {
     let ours = store.command(program).args([script, PREFIX]).finish();
     assert!(kernel.status.success(), "{}", told(&kernel));
     compare(&told(&kernel).replace(&directory, "D"), &told(&ours).replace(PREFIX, "D"));
+}
+
+#[test]
+fn a_mapped_file_is_read_and_written_whatever_becomes_of_descriptors() {
+    compare_on_both("python3", MAPPED);
 }
 
 #[test]

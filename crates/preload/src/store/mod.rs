@@ -25,7 +25,7 @@ use std::sync::Arc;
 
 use cuesta_format::wire::StoreTotals;
 use cuesta_format::{InodeNumber, InodeRecord, StoreId};
-use cuesta_libfs::{Error, PassedFile};
+use cuesta_libfs::{Error, Keeper, PassedFile};
 use rustix::fd::BorrowedFd;
 
 /// Where a pipe, a socket or a mark would stand that is out of a served process's reach.
@@ -114,6 +114,13 @@ impl Client {
     pub fn watch_programs(&self, is_running: fn(InodeNumber) -> bool) {
         if let Client::Own(client) = self {
             client.watch_programs(is_running);
+        }
+    }
+
+    /// As LibFS; a served process has none to keep.
+    pub fn keep_descriptors(&self, keeper: Keeper) {
+        if let Client::Own(client) = self {
+            client.keep_descriptors(keeper);
         }
     }
 
