@@ -1,9 +1,10 @@
 //! The asking end: calls of a process that is another user than the store's, as LibFS has them.
 
 use crate::frames::{FrameError, Frames};
+use crate::open_file::OpenFile;
 use crate::protocol::{Offset, Place, READ_BYTES_MAX, Request, Response, Subject, VERSION};
 use cuesta_format::wire::StoreTotals;
-use cuesta_format::{FileKind, InodeNumber, InodeRecord, StoreId, WRITE_BYTES_MAX};
+use cuesta_format::{InodeNumber, InodeRecord, StoreId, WRITE_BYTES_MAX};
 use cuesta_libfs::{
     Allocation, DirectoryItem, Error, ExtendedFlags, RESUME_WAIT, RenameFlags, Resolve, SetAttributes,
     Whence, patiently,
@@ -13,14 +14,11 @@ use parking_lot::Mutex;
 use rustix::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
 use rustix::io::{DupFlags, Errno};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// About so many bytes of names are asked for at once.
 const LIST_BYTES: u32 = 32 << 10;
-/// Flags that `fcntl(F_SETFL)` may change.
-const STATUS_FLAGS: i32 = libc::O_APPEND | libc::O_NONBLOCK | libc::O_DIRECT | libc::O_NOATIME;
-
 /// How often one call is asked anew.
 const RENEWALS_MAX: usize = 3;
 
@@ -51,74 +49,6 @@ struct Line {
     frames: Frames,
     /// How long the next daemon is waited for. Who waited in vain once asks only once from then on.
     patience: Duration,
-}
-
-/// An open file. Its token keeps it open, not this.
-#[derive(Debug)]
-pub struct OpenFile {
-    number: u64,
-    inode: InodeNumber,
-    kind: FileKind,
-    flags: AtomicI32,
-    /// It went with the daemon that had it open.
-    is_lost: AtomicBool,
-}
-
-impl OpenFile {
-    fn new(number: u64, inode: InodeNumber, kind: FileKind, flags: i32) -> OpenFile {
-        let is_lost = AtomicBool::new(false);
-        OpenFile { number, inode, kind, flags: AtomicI32::new(flags), is_lost }
-    }
-
-    /// Its number on its connection.
-    #[must_use]
-    pub fn number(&self) -> u64 {
-        self.number
-    }
-
-    /// Its inode.
-    #[must_use]
-    pub fn inode(&self) -> InodeNumber {
-        self.inode
-    }
-
-    /// Itself, unless it went with a daemon.
-    pub fn there(&self) -> Result<&OpenFile, Error> {
-        if self.is_lost.load(Ordering::Relaxed) { Err(Error::Disconnected) } else { Ok(self) }
-    }
-
-    /// What kind of file it is.
-    #[must_use]
-    pub fn kind(&self) -> FileKind {
-        self.kind
-    }
-
-    /// The flags it was opened with, as `fcntl(F_GETFL)` shows them.
-    #[must_use]
-    pub fn flags(&self) -> i32 {
-        self.flags.load(Ordering::Relaxed)
-    }
-
-    /// Whether it was opened to be read.
-    pub fn check_readable(&self) -> Result<(), Error> {
-        self.check_access(libc::O_RDONLY)
-    }
-
-    /// Whether it was opened to be written.
-    pub fn check_writable(&self) -> Result<(), Error> {
-        self.check_access(libc::O_WRONLY)
-    }
-
-    /// Whether more can be done with it than to name it (`O_PATH`).
-    pub fn check_not_path(&self) -> Result<(), Error> {
-        if self.flags() & libc::O_PATH != 0 { Err(Error::AccessMode) } else { Ok(()) }
-    }
-
-    fn check_access(&self, wanted: i32) -> Result<(), Error> {
-        self.check_not_path()?;
-        let mode = self.flags() & libc::O_ACCMODE;
-        if mode == wanted || mode == libc::O_RDWR { Ok(()) } else { Err(Error::AccessMode) }
-    }
 }
 
 impl From<FrameError> for Error {
@@ -226,8 +156,8 @@ impl Client {
             }
             shown = frames.send(&Request::Redeem, Some(token)).and_then(|()| {
                 let is_known = matches!(frames.receive::<Response>()?.0,
-                    Response::Opened { file: number, .. } if number == file.number);
-                file.is_lost.store(!is_known, Ordering::Relaxed);
+                    Response::Opened { file: number, .. } if number == file.number());
+                file.note_whether_lost(!is_known);
                 has_lost_files |= !is_known;
                 Ok(())
             });
@@ -291,7 +221,7 @@ impl Client {
 
     /// Opens what an open file is of once more.
     pub fn reopen(&self, file: &OpenFile, flags: i32) -> Result<(OpenFile, OwnedFd), Error> {
-        self.opened(&Request::Reopen { file: file.number, flags })
+        self.opened(&Request::Reopen { file: file.number(), flags })
     }
 
     /// The file whose token this is.
@@ -331,7 +261,7 @@ impl Client {
 
     /// The process has let go of the file's token.
     pub fn close(&self, file: &OpenFile) -> Result<(), Error> {
-        self.done(&Request::Close { file: file.number })
+        self.done(&Request::Close { file: file.number() })
     }
 
     /// Where a call reads or writes.
@@ -355,7 +285,7 @@ impl Client {
         loop {
             let count = (wanted - done).min(READ_BYTES_MAX) as u32;
             let place = self.place(at.map(|at| at.saturating_add(done as i64)));
-            let bytes = match self.bytes(&Request::Read { file: file.number, count, place }) {
+            let bytes = match self.bytes(&Request::Read { file: file.number(), count, place }) {
                 Err(_) if done > 0 => return Ok(done),
                 read => read?,
             };
@@ -380,19 +310,19 @@ impl Client {
     ) -> Result<usize, Error> {
         file.check_writable()?;
         let bytes = gather(data)?;
-        let request = Request::Write { file: file.number, place: self.place(at), appends, data: &bytes };
+        let request = Request::Write { file: file.number(), place: self.place(at), appends, data: &bytes };
         self.number(&request).map(|written| written as usize)
     }
 
     /// `lseek`.
     pub fn seek(&self, file: &OpenFile, offset: i64, whence: Whence) -> Result<u64, Error> {
-        self.number(&Request::Seek { file: file.number, offset, whence })
+        self.number(&Request::Seek { file: file.number(), offset, whence })
     }
 
     /// `fcntl(F_SETFL)`.
     pub fn set_flags(&self, file: &OpenFile, flags: i32) -> Result<(), Error> {
-        self.done(&Request::SetFlags { file: file.number, flags })?;
-        file.flags.store(file.flags() & !STATUS_FLAGS | flags & STATUS_FLAGS, Ordering::Relaxed);
+        self.done(&Request::SetFlags { file: file.number(), flags })?;
+        file.note_flags(flags);
         Ok(())
     }
 
@@ -403,13 +333,13 @@ impl Client {
 
     /// `fallocate`.
     pub fn allocate(&self, file: &OpenFile, what: Allocation, offset: i64, length: i64) -> Result<(), Error> {
-        self.done(&Request::Allocate { file: file.number, what, offset, length })
+        self.done(&Request::Allocate { file: file.number(), what, offset, length })
     }
 
     /// `fsync`.
     pub fn fsync(&self, file: &OpenFile) -> Result<(), Error> {
         file.check_not_path()?;
-        self.done(&Request::Fsync { file: file.number })
+        self.done(&Request::Fsync { file: file.number() })
     }
 
     /// Hands names to `sink`, from the file's offset on, until it takes no more.
@@ -419,7 +349,7 @@ impl Client {
         sink: &mut dyn FnMut(DirectoryItem<'_>) -> bool,
     ) -> Result<(), Error> {
         loop {
-            let request = Request::List { file: file.number, bytes: LIST_BYTES };
+            let request = Request::List { file: file.number(), bytes: LIST_BYTES };
             let Response::Entries(entries) = self.ask(&request)? else {
                 return Err(unexpected());
             };
@@ -530,7 +460,7 @@ impl Client {
 
     /// The descriptor that the kernel has the file's locks on: the same for all who have the file.
     pub fn lock_file(&self, file: &OpenFile) -> Result<OwnedFd, Error> {
-        match self.ask_with(&Request::LockFile { file: file.number }, None)? {
+        match self.ask_with(&Request::LockFile { file: file.number() }, None)? {
             (Response::Done, Some(locks)) => Ok(locks),
             (Response::Done, None) => Err(Error::Descriptors),
             _ => Err(unexpected()),
@@ -544,7 +474,7 @@ impl Client {
 
     /// Where an open directory lies.
     pub fn whereabouts(&self, file: &OpenFile, guess: &[u8]) -> Result<Vec<u8>, Error> {
-        self.bytes(&Request::Whereabouts { file: file.number, guess })
+        self.bytes(&Request::Whereabouts { file: file.number(), guess })
     }
 
     /// Totals for `statfs`.

@@ -8,7 +8,7 @@
 //! |---|---|
 //! | `protocol` | what may be asked: calls, on paths and on open files |
 //! | `frames` | messages over the socket, one descriptor beside them |
-//! | `client` | the asking end, in the process of the other user |
+//! | `client`, `open_file` | the asking end, in the process of the other user |
 //! | `server` | the answering end: sockets, threads, limits |
 //! | `connection` | one process: who it is, what it has open, and what each request does |
 //! | `shared_offset` | offsets that processes of the store's user share with those of others |
@@ -31,11 +31,13 @@ mod connection;
 mod files;
 mod frames;
 mod kept;
+mod open_file;
 mod peer;
 mod protocol;
 mod server;
 mod shared_offset;
 
-pub use client::{Client, Holder, OpenFile};
+pub use client::{Client, Holder};
+pub use open_file::OpenFile;
 pub use protocol::{Offset, Place, READ_BYTES_MAX, Request, Response, Subject, VERSION};
 pub use server::{Server, StartError};
