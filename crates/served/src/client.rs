@@ -15,12 +15,12 @@ use rustix::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
 use rustix::io::{DupFlags, Errno};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// About so many bytes of names are asked for at once.
 const LIST_BYTES: u32 = 32 << 10;
-/// How often one call is asked anew.
-const RENEWALS_MAX: usize = 3;
+/// How long to wait before asking a daemon again that did not answer.
+const PAUSE: Duration = Duration::from_millis(5);
 
 /// Who has files open by a connection, and can do with the next daemon what it did with the last.
 pub trait Holder: std::fmt::Debug + Send + Sync {
@@ -109,8 +109,8 @@ impl Client {
         descriptor: Option<BorrowedFd<'_>>,
     ) -> Result<(Response, Option<OwnedFd>), Error> {
         let mut line = self.line.lock();
-        let mut has_lost_files = false;
-        for _ in 0..RENEWALS_MAX {
+        let (mut has_lost_files, mut lost) = (false, None);
+        loop {
             let (error, is_known_undone) = match line.frames.send(request, descriptor) {
                 Err(error) => (error, true),
                 Ok(()) => match line.frames.receive::<Response>() {
@@ -126,12 +126,34 @@ impl Client {
                 },
             };
             let FrameError::Ended(_) = error else { return Err(error.into()) };
-            has_lost_files |= self.renew(&mut line)?;
+            has_lost_files |= self.renew_in_time(&mut line, &mut lost)?;
             if !is_known_undone && !request.is_repeatable() {
                 return Err(Error::Disconnected);
             }
         }
-        Err(Error::Disconnected)
+    }
+
+    /// Goes on with the next daemon, until so long after the connection was first `lost`: one that is about to end may take
+    /// connections, and answer nothing.
+    fn renew_in_time(&self, line: &mut Line, lost: &mut Option<Instant>) -> Result<bool, Error> {
+        if self.holder.is_none() {
+            return Err(Error::Disconnected);
+        }
+        let patience = line.patience;
+        let began = match *lost {
+            None => *lost.insert(Instant::now()),
+            Some(began) if began.elapsed() < patience => {
+                std::thread::sleep(PAUSE);
+                began
+            }
+            Some(_) => return Err(Error::Disconnected),
+        };
+        loop {
+            match self.renew(line) {
+                Err(Error::Disconnected) if began.elapsed() < line.patience => std::thread::sleep(PAUSE),
+                renewed => return renewed,
+            }
+        }
     }
 
     /// Goes on with the next daemon. Answers whether it has not all the files that were open.
