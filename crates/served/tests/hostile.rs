@@ -26,12 +26,13 @@ const NOBODY: u32 = 65534;
 const ROOT: Credentials = Credentials::of_user(0, 0, Vec::new());
 
 struct Store {
-    _folder: tempfile::TempDir,
     users: PathBuf,
     sharedfs: PathBuf,
     _server: Mutex<SharedServer<SharedFs>>,
     _users: Server,
     root: Arc<Client>,
+    /// Removed when nobody makes files in it any more.
+    _folder: tempfile::TempDir,
 }
 
 fn store() -> Store {
