@@ -10,13 +10,15 @@
 //! A path that enters the store may leave it by `..` or a symbolic link. LibFS then answers where it
 //! goes on, and the call is made again there: by LibFS if that is ours once more, else by the kernel.
 
-use crate::store::{Base, Client};
+use std::ffi::CString;
+
 use cuesta_libfs::{Credentials, Error};
 
 use super::descriptor_names::{self, Passed};
-use super::{Answer, Call, Failure};
+use super::{Answer, Call, Failure, links};
 use crate::descriptors::{self, Pin};
 use crate::filter::{self, class_of};
+use crate::store::{Base, Client};
 use crate::user_memory::UserPath;
 use crate::{credentials, process, user_memory, working_directory};
 
@@ -193,10 +195,14 @@ pub fn at_place<T>(
             Ok(value) => return answer(value),
             Err(Error::Leaves { path, .. }) => {
                 let outside = outside(&path)?;
-                match below(&process::configuration()?.prefix, &outside) {
-                    Some(rest) => place = Place::below_root(rest),
-                    None => return Ok(continue_outside(call, named, outside)),
-                }
+                let prefix = &process::configuration()?.prefix;
+                place = match below(prefix, &outside) {
+                    Some(rest) => Place::below_root(rest),
+                    None => match continue_outside(call, named, outside) {
+                        Outside::Answered(answer) => return Ok(answer),
+                        Outside::LedBack(inside) => led_back(prefix, inside.as_bytes())?,
+                    },
+                };
             }
             Err(error) => return Err(error.into()),
         }
@@ -228,9 +234,15 @@ pub fn at_both(
             Ok(()) => return Ok(0),
             Err(Error::Leaves { path, second }) => {
                 let outside = outside(&path)?;
-                let rest =
-                    below(&process::configuration()?.prefix, &outside).ok_or(Failure::Errno(libc::EXDEV))?;
-                *(if second { &mut to } else { &mut from }) = Place::below_root(rest);
+                let prefix = &process::configuration()?.prefix;
+                let place = match below(prefix, &outside) {
+                    Some(rest) => Place::below_root(rest),
+                    None => match links::into_store(libc::AT_FDCWD, &outside, false) {
+                        Some(inside) => led_back(prefix, &inside)?,
+                        None => return Err(Failure::Errno(libc::EXDEV)),
+                    },
+                };
+                *(if second { &mut to } else { &mut from }) = place;
             }
             Err(error) => return Err(error.into()),
         }
@@ -238,7 +250,19 @@ pub fn at_both(
     Err(Failure::Errno(libc::ELOOP))
 }
 
-fn continue_outside(call: &Call, named: Named, mut path: Vec<u8>) -> isize {
+/// The place of a path of the store that a link of the kernel's led to.
+fn led_back(prefix: &[u8], inside: &[u8]) -> Result<Place, Failure> {
+    below(prefix, inside).map(Place::below_root).ok_or(Failure::Errno(libc::ENOENT))
+}
+
+/// What became of a call whose path a link of the store's leads out of it.
+enum Outside {
+    Answered(isize),
+    /// A link of the kernel's leads back into the store, to this path.
+    LedBack(CString),
+}
+
+fn continue_outside(call: &Call, named: Named, mut path: Vec<u8>) -> Outside {
     // A change of directory is settled by who began it.
     let is_served = call.number as i64 != libc::SYS_chdir && descriptor_names::passed(&path).is_some();
     path.push(0);
@@ -248,11 +272,20 @@ fn continue_outside(call: &Call, named: Named, mut path: Vec<u8>) -> isize {
         arguments[directory] = libc::AT_FDCWD as usize;
     }
     match is_served.then(|| super::serve(call.number, arguments)) {
-        Some(Ok(answer)) => answer,
-        Some(Err(Failure::Errno(errno) | Failure::Unserved(errno))) => -(errno as isize),
-        Some(Err(Failure::OverLimit)) => -(libc::EFBIG as isize),
-        Some(Err(Failure::NotOurs)) | None => call.kernel(arguments),
+        Some(Ok(answer)) => return Outside::Answered(answer),
+        Some(Err(Failure::Errno(errno) | Failure::Unserved(errno))) => {
+            return Outside::Answered(-(errno as isize));
+        }
+        Some(Err(Failure::OverLimit)) => return Outside::Answered(-(libc::EFBIG as isize)),
+        Some(Err(Failure::NotOurs)) | None => {}
     }
+    let there = Call { number: call.number, arguments };
+    let first = links::must_look_first().then(|| links::behind_link(&there, named)).flatten();
+    if let Some(inside) = first {
+        return Outside::LedBack(inside);
+    }
+    let answer = there.kernel(arguments);
+    links::into_store_behind(&there, named, Ok(answer)).map_or(Outside::Answered(answer), Outside::LedBack)
 }
 
 /// Answers a call of ours that is not served: by descriptor or path, whichever its class looks at.
