@@ -296,6 +296,11 @@ impl Files {
     /// Closes a file whose token nobody has any more.
     pub(crate) fn close(&self, file: &Arc<File>) {
         if file.is_let_go() {
+            // Before it is forgotten: who then asks for a lock that was on it finds the file no more, and must find no lock.
+            // Closed under the lock: who finds none there, either.
+            let mut locks = file.locks.lock();
+            drop(locks.take());
+            drop(locks);
             self.forget(file);
         }
     }
