@@ -64,13 +64,14 @@ impl Frames {
         if self.come.is_empty() {
             self.wait()?;
         }
-        let mut wanted = HEAD_BYTES;
-        while self.come.len() < wanted {
-            self.receive_some()?;
-            if let Some(&head) = self.come.first_chunk() {
-                wanted = HEAD_BYTES + wire::frame_length(head)?;
+        // The frame behind the one before may have come along with it.
+        let wanted = loop {
+            let head = self.come.first_chunk().copied().map(wire::frame_length).transpose()?;
+            match head.map(|length| HEAD_BYTES + length) {
+                Some(wanted) if self.come.len() >= wanted => break wanted,
+                _ => self.receive_some()?,
             }
-        }
+        };
         let message = wire::decode(&self.come[HEAD_BYTES..wanted]);
         self.come.drain(..wanted);
         if self.come.is_empty() && self.come.capacity() > KEPT_BYTES {

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{Ending, Error};
-use cuesta_format::wire::{PROTOCOL_VERSION, Question, Refusal, Request, Response, StoreTotals};
+use cuesta_format::wire::{self, PROTOCOL_VERSION, Question, Refusal, Request, Response, StoreTotals};
 use cuesta_format::{InodeNumber, SessionId};
 use frames::{FrameError, Frames};
 use rustix::event::{EventfdFlags, eventfd};
@@ -212,6 +212,20 @@ fn a_detach_is_answered_after_the_session_ended() {
     assert_eq!(ask(&mut client, &Request::Detach), Response::Done);
     assert_eq!(world.told.try_recv(), Ok(Told::Ended(SessionId(1), Ending::Gone)));
     assert!(matches!(client.receive::<Response>(), Err(FrameError::Closed)));
+}
+
+#[test]
+fn two_questions_that_come_together_are_answered_one_after_the_other() {
+    let world = World::new();
+    let mut client = world.attach();
+    let mut frames = Vec::new();
+    for request in [Request::Statfs, Request::Detach] {
+        wire::encode(&Question { processor: None, request }, &mut frames).unwrap();
+    }
+    rustix::net::send(client.socket(), &frames, SendFlags::NOSIGNAL).unwrap();
+    assert!(matches!(client.receive().unwrap(), Response::Statfs(_)));
+    assert_eq!(client.receive::<Response>().unwrap(), Response::Done);
+    assert_eq!(world.heard(), Told::Ended(SessionId(1), Ending::Gone));
 }
 
 #[test]
