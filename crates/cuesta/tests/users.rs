@@ -2,12 +2,14 @@
 
 mod common;
 
-use common::{Ended, Place};
+use common::{Ended, Place, signal};
 use std::fs::{Permissions, set_permissions};
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::process::Stdio;
+use std::sync::mpsc;
+use std::time::Duration;
 
 const NOBODY: u32 = 65534;
 
@@ -44,6 +46,69 @@ fn a_store_that_others_may_reach_serves_them_while_its_user_serves_it() {
 
     assert_eq!(place.cuesta(&["stop", "store"]).status(), 0);
     as_nobody(&place, "true").refused(125, &["store", "another user", "not served"]);
+}
+
+/// Locks a file, and goes when it is told to.
+const HOLDER: &str = "
+import fcntl
+file = open('/cuesta/locked', 'r+')
+fcntl.flock(file, fcntl.LOCK_EX)
+print('has it', flush=True)
+input()
+";
+
+/// Tries to lock it when it is told to.
+const TAKER: &str = "
+import fcntl
+file = open('/cuesta/locked', 'r+')
+print('ready', flush=True)
+input()
+try:
+    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    print('had', flush=True)
+except OSError as error:
+    print(error.strerror, flush=True)
+";
+
+/// The daemon closes a file when it sees that nobody has it any more; its locks must seem gone as soon as its process is.
+#[test]
+fn a_lock_of_another_user_s_program_ends_with_it_however_late_the_daemon_is() {
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: only root becomes somebody else");
+        return;
+    }
+    let place = Place::with_store();
+    set_permissions(place.path(""), Permissions::from_mode(0o755)).unwrap();
+    set_permissions(place.path("store"), Permissions::from_mode(0o711)).unwrap();
+    let made = ["run", "--store", "store", "--", "sh", "-c", "umask 0; echo > /cuesta/locked"];
+    assert_eq!(place.cuesta(&made).status(), 0);
+    for taker_user in [0, NOBODY] {
+        let start = |script: &str, user: u32| {
+            let mut command = place.command(&["run", "--store", "store", "--", "python3", "-c", script]);
+            command.uid(user).gid(user).stdin(Stdio::piped()).stdout(Stdio::piped());
+            let mut started = command.spawn().unwrap();
+            let lines = BufReader::new(started.stdout.take().unwrap()).lines();
+            (started, lines)
+        };
+        let (mut holder, mut held) = start(HOLDER, NOBODY);
+        assert_eq!(held.next().unwrap().unwrap(), "has it");
+        let (mut taker, mut told) = start(TAKER, taker_user);
+        assert_eq!(told.next().unwrap().unwrap(), "ready");
+        let daemon = place.daemon();
+        signal(&daemon, "STOP");
+        holder.kill().unwrap();
+        holder.wait().unwrap();
+        taker.stdin.take().unwrap().write_all(b"\n").unwrap();
+        let (said, heard) = mpsc::channel();
+        let listening = std::thread::spawn(move || said.send(told.next()));
+        // Who does not ask the daemon answers meanwhile.
+        let early = heard.recv_timeout(Duration::from_millis(300));
+        signal(&daemon, "CONT");
+        let answer = early.or_else(|_| heard.recv()).unwrap().expect("it says something").unwrap();
+        assert_eq!(answer, "had", "asked by user {taker_user}");
+        listening.join().unwrap().unwrap();
+        assert!(taker.wait().unwrap().success());
+    }
 }
 
 /// Has files open in every way, one without a name, and a child that shares an offset; asks for more between daemons.

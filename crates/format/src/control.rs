@@ -62,6 +62,9 @@ pub const OPENER_MARK: u64 = MARKS_OFFSET + 1;
 /// The byte that says that it is for writing.
 pub const WRITER_MARK: u64 = OPENER_MARK + 1;
 
+/// The byte that says that SharedFS has the description, for processes it serves: it may outlive the last of them for a moment.
+pub const SERVED_MARK: u64 = WRITER_MARK + 1;
+
 /// The byte that says that the description was sent to other processes under the number 0; those of larger numbers follow.
 pub const PASSED_MARKS: u64 = MARKS_OFFSET + (1 << 61);
 

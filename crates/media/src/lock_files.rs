@@ -5,7 +5,9 @@
 
 use crate::byte_locks;
 use cuesta_format::InodeNumber;
-use cuesta_format::control::{MARKS_OFFSET, OPENER_MARK, PASSED_MARKS, PATH_SUFFIX, WRITER_MARK};
+use cuesta_format::control::{
+    MARKS_OFFSET, OPENER_MARK, PASSED_MARKS, PATH_SUFFIX, SERVED_MARK, WRITER_MARK,
+};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{Dir, Mode, OFlags, SeekFrom, fchmod, fstat, openat, seek};
 use rustix::io::Errno;
@@ -36,6 +38,8 @@ pub enum Mark {
     Opener,
     /// It is open for writing.
     Writer,
+    /// SharedFS has it for processes it serves.
+    Served,
     /// The description was sent under this number.
     Passed(u64),
 }
@@ -45,6 +49,7 @@ impl Mark {
         let first = match self {
             Mark::Opener => OPENER_MARK,
             Mark::Writer => WRITER_MARK,
+            Mark::Served => SERVED_MARK,
             Mark::Passed(number) => PASSED_MARKS.saturating_add(number),
         };
         first..first.saturating_add(1)
@@ -93,6 +98,11 @@ pub fn take(folder: impl AsFd, inode: InodeNumber, access: Access) -> Result<Own
 /// Adds a mark to a lock file that is open.
 pub fn mark(file: impl AsFd, mark: Mark) -> Result<(), Errno> {
     byte_locks::mark(file, mark.byte())
+}
+
+/// Whether another description of the lock file has the mark.
+pub fn has_other(file: impl AsFd, mark: Mark) -> Result<bool, Errno> {
+    Ok(byte_locks::marked(file, mark.byte())?.is_some())
 }
 
 /// Whether somebody has the mark in a lock file of the inode. Opens and closes it: not for processes with record locks on it.

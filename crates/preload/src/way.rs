@@ -9,8 +9,8 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::filter;
-use crate::process::{Configuration, borrow, configuration, descriptor_floor, set_aside};
-use crate::store::{Renewal, Token};
+use crate::process::{Configuration, attached, borrow, configuration, descriptor_floor, set_aside};
+use crate::store::{Client, Renewal, Token};
 
 /// The folder of the socket for other users, taken along; negative: it was not.
 static WAY: AtomicI32 = AtomicI32::new(-1);
@@ -83,6 +83,16 @@ pub fn take() {
 /// A connection to SharedFS by which this process asks as who it is now, whoever it becomes.
 pub fn bridge() -> Option<cuesta_served::Client> {
     connect_as_user(configuration().ok()?).ok()
+}
+
+/// Waits until SharedFS has closed what the last process it served for has let go of. `false`: it cannot be asked.
+pub fn settle() -> bool {
+    if let Some(Client::Served(client)) = attached() {
+        return client.settle().is_ok();
+    }
+    let Ok(configuration) = configuration() else { return false };
+    let client = cuesta_served::Client::connect(&users_socket(configuration), descriptor_floor());
+    client.and_then(|client| client.settle()).is_ok()
 }
 
 /// Whether this process may not even see the store's socket, or not use it.

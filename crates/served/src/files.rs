@@ -8,7 +8,7 @@
 use crate::kept::{Found, Kept, Made, Record, Slot};
 use crate::shared_offset::{HeldOffset, SharedOffset};
 use cuesta_libfs::{Client, Credentials, Error, OpenFile};
-use cuesta_media::lock_files::{self, Access};
+use cuesta_media::lock_files::{self, Access, Mark};
 use parking_lot::{Mutex, MutexGuard};
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd};
@@ -127,7 +127,12 @@ impl File {
 
     /// Locks are on this from now on, unless they are somewhere already.
     pub(crate) fn adopt_locks(&self, locks: OwnedFd) {
-        self.locks.lock().get_or_insert(locks);
+        let mut kept = self.locks.lock();
+        if kept.is_none() {
+            // Without the mark it is only found later that nobody has the file any more.
+            let _ = lock_files::mark(&locks, Mark::Served);
+            *kept = Some(locks);
+        }
     }
 
     fn take_lock_file(&self) -> Result<OwnedFd, Error> {
@@ -138,7 +143,10 @@ impl File {
             _ => Access::Write,
         };
         self.client.note_lock_file();
-        lock_files::take(&*self.client.references(), open.inode(), access).map_err(|_| Error::Descriptors)
+        let taken = lock_files::take(&*self.client.references(), open.inode(), access)
+            .map_err(|_| Error::Descriptors)?;
+        lock_files::mark(&taken, Mark::Served).map_err(|_| Error::Descriptors)?;
+        Ok(taken)
     }
 
     /// Whether nobody has the token.

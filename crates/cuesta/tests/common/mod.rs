@@ -47,10 +47,14 @@ impl Place {
 
     /// Kills the store's daemon.
     pub fn kill_daemon(&self) {
+        signal(&self.daemon(), "KILL");
+    }
+
+    /// The process of the store's daemon.
+    pub fn daemon(&self) -> String {
         let status = self.cuesta(&["status", "store", "--json"]).text();
         let pid = status.split("\"pid\":").nth(1).and_then(|rest| rest.split([',', '}']).next());
-        let pid = pid.unwrap_or_else(|| panic!("no daemon: {status}")).trim().to_owned();
-        assert!(Command::new("kill").args(["-9", &pid]).status().unwrap().success());
+        pid.unwrap_or_else(|| panic!("no daemon: {status}")).trim().to_owned()
     }
 
     /// A small new store named `store`.
@@ -60,6 +64,11 @@ impl Place {
         assert_eq!(made.status(), 0, "{}", made.errors());
         place
     }
+}
+
+/// Sends a process a signal.
+pub fn signal(pid: &str, name: &str) {
+    assert!(Command::new("kill").args(["-s", name, pid]).status().unwrap().success());
 }
 
 impl Drop for Place {

@@ -5,9 +5,9 @@
 
 use super::{Answer, Call, Failure};
 use crate::descriptors::Pin;
-use crate::store::Client;
-use crate::{process, record_locks, references, thread, user_memory};
+use crate::{process, record_locks, references, thread, user_memory, way};
 use cuesta_format::control::USER_LOCK_LAST;
+use cuesta_media::lock_files::{self, Mark};
 
 /// `struct flock`: type and whence, start, length, process.
 type RecordLock = [u64; 4];
@@ -34,15 +34,16 @@ pub fn lock_file(call: &Call) -> Answer {
     references::ensure(call.int(0), &pin)?;
     match operation & libc::LOCK_NB {
         0 if kind != libc::LOCK_UN => Ok(thread::wait(libc::SYS_flock, call.arguments, true)),
-        _ => Ok(settled(|| call.kernel(call.arguments), |answer| *answer < 0)),
+        _ => Ok(settled(call.int(0), || call.kernel(call.arguments), |answer| *answer < 0)),
     }
 }
 
-/// What the kernel answers, asked again if a lock is `in_the_way`: it may be of a file that SharedFS still closes after a
-/// process that is gone.
-fn settled<A>(ask: impl Fn() -> A, in_the_way: impl Fn(&A) -> bool) -> A {
+/// What the kernel answers about locks on `fd`, asked again if one is `in_the_way`: it may be of a file that SharedFS still
+/// closes after a process it served, which is gone.
+fn settled<A>(fd: i32, ask: impl Fn() -> A, in_the_way: impl Fn(&A) -> bool) -> A {
     let answer = ask();
-    if in_the_way(&answer) && process::attached().is_some_and(Client::settle) { ask() } else { answer }
+    let may_go = || lock_files::has_other(process::borrow(fd), Mark::Served).unwrap_or(false);
+    if in_the_way(&answer) && may_go() && way::settle() { ask() } else { answer }
 }
 
 /// The commands of `fcntl` for record locks; `None`: it is another one.
@@ -79,7 +80,7 @@ fn set_lock(call: &Call, pin: &Pin) -> Answer {
     references::ensure(fd, pin)?;
     let arguments = [fd as usize, command as usize, &raw mut lock as usize, 0, 0, 0];
     let answer = match command {
-        libc::F_SETLK | libc::F_OFD_SETLK => settled(|| call.kernel(arguments), |answer| *answer < 0),
+        libc::F_SETLK | libc::F_OFD_SETLK => settled(fd, || call.kernel(arguments), |answer| *answer < 0),
         _ => thread::wait(libc::SYS_fcntl, arguments, true),
     };
     drop(setting);
@@ -95,7 +96,7 @@ fn get_lock(call: &Call, pin: &Pin) -> Answer {
         let mut lock = wanted;
         (call.kernel([fd as usize, call.word(1), &raw mut lock as usize, 0, 0, 0]), lock)
     };
-    let (answer, lock) = settled(ask, |(_, lock)| i32::from(lock.l_type) != libc::F_UNLCK);
+    let (answer, lock) = settled(fd, ask, |(_, lock)| i32::from(lock.l_type) != libc::F_UNLCK);
     if answer < 0 {
         return Ok(answer);
     }

@@ -217,13 +217,4 @@ impl Client {
             Client::Served(client) => client.lock_file(file.with_shared_fs()?),
         }
     }
-
-    /// Waits until files are closed whose last descriptors are, where it is not this process that closes them. Answers
-    /// whether there can be such files.
-    pub fn settle(&self) -> bool {
-        match self {
-            Client::Own(_) => false,
-            Client::Served(client) => client.settle().is_ok(),
-        }
-    }
 }
