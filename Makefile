@@ -36,7 +36,7 @@ demo: build
 # touches is built again, for the crash explorer.
 test: setup
 	@setup/packages fio=fio mkfs.ext4=e2fsprogs /usr/include/sqlite3.h=libsqlite3-dev \
-		perl=perl git=git node=nodejs setfattr=attr sudo=sudo $(COMPARED)
+		perl=perl git=git node=nodejs setfattr=attr setfacl=acl sudo=sudo $(COMPARED)
 	$(CARGO) build --release --workspace
 	$(CARGO) test --release --workspace --features cuesta-sim/record --test explorer
 	$(CARGO) test --release --workspace
@@ -49,7 +49,7 @@ COMPARED := rsync=rsync cpio=cpio zip=zip unzip=unzip xz=xz-utils bzip2=bzip2 zs
 	/usr/lib/python3/dist-packages/lmdb=python3-lmdb
 
 programs: build
-	@setup/packages perl=perl git=git node=nodejs fio=fio /usr/include/sqlite3.h=libsqlite3-dev $(COMPARED) gdb=gdb \
+	@setup/packages perl=perl git=git node=nodejs fio=fio setfacl=acl /usr/include/sqlite3.h=libsqlite3-dev $(COMPARED) gdb=gdb \
 		db_bench=rocksdb-tools redis-server=redis-server \
 		/usr/lib/python3.11/test/test_os.py=libpython3.11-testsuite
 	$(CARGO) test --release -p cuesta-preload --test same -- --include-ignored

@@ -9,7 +9,7 @@
 //! | 16..24 | the entry's own log position |
 //! | 24..32 | lease generation it was made under |
 //! | 32..40 | inode |
-//! | 40..48 | argument: file offset, new size, parent directory or length of a name |
+//! | 40..48 | argument: file offset, new size, parent directory, length of a name or mode |
 //! | 48..56 | time of the operation |
 //! | 56 | kind |
 //! | 57 | flags |
@@ -50,6 +50,7 @@ pub enum EntryKind {
     Clear = 12,
     Shift = 13,
     CreateUnnamed = 14,
+    SetAccessList = 15,
 }
 
 impl EntryKind {
@@ -71,6 +72,7 @@ impl EntryKind {
             12 => EntryKind::Clear,
             13 => EntryKind::Shift,
             14 => EntryKind::CreateUnnamed,
+            15 => EntryKind::SetAccessList,
             _ => return None,
         })
     }

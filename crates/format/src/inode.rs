@@ -141,6 +141,10 @@ pub struct InodeRecord {
     pub blocks: u64,
     /// Bytes of the names and values of its extended attributes; 0: it has none.
     pub extended: u32,
+    /// One of them is an access list ([`crate::access_list`]).
+    pub access_list: bool,
+    /// One of them is a default list.
+    pub default_list: bool,
     /// It is a file in *mapped mode*: its content, size and time of change are those of a file of the kernel's
     /// ([`crate::geometry::MAPPED_FOLDER`]), and what else is said of them here is out of date.
     pub mapped: bool,
@@ -172,6 +176,8 @@ impl InodeRecord {
             size: 0,
             blocks: 0,
             extended: 0,
+            access_list: false,
+            default_list: false,
             mapped: false,
             accessed: now,
             modified: now,

@@ -28,6 +28,10 @@ const _: () = assert!(size_of::<InodeLayout>() == 88);
 
 /// The file is in mapped mode.
 const FLAG_MAPPED: u32 = 1;
+/// It has an access list.
+const FLAG_ACCESS_LIST: u32 = 2;
+/// It has a default list.
+const FLAG_DEFAULT_LIST: u32 = 4;
 
 /// An extent.
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone, Copy, Debug)]
@@ -54,6 +58,8 @@ impl InodeLayout {
             size: self.size.get(),
             blocks: self.blocks.get(),
             extended: self.extended.get(),
+            access_list: self.has(FLAG_ACCESS_LIST),
+            default_list: self.has(FLAG_DEFAULT_LIST),
             mapped: self.is_mapped(),
             accessed: Timestamp(self.accessed.get()),
             modified: Timestamp(self.modified.get()),
@@ -66,7 +72,11 @@ impl InodeLayout {
     /// Whether it is a file in mapped mode.
     #[must_use]
     pub fn is_mapped(&self) -> bool {
-        self.flags.get() & FLAG_MAPPED != 0
+        self.has(FLAG_MAPPED)
+    }
+
+    fn has(&self, flag: u32) -> bool {
+        self.flags.get() & flag != 0
     }
 
     /// Names that point to it.
@@ -84,6 +94,12 @@ impl InodeLayout {
 
 impl From<&InodeRecord> for InodeLayout {
     fn from(record: &InodeRecord) -> InodeLayout {
+        let flags = [
+            (record.mapped, FLAG_MAPPED),
+            (record.access_list, FLAG_ACCESS_LIST),
+            (record.default_list, FLAG_DEFAULT_LIST),
+        ];
+        let flags: u32 = flags.iter().filter(|(on, _)| *on).map(|(_, flag)| flag).sum();
         InodeLayout {
             mode: record.mode.into(),
             uid: record.uid.into(),
@@ -98,7 +114,7 @@ impl From<&InodeRecord> for InodeLayout {
             born: record.born.0.into(),
             parent: record.parent.0.into(),
             extended: record.extended.into(),
-            flags: if record.mapped { FLAG_MAPPED } else { 0 }.into(),
+            flags: flags.into(),
         }
     }
 }

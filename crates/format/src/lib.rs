@@ -7,6 +7,7 @@
 //! Whatever is read from media or from a peer starts as bytes that are not trusted; one
 //! function per format checks them and returns the trusted type or says what is wrong.
 
+pub mod access_list;
 pub mod account;
 mod checksum;
 pub mod control;

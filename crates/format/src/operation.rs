@@ -3,8 +3,9 @@
 //! Operations name inodes, offsets and names; nothing in them depends on where the store lies, so that they
 //! can be replayed elsewhere as they are (Assise §3.2, Strata's operation log).
 
+use crate::access_list::LIST_BYTES_MAX;
 use crate::entry::{EntryKind, Header};
-use crate::{EXTENDED_VALUE_BYTES_MAX, InodeNumber, NAME_BYTES_MAX, SYMLINK_BYTES_MAX, Timestamp};
+use crate::{EXTENDED_VALUE_BYTES_MAX, FileKind, InodeNumber, NAME_BYTES_MAX, SYMLINK_BYTES_MAX, Timestamp};
 use zerocopy::little_endian::{I64, U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -95,6 +96,8 @@ pub enum Operation<'a> {
         name: &'a [u8],
         /// The target, for symbolic links; else empty.
         target: &'a [u8],
+        /// What it gets of its directory's default list, unless it is a symbolic link; empty: nothing.
+        list: &'a [u8],
     },
     /// Makes a file that has no name and is open in this session.
     CreateUnnamed {
@@ -108,6 +111,8 @@ pub enum Operation<'a> {
         uid: u32,
         /// Group.
         gid: u32,
+        /// What it gets of the default list of the directory it is made in; empty: nothing.
+        list: &'a [u8],
     },
     /// Gives an inode one more name, or an unnamed one its first.
     Link {
@@ -168,6 +173,15 @@ pub enum Operation<'a> {
         name: &'a [u8],
         /// Its value, which may be empty.
         value: &'a [u8],
+    },
+    /// Gives an inode an access list, or none if `list` is empty, and the mode bits that go with it.
+    SetAccessList {
+        /// The inode.
+        inode: InodeNumber,
+        /// New permission bits (the kind of the inode stays).
+        mode: u32,
+        /// The list.
+        list: &'a [u8],
     },
     /// Takes an extended attribute from an inode.
     RemoveExtended {
@@ -284,6 +298,7 @@ impl<'a> Operation<'a> {
             Operation::SetAttributes { .. } => EntryKind::SetAttributes,
             Operation::Release { .. } => EntryKind::Release,
             Operation::SetExtended { .. } => EntryKind::SetExtended,
+            Operation::SetAccessList { .. } => EntryKind::SetAccessList,
             Operation::RemoveExtended { .. } => EntryKind::RemoveExtended,
         }
     }
@@ -305,6 +320,7 @@ impl<'a> Operation<'a> {
             | Operation::SetAttributes { inode, .. }
             | Operation::Release { inode }
             | Operation::SetExtended { inode, .. }
+            | Operation::SetAccessList { inode, .. }
             | Operation::RemoveExtended { inode, .. } => inode,
         }
     }
@@ -323,6 +339,7 @@ impl<'a> Operation<'a> {
             | Operation::Unlink { parent, .. }
             | Operation::Rename { parent, .. } => parent.0,
             Operation::SetExtended { name, .. } => name.len() as u64,
+            Operation::SetAccessList { mode, .. } => mode.into(),
             Operation::Void
             | Operation::SetAttributes { .. }
             | Operation::Release { .. }
@@ -353,11 +370,14 @@ impl<'a> Operation<'a> {
             Operation::Write { data, .. } => data.len(),
             Operation::SetAttributes { .. } => ATTRIBUTES_BYTES,
             Operation::Clear { .. } | Operation::Shift { .. } => RANGE_BYTES,
-            Operation::CreateUnnamed { .. } => UNNAMED_BYTES,
-            Operation::Create { name, target, .. } => NAMES_BYTES + name.len() + target.len(),
+            Operation::CreateUnnamed { list, .. } => UNNAMED_BYTES + list.len(),
+            Operation::Create { name, target, list, .. } => {
+                NAMES_BYTES + name.len() + target.len() + list.len()
+            }
             Operation::Link { name, .. } | Operation::Unlink { name, .. } => NAMES_BYTES + name.len(),
             Operation::Rename { name, new_name, .. } => NAMES_BYTES + name.len() + new_name.len(),
             Operation::SetExtended { name, value, .. } => name.len() + value.len(),
+            Operation::SetAccessList { list, .. } => list.len(),
             Operation::RemoveExtended { name, .. } => name.len(),
         }
     }
@@ -378,6 +398,7 @@ impl<'a> Operation<'a> {
         let names = match *self {
             Operation::Void | Operation::Truncate { .. } | Operation::Release { .. } => return,
             Operation::Write { data, .. } => return out.copy_from_slice(data),
+            Operation::SetAccessList { list, .. } => return out.copy_from_slice(list),
             Operation::SetAttributes { attributes, .. } => {
                 return out.copy_from_slice(attributes.layout().as_bytes());
             }
@@ -394,13 +415,17 @@ impl<'a> Operation<'a> {
             Operation::Clear { length, .. } | Operation::Shift { length, .. } => {
                 return out.copy_from_slice(U64::new(length).as_bytes());
             }
-            Operation::CreateUnnamed { mode, uid, gid, .. } => {
+            Operation::CreateUnnamed { mode, uid, gid, list, .. } => {
                 let layout =
                     UnnamedLayout { mode: mode.into(), uid: uid.into(), gid: gid.into(), zero: U32::ZERO };
-                return out.copy_from_slice(layout.as_bytes());
+                let (head, rest) = out.split_at_mut(UNNAMED_BYTES);
+                head.copy_from_slice(layout.as_bytes());
+                return rest.copy_from_slice(list);
             }
-            Operation::Create { mode, uid, gid, device, name, target, .. } => {
-                Names { mode, uid, gid, device, name, second: target, ..none }
+            Operation::Create { mode, uid, gid, device, name, target, list, .. } => {
+                debug_assert!(target.is_empty() || list.is_empty());
+                let second = if target.is_empty() { list } else { target };
+                Names { mode, uid, gid, device, name, second, ..none }
             }
             Operation::Link { name, .. } | Operation::Unlink { name, .. } => Names { name, ..none },
             Operation::Rename { name, new_parent, new_name, replaced, .. } => {
@@ -456,6 +481,10 @@ impl<'a> Operation<'a> {
                     .ok_or(OperationError::Length)?;
                 Ok(Operation::SetExtended { inode, name: extended_name(name)?, value })
             }
+            EntryKind::SetAccessList => {
+                let mode = u32::try_from(header.argument).map_err(|_| OperationError::Length)?;
+                Ok(Operation::SetAccessList { inode, mode, list: access_list(body)? })
+            }
             EntryKind::RemoveExtended => Ok(Operation::RemoveExtended { inode, name: extended_name(body)? }),
             EntryKind::Clear => {
                 let (offset, length) = (header.argument, decode_length(body)?);
@@ -466,13 +495,18 @@ impl<'a> Operation<'a> {
                 Ok(Operation::Shift { inode, offset, length, insert: header.flags & FLAG_INSERT != 0 })
             }
             EntryKind::CreateUnnamed => {
-                let layout = UnnamedLayout::ref_from_bytes(body).map_err(|_| OperationError::Length)?;
+                let (layout, list) =
+                    UnnamedLayout::ref_from_prefix(body).map_err(|_| OperationError::Length)?;
                 let (mode, uid, gid) = (layout.mode.get(), layout.uid.get(), layout.gid.get());
-                Ok(Operation::CreateUnnamed { parent, inode, mode, uid, gid })
+                Ok(Operation::CreateUnnamed { parent, inode, mode, uid, gid, list: access_list(list)? })
             }
             EntryKind::Create => {
                 let Names { mode, uid, gid, device, name, second, .. } = decode_names(body)?;
-                Ok(Operation::Create { parent, inode, mode, uid, gid, device, name, target: second })
+                let (target, list) = match FileKind::from_mode(mode) {
+                    Some(FileKind::Symlink) => (second, &b""[..]),
+                    _ => (&b""[..], second),
+                };
+                Ok(Operation::Create { parent, inode, mode, uid, gid, device, name, target, list })
             }
             EntryKind::Link => Ok(Operation::Link { parent, inode, name: decode_names(body)?.name }),
             EntryKind::Unlink => {
@@ -501,6 +535,10 @@ impl<'a> Operation<'a> {
 
 fn extended_name(name: &[u8]) -> Result<&[u8], OperationError> {
     if is_extended_name(name) { Ok(name) } else { Err(OperationError::ExtendedName) }
+}
+
+fn access_list(list: &[u8]) -> Result<&[u8], OperationError> {
+    if list.len() <= LIST_BYTES_MAX { Ok(list) } else { Err(OperationError::Length) }
 }
 
 fn decode_length(body: &[u8]) -> Result<u64, OperationError> {

@@ -141,7 +141,14 @@ impl Client {
         if rights & !7 != 0 {
             return Err(Error::Invalid);
         }
-        self.operate(|_turn| Ok(credentials.check(&self.glance(credentials, base, path, follow)?, rights)?))
+        self.operate(|_turn| {
+            let record = self.glance(credentials, base, path, follow)?;
+            if record.access_list {
+                let (inode, _) = self.find(credentials, base, path, follow)?;
+                return self.reading(&inode)?.check(credentials, rights);
+            }
+            Ok(credentials.check_mode(&record, rights)?)
+        })
     }
 
     /// `readlink`.
@@ -202,7 +209,7 @@ impl Client {
                 if state.released {
                     return Err(Halt::Again);
                 }
-                credentials.check(&state.record, WRITE)?;
+                state.check(credentials, WRITE)?;
                 self.check_not_running(&state.record)?;
                 let writer = credentials.writer(&state.record);
                 if state.loses_rights(writer) {
@@ -290,7 +297,7 @@ fn decide(
     state: &State,
     set: SetAttributes,
     now: Timestamp,
-) -> Result<Option<Attributes>, Error> {
+) -> Result<Option<Attributes>, Halt> {
     let record = &state.record;
     let mut attributes = Attributes::default();
     if set == SetAttributes::default() {
@@ -298,10 +305,10 @@ fn decide(
     }
     if let Some(mode) = set.mode {
         if !credentials.owns(record) {
-            return Err(Error::NotPermitted);
+            return Err(Error::NotPermitted.into());
         }
         if state.kind() == FileKind::Symlink {
-            return Err(Error::Unsupported);
+            return Err(Error::Unsupported.into());
         }
         let mut mode = mode & 0o7777;
         if !credentials.keeps_set_gid(record.gid) {
@@ -315,7 +322,7 @@ fn decide(
         let may_give = set.gid.is_none_or(|gid| gid == record.gid || credentials.is_in_group(gid));
         let own = credentials.uid == record.uid && keeps_owner && may_give;
         if !own && !credentials.may(Capability::ChangeOwner) {
-            return Err(Error::NotPermitted);
+            return Err(Error::NotPermitted.into());
         }
         attributes.uid = set.uid;
         attributes.gid = set.gid;
@@ -327,7 +334,7 @@ fn decide(
         let cleared = if keeps_group { libc::S_ISUID } else { libc::S_ISUID | libc::S_ISGID };
         if mode & cleared != 0 {
             if !credentials.owns(record) {
-                return Err(Error::NotPermitted);
+                return Err(Error::NotPermitted.into());
             }
             attributes.mode = Some(mode & !cleared);
         }
@@ -337,9 +344,9 @@ fn decide(
         let only_now = times.iter().all(|&time| time == SetTime::Now);
         if !credentials.owns(record) {
             if !only_now {
-                return Err(Error::NotPermitted);
+                return Err(Error::NotPermitted.into());
             }
-            credentials.check(record, WRITE)?;
+            state.check(credentials, WRITE)?;
         }
         let time = |set| match set {
             SetTime::Omit => None,

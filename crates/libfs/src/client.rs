@@ -91,6 +91,8 @@ pub(crate) enum Halt {
     Entries,
     /// What the log holds of an inode must be digested.
     Undigested,
+    /// The inode's extended attributes, of which access control lists are, must be known.
+    Extended(InodeNumber),
 }
 
 impl From<Error> for Halt {
@@ -298,6 +300,7 @@ impl Client {
         mut attempt: impl FnMut(&mut Turn<'_>) -> Result<T, Halt>,
     ) -> Result<T, Error> {
         self.check_alive()?;
+        let mut unknown = None;
         for _ in 0..ATTEMPTS_MAX {
             let gate = self.gate.read();
             let generation = self.session.generation.load(Ordering::Acquire);
@@ -315,7 +318,8 @@ impl Client {
                 appended: None,
                 now: clock::now(),
             };
-            let result = attempt(&mut turn);
+            let learned = unknown.take().map_or(Ok(()), |inode| self.learn_extended_of(inode));
+            let result = learned.and_then(|()| attempt(&mut turn));
             // What the attempt read, it read before this.
             std::sync::atomic::fence(Ordering::Acquire);
             let moved = self.session.shown_generation() != generation;
@@ -346,6 +350,7 @@ impl Client {
                 Err(Halt::Numbers) => self.asking(|| self.session.ask_numbers())?,
                 Err(Halt::Entries) => self.asking(|| self.await_digest_of_entries())?,
                 Err(Halt::Undigested) => self.digest()?,
+                Err(Halt::Extended(inode)) => unknown = Some(inode),
             }
         }
         Err(Error::Daemon("names and inodes do not fit together".into()))

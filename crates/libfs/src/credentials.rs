@@ -87,9 +87,10 @@ impl Credentials {
         self.is_in_group(gid) || self.may(Capability::KeepSetId)
     }
 
-    /// Checks the mode bits for `rights` (bits of `R_OK`, `W_OK`, `X_OK`), and what passes them.
+    /// Checks the mode bits for `rights` (bits of `R_OK`, `W_OK`, `X_OK`), and what passes them. Whether there is an access
+    /// list is for [`crate::inode::State::check`] to say.
     #[inline]
-    pub fn check(&self, record: &InodeRecord, rights: u32) -> Result<(), Error> {
+    pub(crate) fn check_mode(&self, record: &InodeRecord, rights: u32) -> Result<(), Error> {
         let allowed = if self.uid == record.uid {
             record.mode >> 6
         } else if self.is_in_group(record.gid) {
@@ -101,7 +102,7 @@ impl Credentials {
     }
 
     /// Whether capabilities give what the mode bits do not.
-    fn overrides(&self, record: &InodeRecord, rights: u32) -> bool {
+    pub(crate) fn overrides(&self, record: &InodeRecord, rights: u32) -> bool {
         let is_directory = record.kind() == FileKind::Directory;
         let to_execute = rights & EXECUTE != 0;
         let readable = if is_directory { rights & WRITE == 0 } else { rights == READ };
@@ -110,9 +111,8 @@ impl Credentials {
                 && self.may(Capability::OverrideAccess)
     }
 
-    /// Checks that a name may be taken out of `directory`: a sticky one lets only owners.
-    pub(crate) fn check_removal(&self, directory: &InodeRecord, inode: &InodeRecord) -> Result<(), Error> {
-        self.check(directory, WRITE | EXECUTE)?;
+    /// Checks that a name may be taken out of `directory`, which may be written: a sticky one lets only owners.
+    pub(crate) fn check_sticky(&self, directory: &InodeRecord, inode: &InodeRecord) -> Result<(), Error> {
         let sticky = directory.mode & libc::S_ISVTX != 0;
         if sticky && !self.owns(inode) && !self.owns(directory) {
             return Err(Error::NotPermitted);
@@ -152,12 +152,12 @@ mod tests {
     #[test]
     fn the_first_class_that_fits_decides() {
         let file = record(0o100_047);
-        assert_eq!(user(10, 20, &[]).check(&file, READ), Err(Error::Denied));
-        assert_eq!(user(11, 20, &[]).check(&file, READ), Ok(()));
-        assert_eq!(user(11, 1, &[20]).check(&file, WRITE), Err(Error::Denied));
-        assert_eq!(user(11, 1, &[]).check(&file, READ | WRITE | EXECUTE), Ok(()));
-        assert_eq!(user(0, 0, &[]).check(&record(0o100_000), READ | WRITE), Ok(()));
-        assert_eq!(user(0, 0, &[]).check(&record(0o100_644), EXECUTE), Err(Error::Denied));
+        assert_eq!(user(10, 20, &[]).check_mode(&file, READ), Err(Error::Denied));
+        assert_eq!(user(11, 20, &[]).check_mode(&file, READ), Ok(()));
+        assert_eq!(user(11, 1, &[20]).check_mode(&file, WRITE), Err(Error::Denied));
+        assert_eq!(user(11, 1, &[]).check_mode(&file, READ | WRITE | EXECUTE), Ok(()));
+        assert_eq!(user(0, 0, &[]).check_mode(&record(0o100_000), READ | WRITE), Ok(()));
+        assert_eq!(user(0, 0, &[]).check_mode(&record(0o100_644), EXECUTE), Err(Error::Denied));
     }
 
     #[test]
@@ -168,19 +168,19 @@ mod tests {
         };
         let (closed, program, directory) = (record(0o100_000), record(0o100_100), record(0o040_000));
         let reader = with(Capability::ReadAndSearch);
-        assert_eq!(reader.check(&closed, READ), Ok(()));
-        assert_eq!(reader.check(&closed, READ | WRITE), Err(Error::Denied));
-        assert_eq!(reader.check(&program, EXECUTE), Err(Error::Denied));
-        assert_eq!(reader.check(&directory, READ | EXECUTE), Ok(()));
-        assert_eq!(reader.check(&directory, WRITE), Err(Error::Denied));
+        assert_eq!(reader.check_mode(&closed, READ), Ok(()));
+        assert_eq!(reader.check_mode(&closed, READ | WRITE), Err(Error::Denied));
+        assert_eq!(reader.check_mode(&program, EXECUTE), Err(Error::Denied));
+        assert_eq!(reader.check_mode(&directory, READ | EXECUTE), Ok(()));
+        assert_eq!(reader.check_mode(&directory, WRITE), Err(Error::Denied));
         let overrider = with(Capability::OverrideAccess);
-        assert_eq!(overrider.check(&closed, READ | WRITE), Ok(()));
-        assert_eq!(overrider.check(&closed, EXECUTE), Err(Error::Denied));
-        assert_eq!(overrider.check(&program, EXECUTE), Ok(()));
-        assert_eq!(overrider.check(&directory, READ | WRITE | EXECUTE), Ok(()));
+        assert_eq!(overrider.check_mode(&closed, READ | WRITE), Ok(()));
+        assert_eq!(overrider.check_mode(&closed, EXECUTE), Err(Error::Denied));
+        assert_eq!(overrider.check_mode(&program, EXECUTE), Ok(()));
+        assert_eq!(overrider.check_mode(&directory, READ | WRITE | EXECUTE), Ok(()));
         assert!(!overrider.owns(&closed) && with(Capability::ActAsOwner).owns(&closed));
         let powerless = Credentials { capabilities: Capabilities::NONE, ..user(0, 0, &[]) };
-        assert_eq!(powerless.check(&closed, READ), Err(Error::Denied));
+        assert_eq!(powerless.check_mode(&closed, READ), Err(Error::Denied));
         assert!(!powerless.owns(&closed));
     }
 
@@ -188,9 +188,9 @@ mod tests {
     fn sticky_directories_protect_the_names_of_others() {
         let directory = record(0o041_777);
         let file = InodeRecord { uid: 5, ..record(0o100_644) };
-        assert_eq!(user(5, 1, &[]).check_removal(&directory, &file), Ok(()));
-        assert_eq!(user(10, 1, &[]).check_removal(&directory, &file), Ok(()));
-        assert_eq!(user(6, 1, &[]).check_removal(&directory, &file), Err(Error::NotPermitted));
+        assert_eq!(user(5, 1, &[]).check_sticky(&directory, &file), Ok(()));
+        assert_eq!(user(10, 1, &[]).check_sticky(&directory, &file), Ok(()));
+        assert_eq!(user(6, 1, &[]).check_sticky(&directory, &file), Err(Error::NotPermitted));
     }
 
     #[test]

@@ -5,11 +5,13 @@
 //! | `user.` | with the right to read the file | with the right to write it; in a sticky directory by its owner | files, directories |
 //! | `trusted.` | by administrators (`CAP_SYS_ADMIN`); others do not see it | by them | anything |
 //! | `security.` | by everybody | by administrators, or who may give capabilities | anything |
-//! | `system.`, others | no: EOPNOTSUPP (so programs learn that there are no access control lists) | no | |
+//! | `system.posix_acl_…` | by everybody | by the owner | see [`crate::access_lists`] |
+//! | others | no: EOPNOTSUPP | no | |
 //!
 //! Errors come in the order Linux finds them. `security.capability` goes with what else gives a program rights, when
 //! the file's content or owner changes.
 
+use crate::access_lists::List;
 use crate::attributes::Target;
 use crate::capabilities::Capability;
 use crate::client::{Client, Halt, Turn};
@@ -23,7 +25,8 @@ use cuesta_format::entry::HEADER_BYTES;
 use cuesta_format::operation::is_extended_name;
 use cuesta_format::wire::{Request, Response};
 use cuesta_format::{
-    EXTENDED_BYTES_MAX, EXTENDED_NAMES_BYTES_MAX, EXTENDED_VALUE_BYTES_MAX, FileKind, InodeRecord, Operation,
+    EXTENDED_BYTES_MAX, EXTENDED_NAMES_BYTES_MAX, EXTENDED_VALUE_BYTES_MAX, FileKind, InodeNumber,
+    InodeRecord, Operation,
 };
 
 /// Rights a program file gives whoever runs it.
@@ -74,20 +77,21 @@ enum Access<'a> {
 
 impl Access<'_> {
     /// Whether `credentials` may do it to the attribute `name` of an inode.
-    fn check(self, credentials: &Credentials, record: &InodeRecord, name: &[u8]) -> Result<(), Error> {
+    fn check(self, credentials: &Credentials, state: &State, name: &[u8]) -> Result<(), Halt> {
+        let record = &state.record;
         let writes = self != Access::Read;
         let refused = if writes { Error::NotPermitted } else { Error::NoAttribute };
         let (namespace, is_named) = Namespace::of(name);
         match namespace {
-            Namespace::Trusted if !credentials.may(Capability::Administer) => return Err(refused),
+            Namespace::Trusted if !credentials.may(Capability::Administer) => return Err(refused.into()),
             Namespace::User if !matches!(record.kind(), FileKind::File | FileKind::Directory) => {
-                return Err(refused);
+                return Err(refused.into());
             }
             Namespace::User if writes && is_sticky(record) && !credentials.owns(record) => {
-                return Err(refused);
+                return Err(refused.into());
             }
             Namespace::User | Namespace::Unknown => {
-                credentials.check(record, if writes { WRITE } else { READ })?;
+                state.check(credentials, if writes { WRITE } else { READ })?;
             }
             Namespace::Security if writes => {
                 let is_capability = name == CAPABILITY;
@@ -95,19 +99,19 @@ impl Access<'_> {
                     && is_capability
                     && !holds_capabilities(value)
                 {
-                    return Err(Error::Invalid);
+                    return Err(Error::Invalid.into());
                 }
                 let needed =
                     if is_capability { Capability::SetFileCapabilities } else { Capability::Administer };
                 if !credentials.may(needed) {
-                    return Err(refused);
+                    return Err(refused.into());
                 }
             }
             Namespace::Trusted | Namespace::Security | Namespace::System => {}
         }
         match namespace {
-            Namespace::System | Namespace::Unknown => Err(Error::Unsupported),
-            _ if !is_named => Err(Error::Invalid),
+            Namespace::System | Namespace::Unknown => Err(Error::Unsupported.into()),
+            _ if !is_named => Err(Error::Invalid.into()),
             _ => Ok(()),
         }
     }
@@ -129,8 +133,26 @@ fn holds_capabilities(value: &[u8]) -> bool {
 impl State {
     /// Its extended attributes, if they are known.
     #[inline]
-    fn extended(&self) -> Option<&ExtendedSet> {
+    pub(crate) fn extended(&self) -> Option<&ExtendedSet> {
         if self.record.extended == 0 { Some(&crate::extended_set::NONE) } else { self.extended.as_deref() }
+    }
+
+    /// Sets or removes one of its extended attributes, which are known.
+    pub(crate) fn put_extended(&mut self, name: &[u8], value: Option<&[u8]>) {
+        let before =
+            self.extended().and_then(|set| set.get(name)).map_or(0, |value| name.len() + value.len());
+        let after = value.map_or(0, |value| name.len() + value.len());
+        self.record.extended = self.record.extended - before as u32 + after as u32;
+        match List::of(name) {
+            Some(List::Access) => self.record.access_list = value.is_some(),
+            Some(List::Default) => self.record.default_list = value.is_some(),
+            None => {}
+        }
+        let set = self.extended.get_or_insert_default();
+        match value {
+            Some(value) => set.put(name, value),
+            None => set.remove(name),
+        }
     }
 
     /// Whether a write of `writer` takes something away that gives whoever runs the file rights.
@@ -157,9 +179,12 @@ impl Client {
         check_name(name)?;
         self.operate(|_turn| {
             let inode = self.target(credentials, target)?;
-            self.with_extended(&inode, |state, set| {
-                Access::Read.check(credentials, &state.record, name)?;
-                set.get(name).map(<[u8]>::to_vec).ok_or(Error::NoAttribute)
+            self.with_extended(&inode, |state, set| -> Result<Vec<u8>, Halt> {
+                if let Some(list) = List::of(name) {
+                    return Ok(list.read(state, set)?);
+                }
+                Access::Read.check(credentials, state, name)?;
+                Ok(set.get(name).map(<[u8]>::to_vec).ok_or(Error::NoAttribute)?)
             })
         })
     }
@@ -176,7 +201,7 @@ impl Client {
                     list.extend_from_slice(name);
                     list.push(0);
                 }
-                Ok(list)
+                Ok::<_, Halt>(list)
             })
         })
     }
@@ -193,6 +218,9 @@ impl Client {
         check_name(name)?;
         if value.len() > EXTENDED_VALUE_BYTES_MAX {
             return Err(Error::ValueTooLong);
+        }
+        if let Some(list) = List::of(name) {
+            return self.set_list(credentials, target, list, value);
         }
         self.change_extended(credentials, target, name, Access::Set(value), |state, set| {
             let before = set.get(name);
@@ -214,6 +242,9 @@ impl Client {
         name: &[u8],
     ) -> Result<(), Error> {
         check_name(name)?;
+        if let Some(list) = List::of(name) {
+            return self.set_list(credentials, target, list, b"");
+        }
         self.change_extended(credentials, target, name, Access::Remove, |_, set| {
             set.get(name).map(drop).ok_or(Error::NoAttribute)
         })
@@ -246,22 +277,22 @@ impl Client {
         };
         self.operate(|turn| {
             let inode = self.target(credentials, target)?;
-            access.check(credentials, &self.reading(&inode)?.record, name)?;
-            self.change_extended_of(turn, &inode, name, value, |state, set| {
-                access.check(credentials, &state.record, name)?;
-                check(state, set)
+            access.check(credentials, &*self.reading(&inode)?, name)?;
+            self.change_extended_of(turn, &inode, name, value, |state, set| -> Result<(), Halt> {
+                access.check(credentials, state, name)?;
+                Ok(check(state, set)?)
             })
         })
     }
 
     /// Sets (or, without a value, removes) an attribute if `check` allows it, which knows them all.
-    fn change_extended_of(
+    pub(crate) fn change_extended_of<E: Into<Halt>>(
         &self,
         turn: &mut Turn<'_>,
         inode: &Inode,
         name: &[u8],
         value: Option<&[u8]>,
-        check: impl Fn(&State, &ExtendedSet) -> Result<(), Error>,
+        check: impl Fn(&State, &ExtendedSet) -> Result<(), E>,
     ) -> Result<(), Halt> {
         // Asked before room is made: the answer may be no.
         self.with_extended(inode, &check)?;
@@ -276,23 +307,16 @@ impl Client {
         }
         // Between the two looks the lease may have gone and come back without them.
         let set = state.extended().ok_or(Halt::Again)?;
-        check(&state, set)?;
-        let before = set.get(name).map_or(0, |before| name.len() + before.len());
+        check(&state, set).map_err(Into::into)?;
         let appended = turn.append(&operation)?;
-        let after = value.map_or(0, |value| name.len() + value.len());
-        state.record.extended = state.record.extended - before as u32 + after as u32;
-        let set = state.extended.get_or_insert_default();
-        match value {
-            Some(value) => set.put(name, value),
-            None => set.remove(name),
-        }
+        state.put_extended(name, value);
         state.record.changed = turn.now;
         state.logged = appended.end;
         Ok(())
     }
 
     /// Whether an attribute fits: into the log, and beside the others.
-    fn check_extended_room(
+    pub(crate) fn check_extended_room(
         &self,
         state: &State,
         set: &ExtendedSet,
@@ -312,19 +336,26 @@ impl Client {
     }
 
     /// Shows the inode's extended attributes to `read`, fetching them first if need be. Within an attempt.
-    fn with_extended<T>(
+    pub(crate) fn with_extended<T, E: Into<Halt>>(
         &self,
         inode: &Inode,
-        read: impl FnOnce(&State, &ExtendedSet) -> Result<T, Error>,
+        read: impl FnOnce(&State, &ExtendedSet) -> Result<T, E>,
     ) -> Result<T, Halt> {
         loop {
             let state = self.reading(inode)?;
             if let Some(set) = state.extended() {
-                return Ok(read(&state, set)?);
+                return read(&state, set).map_err(Into::into);
             }
             drop(state);
             self.learn_extended(inode)?;
         }
+    }
+
+    /// Has an inode's extended attributes known. Within an attempt.
+    #[cold]
+    pub(crate) fn learn_extended_of(&self, inode: InodeNumber) -> Result<(), Halt> {
+        let inode = self.cache.get_or_insert(inode);
+        self.with_extended(&inode, |_, _| Ok::<(), Halt>(()))
     }
 
     /// Fetches extended attributes that are not known yet. None of them is changed by what is in the log: whoever
@@ -344,7 +375,7 @@ impl Client {
     }
 
     /// The inode a call is about. Within an attempt.
-    fn target(&self, credentials: &Credentials, target: Target<'_>) -> Result<Arc<Inode>, Halt> {
+    pub(crate) fn target(&self, credentials: &Credentials, target: Target<'_>) -> Result<Arc<Inode>, Halt> {
         match target {
             Target::File(file) => {
                 file.check_not_path()?;
@@ -362,7 +393,8 @@ fn check_name(name: &[u8]) -> Result<(), Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cuesta_format::{InodeNumber, Timestamp};
+    use crate::inode::Content;
+    use cuesta_format::{LogPosition, Timestamp};
 
     #[test]
     fn only_capabilities_are_taken_for_such() {
@@ -381,11 +413,23 @@ mod tests {
 
     #[test]
     fn namespaces_have_rules_of_their_own() {
-        let record = |mode| InodeRecord::new(InodeNumber(9), mode, 10, 20, Timestamp(0));
+        let inode = |mode| {
+            let record = InodeRecord::new(InodeNumber(9), mode, 10, 20, Timestamp(0));
+            Inode::made(record, Content::Special, LogPosition(0))
+        };
         let [root, owner, other] = [0, 10, 11].map(|uid| Credentials::of_user(uid, 1, Vec::new()));
-        let (file, link, sticky) = (record(0o100_644), record(0o120_777), record(0o041_777));
-        let read = |who: &Credentials, inode, name: &str| Access::Read.check(who, inode, name.as_bytes());
-        let set = |who: &Credentials, inode, name: &str| Access::Set(b"").check(who, inode, name.as_bytes());
+        let (file, link, sticky) = (inode(0o100_644), inode(0o120_777), inode(0o041_777));
+        let answer = |access: Access<'_>, who: &Credentials, inode: &Inode, name: &str| match access.check(
+            who,
+            &inode.state.read(),
+            name.as_bytes(),
+        ) {
+            Ok(()) => Ok(()),
+            Err(Halt::Failed(error)) => Err(error),
+            Err(other) => panic!("{other:?}"),
+        };
+        let read = |who: &Credentials, inode: &Inode, name: &str| answer(Access::Read, who, inode, name);
+        let set = |who: &Credentials, inode: &Inode, name: &str| answer(Access::Set(b""), who, inode, name);
         assert_eq!(set(&other, &file, "user.a"), Err(Error::Denied));
         assert_eq!((read(&other, &file, "user.a"), set(&owner, &file, "user.a")), (Ok(()), Ok(())));
         assert_eq!(set(&root, &link, "user.a"), Err(Error::NotPermitted));
@@ -402,6 +446,6 @@ mod tests {
         assert_eq!(set(&other, &file, "user."), Err(Error::Denied));
         assert_eq!(set(&other, &file, "odd"), Err(Error::Denied));
         assert_eq!(read(&root, &file, "odd"), Err(Error::Unsupported));
-        assert_eq!(set(&other, &file, "system.posix_acl_access"), Err(Error::Unsupported));
+        assert_eq!(set(&other, &file, "system.else"), Err(Error::Unsupported));
     }
 }

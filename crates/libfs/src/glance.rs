@@ -59,7 +59,7 @@ impl Client {
         };
         let state = self.reading(&directory)?;
         let Some(content) = state.directory() else { return Ok(Seen::More) };
-        credentials.check(&state.record, EXECUTE)?;
+        state.check(credentials, EXECUTE)?;
         // The directory stays as it is until what it names was seen, too.
         match content.find(name, self.session.retired()) {
             Known::Present(Named { kind: FileKind::Symlink, .. }) if follow => Ok(Seen::More),

@@ -8,8 +8,8 @@
 //! | `ahead`, `parcels` | leases asked for ahead, and what they brought |
 //! | `content`, `interval`, `directory`, `split_table`, `extended_set` | content of a file and of a directory, extended attributes |
 //! | `retire`, `resync`, `resume` | letting go of digested log space; going on after a fence, and with another daemon |
-//! | `walk`, `credentials`, `capabilities`, `whereabouts` | from a path to an inode, and who may; from a directory to its path |
-//! | `open_file`, `open_flags`, `opened`, `data`, `allocate`, `namespace`, `rename`, `attributes`, `glance`, `extended`, `listing` | the calls |
+//! | `walk`, `credentials`, `capabilities`, `rights`, `whereabouts` | from a path to an inode, and who may; from a directory to its path |
+//! | `open_file`, `open_flags`, `opened`, `data`, `allocate`, `namespace`, `rename`, `attributes`, `glance`, `extended`, `access_lists`, `listing` | the calls |
 //! | `mapped`, `mapped_descriptors` | files whose content is a file of the kernel's, while programs share mappings of them |
 //! | `programs` | what is executed is not written, and the other way round |
 //! | `errno` | every error, and the one table of error numbers |
@@ -18,6 +18,7 @@
 //! panics on what SharedFS, a log or an application hands it, starts no thread, and knows nothing of descriptors,
 //! `struct stat` or paths outside the store: that is a door's business.
 
+mod access_lists;
 mod ahead;
 mod allocate;
 mod arenas;
@@ -56,12 +57,14 @@ mod rename;
 mod resume;
 mod resync;
 mod retire;
+mod rights;
 mod session;
 mod split_table;
 mod sync;
 mod walk;
 mod whereabouts;
 
+pub use access_lists::NewMode;
 pub use allocate::Allocation;
 pub use attributes::{SetAttributes, SetTime, Stat, Target, Version};
 pub use capabilities::{Capabilities, Capability};

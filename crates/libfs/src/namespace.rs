@@ -1,5 +1,6 @@
 //! Making names and taking them away.
 
+use crate::access_lists::{NewMode, inherited};
 use crate::capabilities::Capability;
 use crate::client::{Client, Halt, Turn};
 use crate::content::FileContent;
@@ -17,7 +18,7 @@ use cuesta_format::{
 /// What is to be made.
 pub(crate) struct Making<'a> {
     pub(crate) kind: FileKind,
-    pub(crate) mode: u32,
+    pub(crate) mode: NewMode,
     pub(crate) device: u64,
     pub(crate) target: &'a [u8],
     /// It counts as open from the moment it has a name.
@@ -41,31 +42,33 @@ pub enum LinkSource<'a> {
 }
 
 impl Client {
-    /// `mkdir`; the umask is applied to `mode`.
+    /// `mkdir`.
     pub fn make_directory(
         &self,
         credentials: &Credentials,
         base: Base<'_>,
         path: &[u8],
-        mode: u32,
+        mode: impl Into<NewMode>,
     ) -> Result<(), Error> {
-        let mode = mode & (0o777 | libc::S_ISVTX);
+        let mode = mode.into();
+        let mode = NewMode { bits: mode.bits & (0o777 | libc::S_ISVTX), ..mode };
         let making = Making { kind: FileKind::Directory, mode, device: 0, target: b"", open: false };
         self.make_at(credentials, base, path, &making).map(|_| ())
     }
 
-    /// `mknod`; `mode` has the kind and the permissions, with the umask applied. Answers the number of what it made.
+    /// `mknod`; `mode` has the kind and the permissions. Answers the number of what it made.
     pub fn make_node(
         &self,
         credentials: &Credentials,
         base: Base<'_>,
         path: &[u8],
-        mode: u32,
+        mode: impl Into<NewMode>,
         device: u64,
     ) -> Result<InodeNumber, Error> {
-        let kind = match mode & libc::S_IFMT {
+        let mode = mode.into();
+        let kind = match mode.bits & libc::S_IFMT {
             0 => FileKind::File,
-            _ => FileKind::from_mode(mode).ok_or(Error::Invalid)?,
+            _ => FileKind::from_mode(mode.bits).ok_or(Error::Invalid)?,
         };
         match kind {
             FileKind::Directory => return Err(Error::NotPermitted),
@@ -73,7 +76,7 @@ impl Client {
             _ => {}
         }
         let device = if is_device(kind) { device } else { 0 };
-        let making = Making { kind, mode: mode & 0o7777, device, target: b"", open: false };
+        let making = Making { kind, mode, device, target: b"", open: false };
         self.make_at(credentials, base, path, &making)
     }
 
@@ -91,7 +94,7 @@ impl Client {
         if target.len() > SYMLINK_BYTES_MAX {
             return Err(Error::NameTooLong);
         }
-        let making = Making { kind: FileKind::Symlink, mode: 0o777, device: 0, target, open: false };
+        let making = Making { kind: FileKind::Symlink, mode: 0o777.into(), device: 0, target, open: false };
         self.make_at(credentials, base, path, &making).map(|_| ())
     }
 
@@ -118,14 +121,15 @@ impl Client {
         name: &Name,
         making: &Making<'_>,
     ) -> Result<(Arc<Inode>, InodeRecord), Halt> {
-        {
+        let list = {
             // Asked before a number is taken and room is made: the answer may be no.
             let parent = self.reading(directory)?;
             check_can_make(credentials, &parent)?;
             if is_device(making.kind) && !credentials.may(Capability::MakeDevices) {
                 return Err(Error::NotPermitted.into());
             }
-        }
+            list_for(&parent, making.kind)?.to_vec()
+        };
         let number = turn.number()?;
         let operation = |mode, gid| Operation::Create {
             parent: directory.number,
@@ -136,10 +140,14 @@ impl Client {
             device: making.device,
             name,
             target: making.target,
+            list: &list,
         };
         turn.prepare(operation(0, 0).body_bytes(), 0)?;
         let mut parent = self.changing(directory)?;
         check_can_make(credentials, &parent)?;
+        if list_for(&parent, making.kind)? != list {
+            return Err(Halt::Again);
+        }
         let retired = self.session.retired();
         if parent.directory().is_none_or(|content| content.find(name, retired) != Known::Absent) {
             // In an incomplete directory a name that SharedFS was just asked for stays unknown.
@@ -152,7 +160,7 @@ impl Client {
         if is_directory && parent.record.links >= LINKS_MAX {
             return Err(Error::LinkLimit.into());
         }
-        let (gid, mode) = credentials.inherit(&parent.record, making.kind, making.mode & 0o7777);
+        let (gid, mode) = inherited(credentials, &parent, &list, making.kind, making.mode);
         let appended = turn.append(&operation(mode, gid))?;
         let mode = mode | making.kind.mode_bits();
         let mut record = InodeRecord::new(number, mode, credentials.uid, gid, turn.now);
@@ -168,7 +176,9 @@ impl Client {
             FileKind::Symlink => Content::Symlink(making.target.into()),
             _ => Content::Special,
         };
-        let inode = Arc::new(Inode::made(record, content, appended.end));
+        let mut inode = Inode::made(record, content, appended.end);
+        inode.state.get_mut().inherit_list(&list);
+        let inode = Arc::new(inode);
         if making.open {
             inode.opens.fetch_add(1, Ordering::SeqCst);
         }
@@ -188,25 +198,30 @@ impl Client {
         turn: &mut Turn<'_>,
         credentials: &Credentials,
         directory: &Arc<Inode>,
-        mode: u32,
+        mode: NewMode,
         exclusive: bool,
     ) -> Result<(Arc<Inode>, InodeRecord), Halt> {
-        let (gid, mode) = {
+        let (gid, mode, list) = {
             let parent = self.reading(directory)?;
-            credentials.check(&parent.record, WRITE | EXECUTE)?;
+            parent.check(credentials, WRITE | EXECUTE)?;
             if parent.is_unlinked() {
                 return Err(Error::NotPermitted.into());
             }
-            credentials.inherit(&parent.record, FileKind::File, mode & 0o7777)
+            let list = parent.default_list()?.to_vec();
+            let (gid, mode) = inherited(credentials, &parent, &list, FileKind::File, mode);
+            (gid, mode, list)
         };
         let (inode, mode) = (turn.number()?, mode | FileKind::File.mode_bits());
         let parent = if exclusive { InodeNumber::NONE } else { directory.number };
-        let operation = Operation::CreateUnnamed { parent, inode, mode, uid: credentials.uid, gid };
+        let operation =
+            Operation::CreateUnnamed { parent, inode, mode, uid: credentials.uid, gid, list: &list };
         turn.prepare(operation.body_bytes(), 0)?;
         let appended = turn.append(&operation)?;
         let record =
             InodeRecord { parent, links: 0, ..InodeRecord::new(inode, mode, credentials.uid, gid, turn.now) };
-        let inode = Arc::new(Inode::made(record, Content::File(FileContent::empty()), appended.end));
+        let mut inode = Inode::made(record, Content::File(FileContent::empty()), appended.end);
+        inode.state.get_mut().inherit_list(&list);
+        let inode = Arc::new(inode);
         inode.opens.fetch_add(1, Ordering::SeqCst);
         inode.orphaned.store(true, Ordering::SeqCst);
         self.cache.insert(Arc::clone(&inode));
@@ -317,9 +332,10 @@ impl Client {
             if !names(parent, name, inode.number) {
                 return Err(Halt::Again);
             }
+            parent.check(credentials, WRITE | EXECUTE)?;
             let parent_record = parent.record;
             let state = locked.of(inode)?;
-            credentials.check_removal(&parent_record, &state.record)?;
+            credentials.check_sticky(&parent_record, &state.record)?;
             match (directory, is_directory) {
                 (true, false) => return Err(Error::NotDirectory.into()),
                 (false, true) => return Err(Error::IsDirectory.into()),
@@ -376,11 +392,16 @@ fn is_device(kind: FileKind) -> bool {
 }
 
 /// Whether names can be made in a directory, and by these credentials.
-fn check_can_make(credentials: &Credentials, parent: &State) -> Result<(), Error> {
+fn check_can_make(credentials: &Credentials, parent: &State) -> Result<(), Halt> {
     if parent.is_unlinked() {
-        return Err(Error::NotFound);
+        return Err(Error::NotFound.into());
     }
-    credentials.check(&parent.record, WRITE | EXECUTE)
+    parent.check(credentials, WRITE | EXECUTE)
+}
+
+/// The default list that holds for what is made there: for everything but symbolic links.
+fn list_for(parent: &State, kind: FileKind) -> Result<&[u8], Halt> {
+    if kind == FileKind::Symlink { Ok(b"") } else { parent.default_list() }
 }
 
 /// The name to make, if nothing has it.

@@ -1,9 +1,10 @@
 //! Open files: opening, reopening after fork, closing, and what an open file remembers.
 
+use crate::access_lists::NewMode;
 use crate::client::{Client, Halt, Turn};
 use crate::credentials::{Credentials, READ, WRITE, Writer};
 use crate::errno::Error;
-use crate::inode::Inode;
+use crate::inode::{Inode, State};
 use crate::namespace::Making;
 use crate::offset::Offset;
 use crate::open_flags::{STATUS_FLAGS, UNNAMED};
@@ -122,14 +123,14 @@ impl OpenFile {
 }
 
 impl Client {
-    /// Opens `path`. `flags` are `O_*` bits; `mode` has the umask applied.
+    /// Opens `path`. `flags` are `O_*` bits.
     pub fn open(
         &self,
         credentials: &Credentials,
         base: Base<'_>,
         path: &[u8],
         flags: i32,
-        mode: u32,
+        mode: impl Into<NewMode>,
     ) -> Result<Arc<OpenFile>, Error> {
         self.open_within(credentials, base, path, flags, mode, Resolve::default())
     }
@@ -141,9 +142,10 @@ impl Client {
         base: Base<'_>,
         path: &[u8],
         flags: i32,
-        mode: u32,
+        mode: impl Into<NewMode>,
         resolve: Resolve,
     ) -> Result<Arc<OpenFile>, Error> {
+        let mode = mode.into();
         let flags = if flags & O_PATH != 0 {
             flags & (O_PATH | O_DIRECTORY | O_NOFOLLOW | libc::O_CLOEXEC)
         } else {
@@ -238,20 +240,23 @@ impl Client {
         if writes || flags & O_TRUNC != 0 {
             rights |= WRITE;
         }
-        let check = |record| {
+        let check = |state: &State| {
             if path_only {
                 return Ok(());
             }
-            credentials.check(record, rights)?;
-            if flags & O_NOATIME != 0 && !credentials.owns(record) {
-                return Err(Error::NotPermitted);
+            state.check(credentials, rights)?;
+            if flags & O_NOATIME != 0 && !credentials.owns(&state.record) {
+                return Err(Halt::from(Error::NotPermitted));
             }
-            if rights & WRITE != 0 { self.check_not_running(record) } else { Ok(()) }
+            if rights & WRITE != 0 {
+                self.check_not_running(&state.record)?;
+            }
+            Ok(())
         };
         if truncates {
             turn.prepare(0, crate::debit::of_truncation(0))?;
             let mut state = self.changing(inode)?;
-            check(&state.record)?;
+            check(&state)?;
             if state.is_unlinked() {
                 return Err(Halt::Again);
             }
@@ -263,7 +268,7 @@ impl Client {
             return Ok(Opening::Done(self.count_open(inode, kind, flags), writer));
         }
         let state = if writes && !path_only { self.opening_to_write(inode)? } else { self.reading(inode)? };
-        check(&state.record)?;
+        check(&state)?;
         match kind {
             _ if path_only => {}
             FileKind::File | FileKind::Directory | FileKind::Symlink => {}

@@ -4,7 +4,7 @@ use crate::client::{Client, Halt, Turn};
 use crate::credentials::{Credentials, EXECUTE, WRITE};
 use crate::directory::{Known, Named};
 use crate::errno::Error;
-use crate::inode::Inode;
+use crate::inode::{Inode, State};
 use crate::namespace::{check_empty, known, names};
 use crate::sync::{Arc, Ordering};
 use crate::walk::{Base, Follow, Found, Last, Name};
@@ -165,14 +165,14 @@ impl Client {
         };
         turn.prepare(operation(false).body_bytes(), 0)?;
         let mut locked = self.lock_all([Some(from), Some(to), Some(inode), replaced])?;
-        let from_record = {
+        let (from_record, from_checked) = {
             let state = locked.of(from)?;
             if !names(state, from_name, inode.number) {
                 return Err(Halt::Again);
             }
-            state.record
+            (state.record, state.check(credentials, WRITE | EXECUTE))
         };
-        let to_record = {
+        let (to_record, to_checked) = {
             let state = locked.of(to)?;
             if state.is_unlinked() {
                 return Err(Error::NotFound.into());
@@ -184,32 +184,37 @@ impl Client {
             if !stands {
                 return Err(Halt::Again);
             }
-            state.record
+            (state.record, state.check(credentials, WRITE | EXECUTE))
         };
         if replaced_number == inode.number {
             // Two names of one inode: POSIX has nothing happen, whoever asks.
             return Ok(());
         }
-        let record = locked.of(inode)?.record;
-        credentials.check_removal(&from_record, &record)?;
+        let (record, checked) = checked_to_move(credentials, locked.of(inode)?);
+        from_checked?;
+        credentials.check_sticky(&from_record, &record)?;
         let kind = record.kind();
-        let replaced_record = match replaced {
-            Some(replaced) => Some(locked.of(replaced)?.record),
-            None => None,
-        };
-        match replaced_record {
+        let (replaced_record, replaced_checked) = match replaced {
             Some(replaced) => {
-                credentials.check_removal(&to_record, &replaced)?;
-                match (is_directory, moving.replaced_is_directory) {
-                    (true, false) if !exchange => return Err(Error::NotDirectory.into()),
-                    (false, true) if !exchange => return Err(Error::IsDirectory.into()),
-                    _ => {}
-                }
+                let (record, checked) = checked_to_move(credentials, locked.of(replaced)?);
+                (Some(record), checked)
             }
-            None => credentials.check(&to_record, WRITE | EXECUTE)?,
+            None => (None, Ok(())),
+        };
+        to_checked?;
+        if let Some(replaced) = replaced_record {
+            credentials.check_sticky(&to_record, &replaced)?;
+            match (is_directory, moving.replaced_is_directory) {
+                (true, false) if !exchange => return Err(Error::NotDirectory.into()),
+                (false, true) if !exchange => return Err(Error::IsDirectory.into()),
+                _ => {}
+            }
         }
         if from.number != to.number {
-            check_parents_change(credentials, moving, &record, replaced_record.as_ref())?;
+            checked?;
+            if exchange {
+                replaced_checked?;
+            }
             let (lost, won) = link_moves(moving);
             if won > 0 && to_record.links >= LINKS_MAX || lost > 0 && from_record.links >= LINKS_MAX {
                 return Err(Error::LinkLimit.into());
@@ -272,22 +277,10 @@ impl Client {
     }
 }
 
-/// A directory that gets another parent is written to: its `..` changes.
-fn check_parents_change(
-    credentials: &Credentials,
-    moving: &Move<'_>,
-    record: &InodeRecord,
-    replaced: Option<&InodeRecord>,
-) -> Result<(), Error> {
-    if moving.is_directory {
-        credentials.check(record, WRITE)?;
-    }
-    match replaced {
-        Some(replaced) if moving.exchange && moving.replaced_is_directory => {
-            credentials.check(replaced, WRITE)
-        }
-        _ => Ok(()),
-    }
+/// An inode's attributes, and whether it may move to another directory: a directory is written to, its `..` changes.
+fn checked_to_move(credentials: &Credentials, state: &State) -> (InodeRecord, Result<(), Halt>) {
+    let is_directory = state.kind() == FileKind::Directory;
+    (state.record, if is_directory { state.check(credentials, WRITE) } else { Ok(()) })
 }
 
 /// How the link counts of the old and the new parent change: each sub-directory's `..` is a link.

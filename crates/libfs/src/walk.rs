@@ -153,7 +153,7 @@ impl Client {
                 b"" | b"." => {
                     if is_last {
                         if !name.is_empty() {
-                            credentials.check(&self.reading(&directory)?.record, EXECUTE)?;
+                            self.reading(&directory)?.check(credentials, EXECUTE)?;
                         }
                         let inode = Some((Arc::clone(&directory), FileKind::Directory));
                         return Ok(Found { parent: directory, last: Last::Dot, inode, slash: true });
@@ -219,7 +219,7 @@ impl Client {
         behind: &[u8],
     ) -> Result<Arc<Inode>, Halt> {
         let state = self.reading(directory)?;
-        credentials.check(&state.record, EXECUTE)?;
+        state.check(credentials, EXECUTE)?;
         if directory.number == InodeNumber::ROOT {
             let path = [b"..", behind].concat();
             return Err(Error::Leaves { path, second: false }.into());
@@ -267,7 +267,7 @@ impl Client {
         if state.directory().is_none() {
             return Err(if state.released { Error::NotFound } else { Error::NotDirectory }.into());
         }
-        Ok(credentials.check(&state.record, EXECUTE)?)
+        state.check(credentials, EXECUTE)
     }
 
     /// What a name in a directory stands for. Within an attempt.
@@ -282,7 +282,7 @@ impl Client {
         let Some(content) = state.directory() else {
             return Err(if state.released { Error::NotFound } else { Error::NotDirectory }.into());
         };
-        credentials.check(&state.record, EXECUTE)?;
+        state.check(credentials, EXECUTE)?;
         if name.len() > NAME_BYTES_MAX {
             return Err(Error::NameTooLong.into());
         }

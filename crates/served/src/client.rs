@@ -6,8 +6,8 @@ use crate::protocol::{Offset, Place, READ_BYTES_MAX, Request, Response, Subject,
 use cuesta_format::wire::StoreTotals;
 use cuesta_format::{InodeNumber, InodeRecord, StoreId, WRITE_BYTES_MAX};
 use cuesta_libfs::{
-    Allocation, DirectoryItem, Error, ExtendedFlags, RESUME_WAIT, RenameFlags, Resolve, SetAttributes,
-    Whence, patiently,
+    Allocation, DirectoryItem, Error, ExtendedFlags, NewMode, RESUME_WAIT, RenameFlags, Resolve,
+    SetAttributes, Whence, patiently,
 };
 use cuesta_media::{UserSlice, UserSliceMut};
 use parking_lot::Mutex;
@@ -235,7 +235,7 @@ impl Client {
         place: Place,
         path: &[u8],
         flags: i32,
-        mode: u32,
+        mode: NewMode,
         resolve: Resolve,
     ) -> Result<(OpenFile, OwnedFd), Error> {
         self.opened(&Request::Open { place, path, flags, mode, resolve })
@@ -420,12 +420,18 @@ impl Client {
     }
 
     /// `mkdir`.
-    pub fn make_directory(&self, place: Place, path: &[u8], mode: u32) -> Result<(), Error> {
+    pub fn make_directory(&self, place: Place, path: &[u8], mode: NewMode) -> Result<(), Error> {
         self.done(&Request::MakeDirectory { place, path, mode })
     }
 
     /// `mknod`.
-    pub fn make_node(&self, place: Place, path: &[u8], mode: u32, device: u64) -> Result<InodeNumber, Error> {
+    pub fn make_node(
+        &self,
+        place: Place,
+        path: &[u8],
+        mode: NewMode,
+        device: u64,
+    ) -> Result<InodeNumber, Error> {
         self.number(&Request::MakeNode { place, path, mode, device }).map(InodeNumber)
     }
 

@@ -11,7 +11,8 @@ use crate::server::Shared;
 use crate::shared_offset::SharedOffset;
 use cuesta_format::{FILE_BYTES_MAX, FileKind, InodeRecord};
 use cuesta_libfs::{
-    Base, Client, Credentials, Error, LinkSource, OPEN_FLAGS, OPENING_FLAGS, OpenFile, SetAttributes, Target,
+    Base, Client, Credentials, Error, LinkSource, NewMode, OPEN_FLAGS, OPENING_FLAGS, OpenFile,
+    SetAttributes, Target,
 };
 use cuesta_media::{UserSlice, UserSliceMut};
 use rustix::fd::{AsFd, OwnedFd};
@@ -134,7 +135,7 @@ impl Connection<'_> {
             Request::Open { place, path, flags, mode, resolve } => {
                 let place = self.place(place)?;
                 let client = Arc::clone(place.client());
-                let (flags, mode) = (flags & OPEN_FLAGS, mode & PERMISSIONS);
+                let (flags, mode) = (flags & OPEN_FLAGS, allowed(mode, PERMISSIONS));
                 let opened =
                     client.open_within(&self.who, place.base()?, checked(path)?, flags, mode, resolve);
                 return self.keep(client, opened.map_err(without_pipes)?);
@@ -216,13 +217,13 @@ impl Connection<'_> {
             }
             Request::MakeDirectory { place, path, mode } => {
                 let place = self.place(place)?;
-                let mode = mode & PERMISSIONS;
+                let mode = allowed(mode, PERMISSIONS);
                 place.client().make_directory(&self.who, place.base()?, checked(path)?, mode)?;
                 Response::Done
             }
             Request::MakeNode { place, path, mode, device } => {
                 let place = self.place(place)?;
-                let mode = mode & (libc::S_IFMT | PERMISSIONS);
+                let mode = allowed(mode, libc::S_IFMT | PERMISSIONS);
                 let (base, path) = (place.base()?, checked(path)?);
                 Response::Number(place.client().make_node(&self.who, base, path, mode, device)?.0)
             }
@@ -356,9 +357,9 @@ impl Connection<'_> {
                 FileKind::Symlink => return Err(Error::SymlinkLoop),
                 _ => return Err(Error::Unsupported),
             }
-            let record = file.client.stat_open(open)?.record;
-            self.who.check(&record, rights)?;
-            if flags & libc::O_NOATIME != 0 && !self.who.owns(&record) {
+            file.client.access_open(&self.who, open, rights)?;
+            let owns = || Ok::<_, Error>(self.who.owns(&file.client.stat_open(open)?.record));
+            if flags & libc::O_NOATIME != 0 && !owns()? {
                 return Err(Error::NotPermitted);
             }
         }
@@ -480,7 +481,7 @@ impl Connection<'_> {
     fn access(&self, subject: Subject<'_>, rights: u32) -> Result<Response, Error> {
         match self.subject(subject)? {
             HeldSubject::File(file) => {
-                self.who.check(&file.client.stat_open(file.open()?)?.record, rights & 7)?;
+                file.client.access_open(&self.who, file.open()?, rights & 7)?;
             }
             HeldSubject::Path(place, path, follow) => {
                 place.client().access(&self.who, place.base()?, path, rights, follow)?;
@@ -497,6 +498,11 @@ impl Drop for Connection<'_> {
             self.shared.files.close(&file);
         }
     }
+}
+
+/// A mode without bits that are not the caller's to choose.
+fn allowed(mode: NewMode, bits: u32) -> NewMode {
+    NewMode { bits: mode.bits & bits, umask: mode.umask & 0o777 }
 }
 
 /// A path, target or name that C can hold.

@@ -4,11 +4,11 @@
 
 use cuesta_format::wire::StoreTotals;
 use cuesta_format::{FileKind, InodeNumber, InodeRecord, StoreId, WRITE_BYTES_MAX};
-use cuesta_libfs::{Allocation, Error, ExtendedFlags, RenameFlags, Resolve, SetAttributes, Whence};
+use cuesta_libfs::{Allocation, Error, ExtendedFlags, NewMode, RenameFlags, Resolve, SetAttributes, Whence};
 use serde::{Deserialize, Serialize};
 
 /// Version of the protocol; both sides must agree.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 /// Most bytes of one read.
 pub const READ_BYTES_MAX: usize = 1 << 20;
 /// Longest frame, in bytes: a whole write and what says where it goes.
@@ -69,7 +69,7 @@ pub enum Request<'a> {
         #[serde(borrow, with = "serde_bytes")]
         path: &'a [u8],
         flags: i32,
-        mode: u32,
+        mode: NewMode,
         resolve: Resolve,
     },
     /// Opens what an open file is of once more, if its mode allows it. Answered as `Open`.
@@ -149,13 +149,13 @@ pub enum Request<'a> {
         place: Place,
         #[serde(borrow, with = "serde_bytes")]
         path: &'a [u8],
-        mode: u32,
+        mode: NewMode,
     },
     MakeNode {
         place: Place,
         #[serde(borrow, with = "serde_bytes")]
         path: &'a [u8],
-        mode: u32,
+        mode: NewMode,
         device: u64,
     },
     MakeLink {

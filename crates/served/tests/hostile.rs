@@ -184,8 +184,8 @@ fn nothing_of_anothers_is_to_be_had_by_any_request() {
                 value: &[1; 20],
                 flags: ExtendedFlags::default(),
             },
-            Request::MakeDirectory { place: root, path: b"new", mode: 0o777 },
-            Request::MakeNode { place: root, path: b"new", mode: 0o100_666, device: 0 },
+            Request::MakeDirectory { place: root, path: b"new", mode: 0o777.into() },
+            Request::MakeNode { place: root, path: b"new", mode: 0o100_666.into(), device: 0 },
             Request::MakeLink { target: b"x", place: root, path: b"new" },
             Request::Link { from: secret, place: root, path: b"new" },
             Request::Link { from: inner, place: root, path: b"new" },
@@ -202,8 +202,14 @@ fn nothing_of_anothers_is_to_be_had_by_any_request() {
         for flags in
             [libc::O_RDONLY, libc::O_WRONLY, libc::O_RDWR, libc::O_RDONLY | libc::O_TRUNC, libc::O_CREAT]
         {
-            requests.push(Request::Open { place: root, path, flags, mode: 0o777, resolve });
-            requests.push(Request::Open { place: root, path: b"private/inner", flags, mode: 0, resolve });
+            requests.push(Request::Open { place: root, path, flags, mode: 0o777.into(), resolve });
+            requests.push(Request::Open {
+                place: root,
+                path: b"private/inner",
+                flags,
+                mode: 0.into(),
+                resolve,
+            });
         }
         // Numbers of files that are others', or nobody's.
         for file in (0..64).chain([u64::MAX]) {
@@ -232,8 +238,8 @@ fn nothing_of_anothers_is_to_be_had_by_any_request() {
                 Request::LockFile { file },
                 Request::AdoptLocks { file },
                 Request::Whereabouts { file, guess: b"" },
-                Request::Open { place, path: b"secret", flags: 0, mode: 0, resolve },
-                Request::MakeDirectory { place, path: b"new", mode: 0o777 },
+                Request::Open { place, path: b"secret", flags: 0, mode: 0.into(), resolve },
+                Request::MakeDirectory { place, path: b"new", mode: 0o777.into() },
             ]);
         }
         for request in &requests {
@@ -244,7 +250,7 @@ fn nothing_of_anothers_is_to_be_had_by_any_request() {
 
         // To name a file takes no right to it; to use it does.
         let flags = libc::O_PATH;
-        let answer = raw.ask(&Request::Open { place: root, path, flags, mode: 0, resolve });
+        let answer = raw.ask(&Request::Open { place: root, path, flags, mode: 0.into(), resolve });
         let Response::Opened { file, .. } = answer else { panic!("{answer:?}") };
         for request in [
             Request::Reopen { file, flags: libc::O_RDONLY },
@@ -315,11 +321,11 @@ fn only_an_owner_keeps_times_from_moving_and_only_the_stores_user_says_where_loc
     as_nobody(|| {
         let mut raw = Raw::connect(&store);
         let (place, path, resolve) = (Place::Root, &b"shown"[..], Resolve::default());
-        let answer = raw.ask(&Request::Open { place, path, flags: libc::O_RDONLY, mode: 0, resolve });
+        let answer = raw.ask(&Request::Open { place, path, flags: libc::O_RDONLY, mode: 0.into(), resolve });
         let Response::Opened { file, .. } = answer else { panic!("{answer:?}") };
         let flags = libc::O_RDONLY | libc::O_NOATIME;
         for request in [
-            Request::Open { place, path, flags, mode: 0, resolve },
+            Request::Open { place, path, flags, mode: 0.into(), resolve },
             Request::Reopen { file, flags },
             Request::SetFlags { file, flags },
             Request::AdoptLocks { file },
@@ -362,7 +368,7 @@ fn rubbish_ends_a_connection_and_nothing_else() {
         let (place, resolve) = (Place::Root, Resolve::default());
         let flags = libc::O_CREAT | libc::O_RDWR;
         for path in [&b"a\0b"[..], b"\0", b""] {
-            let answer = good.ask(&Request::Open { place, path, flags, mode: 0o666, resolve });
+            let answer = good.ask(&Request::Open { place, path, flags, mode: 0o666.into(), resolve });
             assert!(matches!(answer, Response::Failed(_)), "{answer:?}");
             let answer = good.ask(&Request::MakeLink { target: path, place, path: b"link" });
             assert!(matches!(answer, Response::Failed(_)), "{answer:?}");
@@ -371,7 +377,7 @@ fn rubbish_ends_a_connection_and_nothing_else() {
             place,
             path: b"mine",
             flags: !libc::O_PATH & !libc::O_DIRECTORY & !libc::O_TMPFILE & !1,
-            mode: u32::MAX,
+            mode: u32::MAX.into(),
             resolve,
         }) else {
             panic!("not made")
@@ -431,7 +437,7 @@ fn who_comes_and_goes_and_opens_and_closes_is_served_however_often() {
     write_as_root(&store, b"shown", b"to all", 0o644);
     as_nobody(|| {
         let (path, flags, resolve) = (&b"shown"[..], libc::O_RDONLY, Resolve::default());
-        let open = Request::Open { place: Place::Root, path, flags, mode: 0, resolve };
+        let open = Request::Open { place: Place::Root, path, flags, mode: 0.into(), resolve };
         // More than one user may have at once of either.
         for _ in 0..1000 {
             Raw::connect(&store);

@@ -160,7 +160,17 @@ fn main() {
 
 fn create(inode: InodeNumber, name: &[u8]) -> Operation<'_> {
     let parent = InodeNumber::ROOT;
-    Operation::Create { parent, inode, mode: 0o100_644, uid: 0, gid: 0, device: 0, name, target: b"" }
+    Operation::Create {
+        parent,
+        inode,
+        mode: 0o100_644,
+        uid: 0,
+        gid: 0,
+        device: 0,
+        name,
+        target: b"",
+        list: b"",
+    }
 }
 
 const DEPTH: u64 = 2000;
@@ -184,6 +194,7 @@ impl Work<'_> {
             device: 0,
             name,
             target: b"",
+            list: b"",
         };
         match self.name {
             "large" | "append" | "random" => writer.append(&create(self.inode, b"file"), 0),

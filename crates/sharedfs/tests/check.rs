@@ -92,7 +92,7 @@ fn whole_entries_behind_a_damaged_one_are_noted() {
 fn repairable_damage_is_found_and_repaired() {
     type Damage = fn(&mut Transaction);
     type Expected = fn(&Problem) -> bool;
-    let cases: [(Damage, Expected); 12] = [
+    let cases: [(Damage, Expected); 13] = [
         (
             |it| it.put_dirent(D, b"ghost", Dirent { inode: InodeNumber(99), kind: FileKind::File }),
             |it| matches!(it, Problem::Dangling { parent: D, inode: InodeNumber(99), .. }),
@@ -144,6 +144,14 @@ fn repairable_damage_is_found_and_repaired() {
         (
             |it| it.put_extended(F, b"user.a", b"12"),
             |it| matches!(it, Problem::Extended { inode: F, counted: 8, bytes: 0 }),
+        ),
+        (
+            |it| {
+                let mut stored = it.inode(F).unwrap().unwrap();
+                stored.record.access_list = true;
+                it.put_inode(&stored.record).unwrap();
+            },
+            |it| matches!(it, Problem::Lists { inode: F, access: false, default: false }),
         ),
         (
             |it| {

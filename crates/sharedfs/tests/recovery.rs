@@ -3,6 +3,7 @@
 mod common;
 
 use common::*;
+use cuesta_format::access_list::{ACCESS_LIST, DEFAULT_LIST, Entry, Whom, encode};
 use cuesta_format::entry::EntryKind;
 use cuesta_format::wire::{LeaseMode, Request, Response};
 use cuesta_format::{InodeNumber, LogPosition, Operation};
@@ -192,11 +193,16 @@ fn an_entry_larger_than_a_batch_is_digested() {
     assert_eq!(content(&shared, "f")[5..], data);
 }
 
+fn list() -> Vec<u8> {
+    let whoms = [Whom::Owner, Whom::User(7), Whom::OwningGroup, Whom::Mask, Whom::Others];
+    encode(&whoms.map(|whom| Entry { whom, permissions: 5 }))
+}
+
 /// Rubbish with valid checksums: each is rejected, the prefix stays, the session is over, nobody else suffers.
 #[test]
 fn entries_that_make_no_sense_are_rejected_without_harm() {
     type Rubbish = fn(&mut Writer, InodeNumber, InodeNumber);
-    let rubbish: [(&str, Rubbish); 14] = [
+    let rubbish: [(&str, Rubbish); 19] = [
         ("write to nothing", |writer, _, _| writer.write(InodeNumber(999), 0, b"x")),
         ("write to a directory", |writer, directory, _| writer.write(directory, 0, b"x")),
         ("write past the end of the world", |writer, _, file| writer.write(file, u64::MAX - 3, b"long")),
@@ -227,6 +233,38 @@ fn entries_that_make_no_sense_are_rejected_without_harm() {
         ("a directory below itself", |writer, directory, _| {
             let inner = find(&writer.shared, "directory/inner").unwrap();
             writer.rename(directory, (ROOT, b"directory"), (inner, b"loop"));
+        }),
+        ("an access list of rubbish", |writer, _, file| {
+            writer.append(Operation::SetAccessList { inode: file, mode: 0o644, list: b"rubbish" });
+        }),
+        ("an access list without its mode", |writer, _, file| {
+            let (name, value) = (ACCESS_LIST, &list()[..]);
+            writer.append(Operation::SetExtended { inode: file, name, value });
+        }),
+        ("a default list of rubbish", |writer, directory, _| {
+            let (name, value) = (DEFAULT_LIST, &b"rubbish"[..]);
+            writer.append(Operation::SetExtended { inode: directory, name, value });
+        }),
+        ("a default list of a file", |writer, _, file| {
+            let (name, value) = (DEFAULT_LIST, &list()[..]);
+            writer.append(Operation::SetExtended { inode: file, name, value });
+        }),
+        ("a file made with a list of rubbish", |writer, _, _| {
+            let (inode, mode) = (writer.number(), 0o100_644);
+            let list = b"rubbish";
+            let (parent, name) = (ROOT, b"n");
+            let (uid, gid, device) = (1, 2, 0);
+            writer.append(Operation::Create {
+                parent,
+                inode,
+                mode,
+                uid,
+                gid,
+                device,
+                name,
+                target: b"",
+                list,
+            });
         }),
     ];
     for (what, rubbish) in rubbish {
@@ -267,6 +305,7 @@ fn bytes_of_chance_with_a_valid_checksum_never_panic() {
         EntryKind::Clear,
         EntryKind::Shift,
         EntryKind::CreateUnnamed,
+        EntryKind::SetAccessList,
     ];
     let store = Store::new();
     let shared = store.open();

@@ -1,6 +1,7 @@
 //! Seeded random operations over a small set of names, so that sequences collide often: renames
 //! over what exists, links to what is open, paths through files, symlinks that loop.
 
+use crate::lists::{Entry, Whom, list_name};
 use crate::operation::{
     FallocateMode, Kind, OpenFlags, Operation, PathText, Pattern, SetCondition, Slot, Timestamp,
 };
@@ -51,7 +52,7 @@ impl Generator {
 
     /// The next operation.
     pub fn next_operation(&mut self) -> Operation {
-        match self.random.below(45) {
+        match self.random.below(47) {
             0..=5 => self.open(),
             6 => Operation::Close { slot: self.slot() },
             7..=9 => Operation::Write { slot: self.slot(), data: self.pattern() },
@@ -82,6 +83,7 @@ impl Generator {
             37 => Operation::Fstat { slot: self.slot() },
             38 => Operation::Readdir { path: self.path() },
             39..=41 => self.extended(),
+            45..=46 => self.list(),
             42 => Operation::RenameExchange { from: self.path(), to: self.path() },
             43 => self.unnamed(),
             _ => self.rare(),
@@ -112,11 +114,50 @@ impl Generator {
                 ]),
             },
             3 => Operation::FsetExtended { slot: self.slot(), name: self.attribute(), value: self.value() },
-            4 => Operation::RemoveExtended { path, follow, name: self.attribute() },
-            5 => Operation::GetExtended { path, follow, name: self.attribute() },
+            4 => Operation::RemoveExtended { path, follow, name: self.attribute_or_list() },
+            5 => Operation::GetExtended { path, follow, name: self.attribute_or_list() },
             6 => Operation::ListExtended { path, follow },
             _ => Operation::FlistExtended { slot: self.slot() },
         }
+    }
+
+    /// An access control list, often one that is none.
+    fn list(&mut self) -> Operation {
+        let (path, default) = (self.path(), self.random.one_in(2));
+        if self.random.one_in(6) {
+            return Operation::SetList { path, default, list: Vec::new() };
+        }
+        let mut list = Vec::new();
+        let mut entry = |random: &mut Random, whom| {
+            let permissions = if random.one_in(2) { 7 } else { random.below(8) as u32 };
+            list.push(Entry { whom, permissions });
+        };
+        let ids = [0, 1, 1000, 1001];
+        entry(&mut self.random, Whom::Owner);
+        let users = self.random.below(3);
+        for _ in 0..users {
+            let whom = Whom::User(*self.random.pick(&ids));
+            entry(&mut self.random, whom);
+        }
+        entry(&mut self.random, Whom::OwningGroup);
+        let groups = self.random.below(3);
+        for _ in 0..groups {
+            let whom = Whom::Group(*self.random.pick(&ids));
+            entry(&mut self.random, whom);
+        }
+        if users + groups > 0 || self.random.one_in(3) {
+            entry(&mut self.random, Whom::Mask);
+        }
+        entry(&mut self.random, Whom::Others);
+        if self.repertoire.hostile && self.random.one_in(10) {
+            let at = self.random.below(list.len() as u64) as usize;
+            match self.random.below(3) {
+                0 => drop(list.remove(at)),
+                1 => list.swap(0, at),
+                _ => list[at].permissions |= 8,
+            }
+        }
+        Operation::SetList { path, default, list }
     }
 
     /// A directory, or what mknod makes: nothing whose opening would wait for somebody.
@@ -136,6 +177,11 @@ impl Generator {
             return PathText(self.random.pick(&[&b""[..], b"user.", b"trusted.", b"odd", &long]).to_vec());
         }
         PathText::from(*self.random.pick(&["user.a", "user.a", "user.b", "user.caf%e9", "trusted.a"]))
+    }
+
+    /// The same, of those that are access control lists, too.
+    fn attribute_or_list(&mut self) -> PathText {
+        if self.random.one_in(3) { list_name(self.random.one_in(2)) } else { self.attribute() }
     }
 
     fn value(&mut self) -> Pattern {

@@ -16,6 +16,7 @@ pub mod explorer;
 pub mod family;
 pub mod generate;
 pub mod kill;
+pub mod lists;
 pub mod model;
 pub mod operation;
 mod path_text;

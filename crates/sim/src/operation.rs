@@ -5,6 +5,7 @@
 //! open across operations is a small slot number, so that unlinked-but-open files are covered.
 
 pub use crate::path_text::PathText;
+use cuesta_format::access_list::Entry;
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -298,6 +299,13 @@ pub enum Operation {
     FlistExtended {
         slot: Slot,
     },
+    /// Sets the access control list of what a path names, or the default list of a directory; no entries: takes it
+    /// away.
+    SetList {
+        path: PathText,
+        default: bool,
+        list: Vec<Entry>,
+    },
 }
 
 /// The kind of an inode.
@@ -450,6 +458,7 @@ impl Operation {
             | RemoveExtended { path, .. }
             | GetExtended { path, .. }
             | ListExtended { path, .. }
+            | SetList { path, .. }
             | Readdir { path } => Some(path),
             _ => None,
         }

@@ -4,6 +4,7 @@
 //! It must be `libc`, not rustix: what rustix issues by inline system calls, the preload door
 //! never sees.
 
+use crate::lists::{list_name, list_value};
 use crate::operation::{
     Attributes, Extended, Kind, Operation, Outcome, PathText, SetCondition, Slot, Timestamp,
 };
@@ -129,9 +130,11 @@ impl Posix {
                 // SAFETY: `sized` hands out a buffer valid for its length.
                 sized(|into, bytes| unsafe { libc::flistxattr(fd, into.cast(), bytes) }).map(names)
             }
-            SetExtended { .. } | RemoveExtended { .. } | GetExtended { .. } | ListExtended { .. } => {
-                self.apply_extended(operation)
-            }
+            SetExtended { .. }
+            | RemoveExtended { .. }
+            | GetExtended { .. }
+            | ListExtended { .. }
+            | SetList { .. } => self.apply_extended(operation),
             _ => self.apply_by_path(operation),
         }
     }
@@ -159,6 +162,14 @@ impl Posix {
             }
             GetExtended { path, follow, name } => {
                 get_extended(&self.below_root(path)?, &attribute(name)?, *follow).map(Outcome::Bytes)
+            }
+            SetList { path, default, list } => {
+                let (path, name) = (self.below_root(path)?, attribute(&list_name(*default))?);
+                let bytes = list_value(list);
+                // SAFETY: path and name are NUL-terminated and the buffer valid for its length.
+                done(unsafe {
+                    libc::setxattr(path.as_ptr(), name.as_ptr(), bytes.as_ptr().cast(), bytes.len(), 0)
+                })
             }
             ListExtended { path, follow } => list_extended(&self.below_root(path)?, *follow).map(names),
             _ => unreachable!("other calls are served elsewhere"),

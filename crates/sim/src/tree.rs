@@ -125,7 +125,7 @@ impl Model {
                 Content::Directory
             }
         };
-        builder.add(path, number, inode.attributes(), content, inode.extended.clone());
+        builder.add(path, number, inode.attributes(), content, inode.all_extended());
     }
 }
 

@@ -8,6 +8,7 @@ mod open_files;
 
 pub use open_files::{LastingFile, LastingFiles};
 
+use crate::lists::{list_name, list_value};
 use crate::operation::{
     Attributes, Extended, FallocateMode, Kind, Operation, Outcome, PathText, SetCondition, Slot, Timestamp,
 };
@@ -327,9 +328,11 @@ impl World {
                 let target = Target::File(self.file(*slot)?);
                 Ok(Outcome::Names(self.extended_names(target)?))
             }
-            SetExtended { .. } | RemoveExtended { .. } | GetExtended { .. } | ListExtended { .. } => {
-                self.serve_extended(operation)
-            }
+            SetExtended { .. }
+            | RemoveExtended { .. }
+            | GetExtended { .. }
+            | ListExtended { .. }
+            | SetList { .. } => self.serve_extended(operation),
             _ => self.serve_path(operation),
         }
     }
@@ -353,6 +356,11 @@ impl World {
             }
             GetExtended { path, follow, name } => {
                 client.get_extended(who, at(path, follow), name.as_bytes()).map(Outcome::Bytes)
+            }
+            SetList { path, default, list } => {
+                let (name, value) = (list_name(*default), list_value(list));
+                let flags = ExtendedFlags::default();
+                done(client.set_extended(who, target(path, true), name.as_bytes(), &value, flags))
             }
             ListExtended { path, follow } => Ok(Outcome::Names(self.extended_names(at(path, follow))?)),
             _ => unreachable!("other calls are served elsewhere"),

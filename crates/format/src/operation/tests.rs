@@ -22,7 +22,11 @@ fn round_trip(operation: Operation<'_>) {
         // What is left of these is shorter, and no less whole: the checksum covers the length.
         let is_elastic = matches!(
             operation,
-            Operation::Write { .. } | Operation::SetExtended { .. } | Operation::RemoveExtended { .. }
+            Operation::Write { .. }
+                | Operation::SetExtended { .. }
+                | Operation::SetAccessList { .. }
+                | Operation::CreateUnnamed { list: [_, ..], .. }
+                | Operation::RemoveExtended { .. }
         );
         assert!(is_elastic || cut_short.is_err());
     }
@@ -44,6 +48,18 @@ fn every_operation_survives_its_codec() {
         device: 3,
         name: b"link",
         target: b"../elsewhere",
+        list: b"",
+    });
+    round_trip(Operation::Create {
+        parent,
+        inode,
+        mode: 0o100_640,
+        uid: 1,
+        gid: 2,
+        device: 0,
+        name: b"file",
+        target: b"",
+        list: b"a default list",
     });
     round_trip(Operation::Link { parent, inode, name: b"other" });
     round_trip(Operation::Unlink { parent, inode, name: b"other", orphan: true });
@@ -64,7 +80,11 @@ fn every_operation_survives_its_codec() {
     round_trip(Operation::Release { inode });
     round_trip(Operation::Clear { inode, offset: 7, length: 1 << 40, grow: true });
     round_trip(Operation::Shift { inode, offset: 4096, length: 8192, insert: true });
-    round_trip(Operation::CreateUnnamed { parent, inode, mode: 0o100_600, uid: 1, gid: 2 });
+    let unnamed = |list| Operation::CreateUnnamed { parent, inode, mode: 0o100_600, uid: 1, gid: 2, list };
+    round_trip(unnamed(b""));
+    round_trip(unnamed(b"a default list"));
+    round_trip(Operation::SetAccessList { inode, mode: 0o2750, list: b"a list" });
+    round_trip(Operation::SetAccessList { inode, mode: 0o640, list: b"" });
     round_trip(Operation::SetExtended { inode, name: b"user.a", value: b"" });
     round_trip(Operation::SetExtended { inode, name: b"security.capability", value: b"\0a value" });
     round_trip(Operation::RemoveExtended { inode, name: b"user.a" });

@@ -176,7 +176,7 @@ pub fn check(pin: &Pin, credentials: &Credentials, rights: u32) -> Result<(), Fa
     if file.kind() == FileKind::Directory {
         return Ok(client.access(credentials, Base::Directory(file), b".", rights, true)?);
     }
-    Ok(credentials.check(&client.stat_open(file)?.record, rights)?)
+    Ok(client.access_open(credentials, file, rights)?)
 }
 
 /// The file behind a description, for a purpose its flags do not allow; no rights are checked.

@@ -8,9 +8,6 @@ use super::{Answer, Call, Failure, descriptor_names, path};
 use crate::user_memory::UserPath;
 use crate::{credentials, process, user_memory};
 
-/// Bytes of an access control list that says what mode bits can: a version, and an entry for each of their classes.
-const PLAIN_LIST_BYTES: usize = 4 + 3 * 8;
-
 /// Whose attributes a call is about.
 #[derive(Clone, Copy, Debug)]
 pub enum Subject {
@@ -191,16 +188,7 @@ pub fn set(call: &Call, subject: Subject) -> Answer {
     let set = |client: &Client, who: &Credentials, target: Target<'_>| {
         client.set_extended(who, target, &name, &value, flags)
     };
-    match subject.serve(call, set, |()| Ok(0)) {
-        // An access control list that cannot be set is something a program misses, unless the mode bits say as much
-        // (and cp sets those then); that a file has none is the truth.
-        Err(Failure::Errno(libc::EOPNOTSUPP))
-            if name.starts_with(b"system.posix_acl_") && value.len() > PLAIN_LIST_BYTES =>
-        {
-            call.unserved(libc::EOPNOTSUPP)
-        }
-        answer => answer,
-    }
+    subject.serve(call, set, |()| Ok(0))
 }
 
 pub fn remove(call: &Call, subject: Subject) -> Answer {

@@ -2,7 +2,7 @@
 
 use crate::store::{LinkSource, OpenFile};
 use cuesta_format::InodeNumber;
-use cuesta_libfs::{Error, OPEN_FLAGS, RenameFlags, Resolve, UNNAMED};
+use cuesta_libfs::{Error, NewMode, OPEN_FLAGS, RenameFlags, Resolve, UNNAMED};
 use rustix::fd::BorrowedFd;
 use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
@@ -23,9 +23,9 @@ pub enum Opened {
     Pipe(InodeNumber),
 }
 
-/// The mode with the process's umask applied.
-fn masked(mode: usize) -> u32 {
-    mode as u32 & MODE_BITS & !process::umask()
+/// The mode, and the process's umask.
+fn new_mode(mode: usize) -> NewMode {
+    NewMode { bits: mode as u32 & MODE_BITS, umask: process::umask() }
 }
 
 pub fn open(call: &Call, directory: Option<usize>, path: usize, flags: i32, mode: usize) -> Answer {
@@ -62,7 +62,8 @@ pub fn open_place(
         place,
         |client, credentials, base, place| {
             // The umask is looked up where it matters: who only reads never asks.
-            let mode = if flags & (libc::O_CREAT | UNNAMED) != 0 { masked(mode) } else { 0 };
+            let mode =
+                if flags & (libc::O_CREAT | UNNAMED) != 0 { new_mode(mode) } else { NewMode::default() };
             match client.open_within(credentials, base, &place.path, flags, mode, through.resolve) {
                 Ok(file) if flags & UNNAMED != 0 => {
                     let name = format!("/#{}", file.inode().0);
@@ -129,14 +130,16 @@ pub fn make_directory(call: &Call, directory: Option<usize>, path: usize, mode: 
         call,
         (directory, path),
         |client, credentials, base, place| {
-            client.make_directory(credentials, base, &place.path, masked(mode))
+            client.make_directory(credentials, base, &place.path, new_mode(mode))
         },
         |()| Ok(0),
     )
 }
 
 pub fn make_node(call: &Call, directory: Option<usize>, path: usize, mode: usize, device: usize) -> Answer {
-    let mode = mode as u32 & libc::S_IFMT | masked(mode);
+    let kind = mode as u32 & libc::S_IFMT;
+    let mode = new_mode(mode);
+    let mode = NewMode { bits: mode.bits | kind, ..mode };
     path::at(
         call,
         (directory, path),

@@ -7,7 +7,7 @@
 use std::ffi::CString;
 
 use cuesta_format::{FileKind, InodeNumber};
-use cuesta_libfs::Error;
+use cuesta_libfs::{Error, NewMode};
 
 use super::path::{self, CROSSINGS, Place};
 use super::{Answer, Call, Failure, links};
@@ -62,7 +62,7 @@ pub fn open_pipe(inode: InodeNumber, flags: i32) -> Answer {
 /// `bind`: a name in the store for a socket.
 pub fn bind(call: &Call) -> Answer {
     let place = named(call.word(1), call.word(2))?;
-    let mode = mode_unbound(call)? & !process::umask();
+    let mode = NewMode { bits: mode_unbound(call)?, umask: process::umask() };
     let made = at(place, |place| {
         let (client, credentials) = (process::client()?, credentials::effective());
         let (base, path) = place.located()?;
@@ -164,7 +164,7 @@ fn target(place: Place) -> Result<Address, Failure> {
         let (base, path) = place.located()?;
         let stat = client.stat(&credentials, base, path, true);
         Ok(stat.and_then(|stat| {
-            credentials.check(&stat.record, libc::W_OK as u32)?;
+            client.access(&credentials, base, path, libc::W_OK as u32, true)?;
             Ok(stat.record)
         }))
     })?;

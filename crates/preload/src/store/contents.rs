@@ -4,7 +4,7 @@ use std::os::fd::AsFd as _;
 use std::sync::Arc;
 
 use cuesta_format::{InodeNumber, InodeRecord};
-use cuesta_libfs::{Allocation, Credentials, DirectoryItem, Error, Resolve, Stat, Whence};
+use cuesta_libfs::{Allocation, Credentials, DirectoryItem, Error, NewMode, Resolve, Stat, Whence};
 use cuesta_media::{UserSlice, UserSliceMut};
 use rustix::fd::OwnedFd;
 
@@ -20,7 +20,7 @@ impl Client {
         base: Base<'_>,
         path: &[u8],
         flags: i32,
-        mode: u32,
+        mode: impl Into<NewMode>,
     ) -> Result<OpenFile, Error> {
         self.open_within(credentials, base, path, flags, mode, Resolve::default())
     }
@@ -33,9 +33,10 @@ impl Client {
         base: Base<'_>,
         path: &[u8],
         flags: i32,
-        mode: u32,
+        mode: impl Into<NewMode>,
         resolve: Resolve,
     ) -> Result<OpenFile, Error> {
+        let mode = mode.into();
         match self {
             Client::Own(client) => {
                 client.open_within(credentials, base.own()?, path, flags, mode, resolve).map(OpenFile::Own)
@@ -194,6 +195,14 @@ impl Client {
         match self {
             Client::Own(client) => client.read_directory(file.own()?, sink),
             Client::Served(client) => client.read_directory(file.with_shared_fs()?, sink),
+        }
+    }
+
+    /// Whether `credentials` have `rights` to what an open file is of.
+    pub fn access_open(&self, credentials: &Credentials, file: &OpenFile, rights: u32) -> Result<(), Error> {
+        match self {
+            Client::Own(client) => client.access_open(credentials, file.own()?, rights),
+            Client::Served(client) => client.access(Target::File(file).subject()?, rights),
         }
     }
 

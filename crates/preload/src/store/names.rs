@@ -1,7 +1,7 @@
 //! Calls on paths, and on what they name.
 
 use cuesta_format::InodeNumber;
-use cuesta_libfs::{Credentials, Error, ExtendedFlags, RenameFlags, SetAttributes, Stat};
+use cuesta_libfs::{Credentials, Error, ExtendedFlags, NewMode, RenameFlags, SetAttributes, Stat};
 
 use super::targets::at;
 use super::{Base, Client, LinkSource, OpenFile, Target};
@@ -108,7 +108,7 @@ impl Client {
         credentials: &Credentials,
         base: Base<'_>,
         path: &[u8],
-        mode: u32,
+        mode: NewMode,
     ) -> Result<(), Error> {
         match self {
             Client::Own(client) => client.make_directory(credentials, base.own()?, path, mode),
@@ -122,7 +122,7 @@ impl Client {
         credentials: &Credentials,
         base: Base<'_>,
         path: &[u8],
-        mode: u32,
+        mode: NewMode,
         device: u64,
     ) -> Result<InodeNumber, Error> {
         match self {

@@ -116,6 +116,7 @@ macro_rules! scripts {
 }
 
 scripts! {
+    access_lists,
     archive,
     bash,
     cargo,

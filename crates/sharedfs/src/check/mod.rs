@@ -79,6 +79,8 @@ pub enum Problem {
     StrayExtents(InodeNumber),
     #[error("inode {inode} has {counted} bytes of extended attributes but counts {bytes}")]
     Extended { inode: InodeNumber, counted: u64, bytes: u32 },
+    #[error("inode {inode} does not say which access control lists it has")]
+    Lists { inode: InodeNumber, access: bool, default: bool },
     #[error("inode {0} has extended attributes, but does not exist")]
     StrayExtended(InodeNumber),
     #[error("inode {0} is in mapped mode, but the file with its content is missing")]

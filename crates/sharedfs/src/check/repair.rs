@@ -26,6 +26,7 @@ pub(super) fn has_repair(problem: &Problem) -> bool {
             | Problem::Unmarked { .. }
             | Problem::Tail(_)
             | Problem::Extended { .. }
+            | Problem::Lists { .. }
             | Problem::StrayExtended(_)
     )
 }
@@ -112,6 +113,11 @@ fn repair_one(
         Problem::Extended { inode, counted, .. } => {
             let bytes = u32::try_from(*counted).unwrap_or(u32::MAX);
             change(transaction, *inode, |record| record.extended = bytes)?;
+        }
+        Problem::Lists { inode, access, default } => {
+            change(transaction, *inode, |record| {
+                (record.access_list, record.default_list) = (*access, *default);
+            })?;
         }
         Problem::StrayExtended(inode) => transaction.remove_all_extended(*inode)?,
         _ => {}

@@ -4,6 +4,7 @@ use super::Problem;
 use crate::Error;
 use crate::metadata::{ExtentList, Snapshot};
 use crate::tiers::{Arenas, Bitmap, runs_of};
+use cuesta_format::access_list::{ACCESS_LIST, DEFAULT_LIST};
 use cuesta_format::{ArenaId, BLOCK_BYTES, Extent, FileKind, Geometry, InodeNumber, InodeRecord};
 use hashbrown::HashMap;
 use std::collections::BTreeMap;
@@ -282,10 +283,26 @@ impl Survey {
     }
 
     fn check_extended(&mut self, snapshot: &Snapshot) -> Result<(), Error> {
-        let mut found: BTreeMap<InodeNumber, u64> = BTreeMap::new();
-        snapshot.visit_extended(|inode, bytes| *found.entry(inode).or_default() += bytes)?;
+        #[derive(Default)]
+        struct Found {
+            bytes: u64,
+            access_list: bool,
+            default_list: bool,
+        }
+        let mut found: BTreeMap<InodeNumber, Found> = BTreeMap::new();
+        snapshot.visit_extended(|inode, name, bytes| {
+            let found = found.entry(inode).or_default();
+            found.bytes += bytes;
+            found.access_list |= name == ACCESS_LIST;
+            found.default_list |= name == DEFAULT_LIST;
+        })?;
         for (&inode, seen) in &self.inodes {
-            let (counted, bytes) = (found.remove(&inode).unwrap_or(0), seen.record.extended);
+            let Found { bytes: counted, access_list: access, default_list: default } =
+                found.remove(&inode).unwrap_or_default();
+            let (bytes, said) = (seen.record.extended, (seen.record.access_list, seen.record.default_list));
+            if said != (access, default) {
+                self.problems.push(Problem::Lists { inode, access, default });
+            }
             if counted != u64::from(bytes) {
                 self.problems.push(Problem::Extended { inode, counted, bytes });
             }

@@ -406,14 +406,19 @@ impl Snapshot {
         })
     }
 
-    /// Shows every extended attribute to `visit`, by inode, as the bytes its name and value take: for the checker.
-    pub fn visit_extended(&self, mut visit: impl FnMut(InodeNumber, u64)) -> Result<(), MetadataError> {
+    /// Shows every extended attribute to `visit`, by inode, with its name and the bytes that and its value take: for the
+    /// checker.
+    pub fn visit_extended(
+        &self,
+        mut visit: impl FnMut(InodeNumber, &[u8], u64),
+    ) -> Result<(), MetadataError> {
         guarded(|| {
             for pair in self.extended.of(&self.reading)?.range::<&[u8]>(..)? {
                 let (key, value) = pair?;
                 let damaged = || MetadataError::Damaged("the key of an extended attribute".into());
                 let (inode, name) = key.value().split_first_chunk::<8>().ok_or_else(damaged)?;
-                visit(InodeNumber(u64::from_be_bytes(*inode)), (name.len() + value.value().len()) as u64);
+                let bytes = (name.len() + value.value().len()) as u64;
+                visit(InodeNumber(u64::from_be_bytes(*inode)), name, bytes);
             }
             Ok(())
         })

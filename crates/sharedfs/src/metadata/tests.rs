@@ -126,7 +126,7 @@ fn assert_extended(snapshot: &Snapshot, model: &Model) {
     }
     assert_eq!(found, model.extended);
     let mut visited = 0;
-    snapshot.visit_extended(|_, _| visited += 1).unwrap();
+    snapshot.visit_extended(|_, _, _| visited += 1).unwrap();
     assert_eq!(visited, found.len());
 }
 

@@ -9,6 +9,7 @@ use super::pieces::Content;
 use super::view::{Lookup, Shift, View};
 use crate::Error;
 use crate::metadata::Dirent;
+use cuesta_format::access_list::{ACCESS_LIST, DEFAULT_LIST, is_list, is_plain};
 use cuesta_format::operation::Attributes;
 use cuesta_format::{
     BLOCK_BYTES, EXTENDED_BYTES_MAX, FILE_BYTES_MAX, FileKind, InodeNumber, InodeRecord, LINKS_MAX,
@@ -46,6 +47,8 @@ pub enum Rejection {
     Range,
     #[error("its target does not fit its kind")]
     Target,
+    #[error("it gives inode {0} what is no access control list")]
+    List(InodeNumber),
     #[error("inode {0} has more extended attributes than it may have")]
     Extended(InodeNumber),
     #[error("it was made under lease generation {found}, not {expected}")]
@@ -83,6 +86,13 @@ pub struct Applied<'a, L> {
     pub numbers: Range<u64>,
 }
 
+/// What an inode that is made holds.
+#[derive(Clone, Copy)]
+struct Holds<'a> {
+    target: &'a [u8],
+    list: &'a [u8],
+}
+
 struct Rename<'a> {
     parent: InodeNumber,
     name: &'a [u8],
@@ -107,13 +117,13 @@ impl<'a, L: Lookup> Applied<'a, L> {
             Operation::Shift { inode, offset, length, insert } => {
                 self.shift(view, inode, offset, length, insert, now)
             }
-            Operation::CreateUnnamed { parent, inode, mode, uid, gid } => {
+            Operation::CreateUnnamed { parent, inode, mode, uid, gid, list } => {
                 let record = InodeRecord { parent, links: 0, ..InodeRecord::new(inode, mode, uid, gid, now) };
-                self.create_unnamed(view, record)
+                self.create_unnamed(view, record, list)
             }
-            Operation::Create { parent, inode, mode, uid, gid, device, name, target } => {
+            Operation::Create { parent, inode, mode, uid, gid, device, name, target, list } => {
                 let record = InodeRecord { device, ..InodeRecord::new(inode, mode, uid, gid, now) };
-                self.create(view, parent, name, record, target, now)
+                self.create(view, parent, name, record, Holds { target, list }, now)
             }
             Operation::Link { parent, inode, name } => self.link(view, parent, inode, name, now),
             Operation::Unlink { parent, inode, name, orphan } => {
@@ -129,6 +139,9 @@ impl<'a, L: Lookup> Applied<'a, L> {
             Operation::Release { inode } => self.release(view, inode),
             Operation::SetExtended { inode, name, value } => {
                 self.set_extended(view, inode, name, Some(value), now)
+            }
+            Operation::SetAccessList { inode, mode, list } => {
+                self.set_access_list(view, inode, mode, list, now)
             }
             Operation::RemoveExtended { inode, name } => self.set_extended(view, inode, name, None, now),
         }
@@ -270,7 +283,7 @@ impl<'a, L: Lookup> Applied<'a, L> {
         Ok(())
     }
 
-    fn create_unnamed(&self, view: &mut View, record: InodeRecord) -> Result<(), Stop> {
+    fn create_unnamed(&self, view: &mut View, record: InodeRecord, list: &[u8]) -> Result<(), Stop> {
         let inode = record.inode;
         if FileKind::from_mode(record.mode) != Some(FileKind::File) {
             return Err(Rejection::Mode(record.mode).into());
@@ -278,9 +291,10 @@ impl<'a, L: Lookup> Applied<'a, L> {
         if !self.numbers.contains(&inode.0) || view.is_known(self.store, inode)? {
             return Err(Rejection::InodeTaken(inode).into());
         }
+        check_list(inode, list)?;
         let at = view.create(self.batch, record, b"");
         view.change(at).holder = Some(self.session);
-        Ok(())
+        self.hand_down(view, at, list)
     }
 
     fn create(
@@ -289,7 +303,7 @@ impl<'a, L: Lookup> Applied<'a, L> {
         parent: InodeNumber,
         name: &[u8],
         mut record: InodeRecord,
-        target: &'a [u8],
+        Holds { target, list }: Holds<'_>,
         now: Timestamp,
     ) -> Result<(), Stop> {
         let inode = record.inode;
@@ -298,6 +312,7 @@ impl<'a, L: Lookup> Applied<'a, L> {
         if (kind == FileKind::Symlink) == target.is_empty() || target.len() > SYMLINK_BYTES_MAX {
             return Err(Rejection::Target.into());
         }
+        check_list(inode, list)?;
         if !self.numbers.contains(&inode.0) || view.is_known(self.store, inode)? {
             return Err(Rejection::InodeTaken(inode).into());
         }
@@ -308,8 +323,23 @@ impl<'a, L: Lookup> Applied<'a, L> {
             view.change(directory).record.links += 1;
         }
         record.size = target.len() as u64;
-        view.create(self.batch, record, target);
+        let at = view.create(self.batch, record, target);
+        self.hand_down(view, at, list)?;
         touch_directory(view, directory, 1, now);
+        Ok(())
+    }
+
+    /// What was just made takes over its directory's default list.
+    fn hand_down(&self, view: &mut View, at: u32, list: &[u8]) -> Result<(), Stop> {
+        if list.is_empty() {
+            return Ok(());
+        }
+        if !is_plain(list) {
+            self.put_extended(view, at, ACCESS_LIST, Some(list))?;
+        }
+        if view.node(at).record.kind() == FileKind::Directory {
+            self.put_extended(view, at, DEFAULT_LIST, Some(list))?;
+        }
         Ok(())
     }
 
@@ -457,17 +487,55 @@ impl<'a, L: Lookup> Applied<'a, L> {
         now: Timestamp,
     ) -> Result<(), Stop> {
         let at = self.existing(view, inode)?;
+        let is_default = name == DEFAULT_LIST;
+        if is_default && view.node(at).record.kind() != FileKind::Directory {
+            return Err(Rejection::Kind(inode).into());
+        }
+        // An access list goes with the mode.
+        if name == ACCESS_LIST || is_default && value.is_some_and(|list| !is_list(list)) {
+            return Err(Rejection::List(inode).into());
+        }
+        self.put_extended(view, at, name, value)?;
+        view.change(at).record.changed = now;
+        Ok(())
+    }
+
+    fn set_access_list(
+        &self,
+        view: &mut View,
+        inode: InodeNumber,
+        mode: u32,
+        list: &[u8],
+        now: Timestamp,
+    ) -> Result<(), Stop> {
+        let at = self.existing(view, inode)?;
+        check_list(inode, list)?;
+        if view.node(at).record.kind() == FileKind::Symlink {
+            return Err(Rejection::Kind(inode).into());
+        }
+        self.put_extended(view, at, ACCESS_LIST, (!list.is_empty()).then_some(list))?;
+        let record = &mut view.change(at).record;
+        record.mode = (record.mode & !PERMISSION_BITS) | (mode & PERMISSION_BITS);
+        record.changed = now;
+        Ok(())
+    }
+
+    fn put_extended(&self, view: &mut View, at: u32, name: &[u8], value: Option<&[u8]>) -> Result<(), Stop> {
         let attribute = view.extended(self.store, self.batch, at, name)?;
         let freed = view.extended.get(attribute).bytes();
         let taken = value.map_or(0, |value| (name.len() + value.len()) as u32);
         let bytes = view.node(at).record.extended.saturating_sub(freed) + taken;
         if bytes > EXTENDED_BYTES_MAX {
-            return Err(Rejection::Extended(inode).into());
+            return Err(Rejection::Extended(view.node(at).record.inode).into());
         }
         view.extended.set(self.batch, attribute, value);
         let record = &mut view.change(at).record;
         record.extended = bytes;
-        record.changed = now;
+        match name {
+            ACCESS_LIST => record.access_list = value.is_some(),
+            DEFAULT_LIST => record.default_list = value.is_some(),
+            _ => {}
+        }
         Ok(())
     }
 
@@ -503,6 +571,11 @@ impl<'a, L: Lookup> Applied<'a, L> {
             node.removed = node.holder.is_none();
         }
     }
+}
+
+/// A list that is not empty must be one.
+fn check_list(inode: InodeNumber, list: &[u8]) -> Result<(), Rejection> {
+    if list.is_empty() || is_list(list) { Ok(()) } else { Err(Rejection::List(inode)) }
 }
 
 /// An inode whose name goes away: a directory must be empty, and not the root.

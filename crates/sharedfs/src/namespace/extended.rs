@@ -3,15 +3,53 @@
 
 use super::names::place_in;
 use cuesta_format::InodeNumber;
+use cuesta_format::access_list::{ACCESS_LIST, DEFAULT_LIST};
 use hashbrown::{DefaultHashBuilder, HashTable};
 use std::hash::BuildHasher;
+
+/// Where an attribute's name is. Those of access control lists are in no log: what is made takes over its directory's.
+#[derive(Clone, Copy, Debug)]
+enum Name {
+    InBatch(u32, u32),
+    AccessList,
+    DefaultList,
+}
+
+impl Name {
+    fn of(batch: &[u8], name: &[u8]) -> Name {
+        match name {
+            ACCESS_LIST => Name::AccessList,
+            DEFAULT_LIST => Name::DefaultList,
+            _ => {
+                let (start, length) = place_in(batch, name);
+                Name::InBatch(start, length)
+            }
+        }
+    }
+
+    fn bytes(self, batch: &[u8]) -> &[u8] {
+        match self {
+            Name::InBatch(start, length) => &batch[start as usize..(start + length) as usize],
+            Name::AccessList => ACCESS_LIST,
+            Name::DefaultList => DEFAULT_LIST,
+        }
+    }
+
+    fn len(self) -> u32 {
+        match self {
+            Name::InBatch(_, length) => length,
+            Name::AccessList => ACCESS_LIST.len() as u32,
+            Name::DefaultList => DEFAULT_LIST.len() as u32,
+        }
+    }
+}
 
 /// An extended attribute that was touched.
 #[derive(Clone, Copy, Debug)]
 pub struct Attribute {
     /// Whose it is.
     pub inode: InodeNumber,
-    name: (u32, u32),
+    name: Name,
     value: (u32, u32),
     /// The inode has it.
     pub is_there: bool,
@@ -27,7 +65,7 @@ impl Attribute {
     /// Its name, in the batch it was read from.
     #[must_use]
     pub fn name<'a>(&self, batch: &'a [u8]) -> &'a [u8] {
-        &batch[self.name.0 as usize..(self.name.0 + self.name.1) as usize]
+        self.name.bytes(batch)
     }
 
     /// The value the batch gave it, there as well.
@@ -39,7 +77,7 @@ impl Attribute {
     /// Bytes its name and value take now.
     #[must_use]
     pub fn bytes(&self) -> u32 {
-        if self.is_there { self.name.1 + self.length } else { 0 }
+        if self.is_there { self.name.len() + self.length } else { 0 }
     }
 
     /// Whether the batch leaves another attribute than it found.
@@ -75,13 +113,14 @@ impl Attributes {
         self.index.find(hash, same).copied()
     }
 
-    /// Adds one that was not touched before, whose value was `before` bytes long; `name` lies in `batch`.
+    /// Adds one that was not touched before, whose value was `before` bytes long; `name` lies in `batch`, unless it is that of an
+    /// access control list.
     pub fn add(&mut self, batch: &[u8], inode: InodeNumber, name: &[u8], before: Option<u32>) -> u32 {
         let hash = self.hasher.hash_one((inode, name));
         let at = self.attributes.len() as u32;
         self.attributes.push(Attribute {
             inode,
-            name: place_in(batch, name),
+            name: Name::of(batch, name),
             value: (0, 0),
             is_there: before.is_some(),
             was_there: before.is_some(),

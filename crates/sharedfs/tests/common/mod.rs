@@ -310,7 +310,8 @@ impl Writer {
 
     pub fn create_as(&mut self, parent: InodeNumber, name: &[u8], mode: u32, inode: InodeNumber) {
         let target: &[u8] = if mode & 0o170_000 == 0o120_000 { b"some/target" } else { b"" };
-        self.append(Operation::Create { parent, inode, mode, uid: 1, gid: 2, device: 0, name, target });
+        let (uid, gid, device) = (1, 2, 0);
+        self.append(Operation::Create { parent, inode, mode, uid, gid, device, name, target, list: b"" });
     }
 
     pub fn file(&mut self, name: &[u8]) -> InodeNumber {

@@ -6,6 +6,7 @@ use super::deaths::Death;
 use super::lanes::Overlapping;
 use super::store::{ClientNumber, Step, Workload};
 use crate::generate::{Generator, Repertoire};
+use crate::lists::{Entry, Whom};
 use crate::operation::{
     FallocateMode, Kind, OpenFlags, Operation, PathText, Pattern, SetCondition, Slot, Timestamp,
 };
@@ -74,6 +75,8 @@ pub fn calls() -> Vec<Operation> {
         set_extended("/f", "user.new", data(6, 300)),
         set_extended("/g", "user.large", data(7, 20)),
         RemoveExtended { path: path("/g"), follow: true, name: path("user.old") },
+        SetList { path: path("/f"), default: false, list: list(0o640) },
+        Mkdir { path: path("/listed/sub"), mode: 0o755 },
     ]
 }
 
@@ -91,7 +94,24 @@ pub fn details() -> Vec<Operation> {
         MakeNode { path: path("/disk"), kind: Kind::BlockDevice, mode: 0o660, device: 0x800 },
         Fchmod { slot: 1, mode: 0o2755 },
         FsetExtended { slot: 1, name: path("user.old"), value: Pattern { seed: 8, length: 40 } },
+        SetList { path: path("/listed"), default: false, list: Vec::new() },
+        SetList { path: path("/d"), default: true, list: list(0o777) },
+        Chmod { path: path("/listed"), mode: 0o2711 },
+        Open {
+            slot: 2,
+            path: path("/listed/f"),
+            flags: OpenFlags { write: true, create: true, ..OpenFlags::default() },
+            mode: 0o666,
+        },
+        OpenUnnamed { slot: 2, path: path("/listed"), mode: 0o666, exclusive: false },
     ]
+}
+
+/// A list that names a user and a group, and goes with a mode.
+fn list(mode: u32) -> Vec<Entry> {
+    let whoms = [Whom::Owner, Whom::User(7), Whom::OwningGroup, Whom::Group(8), Whom::Mask, Whom::Others];
+    let permissions = [mode >> 6 & 7, 6, 5, 4, mode >> 3 & 7, mode & 7];
+    whoms.into_iter().zip(permissions).map(|(whom, permissions)| Entry { whom, permissions }).collect()
 }
 
 fn set_extended(file: &str, name: &str, value: Pattern) -> Operation {
@@ -99,7 +119,8 @@ fn set_extended(file: &str, name: &str, value: Pattern) -> Operation {
     Operation::SetExtended { path: path(file), follow: true, name: path(name), value, condition }
 }
 
-/// What is there before: files with content, open ones among them, a hard link, directories, extended attributes.
+/// What is there before: files with content, open ones among them, a hard link, directories, extended
+/// attributes, access control lists.
 pub fn population() -> Vec<Step> {
     use Operation::*;
     let write = OpenFlags { read: true, write: true, create: true, ..OpenFlags::default() };
@@ -107,6 +128,9 @@ pub fn population() -> Vec<Step> {
     let calls = [
         Mkdir { path: path("/d"), mode: 0o755 },
         Mkdir { path: path("/empty"), mode: 0o755 },
+        Mkdir { path: path("/listed"), mode: 0o755 },
+        SetList { path: path("/listed"), default: false, list: list(0o751) },
+        SetList { path: path("/listed"), default: true, list: list(0o770) },
         Open { slot: 0, path: path("/f"), flags: write, mode: 0o644 },
         Write { slot: 0, data: Pattern { seed: 90, length: 6000 } },
         Open { slot: 1, path: path("/g"), flags: append, mode: 0o644 },

@@ -1,5 +1,6 @@
 //! The calls of the model, one function each.
 
+use super::access_lists::Lists;
 use super::resolve::{Last, Parent, check_length};
 use super::{Body, Directory, Handle, Inode, InodeNumber, Model};
 use crate::operation::{Extended, FallocateMode, Kind, OpenFlags, Outcome, PathText, Slot};
@@ -417,13 +418,14 @@ impl Model {
         let Inode { mode: parent_mode, gid: parent_gid, .. } = self.inodes[&directory];
         let is_directory = matches!(body, Body::Directory(_));
         let links = if is_directory { 2 } else { 1 };
-        let extended = Extended::new();
+        let (extended, lists) = (Extended::new(), Lists::default());
         let mut inode =
-            Inode { body, mode, uid: 0, gid: 0, links, linkable: false, modified: None, extended };
+            Inode { body, mode, uid: 0, gid: 0, links, linkable: false, modified: None, extended, lists };
         if parent_mode & SET_GID != 0 {
             inode.gid = parent_gid;
             inode.mode |= if is_directory { SET_GID } else { 0 };
         }
+        inode.inherit_lists(&self.inodes[&directory].lists);
         self.inodes.insert(number, inode);
         number
     }
@@ -453,7 +455,9 @@ impl Model {
 
 impl Model {
     pub(super) fn chmod(&mut self, inode: InodeNumber, mode: u32) -> Outcome {
-        self.inode_mut(inode).mode = mode & 0o7777;
+        let inode = self.inode_mut(inode);
+        inode.mode = mode & 0o7777;
+        inode.remask();
         Outcome::Done
     }
 

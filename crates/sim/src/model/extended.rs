@@ -1,5 +1,6 @@
 //! The model's calls on extended attributes.
 
+use super::access_lists::list_of;
 use super::{Body, InodeNumber, Model};
 use crate::operation::{Operation, Outcome, PathText, SetCondition};
 use rustix::io::Errno;
@@ -32,6 +33,9 @@ impl Model {
                 check_name(name)?;
                 let inode = self.lookup(path, *follow)?;
                 self.check_namespace(inode, name, Errno::PERM)?;
+                if let Some(default) = list_of(name) {
+                    return self.set_list(inode, default, &[]);
+                }
                 let removed = self.inode_mut(inode).extended.remove(name);
                 removed.map(|_| Outcome::Done).ok_or(Errno::NODATA)
             }
@@ -39,8 +43,8 @@ impl Model {
                 check_name(name)?;
                 let inode = self.lookup(path, *follow)?;
                 self.check_namespace(inode, name, Errno::NODATA)?;
-                let value = self.inodes[&inode].extended.get(name);
-                value.cloned().map(Outcome::Bytes).ok_or(Errno::NODATA)
+                let value = self.inodes[&inode].all_extended().remove(name);
+                value.map(Outcome::Bytes).ok_or(Errno::NODATA)
             }
             ListExtended { path, follow } => Ok(self.list_extended(self.lookup(path, *follow)?)),
             FlistExtended { slot } => Ok(self.list_extended(self.handle(*slot)?.inode)),
@@ -68,7 +72,7 @@ impl Model {
     }
 
     fn list_extended(&self, inode: InodeNumber) -> Outcome {
-        Outcome::Names(self.inodes[&inode].extended.keys().cloned().collect())
+        Outcome::Names(self.inodes[&inode].all_extended().into_keys().collect())
     }
 
     /// Whether root finds attributes of this name on the inode at all.
@@ -81,6 +85,9 @@ impl Model {
             }
             Some(prefix) if prefix == name.as_bytes() => Err(Errno::INVAL),
             Some(_) => Ok(()),
+            None if list_of(name).is_some() && !matches!(self.inodes[&inode].body, Body::Symlink(_)) => {
+                Ok(())
+            }
             None => Err(Errno::OPNOTSUPP),
         }
     }

@@ -5,8 +5,9 @@
 //! holds the model against the running kernel. Times are left out except a modification time set
 //! by `utimens` and not touched since.
 //!
-//! [`resolve`] turns paths into inodes, `calls` and `extended` do the work, [`crate::tree`] shows the result.
+//! [`resolve`] turns paths into inodes, `calls`, `extended` and `access_lists` do the work, [`crate::tree`] shows the result.
 
+mod access_lists;
 mod calls;
 mod extended;
 mod resolve;
@@ -15,6 +16,7 @@ use crate::operation::{
     Attributes, Extended, Kind, OpenFlags, Operation, Outcome, PathText, Slot, Timestamp,
 };
 use crate::sparse::Sparse;
+use access_lists::Lists;
 use rustix::io::Errno;
 use std::collections::BTreeMap;
 
@@ -42,6 +44,7 @@ pub(crate) struct Inode {
     pub(crate) linkable: bool,
     pub(crate) modified: Option<Timestamp>,
     pub(crate) extended: Extended,
+    pub(crate) lists: Lists,
 }
 
 /// What an inode holds.
@@ -84,8 +87,17 @@ impl Model {
         let root = 1;
         let body = Body::Directory(Directory { entries: BTreeMap::new(), parent: root });
         let extended = Extended::new();
-        let inode =
-            Inode { body, mode: 0o755, uid: 0, gid: 0, links: 2, linkable: false, modified: None, extended };
+        let inode = Inode {
+            body,
+            mode: 0o755,
+            uid: 0,
+            gid: 0,
+            links: 2,
+            linkable: false,
+            modified: None,
+            extended,
+            lists: Lists::default(),
+        };
         Model { inodes: BTreeMap::from([(root, inode)]), root, next_inode: 2, handles: BTreeMap::new() }
     }
 
@@ -143,6 +155,10 @@ impl Model {
             | GetExtended { .. }
             | ListExtended { .. }
             | FlistExtended { .. } => self.apply_extended(operation),
+            SetList { path, default, list } => {
+                let inode = self.lookup(path, true)?;
+                self.set_list(inode, *default, list)
+            }
         }
     }
 

@@ -35,9 +35,11 @@ fn forms_of(kind: EntryKind) -> Vec<String> {
         | EntryKind::RemoveExtended => vec![format!("{kind:?}")],
         EntryKind::Create => {
             let kinds = (0..=u8::MAX).filter_map(FileKind::from_byte);
-            kinds.map(|made| format!("{kind:?} {made:?}")).collect()
+            let listed = ["File listed", "Directory listed"].map(|form| format!("{kind:?} {form}"));
+            kinds.map(|made| format!("{kind:?} {made:?}")).chain(listed).collect()
         }
-        EntryKind::CreateUnnamed => forms(&["linkable", "exclusive"]),
+        EntryKind::CreateUnnamed => forms(&["linkable", "exclusive", "listed"]),
+        EntryKind::SetAccessList => forms(&["list", "none"]),
         EntryKind::SetAttributes => forms(&["mode", "uid", "gid", "accessed", "modified"]),
         EntryKind::Unlink => forms(&["open", "closed"]),
         EntryKind::Rename => forms(&["plain", "open", "exchange"]),
@@ -51,12 +53,25 @@ fn forms(header: &Header, body: &[u8]) -> Vec<String> {
     let kind = header.kind;
     let one = |form: &str| vec![format!("{kind:?} {form}")];
     match Logged::decode(header, body) {
-        Ok(Logged::Create { mode, parent: _, inode: _, uid: _, gid: _, device: _, name: _, target: _ }) => {
+        Ok(Logged::Create {
+            mode,
+            list,
+            parent: _,
+            inode: _,
+            uid: _,
+            gid: _,
+            device: _,
+            name: _,
+            target: _,
+        }) => {
             let made = FileKind::from_mode(mode).expect("LibFS makes no other");
-            vec![format!("{kind:?} {made:?}")]
+            let listed = if list.is_empty() { "" } else { " listed" };
+            vec![format!("{kind:?} {made:?}{listed}")]
         }
-        Ok(Logged::CreateUnnamed { parent, inode: _, mode: _, uid: _, gid: _ }) => {
-            one(if parent == InodeNumber::NONE { "exclusive" } else { "linkable" })
+        Ok(Logged::CreateUnnamed { parent, list, inode: _, mode: _, uid: _, gid: _ }) => {
+            let mut forms = one(if parent == InodeNumber::NONE { "exclusive" } else { "linkable" });
+            forms.extend((!list.is_empty()).then(|| format!("{kind:?} listed")));
+            forms
         }
         Ok(Logged::SetAttributes { attributes, inode: _ }) => {
             let Attributes { mode, uid, gid, accessed, modified } = attributes;
@@ -89,6 +104,9 @@ fn forms(header: &Header, body: &[u8]) -> Vec<String> {
         Ok(Logged::Clear { grow, inode: _, offset: _, length: _ }) => one(if grow { "grow" } else { "keep" }),
         Ok(Logged::Shift { insert, inode: _, offset: _, length: _ }) => {
             one(if insert { "insert" } else { "collapse" })
+        }
+        Ok(Logged::SetAccessList { list, inode: _, mode: _ }) => {
+            one(if list.is_empty() { "none" } else { "list" })
         }
         Ok(
             Logged::Void

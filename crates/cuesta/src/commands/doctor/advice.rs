@@ -80,9 +80,6 @@ fn instead_of(number: c_long) -> &'static str {
         libc::SYS_sendmsg | libc::SYS_sendmmsg => {
             "a vfork child cannot send descriptors of the store; let the receiver open the file by its path"
         }
-        libc::SYS_setxattr | libc::SYS_lsetxattr | libc::SYS_fsetxattr => {
-            "access control lists cannot be kept; copy without them"
-        }
         libc::SYS_inotify_add_watch => "changes cannot be watched; let the program poll",
         libc::SYS_name_to_handle_at => "files have no handles; programs that ask mostly go on without",
         libc::SYS_mount | libc::SYS_chroot | libc::SYS_pivot_root => {

@@ -1,0 +1,16 @@
+//! Access control lists as the extended attributes that programs set.
+
+use crate::operation::PathText;
+pub use cuesta_format::access_list::{Entry, Whom};
+
+/// The name of the extended attribute that a list is.
+#[must_use]
+pub fn list_name(default: bool) -> PathText {
+    PathText::from(if default { "system.posix_acl_default" } else { "system.posix_acl_access" })
+}
+
+/// The value of the extended attribute that a list is, as programs set it.
+#[must_use]
+pub fn list_value(list: &[Entry]) -> Vec<u8> {
+    if list.is_empty() { Vec::new() } else { cuesta_format::access_list::encode(list) }
+}
