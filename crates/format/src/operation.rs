@@ -3,11 +3,16 @@
 //! Operations name inodes, offsets and names; nothing in them depends on where the store lies, so that they
 //! can be replayed elsewhere as they are (Assise §3.2, Strata's operation log).
 
+mod attributes;
+
 use crate::access_list::LIST_BYTES_MAX;
 use crate::entry::{EntryKind, Header};
-use crate::{EXTENDED_VALUE_BYTES_MAX, FileKind, InodeNumber, NAME_BYTES_MAX, SYMLINK_BYTES_MAX, Timestamp};
-use zerocopy::little_endian::{I64, U16, U32, U64};
+use crate::{EXTENDED_VALUE_BYTES_MAX, FileKind, InodeNumber, NAME_BYTES_MAX, SYMLINK_BYTES_MAX};
+use attributes::{ATTRIBUTES_BYTES, AttributesLayout};
+use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+pub use attributes::Attributes;
 
 /// Header flag of [`Operation::Unlink`] and [`Operation::Rename`]: the inode that lost its last name
 /// is open in this session and must stay until it is released.
@@ -18,21 +23,6 @@ pub const FLAG_EXCHANGE: u8 = 2;
 pub const FLAG_GROW: u8 = 4;
 /// Header flag of [`Operation::Shift`]: room is made; else the range is taken out.
 pub const FLAG_INSERT: u8 = 8;
-
-/// Which attributes a [`Operation::SetAttributes`] sets.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Attributes {
-    /// New permission bits (the kind of the inode stays).
-    pub mode: Option<u32>,
-    /// New owner.
-    pub uid: Option<u32>,
-    /// New group.
-    pub gid: Option<u32>,
-    /// New time of last read.
-    pub accessed: Option<Timestamp>,
-    /// New time of last change of content.
-    pub modified: Option<Timestamp>,
-}
 
 /// One logged operation. Every one sets the change times POSIX asks for to the entry's time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -209,20 +199,6 @@ struct NamesLayout {
 
 const NAMES_BYTES: usize = size_of::<NamesLayout>();
 const _: () = assert!(NAMES_BYTES == 48);
-
-#[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
-#[repr(C)]
-struct AttributesLayout {
-    which: U32,
-    mode: U32,
-    uid: U32,
-    gid: U32,
-    accessed: I64,
-    modified: I64,
-}
-
-const ATTRIBUTES_BYTES: usize = size_of::<AttributesLayout>();
-const _: () = assert!(ATTRIBUTES_BYTES == 32);
 
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
@@ -566,38 +542,6 @@ fn decode_names(body: &[u8]) -> Result<Names<'_>, OperationError> {
         name,
         second,
     })
-}
-
-impl Attributes {
-    fn layout(&self) -> AttributesLayout {
-        let set = [
-            self.mode.is_some(),
-            self.uid.is_some(),
-            self.gid.is_some(),
-            self.accessed.is_some(),
-            self.modified.is_some(),
-        ];
-        let which: u32 = set.iter().enumerate().map(|(bit, &on)| u32::from(on) << bit).sum();
-        AttributesLayout {
-            which: which.into(),
-            mode: self.mode.unwrap_or(0).into(),
-            uid: self.uid.unwrap_or(0).into(),
-            gid: self.gid.unwrap_or(0).into(),
-            accessed: self.accessed.unwrap_or_default().0.into(),
-            modified: self.modified.unwrap_or_default().0.into(),
-        }
-    }
-
-    fn from_layout(layout: &AttributesLayout) -> Attributes {
-        let which = layout.which.get();
-        Attributes {
-            mode: (which & 1 != 0).then(|| layout.mode.get()),
-            uid: (which & 2 != 0).then(|| layout.uid.get()),
-            gid: (which & 4 != 0).then(|| layout.gid.get()),
-            accessed: (which & 8 != 0).then(|| Timestamp(layout.accessed.get())),
-            modified: (which & 16 != 0).then(|| Timestamp(layout.modified.get())),
-        }
-    }
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
 use super::*;
-use crate::{LeaseGeneration, LogPosition};
+use crate::{LeaseGeneration, LogPosition, Timestamp};
 
 fn round_trip(operation: Operation<'_>) {
     let mut body = vec![0; operation.body_bytes()];

@@ -9,12 +9,13 @@
 //! | `ancestry` | which directory lies above which, while they move |
 //! | `pieces` | writes and cuts of a file in log order, and what remains of them |
 //! | `shift` | what a file holds, when a range of it is taken out or room is made in it |
-//! | `apply` | each operation: every check first, then every change |
+//! | `apply`, `attributes` | each operation: every check first, then every change |
 //!
 //! Coalescing happens here by itself: what is left in the view at the end of the batch is all that is written.
 
 mod ancestry;
 mod apply;
+mod attributes;
 mod extended;
 mod names;
 mod pieces;
