@@ -63,12 +63,18 @@ impl Client {
             return Ok(());
         }
         self.check_alive()?;
-        let (welcome, descriptors) = self.reconnect(&mut patience)?;
-        let _closed = self.gate.write();
-        self.session.go_on(&welcome, descriptors)?;
-        self.connection.fetch_add(1, Ordering::Release);
-        self.fences.lock().resume();
-        self.resync_closed()
+        loop {
+            let (welcome, descriptors) = self.reconnect(&mut patience)?;
+            let _closed = self.gate.write();
+            self.session.go_on(&welcome, descriptors)?;
+            self.connection.fetch_add(1, Ordering::Release);
+            self.fences.lock().resume();
+            match self.resync_closed() {
+                // Another one follows that, too.
+                Err(Error::Disconnected) => {}
+                resynced => return resynced,
+            }
+        }
     }
 
     /// Waits until a daemon answers, and has it take the session up. Who waited in vain once asks only once from then on.

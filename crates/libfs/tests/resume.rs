@@ -6,9 +6,10 @@ use common::{ROOT, Store, root, small};
 use cuesta_format::SessionId;
 use cuesta_format::wire::{Refusal, Request, Response};
 use cuesta_libfs::{Base, Client, Error, Link, LinkError};
-use cuesta_sharedfs::SharedFs;
+use cuesta_sharedfs::{Options, SharedFs};
 use libc::{O_APPEND, O_CREAT, O_RDWR};
 use std::os::fd::OwnedFd;
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -38,6 +39,8 @@ struct Breaking {
     session: SessionId,
     pid: u32,
     refuse_resyncs: Arc<AtomicU32>,
+    tier: PathBuf,
+    die_at_resyncs: Arc<AtomicU32>,
     /// Answered, and not read before somebody must.
     posted: Option<Response>,
     unread_aheads: Arc<AtomicU32>,
@@ -46,7 +49,7 @@ struct Breaking {
 impl Breaking {
     fn ask(&mut self, request: &Request, descriptors: &mut Vec<OwnedFd>) -> Result<Response, LinkError> {
         // It is killed before it answers, or after that.
-        let daemon = self.daemon.lock().unwrap();
+        let mut daemon = self.daemon.lock().unwrap();
         let lives = |connected: &&Arc<SharedFs>| daemon.as_ref().is_some_and(|it| Arc::ptr_eq(it, connected));
         let Some(shared) = self.connected.as_ref().filter(lives) else {
             return Err(LinkError::Gone("killed".into()));
@@ -56,6 +59,13 @@ impl Breaking {
             && self.refuse_resyncs.fetch_update(Ordering::Relaxed, Ordering::Relaxed, left).is_ok()
         {
             return Ok(Response::Failed(Refusal::Internal("a test".into())));
+        }
+        if matches!(request, Request::Resync)
+            && self.die_at_resyncs.fetch_update(Ordering::Relaxed, Ordering::Relaxed, left).is_ok()
+        {
+            std::mem::forget(daemon.take());
+            *daemon = Some(SharedFs::open(&self.tier, Options::default()).unwrap());
+            return Err(LinkError::Gone("killed".into()));
         }
         let mut request = request.clone();
         if let Request::Attach { pid, .. } = &mut request {
@@ -111,6 +121,8 @@ struct World {
     process: Process,
     /// Resyncs that are refused from now on.
     refuse_resyncs: Arc<AtomicU32>,
+    /// Resyncs from now on that the daemon is killed instead of answering; the next one is there at once.
+    die_at_resyncs: Arc<AtomicU32>,
     /// Answers about what lies ahead that came while nobody waited.
     unread_aheads: Arc<AtomicU32>,
 }
@@ -124,6 +136,7 @@ impl World {
             daemon,
             process: Process::new(),
             refuse_resyncs: Arc::default(),
+            die_at_resyncs: Arc::default(),
             unread_aheads: Arc::default(),
         }
     }
@@ -133,8 +146,18 @@ impl World {
         let daemon = Arc::clone(&self.daemon);
         let refuse_resyncs = Arc::clone(&self.refuse_resyncs);
         let unread_aheads = Arc::clone(&self.unread_aheads);
-        let (session, pid) = (SessionId::NOBODY, self.process.0.id());
-        let link = Breaking { daemon, connected, session, pid, refuse_resyncs, posted: None, unread_aheads };
+        let die_at_resyncs = Arc::clone(&self.die_at_resyncs);
+        let link = Breaking {
+            daemon,
+            connected,
+            session: SessionId::NOBODY,
+            pid: self.process.0.id(),
+            refuse_resyncs,
+            tier: self.store.tier().to_owned(),
+            die_at_resyncs,
+            posted: None,
+            unread_aheads,
+        };
         Client::attach(Box::new(link), "test").unwrap()
     }
 
@@ -255,13 +278,27 @@ fn leases_are_forgotten_though_the_first_resync_behind_a_resume_is_refused() {
 }
 
 #[test]
+fn daemons_may_follow_one_another_while_a_session_goes_on() {
+    let world = World::new();
+    let client = world.attach();
+    let call = root(&client);
+    call.write_file("f", b"kept").unwrap();
+    world.replace_daemon();
+    world.die_at_resyncs.store(3, Ordering::Relaxed);
+    assert_eq!(call.read_file("f").unwrap(), b"kept");
+    assert_eq!(world.die_at_resyncs.load(Ordering::Relaxed), 0);
+    call.write_file("g", b"goes on").unwrap();
+    assert_eq!(call.read_file("g").unwrap(), b"goes on");
+}
+
+#[test]
 fn a_session_that_the_next_daemon_does_not_know_fails() {
     let world = World::new();
     let client = world.attach();
     let call = root(&client);
     call.write_file("f", b"kept").unwrap();
     std::mem::forget(world.daemon.lock().unwrap().take());
-    let options = cuesta_sharedfs::Options { await_sessions: false, ..Default::default() };
+    let options = Options { await_sessions: false, ..Default::default() };
     let next = world.store.take_over_with(options);
     *world.daemon.lock().unwrap() = Some(next);
     assert_eq!(call.stat("f").err(), Some(Error::SessionEnded));
