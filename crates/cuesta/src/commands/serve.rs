@@ -48,7 +48,8 @@ pub fn execute(arguments: &Arguments) -> Result<ExitCode, Failure> {
             if let Some(users) = users {
                 users.stop();
             }
-            drop(lock);
+            // It goes with the process: until then threads of connections may still read and write the store.
+            std::mem::forget(lock);
             match reason {
                 StopReason::Failed(why) => Err(Failure::on(&arguments.store, why)),
                 StopReason::Asked(_) | StopReason::Signal(_) => Ok(ExitCode::SUCCESS),
