@@ -20,11 +20,15 @@ pub enum Bug {
     EarlyCompletion = 6,
     /// The digest writes over committed blocks what was not acknowledged.
     OverwriteUnacknowledged = 7,
+    /// A read answers from what is cached although the lease was lost meanwhile.
+    StaleRead = 8,
+    /// A fence voids what the log of the fenced session holds instead of digesting it.
+    LostUpdate = 9,
 }
 
 impl Bug {
     /// Every bug there is a switch for.
-    pub const ALL: [Bug; 7] = [
+    pub const ALL: [Bug; 9] = [
         Bug::MissingFence,
         Bug::UnflushedTail,
         Bug::ReusedSalt,
@@ -32,6 +36,8 @@ impl Bug {
         Bug::DigestNotAtomic,
         Bug::EarlyCompletion,
         Bug::OverwriteUnacknowledged,
+        Bug::StaleRead,
+        Bug::LostUpdate,
     ];
 }
 

@@ -8,6 +8,7 @@
 //!   point of a recorded run, has it recovered, and compares it with the model.
 //! * [`family`] has processes that fork, spawn and exec make calls in turns, to compare Cuesta with the kernel.
 //! * [`kill`] kills the real programs and checks the store from outside.
+//! * [`linearizability`] has processes work at once and checks that each call took effect at one instant.
 //!
 //! Nothing here is linked into what users run.
 
@@ -16,6 +17,7 @@ pub mod explorer;
 pub mod family;
 pub mod generate;
 pub mod kill;
+pub mod linearizability;
 pub mod lists;
 pub mod model;
 pub mod operation;

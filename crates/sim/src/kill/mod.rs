@@ -14,7 +14,7 @@
 pub mod campaign;
 pub mod history;
 pub mod pair;
-mod served;
+pub(crate) mod served;
 pub mod shared;
 pub mod writer;
 

@@ -22,7 +22,7 @@ pub struct Programs {
 }
 
 /// A store in a folder of its own.
-pub(super) struct Served {
+pub(crate) struct Served {
     programs: Programs,
     directory: tempfile::TempDir,
     daemon: Option<Child>,
@@ -48,7 +48,7 @@ pub(super) struct Writer {
 
 impl Served {
     /// A new store.
-    pub(super) fn new(programs: Programs) -> io::Result<Served> {
+    pub(crate) fn new(programs: Programs) -> io::Result<Served> {
         let builder = |parent: &Path| tempfile::Builder::new().prefix("cuesta-kill-").tempdir_in(parent);
         let directory = builder(Path::new("/dev/shm")).or_else(|_| builder(&std::env::temp_dir()))?;
         let served = Served { programs, directory, daemon: None };
@@ -59,7 +59,7 @@ impl Served {
     }
 
     /// A file beside the store.
-    pub(super) fn beside(&self, name: &str) -> PathBuf {
+    pub(crate) fn beside(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }
 
@@ -75,13 +75,13 @@ impl Served {
     }
 
     /// `cuesta run -- WRITER ACTION …`
-    pub(super) fn run_writer(&self, action: &str) -> Command {
+    pub(crate) fn run_writer(&self, action: &str) -> Command {
         let mut command = self.run(&self.programs.writer);
         command.arg(action);
         command
     }
 
-    pub(super) fn ensure_daemon(&mut self) -> io::Result<()> {
+    pub(crate) fn ensure_daemon(&mut self) -> io::Result<()> {
         if self.daemon.is_none() {
             let log = std::fs::File::options().create(true).append(true).open(self.beside("serve.log"))?;
             let mut command = Command::new(&self.programs.cuesta);
@@ -106,7 +106,7 @@ impl Served {
         Err(io::Error::other(format!("the daemon does not start: {log}")))
     }
 
-    pub(super) fn kill_daemon(&mut self) -> io::Result<()> {
+    pub(crate) fn kill_daemon(&mut self) -> io::Result<()> {
         if let Some(mut daemon) = self.daemon.take() {
             daemon.kill()?;
             daemon.wait()?;
@@ -114,8 +114,19 @@ impl Served {
         Ok(())
     }
 
+    /// The daemon leaves in order.
+    pub(crate) fn stop_daemon(&mut self) -> io::Result<()> {
+        if let Some(mut daemon) = self.daemon.take() {
+            let mut command = Command::new(&self.programs.cuesta);
+            command.arg("stop").arg(self.store());
+            told(command)?;
+            daemon.wait()?;
+        }
+        Ok(())
+    }
+
     /// Leaves the store where it is, for somebody to look at.
-    pub(super) fn keep(mut self) -> io::Result<PathBuf> {
+    pub(crate) fn keep(mut self) -> io::Result<PathBuf> {
         self.kill_daemon()?;
         self.directory.disable_cleanup(true);
         Ok(self.directory.path().to_path_buf())
@@ -130,7 +141,7 @@ impl Drop for Served {
 }
 
 /// What a program says on standard output, if it succeeds.
-pub(super) fn told(mut command: Command) -> io::Result<String> {
+pub(crate) fn told(mut command: Command) -> io::Result<String> {
     let output = command.output()?;
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
     if output.status.success() {

@@ -5,6 +5,7 @@
 
 mod complete;
 mod crashes;
+mod linearizability;
 mod planted;
 mod toy_log;
 

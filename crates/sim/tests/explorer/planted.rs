@@ -1,7 +1,8 @@
 //! Each planted bug that a crash can show is caught by the explorer, on a workload that is sound without it.
 //!
 //! One of the others, a salt used again, harms only a session that writes while it is fenced: no crash of one process
-//! shows it, and SharedFS's own tests plant it with logs written by hand.
+//! shows it, and SharedFS's own tests plant it with logs written by hand. Those that break what sessions see of one
+//! another need no crash: [`crate::linearizability`] plants them.
 
 use crate::{planting, seed};
 use cuesta_media::planted::{Bug, plant};

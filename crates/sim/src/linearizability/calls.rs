@@ -1,0 +1,214 @@
+//! What is done where: seeded calls in a few places that have nothing to do with one another.
+//!
+//! A place is a directory. In most lies one file, which every process has open twice, once for appending, and which
+//! stays where it is; in the others two directories of names, with files of many links in them and a directory that moves
+//! from one to the other. An inode of the latter is known by its mode, which is chosen by chance.
+
+use crate::model::Model;
+use crate::operation::{Kind, OpenFlags, Operation, PathText, Pattern, Slot};
+use crate::random::Random;
+use std::time::Duration;
+
+/// How many places there are.
+pub const PLACES: usize = 6;
+
+/// Slots of a place: for reading and writing anywhere, and for appending.
+const ANYWHERE: Slot = 0;
+const APPENDING: Slot = 1;
+const SLOTS: Slot = 2;
+
+/// Calls a process makes in one place before it goes to another.
+const CALLS_IN_A_ROW: u64 = 6;
+/// And the longest it rests before that.
+const PAUSE_MICROSECONDS: u64 = 400;
+
+/// More than any file holds.
+const LOOK_BYTES: u32 = 1 << 20;
+
+/// Where the file of a place lies.
+const CONTENT: &str = "/content";
+
+/// What a place is made for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Purpose {
+    /// A file of some hundred bytes.
+    Small,
+    /// A file of some pages, so that a torn write would be seen.
+    Large,
+    /// Names.
+    Names,
+}
+
+impl Purpose {
+    fn of(place: usize) -> Purpose {
+        match place {
+            0..=2 => Purpose::Small,
+            3 => Purpose::Large,
+            _ => Purpose::Names,
+        }
+    }
+}
+
+/// A call of a process.
+#[derive(Clone, Debug)]
+pub struct Call {
+    /// Where.
+    pub place: usize,
+    /// What, as seen from there.
+    pub operation: Operation,
+    /// How long the process rests before it.
+    pub pause: Duration,
+}
+
+/// What makes a place what it is before anybody works there, as seen from it.
+#[must_use]
+pub fn preparation(place: usize) -> Vec<Operation> {
+    match Purpose::of(place) {
+        Purpose::Small | Purpose::Large => {
+            vec![Operation::MakeNode { path: CONTENT.into(), kind: Kind::File, mode: 0o644, device: 0 }]
+        }
+        Purpose::Names => ["/a", "/b"].map(|path| Operation::Mkdir { path: path.into(), mode: 0o755 }).into(),
+    }
+}
+
+/// What every process has open in a place, as seen from it.
+#[must_use]
+pub fn openings(place: usize) -> Vec<Operation> {
+    let open = |slot, append: bool| {
+        let flags = OpenFlags { read: !append, write: true, append, ..OpenFlags::default() };
+        Operation::Open { slot, path: CONTENT.into(), flags, mode: 0 }
+    };
+    match Purpose::of(place) {
+        Purpose::Small | Purpose::Large => vec![open(ANYWHERE, false), open(APPENDING, true)],
+        Purpose::Names => Vec::new(),
+    }
+}
+
+/// A place before anybody worked there. No call uses the offset of an open file, so that one stands for those of all
+/// processes.
+#[must_use]
+pub fn initial(place: usize) -> Model {
+    let mut model = Model::new();
+    for operation in preparation(place).iter().chain(&openings(place)) {
+        model.apply(operation).expect("the preparation of a place succeeds");
+    }
+    model
+}
+
+/// The call as seen from above the places.
+#[must_use]
+pub fn from_above(place: usize, operation: &Operation) -> Operation {
+    let mut operation = operation.clone();
+    for second in [false, true] {
+        if let Some(path) = operation.path_mut(second) {
+            *path = PathText([folder(place).as_bytes(), path.as_bytes()].concat());
+        }
+    }
+    if let Some(slot) = operation.slot_mut() {
+        *slot += SLOTS * place as Slot;
+    }
+    operation
+}
+
+/// The place's directory.
+#[must_use]
+pub fn folder(place: usize) -> PathText {
+    PathText(format!("/place-{place}").into_bytes())
+}
+
+/// The calls of one process, endless.
+pub fn calls(seed: u64, lane: usize) -> impl Iterator<Item = Call> {
+    let mut random = Random::new(seed ^ (lane as u64 + 1).wrapping_mul(0xd6e8_feb8_6659_fd93));
+    let (mut place, mut left) = (0, 0);
+    std::iter::from_fn(move || {
+        let mut pause = Duration::ZERO;
+        if left == 0 {
+            left = 1 + random.below(CALLS_IN_A_ROW);
+            place = random.below(PLACES as u64) as usize;
+            pause = Duration::from_micros(random.below(PAUSE_MICROSECONDS));
+        }
+        left -= 1;
+        let operation = match Purpose::of(place) {
+            Purpose::Small => on_file(&mut random, 200, 24),
+            Purpose::Large => on_file(&mut random, 20_000, 9_000),
+            Purpose::Names => on_names(&mut random),
+        };
+        Some(Call { place, operation, pause })
+    })
+}
+
+/// Calls that show all there is, for the end.
+#[must_use]
+pub fn looks() -> Vec<Call> {
+    let in_place = |place| {
+        let operations = match Purpose::of(place) {
+            Purpose::Small | Purpose::Large => vec![
+                Operation::Fstat { slot: ANYWHERE },
+                Operation::Pread { slot: ANYWHERE, offset: 0, length: LOOK_BYTES },
+            ],
+            Purpose::Names => {
+                let lists = ["/a", "/b"].map(|path| Operation::Readdir { path: path.into() });
+                let stats = FOLDERS
+                    .iter()
+                    .flat_map(|folder| NAMES.map(|name| Operation::Stat { path: path_of(folder, name) }));
+                lists.into_iter().chain(stats).collect()
+            }
+        };
+        operations.into_iter().map(move |operation| Call { place, operation, pause: Duration::ZERO })
+    };
+    (0..PLACES).flat_map(in_place).collect()
+}
+
+fn on_file(random: &mut Random, bytes_max: u64, write_bytes_max: u64) -> Operation {
+    let slot = ANYWHERE;
+    let data = |random: &mut Random| Pattern {
+        seed: random.next(),
+        length: 1 + random.below(write_bytes_max) as u32,
+    };
+    match random.below(16) {
+        0..=4 => Operation::Pread { slot, offset: 0, length: 4 * bytes_max as u32 },
+        5 => Operation::Pread { slot, offset: random.below(bytes_max), length: write_bytes_max as u32 },
+        6..=9 => Operation::Pwrite { slot, offset: random.below(bytes_max), data: data(random) },
+        10..=12 => Operation::Write { slot: APPENDING, data: data(random) },
+        13 => Operation::Ftruncate { slot, length: random.below(bytes_max / 2) },
+        14 => Operation::Fstat { slot },
+        _ if random.one_in(2) => {
+            Operation::Truncate { path: CONTENT.into(), length: random.below(bytes_max) }
+        }
+        _ => Operation::Stat { path: CONTENT.into() },
+    }
+}
+
+/// Where names are: two directories that stay, and two places of one that moves.
+const FOLDERS: [&str; 4] = ["/a", "/b", "/a/moving", "/b/moving"];
+const NAMES: [&str; 3] = ["x", "y", "z"];
+
+fn path_of(folder: &str, name: &str) -> PathText {
+    format!("{folder}/{name}").as_str().into()
+}
+
+fn on_names(random: &mut Random) -> Operation {
+    let path = |random: &mut Random| {
+        // Most are in the directories that stay.
+        let folder = if random.one_in(4) { &FOLDERS[2..] } else { &FOLDERS[..2] };
+        let folder: &str = random.pick::<&str>(folder);
+        path_of(folder, random.pick::<&str>(&NAMES))
+    };
+    let moving = |random: &mut Random| -> PathText { (*random.pick::<&str>(&FOLDERS[2..])).into() };
+    let mode = |random: &mut Random| random.below(0o1000) as u32;
+    match random.below(24) {
+        0..=3 => Operation::MakeNode { path: path(random), kind: Kind::File, mode: mode(random), device: 0 },
+        4..=6 => Operation::Unlink { path: path(random) },
+        7..=8 => Operation::Link { existing: path(random), new: path(random) },
+        9..=12 => Operation::Rename { from: path(random), to: path(random) },
+        13 => Operation::RenameNoReplace { from: path(random), to: path(random) },
+        14 => Operation::RenameExchange { from: path(random), to: path(random) },
+        15 => Operation::Chmod { path: path(random), mode: mode(random) },
+        16..=18 => Operation::Stat { path: path(random) },
+        19..=20 => Operation::Readdir { path: (*random.pick::<&str>(&FOLDERS[..2])).into() },
+        21 => Operation::Mkdir { path: moving(random), mode: 0o755 },
+        22 => Operation::Rename { from: moving(random), to: moving(random) },
+        _ if random.one_in(3) => Operation::Rmdir { path: moving(random) },
+        _ => Operation::Stat { path: moving(random) },
+    }
+}

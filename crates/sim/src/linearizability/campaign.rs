@@ -1,0 +1,331 @@
+//! Real processes that work on one store at once, the faults they meet, and the verdict.
+//!
+//! In a round some processes under `cuesta run` make calls in the same few places, while faults follow one another: a
+//! process is killed, and another takes its place; a process is stopped for longer than any holder of a lease is waited
+//! for, and goes on; the daemon is killed or replaced, sometimes while a process is stopped. At the end a process
+//! that comes last looks at everything, and the history of each place is checked. What was injected follows from the
+//! seed; when it happened, from the machine.
+
+use super::history::{Contradiction, Counted, History, Incomplete};
+use super::ledger::{Instant, Ledger};
+use crate::kill::Programs;
+use crate::kill::served::{ROOT, Served, told};
+use crate::random::Random;
+use rustix::process::{Pid, Signal, kill_process};
+use std::fmt;
+use std::io::{self, Read};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+/// What a process says once it is the program that makes calls.
+pub const STARTED: &[u8] = b"started\n";
+
+/// How long a process may take to end once everybody is to: far longer than it takes to find the next daemon.
+const END_SECONDS: u64 = 60;
+/// Between two looks whether one ended.
+const LOOK_EVERY: Duration = Duration::from_millis(1);
+/// Until the next fault.
+const QUIET_MILLISECONDS: u64 = 60;
+/// How long a process stays stopped: this, and up to as much again. No holder of a lease is waited for as long.
+const STOPPED_MILLISECONDS: u64 = 150;
+/// How long there is no daemon, at most.
+const AWAY_MILLISECONDS: u64 = 40;
+
+/// What one round consists of.
+#[derive(Clone, Copy, Debug)]
+pub struct Round {
+    /// Processes at once.
+    pub processes: usize,
+    /// Faults, one after the other.
+    pub faults: u64,
+}
+
+/// What is done to whom.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fault {
+    Kill,
+    Stop,
+    KillDaemon,
+    ReplaceDaemon,
+    StopAndKillDaemon,
+}
+
+/// Why a campaign ended.
+#[derive(Debug, thiserror::Error)]
+#[error("seed {seed}, round {round}: {reason}{}", Listed(.faults))]
+pub struct RoundFailure {
+    /// Repeats the campaign, as far as processes can be made to do the same again.
+    pub seed: u64,
+    /// The round, from 0.
+    pub round: u64,
+    /// What is wrong.
+    pub reason: Reason,
+    /// What was injected, and when.
+    pub faults: Vec<Injected>,
+}
+
+/// A fault that was injected.
+#[derive(Clone, Copy, Debug)]
+pub struct Injected {
+    fault: Fault,
+    /// The process it was about, if it was about one.
+    lane: Option<usize>,
+    from: Instant,
+    to: Instant,
+}
+
+struct Listed<'a>(&'a [Injected]);
+
+impl fmt::Display for Listed<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let milliseconds = |at: Instant| at.0 as f64 / 1_000_000.0;
+        for Injected { fault, lane, from, to } in self.0 {
+            let whom = lane.map_or(String::new(), |lane| format!(" of process {lane}"));
+            let (from, to) = (milliseconds(*from), milliseconds(*to));
+            write!(formatter, "\n  {fault:?}{whom}, {from:.3} to {to:.3} ms")?;
+        }
+        Ok(())
+    }
+}
+
+/// What is wrong.
+#[derive(Debug, thiserror::Error)]
+pub enum Reason {
+    /// The processes could not be run.
+    #[error("{0}")]
+    Run(#[from] io::Error),
+    /// A process ended before it should, or did not end.
+    #[error("process {lane}: {what}")]
+    Process {
+        /// Which one.
+        lane: usize,
+        /// What became of it.
+        what: String,
+    },
+    /// There is no history to check.
+    #[error(transparent)]
+    Incomplete(#[from] Incomplete),
+    /// Calls contradict one another.
+    #[error(transparent)]
+    Contradiction(#[from] Box<Contradiction>),
+}
+
+/// A process at work.
+struct Working {
+    lane: usize,
+    child: Child,
+}
+
+/// A store that processes work on, round after round.
+pub struct Campaign {
+    served: Served,
+    random: Random,
+    seed: u64,
+    rounds: u64,
+    counted: Counted,
+}
+
+impl Campaign {
+    /// A campaign on a new store.
+    pub fn new(programs: Programs, seed: u64) -> io::Result<Campaign> {
+        let served = Served::new(programs)?;
+        let random = Random::new(seed);
+        Ok(Campaign { served, random, seed, rounds: 0, counted: Counted::default() })
+    }
+
+    /// One round: processes at work, faults, a last look, the check.
+    pub fn round(&mut self, round: Round) -> Result<(), RoundFailure> {
+        let number = self.rounds;
+        self.rounds += 1;
+        let mut faults = Vec::new();
+        let outcome = self.work_and_check(number, round, &mut faults);
+        outcome.map_err(|reason| RoundFailure { seed: self.seed, round: number, reason, faults })
+    }
+
+    /// What all rounds came to.
+    pub fn counted(&self) -> Counted {
+        self.counted
+    }
+
+    /// Leaves the store and its ledgers where they are, for somebody to look at.
+    pub fn keep(self) -> io::Result<PathBuf> {
+        self.served.keep()
+    }
+
+    fn work_and_check(
+        &mut self,
+        number: u64,
+        round: Round,
+        injected: &mut Vec<Injected>,
+    ) -> Result<(), Reason> {
+        let seed = self.random.next();
+        let path = self.served.beside(&format!("ledger-{number}"));
+        let ledger = Ledger::create(&path)?;
+        let here = Here { root: format!("{ROOT}/round-{number}"), ledger: path, seed };
+        self.served.ensure_daemon()?;
+        told(here.command(&self.served, "prepare", None))?;
+        let mut team = Team::start(&here, &self.served, round.processes)?;
+        for _ in 0..round.faults {
+            sleep_up_to(&mut self.random, QUIET_MILLISECONDS);
+            let faults = [
+                Fault::Kill,
+                Fault::Kill,
+                Fault::Stop,
+                Fault::Stop,
+                Fault::KillDaemon,
+                Fault::ReplaceDaemon,
+                Fault::StopAndKillDaemon,
+            ];
+            let fault = *self.random.pick(&faults);
+            let from = Instant::now();
+            let lane = team.suffer(fault, &here, &mut self.served, &mut self.random)?;
+            injected.push(Injected { fault, lane, from, to: Instant::now() });
+        }
+        ledger.end()?;
+        let ends = team.end()?;
+        let last = ends.len();
+        told(here.command(&self.served, "look", Some(last)))?;
+        let history = History::collect(&ledger, seed, &ends)?;
+        self.counted += history.counted();
+        history.check().map_err(Box::new)?;
+        std::fs::remove_file(&here.ledger)?;
+        Ok(())
+    }
+}
+
+/// What the processes of a round are told.
+struct Here {
+    root: String,
+    ledger: PathBuf,
+    seed: u64,
+}
+
+impl Here {
+    fn command(&self, served: &Served, action: &str, lane: Option<usize>) -> Command {
+        let mut command = served.run_writer(action);
+        command.args(["--root", &self.root]);
+        if let Some(lane) = lane {
+            command.args(["--seed", &self.seed.to_string(), "--lane", &lane.to_string()]);
+            command.arg("--ledger").arg(&self.ledger);
+        }
+        command
+    }
+}
+
+/// The processes of a round.
+struct Team {
+    working: Vec<Working>,
+    /// When each lane's process was seen dead, if it was killed.
+    ends: Vec<Option<Instant>>,
+}
+
+impl Team {
+    fn start(here: &Here, served: &Served, processes: usize) -> Result<Team, Reason> {
+        let mut team = Team { working: Vec::new(), ends: Vec::new() };
+        for _ in 0..processes {
+            team.add(here, served)?;
+        }
+        Ok(team)
+    }
+
+    /// `cuesta run` becomes the program: the child is the process that makes the calls. It says when it is that far: before,
+    /// `cuesta run` would start a daemon of its own where it meets none.
+    fn add(&mut self, here: &Here, served: &Served) -> Result<(), Reason> {
+        let lane = self.ends.len();
+        let mut command = here.command(served, "work", Some(lane));
+        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
+        let said = child.stdout.take().map(|mut stdout| stdout.read_exact(&mut [0; STARTED.len()]));
+        self.working.push(Working { lane, child });
+        self.ends.push(None);
+        match said {
+            Some(Ok(())) => Ok(()),
+            _ => Err(Reason::Process { lane, what: "does not start".to_owned() }),
+        }
+    }
+
+    /// Says which process it was about.
+    fn suffer(
+        &mut self,
+        fault: Fault,
+        here: &Here,
+        served: &mut Served,
+        random: &mut Random,
+    ) -> Result<Option<usize>, Reason> {
+        let victim = random.below(self.working.len() as u64) as usize;
+        let lane = self.working[victim].lane;
+        match fault {
+            Fault::Kill => {
+                let Working { mut child, .. } = self.working.swap_remove(victim);
+                child.kill()?;
+                child.wait()?;
+                self.ends[lane] = Some(Instant::now());
+                self.add(here, served)?;
+            }
+            Fault::Stop | Fault::StopAndKillDaemon => {
+                self.working[victim].signal(Signal::STOP)?;
+                std::thread::sleep(Duration::from_millis(STOPPED_MILLISECONDS));
+                if fault == Fault::StopAndKillDaemon {
+                    served.kill_daemon()?;
+                    served.ensure_daemon()?;
+                }
+                sleep_up_to(random, STOPPED_MILLISECONDS);
+                self.working[victim].signal(Signal::CONT)?;
+            }
+            Fault::KillDaemon => {
+                served.kill_daemon()?;
+                sleep_up_to(random, AWAY_MILLISECONDS);
+                served.ensure_daemon()?;
+            }
+            Fault::ReplaceDaemon => {
+                served.stop_daemon()?;
+                sleep_up_to(random, AWAY_MILLISECONDS);
+                served.ensure_daemon()?;
+            }
+        }
+        let is_about_one = !matches!(fault, Fault::KillDaemon | Fault::ReplaceDaemon);
+        Ok(is_about_one.then_some(lane))
+    }
+
+    /// Waits until everybody has come to an end. Says when each lane's process was seen dead, if it was killed.
+    fn end(mut self) -> Result<Vec<Option<Instant>>, Reason> {
+        let patience = std::time::Instant::now() + Duration::from_secs(END_SECONDS);
+        for Working { lane, child } in &mut self.working {
+            let failed = |what: String| Reason::Process { lane: *lane, what };
+            let status = loop {
+                match child.try_wait()? {
+                    Some(status) => break status,
+                    None if std::time::Instant::now() > patience => {
+                        return Err(failed("does not come to an end".to_owned()));
+                    }
+                    None => std::thread::sleep(LOOK_EVERY),
+                }
+            };
+            if !status.success() {
+                return Err(failed(status.to_string()));
+            }
+        }
+        Ok(std::mem::take(&mut self.ends))
+    }
+}
+
+impl Drop for Team {
+    fn drop(&mut self) {
+        for Working { child, .. } in &mut self.working {
+            // One that has ended cannot be killed.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+impl Working {
+    fn signal(&self, signal: Signal) -> io::Result<()> {
+        let pid = Pid::from_child(&self.child);
+        Ok(kill_process(pid, signal)?)
+    }
+}
+
+fn sleep_up_to(random: &mut Random, milliseconds: u64) {
+    std::thread::sleep(Duration::from_micros(random.below(milliseconds * 1000)));
+}
