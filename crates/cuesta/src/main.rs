@@ -2,7 +2,7 @@
 //!
 //! One file a subcommand under [`commands`]; each returns what the process exits with. What they share:
 //! where a store's parts lie ([`store`]), a connection to its daemon ([`daemon`]), starting one
-//! ([`start`]), what is meant by a store in the wrong place ([`slips`]), what numbers are called ([`system_calls`], [`error_names`]), and how things are said ([`output`], [`failure`]).
+//! ([`start`]), what is meant by a store in the wrong place ([`slips`]), what numbers are called ([`system_calls`], [`error_names`]), who users are ([`user_names`]), and how things are said ([`output`], [`failure`]).
 
 mod commands;
 mod daemon;
@@ -15,9 +15,10 @@ mod slips;
 mod start;
 mod store;
 mod system_calls;
+mod user_names;
 
 use clap::Parser;
-use commands::{Command, doctor, explain, fsck, mkfs, run, serve, status, stop, trace};
+use commands::{Command, doctor, explain, fsck, mkfs, quota, run, serve, status, stop, trace};
 use std::process::ExitCode;
 
 /// A crash-consistent file system in user space: unmodified programs write to shared memory, inside
@@ -63,6 +64,7 @@ fn main() -> ExitCode {
         Command::Run(arguments) => run::execute(arguments),
         Command::Doctor(arguments) => doctor::execute(arguments),
         Command::Fsck(arguments) => fsck::execute(arguments),
+        Command::Quota(arguments) => quota::execute(arguments),
         Command::Explain(arguments) => explain::execute(arguments),
         Command::Trace(arguments) => trace::execute(arguments),
     };

@@ -191,3 +191,77 @@ fn a_program_of_another_user_goes_on_when_the_daemon_is_killed_or_replaced() {
     assert_eq!(said, ["250", "whole"]);
     assert!(keeper.wait().unwrap().success());
 }
+
+/// What `cuesta quota --json` says of a user.
+fn quota(place: &Place, user: &str) -> serde_json::Value {
+    let shown = place.cuesta(&["quota", "store", "--json", "--user", user]);
+    assert_eq!(shown.status(), 0, "{}", shown.errors());
+    serde_json::from_str::<serde_json::Value>(&shown.text()).unwrap()["users"][0].clone()
+}
+
+/// Whether this process has CAP_SYS_RESOURCE.
+fn passes_quotas() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:")).unwrap().trim();
+    u64::from_str_radix(effective, 16).unwrap() & 1 << 24 != 0
+}
+
+#[test]
+fn a_user_owns_no_more_than_the_quota() {
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: only root becomes somebody else");
+        return;
+    }
+    let place = Place::with_store();
+    set_permissions(place.path(""), Permissions::from_mode(0o755)).unwrap();
+    set_permissions(place.path("store"), Permissions::from_mode(0o711)).unwrap();
+    let made = place.cuesta(&["run", "--store", "store", "--", "mkdir", "-m", "777", "/cuesta/all"]);
+    assert_eq!(made.status(), 0, "{}", made.errors());
+    let set = ["quota", "store", "--user", "nobody", "--bytes", "1M", "--inodes", "20"];
+    let shown = place.cuesta(&set);
+    assert_eq!(shown.status(), 0, "{}", shown.errors());
+    assert!(shown.text().contains("nobody") && shown.text().contains("1.0 MiB"), "{}", shown.text());
+
+    let script = "cd /cuesta/all; dd if=/dev/zero of=large bs=4k count=300; for i in $(seq 30); do touch f$i; done; ls | wc -l";
+    let ended = as_nobody(&place, script);
+    assert_eq!(ended.text(), "20\n", "{}", ended.errors());
+    let errors = ended.errors();
+    assert!(
+        errors.contains("'large': Disk quota exceeded") && errors.contains("256+0 records out"),
+        "{errors}"
+    );
+    let now = quota(&place, "nobody");
+    assert_eq!((&now["bytes"], &now["bytes_limit"]), (&(1 << 20).into(), &(1 << 20).into()), "{now}");
+    assert_eq!(
+        (&now["inodes"], &now["inodes_limit"], &now["name"]),
+        (&20.into(), &20.into(), &"nobody".into())
+    );
+
+    // Root passes limits, unless it is a container's; what belongs to root is another matter.
+    let passes = "touch /cuesta/all/roots; dd if=/dev/zero of=/cuesta/all/large bs=4k seek=256 count=10";
+    let passed = place.cuesta(&["run", "--store", "store", "--", "sh", "-c", passes]);
+    assert_eq!(passed.status(), if passes_quotas() { 0 } else { 1 }, "{}", passed.errors());
+    assert_eq!(quota(&place, "root")["bytes_limit"], serde_json::Value::Null);
+    place.kill_daemon();
+    let freed = as_nobody(&place, "exit 3");
+    assert_ne!(freed.status(), 0, "nobody serves it");
+    assert_eq!(place.cuesta(&["run", "--store", "store", "--", "true"]).status(), 0);
+    let again = as_nobody(
+        &place,
+        "cd /cuesta/all; rm large f1 f2; dd if=/dev/zero of=next bs=4k count=300; mkdir d && mkdir e",
+    );
+    assert!(again.errors().contains("256+0 records out"), "{}", again.errors());
+    assert!(again.errors().contains("Disk quota exceeded"), "{}", again.errors());
+    assert_eq!(place.cuesta(&["quota", "store", "--user", "nobody", "--no-limits"]).status(), 0);
+    assert_eq!(quota(&place, "nobody")["bytes_limit"], serde_json::Value::Null);
+    let free = as_nobody(&place, "dd if=/dev/zero of=/cuesta/all/free bs=4k count=300");
+    assert_eq!(free.status(), 0, "{}", free.errors());
+
+    place
+        .cuesta(&["quota", "store", "--user", "no such user", "--bytes", "1M"])
+        .refused(2, &["no such user"]);
+    assert_eq!(place.cuesta(&["quota", "store", "--bytes", "1M"]).status(), 2, "of whom?");
+    assert_eq!(place.cuesta(&["stop", "store"]).status(), 0);
+    let checked = place.cuesta(&["fsck", "store"]);
+    assert_eq!(checked.status(), 0, "{}", checked.text());
+}

@@ -125,6 +125,8 @@ pub struct NoticePage {
     /// Most entries the session's log may hold undigested: recovery must be done with all logs in a moment. Changes
     /// as sessions come and go; a session above it waits for a digest before it appends again.
     pub entries_max: AtomicU64,
+    /// Changes whenever somebody's limits do; 0: nobody has any.
+    pub quotas: AtomicU64,
     /// Entries of this session that were digested, ever. Published before `digested`.
     pub digested_entries: AtomicU64,
 }

@@ -21,6 +21,7 @@ pub mod operation;
 pub mod parcel;
 #[cfg(target_arch = "x86_64")]
 pub mod processor;
+pub mod quota;
 pub mod session_table;
 pub mod superblock;
 pub mod wire;

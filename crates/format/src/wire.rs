@@ -5,6 +5,7 @@
 //! SCM_RIGHTS, in the order the response names them.
 
 use crate::event::Event;
+use crate::quota::{Amounts, UserQuota};
 use crate::superblock::Medium;
 use crate::{
     ArenaId, Extent, Geometry, InodeNumber, InodeRecord, LeaseGeneration, LogGeneration, LogPosition,
@@ -13,7 +14,7 @@ use crate::{
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 /// Version of the protocol; both sides must agree.
-pub const PROTOCOL_VERSION: u32 = 16;
+pub const PROTOCOL_VERSION: u32 = 17;
 
 /// Where a frame's first word has the version.
 const VERSION_SHIFT: u32 = 24;
@@ -205,6 +206,14 @@ pub enum Request {
         /// Blocks wanted beyond the present limit.
         blocks: u64,
     },
+    /// Room for a user to own so much more. What this session did is digested first, and what it was given of the
+    /// user's room before is void. Answered [`Response::Room`] or [`Refusal::OverQuota`].
+    Room {
+        /// The user.
+        uid: u32,
+        /// What is needed at least.
+        needed: Amounts,
+    },
     /// What the digests up to `upto` did to files; answered [`Response::Report`].
     Report {
         /// First position not yet retired.
@@ -227,6 +236,15 @@ pub enum Request {
     Detach,
     /// `cuesta status`.
     Status,
+    /// `cuesta quota`: what users own and may own, once everything is digested. Answered [`Response::Quotas`].
+    Quotas,
+    /// `cuesta quota`: what a user may own at most.
+    SetQuota {
+        /// The user.
+        uid: u32,
+        /// The most; 0 of something: no limit.
+        limits: Amounts,
+    },
     /// `cuesta explain`.
     Explain {
         /// The path below the root, without a leading slash.
@@ -309,6 +327,10 @@ pub enum Response {
         /// How many.
         count: u32,
     },
+    /// To [`Request::Room`]: so much may be added before asking again.
+    Room(Amounts),
+    /// To [`Request::Quotas`]: by user.
+    Quotas(Vec<UserQuota>),
     /// To [`Request::Report`].
     Report(Report),
     /// To [`Request::Arenas`]: as many descriptors follow as were asked for.
@@ -338,6 +360,9 @@ pub enum Refusal {
     /// The store is full: neither credit nor segments can be had.
     #[error("no space left on the store")]
     NoSpace,
+    /// The user owns as much as they may.
+    #[error("disk quota exceeded")]
+    OverQuota,
     /// The session was given up; it must attach again.
     #[error("the session has ended")]
     SessionEnded,
@@ -569,31 +594,4 @@ pub fn decode<M: DeserializeOwned>(content: &[u8]) -> Result<M, WireError> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_message_survives_its_frame() {
-        let request = Request::Lookup { parent: InodeNumber(1), name: b"caf\xe9".to_vec() };
-        let mut frame = vec![9];
-        encode(&request, &mut frame).unwrap();
-        let length = frame_length(frame[1..5].try_into().unwrap()).unwrap();
-        assert_eq!(length, frame.len() - 5);
-        assert_eq!(decode::<Request>(&frame[5..]), Ok(request));
-        assert!(decode::<Request>(&frame[5..frame.len() - 1]).is_err());
-        let too_long = PROTOCOL_VERSION << VERSION_SHIFT | (FRAME_BYTES_MAX as u32 + 1);
-        assert_eq!(frame_length(too_long.to_le_bytes()), Err(WireError::Length(FRAME_BYTES_MAX + 1)));
-        frame[4] ^= 1;
-        let other = PROTOCOL_VERSION ^ 1;
-        assert_eq!(frame_length(frame[1..5].try_into().unwrap()), Err(WireError::Version(other)));
-    }
-
-    #[test]
-    fn events_travel_in_a_frame() {
-        let step = crate::event::Step::Free { blocks: 3 };
-        let events = Response::Events(vec![Event { number: 7, time_ns: 9, step }]);
-        let mut frame = Vec::new();
-        encode(&events, &mut frame).unwrap();
-        assert_eq!(decode::<Response>(&frame[4..]), Ok(events));
-    }
-}
+mod tests;

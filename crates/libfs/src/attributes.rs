@@ -11,6 +11,7 @@ use crate::open_file::OpenFile;
 use crate::sync::Arc;
 use crate::walk::{Base, Follow};
 use cuesta_format::operation::Attributes;
+use cuesta_format::quota::Amounts;
 use cuesta_format::{FileKind, InodeNumber, InodeRecord, LogPosition, Operation, Timestamp};
 
 /// What `stat` tells. `record.blocks` counts blocks of [`cuesta_format::BLOCK_BYTES`], also those that are in the
@@ -274,6 +275,7 @@ impl Client {
         if let (Some(mapped), Some(modified)) = (state.mapped(), attributes.modified) {
             self.set_mapped_time(mapped, modified)?;
         }
+        self.charge_new_owner(turn, credentials, &state, attributes.uid)?;
         let appended = turn.append(&Operation::SetAttributes { inode: inode.number, attributes })?;
         let record = &mut state.record;
         if let Some(mode) = attributes.mode {
@@ -288,6 +290,25 @@ impl Client {
             inode.set_accessed(accessed);
         }
         Ok(false)
+    }
+
+    /// What an inode has goes with it to its new owner.
+    fn charge_new_owner(
+        &self,
+        turn: &mut Turn<'_>,
+        credentials: &Credentials,
+        state: &State,
+        uid: Option<u32>,
+    ) -> Result<(), Halt> {
+        let passes = credentials.may(Capability::PassQuotas);
+        let Some(uid) = uid.filter(|&uid| uid != state.record.uid && turn.is_charged(passes)) else {
+            return Ok(());
+        };
+        let blocks = match &state.content {
+            Content::File(content) => content.blocks(state.record.size, state.record.blocks),
+            _ => 0,
+        };
+        turn.charge(uid, Amounts { blocks, inodes: 1 })
     }
 }
 

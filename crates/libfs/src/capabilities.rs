@@ -20,6 +20,8 @@ pub enum Capability {
     KeepSetId = 4,
     /// `CAP_SYS_ADMIN`: see and change `trusted.` and change `security.` attributes.
     Administer = 21,
+    /// `CAP_SYS_RESOURCE`: own more than quotas allow, and make others do.
+    PassQuotas = 24,
     /// `CAP_MKNOD`: make devices.
     MakeDevices = 27,
     /// `CAP_SETFCAP`: give program files capabilities.

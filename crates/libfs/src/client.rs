@@ -26,6 +26,7 @@ use crate::session::{Session, unexpected};
 use crate::sync::{
     Arc, AtomicBool, AtomicU32, AtomicU64, Mutex, Ordering, RwLock, RwLockReadGuard, RwLockWriteGuard,
 };
+use cuesta_format::quota::Amounts;
 use cuesta_format::wire::{AHEAD_MAX, Grant, LeaseMode, Request, Response, StoreTotals};
 use cuesta_format::{
     FILE_BYTES_MAX, InodeNumber, LeaseGeneration, LogPosition, Operation, StoreId, Timestamp,
@@ -91,6 +92,8 @@ pub(crate) enum Halt {
     Entries,
     /// What the log holds of an inode must be digested.
     Undigested,
+    /// A user with limits must have room to own more.
+    Room { uid: u32, needed: Amounts },
     /// The inode's extended attributes, of which access control lists are, must be known.
     Extended(InodeNumber),
 }
@@ -113,6 +116,8 @@ pub(crate) struct Turn<'c> {
     generation: u64,
     admission: Option<Admission<'c>>,
     debited: u64,
+    /// What was charged to whom.
+    pub(crate) charged: Option<(u32, Amounts)>,
     appended: Option<LogPosition>,
     /// The operation's time.
     pub(crate) now: Timestamp,
@@ -315,6 +320,7 @@ impl Client {
                 generation,
                 admission: None,
                 debited: 0,
+                charged: None,
                 appended: None,
                 now: clock::now(),
             };
@@ -323,10 +329,11 @@ impl Client {
             // What the attempt read, it read before this.
             std::sync::atomic::fence(Ordering::Acquire);
             let moved = self.session.shown_generation() != generation;
-            let Turn { admission, debited, appended, .. } = turn;
+            let Turn { admission, debited, charged, appended, .. } = turn;
             drop(admission);
             if appended.is_none() {
                 self.session.give_back_debit(debited);
+                self.session.give_back_charge(charged);
             }
             drop(gate);
             let mut stands = !moved;
@@ -350,6 +357,7 @@ impl Client {
                 Err(Halt::Numbers) => self.asking(|| self.session.ask_numbers())?,
                 Err(Halt::Entries) => self.asking(|| self.await_digest_of_entries())?,
                 Err(Halt::Undigested) => self.digest()?,
+                Err(Halt::Room { uid, needed }) => self.asking(|| self.make_room_of(uid, needed))?,
                 Err(Halt::Extended(inode)) => unknown = Some(inode),
             }
         }
@@ -512,6 +520,10 @@ impl<'c> Turn<'c> {
     #[inline]
     pub(crate) fn number(&mut self) -> Result<InodeNumber, Halt> {
         self.client.session.take_number().ok_or(Halt::Numbers)
+    }
+
+    pub(crate) fn session(&self) -> &'c Session {
+        &self.client.session
     }
 
     fn stamp(&self) -> Stamp {

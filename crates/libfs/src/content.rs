@@ -329,6 +329,13 @@ impl FileContent {
         counted
     }
 
+    /// Blocks that a write of a range adds to those with content, if that is known.
+    pub(crate) fn missing(&self, range: Range<u64>) -> Option<u64> {
+        let (start, end) = (range.start / BLOCK_BYTES, range.end.div_ceil(BLOCK_BYTES));
+        let (first, behind) = (start * BLOCK_BYTES, end.saturating_mul(BLOCK_BYTES));
+        (behind <= self.known_to).then(|| (end - start).saturating_sub(self.count(first, behind)))
+    }
+
     /// Blocks with content in a range, which begins with a block.
     fn count(&self, start: u64, end: u64) -> u64 {
         let mut blocks = 0;
@@ -396,6 +403,18 @@ mod tests {
             let all = if content.known_to == u64::MAX { content.count(0, size) } else { u64::MAX };
             assert_eq!(said, all, "turn {turn}");
         }
+    }
+
+    #[test]
+    fn a_write_adds_the_blocks_that_are_not_there() {
+        let mut content = FileContent::granted(10 * BLOCK_BYTES, [extent(2, 3, 9)], true);
+        assert_eq!(content.missing(0..10 * BLOCK_BYTES), Some(7));
+        assert_eq!(content.missing(3 * BLOCK_BYTES + 5..5 * BLOCK_BYTES + 1), Some(1));
+        content.write(5 * BLOCK_BYTES + 7..5 * BLOCK_BYTES + 9, LogPosition(64));
+        assert_eq!(content.missing(3 * BLOCK_BYTES + 5..5 * BLOCK_BYTES + 1), Some(0));
+        assert_eq!(content.missing(1 << 30..(1 << 30) + 1), Some(1), "behind the end");
+        let part = FileContent::granted(10 * BLOCK_BYTES, [extent(0, 3, 9)], false);
+        assert_eq!((part.missing(0..BLOCK_BYTES), part.missing(0..4 * BLOCK_BYTES)), (Some(0), None));
     }
 
     #[test]

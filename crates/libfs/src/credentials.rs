@@ -28,6 +28,8 @@ pub(crate) const EXECUTE: u32 = 1;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Writer {
     keeps_set_id: bool,
+    /// Quotas do not hold them.
+    pub(crate) passes_quotas: bool,
     gid: u32,
     /// The file's group when it was opened, if it was one of theirs. Of a group it is given later only their first
     /// is known to be theirs.
@@ -60,7 +62,8 @@ impl Credentials {
     /// As a writer of the inode.
     pub(crate) fn writer(&self, record: &InodeRecord) -> Writer {
         let group = self.is_in_group(record.gid).then_some(record.gid);
-        Writer { keeps_set_id: self.may(Capability::KeepSetId), gid: self.gid, group }
+        let passes_quotas = self.may(Capability::PassQuotas);
+        Writer { keeps_set_id: self.may(Capability::KeepSetId), passes_quotas, gid: self.gid, group }
     }
 
     /// Whether they have the capability.

@@ -12,6 +12,7 @@ use crate::session::unexpected;
 use crate::sync::{Arc, Ordering};
 use cuesta_format::entry::HEADER_BYTES;
 use cuesta_format::operation::Attributes;
+use cuesta_format::quota::Amounts;
 use cuesta_format::wire::{Request, Response};
 use cuesta_format::{
     ArenaId, BLOCK_BYTES, BlockAddress, FILE_BYTES_MAX, FileKind, Operation, Timestamp, WRITE_BYTES_MAX,
@@ -345,6 +346,15 @@ impl Client {
         }
         if at.is_none() {
             turn.settle(debit::of_write(offset, bytes as u64));
+        }
+        if turn.is_charged(file.writer.passes_quotas) {
+            let range = offset..offset + bytes as u64;
+            let Some(blocks) = state.file().map_or(Some(0), |content| content.missing(range)) else {
+                drop(state);
+                self.learn_extents(inode)?;
+                return Err(Halt::Again);
+            };
+            turn.charge(state.record.uid, Amounts { blocks, inodes: 0 })?;
         }
         let appended = match turn.append_write(inode.number, offset, data)? {
             Ok(appended) => appended,

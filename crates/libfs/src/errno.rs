@@ -33,6 +33,9 @@ pub enum Error {
     LinkLimit,
     #[error("no space left on the store")]
     NoSpace,
+    /// The owner has as much as they may.
+    #[error("disk quota exceeded")]
+    OverQuota,
     #[error("file too large")]
     FileTooBig,
     /// A file would get larger than the process allows itself (`RLIMIT_FSIZE`): a signal goes with it.
@@ -119,6 +122,7 @@ impl Error {
             Error::SymlinkLoop => libc::ELOOP,
             Error::LinkLimit => libc::EMLINK,
             Error::NoSpace => libc::ENOSPC,
+            Error::OverQuota => libc::EDQUOT,
             Error::FileTooBig | Error::OverLimit => libc::EFBIG,
             Error::AccessMode => libc::EBADF,
             Error::Fault => libc::EFAULT,

@@ -3,7 +3,7 @@
 //! | file | idea |
 //! |---|---|
 //! | `client` | how an operation runs until it stands: gate, attempt, generation |
-//! | `session`, `asking`, `link`, `credit`, `control`, `arenas` | one attachment: log, requests, credits, numbers, mapped memory |
+//! | `session`, `asking`, `link`, `credit`, `quotas`, `control`, `arenas` | one attachment: log, requests, credits, room of users, numbers, mapped memory |
 //! | `cache`, `inode`, `locked` | what is known under leases, and the order of locks |
 //! | `ahead`, `parcels` | leases asked for ahead, and what they brought |
 //! | `content`, `interval`, `directory`, `split_table`, `extended_set` | content of a file and of a directory, extended attributes |
@@ -53,6 +53,7 @@ mod opened;
 mod parcels;
 mod passing;
 mod programs;
+mod quotas;
 mod rename;
 mod resume;
 mod resync;

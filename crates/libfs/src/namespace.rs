@@ -11,6 +11,7 @@ use crate::inode::{Content, Inode, State};
 use crate::open_file::OpenFile;
 use crate::sync::{Arc, Ordering};
 use crate::walk::{Base, Follow, Found, Last, Name};
+use cuesta_format::quota::Amounts;
 use cuesta_format::{
     FileKind, InodeNumber, InodeRecord, LINKS_MAX, LogPosition, Operation, SYMLINK_BYTES_MAX,
 };
@@ -161,6 +162,7 @@ impl Client {
             return Err(Error::LinkLimit.into());
         }
         let (gid, mode) = inherited(credentials, &parent, &list, making.kind, making.mode);
+        charge_inode(turn, credentials)?;
         let appended = turn.append(&operation(mode, gid))?;
         let mode = mode | making.kind.mode_bits();
         let mut record = InodeRecord::new(number, mode, credentials.uid, gid, turn.now);
@@ -216,6 +218,7 @@ impl Client {
         let operation =
             Operation::CreateUnnamed { parent, inode, mode, uid: credentials.uid, gid, list: &list };
         turn.prepare(operation.body_bytes(), 0)?;
+        charge_inode(turn, credentials)?;
         let appended = turn.append(&operation)?;
         let record =
             InodeRecord { parent, links: 0, ..InodeRecord::new(inode, mode, credentials.uid, gid, turn.now) };
@@ -397,6 +400,14 @@ fn check_can_make(credentials: &Credentials, parent: &State) -> Result<(), Halt>
         return Err(Error::NotFound.into());
     }
     parent.check(credentials, WRITE | EXECUTE)
+}
+
+/// Who makes something owns it.
+fn charge_inode(turn: &mut Turn<'_>, credentials: &Credentials) -> Result<(), Halt> {
+    if !turn.is_charged(credentials.may(Capability::PassQuotas)) {
+        return Ok(());
+    }
+    turn.charge(credentials.uid, Amounts { blocks: 0, inodes: 1 })
 }
 
 /// The default list that holds for what is made there: for everything but symbolic links.

@@ -48,6 +48,7 @@ impl Client {
         let Response::Resynced(resynced) = answer else {
             return Err(unexpected(&answer));
         };
+        self.session.quotas.forget();
         let mut fences = self.fences.lock();
         if std::mem::take(&mut fences.resumed) {
             self.forget_everything();

@@ -11,6 +11,7 @@ use crate::errno::Error;
 use crate::link::Link;
 use crate::opened::OpenSlots;
 use crate::parcels::Parcels;
+use crate::quotas::Quotas;
 use crate::sync::{Arc, AtomicU32, AtomicU64, Mutex, Ordering, RwLock};
 use cuesta_format::control::{STATE_CLOSED, UNSERVED_SLOTS};
 use cuesta_format::entry::Salt;
@@ -49,6 +50,7 @@ pub(crate) struct Session {
     pub(crate) retired: AtomicU64,
     pub(crate) asking: Asking,
     pub(crate) credit: Credit,
+    pub(crate) quotas: Quotas,
     /// What was granted ahead.
     pub(crate) parcels: Parcels,
     /// The last report that nobody looked at yet.
@@ -110,6 +112,7 @@ impl Session {
             retired: AtomicU64::new(welcome.start.0),
             asking: Asking::new(link),
             credit,
+            quotas: Quotas::default(),
             parcels: Parcels::default(),
             report: Mutex::new(None),
             report_state: AtomicU32::new(REPORT_NONE),
@@ -272,6 +275,12 @@ impl Session {
         if let Some(counter) = self.told.page().unserved.get(slot) {
             counter.fetch_add(1, Ordering::Relaxed);
         }
+    }
+
+    /// Differs from limits of users to limits; 0: nobody has any.
+    #[inline]
+    pub(crate) fn limits_shown(&self) -> u64 {
+        self.notice.page().quotas.load(Ordering::Acquire)
     }
 
     /// Blocks that may be debited in all.
@@ -488,6 +497,7 @@ impl From<Refusal> for Error {
         match refusal {
             Refusal::NotFound => Error::NotFound,
             Refusal::NoSpace => Error::NoSpace,
+            Refusal::OverQuota => Error::OverQuota,
             Refusal::SessionEnded => Error::SessionEnded,
             Refusal::Version { .. } => Error::Version(refusal.to_string()),
             Refusal::Invalid(why) | Refusal::Internal(why) => Error::Daemon(why),

@@ -98,6 +98,7 @@ impl SharedFs {
         }
         // With the log digested, what the session made is in the metadata store: of its other numbers there is no inode.
         let near = revoked.map_or(Ok(Vec::new()), |(_, along)| along.given_up_along(&self.metadata))?;
+        self.quotas.lock().forget(session);
         let mut core = self.core.lock();
         let Core { sessions, table, leases, .. } = &mut *core;
         let Some(found) = sessions.get_mut(&session) else { return Ok(()) };
@@ -178,6 +179,7 @@ impl SharedFs {
         ending: Ending,
     ) -> Result<(), Error> {
         self.shut_out(session);
+        self.quotas.lock().forget(session);
         self.release_orphans(digester, session)?;
         let gone = match ending {
             Ending::Gone => true,

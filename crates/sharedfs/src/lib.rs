@@ -32,6 +32,7 @@ mod namespace;
 mod observe;
 mod orphans;
 mod passed;
+mod quotas;
 mod recovery;
 mod requests;
 pub mod server;

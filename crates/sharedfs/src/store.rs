@@ -9,6 +9,7 @@ use crate::mapped::MappedFiles;
 use crate::metadata::MetadataStore;
 use crate::observe::{Counters, Events, RequestTimes};
 use crate::passed::PassedFiles;
+use crate::quotas::Quotas;
 use crate::recovery::Recovered;
 use crate::sessions::{
     Control, Incarnation, Presence, References, Segment, SegmentPool, Session, SessionTable,
@@ -66,6 +67,7 @@ pub struct SharedFs {
     /// Control pages of sessions to come.
     pub(crate) controls: Mutex<Vec<Control>>,
     pub(crate) space: Mutex<Space>,
+    pub(crate) quotas: Mutex<Quotas>,
     pub(crate) events: Events,
     pub(crate) counters: Counters,
     pub(crate) request_times: RequestTimes,
@@ -194,6 +196,7 @@ impl SharedFs {
         let blocks = u64::from(geometry.arenas_max()) * u64::from(geometry.arena_blocks());
         let next_session = table.head().next_session;
         let stand_ins = StandIns::open(tier)?;
+        let quotas = Quotas::open(&metadata.read()?)?;
         let mut shared = SharedFs {
             tier: tier.to_owned(),
             superblock,
@@ -214,6 +217,7 @@ impl SharedFs {
             }),
             controls: Mutex::default(),
             space: Mutex::new(Space { allocator, credits: Credits::new(blocks) }),
+            quotas: Mutex::new(quotas),
             events: Events::new(options.trace_events as usize),
             options,
             counters: Counters::default(),
@@ -294,6 +298,7 @@ impl SharedFs {
         let program = program.to_owned();
         let session = new_session(pid, program, slot, record, Vec::new(), Arc::clone(&control));
         session.publish(&self.options);
+        session.control.publish_quotas(self.quotas.lock().shown());
         core.sessions.insert(id, session);
         self.share_out_entries(&core.sessions);
         drop(core);
@@ -319,6 +324,7 @@ impl SharedFs {
         let [notice, client, kick] = control.descriptors()?;
         let numbers = self.grant_numbers(&mut core, session, self.options.inode_numbers)?;
         let Some(found) = core.sessions.get_mut(&session) else { return Err(Error::NoSession) };
+        found.control.publish_quotas(self.quotas.lock().shown());
         found.presence = Presence::Returning;
         program.clone_into(&mut found.program);
         let welcome = self.welcome(&found.record, numbers);

@@ -4,6 +4,7 @@ mod common;
 
 use common::*;
 use cuesta_format::geometry::{MAPPED_FOLDER, REFERENCES_FOLDER};
+use cuesta_format::quota::Amounts;
 use cuesta_format::superblock::Medium;
 use cuesta_format::wire::Request;
 use cuesta_format::{ArenaId, BlockAddress, Extent, FileKind, InodeNumber, InodeRecord, Timestamp};
@@ -92,7 +93,7 @@ fn whole_entries_behind_a_damaged_one_are_noted() {
 fn repairable_damage_is_found_and_repaired() {
     type Damage = fn(&mut Transaction);
     type Expected = fn(&Problem) -> bool;
-    let cases: [(Damage, Expected); 13] = [
+    let cases: [(Damage, Expected); 14] = [
         (
             |it| it.put_dirent(D, b"ghost", Dirent { inode: InodeNumber(99), kind: FileKind::File }),
             |it| matches!(it, Problem::Dangling { parent: D, inode: InodeNumber(99), .. }),
@@ -140,6 +141,15 @@ fn repairable_damage_is_found_and_repaired() {
                 it.put_inode(&stored.record).unwrap();
             },
             |it| matches!(it, Problem::BehindEnd { inode: F, from_block: 1 }),
+        ),
+        (
+            |it| it.correct_usage(7, Amounts::NONE, Amounts { blocks: 3, inodes: 1 }),
+            |it| {
+                matches!(
+                    it,
+                    Problem::Usage { uid: 7, right: Amounts::NONE, kept: Amounts { blocks: 3, inodes: 1 } }
+                )
+            },
         ),
         (
             |it| it.put_extended(F, b"user.a", b"12"),

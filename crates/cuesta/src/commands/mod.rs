@@ -4,6 +4,7 @@ pub mod doctor;
 pub mod explain;
 pub mod fsck;
 pub mod mkfs;
+pub mod quota;
 pub mod run;
 pub mod serve;
 pub mod status;
@@ -28,6 +29,8 @@ pub enum Command {
     Status(status::Arguments),
     #[command(about = "Check a store, and repair what can be")]
     Fsck(fsck::Arguments),
+    #[command(about = "Show what users own, and limit it")]
+    Quota(quota::Arguments),
     #[command(about = "Show where a file lies and who holds it")]
     Explain(explain::Arguments),
     #[command(about = "Print what the daemon does, as JSON lines")]

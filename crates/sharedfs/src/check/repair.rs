@@ -27,6 +27,7 @@ pub(super) fn has_repair(problem: &Problem) -> bool {
             | Problem::Tail(_)
             | Problem::Extended { .. }
             | Problem::Lists { .. }
+            | Problem::Usage { .. }
             | Problem::StrayExtended(_)
     )
 }
@@ -119,6 +120,7 @@ fn repair_one(
                 (record.access_list, record.default_list) = (*access, *default);
             })?;
         }
+        Problem::Usage { uid, right, kept } => transaction.correct_usage(*uid, *kept, *right),
         Problem::StrayExtended(inode) => transaction.remove_all_extended(*inode)?,
         _ => {}
     }

@@ -5,6 +5,7 @@ use crate::Error;
 use crate::metadata::{ExtentList, Snapshot};
 use crate::tiers::{Arenas, Bitmap, runs_of};
 use cuesta_format::access_list::{ACCESS_LIST, DEFAULT_LIST};
+use cuesta_format::quota::Amounts;
 use cuesta_format::{ArenaId, BLOCK_BYTES, Extent, FileKind, Geometry, InodeNumber, InodeRecord};
 use hashbrown::HashMap;
 use std::collections::BTreeMap;
@@ -58,6 +59,7 @@ pub(super) fn survey(
     survey.compare_bitmaps(snapshot)?;
     survey.check_links(snapshot)?;
     survey.check_extended(snapshot)?;
+    survey.check_usage(snapshot)?;
     let counters = snapshot.counters()?;
     let (inodes, blocks) = (survey.inodes.len() as u64, survey.blocks);
     if (counters.inodes, counters.used_blocks) != (inodes, blocks) {
@@ -277,6 +279,26 @@ impl Survey {
                 if target.is_none_or(|target| target.len() as u64 != seen.record.size) {
                     self.problems.push(Problem::Target(inode));
                 }
+            }
+        }
+        Ok(())
+    }
+
+    fn check_usage(&mut self, snapshot: &Snapshot) -> Result<(), Error> {
+        let mut found: BTreeMap<u32, Amounts> = BTreeMap::new();
+        for Seen { record, .. } in self.inodes.values() {
+            let used = found.entry(record.uid).or_default();
+            *used = used.plus(Amounts { blocks: record.blocks, inodes: 1 });
+        }
+        let kept = snapshot.usages()?;
+        let mut users: Vec<u32> = found.keys().chain(kept.keys()).copied().collect();
+        users.sort_unstable();
+        users.dedup();
+        for uid in users {
+            let of = |amounts: &BTreeMap<u32, Amounts>| amounts.get(&uid).copied().unwrap_or_default();
+            let (right, kept) = (of(&found), of(&kept));
+            if right != kept {
+                self.problems.push(Problem::Usage { uid, right, kept });
             }
         }
         Ok(())

@@ -114,7 +114,7 @@ mod tests {
             std::fs::write(&path, &bytes).unwrap();
             let store = MetadataStore::open(&path, Medium::Memory).unwrap();
             let file = File::options().write(true).open(&path).unwrap();
-            for _ in 0..1 + round % 4 {
+            for _ in 0..3 + round % 8 {
                 // Behind redb's own header, which it does not read again.
                 let at = random.u64(2 * 4096..bytes.len() as u64);
                 let junk: Vec<u8> = (0..random.usize(1..64)).map(|_| random.u8(..)).collect();

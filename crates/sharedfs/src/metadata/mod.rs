@@ -17,6 +17,7 @@ mod store;
 #[cfg(test)]
 mod tests;
 mod transaction;
+mod usage;
 
 pub use error::MetadataError;
 pub use extents::ExtentWrite;

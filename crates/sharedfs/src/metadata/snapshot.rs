@@ -3,14 +3,16 @@
 use super::extents::close_together;
 use super::guard::guarded;
 use super::keys::{
-    ARENAS, CHUNK_INODES, COUNTERS, DIRENTS, EXTENDED, EXTENTS, INODES, ORPHANS, SESSIONS, SYMLINKS,
-    chunk_key, chunk_of, name_in, name_key,
+    ARENAS, CHUNK_INODES, COUNTERS, DIRENTS, EXTENDED, EXTENTS, INODES, LIMITS, ORPHANS, SESSIONS, SYMLINKS,
+    USAGE, chunk_key, chunk_of, name_in, name_key,
 };
 use super::records::{Chunk, walk};
 use super::{Counters, Dirent, ExtentList, MetadataError, RawInode, SessionRecord, StoredInode};
+use cuesta_format::quota::Amounts;
 use cuesta_format::wire::ExtendedAttribute;
 use cuesta_format::{ArenaId, BlockAddress, Extent, InodeNumber, SessionId};
 use redb::{Key, ReadOnlyTable, ReadTransaction, ReadableTable, TableDefinition, Value};
+use std::collections::BTreeMap;
 use std::ops::{Bound, Range};
 use std::sync::OnceLock;
 
@@ -27,6 +29,8 @@ pub struct Snapshot {
     arenas: Table<u32, Bytes>,
     sessions: Table<u64, Bytes>,
     orphans: Table<(u64, u64), ()>,
+    usage: Table<u32, (u64, u64)>,
+    limits: Table<u32, (u64, u64)>,
     counters: Table<&'static str, u64>,
 }
 
@@ -71,6 +75,8 @@ impl Snapshot {
             arenas: Table::new(ARENAS),
             sessions: Table::new(SESSIONS),
             orphans: Table::new(ORPHANS),
+            usage: Table::new(USAGE),
+            limits: Table::new(LIMITS),
             counters: Table::new(COUNTERS),
         }
     }
@@ -86,6 +92,8 @@ impl Snapshot {
             self.arenas.of(&self.reading)?;
             self.sessions.of(&self.reading)?;
             self.orphans.of(&self.reading)?;
+            self.usage.of(&self.reading)?;
+            self.limits.of(&self.reading)?;
             self.counters.of(&self.reading)?;
             Ok(())
         })
@@ -358,6 +366,24 @@ impl Snapshot {
         })
     }
 
+    /// What a user owns.
+    pub fn usage(&self, uid: u32) -> Result<Amounts, MetadataError> {
+        guarded(|| {
+            let found = self.usage.of(&self.reading)?.get(uid)?.map(|value| value.value());
+            Ok(found.map_or(Amounts::NONE, |(blocks, inodes)| Amounts { blocks, inodes }))
+        })
+    }
+
+    /// What each user owns who owns something.
+    pub fn usages(&self) -> Result<BTreeMap<u32, Amounts>, MetadataError> {
+        guarded(|| all_amounts(self.usage.of(&self.reading)?))
+    }
+
+    /// What users may own at most, as far as they have limits.
+    pub fn limits(&self) -> Result<BTreeMap<u32, Amounts>, MetadataError> {
+        guarded(|| all_amounts(self.limits.of(&self.reading)?))
+    }
+
     /// The store's numbers.
     pub fn counters(&self) -> Result<Counters, MetadataError> {
         guarded(|| {
@@ -437,6 +463,16 @@ impl Snapshot {
             Ok(())
         })
     }
+}
+
+fn all_amounts(table: &ReadOnlyTable<u32, (u64, u64)>) -> Result<BTreeMap<u32, Amounts>, MetadataError> {
+    let mut all = BTreeMap::new();
+    for pair in table.range::<u32>(..)? {
+        let (uid, value) = pair?;
+        let (blocks, inodes) = value.value();
+        all.insert(uid.value(), Amounts { blocks, inodes });
+    }
+    Ok(all)
 }
 
 fn extent(key: (u64, u64), value: (u64, u32)) -> Result<Extent, MetadataError> {

@@ -2,7 +2,9 @@
 
 use super::backend::{Backend, BackendFile};
 use super::guard::{Tree, guarded};
-use super::keys::{ARENAS, COUNTERS, DIRENTS, EXTENDED, EXTENTS, INODES, ORPHANS, SESSIONS, SYMLINKS};
+use super::keys::{
+    ARENAS, COUNTERS, DIRENTS, EXTENDED, EXTENTS, INODES, LIMITS, ORPHANS, SESSIONS, SYMLINKS, USAGE,
+};
 use super::transaction::write_counters;
 use super::{Counters, MetadataError, Snapshot, Transaction};
 use cuesta_media::Medium;
@@ -12,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// The layout of tables, keys and values this build reads and writes.
-const FORMAT_VERSION: u64 = 2;
+const FORMAT_VERSION: u64 = 3;
 const FORMAT_COUNTER: &str = "format";
 
 /// Pages of the tree kept in memory of our own, unless somebody says how many. More than this bought nothing in the
@@ -50,6 +52,8 @@ impl MetadataStore {
             tree.open_table(ARENAS)?;
             tree.open_table(SESSIONS)?;
             tree.open_table(ORPHANS)?;
+            tree.open_table(USAGE)?;
+            tree.open_table(LIMITS)?;
             tree.open_table(COUNTERS)?.insert(FORMAT_COUNTER, FORMAT_VERSION)?;
             write_counters(&tree, &Counters::default())?;
             tree.commit()

@@ -14,7 +14,9 @@ use super::keys::{
     name_in, name_key,
 };
 use super::records::{Chunk, INLINE_EXTENTS_MAX};
+use super::usage::UsageChanges;
 use super::{Counters, Dirent, Entry, ExtentList, MetadataError, SessionRecord, Snapshot, StoredInode};
+use cuesta_format::quota::Amounts;
 use cuesta_format::{ArenaId, BlockAddress, Extent, InodeNumber, InodeRecord, SessionId};
 use redb::WriteTransaction;
 use std::collections::BTreeMap;
@@ -42,6 +44,7 @@ pub struct Transaction {
     arenas: BTreeMap<u32, Vec<u8>>,
     sessions: BTreeMap<u64, Option<SessionRecord>>,
     orphans: BTreeMap<(u64, u64), bool>,
+    usage: UsageChanges,
     counters: Counters,
 }
 
@@ -64,6 +67,7 @@ impl Transaction {
             arenas: BTreeMap::new(),
             sessions: BTreeMap::new(),
             orphans: BTreeMap::new(),
+            usage: UsageChanges::default(),
             counters,
         })
     }
@@ -97,12 +101,21 @@ impl Transaction {
     pub fn put_inode(&mut self, record: &InodeRecord) -> Result<(), MetadataError> {
         let slot = self.slot(record.inode)?;
         match slot {
-            Some(stored) => stored.record = InodeRecord { blocks: stored.record.blocks, ..*record },
+            Some(stored) => {
+                let before = stored.record;
+                stored.record = InodeRecord { blocks: before.blocks, ..*record };
+                let after = stored.record;
+                if before.uid != after.uid {
+                    self.usage.go(&before);
+                    self.usage.come(&after);
+                }
+            }
             None => {
                 *slot = Some(StoredInode {
                     record: InodeRecord { blocks: 0, ..*record },
                     extents: ExtentList::Inline(Vec::new()),
                 });
+                self.usage.come(&InodeRecord { blocks: 0, ..*record });
                 self.counters.inodes += 1;
             }
         }
@@ -115,7 +128,9 @@ impl Transaction {
         if self.inode(inode)?.is_some_and(|stored| stored.record.extended > 0) {
             self.remove_all_extended(inode)?;
         }
-        *self.slot(inode)? = None;
+        if let Some(gone) = self.slot(inode)?.take() {
+            self.usage.go(&gone.record);
+        }
         if self.symlink(inode)?.is_some() {
             self.symlinks.insert(inode.0, None);
         }
@@ -219,8 +234,10 @@ impl Transaction {
         let apply = |blocks: u64| (blocks + added).saturating_sub(removed);
         self.counters.used_blocks = apply(self.counters.used_blocks);
         if let Some(stored) = self.slot(inode)? {
-            stored.record.blocks = apply(stored.record.blocks);
+            let (uid, before) = (stored.record.uid, stored.record.blocks);
+            stored.record.blocks = apply(before);
             stored.extents = extents;
+            self.usage.resize(uid, before, apply(before));
         }
         Ok(freed)
     }
@@ -247,6 +264,8 @@ impl Transaction {
         if let Some(stored) = self.slot(inode)? {
             stored.record.blocks = blocks;
             stored.extents = extents;
+            let uid = stored.record.uid;
+            self.usage.resize(uid, blocks_before, blocks);
         }
         Ok(spliced.freed)
     }
@@ -410,6 +429,16 @@ impl Transaction {
         self.orphans.insert((inode.0, session.0), false);
     }
 
+    /// What is kept of what a user owns is wrong, and corrected; for the checker.
+    pub fn correct_usage(&mut self, uid: u32, kept: Amounts, right: Amounts) {
+        self.usage.correct(uid, kept, right);
+    }
+
+    /// Sets what a user may own at most.
+    pub fn put_limits(&mut self, uid: u32, limits: Amounts) {
+        self.usage.limit(uid, limits);
+    }
+
     /// The store's numbers, as this transaction leaves them.
     pub fn counters(&self) -> Counters {
         self.counters
@@ -441,6 +470,7 @@ impl Transaction {
 
     fn write(self) -> Result<(), MetadataError> {
         let Transaction { tree, file, base, .. } = self;
+        let usage = self.usage.after(&base)?;
         // A reader less: pages freed by the last commit can be used by this one.
         drop(base);
         file.announce_syncing_thread();
@@ -503,6 +533,7 @@ impl Transaction {
                 };
             }
         }
+        self.usage.write(&tree, &usage)?;
         write_counters(&tree, &self.counters)?;
         tree.commit()
     }

@@ -45,7 +45,7 @@ fn kind(request: &Request) -> usize {
         Request::Extents { .. } => 5,
         Request::GiveBack { .. } => 6,
         Request::InodeNumbers { .. } => 7,
-        Request::Credit { .. } => 8,
+        Request::Credit { .. } | Request::Room { .. } => 8,
         Request::Report { .. } => 9,
         Request::Arenas { .. } => 10,
         Request::Digest => 11,
@@ -58,6 +58,8 @@ fn kind(request: &Request) -> usize {
         Request::Ahead { .. } => 18,
         Request::Map { .. } => 19,
         Request::Status
+        | Request::Quotas
+        | Request::SetQuota { .. }
         | Request::Explain { .. }
         | Request::Trace { .. }
         | Request::Stop

@@ -4,6 +4,7 @@ mod ahead;
 mod first;
 mod granting;
 mod passing;
+mod quotas;
 mod written;
 
 pub(crate) use ahead::Ahead;
@@ -87,6 +88,8 @@ impl SharedFs {
     ) -> Result<Response, Trouble> {
         match request {
             Request::Statfs => return Ok(Response::Statfs(self.totals()?)),
+            Request::Quotas => return Ok(self.list_quotas()?),
+            Request::SetQuota { uid, limits } => return Ok(self.set_quota(*uid, *limits)?),
             Request::Status => return Ok(Response::Status(Box::new(self.status()?))),
             Request::Explain { path } => return self.explain(path),
             Request::Trace { from, wait_ms } => {
@@ -139,6 +142,7 @@ impl SharedFs {
                 Ok(Response::InodeNumbers { first, count })
             }
             Request::Credit { blocks } => self.credit(session, *blocks),
+            Request::Room { uid, needed } => self.room_of(session, *uid, *needed),
             Request::Report { from, skip } => self.with_session(session, |found| {
                 self.reclaim(found, None);
                 Response::Report(found.report(*from, *skip))
@@ -157,6 +161,8 @@ impl SharedFs {
             Request::Attach { .. }
             | Request::Statfs
             | Request::Status
+            | Request::Quotas
+            | Request::SetQuota { .. }
             | Request::Explain { .. }
             | Request::Trace { .. }
             | Request::Stop

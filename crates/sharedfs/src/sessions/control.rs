@@ -101,6 +101,11 @@ impl Control {
         self.notice_word(offset_of!(NoticePage, credit_limit)).store(limit, Ordering::SeqCst);
     }
 
+    /// Tells which limits of users hold.
+    pub fn publish_quotas(&self, shown: u64) {
+        self.notice_word(offset_of!(NoticePage, quotas)).store(shown, Ordering::SeqCst);
+    }
+
     /// Tells after how many bytes the next kick is due.
     pub fn publish_kick_bytes(&self, bytes: u64) {
         self.notice_word(offset_of!(NoticePage, kick_bytes)).store(bytes, Ordering::SeqCst);

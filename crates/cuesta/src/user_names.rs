@@ -1,0 +1,61 @@
+//! Users by name and by number, as this machine knows them.
+
+use std::ffi::{CStr, CString};
+use std::mem::MaybeUninit;
+use std::ptr;
+
+/// Room for all that is known of one user.
+const RECORD_BYTES: usize = 64 << 10;
+
+/// The number of a user that is given by name, or by number.
+pub fn number(user: &str) -> Option<u32> {
+    let name = CString::new(user).ok()?;
+    // SAFETY: the name is NUL-terminated; the rest is as `look_up` has it.
+    let found = look_up(|record, buffer, found| unsafe {
+        libc::getpwnam_r(name.as_ptr(), record, buffer.as_mut_ptr().cast(), buffer.len(), found)
+    });
+    found.map(|(uid, _)| uid).or_else(|| user.parse().ok())
+}
+
+/// The name of a user; of one that has none, the number.
+pub fn name(uid: u32) -> String {
+    // SAFETY: as `look_up` has it.
+    let found = look_up(|record, buffer, found| unsafe {
+        libc::getpwuid_r(uid, record, buffer.as_mut_ptr().cast(), buffer.len(), found)
+    });
+    found.map_or_else(|| uid.to_string(), |(_, name)| name)
+}
+
+/// Asks for a user by `ask`, which is handed a record, a buffer for what that points to, and where to say whether it
+/// found one.
+fn look_up(
+    ask: impl FnOnce(*mut libc::passwd, &mut [u8], *mut *mut libc::passwd) -> i32,
+) -> Option<(u32, String)> {
+    let mut record = MaybeUninit::<libc::passwd>::uninit();
+    let mut buffer = vec![0; RECORD_BYTES];
+    let mut found = ptr::null_mut();
+    if ask(record.as_mut_ptr(), &mut buffer, &raw mut found) != 0 || found.is_null() {
+        return None;
+    }
+    // SAFETY: it was found, so the record is filled, and its name is a string in the buffer, which still lives.
+    let (uid, name) = unsafe {
+        let record = record.assume_init();
+        (record.pw_uid, CStr::from_ptr(record.pw_name))
+    };
+    Some((uid, name.to_string_lossy().into_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn users_have_names_and_numbers() {
+        assert_eq!((number("root"), name(0)), (Some(0), "root".to_owned()));
+        assert_eq!(
+            (number("3999999999"), name(3_999_999_999)),
+            (Some(3_999_999_999), "3999999999".to_owned())
+        );
+        assert_eq!((number("no such user"), number("-1"), number("")), (None, None, None));
+    }
+}

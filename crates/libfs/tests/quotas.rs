@@ -1,0 +1,198 @@
+//! Quotas of users: nothing is acknowledged that makes somebody own more than they may, and all that may be is.
+
+mod common;
+
+use common::{Caller, InProcess, Store, root, small};
+use cuesta_format::quota::{Amounts, UserQuota};
+use cuesta_format::wire::{Request, Response};
+use cuesta_format::{Geometry, SessionId};
+use cuesta_libfs::{Base, Client, Credentials, Error, SetAttributes, Target, UNNAMED};
+use cuesta_sharedfs::SharedFs;
+use libc::{O_CREAT, O_RDWR, O_WRONLY};
+use std::sync::Arc;
+
+const BLOCK: usize = 4096;
+const ANNA: u32 = 1000;
+const BERT: u32 = 1001;
+
+fn limit(shared: &SharedFs, uid: u32, blocks: u64, inodes: u64) {
+    let limits = Amounts { blocks, inodes };
+    let answer = shared.handle(SessionId::NOBODY, &Request::SetQuota { uid, limits }, &mut Vec::new());
+    assert_eq!(answer, Response::Done);
+}
+
+/// What a user owns, once everything is digested.
+fn owned(shared: &SharedFs, uid: u32) -> Amounts {
+    match shared.handle(SessionId::NOBODY, &Request::Quotas, &mut Vec::new()) {
+        Response::Quotas(users) => {
+            let found = users.into_iter().find(|user: &UserQuota| user.uid == uid);
+            found.map_or(Amounts::NONE, |user| user.used)
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+fn user(client: &Arc<Client>, uid: u32) -> Caller {
+    Caller { client: Arc::clone(client), who: Credentials::of_user(uid, uid, Vec::new()) }
+}
+
+/// A store whose root everybody may write.
+fn store() -> (Store, Arc<Client>) {
+    let store = Store::new(Geometry { nvm_bytes: 64 << 20, ..small() });
+    let client = store.attach();
+    let caller = root(&client);
+    let set = SetAttributes { mode: Some(0o777), ..SetAttributes::default() };
+    let at = Target::Path { base: Base::Root, path: b".", follow: true };
+    client.set_attributes(&caller.who, at, set).unwrap();
+    (store, client)
+}
+
+fn write(caller: &Caller, path: &str, at: usize, bytes: usize) -> Result<usize, Error> {
+    let file = caller.client.open(&caller.who, Base::Root, path.as_bytes(), O_CREAT | O_WRONLY, 0o666)?;
+    let mut written = 0;
+    let mut answer = Ok(0);
+    while written < bytes && answer.is_ok() {
+        // More would be written short by so small a log.
+        let data = vec![7; (bytes - written).min(16 * BLOCK)];
+        answer = caller.client.pwrite(&file, &[data.as_slice().into()], (at + written) as i64);
+        written += answer.as_ref().unwrap_or(&0);
+    }
+    caller.client.close(file).unwrap();
+    answer.map(|_| written)
+}
+
+/// Writes blocks one by one until that is refused; answers how many there are then.
+fn fill(caller: &Caller, path: &str) -> usize {
+    let mut blocks = 0;
+    loop {
+        match write(caller, path, blocks * BLOCK, BLOCK) {
+            Ok(BLOCK) => blocks += 1,
+            Ok(other) => panic!("{other} bytes"),
+            Err(Error::OverQuota) => return blocks,
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+fn check(store: Store, clients: Vec<Arc<Client>>) {
+    for client in clients {
+        client.digest().unwrap();
+        client.detach();
+    }
+    let report = store.check();
+    assert!(report.is_clean(), "{report:?}");
+}
+
+#[test]
+fn blocks_end_where_the_limit_is() {
+    let (store, client) = store();
+    let shared = Arc::clone(&store.shared);
+    limit(&shared, ANNA, 300, 0);
+    let (anna, bert, admin) = (user(&client, ANNA), user(&client, BERT), root(&client));
+    write(&anna, "first", 0, 100 * BLOCK).unwrap();
+    assert_eq!(fill(&anna, "f"), 200);
+    assert_eq!(owned(&shared, ANNA).blocks, 300);
+    assert_eq!(write(&anna, "f", 10, 150 * BLOCK), Ok(150 * BLOCK), "what is there is written over");
+    assert_eq!(write(&anna, "f", 199 * BLOCK + 9, BLOCK), Err(Error::OverQuota), "all or nothing");
+    assert_eq!(anna.read_file("f").unwrap().len(), 200 * BLOCK);
+    assert_eq!(write(&bert, "b", 0, 400 * BLOCK), Ok(400 * BLOCK), "others have none");
+    assert_eq!(write(&bert, "first", 200 * BLOCK, BLOCK), Err(Error::OverQuota), "of whom owns it");
+    assert_eq!(write(&admin, "f", 200 * BLOCK, 5 * BLOCK), Ok(5 * BLOCK), "root passes limits");
+    assert_eq!(owned(&shared, ANNA).blocks, 305);
+    anna.unlink("first").unwrap();
+    assert_eq!(fill(&anna, "more"), 95, "what was freed is free at once");
+    client.truncate(&anna.who, Base::Root, b"f", (10 * BLOCK) as i64).unwrap();
+    assert_eq!(fill(&anna, "last"), 195);
+    limit(&shared, ANNA, 0, 0);
+    write(&anna, "free", 0, 50 * BLOCK).unwrap();
+    assert_eq!(owned(&shared, ANNA).blocks, 350);
+    drop((anna, bert, admin, shared));
+    check(store, vec![client]);
+}
+
+#[test]
+fn inodes_end_where_the_limit_is() {
+    let (store, client) = store();
+    let shared = Arc::clone(&store.shared);
+    limit(&shared, ANNA, 0, 5);
+    let anna = user(&client, ANNA);
+    anna.mkdir("d").unwrap();
+    anna.symlink("x", "l").unwrap();
+    write(&anna, "f", 0, 100 * BLOCK).unwrap();
+    anna.link("f", "hard").unwrap();
+    let unnamed = || {
+        let flags = UNNAMED | libc::O_DIRECTORY | O_RDWR;
+        client.open(&anna.who, Base::Root, b".", flags, 0o600)
+    };
+    let open = unnamed().unwrap();
+    client.make_node(&anna.who, Base::Root, b"p", libc::S_IFIFO | 0o600, 0).unwrap();
+    assert_eq!(anna.mkdir("e"), Err(Error::OverQuota));
+    assert_eq!(anna.symlink("x", "m"), Err(Error::OverQuota));
+    assert_eq!(unnamed().err(), Some(Error::OverQuota));
+    assert_eq!(write(&anna, "g", 0, 1), Err(Error::OverQuota));
+    assert_eq!(owned(&shared, ANNA).inodes, 5);
+    client.close(open).unwrap();
+    anna.mkdir("e").unwrap();
+    anna.rename("e", "moved").unwrap();
+    assert_eq!(anna.mkdir("g"), Err(Error::OverQuota));
+    drop((anna, shared));
+    check(store, vec![client]);
+}
+
+#[test]
+fn sessions_share_what_is_left_to_the_last_block() {
+    let (store, first) = store();
+    let shared = Arc::clone(&store.shared);
+    let second = store.attach();
+    limit(&shared, ANNA, 1000, 100);
+    let (one, two) = (user(&first, ANNA), user(&second, ANNA));
+    // Both have room they do not use.
+    write(&one, "one", 0, 1).unwrap();
+    write(&two, "two", 0, 1).unwrap();
+    assert_eq!(fill(&one, "more"), 998);
+    assert_eq!(fill(&two, "none"), 0);
+    one.unlink("more").unwrap();
+    assert_eq!(fill(&two, "again"), 998, "the other's log says what is free");
+    assert_eq!(owned(&shared, ANNA), Amounts { blocks: 1000, inodes: 4 });
+    drop((one, two, shared));
+    check(store, vec![first, second]);
+}
+
+#[test]
+fn what_is_given_away_is_the_new_owners() {
+    let (store, client) = store();
+    let shared = Arc::clone(&store.shared);
+    limit(&shared, ANNA, 10, 0);
+    let (anna, bert, admin) = (user(&client, ANNA), user(&client, BERT), root(&client));
+    write(&bert, "f", 0, 8 * BLOCK).unwrap();
+    write(&anna, "mine", 0, 4 * BLOCK).unwrap();
+    let give = |who: &Credentials, uid| {
+        let at = Target::Path { base: Base::Root, path: b"f", follow: true };
+        let set = SetAttributes { uid: Some(uid), chown: true, ..SetAttributes::default() };
+        client.set_attributes(who, at, set)
+    };
+    let mut giver = bert.who.clone();
+    giver.capabilities =
+        cuesta_libfs::Capabilities::from_bits(1 << cuesta_libfs::Capability::ChangeOwner as u8);
+    assert_eq!(give(&giver, ANNA), Err(Error::OverQuota));
+    give(&admin.who, ANNA).unwrap();
+    assert_eq!((owned(&shared, ANNA).blocks, owned(&shared, BERT)), (12, Amounts::NONE));
+    assert_eq!(write(&anna, "mine", 4 * BLOCK, 1), Err(Error::OverQuota));
+    give(&admin.who, BERT).unwrap();
+    assert_eq!(fill(&anna, "rest"), 6);
+    drop((anna, bert, admin, shared));
+    check(store, vec![client]);
+}
+
+#[test]
+fn limits_and_what_is_owned_survive_the_daemon() {
+    let (store, client) = store();
+    limit(&store.shared, ANNA, 100, 0);
+    let anna = user(&client, ANNA);
+    write(&anna, "f", 0, 60 * BLOCK).unwrap();
+    let shared = store.take_over();
+    let next = Client::attach(Box::new(InProcess::of(&shared, SessionId(0))), "test").unwrap();
+    let anna = user(&next, ANNA);
+    assert_eq!(owned(&shared, ANNA), Amounts { blocks: 60, inodes: 1 });
+    assert_eq!(fill(&anna, "rest"), 40);
+}
