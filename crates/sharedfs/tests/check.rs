@@ -89,6 +89,26 @@ fn whole_entries_behind_a_damaged_one_are_noted() {
     assert!(report.is_clean());
 }
 
+/// The check itself failed.
+#[test]
+fn a_log_whose_owner_cut_it_short_is_noted() {
+    let store = Store::new();
+    let shared = store.open();
+    let mut writer = Writer::attach(&shared);
+    writer.file(b"digested");
+    writer.digest();
+    writer.file(b"lost");
+    writer.cut_segment(0, 10);
+    let session = writer.session;
+    kill(shared, vec![writer]);
+    for mode in [Mode::Report, Mode::Repair] {
+        let report = check(&store.tier(), mode).unwrap();
+        assert_eq!(problems(&report), [Problem::CutLog { session }]);
+        assert!(report.is_clean() && report.inodes == 2, "{report:?}");
+    }
+    assert_eq!(check(&store.tier(), Mode::Report).unwrap().findings, []);
+}
+
 #[test]
 fn repairable_damage_is_found_and_repaired() {
     type Damage = fn(&mut Transaction);

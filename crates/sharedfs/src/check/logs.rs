@@ -11,6 +11,7 @@ use cuesta_format::session_table::SessionRecord;
 use cuesta_format::superblock::Superblock;
 use cuesta_format::{Geometry, InodeNumber, LogPosition};
 use cuesta_oplog::{ScanStep, Scanner};
+use std::io::ErrorKind;
 use std::path::Path;
 
 /// No inode has this number or a higher one.
@@ -38,8 +39,13 @@ pub(super) fn look(
         let from = digested.max(record.start);
         let files = LogFiles { geometry, segments };
         let mut log = Vec::new();
-        files.copy_out(from, geometry.ring_bytes(), &mut log).map_err(Error::io("read a log"))?;
-        problems.extend(look_at(superblock, &geometry, &record, from, &log));
+        match files.copy_out(from, geometry.ring_bytes(), &mut log) {
+            Ok(_) => problems.extend(look_at(superblock, &geometry, &record, from, &log)),
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof => {
+                problems.push(Problem::CutLog { session: record.session });
+            }
+            Err(error) => return Err(Error::io("read a log")(error)),
+        }
     }
     Ok(problems)
 }

@@ -97,6 +97,8 @@ pub enum Problem {
     Totals { counted: u64, counted_blocks: u64, inodes: u64, blocks: u64 },
     #[error("the log of session {session} ends at {end}, but {entries} entries behind its end are whole")]
     Log { session: SessionId, end: u64, entries: u64 },
+    #[error("the log of session {session} is given up: a file of it was cut short")]
+    CutLog { session: SessionId },
 }
 
 /// What became of a problem.
