@@ -306,7 +306,7 @@ impl SharedFs {
 
     /// Takes note of what the session has retired: its reports and the quarantine of what its digests freed.
     pub(crate) fn reclaim(&self, session: &mut Session, settled: Option<u64>) {
-        let retired = session.retired();
+        let retired = session.retired(self.geometry().ring_bytes());
         session.drop_reports(retired);
         let mut space = self.space.lock();
         space.allocator.retired(session.id, retired);

@@ -104,11 +104,11 @@ impl SharedFs {
         let Some(found) = sessions.get_mut(&session) else { return Ok(()) };
         renew_log(found, table)?;
         if let Some((inode, _)) = revoked {
-            found.revoked.push(inode);
+            found.revoked.insert(inode);
             leases.revoke(session, inode, self.opened.elapsed());
             for near in near.into_iter().filter(|&near| near != inode) {
                 if leases.held(session, near).is_some() {
-                    found.revoked.push(near);
+                    found.revoked.insert(near);
                     leases.revoke_along(session, near);
                 }
             }

@@ -27,7 +27,7 @@ use cuesta_format::{
 };
 use cuesta_media::{Mapping, clock, recorder};
 use parking_lot::Mutex;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs::{DirBuilder, File};
 use std::io::Read;
 use std::os::fd::OwnedFd;
@@ -464,7 +464,7 @@ pub(crate) fn new_session(
         credit_limit: 0,
         debited: 0,
         reports: VecDeque::new(),
-        revoked: Vec::new(),
+        revoked: BTreeSet::new(),
         lingering: VecDeque::new(),
         ending: None,
     }

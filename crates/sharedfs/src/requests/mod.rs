@@ -420,7 +420,7 @@ impl SharedFs {
                         resume: found.record.start,
                         log_generation: found.record.log_generation,
                         lease_generation: found.lease_generation,
-                        revoked: std::mem::take(&mut found.revoked),
+                        revoked: std::mem::take(&mut found.revoked).into_iter().collect(),
                     })
                     .inspect(|_| found.presence = Presence::Here)
             })?;

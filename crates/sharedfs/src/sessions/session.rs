@@ -9,7 +9,7 @@ use cuesta_format::entry::Salt;
 use cuesta_format::session_table::SessionRecord;
 use cuesta_format::wire::{Placed, Report};
 use cuesta_format::{Geometry, InodeNumber, LeaseGeneration, LogPosition, SessionId, StoreId};
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -71,7 +71,7 @@ pub struct Session {
     /// What it has not retired yet.
     pub reports: VecDeque<BatchReport>,
     /// Leases it lost and was not told about.
-    pub revoked: Vec<InodeNumber>,
+    pub revoked: BTreeSet<InodeNumber>,
     /// Inodes it gave back while its log could still change them, the first one first.
     pub lingering: VecDeque<(InodeNumber, LogPosition)>,
     /// It is over, and ends this way once there is room to digest the rest of its log.
@@ -94,10 +94,12 @@ impl Session {
         self.control.completed().max(self.digested)
     }
 
-    /// How far it has retired, as it says, but never beyond what was digested.
+    /// How far it has retired, as it says, but never beyond what was digested, nor a whole ring before: what lay there it
+    /// has written over, and so retired, whatever it says. So what is kept for it is bounded.
     #[must_use]
-    pub fn retired(&self) -> LogPosition {
-        self.control.retired().min(self.digested)
+    pub fn retired(&self, ring_bytes: u64) -> LogPosition {
+        let least = LogPosition(self.digested.0.saturating_sub(ring_bytes));
+        self.control.retired().clamp(least, self.digested)
     }
 
     /// What its log holds that is not digested.
