@@ -208,6 +208,11 @@ impl SharedFs {
         let batch = match digested {
             Ok(Some(batch)) => batch,
             Ok(None) => return Ok(None),
+            Err(error) if error.is_damage() => {
+                tracing::error!(%error, "nothing is digested any more, what can be read is: stop it, and run cuesta fsck");
+                self.metadata.refuse_writes();
+                return Err(error);
+            }
             Err(error) => {
                 // What a failed commit left of the store's memory is not known: nothing is digested any more.
                 tracing::error!(%error, "nothing is digested any more: the daemon must be started again");
@@ -234,8 +239,9 @@ impl SharedFs {
 
     /// Digests what is due; with `idle`, whatever there is, and looks after inodes without a name. Says whether there was something. On a full medium there is
     /// not, for a while: what programs did stays in their logs until there is room, and they are told when those are full.
+    /// Where the metadata store is damaged, there is nothing to do ever again.
     pub(crate) fn digest_due(&self, idle: bool) -> Result<bool, Error> {
-        if self.is_starved() {
+        if self.is_starved() || self.metadata.is_read_only() {
             return Ok(false);
         }
         let due = policy::due(&self.backlogs(), &self.options, idle);
@@ -248,6 +254,8 @@ impl SharedFs {
                 *self.starved.lock() = Some(Instant::now());
                 Ok(false)
             }
+            // Others still read what they can.
+            Err(_) if self.metadata.is_read_only() => Ok(false),
             digested => digested,
         }
     }

@@ -67,6 +67,11 @@ pub enum Error {
 }
 
 impl Error {
+    /// Whether what the metadata store holds was found to make no sense.
+    pub(crate) fn is_damage(&self) -> bool {
+        matches!(self, Error::Damaged(_) | Error::Metadata(MetadataError::Damaged(_)))
+    }
+
     /// Attaches what was tried.
     pub fn io(action: &'static str) -> impl Fn(io::Error) -> Error {
         move |source| Error::Io { action, source }

@@ -12,6 +12,7 @@ use parking_lot::RwLock;
 use redb::{Database, ReadableDatabase};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The layout of tables, keys and values this build reads and writes.
 const FORMAT_VERSION: u64 = 3;
@@ -27,6 +28,7 @@ pub struct MetadataStore {
     medium: Medium,
     cache_bytes: u64,
     opened: RwLock<Arc<Opened>>,
+    is_read_only: AtomicBool,
 }
 
 /// redb on its file.
@@ -94,7 +96,8 @@ impl MetadataStore {
 
     fn attach(path: &Path, medium: Medium, cache_bytes: u64) -> Result<MetadataStore, MetadataError> {
         let opened = RwLock::new(Arc::new(Opened::new(path, medium, cache_bytes)?));
-        Ok(MetadataStore { path: path.to_owned(), medium, cache_bytes, opened })
+        let is_read_only = AtomicBool::new(false);
+        Ok(MetadataStore { path: path.to_owned(), medium, cache_bytes, opened, is_read_only })
     }
 
     /// What is open now. After a transaction that found the medium full, which redb does not go on from, that is the
@@ -122,8 +125,22 @@ impl MetadataStore {
         guarded(|| Ok(Snapshot::new(self.opened()?.database.begin_read()?)))
     }
 
+    /// Writes nothing any more: a transaction met damage, and nobody knows what is left of it in memory. What was
+    /// committed can be read, but for what is damaged.
+    pub fn refuse_writes(&self) {
+        self.is_read_only.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether it writes nothing any more.
+    pub fn is_read_only(&self) -> bool {
+        self.is_read_only.load(Ordering::Relaxed)
+    }
+
     /// Begins the one transaction that writes; waits while there is another.
     pub fn begin(&self) -> Result<Transaction, MetadataError> {
+        if self.is_read_only() {
+            return Err(MetadataError::Damaged("it is only read until cuesta fsck has been run".into()));
+        }
         guarded(|| {
             let opened = self.opened()?;
             // The order matters: only once no other writer is left does a snapshot show the last commit.

@@ -433,9 +433,10 @@ impl SharedFs {
 
     /// Totals for `statfs`.
     pub fn totals(&self) -> Result<StoreTotals, Error> {
-        // On a full medium what is closed stays until there is room to say so.
+        // On a full medium, or where nothing is written any more, what is closed stays until that can be said.
         match self.look_for_closed() {
             Err(Error::NoSpace) => {}
+            Err(_) if self.metadata.is_read_only() => {}
             looked => drop(looked?),
         }
         let counters = self.metadata.read()?.counters()?;

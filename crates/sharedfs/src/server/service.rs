@@ -126,6 +126,9 @@ impl Service for SharedFs {
     }
 
     fn idle_after(&self) -> Option<Duration> {
+        if self.metadata.is_read_only() {
+            return None;
+        }
         if self.is_starved() {
             return Some(STARVED_PAUSE);
         }
