@@ -10,9 +10,11 @@
 
 use crate::digest::{Digester, Others, Until};
 use crate::ending::Ending;
+use crate::leases::LoggedChange;
 use crate::sessions::{Openers, Presence};
 use crate::{Error, SharedFs};
 use cuesta_format::{InodeNumber, SessionId};
+use hashbrown::HashSet;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -20,6 +22,9 @@ use std::time::Duration;
 
 /// How often it is looked whether inodes without a name were closed.
 pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(500);
+
+/// Leases looked up before others may come between.
+const LOOKED_UP_AT_ONCE: usize = 1024;
 
 impl Others for SharedFs {
     fn openers(&self, session: SessionId) -> Openers<'_> {
@@ -36,6 +41,21 @@ impl Others for SharedFs {
 
     fn have_lease(&self, inode: InodeNumber, session: SessionId) -> bool {
         self.core.lock().leases.involved(inode).any(|other| other != session)
+    }
+
+    fn add_foreign(
+        &self,
+        session: SessionId,
+        changes: &mut dyn Iterator<Item = LoggedChange>,
+        foreign: &mut HashSet<InodeNumber>,
+    ) {
+        loop {
+            let mut some = changes.take(LOOKED_UP_AT_ONCE).peekable();
+            if some.peek().is_none() {
+                return;
+            }
+            self.core.lock().leases.add_foreign(session, some, foreign);
+        }
     }
 }
 

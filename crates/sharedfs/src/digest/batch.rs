@@ -3,9 +3,10 @@
 use super::orphans::Orphans;
 use super::place::{OutOfBlocks, Placements, Placer};
 use crate::Error;
+use crate::leases::LoggedChange;
 use crate::mapped::MappedFiles;
 use crate::metadata::{Dirent, MetadataError, MetadataStore, Snapshot, StoredInode, Transaction};
-use crate::namespace::{Applied, Lookup, Rejection, Resolver, Stop, View};
+use crate::namespace::{Applied, Lookup, Rejection, Resolver, Stop, View, changed_by};
 use crate::sessions::{LogFiles, Openers};
 use crate::stand_ins::StandIns;
 use crate::tiers::{Allocator, Arenas, Credits, Grown, Reservation};
@@ -15,6 +16,7 @@ use cuesta_format::{
 };
 use cuesta_media::planted::{self, Bug};
 use cuesta_oplog::{ScanStep, Scanner};
+use hashbrown::HashSet;
 use parking_lot::Mutex;
 use std::cell::OnceCell;
 use std::ops::Range;
@@ -92,6 +94,8 @@ pub struct Digester {
     /// What the last batch placed.
     pub placements: Placements,
     reservation: Reservation,
+    /// What the log of the batch says something of, and must not.
+    foreign: HashSet<InodeNumber>,
     /// Inodes without a name.
     pub orphans: Orphans,
     /// Sessions that are over, whose rows the next transaction removes.
@@ -134,6 +138,14 @@ pub(crate) trait Others {
 
     /// Whether a session but `session` has a lease on the inode, or its log may still say something of it.
     fn have_lease(&self, inode: InodeNumber, session: SessionId) -> bool;
+
+    /// Adds to `foreign` each inode that `session` may not change in what its log says is done to it.
+    fn add_foreign(
+        &self,
+        session: SessionId,
+        changes: &mut dyn Iterator<Item = LoggedChange>,
+        foreign: &mut HashSet<InodeNumber>,
+    );
 }
 
 impl Storage<'_> {
@@ -238,6 +250,7 @@ impl Digester {
     ) -> Result<Option<Batch>, Error> {
         let mut entries_max = u64::MAX;
         let mut trusting = true;
+        self.foreign.clear();
         loop {
             self.forget(trusting);
             let transaction = storage.metadata.begin()?;
@@ -324,35 +337,21 @@ impl Digester {
         let copied = &self.buffer[..self.copied];
         let applied =
             Applied { store: &before, batch: copied, session: log.session, numbers: log.numbers.clone() };
-        let mut scanner = Scanner::new(copied, log.from, log.salt, geometry);
-        let mut scanned = Scanned { to: log.from, entries: 0, debits: 0, rejected: None, at_break: false };
-        while scanned.entries < entries_max
-            && scanned.to.0 - log.from.0 < bytes_max
-            && (recovering || self.view.touched() < TOUCHED_MAX)
-        {
-            let (header, body) = match scanner.step() {
-                ScanStep::Entry(header, body) => (header, body),
-                ScanStep::Cut { .. } => break,
-                ScanStep::End(_) => {
-                    scanned.at_break = true;
-                    scanned.rejected = (scanned.to < log.whole).then_some(Rejection::Damaged);
-                    break;
-                }
-            };
-            match apply(&applied, &mut self.view, log, &header, body) {
-                Ok(()) => {
-                    scanned.to = scanner.position();
-                    scanned.entries += 1;
-                    scanned.debits += u64::from(header.fields().debit_blocks);
-                }
-                Err(Stop::Rejected(why)) => {
-                    scanned.rejected = Some(why);
-                    break;
-                }
-                Err(Stop::Failed(error)) => return Err(error),
-            }
+        let limits =
+            Limits { entries_max, bytes_max, touched_max: if recovering { usize::MAX } else { TOUCHED_MAX } };
+        let scanned = apply_all(&applied, &mut self.view, log, &limits, &self.foreign)?;
+        if recovering || !self.foreign.is_empty() {
+            return Ok(scanned);
         }
-        Ok(scanned)
+        let changed = self.view.nodes().iter().filter(|node| node.changed);
+        let mut changes =
+            changed.map(|node| LoggedChange { inode: node.record.inode, is_new: node.before.is_none() });
+        storage.others.add_foreign(log.session, &mut changes, &mut self.foreign);
+        if self.foreign.is_empty() {
+            return Ok(scanned);
+        }
+        self.view.restart();
+        apply_all(&applied, &mut self.view, log, &limits, &self.foreign)
     }
 
     /// Finds blocks for what is left of the batch's content and copies it there.
@@ -438,12 +437,59 @@ impl Digester {
     }
 }
 
+/// Where a batch ends at the latest.
+struct Limits {
+    entries_max: u64,
+    bytes_max: u64,
+    touched_max: usize,
+}
+
+/// Applies the entries of a copied log to the view, up to one that cannot be, or changes something `foreign`.
+fn apply_all<L: Lookup>(
+    applied: &Applied<'_, L>,
+    view: &mut View,
+    log: &LogView,
+    limits: &Limits,
+    foreign: &HashSet<InodeNumber>,
+) -> Result<Scanned, Error> {
+    let mut scanner = Scanner::new(applied.batch, log.from, log.salt, &log.files.geometry);
+    let mut scanned = Scanned { to: log.from, entries: 0, debits: 0, rejected: None, at_break: false };
+    while scanned.entries < limits.entries_max
+        && scanned.to.0 - log.from.0 < limits.bytes_max
+        && view.touched() < limits.touched_max
+    {
+        let (header, body) = match scanner.step() {
+            ScanStep::Entry(header, body) => (header, body),
+            ScanStep::Cut { .. } => break,
+            ScanStep::End(_) => {
+                scanned.at_break = true;
+                scanned.rejected = (scanned.to < log.whole).then_some(Rejection::Damaged);
+                break;
+            }
+        };
+        match apply(applied, view, log, &header, body, foreign) {
+            Ok(()) => {
+                scanned.to = scanner.position();
+                scanned.entries += 1;
+                scanned.debits += u64::from(header.fields().debit_blocks);
+            }
+            Err(Stop::Rejected(why)) => {
+                scanned.rejected = Some(why);
+                break;
+            }
+            Err(Stop::Failed(error)) => return Err(error),
+        }
+    }
+    Ok(scanned)
+}
+
 fn apply<'a, L: Lookup>(
     applied: &Applied<'a, L>,
     view: &mut View,
     log: &LogView,
     header: &VerifiedHeader,
     body: &'a [u8],
+    foreign: &HashSet<InodeNumber>,
 ) -> Result<(), Stop> {
     let fields = header.fields();
     if fields.lease_generation != log.lease_generation && !planted::active(Bug::ReusedSalt) {
@@ -451,5 +497,10 @@ fn apply<'a, L: Lookup>(
         return Err(Rejection::Generation { expected, found }.into());
     }
     let operation = Operation::decode(fields, body).map_err(Rejection::from)?;
+    if !foreign.is_empty()
+        && let Some(&inode) = changed_by(&operation).iter().find(|inode| foreign.contains(*inode))
+    {
+        return Err(Rejection::NotHeld(inode).into());
+    }
     applied.apply(view, &operation, fields.time)
 }

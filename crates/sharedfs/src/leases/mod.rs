@@ -21,6 +21,7 @@
 
 mod blocks;
 mod contention;
+mod logged;
 
 use blocks::Blocks;
 use contention::Contention;
@@ -28,6 +29,7 @@ use cuesta_format::wire::LeaseMode;
 use cuesta_format::{InodeNumber, LogPosition, SessionId};
 use hashbrown::hash_map::Entry;
 use hashbrown::{HashMap, HashSet};
+pub use logged::LoggedChange;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -99,7 +101,14 @@ impl Leases {
 
     /// Inode numbers granted to a session: what it creates there is its own.
     pub fn grant_numbers(&mut self, session: SessionId, first: InodeNumber, count: u32) {
-        self.ranges.insert(first.0, Range { count: u64::from(count), session });
+        let count = u64::from(count);
+        // Whoever asks again before others do has one range, however often that is.
+        match self.ranges.range_mut(..first.0).next_back() {
+            Some((&before, range)) if range.session == session && before + range.count == first.0 => {
+                range.count += count;
+            }
+            _ => drop(self.ranges.insert(first.0, Range { count, session })),
+        }
     }
 
     /// The session the inode's number was granted to, while that session lives.
@@ -261,19 +270,19 @@ impl Leases {
         self.change(session, inode, |lease| lease.remove(session));
     }
 
-    /// The session gave the inode back; its log may still change it up to `until`. Says whether it held it.
+    /// The session gave the inode back; its log may still change it up to `until`, if it held it for writing. Says
+    /// whether that is to be waited for.
     pub fn give_back(&mut self, session: SessionId, inode: InodeNumber, until: Option<LogPosition>) -> bool {
-        let held = self.held(session, inode).is_some();
-        if held && until.is_none() && self.blocks.take(inode).is_some() {
-            return true;
+        let Some(held) = self.held(session, inode) else { return false };
+        if until.is_none() && self.blocks.take(inode).is_some() {
+            return false;
         }
-        if held {
-            self.change(session, inode, |lease| {
-                lease.remove(session);
-                lease.lingering.extend(until.map(|until| (session, until)));
-            });
-        }
-        held
+        let until = until.filter(|_| held == LeaseMode::Write);
+        self.change(session, inode, |lease| {
+            lease.remove(session);
+            lease.lingering.extend(until.map(|until| (session, until)));
+        });
+        until.is_some()
     }
 
     /// The session's log was digested up to `digested`: what lingered up to there is free.
@@ -517,10 +526,26 @@ mod tests {
         assert_eq!(ahead(&mut leases, A, 10..12), [10, 11]);
         leases.give_back(A, X, Some(LogPosition(640)));
         assert_eq!(leases.request(B, X, READ, NOW), Outcome::Drain(A, LogPosition(640)));
-        assert!(leases.give_back(A, InodeNumber(11), None));
+        assert!(!leases.give_back(A, InodeNumber(11), None));
         assert_eq!(leases.request(B, InodeNumber(11), READ, NOW), Outcome::Granted(WRITE));
         leases.digested(A, X, LogPosition(640));
         assert_eq!(ahead(&mut leases, B, 10..12), [10]);
+    }
+
+    #[test]
+    fn numbers_granted_behind_each_other_are_one_range() {
+        let mut leases = Leases::default();
+        for (session, first) in [(A, 10), (A, 15), (B, 20), (A, 25), (A, 30), (A, 40)] {
+            leases.grant_numbers(session, InodeNumber(first), 5);
+        }
+        assert_eq!(leases.ranges.len(), 4);
+        let owners: Vec<_> = (9..46).map(|number| leases.owner_of_number(InodeNumber(number))).collect();
+        let owner = |number: u64| match number {
+            20..25 => Some(B),
+            10..35 | 40..45 => Some(A),
+            _ => None,
+        };
+        assert_eq!(owners, (9..46).map(owner).collect::<Vec<_>>());
     }
 
     #[test]

@@ -24,6 +24,8 @@ pub enum Rejection {
     NoInode(InodeNumber),
     #[error("inode {0} exists already, or was not granted")]
     InodeTaken(InodeNumber),
+    #[error("the session may not change inode {0}: it did not hold it")]
+    NotHeld(InodeNumber),
     #[error("inode {0} is not of the kind this operation is for")]
     Kind(InodeNumber),
     #[error("the mode {0:o} names no kind of file")]

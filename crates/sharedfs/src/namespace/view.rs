@@ -143,6 +143,11 @@ impl View {
         self.ancestry.clear();
     }
 
+    /// Forgets everything, to apply the same batch again.
+    pub fn restart(&mut self) {
+        self.clear(self.trusting);
+    }
+
     /// The inode's number in the view, loading it if it was not touched before; `None` if there is no such
     /// inode, or no more.
     pub fn find(&mut self, store: &impl Lookup, inode: InodeNumber) -> Result<Option<u32>, Error> {

@@ -24,6 +24,14 @@ impl SharedFs {
         loop {
             let now = self.opened.elapsed();
             let mut core = self.core.lock();
+            if inode >= core.table.head().inode_limit {
+                return Err(Trouble::Refused(Refusal::NotFound));
+            }
+            if let Some(owner) = core.leases.may_be_unborn(inode, session) {
+                drop(core);
+                self.check_born(owner, inode)?;
+                core = self.core.lock();
+            }
             let outcome = core.leases.request(session, inode, mode, now);
             let along = if core.leases.is_contended(inode, now) { Ahead::none() } else { ahead.clone() };
             drop(core);
@@ -45,6 +53,18 @@ impl SharedFs {
                 }
             }
         }
+    }
+
+    /// Refuses an inode whose maker has not made it. Nobody loses a number to who only guessed it: what its owner makes of
+    /// it later is its own, without having asked.
+    fn check_born(&self, owner: SessionId, inode: InodeNumber) -> Result<(), Trouble> {
+        if self.metadata.read()?.inode(inode)?.is_none() {
+            self.digest_completed(owner)?;
+            if self.metadata.read()?.inode(inode)?.is_none() {
+                return Err(Trouble::Refused(Refusal::NotFound));
+            }
+        }
+        Ok(())
     }
 
     /// What the session gave back and never completed is free once its log was digested as far as it goes.
@@ -70,10 +90,7 @@ impl SharedFs {
             self.end_mapped(inode)?;
             grant = self.grant(session, inode, granted)?;
         }
-        let Some(grant) = grant else {
-            self.core.lock().leases.give_back(session, inode, None);
-            return Err(Trouble::Refused(Refusal::NotFound));
-        };
+        let Some(grant) = grant else { return Err(self.not_found(session, inode)) };
         let ahead = self.grant_around(session, inode, mode, &ahead)?;
         Ok(Response::Granted { grant: Box::new(grant), ahead })
     }
@@ -82,9 +99,23 @@ impl SharedFs {
     pub(super) fn map(&self, session: SessionId, inode: InodeNumber) -> Result<Response, Trouble> {
         let granted = self.lease(session, inode, LeaseMode::Write, &Ahead::none())?;
         self.digest_completed(session)?;
+        if self.metadata.read()?.inode(inode)?.is_none() {
+            return Err(self.not_found(session, inode));
+        }
         self.begin_mapped(inode)?;
-        let grant = self.grant(session, inode, granted)?.ok_or(Trouble::Refused(Refusal::NotFound))?;
+        let Some(grant) = self.grant(session, inode, granted)? else {
+            return Err(self.not_found(session, inode));
+        };
         Ok(Response::Granted { grant: Box::new(grant), ahead: Vec::new() })
+    }
+
+    /// There is no inode for the lease that was granted: nothing of it is kept. One the session may yet make stays its own.
+    fn not_found(&self, session: SessionId, inode: InodeNumber) -> Trouble {
+        let mut core = self.core.lock();
+        if core.leases.owner_of_number(inode) != Some(session) {
+            core.leases.give_back(session, inode, None);
+        }
+        Trouble::Refused(Refusal::NotFound)
     }
 
     pub(super) fn lookup(

@@ -14,8 +14,10 @@ use cuesta_format::{
     StoreId, Timestamp,
 };
 use cuesta_sharedfs::{Options, SharedFs};
+use std::collections::{HashSet, VecDeque};
 use std::fs::File;
 use std::mem::offset_of;
+use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -69,7 +71,12 @@ pub struct Writer {
     pub lease_generation: LeaseGeneration,
     pub at: LogPosition,
     pub next_inode: u64,
+    /// Where the numbers it uses up end, and those it was granted besides.
+    inodes_end: u64,
+    more_inodes: VecDeque<Range<u64>>,
     pub clock: i64,
+    /// Inodes it may change, as far as it was told.
+    held: HashSet<InodeNumber>,
     segments: Vec<File>,
     notice: File,
     client: File,
@@ -105,7 +112,10 @@ impl Writer {
             lease_generation: welcome.lease_generation,
             at: welcome.start,
             next_inode: welcome.inode_first.0,
+            inodes_end: welcome.inode_first.0 + u64::from(welcome.inode_count),
+            more_inodes: VecDeque::new(),
             clock: 1000,
+            held: HashSet::new(),
             segments: Vec::new(),
             notice: pages.next().unwrap(),
             client: pages.next().unwrap(),
@@ -132,7 +142,11 @@ impl Writer {
     }
 
     pub fn request(&mut self, request: &Request) -> Response {
-        self.shared.handle(self.session, request, &mut Vec::new())
+        let answer = self.shared.handle(self.session, request, &mut Vec::new());
+        if let Response::InodeNumbers { first, count } = answer {
+            self.more_inodes.push_back(first.0..first.0 + u64::from(count));
+        }
+        answer
     }
 
     pub fn acquire(&mut self, inode: InodeNumber, mode: LeaseMode) -> Grant {
@@ -143,6 +157,9 @@ impl Writer {
 
     /// What is granted when the block of `ahead` numbers around the inode is welcome, too.
     pub fn acquire_ahead(&mut self, inode: InodeNumber, mode: LeaseMode, ahead: u32) -> Vec<Grant> {
+        if mode == LeaseMode::Write {
+            self.held.insert(inode);
+        }
         match self.request(&Request::Acquire { inode, mode, ahead, beside: Vec::new() }) {
             Response::Granted { grant, ahead } => [vec![*grant], unpacked(ahead)].concat(),
             other => panic!("{other:?}"),
@@ -151,6 +168,7 @@ impl Writer {
 
     pub fn resync(&mut self) -> Resynced {
         let Response::Resynced(resynced) = self.request(&Request::Resync) else { panic!("not resynced") };
+        self.held.retain(|inode| !resynced.revoked.contains(inode));
         self.at = resynced.resume;
         self.log_generation = resynced.log_generation;
         self.lease_generation = resynced.lease_generation;
@@ -167,6 +185,12 @@ impl Writer {
 
     /// A new inode number of this session.
     pub fn number(&mut self) -> InodeNumber {
+        while self.next_inode >= self.inodes_end {
+            match self.more_inodes.pop_front() {
+                Some(more) => (self.next_inode, self.inodes_end) = (more.start, more.end),
+                None => drop(self.request(&Request::InodeNumbers { count: 4096 })),
+            }
+        }
         self.next_inode += 1;
         InodeNumber(self.next_inode - 1)
     }
@@ -214,8 +238,27 @@ impl Writer {
         self.at = header.end();
     }
 
-    /// Appends an operation and completes it.
+    /// Appends an operation and completes it, under leases on what it changes.
     pub fn append(&mut self, operation: Operation<'_>) {
+        for inode in changed_by(&operation) {
+            if self.held.insert(inode) {
+                // What does not exist is not granted, and what becomes of the operation is for the test to see.
+                self.request(&Request::Acquire {
+                    inode,
+                    mode: LeaseMode::Write,
+                    ahead: 0,
+                    beside: Vec::new(),
+                });
+            }
+        }
+        if let Operation::Create { inode, .. } | Operation::CreateUnnamed { inode, .. } = operation {
+            self.held.insert(inode);
+        }
+        self.append_forged(operation);
+    }
+
+    /// Appends an operation and completes it, whatever it changes.
+    pub fn append_forged(&mut self, operation: Operation<'_>) {
         self.clock += 1;
         let mut body = vec![0; operation.body_bytes()];
         operation.encode_body(&mut body);
@@ -251,6 +294,11 @@ impl Writer {
     pub fn use_open_slots(&self, slots: u32) {
         let offset = offset_of!(ClientPage, open_slots) as u64;
         self.client.write_all_at(&slots.to_ne_bytes(), offset).unwrap();
+    }
+
+    /// Writes anything anywhere into what it shares with the daemon.
+    pub fn client_page(&self, at: u64, bytes: &[u8]) {
+        self.client.write_all_at(bytes, at).unwrap();
     }
 
     /// Says what is open, in one of them.
@@ -355,6 +403,21 @@ impl Writer {
             orphan: false,
             exchange: false,
         });
+    }
+}
+
+/// The inodes there are already that the operation changes.
+fn changed_by(operation: &Operation<'_>) -> Vec<InodeNumber> {
+    match *operation {
+        Operation::Void | Operation::CreateUnnamed { .. } => Vec::new(),
+        Operation::Create { parent, .. } => vec![parent],
+        Operation::Link { parent, inode, .. } | Operation::Unlink { parent, inode, .. } => {
+            vec![parent, inode]
+        }
+        Operation::Rename { parent, new_parent, inode, replaced, .. } => {
+            [parent, new_parent, inode, replaced].into_iter().filter(|&it| it != InodeNumber::NONE).collect()
+        }
+        _ => vec![operation.inode()],
     }
 }
 

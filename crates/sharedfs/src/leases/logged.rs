@@ -1,0 +1,71 @@
+//! What a session's log may speak of (DESIGN §9): inodes whose numbers were granted to it, which it makes, and inodes it
+//! holds for writing, or did when it wrote what is not digested.
+//!
+//! Asked while no fence can end and before a digest is published, this is never stricter than what the session knew: what
+//! it lost by a fence it held until its log was digested, and what it gave back lingers as long.
+
+use super::Leases;
+use cuesta_format::{InodeNumber, SessionId};
+use hashbrown::HashSet;
+use std::ops::Range;
+
+/// What a log says becomes of an inode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LoggedChange {
+    /// Which.
+    pub inode: InodeNumber,
+    /// It is made; else it was there, and is changed.
+    pub is_new: bool,
+}
+
+impl Leases {
+    /// Whether nobody has said anything of the inode since its number was granted, to a session other than this one: it
+    /// may not have been made yet, and then nobody can have it but that session.
+    #[must_use]
+    pub fn may_be_unborn(&self, inode: InodeNumber, session: SessionId) -> Option<SessionId> {
+        self.owner_of_number(inode).filter(|&owner| owner != session && !self.entries.contains_key(&inode))
+    }
+
+    /// Adds to `foreign` each of these inodes that the session's log may not say anything of (DESIGN §9): it may make those
+    /// whose numbers were granted to it, and change those it holds for writing, or did when it wrote what is not digested.
+    pub fn add_foreign(
+        &self,
+        session: SessionId,
+        changes: impl Iterator<Item = LoggedChange>,
+        foreign: &mut HashSet<InodeNumber>,
+    ) {
+        // New inodes have numbers that lie behind each other.
+        let mut own = 0..0;
+        for LoggedChange { inode, is_new } in changes {
+            let is_allowed = if is_new {
+                if !own.contains(&inode.0) {
+                    own = self.own_numbers(session, inode);
+                }
+                own.contains(&inode.0)
+            } else {
+                self.may_be_changed_by(session, inode)
+            };
+            if !is_allowed {
+                foreign.insert(inode);
+            }
+        }
+    }
+
+    /// The range granted to the session that the inode's number lies in, or nothing.
+    fn own_numbers(&self, session: SessionId, inode: InodeNumber) -> Range<u64> {
+        match self.ranges.range(..=inode.0).next_back() {
+            Some((&first, range)) if range.session == session => first..first.saturating_add(range.count),
+            _ => 0..0,
+        }
+    }
+
+    fn may_be_changed_by(&self, session: SessionId, inode: InodeNumber) -> bool {
+        match self.entries.get(&inode) {
+            Some(lease) => {
+                let mut lingering = lease.lingering.iter().map(|&(other, _)| other);
+                lease.writer == Some(session) || lingering.any(|other| other == session)
+            }
+            None => self.writer_without_entry(inode) == Some(session),
+        }
+    }
+}
