@@ -52,10 +52,9 @@ impl Packer {
     /// Begins an item; what is pushed belongs to it until the next begins.
     pub fn begin(&mut self, inode: InodeNumber, mode: LeaseMode, record: InodeLayout) {
         self.item = self.bytes.len();
-        let flags = if mode == LeaseMode::Write { FLAG_WRITE } else { 0 };
         let bytes = (ITEM_BYTES as u32).into();
         let head =
-            ItemLayout { bytes, extents: 0.into(), inode: inode.0.into(), flags: flags.into(), record };
+            ItemLayout { bytes, extents: 0.into(), inode: inode.0.into(), flags: flags(mode).into(), record };
         self.bytes.extend_from_slice(head.as_bytes());
     }
 
@@ -78,6 +77,17 @@ impl Packer {
         self.bytes.extend_from_slice(head.as_bytes());
         self.bytes.extend_from_slice(name);
         self.amend(0);
+    }
+
+    /// An item as another packer made it, under a lease in `mode`. Answers whether it is one.
+    pub fn push(&mut self, item: &[u8], mode: LeaseMode) -> bool {
+        self.item = self.bytes.len();
+        self.bytes.extend_from_slice(item);
+        match ItemLayout::mut_from_prefix(&mut self.bytes[self.item..]) {
+            Ok((head, _)) => head.flags = flags(mode).into(),
+            Err(_) => self.abandon(),
+        }
+        self.bytes.len() > self.item
     }
 
     fn amend(&mut self, extents: u32) {
@@ -110,6 +120,10 @@ impl Packer {
     pub fn finish(self) -> Vec<u8> {
         self.bytes
     }
+}
+
+fn flags(mode: LeaseMode) -> u64 {
+    if mode == LeaseMode::Write { FLAG_WRITE } else { 0 }
 }
 
 /// A parcel cannot be read.
@@ -269,6 +283,24 @@ mod tests {
         let names: Vec<_> = items[3].names().collect();
         assert_eq!(names[0], (b"caf\xe9".as_slice(), InodeNumber(5), FileKind::File));
         assert_eq!((names[1].0.len(), names.len()), (255, 2));
+    }
+
+    #[test]
+    fn items_are_packed_again_under_another_lease() {
+        let bytes = packed();
+        let mut items = Vec::new();
+        Parcel::open(bytes.clone(), |inode, at| items.push((inode, at.0 as usize))).unwrap();
+        let (first, second) = (items[0], items[1]);
+        let mut packer = Packer::default();
+        assert!(packer.push(&bytes[second.1..items[2].1], LeaseMode::Write));
+        assert!(!packer.push(&bytes[..7], LeaseMode::Write), "no item is as short");
+        assert!(packer.push(&bytes[first.1..second.1], LeaseMode::Read));
+        let mut found = Vec::new();
+        let parcel = Parcel::open(packer.finish(), |inode, at| found.push((inode, at))).unwrap();
+        let modes: Vec<_> =
+            found.iter().map(|&(inode, at)| (inode, parcel.item(at).unwrap().mode())).collect();
+        assert_eq!(modes, [(second.0, LeaseMode::Write), (first.0, LeaseMode::Read)]);
+        assert_eq!(parcel.item(found[1].1).unwrap().extents().count(), 2);
     }
 
     #[test]

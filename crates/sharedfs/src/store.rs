@@ -6,11 +6,12 @@ use crate::digest::{Digester, Space, Storage};
 use crate::ending::Ending;
 use crate::leases::Leases;
 use crate::mapped::MappedFiles;
-use crate::metadata::MetadataStore;
+use crate::metadata::{MetadataStore, Watch};
 use crate::observe::{Counters, Events, RequestTimes};
 use crate::passed::PassedFiles;
 use crate::quotas::Quotas;
 use crate::recovery::Recovered;
+use crate::requests::Packed;
 use crate::sessions::{
     Control, Incarnation, Presence, References, Segment, SegmentPool, Session, SessionTable,
 };
@@ -60,6 +61,8 @@ pub struct SharedFs {
     pub(crate) mapped: MappedFiles,
     pub(crate) options: Options,
     pub(crate) metadata: MetadataStore,
+    /// What of it is sent again and again.
+    pub(crate) packed: Arc<Packed>,
     pub(crate) arenas: Arenas,
     pub(crate) stand_ins: StandIns,
     pub(crate) digester: Mutex<Digester>,
@@ -188,6 +191,8 @@ impl SharedFs {
         let mapped = MappedFiles::open(references.folder()?)?;
         let cache_bytes = options.metadata_cache_bytes;
         let metadata = MetadataStore::open_caching(&tier.join(METADATA_FILE), medium, cache_bytes)?;
+        let packed = Arc::new(Packed::default());
+        metadata.watch(Arc::clone(&packed) as Arc<dyn Watch>);
         let (table, occupied) = SessionTable::open(&tier.join(SESSIONS_FILE), geometry.ring_slots, medium)?;
         let owned = occupied.iter().flat_map(|(_, record)| record.segments.iter().copied()).collect();
         let pool = SegmentPool::open(tier, &geometry, &owned)?;
@@ -205,6 +210,7 @@ impl SharedFs {
             passed: Mutex::default(),
             mapped,
             metadata,
+            packed,
             arenas,
             stand_ins,
             digester: Mutex::default(),

@@ -3,8 +3,11 @@
 mod common;
 
 use common::*;
-use cuesta_format::InodeNumber;
-use cuesta_format::wire::{AHEAD_MAX, Grant, LeaseMode};
+use cuesta_format::wire::{AHEAD_MAX, Grant, LeaseMode, Request, Response};
+use cuesta_format::{FileKind, InodeNumber};
+use cuesta_sharedfs::SharedFs;
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 fn numbers(grants: &[Grant]) -> Vec<InodeNumber> {
     grants.iter().map(|grant| grant.record.inode).collect()
@@ -98,4 +101,98 @@ fn what_was_changed_by_its_last_holder_is_granted_as_changed() {
     assert!(numbers(&granted).iter().all(|&inode| inode != first), "it is gone");
     let grant = granted.iter().find(|grant| grant.record.inode == second).unwrap();
     assert_eq!(grant.record.size, 16);
+}
+
+/// What a file or a directory shows: its size, or its names.
+#[derive(Debug, PartialEq, Eq)]
+enum Shown {
+    File(u64),
+    Directory(BTreeMap<Vec<u8>, InodeNumber>),
+}
+
+fn names(
+    tree: &mut BTreeMap<InodeNumber, Shown>,
+    directory: InodeNumber,
+) -> &mut BTreeMap<Vec<u8>, InodeNumber> {
+    match tree.get_mut(&directory) {
+        Some(Shown::Directory(names)) => names,
+        other => panic!("no directory: {other:?}"),
+    }
+}
+
+/// What a new session is granted of the blocks in which the inodes of `tree` lie.
+fn granted(shared: &Arc<SharedFs>, tree: &BTreeMap<InodeNumber, Shown>) -> BTreeMap<InodeNumber, Shown> {
+    let mut reader = Writer::attach(shared);
+    let blocks: BTreeMap<u64, InodeNumber> =
+        tree.keys().rev().map(|&inode| (inode.0 / u64::from(AHEAD_MAX), inode)).collect();
+    let grants = blocks.into_values().flat_map(|near| reader.acquire_ahead(near, LeaseMode::Read, AHEAD_MAX));
+    let shown = grants.map(|grant| {
+        let names = grant.entries.into_iter().map(|entry| (entry.name, entry.inode)).collect();
+        let shown = match grant.record.kind() {
+            FileKind::Directory => Shown::Directory(names),
+            _ => Shown::File(grant.record.size),
+        };
+        (grant.record.inode, shown)
+    });
+    let shown = shown.filter(|&(inode, _)| inode != ROOT).collect();
+    assert_eq!(reader.request(&Request::Detach), Response::Done);
+    shown
+}
+
+/// What is sent is kept for who comes next: it must be what was committed last, each time.
+#[test]
+fn who_comes_into_a_tree_again_is_granted_what_changed_meanwhile() {
+    let seed = std::env::var("SEED").map_or(7, |seed| seed.parse().unwrap());
+    println!("SEED={seed}");
+    let mut random = fastrand::Rng::with_seed(seed);
+    let store = Store::new();
+    let shared = store.open();
+    let mut first = Writer::attach(&shared);
+    first.acquire(ROOT, LeaseMode::Write);
+    let directories: Vec<_> = (0..3).map(|n| first.directory(format!("directory-{n}").as_bytes())).collect();
+    first.request(&Request::Detach);
+    let mut tree: BTreeMap<_, _> =
+        directories.iter().map(|&directory| (directory, Shown::Directory(BTreeMap::new()))).collect();
+    let mut files: Vec<(InodeNumber, InodeNumber, Vec<u8>)> = Vec::new();
+
+    for round in 0..120 {
+        let mut maker = Writer::attach(&shared);
+        for &there in tree.keys() {
+            maker.acquire(there, LeaseMode::Write);
+        }
+        for change in 0..random.u32(1..4) {
+            let parent = directories[random.usize(..directories.len())];
+            let name = format!("{round}-{change}").into_bytes();
+            let which = random.usize(..files.len().max(1));
+            match random.u32(0..4) {
+                1 if !files.is_empty() => {
+                    let file = files[which].0;
+                    let Some(Shown::File(size)) = tree.get_mut(&file) else { panic!("no file") };
+                    maker.write(file, *size, b"more");
+                    *size += 4;
+                }
+                2 if !files.is_empty() => {
+                    let (file, old_parent, old_name) = files.swap_remove(which);
+                    maker.unlink(old_parent, &old_name, file, false);
+                    names(&mut tree, old_parent).remove(&old_name);
+                    tree.remove(&file);
+                }
+                3 if !files.is_empty() => {
+                    let (file, old_parent, old_name) = files[which].clone();
+                    maker.rename(file, (old_parent, &old_name), (parent, &name));
+                    names(&mut tree, old_parent).remove(&old_name);
+                    names(&mut tree, parent).insert(name.clone(), file);
+                    files[which] = (file, parent, name);
+                }
+                _ => {
+                    let file = maker.create_in(parent, &name, 0o100_644);
+                    names(&mut tree, parent).insert(name.clone(), file);
+                    tree.insert(file, Shown::File(0));
+                    files.push((file, parent, name));
+                }
+            }
+        }
+        assert_eq!(maker.request(&Request::Detach), Response::Done);
+        assert_eq!(granted(&shared, &tree), tree, "round {round}");
+    }
 }

@@ -8,7 +8,7 @@ use cuesta_format::{InodeNumber, SessionId};
 use hashbrown::{HashMap, HashSet};
 
 /// Numbers of a block.
-const NUMBERS: u64 = 64;
+pub(super) const NUMBERS: u64 = 64;
 
 #[derive(Clone, Copy, Debug)]
 struct Held {
@@ -24,7 +24,8 @@ pub(super) struct Blocks {
     of_session: HashMap<SessionId, HashSet<u64>>,
 }
 
-fn place(inode: InodeNumber) -> (u64, u64) {
+/// The block of an inode, and its bit in there.
+pub(super) fn place(inode: InodeNumber) -> (u64, u64) {
     (inode.0 / NUMBERS, 1 << (inode.0 % NUMBERS))
 }
 
@@ -36,15 +37,22 @@ impl Blocks {
         Some(held.session)
     }
 
-    /// The session holds the inode from now on, which nobody held.
-    pub(super) fn grant(&mut self, session: SessionId, inode: InodeNumber) {
-        debug_assert_eq!(self.holder(inode), None);
-        let (block, bit) = place(inode);
+    /// The numbers of a block that somebody holds.
+    pub(super) fn held_in(&self, block: u64) -> u64 {
+        self.held.get(&block).into_iter().flatten().fold(0, |all, held| all | held.numbers)
+    }
+
+    /// The session holds these numbers of a block from now on, which nobody held.
+    pub(super) fn grant_all(&mut self, session: SessionId, block: u64, numbers: u64) {
+        if numbers == 0 {
+            return;
+        }
+        debug_assert_eq!(self.held_in(block) & numbers, 0);
         let all = self.held.entry(block).or_default();
         match all.iter_mut().find(|held| held.session == session) {
-            Some(held) => held.numbers |= bit,
+            Some(held) => held.numbers |= numbers,
             None => {
-                all.push(Held { session, numbers: bit });
+                all.push(Held { session, numbers });
                 self.of_session.entry(session).or_default().insert(block);
             }
         }

@@ -207,35 +207,50 @@ impl Leases {
         }))
     }
 
-    /// A lease the session did not ask for, but will want: as [`Leases::request`], only where nothing has to
-    /// happen first, nobody contends for changing the inode, and the session does not hold it already.
+    /// Leases the session did not ask for, but will want, on `wanted`, which rises: as [`Leases::request`], only where
+    /// nothing has to happen first, nobody contends for changing the inode, and the session does not hold it already. Adds
+    /// to `granted` what it gets.
     pub fn request_ahead(
         &mut self,
         session: SessionId,
-        inode: InodeNumber,
+        wanted: &[InodeNumber],
         mode: LeaseMode,
         now: Duration,
-    ) -> Option<LeaseMode> {
-        let contended = self.contention.is_remembered(inode, now);
-        if contended && mode == LeaseMode::Write {
-            return None;
-        }
-        if !self.entries.contains_key(&inode) {
-            if self.writer_without_entry(inode).is_some() {
-                return None;
+        granted: &mut Vec<(InodeNumber, LeaseMode)>,
+    ) {
+        for run in wanted.chunk_by(|one, next| blocks::place(*one).0 == blocks::place(*next).0) {
+            let block = blocks::place(run[0]).0;
+            let held = self.blocks.held_in(block);
+            let may_be_unborn = self.has_numbers_of_sessions(block);
+            let mut free = 0;
+            for &inode in run {
+                let bit = blocks::place(inode).1;
+                let contended = self.contention.is_remembered(inode, now);
+                if (held | free) & bit != 0 || contended && mode == LeaseMode::Write {
+                    continue;
+                }
+                let has_entry = self.entries.contains_key(&inode);
+                if !has_entry && may_be_unborn && self.owner_of_number(inode).is_some() {
+                    continue;
+                }
+                if !has_entry && !contended {
+                    free |= bit;
+                    granted.push((inode, LeaseMode::Write));
+                } else if self.held(session, inode).is_none()
+                    && let Outcome::Granted(mode) = self.request(session, inode, mode, now)
+                {
+                    granted.push((inode, mode));
+                }
             }
-            if !contended {
-                self.blocks.grant(session, inode);
-                return Some(LeaseMode::Write);
-            }
+            self.blocks.grant_all(session, block, free);
         }
-        if self.held(session, inode).is_some() {
-            return None;
-        }
-        match self.request(session, inode, mode, now) {
-            Outcome::Granted(granted) => Some(granted),
-            Outcome::Fence(_) | Outcome::Hold(_) | Outcome::Drain(..) => None,
-        }
+    }
+
+    /// Whether numbers of the block were granted to sessions, for what they create.
+    fn has_numbers_of_sessions(&self, block: u64) -> bool {
+        let first = block * blocks::NUMBERS;
+        let last = self.ranges.range(..first.saturating_add(blocks::NUMBERS)).next_back();
+        last.is_some_and(|(start, range)| start.saturating_add(range.count) > first)
     }
 
     /// A lease to read, along with whoever reads: only where nobody writes, or did so in a log that is not digested. Says
@@ -489,15 +504,18 @@ mod tests {
 
     /// What A holds of a block, as (inode, mode).
     fn ahead(leases: &mut Leases, session: SessionId, numbers: std::ops::Range<u64>) -> Vec<u64> {
-        let granted = |&number: &u64| leases.request_ahead(session, InodeNumber(number), READ, NOW).is_some();
-        numbers.filter(granted).collect()
+        let (wanted, mut granted) = (numbers.map(InodeNumber).collect::<Vec<_>>(), Vec::new());
+        leases.request_ahead(session, &wanted, READ, NOW, &mut granted);
+        granted.into_iter().map(|(inode, _)| inode.0).collect()
     }
 
     #[test]
     fn what_is_granted_ahead_is_held_and_is_given_once() {
         let mut leases = contended();
         leases.request(B, InodeNumber(12), READ, NOW);
-        assert_eq!(leases.request_ahead(A, X, WRITE, NOW), None, "it is fought over");
+        let mut granted = Vec::new();
+        leases.request_ahead(A, &[X], WRITE, NOW, &mut granted);
+        assert_eq!(granted, [], "it is fought over");
         assert_eq!(ahead(&mut leases, A, 8..14), [8, 9, 10, 11, 13], "12 is B's");
         assert_eq!((leases.held(A, X), leases.held(B, X)), (Some(READ), Some(READ)));
         assert_eq!(ahead(&mut leases, A, 8..14), [], "it holds them");

@@ -54,6 +54,11 @@ pub(super) fn name_key(owner: InodeNumber, name: &[u8]) -> Vec<u8> {
     key
 }
 
+/// Whose key that is.
+pub(super) fn owner_in(key: &[u8]) -> Option<InodeNumber> {
+    key.first_chunk().map(|owner| InodeNumber(u64::from_be_bytes(*owner)))
+}
+
 /// The name in such a key, if it is one of `owner`.
 pub(super) fn name_in(owner: InodeNumber, key: &[u8]) -> Option<&[u8]> {
     key.strip_prefix(&owner.0.to_be_bytes()[..])

@@ -18,6 +18,7 @@ mod store;
 mod tests;
 mod transaction;
 mod usage;
+mod watch;
 
 pub use error::MetadataError;
 pub use extents::ExtentWrite;
@@ -25,3 +26,4 @@ pub use records::{Counters, Dirent, ExtentList, RawInode, SessionRecord, StoredI
 pub use snapshot::{Entry, Snapshot};
 pub use store::{CACHE_BYTES, MetadataStore};
 pub use transaction::Transaction;
+pub use watch::{Changed, Watch};

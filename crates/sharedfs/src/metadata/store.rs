@@ -6,13 +6,13 @@ use super::keys::{
     ARENAS, COUNTERS, DIRENTS, EXTENDED, EXTENTS, INODES, LIMITS, ORPHANS, SESSIONS, SYMLINKS, USAGE,
 };
 use super::transaction::write_counters;
-use super::{Counters, MetadataError, Snapshot, Transaction};
+use super::{Counters, MetadataError, Snapshot, Transaction, Watch};
 use cuesta_media::Medium;
 use parking_lot::RwLock;
 use redb::{Database, ReadableDatabase};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 /// The layout of tables, keys and values this build reads and writes.
 const FORMAT_VERSION: u64 = 3;
@@ -29,6 +29,7 @@ pub struct MetadataStore {
     cache_bytes: u64,
     opened: RwLock<Arc<Opened>>,
     is_read_only: AtomicBool,
+    watch: OnceLock<Arc<dyn Watch>>,
 }
 
 /// redb on its file.
@@ -96,8 +97,13 @@ impl MetadataStore {
 
     fn attach(path: &Path, medium: Medium, cache_bytes: u64) -> Result<MetadataStore, MetadataError> {
         let opened = RwLock::new(Arc::new(Opened::new(path, medium, cache_bytes)?));
-        let is_read_only = AtomicBool::new(false);
-        Ok(MetadataStore { path: path.to_owned(), medium, cache_bytes, opened, is_read_only })
+        let (is_read_only, watch) = (AtomicBool::new(false), OnceLock::new());
+        Ok(MetadataStore { path: path.to_owned(), medium, cache_bytes, opened, is_read_only, watch })
+    }
+
+    /// Every transaction that begins from now on tells `watch` what it changed. There is one who watches: the first.
+    pub fn watch(&self, watch: Arc<dyn Watch>) {
+        let _ = self.watch.set(watch);
     }
 
     /// What is open now. After a transaction that found the medium full, which redb does not go on from, that is the
@@ -146,7 +152,7 @@ impl MetadataStore {
             // The order matters: only once no other writer is left does a snapshot show the last commit.
             let tree = opened.begin_tree()?;
             let base = Snapshot::new(opened.database.begin_read()?);
-            Transaction::new(tree, Arc::clone(&opened.file), base)
+            Transaction::new(tree, Arc::clone(&opened.file), base, self.watch.get().cloned())
         })
     }
 

@@ -11,11 +11,13 @@ use super::extents::{ExtentWrite, close_together, differences, splice};
 use super::guard::{Tree, guarded};
 use super::keys::{
     ARENAS, COUNTERS, DIRENTS, EXTENDED, EXTENTS, INODES, ORPHANS, SESSIONS, SYMLINKS, chunk_key, chunk_of,
-    name_in, name_key,
+    name_in, name_key, owner_in,
 };
 use super::records::{Chunk, INLINE_EXTENTS_MAX};
 use super::usage::UsageChanges;
-use super::{Counters, Dirent, Entry, ExtentList, MetadataError, SessionRecord, Snapshot, StoredInode};
+use super::{
+    Changed, Counters, Dirent, Entry, ExtentList, MetadataError, SessionRecord, Snapshot, StoredInode, Watch,
+};
 use cuesta_format::quota::Amounts;
 use cuesta_format::{ArenaId, BlockAddress, Extent, InodeNumber, InodeRecord, SessionId};
 use redb::WriteTransaction;
@@ -46,6 +48,7 @@ pub struct Transaction {
     orphans: BTreeMap<(u64, u64), bool>,
     usage: UsageChanges,
     counters: Counters,
+    watch: Option<Arc<dyn Watch>>,
 }
 
 impl Transaction {
@@ -53,6 +56,7 @@ impl Transaction {
         tree: Tree,
         file: Arc<BackendFile>,
         base: Snapshot,
+        watch: Option<Arc<dyn Watch>>,
     ) -> Result<Transaction, MetadataError> {
         let counters = base.counters()?;
         Ok(Transaction {
@@ -69,6 +73,7 @@ impl Transaction {
             orphans: BTreeMap::new(),
             usage: UsageChanges::default(),
             counters,
+            watch,
         })
     }
 
@@ -461,11 +466,23 @@ impl Transaction {
     /// Commits everything; once this returns, it survives.
     pub fn commit(self) -> Result<(), MetadataError> {
         let file = Arc::clone(&self.file);
-        match guarded(|| self.write()) {
+        let watch = self.watch.clone().map(|watch| (watch, self.changed()));
+        let written = guarded(|| self.write());
+        if let Some((watch, changed)) = watch {
+            watch.changed(&changed);
+        }
+        match written {
             // Whatever redb calls it where it came across that.
             Err(_) if file.ran_full() => Err(MetadataError::NoSpace),
             written => written,
         }
+    }
+
+    fn changed(&self) -> Changed {
+        let of_links = self.symlinks.keys().map(|&inode| chunk_of(InodeNumber(inode)).0);
+        let mut directories: Vec<InodeNumber> = self.dirents.keys().filter_map(|key| owner_in(key)).collect();
+        directories.dedup();
+        Changed { chunks: self.chunks.keys().copied().chain(of_links).collect(), directories }
     }
 
     fn write(self) -> Result<(), MetadataError> {

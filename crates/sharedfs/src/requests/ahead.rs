@@ -6,14 +6,12 @@
 //! interested in. Many programs pass through directories: they are granted along only to one that goes through many
 //! files, and nobody who has to let go of a block of files lets go of the directories among them.
 
-use crate::Error;
-use crate::SharedFs;
-use crate::metadata::{MetadataError, MetadataStore, RawInode, Snapshot};
-use crate::tiers::split_at_arenas;
+use super::packed::Look;
+use crate::{Error, SharedFs};
 use cuesta_format::event::Step;
 use cuesta_format::parcel::Packer;
 use cuesta_format::wire::{AHEAD_MAX, BESIDE_MAX, LeaseMode, Response};
-use cuesta_format::{Extent, FileKind, InodeNumber, SessionId};
+use cuesta_format::{InodeNumber, SessionId};
 use std::ops::Range;
 
 /// Who asks for so many numbers at once goes through a tree.
@@ -22,8 +20,6 @@ const TREE_NUMBERS: u64 = 128;
 pub(super) const PARCEL_BYTES_MAX: usize = 1 << 20;
 /// and no more where nobody waits: a socket holds it with what lies in it already, so that this end never waits either.
 const UNREAD_BYTES_MAX: usize = 128 << 10;
-/// A directory of more names is left to a question of its own.
-const NAMES_MAX: usize = 4096;
 
 /// What is welcome along.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,48 +53,19 @@ impl Ahead {
     }
 
     /// What whoever is fenced gives up along, as of the last commit: files and symbolic links of the block.
-    pub(crate) fn given_up_along(&self, metadata: &MetadataStore) -> Result<Vec<InodeNumber>, Error> {
-        if self.block.is_empty() {
-            return Ok(Vec::new());
-        }
-        candidates(&metadata.read()?, self.block.clone(), false)
+    pub(crate) fn given_up_along(&self, shared: &SharedFs) -> Result<Vec<InodeNumber>, Error> {
+        Look::now(shared).inodes(&self.block, false)
     }
 
-    /// What is granted along if it is free, in runs of near numbers.
-    fn runs(&self, metadata: &MetadataStore) -> Result<Vec<Vec<InodeNumber>>, Error> {
-        if self.block.is_empty() && self.beside.is_empty() {
-            return Ok(Vec::new());
-        }
-        let snapshot = metadata.read()?;
-        let mut runs = vec![candidates(&snapshot, self.block.clone(), self.directories)?];
+    /// What is granted along if it is free.
+    fn wanted(&self, shared: &SharedFs) -> Result<Vec<InodeNumber>, Error> {
+        let mut look = Look::now(shared);
+        let mut wanted = look.inodes(&self.block, self.directories)?;
         for &InodeNumber(beside) in &self.beside {
-            runs.push(candidates(&snapshot, beside..beside.saturating_add(1), true)?);
+            wanted.extend(look.inodes(&(beside..beside.saturating_add(1)), true)?);
         }
-        Ok(runs)
+        Ok(wanted)
     }
-}
-
-/// Files, symbolic links and perhaps directories with these numbers. Files in many pieces, and what has no name any
-/// more, are left to a question of their own.
-fn candidates(
-    snapshot: &Snapshot,
-    numbers: Range<u64>,
-    directories: bool,
-) -> Result<Vec<InodeNumber>, Error> {
-    let mut found = Vec::new();
-    snapshot.visit_numbers(numbers, |raw| {
-        let is_one = match raw.kind() {
-            Some(FileKind::File) => !raw.in_table && !raw.layout.is_mapped(),
-            Some(FileKind::Symlink) => true,
-            Some(FileKind::Directory) => directories,
-            _ => false,
-        };
-        if is_one && raw.layout.links() > 0 {
-            found.push(raw.number);
-        }
-        Ok(true)
-    })?;
-    Ok(found)
 }
 
 impl SharedFs {
@@ -117,107 +84,33 @@ impl SharedFs {
         mode: LeaseMode,
         ahead: &Ahead,
     ) -> Result<Vec<u8>, Error> {
-        let runs = ahead.runs(&self.metadata)?;
-        if runs.iter().all(Vec::is_empty) {
+        let mut wanted = ahead.wanted(self)?;
+        wanted.retain(|&near| near != inode);
+        if wanted.is_empty() {
             return Ok(Vec::new());
         }
         let now = self.opened.elapsed();
-        let mut core = self.core.lock();
-        let mut grant = |near| {
-            if near == inode {
-                return None;
-            }
-            core.leases.request_ahead(session, near, mode, now).map(|mode| (near, mode))
-        };
-        let granted: Vec<Vec<_>> =
-            runs.into_iter().map(|run| run.into_iter().filter_map(&mut grant).collect()).collect();
-        drop(core);
-        let snapshot = self.metadata.read()?;
+        let mut granted = Vec::with_capacity(wanted.len());
+        self.core.lock().leases.request_ahead(session, &wanted, mode, now, &mut granted);
         let mut packer = Packer::default();
-        let mut left_out = Vec::new();
-        for run in &granted {
-            self.pack_run(&mut packer, &snapshot, run, ahead.bytes_max, &mut left_out)?;
-        }
-        if !left_out.is_empty() {
-            let mut core = self.core.lock();
-            for near in &left_out {
-                core.leases.give_back(session, *near, None);
-            }
-        }
-        let count = (granted.iter().map(Vec::len).sum::<usize>() - left_out.len()) as u64;
+        let left_out = Look::now(self).pack(&mut packer, &granted, ahead.bytes_max)?;
+        self.give_back_unread(session, &left_out);
+        let count = (granted.len() - left_out.len()) as u64;
         if count > 0 {
             self.events.record(Step::GrantAhead { session, inode, count });
         }
         Ok(packer.finish())
     }
 
-    /// Packs what leases on near inodes bring; those are `left_out` that do not fit.
-    pub(super) fn pack_run(
-        &self,
-        packer: &mut Packer,
-        snapshot: &Snapshot,
-        granted: &[(InodeNumber, LeaseMode)],
-        bytes_max: usize,
-        left_out: &mut Vec<InodeNumber>,
-    ) -> Result<(), Error> {
-        let (Some(&(first, _)), Some(&(last, _))) = (granted.first(), granted.last()) else {
-            return Ok(());
-        };
-        let mut rest = granted.iter().copied().peekable();
-        if packer.len() < bytes_max {
-            snapshot.visit_numbers(first.0..last.0.saturating_add(1), |raw| {
-                while let Some((gone, _)) = rest.next_if(|&(near, _)| near < raw.number) {
-                    left_out.push(gone);
-                }
-                if let Some((near, mode)) = rest.next_if(|&(near, _)| near == raw.number)
-                    && !self.pack(packer, snapshot, &raw, mode)?
-                {
-                    left_out.push(near);
-                }
-                Ok(packer.len() < bytes_max)
-            })?;
+    /// The session is not told of its leases on these: it has none.
+    pub(super) fn give_back_unread(&self, session: SessionId, inodes: &[InodeNumber]) {
+        if inodes.is_empty() {
+            return;
         }
-        left_out.extend(rest.map(|(near, _)| near));
-        Ok(())
-    }
-
-    /// Packs what a lease on an inode brings. Nothing, if it is not what it was when it was chosen.
-    fn pack(
-        &self,
-        packer: &mut Packer,
-        snapshot: &Snapshot,
-        raw: &RawInode<'_>,
-        mode: LeaseMode,
-    ) -> Result<bool, MetadataError> {
-        packer.begin(raw.number, mode, *raw.layout);
-        let is_whole = match raw.kind() {
-            Some(FileKind::File) => {
-                let extents = raw.extents.iter().map(Extent::from);
-                extents
-                    .flat_map(|extent| split_at_arenas(&self.superblock.geometry, &extent))
-                    .for_each(|extent| packer.extent(&extent));
-                !raw.in_table && !raw.layout.is_mapped()
-            }
-            Some(FileKind::Symlink) => {
-                let target = snapshot.symlink(raw.number)?;
-                packer.target(target.as_deref().unwrap_or_default());
-                target.is_some()
-            }
-            Some(FileKind::Directory) => {
-                let mut names = 0;
-                snapshot.visit_names(raw.number, b"", |name, dirent| {
-                    packer.name(name, dirent.inode, dirent.kind);
-                    names += 1;
-                    names < NAMES_MAX
-                })?
-            }
-            _ => false,
-        };
-        let is_good = is_whole && raw.layout.links() > 0;
-        if !is_good {
-            packer.abandon();
+        let mut core = self.core.lock();
+        for &inode in inodes {
+            core.leases.give_back(session, inode, None);
         }
-        Ok(is_good)
     }
 }
 

@@ -5,6 +5,7 @@
 //! along with whoever reads them, and only where nobody has to let go of anything.
 
 use super::ahead::PARCEL_BYTES_MAX;
+use super::packed::Look;
 use super::{Ahead, Trouble};
 use crate::metadata::{MetadataError, Snapshot};
 use crate::{Error, SharedFs};
@@ -39,18 +40,9 @@ impl SharedFs {
             }
         }
         drop(core);
-        // Read once they are granted: before that, another session may have changed them.
-        let snapshot = self.metadata.read()?;
         let mut packer = Packer::default();
-        let mut left_out = Vec::new();
-        for &one in &granted {
-            self.pack_run(&mut packer, &snapshot, &[one], PARCEL_BYTES_MAX, &mut left_out)?;
-        }
-        let mut core = self.core.lock();
-        for &inode in &left_out {
-            core.leases.give_back(session, inode, None);
-        }
-        drop(core);
+        let left_out = Look::now(self).pack(&mut packer, &granted, PARCEL_BYTES_MAX)?;
+        self.give_back_unread(session, &left_out);
         // The first was told of as it was granted.
         let count = (granted.len() - left_out.len()) as u64;
         if count > 1 {

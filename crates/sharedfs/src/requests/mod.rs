@@ -3,11 +3,13 @@
 mod ahead;
 mod first;
 mod granting;
+mod packed;
 mod passing;
 mod quotas;
 mod written;
 
 pub(crate) use ahead::Ahead;
+pub(crate) use packed::Packed;
 
 use crate::ending::Ending;
 use crate::metadata::Entry;
