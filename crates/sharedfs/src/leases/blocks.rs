@@ -17,7 +17,7 @@ struct Held {
 }
 
 /// The leases.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Blocks {
     /// By the number of the block; an inode is held by one session at most.
     held: HashMap<u64, Vec<Held>>,

@@ -20,7 +20,7 @@ struct Contended {
 }
 
 /// The contended inodes.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Contention {
     hold: Duration,
     inodes: HashMap<InodeNumber, Contended>,

@@ -22,6 +22,8 @@
 mod blocks;
 mod contention;
 mod logged;
+#[cfg(test)]
+mod simulated;
 
 use blocks::Blocks;
 use contention::Contention;
@@ -81,7 +83,7 @@ struct Range {
 }
 
 /// The table of leases.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Leases {
     entries: HashMap<InodeNumber, Lease>,
     /// Inodes each session has an entry for (a vacant entry in its own range counts).
