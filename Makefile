@@ -7,7 +7,7 @@ CUESTA := $(TARGET)/release/cuesta
 # Crates with lock-free code, built so that the model checker runs it.
 MODELS := -p cuesta-oplog -p cuesta-threads --features cuesta-oplog/model,cuesta-threads/model
 
-.PHONY: help build demo test conform programs bench explore models kill-campaign linearizability lint install setup
+.PHONY: help build demo test conform programs bench explore models kill-campaign linearizability fuzz lint install setup
 
 help:
 	@echo "make demo           build, run the main job on real input, kill it, prove that nothing was lost"
@@ -19,6 +19,7 @@ help:
 	@echo "make models         the lock-free code under the model checker, one preemption deeper than in make test"
 	@echo "make kill-campaign  hundreds of random SIGKILLs of programs and daemon (ARGUMENTS=--help)"
 	@echo "make linearizability  processes at once, killed and stopped: each call takes effect at one instant (ARGUMENTS=--help)"
+	@echo "make fuzz           the fuzz targets, each for MINUTES=n (make test runs a slice; TARGETS=… for some)"
 	@echo "make lint           formatting and clippy"
 	@echo "make install        the command and its library into PREFIX (default /usr/local)"
 
@@ -42,6 +43,7 @@ test: setup
 	$(CARGO) test --release --workspace --features cuesta-sim/record --test explorer
 	$(CARGO) test --release --workspace
 	$(CARGO) test --release $(MODELS) --lib models::
+	SEED=1 fuzz/run 2
 	$(MAKE) --no-print-directory conform ARGUMENTS="--seeds 3 --operations 40000"
 
 # What the scripts in crates/preload/tests/same start, apart from what every Debian has.
@@ -79,8 +81,14 @@ linearizability: build
 	$(CARGO) build --release -p cuesta-sim --bins
 	$(TARGET)/release/linearizability campaign $(ARGUMENTS)
 
+MINUTES ?= 10
+fuzz: setup
+	@setup/packages g++=g++
+	fuzz/run $$(( $(MINUTES) * 60 )) $(TARGETS)
+
 lint:
 	$(CARGO) fmt --all --check
+	$(CARGO) fmt --manifest-path fuzz/Cargo.toml --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	$(CARGO) clippy $(MODELS) --all-targets -- -D warnings
 
