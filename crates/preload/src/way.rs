@@ -85,14 +85,18 @@ pub fn bridge() -> Option<cuesta_served::Client> {
     connect_as_user(configuration().ok()?).ok()
 }
 
-/// Waits until SharedFS has closed what the last process it served for has let go of. `false`: it cannot be asked.
-pub fn settle() -> bool {
-    if let Some(Client::Served(client)) = attached() {
-        return client.settle().is_ok();
-    }
-    let Ok(configuration) = configuration() else { return false };
-    let client = cuesta_served::Client::connect(&users_socket(configuration), descriptor_floor());
-    client.and_then(|client| client.settle()).is_ok()
+/// Waits until SharedFS has closed what the last process it served has let go of, if it can be asked.
+pub fn settle() {
+    let settled = match (attached(), configuration()) {
+        (Some(Client::Served(client)), _) => client.settle(),
+        (_, Ok(configuration)) => {
+            let client = cuesta_served::Client::connect(&users_socket(configuration), descriptor_floor());
+            client.and_then(|client| client.settle())
+        }
+        _ => return,
+    };
+    // Who cannot be asked closes nothing, or is about to close everything.
+    drop(settled);
 }
 
 /// Whether this process may not even see the store's socket, or not use it.

@@ -39,11 +39,16 @@ pub fn lock_file(call: &Call) -> Answer {
 }
 
 /// What the kernel answers about locks on `fd`, asked again if one is `in_the_way`: it may be of a file that SharedFS still
-/// closes after a process it served, which is gone.
+/// closes after a process it served, which is gone, or has just closed.
 fn settled<A>(fd: i32, ask: impl Fn() -> A, in_the_way: impl Fn(&A) -> bool) -> A {
     let answer = ask();
-    let may_go = || lock_files::has_other(process::borrow(fd), Mark::Served).unwrap_or(false);
-    if in_the_way(&answer) && may_go() && way::settle() { ask() } else { answer }
+    if !in_the_way(&answer) {
+        return answer;
+    }
+    if lock_files::has_other(process::borrow(fd), Mark::Served).unwrap_or(false) {
+        way::settle();
+    }
+    ask()
 }
 
 /// The commands of `fcntl` for record locks; `None`: it is another one.
