@@ -275,7 +275,16 @@ impl Client {
         if let (Some(mapped), Some(modified)) = (state.mapped(), attributes.modified) {
             self.set_mapped_time(mapped, modified)?;
         }
-        self.charge_new_owner(turn, credentials, &state, attributes.uid)?;
+        let passes = credentials.may(Capability::PassQuotas);
+        let owner = attributes.uid.filter(|&uid| uid != state.record.uid && turn.is_charged(passes));
+        if let Some(owner) = owner {
+            if state.file().is_some_and(|content| content.unknown_from().is_some()) {
+                drop(state);
+                self.learn_extents(inode)?;
+                return Err(Halt::Again);
+            }
+            charge_new_owner(turn, &state, owner)?;
+        }
         let appended = turn.append(&Operation::SetAttributes { inode: inode.number, attributes })?;
         let record = &mut state.record;
         if let Some(mode) = attributes.mode {
@@ -291,25 +300,15 @@ impl Client {
         }
         Ok(false)
     }
+}
 
-    /// What an inode has goes with it to its new owner.
-    fn charge_new_owner(
-        &self,
-        turn: &mut Turn<'_>,
-        credentials: &Credentials,
-        state: &State,
-        uid: Option<u32>,
-    ) -> Result<(), Halt> {
-        let passes = credentials.may(Capability::PassQuotas);
-        let Some(uid) = uid.filter(|&uid| uid != state.record.uid && turn.is_charged(passes)) else {
-            return Ok(());
-        };
-        let blocks = match &state.content {
-            Content::File(content) => content.blocks(state.record.size, state.record.blocks),
-            _ => 0,
-        };
-        turn.charge(uid, Amounts { blocks, inodes: 1 })
-    }
+/// What an inode has goes with it to its new owner.
+fn charge_new_owner(turn: &mut Turn<'_>, state: &State, owner: u32) -> Result<(), Halt> {
+    let blocks = match &state.content {
+        Content::File(content) => content.blocks(state.record.size, state.record.blocks),
+        _ => 0,
+    };
+    turn.charge(owner, Amounts { blocks, inodes: 1 })
 }
 
 /// What to set, if the credentials allow it; `None` if nothing is asked for.

@@ -324,7 +324,11 @@ impl Client {
                 appended: None,
                 now: clock::now(),
             };
-            let learned = unknown.take().map_or(Ok(()), |inode| self.learn_extended_of(inode));
+            let learned = match unknown.take().map_or(Ok(()), |inode| self.learn_extended_of(inode)) {
+                // It is gone: the attempt looks anew at what the path names now.
+                Err(Halt::Failed(Error::NotFound)) => Ok(()),
+                learned => learned,
+            };
             let result = learned.and_then(|()| attempt(&mut turn));
             // What the attempt read, it read before this.
             std::sync::atomic::fence(Ordering::Acquire);

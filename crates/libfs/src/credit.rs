@@ -39,6 +39,8 @@ struct Numbers {
     later: Option<(u64, u64)>,
     /// How many are asked for next.
     step: u64,
+    /// How often all were void.
+    restarts: u64,
 }
 
 impl Credit {
@@ -50,7 +52,13 @@ impl Credit {
             again: AtomicU64::new(0),
             wants_blocks: AtomicBool::new(false),
             wants_numbers: AtomicBool::new(false),
-            numbers: Mutex::new(Numbers { next, end: next + count, later: None, step: NUMBERS_LEAST }),
+            numbers: Mutex::new(Numbers {
+                next,
+                end: next + count,
+                later: None,
+                step: NUMBERS_LEAST,
+                restarts: 0,
+            }),
         }
     }
 
@@ -60,7 +68,8 @@ impl Credit {
         self.debited.store(0, Ordering::Release);
         self.blocks.store(BLOCKS_LEAST, Ordering::Relaxed);
         self.again.store(0, Ordering::Relaxed);
-        *self.numbers.lock() = fresh.numbers.into_inner();
+        let mut numbers = self.numbers.lock();
+        *numbers = Numbers { restarts: numbers.restarts + 1, ..fresh.numbers.into_inner() };
     }
 
     /// Takes the answer about blocks.
@@ -75,10 +84,14 @@ impl Credit {
         }
     }
 
-    /// Takes the answer about inode numbers; `false` if it gives none.
-    pub(crate) fn deliver_numbers(&self, answer: &Result<Response, Error>) -> bool {
+    /// Takes the answer about inode numbers; `false` if it gives none. One that was asked for when there had been
+    /// `restarts` is a daemon's that is gone, if there were more: those numbers are another's by now.
+    pub(crate) fn deliver_numbers(&self, answer: &Result<Response, Error>, restarts: Option<u64>) -> bool {
         let &Ok(Response::InodeNumbers { first, count: count @ 1.. }) = answer else { return false };
         let mut numbers = self.numbers.lock();
+        if restarts.is_some_and(|restarts| restarts != numbers.restarts) {
+            return true;
+        }
         let range = (first.0, first.0.saturating_add(u64::from(count)));
         if numbers.next >= numbers.end {
             (numbers.next, numbers.end) = range;
@@ -191,13 +204,14 @@ impl Session {
     pub(crate) fn ask_numbers(&self) -> Result<(), Error> {
         self.asking.settle(self);
         let numbers = self.credit.numbers.lock();
-        let (at_hand, step) = (numbers.next < numbers.end || numbers.later.is_some(), numbers.step);
+        let at_hand = numbers.next < numbers.end || numbers.later.is_some();
+        let (step, restarts) = (numbers.step, numbers.restarts);
         drop(numbers);
         if at_hand {
             return Ok(());
         }
         let answer = self.ask(&Request::InodeNumbers { count: step as u32 });
-        if self.credit.deliver_numbers(&answer) {
+        if self.credit.deliver_numbers(&answer, Some(restarts)) {
             return Ok(());
         }
         match answer? {

@@ -86,6 +86,8 @@ impl Client {
     pub(crate) fn make_room_of(&self, uid: u32, needed: Amounts) -> Result<(), Error> {
         let _closed = self.gate.write();
         let shown = self.session.limits_shown();
+        // With the question the room given before is void, whatever the answer.
+        self.session.quotas.rooms.lock().remove(&uid);
         match self.session.ask(&Request::Room { uid, needed })? {
             Response::Room(left) => {
                 self.session.quotas.rooms.lock().insert(uid, Room { shown, left });

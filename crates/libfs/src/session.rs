@@ -461,7 +461,7 @@ impl Deliver for Session {
         match subject {
             Subject::Credit => self.credit.deliver_blocks(&answer, self.geometry().nvm_bytes),
             // None: whoever needs one asks again, and is told why not.
-            Subject::Numbers => drop(self.credit.deliver_numbers(&answer)),
+            Subject::Numbers => drop(self.credit.deliver_numbers(&answer, None)),
             Subject::Report => match answer {
                 Ok(Response::Report(report)) => {
                     *self.report.lock() = Some(report);

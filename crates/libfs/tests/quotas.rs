@@ -111,6 +111,39 @@ fn blocks_end_where_the_limit_is() {
 }
 
 #[test]
+fn who_was_refused_has_nothing_left_of_the_room_of_before() {
+    let (store, client) = store();
+    let other = store.attach();
+    let shared = Arc::clone(&store.shared);
+    let [anna, beside] = [&client, &other].map(|client| user(client, ANNA));
+    // In folders of their own: no lease moves between the two, and voids anything.
+    let [first, second] = [(&anna, "first"), (&beside, "second")].map(|(caller, folder)| {
+        caller.mkdir(folder).unwrap();
+        let path = format!("{folder}/f");
+        caller.client.open(&caller.who, Base::Root, path.as_bytes(), O_CREAT | O_WRONLY, 0o666).unwrap()
+    });
+    limit(&shared, ANNA, 30, 0);
+    let mut ends = [0, 0];
+    let mut append = |which: usize, blocks: usize| {
+        let data = vec![7; blocks * BLOCK];
+        let (client, file) = [(&client, &first), (&other, &second)][which];
+        let answer = client.pwrite(file, &[data.as_slice().into()], ends[which]);
+        ends[which] += answer.as_ref().map_or(0, |&written| written as i64);
+        answer.map(|written| written / BLOCK)
+    };
+    assert_eq!(append(0, 1), Ok(1), "and room for some more");
+    assert_eq!(append(1, 16), Ok(16));
+    assert_eq!(append(0, 16), Err(Error::OverQuota));
+    assert_eq!(append(1, 13), Ok(13), "all that there is");
+    assert_eq!(append(0, 1), Err(Error::OverQuota));
+    assert_eq!(owned(&shared, ANNA).blocks, 30);
+    client.close(first).unwrap();
+    other.close(second).unwrap();
+    drop((anna, beside, shared));
+    check(store, vec![client, other]);
+}
+
+#[test]
 fn inodes_end_where_the_limit_is() {
     let (store, client) = store();
     let shared = Arc::clone(&store.shared);

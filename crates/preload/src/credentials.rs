@@ -103,10 +103,10 @@ fn ask() -> Known {
     let effective = Arc::new(Credentials { uid, gid, groups: groups(), capabilities: effective });
     let real_uid = rustix::process::getuid().as_raw();
     let real_gid = rustix::process::getgid().as_raw();
-    let real = if (real_uid, real_gid) == (uid, gid) {
+    let capabilities = if real_uid == 0 { permitted } else { Capabilities::NONE };
+    let real = if (real_uid, real_gid, capabilities) == (uid, gid, effective.capabilities) {
         Arc::clone(&effective)
     } else {
-        let capabilities = if real_uid == 0 { permitted } else { Capabilities::NONE };
         Arc::new(Credentials { uid: real_uid, gid: real_gid, groups: effective.groups.clone(), capabilities })
     };
     Known { changes, effective, real }

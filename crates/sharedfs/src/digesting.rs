@@ -209,8 +209,10 @@ impl SharedFs {
             Ok(Some(batch)) => batch,
             Ok(None) => return Ok(None),
             Err(error) if error.is_damage() => {
-                tracing::error!(%error, "nothing is digested any more, what can be read is: stop it, and run cuesta fsck");
-                self.metadata.refuse_writes();
+                if !self.metadata.is_read_only() {
+                    tracing::error!(%error, "nothing is digested any more, what can be read is: stop it, and run cuesta fsck");
+                    self.metadata.refuse_writes();
+                }
                 return Err(error);
             }
             Err(error) => {

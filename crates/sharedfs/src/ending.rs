@@ -97,7 +97,8 @@ impl SharedFs {
             return self.end(digester, session, Ending::GivenUp);
         }
         // With the log digested, what the session made is in the metadata store: of its other numbers there is no inode.
-        let near = revoked.map_or(Ok(Vec::new()), |(_, along)| along.given_up_along(self))?;
+        // Where what is near cannot be read nothing is given up along.
+        let near = revoked.and_then(|(_, along)| along.given_up_along(self).ok()).unwrap_or_default();
         self.quotas.lock().forget(session);
         let mut core = self.core.lock();
         let Core { sessions, table, leases, .. } = &mut *core;

@@ -72,6 +72,9 @@ fn a_damaged_page_of_metadata_ends_digests_and_not_the_daemon() {
     let mut other = Writer::attach(&shared);
     assert_eq!(other.acquire(ROOT, LeaseMode::Read).entries.len(), 2);
     assert!(matches!(other.request(&Request::Statfs), Response::Statfs(_)));
+    // What somebody has who changed nothing is the next one's, as ever.
+    assert_eq!(other.acquire(file, LeaseMode::Read).record.size, 5000);
+    assert_eq!(reader.resync().revoked, [file]);
     // What waits in the log of the writer cannot be had.
     is_damage(other.request(&acquire(LeaseMode::Read)));
     is_damage(other.request(&Request::Map { inode: file }));

@@ -250,11 +250,19 @@ impl Digester {
     ) -> Result<Option<Batch>, Error> {
         let mut entries_max = u64::MAX;
         let mut trusting = true;
-        self.foreign.clear();
+        if storage.metadata.is_read_only() {
+            // Who did nothing loses nothing: only what cannot be kept is an error.
+            self.forget(trusting);
+            let scanned =
+                self.scan(storage, &storage.metadata.read()?, log, until, bytes_max, entries_max)?;
+            if scanned.entries == 0 && scanned.rejected.is_none() {
+                return Ok(None);
+            }
+        }
         loop {
             self.forget(trusting);
             let transaction = storage.metadata.begin()?;
-            let scanned = self.scan(storage, &transaction, log, until, bytes_max, entries_max)?;
+            let scanned = self.scan(storage, transaction.base(), log, until, bytes_max, entries_max)?;
             if scanned.entries == 0 && scanned.rejected.is_none() {
                 return Ok(None);
             }
@@ -289,7 +297,7 @@ impl Digester {
     fn scan(
         &mut self,
         storage: &Storage<'_>,
-        transaction: &Transaction,
+        snapshot: &Snapshot,
         log: &LogView,
         until: Until,
         bytes_max: u64,
@@ -297,6 +305,8 @@ impl Digester {
     ) -> Result<Scanned, Error> {
         let geometry = &log.files.geometry;
         let recovering = storage.recovering;
+        // Each copy of a log that its session may rewrite is looked at anew.
+        self.foreign.clear();
         let hinted = log.completed.0.saturating_sub(log.from.0);
         let mut bytes = match until {
             Until::Completed => hinted,
@@ -325,7 +335,6 @@ impl Digester {
             let at_break = until == Until::Break;
             return Ok(Scanned { to: log.from, entries: 0, debits: 0, rejected: None, at_break });
         }
-        let snapshot = transaction.base();
         let before = Before {
             snapshot,
             inodes_end: snapshot.inodes_end()?,
@@ -340,7 +349,7 @@ impl Digester {
         let limits =
             Limits { entries_max, bytes_max, touched_max: if recovering { usize::MAX } else { TOUCHED_MAX } };
         let scanned = apply_all(&applied, &mut self.view, log, &limits, &self.foreign)?;
-        if recovering || !self.foreign.is_empty() {
+        if recovering {
             return Ok(scanned);
         }
         let changed = self.view.nodes().iter().filter(|node| node.changed);

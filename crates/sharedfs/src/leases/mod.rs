@@ -209,7 +209,7 @@ impl Leases {
         }))
     }
 
-    /// Leases the session did not ask for, but will want, on `wanted`, which rises: as [`Leases::request`], only where
+    /// Leases the session did not ask for, but will want, on `wanted`, near ones behind each other: as [`Leases::request`], only where
     /// nothing has to happen first, nobody contends for changing the inode, and the session does not hold it already. Adds
     /// to `granted` what it gets.
     pub fn request_ahead(

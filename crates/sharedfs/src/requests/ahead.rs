@@ -84,7 +84,7 @@ impl SharedFs {
         mode: LeaseMode,
         ahead: &Ahead,
     ) -> Result<Vec<u8>, Error> {
-        let mut wanted = ahead.wanted(self)?;
+        let mut wanted = ahead.wanted(self).unwrap_or_default();
         wanted.retain(|&near| near != inode);
         if wanted.is_empty() {
             return Ok(Vec::new());
@@ -93,7 +93,11 @@ impl SharedFs {
         let mut granted = Vec::with_capacity(wanted.len());
         self.core.lock().leases.request_ahead(session, &wanted, mode, now, &mut granted);
         let mut packer = Packer::default();
-        let left_out = Look::now(self).pack(&mut packer, &granted, ahead.bytes_max)?;
+        let Ok(left_out) = Look::now(self).pack(&mut packer, &granted, ahead.bytes_max) else {
+            // Something near cannot be read: whoever wants that is told.
+            self.give_back_unread(session, &granted.iter().map(|&(near, _)| near).collect::<Vec<_>>());
+            return Ok(Vec::new());
+        };
         self.give_back_unread(session, &left_out);
         let count = (granted.len() - left_out.len()) as u64;
         if count > 0 {

@@ -306,6 +306,8 @@ impl SharedFs {
 
     /// Takes leases back. Where the log may still change their inodes, they stay until it is digested.
     fn give_back(&self, session: SessionId, inodes: &[InodeNumber]) -> Result<Response, Trouble> {
+        // What a digest was under way with is committed: how far the session says it came might not cover it.
+        let _no_digest = self.digester.lock();
         let mut core = self.core.lock();
         let Core { sessions, leases, .. } = &mut *core;
         let found = sessions.get_mut(&session).ok_or(Trouble::Refused(Refusal::SessionEnded))?;

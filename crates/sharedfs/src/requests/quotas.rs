@@ -65,6 +65,9 @@ impl SharedFs {
         for session in core.sessions.values() {
             session.control.publish_quotas(shown);
         }
+        drop(core);
+        // What logs hold was charged to nobody: it is counted now.
+        self.digest_everything()?;
         Ok(Response::Done)
     }
 }
