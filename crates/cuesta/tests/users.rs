@@ -13,6 +13,18 @@ use std::time::Duration;
 
 const NOBODY: u32 = 65534;
 
+/// A store in a folder of which others may do so much. None where nobody can become another user.
+fn place_for_others(mode: u32) -> Option<Place> {
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: only root becomes somebody else");
+        return None;
+    }
+    let place = Place::with_store();
+    set_permissions(place.path(""), Permissions::from_mode(0o755)).unwrap();
+    set_permissions(place.path("store"), Permissions::from_mode(mode)).unwrap();
+    Some(place)
+}
+
 fn as_nobody(place: &Place, script: &str) -> Ended {
     let mut command = place.command(&["run", "--store", "store", "--", "/bin/sh", "-c", script]);
     Ended(command.uid(NOBODY).gid(NOBODY).output().unwrap())
@@ -20,12 +32,7 @@ fn as_nobody(place: &Place, script: &str) -> Ended {
 
 #[test]
 fn a_store_that_others_may_reach_serves_them_while_its_user_serves_it() {
-    if !rustix::process::geteuid().is_root() {
-        println!("skipped: only root becomes somebody else");
-        return;
-    }
-    let place = Place::with_store();
-    set_permissions(place.path(""), Permissions::from_mode(0o755)).unwrap();
+    let Some(place) = place_for_others(0o700) else { return };
     let made = place.cuesta(&[
         "run",
         "--store",
@@ -73,13 +80,7 @@ except OSError as error:
 /// The daemon closes a file when it sees that nobody has it any more; its locks must seem gone as soon as its process is.
 #[test]
 fn a_lock_of_another_user_s_program_ends_with_it_however_late_the_daemon_is() {
-    if !rustix::process::geteuid().is_root() {
-        println!("skipped: only root becomes somebody else");
-        return;
-    }
-    let place = Place::with_store();
-    set_permissions(place.path(""), Permissions::from_mode(0o755)).unwrap();
-    set_permissions(place.path("store"), Permissions::from_mode(0o711)).unwrap();
+    let Some(place) = place_for_others(0o711) else { return };
     let made = ["run", "--store", "store", "--", "sh", "-c", "umask 0; echo > /cuesta/locked"];
     assert_eq!(place.cuesta(&made).status(), 0);
     for taker_user in [0, NOBODY] {
@@ -159,13 +160,7 @@ print('whole', flush=True)
 
 #[test]
 fn a_program_of_another_user_goes_on_when_the_daemon_is_killed_or_replaced() {
-    if !rustix::process::geteuid().is_root() {
-        println!("skipped: only root becomes somebody else");
-        return;
-    }
-    let place = Place::with_store();
-    set_permissions(place.path(""), Permissions::from_mode(0o755)).unwrap();
-    set_permissions(place.path("store"), Permissions::from_mode(0o711)).unwrap();
+    let Some(place) = place_for_others(0o711) else { return };
     let make = ["run", "--store", "store", "--", "mkdir", "-m", "777", "/cuesta/all", "/cuesta/all/here"];
     assert_eq!(place.cuesta(&make).status(), 0);
     let mut command = place.command(&["run", "--store", "store", "--", "python3", "-c", KEEPER]);
@@ -208,13 +203,7 @@ fn passes_quotas() -> bool {
 
 #[test]
 fn a_user_owns_no_more_than_the_quota() {
-    if !rustix::process::geteuid().is_root() {
-        println!("skipped: only root becomes somebody else");
-        return;
-    }
-    let place = Place::with_store();
-    set_permissions(place.path(""), Permissions::from_mode(0o755)).unwrap();
-    set_permissions(place.path("store"), Permissions::from_mode(0o711)).unwrap();
+    let Some(place) = place_for_others(0o711) else { return };
     let made = place.cuesta(&["run", "--store", "store", "--", "mkdir", "-m", "777", "/cuesta/all"]);
     assert_eq!(made.status(), 0, "{}", made.errors());
     let set = ["quota", "store", "--user", "nobody", "--bytes", "1M", "--inodes", "20"];

@@ -108,7 +108,7 @@ impl Report {
     pub fn as_text(&self) -> String {
         let total = |outcome| self.total(outcome);
         let mut text = format!(
-            "cuesta doctor: {} {}\n  about the store: {} calls served, {} failed, {} not served; about other files: {} \
+            "cuesta doctor: {} {}\n  about the store: {} served, {} failed, {} not served; about other files: {} \
              passed on to the kernel\n",
             self.name,
             self.ending(),
