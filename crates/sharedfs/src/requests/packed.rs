@@ -30,7 +30,7 @@ const NAMES_MAX: usize = 4096;
 pub(super) struct Run {
     /// Files and symbolic links, and where each one ends in `bytes`.
     items: Vec<(InodeNumber, usize)>,
-    bytes: Vec<u8>,
+    bytes: Box<[u8]>,
     directories: Vec<InodeNumber>,
 }
 
@@ -224,7 +224,7 @@ impl SharedFs {
             }
             Ok(true)
         })?;
-        Ok(Run { items, bytes: packer.finish(), directories })
+        Ok(Run { items, bytes: packer.finish().into(), directories })
     }
 
     /// Packs a file or a symbolic link, unless it is one of those that are left out.
