@@ -185,10 +185,12 @@ impl SharedFs {
         self.make_room_for_metadata(session)?;
         let started = Instant::now();
         let log = {
-            let core = self.core.lock();
-            let Some(found) = core.sessions.get(&session) else { return Ok(None) };
+            let mut core = self.core.lock();
             let numbers = InodeNumber::ROOT.0 + 1..core.table.head().inode_limit.0;
-            found.log_view(self.superblock.store, self.superblock.geometry, numbers)
+            let Some(found) = core.sessions.get_mut(&session) else { return Ok(None) };
+            let log = found.log_view(self.superblock.store, self.superblock.geometry, numbers);
+            found.digesting = log.completed;
+            log
         };
         let storage = self.storage();
         let batches = if storage.recovering { BATCHES_RECOVERED } else { 1 };

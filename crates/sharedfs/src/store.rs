@@ -462,6 +462,7 @@ pub(crate) fn new_session(
         slot,
         lease_generation: record.lease_generation,
         digested: record.start,
+        digesting: record.start,
         digested_entries: 0,
         traced: record.start,
         record,

@@ -306,12 +306,11 @@ impl SharedFs {
 
     /// Takes leases back. Where the log may still change their inodes, they stay until it is digested.
     fn give_back(&self, session: SessionId, inodes: &[InodeNumber]) -> Result<Response, Trouble> {
-        // What a digest was under way with is committed: how far the session says it came might not cover it.
-        let _no_digest = self.digester.lock();
         let mut core = self.core.lock();
         let Core { sessions, leases, .. } = &mut *core;
         let found = sessions.get_mut(&session).ok_or(Trouble::Refused(Refusal::SessionEnded))?;
-        let completed = found.completed();
+        // What a digest is under way with can still change it, whatever the session says by now.
+        let completed = found.completed().max(found.digesting);
         let until = (completed > found.digested).then_some(completed);
         for &inode in inodes {
             if leases.give_back(session, inode, until) {

@@ -60,6 +60,8 @@ pub struct Session {
     pub control: Arc<Control>,
     /// How far its log is in the shared area.
     pub digested: LogPosition,
+    /// How far it was complete, as it said, when the last digest of it began.
+    pub digesting: LogPosition,
     /// Entries that is.
     pub digested_entries: u64,
     /// How far the trace says its log is written.
