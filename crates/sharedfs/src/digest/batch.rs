@@ -348,7 +348,7 @@ impl Digester {
             Applied { store: &before, batch: copied, session: log.session, numbers: log.numbers.clone() };
         let limits =
             Limits { entries_max, bytes_max, touched_max: if recovering { usize::MAX } else { TOUCHED_MAX } };
-        let scanned = apply_all(&applied, &mut self.view, log, &limits, &self.foreign)?;
+        let scanned = apply_all(&applied, &mut self.view, log, &limits, &HashSet::new())?;
         if recovering {
             return Ok(scanned);
         }

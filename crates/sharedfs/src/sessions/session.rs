@@ -60,10 +60,10 @@ pub struct Session {
     pub control: Arc<Control>,
     /// How far its log is in the shared area.
     pub digested: LogPosition,
-    /// How far it was complete, as it said, when the last digest of it began.
-    pub digesting: LogPosition,
     /// Entries that is.
     pub digested_entries: u64,
+    /// How far its log was complete, as it said, when the last digest of it began.
+    pub digesting: LogPosition,
     /// How far the trace says its log is written.
     pub traced: LogPosition,
     /// Blocks it may debit in all.
