@@ -7,7 +7,7 @@ CUESTA := $(TARGET)/release/cuesta
 # Crates with lock-free code, built so that the model checker runs it.
 MODELS := -p cuesta-oplog -p cuesta-threads --features cuesta-oplog/model,cuesta-threads/model
 
-.PHONY: help build demo test conform programs bench explore models kill-campaign linearizability fuzz lint install setup
+.PHONY: help build demo test conform programs bench explore models kill-campaign linearizability soak fuzz lint install setup
 
 help:
 	@echo "make demo           build, run the main job on real input, kill it, prove that nothing was lost"
@@ -19,6 +19,7 @@ help:
 	@echo "make models         the lock-free code under the model checker, one preemption deeper than in make test"
 	@echo "make kill-campaign  hundreds of random SIGKILLs of programs and daemon (ARGUMENTS=--help)"
 	@echo "make linearizability  processes at once, killed and stopped: each call takes effect at one instant (ARGUMENTS=--help)"
+	@echo "make soak           real programs of two users for MINUTES=n, anything killed, all read again (ARGUMENTS=--help)"
 	@echo "make fuzz           the fuzz targets, each for MINUTES=n (make test runs a slice; TARGETS=… for some)"
 	@echo "make lint           formatting and clippy"
 	@echo "make install        the command and its library into PREFIX (default /usr/local)"
@@ -82,6 +83,12 @@ linearizability: build
 	$(TARGET)/release/linearizability campaign $(ARGUMENTS)
 
 MINUTES ?= 10
+soak: build
+	@setup/packages git=git sqlite3=sqlite3 gcc=gcc make=make python3=python3 \
+		/usr/lib/python3/dist-packages/lmdb=python3-lmdb
+	$(CARGO) build --release -p cuesta-sim --bins
+	$(TARGET)/release/soak --minutes $(MINUTES) $(ARGUMENTS)
+
 fuzz: setup
 	@setup/packages g++=g++
 	fuzz/run $$(( $(MINUTES) * 60 )) $(TARGETS)

@@ -240,6 +240,7 @@ fn superblocks() -> Vec<Vec<u8>> {
         lease_generation: LeaseGeneration(6),
         start: LogPosition(640),
         ended: false,
+        away_below: InodeNumber(77),
         segments: vec![SegmentId(1), SegmentId(9)],
     };
     let mut written = Vec::new();

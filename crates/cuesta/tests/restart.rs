@@ -200,3 +200,62 @@ fn an_open_file_that_was_sent_before_its_daemon_died_takes_nothing_that_would_be
     program.tell_to_go_on();
     assert_eq!(program.end(), (vec!["EBADF EBADF EBADF EBADF EBADF None content".to_owned()], true));
 }
+
+/// Has a session and does nothing until it is told to go on; then it opens a file that was made meanwhile, and does nothing
+/// again until it reads that.
+const IDLER: &str = r"
+import os, sys
+held = os.open('/cuesta/held', os.O_CREAT | os.O_RDWR)
+os.write(held, b'secret')
+print('idle', flush=True)
+sys.stdin.readline()
+late = os.open('/cuesta/late', os.O_RDONLY)
+print('idle again', flush=True)
+sys.stdin.readline()
+print(os.pread(held, 10, 0), os.pread(late, 10, 0), flush=True)
+";
+
+/// Makes and removes files, in all several times as large as the store.
+fn make_and_remove(place: &Place) {
+    for _ in 0..8 {
+        let script = "head -c 2M /dev/zero > /cuesta/large && rm /cuesta/large";
+        let made = place.cuesta(&["run", "--store", "store", "--", "sh", "-c", script]);
+        assert_eq!(made.status(), 0, "{}", made.errors());
+    }
+}
+
+/// A shell that waits for its user since before an upgrade cannot say what it has open, but nothing that is newer.
+#[test]
+fn an_idle_program_does_not_keep_what_is_removed_after_its_daemon_died() {
+    let place = Place::with_store();
+    let mut idler = Talking::start(&place, IDLER);
+    assert_eq!(idler.hear(), "idle");
+    place.kill_daemon();
+    make_and_remove(&place);
+    // Made under one daemon, and removed under the next.
+    for _ in 0..8 {
+        let run = |script| place.cuesta(&["run", "--store", "store", "--", "sh", "-c", script]);
+        let made =
+            run("rm -f /cuesta/kept && head -c 2M /dev/zero > /cuesta/kept && echo content > /cuesta/late");
+        assert_eq!(made.status(), 0, "{}", made.errors());
+        place.kill_daemon();
+    }
+    start_daemon(&place);
+    idler.tell_to_go_on();
+    assert_eq!(idler.hear(), "idle again");
+    place.kill_daemon();
+    let removed = place.cuesta(&[
+        "run",
+        "--store",
+        "store",
+        "--",
+        "rm",
+        "/cuesta/held",
+        "/cuesta/late",
+        "/cuesta/kept",
+    ]);
+    assert_eq!(removed.status(), 0, "{}", removed.errors());
+    make_and_remove(&place);
+    idler.tell_to_go_on();
+    assert_eq!(idler.end(), (vec![r"b'secret' b'content\n'".to_owned()], true));
+}

@@ -116,6 +116,9 @@ pub struct SessionRecord {
     /// The log was digested to its end and counts no more; what is left to do is to remove its segments, which a process
     /// that lives may still write to, and then to free the slot.
     pub ended: bool,
+    /// While its process has not come back to a daemon that recovered it: what it has open has a number below this. It is
+    /// none while the process talks to the daemon there is.
+    pub away_below: InodeNumber,
     /// The segments of the ring's slots, in slot order.
     pub segments: Vec<SegmentId>,
 }
@@ -132,7 +135,7 @@ struct RecordLayout {
     start: U64,
     pid: U32,
     ended: U32,
-    unused: [u8; 8],
+    away_below: U64,
 }
 
 const _: () = assert!(size_of::<RecordLayout>() == RECORD_BYTES);
@@ -148,6 +151,7 @@ impl SessionRecord {
             lease_generation: LeaseGeneration(0),
             start: LogPosition(0),
             ended: false,
+            away_below: InodeNumber::NONE,
             segments: Vec::new(),
         }
     }
@@ -170,7 +174,7 @@ impl SessionRecord {
             start: self.start.0.into(),
             pid: self.pid.into(),
             ended: u32::from(self.ended).into(),
-            unused: [0; 8],
+            away_below: self.away_below.0.into(),
         };
         out.clear();
         out.extend_from_slice(layout.as_bytes());
@@ -196,6 +200,7 @@ impl SessionRecord {
             lease_generation: LeaseGeneration(layout.lease_generation.get()),
             start: LogPosition(layout.start.get()),
             ended: layout.ended.get() != 0,
+            away_below: InodeNumber(layout.away_below.get()),
             segments: names
                 .as_chunks::<4>()
                 .0
@@ -220,6 +225,7 @@ mod tests {
             lease_generation: LeaseGeneration(3),
             start: LogPosition(640),
             ended: true,
+            away_below: InodeNumber(77),
             segments: vec![SegmentId(4), SegmentId(9)],
         };
         let mut bytes = Vec::new();

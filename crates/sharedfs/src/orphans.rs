@@ -30,13 +30,17 @@ impl Others for SharedFs {
     fn openers(&self, session: SessionId) -> Openers<'_> {
         let core = self.core.lock();
         let others = core.sessions.values().filter(|other| other.id != session);
-        let (mut controls, mut is_blind) = (Vec::new(), false);
+        let (mut controls, mut unseen_below) = (Vec::new(), InodeNumber::NONE);
         for other in others {
             controls.push(Arc::clone(&other.control));
-            is_blind |= !matches!(other.presence, Presence::Here);
+            unseen_below = unseen_below.max(match other.presence {
+                Presence::Here => InodeNumber::NONE,
+                Presence::Away(_) if other.record.away_below != InodeNumber::NONE => other.record.away_below,
+                Presence::Away(_) | Presence::Returning => InodeNumber(u64::MAX),
+            });
         }
         drop(core);
-        Openers::look(&controls, is_blind, &self.references)
+        Openers::look(&controls, unseen_below, &self.references)
     }
 
     fn have_lease(&self, inode: InodeNumber, session: SessionId) -> bool {

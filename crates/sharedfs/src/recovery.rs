@@ -14,7 +14,7 @@ use crate::store::{Core, new_session};
 use crate::tiers::{Allocator, Arenas, Bitmap};
 use crate::{Error, SharedFs};
 use cuesta_format::event::Step;
-use cuesta_format::{ArenaId, Geometry, LeaseGeneration, SessionId};
+use cuesta_format::{ArenaId, Geometry, InodeNumber, LeaseGeneration, SessionId};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, getpid, pidfd_open};
 use std::os::fd::OwnedFd;
@@ -127,6 +127,10 @@ impl SharedFs {
             let Some(session) = sessions.get_mut(&id) else { return Ok(digested.entries) };
             // What its process did since was for a daemon that is gone.
             session.lease_generation = LeaseGeneration(session.lease_generation.0 + 1);
+            if session.record.away_below == InodeNumber::NONE {
+                // It has not come back since, so it opened nothing that is made from now on.
+                session.record.away_below = table.head().inode_limit;
+            }
             renew_log(session, table)?;
             session.digested
         };

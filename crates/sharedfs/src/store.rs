@@ -288,6 +288,7 @@ impl SharedFs {
             lease_generation: LeaseGeneration(1),
             start: LogPosition(0),
             ended: false,
+            away_below: InodeNumber::NONE,
             segments: Vec::new(),
         };
         core.next_session = SessionId(id.0 + 1);
@@ -329,7 +330,11 @@ impl SharedFs {
         let control = Arc::clone(&found.control);
         let [notice, client, kick] = control.descriptors()?;
         let numbers = self.grant_numbers(&mut core, session, self.options.inode_numbers)?;
-        let Some(found) = core.sessions.get_mut(&session) else { return Err(Error::NoSession) };
+        let Core { sessions, table, .. } = &mut *core;
+        let Some(found) = sessions.get_mut(&session) else { return Err(Error::NoSession) };
+        // Before it can open anything: when this daemon has died, that may be whatever there was then.
+        found.record.away_below = InodeNumber::NONE;
+        table.write(found.slot, &found.record)?;
         found.control.publish_quotas(self.quotas.lock().shown());
         found.presence = Presence::Returning;
         program.clone_into(&mut found.program);

@@ -9,6 +9,7 @@
 //! * [`family`] has processes that fork, spawn and exec make calls in turns, to compare Cuesta with the kernel.
 //! * [`kill`] kills the real programs and checks the store from outside.
 //! * [`linearizability`] has processes work at once and checks that each call took effect at one instant.
+//! * [`soak`] has real programs of two users work for as long as is wished, kills anything, and reads everything again.
 //!
 //! Nothing here is linked into what users run.
 
@@ -24,6 +25,7 @@ pub mod operation;
 mod path_text;
 pub mod posix;
 pub mod random;
+pub mod soak;
 pub mod sparse;
 pub mod tree;
 pub mod world;

@@ -49,6 +49,8 @@ struct Sweeping {
 #[derive(Debug)]
 pub(crate) struct Openers<'a> {
     sessions: HashSet<InodeNumber>,
+    /// Below this number anything may be open.
+    unseen_below: InodeNumber,
     /// A session has more open than it can list.
     unlisted: bool,
     /// Inodes with lock files; `None`: too many to list.
@@ -126,10 +128,15 @@ impl References {
 }
 
 impl<'a> Openers<'a> {
-    /// Looks at the slots of sessions, then at the lock files. `is_blind`: there are sessions whose slots say nothing yet.
-    pub(crate) fn look(sessions: &[Arc<Control>], is_blind: bool, references: &'a References) -> Openers<'a> {
+    /// Looks at the slots of sessions, then at the lock files. There are sessions whose slots say nothing yet, and which
+    /// may have inodes below `unseen_below` open.
+    pub(crate) fn look(
+        sessions: &[Arc<Control>],
+        unseen_below: InodeNumber,
+        references: &'a References,
+    ) -> Openers<'a> {
         let mut open = HashSet::new();
-        let mut unlisted = is_blind;
+        let mut unlisted = false;
         for session in sessions {
             unlisted |= !session.visit_open(|inode| {
                 open.insert(inode);
@@ -137,12 +144,13 @@ impl<'a> Openers<'a> {
         }
         let listed = lock_files::list(&references.folder, LISTED_MAX).ok().flatten();
         let lock_files = listed.map(|listed| listed.into_iter().collect());
-        Openers { sessions: open, unlisted, lock_files, references }
+        Openers { sessions: open, unseen_below, unlisted, lock_files, references }
     }
 
     /// Whether the inode may be open.
     pub(crate) fn have(&self, inode: InodeNumber) -> bool {
         self.unlisted
+            || inode < self.unseen_below
             || self.sessions.contains(&inode)
             || self.lock_files.as_ref().is_none_or(|listed| listed.contains(&inode))
                 && self.references.have(inode, Mark::Opener)

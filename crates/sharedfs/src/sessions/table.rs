@@ -178,6 +178,7 @@ mod tests {
             lease_generation: LeaseGeneration(1),
             start: LogPosition(0),
             ended: false,
+            away_below: InodeNumber::NONE,
             segments: vec![SegmentId(3)],
         }
     }

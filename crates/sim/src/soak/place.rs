@@ -1,0 +1,244 @@
+//! The store of a soak, the command as it is installed, and the daemon.
+//!
+//! Nobody starts the daemon but `cuesta run`, as it is in use: when it is away, whichever program starts next brings
+//! up another. So its process is asked for before it is killed.
+
+use super::lanes::{Lane, SCRIPTS, User};
+use crate::kill::served::{ROOT, told};
+use crate::random::Random;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, pidfd_open, pidfd_send_signal, waitpid};
+use std::fs::{self, Permissions};
+use std::io;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+/// Where programs are looked for.
+pub(super) const SEARCH_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+const STORE_BYTES: &str = "512M";
+/// The tree that is unpacked and copied.
+const TREE_FILES: u64 = 40;
+const TREE_FOLDERS: u64 = 5;
+const TREE_FILE_BYTES_MAX: u64 = 60_000;
+
+/// The command under test and its library, as they were built.
+#[derive(Clone, Debug)]
+pub struct Installed {
+    /// `cuesta`; the library lies beside it.
+    pub cuesta: PathBuf,
+}
+
+/// A folder with all that.
+pub(super) struct Place {
+    folder: tempfile::TempDir,
+    seed: u64,
+}
+
+impl Place {
+    /// Puts the command where every user can execute it, and makes a store that every user reaches.
+    pub(super) fn new(installed: &Installed, seed: u64) -> io::Result<Place> {
+        let builder = |parent: &Path| tempfile::Builder::new().prefix("cuesta-soak-").tempdir_in(parent);
+        let folder = builder(Path::new("/dev/shm")).or_else(|_| builder(&std::env::temp_dir()))?;
+        let place = Place { folder, seed };
+        fs::set_permissions(place.folder.path(), Permissions::from_mode(0o755))?;
+        for name in ["bin", "jobs", "errors"] {
+            fs::create_dir(place.beside(name))?;
+        }
+        let library = installed.cuesta.with_file_name("libcuesta_preload.so");
+        for built in [&installed.cuesta, &library] {
+            // By another process: a file open for writing here could be inherited by a fork, and could not be executed.
+            let mut copy = Command::new("cp");
+            copy.arg(built).arg(place.beside("bin"));
+            told(copy)?;
+        }
+        for (name, text) in SCRIPTS {
+            fs::write(place.beside("jobs").join(name), text)?;
+        }
+        place.make_tree(&mut Random::new(seed))?;
+        let mut mkfs = place.cuesta("mkfs");
+        mkfs.args(["--medium", "memory", "--nvm", STORE_BYTES]).arg(place.store());
+        told(mkfs)?;
+        fs::set_permissions(place.store(), Permissions::from_mode(0o711))?;
+        Ok(place)
+    }
+
+    /// A file beside the store.
+    pub(super) fn beside(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn store(&self) -> PathBuf {
+        self.beside("store")
+    }
+
+    /// Programs end their work when there is this file.
+    pub(super) fn stop_file(&self) -> PathBuf {
+        self.beside("stop")
+    }
+
+    fn make_tree(&self, random: &mut Random) -> io::Result<()> {
+        let tree = self.beside("tree");
+        for folder in 0..TREE_FOLDERS {
+            fs::create_dir_all(tree.join(format!("folder-{folder}/below")))?;
+        }
+        for file in 0..TREE_FILES {
+            let path = tree.join(format!("folder-{}/below/file-{file}", random.below(TREE_FOLDERS)));
+            let bytes: Vec<u8> =
+                (0..random.below(TREE_FILE_BYTES_MAX)).map(|_| b'a' + random.below(16) as u8).collect();
+            fs::write(&path, bytes)?;
+            fs::set_permissions(&path, Permissions::from_mode(*random.pick(&[0o644, 0o600, 0o755, 0o444])))?;
+            match random.below(8) {
+                0 => symlink(format!("file-{file}"), path.with_extension("link"))?,
+                1 => fs::hard_link(&path, path.with_extension("again"))?,
+                _ => {}
+            }
+        }
+        let mut tar = Command::new("tar");
+        tar.arg("-czf").arg(self.beside("tree.tar.gz")).arg("-C").arg(&tree).arg(".");
+        told(tar)?;
+        // Modes are kept, but everybody may compare.
+        let mut readable = Command::new("chmod");
+        readable.arg("-R").arg("a+r").arg(&tree);
+        told(readable).map(drop)
+    }
+
+    fn cuesta(&self, action: &str) -> Command {
+        let mut command = Command::new(self.beside("bin/cuesta"));
+        command.arg(action).stdin(Stdio::null()).current_dir("/");
+        command
+    }
+
+    /// `cuesta run -- …`
+    fn run(&self) -> Command {
+        let mut command = self.cuesta("run");
+        command.arg("--store").arg(self.store()).args(["--at", ROOT, "--"]);
+        command
+    }
+
+    /// Makes the lanes' folders on the store.
+    pub(super) fn make_folders(&self, lanes: &[Lane]) -> io::Result<()> {
+        for lane in lanes {
+            let Some(mode) = lane.mode else { continue };
+            let owner = lane.users[0].id().unwrap_or_else(|| rustix::process::geteuid().as_raw());
+            let mut command = self.run();
+            let script = "mkdir -m \"$1\" \"$2\" && chown \"$3:$3\" \"$2\"";
+            let folder = format!("{ROOT}/{}", lane.place);
+            command.args(["sh", "-c", script, "sh", mode, &folder, &owner.to_string()]);
+            told(command)?;
+        }
+        Ok(())
+    }
+
+    /// A lane's script at work, or looking.
+    pub(super) fn script(&self, lane: &Lane, user: User, action: &str) -> Command {
+        let mut command = self.run();
+        command.arg(if lane.script.ends_with(".py") { "python3" } else { "bash" });
+        command.arg(self.beside("jobs").join(lane.script)).arg(action).args(lane.argument);
+        command.env_clear().envs([
+            ("PATH", SEARCH_PATH),
+            ("HOME", "/nonexistent"),
+            ("LC_ALL", "C.UTF-8"),
+            ("PYTHONDONTWRITEBYTECODE", "1"),
+            ("GIT_CONFIG_NOSYSTEM", "1"),
+            ("GIT_AUTHOR_NAME", "soak"),
+            ("GIT_AUTHOR_EMAIL", "soak@localhost"),
+            ("GIT_COMMITTER_NAME", "soak"),
+            ("GIT_COMMITTER_EMAIL", "soak@localhost"),
+        ]);
+        command.env("PLACE", format!("{ROOT}/{}", lane.place)).env("SEED", self.seed.to_string());
+        command.env("SOURCE", self.beside("tree")).env("STOP", self.stop_file());
+        if let Some(id) = user.id() {
+            command.uid(id).gid(id);
+        }
+        command
+    }
+
+    /// Makes sure that there is a daemon.
+    pub(super) fn ensure_daemon(&self) -> io::Result<()> {
+        let mut command = self.run();
+        command.arg("true");
+        told(command).map(drop)
+    }
+
+    /// The daemon's process, if there is a daemon that answers.
+    fn daemon(&self) -> io::Result<Option<Pid>> {
+        let mut command = self.cuesta("status");
+        let output = command.arg("--json").arg(self.store()).output()?;
+        let status: Option<serde_json::Value> = serde_json::from_slice(&output.stdout).ok();
+        let pid = status.and_then(|status| status["pid"].as_i64());
+        Ok(pid.and_then(|pid| Pid::from_raw(pid.try_into().ok()?)))
+    }
+
+    /// Sends the daemon a signal, if there is one.
+    pub(super) fn signal_daemon(&self, signal: Signal) -> io::Result<Option<Pid>> {
+        let Some(daemon) = self.daemon()? else { return Ok(None) };
+        match rustix::process::kill_process(daemon, signal) {
+            Ok(()) => Ok(Some(daemon)),
+            Err(Errno::SRCH) => Ok(None),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    /// Kills the daemon, if there is one; returns when it is dead.
+    pub(super) fn kill_daemon(&self) -> io::Result<()> {
+        let Some(daemon) = self.daemon()? else { return Ok(()) };
+        match pidfd_open(daemon, PidfdFlags::empty()) {
+            Ok(process) => {
+                match pidfd_send_signal(&process, Signal::KILL) {
+                    Ok(()) | Err(Errno::SRCH) => {}
+                    Err(errno) => return Err(errno.into()),
+                }
+                while poll(&mut [PollFd::new(&process, PollFlags::IN)], None) == Err(Errno::INTR) {}
+            }
+            Err(Errno::SRCH) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+        reap(daemon);
+        Ok(())
+    }
+
+    /// The daemon leaves in order, if there is one.
+    pub(super) fn stop_daemon(&self) -> io::Result<()> {
+        let daemon = self.daemon()?;
+        let mut command = self.cuesta("stop");
+        command.arg(self.store());
+        told(command)?;
+        daemon.map(reap);
+        Ok(())
+    }
+
+    /// A daemon that may not have come up yet, and that nobody waits for.
+    pub(super) fn begin_daemon(&self) -> io::Result<Child> {
+        let mut command = self.cuesta("serve");
+        command.arg(self.store()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()
+    }
+
+    /// The store is clean, whatever was recovered.
+    pub(super) fn fsck(&self) -> io::Result<()> {
+        let mut command = self.cuesta("fsck");
+        command.arg(self.store());
+        told(command).map(drop)
+    }
+
+    /// Leaves everything where it is, for somebody to look at.
+    pub(super) fn keep(mut self) -> io::Result<PathBuf> {
+        self.kill_daemon()?;
+        self.folder.disable_cleanup(true);
+        Ok(self.folder.path().to_path_buf())
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        // A daemon that cannot be killed is gone already.
+        let _ = self.kill_daemon();
+    }
+}
+
+/// It may have become our child, when the program that had started it died.
+fn reap(daemon: Pid) {
+    let _ = waitpid(Some(daemon), WaitOptions::NOHANG);
+}
