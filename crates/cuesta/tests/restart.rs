@@ -259,3 +259,29 @@ fn an_idle_program_does_not_keep_what_is_removed_after_its_daemon_died() {
     idler.tell_to_go_on();
     assert_eq!(idler.end(), (vec![r"b'secret' b'content\n'".to_owned()], true));
 }
+
+/// Each of them begins with whatever daemon there is, and may find it gone with its second question.
+#[test]
+fn programs_that_are_started_while_daemons_are_replaced_find_what_is_there() {
+    let place = Place::with_store();
+    start_daemon(&place);
+    let stop = place.path("stop");
+    let script = format!(
+        "mkdir /cuesta/$0 && cd /cuesta/$0 && while [ ! -e {} ]; do mkdir new && rmdir new || exit; done",
+        stop.display()
+    );
+    let start = |name: &str| {
+        let mut command = place.command(&["run", "--store", "store", "--", "sh", "-c", &script, name]);
+        command.stderr(Stdio::piped()).spawn().unwrap()
+    };
+    let workers = ["one", "two", "three"].map(start);
+    for _ in 0..40 {
+        assert_eq!(place.cuesta(&["stop", "store"]).status(), 0);
+        start_daemon(&place);
+    }
+    std::fs::write(&stop, "").unwrap();
+    for worker in workers {
+        let ended = worker.wait_with_output().unwrap();
+        assert!(ended.status.success(), "{}: {}", ended.status, String::from_utf8_lossy(&ended.stderr));
+    }
+}

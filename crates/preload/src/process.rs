@@ -407,7 +407,12 @@ pub fn limits_changed() {
 }
 
 fn make_marker(configuration: &Configuration) -> Result<i32, Failure> {
-    let marker = rustix::fs::open(&configuration.socket[..], OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+    let open = || rustix::fs::open(&configuration.socket[..], OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
+    // The daemon we attached to may have left by now: the next one makes its socket.
+    let marker = cuesta_libfs::patiently(cuesta_libfs::RESUME_WAIT, || match open() {
+        Err(Errno::NOENT) => Err(cuesta_libfs::Error::Disconnected),
+        opened => Ok(opened),
+    })??;
     let marker = set_aside(marker.as_fd())?;
     Ok(marker.into_raw_fd())
 }
