@@ -265,7 +265,7 @@ impl Soak {
         let met_outage = self.outages != outages_before;
         let is_excused = is_hurt
             || was_asked_to && status.success()
-            || met_outage && post.user != User::Owner && tells_of_outage(&errors)
+            || met_outage && post.user != User::Owner && may_be_of_outage(&errors)
             || met_outage && errors.contains("the daemon died while it started");
         if is_excused {
             return Ok(());
@@ -419,11 +419,22 @@ impl Soak {
     }
 }
 
-/// Whether a program of another user may end like that when the daemon dies.
-fn tells_of_outage(errors: &str) -> bool {
-    const WORDS: [&str; 5] =
-        ["Input/output error", "I/O error", "is not served to others now", "os error 5", "EIO"];
-    WORDS.iter().any(|words| errors.contains(words))
+/// Whether a program of another user may end like that when the daemon dies: of EIO, or without saying of what, as some do.
+fn may_be_of_outage(errors: &str) -> bool {
+    const OUTAGE: [&str; 3] = ["Input/output error", "I/O error", "is not served to others now"];
+    const OTHERWISE: [&str; 9] = [
+        "No such file or directory",
+        "Permission denied",
+        "Operation not permitted",
+        "File exists",
+        "Bad file descriptor",
+        "No space left on device",
+        "Invalid argument",
+        "Directory not empty",
+        "corrupt",
+    ];
+    let says = |words: &[&str]| words.iter().any(|words| errors.contains(words));
+    says(&OUTAGE) || !says(&OTHERWISE)
 }
 
 fn can_be_had(lane: &Lane) -> bool {

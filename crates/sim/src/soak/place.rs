@@ -206,7 +206,9 @@ impl Place {
         let mut command = self.cuesta("stop");
         command.arg(self.store());
         told(command)?;
-        daemon.map(reap);
+        if let Some(daemon) = daemon {
+            reap(daemon);
+        }
         Ok(())
     }
 
