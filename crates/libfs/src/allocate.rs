@@ -42,7 +42,7 @@ impl Client {
         let range = offset..end;
         loop {
             let is_done = match self.mapped(file.inode_ref())? {
-                Some(mapped) => return self.allocate_mapped(&mapped, what, &range),
+                Some(mapped) => self.allocate_mapped(file, &mapped, what, &range)?,
                 None => self.allocate_logged(file, what, &range)?,
             };
             if is_done {

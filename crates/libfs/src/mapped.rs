@@ -4,6 +4,7 @@
 //! everybody at once. A lease says only that a file is in this mode, and a pin keeps it there. A write that a killed
 //! process could leave in part, because it lies on several pages, is logged as any other, and waits until SharedFS
 //! has digested it into the file. So does one that appends: who holds the lease for writing has the end of the file to itself.
+//! And so do zeros up to a new end.
 
 use crate::allocate::Allocation;
 use crate::client::{Client, Halt};
@@ -16,11 +17,11 @@ use crate::open_file::OpenFile;
 use crate::session::unexpected;
 use crate::sync::{Arc, AtomicU64, Mutex, Ordering};
 use cuesta_format::wire::{Request, Response};
-use cuesta_format::{BLOCK_BYTES, InodeNumber, InodeRecord, Timestamp};
+use cuesta_format::{BLOCK_BYTES, InodeNumber, InodeRecord, Operation, Timestamp};
 use cuesta_media::mapped_files::{self, Pin};
 use cuesta_media::{UserSlice, UserSliceMut};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::fs::{FallocateFlags, SeekFrom, Stat, Timespec, Timestamps, UTIME_OMIT};
+use rustix::fs::{SeekFrom, Stat, Timespec, Timestamps, UTIME_OMIT};
 use rustix::io::Errno;
 use std::ops::Range;
 
@@ -227,7 +228,7 @@ impl Client {
             let mut filled = 0;
             while filled < slice.len() {
                 let wanted = READ_BYTES.min(slice.len() - filled);
-                let count = whole(|| rustix::io::pread(&file, &mut buffer[..wanted], offset + done as u64))?;
+                let count = whole(|| mapped_files::read(&file, &mut buffer[..wanted], offset + done as u64))?;
                 if count == 0 {
                     return Ok(done);
                 }
@@ -288,7 +289,7 @@ impl Client {
             self.take_room(mapped)?;
         }
         whole(|| mapped_files::clear_behind_end(&file, offset))?;
-        let written = whole(|| rustix::io::pwrite(&file, &page[..filled], offset))?;
+        let written = whole(|| mapped_files::write(&file, &page[..filled], offset))?;
         Ok(MappedWrite::Written(written, offset + written as u64))
     }
 
@@ -357,21 +358,28 @@ impl Client {
         }
         let file = self.open_mapped(mapped)?;
         whole(|| mapped_files::clear_behind_end(&file, size))?;
-        whole(|| rustix::fs::ftruncate(&file, size))
+        whole(|| mapped_files::set_size(&file, size))
     }
 
-    /// `fallocate` on a range.
+    /// `fallocate` on a range. Says whether it was done: not, if the file went out of mapped mode meanwhile.
     pub(crate) fn allocate_mapped(
         &self,
+        open_file: &OpenFile,
         mapped: &MappedFile,
         what: Allocation,
         range: &Range<u64>,
-    ) -> Result<(), Error> {
+    ) -> Result<bool, Error> {
         let (offset, length) = (range.start, range.end - range.start);
         let may_grow = matches!(what, Allocation::Extend | Allocation::Zero);
         let grows = may_grow && range.end > self.mapped_size(mapped)?;
         if grows {
             self.check_growth(range.end)?;
+        }
+        if grows && matches!(what, Allocation::Zero) {
+            let _appending = mapped.appending.lock();
+            let is_logged = self.log_clearing(open_file, range)?;
+            self.asking(|| self.digest_own_log())?;
+            return Ok(is_logged);
         }
         let file = self.open_mapped(mapped)?;
         if matches!(what, Allocation::Extend | Allocation::KeepSize) {
@@ -380,18 +388,30 @@ impl Client {
         if grows {
             whole(|| mapped_files::clear_behind_end(&file, range.end))?;
         }
-        let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        let allocate = |flags| whole(|| rustix::fs::fallocate(&file, flags, offset, length));
         match what {
-            Allocation::Extend => allocate(FallocateFlags::empty()),
-            Allocation::KeepSize => allocate(FallocateFlags::KEEP_SIZE),
-            Allocation::Punch => allocate(punch),
-            Allocation::Zero => {
-                allocate(punch)?;
-                if grows { whole(|| rustix::fs::ftruncate(&file, range.end)) } else { Ok(()) }
-            }
-            Allocation::Collapse | Allocation::Insert => Err(Error::Unsupported),
+            Allocation::Extend => whole(|| mapped_files::provide(&file, offset, length, false))?,
+            Allocation::KeepSize => whole(|| mapped_files::provide(&file, offset, length, true))?,
+            Allocation::Punch | Allocation::Zero => whole(|| mapped_files::punch(&file, offset, length))?,
+            Allocation::Collapse | Allocation::Insert => return Err(Error::Unsupported),
         }
+        Ok(true)
+    }
+
+    /// Logs that a range becomes zeros, up to a new end of the file: to the kernel these are two things, between which
+    /// the process may be killed.
+    fn log_clearing(&self, file: &OpenFile, range: &Range<u64>) -> Result<bool, Error> {
+        let inode = file.inode_ref();
+        let (offset, length) = (range.start, range.end - range.start);
+        let operation = Operation::Clear { inode: inode.number, offset, length, grow: true };
+        self.operate(|turn| {
+            turn.prepare(operation.body_bytes(), debit::of_clearing(range))?;
+            let mut state = self.changing(inode)?;
+            if state.mapped().is_none() {
+                return Ok(false);
+            }
+            state.logged = turn.append(&operation)?.end;
+            Ok(true)
+        })
     }
 
     /// The first offset from `from` on with data, or in a hole.

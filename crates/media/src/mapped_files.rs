@@ -5,13 +5,13 @@
 //! description, and the description keeps the mark ([`crate::byte_locks`]). Who wants the file for itself claims the
 //! marked byte, which fails while there are marks.
 
-use crate::byte_locks;
+use crate::{byte_locks, recorder};
 use cuesta_format::InodeNumber;
 use cuesta_format::geometry::MAPPED_FOLDER;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{
-    AtFlags, Dir, FallocateFlags, Mode, OFlags, SeekFrom, Stat, fallocate, fstat, mkdirat, openat, seek,
-    statat, unlinkat,
+    AtFlags, Dir, FallocateFlags, Mode, OFlags, SeekFrom, Stat, fallocate, fstat, ftruncate, mkdirat, openat,
+    seek, statat, unlinkat,
 };
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
@@ -75,7 +75,9 @@ pub fn make_folder(references: impl AsFd) -> Result<(), Errno> {
 /// Makes the file, empty, whatever was there.
 pub fn create(references: impl AsFd, inode: InodeNumber) -> Result<OwnedFd, Errno> {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    openat(references, path(inode), flags, FILE_MODE)
+    let file = openat(references, path(inode), flags, FILE_MODE)?;
+    recorder::on_create(file.as_fd());
+    Ok(file)
 }
 
 /// Opens the file, for who has pinned it; `None`: there is none.
@@ -154,14 +156,67 @@ pub fn clear_behind_end(file: impl AsFd, end: u64) -> Result<(), Errno> {
     if size >= end || size == page_end {
         return Ok(());
     }
-    let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-    fallocate(file, punch, size, page_end - size)
+    punch(file, size, page_end - size)
+}
+
+/// Reads at `offset`; says how many bytes there were.
+pub fn read(file: impl AsFd, bytes: &mut [u8], offset: u64) -> Result<usize, Errno> {
+    let count = rustix::io::pread(&file, &mut *bytes, offset)?;
+    recorder::record_file_read(&file, offset, count);
+    Ok(count)
+}
+
+/// Writes at `offset`; says how many bytes. What lies within one page is written whole.
+pub fn write(file: impl AsFd, bytes: &[u8], offset: u64) -> Result<usize, Errno> {
+    let count = rustix::io::pwrite(&file, bytes, offset)?;
+    recorder::on_write_pages(file.as_fd(), offset, &bytes[..count]);
+    Ok(count)
+}
+
+/// Sets the size.
+pub fn set_size(file: impl AsFd, size: u64) -> Result<(), Errno> {
+    ftruncate(&file, size)?;
+    recorder::on_set_len(file.as_fd(), size);
+    Ok(())
+}
+
+/// Gives a range memory; `keep_size`: also behind the end, which stays where it is.
+pub fn provide(file: impl AsFd, offset: u64, length: u64, keep_size: bool) -> Result<(), Errno> {
+    let flags = if keep_size { FallocateFlags::KEEP_SIZE } else { FallocateFlags::empty() };
+    let before = fstat(&file)?.st_size.unsigned_abs();
+    fallocate(&file, flags, offset, length)?;
+    if !keep_size && before < offset.saturating_add(length) {
+        recorder::on_set_len(file.as_fd(), offset.saturating_add(length));
+    }
+    Ok(())
+}
+
+/// Makes a hole, leaving the size alone.
+pub fn punch(file: impl AsFd, offset: u64, length: u64) -> Result<(), Errno> {
+    fallocate(&file, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, offset, length)?;
+    recorder::on_punch(file.as_fd(), offset, length);
+    Ok(())
+}
+
+/// Where the next bytes from `offset` on lie that are no hole; `None`: there are none.
+pub fn next_data(file: impl AsFd, offset: u64) -> Result<Option<Range<u64>>, Errno> {
+    let start = match seek(&file, SeekFrom::Data(offset)) {
+        Ok(start) => start,
+        Err(Errno::NXIO) => return Ok(None),
+        Err(errno) => return Err(errno),
+    };
+    let end = seek(&file, SeekFrom::Hole(start))?;
+    recorder::record_file_read(&file, offset, end.saturating_sub(offset) as usize);
+    Ok(Some(start..end))
 }
 
 /// Takes the file away; who has it mapped keeps the memory. Says whether there was one.
 pub fn remove(references: impl AsFd, inode: InodeNumber) -> Result<bool, Errno> {
-    match unlinkat(references, path(inode), AtFlags::empty()) {
-        Ok(()) => Ok(true),
+    match unlinkat(&references, path(inode), AtFlags::empty()) {
+        Ok(()) => {
+            recorder::on_remove_in(references.as_fd(), &path(inode));
+            Ok(true)
+        }
         Err(Errno::NOENT) => Ok(false),
         Err(errno) => Err(errno),
     }

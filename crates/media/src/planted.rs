@@ -24,11 +24,21 @@ pub enum Bug {
     StaleRead = 8,
     /// A fence voids what the log of the fenced session holds instead of digesting it.
     LostUpdate = 9,
+    /// A file's mapped mode ends in two steps: what the kernel has of it goes before the transaction that does without.
+    MappedEndsEarly = 10,
+    /// What comes back from a mapped file is stored in the arenas and not written back.
+    MappedUnflushed = 11,
+    /// A digest commits first, and writes to mapped files then what it has committed.
+    MappedAfterCommit = 12,
+    /// msync returns and has done nothing.
+    SyncForgotten = 13,
+    /// A daemon voids what the log of a session holds that will come back to it, instead of digesting it.
+    LostAtRestart = 14,
 }
 
 impl Bug {
     /// Every bug there is a switch for.
-    pub const ALL: [Bug; 9] = [
+    pub const ALL: [Bug; 14] = [
         Bug::MissingFence,
         Bug::UnflushedTail,
         Bug::ReusedSalt,
@@ -38,6 +48,11 @@ impl Bug {
         Bug::OverwriteUnacknowledged,
         Bug::StaleRead,
         Bug::LostUpdate,
+        Bug::MappedEndsEarly,
+        Bug::MappedUnflushed,
+        Bug::MappedAfterCommit,
+        Bug::SyncForgotten,
+        Bug::LostAtRestart,
     ];
 }
 

@@ -9,6 +9,9 @@
 //! of its lines and then a [`Event::Fence`] of the same thread follow. Making a file is several steps, and each is an
 //! event: it appears, empty and under the name of an unfinished one, gets its length, gets its name. A crash may fall
 //! between any two. Each step counts as durable from then on: SharedFS syncs files and directories before it goes on.
+//!
+//! Files in mapped mode are the kernel's, and as durable as the medium they lie on: what a call did to one is done
+//! ([`Event::Written`]), page by page; what a program stored through a mapping is pending like any store, until msync.
 
 #[cfg(feature = "record")]
 mod live;

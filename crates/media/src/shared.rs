@@ -170,6 +170,15 @@ impl SharedMemory {
         persist::fence(self.medium);
     }
 
+    /// Adds one to a number that others add to as well, durably, and answers what it was.
+    pub fn count_up(&self, offset: u64) -> Result<u64, AccessError> {
+        let before = self.atomic_u64(offset)?.fetch_add(1, Ordering::SeqCst);
+        recorder::on_store(self.as_ptr().wrapping_add(offset as usize), size_of::<u64>());
+        self.flush(offset, size_of::<u64>() as u64)?;
+        self.fence();
+        Ok(before)
+    }
+
     /// The 64-bit word at `offset`, which must be a multiple of 8.
     ///
     /// For control pages: the recorder does not see what is stored through it, and storing to a read-only mapping through it is a fault nothing recovers from.

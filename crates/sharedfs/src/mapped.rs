@@ -10,8 +10,8 @@
 //! otherwise ([`MappedFiles::beyond`]). Calls on it end with no space where there is none left; stores through mappings the
 //! kernel lets go on until the medium is full.
 //!
-//! What lies in logs of such a file is a write of several pages, whose session waits until it was digested: into the
-//! kernel's file.
+//! What lies in logs of such a file is a write of several pages, or zeros up to a new end, whose session waits until it was
+//! digested: into the kernel's file.
 
 use crate::digest::put_bitmaps;
 use crate::metadata::{ExtentWrite, MetadataStore, Snapshot};
@@ -23,10 +23,11 @@ use cuesta_format::{
     BLOCK_BYTES, Extent, FileKind, InodeNumber, InodeRecord, LogPosition, SessionId, Timestamp,
 };
 use cuesta_media::mapped_files;
+use cuesta_media::planted::{self, Bug};
 use parking_lot::Mutex;
 use rustix::fd::{AsFd, OwnedFd};
-use rustix::fs::{Timespec, Timestamps, UTIME_OMIT, fstat, ftruncate, futimens};
-use rustix::io::{Errno, pread, pwrite};
+use rustix::fs::{Timespec, Timestamps, UTIME_OMIT, fstat, futimens};
+use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::ops::Range;
@@ -121,23 +122,40 @@ impl MappedFiles {
         }
     }
 
-    /// Writes what was logged. A file that is not there is somebody's damage, and there is nowhere else to put it.
+    /// Writes what was logged.
     pub(crate) fn write(&self, inode: InodeNumber, offset: u64, bytes: &[u8]) -> Result<(), Error> {
-        let Some(file) = mapped_files::open(&self.references, inode).map_err(failed)? else {
+        let Some(file) = self.open_to_write(inode)? else { return Ok(()) };
+        mapped_files::clear_behind_end(&file, offset).map_err(failed)?;
+        write_all(&file, offset, bytes)
+    }
+
+    /// Makes a range zeros, up to which the file reaches then at the least.
+    pub(crate) fn clear(&self, inode: InodeNumber, range: Range<u64>) -> Result<(), Error> {
+        let Some(file) = self.open_to_write(inode)? else { return Ok(()) };
+        mapped_files::clear_behind_end(&file, range.end).map_err(failed)?;
+        mapped_files::punch(&file, range.start, range.end - range.start).map_err(failed)?;
+        if fstat(&file).map_err(failed)?.st_size.unsigned_abs() < range.end {
+            mapped_files::set_size(&file, range.end).map_err(failed)?;
+        }
+        Ok(())
+    }
+
+    /// A file that is not there is somebody's damage, and there is nowhere else to put what was logged.
+    fn open_to_write(&self, inode: InodeNumber) -> Result<Option<OwnedFd>, Error> {
+        let file = mapped_files::open(&self.references, inode).map_err(failed)?;
+        if file.is_none() {
             tracing::error!(
                 inode = inode.0,
                 "a file in mapped mode is missing: what is written to it is lost"
             );
-            return Ok(());
-        };
-        mapped_files::clear_behind_end(&file, offset).map_err(failed)?;
-        write_all(&file, offset, bytes)
+        }
+        Ok(file)
     }
 }
 
 fn write_all(file: impl AsFd, mut offset: u64, mut bytes: &[u8]) -> Result<(), Error> {
     while !bytes.is_empty() {
-        match pwrite(&file, bytes, offset) {
+        match mapped_files::write(&file, bytes, offset) {
             Ok(written) => {
                 offset += written as u64;
                 bytes = bytes.get(written..).unwrap_or_default();
@@ -153,7 +171,7 @@ fn write_all(file: impl AsFd, mut offset: u64, mut bytes: &[u8]) -> Result<(), E
 fn read_all(file: impl AsFd, offset: u64, bytes: &mut [u8]) -> Result<(), Error> {
     let mut filled = 0;
     while filled < bytes.len() {
-        match pread(&file, &mut bytes[filled..], offset + filled as u64) {
+        match mapped_files::read(&file, &mut bytes[filled..], offset + filled as u64) {
             Ok(0) => break,
             Ok(count) => filled += count,
             Err(Errno::INTR) => {}
@@ -166,14 +184,8 @@ fn read_all(file: impl AsFd, offset: u64, bytes: &mut [u8]) -> Result<(), Error>
 
 /// The blocks from `from` on that hold something; `None`: none does.
 fn data_blocks(file: impl AsFd, from: u64) -> Result<Option<Range<u64>>, Error> {
-    use rustix::fs::{SeekFrom, seek};
-    let start = match seek(&file, SeekFrom::Data(from * BLOCK_BYTES)) {
-        Ok(start) => start,
-        Err(Errno::NXIO) => return Ok(None),
-        Err(errno) => return Err(failed(errno)),
-    };
-    let end = seek(&file, SeekFrom::Hole(start)).map_err(failed)?;
-    Ok(Some(start / BLOCK_BYTES..end.div_ceil(BLOCK_BYTES)))
+    let found = mapped_files::next_data(&file, from * BLOCK_BYTES).map_err(failed)?;
+    Ok(found.map(|bytes| bytes.start / BLOCK_BYTES..bytes.end.div_ceil(BLOCK_BYTES)))
 }
 
 /// What becomes of the file's blocks when the mode ends.
@@ -222,7 +234,7 @@ impl SharedFs {
                 at += piece.len() as u64;
             }
         }
-        ftruncate(file, record.size).map_err(failed)?;
+        mapped_files::set_size(file, record.size).map_err(failed)?;
         let time = |time: Timestamp| Timespec { tv_sec: time.seconds(), tv_nsec: time.nanoseconds().into() };
         let omitted = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
         let times = Timestamps { last_access: omitted, last_modification: time(record.modified) };
@@ -259,6 +271,9 @@ impl SharedFs {
         // What it takes beyond its blocks is what it is about to get.
         self.mapped.count_no_more(inode);
         let plan = self.copy_back(&file, inode, &mut reservation);
+        if planted::active(Bug::MappedEndsEarly) {
+            mapped_files::remove(references, inode).map_err(failed)?;
+        }
         let ended = plan.and_then(|plan| match plan {
             Some(plan) => self.commit_end(&record, &plan, &mut reservation).map(|()| true),
             None => Ok(false),
@@ -355,7 +370,10 @@ impl SharedFs {
             while from < end {
                 let piece = &mut buffer[..(end - from).min(PIECE_BYTES) as usize];
                 read_all(file, from, piece)?;
-                mapping.write_through(to, piece)?;
+                match planted::active(Bug::MappedUnflushed) {
+                    true => mapping.write(to, piece)?,
+                    false => mapping.write_through(to, piece)?,
+                }
                 from += piece.len() as u64;
                 to += piece.len() as u64;
             }

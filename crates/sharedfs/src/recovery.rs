@@ -7,6 +7,7 @@
 //! middle finds the same logs, or shorter ones: recovering twice is recovering once.
 
 use crate::digest::Until;
+use crate::digesting::Digested;
 use crate::ending::{Ending, renew_log};
 use crate::metadata::MetadataStore;
 use crate::sessions::{Control, OccupiedSlot, Presence, open_segment};
@@ -15,6 +16,7 @@ use crate::tiers::{Allocator, Arenas, Bitmap};
 use crate::{Error, SharedFs};
 use cuesta_format::event::Step;
 use cuesta_format::{ArenaId, Geometry, InodeNumber, LeaseGeneration, SessionId};
+use cuesta_media::planted::{self, Bug};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, getpid, pidfd_open};
 use std::os::fd::OwnedFd;
@@ -120,7 +122,11 @@ impl SharedFs {
         self.core.lock().sessions.insert(id, session);
 
         let mut digester = self.digester.lock();
-        let digested = self.digest_all(&mut digester, id, Until::Break)?;
+        let is_lost = planted::active(Bug::LostAtRestart) && self.may_come_back(pid).is_some();
+        let digested = match is_lost {
+            true => Digested { entries: 0, rejected: false },
+            false => self.digest_all(&mut digester, id, Until::Break)?,
+        };
         let to = {
             let mut core = self.core.lock();
             let Core { sessions, table, .. } = &mut *core;

@@ -153,6 +153,22 @@ impl Tree {
         self
     }
 
+    /// Takes the bytes at `offset` of a file from `found`, if they are one of these.
+    pub fn take_word(&mut self, path: &PathText, offset: u64, versions: &[[u8; 8]], found: &Tree) {
+        let (
+            Some(Entry { content: Content::File(own), .. }),
+            Some(Entry { content: Content::File(found), .. }),
+        ) = (self.entries.get_mut(path), found.entries.get(path))
+        else {
+            return;
+        };
+        let length = own.size().saturating_sub(offset).min(8);
+        let bytes = found.read(offset, length);
+        if versions.iter().any(|version| version[..length as usize] == bytes[..]) {
+            own.write(offset, &bytes);
+        }
+    }
+
     /// Whether `self`, as observed, is what `expected` allows.
     pub fn agrees_with(&self, expected: &Tree) -> bool {
         self.differences(expected).is_empty()

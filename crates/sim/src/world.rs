@@ -4,8 +4,12 @@
 //! Nothing runs by itself: a digest happens when the test asks for one, or when an operation finds
 //! the log full; then a helper thread does what the daemon's digest thread would.
 
+mod daemon;
+mod mappings;
 mod open_files;
 
+pub use daemon::{HeldDaemon, in_daemon};
+pub use mappings::pin_all;
 pub use open_files::{LastingFile, LastingFiles};
 
 use crate::lists::{list_name, list_value};
@@ -16,18 +20,16 @@ use crate::sparse::Sparse;
 use crate::tree::{Content, Tree, TreeBuilder, join};
 use cuesta_format::NAME_BYTES_MAX;
 use cuesta_format::superblock::Superblock;
-use cuesta_format::wire::{Request, Response};
 use cuesta_format::{Geometry, InodeRecord, Medium, SessionId, StoreId};
 use cuesta_libfs::{
-    Allocation, Base, Client, Credentials, Error, ExtendedFlags, Link, LinkError, LinkSource, OpenFile,
-    RenameFlags, SetAttributes, SetTime, Target, Whence,
+    Allocation, Base, Client, Credentials, Error, ExtendedFlags, LinkSource, OpenFile, RenameFlags,
+    SetAttributes, SetTime, Target, Whence,
 };
 use cuesta_sharedfs::check;
 use cuesta_sharedfs::{Ending, Options, Recovered, SharedFs};
+use daemon::{Daemon, InProcess};
 use rustix::io::Errno;
-use std::cell::Cell;
 use std::collections::BTreeMap;
-use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -49,6 +51,20 @@ pub fn small_geometry() -> Geometry {
     Geometry { arena_bytes: 256 << 10, segment_bytes: 16 << 10, ring_slots: 4, nvm_bytes: 2 << 20 }
 }
 
+/// What goes with such sizes.
+fn small_options(await_sessions: bool) -> Options {
+    Options {
+        spare_segments: 0,
+        spare_arenas: 0,
+        kick_bytes: 16 << 10,
+        inode_numbers: 64,
+        trace_events: 64,
+        await_sessions,
+        metadata_cache_bytes: 1 << 20,
+        ..Options::default()
+    }
+}
+
 /// Makes a store of that size in `directory`.
 pub fn create(directory: &Path, geometry: Geometry) -> Result<(), String> {
     let superblock = Superblock { store: StoreId([7; 16]), medium: Medium::Memory, geometry };
@@ -66,73 +82,65 @@ pub struct World {
     client: Arc<Client>,
     session: Arc<AtomicU64>,
     slots: BTreeMap<Slot, Arc<OpenFile>>,
-    shared: Arc<SharedFs>,
+    mappings: BTreeMap<Slot, mappings::SharedMapping>,
+    daemon: Arc<Daemon>,
     who: Credentials,
-}
-
-/// A link that is a function call.
-struct InProcess {
-    shared: Arc<SharedFs>,
-    session: Arc<AtomicU64>,
-}
-
-thread_local!(static IN_DAEMON: Cell<bool> = const { Cell::new(false) });
-
-/// Whether the calling thread is in the daemon now, which in another process would be another thread.
-pub fn in_daemon() -> bool {
-    IN_DAEMON.get()
-}
-
-impl Link for InProcess {
-    fn call(&mut self, request: &Request, descriptors: &mut Vec<OwnedFd>) -> Result<Response, LinkError> {
-        IN_DAEMON.set(true);
-        let session = SessionId(self.session.load(Ordering::Relaxed));
-        let response = self.shared.handle(session, request, descriptors);
-        IN_DAEMON.set(false);
-        if let Response::Attached(welcome) = &response {
-            self.session.store(welcome.session.0, Ordering::Relaxed);
-        }
-        Ok(response)
-    }
 }
 
 impl World {
     /// Opens the store in `directory`, which recovers it, and attaches.
     pub fn open(directory: &Path) -> Result<World, String> {
-        let options = Options {
-            spare_segments: 0,
-            spare_arenas: 0,
-            kick_bytes: 16 << 10,
-            inode_numbers: 64,
-            trace_events: 64,
-            await_sessions: false,
-            metadata_cache_bytes: 1 << 20,
-            ..Options::default()
-        };
-        World::open_with(directory, options)
+        World::open_with(directory, small_options(false))
+    }
+
+    /// The same with a daemon that can be killed: sessions go on with the next one.
+    pub fn open_mortal(directory: &Path) -> Result<World, String> {
+        let daemon = Daemon::mortal(directory, small_options(true))?;
+        World::attach(&Arc::new(daemon)).map_err(|error| format!("attach: {error}"))
+    }
+
+    /// The daemon is killed behind so many stores, flushes and fences of its own, and the next one takes its place; once.
+    pub fn kill_daemon_behind(&self, events: u64) {
+        self.daemon.kill_behind(events);
+    }
+
+    /// Has the daemon outlive its sessions.
+    pub fn hold_daemon(&self) -> HeldDaemon {
+        HeldDaemon::new(&self.daemon)
+    }
+
+    /// Whether that happened.
+    pub fn daemon_was_killed(&self) -> bool {
+        self.daemon.was_killed()
     }
 
     /// The same with options of one's own.
     pub fn open_with(directory: &Path, options: Options) -> Result<World, String> {
         let shared = SharedFs::open(directory, options).map_err(|error| format!("open: {error}"))?;
-        World::attach(shared).map_err(|error| format!("attach: {error}"))
+        World::attach(&Arc::new(Daemon::of(shared))).map_err(|error| format!("attach: {error}"))
     }
 
-    fn attach(shared: Arc<SharedFs>) -> Result<World, Error> {
+    fn attach(daemon: &Arc<Daemon>) -> Result<World, Error> {
         let session = Arc::new(AtomicU64::new(0));
-        let link = InProcess { shared: Arc::clone(&shared), session: Arc::clone(&session) };
-        let client = Client::attach(Box::new(link), "sim")?;
-        Ok(World { client, session, slots: BTreeMap::new(), shared, who: ROOT })
+        let client = Client::attach(Box::new(InProcess::to(daemon, &session)), "sim")?;
+        Ok(World {
+            client,
+            session,
+            slots: BTreeMap::new(),
+            mappings: BTreeMap::new(),
+            daemon: Arc::clone(daemon),
+            who: ROOT,
+        })
     }
 
     /// What was recovered when the store was opened.
     pub fn recovered(&self) -> Recovered {
-        *self.shared.recovered()
+        *self.daemon.current().recovered()
     }
 
     /// A second session on the same store.
     pub fn another(&self) -> Result<World, String> {
-        World::attach(Arc::clone(&self.shared)).map_err(|error| format!("attach: {error}"))
+        World::attach(&self.daemon).map_err(|error| format!("attach: {error}"))
     }
 
     /// A thread of the same client, without open files.
@@ -141,7 +149,8 @@ impl World {
             client: Arc::clone(&self.client),
             session: Arc::clone(&self.session),
             slots: BTreeMap::new(),
-            shared: Arc::clone(&self.shared),
+            mappings: BTreeMap::new(),
+            daemon: Arc::clone(&self.daemon),
             who: self.who.clone(),
         }
     }
@@ -158,7 +167,7 @@ impl World {
 
     /// What a digest thread does again and again.
     pub fn digests(&self) -> impl Fn() + Send + 'static {
-        let shared = Arc::clone(&self.shared);
+        let shared = self.daemon.current();
         // A digest that fails shows in the operation that waits for it.
         move || {
             drop(
@@ -178,7 +187,7 @@ impl World {
 
     /// The daemon sees the socket of another session close.
     pub fn end(&self, session: SessionId) -> Result<(), String> {
-        self.shared.end_session(session, Ending::Gone).map_err(|error| format!("end: {error}"))
+        self.daemon.current().end_session(session, Ending::Gone).map_err(|error| format!("end: {error}"))
     }
 
     /// Has everything digested.
@@ -192,9 +201,13 @@ impl World {
         self.client.detach();
     }
 
-    /// Runs `work` beside a thread that digests logs which are nearly full.
+    /// Runs `work` beside a thread that digests logs which are nearly full. Beside a daemon that can be killed there is
+    /// none, for it would go on.
     pub fn helped<T>(&mut self, work: impl FnOnce(&mut World) -> T) -> T {
-        let shared = Arc::clone(&self.shared);
+        if self.daemon.is_mortal() {
+            return work(self);
+        }
+        let shared = self.daemon.current();
         let almost_full = shared.geometry().ring_bytes() / 2;
         let done = AtomicBool::new(false);
         std::thread::scope(|scope| {

@@ -56,6 +56,15 @@ pub enum Event {
     },
     /// What this thread flushed is durable.
     Fence,
+    /// A call of the kernel's wrote bytes, which count as durable with everything stored before on their lines.
+    Written {
+        /// To which file.
+        region: RegionKey,
+        /// Where.
+        offset: u64,
+        /// What.
+        bytes: Box<[u8]>,
+    },
     /// A file has a new length; bytes it gained are zeros.
     SetLen {
         /// Which file.
@@ -116,6 +125,8 @@ struct State {
     recording: Recording,
 }
 
+/// What the kernel writes whole.
+const PAGE: u64 = 4096;
 /// What reaches the medium together at the least.
 pub(super) const WORD: u64 = 8;
 
@@ -393,6 +404,12 @@ pub(crate) fn on_rename(file: BorrowedFd<'_>) {
     });
 }
 
+pub(crate) fn on_remove_in(folder: BorrowedFd<'_>, name: &str) {
+    if installed() {
+        on_remove(&path_of(folder).join(name));
+    }
+}
+
 pub(crate) fn on_remove(path: &Path) {
     with_state(|state| {
         let (Some(Ok(folder)), Some(name)) = (path.parent().map(Path::canonicalize), path.file_name()) else {
@@ -401,6 +418,34 @@ pub(crate) fn on_remove(path: &Path) {
         let path = folder.join(name);
         if state.follows(&path) {
             state.push(Event::Remove { path });
+        }
+    });
+}
+
+/// Notes what a call of the kernel's wrote to a file it keeps in its pages. It may stop between two pages.
+pub(crate) fn on_write_pages(file: BorrowedFd<'_>, offset: u64, bytes: &[u8]) {
+    let first = ((PAGE - offset % PAGE) as usize).min(bytes.len());
+    let mut at = offset;
+    for piece in std::iter::once(&bytes[..first]).chain(bytes[first..].chunks(PAGE as usize)) {
+        note_written(file, at, piece);
+        at += piece.len() as u64;
+    }
+}
+
+/// Notes that a range of such a file holds nothing any more, which is done in one go.
+pub(crate) fn on_punch(file: BorrowedFd<'_>, offset: u64, len: u64) {
+    if !installed() {
+        return;
+    }
+    let end = rustix::fs::fstat(file).map_or(0, |found| found.st_size.unsigned_abs());
+    let len = end.min(offset.saturating_add(len)).saturating_sub(offset);
+    note_written(file, offset, &vec![0; len as usize]);
+}
+
+fn note_written(file: BorrowedFd<'_>, offset: u64, bytes: &[u8]) {
+    with_state(|state| {
+        if !bytes.is_empty() && state.follows(&path_of(file)) {
+            state.push(Event::Written { region: region_of(file), offset, bytes: bytes.into() });
         }
     });
 }

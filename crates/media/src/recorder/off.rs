@@ -34,6 +34,15 @@ pub(crate) fn on_set_len(_file: BorrowedFd<'_>, _len: u64) {}
 pub(crate) fn on_rename(_file: BorrowedFd<'_>) {}
 
 #[inline(always)]
+pub(crate) fn on_write_pages(_file: BorrowedFd<'_>, _offset: u64, _bytes: &[u8]) {}
+
+#[inline(always)]
+pub(crate) fn on_punch(_file: BorrowedFd<'_>, _offset: u64, _len: u64) {}
+
+#[inline(always)]
+pub(crate) fn on_remove_in(_folder: BorrowedFd<'_>, _name: &str) {}
+
+#[inline(always)]
 pub(crate) fn on_remove(_path: &Path) {}
 
 /// Notes a read made with `pread` and its like.
@@ -51,3 +60,7 @@ pub fn record_file_sync(_file: BorrowedFd<'_>) {}
 /// Notes a step of the test itself, such as "operation N was acknowledged".
 #[inline(always)]
 pub fn mark(_number: u64) {}
+
+/// Has `follow` called on this thread behind everything it records.
+#[inline(always)]
+pub fn follow_each_event(_follow: Option<Box<dyn FnMut()>>) {}

@@ -404,7 +404,9 @@ impl Digester {
         if let Some(mapping) = mapped.first() {
             mapping.fence();
         }
-        self.placements.mapped.carry_out(storage.mapped, copied)?;
+        if !planted::active(Bug::MappedAfterCommit) {
+            self.placements.mapped.carry_out(storage.mapped, copied)?;
+        }
         Ok(Ok(()))
     }
 
@@ -429,6 +431,9 @@ impl Digester {
         };
         if batch.entries > 0 {
             batch.blocks_freed = self.commit(storage, transaction, log, &batch)?;
+        }
+        if planted::active(Bug::MappedAfterCommit) {
+            self.placements.mapped.carry_out(storage.mapped, &self.buffer[..self.copied])?;
         }
         Ok(batch)
     }

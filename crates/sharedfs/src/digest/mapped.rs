@@ -6,13 +6,11 @@ use crate::mapped::MappedFiles;
 use crate::namespace::{Content, Part};
 use cuesta_format::InodeNumber;
 
-/// Bytes of the copied log, and where they go.
+/// What becomes of a part of a file: bytes of the copied log, or zeros which it then reaches over.
 #[derive(Clone, Copy, Debug)]
 struct MappedWrite {
     inode: InodeNumber,
-    offset: u64,
-    place: usize,
-    bytes: usize,
+    part: Part,
 }
 
 /// The writes.
@@ -25,22 +23,22 @@ impl MappedWrites {
         self.0.clear();
     }
 
-    /// Plans to write what `parts` hold. A file in mapped mode is cut in place, never by the log.
+    /// Plans to write what `parts` hold.
     pub fn add(&mut self, inode: InodeNumber, parts: &[Part]) {
-        self.0.extend(parts.iter().filter_map(|part| match part.content {
-            Content::Log(place) => {
-                let bytes = (part.end - part.start) as usize;
-                Some(MappedWrite { inode, offset: part.start, place: place as usize, bytes })
-            }
-            Content::Gone => None,
-        }));
+        self.0.extend(parts.iter().map(|&part| MappedWrite { inode, part }));
     }
 
     /// Writes all of it; `batch` is the copied log.
     pub fn carry_out(&self, files: &MappedFiles, batch: &[u8]) -> Result<(), Error> {
-        for write in &self.0 {
-            let bytes = batch.get(write.place..write.place + write.bytes);
-            files.write(write.inode, write.offset, bytes.unwrap_or_default())?;
+        for MappedWrite { inode, part } in &self.0 {
+            match part.content {
+                Content::Log(place) => {
+                    let place = place as usize;
+                    let bytes = batch.get(place..place + (part.end - part.start) as usize);
+                    files.write(*inode, part.start, bytes.unwrap_or_default())?;
+                }
+                Content::Gone => files.clear(*inode, part.start..part.end)?,
+            }
         }
         Ok(())
     }

@@ -220,8 +220,10 @@ impl<'a, L: Lookup> Applied<'a, L> {
         node.record.modified = now;
         node.record.changed = now;
         let shrinks = size < node.record.size;
+        // A file in mapped mode is cut in place, never by the log.
+        let cuts = shrinks && !node.record.mapped;
         node.record.size = size;
-        if shrinks {
+        if cuts {
             view.push_piece(at, size, u64::MAX, Content::Gone);
         }
         Ok(())
@@ -244,9 +246,15 @@ impl<'a, L: Lookup> Applied<'a, L> {
         let node = view.change(at);
         node.record.modified = now;
         node.record.changed = now;
-        // A range that reaches the file's end takes all of its last block.
         let size = node.record.size;
-        let held = if end < size { end } else { size.next_multiple_of(BLOCK_BYTES) };
+        let held = match node.record.mapped {
+            // How long the file is, the kernel knows: it is cleared in place but for what makes it longer.
+            true if grow => end,
+            true => offset,
+            // A range that reaches the file's end takes all of its last block.
+            false if end < size => end,
+            false => size.next_multiple_of(BLOCK_BYTES),
+        };
         if grow {
             node.record.size = node.record.size.max(end);
         }

@@ -29,10 +29,10 @@ impl Incarnation {
             create_allocated(&path, CONTROL_BYTES as u64)?;
         }
         let page = Mapping::open(&path, Protection::ReadWrite, Medium::Memory)?;
-        let word = page
-            .atomic_u64(0)
+        let before = page
+            .count_up(0)
             .map_err(|_| Error::Damaged(format!("{INCARNATION_FILE} is too short: remove it")))?;
-        let number = word.fetch_add(1, Ordering::SeqCst).wrapping_add(1);
+        let number = before.wrapping_add(1);
         fence(Ordering::SeqCst);
         Ok(Incarnation { path, number })
     }

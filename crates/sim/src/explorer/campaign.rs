@@ -1,8 +1,11 @@
 //! What a whole campaign tries, cut into cases that can be run in any order, by any process.
 
 use super::deaths::{self, Death};
+use super::hand_overs::{Digests, deaths_of, hand_over, scenarios};
 use super::lanes::{self, Overlapping};
 use super::lost_entries;
+use super::mapped::{in_and_out, mapped, touches};
+use super::restarts;
 use super::store::{self, Workload, WorkloadFailure};
 use super::workloads::{
     DigestAt, calls, calls_beside_open_files, death, details, growing, lost_overwrites, outliving,
@@ -43,6 +46,13 @@ pub enum Part {
     Overlapping,
     /// Committed blocks are overwritten, in whole and in part, and digested.
     Overwriting,
+    /// A file is in mapped mode: stores through mappings, msync, and calls on it by two programs.
+    Mapped,
+    /// Two clients take turns on the same things: everything crashes at every step of each hand-over of a lease, or one of
+    /// the two dies.
+    HandOvers,
+    /// SharedFS is killed and restarted under clients that go on.
+    Restarts,
 }
 
 /// One workload of the campaign.
@@ -61,11 +71,12 @@ enum What {
     Overlapping(Overlapping),
     Death(Death),
     LostEntry(Death),
+    Restart(Workload, String),
 }
 
 impl Part {
     /// All of them.
-    pub const ALL: [Part; 11] = [
+    pub const ALL: [Part; 14] = [
         Part::Single,
         Part::Pairs,
         Part::Wrapping,
@@ -77,6 +88,9 @@ impl Part {
         Part::ClientsWrapping,
         Part::Overlapping,
         Part::Overwriting,
+        Part::Mapped,
+        Part::HandOvers,
+        Part::Restarts,
     ];
 
     /// Its name as a program asks for it.
@@ -98,6 +112,9 @@ impl Part {
             Part::ClientsWrapping => "two wrapping logs",
             Part::Overlapping => "overlapping calls",
             Part::Overwriting => "overwritten blocks",
+            Part::Mapped => "mapped files",
+            Part::HandOvers => "hand-overs of leases",
+            Part::Restarts => "a daemon that is restarted",
         }
     }
 
@@ -177,6 +194,41 @@ impl Part {
                     .map(|seed| (What::Overlapping(overwriting_overlapping(seed)), quick.clone()));
                 in_turn.chain(lost).chain(beside).collect()
             }
+            Part::HandOvers => {
+                let all = scenarios()
+                    .into_iter()
+                    .flat_map(|(_, turns)| Digests::ALL.map(|digests| (turns.clone(), digests)));
+                let mut cases = Vec::new();
+                for (turns, digests) in all {
+                    cases.push(in_turn(hand_over(&turns, digests), &quick));
+                    for unnoticed in [false, true] {
+                        let deaths = deaths_of(&turns, digests, unnoticed).into_iter();
+                        cases.extend(deaths.map(|death| (What::Death(death), quick.clone())));
+                    }
+                }
+                cases
+            }
+            Part::Restarts => {
+                let all = scenarios()
+                    .into_iter()
+                    .flat_map(|(_, turns)| Digests::ALL.map(|digests| (turns.clone(), digests)));
+                all.map(|(turns, digests)| {
+                    let workload = hand_over(&turns, digests);
+                    let shown = format!("{:?}", workload.steps);
+                    (What::Restart(workload, shown), quick.clone())
+                })
+                .collect()
+            }
+            Part::Mapped => {
+                let touches = touches();
+                let pairs =
+                    touches.iter().flat_map(|first| touches.iter().map(move |second| [&**first, second]));
+                let all = pairs.enumerate().map(|(number, pair)| {
+                    in_turn(mapped(pair, number / 2 % 2 == 0, number % 2 == 0), &quick)
+                });
+                let runs = (seed..seed + 40).map(|seed| in_turn(in_and_out(seed, 3), &quick));
+                all.chain(runs).collect()
+            }
         };
         let number = |(number, (what, bounds))| Case { part: self, number, what, bounds };
         cases.into_iter().enumerate().map(number).collect()
@@ -214,6 +266,9 @@ impl Case {
                 lanes::crash(workload, memory, &self.bounds, seed + self.number as u64)
             }
             What::Death(death) => deaths::crash(death),
+            What::Restart(workload, _) => {
+                restarts::crash(workload, memory, &self.bounds, seed + self.number as u64)
+            }
             What::LostEntry(death) => lost_entries::crash(death, memory, &self.bounds, seed),
         }
     }
@@ -223,7 +278,7 @@ impl fmt::Display for Case {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{} {}: ", self.part.name(), self.number)?;
         match &self.what {
-            What::InTurn(_, steps) => formatter.write_str(steps),
+            What::InTurn(_, steps) | What::Restart(_, steps) => formatter.write_str(steps),
             What::Death(Death { dies, calls, .. }) | What::LostEntry(Death { dies, calls, .. }) => {
                 write!(formatter, "client {dies} in {calls:?}")
             }

@@ -1,7 +1,8 @@
 //! A client dies, at every instant at which its process can, while the daemon and another client live on.
 //!
 //! The client that dies is a thread that stops behind some store, flush or fence of its own, and goes on only when all is
-//! over; never while it is in the daemon, which does not die with it. The daemon ends its session, as when a socket closes.
+//! over; never while it is in the daemon, which does not die with it. The daemon ends its session, as when a socket closes;
+//! or it learns of the death too late, and takes from the dead what the other asks for.
 //! What shows then is what some number of its calls leave, all that were acknowledged among them. The other client keeps
 //! what it has open, whoever took its name; it goes on, and once it has closed everything no inode without a name is left,
 //! nor a block that no file has.
@@ -12,6 +13,7 @@ use crate::model::Model;
 use crate::operation::{Operation, Slot};
 use crate::tree::Tree;
 use crate::world::{self, World, in_daemon};
+use cuesta_format::SessionId;
 use cuesta_media::recorder::{self, Recorder};
 use std::cell::Cell;
 use std::rc::Rc;
@@ -34,6 +36,8 @@ pub struct Death {
     pub calls: Vec<Operation>,
     /// What the other does then.
     pub then: Vec<Operation>,
+    /// The daemon learns of the death only when the other has done that: it fences whoever is dead.
+    pub unnoticed: bool,
 }
 
 /// What the client that is to die tells.
@@ -80,10 +84,10 @@ fn die_behind(death: &Death, events: u64) -> Result<bool, String> {
         let victim = &mut victim;
         scope.spawn(move || live(victim, &death.calls, events, &tells, waits));
         let outcome = follow(&told).and_then(|reached| {
-            if reached.died {
+            if reached.died && !death.unnoticed {
                 worlds[1 - death.dies].as_ref().ok_or("it is gone before")?.end(session)?;
             }
-            survive(death, &mut worlds, model, &reached)?;
+            survive(death, session, &mut worlds, model, &reached)?;
             Ok(reached.died)
         });
         drop(lets_go);
@@ -155,6 +159,7 @@ pub(super) fn follow(told: &Receiver<Told>) -> Result<Reached, String> {
 /// The other client goes on.
 fn survive(
     death: &Death,
+    dead: SessionId,
     worlds: &mut [Option<World>],
     mut model: Model,
     reached: &Reached,
@@ -197,6 +202,9 @@ fn survive(
     match seen.differences(&Tree::with_open_files(&closed)) {
         none if none.is_empty() => {}
         some => return Err(format!("when the other has gone on: {}", some.join("; "))),
+    }
+    if reached.died && death.unnoticed {
+        survivor.end(dead)?;
     }
     survivor.close_all()?;
     survivor.digest()?;

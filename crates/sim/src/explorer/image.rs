@@ -82,6 +82,12 @@ impl Image {
         self.files.insert(region, file);
     }
 
+    /// What of `bytes` at `offset` lies within the file: what programs store behind its end is no content.
+    pub(super) fn within<'b>(&self, region: RegionKey, offset: u64, bytes: &'b [u8]) -> &'b [u8] {
+        let len = self.files.get(&region).map_or(0, |file| file.len);
+        &bytes[..len.saturating_sub(offset).min(bytes.len() as u64) as usize]
+    }
+
     /// Stores bytes; what lies outside the file is ignored, as stores behind a truncation are.
     pub(super) fn store(&mut self, region: RegionKey, offset: u64, bytes: &[u8]) -> Option<Undo> {
         let file = self.files.get_mut(&region)?;
@@ -97,6 +103,15 @@ impl Image {
         file.hash_lines(offset / LINE, end.div_ceil(LINE));
         self.hash = self.hash.wrapping_sub(before).wrapping_add(file.sum);
         Some(undo)
+    }
+
+    /// Writes bytes as the kernel does: behind its end the file grows.
+    pub(super) fn write(&mut self, region: RegionKey, offset: u64, bytes: &[u8]) {
+        let end = offset + bytes.len() as u64;
+        if self.files.get(&region).is_some_and(|file| file.len < end) {
+            self.set_len(region, end);
+        }
+        self.store(region, offset, bytes);
     }
 
     /// Takes stores back, the last first.

@@ -23,6 +23,7 @@ use crate::tree::Tree;
 use crate::world::World;
 use cuesta_media::recorder::{self, Event, Recorder, Recording};
 use rustix::io::Errno;
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -277,7 +278,10 @@ impl Subject for OverlappingSubject<'_> {
 
     fn judge(&self, found: &Tree, progress: &[Progress]) -> Result<(), String> {
         let allowed = self.allowed(progress);
-        is_one_of(found, allowed.iter().map(|(counts, tree)| (format!("{counts:?} operations"), tree)))
+        is_one_of(
+            found,
+            allowed.iter().map(|(counts, tree)| (format!("{counts:?} operations"), Cow::Borrowed(tree))),
+        )
     }
 }
 

@@ -71,6 +71,6 @@ fn die_behind(
     });
     drop((victim, worlds));
     let (died, recording) = outcome?;
-    let mut subject = StoreSubject { trees, lasting: Vec::new() };
+    let mut subject = StoreSubject::of(trees);
     Ok((died, explored(recording, root, &mut subject, memory, bounds, seed)?))
 }

@@ -8,26 +8,31 @@
 //!   ([`pending`]). It is enough to look just before each fence (everything since the last one may
 //!   or may not have survived) and just after it.
 //! * *Process death* at any instant: every store up to it is there.
-//! * Both of them between the steps in which a file is made or removed.
+//! * Both of them between the steps in which a file is made or removed, and between the pages that the kernel writes of
+//!   a file in mapped mode.
 //! * Either of them again while the first is being recovered from.
 //!
 //! Each state is put into files ([`stage`]), recovered by the code under test and judged against
 //! how far the run had come: [`issued`] and [`acknowledged`] marks. States that recovery cannot tell apart are recovered
 //! once ([`Memory`]).
-//! Every fence that made something durable is a persist point; one that was never crashed at is a
+//! Every fence that made something durable is a persist point, and so is each page the kernel wrote; one that was never crashed at is a
 //! failure of the run itself ([`Coverage::complete`]).
 
 pub mod campaign;
 mod choice;
 pub mod deaths;
+pub mod hand_overs;
 mod image;
 pub mod lanes;
 pub mod lost_entries;
+pub mod mapped;
 mod memory;
 mod numbering;
 mod pending;
+pub mod restarts;
 mod stage;
 pub mod store;
+mod unsynced;
 pub mod workloads;
 
 pub use choice::Bounds;
@@ -105,7 +110,7 @@ pub trait Subject {
 /// What was tried.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Coverage {
-    /// Fences that made something durable.
+    /// Fences that made something durable, and what the kernel wrote.
     pub persist_points: u64,
     /// Those of them that were crashed at.
     pub persist_points_crashed: u64,
@@ -144,6 +149,8 @@ pub struct Failure {
 pub enum Moment {
     /// Power loss right after a fence.
     AfterFence,
+    /// Power loss right after the kernel wrote a page of a file in mapped mode, or made a hole there.
+    AfterWrite,
     /// Power loss when a file was made, or had its length or name changed, or was removed, and nothing more.
     AfterFileStep,
     /// Power loss between fences: so many of so many pending lines survived.
@@ -197,6 +204,7 @@ pub fn unaccounted(recording: &Recording, root: &Path) -> Vec<String> {
             Event::Rename { region, path } => image.rename(*region, relative(path, &root)),
             Event::Remove { path } => drop(image.remove(&relative(path, &root))),
             Event::Store { region, offset, bytes } => drop(image.store(*region, *offset, bytes)),
+            Event::Written { region, offset, bytes } => image.write(*region, *offset, bytes),
             Event::Flush { .. } | Event::Fence | Event::Mark(_) => {}
         }
     }
@@ -300,9 +308,11 @@ impl<S: Subject> Run<'_, S> {
                 self.between_steps(durable, stored)?;
             }
             Event::Store { region, offset, bytes } => {
+                let bytes = stored.within(*region, *offset, bytes);
                 pending.store(*region, *offset, bytes);
                 if self.random.one_in(self.bounds.deaths_one_in) {
-                    let torn = self.random.below(bytes.len() as u64 + 1) as usize / 8 * 8;
+                    let end = pending::start_of_word(*offset + self.random.below(bytes.len() as u64 + 1));
+                    let torn = end.saturating_sub(*offset) as usize;
                     stored.store(*region, *offset, &bytes[..torn]);
                     self.check(stored, Moment::ProcessDeath)?;
                     stored.store(*region, *offset, bytes);
@@ -310,6 +320,16 @@ impl<S: Subject> Run<'_, S> {
                 } else {
                     stored.store(*region, *offset, bytes);
                 }
+            }
+            Event::Written { region, offset, bytes } => {
+                self.between_fences(pending, durable)?;
+                pending.write_out(*region, *offset, bytes.len() as u64, durable);
+                durable.write(*region, *offset, bytes);
+                stored.write(*region, *offset, bytes);
+                self.coverage.persist_points += 1;
+                self.check(durable, Moment::AfterWrite)?;
+                self.check(stored, Moment::ProcessDeath)?;
+                self.coverage.persist_points_crashed += 1;
             }
             Event::Flush { region, offset, len } => pending.flush(thread, *region, *offset, *len),
             Event::Fence => {
@@ -454,6 +474,7 @@ impl fmt::Display for Moment {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Moment::AfterFence => write!(formatter, "power loss after a fence"),
+            Moment::AfterWrite => write!(formatter, "power loss after the kernel wrote"),
             Moment::AfterFileStep => {
                 write!(formatter, "power loss after a step of making or removing a file")
             }

@@ -24,6 +24,7 @@ pub(super) fn by_appearance(mut recording: Recording) -> Recording {
         match &mut recorded.event {
             Event::Appear { region, .. } => name(region, true),
             Event::Store { region, .. }
+            | Event::Written { region, .. }
             | Event::Flush { region, .. }
             | Event::SetLen { region, .. }
             | Event::Rename { region, .. } => {

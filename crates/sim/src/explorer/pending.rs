@@ -84,6 +84,17 @@ impl Pending {
         moved
     }
 
+    /// Makes what is pending on the lines of a range durable, whoever stored it.
+    pub(super) fn write_out(&mut self, region: RegionKey, offset: u64, len: u64, durable: &mut Image) {
+        let range = (region, offset / LINE)..(region, (offset + len).div_ceil(LINE));
+        let keys: Vec<LineKey> = self.lines.range(range).map(|(key, _)| *key).collect();
+        for line in keys.iter().filter_map(|key| self.lines.remove(key)) {
+            for word in line.words {
+                durable.store(region, word.offset, &word.bytes[..word.length as usize]);
+            }
+        }
+    }
+
     /// Forgets what was pending in a file that was made anew.
     pub(super) fn forget(&mut self, region: RegionKey) {
         self.lines.retain(|key, _| key.0 != region);
@@ -123,6 +134,11 @@ impl Pending {
         }
         undo
     }
+}
+
+/// Where the word begins that `offset` is in.
+pub(super) fn start_of_word(offset: u64) -> u64 {
+    offset / WORD * WORD
 }
 
 /// Cuts a store at word boundaries.

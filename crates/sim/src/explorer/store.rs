@@ -4,17 +4,24 @@
 //! So what a crash leaves is what some number of the calls leave, whose logs ever they are in. Calls that overlap
 //! are explored by [`super::lanes`].
 
+use super::unsynced::Unsynced;
 use super::{
     Bounds, Coverage, Failure, Memory, Progress, Subject, acknowledged, explore, issued, unaccounted,
 };
 use crate::model::Model;
-use crate::operation::{Operation, answers_agree};
+use crate::operation::{Operation, Pattern, Slot, answers_agree};
+use crate::sparse::Sparse;
 use crate::tree::Tree;
 use crate::world::{self, LastingFile, LastingFiles, World};
 use cuesta_media::clock::RepeatedClock;
 use cuesta_media::recorder::{Recorder, Recording};
+use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
+
+/// What the kernel maps at the least.
+const PAGE_BYTES: u64 = 4096;
 
 /// One of the clients, from 0.
 pub type ClientNumber = usize;
@@ -28,6 +35,41 @@ pub enum Step {
     Digest(ClientNumber),
     /// A client ends its session; it makes no more calls.
     Detach(ClientNumber),
+    /// A client's program maps so many bytes of the file open in a slot; the mapping outlasts the open file.
+    Map(ClientNumber, Slot, u64),
+    /// It stores at an offset of what it mapped by way of a slot.
+    StoreMapped(ClientNumber, Slot, u64, Pattern),
+    /// It syncs all of that.
+    SyncMapped(ClientNumber, Slot),
+    /// It unmaps it.
+    Unmap(ClientNumber, Slot),
+    /// It finds no file in mapped mode.
+    FindNoneMapped(ClientNumber),
+}
+
+impl Step {
+    fn client(&self) -> ClientNumber {
+        use Step::*;
+        match self {
+            Call(client, _)
+            | Digest(client)
+            | Detach(client)
+            | Map(client, ..)
+            | StoreMapped(client, ..)
+            | SyncMapped(client, _)
+            | Unmap(client, _)
+            | FindNoneMapped(client) => *client,
+        }
+    }
+
+    /// Whether it is something a program does, which is issued and acknowledged.
+    pub(super) fn is_programs(&self) -> bool {
+        !matches!(self, Step::Digest(_) | Step::Detach(_) | Step::FindNoneMapped(_))
+    }
+
+    fn is_of_mappings(&self) -> bool {
+        matches!(self, Step::Map(..) | Step::StoreMapped(..) | Step::SyncMapped(..) | Step::Unmap(..))
+    }
 }
 
 /// What is run and crashed.
@@ -38,7 +80,7 @@ pub struct Workload {
     /// What is recorded.
     pub steps: Vec<Step>,
     /// Whether the processes outlive the crash, which is the daemon's: what is open behind the setup, in slots no step
-    /// opens or closes, keeps its content, with a name or without.
+    /// opens or closes, keeps its content, with a name or without; and what is mapped stays mapped.
     pub processes_live: bool,
 }
 
@@ -57,10 +99,24 @@ pub enum WorkloadFailure {
 }
 
 /// What the store may show after each number of operations.
+#[derive(Default)]
 pub(super) struct StoreSubject {
-    pub(super) trees: Vec<Tree>,
+    trees: Vec<Tree>,
+    /// Of those after which something stored through mappings is not synced: what it is.
+    unsynced: BTreeMap<usize, (Model, Unsynced)>,
     /// What processes that live on have open.
-    pub(super) lasting: Vec<LastingFile>,
+    lasting: Vec<LastingFile>,
+    /// Whether files were mapped: their times are the kernel's, and no part of what is crashed.
+    maps: bool,
+    /// Whether what is in mapped mode stays mapped.
+    stays_mapped: bool,
+}
+
+impl StoreSubject {
+    /// These trees and no mappings.
+    pub(super) fn of(trees: Vec<Tree>) -> StoreSubject {
+        StoreSubject { trees, ..StoreSubject::default() }
+    }
 }
 
 /// Opens a crashed store while processes have `lasting` open, checks it and says what it shows. Once they close it, no
@@ -83,14 +139,34 @@ pub(super) fn recover(directory: &Path, lasting: &[LastingFile]) -> Result<Tree,
     Ok(tree)
 }
 
+/// The same with every file that is in mapped mode mapped by somebody, until it is not: then it shows the same.
+fn recover_mapped(directory: &Path) -> Result<Tree, String> {
+    let pins = world::pin_all(directory)?;
+    let world = World::open(directory)?;
+    let tree = world.tree()?;
+    drop(pins);
+    let next = world.another()?;
+    world.detach();
+    let then = next.tree()?.without_times();
+    if next.has_files_in_mapped_mode()? {
+        return Err("a file is in mapped mode that nobody has mapped".to_owned());
+    }
+    drop(next);
+    world::fsck(directory)?;
+    match then.differences(&tree.clone().without_times()) {
+        same if same.is_empty() => Ok(tree),
+        some => Err(format!("when nobody has it mapped any more: {}", some.join("; "))),
+    }
+}
+
 /// Whether `found` is one of the trees `allowed`; else, how it differs from the nearest, which is named.
 pub(super) fn is_one_of<'a>(
     found: &Tree,
-    allowed: impl Iterator<Item = (String, &'a Tree)>,
+    allowed: impl Iterator<Item = (String, Cow<'a, Tree>)>,
 ) -> Result<(), String> {
     let mut nearest: Option<(String, Vec<String>)> = None;
     for (name, tree) in allowed {
-        let differences = found.differences(tree);
+        let differences = found.differences(&tree);
         if differences.is_empty() {
             return Ok(());
         }
@@ -106,7 +182,11 @@ impl Subject for StoreSubject {
     type Found = Tree;
 
     fn recover(&mut self, directory: &Path) -> Result<Tree, String> {
-        recover(directory, &self.lasting)
+        let tree = match self.stays_mapped {
+            true => recover_mapped(directory)?,
+            false => recover(directory, &self.lasting)?,
+        };
+        Ok(if self.maps { tree.without_times() } else { tree })
     }
 
     fn reads_are_seen(&self) -> bool {
@@ -115,14 +195,21 @@ impl Subject for StoreSubject {
 
     fn circumstances(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
-        self.lasting.hash(&mut hasher);
+        (&self.lasting, self.maps, self.stays_mapped).hash(&mut hasher);
         hasher.finish()
     }
 
     fn judge(&self, found: &Tree, progress: &[Progress]) -> Result<(), String> {
         let Progress { acknowledged, issued } = progress[0];
-        let counts = acknowledged..=issued;
-        is_one_of(found, counts.map(|count| (format!("{count} operations"), &self.trees[count as usize])))
+        let allowed = |count: u64| {
+            let tree = &self.trees[count as usize];
+            match self.unsynced.get(&(count as usize)) {
+                Some((model, unsynced)) => Cow::Owned(unsynced.allowed(model, tree, found)),
+                None => Cow::Borrowed(tree),
+            }
+        };
+        let allowed = (acknowledged..=issued).map(|count| (format!("{count} operations"), allowed(count)));
+        is_one_of(found, allowed)
     }
 }
 
@@ -135,12 +222,25 @@ pub(super) struct Prepared {
 
 /// Makes a store with so many clients, which take the first steps.
 pub(super) fn prepare(setup: &[Step], clients: usize) -> Result<Prepared, String> {
+    prepare_with(World::open, setup, clients)
+}
+
+/// The same with a daemon that can be killed.
+pub(super) fn prepare_mortal(setup: &[Step], clients: usize) -> Result<Prepared, String> {
+    prepare_with(World::open_mortal, setup, clients)
+}
+
+fn prepare_with(
+    open: impl FnOnce(&Path) -> Result<World, String>,
+    setup: &[Step],
+    clients: usize,
+) -> Result<Prepared, String> {
     let builder = |parent: &Path| tempfile::Builder::new().prefix("cuesta-recorded-").tempdir_in(parent);
     let directory = builder(Path::new("/dev/shm"))
         .or_else(|_| builder(&std::env::temp_dir()))
         .map_err(|error| error.to_string())?;
     world::create(directory.path(), world::small_geometry())?;
-    let first = World::open(directory.path())?;
+    let first = open(directory.path())?;
     let others = (1..clients).map(|_| first.another().map(Some)).collect::<Result<Vec<_>, _>>()?;
     let mut worlds: Vec<_> = std::iter::once(Some(first)).chain(others).collect();
     let mut model = Model::new();
@@ -162,7 +262,8 @@ pub fn crash(
     let prepared = prepare(&workload.setup, workload.clients()).map_err(WorkloadFailure::Run)?;
     let Prepared { directory, mut worlds, mut model } = prepared;
     let root = directory.path();
-    let lasting: Vec<LastingFile> = match workload.processes_live {
+    let maps = workload.setup.iter().chain(&workload.steps).any(Step::is_of_mappings);
+    let lasting: Vec<LastingFile> = match workload.processes_live && !maps {
         true => worlds.iter().flatten().flat_map(World::lasting_files).collect(),
         false => Vec::new(),
     };
@@ -172,14 +273,29 @@ pub fn crash(
         model.keep_open(lasts);
         Tree::with_open_files(&model)
     };
-    let mut trees = vec![crashed(&model)];
+    let mut subject = StoreSubject {
+        trees: vec![crashed(&model)],
+        maps,
+        stays_mapped: maps && workload.processes_live,
+        ..StoreSubject::default()
+    };
+    let mut unsynced = Unsynced::default();
     let recorder = Recorder::install(&[root]).map_err(|error| WorkloadFailure::Run(error.to_string()))?;
-    let outcome = run(&workload.steps, &mut worlds, &mut model, |model| trees.push(crashed(model)));
+    let outcome = run(&workload.steps, &mut worlds, &mut model, |step, before, after| {
+        unsynced.note(step, before, after);
+        if step.is_programs() {
+            if !unsynced.is_empty() {
+                subject.unsynced.insert(subject.trees.len(), (after.clone(), unsynced.clone()));
+            }
+            subject.trees.push(crashed(after));
+        }
+    });
     let recording = recorder.take();
     outcome.map_err(WorkloadFailure::Run)?;
     accounted(&recording, root)?;
     drop(worlds);
-    explored(recording, root, &mut StoreSubject { trees, lasting }, memory, bounds, seed)
+    subject.lasting = lasting;
+    explored(recording, root, &mut subject, memory, bounds, seed)
 }
 
 /// Whether the recording accounts for everything below `root`; asked while the store is still open.
@@ -205,40 +321,37 @@ pub(super) fn explored<S: Subject>(
 }
 
 impl Workload {
-    fn clients(&self) -> usize {
-        let client = |step: &Step| match step {
-            Step::Call(client, _) | Step::Digest(client) | Step::Detach(client) => *client,
-        };
-        self.setup.iter().chain(&self.steps).map(client).max().unwrap_or(0) + 1
+    pub(super) fn clients(&self) -> usize {
+        self.setup.iter().chain(&self.steps).map(Step::client).max().unwrap_or(0) + 1
     }
 }
 
-/// Takes the steps under the recorder; `note` is shown what each call leaves.
-fn run(
+/// Takes the steps under the recorder; `note` is shown each, and the model before and behind it.
+pub(super) fn run(
     steps: &[Step],
     worlds: &mut [Option<World>],
     model: &mut Model,
-    mut note: impl FnMut(&Model),
+    mut note: impl FnMut(&Step, &Model, &Model),
 ) -> Result<(), String> {
     for step in steps {
-        let is_call = matches!(step, Step::Call(..));
-        if is_call {
+        let before = model.clone();
+        if step.is_programs() {
             issued(0);
         }
         take(step, worlds, model)?;
-        if is_call {
+        if step.is_programs() {
             acknowledged(0);
-            note(model);
         }
+        note(step, &before, model);
     }
     Ok(())
 }
 
 /// Takes a step on both sides.
 pub(super) fn take(step: &Step, worlds: &mut [Option<World>], model: &mut Model) -> Result<(), String> {
-    let (Step::Call(client, _) | Step::Digest(client) | Step::Detach(client)) = step;
-    let place = &mut worlds[*client];
+    let place = &mut worlds[step.client()];
     let world = place.as_mut().ok_or("a client that is gone makes a call")?;
+    let model_failed = |errno| format!("{step:?}: in the model, {errno}");
     match step {
         Step::Digest(_) => world.digest(),
         Step::Detach(_) => {
@@ -255,6 +368,27 @@ pub(super) fn take(step: &Step, worlds: &mut [Option<World>], model: &mut Model)
                 false => Err(format!("client {client}, {operation:?}: {found:?}, expected {expected:?}")),
             }
         }
+        Step::Map(_, slot, bytes) => {
+            model.map(*slot).map_err(model_failed)?;
+            world.map(*slot, *bytes)
+        }
+        Step::StoreMapped(_, slot, offset, data) => {
+            // Behind the page with the file's end is nothing to store to.
+            let size = model.mapped(*slot).and_then(|inode| model.content(inode)).map_or(0, Sparse::size);
+            let reach = size.next_multiple_of(PAGE_BYTES).saturating_sub(*offset);
+            let bytes = &data.bytes()[..reach.min(data.length.into()) as usize];
+            model.store_mapped(*slot, *offset, bytes).map_err(model_failed)?;
+            if bytes.is_empty() { Ok(()) } else { world.store_mapped(*slot, *offset, bytes) }
+        }
+        Step::SyncMapped(_, slot) => world.sync_mapped(*slot),
+        Step::Unmap(_, slot) => {
+            model.unmap(*slot);
+            world.unmap(*slot)
+        }
+        Step::FindNoneMapped(_) => match world.has_files_in_mapped_mode()? {
+            false => Ok(()),
+            true => Err("a file is still in mapped mode".to_owned()),
+        },
     }
 }
 

@@ -235,6 +235,7 @@ pub fn death(call: &Operation, dies: ClientNumber, digest: bool) -> Death {
         kept: (first, first + SECOND_CLIENTS_SLOTS),
         calls: calls.map(|call| own(call, dies)).into(),
         then: then.map(|call| own(call, other)).into(),
+        unnoticed: false,
     }
 }
 

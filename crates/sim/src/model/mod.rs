@@ -5,11 +5,12 @@
 //! holds the model against the running kernel. Times are left out except a modification time set
 //! by `utimens` and not touched since.
 //!
-//! [`resolve`] turns paths into inodes, `calls`, `extended` and `access_lists` do the work, [`crate::tree`] shows the result.
+//! [`resolve`] turns paths into inodes, `calls`, `extended`, `access_lists` and `mappings` do the work, [`crate::tree`] shows the result.
 
 mod access_lists;
 mod calls;
 mod extended;
+mod mappings;
 mod resolve;
 
 use crate::operation::{
@@ -30,6 +31,7 @@ pub struct Model {
     pub(crate) root: InodeNumber,
     next_inode: InodeNumber,
     handles: BTreeMap<Slot, Handle>,
+    mappings: BTreeMap<Slot, InodeNumber>,
 }
 
 /// What is kept of one inode.
@@ -98,7 +100,8 @@ impl Model {
             extended,
             lists: Lists::default(),
         };
-        Model { inodes: BTreeMap::from([(root, inode)]), root, next_inode: 2, handles: BTreeMap::new() }
+        let (inodes, handles) = (BTreeMap::from([(root, inode)]), BTreeMap::new());
+        Model { inodes, root, next_inode: 2, handles, mappings: BTreeMap::new() }
     }
 
     /// Carries out one call.

@@ -121,7 +121,7 @@ impl World {
 
     /// Whether every inode in the shared area has a name, as when nobody has anything open.
     pub fn nothing_nameless(&self) -> Result<(), String> {
-        let snapshot = self.shared.snapshot().map_err(|error| error.to_string())?;
+        let snapshot = self.daemon.current().snapshot().map_err(|error| error.to_string())?;
         let nameless = snapshot.orphans().map_err(|error| error.to_string())?;
         if nameless.is_empty() { Ok(()) } else { Err(format!("without a name: {nameless:?}")) }
     }

@@ -2,7 +2,10 @@
 
 use crate::{seed, without_bugs};
 use cuesta_sim::explorer::campaign::{Case, Part};
-use cuesta_sim::explorer::{Coverage, Memory};
+use cuesta_sim::explorer::mapped::mapped;
+use cuesta_sim::explorer::store::{Step, crash};
+use cuesta_sim::explorer::{Bounds, Coverage, Memory};
+use cuesta_sim::operation::{FallocateMode, Operation};
 use cuesta_sim::random::Random;
 
 /// Explores `count` cases of a part, drawn by the seed.
@@ -84,4 +87,30 @@ fn blocks_that_are_overwritten_survive_crashes() {
 #[test]
 fn calls_that_overlap_survive_crashes_in_an_order_they_may_have_had() {
     slice(Part::Overlapping, 24, as_it_is);
+}
+
+#[test]
+fn what_is_stored_through_mappings_and_synced_survives_crashes() {
+    slice(Part::Mapped, 8, as_it_is);
+}
+
+#[test]
+fn leases_that_change_hands_take_nothing_along() {
+    slice(Part::HandOvers, 16, as_it_is);
+}
+
+#[test]
+fn clients_go_on_when_the_daemon_is_killed() {
+    slice(Part::Restarts, 1, as_it_is);
+}
+
+/// A hole and a length are two calls of the kernel's, between which a process can be killed.
+#[test]
+fn a_mapped_file_gets_zeros_up_to_a_new_end_whole_or_not_at_all() {
+    let _sound = without_bugs();
+    let zero = FallocateMode::ZeroRange;
+    let zero = Operation::Fallocate { slot: 4, mode: zero, offset: 12_000, length: 4000 };
+    let workload = mapped([&[Step::Call(1, zero)], &[]], true, true);
+    let outcome = crash(&workload, &mut Memory::default(), &Bounds::quick(), seed());
+    println!("{}", outcome.unwrap_or_else(|failure| panic!("{failure}")));
 }

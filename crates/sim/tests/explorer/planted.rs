@@ -6,11 +6,13 @@
 
 use crate::{planting, seed};
 use cuesta_media::planted::{Bug, plant};
+use cuesta_sim::explorer::deaths::{self, Death};
 use cuesta_sim::explorer::lanes::{self, Overlapping};
-use cuesta_sim::explorer::lost_entries;
+use cuesta_sim::explorer::mapped::mapped;
 use cuesta_sim::explorer::store::{Step, Workload, WorkloadFailure, crash};
 use cuesta_sim::explorer::workloads::{DigestAt, lost_overwrites, population, workload};
-use cuesta_sim::explorer::{Bounds, Memory};
+use cuesta_sim::explorer::{Bounds, Coverage, Memory};
+use cuesta_sim::explorer::{lost_entries, restarts};
 use cuesta_sim::operation::{Operation, PathText, Pattern};
 
 fn write() -> Vec<Operation> {
@@ -33,16 +35,16 @@ fn append_twice() -> Vec<Operation> {
 }
 
 fn caught(bug: Bug, calls: &[Operation], digest: DigestAt) {
-    caught_in(bug, &workload(calls, digest));
+    caught_in(bug, &workload(calls, digest), &Bounds::thorough());
 }
 
-fn caught_in(bug: Bug, workload: &Workload) {
+fn caught_in(bug: Bug, workload: &Workload, bounds: &Bounds) {
     let _alone = planting();
-    if let Err(failure) = crash(workload, &mut Memory::default(), &Bounds::thorough(), seed()) {
+    if let Err(failure) = crash(workload, &mut Memory::default(), bounds, seed()) {
         panic!("without the bug: {failure}");
     }
     plant(Some(bug));
-    let outcome = crash(workload, &mut Memory::default(), &Bounds::thorough(), seed());
+    let outcome = crash(workload, &mut Memory::default(), bounds, seed());
     plant(None);
     match outcome {
         Err(WorkloadFailure::Crash(failure)) => println!("{bug:?}: {failure}"),
@@ -66,7 +68,7 @@ fn a_rename_in_two_steps_is_caught() {
     // Names that a digest has made, and the next one moves.
     let mut workload = workload(&rename_over(), DigestAt::First);
     workload.steps.push(Step::Digest(0));
-    caught_in(Bug::RenameInTwoSteps, &workload);
+    caught_in(Bug::RenameInTwoSteps, &workload, &Bounds::thorough());
 }
 
 #[test]
@@ -91,6 +93,89 @@ fn an_overwrite_that_may_be_lost_is_caught() {
         Err(other) => panic!("OverwriteUnacknowledged shows without a crash: {other}"),
         Ok(coverage) => panic!("OverwriteUnacknowledged is not caught: {coverage}"),
     }
+}
+
+/// One mapped file, whose content comes back when nobody has it mapped any more; or only as far as it goes by calls.
+fn mapped_file(touch: Option<Operation>) -> Workload {
+    let touch = touch.map(|call| Step::Call(1, call));
+    mapped([touch.as_slice(), &[]], true, false)
+}
+
+#[test]
+fn a_mapped_mode_that_ends_in_two_steps_is_caught() {
+    caught_in(Bug::MappedEndsEarly, &mapped_file(None), &Bounds::quick());
+}
+
+#[test]
+fn a_mapped_file_that_comes_back_unflushed_is_caught() {
+    caught_in(Bug::MappedUnflushed, &mapped_file(None), &Bounds::quick());
+}
+
+/// A write of several pages, which the kernel may do in part.
+#[test]
+fn a_commit_before_the_mapped_write_is_caught() {
+    let write = Operation::Pwrite { slot: 4, offset: 4000, data: Pattern { seed: 3, length: 6000 } };
+    caught_in(Bug::MappedAfterCommit, &mapped_file(Some(write)), &Bounds::quick());
+}
+
+#[test]
+fn an_msync_that_does_nothing_is_caught() {
+    caught_in(Bug::SyncForgotten, &mapped_file(None), &Bounds::quick());
+}
+
+/// A lease on a directory changes hands: the one makes a name there, and so does the other.
+fn names_in_turn() -> [Step; 3] {
+    let mkdir = |path| Operation::Mkdir { path: PathText::from(path), mode: 0o755 };
+    let [folder, first, second] = ["/d", "/d/first", "/d/second"].map(mkdir);
+    [Step::Call(0, folder), Step::Call(0, first), Step::Call(1, second)]
+}
+
+fn hand_over() -> Workload {
+    let [folder, first, second] = names_in_turn();
+    Workload { setup: vec![folder, Step::Digest(0)], steps: vec![first, second], processes_live: false }
+}
+
+#[test]
+fn a_hand_over_that_skips_the_digest_is_caught() {
+    caught_in(Bug::LostUpdate, &hand_over(), &Bounds::quick());
+}
+
+/// What shows as soon as somebody looks.
+fn caught_alive(bug: Bug, run: impl Fn() -> Result<Coverage, WorkloadFailure>) {
+    let _alone = planting();
+    if let Err(failure) = run() {
+        panic!("without the bug: {failure}");
+    }
+    plant(Some(bug));
+    let outcome = run();
+    plant(None);
+    match outcome {
+        Err(failure) => println!("{bug:?}: {failure}"),
+        Ok(coverage) => panic!("{bug:?} is not caught: {coverage}"),
+    }
+}
+
+/// The old holder is dead, and the daemon does not know that yet.
+#[test]
+fn a_fence_that_loses_what_the_dead_have_done_is_caught() {
+    let [folder, Step::Call(_, first), Step::Call(_, second)] = names_in_turn() else {
+        panic!("three calls")
+    };
+    let death = Death {
+        setup: vec![folder, Step::Digest(0)],
+        kept: (4, 8),
+        calls: vec![first],
+        then: vec![second],
+        unnoticed: true,
+        ..Death::default()
+    };
+    caught_alive(Bug::LostUpdate, || deaths::crash(&death));
+}
+
+#[test]
+fn a_restart_that_loses_what_the_living_have_done_is_caught() {
+    let run = || restarts::crash(&hand_over(), &mut Memory::default(), &Bounds::quick(), seed());
+    caught_alive(Bug::LostAtRestart, run);
 }
 
 /// Two threads that make names in two directories: nothing but the log orders them.
