@@ -2,7 +2,7 @@
 //! user interrupts, or when we are killed.
 //!
 //! Pinning: an application gets the first CPU we may use, a daemon the second (the same if there is only
-//! one). The calling thread takes on the CPU mask before it spawns and drops it again; the child inherits it.
+//! one); several applications at once get all. The calling thread takes on the CPU mask before it spawns and drops it again; the child inherits it.
 
 use std::io::{self, BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
@@ -51,6 +51,8 @@ fn kill_group(group: Pid) {
 pub enum Role {
     /// The program measured.
     Application,
+    /// A program measured that is several processes.
+    Applications,
     /// A daemon that serves it.
     Daemon,
 }
@@ -59,6 +61,7 @@ fn cpu_of(role: Role, allowed: &CpuSet) -> Option<usize> {
     let mut cpus = (0..CpuSet::MAX_CPU).filter(|&cpu| allowed.is_set(cpu));
     let first = cpus.next();
     match role {
+        Role::Applications => None,
         Role::Application => first,
         Role::Daemon => cpus.next().or(first),
     }
@@ -77,8 +80,8 @@ impl Guarded {
     pub fn spawn(command: &mut Command, role: Role) -> Result<Self, BenchError> {
         let what = format!("starting {}", program_name(command));
         let allowed = sched_getaffinity(None).context("reading the CPU mask")?;
-        let mut one = CpuSet::new();
         if let Some(cpu) = cpu_of(role, &allowed) {
+            let mut one = CpuSet::new();
             one.set(cpu);
             sched_setaffinity(None, &one).context("pinning")?;
         }
@@ -139,8 +142,13 @@ impl Drop for Guarded {
 
 /// Runs `command` to its end and returns what it printed.
 pub fn run(command: &mut Command, what: &str, limit: Duration) -> Result<String, BenchError> {
+    run_as(Role::Application, command, what, limit)
+}
+
+/// The same, on the CPU of `role`.
+pub fn run_as(role: Role, command: &mut Command, what: &str, limit: Duration) -> Result<String, BenchError> {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = Guarded::spawn(command, Role::Application)?;
+    let mut child = Guarded::spawn(command, role)?;
     let (ended, end) = mpsc::channel();
     let errors = child.child.stderr.take().expect("a pipe was asked for");
     let errors = read_all(errors, ended.clone());
@@ -248,5 +256,6 @@ mod tests {
         allowed.set(5);
         assert_eq!(cpu_of(Role::Application, &allowed), Some(3));
         assert_eq!(cpu_of(Role::Daemon, &allowed), Some(5));
+        assert_eq!(cpu_of(Role::Applications, &allowed), None);
     }
 }

@@ -24,6 +24,16 @@ pub enum Figure {
     Bandwidth,
     /// The longest time one operation took, in ms.
     LongestStall,
+    /// What half of the operations took no longer than, in µs.
+    Median,
+    /// What 99 of 100 operations took no longer than, in µs.
+    Percentile99,
+    /// How many times as much two processes do together as one does.
+    Two,
+    /// The same of four.
+    Four,
+    /// The same of eight.
+    Eight,
     /// One `pread` through the libc symbol, in ns.
     PreadCall,
     /// One `fstat` through the libc symbol, in ns.
@@ -56,6 +66,8 @@ impl Figure {
             | Figure::WriteCall
             | Figure::SyscallCall
             | Figure::StdioCall => "ns",
+            Figure::Median | Figure::Percentile99 => "µs",
+            Figure::Two | Figure::Four | Figure::Eight => "×",
             Figure::Recovery => "s",
         }
     }

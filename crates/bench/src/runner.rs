@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::child;
+use crate::child::{self, Role};
 use crate::error::{BenchError, Context};
 use crate::fio;
 use crate::measure::{Figure, Outcome};
@@ -161,7 +161,8 @@ fn run_program(
         command.arg("--quick");
     }
     let time = settings.time(work);
-    let output = child::run(&mut command, work.name, SLACK + 10 * time)?;
+    let role = if work.program.is_of_several() { Role::Applications } else { Role::Application };
+    let output = child::run_as(role, &mut command, work.name, SLACK + 10 * time)?;
     let line = output.lines().last().unwrap_or_default();
     let outcome: Outcome = serde_json::from_str(line).context(format!("reading what {} said", work.name))?;
     match settings.fio.as_deref().and_then(|fio| fio::rate(fio, peer, work, time)) {

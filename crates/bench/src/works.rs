@@ -13,11 +13,13 @@ use crate::workload::append::Append;
 use crate::workload::create::Create;
 use crate::workload::fill::Filling;
 use crate::workload::foreign::Foreign;
+use crate::workload::hand_over::HandOver;
 use crate::workload::job::{Job, Make, Task};
 use crate::workload::pages::{PageWork, Pages};
 use crate::workload::sqlite::{JournalMode, Sqlite};
 use crate::workload::start::{Start, Started};
 use crate::workload::stream::Stream;
+use crate::workload::together::{OneDirectory, OwnDirectories};
 
 /// Bytes in a KiB.
 pub const KIB: u64 = 1 << 10;
@@ -37,6 +39,12 @@ pub enum Program {
     Sqlite(Sqlite),
     /// New files put in place by rename.
     Create(Create),
+    /// The same by several processes at once in one directory.
+    OneDirectory(OneDirectory),
+    /// The same by one, two, four and eight processes, each in its own directory.
+    OwnDirectories(OwnDirectories),
+    /// Two processes that write one file.
+    HandOver(HandOver),
     /// Large sustained writes.
     Stream(Stream),
     /// Calls that are not ours.
@@ -103,6 +111,9 @@ pub const ROUNDS_QUICK: u32 = 3;
 /// A write may not wait longer than this.
 const STALL_GOAL: Goal = Goal::Below(50.0);
 
+/// Processes that have nothing to do with each other get as much more done as on tmpfs, within what rounds differ.
+const SCALE_GOAL: Goal = Goal::TimesTmpfs(0.9);
+
 /// What a day's work may cost.
 const JOB_GOAL: Goal = Goal::BelowTimesTmpfs(1.1);
 
@@ -121,7 +132,7 @@ const fn pages(name: &'static str, work: PageWork, rows: &'static [Row]) -> Work
 }
 
 const fn sqlite(name: &'static str, journal: JournalMode, rows: &'static [Row]) -> Work {
-    let program = Program::Sqlite(Sqlite { journal });
+    let program = Program::Sqlite(Sqlite { journal, processes: 1 });
     Work { name, program, seconds: 1.0, seconds_quick: 0.3, rounds: 5, rows }
 }
 
@@ -211,6 +222,58 @@ pub const WORKS: &[Work] = &[
         rows: &[
             row("create 4 KiB + fsync + rename", Figure::Rate, Goal::TimesTmpfs(2.0)),
             row("  longest stall", Figure::LongestStall, STALL_GOAL),
+        ],
+    },
+    Work {
+        name: "create-two",
+        program: Program::OneDirectory(OneDirectory {
+            create: Create { size: 4 * KIB, live_files: 100_000 },
+            processes: 2,
+        }),
+        seconds: 3.0,
+        seconds_quick: 0.5,
+        rounds: 5,
+        rows: &[
+            row("the same, two processes, one directory", Figure::Rate, Goal::TimesTmpfs(1.5)),
+            row("  99 of 100 take at most", Figure::Percentile99, Goal::Reported),
+            row("  longest stall", Figure::LongestStall, STALL_GOAL),
+        ],
+    },
+    Work {
+        name: "create-apart",
+        program: Program::OwnDirectories(OwnDirectories {
+            create: Create { size: 4 * KIB, live_files: 20_000 },
+        }),
+        seconds: 1.0,
+        seconds_quick: 0.2,
+        rounds: 5,
+        rows: &[
+            row("the same, one process", Figure::Rate, Goal::Reported),
+            row("  two, own directories: to one", Figure::Two, SCALE_GOAL),
+            row("  four", Figure::Four, SCALE_GOAL),
+            row("  eight", Figure::Eight, SCALE_GOAL),
+        ],
+    },
+    Work {
+        name: "sqlite-wal-two",
+        program: Program::Sqlite(Sqlite { journal: JournalMode::Wal, processes: 2 }),
+        seconds: 1.0,
+        seconds_quick: 0.3,
+        rounds: 5,
+        rows: &[
+            row("SQLite commit, FULL, WAL, two processes", Figure::Rate, Goal::TimesTmpfs(1.0)),
+            row("  99 of 100 take at most", Figure::Percentile99, Goal::Reported),
+        ],
+    },
+    Work {
+        name: "hand-over",
+        program: Program::HandOver(HandOver { size: 64 }),
+        seconds: 1.0,
+        seconds_quick: 0.3,
+        rounds: 5,
+        rows: &[
+            row("two write one file: a hand-over, median", Figure::Median, Goal::Below(50.0)),
+            row("  99 of 100 take at most", Figure::Percentile99, Goal::Reported),
         ],
     },
     stream(
@@ -332,10 +395,27 @@ impl Program {
             Program::Append(append) => append.bytes_max + 2 * u64::from(BURSTS) * append.burst_bytes,
             Program::Pages(pages) => 2 * pages.file_bytes,
             Program::Create(create) => create.live_files * (create.size + 2 * KIB),
+            Program::OneDirectory(together) => {
+                u64::from(together.processes) * together.create.live_files * (together.create.size + 2 * KIB)
+            }
+            Program::OwnDirectories(apart) => 8 * apart.create.live_files * (apart.create.size + 2 * KIB),
             Program::Stream(stream) => stream.file_bytes + stream.file_bytes / 8,
             Program::Sqlite(_) => 64 * MIB,
             Program::Job(_) => 256 * MIB,
-            Program::Foreign(_) | Program::Start(_) | Program::Launch { .. } | Program::Recovery(_) => 0,
+            Program::Foreign(_)
+            | Program::HandOver(_)
+            | Program::Start(_)
+            | Program::Launch { .. }
+            | Program::Recovery(_) => 0,
+        }
+    }
+
+    /// Whether it is several processes at once, which need more than one CPU.
+    pub fn is_of_several(&self) -> bool {
+        match self {
+            Program::OneDirectory(_) | Program::OwnDirectories(_) | Program::HandOver(_) => true,
+            Program::Sqlite(sqlite) => sqlite.processes > 1,
+            _ => false,
         }
     }
 

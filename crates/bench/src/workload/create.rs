@@ -26,42 +26,63 @@ pub struct Create {
 impl Create {
     /// Measures in `dir`.
     pub fn run(&self, dir: &Path, time: Duration) -> Result<Outcome, BenchError> {
-        let mut content = Stamped::new(self.size);
-        let mut next = 0;
-        let mut save = |_| {
-            let (temporary, name) = names(dir, next % self.live_files);
-            let mut file = File::create_new(&temporary).context("create")?;
-            file.write_all(content.with(next)).context("write")?;
-            file.sync_all().context("fsync")?;
-            drop(file);
-            std::fs::rename(&temporary, &name).context("rename")?;
-            next += 1;
-            Ok(())
-        };
-        timed(Budget { time: Duration::MAX, operations: WARM_UP }, &mut save)?;
-        let sustained = timed(Budget { time, operations: u64::MAX }, &mut save)?;
-        self.verify(dir, next)?;
+        let mut saver = Saver::new(*self, dir, "");
+        timed(Budget { time: Duration::MAX, operations: WARM_UP }, |_| saver.save())?;
+        let sustained = timed(Budget { time, operations: u64::MAX }, |_| saver.save())?;
+        Saver::verify(*self, dir, "", saver.next)?;
         Ok(Outcome::default().with_timed(&sustained))
     }
+}
 
-    fn verify(&self, dir: &Path, saved: u64) -> Result<(), BenchError> {
-        let names_wanted = saved.min(self.live_files);
-        let names_found = std::fs::read_dir(dir).context("listing the directory")?.count() as u64;
+/// One that saves files, under names that begin alike.
+pub struct Saver {
+    create: Create,
+    dir: PathBuf,
+    prefix: String,
+    content: Stamped,
+    next: u64,
+}
+
+impl Saver {
+    /// Nothing saved yet.
+    pub fn new(create: Create, dir: &Path, prefix: &str) -> Saver {
+        let (dir, prefix) = (dir.to_owned(), prefix.to_owned());
+        Saver { create, dir, prefix, content: Stamped::new(create.size), next: 0 }
+    }
+
+    /// Saves the next file.
+    pub fn save(&mut self) -> Result<(), BenchError> {
+        let (temporary, name) = names(&self.dir, &self.prefix, self.next % self.create.live_files);
+        let mut file = File::create_new(&temporary).context("create")?;
+        file.write_all(self.content.with(self.next)).context("write")?;
+        file.sync_all().context("fsync")?;
+        drop(file);
+        std::fs::rename(&temporary, &name).context("rename")?;
+        self.next += 1;
+        Ok(())
+    }
+
+    /// Checks what is there after `saved` files.
+    pub fn verify(create: Create, dir: &Path, prefix: &str, saved: u64) -> Result<(), BenchError> {
+        let names_wanted = saved.min(create.live_files);
+        let listed = std::fs::read_dir(dir).context("listing the directory")?.flatten();
+        let names_found =
+            listed.filter(|entry| entry.file_name().to_string_lossy().starts_with(prefix)).count() as u64;
         if names_found != names_wanted {
             return Err(BenchError::Corrupt(format!("{names_found} names instead of {names_wanted}")));
         }
         for slot in (0..names_wanted).step_by(VERIFIED_EVERY as usize) {
-            let file = File::open(names(dir, slot).1).context("opening to read back")?;
-            let laps = (saved - 1 - slot) / self.live_files;
-            verify_blocks(&file, self.size, 1, |_| slot + laps * self.live_files)?;
+            let file = File::open(names(dir, prefix, slot).1).context("opening to read back")?;
+            let laps = (saved - 1 - slot) / create.live_files;
+            verify_blocks(&file, create.size, 1, |_| slot + laps * create.live_files)?;
         }
         Ok(())
     }
 }
 
 /// The temporary and the final name of file `slot`.
-fn names(dir: &Path, slot: u64) -> (PathBuf, PathBuf) {
-    let name = dir.join(format!("message-{slot:07}"));
+fn names(dir: &Path, prefix: &str, slot: u64) -> (PathBuf, PathBuf) {
+    let name = dir.join(format!("{prefix}message-{slot:07}"));
     (name.with_extension("new"), name)
 }
 
@@ -78,7 +99,7 @@ mod tests {
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 10);
         assert!(outcome.figures.contains_key(&Figure::LongestStall));
         std::fs::write(dir.path().join("message-0000000"), [0; 4096]).unwrap();
-        assert!(matches!(create.verify(dir.path(), 16), Err(BenchError::Corrupt(_))));
+        assert!(matches!(Saver::verify(create, dir.path(), "", 16), Err(BenchError::Corrupt(_))));
     }
 
     #[test]

@@ -6,12 +6,15 @@ pub mod append;
 pub mod create;
 pub mod fill;
 pub mod foreign;
+pub mod hand_over;
 pub mod job;
 pub mod pages;
 pub mod sqlite;
 pub mod start;
 pub mod stream;
+pub mod together;
 
+mod members;
 mod shell;
 mod sources;
 mod stamp;
@@ -36,6 +39,9 @@ pub fn run(work: &Work, dir: &Path, time: Duration) -> Result<Outcome, BenchErro
         Program::Pages(pages) => within(dir, || pages.run(dir, time)),
         Program::Sqlite(sqlite) => within(dir, || sqlite.run(dir, time)),
         Program::Create(create) => within(dir, || create.run(dir, time)),
+        Program::OneDirectory(together) => within(dir, || together.run(dir, time)),
+        Program::OwnDirectories(apart) => within(dir, || apart.run(dir, time)),
+        Program::HandOver(hand_over) => within(dir, || hand_over.run(dir, time)),
         Program::Stream(stream) => within(dir, || stream.run(dir, time)),
         Program::Foreign(foreign) => within(dir, || foreign.run(dir)),
         Program::Recovery(filling) => within(dir, || filling.run_until_killed(dir)),

@@ -5,18 +5,24 @@ use std::time::Duration;
 
 use rusqlite::Connection;
 
+use super::members;
 use crate::error::BenchError;
 use crate::measure::{Budget, Outcome, timed};
 
 const WARM_UP: u64 = 32;
 
-/// How SQLite treats its rollback journal at commit.
+/// How long one that finds the database locked tries again.
+const BUSY_LIMIT: Duration = Duration::from_secs(60);
+
+/// How SQLite makes a commit last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JournalMode {
-    /// Unlinks it.
+    /// A rollback journal, unlinked at commit.
     Delete,
-    /// Zeroes its header.
+    /// A rollback journal, whose header is zeroed at commit.
     Persist,
+    /// A write-ahead log, whose index the processes share by a mapping.
+    Wal,
 }
 
 /// A database in one journal mode.
@@ -24,16 +30,45 @@ pub enum JournalMode {
 pub struct Sqlite {
     /// The mode.
     pub journal: JournalMode,
+    /// How many processes commit to it at once.
+    pub processes: u32,
 }
 
 impl Sqlite {
     /// Measures in `dir`.
     pub fn run(&self, dir: &Path, time: Duration) -> Result<Outcome, BenchError> {
         let path = dir.join("rows.db");
-        let connection = Connection::open(&path)?;
+        let connection = self.open(&path)?;
+        connection.execute_batch("CREATE TABLE rows(id INTEGER PRIMARY KEY, value TEXT NOT NULL)")?;
+        if self.processes > 1 {
+            drop(connection);
+            let outcomes =
+                members::timed_in_each(self.processes, WARM_UP, time, |_| committer(self.open(&path)?))?;
+            let commits: u64 =
+                outcomes.iter().flat_map(|outcome| &outcome.latency).map(|&(_, times)| times).sum();
+            verify(&path, (commits + u64::from(self.processes) * WARM_UP) as i64)?;
+            return Ok(members::together(&outcomes));
+        }
+        let mut commits = 0;
+        let mut commit_one = committer(connection)?;
+        let mut commit = |n| {
+            commits += 1;
+            commit_one(n)
+        };
+        timed(Budget { time: Duration::MAX, operations: WARM_UP }, &mut commit)?;
+        let sustained = timed(Budget { time, operations: u64::MAX }, &mut commit)?;
+        drop(commit_one);
+        verify(&path, commits)?;
+        Ok(Outcome::default().with_timed(&sustained))
+    }
+
+    fn open(&self, path: &Path) -> Result<Connection, BenchError> {
+        let connection = Connection::open(path)?;
+        connection.busy_timeout(BUSY_LIMIT)?;
         let mode = match self.journal {
             JournalMode::Delete => "delete",
             JournalMode::Persist => "persist",
+            JournalMode::Wal => "wal",
         };
         let answered: String =
             connection.query_row(&format!("PRAGMA journal_mode={mode}"), [], |row| row.get(0))?;
@@ -42,26 +77,19 @@ impl Sqlite {
                 "SQLite chose the journal mode {answered}, not {mode}"
             )));
         }
-        connection.execute_batch(
-            "PRAGMA synchronous=FULL; CREATE TABLE rows(id INTEGER PRIMARY KEY, value TEXT NOT NULL)",
-        )?;
-        let mut insert = connection.prepare("INSERT INTO rows(id, value) VALUES (?1, ?2)")?;
-        let value =
-            "a row of some hundred bytes, as a program that keeps its state in SQLite would write them";
-        let mut next = 1_i64;
-        let mut commit = |_| {
-            insert.execute((next, value))?;
-            next += 1;
-            Ok(())
-        };
-        timed(Budget { time: Duration::MAX, operations: WARM_UP }, &mut commit)?;
-        let sustained = timed(Budget { time, operations: u64::MAX }, &mut commit)?;
-
-        drop(insert);
-        drop(connection);
-        verify(&path, next - 1)?;
-        Ok(Outcome::default().with_timed(&sustained))
+        connection.execute_batch("PRAGMA synchronous=FULL")?;
+        Ok(connection)
     }
+}
+
+/// Commits one row at each call.
+fn committer(connection: Connection) -> Result<impl FnMut(u64) -> Result<(), BenchError>, BenchError> {
+    let value = "a row of some hundred bytes, as a program that keeps its state in SQLite would write them";
+    Ok(move |_| {
+        let mut insert = connection.prepare_cached("INSERT INTO rows(value) VALUES (?1)")?;
+        insert.execute((value,))?;
+        Ok(())
+    })
 }
 
 /// Checks, over a new connection, that exactly the rows 1..=`rows` are there.
@@ -90,7 +118,8 @@ mod tests {
     fn both_modes_commit_every_row() {
         for journal in [JournalMode::Delete, JournalMode::Persist] {
             let dir = tempfile::tempdir().unwrap();
-            let outcome = Sqlite { journal }.run(dir.path(), Duration::from_millis(20)).unwrap();
+            let outcome =
+                Sqlite { journal, processes: 1 }.run(dir.path(), Duration::from_millis(20)).unwrap();
             assert!(outcome.figures[&Figure::Rate] > 0.0);
             let kept = dir.path().join("rows.db-journal").exists();
             assert_eq!(kept, journal == JournalMode::Persist);
@@ -98,9 +127,19 @@ mod tests {
     }
 
     #[test]
+    fn several_commit_to_one_write_ahead_log() {
+        let dir = tempfile::tempdir().unwrap();
+        let sqlite = Sqlite { journal: JournalMode::Wal, processes: 2 };
+        let outcome = sqlite.run(dir.path(), Duration::from_millis(20)).unwrap();
+        assert!(outcome.figures[&Figure::Rate] > 0.0 && outcome.figures[&Figure::Percentile99] > 0.0);
+    }
+
+    #[test]
     fn a_missing_row_is_seen() {
         let dir = tempfile::tempdir().unwrap();
-        Sqlite { journal: JournalMode::Delete }.run(dir.path(), Duration::from_millis(5)).unwrap();
+        Sqlite { journal: JournalMode::Delete, processes: 1 }
+            .run(dir.path(), Duration::from_millis(5))
+            .unwrap();
         let path = dir.path().join("rows.db");
         let rows: i64 = Connection::open(&path)
             .unwrap()
