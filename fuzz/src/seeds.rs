@@ -181,8 +181,8 @@ fn scripts() -> Vec<Vec<u8>> {
 fn requests(file: InodeNumber) -> Vec<Request> {
     vec![
         Request::GrowLog { have: 8, slots: 8 },
-        Request::Acquire { inode: ROOT, mode: LeaseMode::Read, ahead: 64, beside: vec![file] },
-        Request::Acquire { inode: file, mode: LeaseMode::Write, ahead: 0, beside: Vec::new() },
+        Request::Acquire { inode: ROOT, mode: LeaseMode::Read, ahead: 64, beside: vec![file], kept: None },
+        Request::Acquire { inode: file, mode: LeaseMode::Write, ahead: 0, beside: Vec::new(), kept: None },
         Request::Ahead { near: file, count: 128 },
         Request::Lookup { parent: ROOT, name: b"honest".to_vec() },
         Request::List { parent: ROOT, after: Vec::new() },

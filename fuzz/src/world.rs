@@ -93,7 +93,7 @@ impl World {
                 // What it is granted it may change.
                 if inode != self.directory && inode != self.file {
                     let mode = if write { LeaseMode::Write } else { LeaseMode::Read };
-                    let ask = Request::Acquire { inode, mode, ahead: 0, beside: Vec::new() };
+                    let ask = Request::Acquire { inode, mode, ahead: 0, beside: Vec::new(), kept: None };
                     hostile.request(&ask);
                 }
             }
@@ -102,8 +102,13 @@ impl World {
             }
             Step::Honest => {
                 self.work();
-                let ask =
-                    |inode| Request::Acquire { inode, mode: LeaseMode::Read, ahead: 64, beside: Vec::new() };
+                let ask = |inode| Request::Acquire {
+                    inode,
+                    mode: LeaseMode::Read,
+                    ahead: 64,
+                    beside: Vec::new(),
+                    kept: None,
+                };
                 self.honest.request(&ask(InodeNumber::ROOT));
                 self.resync();
             }

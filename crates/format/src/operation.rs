@@ -358,6 +358,45 @@ impl<'a> Operation<'a> {
         }
     }
 
+    /// The inodes it changes or makes; [`InodeNumber::NONE`] for none.
+    #[must_use]
+    pub fn changes(&self) -> [InodeNumber; 4] {
+        const NONE: InodeNumber = InodeNumber::NONE;
+        match *self {
+            Operation::Void => [NONE; 4],
+            Operation::Write { inode, .. }
+            | Operation::Truncate { inode, .. }
+            | Operation::Clear { inode, .. }
+            | Operation::Shift { inode, .. }
+            | Operation::CreateUnnamed { inode, .. }
+            | Operation::SetAttributes { inode, .. }
+            | Operation::Release { inode }
+            | Operation::SetExtended { inode, .. }
+            | Operation::SetAccessList { inode, .. }
+            | Operation::RemoveExtended { inode, .. } => [inode, NONE, NONE, NONE],
+            Operation::Create { parent, inode, .. }
+            | Operation::Link { parent, inode, .. }
+            | Operation::Unlink { parent, inode, .. } => [parent, inode, NONE, NONE],
+            Operation::Rename { parent, new_parent, inode, replaced, .. } => {
+                [parent, new_parent, inode, replaced]
+            }
+        }
+    }
+
+    /// The names it makes, changes or takes away, and the directories they are in.
+    #[must_use]
+    pub fn names(&self) -> [Option<(InodeNumber, &'a [u8])>; 2] {
+        match *self {
+            Operation::Create { parent, name, .. }
+            | Operation::Link { parent, name, .. }
+            | Operation::Unlink { parent, name, .. } => [Some((parent, name)), None],
+            Operation::Rename { parent, name, new_parent, new_name, .. } => {
+                [Some((parent, name)), Some((new_parent, new_name))]
+            }
+            _ => [None, None],
+        }
+    }
+
     /// Writes the body into `out`, whose length is [`Operation::body_bytes`]. Names must be
     /// [`is_entry_name`]s (of extended attributes [`is_extended_name`]s) and targets at most [`SYMLINK_BYTES_MAX`] long.
     pub fn encode_body(&self, out: &mut [u8]) {

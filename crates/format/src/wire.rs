@@ -14,7 +14,7 @@ use crate::{
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 /// Version of the protocol; both sides must agree.
-pub const PROTOCOL_VERSION: u32 = 17;
+pub const PROTOCOL_VERSION: u32 = 18;
 
 /// Where a frame's first word has the version.
 const VERSION_SHIFT: u32 = 24;
@@ -32,6 +32,8 @@ pub const AHEAD_MAX: u32 = 1024;
 
 /// Most inodes named to be granted along.
 pub const BESIDE_MAX: usize = 512;
+/// Most names of [`Kept::doubtful`].
+pub const DOUBTFUL_MAX: usize = 64;
 
 /// What may be done under a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -83,11 +85,23 @@ pub struct Grant {
     pub entries: Vec<DirectoryEntry>,
     /// No entry is missing.
     pub entries_complete: bool,
+    /// The entries are those that changed since the version the session still has ([`Kept`]), in the order in which they
+    /// did; what names [`InodeNumber::NONE`] is there no more.
+    pub entries_changed: bool,
     /// Its extended attributes in name order, all of them; none if they are too many to bring along, which
     /// [`InodeRecord::extended`] tells from there being none.
     pub extended: Vec<ExtendedAttribute>,
     /// It has no name and is kept for this session, which is to release it.
     pub kept: bool,
+}
+
+/// What a session still has of a directory it lost its lease on: all names, as they were then.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Kept {
+    /// Which version that is ([`Resynced::versions`]).
+    pub version: u64,
+    /// Names that it changed and SharedFS never heard of; at most [`DOUBTFUL_MAX`].
+    pub doubtful: Vec<Vec<u8>>,
 }
 
 /// What LibFS (or the command) asks.
@@ -127,6 +141,8 @@ pub enum Request {
         ahead: u32,
         /// And on these; at most [`BESIDE_MAX`].
         beside: Vec<InodeNumber>,
+        /// What changed since is enough.
+        kept: Option<Kept>,
     },
     /// Leases that will be wanted soon, to read, on inodes of a block of numbers, aligned as that of `Acquire`: only where
     /// nothing has to happen first. Answered [`Response::Ahead`], which fits a socket: nobody may be reading yet.
@@ -444,6 +460,11 @@ pub struct Resynced {
     pub lease_generation: LeaseGeneration,
     /// Leases that are gone: drop what is cached of these inodes.
     pub revoked: Vec<InodeNumber>,
+    /// Directories among them, and versions of their names in the shared area: that which the session has, if its log held
+    /// nothing that was not accepted.
+    pub versions: Vec<(InodeNumber, u64)>,
+    /// What digests placed that the session has not retired.
+    pub report: Report,
 }
 
 /// Totals of a store.

@@ -13,6 +13,7 @@
 use crate::ahead::Ahead;
 use crate::asking::Subject;
 use crate::cache::Cache;
+use crate::directory::DirectoryContent;
 use crate::errno::Error;
 use crate::inode::{Content, Inode, State};
 use crate::link::{Link, SocketLink};
@@ -381,8 +382,11 @@ impl Client {
                 return Ok(());
             }
         }
+        // One that two sessions change in turns is read before it is changed, and would be asked for twice.
+        let will_change = state.directory().is_some_and(DirectoryContent::will_change);
+        let mode = if will_change { LeaseMode::Write } else { mode };
         for _ in 0..ATTEMPTS_MAX {
-            let is_filled = match self.ask_for_lease(inode, state.record.parent, mode)? {
+            let is_filled = match self.ask_for_lease(inode, &state, mode)? {
                 Lease::Taken(taken) => {
                     inode.fill_taken(&mut state, &taken);
                     true
@@ -399,27 +403,34 @@ impl Client {
 
     /// Asks for a lease, and for more ahead. What comes ahead is at hand before anybody asks again: so it never is
     /// older than what an answer brought.
-    fn ask_for_lease(&self, inode: &Inode, parent: InodeNumber, mode: LeaseMode) -> Result<Lease, Error> {
+    fn ask_for_lease(&self, inode: &Inode, state: &State, mode: LeaseMode) -> Result<Lease, Error> {
         let known = || self.session.parcels.take(inode.number).map(Lease::Taken);
+        // One that is held in turns with others is no part of a walk.
+        let kept = state.kept();
         let request = || {
-            let ahead = self.ahead.next(inode.number);
-            let beside = self.directories_beside(inode.number, parent);
+            let (mut ahead, mut beside) = (0, Vec::new());
+            if kept.is_none() {
+                ahead = self.ahead.next(inode.number);
+                beside = self.directories_beside(inode.number, state.record.parent);
+            }
             if beside.len() >= TREE_DIRECTORIES {
                 self.ahead.comes_into_tree();
             }
-            Request::Acquire { inode: inode.number, mode, ahead, beside }
+            Request::Acquire { inode: inode.number, mode, ahead, beside, kept: kept.cloned() }
         };
         let take = |answer| {
             let Response::Granted { grant, ahead } = answer else {
                 return Err(unexpected(&answer));
             };
-            if grant.record.inode != inode.number || grant.mode < mode {
+            let is_as_asked = !grant.entries_changed || kept.is_some();
+            if grant.record.inode != inode.number || grant.mode < mode || !is_as_asked {
                 return Err(Error::Daemon("the grant does not fit the request".into()));
             }
             self.session.parcels.add(ahead)?;
             Ok(Lease::Granted(grant))
         };
-        let then = || Some((Subject::Ahead, ahead_at(self.ahead.behind(inode.number)?)));
+        let behind = || self.ahead.behind(inode.number).filter(|_| kept.is_none());
+        let then = || Some((Subject::Ahead, ahead_at(behind()?)));
         self.session.asking.call_unless(known, request, take, then, &self.session)
     }
 

@@ -5,7 +5,7 @@
 
 use crate::split_table::SplitTable;
 use crate::sync::{AtomicU32, Ordering};
-use cuesta_format::wire::{BESIDE_MAX, DirectoryEntry};
+use cuesta_format::wire::{BESIDE_MAX, DirectoryEntry, Kept};
 use cuesta_format::{FileKind, InodeNumber, LogPosition};
 use hashbrown::{DefaultHashBuilder, HashMap};
 use std::hash::BuildHasher;
@@ -126,6 +126,10 @@ pub(crate) struct DirectoryContent {
     listed_to: Vec<u8>,
     /// How often a directory in it was asked for: the next may bring others along.
     beside: AtomicU32,
+    /// What is known is out of date, and complete as of this.
+    kept: Option<Kept>,
+    /// It was changed under the last lease.
+    changed: bool,
 }
 
 impl DirectoryContent {
@@ -138,6 +142,8 @@ impl DirectoryContent {
             complete: true,
             listed_to: Vec::new(),
             beside: AtomicU32::new(0),
+            kept: None,
+            changed: false,
         }
     }
 
@@ -177,6 +183,37 @@ impl DirectoryContent {
             self.complete = true;
             self.taken = HashMap::new();
             self.listed_to = Vec::new();
+        }
+    }
+
+    /// The lease is gone. Says whether what is known is worth catching up from.
+    pub(crate) fn keep(&mut self, kept: Kept, changed: bool) -> bool {
+        self.changed = changed;
+        let is_whole = self.complete;
+        self.kept = Some(kept).filter(|_| is_whole);
+        is_whole
+    }
+
+    /// What is known, though the lease is gone.
+    pub(crate) fn kept(&self) -> Option<&Kept> {
+        self.kept.as_ref()
+    }
+
+    /// Whether who asks for a lease again will want to change it.
+    pub(crate) fn will_change(&self) -> bool {
+        self.kept.is_some() && self.changed
+    }
+
+    /// There is a lease again, and these are the names that changed meanwhile, in the order they did.
+    pub(crate) fn catch_up(&mut self, changes: Vec<DirectoryEntry>) {
+        self.kept = None;
+        for DirectoryEntry { name, inode, kind } in changes {
+            match FileKind::from_byte(kind) {
+                Some(kind) if inode != InodeNumber::NONE => {
+                    self.names.put(&name, Named { inode, kind }, true);
+                }
+                _ => self.names.remove(&name),
+            }
         }
     }
 

@@ -9,7 +9,7 @@ use crate::extended_set::ExtendedSet;
 use crate::mapped::MappedFile;
 use crate::parcels::Taken;
 use crate::sync::{Arc, AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering, RwLock};
-use cuesta_format::wire::{Grant, LeaseMode};
+use cuesta_format::wire::{Grant, Kept, LeaseMode};
 use cuesta_format::{FileKind, InodeNumber, InodeRecord, LogPosition, Timestamp};
 
 /// Times any inode was filled.
@@ -116,6 +116,14 @@ impl Inode {
                 let size = grant.record.size;
                 Content::File(FileContent::granted(size, grant.extents, grant.extents_complete))
             }
+            FileKind::Directory if grant.entries_changed => {
+                let Content::Directory(mut content) = std::mem::replace(&mut state.content, Content::Special)
+                else {
+                    unreachable!("changes of a directory are taken only where it was kept");
+                };
+                content.catch_up(grant.entries);
+                Content::Directory(content)
+            }
             FileKind::Directory => {
                 let content = DirectoryContent::granted(grant.entries, grant.entries_complete);
                 Content::Directory(Box::new(content))
@@ -166,6 +174,23 @@ impl State {
         self.content = Content::Special;
         self.extended = None;
         self.logged = LogPosition(0);
+    }
+
+    /// The lease is gone. Of a directory of which all names are known, those may be made true again.
+    pub(crate) fn forget_but(&mut self, kept: Kept) {
+        let content = std::mem::replace(&mut self.content, Content::Special);
+        let changed = self.logged > LogPosition(0);
+        self.forget();
+        if let Content::Directory(mut directory) = content
+            && directory.keep(kept, changed)
+        {
+            self.content = Content::Directory(directory);
+        }
+    }
+
+    /// What is known of a directory, though its lease is gone.
+    pub(crate) fn kept(&self) -> Option<&Kept> {
+        self.directory().and_then(DirectoryContent::kept)
     }
 
     /// Its last name is gone.

@@ -125,6 +125,40 @@ impl Client {
         Ok(())
     }
 
+    /// Retires what a fence accepted, all of which is digested. `report` tells all that was placed since what this session
+    /// said it had retired. No operation is in flight.
+    pub(crate) fn retire_accepted(&self, accepted: LogPosition, report: Report) -> Result<(), Error> {
+        self.session.asking.settle(&self.session);
+        let mut retiring = self.retiring.lock();
+        if !retiring.in_round() && retiring.learnt == 0 {
+            drop(self.session.take_report());
+            retiring.page = Some((report, 0));
+        }
+        while retiring.at < accepted {
+            if !retiring.in_round() {
+                retiring.page = Some((self.next_report(&retiring)?, 0));
+            }
+            self.retire_some(&mut retiring, usize::MAX);
+            if !retiring.in_round() && self.session.digested() < accepted {
+                return Err(Error::Daemon("what a fence accepted is not digested".into()));
+            }
+        }
+        Ok(())
+    }
+
+    /// The page of a report that comes next: asked for ahead, or waited for.
+    fn next_report(&self, retiring: &Retiring) -> Result<Report, Error> {
+        self.session.asking.settle(&self.session);
+        if let Some(page) = self.session.take_report() {
+            return Ok(page);
+        }
+        let request = Request::Report { from: retiring.at, skip: retiring.learnt };
+        match self.session.ask(&request)? {
+            Response::Report(page) => Ok(page),
+            other => Err(unexpected(&other)),
+        }
+    }
+
     /// A fence has moved the generation, and nobody resynchronised yet.
     fn is_fenced(&self) -> bool {
         self.session.shown_generation() != self.session.generation.load(Ordering::Acquire)
@@ -139,18 +173,7 @@ impl Client {
             if self.session.digested() <= retiring.at {
                 return Ok(false);
             }
-            self.session.asking.settle(&self.session);
-            let page = match self.session.take_report() {
-                Some(page) => page,
-                None => {
-                    let request = Request::Report { from: retiring.at, skip: retiring.learnt };
-                    match self.session.ask(&request)? {
-                        Response::Report(page) => page,
-                        other => return Err(unexpected(&other)),
-                    }
-                }
-            };
-            retiring.page = Some((page, 0));
+            retiring.page = Some((self.next_report(retiring)?, 0));
         }
         self.retire_some(retiring, usize::MAX);
         Ok(true)

@@ -303,6 +303,13 @@ impl Appender {
         (header.entry_bytes() <= self.ring.geometry.entry_bytes_max()).then_some(header)
     }
 
+    /// The body of the entry at a position whose header was read there. Says whether it can be read.
+    #[must_use]
+    pub fn body_at(&self, position: LogPosition, header: &Header, body: &mut Vec<u8>) -> bool {
+        body.resize(header.body_bytes as usize, 0);
+        self.ring.read(position.plus(HEADER_BYTES as u64), body).is_ok()
+    }
+
     /// Starts again at `position` under a new salt, after a fence voided what lay behind. No operation is in flight.
     pub fn restart(&self, position: LogPosition, salt: Salt) {
         self.salt.store(salt.to_bits(), Ordering::Release);

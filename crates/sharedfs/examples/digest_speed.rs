@@ -84,6 +84,7 @@ impl Writer {
             mode: LeaseMode::Write,
             ahead: 0,
             beside: Vec::new(),
+            kept: None,
         });
         writer
     }
@@ -214,6 +215,7 @@ impl Work<'_> {
                         mode: LeaseMode::Write,
                         ahead: 0,
                         beside: Vec::new(),
+                        kept: None,
                     });
                 }
             }

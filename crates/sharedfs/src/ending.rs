@@ -7,7 +7,7 @@ use crate::store::{Core, sync_folder};
 use crate::{Error, SharedFs};
 use cuesta_format::event::Step;
 use cuesta_format::geometry::{LOGS_FOLDER, segment_path};
-use cuesta_format::{InodeNumber, LeaseGeneration, LogGeneration, SegmentId, SessionId};
+use cuesta_format::{FileKind, InodeNumber, LeaseGeneration, LogGeneration, SegmentId, SessionId};
 use cuesta_media::planted::{self, Bug};
 use std::io::ErrorKind;
 use std::sync::atomic::Ordering;
@@ -29,6 +29,10 @@ impl SharedFs {
     /// good before anybody else gets the lease.
     pub(crate) fn fence(&self, session: SessionId, inode: InodeNumber, along: &Ahead) -> Result<(), Error> {
         let mut digester = self.digester.lock();
+        if self.core.lock().leases.held(session, inode).is_none() {
+            // Somebody else wanted it, too, and had it fenced: once more would only say that it held it until now.
+            return Ok(());
+        }
         if !self.move_generation(session) {
             // Whatever it left in the table of leases, nobody waits for it.
             self.core.lock().leases.end_session(session);
@@ -99,22 +103,32 @@ impl SharedFs {
         // With the log digested, what the session made is in the metadata store: of its other numbers there is no inode.
         // Where what is near cannot be read nothing is given up along.
         let near = revoked.and_then(|(_, along)| along.given_up_along(self).ok()).unwrap_or_default();
+        // Nobody else has changed it yet: this is the version the session knows.
+        let version =
+            revoked.and_then(|(inode, _)| self.is_directory(inode).then(|| self.catching_up.follow(inode)));
         self.quotas.lock().forget(session);
         let mut core = self.core.lock();
         let Core { sessions, table, leases, .. } = &mut *core;
         let Some(found) = sessions.get_mut(&session) else { return Ok(()) };
         renew_log(found, table)?;
         if let Some((inode, _)) = revoked {
-            found.revoked.insert(inode);
+            // What it lost before and was not told of yet, it has had as it was since then.
+            found.revoked.entry(inode).or_insert(version);
             leases.revoke(session, inode, self.opened.elapsed());
             for near in near.into_iter().filter(|&near| near != inode) {
                 if leases.held(session, near).is_some() {
-                    found.revoked.insert(near);
+                    found.revoked.entry(near).or_insert(None);
                     leases.revoke_along(session, near);
                 }
             }
         }
         Ok(())
+    }
+
+    /// Whether it is one that can be read.
+    fn is_directory(&self, inode: InodeNumber) -> bool {
+        let stored = self.metadata.read().and_then(|snapshot| snapshot.inode(inode));
+        matches!(stored, Ok(Some(stored)) if stored.record.kind() == FileKind::Directory)
     }
 
     /// Ends a session: what its log holds is digested, everything it had is given back. On a full medium that is done

@@ -11,6 +11,7 @@
 //! | `digest` | log prefix → new blocks and one metadata transaction | requests, leases |
 //! | `tiers` | arenas, free blocks, quarantine, credits | files |
 //! | `metadata` | the transactional tree | operations |
+//! | `catching_up` | what changed in directories that sessions change in turns | leases |
 //! | `observe` | events and totals | |
 //! | `mapped` | files whose content is a file of the kernel's, while programs share mappings of them | |
 //! | `stand_ins` | what the kernel has in the place of pipes and sockets | |
@@ -19,6 +20,7 @@
 //! a whole batch, and by whoever must see no digest run (a fence, the end of a session). The core and the space
 //! are held for moments, never across a log read or a commit. Nothing here waits for a session.
 
+mod catching_up;
 pub mod check;
 pub mod configuration;
 mod digest;

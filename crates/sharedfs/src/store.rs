@@ -1,5 +1,6 @@
 //! The store as a whole: making it, and the daemon's state while it is open.
 
+use crate::catching_up::CatchingUp;
 use crate::configuration::Options;
 use crate::digest::policy::{self, Backlog};
 use crate::digest::{Digester, Space, Storage};
@@ -28,7 +29,7 @@ use cuesta_format::{
 };
 use cuesta_media::{Mapping, clock, recorder};
 use parking_lot::Mutex;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::fs::{DirBuilder, File};
 use std::io::Read;
 use std::os::fd::OwnedFd;
@@ -63,6 +64,7 @@ pub struct SharedFs {
     pub(crate) metadata: MetadataStore,
     /// What of it is sent again and again.
     pub(crate) packed: Arc<Packed>,
+    pub(crate) catching_up: CatchingUp,
     pub(crate) arenas: Arenas,
     pub(crate) stand_ins: StandIns,
     pub(crate) digester: Mutex<Digester>,
@@ -211,6 +213,7 @@ impl SharedFs {
             mapped,
             metadata,
             packed,
+            catching_up: CatchingUp::default(),
             arenas,
             stand_ins,
             digester: Mutex::default(),
@@ -403,6 +406,7 @@ impl SharedFs {
             space: &self.space,
             stand_ins: &self.stand_ins,
             mapped: &self.mapped,
+            catching_up: &self.catching_up,
             others: self,
             recovering: self.recovering.load(Ordering::Relaxed),
         }
@@ -476,7 +480,7 @@ pub(crate) fn new_session(
         credit_limit: 0,
         debited: 0,
         reports: VecDeque::new(),
-        revoked: BTreeSet::new(),
+        revoked: BTreeMap::new(),
         lingering: VecDeque::new(),
         ending: None,
     }

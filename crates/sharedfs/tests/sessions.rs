@@ -98,8 +98,13 @@ fn what_does_not_exist_is_not_leased() {
     let shared = store.open();
     let mut writer = Writer::attach(&shared);
     let not_found = Response::Failed(Refusal::NotFound);
-    let acquire =
-        Request::Acquire { inode: InodeNumber(777_777), mode: LeaseMode::Read, ahead: 0, beside: Vec::new() };
+    let acquire = Request::Acquire {
+        inode: InodeNumber(777_777),
+        mode: LeaseMode::Read,
+        ahead: 0,
+        beside: Vec::new(),
+        kept: None,
+    };
     assert_eq!(writer.request(&acquire), not_found);
     let lookup = |parent, name: &[u8]| Request::Lookup { parent, name: name.to_vec() };
     assert!(matches!(writer.request(&lookup(ROOT, b"x")), Response::Failed(Refusal::Invalid(_))));
@@ -360,7 +365,7 @@ fn what_needs_no_digest_is_answered_while_one_runs() {
         Request::Report { from: LogPosition(0), skip: 0 },
         Request::InodeNumbers { count: 10 },
         Request::Resync,
-        Request::Acquire { inode: ROOT, mode: LeaseMode::Write, ahead: 0, beside: Vec::new() },
+        Request::Acquire { inode: ROOT, mode: LeaseMode::Write, ahead: 0, beside: Vec::new(), kept: None },
         Request::GiveBack { inodes: vec![ROOT] },
         Request::Statfs,
         Request::Status,

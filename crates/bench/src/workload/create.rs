@@ -65,9 +65,11 @@ impl Saver {
     /// Checks what is there after `saved` files.
     pub fn verify(create: Create, dir: &Path, prefix: &str, saved: u64) -> Result<(), BenchError> {
         let names_wanted = saved.min(create.live_files);
-        let listed = std::fs::read_dir(dir).context("listing the directory")?.flatten();
-        let names_found =
-            listed.filter(|entry| entry.file_name().to_string_lossy().starts_with(prefix)).count() as u64;
+        let mut names_found = 0;
+        for entry in std::fs::read_dir(dir).context("listing the directory")? {
+            let name = entry.context("listing the directory")?.file_name();
+            names_found += u64::from(name.as_encoded_bytes().starts_with(prefix.as_bytes()));
+        }
         if names_found != names_wanted {
             return Err(BenchError::Corrupt(format!("{names_found} names instead of {names_wanted}")));
         }

@@ -15,15 +15,31 @@ pub struct Member {
     pub number: u32,
     ready: File,
     go: File,
+    is_ready: bool,
 }
 
 impl Member {
     /// Says that this one is ready, and waits until all are.
     pub fn wait_for_all(&mut self) -> Result<(), BenchError> {
-        self.ready.write_all(&[1]).context("saying that a member is ready")?;
-        // The conductor says nothing: it closes its end for all at once.
-        let mut nothing = [0];
-        self.go.read(&mut nothing).context("waiting for the other members").map(|_| ())
+        self.say_ready()?;
+        self.go.read_exact(&mut [0]).context("waiting for the other members")
+    }
+
+    fn say_ready(&mut self) -> Result<(), BenchError> {
+        self.is_ready = true;
+        self.ready.write_all(&[1]).context("saying that a member is ready")
+    }
+
+    /// All that a member does. The others do not wait for one that failed.
+    fn act(
+        &mut self,
+        program: impl Fn(&mut Member) -> Result<Outcome, BenchError>,
+    ) -> Result<String, BenchError> {
+        let outcome = program(self);
+        if !self.is_ready {
+            self.say_ready()?;
+        }
+        serde_json::to_string(&outcome?).context("saying what was measured")
     }
 }
 
@@ -40,7 +56,7 @@ pub fn run(
     program: impl Fn(&mut Member) -> Result<Outcome, BenchError>,
 ) -> Result<Vec<Outcome>, BenchError> {
     let (mut all_ready, ready) = pipe()?;
-    let (wait, go) = pipe()?;
+    let (wait, mut go) = pipe()?;
     let mut started = Vec::new();
     for number in 0..count {
         let (words, mut say) = pipe()?;
@@ -48,17 +64,14 @@ pub fn run(
             number,
             ready: ready.try_clone().context("a descriptor for a member")?,
             go: wait.try_clone().context("a descriptor for a member")?,
+            is_ready: false,
         };
         // SAFETY: the workload has one thread, so the child finds no lock held by a thread that it does not
         // have. It leaves by `_exit`, so nothing of the parent's is dropped or flushed twice.
         match unsafe { libc::fork() } {
             -1 => return Err(std::io::Error::last_os_error()).context("starting a member"),
             0 => {
-                // SAFETY: closes the copy of a descriptor that the child never uses: as long as it is open
-                // here, nobody would be let go.
-                unsafe { libc::close(std::os::fd::AsRawFd::as_raw_fd(&go)) };
-                let told = program(&mut member)
-                    .and_then(|outcome| serde_json::to_string(&outcome).context("saying what was measured"));
+                let told = member.act(&program);
                 let failed = told.is_err();
                 let words = told.unwrap_or_else(|error| error.to_string());
                 let said = say.write_all(words.as_bytes()).is_ok();
@@ -68,11 +81,9 @@ pub fn run(
             pid => started.push(Started { pid, words }),
         }
     }
-    drop(ready);
-    let mut readiness = vec![0; count as usize];
-    // A member that ends before it is ready closes its end: what it died of is found below.
-    let _ = all_ready.read_exact(&mut readiness);
-    drop(go);
+    let mut each = vec![0; count as usize];
+    all_ready.read_exact(&mut each).context("waiting for the members")?;
+    go.write_all(&each).context("letting the members go")?;
     let outcomes: Vec<_> = started.into_iter().map(Started::outcome).collect();
     outcomes.into_iter().collect()
 }

@@ -3,10 +3,11 @@
 use super::orphans::Orphans;
 use super::place::{OutOfBlocks, Placements, Placer};
 use crate::Error;
+use crate::catching_up::CatchingUp;
 use crate::leases::LoggedChange;
 use crate::mapped::MappedFiles;
 use crate::metadata::{Dirent, MetadataError, MetadataStore, Snapshot, StoredInode, Transaction};
-use crate::namespace::{Applied, Lookup, Rejection, Resolver, Stop, View, changed_by};
+use crate::namespace::{Applied, Lookup, Rejection, Resolver, Stop, View};
 use crate::sessions::{LogFiles, Openers};
 use crate::stand_ins::StandIns;
 use crate::tiers::{Allocator, Arenas, Credits, Grown, Reservation};
@@ -125,6 +126,8 @@ pub struct Storage<'a> {
     pub stand_ins: &'a StandIns,
     /// What the kernel has in the place of files in mapped mode.
     pub mapped: &'a MappedFiles,
+    /// What changed in directories that sessions change in turns.
+    pub(crate) catching_up: &'a CatchingUp,
     /// Who else has something to do with an inode.
     pub others: &'a dyn Others,
     /// Promises were made by a daemon that is gone, and what it had allocated for them is found by growing.
@@ -512,7 +515,7 @@ fn apply<'a, L: Lookup>(
     }
     let operation = Operation::decode(fields, body).map_err(Rejection::from)?;
     if !foreign.is_empty()
-        && let Some(&inode) = changed_by(&operation).iter().find(|inode| foreign.contains(*inode))
+        && let Some(&inode) = operation.changes().iter().find(|inode| foreign.contains(*inode))
     {
         return Err(Rejection::NotHeld(inode).into());
     }

@@ -114,6 +114,12 @@ impl Digester {
         let freed = reservation.blocks_freed();
         space.allocator.committed(reservation, log.session, batch.to);
         drop(space);
+        let changed = view.names.all().iter().filter(|name| name.before != name.now);
+        let removed = view.nodes().iter().filter(|node| node.changed && node.removed);
+        storage.catching_up.note(
+            changed.map(|name| (name.parent, name.bytes(bytes), name.now)),
+            removed.map(|node| node.record.inode),
+        );
         for node in view.nodes().iter().filter(|node| node.changed && node.removed) {
             storage.stand_ins.forget(&node.record);
             storage.mapped.forget(&node.record);

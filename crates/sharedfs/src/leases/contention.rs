@@ -49,8 +49,13 @@ impl Contention {
 
     /// Whoever was granted the inode now may keep it for a moment.
     pub(super) fn hold(&mut self, inode: InodeNumber, now: Duration) {
+        self.hold_until(inode, now + self.hold);
+    }
+
+    /// Whoever has the inode may keep it until then.
+    pub(super) fn hold_until(&mut self, inode: InodeNumber, until: Duration) {
         if let Some(contended) = self.inodes.get_mut(&inode) {
-            contended.held_until = now + self.hold;
+            contended.held_until = until;
         }
     }
 

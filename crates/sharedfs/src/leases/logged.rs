@@ -1,6 +1,15 @@
 //! What a session's log may speak of (DESIGN §9): inodes whose numbers were granted to it, which it makes, and inodes it
 //! holds for writing, or did when it wrote what is not digested.
 //!
+//! A log is its session's word. That others' files and directories are not in it is looked after once a batch, over all that
+//! the batch changed ([`Others::add_foreign`](crate::digest::Others)), so that it costs an honest log next to nothing; a log
+//! in which something foreign is found is applied again, up to the first operation that names it.
+//!
+//! Recovery cannot look: leases, and who was granted which numbers, are the memory of a daemon that is gone. It takes what
+//! is there for what that daemon would have taken. To tell otherwise every grant would have to be made durable before it is
+//! used, which all honest sessions would pay for; and whoever can have the daemon end with a forged log undigested is of its own
+//! user, and could write to the store's files as well.
+//!
 //! Asked while no fence can end and before a digest is published, this is never stricter than what the session knew: what
 //! it lost by a fence it held until its log was digested, and what it gave back lingers as long.
 

@@ -266,6 +266,16 @@ impl Leases {
         true
     }
 
+    /// Whoever was granted the inode may keep it until then, if others want it.
+    pub fn keep(&mut self, inode: InodeNumber, until: Duration) {
+        self.contention.hold_until(inode, until);
+    }
+
+    /// Whoever has the inode does nothing: it need not be kept any longer.
+    pub fn release(&mut self, inode: InodeNumber) {
+        self.contention.hold_until(inode, Duration::ZERO);
+    }
+
     /// Whether the inode was taken from somebody not long ago.
     #[must_use]
     pub fn is_contended(&self, inode: InodeNumber, now: Duration) -> bool {
@@ -357,7 +367,8 @@ impl Leases {
         for inode in self.of_session.remove(&session).unwrap_or_default() {
             let Some(mut lease) = self.entries.remove(&inode) else { continue };
             lease.remove(session);
-            if !lease.is_vacant() {
+            // Whose number it is, and who lost it, does not get it back by this.
+            if !lease.is_vacant() || self.owner_of_number(inode).is_some() {
                 self.entries.insert(inode, lease);
             }
         }
@@ -469,6 +480,18 @@ mod tests {
         leases.end_session(A);
         assert!(leases.entries.is_empty() && leases.of_session.is_empty() && leases.ranges.is_empty());
         assert!(leases.blocks.is_empty());
+    }
+
+    #[test]
+    fn what_a_session_created_and_lost_is_not_its_own_again_when_others_end() {
+        let mut leases = Leases::default();
+        leases.grant_numbers(A, X, 5);
+        leases.revoke(A, X, NOW);
+        leases.request(B, X, WRITE, NOW);
+        leases.end_session(B);
+        assert_eq!(leases.held(A, X), None);
+        leases.end_session(A);
+        assert!(leases.entries.is_empty() && leases.of_session.is_empty());
     }
 
     #[test]

@@ -9,15 +9,13 @@
 //! | `ancestry` | which directory lies above which, while they move |
 //! | `pieces` | writes and cuts of a file in log order, and what remains of them |
 //! | `shift` | what a file holds, when a range of it is taken out or room is made in it |
-//! | `authority` | which inodes an operation changes: those its session must have held |
-//! | `apply`, `attributes` | each operation: every check first, then every change |
+//! //! | `apply`, `attributes` | each operation: every check first, then every change |
 //!
 //! Coalescing happens here by itself: what is left in the view at the end of the batch is all that is written.
 
 mod ancestry;
 mod apply;
 mod attributes;
-mod authority;
 mod extended;
 mod names;
 mod pieces;
@@ -25,6 +23,5 @@ mod shift;
 mod view;
 
 pub use apply::{Applied, Rejection, Stop};
-pub use authority::changed_by;
 pub use pieces::{Content, Part, Resolver};
 pub use view::{Lookup, Node, View};

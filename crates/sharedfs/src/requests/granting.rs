@@ -1,15 +1,18 @@
 //! Granting leases: what must happen first, and what a lease brings along.
 
+use super::holding::kept_for;
 use super::{Ahead, GRANT_EXTENDED_BYTES, GRANT_ITEMS, Trouble, directory_entry, invalid};
+use crate::catching_up;
 use crate::leases::Outcome;
-use crate::metadata::ExtentList;
+use crate::metadata::{ExtentList, Snapshot};
 use crate::store::Core;
 use crate::tiers::split_at_arenas;
 use crate::{Error, SharedFs};
 use cuesta_format::event::Step;
 use cuesta_format::operation::is_entry_name;
-use cuesta_format::wire::{Grant, LeaseMode, Refusal, Response};
+use cuesta_format::wire::{DOUBTFUL_MAX, DirectoryEntry, Grant, Kept, LeaseMode, Refusal, Response};
 use cuesta_format::{Extent, FileKind, InodeNumber, LogPosition, SessionId};
+use std::time::Duration;
 
 impl SharedFs {
     /// Grants a lease, after whatever must happen first. Who is fenced for it gives up what lies `ahead` as well,
@@ -21,6 +24,7 @@ impl SharedFs {
         mode: LeaseMode,
         ahead: &Ahead,
     ) -> Result<LeaseMode, Trouble> {
+        let mut fenced = None;
         loop {
             let now = self.opened.elapsed();
             let mut core = self.core.lock();
@@ -33,6 +37,10 @@ impl SharedFs {
                 core = self.core.lock();
             }
             let outcome = core.leases.request(session, inode, mode, now);
+            if let (Outcome::Granted(_), Some(since)) = (&outcome, fenced) {
+                let least = Duration::from_micros(self.options.lease_hold_us);
+                core.leases.keep(inode, now + kept_for(now - since, least));
+            }
             let along = if core.leases.is_contended(inode, now) { Ahead::none() } else { ahead.clone() };
             drop(core);
             match outcome {
@@ -42,11 +50,12 @@ impl SharedFs {
                     return Ok(granted);
                 }
                 Outcome::Fence(others) => {
+                    fenced.get_or_insert(now);
                     for other in others {
                         self.fence(other, inode, &along)?;
                     }
                 }
-                Outcome::Hold(left) => std::thread::sleep(left),
+                Outcome::Hold(left) => self.wait_for_holders(inode, left),
                 Outcome::Drain(other, _) => {
                     self.digest_completed(other)?;
                     self.settle_lingering(other, inode);
@@ -83,12 +92,13 @@ impl SharedFs {
         inode: InodeNumber,
         mode: LeaseMode,
         ahead: Ahead,
+        kept: Option<&Kept>,
     ) -> Result<Response, Trouble> {
         let granted = self.lease(session, inode, mode, &ahead)?;
-        let mut grant = self.grant(session, inode, granted)?;
+        let mut grant = self.grant(session, inode, granted, kept)?;
         if grant.as_ref().is_some_and(|grant| grant.record.mapped) {
             self.end_mapped(inode)?;
-            grant = self.grant(session, inode, granted)?;
+            grant = self.grant(session, inode, granted, None)?;
         }
         let Some(grant) = grant else { return Err(self.not_found(session, inode)) };
         let ahead = self.grant_around(session, inode, mode, &ahead)?;
@@ -103,7 +113,7 @@ impl SharedFs {
             return Err(self.not_found(session, inode));
         }
         self.begin_mapped(inode)?;
-        let Some(grant) = self.grant(session, inode, granted)? else {
+        let Some(grant) = self.grant(session, inode, granted, None)? else {
             return Err(self.not_found(session, inode));
         };
         Ok(Response::Granted { grant: Box::new(grant), ahead: Vec::new() })
@@ -129,13 +139,19 @@ impl SharedFs {
             return Err(invalid("no name a directory can hold"));
         }
         match self.metadata.read()?.lookup(parent, name)? {
-            Some(found) => self.acquire(session, found.inode, LeaseMode::Read, Ahead::none()),
+            Some(found) => self.acquire(session, found.inode, LeaseMode::Read, Ahead::none(), None),
             None => Err(Trouble::Refused(Refusal::NotFound)),
         }
     }
 
     /// What a lease on an inode brings along.
-    fn grant(&self, session: SessionId, inode: InodeNumber, mode: LeaseMode) -> Result<Option<Grant>, Error> {
+    fn grant(
+        &self,
+        session: SessionId,
+        inode: InodeNumber,
+        mode: LeaseMode,
+        kept: Option<&Kept>,
+    ) -> Result<Option<Grant>, Error> {
         let snapshot = self.metadata.read()?;
         let Some(stored) = snapshot.inode(inode)? else { return Ok(None) };
         let mut grant = Grant {
@@ -146,6 +162,7 @@ impl SharedFs {
             target: Vec::new(),
             entries: Vec::new(),
             entries_complete: true,
+            entries_changed: false,
             extended: match stored.record.extended {
                 0 => Vec::new(),
                 1..=GRANT_EXTENDED_BYTES => snapshot.extended(inode)?,
@@ -163,6 +180,12 @@ impl SharedFs {
                 grant.extents = self.split(extents.into_iter().take(GRANT_ITEMS));
             }
             FileKind::Directory => {
+                if let Some(kept) = kept
+                    && let Some(changes) = self.changes_since(&snapshot, inode, kept)?
+                {
+                    (grant.entries, grant.entries_changed) = (changes, true);
+                    return Ok(Some(grant));
+                }
                 let entries = snapshot.list(inode, b"", GRANT_ITEMS)?;
                 grant.entries_complete = entries.len() < GRANT_ITEMS;
                 grant.entries = entries.into_iter().map(directory_entry).collect();
@@ -171,6 +194,20 @@ impl SharedFs {
             _ => {}
         }
         Ok(Some(grant))
+    }
+
+    /// What a session that knows a version of a directory lacks, if that is known.
+    fn changes_since(
+        &self,
+        snapshot: &Snapshot,
+        directory: InodeNumber,
+        kept: &Kept,
+    ) -> Result<Option<Vec<DirectoryEntry>>, Error> {
+        let Some(mut changes) = self.catching_up.since(directory, kept.version) else { return Ok(None) };
+        for name in kept.doubtful.iter().take(DOUBTFUL_MAX) {
+            changes.push(catching_up::entry(name, snapshot.lookup(directory, name)?));
+        }
+        Ok(Some(changes))
     }
 
     pub(super) fn split(&self, extents: impl Iterator<Item = Extent>) -> Vec<Extent> {

@@ -3,6 +3,7 @@
 mod ahead;
 mod first;
 mod granting;
+mod holding;
 mod packed;
 mod passing;
 mod quotas;
@@ -121,8 +122,8 @@ impl SharedFs {
         }
         match request {
             Request::GrowLog { have, slots } => self.grow_log(session, *have, *slots, descriptors),
-            Request::Acquire { inode, mode, ahead, beside } => {
-                self.acquire(session, *inode, *mode, Ahead::of(*inode, *ahead, beside))
+            Request::Acquire { inode, mode, ahead, beside, kept } => {
+                self.acquire(session, *inode, *mode, Ahead::of(*inode, *ahead, beside), kept.as_ref())
             }
             Request::Ahead { near, count } => Ok(self.ahead(session, *near, *count)?),
             Request::Lookup { parent, name } => self.lookup(session, *parent, name),
@@ -418,19 +419,27 @@ impl SharedFs {
         loop {
             let settled = self.with_session(session, |found| {
                 (found.lease_generation == found.record.lease_generation)
-                    .then(|| Resynced {
-                        accepted: found.record.start,
-                        resume: found.record.start,
-                        log_generation: found.record.log_generation,
-                        lease_generation: found.lease_generation,
-                        revoked: std::mem::take(&mut found.revoked).into_iter().collect(),
-                    })
+                    .then(|| self.resynced(found))
                     .inspect(|_| found.presence = Presence::Here)
             })?;
             if let Some(resynced) = settled {
                 return Ok(Response::Resynced(resynced));
             }
             self.settle_fence(&mut self.digester.lock(), session, None)?;
+        }
+    }
+
+    fn resynced(&self, found: &mut Session) -> Resynced {
+        let revoked = std::mem::take(&mut found.revoked);
+        let retired = found.retired(self.geometry().ring_bytes());
+        Resynced {
+            accepted: found.record.start,
+            resume: found.record.start,
+            log_generation: found.record.log_generation,
+            lease_generation: found.lease_generation,
+            versions: revoked.iter().filter_map(|(&inode, &version)| Some((inode, version?))).collect(),
+            revoked: revoked.into_keys().collect(),
+            report: found.report(retired, 0),
         }
     }
 

@@ -9,7 +9,7 @@ use cuesta_format::entry::Salt;
 use cuesta_format::session_table::SessionRecord;
 use cuesta_format::wire::{Placed, Report};
 use cuesta_format::{Geometry, InodeNumber, LeaseGeneration, LogPosition, SessionId, StoreId};
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -72,8 +72,8 @@ pub struct Session {
     pub debited: u64,
     /// What it has not retired yet.
     pub reports: VecDeque<BatchReport>,
-    /// Leases it lost and was not told about.
-    pub revoked: BTreeSet<InodeNumber>,
+    /// Leases it lost and was not told about; of directories, the version the shared area had then.
+    pub revoked: BTreeMap<InodeNumber, Option<u64>>,
     /// Inodes it gave back while its log could still change them, the first one first.
     pub lingering: VecDeque<(InodeNumber, LogPosition)>,
     /// It is over, and ends this way once there is room to digest the rest of its log.

@@ -160,7 +160,7 @@ impl Writer {
         if mode == LeaseMode::Write {
             self.held.insert(inode);
         }
-        match self.request(&Request::Acquire { inode, mode, ahead, beside: Vec::new() }) {
+        match self.request(&Request::Acquire { inode, mode, ahead, beside: Vec::new(), kept: None }) {
             Response::Granted { grant, ahead } => [vec![*grant], unpacked(ahead)].concat(),
             other => panic!("{other:?}"),
         }
@@ -248,6 +248,7 @@ impl Writer {
                     mode: LeaseMode::Write,
                     ahead: 0,
                     beside: Vec::new(),
+                    kept: None,
                 });
             }
         }
@@ -506,6 +507,7 @@ fn unpacked(ahead: Vec<u8>) -> Vec<Grant> {
                 Vec::new()
             },
             entries_complete: true,
+            entries_changed: false,
             extended: Vec::new(),
             kept: false,
         }

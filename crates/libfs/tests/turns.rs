@@ -1,0 +1,231 @@
+//! Sessions that change the same things in turns: what one keeps while the other has the lease is the truth again when it
+//! gets it back.
+
+mod common;
+
+use common::{Caller, InProcess, Store, root, small};
+use cuesta_format::SessionId;
+use cuesta_format::wire::{Request, Response};
+use cuesta_libfs::{Client, Link, LinkError};
+use libc::{O_APPEND, O_CREAT, O_RDWR};
+use std::collections::BTreeMap;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+/// A link that counts the names it is told.
+struct Counting {
+    link: InProcess,
+    names: Arc<AtomicUsize>,
+}
+
+impl Link for Counting {
+    fn call(&mut self, request: &Request, descriptors: &mut Vec<OwnedFd>) -> Result<Response, LinkError> {
+        let response = self.link.call(request, descriptors)?;
+        let names = match &response {
+            Response::Granted { grant, .. } => grant.entries.len(),
+            Response::Entries { entries, .. } => entries.len(),
+            _ => 0,
+        };
+        self.names.fetch_add(names, Ordering::Relaxed);
+        Ok(response)
+    }
+
+    fn post(&mut self, _: &Request) -> Result<bool, LinkError> {
+        Ok(false)
+    }
+
+    fn collect(&mut self, _: bool) -> Result<Option<Response>, LinkError> {
+        unreachable!("nothing is posted")
+    }
+}
+
+/// A client, and how many names it was told.
+fn counted(store: &Store) -> (Caller, Arc<AtomicUsize>) {
+    let names = Arc::new(AtomicUsize::new(0));
+    let link = Counting { link: InProcess::of(&store.shared, SessionId(0)), names: Arc::clone(&names) };
+    (root(&Client::attach(Box::new(link), "counted").unwrap()), names)
+}
+
+#[test]
+fn of_a_directory_that_comes_back_only_what_changed_is_told() {
+    const NAMES: usize = 3000;
+    let store = Store::new(small()).digesting();
+    let (one, told) = counted(&store);
+    let other = root(&store.attach());
+    one.mkdir("d").unwrap();
+    for number in 0..NAMES {
+        one.write_file(&format!("d/{number}"), b"").unwrap();
+    }
+    for turn in 0..20 {
+        assert_eq!(other.read_file(&format!("d/{turn}")).unwrap(), b"");
+        other.write_file(&format!("d/new-{turn}"), b"").unwrap();
+        other.unlink(&format!("d/{turn}")).unwrap();
+        other.rename(&format!("d/{}", 100 + turn), &format!("d/{}", 200 + turn)).unwrap();
+        let before = told.load(Ordering::Relaxed);
+        let names = one.list("d").unwrap();
+        assert_eq!(names.len(), NAMES - turn - 1, "turn {turn}");
+        let told = told.load(Ordering::Relaxed) - before;
+        assert!(told < 10, "{told} names were told in turn {turn}");
+        assert!(one.stat(&format!("d/new-{turn}")).is_ok() && one.stat(&format!("d/{turn}")).is_err());
+        assert!(one.stat(&format!("d/{}", 100 + turn)).is_err());
+        one.write_file(&format!("d/own-{turn}"), b"").unwrap();
+        one.unlink(&format!("d/own-{turn}")).unwrap();
+    }
+}
+
+/// The first one that made the directory slept meanwhile, and one of those that changed it is gone.
+#[test]
+fn who_slept_through_many_turns_sees_all_of_them() {
+    let store = Store::new(small()).digesting();
+    let sleeper = root(&store.attach());
+    sleeper.mkdir("d").unwrap();
+    sleeper.write_file("d/first", b"").unwrap();
+    let awake = root(&store.attach());
+    for guest in 0..5 {
+        let short = root(&store.attach());
+        for round in 0..50 {
+            short.write_file(&format!("d/short-{guest}-{round}"), b"").unwrap();
+            awake.write_file(&format!("d/awake-{guest}-{round}"), b"").unwrap();
+        }
+        // It has the lease at its end, which nobody had before but who made the directory.
+        assert_eq!(short.list("d").unwrap().len(), 1 + 100 * (guest + 1));
+        short.client.detach();
+    }
+    assert_eq!(awake.list("d").unwrap().len(), 501);
+    assert_eq!(sleeper.list("d").unwrap().len(), 501);
+}
+
+/// A link behind whose next lease something else happens first.
+struct Interrupted {
+    link: InProcess,
+    first: Arc<Mutex<Option<Box<dyn FnOnce() + Send>>>>,
+}
+
+impl Link for Interrupted {
+    fn call(&mut self, request: &Request, descriptors: &mut Vec<OwnedFd>) -> Result<Response, LinkError> {
+        let response = self.link.call(request, descriptors);
+        if matches!(request, Request::Acquire { .. })
+            && let Some(first) = self.first.lock().unwrap().take()
+        {
+            first();
+        }
+        response
+    }
+
+    fn post(&mut self, _: &Request) -> Result<bool, LinkError> {
+        Ok(false)
+    }
+
+    fn collect(&mut self, _: bool) -> Result<Option<Response>, LinkError> {
+        unreachable!("nothing is posted")
+    }
+}
+
+/// The directory is taken from a session in the middle of a rename: what its log says of that is void, the names it knows
+/// are as if it had been.
+#[test]
+fn what_was_void_is_undone_in_what_is_kept() {
+    let store = Store::new(small()).digesting();
+    let first = Arc::new(Mutex::new(None));
+    let link = Interrupted { link: InProcess::of(&store.shared, SessionId(0)), first: Arc::clone(&first) };
+    let one = root(&Client::attach(Box::new(link), "interrupted").unwrap());
+    let other = Arc::new(root(&store.attach()));
+    for turn in 0..3 {
+        let (from, to) = (format!("from-{turn}"), format!("to-{turn}"));
+        one.mkdir(&from).unwrap();
+        one.write_file(&format!("{from}/moved"), b"content").unwrap();
+        other.mkdir(&to).unwrap();
+        other.write_file(&format!("{to}/moved"), b"replaced").unwrap();
+        let (guest, made) = (Arc::clone(&other), format!("{from}/made"));
+        *first.lock().unwrap() = Some(Box::new(move || guest.write_file(&made, b"").unwrap()));
+        one.rename(&format!("{from}/moved"), &format!("{to}/moved")).unwrap();
+        assert!(first.lock().unwrap().is_none(), "nothing came between");
+        for call in [&one, &*other] {
+            assert_eq!(call.list(&from).unwrap(), ["made"]);
+            assert_eq!(call.list(&to).unwrap(), ["moved"]);
+            assert_eq!(call.read_file(&format!("{to}/moved")).unwrap(), b"content");
+        }
+    }
+}
+
+#[test]
+fn names_made_at_the_same_time_are_all_there_for_everybody() {
+    const ROUNDS: usize = 400;
+    let store = Store::new(small()).digesting();
+    let makers: Vec<Caller> = (0..2).map(|_| root(&store.attach())).collect();
+    let sleeper = root(&store.attach());
+    sleeper.mkdir("d").unwrap();
+    std::thread::scope(|scope| {
+        for (number, call) in makers.iter().enumerate() {
+            scope.spawn(move || {
+                for round in 0..ROUNDS {
+                    let name = format!("d/{number}-{round}");
+                    call.write_file(&format!("{name}.tmp"), b"content").unwrap();
+                    call.rename(&format!("{name}.tmp"), &name).unwrap();
+                    if round % 3 == 0 {
+                        call.unlink(&name).unwrap();
+                    }
+                }
+            });
+        }
+    });
+    let left = 2 * (ROUNDS - ROUNDS.div_ceil(3));
+    for call in makers.iter().chain([&sleeper]) {
+        let names = call.list("d").unwrap();
+        assert_eq!(names.len(), left);
+        assert!(
+            names.iter().all(|name| call.read_file(&format!("d/{name}")).is_ok_and(|it| it == b"content"))
+        );
+    }
+}
+
+/// Names and contents by several clients, one call after the other, against a model.
+#[test]
+fn random_calls_by_turns() {
+    for seed in 0..6 {
+        println!("seed {seed}");
+        let mut random = fastrand::Rng::with_seed(seed);
+        let store = Store::new(small()).digesting();
+        let clients: Vec<Caller> = (0..3).map(|_| root(&store.attach())).collect();
+        clients[0].mkdir("d").unwrap();
+        clients[0].mkdir("e").unwrap();
+        let mut model: BTreeMap<String, Vec<u8>> = BTreeMap::new();
+        for step in 0..1500 {
+            // Now and then another one goes on, so that each makes some calls under its lease.
+            let call = &clients[if random.u8(0..4) == 0 { random.usize(0..3) } else { step / 40 % 3 }];
+            let mut path = || format!("{}/{}", ["d", "d", "d", "e"][random.usize(0..4)], random.u8(0..30));
+            let (one, two) = (path(), path());
+            let context = format!("seed {seed}, step {step}: {one} {two}");
+            match random.u8(0..7) {
+                0 | 1 => {
+                    let content = vec![random.u8(..); random.usize(1..9000)];
+                    call.write_file(&one, &content).unwrap();
+                    model.insert(one, content);
+                }
+                2 => {
+                    let file = call.open(&one, O_RDWR | O_APPEND | O_CREAT).unwrap();
+                    let record = [random.u8(..); 100];
+                    assert_eq!(call.client.write(&file, &[record.as_slice().into()]), Ok(100), "{context}");
+                    call.client.close(file).unwrap();
+                    model.entry(one).or_default().extend(record);
+                }
+                3 => assert_eq!(call.unlink(&one).is_ok(), model.remove(&one).is_some(), "{context}"),
+                4 => {
+                    let moved = model.remove(&one);
+                    assert_eq!(call.rename(&one, &two).is_ok(), moved.is_some(), "{context}");
+                    model.extend(moved.map(|content| (two, content)));
+                }
+                5 => assert_eq!(call.read_file(&one).ok(), model.get(&one).cloned(), "{context}"),
+                _ => {
+                    let mut names = call.list("d").unwrap();
+                    names.sort();
+                    let wanted = model.keys().filter_map(|path| path.strip_prefix("d/"));
+                    let mut wanted: Vec<&str> = wanted.collect();
+                    wanted.sort_unstable();
+                    assert_eq!(names, wanted, "{context}");
+                }
+            }
+        }
+    }
+}

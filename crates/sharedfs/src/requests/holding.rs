@@ -1,0 +1,86 @@
+//! Policy: how long a lease is kept that others wait for, and what they do meanwhile.
+//!
+//! Who gets a lease that changes hands all the time keeps it for a moment, so that busy sessions trade batches and not
+//! operations (DESIGN §8): for `lease_hold_us`, or for some times as long as it took to come by, whichever is longer, so
+//! that most of the time is spent working. Whoever does nothing keeps it no longer.
+//!
+//! Whoever waits has a processor to spare, and the holder's log is what it will wait for: its thread digests that meanwhile, so
+//! that little is left when the lease moves.
+
+use crate::SharedFs;
+use crate::store::Progress;
+use cuesta_format::{InodeNumber, SessionId};
+use std::time::{Duration, Instant};
+
+/// A lease is kept for so many times what it took to come by,
+const COSTS_KEPT: u32 = 8;
+/// but never longer.
+const KEPT_MAX: Duration = Duration::from_millis(5);
+
+/// The holder is looked at so often.
+const LOOK: Duration = Duration::from_micros(100);
+/// One that does nothing for so many looks does nothing: it may take two of them to wake up.
+const IDLE_LOOKS: u32 = 3;
+/// A log with less than this is left for later: a commit costs the same for many entries.
+const BATCH_LEAST_BYTES: u64 = 64 << 10;
+
+/// How long a lease is kept that took so long to come by, where `least` is the least.
+pub(super) fn kept_for(cost: Duration, least: Duration) -> Duration {
+    (cost * COSTS_KEPT).clamp(least, KEPT_MAX.max(least))
+}
+
+impl SharedFs {
+    /// Waits up to `left` for those who hold the inode, and has their logs digested as they go on.
+    pub(super) fn wait_for_holders(&self, inode: InodeNumber, left: Duration) {
+        let until = Instant::now() + left;
+        let holders: Vec<SessionId> = {
+            let core = self.core.lock();
+            core.leases.holders(inode).into_iter().map(|(session, _)| session).collect()
+        };
+        let mut seen = self.work_of(&holders);
+        let mut idle_looks = 0;
+        loop {
+            let looked = Instant::now();
+            for &holder in &holders {
+                if self.pending_bytes(holder) >= BATCH_LEAST_BYTES {
+                    // What cannot be digested is found by who needs it to be.
+                    let _: Result<Progress, _> = self.digest_session(holder);
+                }
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return;
+            }
+            std::thread::sleep(LOOK.saturating_sub(looked.elapsed()).min(left));
+            let before = std::mem::replace(&mut seen, self.work_of(&holders));
+            idle_looks = if seen == before { idle_looks + 1 } else { 0 };
+            if idle_looks == IDLE_LOOKS {
+                self.core.lock().leases.release(inode);
+                return;
+            }
+        }
+    }
+
+    /// What these sessions have done, as they say: it moves while they read, write and log.
+    fn work_of(&self, sessions: &[SessionId]) -> u64 {
+        let core = self.core.lock();
+        let found = sessions.iter().filter_map(|session| core.sessions.get(session));
+        found.fold(0, |sum, found| {
+            sum.wrapping_add(found.control.operations()).wrapping_add(found.completed().0)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_dear_is_kept_longer_within_bounds() {
+        let us = Duration::from_micros;
+        assert_eq!(kept_for(us(50), us(1000)), us(1000));
+        assert_eq!(kept_for(us(300), us(1000)), us(2400));
+        assert_eq!(kept_for(us(90_000), us(1000)), us(5000));
+        assert_eq!(kept_for(us(90_000), us(20_000)), us(20_000));
+    }
+}
