@@ -23,6 +23,8 @@ const LOOK: Duration = Duration::from_micros(100);
 const IDLE_LOOKS: u32 = 3;
 /// A log with less than this is left for later: a commit costs the same for many entries.
 const BATCH_LEAST_BYTES: u64 = 64 << 10;
+/// Less than this is digested in the time that the fence takes anyway.
+const CAUGHT_UP_BYTES: u64 = 8 << 10;
 
 /// How long a lease is kept that took so long to come by, where `least` is the least.
 pub(super) fn kept_for(cost: Duration, least: Duration) -> Duration {
@@ -49,13 +51,29 @@ impl SharedFs {
             }
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                return;
+                return holders.into_iter().for_each(|holder| self.catch_up_with(holder));
             }
             std::thread::sleep(LOOK.saturating_sub(looked.elapsed()).min(left));
             let before = std::mem::replace(&mut seen, self.work_of(&holders));
             idle_looks = if seen == before { idle_looks + 1 } else { 0 };
             if idle_looks == IDLE_LOOKS {
                 self.core.lock().leases.release(inode);
+                return;
+            }
+        }
+    }
+
+    /// Digests what a session's log holds while it goes on, as long as each time less was added: what is left when it is
+    /// fenced is what it and others wait for.
+    fn catch_up_with(&self, session: SessionId) {
+        let mut before = u64::MAX;
+        loop {
+            let pending = self.pending_bytes(session);
+            if pending < CAUGHT_UP_BYTES || pending > before / 4 * 3 {
+                return;
+            }
+            before = pending;
+            if !matches!(self.digest_session(session), Ok(Progress::Digested { .. })) {
                 return;
             }
         }
