@@ -187,23 +187,28 @@ impl Server {
     }
 }
 
+/// Whoever looks meanwhile finds the socket of the daemon before, which is patiently tried again, or one that is ready: the
+/// file that `bind` makes is not everybody's.
 fn listen(folder: &Path, path: &Path) -> Result<OwnedFd, Errno> {
     match rustix::fs::mkdir(folder, FOLDER_MODE) {
         Ok(()) | Err(Errno::EXIST) => {}
         Err(errno) => return Err(errno),
     }
     rustix::fs::chmod(folder, FOLDER_MODE)?;
-    match rustix::fs::unlink(path) {
+    // No longer than the name it gets: that of a socket has a limit.
+    let made = path.with_file_name("new");
+    match rustix::fs::unlink(&made) {
         Ok(()) | Err(Errno::NOENT) => {}
         Err(errno) => return Err(errno),
     }
-    let address = SocketAddrUnix::new(path)?;
+    let address = SocketAddrUnix::new(&made)?;
     let socket =
         rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
     rustix::net::bind(&socket, &address)?;
     // Who can reach it may ask; what is answered is decided for each of them.
-    rustix::fs::chmod(path, Mode::from_raw_mode(0o666))?;
+    rustix::fs::chmod(&made, Mode::from_raw_mode(0o666))?;
     rustix::net::listen(&socket, BACKLOG)?;
+    rustix::fs::rename(&made, path)?;
     Ok(socket)
 }
 
@@ -233,5 +238,39 @@ fn accept(shared: &Arc<Shared>, listening: &OwnedFd) {
             tracing::error!(%error, "no thread for a connection: it is closed");
             std::thread::sleep(EXHAUSTED_PAUSE);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt as _;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    const DAEMONS: usize = 300;
+
+    #[test]
+    fn whoever_looks_while_a_daemon_takes_over_sees_a_socket_that_everybody_may_use() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(USERS_SOCKET_FILE);
+        let first = listen(folder.path(), &path).unwrap();
+        let is_over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let looking = scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    let mode = std::fs::metadata(&path).map(|found| found.permissions().mode() & 0o777);
+                    if mode.as_ref().ok() != Some(&0o666) {
+                        return Err(format!("{mode:?}"));
+                    }
+                }
+                Ok(())
+            });
+            let next: Result<Vec<OwnedFd>, Errno> =
+                (0..DAEMONS).map(|_| listen(folder.path(), &path)).collect();
+            is_over.store(true, Ordering::Relaxed);
+            assert_eq!(looking.join().unwrap(), Ok(()));
+            assert_eq!(next.map(|next| next.len()), Ok(DAEMONS));
+        });
+        drop(first);
     }
 }
