@@ -88,6 +88,7 @@ fn operations(first: u64) -> Vec<Operation<'static>> {
         Operation::SetAccessList { inode, mode: 0o640, list: b"" },
         Operation::CreateUnnamed {
             parent: ROOT,
+            exclusive: false,
             inode: number(3),
             mode: 0o100_600,
             uid: 1,
@@ -199,7 +200,7 @@ fn requests(file: InodeNumber) -> Vec<Request> {
         Request::Arenas { arenas: vec![ArenaId(0)] },
         Request::Digest,
         Request::Resync,
-        Request::Statfs,
+        Request::Statfs { tree: ROOT },
         Request::Status,
         Request::Explain { path: b"honest/file".to_vec() },
         Request::Trace { from: 0, wait_ms: 0 },
@@ -285,7 +286,7 @@ fn served() -> Vec<Vec<u8>> {
         ServedRequest::GetExtended { subject, name: b"user.one" },
         ServedRequest::Adopt { inode: InodeNumber(3), flags: 2, offset: 9, cell: Some(8) },
         ServedRequest::Settle,
-        ServedRequest::Statfs,
+        ServedRequest::Statfs { tree: 1 },
     ];
     requests.iter().map(|request| postcard::to_stdvec(request).expect("a request can be written")).collect()
 }

@@ -2,6 +2,7 @@
 
 use crate::failure::{Failure, NOT_RUNNING};
 use crate::store::Store;
+use cuesta_format::InodeNumber;
 use cuesta_format::wire::{PROTOCOL_VERSION, Question, Request, Response, WireError};
 use cuesta_sharedfs::server::frames::{FrameError, Frames};
 use rustix::io::Errno;
@@ -50,7 +51,7 @@ impl Daemon {
 
     /// Whether it answers at all; a failure if it does in another version.
     pub fn answers(&mut self) -> Result<bool, Failure> {
-        match self.exchange(&Request::Statfs) {
+        match self.exchange(&Request::Statfs { tree: InodeNumber::NONE }) {
             Ok(_) => Ok(true),
             Err(error @ FrameError::Malformed(WireError::Version(_))) => {
                 Err(Failure::on(self.store.folder(), self.reason(&error)))

@@ -1,6 +1,6 @@
-//! Users by name and by number, as this machine knows them.
+//! Users and groups by name and by number, as this machine knows them.
 
-use std::ffi::{CStr, CString};
+use std::ffi::{CStr, CString, c_char};
 use std::mem::MaybeUninit;
 use std::ptr;
 
@@ -11,7 +11,7 @@ const RECORD_BYTES: usize = 64 << 10;
 pub fn number(user: &str) -> Option<u32> {
     let name = CString::new(user).ok()?;
     // SAFETY: the name is NUL-terminated; the rest is as `look_up` has it.
-    let found = look_up(|record, buffer, found| unsafe {
+    let found = look_up(|record: *mut libc::passwd, buffer, found| unsafe {
         libc::getpwnam_r(name.as_ptr(), record, buffer.as_mut_ptr().cast(), buffer.len(), found)
     });
     found.map(|(uid, _)| uid).or_else(|| user.parse().ok())
@@ -20,29 +20,72 @@ pub fn number(user: &str) -> Option<u32> {
 /// The name of a user; of one that has none, the number.
 pub fn name(uid: u32) -> String {
     // SAFETY: as `look_up` has it.
-    let found = look_up(|record, buffer, found| unsafe {
+    let found = look_up(|record: *mut libc::passwd, buffer, found| unsafe {
         libc::getpwuid_r(uid, record, buffer.as_mut_ptr().cast(), buffer.len(), found)
     });
     found.map_or_else(|| uid.to_string(), |(_, name)| name)
 }
 
-/// Asks for a user by `ask`, which is handed a record, a buffer for what that points to, and where to say whether it
-/// found one.
-fn look_up(
-    ask: impl FnOnce(*mut libc::passwd, &mut [u8], *mut *mut libc::passwd) -> i32,
-) -> Option<(u32, String)> {
-    let mut record = MaybeUninit::<libc::passwd>::uninit();
+/// The number of a group that is given by name, or by number.
+pub fn group_number(group: &str) -> Option<u32> {
+    let name = CString::new(group).ok()?;
+    // SAFETY: the name is NUL-terminated; the rest is as `look_up` has it.
+    let found = look_up(|record: *mut libc::group, buffer, found| unsafe {
+        libc::getgrnam_r(name.as_ptr(), record, buffer.as_mut_ptr().cast(), buffer.len(), found)
+    });
+    found.map(|(gid, _)| gid).or_else(|| group.parse().ok())
+}
+
+/// The name of a group; of one that has none, the number.
+pub fn group_name(gid: u32) -> String {
+    // SAFETY: as `look_up` has it.
+    let found = look_up(|record: *mut libc::group, buffer, found| unsafe {
+        libc::getgrgid_r(gid, record, buffer.as_mut_ptr().cast(), buffer.len(), found)
+    });
+    found.map_or_else(|| gid.to_string(), |(_, name)| name)
+}
+
+/// What libc knows of a user or a group.
+trait Record {
+    fn number(&self) -> u32;
+    fn name(&self) -> *const c_char;
+}
+
+impl Record for libc::passwd {
+    fn number(&self) -> u32 {
+        self.pw_uid
+    }
+
+    fn name(&self) -> *const c_char {
+        self.pw_name
+    }
+}
+
+impl Record for libc::group {
+    fn number(&self) -> u32 {
+        self.gr_gid
+    }
+
+    fn name(&self) -> *const c_char {
+        self.gr_name
+    }
+}
+
+/// Asks for a user or a group by `ask`, which is handed a record, a buffer for what that points to, and where to say
+/// whether it found one.
+fn look_up<R: Record>(ask: impl FnOnce(*mut R, &mut [u8], *mut *mut R) -> i32) -> Option<(u32, String)> {
+    let mut record = MaybeUninit::<R>::uninit();
     let mut buffer = vec![0; RECORD_BYTES];
     let mut found = ptr::null_mut();
     if ask(record.as_mut_ptr(), &mut buffer, &raw mut found) != 0 || found.is_null() {
         return None;
     }
     // SAFETY: it was found, so the record is filled, and its name is a string in the buffer, which still lives.
-    let (uid, name) = unsafe {
+    let (number, name) = unsafe {
         let record = record.assume_init();
-        (record.pw_uid, CStr::from_ptr(record.pw_name))
+        (record.number(), CStr::from_ptr(record.name()))
     };
-    Some((uid, name.to_string_lossy().into_owned()))
+    Some((number, name.to_string_lossy().into_owned()))
 }
 
 #[cfg(test)]
@@ -50,7 +93,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn users_have_names_and_numbers() {
+    fn users_and_groups_have_names_and_numbers() {
+        assert_eq!((group_number("root"), group_name(0)), (Some(0), "root".to_owned()));
+        assert_eq!(group_number("no such group"), None);
         assert_eq!((number("root"), name(0)), (Some(0), "root".to_owned()));
         assert_eq!(
             (number("3999999999"), name(3_999_999_999)),

@@ -159,6 +159,9 @@ pub struct InodeRecord {
     /// The directory that holds a directory (root: itself); of a file without a name that may be given one, the
     /// directory it was made in; no inode for others.
     pub parent: InodeNumber,
+    /// The nearest directory with a quota that it lies in, which may be itself ([`crate::quota::Payer::Tree`]); no inode:
+    /// none. What is made gets that of its directory, and nothing moves to a directory with another.
+    pub tree: InodeNumber,
 }
 
 impl InodeRecord {
@@ -184,6 +187,7 @@ impl InodeRecord {
             changed: now,
             born: now,
             parent: InodeNumber::NONE,
+            tree: InodeNumber::NONE,
         }
     }
 

@@ -22,9 +22,10 @@ pub struct InodeLayout {
     parent: U64,
     extended: U32,
     flags: U32,
+    tree: U64,
 }
 
-const _: () = assert!(size_of::<InodeLayout>() == 88);
+const _: () = assert!(size_of::<InodeLayout>() == 96);
 
 /// The file is in mapped mode.
 const FLAG_MAPPED: u32 = 1;
@@ -66,6 +67,7 @@ impl InodeLayout {
             changed: Timestamp(self.changed.get()),
             born: Timestamp(self.born.get()),
             parent: InodeNumber(self.parent.get()),
+            tree: InodeNumber(self.tree.get()),
         }
     }
 
@@ -115,6 +117,7 @@ impl From<&InodeRecord> for InodeLayout {
             parent: record.parent.0.into(),
             extended: record.extended.into(),
             flags: flags.into(),
+            tree: record.tree.0.into(),
         }
     }
 }

@@ -23,6 +23,8 @@ pub const FLAG_EXCHANGE: u8 = 2;
 pub const FLAG_GROW: u8 = 4;
 /// Header flag of [`Operation::Shift`]: room is made; else the range is taken out.
 pub const FLAG_INSERT: u8 = 8;
+/// Header flag of [`Operation::CreateUnnamed`]: the file cannot be given a name.
+pub const FLAG_EXCLUSIVE: u8 = 16;
 
 /// One logged operation. Every one sets the change times POSIX asks for to the entry's time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,8 +93,10 @@ pub enum Operation<'a> {
     },
     /// Makes a file that has no name and is open in this session.
     CreateUnnamed {
-        /// The directory it was made in, if it may be given a name; else no inode.
+        /// The directory it was made in.
         parent: InodeNumber,
+        /// It cannot be given a name.
+        exclusive: bool,
         /// The new inode, from the session's granted numbers.
         inode: InodeNumber,
         /// Kind and permissions, as `st_mode`.
@@ -331,6 +335,7 @@ impl<'a> Operation<'a> {
             Operation::Unlink { orphan, .. } => flag(orphan, FLAG_ORPHAN),
             Operation::Clear { grow, .. } => flag(grow, FLAG_GROW),
             Operation::Shift { insert, .. } => flag(insert, FLAG_INSERT),
+            Operation::CreateUnnamed { exclusive, .. } => flag(exclusive, FLAG_EXCLUSIVE),
             Operation::Rename { orphan, exchange, .. } => {
                 flag(orphan, FLAG_ORPHAN) | flag(exchange, FLAG_EXCHANGE)
             }
@@ -513,7 +518,8 @@ impl<'a> Operation<'a> {
                 let (layout, list) =
                     UnnamedLayout::ref_from_prefix(body).map_err(|_| OperationError::Length)?;
                 let (mode, uid, gid) = (layout.mode.get(), layout.uid.get(), layout.gid.get());
-                Ok(Operation::CreateUnnamed { parent, inode, mode, uid, gid, list: access_list(list)? })
+                let (list, exclusive) = (access_list(list)?, header.flags & FLAG_EXCLUSIVE != 0);
+                Ok(Operation::CreateUnnamed { parent, exclusive, inode, mode, uid, gid, list })
             }
             EntryKind::Create => {
                 let Names { mode, uid, gid, device, name, second, .. } = decode_names(body)?;

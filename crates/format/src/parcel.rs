@@ -8,7 +8,7 @@
 //! |---|---|
 //! | 16 | bytes of the item, extents (both u32), inode number (u64) |
 //! | 8 | bit 0: the lease is for writing, too; zeros |
-//! | 88 | [`InodeLayout`] |
+//! | 96 | [`InodeLayout`] |
 //! | 20 each | [`ExtentLayout`], all of a file, in order |
 //! | rest | target of a symbolic link, or all names of a directory: inode u64, kind u8, length u8, the name |
 
@@ -29,7 +29,7 @@ struct ItemLayout {
 }
 
 const ITEM_BYTES: usize = size_of::<ItemLayout>();
-const _: () = assert!(ITEM_BYTES == 24 + 88);
+const _: () = assert!(ITEM_BYTES == 24 + 96);
 
 const FLAG_WRITE: u64 = 1;
 

@@ -1,5 +1,6 @@
-//! What users have of a store, and may have: for quotas.
+//! What users, groups and directories have of a store, and may have: for quotas.
 
+use crate::InodeNumber;
 use serde::{Deserialize, Serialize};
 
 /// Blocks and inodes.
@@ -41,11 +42,70 @@ impl Amounts {
     }
 }
 
-/// What a user owns, and may own at most.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct UserQuota {
-    /// The user.
-    pub uid: u32,
+/// Who is charged for an inode and its blocks: its owner, its group, and the quota's directory it lies in
+/// ([`crate::InodeRecord::tree`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Payer {
+    /// A user.
+    User(u32),
+    /// A group.
+    Group(u32),
+    /// A directory with all that lies below it.
+    Tree(InodeNumber),
+}
+
+impl Payer {
+    /// As the metadata store has it.
+    #[must_use]
+    pub fn key(self) -> (u8, u64) {
+        match self {
+            Payer::User(uid) => (1, uid.into()),
+            Payer::Group(gid) => (2, gid.into()),
+            Payer::Tree(tree) => (3, tree.0),
+        }
+    }
+
+    /// From what the metadata store has.
+    #[must_use]
+    pub fn from_key((kind, number): (u8, u64)) -> Option<Payer> {
+        match kind {
+            1 => u32::try_from(number).ok().map(Payer::User),
+            2 => u32::try_from(number).ok().map(Payer::Group),
+            3 => Some(Payer::Tree(InodeNumber(number))),
+            _ => None,
+        }
+    }
+}
+
+impl std::fmt::Display for Payer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Payer::User(uid) => write!(f, "user {uid}"),
+            Payer::Group(gid) => write!(f, "group {gid}"),
+            Payer::Tree(tree) => write!(f, "directory {tree}"),
+        }
+    }
+}
+
+/// Whose limits are to be set.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Limited {
+    /// A user's.
+    User(u32),
+    /// A group's.
+    Group(u32),
+    /// Those of the directory at this path below the root, which becomes a quota's if it is none.
+    Directory(#[serde(with = "serde_bytes")] Vec<u8>),
+}
+
+/// What somebody has, and may have at most.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Quota {
+    /// Who.
+    pub payer: Payer,
+    /// The path of a directory, below the root and without a leading slash.
+    #[serde(with = "serde_bytes")]
+    pub path: Vec<u8>,
     /// What is in the shared area.
     pub used: Amounts,
     /// The most; 0 of something: no limit, as quotas of Linux have it.
@@ -55,6 +115,16 @@ pub struct UserQuota {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn payers_survive_their_keys() {
+        for payer in [Payer::User(u32::MAX), Payer::Group(0), Payer::Tree(InodeNumber(1 << 40))] {
+            assert_eq!(Payer::from_key(payer.key()), Some(payer));
+        }
+        for key in [(0, 1), (4, 1), (1, 1 << 32), (2, u64::MAX)] {
+            assert_eq!(Payer::from_key(key), None);
+        }
+    }
 
     #[test]
     fn amounts_add_up_and_the_endless_stays() {

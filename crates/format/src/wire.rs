@@ -4,8 +4,12 @@
 //! bytes of postcard: a [`Question`] one way, a [`Response`] the other. Descriptors travel beside a response by
 //! SCM_RIGHTS, in the order the response names them.
 
+mod report;
+
+pub use report::{Placed, Report};
+
 use crate::event::Event;
-use crate::quota::{Amounts, UserQuota};
+use crate::quota::{Amounts, Limited, Payer, Quota};
 use crate::superblock::Medium;
 use crate::{
     ArenaId, Extent, Geometry, InodeNumber, InodeRecord, LeaseGeneration, LogGeneration, LogPosition,
@@ -222,11 +226,11 @@ pub enum Request {
         /// Blocks wanted beyond the present limit.
         blocks: u64,
     },
-    /// Room for a user to own so much more. What this session did is digested first, and what it was given of the
-    /// user's room before is void. Answered [`Response::Room`] or [`Refusal::OverQuota`].
+    /// Room for somebody to own so much more. What this session did is digested first, and what it was given of that
+    /// room before is void. Answered [`Response::Room`], [`Refusal::OverQuota`], or of a directory [`Refusal::NoSpace`].
     Room {
-        /// The user.
-        uid: u32,
+        /// Who.
+        payer: Payer,
         /// What is needed at least.
         needed: Amounts,
     },
@@ -246,20 +250,23 @@ pub enum Request {
     Digest,
     /// The generation moved: what was accepted, and which leases are gone.
     Resync,
-    /// Totals for statfs.
-    Statfs,
+    /// Totals for statfs: of the store, or as far as a directory with a quota has a part in it, once everything is digested.
+    Statfs {
+        /// The directory, or no inode.
+        tree: InodeNumber,
+    },
     /// Orderly end of a session, after its last operation.
     Detach,
     /// `cuesta status`.
     Status,
-    /// `cuesta quota`: what users own and may own, once everything is digested. Answered [`Response::Quotas`].
+    /// `cuesta quota`: what everybody owns and may own, once everything is digested. Answered [`Response::Quotas`].
     Quotas,
-    /// `cuesta quota`: what a user may own at most.
+    /// `cuesta quota`: what somebody may own at most.
     SetQuota {
-        /// The user.
-        uid: u32,
-        /// The most; 0 of something: no limit.
-        limits: Amounts,
+        /// Who.
+        of: Limited,
+        /// The most; 0 of something: no limit. `None`: no limits, and a directory is no quota's any more.
+        limits: Option<Amounts>,
     },
     /// `cuesta explain`.
     Explain {
@@ -345,8 +352,8 @@ pub enum Response {
     },
     /// To [`Request::Room`]: so much may be added before asking again.
     Room(Amounts),
-    /// To [`Request::Quotas`]: by user.
-    Quotas(Vec<UserQuota>),
+    /// To [`Request::Quotas`]: users, groups, directories, each by number.
+    Quotas(Vec<Quota>),
     /// To [`Request::Report`].
     Report(Report),
     /// To [`Request::Arenas`]: as many descriptors follow as were asked for.
@@ -376,7 +383,7 @@ pub enum Refusal {
     /// The store is full: neither credit nor segments can be had.
     #[error("no space left on the store")]
     NoSpace,
-    /// The user owns as much as they may.
+    /// The user or the group owns as much as they may.
     #[error("disk quota exceeded")]
     OverQuota,
     /// The session was given up; it must attach again.
@@ -427,26 +434,6 @@ pub struct Welcome {
     pub ahead: Vec<u8>,
 }
 
-/// What digests did to a session's files: apply in order.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Report {
-    /// The digests reported reach up to here.
-    pub digested: LogPosition,
-    /// New places of file content.
-    pub placed: Vec<Placed>,
-    /// More items follow: ask again with `skip` grown by what this one brought.
-    pub more: bool,
-}
-
-/// A run of a file's blocks now lies here; whatever the file had there before is quarantined.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Placed {
-    /// The file.
-    pub inode: InodeNumber,
-    /// The run.
-    pub extent: Extent,
-}
-
 /// The outcome of a fence, for the session that was fenced.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Resynced {
@@ -460,6 +447,8 @@ pub struct Resynced {
     pub lease_generation: LeaseGeneration,
     /// Leases that are gone: drop what is cached of these inodes.
     pub revoked: Vec<InodeNumber>,
+    /// All are gone.
+    pub revoked_all: bool,
     /// Directories among them, and versions of their names in the shared area: that which the session has, if its log held
     /// nothing that was not accepted.
     pub versions: Vec<(InodeNumber, u64)>,

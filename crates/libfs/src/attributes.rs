@@ -8,6 +8,7 @@ use crate::debit;
 use crate::errno::Error;
 use crate::inode::{Content, Inode, State, next_fill};
 use crate::open_file::OpenFile;
+use crate::quotas::Payers;
 use crate::sync::Arc;
 use crate::walk::{Base, Follow};
 use cuesta_format::operation::Attributes;
@@ -276,14 +277,19 @@ impl Client {
             self.set_mapped_time(mapped, modified)?;
         }
         let passes = credentials.may(Capability::PassQuotas);
-        let owner = attributes.uid.filter(|&uid| uid != state.record.uid && turn.is_charged(passes));
-        if let Some(owner) = owner {
+        let owners = if turn.is_charged() && !passes {
+            let owner = attributes.uid.filter(|&uid| uid != state.record.uid);
+            Payers::new_owners(owner, attributes.gid.filter(|&gid| gid != state.record.gid))
+        } else {
+            Payers::default()
+        };
+        if !owners.is_empty() {
             if state.file().is_some_and(|content| content.unknown_from().is_some()) {
                 drop(state);
                 self.learn_extents(inode)?;
                 return Err(Halt::Again);
             }
-            charge_new_owner(turn, &state, owner)?;
+            charge_new_owners(turn, &state, owners)?;
         }
         let appended = turn.append(&Operation::SetAttributes { inode: inode.number, attributes })?;
         let record = &mut state.record;
@@ -302,13 +308,13 @@ impl Client {
     }
 }
 
-/// What an inode has goes with it to its new owner.
-fn charge_new_owner(turn: &mut Turn<'_>, state: &State, owner: u32) -> Result<(), Halt> {
+/// What an inode has goes with it to its new owner and group.
+fn charge_new_owners(turn: &mut Turn<'_>, state: &State, owners: Payers) -> Result<(), Halt> {
     let blocks = match &state.content {
         Content::File(content) => content.blocks(state.record.size, state.record.blocks),
         _ => 0,
     };
-    turn.charge(owner, Amounts { blocks, inodes: 1 })
+    turn.charge(owners, Amounts { blocks, inodes: 1 })
 }
 
 /// What to set, if the credentials allow it; `None` if nothing is asked for.

@@ -20,6 +20,7 @@ use crate::link::{Link, SocketLink};
 use crate::mapped_descriptors::{Keeper, MappedDescriptors};
 use crate::parcels::Taken;
 use crate::programs::Programs;
+use crate::quotas::Payers;
 use crate::resume::{RESUME_WAIT, patiently};
 use crate::resync::Fences;
 use crate::retire::Retiring;
@@ -27,7 +28,7 @@ use crate::session::{Session, unexpected};
 use crate::sync::{
     Arc, AtomicBool, AtomicU32, AtomicU64, Mutex, Ordering, RwLock, RwLockReadGuard, RwLockWriteGuard,
 };
-use cuesta_format::quota::Amounts;
+use cuesta_format::quota::{Amounts, Payer};
 use cuesta_format::wire::{AHEAD_MAX, Grant, LeaseMode, Request, Response, StoreTotals};
 use cuesta_format::{
     FILE_BYTES_MAX, InodeNumber, LeaseGeneration, LogPosition, Operation, StoreId, Timestamp,
@@ -93,8 +94,8 @@ pub(crate) enum Halt {
     Entries,
     /// What the log holds of an inode must be digested.
     Undigested,
-    /// A user with limits must have room to own more.
-    Room { uid: u32, needed: Amounts },
+    /// Somebody with limits must have room to own more.
+    Room { payer: Payer, needed: Amounts },
     /// The inode's extended attributes, of which access control lists are, must be known.
     Extended(InodeNumber),
 }
@@ -118,7 +119,7 @@ pub(crate) struct Turn<'c> {
     admission: Option<Admission<'c>>,
     debited: u64,
     /// What was charged to whom.
-    pub(crate) charged: Option<(u32, Amounts)>,
+    pub(crate) charged: Option<(Payers, Amounts)>,
     appended: Option<LogPosition>,
     /// The operation's time.
     pub(crate) now: Timestamp,
@@ -238,10 +239,16 @@ impl Client {
         path
     }
 
-    /// Totals for `statfs`.
+    /// Totals of the store.
     pub fn statfs(&self) -> Result<StoreTotals, Error> {
+        self.statfs_in(InodeNumber::NONE)
+    }
+
+    /// Totals for `statfs` of an inode: of the store, as far as the directory with a quota that it counts for
+    /// ([`cuesta_format::InodeRecord::tree`]) has a part in them.
+    pub fn statfs_in(&self, tree: InodeNumber) -> Result<StoreTotals, Error> {
         self.check_alive()?;
-        match self.asking(|| self.session.ask(&Request::Statfs))? {
+        match self.asking(|| self.session.ask(&Request::Statfs { tree }))? {
             Response::Statfs(totals) => Ok(totals),
             other => Err(unexpected(&other)),
         }
@@ -362,7 +369,7 @@ impl Client {
                 Err(Halt::Numbers) => self.asking(|| self.session.ask_numbers())?,
                 Err(Halt::Entries) => self.asking(|| self.await_digest_of_entries())?,
                 Err(Halt::Undigested) => self.digest()?,
-                Err(Halt::Room { uid, needed }) => self.asking(|| self.make_room_of(uid, needed))?,
+                Err(Halt::Room { payer, needed }) => self.asking(|| self.make_room_of(payer, needed))?,
                 Err(Halt::Extended(inode)) => unknown = Some(inode),
             }
         }

@@ -8,6 +8,7 @@ use crate::errno::Error;
 use crate::inode::{Inode, State};
 use crate::mapped::{MappedFile, MappedWrite};
 use crate::open_file::OpenFile;
+use crate::quotas::Payers;
 use crate::session::unexpected;
 use crate::sync::{Arc, Ordering};
 use cuesta_format::entry::HEADER_BYTES;
@@ -347,14 +348,19 @@ impl Client {
         if at.is_none() {
             turn.settle(debit::of_write(offset, bytes as u64));
         }
-        if turn.is_charged(file.writer.passes_quotas) {
+        let payers = if turn.is_charged() {
+            Payers::of(&state.record, file.writer.passes_quotas)
+        } else {
+            Payers::default()
+        };
+        if !payers.is_empty() {
             let range = offset..offset + bytes as u64;
             let Some(blocks) = state.file().map_or(Some(0), |content| content.missing(range)) else {
                 drop(state);
                 self.learn_extents(inode)?;
                 return Err(Halt::Again);
             };
-            turn.charge(state.record.uid, Amounts { blocks, inodes: 0 })?;
+            turn.charge(payers, Amounts { blocks, inodes: 0 })?;
         }
         let appended = match turn.append_write(inode.number, offset, data)? {
             Ok(appended) => appended,

@@ -9,6 +9,7 @@ use crate::directory::{DirectoryContent, Known, Named};
 use crate::errno::Error;
 use crate::inode::{Content, Inode, State};
 use crate::open_file::OpenFile;
+use crate::quotas::Payers;
 use crate::sync::{Arc, Ordering};
 use crate::walk::{Base, Follow, Found, Last, Name};
 use cuesta_format::quota::Amounts;
@@ -122,31 +123,36 @@ impl Client {
         name: &Name,
         making: &Making<'_>,
     ) -> Result<(Arc<Inode>, InodeRecord), Halt> {
-        let list = {
+        let (list, record) = {
             // Asked before a number is taken and room is made: the answer may be no.
             let parent = self.reading(directory)?;
             check_can_make(credentials, &parent)?;
             if is_device(making.kind) && !credentials.may(Capability::MakeDevices) {
                 return Err(Error::NotPermitted.into());
             }
-            list_for(&parent, making.kind)?.to_vec()
+            let list = list_for(&parent, making.kind)?.to_vec();
+            let record = new_record(turn, credentials, &parent, &list, making.kind, making.mode);
+            (list, record)
         };
+        charge_inode(turn, credentials, &record)?;
         let number = turn.number()?;
-        let operation = |mode, gid| Operation::Create {
+        let operation = Operation::Create {
             parent: directory.number,
             inode: number,
-            mode: mode | making.kind.mode_bits(),
-            uid: credentials.uid,
-            gid,
+            mode: record.mode,
+            uid: record.uid,
+            gid: record.gid,
             device: making.device,
             name,
             target: making.target,
             list: &list,
         };
-        turn.prepare(operation(0, 0).body_bytes(), 0)?;
+        turn.prepare(operation.body_bytes(), 0)?;
         let mut parent = self.changing(directory)?;
         check_can_make(credentials, &parent)?;
-        if list_for(&parent, making.kind)? != list {
+        let is_as_seen = list_for(&parent, making.kind)? == list
+            && new_record(turn, credentials, &parent, &list, making.kind, making.mode) == record;
+        if !is_as_seen {
             return Err(Halt::Again);
         }
         let retired = self.session.retired();
@@ -161,11 +167,8 @@ impl Client {
         if is_directory && parent.record.links >= LINKS_MAX {
             return Err(Error::LinkLimit.into());
         }
-        let (gid, mode) = inherited(credentials, &parent, &list, making.kind, making.mode);
-        charge_inode(turn, credentials)?;
-        let appended = turn.append(&operation(mode, gid))?;
-        let mode = mode | making.kind.mode_bits();
-        let mut record = InodeRecord::new(number, mode, credentials.uid, gid, turn.now);
+        let appended = turn.append(&operation)?;
+        let mut record = InodeRecord { inode: number, ..record };
         record.device = making.device;
         record.size = making.target.len() as u64;
         if is_directory {
@@ -203,25 +206,23 @@ impl Client {
         mode: NewMode,
         exclusive: bool,
     ) -> Result<(Arc<Inode>, InodeRecord), Halt> {
-        let (gid, mode, list) = {
+        let (record, list) = {
             let parent = self.reading(directory)?;
             parent.check(credentials, WRITE | EXECUTE)?;
             if parent.is_unlinked() {
                 return Err(Error::NotPermitted.into());
             }
             let list = parent.default_list()?.to_vec();
-            let (gid, mode) = inherited(credentials, &parent, &list, FileKind::File, mode);
-            (gid, mode, list)
+            (new_record(turn, credentials, &parent, &list, FileKind::File, mode), list)
         };
-        let (inode, mode) = (turn.number()?, mode | FileKind::File.mode_bits());
-        let parent = if exclusive { InodeNumber::NONE } else { directory.number };
-        let operation =
-            Operation::CreateUnnamed { parent, inode, mode, uid: credentials.uid, gid, list: &list };
+        charge_inode(turn, credentials, &record)?;
+        let InodeRecord { mode, uid, gid, .. } = record;
+        let (inode, parent) = (turn.number()?, directory.number);
+        let operation = Operation::CreateUnnamed { parent, exclusive, inode, mode, uid, gid, list: &list };
         turn.prepare(operation.body_bytes(), 0)?;
-        charge_inode(turn, credentials)?;
         let appended = turn.append(&operation)?;
-        let record =
-            InodeRecord { parent, links: 0, ..InodeRecord::new(inode, mode, credentials.uid, gid, turn.now) };
+        let parent = if exclusive { InodeNumber::NONE } else { directory.number };
+        let record = InodeRecord { inode, parent, links: 0, ..record };
         let mut inode = Inode::made(record, Content::File(FileContent::empty()), appended.end);
         inode.state.get_mut().inherit_list(&list);
         let inode = Arc::new(inode);
@@ -261,9 +262,14 @@ impl Client {
             if kind == FileKind::Directory {
                 return Err(Error::NotPermitted.into());
             }
+            let tree = parent.record.tree;
             let state = locked.of(&inode)?;
             if state.is_unlinked() && (state.released || state.record.parent == InodeNumber::NONE) {
                 return Err(Error::NotFound.into());
+            }
+            // What counts for a directory's quota is what lies below it.
+            if state.record.tree != tree {
+                return Err(Error::CrossDevice.into());
             }
             if state.record.links >= LINKS_MAX {
                 return Err(Error::LinkLimit.into());
@@ -402,12 +408,28 @@ fn check_can_make(credentials: &Credentials, parent: &State) -> Result<(), Halt>
     parent.check(credentials, WRITE | EXECUTE)
 }
 
+/// What is made in a directory, but for its number.
+fn new_record(
+    turn: &Turn<'_>,
+    credentials: &Credentials,
+    parent: &State,
+    list: &[u8],
+    kind: FileKind,
+    mode: NewMode,
+) -> InodeRecord {
+    let (gid, mode) = inherited(credentials, parent, list, kind, mode);
+    let mode = mode | kind.mode_bits();
+    let record = InodeRecord::new(InodeNumber::NONE, mode, credentials.uid, gid, turn.now);
+    InodeRecord { tree: parent.record.tree, ..record }
+}
+
 /// Who makes something owns it.
-fn charge_inode(turn: &mut Turn<'_>, credentials: &Credentials) -> Result<(), Halt> {
-    if !turn.is_charged(credentials.may(Capability::PassQuotas)) {
+fn charge_inode(turn: &mut Turn<'_>, credentials: &Credentials, record: &InodeRecord) -> Result<(), Halt> {
+    if !turn.is_charged() {
         return Ok(());
     }
-    turn.charge(credentials.uid, Amounts { blocks: 0, inodes: 1 })
+    let payers = Payers::of(record, credentials.may(Capability::PassQuotas));
+    turn.charge(payers, Amounts { blocks: 0, inodes: 1 })
 }
 
 /// The default list that holds for what is made there: for everything but symbolic links.

@@ -1,21 +1,22 @@
-//! Room of users who have limits: what they may own more by what this session does, before SharedFS knows of it.
+//! Room of those who have limits: what they may own more by what this session does, before SharedFS knows of it.
 //!
-//! Nobody looks here while nobody in the store has a limit. The room of a user is what SharedFS gave last
-//! (`sharedfs::quotas`), less what was charged since. It is charged under the lock of the inode whose owner it is, and
-//! asked for with the gate closed: then all that was charged is in the log.
+//! Nobody looks here while nobody in the store has a limit. Somebody's room is what SharedFS gave last
+//! (`sharedfs::quotas`), less what was charged since. It is charged within an operation, which gives it back if it
+//! appends nothing, and asked for with the gate closed: then all that was charged is in the log.
 
 use crate::client::{Client, Halt, Turn};
 use crate::errno::Error;
 use crate::session::{Session, unexpected};
 use crate::sync::Mutex;
-use cuesta_format::quota::Amounts;
+use cuesta_format::quota::{Amounts, Payer};
 use cuesta_format::wire::{Request, Response};
+use cuesta_format::{InodeNumber, InodeRecord};
 use hashbrown::HashMap;
 
-/// By user.
+/// By who is charged.
 #[derive(Debug, Default)]
 pub(crate) struct Quotas {
-    rooms: Mutex<HashMap<u32, Room>>,
+    rooms: Mutex<HashMap<Payer, Room>>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -25,26 +26,63 @@ struct Room {
     left: Amounts,
 }
 
+/// Those who are charged for one thing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Payers([Option<Payer>; 3]);
+
+impl Payers {
+    /// For what belongs to an inode. Quotas of users and groups do not hold who `passes` them; those of directories hold
+    /// everybody.
+    pub(crate) fn of(record: &InodeRecord, passes: bool) -> Payers {
+        let InodeRecord { uid, gid, tree, .. } = *record;
+        let tree = (tree != InodeNumber::NONE).then_some(Payer::Tree(tree));
+        Payers([(!passes).then_some(Payer::User(uid)), (!passes).then_some(Payer::Group(gid)), tree])
+    }
+
+    /// For what an inode's new owner and new group get with it.
+    pub(crate) fn new_owners(uid: Option<u32>, gid: Option<u32>) -> Payers {
+        Payers([uid.map(Payer::User), gid.map(Payer::Group), None])
+    }
+
+    /// Whether nobody is charged.
+    pub(crate) fn is_empty(self) -> bool {
+        self.iter().next().is_none()
+    }
+
+    fn iter(self) -> impl Iterator<Item = Payer> {
+        self.0.into_iter().flatten()
+    }
+}
+
 impl Quotas {
     /// All room is void.
     pub(crate) fn forget(&self) {
         self.rooms.lock().clear();
     }
 
-    fn take(&self, shown: u64, uid: u32, needed: Amounts) -> bool {
+    /// Takes it of everybody's room, or says whose is too little.
+    fn take(&self, shown: u64, payers: Payers, needed: Amounts) -> Result<(), Payer> {
         let mut rooms = self.rooms.lock();
-        match rooms.get_mut(&uid) {
-            Some(room) if room.shown == shown && room.left.covers(needed) => {
-                room.left = room.left.minus(needed);
-                true
-            }
-            _ => false,
+        let has_room = |payer: &Payer| {
+            rooms.get(payer).is_some_and(|room| room.shown == shown && room.left.covers(needed))
+        };
+        if let Some(lacking) = payers.iter().find(|payer| !has_room(payer)) {
+            return Err(lacking);
         }
+        for payer in payers.iter() {
+            if let Some(room) = rooms.get_mut(&payer) {
+                room.left = room.left.minus(needed);
+            }
+        }
+        Ok(())
     }
 
-    fn give_back(&self, uid: u32, charged: Amounts) {
-        if let Some(room) = self.rooms.lock().get_mut(&uid) {
-            room.left = room.left.plus(charged);
+    fn give_back(&self, payers: Payers, charged: Amounts) {
+        let mut rooms = self.rooms.lock();
+        for payer in payers.iter() {
+            if let Some(room) = rooms.get_mut(&payer) {
+                room.left = room.left.plus(charged);
+            }
         }
     }
 }
@@ -52,45 +90,43 @@ impl Quotas {
 impl Session {
     /// Takes back what was charged for an entry that was not appended.
     #[inline]
-    pub(crate) fn give_back_charge(&self, charged: Option<(u32, Amounts)>) {
-        if let Some((uid, amounts)) = charged {
-            self.quotas.give_back(uid, amounts);
+    pub(crate) fn give_back_charge(&self, charged: Option<(Payers, Amounts)>) {
+        if let Some((payers, amounts)) = charged {
+            self.quotas.give_back(payers, amounts);
         }
     }
 }
 
 impl Turn<'_> {
-    /// Whether what somebody owns has to be charged to them, whom quotas hold (`passes`: they do not).
+    /// Whether anybody has limits, so that what they own more has to be charged to them.
     #[inline]
-    pub(crate) fn is_charged(&self, passes: bool) -> bool {
-        !passes && self.session().limits_shown() != 0
+    pub(crate) fn is_charged(&self) -> bool {
+        self.session().limits_shown() != 0
     }
 
-    /// The entry makes a user own so much more at worst. Once in a turn, before it is appended.
-    pub(crate) fn charge(&mut self, uid: u32, amounts: Amounts) -> Result<(), Halt> {
+    /// The entry makes them own so much more at worst. Once in a turn, before it is appended.
+    pub(crate) fn charge(&mut self, payers: Payers, amounts: Amounts) -> Result<(), Halt> {
         let session = self.session();
         let shown = session.limits_shown();
-        if shown == 0 || amounts == Amounts::NONE {
+        if shown == 0 || amounts == Amounts::NONE || payers.is_empty() {
             return Ok(());
         }
-        if !session.quotas.take(shown, uid, amounts) {
-            return Err(Halt::Room { uid, needed: amounts });
-        }
-        self.charged = Some((uid, amounts));
+        session.quotas.take(shown, payers, amounts).map_err(|payer| Halt::Room { payer, needed: amounts })?;
+        self.charged = Some((payers, amounts));
         Ok(())
     }
 }
 
 impl Client {
-    /// Asks for room of a user.
-    pub(crate) fn make_room_of(&self, uid: u32, needed: Amounts) -> Result<(), Error> {
+    /// Asks for room of somebody.
+    pub(crate) fn make_room_of(&self, payer: Payer, needed: Amounts) -> Result<(), Error> {
         let _closed = self.gate.write();
         let shown = self.session.limits_shown();
         // With the question the room given before is void, whatever the answer.
-        self.session.quotas.rooms.lock().remove(&uid);
-        match self.session.ask(&Request::Room { uid, needed })? {
+        self.session.quotas.rooms.lock().remove(&payer);
+        match self.session.ask(&Request::Room { payer, needed })? {
             Response::Room(left) => {
-                self.session.quotas.rooms.lock().insert(uid, Room { shown, left });
+                self.session.quotas.rooms.lock().insert(payer, Room { shown, left });
                 Ok(())
             }
             other => Err(unexpected(&other)),

@@ -211,6 +211,10 @@ impl Client {
             }
         }
         if from.number != to.number {
+            // What counts for a directory's quota is what lies below it: who moves it across copies it.
+            if from_record.tree != to_record.tree {
+                return Err(Error::CrossDevice.into());
+            }
             checked?;
             if exchange {
                 replaced_checked?;

@@ -70,8 +70,12 @@ impl Client {
             self.forget_everything();
         } else {
             let voided = self.voided(resynced.accepted);
-            let report = std::mem::take(&mut resynced.report);
-            self.forget_untrue(&resynced, report, &voided);
+            if resynced.revoked_all {
+                self.forget_everything();
+            } else {
+                let report = std::mem::take(&mut resynced.report);
+                self.forget_untrue(&resynced, report, &voided);
+            }
             // No digest ever sees them.
             self.session.give_back_debit(voided.debits);
         }
@@ -126,7 +130,7 @@ impl Client {
         }
     }
 
-    /// What the next daemon knows better, or might.
+    /// What is known better elsewhere, or might be.
     fn forget_everything(&self) {
         self.session.parcels.forget();
         self.cache.forget_all();

@@ -129,7 +129,11 @@ fn what_is_mapped_outlives_the_daemon() {
 fn an_inode_goes_with_its_last_name_and_its_mappings_keep_the_memory() {
     let store = Store::new(small());
     let one = root(&store.attach());
-    let inodes = || match store.shared.handle(SessionId::NOBODY, &Request::Statfs, &mut Vec::new()) {
+    let inodes = || match store.shared.handle(
+        SessionId::NOBODY,
+        &Request::Statfs { tree: InodeNumber::NONE },
+        &mut Vec::new(),
+    ) {
         Response::Statfs(totals) => totals.inodes,
         other => panic!("{other:?}"),
     };

@@ -1,87 +1,14 @@
-//! Quotas of users: nothing is acknowledged that makes somebody own more than they may, and all that may be is.
+//! Quotas of users and groups: nothing is acknowledged that makes somebody own more than they may, and all that may be is.
 
 mod common;
 
-use common::{Caller, InProcess, Store, root, small};
-use cuesta_format::quota::{Amounts, UserQuota};
-use cuesta_format::wire::{Request, Response};
-use cuesta_format::{Geometry, SessionId};
+use common::quota::{ANNA, BERT, BLOCK, check, fill, limit, owned, store, user, write};
+use common::{InProcess, root};
+use cuesta_format::SessionId;
+use cuesta_format::quota::Amounts;
 use cuesta_libfs::{Base, Client, Credentials, Error, SetAttributes, Target, UNNAMED};
-use cuesta_sharedfs::SharedFs;
 use libc::{O_CREAT, O_RDWR, O_WRONLY};
 use std::sync::Arc;
-
-const BLOCK: usize = 4096;
-const ANNA: u32 = 1000;
-const BERT: u32 = 1001;
-
-fn limit(shared: &SharedFs, uid: u32, blocks: u64, inodes: u64) {
-    let limits = Amounts { blocks, inodes };
-    let answer = shared.handle(SessionId::NOBODY, &Request::SetQuota { uid, limits }, &mut Vec::new());
-    assert_eq!(answer, Response::Done);
-}
-
-/// What a user owns, once everything is digested.
-fn owned(shared: &SharedFs, uid: u32) -> Amounts {
-    match shared.handle(SessionId::NOBODY, &Request::Quotas, &mut Vec::new()) {
-        Response::Quotas(users) => {
-            let found = users.into_iter().find(|user: &UserQuota| user.uid == uid);
-            found.map_or(Amounts::NONE, |user| user.used)
-        }
-        other => panic!("{other:?}"),
-    }
-}
-
-fn user(client: &Arc<Client>, uid: u32) -> Caller {
-    Caller { client: Arc::clone(client), who: Credentials::of_user(uid, uid, Vec::new()) }
-}
-
-/// A store whose root everybody may write.
-fn store() -> (Store, Arc<Client>) {
-    let store = Store::new(Geometry { nvm_bytes: 64 << 20, ..small() });
-    let client = store.attach();
-    let caller = root(&client);
-    let set = SetAttributes { mode: Some(0o777), ..SetAttributes::default() };
-    let at = Target::Path { base: Base::Root, path: b".", follow: true };
-    client.set_attributes(&caller.who, at, set).unwrap();
-    (store, client)
-}
-
-fn write(caller: &Caller, path: &str, at: usize, bytes: usize) -> Result<usize, Error> {
-    let file = caller.client.open(&caller.who, Base::Root, path.as_bytes(), O_CREAT | O_WRONLY, 0o666)?;
-    let mut written = 0;
-    let mut answer = Ok(0);
-    while written < bytes && answer.is_ok() {
-        // More would be written short by so small a log.
-        let data = vec![7; (bytes - written).min(16 * BLOCK)];
-        answer = caller.client.pwrite(&file, &[data.as_slice().into()], (at + written) as i64);
-        written += answer.as_ref().unwrap_or(&0);
-    }
-    caller.client.close(file).unwrap();
-    answer.map(|_| written)
-}
-
-/// Writes blocks one by one until that is refused; answers how many there are then.
-fn fill(caller: &Caller, path: &str) -> usize {
-    let mut blocks = 0;
-    loop {
-        match write(caller, path, blocks * BLOCK, BLOCK) {
-            Ok(BLOCK) => blocks += 1,
-            Ok(other) => panic!("{other} bytes"),
-            Err(Error::OverQuota) => return blocks,
-            Err(error) => panic!("{error}"),
-        }
-    }
-}
-
-fn check(store: Store, clients: Vec<Arc<Client>>) {
-    for client in clients {
-        client.digest().unwrap();
-        client.detach();
-    }
-    let report = store.check();
-    assert!(report.is_clean(), "{report:?}");
-}
 
 #[test]
 fn blocks_end_where_the_limit_is() {

@@ -3,8 +3,8 @@
 mod common;
 
 use common::{ROOT, Store, root, small};
-use cuesta_format::SessionId;
 use cuesta_format::wire::{Refusal, Request, Response};
+use cuesta_format::{InodeNumber, SessionId};
 use cuesta_libfs::{Base, Client, Error, Link, LinkError};
 use cuesta_sharedfs::{Options, SharedFs};
 use libc::{O_APPEND, O_CREAT, O_RDWR};
@@ -173,7 +173,7 @@ impl World {
 
 /// Inodes there are; those that nobody has open any more are removed first.
 fn inodes(shared: &SharedFs) -> u64 {
-    match shared.handle(SessionId::NOBODY, &Request::Statfs, &mut Vec::new()) {
+    match shared.handle(SessionId::NOBODY, &Request::Statfs { tree: InodeNumber::NONE }, &mut Vec::new()) {
         Response::Statfs(totals) => totals.inodes,
         other => panic!("{other:?}"),
     }

@@ -33,7 +33,7 @@ fn the_socket_carries_frames_in_pieces_and_descriptors() {
             let first = [IoSlice::new(&frame[..3])];
             rustix::net::sendmsg(&socket, &first, &mut control, SendFlags::empty()).unwrap();
             socket.write_all(&frame[3..]).unwrap();
-            assert_eq!(question(&mut socket), Request::Statfs);
+            assert_eq!(question(&mut socket), Request::Statfs { tree: InodeNumber::NONE });
             // Longer than any frame.
             socket.write_all(&[0xff, 0xff, 0xff, wire::PROTOCOL_VERSION as u8]).unwrap();
         });
@@ -43,9 +43,9 @@ fn the_socket_carries_frames_in_pieces_and_descriptors() {
         assert_eq!(answer, Response::Grown { added: 2 });
         assert_eq!(descriptors.len(), 2);
         assert!(descriptors.iter().all(|file| file.as_raw_fd() >= 500));
-        let garbled = link.call(&Request::Statfs, &mut descriptors);
+        let garbled = link.call(&Request::Statfs { tree: InodeNumber::NONE }, &mut descriptors);
         assert!(matches!(garbled, Err(LinkError::Garbled(_))), "{garbled:?}");
-        let gone = link.call(&Request::Statfs, &mut descriptors);
+        let gone = link.call(&Request::Statfs { tree: InodeNumber::NONE }, &mut descriptors);
         assert!(matches!(gone, Err(LinkError::Gone(_))), "{gone:?}");
     });
     assert!(SocketLink::connect(b"/nowhere/socket", 0).is_err());

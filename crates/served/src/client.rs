@@ -505,9 +505,9 @@ impl Client {
         self.bytes(&Request::Whereabouts { file: file.number(), guess })
     }
 
-    /// Totals for `statfs`.
-    pub fn statfs(&self) -> Result<StoreTotals, Error> {
-        match self.ask(&Request::Statfs)? {
+    /// Totals for `statfs` of what counts for this directory's quota.
+    pub fn statfs_in(&self, tree: InodeNumber) -> Result<StoreTotals, Error> {
+        match self.ask(&Request::Statfs { tree: tree.0 })? {
             Response::Totals(totals) => Ok(totals),
             _ => Err(unexpected()),
         }

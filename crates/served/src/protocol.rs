@@ -8,7 +8,7 @@ use cuesta_libfs::{Allocation, Error, ExtendedFlags, NewMode, RenameFlags, Resol
 use serde::{Deserialize, Serialize};
 
 /// Version of the protocol; both sides must agree.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 /// Most bytes of one read.
 pub const READ_BYTES_MAX: usize = 1 << 20;
 /// Longest frame, in bytes: a whole write and what says where it goes.
@@ -223,7 +223,9 @@ pub enum Request<'a> {
         #[serde(borrow, with = "serde_bytes")]
         guess: &'a [u8],
     },
-    Statfs,
+    Statfs {
+        tree: u64,
+    },
 }
 
 impl Request<'_> {
@@ -264,7 +266,7 @@ impl Request<'_> {
             | Request::LockFile { .. }
             | Request::Settle
             | Request::Whereabouts { .. }
-            | Request::Statfs => true,
+            | Request::Statfs { .. } => true,
         }
     }
 }

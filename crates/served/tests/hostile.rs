@@ -359,7 +359,7 @@ fn rubbish_ends_a_connection_and_nothing_else() {
             while !raw.has_ended() {}
         }
         let mut raw = Raw(UnixStream::connect(&store.users).unwrap(), Vec::new());
-        raw.send(&postcard::to_stdvec(&Request::Statfs).unwrap());
+        raw.send(&postcard::to_stdvec(&Request::Statfs { tree: 1 }).unwrap());
         assert!(raw.has_ended(), "nothing is said before the greeting");
         let mut raw = Raw::connect(&store);
         raw.0.write_all(&u32::MAX.to_le_bytes()).unwrap();

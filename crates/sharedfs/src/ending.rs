@@ -64,6 +64,45 @@ impl SharedFs {
         Ok(())
     }
 
+    /// Fences all sessions and takes all their leases; until [`SharedFs::let_go_on`] none does anything more, and no other
+    /// may begin: for what changes inodes that anybody may have cached.
+    pub(crate) fn halt_all(&self, digester: &mut Digester) -> Result<(), Error> {
+        let sessions: Vec<SessionId> = self.core.lock().sessions.keys().copied().collect();
+        // All of them first, so that they wait at the same time.
+        for &session in &sessions {
+            self.move_generation(session);
+        }
+        for session in sessions {
+            if self.digest_all(digester, session, Until::Break)?.rejected {
+                self.end(digester, session, Ending::GivenUp)?;
+                continue;
+            }
+            self.quotas.lock().forget(session);
+            let mut core = self.core.lock();
+            let Core { sessions, table, leases, .. } = &mut *core;
+            let Some(found) = sessions.get_mut(&session) else { continue };
+            // What comes behind is void; and only the next move is one that it is told of.
+            renew_log(found, table)?;
+            found.lease_generation = LeaseGeneration(found.lease_generation.0 + 1);
+            found.control.publish_generation(found.lease_generation);
+            found.revoked_all = true;
+            found.lingering.clear();
+            leases.revoke_all(session);
+        }
+        Ok(())
+    }
+
+    /// Sessions that were halted go on. One for which that fails goes on by its own question.
+    pub(crate) fn let_go_on(&self, digester: &mut Digester) -> Result<(), Error> {
+        let sessions: Vec<SessionId> = self.core.lock().sessions.keys().copied().collect();
+        let mut outcome = Ok(());
+        for session in sessions {
+            outcome = outcome.and(self.settle_fence(digester, session, None));
+            self.note_fence(session);
+        }
+        outcome
+    }
+
     /// From now on no operation of the session returns without asking. Says whether there is such a session.
     fn move_generation(&self, session: SessionId) -> bool {
         let mut core = self.core.lock();

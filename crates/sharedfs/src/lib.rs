@@ -34,6 +34,7 @@ mod namespace;
 mod observe;
 mod orphans;
 mod passed;
+mod quota_trees;
 mod quotas;
 mod recovery;
 mod requests;

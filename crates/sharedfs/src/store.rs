@@ -28,7 +28,7 @@ use cuesta_format::{
     FileKind, Geometry, InodeNumber, InodeRecord, LeaseGeneration, LogGeneration, LogPosition, SessionId,
 };
 use cuesta_media::{Mapping, clock, recorder};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::{DirBuilder, File};
 use std::io::Read;
@@ -79,6 +79,8 @@ pub struct SharedFs {
     pub(crate) opened: Instant,
     pub(crate) recovered: Recovered,
     pub(crate) making: Mutex<()>,
+    /// Held by who begins a session; and by who needs that nobody does.
+    pub(crate) attaching: RwLock<()>,
     recovering: AtomicBool,
     pub(crate) failed: AtomicBool,
     /// Inodes without a name that are kept while it can be seen that somebody has them open.
@@ -234,6 +236,7 @@ impl SharedFs {
             opened: Instant::now(),
             recovered: Recovered::default(),
             making: Mutex::new(()),
+            attaching: RwLock::new(()),
             recovering: AtomicBool::new(true),
             failed: AtomicBool::new(false),
             watched_orphans: AtomicU64::new(0),
@@ -272,6 +275,7 @@ impl SharedFs {
 
     /// Begins a session. Descriptors: notice page, client page, eventfd, incarnation page, references folder.
     pub fn attach(&self, pid: u32, program: &str) -> Result<(SessionHandle, Welcome, [OwnedFd; 5]), Error> {
+        let _attaching = self.attaching.read();
         let ready = self.controls.lock().pop();
         let control = Arc::new(ready.map_or_else(Control::new, Ok)?);
         let [notice, client, kick] = control.descriptors()?;
@@ -481,6 +485,7 @@ pub(crate) fn new_session(
         debited: 0,
         reports: VecDeque::new(),
         revoked: BTreeMap::new(),
+        revoked_all: false,
         lingering: VecDeque::new(),
         ending: None,
     }

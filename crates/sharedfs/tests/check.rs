@@ -4,7 +4,7 @@ mod common;
 
 use common::*;
 use cuesta_format::geometry::{MAPPED_FOLDER, REFERENCES_FOLDER};
-use cuesta_format::quota::Amounts;
+use cuesta_format::quota::{Amounts, Payer};
 use cuesta_format::superblock::Medium;
 use cuesta_format::wire::Request;
 use cuesta_format::{ArenaId, BlockAddress, Extent, FileKind, InodeNumber, InodeRecord, Timestamp};
@@ -113,7 +113,7 @@ fn a_log_whose_owner_cut_it_short_is_noted() {
 fn repairable_damage_is_found_and_repaired() {
     type Damage = fn(&mut Transaction);
     type Expected = fn(&Problem) -> bool;
-    let cases: [(Damage, Expected); 14] = [
+    let cases: [(Damage, Expected); 16] = [
         (
             |it| it.put_dirent(D, b"ghost", Dirent { inode: InodeNumber(99), kind: FileKind::File }),
             |it| matches!(it, Problem::Dangling { parent: D, inode: InodeNumber(99), .. }),
@@ -163,13 +163,29 @@ fn repairable_damage_is_found_and_repaired() {
             |it| matches!(it, Problem::BehindEnd { inode: F, from_block: 1 }),
         ),
         (
-            |it| it.correct_usage(7, Amounts::NONE, Amounts { blocks: 3, inodes: 1 }),
+            |it| it.correct_usage(Payer::User(7), Amounts::NONE, Amounts { blocks: 3, inodes: 1 }),
             |it| {
                 matches!(
                     it,
-                    Problem::Usage { uid: 7, right: Amounts::NONE, kept: Amounts { blocks: 3, inodes: 1 } }
+                    Problem::Usage {
+                        payer: Payer::User(7),
+                        right: Amounts::NONE,
+                        kept: Amounts { blocks: 3, inodes: 1 }
+                    }
                 )
             },
+        ),
+        (
+            |it| it.correct_usage(Payer::Tree(D), Amounts::NONE, Amounts { blocks: 1, inodes: 2 }),
+            |it| matches!(it, Problem::Usage { payer: Payer::Tree(D), right: Amounts::NONE, .. }),
+        ),
+        (
+            |it| {
+                let mut stored = it.inode(D).unwrap().unwrap();
+                stored.record.tree = F;
+                it.put_inode(&stored.record).unwrap();
+            },
+            |it| matches!(it, Problem::Tree { inode: D, tree: F, right: InodeNumber::NONE }),
         ),
         (
             |it| it.put_extended(F, b"user.a", b"12"),

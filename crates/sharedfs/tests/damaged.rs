@@ -4,6 +4,7 @@
 mod common;
 
 use common::*;
+use cuesta_format::InodeNumber;
 use cuesta_format::wire::{LeaseMode, Refusal, Request, Response};
 use cuesta_sharedfs::SharedFs;
 use cuesta_sharedfs::check::{Mode, check};
@@ -71,7 +72,7 @@ fn a_damaged_page_of_metadata_ends_digests_and_not_the_daemon() {
     assert_eq!(shared.file_content(file).unwrap(), [5; 5000]);
     let mut other = Writer::attach(&shared);
     assert_eq!(other.acquire(ROOT, LeaseMode::Read).entries.len(), 2);
-    assert!(matches!(other.request(&Request::Statfs), Response::Statfs(_)));
+    assert!(matches!(other.request(&Request::Statfs { tree: InodeNumber::NONE }), Response::Statfs(_)));
     // What somebody has who changed nothing is the next one's, as ever.
     assert_eq!(other.acquire(file, LeaseMode::Read).record.size, 5000);
     assert_eq!(reader.resync().revoked, [file]);

@@ -8,6 +8,7 @@ mod common;
 
 use common::*;
 use cuesta_format::operation::Attributes;
+use cuesta_format::quota::{Amounts, Limited};
 use cuesta_format::wire::{LeaseMode, Refusal, Request, Response};
 use cuesta_format::{InodeNumber, LogPosition, Operation, SessionId};
 use cuesta_sharedfs::check::{Mode, check};
@@ -172,6 +173,57 @@ fn renamed<'a>(
     Operation::Rename { parent, name, new_parent, new_name, inode, replaced, orphan: false, exchange: false }
 }
 
+/// What holds both directories may change both, and yet not what counts for whose quota.
+#[test]
+fn a_log_that_moves_something_out_of_a_quota_is_given_up_there() {
+    type Forged = fn(&mut Writer, InodeNumber, InodeNumber);
+    let forged: [(&str, Forged); 3] = [
+        ("renames", |it, directory, inode| {
+            it.append_forged(renamed(inode, (directory, b"file"), (ROOT, b"stolen"), InodeNumber::NONE));
+        }),
+        ("exchanges", |it, directory, inode| {
+            let replaced = it.file(b"own");
+            let rename = renamed(inode, (directory, b"file"), (ROOT, b"own"), replaced);
+            let Operation::Rename { parent, name, new_parent, new_name, .. } = rename else { unreachable!() };
+            let (orphan, exchange) = (false, true);
+            it.append_forged(Operation::Rename {
+                parent,
+                name,
+                new_parent,
+                new_name,
+                inode,
+                replaced,
+                orphan,
+                exchange,
+            });
+        }),
+        ("links", |it, _, inode| {
+            it.append_forged(Operation::Link { parent: ROOT, inode, name: b"stolen" });
+        }),
+    ];
+    for (what, forge) in forged {
+        let mut beside = Beside::new();
+        let limits = Some(Amounts { blocks: 1000, inodes: 0 });
+        let of = Limited::Directory(b"limited".to_vec());
+        let mut hostile = Writer::attach(&beside.shared);
+        let directory = hostile.directory(b"limited");
+        let file = hostile.create_in(directory, b"file", 0o100_600);
+        hostile.digest();
+        let set = Request::SetQuota { of, limits };
+        assert_eq!(beside.shared.handle(SessionId::NOBODY, &set, &mut Vec::new()), Response::Done);
+        hostile.resync();
+        for inode in [ROOT, directory, file] {
+            hostile.acquire(inode, LeaseMode::Write);
+        }
+        forge(&mut hostile, directory, file);
+        hostile.digest_to_its_end();
+        assert!(is_over(&mut hostile), "it {what}");
+        assert!(find(&beside.shared, "stolen").is_none() && find(&beside.shared, "limited/file").is_some());
+        beside.goes_on(what);
+        beside.finish(Vec::new());
+    }
+}
+
 /// The same found in the middle of a batch: what came before it counts, what came behind it does not.
 #[test]
 fn what_a_forged_batch_said_before_is_kept_to_the_entry() {
@@ -236,8 +288,15 @@ fn numbers_of_another_session_are_its_own() {
     assert_eq!(content(&beside.shared, "victim"), b"its own");
     let mut unnamed = Writer::attach(&beside.shared);
     let inode = InodeNumber(victim.next_inode);
-    let operation =
-        Operation::CreateUnnamed { parent: ROOT, inode, mode: 0o100_600, uid: 0, gid: 0, list: b"" };
+    let operation = Operation::CreateUnnamed {
+        parent: ROOT,
+        exclusive: false,
+        inode,
+        mode: 0o100_600,
+        uid: 0,
+        gid: 0,
+        list: b"",
+    };
     unnamed.append_forged(operation);
     unnamed.digest_to_its_end();
     beside.goes_on("stolen numbers");

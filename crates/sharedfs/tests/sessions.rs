@@ -367,7 +367,7 @@ fn what_needs_no_digest_is_answered_while_one_runs() {
         Request::Resync,
         Request::Acquire { inode: ROOT, mode: LeaseMode::Write, ahead: 0, beside: Vec::new(), kept: None },
         Request::GiveBack { inodes: vec![ROOT] },
-        Request::Statfs,
+        Request::Statfs { tree: InodeNumber::NONE },
         Request::Status,
     ] {
         assert!(!matches!(writer.request(&request), Response::Failed(_)), "{request:?}");

@@ -7,6 +7,7 @@
 mod daemon;
 mod mappings;
 mod open_files;
+mod quotas;
 
 pub use daemon::{HeldDaemon, in_daemon};
 pub use mappings::pin_all;

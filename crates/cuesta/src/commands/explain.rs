@@ -63,7 +63,7 @@ pub fn execute(arguments: &Arguments) -> Result<ExitCode, Failure> {
 }
 
 /// The path below the store's root.
-fn below(path: &Path, at: &Path) -> Option<PathBuf> {
+pub(super) fn below(path: &Path, at: &Path) -> Option<PathBuf> {
     if path.is_relative() {
         return Some(path.to_path_buf());
     }

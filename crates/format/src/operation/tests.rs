@@ -80,9 +80,17 @@ fn every_operation_survives_its_codec() {
     round_trip(Operation::Release { inode });
     round_trip(Operation::Clear { inode, offset: 7, length: 1 << 40, grow: true });
     round_trip(Operation::Shift { inode, offset: 4096, length: 8192, insert: true });
-    let unnamed = |list| Operation::CreateUnnamed { parent, inode, mode: 0o100_600, uid: 1, gid: 2, list };
-    round_trip(unnamed(b""));
-    round_trip(unnamed(b"a default list"));
+    let unnamed = |exclusive, list| Operation::CreateUnnamed {
+        parent,
+        exclusive,
+        inode,
+        mode: 0o100_600,
+        uid: 1,
+        gid: 2,
+        list,
+    };
+    round_trip(unnamed(true, b""));
+    round_trip(unnamed(false, b"a default list"));
     round_trip(Operation::SetAccessList { inode, mode: 0o2750, list: b"a list" });
     round_trip(Operation::SetAccessList { inode, mode: 0o640, list: b"" });
     round_trip(Operation::SetExtended { inode, name: b"user.a", value: b"" });

@@ -2,6 +2,8 @@
 
 #![allow(dead_code)]
 
+pub mod quota;
+
 use cuesta_format::superblock::Superblock;
 use cuesta_format::wire::{Request, Response};
 use cuesta_format::{Geometry, Medium, SessionId, StoreId};

@@ -311,8 +311,9 @@ pub fn change_times_old(call: &Call) -> Answer {
     set(call, named, 0, attributes)
 }
 
-fn totals(buffer: usize) -> Answer {
-    let totals = process::client()?.statfs()?;
+/// Of the store, as far as an inode of these attributes may have it.
+fn totals(buffer: usize, stat: &Stat) -> Answer {
+    let totals = process::client()?.statfs_in(stat.record.tree)?;
     // SAFETY: all fields are integers.
     let mut out: libc::statfs = unsafe { std::mem::zeroed() };
     out.f_type = FILE_SYSTEM;
@@ -329,19 +330,10 @@ fn totals(buffer: usize) -> Answer {
 }
 
 pub fn statfs(call: &Call) -> Answer {
-    let answer = path::at(
-        call,
-        (None, 0),
-        |client, credentials, base, place| client.stat(credentials, base, &place.path, true).map(|_| ()),
-        |()| totals(call.word(1)),
-    );
-    match answer {
-        Err(Failure::NotOurs) => descriptor_names::itself(call, 0).and_then(|_| totals(call.word(1))),
-        answer => answer,
-    }
+    look(call, (None, 0), 0, |stat| totals(call.word(1), &stat))
 }
 
 pub fn statfs_open(call: &Call) -> Answer {
-    call.pin(0)?;
-    totals(call.word(1))
+    let pin = call.pin(0)?;
+    totals(call.word(1), &process::client()?.stat_open(pin.file()?)?)
 }

@@ -195,11 +195,11 @@ impl Client {
         }
     }
 
-    /// `statfs`.
-    pub fn statfs(&self) -> Result<StoreTotals, Error> {
+    /// As LibFS.
+    pub fn statfs_in(&self, tree: InodeNumber) -> Result<StoreTotals, Error> {
         match self {
-            Client::Own(client) => client.statfs(),
-            Client::Served(client) => client.statfs(),
+            Client::Own(client) => client.statfs_in(tree),
+            Client::Served(client) => client.statfs_in(tree),
         }
     }
 

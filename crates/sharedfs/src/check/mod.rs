@@ -22,7 +22,7 @@ use crate::store::read_superblock;
 use crate::tiers::Arenas;
 use crate::{Error, SharedFs};
 use cuesta_format::geometry::METADATA_FILE;
-use cuesta_format::quota::Amounts;
+use cuesta_format::quota::{Amounts, Payer};
 use cuesta_format::{ArenaId, BlockAddress, InodeNumber, SessionId};
 use std::path::Path;
 
@@ -81,10 +81,12 @@ pub enum Problem {
     #[error("inode {inode} has {counted} bytes of extended attributes but counts {bytes}")]
     Extended { inode: InodeNumber, counted: u64, bytes: u32 },
     #[error(
-        "user {uid} owns {} blocks and {} inodes, but {} and {} are counted",
+        "{payer} owns {} blocks and {} inodes, but {} and {} are counted",
         right.blocks, right.inodes, kept.blocks, kept.inodes
     )]
-    Usage { uid: u32, right: Amounts, kept: Amounts },
+    Usage { payer: Payer, right: Amounts, kept: Amounts },
+    #[error("directory {inode} counts for the quota of directory {tree}, but lies in that of {right}")]
+    Tree { inode: InodeNumber, tree: InodeNumber, right: InodeNumber },
     #[error("inode {inode} does not say which access control lists it has")]
     Lists { inode: InodeNumber, access: bool, default: bool },
     #[error("inode {0} has extended attributes, but does not exist")]

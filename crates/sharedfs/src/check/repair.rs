@@ -28,6 +28,7 @@ pub(super) fn has_repair(problem: &Problem) -> bool {
             | Problem::Extended { .. }
             | Problem::Lists { .. }
             | Problem::Usage { .. }
+            | Problem::Tree { .. }
             | Problem::StrayExtended(_)
     )
 }
@@ -120,7 +121,8 @@ fn repair_one(
                 (record.access_list, record.default_list) = (*access, *default);
             })?;
         }
-        Problem::Usage { uid, right, kept } => transaction.correct_usage(*uid, *kept, *right),
+        Problem::Usage { payer, right, kept } => transaction.correct_usage(*payer, *kept, *right),
+        Problem::Tree { inode, right, .. } => change(transaction, *inode, |record| record.tree = *right)?,
         Problem::StrayExtended(inode) => transaction.remove_all_extended(*inode)?,
         _ => {}
     }

@@ -2,13 +2,13 @@
 
 use super::Problem;
 use crate::Error;
-use crate::metadata::{ExtentList, Snapshot};
+use crate::metadata::{ExtentList, Snapshot, payers};
 use crate::tiers::{Arenas, Bitmap, runs_of};
 use cuesta_format::access_list::{ACCESS_LIST, DEFAULT_LIST};
-use cuesta_format::quota::Amounts;
+use cuesta_format::quota::{Amounts, Payer};
 use cuesta_format::{ArenaId, BLOCK_BYTES, Extent, FileKind, Geometry, InodeNumber, InodeRecord};
 use hashbrown::HashMap;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// An inode and what points to it.
 #[derive(Debug)]
@@ -59,6 +59,7 @@ pub(super) fn survey(
     survey.compare_bitmaps(snapshot)?;
     survey.check_links(snapshot)?;
     survey.check_extended(snapshot)?;
+    survey.check_trees();
     survey.check_usage(snapshot)?;
     let counters = snapshot.counters()?;
     let (inodes, blocks) = (survey.inodes.len() as u64, survey.blocks);
@@ -284,21 +285,55 @@ impl Survey {
         Ok(())
     }
 
+    /// A directory counts for its own quota, or for that of the directory it lies in. Of other files nobody can tell: they
+    /// may have had a name elsewhere when the quota was set.
+    fn check_trees(&mut self) {
+        let Survey { inodes, problems, .. } = self;
+        let mut right: HashMap<InodeNumber, InodeNumber> = HashMap::new();
+        for (&directory, seen) in inodes.iter() {
+            if seen.record.kind() != FileKind::Directory {
+                continue;
+            }
+            let (mut at, mut way) = (directory, Vec::new());
+            let tree = loop {
+                if let Some(&known) = right.get(&at) {
+                    break known;
+                }
+                let Some(seen) = inodes.get(&at) else { break InodeNumber::NONE };
+                // Until it is known better, whoever comes back here went round, which is reported elsewhere.
+                right.insert(at, seen.record.tree);
+                match seen.holder.filter(|_| seen.record.tree != at) {
+                    Some(holder) => {
+                        way.push(&seen.record);
+                        at = holder;
+                    }
+                    None => break seen.record.tree,
+                }
+            };
+            for record in way {
+                right.insert(record.inode, tree);
+                if record.tree != tree {
+                    problems.push(Problem::Tree { inode: record.inode, tree: record.tree, right: tree });
+                }
+            }
+        }
+    }
+
     fn check_usage(&mut self, snapshot: &Snapshot) -> Result<(), Error> {
-        let mut found: BTreeMap<u32, Amounts> = BTreeMap::new();
+        let mut found: BTreeMap<Payer, Amounts> = BTreeMap::new();
         for Seen { record, .. } in self.inodes.values() {
-            let used = found.entry(record.uid).or_default();
-            *used = used.plus(Amounts { blocks: record.blocks, inodes: 1 });
+            for payer in payers(record) {
+                let used = found.entry(payer).or_default();
+                *used = used.plus(Amounts { blocks: record.blocks, inodes: 1 });
+            }
         }
         let kept = snapshot.usages()?;
-        let mut users: Vec<u32> = found.keys().chain(kept.keys()).copied().collect();
-        users.sort_unstable();
-        users.dedup();
-        for uid in users {
-            let of = |amounts: &BTreeMap<u32, Amounts>| amounts.get(&uid).copied().unwrap_or_default();
+        let all: BTreeSet<Payer> = found.keys().chain(kept.keys()).copied().collect();
+        for payer in all {
+            let of = |amounts: &BTreeMap<Payer, Amounts>| amounts.get(&payer).copied().unwrap_or_default();
             let (right, kept) = (of(&found), of(&kept));
             if right != kept {
-                self.problems.push(Problem::Usage { uid, right, kept });
+                self.problems.push(Problem::Usage { payer, right, kept });
             }
         }
         Ok(())

@@ -297,6 +297,15 @@ impl Leases {
         self.change(session, inode, |lease| lease.remove(session));
     }
 
+    /// The session was fenced, and its log digested to the end: all its leases are gone, but for those on what it made of
+    /// its own numbers and nobody asked for.
+    pub fn revoke_all(&mut self, session: SessionId) {
+        self.blocks.end_session(session);
+        for inode in self.of_session.remove(&session).unwrap_or_default() {
+            self.change(session, inode, |lease| lease.remove(session));
+        }
+    }
+
     /// The session gave the inode back; its log may still change it up to `until`, if it held it for writing. Says
     /// whether that is to be waited for.
     pub fn give_back(&mut self, session: SessionId, inode: InodeNumber, until: Option<LogPosition>) -> bool {

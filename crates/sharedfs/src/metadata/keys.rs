@@ -6,8 +6,8 @@ use redb::TableDefinition;
 /// A table of byte strings, ordered as bytes.
 pub(super) type ByteTable = TableDefinition<'static, &'static [u8], &'static [u8]>;
 
-/// A table of what belongs to users.
-pub(super) type AmountsTable = TableDefinition<'static, u32, (u64, u64)>;
+/// A table of what belongs to those who are charged ([`cuesta_format::quota::Payer::key`]).
+pub(super) type AmountsTable = TableDefinition<'static, (u8, u64), (u64, u64)>;
 
 /// Chunk number (8 bytes, big-endian) → consecutive inode records; see `records`.
 pub(super) const INODES: ByteTable = TableDefinition::new("inodes");
@@ -25,9 +25,9 @@ pub(super) const ARENAS: TableDefinition<'static, u32, &'static [u8]> = TableDef
 pub(super) const SESSIONS: TableDefinition<'static, u64, &'static [u8]> = TableDefinition::new("sessions");
 /// (inode without a name, session that holds it open).
 pub(super) const ORPHANS: TableDefinition<'static, (u64, u64), ()> = TableDefinition::new("orphans");
-/// User → (blocks, inodes) they own.
+/// Who is charged → (blocks, inodes) they own.
 pub(super) const USAGE: AmountsTable = TableDefinition::new("usage");
-/// User → (blocks, inodes) they may own at most; 0: no limit.
+/// Who is charged → (blocks, inodes) they may own at most; 0: no limit.
 pub(super) const LIMITS: AmountsTable = TableDefinition::new("limits");
 /// Named numbers: the format version and [`super::Counters`].
 pub(super) const COUNTERS: TableDefinition<'static, &'static str, u64> = TableDefinition::new("counters");

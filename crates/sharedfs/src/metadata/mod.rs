@@ -26,4 +26,5 @@ pub use records::{Counters, Dirent, ExtentList, RawInode, SessionRecord, StoredI
 pub use snapshot::{Entry, Snapshot};
 pub use store::{CACHE_BYTES, MetadataStore};
 pub use transaction::Transaction;
+pub(crate) use usage::payers;
 pub use watch::{Changed, Watch};

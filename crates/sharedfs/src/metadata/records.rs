@@ -250,7 +250,7 @@ mod tests {
     fn golden_bytes_of_a_chunk() {
         let mut bytes = Vec::new();
         chunk().encode(&mut bytes);
-        assert_eq!(bytes.len(), 2 + 3 * 90 + 5 * 20);
+        assert_eq!(bytes.len(), 2 + 3 * 98 + 5 * 20);
         assert_eq!(bytes[..10], [0b1001, 0x80, 0, 0, 0xa4, 0x81, 0, 0, 7, 0]);
         let decoded = Chunk::decode(5, &bytes).unwrap();
         assert_eq!(decoded.inodes, chunk().inodes);

@@ -8,7 +8,7 @@ use super::keys::{
 };
 use super::records::{Chunk, walk};
 use super::{Counters, Dirent, ExtentList, MetadataError, RawInode, SessionRecord, StoredInode};
-use cuesta_format::quota::Amounts;
+use cuesta_format::quota::{Amounts, Payer};
 use cuesta_format::wire::ExtendedAttribute;
 use cuesta_format::{ArenaId, BlockAddress, Extent, InodeNumber, SessionId};
 use redb::{Key, ReadOnlyTable, ReadTransaction, ReadableTable, TableDefinition, Value};
@@ -29,8 +29,8 @@ pub struct Snapshot {
     arenas: Table<u32, Bytes>,
     sessions: Table<u64, Bytes>,
     orphans: Table<(u64, u64), ()>,
-    usage: Table<u32, (u64, u64)>,
-    limits: Table<u32, (u64, u64)>,
+    usage: Table<(u8, u64), (u64, u64)>,
+    limits: Table<(u8, u64), (u64, u64)>,
     counters: Table<&'static str, u64>,
 }
 
@@ -366,21 +366,21 @@ impl Snapshot {
         })
     }
 
-    /// What a user owns.
-    pub fn usage(&self, uid: u32) -> Result<Amounts, MetadataError> {
+    /// What somebody owns.
+    pub fn usage(&self, payer: Payer) -> Result<Amounts, MetadataError> {
         guarded(|| {
-            let found = self.usage.of(&self.reading)?.get(uid)?.map(|value| value.value());
+            let found = self.usage.of(&self.reading)?.get(payer.key())?.map(|value| value.value());
             Ok(found.map_or(Amounts::NONE, |(blocks, inodes)| Amounts { blocks, inodes }))
         })
     }
 
-    /// What each user owns who owns something.
-    pub fn usages(&self) -> Result<BTreeMap<u32, Amounts>, MetadataError> {
+    /// What each owns who owns something.
+    pub fn usages(&self) -> Result<BTreeMap<Payer, Amounts>, MetadataError> {
         guarded(|| all_amounts(self.usage.of(&self.reading)?))
     }
 
-    /// What users may own at most, as far as they have limits.
-    pub fn limits(&self) -> Result<BTreeMap<u32, Amounts>, MetadataError> {
+    /// What they may own at most, as far as they have limits.
+    pub fn limits(&self) -> Result<BTreeMap<Payer, Amounts>, MetadataError> {
         guarded(|| all_amounts(self.limits.of(&self.reading)?))
     }
 
@@ -465,12 +465,16 @@ impl Snapshot {
     }
 }
 
-fn all_amounts(table: &ReadOnlyTable<u32, (u64, u64)>) -> Result<BTreeMap<u32, Amounts>, MetadataError> {
+fn all_amounts(
+    table: &ReadOnlyTable<(u8, u64), (u64, u64)>,
+) -> Result<BTreeMap<Payer, Amounts>, MetadataError> {
     let mut all = BTreeMap::new();
-    for pair in table.range::<u32>(..)? {
-        let (uid, value) = pair?;
+    for pair in table.range::<(u8, u64)>(..)? {
+        let (key, value) = pair?;
+        let damaged = || MetadataError::Damaged(format!("nobody is charged as {:?}", key.value()));
+        let payer = Payer::from_key(key.value()).ok_or_else(damaged)?;
         let (blocks, inodes) = value.value();
-        all.insert(uid.value(), Amounts { blocks, inodes });
+        all.insert(payer, Amounts { blocks, inodes });
     }
     Ok(all)
 }

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 /// The layout of tables, keys and values this build reads and writes.
-const FORMAT_VERSION: u64 = 3;
+const FORMAT_VERSION: u64 = 4;
 const FORMAT_COUNTER: &str = "format";
 
 /// Pages of the tree kept in memory of our own, unless somebody says how many. More than this bought nothing in the

@@ -18,7 +18,7 @@ use super::usage::UsageChanges;
 use super::{
     Changed, Counters, Dirent, Entry, ExtentList, MetadataError, SessionRecord, Snapshot, StoredInode, Watch,
 };
-use cuesta_format::quota::Amounts;
+use cuesta_format::quota::{Amounts, Payer};
 use cuesta_format::{ArenaId, BlockAddress, Extent, InodeNumber, InodeRecord, SessionId};
 use redb::WriteTransaction;
 use std::collections::BTreeMap;
@@ -110,10 +110,7 @@ impl Transaction {
                 let before = stored.record;
                 stored.record = InodeRecord { blocks: before.blocks, ..*record };
                 let after = stored.record;
-                if before.uid != after.uid {
-                    self.usage.go(&before);
-                    self.usage.come(&after);
-                }
+                self.usage.change(&before, &after);
             }
             None => {
                 *slot = Some(StoredInode {
@@ -239,10 +236,11 @@ impl Transaction {
         let apply = |blocks: u64| (blocks + added).saturating_sub(removed);
         self.counters.used_blocks = apply(self.counters.used_blocks);
         if let Some(stored) = self.slot(inode)? {
-            let (uid, before) = (stored.record.uid, stored.record.blocks);
-            stored.record.blocks = apply(before);
+            let before = stored.record;
+            stored.record.blocks = apply(before.blocks);
             stored.extents = extents;
-            self.usage.resize(uid, before, apply(before));
+            let after = stored.record;
+            self.usage.change(&before, &after);
         }
         Ok(freed)
     }
@@ -267,10 +265,11 @@ impl Transaction {
         let extents = self.settle(inode, spliced.kept);
         self.counters.used_blocks = (self.counters.used_blocks + blocks).saturating_sub(blocks_before);
         if let Some(stored) = self.slot(inode)? {
+            let before = stored.record;
             stored.record.blocks = blocks;
             stored.extents = extents;
-            let uid = stored.record.uid;
-            self.usage.resize(uid, blocks_before, blocks);
+            let after = stored.record;
+            self.usage.change(&before, &after);
         }
         Ok(spliced.freed)
     }
@@ -434,14 +433,14 @@ impl Transaction {
         self.orphans.insert((inode.0, session.0), false);
     }
 
-    /// What is kept of what a user owns is wrong, and corrected; for the checker.
-    pub fn correct_usage(&mut self, uid: u32, kept: Amounts, right: Amounts) {
-        self.usage.correct(uid, kept, right);
+    /// What is kept of what somebody owns is wrong, and corrected; for the checker.
+    pub fn correct_usage(&mut self, payer: Payer, kept: Amounts, right: Amounts) {
+        self.usage.correct(payer, kept, right);
     }
 
-    /// Sets what a user may own at most.
-    pub fn put_limits(&mut self, uid: u32, limits: Amounts) {
-        self.usage.limit(uid, limits);
+    /// Sets what somebody may own at most.
+    pub fn put_limits(&mut self, payer: Payer, limits: Amounts) {
+        self.usage.limit(payer, limits);
     }
 
     /// The store's numbers, as this transaction leaves them.

@@ -1,17 +1,17 @@
-//! How what users own changes within a transaction: counted as inodes come, go, grow and change hands.
+//! How what is charged to whom changes within a transaction: counted as inodes come, go, grow and change hands.
 
 use super::keys::{LIMITS, USAGE};
 use super::{MetadataError, Snapshot};
 use crate::metadata::guard::Tree;
-use cuesta_format::InodeRecord;
-use cuesta_format::quota::Amounts;
+use cuesta_format::quota::{Amounts, Payer};
+use cuesta_format::{InodeNumber, InodeRecord};
 use std::collections::BTreeMap;
 
-/// Changes, by user.
+/// Changes, by who is charged.
 #[derive(Debug, Default)]
 pub(super) struct UsageChanges {
-    changes: BTreeMap<u32, Change>,
-    limits: BTreeMap<u32, Amounts>,
+    changes: BTreeMap<Payer, Change>,
+    limits: BTreeMap<Payer, Amounts>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -20,65 +20,81 @@ struct Change {
     inodes: i64,
 }
 
+/// Who is charged for an inode.
+pub(crate) fn payers(record: &InodeRecord) -> impl Iterator<Item = Payer> {
+    let tree = (record.tree != InodeNumber::NONE).then_some(Payer::Tree(record.tree));
+    [Payer::User(record.uid), Payer::Group(record.gid)].into_iter().chain(tree)
+}
+
 impl UsageChanges {
-    fn add(&mut self, uid: u32, blocks: i64, inodes: i64) {
-        let change = self.changes.entry(uid).or_default();
+    fn add(&mut self, payer: Payer, blocks: i64, inodes: i64) {
+        let change = self.changes.entry(payer).or_default();
         change.blocks += blocks;
         change.inodes += inodes;
     }
 
     /// An inode came.
     pub(super) fn come(&mut self, record: &InodeRecord) {
-        self.add(record.uid, record.blocks as i64, 1);
+        payers(record).for_each(|payer| self.add(payer, record.blocks as i64, 1));
     }
 
-    /// An inode went.
+    /// An inode is charged to nobody any more.
+    fn discharge(&mut self, record: &InodeRecord) {
+        payers(record).for_each(|payer| self.add(payer, -(record.blocks as i64), -1));
+    }
+
+    /// An inode went, and its limits with it if it was a directory with a quota.
     pub(super) fn go(&mut self, record: &InodeRecord) {
-        self.add(record.uid, -(record.blocks as i64), -1);
+        self.discharge(record);
+        if record.tree == record.inode {
+            self.limit(Payer::Tree(record.tree), Amounts::NONE);
+        }
     }
 
-    /// An inode of the user has another number of blocks.
-    pub(super) fn resize(&mut self, uid: u32, before: u64, after: u64) {
-        self.add(uid, after as i64 - before as i64, 0);
+    /// What stands in an inode's record changed.
+    pub(super) fn change(&mut self, before: &InodeRecord, after: &InodeRecord) {
+        if !payers(before).eq(payers(after)) || before.blocks != after.blocks {
+            self.discharge(before);
+            self.come(after);
+        }
     }
 
-    /// What is kept of a user is wrong.
-    pub(super) fn correct(&mut self, uid: u32, kept: Amounts, right: Amounts) {
-        self.add(uid, right.blocks as i64 - kept.blocks as i64, right.inodes as i64 - kept.inodes as i64);
+    /// What is kept of somebody is wrong.
+    pub(super) fn correct(&mut self, payer: Payer, kept: Amounts, right: Amounts) {
+        self.add(payer, right.blocks as i64 - kept.blocks as i64, right.inodes as i64 - kept.inodes as i64);
     }
 
-    /// What a user may own at most.
-    pub(super) fn limit(&mut self, uid: u32, limits: Amounts) {
-        self.limits.insert(uid, limits);
+    /// What somebody may own at most.
+    pub(super) fn limit(&mut self, payer: Payer, limits: Amounts) {
+        self.limits.insert(payer, limits);
     }
 
-    /// What users own after it, of those it changes; nothing of whom owns nothing any more.
-    pub(super) fn after(&self, base: &Snapshot) -> Result<Vec<(u32, Amounts)>, MetadataError> {
+    /// What they own after it, of those it changes; nothing of whom owns nothing any more.
+    pub(super) fn after(&self, base: &Snapshot) -> Result<Vec<(Payer, Amounts)>, MetadataError> {
         let changed = self.changes.iter().filter(|(_, change)| change.blocks != 0 || change.inodes != 0);
         changed
-            .map(|(&uid, change)| {
-                let before = base.usage(uid)?;
+            .map(|(&payer, change)| {
+                let before = base.usage(payer)?;
                 let blocks = before.blocks.saturating_add_signed(change.blocks);
                 let inodes = before.inodes.saturating_add_signed(change.inodes);
-                Ok((uid, Amounts { blocks, inodes }))
+                Ok((payer, Amounts { blocks, inodes }))
             })
             .collect()
     }
 
-    /// Writes limits, and what users own then.
-    pub(super) fn write(&self, tree: &Tree, after: &[(u32, Amounts)]) -> Result<(), MetadataError> {
-        let amounts =
-            [(USAGE, after.to_vec()), (LIMITS, self.limits.iter().map(|(&u, &l)| (u, l)).collect())];
-        for (table, rows) in amounts {
+    /// Writes limits, and what everybody owns then.
+    pub(super) fn write(&self, tree: &Tree, after: &[(Payer, Amounts)]) -> Result<(), MetadataError> {
+        let limits = self.limits.iter().map(|(&payer, &limits)| (payer, limits)).collect();
+        for (table, rows) in [(USAGE, after.to_vec()), (LIMITS, limits)] {
             if rows.is_empty() {
                 continue;
             }
             let mut table = tree.open_table(table)?;
-            for (uid, amounts) in rows {
+            for (payer, amounts) in rows {
                 if amounts == Amounts::NONE {
-                    table.remove(uid)?;
+                    table.remove(payer.key())?;
                 } else {
-                    table.insert(uid, (amounts.blocks, amounts.inodes))?;
+                    table.insert(payer.key(), (amounts.blocks, amounts.inodes))?;
                 }
             }
         }

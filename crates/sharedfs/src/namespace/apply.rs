@@ -36,6 +36,8 @@ pub enum Rejection {
     NotEmpty(InodeNumber),
     #[error("directory {0} would become its own ancestor")]
     Cycle(InodeNumber),
+    #[error("inode {0} would leave the directory whose quota it is charged to, or come into another one")]
+    Tree(InodeNumber),
     #[error("inode {0} has too many links")]
     Links(InodeNumber),
     #[error("inode {0} still has names, or is not held open")]
@@ -116,8 +118,13 @@ impl<'a, L: Lookup> Applied<'a, L> {
             Operation::Shift { inode, offset, length, insert } => {
                 self.shift(view, inode, offset, length, insert, now)
             }
-            Operation::CreateUnnamed { parent, inode, mode, uid, gid, list } => {
-                let record = InodeRecord { parent, links: 0, ..InodeRecord::new(inode, mode, uid, gid, now) };
+            Operation::CreateUnnamed { parent, exclusive, inode, mode, uid, gid, list } => {
+                let mut record = InodeRecord { links: 0, ..InodeRecord::new(inode, mode, uid, gid, now) };
+                // The directory need not be there any more.
+                if let Some(directory) = view.find(self.store, parent)? {
+                    record.tree = view.node(directory).record.tree;
+                }
+                record.parent = if exclusive { InodeNumber::NONE } else { parent };
                 self.create_unnamed(view, record, list)
             }
             Operation::Create { parent, inode, mode, uid, gid, device, name, target, list } => {
@@ -330,6 +337,7 @@ impl<'a, L: Lookup> Applied<'a, L> {
             view.change(directory).record.links += 1;
         }
         record.size = target.len() as u64;
+        record.tree = view.node(directory).record.tree;
         let at = view.create(self.batch, record, target);
         self.hand_down(view, at, list)?;
         touch_directory(view, directory, 1, now);
@@ -351,6 +359,9 @@ impl<'a, L: Lookup> Applied<'a, L> {
             return Err(Rejection::Kind(inode).into());
         }
         let may_be_named = view.node(at).holder.is_some() && record.parent != InodeNumber::NONE;
+        if record.tree != view.node(directory).record.tree {
+            return Err(Rejection::Tree(inode).into());
+        }
         if record.links == 0 && !may_be_named || record.links >= LINKS_MAX {
             return Err(Rejection::Links(inode).into());
         }
@@ -394,6 +405,9 @@ impl<'a, L: Lookup> Applied<'a, L> {
         if inode == replaced {
             // Two names of one inode: POSIX leaves both (and so does an exchange).
             return Ok(());
+        }
+        if view.node(from).record.tree != view.node(to).record.tree {
+            return Err(Rejection::Tree(inode).into());
         }
         let moved_kind = view.node(moved).record.kind();
         self.check_acyclic(view, moved, moved_kind, from, to)?;

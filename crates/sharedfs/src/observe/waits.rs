@@ -50,7 +50,7 @@ fn kind(request: &Request) -> usize {
         Request::Arenas { .. } => 10,
         Request::Digest => 11,
         Request::Resync => 12,
-        Request::Statfs => 13,
+        Request::Statfs { .. } => 13,
         Request::Detach => 14,
         Request::Extended { .. } => 15,
         Request::IsWritten { .. } => 16,
@@ -130,23 +130,24 @@ impl Waits {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use cuesta_format::InodeNumber;
 
     #[test]
     fn waits_are_counted_by_kind_and_length() {
         let times = RequestTimes::default();
         assert_eq!(times.summary(), []);
         for _ in 0..990 {
-            times.note(&Request::Statfs, Duration::from_micros(5));
+            times.note(&Request::Statfs { tree: InodeNumber::NONE }, Duration::from_micros(5));
         }
         for _ in 0..10 {
-            times.note(&Request::Statfs, Duration::from_millis(3));
+            times.note(&Request::Statfs { tree: InodeNumber::NONE }, Duration::from_millis(3));
         }
         times.note(&Request::Digest, Duration::from_nanos(10));
         let [digest, statfs] = &times.summary()[..] else { panic!("two kinds") };
         assert_eq!((digest.count, digest.total_us, digest.p99_us, digest.longest_us), (1, 0, 0, 0));
         assert_eq!((statfs.kind.as_str(), statfs.count, statfs.total_us), ("statfs", 1000, 34_950));
         assert_eq!((statfs.p99_us, statfs.longest_us), (8, 3000));
-        times.note(&Request::Statfs, Duration::from_secs(1 << 40));
+        times.note(&Request::Statfs { tree: InodeNumber::NONE }, Duration::from_secs(1 << 40));
         assert_eq!(times.summary()[1].count, 1001);
     }
 }

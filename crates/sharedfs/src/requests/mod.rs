@@ -13,7 +13,7 @@ pub(crate) use ahead::Ahead;
 pub(crate) use packed::Packed;
 
 use crate::ending::Ending;
-use crate::metadata::Entry;
+use crate::metadata::{Entry, Snapshot};
 use crate::observe::Counters;
 use crate::sessions::{Presence, Segment, Session};
 use crate::store::Core;
@@ -59,7 +59,7 @@ impl<E: Into<Error>> From<E> for Trouble {
     }
 }
 
-fn invalid(what: &str) -> Trouble {
+pub(crate) fn invalid(what: &str) -> Trouble {
     Trouble::Refused(Refusal::Invalid(what.to_owned()))
 }
 
@@ -90,9 +90,9 @@ impl SharedFs {
         descriptors: &mut Vec<OwnedFd>,
     ) -> Result<Response, Trouble> {
         match request {
-            Request::Statfs => return Ok(Response::Statfs(self.totals()?)),
+            Request::Statfs { tree } => return Ok(Response::Statfs(self.totals_in(*tree)?)),
             Request::Quotas => return Ok(self.list_quotas()?),
-            Request::SetQuota { uid, limits } => return Ok(self.set_quota(*uid, *limits)?),
+            Request::SetQuota { of, limits } => return self.set_quota(of, *limits),
             Request::Status => return Ok(Response::Status(Box::new(self.status()?))),
             Request::Explain { path } => return self.explain(path),
             Request::Trace { from, wait_ms } => {
@@ -145,7 +145,7 @@ impl SharedFs {
                 Ok(Response::InodeNumbers { first, count })
             }
             Request::Credit { blocks } => self.credit(session, *blocks),
-            Request::Room { uid, needed } => self.room_of(session, *uid, *needed),
+            Request::Room { payer, needed } => self.room_of(session, *payer, *needed),
             Request::Report { from, skip } => self.with_session(session, |found| {
                 self.reclaim(found, None);
                 Response::Report(found.report(*from, *skip))
@@ -162,7 +162,7 @@ impl SharedFs {
                 Ok(Response::Done)
             }
             Request::Attach { .. }
-            | Request::Statfs
+            | Request::Statfs { .. }
             | Request::Status
             | Request::Quotas
             | Request::SetQuota { .. }
@@ -384,7 +384,7 @@ impl SharedFs {
         }
     }
 
-    fn digest_everything(&self) -> Result<(), Error> {
+    pub(crate) fn digest_everything(&self) -> Result<(), Error> {
         let sessions: Vec<SessionId> = self.core.lock().sessions.keys().copied().collect();
         for session in sessions {
             self.digest_completed(session)?;
@@ -439,6 +439,7 @@ impl SharedFs {
             lease_generation: found.lease_generation,
             versions: revoked.iter().filter_map(|(&inode, &version)| Some((inode, version?))).collect(),
             revoked: revoked.into_keys().collect(),
+            revoked_all: std::mem::take(&mut found.revoked_all),
             report: found.report(retired, 0),
         }
     }
@@ -496,11 +497,7 @@ impl SharedFs {
     fn explain(&self, path: &[u8]) -> Result<Response, Trouble> {
         self.digest_everything()?;
         let snapshot = self.metadata.read()?;
-        let mut inode = InodeNumber::ROOT;
-        for name in path.split(|&byte| byte == b'/').filter(|name| !name.is_empty()) {
-            let found = snapshot.lookup(inode, name)?;
-            inode = found.ok_or(Trouble::Refused(Refusal::NotFound))?.inode;
-        }
+        let inode = find(&snapshot, path)?;
         let record = snapshot.inode(inode)?.ok_or(Trouble::Refused(Refusal::NotFound))?.record;
         let extents = snapshot.extents(inode, 0..u64::MAX)?.into_iter().take(ANSWER_ITEMS);
         let extents = self.split(extents);
@@ -508,6 +505,16 @@ impl SharedFs {
         let leases = self.core.lock().leases.holders(inode);
         Ok(Response::Explained(Box::new(Explanation { record, extents, target, leases })))
     }
+}
+
+/// What a path below the root names; nothing is followed.
+pub(crate) fn find(snapshot: &Snapshot, path: &[u8]) -> Result<InodeNumber, Trouble> {
+    let mut inode = InodeNumber::ROOT;
+    for name in path.split(|&byte| byte == b'/').filter(|name| !name.is_empty()) {
+        let found = snapshot.lookup(inode, name)?;
+        inode = found.ok_or(Trouble::Refused(Refusal::NotFound))?.inode;
+    }
+    Ok(inode)
 }
 
 fn directory_entry(entry: Entry) -> DirectoryEntry {

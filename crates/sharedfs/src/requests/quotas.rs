@@ -1,30 +1,37 @@
 //! Questions about quotas.
 
-use super::Trouble;
-use crate::metadata::MetadataError;
+use super::{Trouble, find};
+use crate::metadata::{MetadataError, Snapshot};
 use crate::{Error, SharedFs};
-use cuesta_format::SessionId;
-use cuesta_format::quota::{Amounts, UserQuota};
-use cuesta_format::wire::{Refusal, Response};
+use cuesta_format::quota::{Amounts, Limited, Payer, Quota};
+use cuesta_format::wire::{Refusal, Response, StoreTotals};
+use cuesta_format::{InodeNumber, SessionId};
 
 impl SharedFs {
-    /// Room for a user to own more, for this session to use up.
-    pub(super) fn room_of(&self, session: SessionId, uid: u32, needed: Amounts) -> Result<Response, Trouble> {
+    /// Room for somebody to own more, for this session to use up.
+    pub(super) fn room_of(
+        &self,
+        session: SessionId,
+        payer: Payer,
+        needed: Amounts,
+    ) -> Result<Response, Trouble> {
         self.digest_completed(session)?;
-        if let Some(room) = self.give_room(session, uid, needed)? {
+        if let Some(room) = self.give_room(session, payer, needed)? {
             return Ok(Response::Room(room));
         }
         self.digest_everything()?;
         self.look_for_closed()?;
-        if let Some(room) = self.give_room(session, uid, needed)? {
+        if let Some(room) = self.give_room(session, payer, needed)? {
             return Ok(Response::Room(room));
         }
-        let others = self.quotas.lock().others(session, uid);
+        let others = self.quotas.lock().others(session, payer);
         for &other in &others {
             self.take_back_space(other)?;
         }
-        match self.give_room(session, uid, needed)? {
+        match self.give_room(session, payer, needed)? {
             Some(room) => Ok(Response::Room(room)),
+            // A directory with a quota is as full as a file system of that size would be.
+            None if matches!(payer, Payer::Tree(_)) => Err(Trouble::Refused(Refusal::NoSpace)),
             None => Err(Trouble::Refused(Refusal::OverQuota)),
         }
     }
@@ -32,42 +39,115 @@ impl SharedFs {
     fn give_room(
         &self,
         session: SessionId,
-        uid: u32,
+        payer: Payer,
         needed: Amounts,
     ) -> Result<Option<Amounts>, MetadataError> {
         // Held over both: what another session is given must not come between.
         let mut quotas = self.quotas.lock();
-        let used = self.metadata.read()?.usage(uid)?;
-        Ok(quotas.give(session, uid, used, needed))
+        let used = self.metadata.read()?.usage(payer)?;
+        Ok(quotas.give(session, payer, used, needed))
     }
 
-    /// What users own, and may own.
+    /// What everybody owns, and may own.
     pub(super) fn list_quotas(&self) -> Result<Response, Error> {
         self.digest_everything()?;
-        let quotas = self.quotas.lock();
-        let mut used = self.metadata.read()?.usages()?;
-        for &uid in quotas.limits().keys() {
-            used.entry(uid).or_default();
+        let mut quotas = self.quotas.lock();
+        let snapshot = self.metadata.read()?;
+        quotas.reread(&snapshot)?;
+        let mut used = snapshot.usages()?;
+        for &payer in quotas.limits().keys() {
+            used.entry(payer).or_default();
         }
-        let of = |uid| quotas.limits().get(&uid).copied().unwrap_or_default();
-        let users = used.into_iter().map(|(uid, used)| UserQuota { uid, used, limits: of(uid) });
-        Ok(Response::Quotas(users.collect()))
+        let mut listed = Vec::with_capacity(used.len());
+        for (payer, used) in used {
+            let path = match payer {
+                Payer::User(_) | Payer::Group(_) => Some(Vec::new()),
+                Payer::Tree(tree) => path_of(&snapshot, tree)?,
+            };
+            // A directory may be gone while what was in it is still open.
+            let Some(path) = path else { continue };
+            let limits = quotas.limits().get(&payer).copied().unwrap_or_default();
+            listed.push(Quota { payer, path, used, limits });
+        }
+        Ok(Response::Quotas(listed))
     }
 
-    /// Sets what a user may own at most. From then on every session asks before it goes on.
-    pub(super) fn set_quota(&self, uid: u32, limits: Amounts) -> Result<Response, Error> {
+    /// Sets what somebody may own at most. From then on every session asks before it goes on.
+    pub(super) fn set_quota(&self, of: &Limited, limits: Option<Amounts>) -> Result<Response, Trouble> {
+        let payer = match of {
+            Limited::User(uid) => Payer::User(*uid),
+            Limited::Group(gid) => Payer::Group(*gid),
+            Limited::Directory(path) => {
+                self.digest_everything()?;
+                let directory = find(&self.metadata.read()?, path)?;
+                let found = self.metadata.read()?.inode(directory)?.map(|stored| stored.record.tree);
+                if found != Some(directory) || limits.is_none() {
+                    self.change_tree(path, limits)?;
+                    return Ok(Response::Done);
+                }
+                Payer::Tree(directory)
+            }
+        };
+        let limits = limits.unwrap_or_default();
         let mut transaction = self.metadata.begin()?;
-        transaction.put_limits(uid, limits);
+        transaction.put_limits(payer, limits);
         transaction.commit()?;
-        self.quotas.lock().set(uid, limits);
+        self.quotas_changed(payer, limits);
+        // What logs hold was charged to nobody: it is counted now. On a full medium it is counted as soon as it can be.
+        match self.digest_everything() {
+            Err(Error::NoSpace) => {}
+            digested => digested?,
+        }
+        Ok(Response::Done)
+    }
+
+    /// Everybody is told that limits are others now.
+    pub(crate) fn quotas_changed(&self, payer: Payer, limits: Amounts) {
+        self.quotas.lock().set(payer, limits);
         let core = self.core.lock();
         let shown = self.quotas.lock().shown();
         for session in core.sessions.values() {
             session.control.publish_quotas(shown);
         }
-        drop(core);
-        // What logs hold was charged to nobody: it is counted now.
-        self.digest_everything()?;
-        Ok(Response::Done)
     }
+
+    /// Totals for `statfs`, as far as a directory with a quota has a part in them.
+    pub(super) fn totals_in(&self, tree: InodeNumber) -> Result<StoreTotals, Error> {
+        let payer = Payer::Tree(tree);
+        let Some(limits) = self.quotas.lock().limits().get(&payer).copied() else { return self.totals() };
+        self.digest_everything()?;
+        let totals = self.totals()?;
+        let used = self.metadata.read()?.usage(payer)?;
+        let mut part = totals;
+        if limits.blocks > 0 {
+            part.blocks = totals.blocks.min(limits.blocks);
+            part.blocks_free = totals.blocks_free.min(limits.blocks.saturating_sub(used.blocks));
+        }
+        if limits.inodes > 0 {
+            part.inodes = used.inodes;
+            part.inodes_free = totals.inodes_free.min(limits.inodes.saturating_sub(used.inodes));
+        }
+        Ok(part)
+    }
+}
+
+/// The path of a directory below the root, if it is there.
+fn path_of(snapshot: &Snapshot, directory: InodeNumber) -> Result<Option<Vec<u8>>, MetadataError> {
+    let (mut names, mut at) = (Vec::new(), directory);
+    while at != InodeNumber::ROOT {
+        let Some(stored) = snapshot.inode(at)? else { return Ok(None) };
+        let parent = stored.record.parent;
+        let mut found = None;
+        snapshot.visit_names(parent, b"", |name, dirent| {
+            if dirent.inode == at {
+                found = Some(name.to_vec());
+            }
+            found.is_none()
+        })?;
+        let Some(name) = found else { return Ok(None) };
+        names.push(name);
+        at = parent;
+    }
+    names.reverse();
+    Ok(Some(names.join(&b'/')))
 }

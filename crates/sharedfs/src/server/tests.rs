@@ -83,7 +83,7 @@ impl Service for Fake {
     fn handle(&self, session: Option<SessionId>, request: &Request) -> Answer {
         assert!(!self.panics.load(Ordering::Relaxed), "asked to panic");
         match (session, request) {
-            (_, Request::Statfs) => answer(Response::Statfs(StoreTotals::default())),
+            (_, Request::Statfs { .. }) => answer(Response::Statfs(StoreTotals::default())),
             (None, _) => Refusal::Invalid("attach first".into()).into(),
             (Some(_), Request::Arenas { arenas }) => Answer {
                 response: Response::Arenas,
@@ -219,7 +219,7 @@ fn two_questions_that_come_together_are_answered_one_after_the_other() {
     let world = World::new();
     let mut client = world.attach();
     let mut frames = Vec::new();
-    for request in [Request::Statfs, Request::Detach] {
+    for request in [Request::Statfs { tree: InodeNumber::NONE }, Request::Detach] {
         wire::encode(&Question { processor: None, request }, &mut frames).unwrap();
     }
     rustix::net::send(client.socket(), &frames, SendFlags::NOSIGNAL).unwrap();
@@ -240,7 +240,10 @@ fn malformed_frames_close_the_connection_and_nothing_else() {
         assert!(matches!(client.receive::<Response>(), Err(FrameError::Closed | FrameError::Broken(_))));
         assert!(matches!(world.heard(), Told::Ended(..)));
     }
-    assert!(matches!(ask(&mut world.connect(), &Request::Statfs), Response::Statfs(_)));
+    assert!(matches!(
+        ask(&mut world.connect(), &Request::Statfs { tree: InodeNumber::NONE }),
+        Response::Statfs(_)
+    ));
 }
 
 #[test]
@@ -261,7 +264,10 @@ fn a_panic_in_the_service_costs_one_session() {
     client.send(&Question { processor: None, request: Request::Resync }, &[]).unwrap();
     assert_eq!(world.heard(), Told::Ended(SessionId(1), Ending::GivenUp));
     world.service.panics.store(false, Ordering::Relaxed);
-    assert!(matches!(ask(&mut world.connect(), &Request::Statfs), Response::Statfs(_)));
+    assert!(matches!(
+        ask(&mut world.connect(), &Request::Statfs { tree: InodeNumber::NONE }),
+        Response::Statfs(_)
+    ));
 }
 
 #[test]

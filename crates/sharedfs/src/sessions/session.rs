@@ -74,6 +74,8 @@ pub struct Session {
     pub reports: VecDeque<BatchReport>,
     /// Leases it lost and was not told about; of directories, the version the shared area had then.
     pub revoked: BTreeMap<InodeNumber, Option<u64>>,
+    /// It lost them all.
+    pub revoked_all: bool,
     /// Inodes it gave back while its log could still change them, the first one first.
     pub lingering: VecDeque<(InodeNumber, LogPosition)>,
     /// It is over, and ends this way once there is room to digest the rest of its log.

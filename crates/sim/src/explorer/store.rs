@@ -13,6 +13,7 @@ use crate::operation::{Operation, Pattern, Slot, answers_agree};
 use crate::sparse::Sparse;
 use crate::tree::Tree;
 use crate::world::{self, LastingFile, LastingFiles, World};
+use cuesta_format::quota::Amounts;
 use cuesta_media::clock::RepeatedClock;
 use cuesta_media::recorder::{Recorder, Recording};
 use std::borrow::Cow;
@@ -33,6 +34,8 @@ pub enum Step {
     Call(ClientNumber, Operation),
     /// Everything a client did so far is digested.
     Digest(ClientNumber),
+    /// Limits are set on a directory, or taken away, while a client works.
+    Quota(ClientNumber, &'static str, Option<Amounts>),
     /// A client ends its session; it makes no more calls.
     Detach(ClientNumber),
     /// A client's program maps so many bytes of the file open in a slot; the mapping outlasts the open file.
@@ -53,6 +56,7 @@ impl Step {
         match self {
             Call(client, _)
             | Digest(client)
+            | Quota(client, ..)
             | Detach(client)
             | Map(client, ..)
             | StoreMapped(client, ..)
@@ -64,7 +68,7 @@ impl Step {
 
     /// Whether it is something a program does, which is issued and acknowledged.
     pub(super) fn is_programs(&self) -> bool {
-        !matches!(self, Step::Digest(_) | Step::Detach(_) | Step::FindNoneMapped(_))
+        !matches!(self, Step::Digest(_) | Step::Quota(..) | Step::Detach(_) | Step::FindNoneMapped(_))
     }
 
     fn is_of_mappings(&self) -> bool {
@@ -134,6 +138,7 @@ pub(super) fn recover(directory: &Path, lasting: &[LastingFile]) -> Result<Tree,
         world.inodes()?;
     }
     world.nothing_nameless()?;
+    world.quotas_hold_all()?;
     drop(world);
     world::fsck(directory)?;
     Ok(tree)
@@ -354,6 +359,7 @@ pub(super) fn take(step: &Step, worlds: &mut [Option<World>], model: &mut Model)
     let model_failed = |errno| format!("{step:?}: in the model, {errno}");
     match step {
         Step::Digest(_) => world.digest(),
+        Step::Quota(_, directory, limits) => world.set_quota(directory, *limits),
         Step::Detach(_) => {
             if let Some(world) = place.take() {
                 world.detach();

@@ -4,9 +4,7 @@
 use crate::without_bugs;
 use cuesta_format::entry::{EntryKind, HEADER_BYTES, Header, Salt, VerifiedHeader};
 use cuesta_format::operation::Attributes;
-use cuesta_format::{
-    FileKind, InodeNumber, LogGeneration, LogPosition, Operation as Logged, SessionId, StoreId,
-};
+use cuesta_format::{FileKind, LogGeneration, LogPosition, Operation as Logged, SessionId, StoreId};
 use cuesta_sim::explorer::store::Step;
 use cuesta_sim::explorer::workloads::{calls, details, population};
 use cuesta_sim::generate::{Generator, Repertoire};
@@ -68,8 +66,8 @@ fn forms(header: &Header, body: &[u8]) -> Vec<String> {
             let listed = if list.is_empty() { "" } else { " listed" };
             vec![format!("{kind:?} {made:?}{listed}")]
         }
-        Ok(Logged::CreateUnnamed { parent, list, inode: _, mode: _, uid: _, gid: _ }) => {
-            let mut forms = one(if parent == InodeNumber::NONE { "exclusive" } else { "linkable" });
+        Ok(Logged::CreateUnnamed { exclusive, list, parent: _, inode: _, mode: _, uid: _, gid: _ }) => {
+            let mut forms = one(if exclusive { "exclusive" } else { "linkable" });
             forms.extend((!list.is_empty()).then(|| format!("{kind:?} listed")));
             forms
         }

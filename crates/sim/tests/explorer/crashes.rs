@@ -1,11 +1,12 @@
 //! Crashes of the real store: a slice of every part of the campaign.
 
 use crate::{seed, without_bugs};
+use cuesta_format::quota::Amounts;
 use cuesta_sim::explorer::campaign::{Case, Part};
 use cuesta_sim::explorer::mapped::mapped;
-use cuesta_sim::explorer::store::{Step, crash};
+use cuesta_sim::explorer::store::{Step, Workload, crash};
 use cuesta_sim::explorer::{Bounds, Coverage, Memory};
-use cuesta_sim::operation::{FallocateMode, Operation};
+use cuesta_sim::operation::{FallocateMode, OpenFlags, Operation, PathText, Pattern};
 use cuesta_sim::random::Random;
 
 /// Explores `count` cases of a part, drawn by the seed.
@@ -72,6 +73,42 @@ fn what_is_open_outlives_the_daemon() {
 #[test]
 fn a_client_that_dies_takes_nothing_from_another() {
     slice(Part::Deaths, 6, as_it_is);
+}
+
+/// And what is done below it meanwhile is charged to it or not, as it counts for it or not.
+#[test]
+fn a_quota_is_set_on_a_directory_whole_or_not_at_all() {
+    let path = |path: &str| PathText(path.as_bytes().to_vec());
+    let flags = OpenFlags { write: true, create: true, ..OpenFlags::default() };
+    let call = |operation| Step::Call(0, operation);
+    let write = |slot, seed| call(Operation::Write { slot, data: Pattern { seed, length: 9000 } });
+    let open = |slot, name: &str| call(Operation::Open { slot, path: path(name), flags, mode: 0o600 });
+    let mkdir = |name: &str| call(Operation::Mkdir { path: path(name), mode: 0o755 });
+    let limits = |blocks| Some(Amounts { blocks, inodes: 100 });
+    let workload = Workload {
+        setup: vec![mkdir("/d"), mkdir("/d/in"), open(0, "/d/in/f"), write(0, 1), Step::Digest(0)],
+        steps: vec![
+            mkdir("/d/late"),
+            Step::Quota(0, "d", limits(50)),
+            write(0, 2),
+            mkdir("/d/in/deep"),
+            open(1, "/d/in/deep/g"),
+            write(1, 3),
+            Step::Quota(0, "d/in", limits(60)),
+            call(Operation::Unlink { path: path("/d/in/f") }),
+            open(2, "/d/h"),
+            Step::Quota(0, "d", None),
+            write(2, 4),
+            Step::Digest(0),
+        ],
+        processes_live: false,
+    };
+    let _sound = without_bugs();
+    let bounds = Bounds { recoveries_one_in: 8, ..Bounds::quick() };
+    match crash(&workload, &mut Memory::default(), &bounds, seed()) {
+        Ok(coverage) => println!("{coverage}"),
+        Err(failure) => panic!("{failure}"),
+    }
 }
 
 #[test]

@@ -1,0 +1,115 @@
+//! `cuesta quota --directory`, as programs meet it: a directory of a size of its own.
+
+mod common;
+
+use common::Place;
+use serde_json::Value;
+
+/// Runs a script on the store.
+fn run(place: &Place, script: &str) -> common::Ended {
+    place.cuesta(&["run", "--store", "store", "--", "sh", "-c", script])
+}
+
+/// What `cuesta quota --json` says of a directory.
+fn quota(place: &Place, directory: &str) -> Value {
+    let shown = place.cuesta(&["quota", "store", "--json", "--directory", directory]);
+    assert_eq!(shown.status(), 0, "{}", shown.errors());
+    serde_json::from_str::<Value>(&shown.text()).unwrap()["directories"][0].clone()
+}
+
+#[test]
+fn a_directory_is_as_large_as_its_quota() {
+    let place = Place::with_store();
+    let made = run(
+        &place,
+        "cd /cuesta; mkdir -p p/old beside; dd if=/dev/zero of=p/old/f bs=4k count=100; ln -s p link",
+    );
+    assert_eq!(made.status(), 0, "{}", made.errors());
+    let set = ["quota", "store", "--directory", "/cuesta/p", "--bytes", "1M", "--inodes", "10"];
+    let shown = place.cuesta(&set);
+    assert_eq!(shown.status(), 0, "{}", shown.errors());
+    assert!(shown.text().contains("/cuesta/p") && shown.text().contains("1.0 MiB"), "{}", shown.text());
+    let now = quota(&place, "p");
+    assert_eq!(
+        (&now["path"], &now["bytes"], &now["inodes"]),
+        (&"p".into(), &409_600.into(), &3.into()),
+        "{now}"
+    );
+
+    let sizes = run(&place, "cd /cuesta; stat -f -c '%b %a' p p/old/f link/. beside");
+    let shown: Vec<Vec<u64>> = sizes
+        .text()
+        .lines()
+        .map(|line| line.split_whitespace().map(|word| word.parse().unwrap()).collect())
+        .collect();
+    assert_eq!(shown[..3], [[256, 156], [256, 156], [256, 156]], "{}", sizes.errors());
+    assert!(shown[3][0] > 256, "{shown:?}");
+
+    let filled = run(&place, "cd /cuesta/p; mkdir new; dd if=/dev/zero of=new/large bs=4k count=300");
+    let errors = filled.errors();
+    assert!(errors.contains("No space left on device") && errors.contains("156+0 records out"), "{errors}");
+    let many = run(&place, "cd /cuesta/p; for i in $(seq 20); do touch f$i; done; find . | wc -l");
+    assert_eq!(many.text(), "10\n", "{}", many.errors());
+
+    // By itself a name does not cross; mv copies.
+    let renamed = run(&place, "cd /cuesta; python3 -c 'import os; os.rename(\"p/f1\", \"beside/f1\")'");
+    assert!(renamed.errors().contains("Invalid cross-device link"), "{}", renamed.errors());
+    let linked = run(&place, "cd /cuesta; ln p/f1 beside/f1");
+    assert!(linked.errors().contains("Invalid cross-device link"), "{}", linked.errors());
+    let moved = run(&place, "cd /cuesta; mv p/old beside && mv beside/old/f p/back && ls p beside/old");
+    assert_eq!(moved.status(), 0, "{}", moved.errors());
+    place.kill_daemon();
+    let now = quota(&place, "p");
+    assert_eq!((&now["bytes"], &now["inodes"]), (&(1 << 20).into(), &9.into()), "{now}");
+    let whole = place.cuesta(&["quota", "store"]);
+    assert!(whole.text().contains("directory") && whole.text().contains("user"), "{}", whole.text());
+
+    place
+        .cuesta(&["quota", "store", "--directory", "none", "--bytes", "1M"])
+        .refused(1, &["none", "no such directory"]);
+    place
+        .cuesta(&["quota", "store", "--directory", "p/f1", "--bytes", "1M"])
+        .refused(1, &["only a directory"]);
+    place.cuesta(&["quota", "store", "--directory", "/elsewhere", "--bytes", "1M"]).refused(2, &["/cuesta"]);
+    assert_eq!(place.cuesta(&["quota", "store", "--directory", "p", "--user", "root"]).status(), 2);
+    assert_eq!(place.cuesta(&["quota", "store", "--directory", "p", "--no-limits"]).status(), 0);
+    assert_eq!(quota(&place, "p"), Value::Null);
+    assert_eq!(
+        run(&place, "cd /cuesta; mv p/f1 beside; dd if=/dev/zero of=p/more bs=4k count=300").status(),
+        0
+    );
+    assert_eq!(place.cuesta(&["stop", "store"]).status(), 0);
+    let checked = place.cuesta(&["fsck", "store"]);
+    assert_eq!(checked.status(), 0, "{}", checked.text());
+}
+
+/// Others come and work while it is set: nobody fails, and nothing is left out.
+#[test]
+fn programs_that_run_while_it_is_set_go_on() {
+    let place = Place::with_store();
+    assert_eq!(run(&place, "mkdir -p /cuesta/p").status(), 0);
+    let script = "cd /cuesta/p; for d in $(seq 40); do mkdir -p $1/$d || exit 1; for f in $(seq 20); do echo $f >$1/$d/$f || exit 1; done; mv $1/$d $1/m$d || exit 1; done";
+    let programs: Vec<_> = ["a", "b"]
+        .iter()
+        .map(|name| {
+            let mut command =
+                place.command(&["run", "--store", "store", "--", "sh", "-c", script, "sh", name]);
+            command.stderr(std::process::Stdio::piped()).spawn().unwrap()
+        })
+        .collect();
+    for round in 0..12 {
+        let change: &[&str] = if round % 2 == 0 { &["--bytes", "1G"] } else { &["--no-limits"] };
+        let set = [&["quota", "store", "--directory", "p"], change].concat();
+        let changed = place.cuesta(&set);
+        assert_eq!(changed.status(), 0, "{}", changed.errors());
+    }
+    for program in programs {
+        let ended = program.wait_with_output().unwrap();
+        assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
+    }
+    assert_eq!(place.cuesta(&["quota", "store", "--directory", "p", "--bytes", "1G"]).status(), 0);
+    assert_eq!(quota(&place, "p")["inodes"], 1 + 2 * (1 + 40 * 21));
+    assert_eq!(place.cuesta(&["stop", "store"]).status(), 0);
+    let checked = place.cuesta(&["fsck", "store"]);
+    assert_eq!(checked.status(), 0, "{}", checked.text());
+}
