@@ -96,10 +96,13 @@ fn who_slept_through_many_turns_sees_all_of_them() {
     assert_eq!(sleeper.list("d").unwrap().len(), 501);
 }
 
+/// What happens once.
+type Once = Mutex<Option<Box<dyn FnOnce() + Send>>>;
+
 /// A link behind whose next lease something else happens first.
 struct Interrupted {
     link: InProcess,
-    first: Arc<Mutex<Option<Box<dyn FnOnce() + Send>>>>,
+    first: Arc<Once>,
 }
 
 impl Link for Interrupted {
@@ -127,7 +130,7 @@ impl Link for Interrupted {
 #[test]
 fn what_was_void_is_undone_in_what_is_kept() {
     let store = Store::new(small()).digesting();
-    let first = Arc::new(Mutex::new(None));
+    let first: Arc<Once> = Arc::default();
     let link = Interrupted { link: InProcess::of(&store.shared, SessionId(0)), first: Arc::clone(&first) };
     let one = root(&Client::attach(Box::new(link), "interrupted").unwrap());
     let other = Arc::new(root(&store.attach()));

@@ -1,0 +1,223 @@
+//! The table of leases, request by request.
+
+use super::*;
+
+const A: SessionId = SessionId(1);
+const B: SessionId = SessionId(2);
+const X: InodeNumber = InodeNumber(10);
+
+const NOW: Duration = Duration::from_secs(50);
+const HOLD: Duration = Duration::from_millis(1);
+const READ: LeaseMode = LeaseMode::Read;
+const WRITE: LeaseMode = LeaseMode::Write;
+
+fn later(us: u64) -> Duration {
+    NOW + Duration::from_micros(us)
+}
+
+/// Takes the inode from A for B to read it.
+fn contended() -> Leases {
+    let mut leases = Leases::new(HOLD);
+    leases.request(A, X, WRITE, NOW);
+    assert_eq!(leases.request(B, X, READ, NOW), Outcome::Fence(vec![A]));
+    leases.revoke(A, X, NOW);
+    assert_eq!(leases.request(B, X, READ, NOW), Outcome::Granted(READ));
+    leases
+}
+
+#[test]
+fn an_uncontended_reader_gets_write() {
+    let mut leases = Leases::new(HOLD);
+    assert_eq!(leases.request(A, X, READ, NOW), Outcome::Granted(WRITE));
+    assert_eq!(leases.held(A, X), Some(WRITE));
+    assert_eq!(leases.held(B, X), None);
+}
+
+#[test]
+fn who_joins_the_readers_takes_nothing_from_anybody() {
+    let mut leases = Leases::new(HOLD);
+    assert!(leases.join_readers(A, X) && leases.join_readers(B, X) && !leases.join_readers(B, X));
+    assert_eq!((leases.held(A, X), leases.held(B, X)), (Some(READ), Some(READ)));
+    assert_eq!(leases.request(A, X, WRITE, NOW), Outcome::Fence(vec![B]));
+    leases.revoke(B, X, NOW);
+    assert_eq!(leases.request(A, X, WRITE, NOW), Outcome::Granted(WRITE));
+    assert!(!leases.join_readers(B, X), "somebody writes");
+    leases.give_back(A, X, Some(LogPosition(7)));
+    assert!(!leases.join_readers(B, X), "what was written is in a log");
+    leases.digested(A, X, LogPosition(7));
+    assert!(leases.join_readers(B, X));
+    leases.end_session(A);
+    leases.end_session(B);
+    assert_eq!(leases.holders(X), []);
+}
+
+#[test]
+fn who_had_to_fence_gets_no_more_than_it_asked_for_and_readers_share() {
+    let mut leases = contended();
+    assert_eq!(leases.request(A, X, READ, NOW), Outcome::Granted(READ));
+    assert_eq!(leases.request(B, X, READ, later(5)), Outcome::Granted(READ));
+    assert_eq!((leases.held(A, X), leases.held(B, X)), (Some(READ), Some(READ)));
+}
+
+#[test]
+fn contention_is_remembered_for_a_while_even_if_nobody_holds_the_inode() {
+    let mut leases = contended();
+    leases.end_session(B);
+    assert_eq!(leases.request(A, X, READ, later(9_999_999)), Outcome::Granted(READ));
+    leases.end_session(A);
+    assert_eq!(leases.request(B, X, READ, later(10_000_000)), Outcome::Granted(WRITE));
+    assert_eq!(leases.request(A, X, READ, later(10_001_000)), Outcome::Fence(vec![B]));
+}
+
+#[test]
+fn a_contended_lease_is_kept_for_a_moment() {
+    let mut leases = contended();
+    assert_eq!(leases.request(A, X, WRITE, later(400)), Outcome::Hold(Duration::from_micros(600)));
+    assert_eq!(leases.request(B, X, WRITE, later(500)), Outcome::Granted(WRITE));
+    assert_eq!(leases.request(A, X, READ, later(1000)), Outcome::Hold(Duration::from_micros(500)));
+    assert_eq!(leases.request(A, X, WRITE, later(1500)), Outcome::Fence(vec![B]));
+    leases.revoke(B, X, later(1600));
+    assert_eq!(leases.request(A, X, WRITE, later(1600)), Outcome::Granted(WRITE));
+}
+
+#[test]
+fn readers_that_come_and_go_do_not_keep_a_writer_waiting() {
+    let mut leases = contended();
+    assert_eq!(leases.request(A, X, READ, later(900)), Outcome::Granted(READ));
+    assert_eq!(leases.request(A, X, READ, later(950)), Outcome::Granted(READ));
+    assert_eq!(leases.request(SessionId(3), X, WRITE, later(1000)), Outcome::Fence(vec![B, A]));
+}
+
+#[test]
+fn what_a_session_creates_is_its_own_until_it_loses_it() {
+    let mut leases = Leases::default();
+    leases.grant_numbers(A, X, 5);
+    assert_eq!(leases.held(A, InodeNumber(14)), Some(WRITE));
+    assert_eq!(leases.held(A, InodeNumber(15)), None);
+    assert_eq!(leases.request(B, InodeNumber(14), READ, NOW), Outcome::Fence(vec![A]));
+    leases.revoke(A, InodeNumber(14), NOW);
+    assert_eq!(leases.held(A, InodeNumber(14)), None);
+    assert_eq!(leases.request(B, InodeNumber(14), READ, NOW), Outcome::Granted(READ));
+    leases.end_session(B);
+    assert_eq!(leases.request(A, InodeNumber(14), WRITE, NOW), Outcome::Granted(WRITE));
+    leases.end_session(A);
+    assert!(leases.entries.is_empty() && leases.of_session.is_empty() && leases.ranges.is_empty());
+    assert!(leases.blocks.is_empty());
+}
+
+#[test]
+fn what_a_session_created_and_lost_is_not_its_own_again_when_others_end() {
+    let mut leases = Leases::default();
+    leases.grant_numbers(A, X, 5);
+    leases.revoke(A, X, NOW);
+    leases.request(B, X, WRITE, NOW);
+    leases.end_session(B);
+    assert_eq!(leases.held(A, X), None);
+    leases.end_session(A);
+    assert!(leases.entries.is_empty() && leases.of_session.is_empty());
+}
+
+#[test]
+fn given_back_with_an_undigested_log_it_lingers() {
+    let mut leases = Leases::default();
+    leases.request(A, X, WRITE, NOW);
+    leases.give_back(A, X, Some(LogPosition(640)));
+    assert_eq!(leases.request(B, X, READ, NOW), Outcome::Drain(A, LogPosition(640)));
+    assert_eq!(leases.request(A, X, READ, NOW), Outcome::Drain(A, LogPosition(640)));
+    leases.digested(A, X, LogPosition(576));
+    assert_eq!(leases.request(B, X, READ, NOW), Outcome::Drain(A, LogPosition(640)));
+    leases.digested(A, X, LogPosition(640));
+    assert_eq!(leases.request(B, X, WRITE, NOW), Outcome::Granted(WRITE));
+    assert_eq!(leases.count(A), 0);
+}
+
+#[test]
+fn what_is_not_held_is_not_given_back() {
+    let mut leases = Leases::default();
+    leases.request(A, X, WRITE, NOW);
+    leases.give_back(B, X, Some(LogPosition(64)));
+    assert_eq!(leases.held(A, X), Some(WRITE));
+}
+
+#[test]
+fn the_end_of_a_session_frees_everything() {
+    let mut leases = Leases::default();
+    leases.request(A, X, WRITE, NOW);
+    leases.request(A, InodeNumber(11), WRITE, NOW);
+    leases.give_back(A, InodeNumber(11), Some(LogPosition(64)));
+    leases.end_session(A);
+    assert_eq!(leases.request(B, X, WRITE, NOW), Outcome::Granted(WRITE));
+    assert_eq!(leases.request(B, InodeNumber(11), WRITE, NOW), Outcome::Granted(WRITE));
+}
+
+/// What A holds of a block, as (inode, mode).
+fn ahead(leases: &mut Leases, session: SessionId, numbers: std::ops::Range<u64>) -> Vec<u64> {
+    let (wanted, mut granted) = (numbers.map(InodeNumber).collect::<Vec<_>>(), Vec::new());
+    leases.request_ahead(session, &wanted, READ, NOW, &mut granted);
+    granted.into_iter().map(|(inode, _)| inode.0).collect()
+}
+
+#[test]
+fn what_is_granted_ahead_is_held_and_is_given_once() {
+    let mut leases = contended();
+    leases.request(B, InodeNumber(12), READ, NOW);
+    let mut granted = Vec::new();
+    leases.request_ahead(A, &[X], WRITE, NOW, &mut granted);
+    assert_eq!(granted, [], "it is fought over");
+    assert_eq!(ahead(&mut leases, A, 8..14), [8, 9, 10, 11, 13], "12 is B's");
+    assert_eq!((leases.held(A, X), leases.held(B, X)), (Some(READ), Some(READ)));
+    assert_eq!(ahead(&mut leases, A, 8..14), [], "it holds them");
+    assert_eq!(ahead(&mut leases, B, 8..14), [], "somebody holds them");
+    assert_eq!((leases.held(A, InodeNumber(9)), leases.count(A)), (Some(WRITE), 5));
+    assert_eq!(leases.holders(InodeNumber(9)), [(A, WRITE)]);
+    assert_eq!(leases.request(A, InodeNumber(9), WRITE, NOW), Outcome::Granted(WRITE));
+    assert_eq!(leases.request(B, InodeNumber(9), READ, NOW), Outcome::Fence(vec![A]));
+    leases.revoke(A, InodeNumber(9), NOW);
+    leases.revoke_along(A, InodeNumber(11));
+    assert_eq!((leases.held(A, InodeNumber(9)), leases.held(A, InodeNumber(11))), (None, None));
+    assert_eq!(leases.request(B, InodeNumber(9), READ, NOW), Outcome::Granted(READ));
+    assert_eq!(ahead(&mut leases, B, 8..14), [11]);
+    assert_eq!((leases.count(A), leases.count(B)), (3, 4));
+    for session in [A, B] {
+        leases.end_session(session);
+    }
+    assert_eq!(ahead(&mut leases, A, 11..14), [11, 12, 13]);
+    leases.end_session(A);
+    assert!(leases.entries.is_empty() && leases.of_session.is_empty() && leases.blocks.is_empty());
+}
+
+#[test]
+fn what_was_granted_ahead_lingers_like_any_other() {
+    let mut leases = Leases::default();
+    assert_eq!(ahead(&mut leases, A, 10..12), [10, 11]);
+    leases.give_back(A, X, Some(LogPosition(640)));
+    assert_eq!(leases.request(B, X, READ, NOW), Outcome::Drain(A, LogPosition(640)));
+    assert!(!leases.give_back(A, InodeNumber(11), None));
+    assert_eq!(leases.request(B, InodeNumber(11), READ, NOW), Outcome::Granted(WRITE));
+    leases.digested(A, X, LogPosition(640));
+    assert_eq!(ahead(&mut leases, B, 10..12), [10]);
+}
+
+#[test]
+fn numbers_granted_behind_each_other_are_one_range() {
+    let mut leases = Leases::default();
+    for (session, first) in [(A, 10), (A, 15), (B, 20), (A, 25), (A, 30), (A, 40)] {
+        leases.grant_numbers(session, InodeNumber(first), 5);
+    }
+    assert_eq!(leases.ranges.len(), 4);
+    let owners: Vec<_> = (9..46).map(|number| leases.owner_of_number(InodeNumber(number))).collect();
+    let owner = |number: u64| match number {
+        20..25 => Some(B),
+        10..35 | 40..45 => Some(A),
+        _ => None,
+    };
+    assert_eq!(owners, (9..46).map(owner).collect::<Vec<_>>());
+}
+
+#[test]
+fn numbers_not_yet_used_are_not_granted_ahead() {
+    let mut leases = Leases::default();
+    leases.grant_numbers(A, X, 5);
+    assert_eq!(ahead(&mut leases, B, 8..17), [8, 9, 15, 16]);
+    assert_eq!(leases.held(A, X), Some(WRITE));
+}
