@@ -429,8 +429,7 @@ impl Client {
             let Response::Granted { grant, ahead } = answer else {
                 return Err(unexpected(&answer));
             };
-            let is_as_asked = !grant.entries_changed || kept.is_some();
-            if grant.record.inode != inode.number || grant.mode < mode || !is_as_asked {
+            if grant.record.inode != inode.number || grant.mode < mode {
                 return Err(Error::Daemon("the grant does not fit the request".into()));
             }
             self.session.parcels.add(ahead)?;
@@ -474,6 +473,9 @@ impl Client {
 
     /// Says whether it could be taken: not, if the file went out of mapped mode meanwhile.
     pub(crate) fn fill(&self, inode: &Inode, state: &mut State, grant: Grant) -> Result<bool, Error> {
+        if grant.entries_changed && state.lease.is_none() && state.kept().is_none() {
+            return Err(Error::Daemon("the grant does not fit the request".into()));
+        }
         // What was granted ahead of it is no news any more.
         drop(self.session.parcels.take(inode.number));
         if !grant.record.mapped || state.lease.is_some() {

@@ -120,6 +120,10 @@ impl Client {
 
     fn begin_mapped(&self, inode: &Inode) -> Result<(), Halt> {
         let mut state = inode.state.write();
+        // What digests have still to report would be taken for what it holds when it comes out of that mode.
+        if state.logged > self.session.retired() {
+            return Err(Halt::Undigested);
+        }
         let answer = self.session.ask(&Request::Map { inode: inode.number })?;
         let Response::Granted { grant, .. } = answer else {
             return Err(unexpected(&answer).into());

@@ -125,6 +125,8 @@ impl Client {
         path: &[u8],
         follow: Follow,
     ) -> Result<Found, Halt> {
+        // Who only looks shows here that it does something (`operations`).
+        self.session.count(0, 0);
         self.walk_within(credentials, base, path, follow, Resolve::default())
     }
 

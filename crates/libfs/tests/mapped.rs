@@ -38,6 +38,26 @@ fn content(bytes: usize, seed: u8) -> Vec<u8> {
     (0..bytes).map(|at| (at / 7) as u8 ^ seed).collect()
 }
 
+/// What digests said of the file before it was mapped is no news when it is not mapped any more.
+#[test]
+fn a_hole_made_under_a_mapping_is_not_filled_by_a_late_report() {
+    let store = Store::new(small());
+    let (one, other) = (root(&store.attach()), root(&store.attach()));
+    one.write_file("f", &content(8192, 1)).unwrap();
+    let file = one.open("f", O_RDWR).unwrap();
+    let mapping = map(&one, &file, 8192);
+    one.client.allocate(&file, Allocation::Punch, 0, 4096).unwrap();
+    drop(mapping);
+    one.client.close(file).unwrap();
+    let wanted = [vec![0; 4096], content(8192, 1)[4096..].to_vec()].concat();
+    assert_eq!(one.read_file("f").unwrap(), wanted);
+    // Whoever looks takes the directory from it: a fence, behind which all that was digested is known.
+    one.write_file("g", b"own").unwrap();
+    other.write_file("h", b"theirs").unwrap();
+    assert_eq!(one.read_file("h").unwrap(), b"theirs");
+    assert_eq!(one.read_file("f").unwrap(), wanted);
+}
+
 #[test]
 fn all_see_one_memory_while_it_is_mapped_and_one_file_then() {
     let store = Store::new(small());

@@ -97,10 +97,25 @@ impl SharedFs {
         let sessions: Vec<SessionId> = self.core.lock().sessions.keys().copied().collect();
         let mut outcome = Ok(());
         for session in sessions {
-            outcome = outcome.and(self.settle_fence(digester, session, None));
+            outcome = outcome.and(self.settle_halt(digester, session));
             self.note_fence(session);
         }
         outcome
+    }
+
+    fn settle_halt(&self, digester: &mut Digester, session: SessionId) -> Result<(), Error> {
+        {
+            let mut core = self.core.lock();
+            let Core { sessions, table, .. } = &mut *core;
+            let is_halted = |found: &&mut Session| {
+                found.revoked_all && found.lease_generation != found.record.lease_generation
+            };
+            if let Some(found) = sessions.get_mut(&session).filter(is_halted) {
+                // It was digested when it was halted, and nothing it appended since counts.
+                return renew_log(found, table);
+            }
+        }
+        self.settle_fence(digester, session, None)
     }
 
     /// From now on no operation of the session returns without asking. Says whether there is such a session.

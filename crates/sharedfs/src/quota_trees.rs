@@ -10,8 +10,10 @@
 //! | set on D | D and what lies below it, but for what counts for a directory with a quota of its own there |
 //! | taken from D | nothing: it counts for whatever the directory that D lies in does |
 //!
-//! A file with several names counts where it did, or where it was found first.
+//! A file with several names counts where it did, or where it was found first: not as nothing, so that it cannot grow
+//! without limits once it has one name.
 
+use crate::digesting::METADATA_SLACK_LEAST_BYTES;
 use crate::metadata::{Snapshot, Transaction};
 use crate::requests::{Trouble, find, invalid};
 use crate::{Error, SharedFs};
@@ -19,11 +21,17 @@ use cuesta_format::quota::{Amounts, Payer};
 use cuesta_format::wire::Refusal;
 use cuesta_format::{FileKind, InodeNumber, InodeRecord};
 
+/// What a record that is written anew takes in the metadata store, generously.
+const RECORD_BYTES: u64 = 256;
+
 impl SharedFs {
     /// Makes the directory at `path` a quota's, with these limits, or no quota's any more.
     pub(crate) fn change_tree(&self, path: &[u8], limits: Option<Amounts>) -> Result<(), Trouble> {
         let _nobody_begins = self.attaching.write();
         let mut digester = self.digester.lock();
+        // Every record may be written anew, and digests need their room afterwards.
+        let inodes = self.metadata.read()?.counters()?.inodes;
+        self.metadata.ensure_slack(METADATA_SLACK_LEAST_BYTES + inodes.saturating_mul(RECORD_BYTES))?;
         let changed = self.halt_all(&mut digester).map_err(Trouble::from).and_then(|()| {
             let mut transaction = self.metadata.begin()?;
             let directory = find(transaction.base(), path)?;
@@ -41,8 +49,11 @@ impl SharedFs {
             self.quotas_changed(payer, limits.unwrap_or_default());
             Ok(())
         });
-        let gone_on = self.let_go_on(&mut digester);
-        changed.and(gone_on.map_err(Trouble::from))
+        if let Err(error) = self.let_go_on(&mut digester) {
+            // It is done all the same: a session that was left out goes on by its own question.
+            tracing::warn!(%error, "a program that was halted while a quota was set has to ask to go on");
+        }
+        changed
     }
 }
 

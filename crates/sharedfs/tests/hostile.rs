@@ -224,6 +224,43 @@ fn a_log_that_moves_something_out_of_a_quota_is_given_up_there() {
     }
 }
 
+/// One thread makes an unnamed file in a directory while another removes that: the log has it the other way round, and is
+/// as honest as any.
+#[test]
+fn an_unnamed_file_counts_for_the_quota_it_gets_its_first_name_under() {
+    let mut beside = Beside::new();
+    let mut writer = Writer::attach(&beside.shared);
+    let limited = writer.directory(b"limited");
+    writer.digest();
+    let of = Limited::Directory(b"limited".to_vec());
+    let set = Request::SetQuota { of, limits: Some(Amounts { blocks: 1000, inodes: 0 }) };
+    assert_eq!(beside.shared.handle(SessionId::NOBODY, &set, &mut Vec::new()), Response::Done);
+    writer.resync();
+    for inode in [ROOT, limited] {
+        writer.acquire(inode, LeaseMode::Write);
+    }
+    let removed = writer.create_in(limited, b"removed", 0o040_755);
+    writer.unlink(limited, b"removed", removed, false);
+    let inode = writer.number();
+    let (mode, list) = (0o100_600, b"".as_slice());
+    writer.append(Operation::CreateUnnamed {
+        parent: removed,
+        exclusive: false,
+        inode,
+        mode,
+        uid: 0,
+        gid: 0,
+        list,
+    });
+    writer.append(Operation::Link { parent: limited, inode, name: b"named" });
+    writer.file(b"behind");
+    writer.digest();
+    assert!(find(&beside.shared, "limited/named").is_some() && find(&beside.shared, "behind").is_some());
+    assert_eq!(beside.shared.inode_record(inode).unwrap().unwrap().tree, limited);
+    beside.goes_on("an unnamed file");
+    beside.finish(vec![writer]);
+}
+
 /// The same found in the middle of a batch: what came before it counts, what came behind it does not.
 #[test]
 fn what_a_forged_batch_said_before_is_kept_to_the_entry() {

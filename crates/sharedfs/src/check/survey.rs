@@ -292,6 +292,11 @@ impl Survey {
         let mut right: HashMap<InodeNumber, InodeNumber> = HashMap::new();
         for (&directory, seen) in inodes.iter() {
             if seen.record.kind() != FileKind::Directory {
+                let tree = seen.record.tree;
+                let is_quotas = |at: InodeNumber| inodes.get(&at).is_some_and(|seen| seen.record.tree == at);
+                if tree != InodeNumber::NONE && !is_quotas(tree) {
+                    problems.push(Problem::Tree { inode: directory, tree, right: InodeNumber::NONE });
+                }
                 continue;
             }
             let (mut at, mut way) = (directory, Vec::new());

@@ -359,7 +359,9 @@ impl<'a, L: Lookup> Applied<'a, L> {
             return Err(Rejection::Kind(inode).into());
         }
         let may_be_named = view.node(at).holder.is_some() && record.parent != InodeNumber::NONE;
-        if record.tree != view.node(directory).record.tree {
+        let tree = view.node(directory).record.tree;
+        // What has no name yet lies nowhere: it counts where it gets its first.
+        if record.tree != tree && record.links > 0 {
             return Err(Rejection::Tree(inode).into());
         }
         if record.links == 0 && !may_be_named || record.links >= LINKS_MAX {
@@ -369,6 +371,7 @@ impl<'a, L: Lookup> Applied<'a, L> {
         view.names.set(entry, Some(Dirent { inode, kind: record.kind() }));
         let node = view.change(at);
         node.record.links += 1;
+        node.record.tree = tree;
         node.record.parent = InodeNumber::NONE;
         node.record.changed = now;
         node.holder = None;

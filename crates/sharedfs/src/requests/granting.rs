@@ -55,7 +55,11 @@ impl SharedFs {
                         self.fence(other, inode, &along)?;
                     }
                 }
-                Outcome::Hold(left) => self.wait_for_holders(inode, left),
+                Outcome::Hold(left) => {
+                    // What it costs to come by is what it takes once it can be had.
+                    fenced = None;
+                    self.wait_for_holders(inode, left);
+                }
                 Outcome::Drain(other, _) => {
                     self.digest_completed(other)?;
                     self.settle_lingering(other, inode);
@@ -204,7 +208,8 @@ impl SharedFs {
         kept: &Kept,
     ) -> Result<Option<Vec<DirectoryEntry>>, Error> {
         let Some(mut changes) = self.catching_up.since(directory, kept.version) else { return Ok(None) };
-        for name in kept.doubtful.iter().take(DOUBTFUL_MAX) {
+        let doubtful = kept.doubtful.iter().filter(|name| is_entry_name(name));
+        for name in doubtful.take(DOUBTFUL_MAX) {
             changes.push(catching_up::entry(name, snapshot.lookup(directory, name)?));
         }
         Ok(Some(changes))

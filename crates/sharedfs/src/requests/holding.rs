@@ -35,16 +35,13 @@ impl SharedFs {
     /// Waits up to `left` for those who hold the inode, and has their logs digested as they go on.
     pub(super) fn wait_for_holders(&self, inode: InodeNumber, left: Duration) {
         let until = Instant::now() + left;
-        let holders: Vec<SessionId> = {
-            let core = self.core.lock();
-            core.leases.holders(inode).into_iter().map(|(session, _)| session).collect()
-        };
+        let holders = self.holders_of(inode);
         let mut seen = self.work_of(&holders);
         let mut idle_looks = 0;
         loop {
             let looked = Instant::now();
             for &holder in &holders {
-                if self.pending_bytes(holder) >= BATCH_LEAST_BYTES {
+                if self.pending_bytes(holder) >= BATCH_LEAST_BYTES && !self.is_starved() {
                     // What cannot be digested is found by who needs it to be.
                     let _: Result<Progress, _> = self.digest_session(holder);
                 }
@@ -56,11 +53,18 @@ impl SharedFs {
             std::thread::sleep(LOOK.saturating_sub(looked.elapsed()).min(left));
             let before = std::mem::replace(&mut seen, self.work_of(&holders));
             idle_looks = if seen == before { idle_looks + 1 } else { 0 };
+            if self.holders_of(inode) != holders {
+                return;
+            }
             if idle_looks == IDLE_LOOKS {
                 self.core.lock().leases.release(inode);
                 return;
             }
         }
+    }
+
+    fn holders_of(&self, inode: InodeNumber) -> Vec<SessionId> {
+        self.core.lock().leases.holders(inode).into_iter().map(|(session, _)| session).collect()
     }
 
     /// Digests what a session's log holds while it goes on, as long as each time less was added: what is left when it is

@@ -44,7 +44,12 @@ impl SharedFs {
     ) -> Result<Option<Amounts>, MetadataError> {
         // Held over both: what another session is given must not come between.
         let mut quotas = self.quotas.lock();
-        let used = self.metadata.read()?.usage(payer)?;
+        let snapshot = self.metadata.read()?;
+        // Directories go, and their limits with them.
+        if matches!(payer, Payer::Tree(_)) {
+            quotas.reread(&snapshot)?;
+        }
+        let used = snapshot.usage(payer)?;
         Ok(quotas.give(session, payer, used, needed))
     }
 
@@ -90,6 +95,12 @@ impl SharedFs {
         };
         let limits = limits.unwrap_or_default();
         let mut transaction = self.metadata.begin()?;
+        // It may be gone by now, or no quota's any more.
+        if let Payer::Tree(tree) = payer
+            && transaction.inode(tree)?.is_none_or(|stored| stored.record.tree != tree)
+        {
+            return Err(Trouble::Refused(Refusal::NotFound));
+        }
         transaction.put_limits(payer, limits);
         transaction.commit()?;
         self.quotas_changed(payer, limits);
@@ -114,8 +125,18 @@ impl SharedFs {
     /// Totals for `statfs`, as far as a directory with a quota has a part in them.
     pub(super) fn totals_in(&self, tree: InodeNumber) -> Result<StoreTotals, Error> {
         let payer = Payer::Tree(tree);
-        let Some(limits) = self.quotas.lock().limits().get(&payer).copied() else { return self.totals() };
-        self.digest_everything()?;
+        let limits = {
+            let mut quotas = self.quotas.lock();
+            quotas.reread(&self.metadata.read()?)?;
+            quotas.limits().get(&payer).copied()
+        };
+        let Some(limits) = limits else { return self.totals() };
+        // On a full medium, or where nothing is written any more, it is told as far as it is known.
+        match self.digest_everything() {
+            Err(Error::NoSpace) => {}
+            Err(_) if self.metadata.is_read_only() => {}
+            digested => digested?,
+        }
         let totals = self.totals()?;
         let used = self.metadata.read()?.usage(payer)?;
         let mut part = totals;
