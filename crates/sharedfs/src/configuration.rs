@@ -25,7 +25,7 @@ pub struct Options {
     pub kick_bytes: u64,
     /// Most entries all logs together may hold undigested.
     pub undigested_entries: u64,
-    /// How long a session keeps a lease others want too, at least, in microseconds.
+    /// How long a session that goes on keeps a lease others want too, at least, in microseconds.
     pub lease_hold_us: u64,
     /// Log segments kept ready, touched, for the next sessions.
     pub spare_segments: u32,
@@ -114,7 +114,7 @@ pub fn template() -> String {
          # has to work through. Shared out equally.\n\
          # undigested_entries = {undigested_entries}\n\
          \n\
-         # How long a program keeps what several programs change in turns, at least, in microseconds. Longer lets\n\
+         # How long a program that goes on keeps what several change in turns, at least, in microseconds. Longer lets\n\
          # each do more at a time; shorter lets the others wait less.\n\
          # lease_hold_us = {lease_hold_us}\n\
          \n\

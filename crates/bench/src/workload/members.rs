@@ -67,7 +67,8 @@ pub fn run(
             is_ready: false,
         };
         // SAFETY: the workload has one thread, so the child finds no lock held by a thread that it does not
-        // have. It leaves by `_exit`, so nothing of the parent's is dropped or flushed twice.
+        // have (where tests run beside each other, the C library sees to its own). It leaves by `_exit`, so
+        // nothing of the parent's is dropped or flushed twice.
         match unsafe { libc::fork() } {
             -1 => return Err(std::io::Error::last_os_error()).context("starting a member"),
             0 => {
