@@ -6,13 +6,16 @@
 //! there are such inodes, and whenever somebody asks for space or how much there is.
 //!
 //! Whoever closed an inode may have written to it, and its log must be digested before the inode goes: an entry about an
-//! inode that does not exist makes a log void. Only who has a lease on it can have such entries.
+//! inode that does not exist makes a log void. Only who has a lease on it can have such entries. Nor may anybody come to it while
+//! it goes: where nobody has its lease, that is taken for nobody first, and whoever asks for one then waits until the
+//! digester is free. So what is found open behind that stays, and what is not is opened by nobody any more.
 
 use crate::digest::{Digester, Others, Until};
 use crate::ending::Ending;
-use crate::leases::LoggedChange;
+use crate::leases::{LoggedChange, Outcome};
 use crate::sessions::{Openers, Presence};
 use crate::{Error, SharedFs};
+use cuesta_format::wire::LeaseMode;
 use cuesta_format::{InodeNumber, SessionId};
 use hashbrown::HashSet;
 use std::collections::BTreeSet;
@@ -97,8 +100,34 @@ impl SharedFs {
                 self.end(digester, writer, Ending::GivenUp)?;
             }
         }
-        self.remove(digester, SessionId::NOBODY, &closed)?;
-        Ok(true)
+        // Somebody may have come to one meanwhile; and who has a lease on one that it closed long ago does not keep it.
+        let (_, held) = self.withdraw(closed.clone(), SessionId::NOBODY);
+        let openers = self.openers(SessionId::NOBODY);
+        let (open, gone): (Vec<_>, Vec<_>) =
+            closed.into_iter().partition(|inode| held.contains(inode) && openers.have(*inode));
+        drop(openers);
+        self.remove(digester, SessionId::NOBODY, &gone)?;
+        Ok(open.is_empty() || !gone.is_empty())
+    }
+
+    /// Takes the leases on inodes for nobody, where nobody but `session`, whose log is digested, has one. Answers those that nobody
+    /// has open or can open before the digester is free; and the others.
+    fn withdraw(&self, inodes: Vec<InodeNumber>, session: SessionId) -> (Vec<InodeNumber>, Vec<InodeNumber>) {
+        let now = self.opened.elapsed();
+        let mut core = self.core.lock();
+        let (taken, mut left): (Vec<_>, Vec<_>) = inodes.into_iter().partition(|&inode| {
+            core.leases.revoke_along(session, inode);
+            let outcome = core.leases.request(SessionId::NOBODY, inode, LeaseMode::Write, now);
+            matches!(outcome, Outcome::Granted(_))
+        });
+        drop(core);
+        let openers = self.openers(session);
+        let (open, gone): (Vec<_>, Vec<_>) = taken.into_iter().partition(|&inode| openers.have(inode));
+        drop(openers);
+        let mut core = self.core.lock();
+        open.iter().for_each(|&inode| core.leases.revoke_along(SessionId::NOBODY, inode));
+        left.extend(open);
+        (gone, left)
     }
 
     /// Those that nobody has open.
@@ -115,14 +144,15 @@ impl SharedFs {
         inodes: &[InodeNumber],
     ) -> Result<(), Error> {
         // Others may have been removed with a session that ended meanwhile.
-        let still = |inode: &&InodeNumber| digester.orphans.holder(**inode) == Some(holder);
-        let inodes: Vec<InodeNumber> = inodes.iter().filter(still).copied().collect();
-        if !inodes.is_empty() {
-            digester.remove_orphans(&self.storage(), holder, &inodes)?;
+        let still = |inode: &InodeNumber| digester.orphans.holder(*inode) == Some(holder);
+        let (gone, before): (Vec<_>, Vec<_>) = inodes.iter().partition(|inode| still(inode));
+        if !gone.is_empty() {
+            digester.remove_orphans(&self.storage(), holder, &gone)?;
         }
         self.note_orphans(digester);
         let mut core = self.core.lock();
-        inodes.iter().for_each(|&inode| core.leases.forget(inode));
+        gone.iter().for_each(|&inode| core.leases.forget(inode));
+        before.iter().for_each(|&inode| core.leases.revoke_along(SessionId::NOBODY, inode));
         Ok(())
     }
 
@@ -136,7 +166,9 @@ impl SharedFs {
         let recovering = self.storage().recovering;
         let stays =
             |&inode: &InodeNumber| recovering || openers.have(inode) || self.have_lease(inode, session);
-        let (left, gone): (Vec<_>, Vec<_>) = kept.into_iter().partition(stays);
+        let (mut left, closed): (Vec<_>, Vec<_>) = kept.into_iter().partition(stays);
+        let (gone, opened) = self.withdraw(closed, session);
+        left.extend(opened);
         if !left.is_empty() {
             digester.leave_orphans(&self.storage(), session, &left)?;
         }

@@ -5,7 +5,7 @@ mod common;
 use common::*;
 use cuesta_format::control::OPEN_SLOTS_MAX;
 use cuesta_format::geometry::REFERENCES_FOLDER;
-use cuesta_format::wire::{LeaseMode, Request};
+use cuesta_format::wire::{LeaseMode, Request, Response};
 use cuesta_format::{InodeNumber, Operation, SessionId};
 use cuesta_media::lock_files::{self, Access};
 use cuesta_sharedfs::{Ending, SharedFs};
@@ -45,6 +45,62 @@ fn each_of_many_descriptors_keeps_its_inode() {
         drop(descriptors);
         assert_eq!(kept(&shared), (0, 0));
     }
+}
+
+/// The next daemon's session for other users opens what they had open while the session that kept it ends: it gets it or
+/// does not, and what it logs of it is no mistake of its own.
+#[test]
+fn who_comes_to_an_inode_while_it_goes_has_it_or_is_told_that_it_is_gone() {
+    let store = Store::new();
+    let shared = store.open();
+    let mut opener = Writer::attach(&shared);
+    opener.use_open_slots(1);
+    let mut came = 0;
+    for round in 0..400 {
+        let mut keeper = Writer::attach(&shared);
+        let file = keeper.file(b"f");
+        keeper.digest();
+        keeper.unlink(ROOT, b"f", file, true);
+        keeper.digest();
+        // As that of a session of the daemon before, its lease is gone.
+        keeper.request(&Request::GiveBack { inodes: vec![file] });
+        let (shared, session) = (&shared, keeper.session);
+        // Both at once, one of them a little later in each round.
+        let start = std::sync::Barrier::new(2);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                start.wait();
+                (0..round % 20 * 100).for_each(|_| std::hint::spin_loop());
+                shared.end_session(session, Ending::Gone).unwrap();
+            });
+            start.wait();
+            (0..round / 20 * 100).for_each(|_| std::hint::spin_loop());
+            let ask = Request::Acquire {
+                inode: file,
+                mode: LeaseMode::Write,
+                ahead: 0,
+                beside: Vec::new(),
+                kept: None,
+            };
+            let generation = opener.generation();
+            if matches!(opener.request(&ask), Response::Granted { .. }) {
+                opener.open_in_slot(0, file);
+                // A fence between these would have it ask again.
+                if opener.generation() == generation {
+                    opener.append_forged(Operation::Write { inode: file, offset: 0, data: b"content" });
+                    came += 1;
+                }
+            }
+        });
+        println!("round {round}");
+        opener.digest();
+        opener.open_in_slot(0, InodeNumber::NONE);
+        assert_eq!(kept(shared), (0, 0));
+        if opener.generation() != opener.lease_generation {
+            opener.resync();
+        }
+    }
+    println!("it came in time {came} times");
 }
 
 #[test]
