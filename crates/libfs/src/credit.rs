@@ -220,3 +220,47 @@ impl Session {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cuesta_format::{Geometry, LeaseGeneration, LogGeneration, LogPosition, Medium, SessionId, StoreId};
+
+    fn welcome(first: u64) -> Welcome {
+        Welcome {
+            store: StoreId([1; 16]),
+            medium: Medium::Memory,
+            geometry: Geometry::default(),
+            session: SessionId(1),
+            log_generation: LogGeneration(1),
+            start: LogPosition(0),
+            lease_generation: LeaseGeneration(1),
+            incarnation: 1,
+            inode_first: InodeNumber(first),
+            inode_count: 10,
+            stand_ins: Vec::new(),
+            ahead: Vec::new(),
+        }
+    }
+
+    /// A thread may have the answer of a daemon in its hands while another meets the next one: to that the numbers are
+    /// nobody's, and a log with one of them is given up.
+    #[test]
+    fn numbers_of_a_daemon_that_is_gone_are_not_used() {
+        let credit = Credit::new(&welcome(100));
+        let answer = |first| Ok(Response::InodeNumbers { first: InodeNumber(first), count: 50 });
+        let range = || {
+            let numbers = credit.numbers.lock();
+            (numbers.next, numbers.end, numbers.later)
+        };
+        let asked_at = credit.numbers.lock().restarts;
+        credit.restart(&welcome(300));
+        assert!(credit.deliver_numbers(&answer(200), Some(asked_at)), "it need not be asked for again");
+        assert_eq!(range(), (300, 310, None));
+        let asked_at = credit.numbers.lock().restarts;
+        assert!(credit.deliver_numbers(&answer(400), Some(asked_at)));
+        assert_eq!(range(), (300, 310, Some((400, 450))));
+        credit.restart(&welcome(500));
+        assert_eq!(range(), (500, 510, None), "neither those at hand nor those for later");
+    }
+}

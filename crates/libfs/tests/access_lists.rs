@@ -4,11 +4,15 @@
 mod common;
 
 use common::{Caller, Store, root, small};
+use cuesta_format::SessionId;
 use cuesta_format::access_list::{ACCESS_LIST, DEFAULT_LIST, Entry, Whom, encode};
+use cuesta_format::wire::{Request, Response};
 use cuesta_libfs::{
-    Base, Client, Credentials, Error, ExtendedFlags, LinkSource, NewMode, SetAttributes, Target, UNNAMED,
+    Base, Client, Credentials, Error, ExtendedFlags, Link, LinkError, LinkSource, NewMode, SetAttributes,
+    Target, UNNAMED,
 };
 use libc::{O_CREAT, O_RDONLY, O_RDWR, O_WRONLY};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 const R_OK: u32 = 4;
@@ -210,6 +214,97 @@ fn long_lists_are_learned_before_they_judge() {
     let too_long = (0..520).map(|uid| entry(Whom::User(uid), 7));
     let too_long: Vec<Entry> = [entry(Whom::Owner, 7)].into_iter().chain(too_long).chain(tail).collect();
     assert_eq!(set(&one, "d/f", ACCESS_LIST, &encode(&too_long)), Err(Error::NoSpace));
+}
+
+/// What somebody who may search a directory learned is not there is kept for the whole session, and told to nobody else.
+#[test]
+fn what_is_not_there_is_told_to_who_may_search() {
+    for in_one_session in [true, false] {
+        for digests in [true, false] {
+            let what = format!("one session: {in_one_session}, digested: {digests}");
+            let store = Store::new(small());
+            let first = store.attach();
+            let second = if in_one_session { Arc::clone(&first) } else { store.attach() };
+            let (owner, other) = (root(&first), user(&second, 1000));
+            let allow = |of_user: u32| {
+                set(&owner, "d", ACCESS_LIST, &list(0o770, of_user)).unwrap();
+                if digests {
+                    first.digest().unwrap();
+                }
+            };
+            let both = || (owner.stat("d/f").map(drop), other.stat("d/f").map(drop));
+            owner.mkdir("d").unwrap();
+            allow(6);
+            for _ in 0..2 {
+                assert_eq!(both(), (Err(Error::NotFound), Err(Error::Denied)), "{what}");
+                assert_eq!(may(&other, "d/f", R_OK), Err(Error::Denied), "{what}");
+                assert_eq!(other.open("d/f", O_CREAT | O_RDWR).err(), Some(Error::Denied), "{what}");
+                assert_eq!(other.unlink("d/f"), Err(Error::Denied), "{what}");
+            }
+            allow(1);
+            assert_eq!(both(), (Err(Error::NotFound), Err(Error::NotFound)), "{what}");
+            owner.write_file("d/f", b"content").unwrap();
+            assert_eq!(both(), (Ok(()), Ok(())), "{what}");
+            allow(6);
+            assert_eq!(both(), (Ok(()), Err(Error::Denied)), "{what}");
+            owner.unlink("d/f").unwrap();
+            assert_eq!(both(), (Err(Error::NotFound), Err(Error::Denied)), "{what}");
+            allow(1);
+            // Who is refused first learns nothing that would be true later.
+            assert_eq!(other.stat("d/g").err(), Some(Error::NotFound), "{what}");
+            owner.write_file("d/g", b"content").unwrap();
+            assert_eq!(other.stat("d/g").map(drop), Ok(()), "{what}");
+        }
+    }
+}
+
+/// A link behind which something happens once so many questions were answered.
+struct Meddled {
+    inner: common::InProcess,
+    questions_left: u32,
+    meddle: Option<Box<dyn FnOnce() + Send>>,
+}
+
+impl Link for Meddled {
+    fn call(&mut self, request: &Request, descriptors: &mut Vec<OwnedFd>) -> Result<Response, LinkError> {
+        let answer = self.inner.call(request, descriptors);
+        match self.questions_left {
+            0 => drop(self.meddle.take().map(|meddle| meddle())),
+            _ => self.questions_left -= 1,
+        }
+        answer
+    }
+}
+
+/// A list that is too long to come along is asked for; when its file is replaced meanwhile there is a file all the same.
+#[test]
+fn a_file_that_is_replaced_while_its_list_is_learned_is_there() {
+    let mut meddled = 0;
+    for questions in 1..12 {
+        let store = Store::new(small());
+        let owner = root(&store.attach());
+        owner.mkdir("d").unwrap();
+        for path in ["d/f", "d/new"] {
+            owner.write_file(path, b"content").unwrap();
+            set(&owner, path, ACCESS_LIST, &list(0o640, 4)).unwrap();
+            set(&owner, path, b"user.large", &[7; 20_000]).unwrap();
+        }
+        owner.client.digest().unwrap();
+        let replace = {
+            let owner = root(&owner.client);
+            move || {
+                owner.rename("d/new", "d/f").unwrap();
+                owner.client.digest().unwrap();
+            }
+        };
+        let inner = common::InProcess::of(&store.shared, SessionId(0));
+        let link = Meddled { inner, questions_left: questions, meddle: Some(Box::new(replace)) };
+        let other = user(&Client::attach(Box::new(link), "test").unwrap(), 1000);
+        assert_eq!(may(&other, "d/f", R_OK), Ok(()), "replaced after {questions} questions");
+        assert_eq!(may(&other, "d/f", W_OK), Err(Error::Denied), "replaced after {questions} questions");
+        meddled += u32::from(owner.stat("d/new").is_err());
+    }
+    assert!(meddled > 1, "replaced in the middle {meddled} times");
 }
 
 #[test]

@@ -81,6 +81,24 @@ print('real ids', [said(os.access, f'{D}/{name}', os.R_OK) for name in names], a
 print('effective ids', [said(os.access, f'{D}/{name}', os.R_OK, effective_ids=True) for name in names])
 os.setresuid(0, 0, 0)
 
+# access() asks what the real user could do: root all it is permitted, effective or not, and anybody else nothing by capabilities.
+SEARCH, OVERRIDE = 1 << 2, 1 << 1
+def asked_both():
+    return [(said(os.access, f'{D}/{name}', rights), said(os.access, f'{D}/{name}', rights, effective_ids=True))
+            for name in names for rights in (os.R_OK, os.W_OK, os.F_OK)], all_of_it()
+os.chown(f'{D}/closed', OTHER, OTHER)
+os.chown(f'{D}/roots', OTHER, OTHER)
+capabilities(lambda now: now & ~(SEARCH | OVERRIDE))
+print('root without', asked_both())
+capabilities(lambda now: now | SEARCH | OVERRIDE)
+os.setresuid(USER, USER, 0)
+for effective in (0, SEARCH, OVERRIDE, SEARCH | OVERRIDE):
+    capabilities(lambda now: effective)
+    print('a user with', effective, asked_both())
+os.setresuid(0, 0, 0)
+for name in ('closed', 'roots'):
+    os.chown(f'{D}/{name}', 0, 0)
+
 child = os.fork()
 if child == 0:
     os.setuid(OTHER)

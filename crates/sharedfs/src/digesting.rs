@@ -361,9 +361,17 @@ impl SharedFs {
 
     /// Digests what a session says it completed, and ends it if its log proves wrong.
     pub(crate) fn digest_completed(&self, session: SessionId) -> Result<(), Error> {
-        let mut digester = self.digester.lock();
-        if self.digest_all(&mut digester, session, Until::Completed)?.rejected {
-            self.end(&mut digester, session, Ending::GivenUp)?;
+        self.digest_what_is_completed(&mut self.digester.lock(), session)
+    }
+
+    /// As [`SharedFs::digest_completed`], with the digester at hand.
+    pub(crate) fn digest_what_is_completed(
+        &self,
+        digester: &mut Digester,
+        session: SessionId,
+    ) -> Result<(), Error> {
+        if self.digest_all(digester, session, Until::Completed)?.rejected {
+            self.end(digester, session, Ending::GivenUp)?;
         }
         Ok(())
     }

@@ -6,6 +6,8 @@ use common::*;
 use cuesta_format::wire::{LeaseMode, Refusal, Request, Response};
 use cuesta_format::{Geometry, InodeNumber, LogGeneration, LogPosition};
 use cuesta_sharedfs::Progress;
+use std::collections::HashSet;
+use std::ops::Range;
 
 #[test]
 fn a_conflict_fences_the_holder_and_keeps_its_prefix() {
@@ -111,6 +113,32 @@ fn what_does_not_exist_is_not_leased() {
     writer.acquire(ROOT, LeaseMode::Read);
     assert_eq!(writer.request(&lookup(ROOT, b"x")), not_found);
     assert!(matches!(writer.request(&lookup(ROOT, b"a/b")), Response::Failed(Refusal::Invalid(_))));
+}
+
+/// What was granted ahead is its session's, whether it made something of it or not; and that a log was recovered which speaks
+/// of none of it changes nothing.
+#[test]
+fn inode_numbers_granted_before_a_kill_are_granted_to_nobody_after_it() {
+    let store = Store::new();
+    let mut granted: Vec<Range<u64>> = Vec::new();
+    for round in 0..4 {
+        let shared = store.open();
+        let mut writers: Vec<Writer> = (0..3).map(|_| Writer::attach(&shared)).collect();
+        for (which, writer) in writers.iter_mut().enumerate() {
+            writer.file(format!("{round}-{which}").as_bytes());
+            granted.push(writer.next_inode - 1..writer.next_inode);
+            if which > 0 {
+                let asked = writer.request(&Request::InodeNumbers { count: 10 });
+                let Response::InodeNumbers { first, count } = asked else { panic!("{asked:?}") };
+                granted.push(first.0..first.0 + u64::from(count));
+            }
+            granted.push(writer.next_inode..writer.numbers_end());
+        }
+        kill(shared, writers);
+    }
+    let all: HashSet<u64> = granted.iter().cloned().flatten().collect();
+    assert_eq!(all.len() as u64, granted.iter().map(|range| range.end - range.start).sum(), "{granted:?}");
+    assert_eq!(store.open().read_directory(ROOT).unwrap().len(), 12, "one of each session");
 }
 
 #[test]

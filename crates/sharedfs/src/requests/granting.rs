@@ -60,10 +60,7 @@ impl SharedFs {
                     fenced = None;
                     self.wait_for_holders(inode, left);
                 }
-                Outcome::Drain(other, _) => {
-                    self.digest_completed(other)?;
-                    self.settle_lingering(other, inode);
-                }
+                Outcome::Drain(other, _) => self.drain(other, inode)?,
             }
         }
     }
@@ -80,14 +77,18 @@ impl SharedFs {
         Ok(())
     }
 
-    /// What the session gave back and never completed is free once its log was digested as far as it goes.
-    fn settle_lingering(&self, session: SessionId, inode: InodeNumber) {
+    /// Digests the log of a session that gave the inode back. What it never completed of that is void: the inode is free,
+    /// before another digest could begin that finds more.
+    fn drain(&self, session: SessionId, inode: InodeNumber) -> Result<(), Error> {
+        let mut digester = self.digester.lock();
+        self.digest_what_is_completed(&mut digester, session)?;
         let mut core = self.core.lock();
         let Core { sessions, leases, .. } = &mut *core;
         if let Some(found) = sessions.get_mut(&session) {
             found.lingering.retain(|&(lingering, _)| lingering != inode);
             leases.digested(session, inode, LogPosition(u64::MAX));
         }
+        Ok(())
     }
 
     pub(super) fn acquire(

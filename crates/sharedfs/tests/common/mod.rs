@@ -183,6 +183,11 @@ impl Writer {
         report
     }
 
+    /// Where the numbers it was granted first end.
+    pub fn numbers_end(&self) -> u64 {
+        self.inodes_end
+    }
+
     /// A new inode number of this session.
     pub fn number(&mut self) -> InodeNumber {
         while self.next_inode >= self.inodes_end {
