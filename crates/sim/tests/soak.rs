@@ -5,17 +5,67 @@
 //! another command. `CUESTA_SIM_SEED` chooses another slice.
 
 use cuesta_sim::soak::{Installed, Soak};
+use rustix::process::{Pid, Signal, kill_process};
+use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 const ROUNDS: u64 = 2;
 const WORK: Duration = Duration::from_secs(5);
 
-#[test]
-fn what_real_programs_of_two_users_were_told_is_kept_is_there_whatever_is_killed() {
+/// Far longer than killing everything takes.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn cuesta() -> PathBuf {
     let here = PathBuf::from(env!("CARGO_BIN_EXE_soak"));
     let cuesta = std::env::var_os("CUESTA_BIN").map_or_else(|| here.with_file_name("cuesta"), PathBuf::from);
     assert!(Path::new(&cuesta).exists(), "{} is not built; run `make build` first", cuesta.display());
+    cuesta
+}
+
+/// Processes that were started with something of the folder, or lie in it.
+fn processes_of(folder: &str) -> Vec<String> {
+    let told = |pid: &str| {
+        let line = std::fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+        let line = String::from_utf8_lossy(&line).replace('\0', " ");
+        line.contains(folder).then_some(line)
+    };
+    let entries = std::fs::read_dir("/proc").unwrap().map(|entry| entry.unwrap().file_name());
+    entries.filter_map(|name| told(name.to_str()?)).collect()
+}
+
+#[test]
+fn a_soak_that_is_interrupted_leaves_nothing_behind() {
+    for (signal, after) in [(Signal::INT, 300), (Signal::TERM, 1500)] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_soak"));
+        command.arg("--cuesta").arg(cuesta()).args(["--seed", "3", "--minutes", "5"]);
+        let mut soak = command.stdout(Stdio::piped()).spawn().unwrap();
+        let mut first = String::new();
+        BufReader::new(soak.stdout.take().unwrap()).read_line(&mut first).unwrap();
+        let folder = first.split_once(" in ").and_then(|(_, rest)| rest.split_once(": ")).expect(&first).0;
+        assert!(Path::new(folder).is_dir(), "{folder}");
+        // There is a daemon from the first; a while later programs are at work. Whenever it comes, it must end.
+        std::thread::sleep(Duration::from_millis(after));
+        assert!(!processes_of(folder).is_empty(), "it works");
+        kill_process(Pid::from_child(&soak), signal).unwrap();
+        let deadline = Instant::now() + PATIENCE;
+        let status = loop {
+            match soak.try_wait().unwrap() {
+                Some(status) => break status,
+                None => assert!(Instant::now() < deadline, "{signal:?} does not end it"),
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        };
+        assert_eq!(status.code(), Some(130), "{signal:?}");
+        assert!(!Path::new(folder).exists(), "{folder} is left behind");
+        assert_eq!(processes_of(folder), [""; 0], "{signal:?}");
+    }
+}
+
+#[test]
+fn what_real_programs_of_two_users_were_told_is_kept_is_there_whatever_is_killed() {
+    let cuesta = cuesta();
     let seed = std::env::var("CUESTA_SIM_SEED").map_or(1, |seed| seed.parse().expect("a number"));
     println!("seed {seed}");
     let mut soak = Soak::new(&Installed { cuesta }, seed).unwrap();

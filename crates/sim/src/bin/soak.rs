@@ -1,7 +1,7 @@
 //! Has real programs of two users work on one store while anything is killed, and reads everything again.
 
 use clap::Parser;
-use cuesta_sim::soak::{Installed, Soak};
+use cuesta_sim::soak::{Installed, Interruption, Soak};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime};
@@ -29,9 +29,22 @@ struct Arguments {
     remove: bool,
 }
 
+/// What a shell says of who was ended by Ctrl-C.
+const INTERRUPTED: u8 = 130;
+
+/// How a soak ended that nothing was wrong with.
+enum Ended {
+    InTime,
+    Interrupted,
+}
+
 fn main() -> ExitCode {
     match run(&Arguments::parse()) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(Ended::InTime) => ExitCode::SUCCESS,
+        Ok(Ended::Interrupted) => {
+            eprintln!("soak: interrupted; nothing is left of it");
+            ExitCode::from(INTERRUPTED)
+        }
         Err(reason) => {
             eprintln!("soak: {reason}");
             ExitCode::FAILURE
@@ -39,7 +52,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(arguments: &Arguments) -> Result<(), String> {
+fn run(arguments: &Arguments) -> Result<Ended, String> {
     let here = std::env::current_exe().map_err(|error| error.to_string())?;
     let cuesta = arguments.cuesta.clone().unwrap_or_else(|| here.with_file_name("cuesta"));
     let seconds = |seconds: f64, of: &str| {
@@ -51,13 +64,24 @@ fn run(arguments: &Arguments) -> Result<(), String> {
         let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         since.map_or(1, |since| since.as_secs())
     });
-    let mut soak = Soak::new(&Installed { cuesta }, seed).map_err(|error| format!("no store: {error}"))?;
+    let interruption = Interruption::listen().map_err(|error| error.to_string())?;
+    let soak = Soak::new(&Installed { cuesta }, seed);
+    if interruption.came() {
+        interruption.end();
+        return Ok(Ended::Interrupted);
+    }
+    let mut soak = soak.map_err(|error| format!("no store: {error}"))?;
     let lanes: Vec<&str> = soak.lanes().collect();
-    println!("seed {seed}: {}", lanes.join(", "));
+    println!("seed {seed}, in {}: {}", soak.folder().display(), lanes.join(", "));
     let began = Instant::now();
     let mut rounds = 0;
     while began.elapsed() < in_all {
-        if let Err(failure) = soak.round(work) {
+        let outcome = soak.round(work);
+        if interruption.came() {
+            interruption.end();
+            return Ok(Ended::Interrupted);
+        }
+        if let Err(failure) = outcome {
             let kept = (!arguments.remove).then(|| soak.keep()).and_then(Result::ok);
             let kept = kept.map_or(String::new(), |path| format!("\nkept in {}", path.display()));
             return Err(format!("{failure}{kept}"));
@@ -73,5 +97,5 @@ fn run(arguments: &Arguments) -> Result<(), String> {
             counted.acknowledged
         );
     }
-    Ok(())
+    Ok(Ended::InTime)
 }

@@ -161,6 +161,12 @@ impl Soak {
         Ok(Soak { place, lanes, heard, random, seed, rounds: 0, outages: 0, counted })
     }
 
+    /// Where the store and all that belongs to it lie.
+    #[must_use]
+    pub fn folder(&self) -> PathBuf {
+        self.place.folder()
+    }
+
     /// The lanes of this machine: not all programs and users can be had everywhere.
     pub fn lanes(&self) -> impl Iterator<Item = &'static str> + '_ {
         self.lanes.iter().map(|lane| lane.name)

@@ -19,14 +19,17 @@
 //! | `place` | the store, the installed command, the daemon |
 //! | [`manifest`] | what was acknowledged, and what that means for what is found |
 //! | [`campaign`] | rounds, faults, re-reading |
+//! | `interrupted` | being told to end |
 //!
 //! What is injected follows from the seed; when it happens, from the machine. No verdict depends on that.
 
 pub mod campaign;
+mod interrupted;
 mod job;
 pub mod lanes;
 pub mod manifest;
 mod place;
 
 pub use campaign::{Failure, Soak};
+pub use interrupted::Interruption;
 pub use place::Installed;

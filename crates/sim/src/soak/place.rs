@@ -65,6 +65,11 @@ impl Place {
         Ok(place)
     }
 
+    /// Where all of it lies.
+    pub(super) fn folder(&self) -> PathBuf {
+        self.folder.path().to_path_buf()
+    }
+
     /// A file beside the store.
     pub(super) fn beside(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
