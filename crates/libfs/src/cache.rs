@@ -10,7 +10,8 @@ use cuesta_format::{InodeNumber, LogPosition};
 use hashbrown::DefaultHashBuilder;
 use std::hash::BuildHasher;
 
-/// Inodes kept before closed ones are forgotten: some 200 MB, as the kernel would spend on them.
+/// Inodes kept before closed ones are forgotten, unless somebody says otherwise: some 200 MB, as the kernel would spend on
+/// them.
 const INODES_MAX: usize = 512 << 10;
 /// Inodes forgotten at once.
 const FORGET_BATCH: usize = 4096;
@@ -26,6 +27,8 @@ pub(crate) struct Cache {
     hasher: DefaultHashBuilder,
     /// How many there are, to look at without a lock.
     count: AtomicUsize,
+    /// How many are kept.
+    inodes_max: AtomicUsize,
     /// Which part of the table is searched next.
     hand: Mutex<usize>,
     /// What was retired when a search found too few to forget.
@@ -40,6 +43,7 @@ impl Cache {
             inodes: RwLock::new(SplitTable::new()),
             hasher: DefaultHashBuilder::default(),
             count: AtomicUsize::new(0),
+            inodes_max: AtomicUsize::new(INODES_MAX),
             hand: Mutex::new(0),
             searched_at: AtomicU64::new(u64::MAX),
             gone_until: AtomicU64::new(0),
@@ -116,10 +120,15 @@ impl Cache {
         self.inodes.read().iter().map(|(_, inode)| Arc::clone(inode)).collect()
     }
 
+    /// Keeps no more than so many.
+    pub(crate) fn limit(&self, inodes_max: usize) {
+        self.inodes_max.store(inodes_max, Ordering::Relaxed);
+    }
+
     /// Whether it is time to forget some: there are too many, and `retired` moved since none were found.
     #[inline]
     pub(crate) fn is_over_full(&self, retired: LogPosition) -> bool {
-        self.count.load(Ordering::Relaxed) > INODES_MAX
+        self.count.load(Ordering::Relaxed) > self.inodes_max.load(Ordering::Relaxed)
             && self.searched_at.load(Ordering::Relaxed) != retired.0
     }
 

@@ -299,6 +299,12 @@ impl Client {
         self.session.count_unserved(system_call);
     }
 
+    /// Keeps what it knows of about so many inodes that nobody has open, and gives the leases on others back as soon as the
+    /// log says nothing of them any more.
+    pub fn limit_cache(&self, inodes_max: usize) {
+        self.cache.limit(inodes_max);
+    }
+
     #[inline]
     pub(crate) fn check_alive(&self) -> Result<(), Error> {
         if self.abandoned.load(Ordering::Relaxed) != 0 {

@@ -196,6 +196,11 @@ impl World {
         self.client.digest().map_err(|error| format!("digest: {error}"))
     }
 
+    /// The client forgets from now on what it does not use, and gives it back.
+    pub fn forget_early(&self) {
+        self.client.limit_cache(0);
+    }
+
     /// Ends the session in order.
     pub fn detach(mut self) {
         self.slots.clear();

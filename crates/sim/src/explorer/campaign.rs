@@ -1,10 +1,10 @@
 //! What a whole campaign tries, cut into cases that can be run in any order, by any process.
 
 use super::deaths::{self, Death};
-use super::hand_overs::{Digests, deaths_of, hand_over, scenarios};
+use super::hand_overs::{Digests, deaths_of, ended, given_back, hand_over, scenarios};
 use super::lanes::{self, Overlapping};
 use super::lost_entries;
-use super::mapped::{in_and_out, mapped, touches};
+use super::mapped::{self, in_and_out, mapped, touches};
 use super::restarts;
 use super::store::{self, Workload, WorkloadFailure};
 use super::workloads::{
@@ -48,6 +48,8 @@ pub enum Part {
     Overwriting,
     /// A file is in mapped mode: stores through mappings, msync, and calls on it by two programs.
     Mapped,
+    /// One of two clients dies in a call on a file in mapped mode.
+    MappedDeaths,
     /// Two clients take turns on the same things: everything crashes at every step of each hand-over of a lease, or one of
     /// the two dies.
     HandOvers,
@@ -76,7 +78,7 @@ enum What {
 
 impl Part {
     /// All of them.
-    pub const ALL: [Part; 14] = [
+    pub const ALL: [Part; 15] = [
         Part::Single,
         Part::Pairs,
         Part::Wrapping,
@@ -89,6 +91,7 @@ impl Part {
         Part::Overlapping,
         Part::Overwriting,
         Part::Mapped,
+        Part::MappedDeaths,
         Part::HandOvers,
         Part::Restarts,
     ];
@@ -113,6 +116,7 @@ impl Part {
             Part::Overlapping => "overlapping calls",
             Part::Overwriting => "overwritten blocks",
             Part::Mapped => "mapped files",
+            Part::MappedDeaths => "a client that dies in a mapped file",
             Part::HandOvers => "hand-overs of leases",
             Part::Restarts => "a daemon that is restarted",
         }
@@ -201,6 +205,8 @@ impl Part {
                 let mut cases = Vec::new();
                 for (turns, digests) in all {
                     cases.push(in_turn(hand_over(&turns, digests), &quick));
+                    cases.push(in_turn(given_back(&turns, digests), &quick));
+                    cases.extend(ended(&turns, digests).into_iter().map(|it| in_turn(it, &quick)));
                     for unnoticed in [false, true] {
                         let deaths = deaths_of(&turns, digests, unnoticed).into_iter();
                         cases.extend(deaths.map(|death| (What::Death(death), quick.clone())));
@@ -218,6 +224,9 @@ impl Part {
                     (What::Restart(workload, shown), quick.clone())
                 })
                 .collect()
+            }
+            Part::MappedDeaths => {
+                mapped::deaths().into_iter().map(|death| (What::Death(death), quick.clone())).collect()
             }
             Part::Mapped => {
                 let touches = touches();

@@ -177,7 +177,10 @@ fn survive(
     let (first, end) = death.kept;
     let other = 1 - death.dies;
     let survivor = worlds[other].as_ref().ok_or("it is gone before")?;
-    let found = survivor.tree_and_open_files()?;
+    // Times of mapped files are the kernel's.
+    let maps = death.setup.iter().any(Step::is_of_mappings);
+    let timed = |tree: Tree| if maps { tree.without_times() } else { tree };
+    let found = timed(survivor.tree_and_open_files()?);
     let mut differences = Vec::new();
     let mut went_on = None;
     for mut model in models {
@@ -186,7 +189,7 @@ fn survive(
         }
         let mut seen = model.clone();
         seen.keep_open(|slot| (first..end).contains(&slot));
-        match found.differences(&Tree::with_open_files(&seen)) {
+        match found.differences(&timed(Tree::with_open_files(&seen))) {
             none if none.is_empty() => went_on = Some(model),
             some => differences.push(some.join("; ")),
         }
@@ -196,10 +199,10 @@ fn survive(
         take(&Step::Call(other, call.clone()), worlds, &mut model)?;
     }
     let survivor = worlds[other].as_mut().ok_or("it is gone before")?;
-    let seen = survivor.tree_and_open_files()?;
+    let seen = timed(survivor.tree_and_open_files()?);
     let mut closed = model.clone();
     closed.keep_open(|slot| (first..end).contains(&slot));
-    match seen.differences(&Tree::with_open_files(&closed)) {
+    match seen.differences(&timed(Tree::with_open_files(&closed))) {
         none if none.is_empty() => {}
         some => return Err(format!("when the other has gone on: {}", some.join("; "))),
     }

@@ -2,6 +2,9 @@
 //! tree, each looking at what the other has left before it goes on. What the holder has done lies in its log when the other
 //! asks, or was digested before: the fence finds something to digest, or nothing.
 //!
+//! Or the holder lets go by itself: it gives back what it does not use while its log is not digested, so that this lingers
+//! until it is; or its session ends.
+//!
 //! Steps follow each other, so what a crash leaves is what some number of them leave: nothing a client built on may be
 //! missing under what it built.
 
@@ -266,6 +269,27 @@ fn steps(turns: &[Turn], digests: Digests) -> Vec<Step> {
 /// All of it crashes.
 pub fn hand_over(turns: &[Turn], digests: Digests) -> Workload {
     Workload { setup: setup(), steps: steps(turns, digests), processes_live: false }
+}
+
+/// The same by clients that give back what they do not use as soon as their logs say nothing of it: behind a digest, and
+/// while the next entry is not digested yet.
+pub fn given_back(turns: &[Turn], digests: Digests) -> Workload {
+    let mut setup = setup();
+    setup.extend([Step::ForgetEarly(A), Step::ForgetEarly(B)]);
+    Workload { setup, ..hand_over(turns, digests) }
+}
+
+/// Behind each turn the client ends its session whose turn it was, with what it did in its log; the other takes what it needs.
+pub fn ended(turns: &[Turn], digests: Digests) -> Vec<Workload> {
+    let ended = |number: usize| {
+        let ends = turns[number].0;
+        let mut steps = steps(&turns[..=number], digests);
+        steps.push(Step::Detach(ends));
+        let others = turns[number + 1..].iter().filter(|(client, _)| *client != ends);
+        steps.extend(others.map(|(client, call)| Step::Call(*client, call.clone())));
+        Workload { setup: setup(), steps, processes_live: false }
+    };
+    (0..turns.len()).filter(|&number| turns[number].1.is_mutation()).map(ended).collect()
 }
 
 /// In each turn the client dies whose turn it is; the other goes on with its own, once the daemon has learnt of the death,

@@ -1,6 +1,7 @@
 //! Workloads of files in mapped mode: what programs store through mappings and sync, what they and others do to the same
-//! file by calls meanwhile, and how it comes into the mode and out of it again.
+//! file by calls meanwhile, and how it comes into the mode and out of it again. And one of two programs dies in such a call.
 
+use super::deaths::Death;
 use super::store::{ClientNumber, Step, Workload};
 use crate::operation::{FallocateMode, OpenFlags, Operation, PathText, Pattern, Slot};
 use crate::random::Random;
@@ -119,4 +120,27 @@ pub fn in_and_out(seed: u64, rounds: usize) -> Workload {
         }
     }
     Workload { setup, steps, processes_live: false }
+}
+
+/// One of two programs dies in a call on a file that one of them has mapped; the other goes on with it.
+pub fn deaths() -> Vec<Death> {
+    let read = |slot| Operation::Pread { slot, offset: 0, length: 30_000 };
+    let append = Operation::Write { slot: APPENDS, data: Pattern { seed: 702, length: 500 } };
+    let of_first = vec![read(FIRST), pwrite(FIRST, 4000, 5000), read(FIRST), pwrite(FIRST, 18_000, 10)];
+    let of_second = vec![read(SECOND), append, pwrite(SECOND, 200, 9000), read(SECOND)];
+    let mut deaths = Vec::new();
+    for call in touches().into_iter().flatten() {
+        let Step::Call(dies, call) = call else { continue };
+        for (maps, slot) in [(0, FIRST), (1, SECOND)] {
+            let mut setup = setup();
+            setup.extend([Step::Map(maps, slot, MAPPED_BYTES), store(maps, slot, 50, 120)]);
+            let (first, then) = if dies == 0 { (SECOND, &of_second) } else { (FIRST, &of_first) };
+            let (kept, calls, then) = ((first, first + 4), vec![call.clone()], then.clone());
+            for unnoticed in [false, true] {
+                let (setup, calls, then) = (setup.clone(), calls.clone(), then.clone());
+                deaths.push(Death { setup, dies, kept, calls, then, unnoticed });
+            }
+        }
+    }
+    deaths
 }

@@ -38,6 +38,8 @@ pub enum Step {
     Quota(ClientNumber, &'static str, Option<Amounts>),
     /// A client ends its session; it makes no more calls.
     Detach(ClientNumber),
+    /// From now on a client forgets what it does not use, and gives leases back.
+    ForgetEarly(ClientNumber),
     /// A client's program maps so many bytes of the file open in a slot; the mapping outlasts the open file.
     Map(ClientNumber, Slot, u64),
     /// It stores at an offset of what it mapped by way of a slot.
@@ -58,6 +60,7 @@ impl Step {
             | Digest(client)
             | Quota(client, ..)
             | Detach(client)
+            | ForgetEarly(client)
             | Map(client, ..)
             | StoreMapped(client, ..)
             | SyncMapped(client, _)
@@ -68,10 +71,17 @@ impl Step {
 
     /// Whether it is something a program does, which is issued and acknowledged.
     pub(super) fn is_programs(&self) -> bool {
-        !matches!(self, Step::Digest(_) | Step::Quota(..) | Step::Detach(_) | Step::FindNoneMapped(_))
+        !matches!(
+            self,
+            Step::Digest(_)
+                | Step::Quota(..)
+                | Step::Detach(_)
+                | Step::ForgetEarly(_)
+                | Step::FindNoneMapped(_)
+        )
     }
 
-    fn is_of_mappings(&self) -> bool {
+    pub(super) fn is_of_mappings(&self) -> bool {
         matches!(self, Step::Map(..) | Step::StoreMapped(..) | Step::SyncMapped(..) | Step::Unmap(..))
     }
 }
@@ -364,6 +374,10 @@ pub(super) fn take(step: &Step, worlds: &mut [Option<World>], model: &mut Model)
             if let Some(world) = place.take() {
                 world.detach();
             }
+            Ok(())
+        }
+        Step::ForgetEarly(_) => {
+            world.forget_early();
             Ok(())
         }
         Step::Call(client, operation) => {

@@ -132,6 +132,11 @@ fn what_is_stored_through_mappings_and_synced_survives_crashes() {
 }
 
 #[test]
+fn a_client_that_dies_in_a_mapped_file_leaves_each_call_whole() {
+    slice(Part::MappedDeaths, 6, as_it_is);
+}
+
+#[test]
 fn leases_that_change_hands_take_nothing_along() {
     slice(Part::HandOvers, 16, as_it_is);
 }
