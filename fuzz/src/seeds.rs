@@ -39,6 +39,8 @@ fn of(target: &str) -> Vec<Vec<u8>> {
         "superblock" => superblocks(),
         "answers" => answers(),
         "served" => served(),
+        "asked" => asked(),
+        "kept" => crate::users::seeds(),
         "account" => accounts(),
         other => panic!("there is no target {other}"),
     }
@@ -289,6 +291,21 @@ fn served() -> Vec<Vec<u8>> {
         ServedRequest::Statfs { tree: 1 },
     ];
     requests.iter().map(|request| postcard::to_stdvec(request).expect("a request can be written")).collect()
+}
+
+/// One program's questions, one after the other, on files it has opened; and each alone.
+fn asked() -> Vec<Vec<u8>> {
+    let frame = |content: &[u8]| [&(content.len() as u16).to_le_bytes(), content].concat();
+    let open = |path, flags| {
+        let (place, mode, resolve) = (Place::Root, 0o644.into(), Default::default());
+        let open = ServedRequest::Open { place, path, flags, mode, resolve };
+        frame(&postcard::to_stdvec(&open).expect("a request can be written"))
+    };
+    let opens = [open(b"asked", 0o102), open(b"directory", 0o200_000), open(b"read", 0)].concat();
+    let each: Vec<Vec<u8>> = served().iter().map(|content| frame(content)).collect();
+    let mut seeds = vec![[&opens[..], &each.concat()[..]].concat()];
+    seeds.extend(each.into_iter().map(|one| [&opens[..], &one[..]].concat()));
+    seeds
 }
 
 fn accounts() -> Vec<Vec<u8>> {

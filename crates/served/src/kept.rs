@@ -28,6 +28,8 @@ const VERSION: u64 = 1;
 const SLOT_BYTES: u64 = 64;
 /// The first slot says what the table is.
 const SLOTS: u32 = 1 << 17;
+/// No daemon ever gave so many files a number: a record that says so is damaged, and others are numbered behind it.
+const NUMBERS_MAX: u64 = 1 << 62;
 const FOLDER_MODE: Mode = Mode::from_raw_mode(0o700);
 const FILE_MODE: Mode = Mode::from_raw_mode(0o600);
 
@@ -132,7 +134,10 @@ impl Kept {
             let Some(number) = entry.file_name().to_str().ok().and_then(|name| name.parse().ok()) else {
                 continue;
             };
-            let pipe = Some(number).filter(|number| is_ours && (1..SLOTS).contains(number));
+            let is_known = |number: &u32| {
+                is_ours && (1..SLOTS).contains(number) && self.record(Slot(*number)).number < NUMBERS_MAX
+            };
+            let pipe = Some(number).filter(is_known);
             match pipe.and_then(|number| self.open_end(number)) {
                 Some(pipe) => {
                     let slot = Slot(number);
@@ -295,6 +300,19 @@ mod tests {
         drop((kept, found, tokens));
         let (_, found) = Kept::open(tier.path()).unwrap();
         assert_eq!(found.iter().map(|found| found.slot).collect::<Vec<_>>(), [made.slot]);
+    }
+
+    #[test]
+    fn a_record_with_a_number_nobody_gave_is_nobody_s() {
+        let tier = tempfile::tempdir().unwrap();
+        let (kept, _) = Kept::open(tier.path()).unwrap();
+        let made = [NUMBERS_MAX - 1, NUMBERS_MAX, u64::MAX].map(|number| {
+            let record = Record { number, ..record(1) };
+            kept.make(&record).unwrap()
+        });
+        drop(kept);
+        let (_, found) = Kept::open(tier.path()).unwrap();
+        assert_eq!(found.iter().map(|found| found.slot).collect::<Vec<_>>(), [made[0].slot]);
     }
 
     #[test]
