@@ -12,6 +12,7 @@ use cuesta_format::{
     ArenaId, Geometry, InodeNumber, LeaseGeneration, LogGeneration, LogPosition, Operation, SegmentId,
     SessionId, StoreId, Timestamp,
 };
+use cuesta_libfs::{Allocation, Whence};
 use cuesta_served::{Offset, Place, Request as ServedRequest, Subject};
 use std::path::Path;
 use zerocopy::IntoBytes;
@@ -219,6 +220,29 @@ fn requests(file: InodeNumber) -> Vec<Request> {
     ]
 }
 
+/// Questions about what there is not, and more of it than there can be.
+fn wrong_requests() -> Vec<Request> {
+    let none = InodeNumber(1 << 40);
+    let (mode, ahead, kept) = (LeaseMode::Write, u32::MAX, None);
+    vec![
+        Request::GrowLog { have: u32::MAX, slots: u32::MAX },
+        Request::Acquire { inode: none, mode, ahead, beside: vec![none; 100], kept },
+        Request::Ahead { near: InodeNumber(u64::MAX), count: u32::MAX },
+        Request::Lookup { parent: none, name: vec![b'x'; 256] },
+        Request::List { parent: ROOT, after: vec![0xff; 300] },
+        Request::Extents { inode: ROOT, from_block: u64::MAX },
+        Request::Map { inode: ROOT },
+        Request::Passed { number: u64::MAX },
+        Request::InodeNumbers { count: u32::MAX },
+        Request::Credit { blocks: u64::MAX },
+        Request::Report { from: LogPosition(u64::MAX), skip: u64::MAX },
+        Request::Arenas { arenas: vec![ArenaId(u32::MAX), ArenaId(0)] },
+        Request::Arenas { arenas: vec![ArenaId(0); 300] },
+        Request::Statfs { tree: none },
+        Request::Explain { path: b"//../honest/file/x".to_vec() },
+    ]
+}
+
 fn questions() -> Vec<Vec<u8>> {
     let frame = |request: Request| {
         let question = Question { processor: None, request };
@@ -227,7 +251,8 @@ fn questions() -> Vec<Vec<u8>> {
     };
     let file = InodeNumber(3);
     let each: Vec<Vec<u8>> = requests(file).into_iter().map(frame).collect();
-    let mut seeds = vec![each.concat()];
+    let wrong = wrong_requests().into_iter().map(frame).collect::<Vec<_>>().concat();
+    let mut seeds = vec![each.concat(), wrong];
     seeds.extend(each);
     seeds
 }
@@ -287,6 +312,25 @@ fn served() -> Vec<Vec<u8>> {
         ServedRequest::Link { from: subject, place: Place::Directory(4), path: b"name" },
         ServedRequest::GetExtended { subject, name: b"user.one" },
         ServedRequest::Adopt { inode: InodeNumber(3), flags: 2, offset: 9, cell: Some(8) },
+        ServedRequest::Reopen { file: 1, flags: 2 },
+        ServedRequest::Write { file: 1, place: Offset::At(-1), appends: true, data: b"bytes" },
+        ServedRequest::Read { file: 1, count: u32::MAX, place: Offset::Own { operation: 9 } },
+        ServedRequest::Seek { file: 1, offset: i64::MAX, whence: Whence::End },
+        ServedRequest::SetFlags { file: 1, flags: -1 },
+        ServedRequest::Allocate { file: 1, what: Allocation::Insert, offset: 4096, length: i64::MAX },
+        ServedRequest::Allocate { file: 1, what: Allocation::Zero, offset: 100, length: 5000 },
+        ServedRequest::List { file: 2, bytes: u32::MAX },
+        ServedRequest::Access { subject: Subject::File(2), rights: u32::MAX },
+        ServedRequest::SetExtended {
+            subject: Subject::File(1),
+            name: b"user.x",
+            value: b"y",
+            flags: Default::default(),
+        },
+        ServedRequest::ListExtended { subject: Subject::File(1) },
+        ServedRequest::LockFile { file: 1 },
+        ServedRequest::Whereabouts { file: 2, guess: b"directory" },
+        ServedRequest::Close { file: 3 },
         ServedRequest::Settle,
         ServedRequest::Statfs { tree: 1 },
     ];

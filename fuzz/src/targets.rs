@@ -189,5 +189,9 @@ pub fn account(bytes: &[u8]) {
     }
     for call in &calls {
         account.count(call.kind, programs.first().map(|program| program.index), || bytes.to_vec());
+        // The same once more, by whom it was before.
+        for (program, about) in &call.examples {
+            account.count(call.kind, Some(*program), || about.clone());
+        }
     }
 }
