@@ -178,7 +178,20 @@ fn scripts() -> Vec<Vec<u8>> {
         Step::Restart,
         Step::Honest,
     ];
-    let scripts = [whole, one_by_one, beside, page, ends].into_iter().chain(theirs);
+    // Numbers beyond what a file can have, each in a log of its own: it ends there.
+    let inode = InodeNumber(hostile.next_inode);
+    let (most, blocks) = (u64::MAX, u64::MAX - 4095);
+    let extremes = [
+        Operation::Write { inode, offset: most - 3, data: b"behind the end" },
+        Operation::Truncate { inode, size: most },
+        Operation::Clear { inode, offset: most - 100, length: 5000, grow: true },
+        Operation::Shift { inode, offset: 4096, length: blocks, insert: true },
+        Operation::Shift { inode, offset: blocks, length: 4096, insert: false },
+    ];
+    let extremes = extremes.map(|operation| {
+        vec![acquire(ROOT), entries[0].clone(), entry(hostile, &operation), Step::Digest, Step::Honest]
+    });
+    let scripts = [whole, one_by_one, beside, page, ends].into_iter().chain(extremes).chain(theirs);
     scripts.map(|steps| script::encode(&steps)).collect()
 }
 

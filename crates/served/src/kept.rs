@@ -18,6 +18,7 @@ use rustix::fs::{
     openat, unlinkat,
 };
 use rustix::io::Errno;
+use std::collections::HashMap;
 use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -145,6 +146,15 @@ impl Kept {
                 }
                 None => drop(unlinkat(&self.folder, entry.file_name(), AtFlags::empty())),
             }
+        }
+        // By a number a program means one file: of two records with the same neither is believed.
+        let mut counts: HashMap<u64, u32> = HashMap::new();
+        found.iter().for_each(|found: &Found| *counts.entry(found.record.number).or_default() += 1);
+        let (mut found, doubtful): (Vec<Found>, Vec<Found>) =
+            found.into_iter().partition(|found| counts.get(&found.record.number) == Some(&1));
+        for Found { slot, .. } in doubtful {
+            // One that stays is found to be doubtful by the next daemon, or made anew.
+            let _ = unlinkat(&self.folder, name(slot.0), AtFlags::empty());
         }
         found.sort_unstable_by_key(|found| found.slot.0);
         let free = self.free.get_mut();
@@ -303,10 +313,10 @@ mod tests {
     }
 
     #[test]
-    fn a_record_with_a_number_nobody_gave_is_nobody_s() {
+    fn records_with_numbers_nobody_gave_are_nobody_s() {
         let tier = tempfile::tempdir().unwrap();
         let (kept, _) = Kept::open(tier.path()).unwrap();
-        let made = [NUMBERS_MAX - 1, NUMBERS_MAX, u64::MAX].map(|number| {
+        let made = [NUMBERS_MAX - 1, 7, NUMBERS_MAX, 7, u64::MAX].map(|number| {
             let record = Record { number, ..record(1) };
             kept.make(&record).unwrap()
         });
