@@ -4,7 +4,7 @@
 //! whoever started them ends. So they are killed, again and again, by a thread of its own: whatever is waited for comes to an
 //! end, and what began meanwhile fails. Then the soak ends as ever.
 
-use rustix::process::{Pid, Signal, WaitOptions, getpid, kill_process, waitpid};
+use rustix::process::{Pid, Signal, WaitOptions, getpid, kill_process, wait};
 use std::collections::HashMap;
 use std::io;
 use std::mem::MaybeUninit;
@@ -74,7 +74,7 @@ impl Interruption {
         }
         while kill_descendants() {
             std::thread::sleep(KILL_EVERY);
-            while let Ok(Some(_)) = waitpid(None, WaitOptions::NOHANG) {}
+            while let Ok(Some(_)) = wait(WaitOptions::NOHANG) {}
         }
     }
 }
