@@ -32,7 +32,8 @@ impl Leases {
     /// may not have been made yet, and then nobody can have it but that session.
     #[must_use]
     pub fn may_be_unborn(&self, inode: InodeNumber, session: SessionId) -> Option<SessionId> {
-        self.owner_of_number(inode).filter(|&owner| owner != session && !self.entries.contains_key(&inode))
+        let maker = self.maker_without_entry(inode)?;
+        (maker != session && !self.entries.contains_key(&inode)).then_some(maker)
     }
 
     /// Adds to `foreign` each of these inodes that the session's log may not say anything of (DESIGN §9): it may make those

@@ -11,8 +11,9 @@
 //! | lingering until P | given back while the log was not digested beyond P | digest the session up to P |
 //!
 //! A session's new inodes are not entered one by one: whatever lies in the inode numbers granted to it counts
-//! as written by it until it gave it back or lost it. Nor is what is granted ahead: a bit says so ([`blocks`]), until
-//! something happens to it.
+//! as written by it until it gave it back or lost it, which is a bit then ([`lost`]). Nor is what is granted ahead: a bit
+//! says so ([`blocks`]), until something happens to it. So files that somebody made and somebody else looked at, however
+//! many, take next to nothing.
 //!
 //! Policy. Who asks to read what nobody else holds may write it, too, so that it need not ask again: right for what
 //! is private, and wrong for a directory that several programs only pass through, where each would fence the other
@@ -22,6 +23,7 @@
 mod blocks;
 mod contention;
 mod logged;
+mod lost;
 #[cfg(test)]
 mod simulated;
 #[cfg(test)]
@@ -34,6 +36,7 @@ use cuesta_format::{InodeNumber, LogPosition, SessionId};
 use hashbrown::hash_map::Entry;
 use hashbrown::{HashMap, HashSet};
 pub use logged::LoggedChange;
+use lost::Lost;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -84,13 +87,22 @@ struct Range {
     session: SessionId,
 }
 
+/// A table that was large is made smaller when it holds next to nothing any more: what a session gave back that made
+/// files without a pause lingers by the hundred thousand, and for a moment.
+fn is_sparse(entries: usize, capacity: usize) -> bool {
+    const KEPT: usize = 4096;
+    capacity > KEPT && entries < capacity / 8
+}
+
 /// The table of leases.
 #[derive(Clone, Debug, Default)]
 pub struct Leases {
     entries: HashMap<InodeNumber, Lease>,
-    /// Inodes each session has an entry for (a vacant entry in its own range counts).
+    /// Inodes each session has an entry for. No entry is vacant.
     of_session: HashMap<SessionId, HashSet<InodeNumber>>,
     ranges: BTreeMap<u64, Range>,
+    /// Inodes of these that their session has no more, where there is no entry.
+    lost: Lost,
     /// Leases granted ahead, where there is no entry.
     blocks: Blocks,
     contention: Contention,
@@ -124,7 +136,12 @@ impl Leases {
 
     /// Who writes an inode there is no entry for.
     fn writer_without_entry(&self, inode: InodeNumber) -> Option<SessionId> {
-        self.blocks.holder(inode).or_else(|| self.owner_of_number(inode))
+        self.blocks.holder(inode).or_else(|| self.maker_without_entry(inode))
+    }
+
+    /// Who may have made an inode there is no entry for, of a number of its own, and has it still.
+    fn maker_without_entry(&self, inode: InodeNumber) -> Option<SessionId> {
+        self.owner_of_number(inode).filter(|_| !self.lost.contains(inode))
     }
 
     fn lease(&self, inode: InodeNumber) -> Lease {
@@ -141,11 +158,11 @@ impl Leases {
         inode: InodeNumber,
         change: impl FnOnce(&mut Lease) -> R,
     ) -> R {
-        let owner = self.owner_of_number(inode);
+        let maker = self.maker_without_entry(inode);
         let mut entry = match self.entries.entry(inode) {
             Entry::Occupied(entry) => entry,
             Entry::Vacant(place) => {
-                let writer = self.blocks.take(inode).or(owner);
+                let writer = self.blocks.take(inode).or(maker);
                 if let Some(writer) = writer {
                     self.of_session.entry(writer).or_default().insert(inode);
                 }
@@ -154,16 +171,30 @@ impl Leases {
         };
         let lease = entry.get_mut();
         let result = change(lease);
-        let involved = owner == Some(session) || lease.involves(session);
-        if owner.is_none() && lease.is_vacant() {
+        let involved = lease.involves(session);
+        if lease.is_vacant() {
             entry.remove();
+            self.note_lost(inode);
+            if is_sparse(self.entries.len(), self.entries.capacity()) {
+                self.entries.shrink_to_fit();
+            }
         }
         if involved {
             self.of_session.entry(session).or_default().insert(inode);
-        } else if let Some(inodes) = self.of_session.get_mut(&session) {
-            inodes.remove(&inode);
+        } else if let Some(inodes) = self.of_session.get_mut(&session)
+            && inodes.remove(&inode)
+            && is_sparse(inodes.len(), inodes.capacity())
+        {
+            inodes.shrink_to_fit();
         }
         result
+    }
+
+    /// An entry is gone: if it was for a number of somebody's own, that one does not get the inode back by this.
+    fn note_lost(&mut self, inode: InodeNumber) {
+        if self.maker_without_entry(inode).is_some() {
+            self.lost.insert(inode);
+        }
     }
 
     /// A session asks for a lease at `now`. `mode` is what it needs; it gets Write where nobody else is interested,
@@ -234,7 +265,7 @@ impl Leases {
                     continue;
                 }
                 let has_entry = self.entries.contains_key(&inode);
-                if !has_entry && may_be_unborn && self.owner_of_number(inode).is_some() {
+                if !has_entry && may_be_unborn && self.maker_without_entry(inode).is_some() {
                     continue;
                 }
                 if !has_entry && !contended {
@@ -286,11 +317,13 @@ impl Leases {
 
     /// The session was fenced and digested, for the sake of an inode near this one: its lease on this one is gone, too.
     pub fn revoke_along(&mut self, session: SessionId, inode: InodeNumber) {
-        if self.blocks.holder(inode) == Some(session) {
+        if self.entries.contains_key(&inode) {
+            self.change(session, inode, |lease| lease.remove(session));
+        } else if self.blocks.holder(inode) == Some(session) {
             self.blocks.take(inode);
-            return;
+        } else if self.maker_without_entry(inode) == Some(session) {
+            self.lost.insert(inode);
         }
-        self.change(session, inode, |lease| lease.remove(session));
     }
 
     /// The session was fenced at `now` for the sake of another one, and digested: its lease on the inode is gone.
@@ -373,13 +406,20 @@ impl Leases {
 
     /// The session is gone, its log digested to the end.
     pub fn end_session(&mut self, session: SessionId) {
-        self.ranges.retain(|_, range| range.session != session);
+        let Leases { ranges, lost, .. } = self;
+        ranges.retain(|&first, range| {
+            if range.session == session {
+                lost.forget(first..first.saturating_add(range.count));
+            }
+            range.session != session
+        });
         self.blocks.end_session(session);
         for inode in self.of_session.remove(&session).unwrap_or_default() {
             let Some(mut lease) = self.entries.remove(&inode) else { continue };
             lease.remove(session);
-            // Whose number it is, and who lost it, does not get it back by this.
-            if !lease.is_vacant() || self.owner_of_number(inode).is_some() {
+            if lease.is_vacant() {
+                self.note_lost(inode);
+            } else {
                 self.entries.insert(inode, lease);
             }
         }

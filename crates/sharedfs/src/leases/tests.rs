@@ -102,7 +102,7 @@ fn what_a_session_creates_is_its_own_until_it_loses_it() {
     assert_eq!(leases.request(A, InodeNumber(14), WRITE, NOW), Outcome::Granted(WRITE));
     leases.end_session(A);
     assert!(leases.entries.is_empty() && leases.of_session.is_empty() && leases.ranges.is_empty());
-    assert!(leases.blocks.is_empty());
+    assert!(leases.blocks.is_empty() && leases.lost.is_empty());
 }
 
 #[test]
@@ -220,4 +220,45 @@ fn numbers_not_yet_used_are_not_granted_ahead() {
     leases.grant_numbers(A, X, 5);
     assert_eq!(ahead(&mut leases, B, 8..17), [8, 9, 15, 16]);
     assert_eq!(leases.held(A, X), Some(WRITE));
+}
+
+#[test]
+fn files_one_made_and_another_looks_at_take_no_entries() {
+    const FILES: u64 = 10_000;
+    let mut leases = Leases::new(HOLD);
+    leases.grant_numbers(A, X, FILES as u32);
+    let made = X.0..X.0 + FILES;
+    made.clone().for_each(|number| leases.revoke_along(A, InodeNumber(number)));
+    assert!(leases.entries.is_empty() && leases.count(A) == 0);
+    assert_eq!(leases.may_be_unborn(X, B), None);
+    assert_eq!(ahead(&mut leases, B, made.clone()), made.clone().collect::<Vec<_>>());
+    assert!(leases.entries.is_empty());
+    assert_eq!((leases.held(A, X), leases.held(B, X), leases.count(B)), (None, Some(WRITE), FILES));
+    assert_eq!(leases.request(A, X, WRITE, NOW), Outcome::Fence(vec![B]));
+    leases.revoke(B, X, NOW);
+    assert_eq!(leases.request(A, X, WRITE, NOW), Outcome::Granted(WRITE));
+    leases.give_back(A, X, Some(LogPosition(64)));
+    leases.digested(A, X, LogPosition(64));
+    assert!(leases.entries.is_empty() && leases.held(A, X).is_none());
+    for session in [A, B] {
+        leases.end_session(session);
+    }
+    assert!(
+        leases.blocks.is_empty()
+            && leases.lost.is_empty()
+            && leases.of_session.values().all(HashSet::is_empty)
+    );
+}
+
+#[test]
+fn what_lingered_by_the_thousand_takes_no_memory_behind_that() {
+    const FILES: u64 = 100_000;
+    let mut leases = Leases::new(HOLD);
+    leases.grant_numbers(A, X, FILES as u32);
+    let made = (X.0..X.0 + FILES).map(InodeNumber);
+    made.clone().for_each(|inode| assert!(leases.give_back(A, inode, Some(LogPosition(64)))));
+    assert_eq!(leases.entries.len() as u64, FILES);
+    made.for_each(|inode| leases.digested(A, inode, LogPosition(64)));
+    let kept = leases.entries.capacity() + leases.of_session[&A].capacity();
+    assert!(leases.entries.is_empty() && kept < 10_000, "room for {kept}");
 }
