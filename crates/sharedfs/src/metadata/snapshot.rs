@@ -37,7 +37,8 @@ pub struct Snapshot {
 /// A table that may not be open yet.
 struct Table<K: Key + 'static, V: Value + 'static> {
     definition: TableDefinition<'static, K, V>,
-    opened: OnceLock<ReadOnlyTable<K, V>>,
+    /// Boxed: a snapshot lies on the stack of each thread that answers, and some moves of it deep.
+    opened: OnceLock<Box<ReadOnlyTable<K, V>>>,
 }
 
 impl<K: Key + 'static, V: Value + 'static> Table<K, V> {
@@ -50,7 +51,7 @@ impl<K: Key + 'static, V: Value + 'static> Table<K, V> {
             return Ok(table);
         }
         let table = reading.open_table(self.definition)?;
-        Ok(self.opened.get_or_init(|| table))
+        Ok(self.opened.get_or_init(|| Box::new(table)))
     }
 }
 
