@@ -27,6 +27,7 @@ mod digest;
 mod digesting;
 mod ending;
 mod error;
+mod idle_memory;
 mod leases;
 mod mapped;
 pub mod metadata;

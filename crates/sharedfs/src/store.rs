@@ -5,6 +5,7 @@ use crate::configuration::Options;
 use crate::digest::policy::{self, Backlog};
 use crate::digest::{Digester, Space, Storage};
 use crate::ending::Ending;
+use crate::idle_memory::IdleMemory;
 use crate::leases::Leases;
 use crate::mapped::MappedFiles;
 use crate::metadata::{MetadataStore, Watch};
@@ -75,6 +76,7 @@ pub struct SharedFs {
     pub(crate) quotas: Mutex<Quotas>,
     pub(crate) events: Events,
     pub(crate) counters: Counters,
+    pub(crate) idle_memory: IdleMemory,
     pub(crate) request_times: RequestTimes,
     pub(crate) opened: Instant,
     pub(crate) recovered: Recovered,
@@ -232,6 +234,7 @@ impl SharedFs {
             events: Events::new(options.trace_events as usize),
             options,
             counters: Counters::default(),
+            idle_memory: IdleMemory::default(),
             request_times: RequestTimes::default(),
             opened: Instant::now(),
             recovered: Recovered::default(),

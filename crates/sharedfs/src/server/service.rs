@@ -9,6 +9,7 @@ use cuesta_format::wire::{Refusal, Request, Response, Welcome};
 use cuesta_format::{InodeNumber, SessionId};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// A response and the descriptors beside it.
@@ -116,7 +117,11 @@ impl Service for SharedFs {
 
     fn tidy(&self) -> Result<bool, Error> {
         self.references.sweep_if_any()?;
-        self.collapse_step()
+        let found = self.collapse_step()?;
+        if !found {
+            self.idle_memory.give_back(self.counters.digested_entries.load(Ordering::Relaxed));
+        }
+        Ok(found)
     }
 
     fn kicked(&self, session: SessionId) {
