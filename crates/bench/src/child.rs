@@ -98,6 +98,11 @@ impl Guarded {
         Ok(guarded)
     }
 
+    /// Its process.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Kills the whole group with SIGKILL and waits for the child.
     pub fn kill(&mut self) {
         if !self.reaped {

@@ -1,10 +1,11 @@
 //! `cuesta-bench`: plain programs that are measured, and the runner that measures them on Cuesta and its peers.
 //!
 //! `works` is the policy (which works, what goals); everything else is mechanism: `workload` the programs,
-//! `measure` and `stats` the figures, `peers` on `scratch` the file systems, `child` the processes, `runner`
-//! the rounds, `report` the verdicts.
+//! `measure` and `stats` the figures, `peers` on `scratch` the file systems, `child` the processes, `daemon` what
+//! the kernel tells of one, `runner` the rounds, `report` the verdicts.
 
 mod child;
+mod daemon;
 mod error;
 mod fio;
 mod machine;

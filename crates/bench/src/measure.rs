@@ -50,6 +50,14 @@ pub enum Figure {
     Elapsed,
     /// From starting the daemon to its first answer, in seconds.
     Recovery,
+    /// Of one processor's time, what the daemon takes, in percent.
+    Processor,
+    /// How often a thread of the daemon wakes up in a second.
+    WakeUps,
+    /// The daemon's memory, in MiB.
+    Memory,
+    /// Files of the store that the daemon has mapped and that lie in memory, in MiB.
+    MappedStorage,
     /// Operations per second that fio reports for the same pattern.
     FioRate,
 }
@@ -69,6 +77,9 @@ impl Figure {
             Figure::Median | Figure::Percentile99 => "µs",
             Figure::Two | Figure::Four | Figure::Eight => "×",
             Figure::Recovery => "s",
+            Figure::Processor => "%",
+            Figure::WakeUps => "/s",
+            Figure::Memory | Figure::MappedStorage => "MiB",
         }
     }
 }

@@ -3,16 +3,19 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::child::{self, Role};
+use crate::child::{self, Guarded, Role};
+use crate::daemon::Daemon;
 use crate::error::{BenchError, Context};
 use crate::fio;
 use crate::measure::{Figure, Outcome};
 use crate::peers::{Peer, PeerName};
 use crate::scratch::Scratch;
+use crate::workload::at_rest::AT_REST;
 use crate::works::{Program, ROUNDS_QUICK, Work};
 
 /// Beyond its measured time, a work may take this long to prepare, verify and tidy up.
@@ -143,6 +146,7 @@ fn once(
     match work.program {
         Program::Recovery(_) => peer.recover(work, settings.time(work)),
         Program::Launch { count } => Some(launch(peer, count)),
+        Program::AtRest(_) => peer.daemon().map(|daemon| at_rest(work, &daemon, peer, settings)),
         _ => Some(run_program(work, round, peer, settings)),
     }
 }
@@ -169,6 +173,26 @@ fn run_program(
         Some(rate) => Ok(outcome.with(Figure::FioRate, rate?)),
         None => Ok(outcome),
     }
+}
+
+/// Has the programs of a work come to rest, and measures the daemon beside them. The store is made anew: nobody waits
+/// until they have ended, and until all they made is removed.
+fn at_rest(
+    work: &Work,
+    daemon: &Daemon,
+    peer: &mut dyn Peer,
+    settings: &Settings,
+) -> Result<Outcome, BenchError> {
+    let mut command = peer.command(&settings.own_executable);
+    command.args(["workload", work.name, "--dir"]).arg(peer.dir(work.name));
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut programs = Guarded::spawn(&mut command, Role::Applications)?;
+    child::wait_for_line(&mut programs, AT_REST, SLACK)?;
+    let outcome = daemon.at_rest(settings.time(work))?;
+    programs.kill();
+    child::check_interrupted()?;
+    peer.renew()?;
+    Ok(outcome)
 }
 
 /// Starts /bin/true from outside, `count` times after a first one; the mean, in ms.
@@ -219,6 +243,9 @@ mod tests {
         fn renew(&mut self) -> Result<(), BenchError> {
             self.renewed += 1;
             Ok(())
+        }
+        fn daemon(&self) -> Option<Daemon> {
+            None
         }
         fn recover(&mut self, _: &Work, _: Duration) -> Option<Result<Outcome, BenchError>> {
             None

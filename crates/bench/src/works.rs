@@ -10,6 +10,7 @@
 use crate::measure::Figure;
 use crate::workload::BURSTS;
 use crate::workload::append::Append;
+use crate::workload::at_rest::AtRest;
 use crate::workload::create::Create;
 use crate::workload::fill::Filling;
 use crate::workload::foreign::Foreign;
@@ -60,6 +61,8 @@ pub enum Program {
     },
     /// Killing everything with a full log, and starting the daemon again.
     Recovery(Filling),
+    /// A store full of files, and programs that do nothing: what the daemon takes and does.
+    AtRest(AtRest),
 }
 
 /// What a row has to reach.
@@ -114,6 +117,13 @@ const STALL_GOAL: Goal = Goal::Below(50.0);
 /// Processes that have nothing to do with each other get as much more done as on tmpfs, within what rounds differ.
 const SCALE_GOAL: Goal = Goal::TimesTmpfs(0.9);
 
+/// Nobody asks for anything: no time is taken, but for what a clock that is read can see,
+const NO_TIME_GOAL: Goal = Goal::Below(0.1);
+/// and nothing wakes up.
+const NO_WAKE_UPS_GOAL: Goal = Goal::Below(1.0);
+/// What the daemon may take for a million files and a thousand sessions.
+const MEMORY_GOAL: Goal = Goal::Below(256.0);
+
 /// What a day's work may cost.
 const JOB_GOAL: Goal = Goal::BelowTimesTmpfs(1.1);
 
@@ -155,6 +165,11 @@ const fn job(name: &'static str, task: Task, repeats: u32, rows: &'static [Row])
         rounds: 3,
         rows,
     }
+}
+
+const fn at_rest(name: &'static str, rest: AtRest, rows: &'static [Row]) -> Work {
+    let program = Program::AtRest(rest);
+    Work { name, program, seconds: 5.0, seconds_quick: 2.0, rounds: 1, rows }
 }
 
 const fn recovery(name: &'static str, filling: Filling, rows: &'static [Row]) -> Work {
@@ -376,6 +391,25 @@ pub const WORKS: &[Work] = &[
         Filling::Moves,
         &[row("recovery, log full of moved directories", Figure::Recovery, Goal::Below(2.0))],
     ),
+    at_rest(
+        "idle",
+        AtRest { files: 20_000, sessions: 50, have_written: true },
+        &[
+            row("SharedFS at rest, 50 sessions that wrote", Figure::Processor, NO_TIME_GOAL),
+            row("  wake-ups", Figure::WakeUps, NO_WAKE_UPS_GOAL),
+            row("  memory", Figure::Memory, Goal::Reported),
+        ],
+    ),
+    at_rest(
+        "footprint",
+        AtRest { files: 1_000_000, sessions: 1000, have_written: false },
+        &[
+            row("SharedFS, 1,000,000 files, 1,000 sessions", Figure::Memory, MEMORY_GOAL),
+            row("  of the store mapped", Figure::MappedStorage, Goal::Reported),
+            row("  processor", Figure::Processor, NO_TIME_GOAL),
+            row("  wake-ups", Figure::WakeUps, NO_WAKE_UPS_GOAL),
+        ],
+    ),
 ];
 
 /// The work of that name.
@@ -406,14 +440,18 @@ impl Program {
             | Program::HandOver(_)
             | Program::Start(_)
             | Program::Launch { .. }
-            | Program::Recovery(_) => 0,
+            | Program::Recovery(_)
+            | Program::AtRest(_) => 0,
         }
     }
 
     /// Whether it is several processes at once, which need more than one CPU.
     pub fn is_of_several(&self) -> bool {
         match self {
-            Program::OneDirectory(_) | Program::OwnDirectories(_) | Program::HandOver(_) => true,
+            Program::OneDirectory(_)
+            | Program::OwnDirectories(_)
+            | Program::HandOver(_)
+            | Program::AtRest(_) => true,
             Program::Sqlite(sqlite) => sqlite.processes > 1,
             _ => false,
         }

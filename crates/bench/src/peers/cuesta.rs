@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::{Peer, PeerName};
 use crate::child::{self, Guarded, Role};
+use crate::daemon::Daemon;
 use crate::error::{BenchError, Context};
 use crate::measure::{Figure, Outcome};
 use crate::workload::fill::READY;
@@ -159,6 +160,10 @@ impl Peer for Cuesta {
         self.stop();
         std::fs::remove_dir_all(self.store()).context("removing a store that failed")?;
         self.make()
+    }
+
+    fn daemon(&self) -> Option<Daemon> {
+        self.daemon.as_ref().map(|daemon| Daemon::new(daemon.id()))
     }
 
     fn recover(&mut self, work: &Work, filling: Duration) -> Option<Result<Outcome, BenchError>> {

@@ -5,6 +5,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use super::{Peer, PeerName};
+use crate::daemon::Daemon;
 use crate::error::{BenchError, Context};
 use crate::measure::Outcome;
 use crate::works::Work;
@@ -48,6 +49,10 @@ impl Peer for Kernel {
             }
         }
         Ok(())
+    }
+
+    fn daemon(&self) -> Option<Daemon> {
+        None
     }
 
     fn recover(&mut self, _: &Work, _: Duration) -> Option<Result<Outcome, BenchError>> {

@@ -10,6 +10,7 @@ use std::time::Duration;
 use clap::ValueEnum;
 use serde::Serialize;
 
+use crate::daemon::Daemon;
 use crate::error::BenchError;
 use crate::measure::Outcome;
 use crate::works::Work;
@@ -56,6 +57,9 @@ pub trait Peer {
 
     /// Makes the peer as new; called after a run that failed.
     fn renew(&mut self) -> Result<(), BenchError>;
+
+    /// What serves it, if that is a process.
+    fn daemon(&self) -> Option<Daemon>;
 
     /// Lets the program of `work` write for `filling`, kills it and whatever serves it, and measures the way
     /// back; `None` where there is nothing to recover.

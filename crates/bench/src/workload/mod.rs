@@ -3,6 +3,7 @@
 //! the measured time; a figure from a program that read back wrong data is not reported.
 
 pub mod append;
+pub mod at_rest;
 pub mod create;
 pub mod fill;
 pub mod foreign;
@@ -44,6 +45,7 @@ pub fn run(work: &Work, dir: &Path, time: Duration) -> Result<Outcome, BenchErro
         Program::HandOver(hand_over) => within(dir, || hand_over.run(dir, time)),
         Program::Stream(stream) => within(dir, || stream.run(dir, time)),
         Program::Foreign(foreign) => within(dir, || foreign.run(dir)),
+        Program::AtRest(rest) => within(dir, || rest.stay(dir)),
         Program::Recovery(filling) => within(dir, || filling.run_until_killed(dir)),
         Program::Start(start) => start.run(dir),
         Program::Job(job) => job.run(dir),
