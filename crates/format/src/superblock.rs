@@ -8,7 +8,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 pub const SUPERBLOCK_BYTES: usize = 4096;
 
 /// The format this build reads and writes.
-pub const FORMAT_VERSION: u32 = 6;
+pub const FORMAT_VERSION: u32 = 7;
 
 const MAGIC: [u8; 8] = *b"CUESTAFS";
 

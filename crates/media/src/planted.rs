@@ -34,11 +34,13 @@ pub enum Bug {
     SyncForgotten = 13,
     /// A daemon voids what the log of a session holds that will come back to it, instead of digesting it.
     LostAtRestart = 14,
+    /// The metadata store's journal says that a record counts before the record is there.
+    JournalCountsFirst = 15,
 }
 
 impl Bug {
     /// Every bug there is a switch for.
-    pub const ALL: [Bug; 14] = [
+    pub const ALL: [Bug; 15] = [
         Bug::MissingFence,
         Bug::UnflushedTail,
         Bug::ReusedSalt,
@@ -53,6 +55,7 @@ impl Bug {
         Bug::MappedAfterCommit,
         Bug::SyncForgotten,
         Bug::LostAtRestart,
+        Bug::JournalCountsFirst,
     ];
 }
 

@@ -273,6 +273,9 @@ impl SharedFs {
     /// vain. While there is some room left, deleting may go on all the same.
     fn make_room_for_metadata(&self, session: SessionId) -> Result<(), Error> {
         let batch = self.pending_bytes(session).min(self.options.digest_batch_bytes);
+        if batch == 0 {
+            return Ok(());
+        }
         match self.metadata.ensure_slack(METADATA_SLACK_LEAST_BYTES + METADATA_GROWTH * batch) {
             Err(error) if self.metadata.slack_bytes() < METADATA_SLACK_LEAST_BYTES => Err(error.into()),
             _ => Ok(()),

@@ -8,7 +8,7 @@ use crate::ending::Ending;
 use crate::idle_memory::IdleMemory;
 use crate::leases::Leases;
 use crate::mapped::MappedFiles;
-use crate::metadata::{MetadataStore, Watch};
+use crate::metadata::{MetadataError, MetadataStore, Watch};
 use crate::observe::{Counters, Events, RequestTimes};
 use crate::passed::PassedFiles;
 use crate::quotas::Quotas;
@@ -458,7 +458,12 @@ impl SharedFs {
                 self.end_session(session, Ending::GivenUp)?;
             }
         }
-        Ok(())
+        // Without room it stays where it is, which is as good; as it does where nothing is written any more.
+        match self.metadata.write_out() {
+            Err(MetadataError::NoSpace) => Ok(()),
+            Err(_) if self.metadata.is_read_only() => Ok(()),
+            written => Ok(written?),
+        }
     }
 }
 

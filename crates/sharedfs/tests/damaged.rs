@@ -50,6 +50,8 @@ fn a_damaged_page_of_metadata_ends_digests_and_not_the_daemon() {
     writer.write(file, 0, &[5; 5000]);
     assert_eq!(writer.request(&Request::Detach), Response::Done);
     drop(writer);
+    // All of it is in the tree then.
+    Service::stop(&*shared).unwrap();
     drop(shared);
     damage(&store.tier().join("meta.redb"), name(FILES / 2).as_bytes());
 

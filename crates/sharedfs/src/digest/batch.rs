@@ -205,7 +205,7 @@ impl Lookup for Before<'_> {
 }
 
 /// Bytes read behind what a session says is complete, to find the break.
-const BREAK_BYTES: u64 = 64 << 10;
+const BREAK_BYTES: u64 = 8 << 10;
 
 /// A batch ends when it has touched so many inodes and names, which cost a microsecond or two each: somebody may wait
 /// for its end. Nobody waits for a part of a recovery.

@@ -1,7 +1,7 @@
 //! redb's storage: a mapped file that takes room on the medium only as far as it was written.
 //!
 //! redb doubles its file when it grows, and expects zeros there. Here the length it sees is a number in a
-//! header page in front of its bytes; the file below is allocated in chunks, ahead of the highest byte ever
+//! header page in front of its bytes and of the journal's ([`super::journal`]); the file below is allocated in chunks, ahead of the highest byte ever
 //! written. [`BackendFile::ensure_slack`] allocates ahead of a transaction, so that the transaction does not
 //! meet a full medium half-way; should it all the same, that is an error and never a SIGBUS.
 //!
@@ -19,12 +19,14 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The header page, then redb's bytes.
+/// The header page, then the journal, then redb's bytes.
 const HEADER_BYTES: u64 = 4096;
-const MAGIC: u64 = u64::from_le_bytes(*b"CUESTAMD");
+const TREE_OFFSET: u64 = HEADER_BYTES + BackendFile::JOURNAL_BYTES;
+const MAGIC: u64 = u64::from_le_bytes(*b"CUESTAM5");
 const MAGIC_OFFSET: u64 = 0;
 const LENGTH_OFFSET: u64 = 8;
 const WRITTEN_OFFSET: u64 = 16;
+const JOURNAL_OFFSET: u64 = 24;
 
 /// The medium is allocated in steps of this size.
 const CHUNK_BYTES: u64 = 4 << 20;
@@ -65,16 +67,20 @@ pub(super) struct BackendFile {
 }
 
 impl BackendFile {
+    /// Bytes of the journal.
+    pub(super) const JOURNAL_BYTES: u64 = (4 << 20) - HEADER_BYTES;
+
     /// Opens the file, or makes an empty one if the file is empty.
     pub(super) fn open(path: &Path, medium: Medium) -> Result<BackendFile, MetadataError> {
         let mapping = GrowableMapping::open(path, medium)?;
         let foreign = || MetadataError::Foreign(path.to_path_buf());
         let file = if mapping.is_empty() {
-            mapping.set_len(HEADER_BYTES)?;
+            mapping.set_len(TREE_OFFSET)?;
             let file = BackendFile::new(mapping, 0, 0);
             // The magic goes last: a header without it is no store yet.
             file.note(LENGTH_OFFSET, 0).map_err(|_| foreign())?;
             file.note(WRITTEN_OFFSET, 0).map_err(|_| foreign())?;
+            file.note_journal(0).map_err(|_| foreign())?;
             file.note_word(MAGIC_OFFSET, MAGIC).map_err(|_| foreign())?;
             file
         } else {
@@ -83,7 +89,7 @@ impl BackendFile {
                 mapping.read(offset, &mut bytes).map_err(|_| foreign())?;
                 Ok(u64::from_le_bytes(bytes))
             };
-            if mapping.len() < HEADER_BYTES || word(MAGIC_OFFSET)? != MAGIC {
+            if mapping.len() < TREE_OFFSET || word(MAGIC_OFFSET)? != MAGIC {
                 return Err(foreign());
             }
             let number = |offset| -> Result<u64, MetadataError> {
@@ -92,7 +98,7 @@ impl BackendFile {
                 })
             };
             let (length, written) = (number(LENGTH_OFFSET)?, number(WRITTEN_OFFSET)?);
-            if length > LENGTH_MAX || written > mapping.len() - HEADER_BYTES {
+            if length > LENGTH_MAX || written > mapping.len() - TREE_OFFSET {
                 return Err(MetadataError::Damaged(format!(
                     "header: length {length}, written {written}, in a file of {}",
                     mapping.len()
@@ -121,6 +127,31 @@ impl BackendFile {
         }
     }
 
+    /// How far the journal counts, as [`super::journal`] says it.
+    pub(super) fn journal_number(&self) -> Result<u64, MetadataError> {
+        let mut bytes = [0; 8];
+        let damaged = || MetadataError::Damaged("the journal's number is not what was written".into());
+        self.mapping.read(JOURNAL_OFFSET, &mut bytes).map_err(|_| damaged())?;
+        unseal(u64::from_le_bytes(bytes)).ok_or_else(damaged)
+    }
+
+    /// Durably says how far the journal counts.
+    pub(super) fn note_journal(&self, number: u64) -> Result<(), AccessError> {
+        self.note(JOURNAL_OFFSET, number)
+    }
+
+    /// Reads bytes of the journal.
+    pub(super) fn read_journal(&self, offset: u64, out: &mut [u8]) -> Result<(), AccessError> {
+        self.mapping.read(HEADER_BYTES + offset, out)
+    }
+
+    /// Durably writes bytes of the journal.
+    pub(super) fn write_journal(&self, offset: u64, bytes: &[u8]) -> Result<(), AccessError> {
+        self.mapping.write_through(HEADER_BYTES + offset, bytes)?;
+        self.mapping.fence();
+        Ok(())
+    }
+
     /// From here on, this thread writes and syncs.
     pub(super) fn announce_syncing_thread(&self) {
         self.syncing_thread.store(thread_mark(), Ordering::Relaxed);
@@ -128,7 +159,7 @@ impl BackendFile {
 
     /// Bytes allocated on the medium that were never written: what can be added without asking it for more.
     pub(super) fn slack_bytes(&self) -> u64 {
-        (self.mapping.len() - HEADER_BYTES).saturating_sub(self.written.load(Ordering::Acquire))
+        (self.mapping.len() - TREE_OFFSET).saturating_sub(self.written.load(Ordering::Acquire))
     }
 
     /// Bytes taken on the medium.
@@ -161,7 +192,7 @@ impl BackendFile {
 
     /// Allocates up to `end`; `growth` is held.
     fn allocate(&self, end: u64) -> Result<(), MediaError> {
-        let wanted = end.saturating_add(HEADER_BYTES).min(2 * LENGTH_MAX).next_multiple_of(CHUNK_BYTES);
+        let wanted = end.saturating_add(TREE_OFFSET).min(2 * LENGTH_MAX).next_multiple_of(CHUNK_BYTES);
         if wanted > self.mapping.len() { self.mapping.set_len(wanted) } else { Ok(()) }
     }
 
@@ -199,7 +230,7 @@ impl BackendFile {
             // What is cut off is given back, and reads as zeros when the file grows again.
             self.note(WRITTEN_OFFSET, length).map_err(outside)?;
             self.written.store(length, Ordering::Release);
-            self.mapping.set_len(HEADER_BYTES + length).map_err(refused)?;
+            self.mapping.set_len(TREE_OFFSET + length).map_err(refused)?;
         }
         Ok(())
     }
@@ -245,7 +276,7 @@ impl redb::StorageBackend for Backend {
         if stored.is_empty() {
             return Ok(());
         }
-        self.0.mapping.read(HEADER_BYTES + offset, stored).map_err(outside)
+        self.0.mapping.read(TREE_OFFSET + offset, stored).map_err(outside)
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
@@ -273,7 +304,7 @@ impl redb::StorageBackend for Backend {
         if end > self.0.written.load(Ordering::Acquire) {
             self.0.extend_written(end)?;
         }
-        self.0.mapping.write_through(HEADER_BYTES + offset, data).map_err(outside)?;
+        self.0.mapping.write_through(TREE_OFFSET + offset, data).map_err(outside)?;
         if self.0.syncing_thread.load(Ordering::Relaxed) != thread_mark() {
             self.0.mapping.fence();
         }

@@ -1,36 +1,75 @@
-//! The tables, and how their keys are made.
+//! The tables, and how their keys are made. All are byte strings that sort as what they stand for does.
 
+use super::MetadataError;
 use cuesta_format::InodeNumber;
 use redb::TableDefinition;
 
-/// A table of byte strings, ordered as bytes.
-pub(super) type ByteTable = TableDefinition<'static, &'static [u8], &'static [u8]>;
+/// A table, in the order in which they are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub(super) enum Table {
+    /// Chunk number → consecutive inode records; see `records`.
+    Inodes,
+    /// Parent ++ name → child and kind.
+    Dirents,
+    /// Inode ++ name → value of an extended attribute.
+    Extended,
+    /// Inode ++ first file block → address and blocks, of inodes with more extents than fit their record.
+    Extents,
+    /// Inode → target of a symbolic link.
+    Symlinks,
+    /// Arena → bitmap of its used blocks.
+    Arenas,
+    /// Session → how far it was digested.
+    Sessions,
+    /// Inode without a name ++ session that holds it open → nothing.
+    Orphans,
+    /// Who is charged → what they own.
+    Usage,
+    /// Who is charged → what they may own at most; 0: no limit.
+    Limits,
+    /// Name → number: the format version, [`super::Counters`], and which journal comes behind the tree.
+    Counters,
+}
 
-/// A table of what belongs to those who are charged ([`cuesta_format::quota::Payer::key`]).
-pub(super) type AmountsTable = TableDefinition<'static, (u8, u64), (u64, u64)>;
+impl Table {
+    /// All of them, each at the place of its number.
+    pub(super) const ALL: [Table; 11] = [
+        Table::Inodes,
+        Table::Dirents,
+        Table::Extended,
+        Table::Extents,
+        Table::Symlinks,
+        Table::Arenas,
+        Table::Sessions,
+        Table::Orphans,
+        Table::Usage,
+        Table::Limits,
+        Table::Counters,
+    ];
 
-/// Chunk number (8 bytes, big-endian) → consecutive inode records; see `records`.
-pub(super) const INODES: ByteTable = TableDefinition::new("inodes");
-/// Parent (8 bytes, big-endian) ++ name → child and kind.
-pub(super) const DIRENTS: ByteTable = TableDefinition::new("dirents");
-/// (inode, first file block) → (address, blocks), of inodes with more extents than fit their record.
-pub(super) const EXTENTS: TableDefinition<'static, (u64, u64), (u64, u32)> = TableDefinition::new("extents");
-/// Inode → target of a symbolic link.
-pub(super) const SYMLINKS: TableDefinition<'static, u64, &'static [u8]> = TableDefinition::new("symlinks");
-/// Inode (8 bytes, big-endian) ++ name → value of an extended attribute.
-pub(super) const EXTENDED: ByteTable = TableDefinition::new("extended attributes");
-/// Arena → bitmap of its used blocks.
-pub(super) const ARENAS: TableDefinition<'static, u32, &'static [u8]> = TableDefinition::new("arenas");
-/// Session → how far it was digested.
-pub(super) const SESSIONS: TableDefinition<'static, u64, &'static [u8]> = TableDefinition::new("sessions");
-/// (inode without a name, session that holds it open).
-pub(super) const ORPHANS: TableDefinition<'static, (u64, u64), ()> = TableDefinition::new("orphans");
-/// Who is charged → (blocks, inodes) they own.
-pub(super) const USAGE: AmountsTable = TableDefinition::new("usage");
-/// Who is charged → (blocks, inodes) they may own at most; 0: no limit.
-pub(super) const LIMITS: AmountsTable = TableDefinition::new("limits");
-/// Named numbers: the format version and [`super::Counters`].
-pub(super) const COUNTERS: TableDefinition<'static, &'static str, u64> = TableDefinition::new("counters");
+    /// The table with this number.
+    pub(super) fn from_byte(byte: u8) -> Option<Table> {
+        Table::ALL.get(usize::from(byte)).copied()
+    }
+
+    /// What redb calls it.
+    pub(super) fn definition(self) -> TableDefinition<'static, &'static [u8], &'static [u8]> {
+        TableDefinition::new(match self {
+            Table::Inodes => "inodes",
+            Table::Dirents => "dirents",
+            Table::Extended => "extended attributes",
+            Table::Extents => "extents",
+            Table::Symlinks => "symlinks",
+            Table::Arenas => "arenas",
+            Table::Sessions => "sessions",
+            Table::Orphans => "orphans",
+            Table::Usage => "usage",
+            Table::Limits => "limits",
+            Table::Counters => "counters",
+        })
+    }
+}
 
 /// Inodes that share a value. New files get consecutive numbers, so a batch of them costs a sixteenth of the puts;
 /// sixteen records with an extent each still fit a page of the tree.
@@ -41,9 +80,42 @@ pub(super) fn chunk_of(inode: InodeNumber) -> (u64, usize) {
     (inode.0 / CHUNK_INODES, (inode.0 % CHUNK_INODES) as usize)
 }
 
-/// The key of a chunk.
-pub(super) fn chunk_key(chunk: u64) -> [u8; 8] {
-    chunk.to_be_bytes()
+/// The key of what has a number: a chunk, an inode's link, an arena, a session.
+pub(super) fn number_key(number: u64) -> [u8; 8] {
+    number.to_be_bytes()
+}
+
+/// The number in such a key.
+pub(super) fn number_in(key: &[u8]) -> Result<u64, MetadataError> {
+    let bytes = key.try_into().map_err(|_| MetadataError::Damaged("a key is no number".into()))?;
+    Ok(u64::from_be_bytes(bytes))
+}
+
+/// The key of what belongs to two numbers: an extent, an inode kept for a session.
+pub(super) fn pair_key(first: u64, second: u64) -> [u8; 16] {
+    let mut key = [0; 16];
+    key[..8].copy_from_slice(&first.to_be_bytes());
+    key[8..].copy_from_slice(&second.to_be_bytes());
+    key
+}
+
+/// The numbers in such a key.
+pub(super) fn pair_in(key: &[u8]) -> Result<(u64, u64), MetadataError> {
+    let (first, second) = key.split_at_checked(8).unwrap_or((key, &[]));
+    Ok((number_in(first)?, number_in(second)?))
+}
+
+/// The key of what belongs to somebody who is charged ([`cuesta_format::quota::Payer::key`]).
+pub(super) fn payer_key((kind, number): (u8, u64)) -> [u8; 9] {
+    let mut key = [kind; 9];
+    key[1..].copy_from_slice(&number.to_be_bytes());
+    key
+}
+
+/// Who that is.
+pub(super) fn payer_in(key: &[u8]) -> Result<(u8, u64), MetadataError> {
+    let (kind, number) = key.split_first().ok_or_else(|| MetadataError::Damaged("a key is empty".into()))?;
+    Ok((*kind, number_in(number)?))
 }
 
 /// The key of a directory entry or of an extended attribute; with an empty name, the place before the first.
@@ -54,9 +126,9 @@ pub(super) fn name_key(owner: InodeNumber, name: &[u8]) -> Vec<u8> {
     key
 }
 
-/// Whose key that is.
-pub(super) fn owner_in(key: &[u8]) -> Option<InodeNumber> {
-    key.first_chunk().map(|owner| InodeNumber(u64::from_be_bytes(*owner)))
+/// Whose key that is, and the name.
+pub(super) fn owner_and_name(key: &[u8]) -> Option<(InodeNumber, &[u8])> {
+    key.split_first_chunk().map(|(owner, name)| (InodeNumber(u64::from_be_bytes(*owner)), name))
 }
 
 /// The name in such a key, if it is one of `owner`.

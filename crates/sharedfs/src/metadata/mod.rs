@@ -2,7 +2,8 @@
 //! transactional B+tree (redb; `docs/decisions/0001-metadata-store.md` says why and how it is laid out).
 //!
 //! Mechanism only. A [`Transaction`] gathers a digest batch in memory, sees its own changes, and commits them
-//! in the order of the keys, all or nothing; a [`Snapshot`] is what was committed when it was taken. Which
+//! all or nothing: small ones into a journal in front of the tree, larger ones and what the journal holds into the tree, in
+//! the order of the keys. A [`Snapshot`] is what was committed when it was taken. Which
 //! operations are allowed and which blocks are free is decided elsewhere.
 
 mod apply;
@@ -10,8 +11,11 @@ mod backend;
 mod error;
 mod extents;
 mod guard;
+mod journal;
 mod keys;
+mod layered;
 mod records;
+mod redo;
 mod snapshot;
 mod store;
 #[cfg(test)]

@@ -4,12 +4,20 @@
 //! |---|---|
 //! | inodes | u16 bitmap of the records present, then each: u8 extents inside, u8 flags, [`InodeLayout`], extents |
 //! | dirents | child u64, kind u8 |
+//! | extents | address u64, blocks u32 |
+//! | symlinks | the target |
+//! | extended attributes | the value |
+//! | arenas | a bit for each block |
 //! | sessions | postcard of [`SessionRecord`] |
+//! | orphans | nothing |
+//! | usage, limits | blocks u64, inodes u64 |
+//! | counters | u64 |
 
 use super::MetadataError;
 use super::keys::CHUNK_INODES;
 use cuesta_format::inode_layout::{ExtentLayout, InodeLayout};
-use cuesta_format::{Extent, FileKind, InodeNumber, InodeRecord, LogGeneration, LogPosition};
+use cuesta_format::quota::Amounts;
+use cuesta_format::{BlockAddress, Extent, FileKind, InodeNumber, InodeRecord, LogGeneration, LogPosition};
 use serde::{Deserialize, Serialize};
 use zerocopy::little_endian::{U16, U64};
 use zerocopy::{FromBytes, IntoBytes};
@@ -80,6 +88,18 @@ impl Default for Counters {
             inodes: 0,
             used_blocks: 0,
         }
+    }
+}
+
+impl Counters {
+    /// Each with its key, in the order of these.
+    pub(super) fn named(&self) -> [(&'static str, u64); 4] {
+        [
+            ("inodes", self.inodes),
+            ("next_inode", self.next_inode.0),
+            ("next_session", self.next_session),
+            ("used_blocks", self.used_blocks),
+        ]
     }
 }
 
@@ -212,6 +232,43 @@ pub(super) fn walk(
     if rest.is_empty() { Ok(()) } else { Err(damaged("bytes left over")) }
 }
 
+/// Where an extent lies, as its table holds it.
+pub(super) fn encode_extent_place(address: BlockAddress, blocks: u32) -> [u8; 12] {
+    let mut bytes = [0; 12];
+    bytes[..8].copy_from_slice(&address.0.to_le_bytes());
+    bytes[8..].copy_from_slice(&blocks.to_le_bytes());
+    bytes
+}
+
+/// The same, read.
+pub(super) fn extent_place(bytes: &[u8]) -> Result<(BlockAddress, u32), MetadataError> {
+    let damaged = || MetadataError::Damaged("an extent's value is unreadable".into());
+    let (address, blocks) = U64::read_from_prefix(bytes).map_err(|_| damaged())?;
+    let blocks = blocks.try_into().map_err(|_| damaged())?;
+    Ok((BlockAddress(address.get()), u32::from_le_bytes(blocks)))
+}
+
+/// What somebody owns, or may own, as the tables hold it.
+pub(super) fn encode_amounts(amounts: Amounts) -> [u8; 16] {
+    let mut bytes = [0; 16];
+    bytes[..8].copy_from_slice(&amounts.blocks.to_le_bytes());
+    bytes[8..].copy_from_slice(&amounts.inodes.to_le_bytes());
+    bytes
+}
+
+/// The same, read.
+pub(super) fn amounts(bytes: &[u8]) -> Result<Amounts, MetadataError> {
+    let damaged = || MetadataError::Damaged("what somebody owns is unreadable".into());
+    let [blocks, inodes] = <[U64; 2]>::read_from_bytes(bytes).map_err(|_| damaged())?;
+    Ok(Amounts { blocks: blocks.get(), inodes: inodes.get() })
+}
+
+/// One of the store's numbers.
+pub(super) fn counter(bytes: &[u8]) -> Result<u64, MetadataError> {
+    let damaged = |_| MetadataError::Damaged("a counter is unreadable".into());
+    Ok(u64::from_le_bytes(bytes.try_into().map_err(damaged)?))
+}
+
 impl Dirent {
     pub(super) fn encode(self) -> [u8; 9] {
         let mut bytes = [self.kind as u8; 9];
@@ -231,7 +288,7 @@ impl Dirent {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cuesta_format::{BlockAddress, InodeRecord, Timestamp};
+    use cuesta_format::{InodeRecord, Timestamp};
 
     fn chunk() -> Chunk {
         let mut chunk = Chunk::default();

@@ -3,56 +3,23 @@
 use super::extents::close_together;
 use super::guard::guarded;
 use super::keys::{
-    ARENAS, CHUNK_INODES, COUNTERS, DIRENTS, EXTENDED, EXTENTS, INODES, LIMITS, ORPHANS, SESSIONS, SYMLINKS,
-    USAGE, chunk_key, chunk_of, name_in, name_key,
+    CHUNK_INODES, Table, chunk_of, name_in, name_key, number_in, number_key, owner_and_name, pair_in,
+    pair_key, payer_in, payer_key,
 };
-use super::records::{Chunk, walk};
+use super::layered::{self, Bounds, EVERYTHING, Found, Merged, Overlay, TreeAt};
+use super::records::{Chunk, amounts, counter, extent_place, walk};
 use super::{Counters, Dirent, ExtentList, MetadataError, RawInode, SessionRecord, StoredInode};
 use cuesta_format::quota::{Amounts, Payer};
 use cuesta_format::wire::ExtendedAttribute;
-use cuesta_format::{ArenaId, BlockAddress, Extent, InodeNumber, SessionId};
-use redb::{Key, ReadOnlyTable, ReadTransaction, ReadableTable, TableDefinition, Value};
+use cuesta_format::{ArenaId, Extent, InodeNumber, SessionId};
 use std::collections::BTreeMap;
 use std::ops::{Bound, Range};
-use std::sync::OnceLock;
+use std::sync::Arc;
 
-type Bytes = &'static [u8];
-
-/// The store at one commit. Tables are opened as they are looked at: most questions look at one or two.
+/// The store at one commit: the tree, and what was committed since it was written.
 pub struct Snapshot {
-    reading: ReadTransaction,
-    inodes: Table<Bytes, Bytes>,
-    dirents: Table<Bytes, Bytes>,
-    extents: Table<(u64, u64), (u64, u32)>,
-    symlinks: Table<u64, Bytes>,
-    extended: Table<Bytes, Bytes>,
-    arenas: Table<u32, Bytes>,
-    sessions: Table<u64, Bytes>,
-    orphans: Table<(u64, u64), ()>,
-    usage: Table<(u8, u64), (u64, u64)>,
-    limits: Table<(u8, u64), (u64, u64)>,
-    counters: Table<&'static str, u64>,
-}
-
-/// A table that may not be open yet.
-struct Table<K: Key + 'static, V: Value + 'static> {
-    definition: TableDefinition<'static, K, V>,
-    /// Boxed: a snapshot lies on the stack of each thread that answers, and some moves of it deep.
-    opened: OnceLock<Box<ReadOnlyTable<K, V>>>,
-}
-
-impl<K: Key + 'static, V: Value + 'static> Table<K, V> {
-    fn new(definition: TableDefinition<'static, K, V>) -> Table<K, V> {
-        Table { definition, opened: OnceLock::new() }
-    }
-
-    fn of(&self, reading: &ReadTransaction) -> Result<&ReadOnlyTable<K, V>, MetadataError> {
-        if let Some(table) = self.opened.get() {
-            return Ok(table);
-        }
-        let table = reading.open_table(self.definition)?;
-        Ok(self.opened.get_or_init(|| Box::new(table)))
-    }
+    tree: Arc<TreeAt>,
+    overlay: Arc<Overlay>,
 }
 
 /// A name in a directory.
@@ -65,47 +32,39 @@ pub struct Entry {
 }
 
 impl Snapshot {
-    pub(super) fn new(reading: ReadTransaction) -> Snapshot {
-        Snapshot {
-            reading,
-            inodes: Table::new(INODES),
-            dirents: Table::new(DIRENTS),
-            extents: Table::new(EXTENTS),
-            symlinks: Table::new(SYMLINKS),
-            extended: Table::new(EXTENDED),
-            arenas: Table::new(ARENAS),
-            sessions: Table::new(SESSIONS),
-            orphans: Table::new(ORPHANS),
-            usage: Table::new(USAGE),
-            limits: Table::new(LIMITS),
-            counters: Table::new(COUNTERS),
-        }
+    pub(super) fn new(tree: Arc<TreeAt>, overlay: Arc<Overlay>) -> Snapshot {
+        Snapshot { tree, overlay }
     }
 
     /// Whether every table is there.
     pub(super) fn check_tables(&self) -> Result<(), MetadataError> {
-        guarded(|| {
-            self.inodes.of(&self.reading)?;
-            self.dirents.of(&self.reading)?;
-            self.extents.of(&self.reading)?;
-            self.symlinks.of(&self.reading)?;
-            self.extended.of(&self.reading)?;
-            self.arenas.of(&self.reading)?;
-            self.sessions.of(&self.reading)?;
-            self.orphans.of(&self.reading)?;
-            self.usage.of(&self.reading)?;
-            self.limits.of(&self.reading)?;
-            self.counters.of(&self.reading)?;
-            Ok(())
-        })
+        guarded(|| Table::ALL.into_iter().try_for_each(|table| self.tree.table(table).map(|_| ())))
+    }
+
+    pub(super) fn get(&self, table: Table, key: &[u8]) -> Result<Option<Found>, MetadataError> {
+        layered::get(&self.tree, &self.overlay, table, key)
+    }
+
+    /// What was committed since the tree was written.
+    pub(super) fn overlay(&self) -> &Arc<Overlay> {
+        &self.overlay
+    }
+
+    fn range(&self, table: Table, bounds: Bounds<'_>) -> Result<Merged<'_>, MetadataError> {
+        layered::range(&self.tree, &self.overlay, table, bounds, false)
+    }
+
+    /// The same from its end.
+    fn range_back(&self, table: Table, bounds: Bounds<'_>) -> Result<Merged<'_>, MetadataError> {
+        layered::range(&self.tree, &self.overlay, table, bounds, true)
     }
 
     /// An inode.
     pub fn inode(&self, inode: InodeNumber) -> Result<Option<StoredInode>, MetadataError> {
         guarded(|| {
             let (chunk, slot) = chunk_of(inode);
-            match self.inodes.of(&self.reading)?.get(&chunk_key(chunk)[..])? {
-                Some(bytes) => Chunk::decode_one(chunk, bytes.value(), slot),
+            match self.get(Table::Inodes, &number_key(chunk))? {
+                Some(bytes) => Chunk::decode_one(chunk, &bytes, slot),
                 None => Ok(None),
             }
         })
@@ -122,13 +81,11 @@ impl Snapshot {
                 return Ok(());
             }
             let (first, last) =
-                (chunk_key(numbers.start / CHUNK_INODES), chunk_key((numbers.end - 1) / CHUNK_INODES));
-            for pair in self.inodes.of(&self.reading)?.range::<&[u8]>(&first[..]..=&last[..])? {
+                (number_key(numbers.start / CHUNK_INODES), number_key((numbers.end - 1) / CHUNK_INODES));
+            for pair in self.range(Table::Inodes, (Bound::Included(&first), Bound::Included(&last)))? {
                 let (key, bytes) = pair?;
-                let damaged = || MetadataError::Damaged("the key of an inode chunk".into());
-                let chunk = u64::from_be_bytes(key.value().try_into().map_err(|_| damaged())?);
                 let mut goes_on = Ok(true);
-                walk(chunk, bytes.value(), |_, raw| {
+                walk(number_in(&key)?, &bytes, |_, raw| {
                     if numbers.contains(&raw.number.0) {
                         goes_on = visit(raw);
                     }
@@ -145,18 +102,15 @@ impl Snapshot {
     /// A number no inode at or above it has.
     pub fn inodes_end(&self) -> Result<InodeNumber, MetadataError> {
         guarded(|| {
-            let last = self
-                .inodes
-                .of(&self.reading)?
-                .last()?
-                .and_then(|(key, _)| Some(u64::from_be_bytes(key.value().try_into().ok()?)));
+            let last = self.range_back(Table::Inodes, EVERYTHING)?.next().transpose()?;
+            let last = last.map(|(key, _)| number_in(&key)).transpose()?;
             Ok(InodeNumber(last.map_or(0, |chunk| chunk.saturating_add(1).saturating_mul(CHUNK_INODES))))
         })
     }
 
     pub(super) fn chunk(&self, chunk: u64) -> Result<Chunk, MetadataError> {
-        guarded(|| match self.inodes.of(&self.reading)?.get(&chunk_key(chunk)[..])? {
-            Some(bytes) => Chunk::decode(chunk, bytes.value()),
+        guarded(|| match self.get(Table::Inodes, &number_key(chunk))? {
+            Some(bytes) => Chunk::decode(chunk, &bytes),
             None => Ok(Chunk::default()),
         })
     }
@@ -167,9 +121,7 @@ impl Snapshot {
     }
 
     pub(super) fn dirent(&self, key: &[u8]) -> Result<Option<Dirent>, MetadataError> {
-        guarded(|| {
-            self.dirents.of(&self.reading)?.get(key)?.map(|bytes| Dirent::decode(bytes.value())).transpose()
-        })
+        guarded(|| self.get(Table::Dirents, key)?.map(|bytes| Dirent::decode(&bytes)).transpose())
     }
 
     /// Up to `limit` names of a directory that sort behind `after` (all do behind the empty name), as bytes.
@@ -194,14 +146,10 @@ impl Snapshot {
     ) -> Result<bool, MetadataError> {
         guarded(|| {
             let from = name_key(parent, after);
-            for pair in self
-                .dirents
-                .of(&self.reading)?
-                .range::<&[u8]>((Bound::Excluded(&from[..]), Bound::Unbounded))?
-            {
+            for pair in self.range(Table::Dirents, (Bound::Excluded(&from), Bound::Unbounded))? {
                 let (key, value) = pair?;
-                let Some(name) = name_in(parent, key.value()) else { break };
-                if !visit(name, Dirent::decode(value.value())?) {
+                let Some(name) = name_in(parent, &key) else { break };
+                if !visit(name, Dirent::decode(&value)?) {
                     return Ok(false);
                 }
             }
@@ -247,19 +195,15 @@ impl Snapshot {
                 return Ok(found);
             }
             // The one that starts before the range may reach into it.
-            if let Some(pair) =
-                self.extents.of(&self.reading)?.range((inode.0, 0)..(inode.0, blocks.start))?.next_back()
-            {
+            let [first, start, end] = [0, blocks.start, blocks.end].map(|block| pair_key(inode.0, block));
+            let before = (Bound::Included(&first[..]), Bound::Excluded(&start[..]));
+            if let Some(pair) = self.range_back(Table::Extents, before)?.next() {
                 let (key, value) = pair?;
-                found.extend(
-                    Some(extent(key.value(), value.value())?).filter(|it| it.end_block() > blocks.start),
-                );
+                found.extend(Some(extent(&key, &value)?.1).filter(|it| it.end_block() > blocks.start));
             }
-            for pair in
-                self.extents.of(&self.reading)?.range((inode.0, blocks.start)..(inode.0, blocks.end))?
-            {
+            for pair in self.range(Table::Extents, (Bound::Included(&start), Bound::Excluded(&end)))? {
                 let (key, value) = pair?;
-                found.push(extent(key.value(), value.value())?);
+                found.push(extent(&key, &value)?.1);
             }
             Ok(found)
         })
@@ -273,8 +217,10 @@ impl Snapshot {
         wanted: impl Fn(u64) -> bool,
     ) -> Result<Option<u64>, MetadataError> {
         guarded(|| {
-            for pair in self.extents.of(&self.reading)?.range((inode.0, 0)..(inode.0, block))?.rev() {
-                let (_, start) = pair?.0.value();
+            let [first, end] = [0, block].map(|block| pair_key(inode.0, block));
+            let before = (Bound::Included(&first[..]), Bound::Excluded(&end[..]));
+            for pair in self.range_back(Table::Extents, before)? {
+                let (_, start) = pair_in(&pair?.0)?;
                 if wanted(start) {
                     return Ok(Some(start));
                 }
@@ -285,17 +231,18 @@ impl Snapshot {
 
     /// The target of a symbolic link.
     pub fn symlink(&self, inode: InodeNumber) -> Result<Option<Vec<u8>>, MetadataError> {
-        guarded(|| Ok(self.symlinks.of(&self.reading)?.get(inode.0)?.map(|target| target.value().to_vec())))
+        guarded(|| Ok(self.get(Table::Symlinks, &number_key(inode.0))?.map(|target| target.to_vec())))
     }
 
     /// All extended attributes of an inode, with their values, in name order.
     pub fn extended(&self, inode: InodeNumber) -> Result<Vec<ExtendedAttribute>, MetadataError> {
         guarded(|| {
             let mut found = Vec::new();
-            for pair in self.extended.of(&self.reading)?.range::<&[u8]>(&name_key(inode, b"")[..]..)? {
+            let from = name_key(inode, b"");
+            for pair in self.range(Table::Extended, (Bound::Included(&from), Bound::Unbounded))? {
                 let (key, value) = pair?;
-                let Some(name) = name_in(inode, key.value()) else { break };
-                found.push(ExtendedAttribute { name: name.to_vec(), value: value.value().to_vec() });
+                let Some(name) = name_in(inode, &key) else { break };
+                found.push(ExtendedAttribute { name: name.to_vec(), value: value.to_vec() });
             }
             Ok(found)
         })
@@ -304,23 +251,25 @@ impl Snapshot {
     /// Length of the value of an extended attribute, in bytes, if the inode has it.
     pub fn extended_length(&self, inode: InodeNumber, name: &[u8]) -> Result<Option<usize>, MetadataError> {
         guarded(|| {
-            let found = self.extended.of(&self.reading)?.get(&name_key(inode, name)[..])?;
-            Ok(found.map(|value| value.value().len()))
+            let found = self.get(Table::Extended, &name_key(inode, name))?;
+            Ok(found.map(|value| value.len()))
         })
     }
 
     /// The bitmap of an arena's used blocks.
     pub fn arena(&self, arena: ArenaId) -> Result<Option<Vec<u8>>, MetadataError> {
-        guarded(|| Ok(self.arenas.of(&self.reading)?.get(arena.0)?.map(|bitmap| bitmap.value().to_vec())))
+        guarded(|| Ok(self.get(Table::Arenas, &number_key(arena.0.into()))?.map(|bitmap| bitmap.to_vec())))
     }
 
     /// All arenas and their bitmaps.
     pub fn arenas(&self) -> Result<Vec<(ArenaId, Vec<u8>)>, MetadataError> {
         guarded(|| {
             let mut arenas = Vec::new();
-            for pair in self.arenas.of(&self.reading)?.range::<u32>(..)? {
+            for pair in self.range(Table::Arenas, EVERYTHING)? {
                 let (arena, bitmap) = pair?;
-                arenas.push((ArenaId(arena.value()), bitmap.value().to_vec()));
+                let damaged = |_| MetadataError::Damaged("no arena has such a number".into());
+                let arena = u32::try_from(number_in(&arena)?).map_err(damaged)?;
+                arenas.push((ArenaId(arena), bitmap.to_vec()));
             }
             Ok(arenas)
         })
@@ -329,11 +278,8 @@ impl Snapshot {
     /// What is known of a session.
     pub fn session(&self, session: SessionId) -> Result<Option<SessionRecord>, MetadataError> {
         guarded(|| {
-            self.sessions
-                .of(&self.reading)?
-                .get(session.0)?
-                .map(|bytes| session_record(session, bytes.value()))
-                .transpose()
+            let found = self.get(Table::Sessions, &number_key(session.0))?;
+            found.map(|bytes| session_record(session, &bytes)).transpose()
         })
     }
 
@@ -341,10 +287,10 @@ impl Snapshot {
     pub fn sessions(&self) -> Result<Vec<(SessionId, SessionRecord)>, MetadataError> {
         guarded(|| {
             let mut sessions = Vec::new();
-            for pair in self.sessions.of(&self.reading)?.range::<u64>(..)? {
+            for pair in self.range(Table::Sessions, EVERYTHING)? {
                 let (session, bytes) = pair?;
-                let session = SessionId(session.value());
-                sessions.push((session, session_record(session, bytes.value())?));
+                let session = SessionId(number_in(&session)?);
+                sessions.push((session, session_record(session, &bytes)?));
             }
             Ok(sessions)
         })
@@ -352,15 +298,15 @@ impl Snapshot {
 
     /// Whether the inode, which has no name, is kept for the session.
     pub fn is_kept(&self, inode: InodeNumber, session: SessionId) -> Result<bool, MetadataError> {
-        guarded(|| Ok(self.orphans.of(&self.reading)?.get((inode.0, session.0))?.is_some()))
+        guarded(|| Ok(self.get(Table::Orphans, &pair_key(inode.0, session.0))?.is_some()))
     }
 
     /// All inodes that have no name, each with the session it is kept for.
     pub fn orphans(&self) -> Result<Vec<(InodeNumber, SessionId)>, MetadataError> {
         guarded(|| {
             let mut orphans = Vec::new();
-            for pair in self.orphans.of(&self.reading)?.range::<(u64, u64)>(..)? {
-                let (inode, session) = pair?.0.value();
+            for pair in self.range(Table::Orphans, EVERYTHING)? {
+                let (inode, session) = pair_in(&pair?.0)?;
                 orphans.push((InodeNumber(inode), SessionId(session)));
             }
             Ok(orphans)
@@ -370,29 +316,43 @@ impl Snapshot {
     /// What somebody owns.
     pub fn usage(&self, payer: Payer) -> Result<Amounts, MetadataError> {
         guarded(|| {
-            let found = self.usage.of(&self.reading)?.get(payer.key())?.map(|value| value.value());
-            Ok(found.map_or(Amounts::NONE, |(blocks, inodes)| Amounts { blocks, inodes }))
+            let found = self.get(Table::Usage, &payer_key(payer.key()))?;
+            found.map_or(Ok(Amounts::NONE), |bytes| amounts(&bytes))
         })
     }
 
     /// What each owns who owns something.
     pub fn usages(&self) -> Result<BTreeMap<Payer, Amounts>, MetadataError> {
-        guarded(|| all_amounts(self.usage.of(&self.reading)?))
+        guarded(|| self.all_amounts(Table::Usage))
     }
 
     /// What they may own at most, as far as they have limits.
     pub fn limits(&self) -> Result<BTreeMap<Payer, Amounts>, MetadataError> {
-        guarded(|| all_amounts(self.limits.of(&self.reading)?))
+        guarded(|| self.all_amounts(Table::Limits))
+    }
+
+    fn all_amounts(&self, table: Table) -> Result<BTreeMap<Payer, Amounts>, MetadataError> {
+        let mut all = BTreeMap::new();
+        for pair in self.range(table, EVERYTHING)? {
+            let (key, value) = pair?;
+            let key = payer_in(&key)?;
+            let damaged = || MetadataError::Damaged(format!("nobody is charged as {key:?}"));
+            all.insert(Payer::from_key(key).ok_or_else(damaged)?, amounts(&value)?);
+        }
+        Ok(all)
+    }
+
+    /// One of the store's numbers.
+    pub(super) fn counter(&self, name: &str) -> Result<Option<u64>, MetadataError> {
+        guarded(|| self.get(Table::Counters, name.as_bytes())?.map(|value| counter(&value)).transpose())
     }
 
     /// The store's numbers.
     pub fn counters(&self) -> Result<Counters, MetadataError> {
         guarded(|| {
-            let number = |name: &'static str| -> Result<u64, MetadataError> {
-                let value = self.counters.of(&self.reading)?.get(name)?;
-                value
-                    .map(|value| value.value())
-                    .ok_or_else(|| MetadataError::Damaged(format!("counter {name} is missing")))
+            let number = |name: &str| {
+                let found = self.counter(name)?;
+                found.ok_or_else(|| MetadataError::Damaged(format!("counter {name} is missing")))
             };
             Ok(Counters {
                 next_inode: InodeNumber(number("next_inode")?),
@@ -406,11 +366,9 @@ impl Snapshot {
     /// Shows every inode to `visit`, by number: for the checker.
     pub fn visit_inodes(&self, mut visit: impl FnMut(StoredInode)) -> Result<(), MetadataError> {
         guarded(|| {
-            for pair in self.inodes.of(&self.reading)?.range::<&[u8]>(..)? {
+            for pair in self.range(Table::Inodes, EVERYTHING)? {
                 let (key, value) = pair?;
-                let chunk = <[u8; 8]>::try_from(key.value())
-                    .map_err(|_| MetadataError::Damaged("an inode chunk's key is unreadable".into()))?;
-                let chunk = Chunk::decode(u64::from_be_bytes(chunk), value.value())?;
+                let chunk = Chunk::decode(number_in(&key)?, &value)?;
                 chunk.inodes.into_iter().flatten().for_each(&mut visit);
             }
             Ok(())
@@ -420,14 +378,12 @@ impl Snapshot {
     /// Shows every name to `visit`, by parent: for the checker.
     pub fn visit_entries(&self, mut visit: impl FnMut(InodeNumber, Entry)) -> Result<(), MetadataError> {
         guarded(|| {
-            for pair in self.dirents.of(&self.reading)?.range::<&[u8]>(..)? {
+            for pair in self.range(Table::Dirents, EVERYTHING)? {
                 let (key, value) = pair?;
-                let (parent, name) = key
-                    .value()
-                    .split_first_chunk::<8>()
+                let (parent, name) = owner_and_name(&key)
                     .ok_or_else(|| MetadataError::Damaged("a directory entry's key is unreadable".into()))?;
-                let dirent = Dirent::decode(value.value())?;
-                visit(InodeNumber(u64::from_be_bytes(*parent)), Entry { name: name.to_vec(), dirent });
+                let dirent = Dirent::decode(&value)?;
+                visit(parent, Entry { name: name.to_vec(), dirent });
             }
             Ok(())
         })
@@ -440,12 +396,12 @@ impl Snapshot {
         mut visit: impl FnMut(InodeNumber, &[u8], u64),
     ) -> Result<(), MetadataError> {
         guarded(|| {
-            for pair in self.extended.of(&self.reading)?.range::<&[u8]>(..)? {
+            for pair in self.range(Table::Extended, EVERYTHING)? {
                 let (key, value) = pair?;
                 let damaged = || MetadataError::Damaged("the key of an extended attribute".into());
-                let (inode, name) = key.value().split_first_chunk::<8>().ok_or_else(damaged)?;
-                let bytes = (name.len() + value.value().len()) as u64;
-                visit(InodeNumber(u64::from_be_bytes(*inode)), name, bytes);
+                let (inode, name) = owner_and_name(&key).ok_or_else(damaged)?;
+                let bytes = (name.len() + value.len()) as u64;
+                visit(inode, name, bytes);
             }
             Ok(())
         })
@@ -457,35 +413,23 @@ impl Snapshot {
         mut visit: impl FnMut(InodeNumber, Extent),
     ) -> Result<(), MetadataError> {
         guarded(|| {
-            for pair in self.extents.of(&self.reading)?.range::<(u64, u64)>(..)? {
+            for pair in self.range(Table::Extents, EVERYTHING)? {
                 let (key, value) = pair?;
-                visit(InodeNumber(key.value().0), extent(key.value(), value.value())?);
+                let (inode, extent) = extent(&key, &value)?;
+                visit(inode, extent);
             }
             Ok(())
         })
     }
 }
 
-fn all_amounts(
-    table: &ReadOnlyTable<(u8, u64), (u64, u64)>,
-) -> Result<BTreeMap<Payer, Amounts>, MetadataError> {
-    let mut all = BTreeMap::new();
-    for pair in table.range::<(u8, u64)>(..)? {
-        let (key, value) = pair?;
-        let damaged = || MetadataError::Damaged(format!("nobody is charged as {:?}", key.value()));
-        let payer = Payer::from_key(key.value()).ok_or_else(damaged)?;
-        let (blocks, inodes) = value.value();
-        all.insert(payer, Amounts { blocks, inodes });
-    }
-    Ok(all)
-}
-
-fn extent(key: (u64, u64), value: (u64, u32)) -> Result<Extent, MetadataError> {
-    let ((inode, file_block), (address, blocks)) = (key, value);
+fn extent(key: &[u8], value: &[u8]) -> Result<(InodeNumber, Extent), MetadataError> {
+    let (inode, file_block) = pair_in(key)?;
+    let (address, blocks) = extent_place(value)?;
     if blocks == 0 || file_block.checked_add(u64::from(blocks)).is_none() {
         return Err(MetadataError::Damaged(format!("inode {inode}: extent of {blocks} blocks")));
     }
-    Ok(Extent { file_block, blocks, address: BlockAddress(address) })
+    Ok((InodeNumber(inode), Extent { file_block, blocks, address }))
 }
 
 fn session_record(session: SessionId, bytes: &[u8]) -> Result<SessionRecord, MetadataError> {

@@ -1,22 +1,26 @@
 //! Making, opening and checking a metadata store.
 
+use super::apply::apply_sorted;
 use super::backend::{Backend, BackendFile};
 use super::guard::{Tree, guarded};
-use super::keys::{
-    ARENAS, COUNTERS, DIRENTS, EXTENDED, EXTENTS, INODES, LIMITS, ORPHANS, SESSIONS, SYMLINKS, USAGE,
-};
-use super::transaction::write_counters;
+use super::journal::{self, Place, TREE_GROWTH};
+use super::keys::Table;
+use super::layered::{Overlay, TreeAt};
+use super::redo::{Change, Redo};
+use super::transaction::NewNames;
 use super::{Counters, MetadataError, Snapshot, Transaction, Watch};
-use cuesta_media::Medium;
-use parking_lot::RwLock;
+use cuesta_media::{MediaError, Medium};
+use parking_lot::{ArcMutexGuard, Mutex, RawMutex, RwLock};
 use redb::{Database, ReadableDatabase};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 /// The layout of tables, keys and values this build reads and writes.
-const FORMAT_VERSION: u64 = 4;
+const FORMAT_VERSION: u64 = 5;
 const FORMAT_COUNTER: &str = "format";
+/// The generation of the journal whose changes come behind the tree.
+const JOURNAL_COUNTER: &str = "journal";
 
 /// Pages of the tree kept in memory of our own, unless somebody says how many. More than this bought nothing in the
 /// measurement.
@@ -24,12 +28,32 @@ pub const CACHE_BYTES: u64 = 64 << 20;
 
 /// The metadata store. One writer, any number of readers beside it.
 pub struct MetadataStore {
+    shared: Arc<Shared>,
+    writer: Arc<Mutex<()>>,
+    is_read_only: AtomicBool,
+}
+
+/// Held by the one transaction that writes.
+pub(super) type Writing = ArcMutexGuard<RawMutex, ()>;
+
+/// What transactions use, too.
+pub(super) struct Shared {
     path: PathBuf,
     medium: Medium,
     cache_bytes: u64,
-    opened: RwLock<Arc<Opened>>,
-    is_read_only: AtomicBool,
-    watch: OnceLock<Arc<dyn Watch>>,
+    current: RwLock<Current>,
+    /// Who is told of what transactions change.
+    pub(super) watch: OnceLock<Arc<dyn Watch>>,
+}
+
+/// What is committed, and where.
+struct Current {
+    opened: Arc<Opened>,
+    /// The tree as it was last written, once somebody has read it.
+    tree: Option<Arc<TreeAt>>,
+    /// What the journal holds.
+    overlay: Arc<Overlay>,
+    journal: Place,
 }
 
 /// redb on its file.
@@ -46,19 +70,16 @@ impl MetadataStore {
         }
         let store = MetadataStore::attach(path, medium, CACHE_BYTES)?;
         guarded(|| {
-            let tree = store.opened()?.begin_tree()?;
-            tree.open_table(INODES)?;
-            tree.open_table(DIRENTS)?;
-            tree.open_table(EXTENTS)?;
-            tree.open_table(SYMLINKS)?;
-            tree.open_table(EXTENDED)?;
-            tree.open_table(ARENAS)?;
-            tree.open_table(SESSIONS)?;
-            tree.open_table(ORPHANS)?;
-            tree.open_table(USAGE)?;
-            tree.open_table(LIMITS)?;
-            tree.open_table(COUNTERS)?.insert(FORMAT_COUNTER, FORMAT_VERSION)?;
-            write_counters(&tree, &Counters::default())?;
+            let tree = store.shared.current.read().opened.begin_tree()?;
+            for table in Table::ALL {
+                tree.open_table(table.definition())?;
+            }
+            let mut counters = tree.open_table(Table::Counters.definition())?;
+            let versions = [(FORMAT_COUNTER, FORMAT_VERSION), (JOURNAL_COUNTER, 0)];
+            for (name, value) in versions.into_iter().chain(Counters::default().named()) {
+                counters.insert(name.as_bytes(), &value.to_le_bytes()[..])?;
+            }
+            drop(counters);
             tree.commit()
         })?;
         Ok(store)
@@ -82,13 +103,13 @@ impl MetadataStore {
             return Err(MetadataError::Foreign(path.to_path_buf()));
         }
         let store = MetadataStore::attach(path, medium, cache_bytes)?;
-        let found = guarded(|| {
-            let reading = store.opened()?.database.begin_read()?;
-            Ok(reading.open_table(COUNTERS)?.get(FORMAT_COUNTER)?.map_or(0, |version| version.value()))
-        })?;
+        // Behind a tree of another version there is no journal that could be read.
+        let tree = guarded(|| store.shared.current.read().opened.read_tree())?;
+        let found = Snapshot::new(tree, Arc::default()).counter(FORMAT_COUNTER)?.unwrap_or(0);
         if found != FORMAT_VERSION {
             return Err(MetadataError::Version { found, expected: FORMAT_VERSION });
         }
+        guarded(|| store.shared.current.write().read_journal())?;
         let snapshot = store.read()?;
         snapshot.check_tables()?;
         snapshot.counters()?;
@@ -96,39 +117,25 @@ impl MetadataStore {
     }
 
     fn attach(path: &Path, medium: Medium, cache_bytes: u64) -> Result<MetadataStore, MetadataError> {
-        let opened = RwLock::new(Arc::new(Opened::new(path, medium, cache_bytes)?));
-        let (is_read_only, watch) = (AtomicBool::new(false), OnceLock::new());
-        Ok(MetadataStore { path: path.to_owned(), medium, cache_bytes, opened, is_read_only, watch })
+        let opened = Arc::new(Opened::new(path, medium, cache_bytes)?);
+        let current = Current { opened, tree: None, overlay: Arc::default(), journal: Place::default() };
+        let (path, current, watch) = (path.to_owned(), RwLock::new(current), OnceLock::new());
+        let shared = Arc::new(Shared { path, medium, cache_bytes, current, watch });
+        Ok(MetadataStore { shared, writer: Arc::default(), is_read_only: AtomicBool::new(false) })
     }
 
     /// Every transaction that begins from now on tells `watch` what it changed. There is one who watches: the first.
     pub fn watch(&self, watch: Arc<dyn Watch>) {
-        let _ = self.watch.set(watch);
-    }
-
-    /// What is open now. After a transaction that found the medium full, which redb does not go on from, that is the
-    /// store opened anew: as it was before that transaction.
-    fn opened(&self) -> Result<Arc<Opened>, MetadataError> {
-        let opened = Arc::clone(&self.opened.read());
-        if !opened.file.ran_full() {
-            return Ok(opened);
-        }
-        drop(opened);
-        let mut opened = self.opened.write();
-        if opened.file.ran_full() {
-            opened.file.give_up();
-            *opened = Arc::new(Opened::new(&self.path, self.medium, self.cache_bytes)?);
-        }
-        Ok(Arc::clone(&opened))
+        let _ = self.shared.watch.set(watch);
     }
 
     fn file(&self) -> Arc<BackendFile> {
-        Arc::clone(&self.opened.read().file)
+        Arc::clone(&self.shared.current.read().opened.file)
     }
 
     /// What is committed now.
     pub fn read(&self) -> Result<Snapshot, MetadataError> {
-        guarded(|| Ok(Snapshot::new(self.opened()?.database.begin_read()?)))
+        self.shared.read()
     }
 
     /// Writes nothing any more: a transaction met damage, and nobody knows what is left of it in memory. What was
@@ -147,27 +154,41 @@ impl MetadataStore {
         if self.is_read_only() {
             return Err(MetadataError::Damaged("it is only read until cuesta fsck has been run".into()));
         }
-        guarded(|| {
-            let opened = self.opened()?;
-            // The order matters: only once no other writer is left does a snapshot show the last commit.
-            let tree = opened.begin_tree()?;
-            let base = Snapshot::new(opened.database.begin_read()?);
-            Transaction::new(tree, Arc::clone(&opened.file), base, self.watch.get().cloned())
-        })
+        // The order matters: only once no other writer is left does a snapshot show the last commit.
+        let writing = self.writer.lock_arc();
+        Transaction::new(Arc::clone(&self.shared), writing, self.shared.read()?)
     }
 
-    /// Bytes the store can grow by without asking the medium for more.
+    /// Bytes the store can grow by without asking the medium for more, apart from what the journal's changes will take.
     pub fn slack_bytes(&self) -> u64 {
-        self.file().slack_bytes()
+        let current = self.shared.current.read();
+        current.opened.file.slack_bytes().saturating_sub(current.journal.end * TREE_GROWTH)
     }
 
-    /// Asks the medium for room now, so that the store can grow by `bytes` without asking then.
+    /// Asks the medium for room now, so that the store can grow by `bytes` without asking then. Where it has none, what is set
+    /// aside for the journal's changes is made use of. By who has no transaction.
     pub fn ensure_slack(&self, bytes: u64) -> Result<(), MetadataError> {
-        if self.slack_bytes() >= bytes {
+        if self.slack_bytes() >= bytes || self.make_slack(bytes).is_ok() {
             return Ok(());
         }
-        let ensured = self.file().ensure_slack(bytes);
-        ensured.map_err(|error| if error.is_full() { MetadataError::NoSpace } else { error.into() })
+        self.write_out()?;
+        let made = self.make_slack(bytes);
+        made.map_err(|error| if error.is_full() { MetadataError::NoSpace } else { error.into() })
+    }
+
+    fn make_slack(&self, bytes: u64) -> Result<(), MediaError> {
+        let current = self.shared.current.read();
+        let (file, journaled) = (Arc::clone(&current.opened.file), current.journal.end * TREE_GROWTH);
+        drop(current);
+        file.ensure_slack(bytes.saturating_add(journaled))
+    }
+
+    /// Writes what the journal holds to the tree.
+    pub fn write_out(&self) -> Result<(), MetadataError> {
+        if self.shared.current.read().journal.end == 0 {
+            return Ok(());
+        }
+        self.begin()?.write_out()
     }
 
     /// Bytes the store takes on its medium.
@@ -177,8 +198,169 @@ impl MetadataStore {
 
     /// Reads every page and checks its checksum: true if all is well, false if something was repaired.
     pub fn check_pages(&mut self) -> Result<bool, MetadataError> {
-        let Some(opened) = Arc::get_mut(self.opened.get_mut()) else { return Err(MetadataError::Failed) };
+        let mut current = self.shared.current.write();
+        current.tree = None;
+        let Some(opened) = Arc::get_mut(&mut current.opened) else { return Err(MetadataError::Failed) };
         guarded(|| Ok(opened.database.check_integrity()?))
+    }
+}
+
+impl Shared {
+    /// What is committed now. After a transaction that found the medium full, which redb does not go on from, that is in
+    /// the store opened anew.
+    fn read(&self) -> Result<Snapshot, MetadataError> {
+        let current = self.current.read();
+        if let Some(tree) = &current.tree
+            && !current.opened.file.ran_full()
+        {
+            return Ok(Snapshot::new(Arc::clone(tree), Arc::clone(&current.overlay)));
+        }
+        drop(current);
+        guarded(|| {
+            let mut current = self.current.write();
+            if current.opened.file.ran_full() {
+                current.opened.file.give_up();
+                current.tree = None;
+                current.opened = Arc::new(Opened::new(&self.path, self.medium, self.cache_bytes)?);
+                current.read_journal()?;
+            }
+            let tree = match &current.tree {
+                Some(tree) => Arc::clone(tree),
+                None => current.opened.read_tree()?,
+            };
+            current.tree = Some(Arc::clone(&tree));
+            Ok(Snapshot::new(tree, Arc::clone(&current.overlay)))
+        })
+    }
+
+    fn place(&self) -> (Arc<Opened>, Place) {
+        let current = self.current.read();
+        (Arc::clone(&current.opened), current.journal)
+    }
+
+    /// Writes what the journal holds to the tree, by who writes.
+    pub(super) fn write_out_all(&self, _writing: &Writing, base: Snapshot) -> Result<(), MetadataError> {
+        let (opened, journal) = self.place();
+        self.write_out(&opened, journal, base, &Redo::default(), &NewNames::NONE)
+    }
+
+    /// Commits changes, by who writes, unless one of the names that are to be new exists.
+    pub(super) fn commit(
+        &self,
+        _writing: &Writing,
+        base: Snapshot,
+        redo: &Redo,
+        new_names: &NewNames<'_>,
+    ) -> Result<(), MetadataError> {
+        let (opened, journal) = self.place();
+        let small = journal::takes(journal, redo, opened.file.slack_bytes());
+        if small || journal.end > 0 {
+            for key in new_names.keys() {
+                let exists = match base.overlay().get(Table::Dirents, key) {
+                    Some(value) => value.is_some(),
+                    // By what is written to the tree it is found there.
+                    None => small && base.get(Table::Dirents, key)?.is_some(),
+                };
+                if exists {
+                    return Err(MetadataError::NameTaken);
+                }
+            }
+        }
+        if small {
+            let mut overlay = Overlay::clone(base.overlay());
+            overlay.apply(redo.changes())?;
+            let journal = journal::append(&opened.file, journal, redo)?;
+            let mut current = self.current.write();
+            (current.overlay, current.journal) = (Arc::new(overlay), journal);
+            return Ok(());
+        }
+        self.write_out(&opened, journal, base, redo, new_names)
+    }
+
+    /// Writes what the journal holds and `redo` over it to the tree.
+    fn write_out(
+        &self,
+        opened: &Arc<Opened>,
+        journal: Place,
+        base: Snapshot,
+        redo: &Redo,
+        new_names: &NewNames<'_>,
+    ) -> Result<(), MetadataError> {
+        let overlay = Arc::clone(base.overlay());
+        drop(base);
+        let next = journal.generation + 1;
+        match write_tree(opened, &overlay, redo, next, new_names) {
+            // Whatever redb calls it where it came across that.
+            Err(_) if opened.file.ran_full() => Err(MetadataError::NoSpace),
+            Err(error) => Err(error),
+            Ok(()) => {
+                let mut current = self.current.write();
+                // Opened anew, it found the tree as it is now.
+                if Arc::ptr_eq(&current.opened, opened) {
+                    current.tree = None;
+                    current.overlay = Arc::default();
+                    current.journal = Place { generation: next, end: 0 };
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Writes what the journal holds and `redo` over it to the tree, behind which the journal of generation `next` comes then.
+fn write_tree(
+    opened: &Opened,
+    overlay: &Overlay,
+    redo: &Redo,
+    next: u64,
+    new_names: &NewNames<'_>,
+) -> Result<(), MetadataError> {
+    let tree = opened.begin_tree()?;
+    opened.file.announce_syncing_thread();
+    let mut changes = redo.changes().peekable();
+    for table in Table::ALL {
+        let of_table = |change: &Result<Change<'_>, MetadataError>| {
+            change.as_ref().map_or(true, |change| change.table == table)
+        };
+        let mut newer = std::iter::from_fn(|| changes.next_if(of_table)).peekable();
+        let mut older = overlay.all(table).peekable();
+        if newer.peek().is_none() && older.peek().is_none() {
+            continue;
+        }
+        let merged = std::iter::from_fn(|| {
+            let change = match newer.peek() {
+                Some(Ok(change)) => *change,
+                Some(Err(_)) => return newer.next().map(|error| error.map(|it| (it.key, it.value))),
+                None => return older.next().map(Ok),
+            };
+            if let Some(old) = older.next_if(|(key, _)| *key < change.key) {
+                return Some(Ok(old));
+            }
+            older.next_if(|(key, _)| *key == change.key);
+            newer.next();
+            Some(Ok((change.key, change.value)))
+        });
+        apply_sorted(&mut tree.open_table(table.definition())?, merged, |key| {
+            // One that the journal removes has been looked for there.
+            let is_taken =
+                table == Table::Dirents && new_names.contain(key) && overlay.get(table, key).is_none();
+            if is_taken { Err(MetadataError::NameTaken) } else { Ok(()) }
+        })?;
+    }
+    let number = next.to_le_bytes();
+    tree.open_table(Table::Counters.definition())?.insert(JOURNAL_COUNTER.as_bytes(), &number[..])?;
+    tree.commit()
+}
+
+impl Current {
+    /// Finds what the journal holds, if it comes behind the tree.
+    fn read_journal(&mut self) -> Result<(), MetadataError> {
+        let tree = self.opened.read_tree()?;
+        let generation = Snapshot::new(tree, Arc::default()).counter(JOURNAL_COUNTER)?;
+        let missing = || MetadataError::Damaged("it does not say which journal it has".into());
+        let (overlay, journal) = journal::replay(&self.opened.file, generation.ok_or_else(missing)?)?;
+        (self.overlay, self.journal) = (Arc::new(overlay), journal);
+        Ok(())
     }
 }
 
@@ -190,6 +372,10 @@ impl Opened {
         let database =
             guarded(|| Ok(Database::builder().set_cache_size(cache_bytes).create_with_backend(backend)?))?;
         Ok(Opened { database, file })
+    }
+
+    fn read_tree(&self) -> Result<Arc<TreeAt>, MetadataError> {
+        Ok(Arc::new(TreeAt::new(self.database.begin_read()?)))
     }
 
     fn begin_tree(&self) -> Result<Tree, MetadataError> {

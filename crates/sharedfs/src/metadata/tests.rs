@@ -37,6 +37,8 @@ enum Change {
 #[derive(Clone, Debug)]
 enum Step {
     Commit(Vec<Change>),
+    /// The same, and more than the journal takes: all of it goes into the tree.
+    CommitMuch(Vec<Change>),
     Abandon(Vec<Change>),
     /// As a kill leaves it: the bytes of the file, copied while the store is open.
     Kill,
@@ -69,6 +71,7 @@ fn step() -> impl Strategy<Value = Step> {
     let changes = || prop::collection::vec(change(), 0..30);
     prop_oneof![
         6 => changes().prop_map(Step::Commit),
+        1 => changes().prop_map(Step::CommitMuch),
         1 => changes().prop_map(Step::Abandon),
         1 => Just(Step::Kill),
         1 => Just(Step::Close),
@@ -269,6 +272,11 @@ impl std::ops::Deref for Reading {
     }
 }
 
+/// Makes a transaction one that the journal does not take.
+fn put_much(transaction: &mut Transaction) {
+    transaction.put_symlink(InodeNumber(1 << 20), &vec![b'/'; 2 << 20]);
+}
+
 fn run(steps: &[Step]) {
     let folder = folder_in_memory();
     let mut path = folder.path().join("0");
@@ -277,7 +285,7 @@ fn run(steps: &[Step]) {
     let mut next_address = 1000;
     for (number, step) in steps.iter().enumerate() {
         match step {
-            Step::Commit(changes) | Step::Abandon(changes) => {
+            Step::Commit(changes) | Step::CommitMuch(changes) | Step::Abandon(changes) => {
                 let before = Reading(store.read().unwrap());
                 let mut changed = model.clone();
                 let mut transaction = store.begin().unwrap();
@@ -285,7 +293,10 @@ fn run(steps: &[Step]) {
                     make(&mut transaction, &mut changed, change, &mut next_address);
                 }
                 assert_holds!(&transaction, &changed);
-                if matches!(step, Step::Commit(_)) {
+                if matches!(step, Step::CommitMuch(_)) {
+                    put_much(&mut transaction);
+                }
+                if !matches!(step, Step::Abandon(_)) {
                     transaction.commit().unwrap();
                     assert_holds!(&before, &model);
                     model = changed;
@@ -389,6 +400,62 @@ fn the_small_tables_keep_what_they_are_given() {
     transaction.remove_inode(InodeNumber(9)).unwrap();
     transaction.commit().unwrap();
     assert_eq!(store.read().unwrap().symlink(InodeNumber(9)).unwrap(), None);
+}
+
+#[test]
+fn a_name_that_must_be_new_is_found_wherever_it_is() {
+    let folder = folder_in_memory();
+    let store = MetadataStore::create(&folder.path().join("meta"), Medium::Memory).unwrap();
+    store.ensure_slack(16 << 20).unwrap();
+    let dirent = Dirent { inode: InodeNumber(9), kind: FileKind::File };
+    let commit = |much: bool, change: &dyn Fn(&mut Transaction)| {
+        let mut transaction = store.begin().unwrap();
+        change(&mut transaction);
+        if much {
+            put_much(&mut transaction);
+        }
+        transaction.commit()
+    };
+    for (number, (put_much, new_much)) in
+        [(false, false), (false, true), (true, false), (true, true)].into_iter().enumerate()
+    {
+        let name = format!("{number}");
+        let put_new = |it: &mut Transaction| it.put_new_dirent(InodeNumber::ROOT, name.as_bytes(), dirent);
+        commit(put_much, &put_new).unwrap();
+        let used = store.read().unwrap().counters().unwrap();
+        assert!(matches!(commit(new_much, &put_new), Err(MetadataError::NameTaken)), "{number}");
+        assert_eq!(store.read().unwrap().counters().unwrap(), used);
+        // Removed, it is as new, whether or not the tree still has it.
+        commit(false, &|it| it.remove_dirent(InodeNumber::ROOT, name.as_bytes())).unwrap();
+        commit(new_much, &put_new).unwrap();
+    }
+    assert_eq!(store.read().unwrap().list(InodeNumber::ROOT, b"", 10).unwrap().len(), 4);
+}
+
+#[test]
+fn a_journal_that_is_not_what_was_written_is_an_error_and_loses_nothing_silently() {
+    let folder = folder_in_memory();
+    let path = folder.path().join("meta");
+    let store = MetadataStore::create(&path, Medium::Memory).unwrap();
+    for number in 0..3 {
+        let mut transaction = store.begin().unwrap();
+        transaction.put_session(SessionId(number), SessionRecord::default());
+        transaction.commit().unwrap();
+    }
+    drop(store);
+    let sound = std::fs::read(&path).unwrap();
+    let open = |bytes: &[u8]| {
+        std::fs::write(&path, bytes).unwrap();
+        MetadataStore::open(&path, Medium::Memory)
+    };
+    assert_eq!(open(&sound).unwrap().read().unwrap().sessions().unwrap().len(), 3);
+    let journal = &sound[4096..];
+    let end = journal.iter().take(4096).rposition(|&byte| byte != 0).unwrap();
+    for place in (24..32).chain(4096..=4096 + end) {
+        let mut bytes = sound.clone();
+        bytes[place] ^= 0x10;
+        assert!(matches!(open(&bytes), Err(MetadataError::Damaged(_))), "byte {place}");
+    }
 }
 
 #[test]

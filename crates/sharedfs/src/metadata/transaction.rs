@@ -1,26 +1,21 @@
 //! Writing: a digest batch is gathered here, sees itself, and is committed as a whole.
 //!
-//! Nothing reaches the tree before `commit`: changes lie in ordered maps over a snapshot of the last commit,
-//! so a change that a later one undoes costs nothing there, the tree is written in the order of its keys, and
-//! an inode chunk is decoded and encoded once however many of its inodes change. A transaction that is
-//! dropped changes nothing.
+//! Nothing is written before `commit`: changes lie in ordered maps over a snapshot of the last commit, so a change that
+//! a later one undoes costs nothing, they are written in the order of their keys, and an inode chunk is decoded and
+//! encoded once however many of its inodes change. A transaction that is dropped changes nothing.
 
-use super::apply::apply_sorted;
-use super::backend::BackendFile;
 use super::extents::{ExtentWrite, close_together, differences, splice};
-use super::guard::{Tree, guarded};
-use super::keys::{
-    ARENAS, COUNTERS, DIRENTS, EXTENDED, EXTENTS, INODES, ORPHANS, SESSIONS, SYMLINKS, chunk_key, chunk_of,
-    name_in, name_key, owner_in,
-};
-use super::records::{Chunk, INLINE_EXTENTS_MAX};
+use super::guard::guarded;
+use super::keys::{Table, chunk_of, name_in, name_key, number_key, owner_and_name, pair_key, payer_key};
+use super::records::{Chunk, INLINE_EXTENTS_MAX, encode_amounts, encode_extent_place};
+use super::redo::Redo;
+use super::store::{Shared, Writing};
 use super::usage::UsageChanges;
 use super::{
-    Changed, Counters, Dirent, Entry, ExtentList, MetadataError, SessionRecord, Snapshot, StoredInode, Watch,
+    Changed, Counters, Dirent, Entry, ExtentList, MetadataError, SessionRecord, Snapshot, StoredInode,
 };
 use cuesta_format::quota::{Amounts, Payer};
 use cuesta_format::{ArenaId, BlockAddress, Extent, InodeNumber, InodeRecord, SessionId};
-use redb::WriteTransaction;
 use std::collections::BTreeMap;
 use std::ops::{Bound, Range};
 use std::sync::Arc;
@@ -33,10 +28,28 @@ struct NameChange {
     must_be_new: bool,
 }
 
+/// The names that must not be there yet.
+pub(super) struct NewNames<'a>(&'a BTreeMap<Vec<u8>, NameChange>);
+
+impl NewNames<'_> {
+    /// No names.
+    pub(super) const NONE: NewNames<'static> = NewNames(&BTreeMap::new());
+
+    /// Their keys.
+    pub(super) fn keys(&self) -> impl Iterator<Item = &[u8]> {
+        self.0.iter().filter(|(_, change)| change.must_be_new).map(|(key, _)| &key[..])
+    }
+
+    /// Whether this is one's key.
+    pub(super) fn contain(&self, key: &[u8]) -> bool {
+        self.0.get(key).is_some_and(|change| change.must_be_new)
+    }
+}
+
 /// The one transaction that writes.
 pub struct Transaction {
-    tree: Tree,
-    file: Arc<BackendFile>,
+    store: Arc<Shared>,
+    writing: Writing,
     base: Snapshot,
     chunks: BTreeMap<u64, Box<Chunk>>,
     dirents: BTreeMap<Vec<u8>, NameChange>,
@@ -48,20 +61,18 @@ pub struct Transaction {
     orphans: BTreeMap<(u64, u64), bool>,
     usage: UsageChanges,
     counters: Counters,
-    watch: Option<Arc<dyn Watch>>,
 }
 
 impl Transaction {
     pub(super) fn new(
-        tree: Tree,
-        file: Arc<BackendFile>,
+        store: Arc<Shared>,
+        writing: Writing,
         base: Snapshot,
-        watch: Option<Arc<dyn Watch>>,
     ) -> Result<Transaction, MetadataError> {
         let counters = base.counters()?;
         Ok(Transaction {
-            tree,
-            file,
+            store,
+            writing,
             base,
             chunks: BTreeMap::new(),
             dirents: BTreeMap::new(),
@@ -73,7 +84,6 @@ impl Transaction {
             orphans: BTreeMap::new(),
             usage: UsageChanges::default(),
             counters,
-            watch,
         })
     }
 
@@ -462,113 +472,86 @@ impl Transaction {
         session
     }
 
+    /// Changes nothing, and writes to the tree what was committed and is not there yet.
+    pub(super) fn write_out(self) -> Result<(), MetadataError> {
+        let Transaction { store, writing, base, .. } = self;
+        guarded(|| store.write_out_all(&writing, base))
+    }
+
     /// Commits everything; once this returns, it survives.
     pub fn commit(self) -> Result<(), MetadataError> {
-        let file = Arc::clone(&self.file);
-        let watch = self.watch.clone().map(|watch| (watch, self.changed()));
+        let store = Arc::clone(&self.store);
+        let watch = store.watch.get().map(|watch| (watch, self.changed()));
         let written = guarded(|| self.write());
         if let Some((watch, changed)) = watch {
             watch.changed(&changed);
         }
-        match written {
-            // Whatever redb calls it where it came across that.
-            Err(_) if file.ran_full() => Err(MetadataError::NoSpace),
-            written => written,
-        }
+        written
     }
 
     fn changed(&self) -> Changed {
         let of_links = self.symlinks.keys().map(|&inode| chunk_of(InodeNumber(inode)).0);
-        let mut directories: Vec<InodeNumber> = self.dirents.keys().filter_map(|key| owner_in(key)).collect();
+        let owners = self.dirents.keys().filter_map(|key| owner_and_name(key));
+        let mut directories: Vec<InodeNumber> = owners.map(|(owner, _)| owner).collect();
         directories.dedup();
         Changed { chunks: self.chunks.keys().copied().chain(of_links).collect(), directories }
     }
 
     fn write(self) -> Result<(), MetadataError> {
-        let Transaction { tree, file, base, .. } = self;
-        let usage = self.usage.after(&base)?;
-        // A reader less: pages freed by the last commit can be used by this one.
-        drop(base);
-        file.announce_syncing_thread();
+        let redo = self.redo()?;
+        let Transaction { store, writing, base, dirents, .. } = self;
+        store.commit(&writing, base, &redo, &NewNames(&dirents))
+    }
+
+    /// All that changes, in order.
+    fn redo(&self) -> Result<Redo, MetadataError> {
+        let mut redo = Redo::default();
         let mut encoded = Vec::new();
-        let chunks = self.chunks.iter().map(|(&number, chunk)| {
-            let value = (!chunk.is_empty()).then(|| {
-                chunk.encode(&mut encoded);
-                encoded.clone()
-            });
-            Ok((chunk_key(number), value))
-        });
-        apply_sorted(&mut tree.open_table(INODES)?, chunks, |_| Ok(()))?;
-        let dirents = self.dirents.iter().map(|(key, change)| Ok((&key[..], change.now.map(Dirent::encode))));
-        apply_sorted(&mut tree.open_table(DIRENTS)?, dirents, |&key| match self.dirents.get(key) {
-            Some(change) if change.must_be_new => Err(MetadataError::NameTaken),
-            _ => Ok(()),
-        })?;
-        let extended = self.extended.iter().map(|(key, change)| Ok((&key[..], change.as_deref())));
-        apply_sorted(&mut tree.open_table(EXTENDED)?, extended, |_| Ok(()))?;
-        {
-            let mut table = tree.open_table(EXTENTS)?;
-            for (key, change) in &self.extents {
-                match change {
-                    Some(extent) => table.insert(key, extent)?,
-                    None => table.remove(key)?,
-                };
+        for (&number, chunk) in &self.chunks {
+            chunk.encode(&mut encoded);
+            redo.push(Table::Inodes, &number_key(number), (!chunk.is_empty()).then_some(&encoded));
+        }
+        for (key, change) in &self.dirents {
+            redo.push(Table::Dirents, key, change.now.map(Dirent::encode).as_ref().map(|value| &value[..]));
+        }
+        for (key, value) in &self.extended {
+            redo.push(Table::Extended, key, value.as_deref());
+        }
+        for (&(inode, file_block), change) in &self.extents {
+            let place = change.map(|(address, blocks)| encode_extent_place(BlockAddress(address), blocks));
+            redo.push(Table::Extents, &pair_key(inode, file_block), place.as_ref().map(|place| &place[..]));
+        }
+        for (&inode, target) in &self.symlinks {
+            redo.push(Table::Symlinks, &number_key(inode), target.as_deref());
+        }
+        for (&arena, bitmap) in &self.arenas {
+            redo.push(Table::Arenas, &number_key(arena.into()), Some(bitmap));
+        }
+        for (&session, record) in &self.sessions {
+            let record = record.as_ref().map(encode_session).transpose()?;
+            redo.push(Table::Sessions, &number_key(session), record.as_deref());
+        }
+        for (&(inode, session), &held) in &self.orphans {
+            redo.push(Table::Orphans, &pair_key(inode, session), held.then_some(&[]));
+        }
+        // Nothing is kept of whom owns nothing, or may own anything.
+        let mut push_amounts = |table, (payer, amounts): (Payer, Amounts)| {
+            let value = (amounts != Amounts::NONE).then(|| encode_amounts(amounts));
+            redo.push(table, &payer_key(payer.key()), value.as_ref().map(|value| &value[..]));
+        };
+        let usage = self.usage.after(&self.base)?;
+        usage.into_iter().for_each(|row| push_amounts(Table::Usage, row));
+        self.usage.limits().for_each(|row| push_amounts(Table::Limits, row));
+        let before = self.base.counters()?.named();
+        for (before, now) in before.into_iter().zip(self.counters.named()) {
+            if before != now {
+                redo.push(Table::Counters, now.0.as_bytes(), Some(&now.1.to_le_bytes()));
             }
         }
-        {
-            let mut table = tree.open_table(SYMLINKS)?;
-            for (inode, change) in &self.symlinks {
-                match change {
-                    Some(target) => table.insert(inode, &target[..])?,
-                    None => table.remove(inode)?,
-                };
-            }
-        }
-        {
-            let mut table = tree.open_table(ARENAS)?;
-            for (arena, bitmap) in &self.arenas {
-                table.insert(arena, &bitmap[..])?;
-            }
-        }
-        {
-            let mut table = tree.open_table(SESSIONS)?;
-            for (session, change) in &self.sessions {
-                match change {
-                    Some(record) => table.insert(session, &encode_session(record)?[..])?,
-                    None => table.remove(session)?,
-                };
-            }
-        }
-        {
-            let mut table = tree.open_table(ORPHANS)?;
-            for (key, &held) in &self.orphans {
-                if held {
-                    table.insert(key, ())?
-                } else {
-                    table.remove(key)?
-                };
-            }
-        }
-        self.usage.write(&tree, &usage)?;
-        write_counters(&tree, &self.counters)?;
-        tree.commit()
+        Ok(redo)
     }
 }
 
 fn encode_session(record: &SessionRecord) -> Result<Vec<u8>, MetadataError> {
     postcard::to_stdvec(record).map_err(|error| MetadataError::Damaged(error.to_string()))
-}
-
-/// Writes the store's numbers.
-pub(super) fn write_counters(tree: &WriteTransaction, counters: &Counters) -> Result<(), MetadataError> {
-    let mut table = tree.open_table(COUNTERS)?;
-    for (name, value) in [
-        ("next_inode", counters.next_inode.0),
-        ("next_session", counters.next_session),
-        ("inodes", counters.inodes),
-        ("used_blocks", counters.used_blocks),
-    ] {
-        table.insert(name, value)?;
-    }
-    Ok(())
 }

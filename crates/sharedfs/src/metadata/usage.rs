@@ -1,8 +1,6 @@
 //! How what is charged to whom changes within a transaction: counted as inodes come, go, grow and change hands.
 
-use super::keys::{LIMITS, USAGE};
 use super::{MetadataError, Snapshot};
-use crate::metadata::guard::Tree;
 use cuesta_format::quota::{Amounts, Payer};
 use cuesta_format::{InodeNumber, InodeRecord};
 use std::collections::BTreeMap;
@@ -69,7 +67,7 @@ impl UsageChanges {
         self.limits.insert(payer, limits);
     }
 
-    /// What they own after it, of those it changes; nothing of whom owns nothing any more.
+    /// What they own after it, of those it changes.
     pub(super) fn after(&self, base: &Snapshot) -> Result<Vec<(Payer, Amounts)>, MetadataError> {
         let changed = self.changes.iter().filter(|(_, change)| change.blocks != 0 || change.inodes != 0);
         changed
@@ -82,22 +80,8 @@ impl UsageChanges {
             .collect()
     }
 
-    /// Writes limits, and what everybody owns then.
-    pub(super) fn write(&self, tree: &Tree, after: &[(Payer, Amounts)]) -> Result<(), MetadataError> {
-        let limits = self.limits.iter().map(|(&payer, &limits)| (payer, limits)).collect();
-        for (table, rows) in [(USAGE, after.to_vec()), (LIMITS, limits)] {
-            if rows.is_empty() {
-                continue;
-            }
-            let mut table = tree.open_table(table)?;
-            for (payer, amounts) in rows {
-                if amounts == Amounts::NONE {
-                    table.remove(payer.key())?;
-                } else {
-                    table.insert(payer.key(), (amounts.blocks, amounts.inodes))?;
-                }
-            }
-        }
-        Ok(())
+    /// What they may own at most, of those for whom that changes.
+    pub(super) fn limits(&self) -> impl Iterator<Item = (Payer, Amounts)> {
+        self.limits.iter().map(|(&payer, &limits)| (payer, limits))
     }
 }

@@ -76,6 +76,11 @@ fn a_digest_that_is_not_atomic_is_caught() {
     caught(Bug::DigestNotAtomic, &append_twice(), DigestAt::Last);
 }
 
+#[test]
+fn a_journal_that_counts_too_early_is_caught() {
+    caught(Bug::JournalCountsFirst, &append_twice(), DigestAt::Last);
+}
+
 /// The client dies between storing an entry and making it durable, in one of the calls there are.
 #[test]
 fn an_overwrite_that_may_be_lost_is_caught() {

@@ -1,0 +1,175 @@
+//! Reading the tree and, in front of it, what was committed since the tree was last written: the journal's changes, in
+//! memory, by table and key.
+//!
+//! The maps share what they have in common with the ones they were made from, so that whoever reads keeps the state it
+//! began with while the next commits are added.
+
+use super::MetadataError;
+use super::keys::Table;
+use super::redo::{Change, Changes};
+use imbl::OrdMap;
+use imbl::ordmap::RangedIter;
+use imbl::shared_ptr::DefaultSharedPtr;
+use redb::{AccessGuard, Range, ReadOnlyTable, ReadTransaction};
+use std::cmp::Ordering;
+use std::ops::{Bound, Deref};
+use std::sync::{Arc, OnceLock};
+
+type Raw = &'static [u8];
+type Bytes = Arc<[u8]>;
+/// What became of keys: `None` is a key that was removed.
+type Layer = OrdMap<Bytes, Option<Bytes>>;
+type PairInTree = (AccessGuard<'static, Raw>, AccessGuard<'static, Raw>);
+type PairInLayer<'a> = (&'a Bytes, &'a Option<Bytes>);
+
+/// Bounds of a range of keys.
+pub(super) type Bounds<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>);
+
+/// All keys.
+pub(super) const EVERYTHING: Bounds<'static> = (Bound::Unbounded, Bound::Unbounded);
+
+/// What was committed and is not in the tree.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Overlay {
+    layers: [Layer; Table::ALL.len()],
+}
+
+impl Overlay {
+    /// Adds changes.
+    pub(super) fn apply(&mut self, changes: Changes<'_>) -> Result<(), MetadataError> {
+        for change in changes {
+            let Change { table, key, value } = change?;
+            self.layers[table as usize].insert(key.into(), value.map(Into::into));
+        }
+        Ok(())
+    }
+
+    /// What it says of a key: `None` is nothing, `Some(None)` that the key is removed.
+    pub(super) fn get(&self, table: Table, key: &[u8]) -> Option<Option<&Bytes>> {
+        self.layers[table as usize].get(key).map(Option::as_ref)
+    }
+
+    /// All that it says of a table, in order.
+    pub(super) fn all(&self, table: Table) -> impl Iterator<Item = (&[u8], Option<&[u8]>)> {
+        self.layers[table as usize].iter().map(|(key, value)| (&key[..], value.as_deref()))
+    }
+}
+
+/// The tree at one of its commits. Tables are opened as they are looked at: most questions look at one or two.
+pub(super) struct TreeAt {
+    reading: ReadTransaction,
+    tables: [OnceLock<ReadOnlyTable<Raw, Raw>>; Table::ALL.len()],
+}
+
+impl TreeAt {
+    pub(super) fn new(reading: ReadTransaction) -> TreeAt {
+        TreeAt { reading, tables: Default::default() }
+    }
+
+    /// A table of it.
+    pub(super) fn table(&self, table: Table) -> Result<&ReadOnlyTable<Raw, Raw>, MetadataError> {
+        let place = &self.tables[table as usize];
+        if let Some(opened) = place.get() {
+            return Ok(opened);
+        }
+        let opened = self.reading.open_table(table.definition())?;
+        Ok(place.get_or_init(|| opened))
+    }
+}
+
+/// A key or a value, wherever it lies.
+pub(super) enum Found {
+    Tree(AccessGuard<'static, Raw>),
+    Overlay(Bytes),
+}
+
+impl Deref for Found {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Found::Tree(guard) => guard.value(),
+            Found::Overlay(bytes) => bytes,
+        }
+    }
+}
+
+/// The value of a key.
+pub(super) fn get(
+    tree: &TreeAt,
+    overlay: &Overlay,
+    table: Table,
+    key: &[u8],
+) -> Result<Option<Found>, MetadataError> {
+    match overlay.get(table, key) {
+        Some(value) => Ok(value.cloned().map(Found::Overlay)),
+        None => Ok(tree.table(table)?.get(key)?.map(Found::Tree)),
+    }
+}
+
+/// Pairs of a range in order, or, backwards, in the other one.
+pub(super) fn range<'a>(
+    tree: &TreeAt,
+    overlay: &'a Overlay,
+    table: Table,
+    bounds: Bounds<'_>,
+    backwards: bool,
+) -> Result<Merged<'a>, MetadataError> {
+    Ok(Merged {
+        tree: tree.table(table)?.range::<&[u8]>(bounds)?,
+        overlay: overlay.layers[table as usize].range::<_, [u8]>(bounds),
+        next_of_tree: None,
+        next_of_overlay: None,
+        backwards,
+    })
+}
+
+/// Pairs of both.
+pub(super) struct Merged<'a> {
+    tree: Range<'static, Raw, Raw>,
+    overlay: RangedIter<'a, Bytes, Option<Bytes>, DefaultSharedPtr>,
+    next_of_tree: Option<PairInTree>,
+    next_of_overlay: Option<PairInLayer<'a>>,
+    backwards: bool,
+}
+
+impl Merged<'_> {
+    fn step(&mut self) -> Result<Option<(Found, Found)>, MetadataError> {
+        loop {
+            if self.next_of_tree.is_none() {
+                let next = if self.backwards { self.tree.next_back() } else { self.tree.next() };
+                self.next_of_tree = next.transpose()?;
+            }
+            if self.next_of_overlay.is_none() {
+                self.next_of_overlay =
+                    if self.backwards { self.overlay.next_back() } else { self.overlay.next() };
+            }
+            let order = match (&self.next_of_tree, &self.next_of_overlay) {
+                (None, None) => return Ok(None),
+                (Some(_), None) => Ordering::Less,
+                (None, Some(_)) => Ordering::Greater,
+                (Some((key, _)), Some((newer, _))) => {
+                    let order = key.value().cmp(newer);
+                    if self.backwards { order.reverse() } else { order }
+                }
+            };
+            if order.is_le() {
+                let old = self.next_of_tree.take();
+                if order.is_lt() {
+                    return Ok(old.map(|(key, value)| (Found::Tree(key), Found::Tree(value))));
+                }
+            }
+            if let Some((key, Some(value))) = self.next_of_overlay.take() {
+                return Ok(Some((Found::Overlay(Arc::clone(key)), Found::Overlay(Arc::clone(value)))));
+            }
+        }
+    }
+}
+
+impl Iterator for Merged<'_> {
+    type Item = Result<(Found, Found), MetadataError>;
+
+    fn next(&mut self) -> Option<Result<(Found, Found), MetadataError>> {
+        self.step().transpose()
+    }
+}
