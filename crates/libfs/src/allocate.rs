@@ -1,14 +1,16 @@
 //! `fallocate`: what becomes of a range of a file, as one entry of the log, whole or not at all.
 //!
 //! A digest may need new blocks for what a file has blocks for, so a block set aside now could not be the one a later
-//! write needs: space is checked, not kept. A range is cleared without storing anything. What is shifted is moved where the digest
-//! put it, so the file's part of the log is digested first.
+//! write needs: space, and what quotas leave of it, is checked, not kept. A range is cleared without storing anything. What is
+//! shifted is moved where the digest put it, so the file's part of the log is digested first.
 
-use crate::client::{Client, Halt};
+use crate::client::{Client, Halt, Turn};
 use crate::data::too_big;
 use crate::debit;
 use crate::errno::Error;
+use crate::inode::State;
 use crate::open_file::OpenFile;
+use crate::sync::RwLockWriteGuard;
 use cuesta_format::{BLOCK_BYTES, FILE_BYTES_MAX, FileKind, Operation};
 use std::ops::Range;
 
@@ -21,7 +23,7 @@ pub enum Allocation {
     KeepSize,
     /// What the file has there reads as zeros; the size stays.
     Punch,
-    /// As `Punch`, and the file reaches to the range's end.
+    /// As `Punch`, makes sure of space, and the file reaches to the range's end.
     Zero,
     /// Takes the range, of whole blocks, out of the file.
     Collapse,
@@ -59,14 +61,17 @@ impl Client {
                     self.check_growth(range.end)?;
                 }
                 self.check_space(file, range)?;
-                self.extend(file, range.end)
+                self.extend(file, range, range.end)
             }
             Allocation::KeepSize => {
                 self.check_space(file, range)?;
-                self.extend(file, 0)
+                self.extend(file, range, 0)
             }
             Allocation::Punch => self.clear(file, range, false),
-            Allocation::Zero => self.clear(file, range, true),
+            Allocation::Zero => {
+                self.check_space(file, range)?;
+                self.clear(file, range, true)
+            }
             Allocation::Collapse => self.shift(file, range, false),
             Allocation::Insert => self.shift(file, range, true),
         }
@@ -84,17 +89,18 @@ impl Client {
         if self.session.credit_left() < missing { Err(Error::NoSpace) } else { Ok(()) }
     }
 
-    /// Makes the file reach to `end`; one that does is touched.
-    fn extend(&self, file: &OpenFile, end: u64) -> Result<bool, Error> {
+    /// Makes the file reach to `end`, if whoever is charged for it may have what `range` wants; one that does is touched.
+    fn extend(&self, file: &OpenFile, range: &Range<u64>, end: u64) -> Result<bool, Error> {
         let inode = file.inode_ref();
         self.take_rights(inode, file.writer)?;
         self.operate(|turn| {
             turn.prepare(0, debit::of_truncation(end))?;
-            let mut state = self.changing(inode)?;
+            let state = self.changing(inode)?;
             let size = state.record.size.max(end);
             if state.mapped().is_some() {
                 return Ok(false);
             }
+            let mut state = self.check_quotas(turn, file, state, range)?;
             self.truncate_locked(turn, inode, &mut state, size)?;
             Ok(true)
         })
@@ -112,8 +118,11 @@ impl Client {
                 return Ok(false);
             }
             let size = state.record.size;
-            if grow && range.end > size {
-                self.check_growth(range.end)?;
+            if grow {
+                if range.end > size {
+                    self.check_growth(range.end)?;
+                }
+                state = self.check_quotas(turn, file, state, range)?;
             }
             let appended = turn.append(&operation)?;
             let held = if range.end < size { range.end } else { size.next_multiple_of(BLOCK_BYTES) };
@@ -129,6 +138,27 @@ impl Client {
             state.logged = appended.end;
             Ok(true)
         })
+    }
+
+    /// Whoever is charged for the file must have room for what it does not have of `range`.
+    fn check_quotas<'f>(
+        &self,
+        turn: &Turn<'_>,
+        file: &'f OpenFile,
+        state: RwLockWriteGuard<'f, State>,
+        range: &Range<u64>,
+    ) -> Result<RwLockWriteGuard<'f, State>, Halt> {
+        let payers = turn.payers(&state.record, file.writer);
+        if payers.is_empty() {
+            return Ok(state);
+        }
+        let Some(missing) = state.missing(range.clone()) else {
+            drop(state);
+            self.learn_extents(file.inode_ref())?;
+            return Err(Halt::Again);
+        };
+        turn.check_room(payers, missing)?;
+        Ok(state)
     }
 
     fn shift(&self, file: &OpenFile, range: &Range<u64>, insert: bool) -> Result<bool, Error> {

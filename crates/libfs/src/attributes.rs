@@ -289,7 +289,7 @@ impl Client {
                 self.learn_extents(inode)?;
                 return Err(Halt::Again);
             }
-            charge_new_owners(turn, &state, owners)?;
+            self.charge_new_owners(turn, &state, owners)?;
         }
         let appended = turn.append(&Operation::SetAttributes { inode: inode.number, attributes })?;
         let record = &mut state.record;
@@ -306,15 +306,16 @@ impl Client {
         }
         Ok(false)
     }
-}
 
-/// What an inode has goes with it to its new owner and group.
-fn charge_new_owners(turn: &mut Turn<'_>, state: &State, owners: Payers) -> Result<(), Halt> {
-    let blocks = match &state.content {
-        Content::File(content) => content.blocks(state.record.size, state.record.blocks),
-        _ => 0,
-    };
-    turn.charge(owners, Amounts { blocks, inodes: 1 })
+    /// What an inode has goes with it to its new owner and group.
+    fn charge_new_owners(&self, turn: &mut Turn<'_>, state: &State, owners: Payers) -> Result<(), Halt> {
+        let blocks = match &state.content {
+            Content::File(content) => content.blocks(state.record.size, state.record.blocks),
+            Content::Mapped(mapped) => self.mapped_blocks(mapped, &state.record)?,
+            _ => 0,
+        };
+        turn.charge(owners, Amounts { blocks, inodes: 1 })
+    }
 }
 
 /// What to set, if the credentials allow it; `None` if nothing is asked for.

@@ -8,7 +8,6 @@ use crate::errno::Error;
 use crate::inode::{Inode, State};
 use crate::mapped::{MappedFile, MappedWrite};
 use crate::open_file::OpenFile;
-use crate::quotas::Payers;
 use crate::session::unexpected;
 use crate::sync::{Arc, Ordering};
 use cuesta_format::entry::HEADER_BYTES;
@@ -348,14 +347,9 @@ impl Client {
         if at.is_none() {
             turn.settle(debit::of_write(offset, bytes as u64));
         }
-        let payers = if turn.is_charged() {
-            Payers::of(&state.record, file.writer.passes_quotas)
-        } else {
-            Payers::default()
-        };
+        let payers = turn.payers(&state.record, file.writer);
         if !payers.is_empty() {
-            let range = offset..offset + bytes as u64;
-            let Some(blocks) = state.file().map_or(Some(0), |content| content.missing(range)) else {
+            let Some(blocks) = state.missing(offset..offset + bytes as u64) else {
                 drop(state);
                 self.learn_extents(inode)?;
                 return Err(Halt::Again);

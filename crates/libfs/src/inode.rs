@@ -11,6 +11,7 @@ use crate::parcels::Taken;
 use crate::sync::{Arc, AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering, RwLock};
 use cuesta_format::wire::{Grant, Kept, LeaseMode};
 use cuesta_format::{FileKind, InodeNumber, InodeRecord, LogPosition, Timestamp};
+use std::ops::Range;
 
 /// Times any inode was filled.
 static FILLS: AtomicU64 = AtomicU64::new(0);
@@ -227,6 +228,11 @@ impl State {
             Content::File(content) => Some(content),
             _ => None,
         }
+    }
+
+    /// Blocks that content in a range adds to what a file in no other mode has, if that is known.
+    pub(crate) fn missing(&self, range: Range<u64>) -> Option<u64> {
+        self.file().map_or(Some(0), |content| content.missing(range))
     }
 
     #[inline]

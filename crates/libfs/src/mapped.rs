@@ -4,10 +4,11 @@
 //! everybody at once. A lease says only that a file is in this mode, and a pin keeps it there. A write that a killed
 //! process could leave in part, because it lies on several pages, is logged as any other, and waits until SharedFS
 //! has digested it into the file. So does one that appends: who holds the lease for writing has the end of the file to itself.
-//! And so do zeros up to a new end.
+//! And so do zeros up to a new end; and a new page that may be beyond somebody's limits, because only of what is in the log it is
+//! certain whether it came before others got that room.
 
 use crate::allocate::Allocation;
-use crate::client::{Client, Halt};
+use crate::client::{Client, Halt, Turn};
 use crate::data::too_big;
 use crate::debit;
 use crate::errno::Error;
@@ -16,6 +17,7 @@ use crate::mapped_descriptors::{Kept, KeptFile};
 use crate::open_file::OpenFile;
 use crate::session::unexpected;
 use crate::sync::{Arc, AtomicU64, Mutex, Ordering};
+use cuesta_format::quota::Amounts;
 use cuesta_format::wire::{Request, Response};
 use cuesta_format::{BLOCK_BYTES, InodeNumber, InodeRecord, Operation, Timestamp};
 use cuesta_media::mapped_files::{self, Pin};
@@ -256,26 +258,31 @@ impl Client {
         at: Option<u64>,
         limit: u64,
     ) -> Result<MappedWrite, Error> {
-        match at {
-            Some(offset) if offset as usize % PAGE_BYTES + bytes <= PAGE_BYTES => {
-                self.write_page(mapped, data, offset)
-            }
-            _ => {
-                let _appending = mapped.appending.lock();
-                let written = self.log_mapped(file, data, bytes, at, limit)?;
-                self.asking(|| self.digest_own_log())?;
-                Ok(written)
-            }
+        let within_page = at.filter(|&offset| offset as usize % PAGE_BYTES + bytes <= PAGE_BYTES);
+        if let Some(offset) = within_page
+            && let Some(written) = self.write_page(file, mapped, data, offset)?
+        {
+            return Ok(written);
         }
+        let _appending = mapped.appending.lock();
+        let written = self.log_mapped(file, data, bytes, at, limit)?;
+        self.asking(|| self.digest_own_log())?;
+        Ok(written)
     }
 
-    /// Writes what lies within one page: all of it, or nothing.
+    /// Writes what lies within one page, all of it or nothing; `None`: it is to go by the log.
     fn write_page(
         &self,
+        open_file: &OpenFile,
         mapped: &MappedFile,
         data: &[UserSlice<'_>],
         offset: u64,
-    ) -> Result<MappedWrite, Error> {
+    ) -> Result<Option<MappedWrite>, Error> {
+        let file = self.open_mapped(mapped)?;
+        let is_new = !whole(|| mapped_files::has_page(&file, offset))?;
+        if is_new && self.may_be_limited(&open_file.inode_ref().state.read().record, open_file.writer) {
+            return Ok(None);
+        }
         let mut page = [0; PAGE_BYTES];
         let mut filled = 0;
         for slice in data {
@@ -288,13 +295,12 @@ impl Client {
                 }
             }
         }
-        let file = self.open_mapped(mapped)?;
-        if !whole(|| mapped_files::has_page(&file, offset))? {
+        if is_new {
             self.take_room(mapped)?;
         }
         whole(|| mapped_files::clear_behind_end(&file, offset))?;
         let written = whole(|| mapped_files::write(&file, &page[..filled], offset))?;
-        Ok(MappedWrite::Written(written, offset + written as u64))
+        Ok(Some(MappedWrite::Written(written, offset + written as u64)))
     }
 
     /// The file gets one more page, which is the store's.
@@ -324,6 +330,38 @@ impl Client {
         if wanted <= held.saturating_add(self.statfs()?.blocks_free) { Ok(()) } else { Err(Error::NoSpace) }
     }
 
+    /// Pages of a range that the file does not have.
+    fn missing_in_mapped(&self, mapped: &MappedFile, range: &Range<u64>) -> Result<u64, Error> {
+        let file = self.open_mapped(mapped)?;
+        let (mut at, end) = (range.start / BLOCK_BYTES, range.end.div_ceil(BLOCK_BYTES));
+        let mut missing = 0;
+        while at < end {
+            let data = whole(|| mapped_files::next_data(&file, at * BLOCK_BYTES))?;
+            let (start, stop) =
+                data.map_or((end, end), |data| (data.start / BLOCK_BYTES, data.end.div_ceil(BLOCK_BYTES)));
+            missing += start.clamp(at, end) - at;
+            at = stop.max(at + 1);
+        }
+        Ok(missing)
+    }
+
+    /// Blocks that the file counts for: those it has, and at least as many as in the arenas.
+    pub(crate) fn mapped_blocks(&self, mapped: &MappedFile, record: &InodeRecord) -> Result<u64, Error> {
+        Ok(self.mapped_record(mapped, record)?.blocks.max(record.blocks))
+    }
+
+    /// Blocks it counts for beyond those when it has all of a range.
+    fn added_to_mapped(
+        &self,
+        mapped: &MappedFile,
+        record: &InodeRecord,
+        range: &Range<u64>,
+    ) -> Result<u64, Error> {
+        let has = self.mapped_record(mapped, record)?.blocks;
+        let will_have = has + self.missing_in_mapped(mapped, range)?;
+        Ok(will_have.saturating_sub(has.max(record.blocks)))
+    }
+
     fn log_mapped(
         &self,
         file: &OpenFile,
@@ -346,6 +384,7 @@ impl Client {
                 room if room < bytes as u64 => return Ok(MappedWrite::Full(room)),
                 _ => {}
             }
+            self.charge_mapped(turn, file, &state, mapped, &(offset..offset + bytes as u64))?;
             let (bytes, appended) = match turn.append_write(inode.number, offset, data)? {
                 Ok(appended) => (bytes, appended),
                 Err(_) => return Err(Error::Fault.into()),
@@ -373,11 +412,14 @@ impl Client {
         what: Allocation,
         range: &Range<u64>,
     ) -> Result<bool, Error> {
-        let (offset, length) = (range.start, range.end - range.start);
         let may_grow = matches!(what, Allocation::Extend | Allocation::Zero);
-        let grows = may_grow && range.end > self.mapped_size(mapped)?;
+        let size = self.mapped_size(mapped)?;
+        let grows = may_grow && range.end > size;
         if grows {
             self.check_growth(range.end)?;
+        }
+        if matches!(what, Allocation::Extend | Allocation::KeepSize | Allocation::Zero) {
+            self.check_room(self.open_mapped(mapped)?, range)?;
         }
         if grows && matches!(what, Allocation::Zero) {
             let _appending = mapped.appending.lock();
@@ -385,20 +427,66 @@ impl Client {
             self.asking(|| self.digest_own_log())?;
             return Ok(is_logged);
         }
-        let file = self.open_mapped(mapped)?;
-        if matches!(what, Allocation::Extend | Allocation::KeepSize) {
-            self.check_room(&file, range)?;
+        self.operate(|turn| {
+            let state = self.reading(open_file.inode_ref())?;
+            if state.mapped().is_none() {
+                return Ok(false);
+            }
+            let file = self.open_mapped(mapped)?;
+            let end = match what {
+                Allocation::Extend => range.end,
+                // Behind the end nothing is kept.
+                Allocation::KeepSize => range.end.min(size),
+                Allocation::Punch | Allocation::Zero => range.start,
+                Allocation::Collapse | Allocation::Insert => return Err(Error::Unsupported.into()),
+            };
+            if !matches!(what, Allocation::Punch) {
+                self.check_mapped(turn, open_file, &state, mapped, range)?;
+            }
+            if range.start < end {
+                self.charge_mapped(turn, open_file, &state, mapped, &(range.start..end))?;
+                whole(|| mapped_files::clear_behind_end(&file, end))?;
+                whole(|| mapped_files::provide(&file, range.start..end))?;
+                turn.keep_charge();
+            }
+            if matches!(what, Allocation::Punch | Allocation::Zero) {
+                whole(|| mapped_files::punch(&file, range.start, range.end - range.start))?;
+            }
+            Ok(true)
+        })
+    }
+
+    /// Whoever is charged for the file must have room for what it does not have of `range`.
+    fn check_mapped(
+        &self,
+        turn: &Turn<'_>,
+        file: &OpenFile,
+        state: &State,
+        mapped: &MappedFile,
+        range: &Range<u64>,
+    ) -> Result<(), Halt> {
+        let payers = turn.payers(&state.record, file.writer);
+        if payers.is_empty() {
+            return Ok(());
         }
-        if grows {
-            whole(|| mapped_files::clear_behind_end(&file, range.end))?;
+        turn.check_room(payers, self.added_to_mapped(mapped, &state.record, range)?)
+    }
+
+    /// Charges what `range` wants that the file does not have.
+    fn charge_mapped(
+        &self,
+        turn: &mut Turn<'_>,
+        file: &OpenFile,
+        state: &State,
+        mapped: &MappedFile,
+        range: &Range<u64>,
+    ) -> Result<(), Halt> {
+        let payers = turn.payers(&state.record, file.writer);
+        if payers.is_empty() {
+            return Ok(());
         }
-        match what {
-            Allocation::Extend => whole(|| mapped_files::provide(&file, offset, length, false))?,
-            Allocation::KeepSize => whole(|| mapped_files::provide(&file, offset, length, true))?,
-            Allocation::Punch | Allocation::Zero => whole(|| mapped_files::punch(&file, offset, length))?,
-            Allocation::Collapse | Allocation::Insert => return Err(Error::Unsupported),
-        }
-        Ok(true)
+        let blocks = self.added_to_mapped(mapped, &state.record, range)?;
+        turn.charge(payers, Amounts { blocks, inodes: 0 })
     }
 
     /// Logs that a range becomes zeros, up to a new end of the file: to the kernel these are two things, between which
@@ -410,9 +498,8 @@ impl Client {
         self.operate(|turn| {
             turn.prepare(operation.body_bytes(), debit::of_clearing(range))?;
             let mut state = self.changing(inode)?;
-            if state.mapped().is_none() {
-                return Ok(false);
-            }
+            let Some(mapped) = state.mapped() else { return Ok(false) };
+            self.check_mapped(turn, file, &state, mapped, range)?;
             state.logged = turn.append(&operation)?.end;
             Ok(true)
         })

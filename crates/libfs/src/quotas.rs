@@ -5,6 +5,7 @@
 //! appends nothing, and asked for with the gate closed: then all that was charged is in the log.
 
 use crate::client::{Client, Halt, Turn};
+use crate::credentials::Writer;
 use crate::errno::Error;
 use crate::session::{Session, unexpected};
 use crate::sync::Mutex;
@@ -60,13 +61,18 @@ impl Quotas {
         self.rooms.lock().clear();
     }
 
-    /// Takes it of everybody's room, or says whose is too little.
-    fn take(&self, shown: u64, payers: Payers, needed: Amounts) -> Result<(), Payer> {
-        let mut rooms = self.rooms.lock();
+    /// Whose room is too little.
+    fn lacking(rooms: &HashMap<Payer, Room>, shown: u64, payers: Payers, needed: Amounts) -> Option<Payer> {
         let has_room = |payer: &Payer| {
             rooms.get(payer).is_some_and(|room| room.shown == shown && room.left.covers(needed))
         };
-        if let Some(lacking) = payers.iter().find(|payer| !has_room(payer)) {
+        payers.iter().find(|payer| !has_room(payer))
+    }
+
+    /// Takes it of everybody's room, or says whose is too little.
+    fn take(&self, shown: u64, payers: Payers, needed: Amounts) -> Result<(), Payer> {
+        let mut rooms = self.rooms.lock();
+        if let Some(lacking) = Quotas::lacking(&rooms, shown, payers, needed) {
             return Err(lacking);
         }
         for payer in payers.iter() {
@@ -75,6 +81,16 @@ impl Quotas {
             }
         }
         Ok(())
+    }
+
+    /// Whether it is known that none of them has a limit.
+    fn are_endless(&self, shown: u64, payers: Payers) -> bool {
+        let rooms = self.rooms.lock();
+        let is_endless = |payer| {
+            let room: Option<&Room> = rooms.get(&payer);
+            room.is_some_and(|room| room.shown == shown && room.left == Amounts::ENDLESS)
+        };
+        payers.iter().all(is_endless)
     }
 
     fn give_back(&self, payers: Payers, charged: Amounts) {
@@ -97,11 +113,26 @@ impl Session {
     }
 }
 
+impl Client {
+    /// Whether somebody is charged for what `writer` adds to a file who may have a limit.
+    pub(crate) fn may_be_limited(&self, record: &InodeRecord, writer: Writer) -> bool {
+        let shown = self.session.limits_shown();
+        let payers = Payers::of(record, writer.passes_quotas);
+        shown != 0 && !self.session.quotas.are_endless(shown, payers)
+    }
+}
+
 impl Turn<'_> {
     /// Whether anybody has limits, so that what they own more has to be charged to them.
     #[inline]
     pub(crate) fn is_charged(&self) -> bool {
         self.session().limits_shown() != 0
+    }
+
+    /// Those whom it is charged to what `writer` adds to a file.
+    #[inline]
+    pub(crate) fn payers(&self, record: &InodeRecord, writer: Writer) -> Payers {
+        if self.is_charged() { Payers::of(record, writer.passes_quotas) } else { Payers::default() }
     }
 
     /// The entry makes them own so much more at worst. Once in a turn, before it is appended.
@@ -114,6 +145,22 @@ impl Turn<'_> {
         session.quotas.take(shown, payers, amounts).map_err(|payer| Halt::Room { payer, needed: amounts })?;
         self.charged = Some((payers, amounts));
         Ok(())
+    }
+
+    /// They could own so many blocks more: for who makes sure of that and keeps nothing.
+    pub(crate) fn check_room(&self, payers: Payers, blocks: u64) -> Result<(), Halt> {
+        let session = self.session();
+        let (shown, needed) = (session.limits_shown(), Amounts { blocks, inodes: 0 });
+        if shown == 0 || blocks == 0 {
+            return Ok(());
+        }
+        let lacking = Quotas::lacking(&session.quotas.rooms.lock(), shown, payers, needed);
+        lacking.map_or(Ok(()), |payer| Err(Halt::Room { payer, needed }))
+    }
+
+    /// What was charged is there, though nothing was appended: it is not given back.
+    pub(crate) fn keep_charge(&mut self) {
+        self.charged = None;
     }
 }
 

@@ -259,6 +259,32 @@ fn a_quota_goes_with_its_directory() {
 }
 
 #[test]
+fn limits_go_with_the_directory_and_its_number() {
+    let (store, client) = store();
+    let admin = root(&client);
+    make_all(&admin, &["d"]);
+    limit(&store.shared, "d", 10, 5);
+    let tree = admin.stat("d").unwrap().inode;
+    assert_eq!(client.statfs_in(tree).unwrap().blocks, 10);
+    admin.rmdir("d").unwrap();
+    client.digest().unwrap();
+    let whole = client.statfs().unwrap();
+    assert_eq!(client.statfs_in(tree).unwrap(), whole, "nobody's size");
+    make_all(&admin, &["d"]);
+    let fresh = admin.stat("d").unwrap();
+    assert!(fresh.inode != tree && fresh.tree == InodeNumber::NONE);
+    write(&admin, "d/f", 0, 16 * BLOCK).unwrap();
+    client.digest().unwrap();
+    // Nor does the next daemon find any.
+    let shared = store.take_over();
+    let next = Client::attach(Box::new(InProcess::of(&shared, SessionId(0))), "test").unwrap();
+    assert!(quotas(&shared).iter().all(|quota| !matches!(quota.payer, Payer::Tree(_))));
+    assert_eq!(next.statfs_in(tree).unwrap().blocks, whole.blocks);
+    write(&root(&next), "d/g", 0, BLOCK).unwrap();
+    assert_eq!(root(&next).stat("d/g").unwrap().tree, InodeNumber::NONE);
+}
+
+#[test]
 fn what_is_no_directory_has_none() {
     let (store, client) = store();
     let shared = Arc::clone(&store.shared);

@@ -2,11 +2,12 @@
 
 mod common;
 
-use common::quota::{ANNA, BERT, BLOCK, check, fill, limit, owned, store, user, write};
-use common::{InProcess, root};
+use common::quota::{ANNA, BERT, BLOCK, check, fill, limit, owned, quotas, set, store, user, write};
+use common::{Caller, InProcess, root};
 use cuesta_format::SessionId;
-use cuesta_format::quota::Amounts;
-use cuesta_libfs::{Base, Client, Credentials, Error, SetAttributes, Target, UNNAMED};
+use cuesta_format::quota::{Amounts, Limited, Payer};
+use cuesta_format::wire::Response;
+use cuesta_libfs::{Allocation, Base, Client, Credentials, Error, OpenFile, SetAttributes, Target, UNNAMED};
 use libc::{O_CREAT, O_RDWR, O_WRONLY};
 use std::sync::Arc;
 
@@ -142,6 +143,169 @@ fn what_is_given_away_is_the_new_owners() {
     assert_eq!(fill(&anna, "rest"), 6);
     drop((anna, bert, admin, shared));
     check(store, vec![client]);
+}
+
+/// Nothing is kept, as of the store's own space; but what could not be written is refused here.
+#[test]
+fn an_allocation_is_refused_where_writing_would_be() {
+    let (store, client) = store();
+    let shared = Arc::clone(&store.shared);
+    limit(&shared, ANNA, 100, 0);
+    let (anna, admin) = (user(&client, ANNA), root(&client));
+    write(&anna, "f", 0, 40 * BLOCK).unwrap();
+    client.digest().unwrap();
+    write(&anna, "f", 50 * BLOCK, 10 * BLOCK).unwrap();
+    let before = anna.read_file("f").unwrap();
+    let file = anna.open("f", O_RDWR).unwrap();
+    let allocate = |what, from: usize, to: usize| {
+        client.allocate(&file, what, (from * BLOCK) as i64, ((to - from) * BLOCK) as i64)
+    };
+    for what in [Allocation::Extend, Allocation::KeepSize, Allocation::Zero] {
+        assert_eq!(allocate(what, 0, 101), Err(Error::OverQuota), "{what:?}");
+        assert_eq!(allocate(what, 45, 111), Err(Error::OverQuota), "{what:?} of what it has in part");
+    }
+    assert!(anna.read_file("f").unwrap() == before, "not begun");
+    for what in [Allocation::KeepSize, Allocation::Extend] {
+        assert_eq!(allocate(what, 20, 100), Ok(()), "{what:?}");
+    }
+    assert_eq!(anna.stat("f").unwrap().size, 100 * BLOCK as u64);
+    assert_eq!(fill(&anna, "g"), 50);
+    assert_eq!(allocate(Allocation::KeepSize, 0, 40), Ok(()), "what it has");
+    assert_eq!(allocate(Allocation::Extend, 0, 41), Err(Error::OverQuota));
+    admin.with_file("f", |client, file| {
+        client.allocate(file, Allocation::Extend, 0, (200 * BLOCK) as i64).unwrap();
+    });
+    assert_eq!(owned(&shared, ANNA).blocks, 100);
+    client.close(file).unwrap();
+    drop((anna, admin, shared));
+    check(store, vec![client]);
+}
+
+#[test]
+fn groups_are_limited_as_users_are() {
+    const STAFF: u32 = 50;
+    let (store, client) = store();
+    let shared = Arc::clone(&store.shared);
+    let limits = Some(Amounts { blocks: 100, inodes: 6 });
+    assert_eq!(set(&shared, Limited::Group(STAFF), limits), Response::Done);
+    let caller = |uid, gid, groups| Caller {
+        client: Arc::clone(&client),
+        who: Credentials::of_user(uid, gid, groups),
+    };
+    let (anna, bert) = (caller(ANNA, STAFF, Vec::new()), caller(BERT, STAFF, Vec::new()));
+    let owned = || {
+        let found = quotas(&shared).into_iter().find(|quota| quota.payer == Payer::Group(STAFF));
+        found.map_or(Amounts::NONE, |quota| quota.used)
+    };
+    write(&anna, "a", 0, 60 * BLOCK).unwrap();
+    assert_eq!(fill(&bert, "b"), 40, "whoever of them");
+    assert_eq!(write(&anna, "a", 60 * BLOCK, 1), Err(Error::OverQuota));
+    assert_eq!(owned(), Amounts { blocks: 100, inodes: 2 });
+
+    // By a file's group, not by whose first group it is.
+    let alone = caller(ANNA, ANNA, vec![STAFF]);
+    write(&alone, "own", 0, 30 * BLOCK).unwrap();
+    let give = |path: &str, gid| {
+        let at = Target::Path { base: Base::Root, path: path.as_bytes(), follow: true };
+        let set = SetAttributes { gid: Some(gid), chown: true, ..SetAttributes::default() };
+        client.set_attributes(&alone.who, at, set)
+    };
+    assert_eq!(give("own", STAFF), Err(Error::OverQuota));
+    assert_eq!(alone.stat("own").unwrap().gid, ANNA);
+    bert.unlink("b").unwrap();
+    give("own", STAFF).unwrap();
+    assert_eq!(fill(&bert, "c"), 10, "what was given counts at once");
+    give("own", ANNA).unwrap();
+    assert_eq!(fill(&bert, "d"), 30);
+    assert_eq!(owned(), Amounts { blocks: 100, inodes: 3 });
+    for folder in ["e", "f", "g"] {
+        anna.mkdir(folder).unwrap();
+    }
+    assert_eq!(anna.mkdir("h"), Err(Error::OverQuota));
+    alone.mkdir("h").unwrap();
+    assert_eq!(give("h", STAFF), Err(Error::OverQuota));
+    drop((anna, bert, alone, shared));
+    check(store, vec![client]);
+}
+
+/// Two sessions of a user, each with a file in a folder of its own: no lease moves between them, and voids anything.
+fn apart(clients: [&Arc<Client>; 2], uid: u32) -> [Arc<OpenFile>; 2] {
+    let open = |client: &Arc<Client>, folder: &str| {
+        let caller = user(client, uid);
+        caller.mkdir(folder).unwrap();
+        caller.open(&format!("{folder}/f"), O_CREAT | O_WRONLY).unwrap()
+    };
+    [open(clients[0], &format!("first{uid}")), open(clients[1], &format!("second{uid}"))]
+}
+
+/// Writes blocks from one on until that is refused; answers how many.
+fn fill_from(client: &Client, file: &OpenFile, from: usize) -> usize {
+    let block = vec![7; BLOCK];
+    let mut blocks = 0;
+    loop {
+        match client.pwrite(file, &[block.as_slice().into()], ((from + blocks) * BLOCK) as i64) {
+            Ok(_) => blocks += 1,
+            Err(Error::OverQuota) => return blocks,
+            Err(error) => panic!("{error}"),
+        }
+        assert!(blocks < 5000, "it goes on and on");
+    }
+}
+
+#[test]
+fn room_given_before_a_limit_is_worth_nothing_after_it() {
+    let (store, client) = store();
+    let other = store.attach();
+    let shared = Arc::clone(&store.shared);
+    let annas = apart([&client, &other], ANNA);
+    let berts = apart([&client, &other], BERT);
+    limit(&shared, ANNA, 1000, 0);
+    let one = vec![7; BLOCK];
+    for files in [&annas, &berts] {
+        for (client, file) in [&client, &other].into_iter().zip(files) {
+            assert_eq!(client.pwrite(file, &[one.as_slice().into()], 0), Ok(BLOCK), "and room for more");
+        }
+    }
+    limit(&shared, ANNA, 20, 0);
+    let first = fill_from(&client, &annas[0], 1);
+    assert_eq!(first + fill_from(&other, &annas[1], 1), 18);
+    assert_eq!(owned(&shared, ANNA).blocks, 20);
+    // He had no limit at all.
+    limit(&shared, BERT, 5, 0);
+    let first = fill_from(&client, &berts[0], 1);
+    assert_eq!(first + fill_from(&other, &berts[1], 1), 3);
+    assert_eq!(owned(&shared, BERT).blocks, 5);
+    for [first, second] in [annas, berts] {
+        client.close(first).unwrap();
+        other.close(second).unwrap();
+    }
+    drop(shared);
+    check(store, vec![client, other]);
+}
+
+#[test]
+fn what_only_logs_hold_counts_when_a_limit_is_set() {
+    let (store, client) = store();
+    let other = store.attach();
+    let shared = Arc::clone(&store.shared);
+    let files = apart([&client, &other], ANNA);
+    client.digest().unwrap();
+    other.digest().unwrap();
+    let data = vec![7; 10 * BLOCK];
+    for round in 0..4 {
+        client.pwrite(&files[0], &[data.as_slice().into()], (round * 10 * BLOCK) as i64).unwrap();
+    }
+    assert!(shared.backlogs().iter().any(|log| log.bytes > 0), "nothing is in a log");
+    limit(&shared, ANNA, 50, 0);
+    // Who asks first is the one whose own log says nothing of it.
+    assert_eq!(fill_from(&other, &files[1], 0), 10);
+    assert_eq!(fill_from(&client, &files[0], 40), 0);
+    assert_eq!(owned(&shared, ANNA).blocks, 50);
+    let [first, second] = files;
+    client.close(first).unwrap();
+    other.close(second).unwrap();
+    drop(shared);
+    check(store, vec![client, other]);
 }
 
 #[test]

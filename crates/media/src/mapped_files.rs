@@ -14,7 +14,7 @@ use rustix::fs::{
     seek, statat, unlinkat,
 };
 use rustix::io::Errno;
-use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 use rustix::thread::sched_yield;
 use std::ffi::c_void;
 use std::ops::Range;
@@ -27,6 +27,8 @@ const MARK: Range<u64> = (1 << 62)..(1 << 62) + 1;
 const SECTOR_BYTES: u64 = 512;
 /// What a pin maps.
 const PAGE_BYTES: usize = 4096;
+/// Cleared at once.
+const CLEARED_BYTES: u64 = 64 << 20;
 /// Files are their owner's alone: whoever has no session has them from nobody.
 const FILE_MODE: Mode = Mode::from_raw_mode(0o600);
 const FOLDER_MODE: Mode = Mode::from_raw_mode(0o700);
@@ -180,15 +182,36 @@ pub fn set_size(file: impl AsFd, size: u64) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Gives a range memory; `keep_size`: also behind the end, which stays where it is.
-pub fn provide(file: impl AsFd, offset: u64, length: u64, keep_size: bool) -> Result<(), Errno> {
-    let flags = if keep_size { FallocateFlags::KEEP_SIZE } else { FallocateFlags::empty() };
+/// Gives a range memory, and the file reaches to its end then.
+pub fn provide(file: impl AsFd, range: Range<u64>) -> Result<(), Errno> {
     let before = fstat(&file)?.st_size.unsigned_abs();
-    fallocate(&file, flags, offset, length)?;
-    if !keep_size && before < offset.saturating_add(length) {
-        recorder::on_set_len(file.as_fd(), offset.saturating_add(length));
+    fallocate(&file, FallocateFlags::empty(), range.start, range.end - range.start)?;
+    if before < range.end {
+        recorder::on_set_len(file.as_fd(), range.end);
     }
+    clear_provided(file, range);
     Ok(())
+}
+
+/// Clears what the kernel set aside and has not cleared: until then it says that this is a hole, and whoever counts what a
+/// file has still to get would count it twice. Where that fails, it does.
+fn clear_provided(file: impl AsFd, range: Range<u64>) {
+    let mut at = range.start - range.start % PAGE_BYTES as u64;
+    while at < range.end {
+        let bytes = (range.end - at).min(CLEARED_BYTES) as usize;
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a new mapping, at a place the kernel chooses.
+        let place = unsafe { mmap(std::ptr::null_mut(), bytes, access, MapFlags::SHARED, file.as_fd(), at) };
+        let Ok(place) = place else { return };
+        // SAFETY: of the mapping that was just made; what the file holds stays as it is.
+        let cleared = unsafe { madvise(place, bytes, Advice::LinuxPopulateWrite) };
+        // SAFETY: made above, and nobody else knows of it.
+        let _ = unsafe { munmap(place, bytes) };
+        if cleared.is_err() {
+            return;
+        }
+        at += bytes as u64;
+    }
 }
 
 /// Makes a hole, leaving the size alone.

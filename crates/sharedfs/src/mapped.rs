@@ -8,16 +8,18 @@
 //!
 //! The kernel's memory for such a file counts as the store's as far as it is more than those blocks: so much less can be had
 //! otherwise ([`MappedFiles::beyond`]). Calls on it end with no space where there is none left; stores through mappings the
-//! kernel lets go on until the medium is full.
+//! kernel lets go on until the medium is full. It counts for who owns the file in the same way
+//! ([`MappedFiles::beyond_of`]), beyond their limits if the stores went there.
 //!
 //! What lies in logs of such a file is a write of several pages, or zeros up to a new end, whose session waits until it was
 //! digested: into the kernel's file.
 
 use crate::digest::put_bitmaps;
-use crate::metadata::{ExtentWrite, MetadataStore, Snapshot};
+use crate::metadata::{ExtentWrite, MetadataError, MetadataStore, Snapshot, payers};
 use crate::requests::Trouble;
 use crate::tiers::{Reservation, Run, runs_of, split_at_arenas};
 use crate::{Error, SharedFs};
+use cuesta_format::quota::Payer;
 use cuesta_format::wire::Refusal;
 use cuesta_format::{
     BLOCK_BYTES, Extent, FileKind, InodeNumber, InodeRecord, LogPosition, SessionId, Timestamp,
@@ -53,6 +55,8 @@ pub(crate) struct MappedFiles {
 struct Counted {
     /// Files, and the blocks of the store's that each has besides.
     own_blocks: BTreeMap<InodeNumber, u64>,
+    /// One that is on its way out of the mode: its owner still has it as it is in that, the store has not.
+    ending: Option<InodeNumber>,
     beyond: u64,
     looked: Option<Instant>,
 }
@@ -78,14 +82,33 @@ impl MappedFiles {
         if counted.own_blocks.is_empty() || counted.own_blocks.len() > LOOKED_AT_ONCE_MAX && is_fresh {
             return counted.beyond;
         }
-        let beyond = |(&inode, &own): (&InodeNumber, &u64)| {
-            let found = mapped_files::stat(&self.references, inode);
-            let blocks = found.map_or(0, |found| found.st_blocks.unsigned_abs() * SECTOR_BYTES / BLOCK_BYTES);
-            blocks.saturating_sub(own)
-        };
+        let beyond = |(&inode, &own): (&InodeNumber, &u64)| self.blocks(inode).saturating_sub(own);
         counted.beyond = counted.own_blocks.iter().map(beyond).sum();
         counted.looked = Some(Instant::now());
         counted.beyond
+    }
+
+    /// Blocks that files take beyond those they have in the arenas, by who is charged for them. The snapshot was taken with
+    /// the quotas locked, and they are: so no file goes that counts in it.
+    pub(crate) fn beyond_of(&self, snapshot: &Snapshot) -> Result<BTreeMap<Payer, u64>, MetadataError> {
+        let inodes: Vec<InodeNumber> = {
+            let counted = self.counted.lock();
+            counted.own_blocks.keys().copied().chain(counted.ending).collect()
+        };
+        let mut beyond = BTreeMap::new();
+        for inode in inodes {
+            let Some(stored) = snapshot.inode(inode)?.filter(|stored| stored.record.mapped) else { continue };
+            let blocks = self.blocks(inode).saturating_sub(stored.record.blocks);
+            for payer in payers(&stored.record).filter(|_| blocks > 0) {
+                *beyond.entry(payer).or_default() += blocks;
+            }
+        }
+        Ok(beyond)
+    }
+
+    fn blocks(&self, inode: InodeNumber) -> u64 {
+        let found = mapped_files::stat(&self.references, inode);
+        found.map_or(0, |found| found.st_blocks.unsigned_abs() * SECTOR_BYTES / BLOCK_BYTES)
     }
 
     fn count(&self, record: &InodeRecord) {
@@ -270,6 +293,7 @@ impl SharedFs {
         let mut reservation = Reservation::default();
         // What it takes beyond its blocks is what it is about to get.
         self.mapped.count_no_more(inode);
+        self.mapped.counted.lock().ending = Some(inode);
         let plan = self.copy_back(&file, inode, &mut reservation);
         if planted::active(Bug::MappedEndsEarly) {
             mapped_files::remove(references, inode).map_err(failed)?;
@@ -278,6 +302,9 @@ impl SharedFs {
             Some(plan) => self.commit_end(&record, &plan, &mut reservation).map(|()| true),
             None => Ok(false),
         });
+        // Who counts by what was committed before still needs the file.
+        let _nobody_counts = self.quotas.lock();
+        self.mapped.counted.lock().ending = None;
         if !matches!(ended, Ok(true)) {
             self.mapped.count(&stored.record);
             self.space.lock().allocator.abandon(&mut reservation);

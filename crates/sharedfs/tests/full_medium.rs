@@ -5,6 +5,7 @@ mod common;
 
 use common::*;
 use cuesta_format::Operation;
+use cuesta_format::quota::{Amounts, Limited};
 use cuesta_format::wire::{LeaseMode, PROTOCOL_VERSION, Refusal, Request, Response};
 use cuesta_format::{InodeNumber, SessionId};
 use cuesta_sharedfs::check::{Mode, check};
@@ -62,9 +63,15 @@ fn fill(writer: &mut Writer, name: impl Fn(usize) -> u64) -> Vec<Vec<u8>> {
 
 /// A store whose medium holds what its metadata takes now, and no byte more.
 fn full_store() -> (Store, Arc<SharedFs>, Writer, Writer) {
+    full_store_with(|_| {})
+}
+
+/// The same of one that something was done to first.
+fn full_store_with(prepare: impl Fn(&SharedFs)) -> (Store, Arc<SharedFs>, Writer, Writer) {
     let store = Store::new();
     let options = Options { digest_batch_bytes: 1 << 20, ..options() };
     let shared = SharedFs::open(&store.tier(), options).unwrap();
+    prepare(&shared);
     let mut first = Writer::attach(&shared);
     let second = Writer::attach(&shared);
     first.acquire(ROOT, LeaseMode::Write);
@@ -134,6 +141,29 @@ fn a_daemon_that_found_the_medium_full_goes_on_when_there_is_room() {
         drop((first, second, shared));
         assert!(check(&store.tier(), Mode::Report).unwrap().is_clean());
     }
+}
+
+#[test]
+fn what_is_free_under_a_quota_is_told_on_a_full_medium() {
+    if !has_process("what_is_free_under_a_quota_is_told_on_a_full_medium") {
+        return;
+    }
+    let limits = Amounts { blocks: 100, inodes: 1 << 20 };
+    let (_store, shared, mut first, mut second) = full_store_with(|shared| {
+        let request = Request::SetQuota { of: Limited::Directory(Vec::new()), limits: Some(limits) };
+        assert_eq!(shared.handle(SessionId::NOBODY, &request, &mut Vec::new()), Response::Done);
+    });
+    let made = fill(&mut first, |number| number as u64);
+    let statfs = Request::Statfs { tree: ROOT };
+    for answer in [first.request(&statfs), second.request(&statfs)] {
+        let Response::Statfs(totals) = answer else { panic!("{answer:?}") };
+        assert_eq!((totals.blocks, totals.blocks_free), (100, 100));
+        let committed = names(&shared).len() as u64;
+        assert!(committed < made.len() as u64, "some are in the log only");
+        assert_eq!(totals.inodes, committed + 1);
+    }
+    limit_files(None);
+    kill(shared, vec![first, second]);
 }
 
 #[test]

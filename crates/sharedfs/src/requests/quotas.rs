@@ -49,8 +49,14 @@ impl SharedFs {
         if matches!(payer, Payer::Tree(_)) {
             quotas.reread(&snapshot)?;
         }
-        let used = snapshot.usage(payer)?;
+        let used = self.used(&snapshot, payer)?;
         Ok(quotas.give(session, payer, used, needed))
+    }
+
+    /// What somebody owns. The quotas are locked.
+    fn used(&self, snapshot: &Snapshot, payer: Payer) -> Result<Amounts, MetadataError> {
+        let beyond = self.mapped.beyond_of(snapshot)?.get(&payer).copied().unwrap_or(0);
+        Ok(snapshot.usage(payer)?.plus(Amounts { blocks: beyond, inodes: 0 }))
     }
 
     /// What everybody owns, and may own.
@@ -60,6 +66,9 @@ impl SharedFs {
         let snapshot = self.metadata.read()?;
         quotas.reread(&snapshot)?;
         let mut used = snapshot.usages()?;
+        for (payer, blocks) in self.mapped.beyond_of(&snapshot)? {
+            used.entry(payer).or_default().blocks += blocks;
+        }
         for &payer in quotas.limits().keys() {
             used.entry(payer).or_default();
         }
@@ -138,7 +147,10 @@ impl SharedFs {
             digested => digested?,
         }
         let totals = self.totals()?;
-        let used = self.metadata.read()?.usage(payer)?;
+        let used = {
+            let _nobody_changes = self.quotas.lock();
+            self.used(&self.metadata.read()?, payer)?
+        };
         let mut part = totals;
         if limits.blocks > 0 {
             part.blocks = totals.blocks.min(limits.blocks);
