@@ -345,7 +345,7 @@ fn served() -> Vec<Vec<u8>> {
         ServedRequest::Whereabouts { file: 2, guess: b"directory" },
         ServedRequest::Close { file: 3 },
         ServedRequest::Settle,
-        ServedRequest::Statfs { tree: 1 },
+        ServedRequest::Statfs { subject },
     ];
     requests.iter().map(|request| postcard::to_stdvec(request).expect("a request can be written")).collect()
 }

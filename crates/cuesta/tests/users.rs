@@ -254,3 +254,35 @@ fn a_user_owns_no_more_than_the_quota() {
     let checked = place.cuesta(&["fsck", "store"]);
     assert_eq!(checked.status(), 0, "{}", checked.text());
 }
+
+/// Totals of a directory with a quota are told who can reach it, as of a file system; and allocating ends where writing would.
+#[test]
+fn a_quotas_totals_are_for_who_reaches_it() {
+    let Some(place) = place_for_others(0o711) else { return };
+    let script =
+        "mkdir -m 777 /cuesta/all /cuesta/all/p; mkdir -m 700 /cuesta/closed; mkdir -m 777 /cuesta/closed/p";
+    let made = place.cuesta(&["run", "--store", "store", "--", "sh", "-c", script]);
+    assert_eq!(made.status(), 0, "{}", made.errors());
+    for (whose, name, size) in
+        [("--directory", "all/p", "1M"), ("--directory", "closed/p", "1M"), ("--user", "nobody", "2M")]
+    {
+        assert_eq!(place.cuesta(&["quota", "store", whose, name, "--bytes", size]).status(), 0);
+    }
+    let totals = as_nobody(
+        &place,
+        "cd /cuesta/all; dd if=/dev/zero of=p/f bs=4k count=100; stat -f -c '%b %a' p p/f; stat -f -c %b - <p; stat -f ../closed/p",
+    );
+    assert_eq!(totals.text(), "256 156\n256 156\n256\n", "{}", totals.errors());
+    assert!(totals.errors().contains("'../closed/p': Permission denied"), "{}", totals.errors());
+    let allocated = as_nobody(
+        &place,
+        "cd /cuesta/all; fallocate -l 2M p/g; fallocate -n -l 2M p/g; stat -c %s p/g; fallocate -l 1600K g && stat -c %s g; \
+         fallocate -l 1700K h; stat -c %s h",
+    );
+    assert_eq!(allocated.text(), "0\n1638400\n0\n", "{}", allocated.errors());
+    let refused: Vec<_> =
+        allocated.errors().lines().map(|line| line.rsplit(": ").next().unwrap().to_owned()).collect();
+    let (full, over) = ("No space left on device", "Disk quota exceeded");
+    assert_eq!(refused, [full, full, over], "{}", allocated.errors());
+    assert_eq!(place.cuesta(&["stop", "store"]).status(), 0);
+}

@@ -181,7 +181,8 @@ pub enum Request {
     Digest,
     /// The generation moved: what was accepted, and which leases are gone.
     Resync,
-    /// Totals for statfs: of the store, or as far as a directory with a quota has a part in it, once everything is digested.
+    /// Totals for statfs: of the store, or as far as a directory with a quota has a part in it, once this session's log is
+    /// digested; those of others are, too, unless that was done a moment ago.
     Statfs {
         /// The directory, or no inode.
         tree: InodeNumber,

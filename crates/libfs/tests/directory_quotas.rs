@@ -284,6 +284,31 @@ fn limits_go_with_the_directory_and_its_number() {
     assert_eq!(root(&next).stat("d/g").unwrap().tree, InodeNumber::NONE);
 }
 
+/// Who asks again and again what others left of a directory has their logs digested a part of the time only.
+#[test]
+fn questions_about_its_size_do_not_cost_others() {
+    let (store, client) = store();
+    let other = store.attach();
+    let shared = Arc::clone(&store.shared);
+    let admin = root(&client);
+    make_all(&admin, &["d"]);
+    limit(&shared, "d", 5000, 0);
+    let tree = admin.stat("d").unwrap().inode;
+    let file = admin.open("d/f", O_CREAT | O_WRONLY).unwrap();
+    let block = vec![7; BLOCK];
+    let (rounds, mut digested) = (2000, 0);
+    for round in 0..rounds {
+        client.pwrite(&file, &[block.as_slice().into()], (round % 200 * BLOCK) as i64).unwrap();
+        other.statfs_in(tree).unwrap();
+        digested += usize::from(shared.backlogs().iter().all(|log| log.bytes == 0));
+    }
+    assert!(digested < rounds / 2, "{digested} of {rounds} questions had everything digested");
+    assert_eq!(client.statfs_in(tree).unwrap().blocks_free, 4800, "what it did itself it is told");
+    client.close(file).unwrap();
+    drop((admin, shared));
+    check(store, vec![client, other]);
+}
+
 #[test]
 fn what_is_no_directory_has_none() {
     let (store, client) = store();

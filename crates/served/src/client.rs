@@ -505,9 +505,9 @@ impl Client {
         self.bytes(&Request::Whereabouts { file: file.number(), guess })
     }
 
-    /// Totals for `statfs` of what counts for this directory's quota.
-    pub fn statfs_in(&self, tree: InodeNumber) -> Result<StoreTotals, Error> {
-        match self.ask(&Request::Statfs { tree: tree.0 })? {
+    /// `statfs`.
+    pub fn statfs(&self, subject: Subject<'_>) -> Result<StoreTotals, Error> {
+        match self.ask(&Request::Statfs { subject })? {
             Response::Totals(totals) => Ok(totals),
             _ => Err(unexpected()),
         }

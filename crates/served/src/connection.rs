@@ -9,7 +9,7 @@ use crate::peer;
 use crate::protocol::{Entry, Offset, Place, READ_BYTES_MAX, Request, Response, Subject, VERSION};
 use crate::server::Shared;
 use crate::shared_offset::SharedOffset;
-use cuesta_format::{FILE_BYTES_MAX, FileKind, InodeNumber, InodeRecord};
+use cuesta_format::{FILE_BYTES_MAX, FileKind, InodeRecord};
 use cuesta_libfs::{
     Base, Client, Credentials, Error, LinkSource, NewMode, OPEN_FLAGS, OPENING_FLAGS, OpenFile,
     SetAttributes, Target,
@@ -298,7 +298,10 @@ impl Connection<'_> {
                 let file = self.file(file)?;
                 Response::Bytes(file.client.whereabouts(file.open()?, guess)?)
             }
-            Request::Statfs { tree } => Response::Totals(self.shared.client()?.statfs_in(InodeNumber(tree))?),
+            Request::Statfs { subject } => {
+                let tree = self.stat(subject)?.tree;
+                Response::Totals(self.shared.client()?.statfs_in(tree)?)
+            }
         };
         Ok((response, None))
     }

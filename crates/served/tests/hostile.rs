@@ -169,6 +169,7 @@ fn nothing_of_anothers_is_to_be_had_by_any_request() {
             },
             Request::Stat { subject: inner },
             Request::Access { subject: inner, rights: 0 },
+            Request::Statfs { subject: inner },
             Request::ReadLink { subject: inner },
             Request::GetExtended { subject: secret, name: b"user.x" },
             Request::SetExtended {
@@ -225,6 +226,7 @@ fn nothing_of_anothers_is_to_be_had_by_any_request() {
                 Request::Fsync { file },
                 Request::List { file, bytes: 1000 },
                 Request::Stat { subject },
+                Request::Statfs { subject },
                 Request::Access { subject, rights: 0 },
                 Request::ReadLink { subject },
                 Request::SetAttributes {
@@ -359,7 +361,7 @@ fn rubbish_ends_a_connection_and_nothing_else() {
             while !raw.has_ended() {}
         }
         let mut raw = Raw(UnixStream::connect(&store.users).unwrap(), Vec::new());
-        raw.send(&postcard::to_stdvec(&Request::Statfs { tree: 1 }).unwrap());
+        raw.send(&postcard::to_stdvec(&Request::Statfs { subject: Subject::File(1) }).unwrap());
         assert!(raw.has_ended(), "nothing is said before the greeting");
         let mut raw = Raw::connect(&store);
         raw.0.write_all(&u32::MAX.to_le_bytes()).unwrap();

@@ -14,10 +14,12 @@
 //! | `catching_up` | what changed in directories that sessions change in turns | leases |
 //! | `observe` | events and totals | |
 //! | `mapped` | files whose content is a file of the kernel's, while programs share mappings of them | |
+//! | `quotas`, `quota_trees` | who may own how much, and which sessions were given how much of what is left | paths, but for setting one |
+//! | `pace` | what anybody may cause, done a part of the time at most | |
 //! | `stand_ins` | what the kernel has in the place of pipes and sockets | |
 //!
-//! Locks, in the order they are taken: the digester, then the core, then the space. The digester is held through
-//! a whole batch, and by whoever must see no digest run (a fence, the end of a session). The core and the space
+//! Locks, in the order they are taken: the digester, then the core, then the quotas, then the space. The digester is held through
+//! a whole batch, and by whoever must see no digest run (a fence, the end of a session). The others
 //! are held for moments, never across a log read or a commit. Nothing here waits for a session.
 
 mod catching_up;
@@ -34,6 +36,7 @@ pub mod metadata;
 mod namespace;
 mod observe;
 mod orphans;
+mod pace;
 mod passed;
 mod quota_trees;
 mod quotas;

@@ -10,6 +10,7 @@ use crate::leases::Leases;
 use crate::mapped::MappedFiles;
 use crate::metadata::{MetadataError, MetadataStore, Watch};
 use crate::observe::{Counters, Events, RequestTimes};
+use crate::pace::Pace;
 use crate::passed::PassedFiles;
 use crate::quotas::Quotas;
 use crate::recovery::Recovered;
@@ -74,6 +75,8 @@ pub struct SharedFs {
     pub(crate) controls: Mutex<Vec<Control>>,
     pub(crate) space: Mutex<Space>,
     pub(crate) quotas: Mutex<Quotas>,
+    /// Digests of everything for totals, which anybody may ask for.
+    pub(crate) looking: Pace,
     pub(crate) events: Events,
     pub(crate) counters: Counters,
     pub(crate) idle_memory: IdleMemory,
@@ -231,6 +234,7 @@ impl SharedFs {
             controls: Mutex::default(),
             space: Mutex::new(Space { allocator, credits: Credits::new(blocks) }),
             quotas: Mutex::new(quotas),
+            looking: Pace::default(),
             events: Events::new(options.trace_events as usize),
             options,
             counters: Counters::default(),

@@ -1,6 +1,7 @@
 //! What `stat` shows, and changing it.
 
 use crate::store::{Base, Client, OpenFile, Target};
+use cuesta_format::wire::StoreTotals;
 use cuesta_format::{FileKind, InodeRecord, Timestamp};
 use cuesta_libfs::{Credentials, Error, SetAttributes, SetTime, Stat};
 
@@ -100,7 +101,7 @@ const STATX_RESERVED: u32 = 1 << 31;
 
 pub fn stat(call: &Call, directory: Option<usize>, path: usize, buffer: usize, flags: i32) -> Answer {
     let write = |stat: Stat| user_memory::write(call.word(buffer), &fill(&stat.record)).map(|()| 0);
-    match look(call, (directory, path), flags, write) {
+    match look(call, (directory, path), flags, STAT, write) {
         Err(Failure::NotOurs) => own_listing::attributes(
             call,
             path,
@@ -123,7 +124,7 @@ pub fn statx(call: &Call) -> Answer {
         return Err(Failure::NotOurs);
     }
     let write = |stat: Stat| user_memory::write(call.word(4), &fill_extended(&stat.record)).map(|()| 0);
-    match look(call, (Some(0), 1), call.int(2), write) {
+    match look(call, (Some(0), 1), call.int(2), STAT, write) {
         Err(Failure::NotOurs) => own_listing::attributes(
             call,
             1,
@@ -133,24 +134,40 @@ pub fn statx(call: &Call) -> Answer {
     }
 }
 
-fn look(call: &Call, named: Named, flags: i32, write: impl Fn(Stat) -> Answer) -> Answer {
+/// What is asked of what a path names, or of an open file.
+struct Question<T> {
+    named: fn(&Client, &Credentials, Base<'_>, &[u8], bool) -> Result<T, Error>,
+    open: fn(&Client, &OpenFile) -> Result<T, Error>,
+}
+
+const STAT: Question<Stat> = Question { named: Client::stat, open: Client::stat_open };
+const TOTALS: Question<StoreTotals> = Question { named: Client::statfs, open: Client::statfs_open };
+
+#[inline]
+fn look<T>(
+    call: &Call,
+    named: Named,
+    flags: i32,
+    question: Question<T>,
+    write: impl Fn(T) -> Answer,
+) -> Answer {
     if flags & !STAT_FLAGS != 0 {
         return Err(Failure::NotOurs);
     }
     if let Some(pin) = itself(call, named.0, named.1, flags)? {
-        return write(process::client()?.stat_open(pin.file()?)?);
+        return write((question.open)(process::client()?, pin.file()?)?);
     }
     let follow = flags & libc::AT_SYMLINK_NOFOLLOW == 0;
     let answer = path::at(
         call,
         named,
-        |client, credentials, base, place| client.stat(credentials, base, &place.path, follow),
+        |client, credentials, base, place| (question.named)(client, credentials, base, &place.path, follow),
         &write,
     );
     match answer {
         Err(Failure::NotOurs) if follow => {
             let pin = descriptor_names::itself(call, named.1)?;
-            write(process::client()?.stat_open(pin.file()?)?)
+            write((question.open)(process::client()?, pin.file()?)?)
         }
         answer => answer,
     }
@@ -271,7 +288,9 @@ pub fn change_times(call: &Call) -> Answer {
                 (Ok(accessed), Ok(modified)) => times(accessed, modified),
                 // A file that is not there is missed first.
                 _ if call.word(1) == 0 => return call.pin(0).and(Err(Failure::Errno(libc::EINVAL))),
-                _ => return look(call, (Some(0), 1), call.int(3), |_| Err(Failure::Errno(libc::EINVAL))),
+                _ => {
+                    return look(call, (Some(0), 1), call.int(3), STAT, |_| Err(Failure::Errno(libc::EINVAL)));
+                }
             }
         }
     };
@@ -311,9 +330,7 @@ pub fn change_times_old(call: &Call) -> Answer {
     set(call, named, 0, attributes)
 }
 
-/// Of the store, as far as an inode of these attributes may have it.
-fn totals(buffer: usize, stat: &Stat) -> Answer {
-    let totals = process::client()?.statfs_in(stat.record.tree)?;
+fn write_totals(buffer: usize, totals: StoreTotals) -> Answer {
     // SAFETY: all fields are integers.
     let mut out: libc::statfs = unsafe { std::mem::zeroed() };
     out.f_type = FILE_SYSTEM;
@@ -330,10 +347,10 @@ fn totals(buffer: usize, stat: &Stat) -> Answer {
 }
 
 pub fn statfs(call: &Call) -> Answer {
-    look(call, (None, 0), 0, |stat| totals(call.word(1), &stat))
+    look(call, (None, 0), 0, TOTALS, |totals| write_totals(call.word(1), totals))
 }
 
 pub fn statfs_open(call: &Call) -> Answer {
     let pin = call.pin(0)?;
-    totals(call.word(1), &process::client()?.stat_open(pin.file()?)?)
+    write_totals(call.word(1), process::client()?.statfs_open(pin.file()?)?)
 }

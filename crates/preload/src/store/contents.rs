@@ -3,6 +3,7 @@
 use std::os::fd::AsFd as _;
 use std::sync::Arc;
 
+use cuesta_format::wire::StoreTotals;
 use cuesta_format::{InodeNumber, InodeRecord};
 use cuesta_libfs::{Allocation, Credentials, DirectoryItem, Error, NewMode, Resolve, Stat, Whence};
 use cuesta_media::{UserSlice, UserSliceMut};
@@ -214,6 +215,14 @@ impl Client {
             Client::Served(client) => {
                 client.stat(Target::File(file).subject()?).map(|record| Stat { record })
             }
+        }
+    }
+
+    /// `fstatfs`.
+    pub fn statfs_open(&self, file: &OpenFile) -> Result<StoreTotals, Error> {
+        match self {
+            Client::Own(client) => client.statfs_in(client.stat_open(file.own()?)?.record.tree),
+            Client::Served(client) => client.statfs(Target::File(file).subject()?),
         }
     }
 

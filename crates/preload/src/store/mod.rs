@@ -23,7 +23,6 @@ pub use targets::{Base, LinkSource, Target};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::Arc;
 
-use cuesta_format::wire::StoreTotals;
 use cuesta_format::{InodeNumber, InodeRecord, StoreId};
 use cuesta_libfs::{Error, Keeper, PassedFile};
 use rustix::fd::BorrowedFd;
@@ -192,14 +191,6 @@ impl Client {
         match self {
             Client::Own(client) => client.sync(),
             Client::Served(_) => Ok(()),
-        }
-    }
-
-    /// As LibFS.
-    pub fn statfs_in(&self, tree: InodeNumber) -> Result<StoreTotals, Error> {
-        match self {
-            Client::Own(client) => client.statfs_in(tree),
-            Client::Served(client) => client.statfs_in(tree),
         }
     }
 

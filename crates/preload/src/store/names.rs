@@ -1,6 +1,7 @@
 //! Calls on paths, and on what they name.
 
 use cuesta_format::InodeNumber;
+use cuesta_format::wire::StoreTotals;
 use cuesta_libfs::{Credentials, Error, ExtendedFlags, NewMode, RenameFlags, SetAttributes, Stat};
 
 use super::targets::at;
@@ -33,6 +34,22 @@ impl Client {
         match self {
             Client::Own(client) => client.stat(credentials, base.own()?, path, follow),
             Client::Served(client) => client.stat(at(base, path, follow)?).map(|record| Stat { record }),
+        }
+    }
+
+    /// `statfs`.
+    pub fn statfs(
+        &self,
+        credentials: &Credentials,
+        base: Base<'_>,
+        path: &[u8],
+        follow: bool,
+    ) -> Result<StoreTotals, Error> {
+        match self {
+            Client::Own(client) => {
+                client.statfs_in(client.stat(credentials, base.own()?, path, follow)?.record.tree)
+            }
+            Client::Served(client) => client.statfs(at(base, path, follow)?),
         }
     }
 

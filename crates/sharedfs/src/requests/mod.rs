@@ -90,7 +90,7 @@ impl SharedFs {
         descriptors: &mut Vec<OwnedFd>,
     ) -> Result<Response, Trouble> {
         match request {
-            Request::Statfs { tree } => return Ok(Response::Statfs(self.totals_in(*tree)?)),
+            Request::Statfs { tree } => return Ok(Response::Statfs(self.totals_in(session, *tree)?)),
             Request::Quotas => return Ok(self.list_quotas()?),
             Request::SetQuota { of, limits } => return self.set_quota(of, *limits),
             Request::Status => return Ok(Response::Status(Box::new(self.status()?))),

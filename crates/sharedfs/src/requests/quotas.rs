@@ -132,7 +132,7 @@ impl SharedFs {
     }
 
     /// Totals for `statfs`, as far as a directory with a quota has a part in them.
-    pub(super) fn totals_in(&self, tree: InodeNumber) -> Result<StoreTotals, Error> {
+    pub(super) fn totals_in(&self, session: SessionId, tree: InodeNumber) -> Result<StoreTotals, Error> {
         let payer = Payer::Tree(tree);
         let limits = {
             let mut quotas = self.quotas.lock();
@@ -140,8 +140,10 @@ impl SharedFs {
             quotas.limits().get(&payer).copied()
         };
         let Some(limits) = limits else { return self.totals() };
-        // On a full medium, or where nothing is written any more, it is told as far as it is known.
-        match self.digest_everything() {
+        // Who asks is told all it did itself; who asks again and again, of others what was digested a moment ago. On a full
+        // medium, or where nothing is written any more, it is told as far as it is known.
+        let own = self.digest_completed(session);
+        match own.and_then(|()| self.looking.unless_just_done(|| self.digest_everything())) {
             Err(Error::NoSpace) => {}
             Err(_) if self.metadata.is_read_only() => {}
             digested => digested?,

@@ -1,0 +1,51 @@
+//! Work that anybody may cause by a question, and that costs others: it is done a part of the time at most.
+
+use parking_lot::Mutex;
+use std::time::{Duration, Instant};
+
+/// So many times as long as the work took nobody causes it again.
+const PAUSE_TIMES: u32 = 10;
+
+/// When it may be done again.
+#[derive(Debug, Default)]
+pub(crate) struct Pace {
+    again: Mutex<Option<Instant>>,
+}
+
+impl Pace {
+    /// Does the work, unless it was done a moment ago.
+    pub(crate) fn unless_just_done<E>(&self, work: impl FnOnce() -> Result<(), E>) -> Result<(), E> {
+        let began = Instant::now();
+        if !self.is_due(began) {
+            return Ok(());
+        }
+        let outcome = work();
+        self.was_done(Instant::now(), began.elapsed());
+        outcome
+    }
+
+    fn is_due(&self, now: Instant) -> bool {
+        self.again.lock().is_none_or(|again| again <= now)
+    }
+
+    fn was_done(&self, ended: Instant, took: Duration) {
+        *self.again.lock() = Some(ended + took * PAUSE_TIMES);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_took_long_is_not_done_again_for_longer() {
+        let pace = Pace::default();
+        let now = Instant::now();
+        assert!(pace.is_due(now));
+        pace.was_done(now, Duration::from_millis(3));
+        assert!(!pace.is_due(now + Duration::from_millis(29)));
+        assert!(pace.is_due(now + Duration::from_millis(30)));
+        pace.was_done(now, Duration::ZERO);
+        assert!(pace.is_due(now), "what took no time costs nobody");
+    }
+}
