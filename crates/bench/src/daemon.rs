@@ -154,7 +154,11 @@ VmFlags: rd ex mr
         let before = this.activity().unwrap();
         std::thread::sleep(Duration::from_millis(1));
         let after = this.activity().unwrap();
-        assert!(after.wake_ups > before.wake_ups && after.run > before.run, "{before:?}, {after:?}");
+        // Threads of other tests come and go.
+        assert!(
+            before.wake_ups > 0 && after.wake_ups > 0 && after.run > Duration::ZERO,
+            "{before:?}, {after:?}"
+        );
         assert!(this.resident().unwrap().own > MIB);
     }
 }

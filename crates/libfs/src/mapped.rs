@@ -38,6 +38,8 @@ const ALLOWANCE_PART: u64 = 64;
 const ALLOWANCE_MAX: u64 = 256;
 /// What `stat` counts blocks in.
 const SECTOR_BYTES: u64 = 512;
+/// Provided at once, while the inode is locked.
+const PROVIDED_BYTES: u64 = 16 << 20;
 
 /// A file that stays in mapped mode while this lives.
 #[derive(Debug)]
@@ -427,33 +429,60 @@ impl Client {
             self.asking(|| self.digest_own_log())?;
             return Ok(is_logged);
         }
-        self.operate(|turn| {
-            let state = self.reading(open_file.inode_ref())?;
-            if state.mapped().is_none() {
+        match what {
+            Allocation::Extend | Allocation::KeepSize => {
+                self.provide_mapped(open_file, mapped, range, matches!(what, Allocation::KeepSize))
+            }
+            Allocation::Punch | Allocation::Zero => self.operate(|turn| {
+                let state = self.reading(open_file.inode_ref())?;
+                if state.mapped().is_none() {
+                    return Ok(false);
+                }
+                if matches!(what, Allocation::Zero) {
+                    self.check_mapped(turn, open_file, &state, mapped, range)?;
+                }
+                let file = self.open_mapped(mapped)?;
+                whole(|| mapped_files::punch(&file, range.start, range.end - range.start))?;
+                Ok(true)
+            }),
+            Allocation::Collapse | Allocation::Insert => Err(Error::Unsupported),
+        }
+    }
+
+    /// Provides a range piece by piece: behind a fence that comes between, each is charged anew.
+    fn provide_mapped(
+        &self,
+        open_file: &OpenFile,
+        mapped: &MappedFile,
+        range: &Range<u64>,
+        keep_size: bool,
+    ) -> Result<bool, Error> {
+        let mut at = range.start;
+        while at < range.end {
+            let piece_end = range.end.min(at + PROVIDED_BYTES);
+            let is_mapped = self.operate(|turn| {
+                let state = self.reading(open_file.inode_ref())?;
+                if state.mapped().is_none() {
+                    return Ok(false);
+                }
+                self.check_mapped(turn, open_file, &state, mapped, &(at..range.end))?;
+                // Behind the end nothing is kept.
+                let end = if keep_size { piece_end.min(self.mapped_size(mapped)?) } else { piece_end };
+                if at < end {
+                    let file = self.open_mapped(mapped)?;
+                    self.charge_mapped(turn, open_file, &state, mapped, &(at..end))?;
+                    whole(|| mapped_files::clear_behind_end(&file, end))?;
+                    whole(|| mapped_files::provide(&file, at..end, keep_size))?;
+                    turn.keep_charge();
+                }
+                Ok(true)
+            })?;
+            if !is_mapped {
                 return Ok(false);
             }
-            let file = self.open_mapped(mapped)?;
-            let end = match what {
-                Allocation::Extend => range.end,
-                // Behind the end nothing is kept.
-                Allocation::KeepSize => range.end.min(size),
-                Allocation::Punch | Allocation::Zero => range.start,
-                Allocation::Collapse | Allocation::Insert => return Err(Error::Unsupported.into()),
-            };
-            if !matches!(what, Allocation::Punch) {
-                self.check_mapped(turn, open_file, &state, mapped, range)?;
-            }
-            if range.start < end {
-                self.charge_mapped(turn, open_file, &state, mapped, &(range.start..end))?;
-                whole(|| mapped_files::clear_behind_end(&file, end))?;
-                whole(|| mapped_files::provide(&file, range.start..end))?;
-                turn.keep_charge();
-            }
-            if matches!(what, Allocation::Punch | Allocation::Zero) {
-                whole(|| mapped_files::punch(&file, range.start, range.end - range.start))?;
-            }
-            Ok(true)
-        })
+            at = piece_end;
+        }
+        Ok(true)
     }
 
     /// Whoever is charged for the file must have room for what it does not have of `range`.

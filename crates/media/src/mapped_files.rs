@@ -182,11 +182,12 @@ pub fn set_size(file: impl AsFd, size: u64) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Gives a range memory, and the file reaches to its end then.
-pub fn provide(file: impl AsFd, range: Range<u64>) -> Result<(), Errno> {
+/// Gives a range memory. The file reaches to its end then, or, by `keep_size`, as far as before.
+pub fn provide(file: impl AsFd, range: Range<u64>, keep_size: bool) -> Result<(), Errno> {
     let before = fstat(&file)?.st_size.unsigned_abs();
-    fallocate(&file, FallocateFlags::empty(), range.start, range.end - range.start)?;
-    if before < range.end {
+    let flags = if keep_size { FallocateFlags::KEEP_SIZE } else { FallocateFlags::empty() };
+    fallocate(&file, flags, range.start, range.end - range.start)?;
+    if !keep_size && before < range.end {
         recorder::on_set_len(file.as_fd(), range.end);
     }
     clear_provided(file, range);

@@ -108,7 +108,7 @@ impl SharedFs {
         }
         let slack = self.metadata.slack_bytes();
         let wanted = (slack + METADATA_STEP_BYTES).min(METADATA_SLACK_BYTES);
-        Ok(spare > 0 && slack < wanted && self.metadata.ensure_slack(wanted).is_ok())
+        Ok(spare > 0 && slack < wanted && self.metadata.make_slack(wanted).is_ok())
     }
 
     /// Makes arena memory of small pages into a huge page. Says whether there was any.

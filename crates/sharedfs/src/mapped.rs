@@ -61,6 +61,16 @@ struct Counted {
     looked: Option<Instant>,
 }
 
+impl Counted {
+    fn remove(&mut self, inode: InodeNumber) {
+        self.own_blocks.remove(&inode);
+        self.looked = None;
+        if self.own_blocks.is_empty() {
+            self.beyond = 0;
+        }
+    }
+}
+
 fn failed(errno: Errno) -> Error {
     match errno {
         Errno::NOSPC | Errno::NOMEM | Errno::DQUOT => Error::NoSpace,
@@ -88,9 +98,13 @@ impl MappedFiles {
         counted.beyond
     }
 
-    /// Blocks that files take beyond those they have in the arenas, by who is charged for them. The snapshot was taken with
-    /// the quotas locked, and they are: so no file goes that counts in it.
-    pub(crate) fn beyond_of(&self, snapshot: &Snapshot) -> Result<BTreeMap<Payer, u64>, MetadataError> {
+    /// Blocks that files take beyond those they have in the arenas, by who is charged for them and is asked for. The snapshot
+    /// was taken with the quotas locked, and they are: so no file goes that counts in it.
+    pub(crate) fn beyond_of(
+        &self,
+        snapshot: &Snapshot,
+        is_asked_for: impl Fn(&Payer) -> bool,
+    ) -> Result<BTreeMap<Payer, u64>, MetadataError> {
         let inodes: Vec<InodeNumber> = {
             let counted = self.counted.lock();
             counted.own_blocks.keys().copied().chain(counted.ending).collect()
@@ -98,9 +112,10 @@ impl MappedFiles {
         let mut beyond = BTreeMap::new();
         for inode in inodes {
             let Some(stored) = snapshot.inode(inode)?.filter(|stored| stored.record.mapped) else { continue };
-            let blocks = self.blocks(inode).saturating_sub(stored.record.blocks);
-            for payer in payers(&stored.record).filter(|_| blocks > 0) {
-                *beyond.entry(payer).or_default() += blocks;
+            let mut charged = payers(&stored.record).filter(&is_asked_for).peekable();
+            if charged.peek().is_some() {
+                let blocks = self.blocks(inode).saturating_sub(stored.record.blocks);
+                charged.for_each(|payer| *beyond.entry(payer).or_default() += blocks);
             }
         }
         Ok(beyond)
@@ -116,12 +131,13 @@ impl MappedFiles {
     }
 
     fn count_no_more(&self, inode: InodeNumber) {
+        self.counted.lock().remove(inode);
+    }
+
+    fn count_as_ending(&self, inode: InodeNumber) {
         let mut counted = self.counted.lock();
-        counted.own_blocks.remove(&inode);
-        counted.looked = None;
-        if counted.own_blocks.is_empty() {
-            counted.beyond = 0;
-        }
+        counted.remove(inode);
+        counted.ending = Some(inode);
     }
 
     /// Takes away what a daemon that was killed left behind or did not get ready, and counts the rest.
@@ -292,8 +308,7 @@ impl SharedFs {
         };
         let mut reservation = Reservation::default();
         // What it takes beyond its blocks is what it is about to get.
-        self.mapped.count_no_more(inode);
-        self.mapped.counted.lock().ending = Some(inode);
+        self.mapped.count_as_ending(inode);
         let plan = self.copy_back(&file, inode, &mut reservation);
         if planted::active(Bug::MappedEndsEarly) {
             mapped_files::remove(references, inode).map_err(failed)?;

@@ -5,6 +5,8 @@ use std::time::{Duration, Instant};
 
 /// So many times as long as the work took nobody causes it again.
 const PAUSE_TIMES: u32 = 10;
+/// But no longer than this: what was waited for is not work.
+const PAUSE_MAX: Duration = Duration::from_millis(100);
 
 /// When it may be done again.
 #[derive(Debug, Default)]
@@ -29,7 +31,7 @@ impl Pace {
     }
 
     fn was_done(&self, ended: Instant, took: Duration) {
-        *self.again.lock() = Some(ended + took * PAUSE_TIMES);
+        *self.again.lock() = Some(ended + (took * PAUSE_TIMES).min(PAUSE_MAX));
     }
 }
 
@@ -45,6 +47,8 @@ mod tests {
         pace.was_done(now, Duration::from_millis(3));
         assert!(!pace.is_due(now + Duration::from_millis(29)));
         assert!(pace.is_due(now + Duration::from_millis(30)));
+        pace.was_done(now, Duration::from_secs(3));
+        assert!(pace.is_due(now + PAUSE_MAX));
         pace.was_done(now, Duration::ZERO);
         assert!(pace.is_due(now), "what took no time costs nobody");
     }

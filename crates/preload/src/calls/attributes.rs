@@ -134,9 +134,11 @@ pub fn statx(call: &Call) -> Answer {
     }
 }
 
+type OfNamed<T> = fn(&Client, &Credentials, Base<'_>, &[u8], bool) -> Result<T, Error>;
+
 /// What is asked of what a path names, or of an open file.
 struct Question<T> {
-    named: fn(&Client, &Credentials, Base<'_>, &[u8], bool) -> Result<T, Error>,
+    named: OfNamed<T>,
     open: fn(&Client, &OpenFile) -> Result<T, Error>,
 }
 
@@ -289,7 +291,9 @@ pub fn change_times(call: &Call) -> Answer {
                 // A file that is not there is missed first.
                 _ if call.word(1) == 0 => return call.pin(0).and(Err(Failure::Errno(libc::EINVAL))),
                 _ => {
-                    return look(call, (Some(0), 1), call.int(3), STAT, |_| Err(Failure::Errno(libc::EINVAL)));
+                    return look(call, (Some(0), 1), call.int(3), STAT, |_| {
+                        Err(Failure::Errno(libc::EINVAL))
+                    });
                 }
             }
         }

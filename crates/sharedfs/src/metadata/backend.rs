@@ -14,6 +14,7 @@
 use super::MetadataError;
 use cuesta_format::entry::crc32c;
 use cuesta_media::{AccessError, GrowableMapping, MediaError, Medium};
+use parking_lot::{RwLock, RwLockReadGuard};
 use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -63,7 +64,8 @@ pub(super) struct BackendFile {
     growth: Mutex<()>,
     syncing_thread: AtomicUsize,
     full: AtomicBool,
-    given_up: AtomicBool,
+    /// Held for reading by whoever writes.
+    given_up: RwLock<bool>,
 }
 
 impl BackendFile {
@@ -123,7 +125,7 @@ impl BackendFile {
             growth: Mutex::new(()),
             syncing_thread: 0.into(),
             full: false.into(),
-            given_up: false.into(),
+            given_up: RwLock::new(false),
         }
     }
 
@@ -178,16 +180,18 @@ impl BackendFile {
         self.full.load(Ordering::Acquire)
     }
 
-    /// From now on, redb can neither read nor write through this file.
+    /// From now on, redb can neither read nor write through this file; no write is under way any more.
     pub(super) fn give_up(&self) {
-        self.given_up.store(true, Ordering::Release);
+        *self.given_up.write() = true;
     }
 
-    fn check_kept(&self) -> io::Result<()> {
-        if self.given_up.load(Ordering::Acquire) {
+    /// Says that it was not given up, nor is as long as the result lives.
+    fn check_kept(&self) -> io::Result<RwLockReadGuard<'_, bool>> {
+        let given_up = self.given_up.read();
+        if *given_up {
             return Err(io::Error::other("this handle on the metadata store was given up"));
         }
-        Ok(())
+        Ok(given_up)
     }
 
     /// Allocates up to `end`; `growth` is held.
@@ -236,7 +240,6 @@ impl BackendFile {
     }
 
     fn check(&self, offset: u64, len: usize) -> io::Result<u64> {
-        self.check_kept()?;
         match offset.checked_add(len as u64) {
             Some(end) if end <= self.length.load(Ordering::Acquire) => Ok(end),
             _ => Err(io::ErrorKind::UnexpectedEof.into()),
@@ -268,6 +271,7 @@ impl redb::StorageBackend for Backend {
     }
 
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        let _kept = self.0.check_kept()?;
         self.0.check(offset, out.len())?;
         let written = self.0.written.load(Ordering::Acquire);
         let stored = written.saturating_sub(offset).min(out.len() as u64) as usize;
@@ -280,7 +284,7 @@ impl redb::StorageBackend for Backend {
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
-        self.0.check_kept()?;
+        let _kept = self.0.check_kept()?;
         if len > LENGTH_MAX {
             return Err(io::ErrorKind::FileTooLarge.into());
         }
@@ -294,12 +298,13 @@ impl redb::StorageBackend for Backend {
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        self.0.check_kept()?;
+        let _kept = self.0.check_kept()?;
         self.0.mapping.fence();
         Ok(())
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        let _kept = self.0.check_kept()?;
         let end = self.0.check(offset, data.len())?;
         if end > self.0.written.load(Ordering::Acquire) {
             self.0.extend_written(end)?;

@@ -66,7 +66,7 @@ mod tests {
     use std::os::unix::fs::FileExt;
     use std::path::Path;
 
-    /// A third of them is more than the journal takes while the file has so little room.
+    /// A third of them is more than the journal takes.
     const FILES: u64 = 12_000;
 
     fn fill(path: &Path) {

@@ -8,7 +8,7 @@
 //!
 //! A record counts once the number in the header says so, which is one store. The tree says which generation comes
 //! behind it: by the commit that takes a journal's changes into the tree it becomes the next one, and all records that
-//! are there count no more.
+//! are there count no more. The number says so, too, right behind that commit.
 
 use super::MetadataError;
 use super::backend::BackendFile;
@@ -27,8 +27,12 @@ const _: () = assert!(BackendFile::JOURNAL_BYTES / UNIT_BYTES <= HALF);
 
 /// A transaction with more than this goes into the tree at once: there it costs no more for each change than here.
 const RECORD_BYTES_MAX: u64 = 128 << 10;
-/// A byte here may make the tree grow by as many when it goes there.
-pub(super) const TREE_GROWTH: u64 = 8;
+/// Keys it may speak of: so many the tree takes in some milliseconds, which somebody waits for.
+const KEYS_MAX: u64 = 4096;
+/// What one of them may make the tree's file grow by when it goes there: a page of its own, and its part of those above.
+const KEY_GROWTH_BYTES: u64 = 8 << 10;
+/// What any commit of the tree may.
+const COMMIT_GROWTH_BYTES: u64 = 1 << 20;
 
 /// How far it is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -39,12 +43,31 @@ pub(super) struct Place {
     pub(super) end: u64,
 }
 
-/// Policy: whether a transaction is committed here. Whatever is here must find room in the tree, which has
+/// Policy: whether a transaction is committed here. Whatever is here must find room in the tree's file, which can grow by
 /// `slack_bytes`.
-pub(super) fn takes(place: Place, redo: &Redo, slack_bytes: u64) -> bool {
+pub(super) fn takes(place: Place, overlay: &Overlay, redo: &Redo, slack_bytes: u64) -> bool {
     let record = record_bytes(redo);
-    let end = place.end + record;
-    record <= RECORD_BYTES_MAX && end <= BackendFile::JOURNAL_BYTES && slack_bytes / TREE_GROWTH >= end
+    let keys = overlay.keys() + redo.len();
+    record <= RECORD_BYTES_MAX
+        && place.end + record <= BackendFile::JOURNAL_BYTES
+        && keys <= KEYS_MAX
+        && growth_bytes(keys) <= slack_bytes
+}
+
+/// What changes of so many keys may make the tree's file grow by.
+pub(super) fn growth_bytes(keys: u64) -> u64 {
+    if keys == 0 { 0 } else { COMMIT_GROWTH_BYTES + keys * KEY_GROWTH_BYTES }
+}
+
+fn number(place: Place) -> u64 {
+    ((place.generation & HALF) << HALF_BITS) | (place.end / UNIT_BYTES)
+}
+
+/// Begins the journal that comes behind a tree that was just committed.
+pub(super) fn begin(file: &BackendFile, generation: u64) -> Result<Place, MetadataError> {
+    let place = Place { generation, end: 0 };
+    file.note_journal(number(place)).map_err(|error| MetadataError::Damaged(error.to_string()))?;
+    Ok(place)
 }
 
 fn record_bytes(redo: &Redo) -> u64 {
@@ -62,15 +85,15 @@ pub(super) fn append(file: &BackendFile, place: Place, redo: &Redo) -> Result<Pl
     record.resize(record.capacity(), 0);
     let checksum = crc32c(&record[4..]).to_le_bytes();
     record[..4].copy_from_slice(&checksum);
-    let end = place.end + record.len() as u64;
-    let number = ((place.generation & HALF) << HALF_BITS) | (end / UNIT_BYTES);
+    let after = Place { end: place.end + record.len() as u64, ..place };
+    debug_assert!(after.end <= BackendFile::JOURNAL_BYTES);
     let written = if planted::active(Bug::JournalCountsFirst) {
-        file.note_journal(number).and_then(|()| file.write_journal(place.end, &record))
+        file.note_journal(number(after)).and_then(|()| file.write_journal(place.end, &record))
     } else {
-        file.write_journal(place.end, &record).and_then(|()| file.note_journal(number))
+        file.write_journal(place.end, &record).and_then(|()| file.note_journal(number(after)))
     };
     written.map_err(|error| MetadataError::Damaged(error.to_string()))?;
-    Ok(Place { end, ..place })
+    Ok(after)
 }
 
 /// What counts of the journal of this generation.
@@ -79,9 +102,13 @@ pub(super) fn replay(file: &BackendFile, generation: u64) -> Result<(Overlay, Pl
     let unread = |error: AccessError| MetadataError::Damaged(error.to_string());
     let mut overlay = Overlay::default();
     let number = file.journal_number()?;
-    let end = (number & HALF) * UNIT_BYTES;
-    if number >> HALF_BITS != generation & HALF {
-        return Ok((overlay, Place { generation, end: 0 }));
+    let (of, end) = (number >> HALF_BITS, (number & HALF) * UNIT_BYTES);
+    if of == generation.wrapping_sub(1) & HALF {
+        // A kill came between the commit that took it into the tree and the number.
+        return Ok((overlay, begin(file, generation)?));
+    }
+    if of != generation & HALF {
+        return Err(damaged("it is of another tree"));
     }
     if end > BackendFile::JOURNAL_BYTES {
         return Err(damaged("it ends behind its end"));
@@ -89,7 +116,6 @@ pub(super) fn replay(file: &BackendFile, generation: u64) -> Result<(Overlay, Pl
     let mut bytes = vec![0; end as usize];
     file.read_journal(0, &mut bytes).map_err(unread)?;
     let mut rest = &bytes[..];
-    let mut place = Place { generation, end };
     while !rest.is_empty() {
         let (header, behind) =
             rest.split_first_chunk::<HEADER_BYTES>().ok_or_else(|| damaged("it is cut off"))?;
@@ -97,19 +123,11 @@ pub(super) fn replay(file: &BackendFile, generation: u64) -> Result<(Overlay, Pl
         let record_bytes = (HEADER_BYTES + length).next_multiple_of(UNIT_BYTES as usize);
         let (record, next) =
             rest.split_at_checked(record_bytes).ok_or_else(|| damaged("a record is cut off"))?;
-        if crc32c(&record[4..]).to_le_bytes() != header[..4] {
+        if crc32c(&record[4..]).to_le_bytes() != header[..4] || header[8..] != generation.to_le_bytes() {
             return Err(damaged("a record is not what was written"));
-        }
-        if header[8..] != generation.to_le_bytes() {
-            if rest.len() == bytes.len() {
-                // One so old that the bits of its generation in the number were those of this one.
-                place.end = 0;
-                break;
-            }
-            return Err(damaged("a record is of another journal"));
         }
         overlay.apply(redo::changes(&behind[..length]))?;
         rest = next;
     }
-    Ok((overlay, place))
+    Ok((overlay, Place { generation, end }))
 }

@@ -44,6 +44,11 @@ impl Overlay {
         Ok(())
     }
 
+    /// How many keys it speaks of.
+    pub(super) fn keys(&self) -> u64 {
+        self.layers.iter().map(|layer| layer.len() as u64).sum()
+    }
+
     /// What it says of a key: `None` is nothing, `Some(None)` that the key is removed.
     pub(super) fn get(&self, table: Table, key: &[u8]) -> Option<Option<&Bytes>> {
         self.layers[table as usize].get(key).map(Option::as_ref)

@@ -14,6 +14,7 @@ const REMOVED: u32 = u32::MAX;
 #[derive(Debug, Default)]
 pub(super) struct Redo {
     bytes: Vec<u8>,
+    changes: u64,
 }
 
 /// One of them.
@@ -28,12 +29,18 @@ pub(super) struct Change<'a> {
 impl Redo {
     /// Adds a change. Keys are short: the longest has a name of a file in it.
     pub(super) fn push(&mut self, table: Table, key: &[u8], value: Option<&[u8]>) {
+        self.changes += 1;
         self.bytes.push(table as u8);
         self.bytes.extend_from_slice(&(key.len() as u16).to_le_bytes());
         let length = value.map_or(REMOVED, |value| value.len() as u32);
         self.bytes.extend_from_slice(&length.to_le_bytes());
         self.bytes.extend_from_slice(key);
         self.bytes.extend_from_slice(value.unwrap_or_default());
+    }
+
+    /// How many there are.
+    pub(super) fn len(&self) -> u64 {
+        self.changes
     }
 
     pub(super) fn bytes(&self) -> &[u8] {

@@ -3,13 +3,13 @@
 use super::apply::apply_sorted;
 use super::backend::{Backend, BackendFile};
 use super::guard::{Tree, guarded};
-use super::journal::{self, Place, TREE_GROWTH};
+use super::journal::{self, Place};
 use super::keys::Table;
 use super::layered::{Overlay, TreeAt};
 use super::redo::{Change, Redo};
 use super::transaction::NewNames;
 use super::{Counters, MetadataError, Snapshot, Transaction, Watch};
-use cuesta_media::{MediaError, Medium};
+use cuesta_media::Medium;
 use parking_lot::{ArcMutexGuard, Mutex, RawMutex, RwLock};
 use redb::{Database, ReadableDatabase};
 use std::path::{Path, PathBuf};
@@ -42,6 +42,9 @@ pub(super) struct Shared {
     medium: Medium,
     cache_bytes: u64,
     current: RwLock<Current>,
+    /// A commit of the tree ended with an error, and may have been done all the same: where a next transaction would go
+    /// is not known.
+    in_doubt: AtomicBool,
     /// Who is told of what transactions change.
     pub(super) watch: OnceLock<Arc<dyn Watch>>,
 }
@@ -120,7 +123,8 @@ impl MetadataStore {
         let opened = Arc::new(Opened::new(path, medium, cache_bytes)?);
         let current = Current { opened, tree: None, overlay: Arc::default(), journal: Place::default() };
         let (path, current, watch) = (path.to_owned(), RwLock::new(current), OnceLock::new());
-        let shared = Arc::new(Shared { path, medium, cache_bytes, current, watch });
+        let in_doubt = AtomicBool::new(false);
+        let shared = Arc::new(Shared { path, medium, cache_bytes, current, in_doubt, watch });
         Ok(MetadataStore { shared, writer: Arc::default(), is_read_only: AtomicBool::new(false) })
     }
 
@@ -151,36 +155,50 @@ impl MetadataStore {
 
     /// Begins the one transaction that writes; waits while there is another.
     pub fn begin(&self) -> Result<Transaction, MetadataError> {
+        // The order matters: only once no other writer is left does a snapshot show the last commit.
+        let writing = self.writer.lock_arc();
         if self.is_read_only() {
             return Err(MetadataError::Damaged("it is only read until cuesta fsck has been run".into()));
         }
-        // The order matters: only once no other writer is left does a snapshot show the last commit.
-        let writing = self.writer.lock_arc();
+        if self.shared.in_doubt.load(Ordering::Relaxed) {
+            return Err(MetadataError::Failed);
+        }
         Transaction::new(Arc::clone(&self.shared), writing, self.shared.read()?)
     }
 
-    /// Bytes the store can grow by without asking the medium for more, apart from what the journal's changes will take.
+    /// Bytes the store can grow by without asking the medium for more, apart from what the journal's changes may take.
     pub fn slack_bytes(&self) -> u64 {
         let current = self.shared.current.read();
-        current.opened.file.slack_bytes().saturating_sub(current.journal.end * TREE_GROWTH)
+        current.opened.file.slack_bytes().saturating_sub(current.set_aside_bytes())
     }
 
     /// Asks the medium for room now, so that the store can grow by `bytes` without asking then. Where it has none, what is set
     /// aside for the journal's changes is made use of. By who has no transaction.
     pub fn ensure_slack(&self, bytes: u64) -> Result<(), MetadataError> {
-        if self.slack_bytes() >= bytes || self.make_slack(bytes).is_ok() {
+        if self.make_slack(bytes).is_ok() {
             return Ok(());
         }
-        self.write_out()?;
-        let made = self.make_slack(bytes);
-        made.map_err(|error| if error.is_full() { MetadataError::NoSpace } else { error.into() })
+        match self.write_out() {
+            Err(MetadataError::Damaged(what)) => {
+                tracing::error!(what, "the metadata store is damaged, and only read from now on");
+                self.refuse_writes();
+                return Err(MetadataError::NoSpace);
+            }
+            written => written?,
+        }
+        self.make_slack(bytes)
     }
 
-    fn make_slack(&self, bytes: u64) -> Result<(), MediaError> {
+    /// The same, as far as the medium has room.
+    pub fn make_slack(&self, bytes: u64) -> Result<(), MetadataError> {
+        if self.slack_bytes() >= bytes {
+            return Ok(());
+        }
         let current = self.shared.current.read();
-        let (file, journaled) = (Arc::clone(&current.opened.file), current.journal.end * TREE_GROWTH);
+        let (file, set_aside) = (Arc::clone(&current.opened.file), current.set_aside_bytes());
         drop(current);
-        file.ensure_slack(bytes.saturating_add(journaled))
+        let made = file.ensure_slack(bytes.saturating_add(set_aside));
+        made.map_err(|error| if error.is_full() { MetadataError::NoSpace } else { error.into() })
     }
 
     /// Writes what the journal holds to the tree.
@@ -253,7 +271,10 @@ impl Shared {
         new_names: &NewNames<'_>,
     ) -> Result<(), MetadataError> {
         let (opened, journal) = self.place();
-        let small = journal::takes(journal, redo, opened.file.slack_bytes());
+        if redo.len() == 0 {
+            return Ok(());
+        }
+        let small = journal::takes(journal, base.overlay(), redo, opened.file.slack_bytes());
         if small || journal.end > 0 {
             for key in new_names.keys() {
                 let exists = match base.overlay().get(Table::Dirents, key) {
@@ -287,19 +308,20 @@ impl Shared {
         new_names: &NewNames<'_>,
     ) -> Result<(), MetadataError> {
         let overlay = Arc::clone(base.overlay());
-        drop(base);
-        let next = journal.generation + 1;
-        match write_tree(opened, &overlay, redo, next, new_names) {
-            // Whatever redb calls it where it came across that.
-            Err(_) if opened.file.ran_full() => Err(MetadataError::NoSpace),
+        self.in_doubt.store(true, Ordering::Relaxed);
+        let written = write_tree(opened, &overlay, redo, journal.generation + 1, new_names);
+        // Whatever redb calls it where it came across a full medium; then the store is opened anew and says what was done.
+        let ran_full = opened.file.ran_full();
+        let is_known = ran_full || matches!(written, Ok(_) | Err(MetadataError::NameTaken));
+        self.in_doubt.store(!is_known, Ordering::Relaxed);
+        match written {
+            Err(_) if ran_full => Err(MetadataError::NoSpace),
             Err(error) => Err(error),
-            Ok(()) => {
+            Ok(journal) => {
                 let mut current = self.current.write();
                 // Opened anew, it found the tree as it is now.
                 if Arc::ptr_eq(&current.opened, opened) {
-                    current.tree = None;
-                    current.overlay = Arc::default();
-                    current.journal = Place { generation: next, end: 0 };
+                    (current.tree, current.overlay, current.journal) = (None, Arc::default(), journal);
                 }
                 Ok(())
             }
@@ -314,7 +336,7 @@ fn write_tree(
     redo: &Redo,
     next: u64,
     new_names: &NewNames<'_>,
-) -> Result<(), MetadataError> {
+) -> Result<Place, MetadataError> {
     let tree = opened.begin_tree()?;
     opened.file.announce_syncing_thread();
     let mut changes = redo.changes().peekable();
@@ -349,10 +371,16 @@ fn write_tree(
     }
     let number = next.to_le_bytes();
     tree.open_table(Table::Counters.definition())?.insert(JOURNAL_COUNTER.as_bytes(), &number[..])?;
-    tree.commit()
+    tree.commit()?;
+    journal::begin(&opened.file, next)
 }
 
 impl Current {
+    /// What the tree's file may grow by when it takes what the journal holds.
+    fn set_aside_bytes(&self) -> u64 {
+        journal::growth_bytes(self.overlay.keys())
+    }
+
     /// Finds what the journal holds, if it comes behind the tree.
     fn read_journal(&mut self) -> Result<(), MetadataError> {
         let tree = self.opened.read_tree()?;

@@ -49,13 +49,14 @@ impl SharedFs {
         if matches!(payer, Payer::Tree(_)) {
             quotas.reread(&snapshot)?;
         }
-        let used = self.used(&snapshot, payer)?;
+        let is_limited = quotas.limits().contains_key(&payer);
+        let used = if is_limited { self.used(&snapshot, payer)? } else { Amounts::NONE };
         Ok(quotas.give(session, payer, used, needed))
     }
 
     /// What somebody owns. The quotas are locked.
     fn used(&self, snapshot: &Snapshot, payer: Payer) -> Result<Amounts, MetadataError> {
-        let beyond = self.mapped.beyond_of(snapshot)?.get(&payer).copied().unwrap_or(0);
+        let beyond = self.mapped.beyond_of(snapshot, |other| *other == payer)?.remove(&payer).unwrap_or(0);
         Ok(snapshot.usage(payer)?.plus(Amounts { blocks: beyond, inodes: 0 }))
     }
 
@@ -66,7 +67,9 @@ impl SharedFs {
         let snapshot = self.metadata.read()?;
         quotas.reread(&snapshot)?;
         let mut used = snapshot.usages()?;
-        for (payer, blocks) in self.mapped.beyond_of(&snapshot)? {
+        for (payer, blocks) in
+            self.mapped.beyond_of(&snapshot, |_| true)?.into_iter().filter(|&(_, blocks)| blocks > 0)
+        {
             used.entry(payer).or_default().blocks += blocks;
         }
         for &payer in quotas.limits().keys() {

@@ -118,7 +118,8 @@ impl Service for SharedFs {
     fn tidy(&self) -> Result<bool, Error> {
         self.references.sweep_if_any()?;
         let found = self.collapse_step()?;
-        if !found {
+        // Who digests takes memory all the time.
+        if !found && self.digester.try_lock().is_some() {
             self.idle_memory.give_back(self.counters.digested_entries.load(Ordering::Relaxed));
         }
         Ok(found)
