@@ -8,6 +8,7 @@ use cuesta_format::{
 use cuesta_media::Medium;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 /// The tests write a store's file thousands of times over; a disk that gives room back late runs full of that.
@@ -456,6 +457,67 @@ fn a_journal_that_is_not_what_was_written_is_an_error_and_loses_nothing_silently
         bytes[place] ^= 0x10;
         assert!(matches!(open(&bytes), Err(MetadataError::Damaged(_))), "byte {place}");
     }
+}
+
+/// Where the file says how far the journal counts.
+const JOURNAL_NUMBER: std::ops::Range<usize> = 24..32;
+
+#[test]
+fn a_journal_that_went_into_the_tree_counts_no_more_and_one_ahead_of_its_tree_is_damage() {
+    let folder = folder_in_memory();
+    let path = folder.path().join("meta");
+    let store = MetadataStore::create(&path, Medium::Memory).unwrap();
+    let put = |session| {
+        let mut transaction = store.begin().unwrap();
+        transaction.put_session(SessionId(session), SessionRecord::default());
+        transaction
+    };
+    put(1).commit().unwrap();
+    let before = std::fs::read(&path).unwrap();
+    let mut much = put(2);
+    put_much(&mut much);
+    much.commit().unwrap();
+    let after = std::fs::read(&path).unwrap();
+    drop(store);
+    let open = |bytes: &[u8], number: &[u8]| {
+        let mut bytes = bytes.to_vec();
+        bytes[JOURNAL_NUMBER].copy_from_slice(&number[JOURNAL_NUMBER]);
+        std::fs::write(&path, bytes).unwrap();
+        MetadataStore::open(&path, Medium::Memory)
+    };
+    // As a kill leaves it right behind the tree's commit.
+    let store = open(&after, &before).unwrap();
+    assert_eq!(store.read().unwrap().sessions().unwrap().len(), 2);
+    let mut transaction = store.begin().unwrap();
+    transaction.remove_session(SessionId(1));
+    transaction.commit().unwrap();
+    drop(store);
+    assert_eq!(reopen(&path).read().unwrap().sessions().unwrap().len(), 1);
+    assert!(matches!(open(&before, &after), Err(MetadataError::Damaged(_))));
+}
+
+#[test]
+fn behind_a_commit_that_may_have_been_done_nothing_is_written() {
+    let folder = folder_in_memory();
+    let path = folder.path().join("meta");
+    let store = MetadataStore::create(&path, Medium::Memory).unwrap();
+    let mut transaction = store.begin().unwrap();
+    for number in 1..5000 {
+        transaction.put_symlink(InodeNumber(number), &[b'/'; 500]);
+    }
+    transaction.commit().unwrap();
+    drop(store);
+    let store = reopen(&path);
+    let mut transaction = store.begin().unwrap();
+    let (tree, length) = ((4 << 20) + 8192, std::fs::metadata(&path).unwrap().len());
+    let file = std::fs::File::options().write(true).open(&path).unwrap();
+    file.write_all_at(&vec![0xff; (length - tree) as usize], tree).unwrap();
+    for number in (1..5000).step_by(100) {
+        transaction.put_symlink(InodeNumber(number), b"elsewhere");
+    }
+    put_much(&mut transaction);
+    assert!(transaction.commit().is_err(), "its pages are not there any more");
+    assert!(matches!(store.begin().map(|_| ()), Err(MetadataError::Failed)));
 }
 
 #[test]
