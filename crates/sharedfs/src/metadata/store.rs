@@ -308,6 +308,12 @@ impl Shared {
         new_names: &NewNames<'_>,
     ) -> Result<(), MetadataError> {
         let overlay = Arc::clone(base.overlay());
+        drop(base);
+        if overlay.keys() == 0 {
+            // A reader of the tree less: the pages that its last commit freed can be used by this one. With nothing in front
+            // of it, the tree before this commit and the one behind it are both what a reader may see meanwhile.
+            self.current.write().tree = None;
+        }
         self.in_doubt.store(true, Ordering::Relaxed);
         let written = write_tree(opened, &overlay, redo, journal.generation + 1, new_names);
         // Whatever redb calls it where it came across a full medium; then the store is opened anew and says what was done.
