@@ -5,15 +5,15 @@
 //! end, and what began meanwhile fails. Then the soak ends as ever.
 
 use rustix::process::{Pid, Signal, WaitOptions, getpid, kill_process, wait};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
 use std::collections::HashMap;
 use std::io;
-use std::mem::MaybeUninit;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-const SIGNALS: [i32; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
 const KILL_EVERY: Duration = Duration::from_millis(5);
 
 /// Listens for these signals.
@@ -24,28 +24,16 @@ pub struct Interruption {
 }
 
 impl Interruption {
-    /// Keeps the signals for its own thread. Call before there is any other, which would be ended by them.
+    /// Takes the signals from now on. What is started gets them as ever.
     pub fn listen() -> io::Result<Interruption> {
-        let mut set = MaybeUninit::uninit();
-        // SAFETY: the set is made before signals are added to it, and only read from then on.
-        let set = unsafe {
-            libc::sigemptyset(set.as_mut_ptr());
-            for signal in SIGNALS {
-                libc::sigaddset(set.as_mut_ptr(), signal);
-            }
-            let set = set.assume_init();
-            match libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut()) {
-                0 => set,
-                error => return Err(io::Error::from_raw_os_error(error)),
-            }
-        };
+        let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
         let (came, is_over) = (Arc::<AtomicBool>::default(), Arc::<AtomicBool>::default());
         let killer = std::thread::Builder::new().name("interruption".into()).spawn({
             let (came, is_over) = (Arc::clone(&came), Arc::clone(&is_over));
             move || {
-                let mut signal = 0;
-                // SAFETY: both live as long as the call.
-                while unsafe { libc::sigwait(&raw const set, &raw mut signal) } != 0 {}
+                if signals.forever().next().is_none() {
+                    return;
+                }
                 came.store(true, Ordering::Release);
                 while !is_over.load(Ordering::Acquire) {
                     kill_descendants();
