@@ -86,6 +86,41 @@ fn a_damaged_superblock_is_told_from_no_store() {
     place.cuesta(&["run", "--store", "store", "--", "true"]).refused(125, &["superblock is damaged"]);
 }
 
+/// A damaged record of the metadata's journal keeps the store closed until somebody says that what came last may be lost.
+#[test]
+fn a_damaged_journal_is_told_in_a_line_and_dropped_on_demand() {
+    let place = Place::with_store();
+    let shell = |script: &str| place.cuesta(&["run", "--store", "store", "--", "sh", "-c", script]);
+    assert_eq!(shell("echo old >/cuesta/old").status(), 0);
+    // All of that is in the tree, and what comes now is in the journal.
+    place.cuesta(&["stop", "store"]);
+    assert_eq!(shell("mkdir /cuesta/new && kill -9 $(cat store/lock)").status(), 0);
+    assert_eq!(shell("ls /cuesta && kill -9 $(cat store/lock)").text(), "new\nold\n");
+    let metadata = place.path("store/nvm/meta.redb");
+    let mut bytes = std::fs::read(&metadata).unwrap();
+    // The name of the first entry that is written about there.
+    let journal = 4096..4 << 20;
+    let found =
+        bytes[journal.clone()].windows(3).position(|bytes| bytes == b"new").expect("it is in the journal");
+    bytes[journal.start + found] ^= 1;
+    std::fs::write(&metadata, bytes).unwrap();
+
+    let told = ["store", "journal", "record 1 ", "not what was written", "cuesta fsck --repair"];
+    place.cuesta(&["serve", "store"]).refused(1, &told);
+    place.cuesta(&["fsck", "store"]).refused(2, &told);
+    place.cuesta(&["fsck", "--dry-run", "store"]).refused(2, &told);
+    let repaired = place.cuesta(&["fsck", "--repair", "store"]);
+    assert_eq!(repaired.status(), 1, "{}", repaired.errors());
+    let said = repaired.text();
+    assert!(
+        said.starts_with("repaired    the journal") && said.contains("0 commits before that were kept"),
+        "{said}"
+    );
+    assert!(place.cuesta(&["fsck", "store"]).text().starts_with("clean"));
+    let left = shell("ls /cuesta; cat /cuesta/old");
+    assert_eq!(left.text(), "old\nold\n", "{}", left.errors());
+}
+
 #[test]
 fn a_fast_tier_that_is_gone_is_named() {
     let place = Place::with_store();

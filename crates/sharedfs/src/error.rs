@@ -69,7 +69,10 @@ pub enum Error {
 impl Error {
     /// Whether what the metadata store holds was found to make no sense.
     pub(crate) fn is_damage(&self) -> bool {
-        matches!(self, Error::Damaged(_) | Error::Metadata(MetadataError::Damaged(_)))
+        matches!(
+            self,
+            Error::Damaged(_) | Error::Metadata(MetadataError::Damaged(_) | MetadataError::Journal(_))
+        )
     }
 
     /// Attaches what was tried.

@@ -8,8 +8,9 @@ use cuesta_format::quota::{Amounts, Payer};
 use cuesta_format::superblock::Medium;
 use cuesta_format::wire::Request;
 use cuesta_format::{ArenaId, BlockAddress, Extent, FileKind, InodeNumber, InodeRecord, Timestamp};
-use cuesta_sharedfs::check::{CheckReport, Mode, Problem, Verdict, check};
-use cuesta_sharedfs::metadata::{Dirent, MetadataStore, Transaction};
+use cuesta_sharedfs::SharedFs;
+use cuesta_sharedfs::check::{CheckReport, Finding, Mode, Problem, Verdict, check};
+use cuesta_sharedfs::metadata::{Dirent, JournalFlaw, MetadataStore, Transaction};
 use std::os::unix::fs::FileExt;
 
 /// A store with a little of everything; the directory `d` is 2, the file `d/f` 3.
@@ -71,6 +72,38 @@ fn logs_are_digested_by_a_repair_only_and_leave_a_clean_store() {
     assert!(report.is_clean() && report.inodes == 2, "{report:?}");
     assert_eq!(report.recovered_entries, 1);
     assert_eq!(content(&store.open(), "f"), b"Content");
+}
+
+/// What the metadata's journal lost is digested again, as far as the log still has it.
+#[test]
+fn a_damaged_journal_is_dropped_only_if_that_is_wanted_and_logs_make_up_for_it() {
+    let store = Store::new();
+    let shared = store.open();
+    let mut writer = Writer::attach(&shared);
+    let file = writer.file(b"a name to be found");
+    writer.write(file, 0, b"content");
+    writer.digest();
+    kill(shared, vec![writer]);
+    let metadata = store.tier().join("meta.redb");
+    let mut bytes = std::fs::read(&metadata).unwrap();
+    let name = &b"a name to be found"[..];
+    let found = bytes[..4 << 20].windows(name.len()).position(|bytes| bytes == name);
+    bytes[found.expect("the name is in the journal")] = b'?';
+    std::fs::write(&metadata, bytes).unwrap();
+    for mode in [Mode::Report, Mode::Repair] {
+        let refused = check(&store.tier(), mode).unwrap_err().to_string();
+        assert!(refused.contains("not what was written"), "{refused}");
+    }
+    assert!(SharedFs::open(&store.tier(), options()).is_err());
+    let report = check(&store.tier(), Mode::RepairWithLoss).unwrap();
+    let is_journal = |finding: &Finding| {
+        let flaw = matches!(finding.problem, Problem::Journal { flaw: JournalFlaw::Record { .. }, .. });
+        flaw && finding.verdict == Verdict::Repaired
+    };
+    assert!(matches!(&report.findings[..], [finding] if is_journal(finding)), "{report:?}");
+    assert_eq!(report.recovered_entries, 2);
+    assert_eq!(check(&store.tier(), Mode::Report).unwrap().findings, []);
+    assert_eq!(content(&store.open(), "a name to be found"), b"content");
 }
 
 #[test]

@@ -23,11 +23,15 @@ const DAMAGED: u8 = 2;
     long_about = "Check a store, and repair what can be.\n\n\
                   First recovers what programs left in their logs when they were killed, as a daemon would; that \
                   is no repair. Then everything the store holds is read and compared. A repair only makes counts, marks \
-                  and names agree with what is there; it never drops content.",
+                  and names agree with what is there; it never drops content.\n\n\
+                  Where the journal of the metadata is damaged, the store stays closed. --repair drops the journal from \
+                  its first damaged record on, which loses what was committed last, and repairs the rest. Programs that \
+                  still run on the store must be started again then.",
     after_help = "\
 Examples:
   cuesta stop ~/store; cuesta fsck ~/store
   cuesta fsck --dry-run --json ~/store
+  cuesta fsck --repair ~/store
 
 Exit status: 0 clean, 1 repaired, 2 damaged (what is listed as damaged is left as it was), 8 could not check."
 )]
@@ -37,6 +41,9 @@ pub struct Arguments {
     /// Look only: neither recover logs nor repair anything
     #[arg(long, short = 'n')]
     dry_run: bool,
+    /// Drop what keeps the store closed, too, and say what was lost
+    #[arg(long, conflicts_with = "dry_run")]
+    repair: bool,
     /// For programs
     #[arg(long)]
     json: bool,
@@ -46,7 +53,11 @@ pub fn execute(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let store = Store::find(&arguments.store).map_err(|failure| failure.exiting(FSCK_FAILED))?;
     let _lock =
         StoreLock::take(&store.lock()).map_err(|error| in_use(&store, &error).exiting(FSCK_FAILED))?;
-    let mode = if arguments.dry_run { Mode::Report } else { Mode::Repair };
+    let mode = match arguments {
+        Arguments { dry_run: true, .. } => Mode::Report,
+        Arguments { repair: true, .. } => Mode::RepairWithLoss,
+        _ => Mode::Repair,
+    };
     let report = check(&store.tier(), mode).map_err(|error| {
         let failure = Failure::on(store.folder(), &error);
         failure.exiting(if is_damage(&error) { DAMAGED } else { FSCK_FAILED })

@@ -17,7 +17,7 @@ mod repair;
 mod survey;
 
 use crate::configuration::Options;
-use crate::metadata::MetadataStore;
+use crate::metadata::{JournalFlaw, JournalLoss, MetadataStore};
 use crate::store::read_superblock;
 use crate::tiers::Arenas;
 use crate::{Error, SharedFs};
@@ -32,6 +32,12 @@ use std::path::Path;
 pub enum Problem {
     #[error("the metadata store's pages were not all sound")]
     Pages,
+    #[error(
+        "the journal of the metadata store was damaged: {flaw}. {commits_kept} commits before that were kept and all behind \
+         it dropped: names, sizes and attributes that changed last are as they were before, and files that were written \
+         since may hold bytes of other files"
+    )]
+    Journal { flaw: JournalFlaw, commits_kept: u64 },
     #[error("inode {0} has mode {1:o}, which names no kind of file")]
     Mode(InodeNumber, u32),
     #[error("inode {0} has a number that was never given")]
@@ -161,24 +167,36 @@ pub enum Mode {
     Report,
     /// It digests what logs hold, then repairs what has a safe repair.
     Repair,
+    /// The same, but what keeps the store closed is dropped first: the metadata's journal from its first damaged record on.
+    RepairWithLoss,
 }
 
 /// Checks a store nobody has open.
 pub fn check(tier: &Path, mode: Mode) -> Result<CheckReport, Error> {
     let superblock = read_superblock(tier)?;
     let mut report = CheckReport::default();
-    let mut metadata = MetadataStore::open(&tier.join(METADATA_FILE), superblock.medium)?;
+    let path = tier.join(METADATA_FILE);
+    let (mut metadata, loss) = match mode {
+        Mode::Report | Mode::Repair => (MetadataStore::open(&path, superblock.medium)?, None),
+        Mode::RepairWithLoss => MetadataStore::open_dropping(&path, superblock.medium)?,
+    };
+    report.findings.extend(loss.map(|JournalLoss { flaw, commits_kept }| Finding {
+        problem: Problem::Journal { flaw, commits_kept },
+        verdict: Verdict::Repaired,
+    }));
     if !metadata.check_pages()? {
         report.findings.push(Finding { problem: Problem::Pages, verdict: Verdict::Repaired });
     }
     let mut noted = logs::look(tier, &superblock, &metadata)?;
     noted.extend(mapped::strays(tier, &metadata.read()?)?);
     report.findings.extend(noted.into_iter().map(|problem| Finding { problem, verdict: Verdict::Noted }));
-    if mode == Mode::Repair {
+    if mode != Mode::Report {
         drop(metadata);
-        let options = Options { spare_segments: 0, spare_arenas: 0, ..Options::default() };
+        // What programs that still run know is of what was lost, too.
+        let await_sessions = loss.is_none();
+        let options = Options { spare_segments: 0, spare_arenas: 0, await_sessions, ..Options::default() };
         report.recovered_entries = SharedFs::open(tier, options)?.recovered().entries;
-        metadata = MetadataStore::open(&tier.join(METADATA_FILE), superblock.medium)?;
+        metadata = MetadataStore::open(&path, superblock.medium)?;
     }
     let arenas = Arenas::open(tier, superblock.geometry, superblock.medium)?;
     let inode_limit = logs::inode_limit(tier, &superblock)?;
@@ -187,7 +205,7 @@ pub fn check(tier: &Path, mode: Mode) -> Result<CheckReport, Error> {
     report.inodes = surveyed.inodes.len() as u64;
     report.names = surveyed.names;
     report.blocks = surveyed.blocks;
-    let repairing = mode == Mode::Repair && !surveyed.problems.is_empty();
+    let repairing = mode != Mode::Report && !surveyed.problems.is_empty();
     let repaired = if repairing {
         repair::repair(&metadata, &arenas, superblock.geometry, &surveyed)?
     } else {

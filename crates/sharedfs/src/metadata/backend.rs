@@ -129,12 +129,11 @@ impl BackendFile {
         }
     }
 
-    /// How far the journal counts, as [`super::journal`] says it.
-    pub(super) fn journal_number(&self) -> Result<u64, MetadataError> {
+    /// How far the journal counts, as [`super::journal`] says it; `None` if that is not what was written.
+    pub(super) fn journal_number(&self) -> Result<Option<u64>, AccessError> {
         let mut bytes = [0; 8];
-        let damaged = || MetadataError::Damaged("the journal's number is not what was written".into());
-        self.mapping.read(JOURNAL_OFFSET, &mut bytes).map_err(|_| damaged())?;
-        unseal(u64::from_le_bytes(bytes)).ok_or_else(damaged)
+        self.mapping.read(JOURNAL_OFFSET, &mut bytes)?;
+        Ok(unseal(u64::from_le_bytes(bytes)))
     }
 
     /// Durably says how far the journal counts.

@@ -1,5 +1,6 @@
 //! What goes wrong in the metadata store.
 
+use super::journal::JournalFlaw;
 use cuesta_format::InodeNumber;
 use cuesta_media::MediaError;
 use std::path::PathBuf;
@@ -27,6 +28,11 @@ pub enum MetadataError {
     /// What it holds makes no sense.
     #[error("the metadata store is damaged: {0}")]
     Damaged(String),
+    /// What was committed last cannot be read.
+    #[error(
+        "the journal of the metadata store is damaged: {0} (cuesta fsck --repair drops it from there on)"
+    )]
+    Journal(JournalFlaw),
     /// An inode that must exist does not.
     #[error("inode {0} is not in the metadata store")]
     NoInode(InodeNumber),

@@ -112,20 +112,27 @@ pub(super) fn get(
     }
 }
 
-/// Pairs of a range in order, or, backwards, in the other one.
+/// Which pair of a range comes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Direction {
+    Forwards,
+    Backwards,
+}
+
+/// Pairs of a range, in order of their keys or in the other one.
 pub(super) fn range<'a>(
     tree: &TreeAt,
     overlay: &'a Overlay,
     table: Table,
     bounds: Bounds<'_>,
-    backwards: bool,
+    direction: Direction,
 ) -> Result<Merged<'a>, MetadataError> {
     Ok(Merged {
         tree: tree.table(table)?.range::<&[u8]>(bounds)?,
         overlay: overlay.layers[table as usize].range::<_, [u8]>(bounds),
         next_of_tree: None,
         next_of_overlay: None,
-        backwards,
+        is_backwards: direction == Direction::Backwards,
     })
 }
 
@@ -135,19 +142,19 @@ pub(super) struct Merged<'a> {
     overlay: RangedIter<'a, Bytes, Option<Bytes>, DefaultSharedPtr>,
     next_of_tree: Option<PairInTree>,
     next_of_overlay: Option<PairInLayer<'a>>,
-    backwards: bool,
+    is_backwards: bool,
 }
 
 impl Merged<'_> {
     fn step(&mut self) -> Result<Option<(Found, Found)>, MetadataError> {
         loop {
             if self.next_of_tree.is_none() {
-                let next = if self.backwards { self.tree.next_back() } else { self.tree.next() };
+                let next = if self.is_backwards { self.tree.next_back() } else { self.tree.next() };
                 self.next_of_tree = next.transpose()?;
             }
             if self.next_of_overlay.is_none() {
                 self.next_of_overlay =
-                    if self.backwards { self.overlay.next_back() } else { self.overlay.next() };
+                    if self.is_backwards { self.overlay.next_back() } else { self.overlay.next() };
             }
             let order = match (&self.next_of_tree, &self.next_of_overlay) {
                 (None, None) => return Ok(None),
@@ -155,7 +162,7 @@ impl Merged<'_> {
                 (None, Some(_)) => Ordering::Greater,
                 (Some((key, _)), Some((newer, _))) => {
                     let order = key.value().cmp(newer);
-                    if self.backwards { order.reverse() } else { order }
+                    if self.is_backwards { order.reverse() } else { order }
                 }
             };
             if order.is_le() {

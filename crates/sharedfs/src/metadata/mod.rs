@@ -26,9 +26,10 @@ mod watch;
 
 pub use error::MetadataError;
 pub use extents::ExtentWrite;
+pub use journal::JournalFlaw;
 pub use records::{Counters, Dirent, ExtentList, RawInode, SessionRecord, StoredInode};
 pub use snapshot::{Entry, Snapshot};
-pub use store::{CACHE_BYTES, MetadataStore};
+pub use store::{CACHE_BYTES, JournalLoss, MetadataStore};
 pub use transaction::Transaction;
 pub(crate) use usage::payers;
 pub use watch::{Changed, Watch};

@@ -6,7 +6,7 @@ use super::keys::{
     CHUNK_INODES, Table, chunk_of, name_in, name_key, number_in, number_key, owner_and_name, pair_in,
     pair_key, payer_in, payer_key,
 };
-use super::layered::{self, Bounds, EVERYTHING, Found, Merged, Overlay, TreeAt};
+use super::layered::{self, Bounds, Direction, EVERYTHING, Found, Merged, Overlay, TreeAt};
 use super::records::{Chunk, amounts, counter, extent_place, walk};
 use super::{Counters, Dirent, ExtentList, MetadataError, RawInode, SessionRecord, StoredInode};
 use cuesta_format::quota::{Amounts, Payer};
@@ -51,12 +51,12 @@ impl Snapshot {
     }
 
     fn range(&self, table: Table, bounds: Bounds<'_>) -> Result<Merged<'_>, MetadataError> {
-        layered::range(&self.tree, &self.overlay, table, bounds, false)
+        layered::range(&self.tree, &self.overlay, table, bounds, Direction::Forwards)
     }
 
     /// The same from its end.
     fn range_back(&self, table: Table, bounds: Bounds<'_>) -> Result<Merged<'_>, MetadataError> {
-        layered::range(&self.tree, &self.overlay, table, bounds, true)
+        layered::range(&self.tree, &self.overlay, table, bounds, Direction::Backwards)
     }
 
     /// An inode.

@@ -3,7 +3,7 @@
 use super::apply::apply_sorted;
 use super::backend::{Backend, BackendFile};
 use super::guard::{Tree, guarded};
-use super::journal::{self, Place};
+use super::journal::{self, JournalFlaw, JournalGeneration, Place};
 use super::keys::Table;
 use super::layered::{Overlay, TreeAt};
 use super::redo::{Change, Redo};
@@ -47,6 +47,15 @@ pub(super) struct Shared {
     in_doubt: AtomicBool,
     /// Who is told of what transactions change.
     pub(super) watch: OnceLock<Arc<dyn Watch>>,
+}
+
+/// A journal that is damaged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct JournalLoss {
+    /// How. Whatever it held behind that is lost.
+    pub flaw: JournalFlaw,
+    /// Commits it holds before that.
+    pub commits_kept: u64,
 }
 
 /// What is committed, and where.
@@ -99,6 +108,41 @@ impl MetadataStore {
         medium: Medium,
         cache_bytes: u64,
     ) -> Result<MetadataStore, MetadataError> {
+        let (store, loss) = MetadataStore::open_with_journal(path, medium, cache_bytes)?;
+        if let Some(loss) = loss {
+            return Err(MetadataError::Journal(loss.flaw));
+        }
+        store.check_whole()?;
+        Ok(store)
+    }
+
+    /// As [`MetadataStore::open`], but where the journal is damaged, what it holds before the damage goes into the tree and
+    /// the rest is dropped, for good.
+    pub fn open_dropping(
+        path: &Path,
+        medium: Medium,
+    ) -> Result<(MetadataStore, Option<JournalLoss>), MetadataError> {
+        let (store, loss) = MetadataStore::open_with_journal(path, medium, CACHE_BYTES)?;
+        store.check_whole()?;
+        if loss.is_some() {
+            store.begin()?.write_out()?;
+        }
+        Ok((store, loss))
+    }
+
+    fn check_whole(&self) -> Result<(), MetadataError> {
+        let snapshot = self.read()?;
+        snapshot.check_tables()?;
+        snapshot.counters()?;
+        Ok(())
+    }
+
+    /// Opens it with what the journal holds, as far as that is sound.
+    fn open_with_journal(
+        path: &Path,
+        medium: Medium,
+        cache_bytes: u64,
+    ) -> Result<(MetadataStore, Option<JournalLoss>), MetadataError> {
         if !path.exists() {
             return Err(MetadataError::Missing(path.to_path_buf()));
         }
@@ -112,11 +156,8 @@ impl MetadataStore {
         if found != FORMAT_VERSION {
             return Err(MetadataError::Version { found, expected: FORMAT_VERSION });
         }
-        guarded(|| store.shared.current.write().read_journal())?;
-        let snapshot = store.read()?;
-        snapshot.check_tables()?;
-        snapshot.counters()?;
-        Ok(store)
+        let loss = guarded(|| store.shared.current.write().read_journal())?;
+        Ok((store, loss))
     }
 
     fn attach(path: &Path, medium: Medium, cache_bytes: u64) -> Result<MetadataStore, MetadataError> {
@@ -179,8 +220,8 @@ impl MetadataStore {
             return Ok(());
         }
         match self.write_out() {
-            Err(MetadataError::Damaged(what)) => {
-                tracing::error!(what, "the metadata store is damaged, and only read from now on");
+            Err(error @ (MetadataError::Damaged(_) | MetadataError::Journal(_))) => {
+                tracing::error!(%error, "the metadata store is damaged, and only read from now on");
                 self.refuse_writes();
                 return Err(MetadataError::NoSpace);
             }
@@ -240,7 +281,9 @@ impl Shared {
                 current.opened.file.give_up();
                 current.tree = None;
                 current.opened = Arc::new(Opened::new(&self.path, self.medium, self.cache_bytes)?);
-                current.read_journal()?;
+                if let Some(loss) = current.read_journal()? {
+                    return Err(MetadataError::Journal(loss.flaw));
+                }
             }
             let tree = match &current.tree {
                 Some(tree) => Arc::clone(tree),
@@ -315,7 +358,7 @@ impl Shared {
             self.current.write().tree = None;
         }
         self.in_doubt.store(true, Ordering::Relaxed);
-        let written = write_tree(opened, &overlay, redo, journal.generation + 1, new_names);
+        let written = write_tree(opened, &overlay, redo, journal.generation.next(), new_names);
         // Whatever redb calls it where it came across a full medium; then the store is opened anew and says what was done.
         let ran_full = opened.file.ran_full();
         let is_known = ran_full || matches!(written, Ok(_) | Err(MetadataError::NameTaken));
@@ -340,7 +383,7 @@ fn write_tree(
     opened: &Opened,
     overlay: &Overlay,
     redo: &Redo,
-    next: u64,
+    next: JournalGeneration,
     new_names: &NewNames<'_>,
 ) -> Result<Place, MetadataError> {
     let tree = opened.begin_tree()?;
@@ -375,7 +418,7 @@ fn write_tree(
             if is_taken { Err(MetadataError::NameTaken) } else { Ok(()) }
         })?;
     }
-    let number = next.to_le_bytes();
+    let number = next.0.to_le_bytes();
     tree.open_table(Table::Counters.definition())?.insert(JOURNAL_COUNTER.as_bytes(), &number[..])?;
     tree.commit()?;
     journal::begin(&opened.file, next)
@@ -387,14 +430,15 @@ impl Current {
         journal::growth_bytes(self.overlay.keys())
     }
 
-    /// Finds what the journal holds, if it comes behind the tree.
-    fn read_journal(&mut self) -> Result<(), MetadataError> {
+    /// Finds what the journal holds, if it comes behind the tree, up to a flaw.
+    fn read_journal(&mut self) -> Result<Option<JournalLoss>, MetadataError> {
         let tree = self.opened.read_tree()?;
         let generation = Snapshot::new(tree, Arc::default()).counter(JOURNAL_COUNTER)?;
         let missing = || MetadataError::Damaged("it does not say which journal it has".into());
-        let (overlay, journal) = journal::replay(&self.opened.file, generation.ok_or_else(missing)?)?;
-        (self.overlay, self.journal) = (Arc::new(overlay), journal);
-        Ok(())
+        let generation = JournalGeneration(generation.ok_or_else(missing)?);
+        let replayed = journal::replay(&self.opened.file, generation)?;
+        (self.overlay, self.journal) = (Arc::new(replayed.overlay), replayed.place);
+        Ok(replayed.flaw.map(|flaw| JournalLoss { flaw, commits_kept: replayed.commits }))
     }
 }
 

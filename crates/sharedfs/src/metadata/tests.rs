@@ -12,7 +12,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 /// The tests write a store's file thousands of times over; a disk that gives room back late runs full of that.
-fn folder_in_memory() -> tempfile::TempDir {
+pub(super) fn folder_in_memory() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
 }
 
@@ -274,7 +274,7 @@ impl std::ops::Deref for Reading {
 }
 
 /// Makes a transaction one that the journal does not take.
-fn put_much(transaction: &mut Transaction) {
+pub(super) fn put_much(transaction: &mut Transaction) {
     transaction.put_symlink(InodeNumber(1 << 20), &vec![b'/'; 2 << 20]);
 }
 
@@ -320,7 +320,7 @@ fn run(steps: &[Step]) {
     assert!(store.check_pages().unwrap());
 }
 
-fn reopen(path: &Path) -> MetadataStore {
+pub(super) fn reopen(path: &Path) -> MetadataStore {
     MetadataStore::open(path, Medium::Memory).unwrap()
 }
 
@@ -431,69 +431,6 @@ fn a_name_that_must_be_new_is_found_wherever_it_is() {
         commit(new_much, &put_new).unwrap();
     }
     assert_eq!(store.read().unwrap().list(InodeNumber::ROOT, b"", 10).unwrap().len(), 4);
-}
-
-#[test]
-fn a_journal_that_is_not_what_was_written_is_an_error_and_loses_nothing_silently() {
-    let folder = folder_in_memory();
-    let path = folder.path().join("meta");
-    let store = MetadataStore::create(&path, Medium::Memory).unwrap();
-    for number in 0..3 {
-        let mut transaction = store.begin().unwrap();
-        transaction.put_session(SessionId(number), SessionRecord::default());
-        transaction.commit().unwrap();
-    }
-    drop(store);
-    let sound = std::fs::read(&path).unwrap();
-    let open = |bytes: &[u8]| {
-        std::fs::write(&path, bytes).unwrap();
-        MetadataStore::open(&path, Medium::Memory)
-    };
-    assert_eq!(open(&sound).unwrap().read().unwrap().sessions().unwrap().len(), 3);
-    let journal = &sound[4096..];
-    let end = journal.iter().take(4096).rposition(|&byte| byte != 0).unwrap();
-    for place in (24..32).chain(4096..=4096 + end) {
-        let mut bytes = sound.clone();
-        bytes[place] ^= 0x10;
-        assert!(matches!(open(&bytes), Err(MetadataError::Damaged(_))), "byte {place}");
-    }
-}
-
-/// Where the file says how far the journal counts.
-const JOURNAL_NUMBER: std::ops::Range<usize> = 24..32;
-
-#[test]
-fn a_journal_that_went_into_the_tree_counts_no_more_and_one_ahead_of_its_tree_is_damage() {
-    let folder = folder_in_memory();
-    let path = folder.path().join("meta");
-    let store = MetadataStore::create(&path, Medium::Memory).unwrap();
-    let put = |session| {
-        let mut transaction = store.begin().unwrap();
-        transaction.put_session(SessionId(session), SessionRecord::default());
-        transaction
-    };
-    put(1).commit().unwrap();
-    let before = std::fs::read(&path).unwrap();
-    let mut much = put(2);
-    put_much(&mut much);
-    much.commit().unwrap();
-    let after = std::fs::read(&path).unwrap();
-    drop(store);
-    let open = |bytes: &[u8], number: &[u8]| {
-        let mut bytes = bytes.to_vec();
-        bytes[JOURNAL_NUMBER].copy_from_slice(&number[JOURNAL_NUMBER]);
-        std::fs::write(&path, bytes).unwrap();
-        MetadataStore::open(&path, Medium::Memory)
-    };
-    // As a kill leaves it right behind the tree's commit.
-    let store = open(&after, &before).unwrap();
-    assert_eq!(store.read().unwrap().sessions().unwrap().len(), 2);
-    let mut transaction = store.begin().unwrap();
-    transaction.remove_session(SessionId(1));
-    transaction.commit().unwrap();
-    drop(store);
-    assert_eq!(reopen(&path).read().unwrap().sessions().unwrap().len(), 1);
-    assert!(matches!(open(&before, &after), Err(MetadataError::Damaged(_))));
 }
 
 #[test]

@@ -1,0 +1,31 @@
+//! Policy: which transactions are committed in the journal.
+
+use super::record::{Place, record_bytes};
+use crate::metadata::backend::BackendFile;
+use crate::metadata::layered::Overlay;
+use crate::metadata::redo::Redo;
+
+/// A transaction with more than this goes into the tree at once: there it costs no more for each change than here.
+const RECORD_BYTES_MAX: u64 = 128 << 10;
+/// Keys it may speak of: so many the tree takes in some milliseconds, which somebody waits for.
+const KEYS_MAX: u64 = 4096;
+/// What one of them may make the tree's file grow by when it goes there: a page of its own, and its part of those above.
+const KEY_GROWTH_BYTES: u64 = 8 << 10;
+/// What any commit of the tree may.
+const COMMIT_GROWTH_BYTES: u64 = 1 << 20;
+
+/// Whether a transaction is committed in the journal. Whatever is there must find room in the tree's file, which can grow
+/// by `slack_bytes`.
+pub(in super::super) fn takes(place: Place, overlay: &Overlay, redo: &Redo, slack_bytes: u64) -> bool {
+    let record = record_bytes(redo.bytes().len());
+    let keys = overlay.keys() + redo.len();
+    record <= RECORD_BYTES_MAX
+        && place.end + record <= BackendFile::JOURNAL_BYTES
+        && keys <= KEYS_MAX
+        && growth_bytes(keys) <= slack_bytes
+}
+
+/// What changes of so many keys may make the tree's file grow by.
+pub(in super::super) fn growth_bytes(keys: u64) -> u64 {
+    if keys == 0 { 0 } else { COMMIT_GROWTH_BYTES + keys * KEY_GROWTH_BYTES }
+}
