@@ -8,6 +8,7 @@
 //! - without libc's memory, whose locks the application may hold (a handler that interrupted malloc, a fork):
 //!   what the standard library takes by malloc comes from `memory`, and it keeps a list of its own of what to
 //!   do as a thread ends;
+//! - with few functions of libc to be looked up before the program begins: each takes some 600 instructions;
 //! - with relocations in a form a twentieth as long: each program reads all of them;
 //! - without libc's `close`, which is a cancellation point: a thread must not be cancelled inside the client;
 //! - in two segments, so that the dynamic linker maps and protects twice less;
@@ -26,32 +27,24 @@ const SCRIPT: &str = "SECTIONS {
 }
 INSERT AFTER .text;
 SECTIONS {
-  .text.start : {
+  .text.start : ALIGN(0x10000) {
     *(.text.*cuesta_preload5start*)
-    *(.text.*cuesta_preload11environment*)
+    *(.text.*cuesta_preload11environment11Environment4look*)
     *(.text.*cuesta_preload6memory*)
     *(.text.*__rust_*alloc*)
-    *(.text.*cuesta_preload6thread*)
-    *(.text.*cuesta_preload7signals*)
+    *(.text.*cuesta_preload7signals7prepare*)
     *(.text.*cuesta_preload7process9configure*)
-    *(.text.*cuesta_preload7process10assignment*)
     *(.text.*cuesta_preload7process13take_identity*)
     *(.text.*cuesta_preload5calls4path6normal*)
     *(.text.*cuesta_preload5calls4path4Walk*)
-    *(.text.*cuesta_preload6filter*)
     *(.text.cuesta_entry)
-    *(.text.*cuesta_preload5patch5image*)
-    *(.text.*drop_in_place*cuesta_preload*patch*image*)
-    *(.text.*cuesta_preload5patch10descriptor*)
-    *(.text.*cuesta_preload5patch8page_map*)
-    *(.text.*cuesta_preload5patch5cache5Cache4open*)
-    *(.text.*cuesta_preload5patch5cache9file_name*)
-    *(.text.*cuesta_preload5patch5cache10load_known*)
-    *(.text.*cuesta_preload5patch4copy6Copies3*)
-    *(.text.*cuesta_preload5patch4copy6Copies4open*)
-    *(.text.*cuesta_preload5patch7install7install*)
+    *(.text.*cuesta_preload5patch5image5visit*)
+    *(.text.*cuesta_preload5patch5image8describe*)
+    *(.text.*cuesta_preload5patch3elf8build_id*)
+    *(.text.*cuesta_preload5patch7install*)
+    *(.text.*cuesta_preload5patch5whole4fill*)
     *(.text.*cuesta_preload5patch7foreign12patch_loaded*)
-    *(.text.*cuesta_preload5patch7foreign8is_known*)
+    *(.text.*cuesta_preload5patch14remember_cache*)
     *(.text.*cuesta_preload11inheritance*adopt*)
     *(.text.*cuesta_preload11inheritance5parse*)
     *(.text.*cuesta_preload11inheritance5unhex*)
@@ -61,31 +54,36 @@ SECTIONS {
     *(.text.*cuesta_preload9link_maps7correct*)
     *(.text.*cuesta_preload9link_maps*program_has_run_path*)
     *(.text.*c_str*from_bytes_with_nul*)
-    *(.text.*once_lock*initialize*)
     *(.text.*cuesta_preload17working_directory5write*)
     *(.text.*cuesta_preload17working_directory7inherit*)
     *(.text.*cuesta_threads4pool*pin*)
-    *(.text.*raw_vec*grow_one*)
     *(.text.*raw_vec*finish_grow*)
-    *(.text.*raw_vec*reserve*)
-    *(.text.*raw_vec*drop*)
+    *(.text.*raw_vec*grow_one*)
     *(.text.*CString*from_vec_unchecked*)
-    *(.text.*Concat*concat*)
     *(.text.*core*ops*function*FnMut*call_mut*)
     *(.text.*core3ffi5c_str*to_str*)
     *(.text.*core3str8converts9from_utf8*)
     *(.text.*core5slice6memchr*)
     *(.text.*core*str*split_once*)
     *(.text.*core*str*pattern*CharSearcher*)
+    *(.text.*core*str*iter*Split*)
     *(.text.*3std3sys4sync4once5futex*call*)
-    *(.text.*adapters*map*Map*try_fold*)
     *(.text.*spec_from_iter*)
+    *(.text.*cuesta_preload11environment*)
+    *(.text.*cuesta_preload6thread*)
+    *(.text.*cuesta_preload7signals*)
+    *(.text.*cuesta_preload6filter*)
+    *(.text.*cuesta_preload5patch5image*)
+    *(.text.*cuesta_preload5patch10descriptor*)
+    *(.text.*cuesta_preload5patch8page_map*)
     *(.text.*cuesta_preload5patch5cache*)
     *(.text.*cuesta_preload5patch4copy*)
-    *(.text.*cuesta_preload5patch7install*)
-    *(.text.*cuesta_preload5patch14remember_cache*)
-    *(.text.*core*str*iter*Split*)
-    *(.text.*core*iter*adapters*try_process*)
+    *(.text.*cuesta_preload5patch7foreign*)
+    *(.text.*once_lock*initialize*)
+    *(.text.*raw_vec*reserve*)
+    *(.text.*raw_vec*drop*)
+    *(.text.*Concat*concat*)
+    *(.text.*adapters*map*Map*try_fold*)
   }
   .text.client : {
     *(.text.*cuesta_preload*)
@@ -113,7 +111,11 @@ SECTIONS {
     *(.bss.*cuesta_preload6filter6ACTIVE*)
     *(.bss.*cuesta_preload6filter5HOLDS*)
     *(.bss.*cuesta_preload6filter9OWN_CLASS*)
+    *(.bss.*cuesta_preload5patch*)
+    *(.bss.*cuesta_preload5calls5links8IS_TAKEN*)
     *(.bss.*FIRST_STACK_TAKEN*)
+    *(.bss.*GLOBAL_PANIC_COUNT*)
+    *(.bss.*cuesta_preload6filter6PREFIX*)
     *(.bss.*cuesta_preload5calls*)
     *(.bss.*cuesta_preload9interpose*)
     *(.bss.*cuesta_preload9open_file*)
@@ -121,8 +123,6 @@ SECTIONS {
     *(.bss.*cuesta_preload11descriptors*HIGHEST*)
     *(.bss.*cuesta_media4arch*)
     *(.bss.*cuesta_format8checksum*)
-    *(.bss.*GLOBAL_PANIC_COUNT*)
-    *(.bss.*cuesta_preload6filter6PREFIX*)
     *(.bss.*cuesta_preload7signals*)
     *(.bss.*cuesta_preload6memory4AREA*)
   }
@@ -130,8 +130,51 @@ SECTIONS {
 INSERT BEFORE .bss;
 ";
 
-const ARGUMENTS: [&str; 10] = [
+/// Functions of libc that most programs have no use for, in this library: the dynamic linker looks each one up as it is first
+/// called. Such calls go through a table of pointers that it fills as the program starts, unless they come from a
+/// function of this library, which jumps there by way of the linker's own table.
+const LOOKED_UP_LATER: [&str; 35] = [
+    "__libc_free",
+    "__pthread_key_create",
+    "__x86_get_cpuid_feature_leaf",
+    "__xpg_strerror_r",
+    "abort",
+    "clock_nanosleep",
+    "closedir",
+    "dirfd",
+    "dladdr1",
+    "dlsym",
+    "fcntl",
+    "getauxval",
+    "getcwd",
+    "getenv",
+    "getpid",
+    "getrandom",
+    "gettid",
+    "memmem",
+    "mmap64",
+    "munmap",
+    "open64",
+    "opendir",
+    "poll",
+    "pthread_key_delete",
+    "pthread_setcanceltype",
+    "pthread_setspecific",
+    "pthread_testcancel",
+    "readdir64",
+    "readlink",
+    "realpath",
+    "sched_yield",
+    "stat64",
+    "statx",
+    "syscall",
+    "writev",
+];
+
+const ARGUMENTS: [&str; 12] = [
     "-Wl,-z,pack-relative-relocs",
+    "-Wl,-z,lazy",
+    "-Wl,-Bsymbolic-functions",
     "-Wl,-z,norelro",
     "-Wl,--no-rosegment",
     "-nostartfiles",
@@ -153,7 +196,26 @@ fn main() -> std::io::Result<()> {
     for argument in ARGUMENTS {
         println!("cargo:rustc-cdylib-link-arg={argument}");
     }
-    Ok(())
+    for name in LOOKED_UP_LATER {
+        println!("cargo:rustc-cdylib-link-arg=-Wl,--wrap={name}");
+    }
+    std::fs::write(out.join("later.s"), jumps())
+}
+
+/// Where calls of [`LOOKED_UP_LATER`] go.
+fn jumps() -> String {
+    let jump = match std::env::var("CARGO_CFG_TARGET_ARCH").as_deref() {
+        Ok("x86_64") => |name: &str| format!("jmp __real_{name}@PLT"),
+        _ => |name: &str| format!("b __real_{name}"),
+    };
+    // Where this library is linked into a test there is nothing of that name, and nobody who calls it.
+    let lines = |name: &&str| {
+        let jump = jump(name);
+        format!(
+            ".weak __real_{name}\n.globl __wrap_{name}\n.hidden __wrap_{name}\n.type __wrap_{name}, %function\n__wrap_{name}:\n{jump}\n"
+        )
+    };
+    LOOKED_UP_LATER.iter().map(lines).collect()
 }
 
 /// The standard library asks for -lgcc_s: the linker finds this script first.

@@ -8,7 +8,7 @@
 
 use crate::control::Told;
 use crate::inode::Inode;
-use crate::sync::{Arc, AtomicBool, Ordering};
+use crate::sync::{Arc, AtomicBool, AtomicUsize, Ordering};
 use cuesta_format::control::{OPEN_FOR_WRITING, OPEN_SLOTS_FIRST, OPEN_SLOTS_MAX};
 use cuesta_format::{FileKind, InodeNumber};
 use libc::{O_ACCMODE, O_PATH, O_RDWR, O_WRONLY};
@@ -24,6 +24,8 @@ pub(crate) struct OpenSlots {
     told: Told,
     /// They are the parent's of this process, which uses them on.
     abandoned: AtomicBool,
+    /// How many opens for writing this process has there or is about to: mostly none, and no slot is looked at.
+    writers: AtomicUsize,
 }
 
 /// Counts an inode as open for as long as it lives.
@@ -33,11 +35,12 @@ pub(crate) struct Opened {
     kind: FileKind,
     slots: Arc<OpenSlots>,
     slot: usize,
+    writes: bool,
 }
 
 impl OpenSlots {
     pub(crate) fn new(told: Told) -> OpenSlots {
-        OpenSlots { told, abandoned: AtomicBool::new(false) }
+        OpenSlots { told, abandoned: AtomicBool::new(false), writers: AtomicUsize::new(0) }
     }
 
     /// From now on nothing is changed in them.
@@ -66,6 +69,9 @@ impl OpenSlots {
     /// Whether they say that this session writes the inode, or cannot say.
     pub(crate) fn have_writer(&self, inode: InodeNumber) -> bool {
         let page = self.told.page();
+        if self.writers.load(Ordering::SeqCst) == 0 {
+            return page.open_unlisted.load(Ordering::SeqCst) != 0;
+        }
         let used = page.open_slots.load(Ordering::Relaxed) as usize;
         let writes = |index| {
             let slot = self.told.open_slot(index);
@@ -155,8 +161,11 @@ impl Opened {
     fn listed(inode: &Arc<Inode>, kind: FileKind, flags: i32, slots: &Arc<OpenSlots>, seed: u32) -> Opened {
         let writes = flags & O_PATH == 0 && matches!(flags & O_ACCMODE, O_WRONLY | O_RDWR);
         let said = inode.number.0 | if writes { OPEN_FOR_WRITING } else { 0 };
+        if writes {
+            slots.writers.fetch_add(1, Ordering::SeqCst);
+        }
         let slot = slots.take(said, seed);
-        Opened { inode: Arc::clone(inode), kind, slots: Arc::clone(slots), slot }
+        Opened { inode: Arc::clone(inode), kind, slots: Arc::clone(slots), slot, writes }
     }
 
     #[inline]
@@ -173,6 +182,9 @@ impl Opened {
 impl Drop for Opened {
     fn drop(&mut self) {
         self.slots.release(self.slot);
+        if self.writes {
+            self.slots.writers.fetch_sub(1, Ordering::SeqCst);
+        }
         self.inode.opens.fetch_sub(1, Ordering::SeqCst);
     }
 }
@@ -209,6 +221,22 @@ mod tests {
         slots.abandon();
         drop(two);
         assert_eq!(listed(&slots), [77]);
+    }
+
+    #[test]
+    fn who_writes_an_inode_is_told_for_as_long_as_it_is_open() {
+        let slots = slots();
+        let inode = Arc::new(Inode::unknown(InodeNumber(7), InodeNumber::NONE));
+        let reader = Opened::new(&inode, FileKind::File, 0, &slots);
+        assert!(!slots.have_writer(InodeNumber(7)));
+        let writers = [O_WRONLY, O_RDWR].map(|flags| Opened::new(&inode, FileKind::File, flags, &slots));
+        assert!(slots.have_writer(InodeNumber(7)) && !slots.have_writer(InodeNumber(8)));
+        let [one, other] = writers;
+        drop(one);
+        assert!(slots.have_writer(InodeNumber(7)));
+        drop(other);
+        assert!(!slots.have_writer(InodeNumber(7)));
+        drop(reader);
     }
 
     #[test]

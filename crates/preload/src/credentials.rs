@@ -3,7 +3,7 @@
 //! The kernel keeps ids, groups and capabilities with each thread; libc changes those of all threads together,
 //! a raw call changes only its own. So each thread asks the kernel for what it has, once, and again when any
 //! thread has changed anything: libc's other threads have changed before the call that began it returns.
-//! A vfork child has ids of its own on its parent's state: what it asks for is not kept.
+//! A vfork child has ids of its own on its parent's state: what it asks for is kept among what it changed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -80,10 +80,15 @@ pub fn forget() {
 }
 
 fn known<T>(take: impl FnOnce(&Known) -> T) -> T {
-    if thread::is_vforked() {
-        return take(&ask());
-    }
     let changes = CHANGES.load(Ordering::Acquire);
+    if thread::is_vforked() {
+        // SAFETY: the reference ends before anything else here refers to it.
+        let delta = unsafe { thread::delta() }.get_or_insert_default();
+        return match &mut delta.credentials {
+            Some(known) if known.changes == changes => take(known),
+            asked => take(asked.insert(ask())),
+        };
+    }
     // SAFETY: this thread's own state; the reference ends before anything else here refers to it.
     let kept = unsafe { &mut (*arch::thread_state()).credentials };
     match kept {

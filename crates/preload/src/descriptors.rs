@@ -16,6 +16,7 @@ use cuesta_libfs::Keeper;
 use cuesta_threads::{Pool, Table, Turn};
 
 use crate::calls::ExecImage;
+use crate::credentials::Known;
 use crate::filter::{ACTIVE, DESCRIPTOR_LIMIT, DESCRIPTORS, HOLDS, own_class};
 use crate::open_file::Description;
 use crate::process::{self, ChildSession};
@@ -50,6 +51,8 @@ pub struct Delta {
     pub exec: Option<ExecImage>,
     /// The session the child attached, if its parent had none.
     pub session: Option<ChildSession>,
+    /// Whose authority the child's calls have, as it asked.
+    pub credentials: Option<Known>,
     /// Where the child went, if it changed its working directory: `None` within is out of the store.
     pub directory: Option<Option<Current>>,
 }

@@ -15,8 +15,12 @@ use crate::open_file::{Description, Inherited, Shared};
 use crate::store::Token;
 use crate::{cells, environment, process, record_locks, references, way, working_directory};
 
+const HEX_DIGITS: &[u8; 16] = b"0123456789abcdef";
+
 /// Set in the environment of a program that inherits, and seen by nobody else.
 const VARIABLE: &str = "CUESTA_TABLE";
+/// What the line about a program without sites ends with.
+const WITHOUT_SITES: &str = "plain";
 /// Longer text goes into a memory file: arguments and environment share a limit.
 const VARIABLE_BYTES_MAX: usize = 4096;
 
@@ -53,6 +57,8 @@ pub struct Identity {
     pub command: Vec<u8>,
     /// Where the program lies, if the kernel cannot know.
     pub program: Option<Vec<u8>>,
+    /// Whether its file is known to make no system calls itself: there is nothing to patch in it.
+    pub is_without_sites: bool,
 }
 
 /// What is handed over.
@@ -107,9 +113,10 @@ impl Table {
             writeln!(text, "way {}", way.as_raw_fd()).ok()?;
             kept.push(way);
         }
-        if let Some(Identity { command, program }) = &self.identity {
+        if let Some(Identity { command, program, is_without_sites }) = &self.identity {
             let program = program.as_ref().map(|program| hex(program)).unwrap_or_default();
-            writeln!(text, "identity {} {program}", hex(command)).ok()?;
+            let sites = if *is_without_sites { WITHOUT_SITES } else { "" };
+            writeln!(text, "identity {} {program} {sites}", hex(command)).ok()?;
         }
         for (fds, inherited) in &self.open {
             let mut inherited = inherited.clone();
@@ -152,19 +159,27 @@ impl Table {
         Some(Written { variable, file: Some(file), cells, libraries, kept })
     }
 
-    /// Takes over what the program before exec left, and answers the libraries the loader was handed. Call once, before
-    /// there are threads.
-    pub fn adopt(variable: &CStr) -> Vec<HandedOver> {
-        let Ok(value) = variable.to_str() else { return Vec::new() };
+    /// Takes over what the program before exec left. Call once, before there are threads.
+    pub fn adopt(variable: &CStr) -> Adopted {
+        let Ok(value) = variable.to_str() else { return Adopted::default() };
         let Ok(fd) = value.parse::<i32>() else { return adopt_lines(value) };
         // SAFETY: the program before exec left this descriptor for us alone.
         let mut file = std::fs::File::from(unsafe { OwnedFd::from_raw_fd(fd) });
         let mut text = String::new();
         match file.read_to_string(&mut text) {
             Ok(_) => adopt_lines(&text),
-            Err(_) => Vec::new(),
+            Err(_) => Adopted::default(),
         }
     }
+}
+
+/// What the rest of the start is to know of what was handed over.
+#[derive(Debug, Default)]
+pub struct Adopted {
+    /// The libraries the loader was handed.
+    pub libraries: Vec<HandedOver>,
+    /// As [`Identity::is_without_sites`].
+    pub is_without_sites: bool,
 }
 
 /// A table, with memory files that survive an exec, and go if it fails.
@@ -193,15 +208,15 @@ fn inheritable(file: rustix::fd::BorrowedFd<'_>) -> Option<OwnedFd> {
     Some(copy)
 }
 
-fn adopt_lines(text: &str) -> Vec<HandedOver> {
-    let mut libraries = Vec::new();
+fn adopt_lines(text: &str) -> Adopted {
+    let mut adopted = Adopted::default();
     for line in text.lines() {
-        let _ = adopt_line(line, &mut libraries);
+        let _ = adopt_line(line, &mut adopted);
     }
-    libraries
+    adopted
 }
 
-fn adopt_line(line: &str, libraries: &mut Vec<HandedOver>) -> Option<()> {
+fn adopt_line(line: &str, adopted: &mut Adopted) -> Option<()> {
     let mut words = line.split(' ');
     match words.next()? {
         "cells" => {
@@ -215,7 +230,7 @@ fn adopt_line(line: &str, libraries: &mut Vec<HandedOver>) -> Option<()> {
             // SAFETY: this is the constructor's doing.
             unsafe { environment::forget_folders(handed_over.len()) };
             // The loader has mapped the copies.
-            libraries.extend(handed_over.into_iter().map(|library| library.original));
+            adopted.libraries.extend(handed_over.into_iter().map(|library| library.original));
             Some(())
         }
         "way" => {
@@ -225,6 +240,7 @@ fn adopt_line(line: &str, libraries: &mut Vec<HandedOver>) -> Option<()> {
         "identity" => {
             let command = unhex(words.next()?)?;
             process::take_identity(&command, words.next().and_then(unhex));
+            adopted.is_without_sites = words.next() == Some(WITHOUT_SITES);
             Some(())
         }
         kind @ ("open" | "unlocked") => {
@@ -307,13 +323,35 @@ pub fn parse<'a>(words: &mut impl Iterator<Item = &'a str>) -> Option<Inherited>
 
 /// Bytes as hexadecimal digits behind a dot, so that no bytes are still a word.
 fn hex(bytes: &[u8]) -> String {
-    let digits: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-    format!(".{digits}")
+    let mut word = String::with_capacity(1 + 2 * bytes.len());
+    word.push('.');
+    for byte in bytes {
+        for digit in [byte >> 4, byte & 15] {
+            word.push(char::from(HEX_DIGITS[usize::from(digit)]));
+        }
+    }
+    word
 }
 
+/// Written out: every program that starts comes by here.
 fn unhex(word: &str) -> Option<Vec<u8>> {
-    let digits = word.strip_prefix('.')?.as_bytes();
-    digits.chunks(2).map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()).collect()
+    let digits = word.as_bytes().strip_prefix(b".")?;
+    if digits.len() % 2 != 0 {
+        return None;
+    }
+    let mut bytes = Vec::with_capacity(digits.len() / 2);
+    for pair in digits.chunks_exact(2) {
+        bytes.push(value_of(pair[0])? << 4 | value_of(pair[1])?);
+    }
+    Some(bytes)
+}
+
+fn value_of(digit: u8) -> Option<u8> {
+    match digit {
+        b'0'..=b'9' => Some(digit - b'0'),
+        b'a'..=b'f' => Some(digit - b'a' + 10),
+        _ => None,
+    }
 }
 
 #[cfg(test)]

@@ -27,6 +27,7 @@ pub mod filter;
 mod gate;
 pub mod inheritance;
 pub mod interpose;
+mod later;
 mod link_maps;
 mod memory;
 mod memory_calls;

@@ -159,3 +159,36 @@ fn programs_start_when_what_was_provided_for_them_is_gone() {
     let again = "whole.24:2\nwhole.39:2\nwhole.59:2\n";
     assert_eq!(told(&output).trim_start(), format!("60 content\n{again}exit status: 0\n"));
 }
+
+/// Reads a file by calls of its own, not the C library's.
+const OWN_CALLS: &str = r#"
+#include <fcntl.h>
+#include <sys/syscall.h>
+static long call(long number, long one, long two, long three) {
+    long answer;
+    __asm__ volatile("syscall" : "=a"(answer) : "a"(number), "D"(one), "S"(two), "d"(three) : "rcx", "r11", "memory");
+    return answer;
+}
+int main(int count, char **arguments) {
+    char bytes[100];
+    long file = call(SYS_open, (long)arguments[count - 1], O_RDONLY, 0);
+    long length = file < 0 ? file : call(SYS_read, file, (long)bytes, sizeof bytes);
+    return length < 0 || call(SYS_write, 1, (long)bytes, length) != length;
+}
+"#;
+
+/// Of a program that makes no calls itself the next start is told so; of this one it must not be.
+#[test]
+fn a_program_that_makes_its_own_calls_is_served_however_often_it_starts() {
+    let store = Served::new();
+    let folder = tempfile::tempdir().expect("folder");
+    let program = compiled(folder.path(), "own_calls", OWN_CALLS, &[]);
+    let script = format!(
+        "cp {} {PREFIX} && cd {PREFIX} && echo content >file && n=0\n\
+         while [ $n -lt 40 ]; do ./own_calls {PREFIX}/file || exit; n=$((n+1)); done",
+        program.display()
+    );
+    let ours = store.command("sh").args(["-c", &script]).finish();
+    assert!(ours.status.success(), "{}", told(&ours));
+    assert_eq!(String::from_utf8_lossy(&ours.stdout), "content\n".repeat(40));
+}

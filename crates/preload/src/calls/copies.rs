@@ -14,7 +14,7 @@ use cuesta_format::InodeNumber;
 use rustix::fs::{MemfdFlags, SealFlags, Stat};
 
 use super::{Failure, loaders, needed, running};
-use crate::{credentials, descriptors, process, thread};
+use crate::{credentials, descriptors, patch, process, thread};
 
 /// Copies kept, and the largest of them: what a process holds of memory stays below their product.
 const KEPT_MAX: usize = 4;
@@ -37,6 +37,7 @@ struct Kept {
     /// What says that it runs.
     mark: Option<KeptFile>,
     redirection: Redirection,
+    is_without_sites: bool,
 }
 
 /// Whether a copy names the loader that `loaders` makes.
@@ -102,6 +103,7 @@ pub struct ProgramCopy {
     /// Made for this one exec.
     _own: Option<OwnedFd>,
     redirection: Redirection,
+    is_without_sites: bool,
 }
 
 impl ProgramCopy {
@@ -114,19 +116,25 @@ impl ProgramCopy {
         if kept.as_ref().and_then(is_marked) != Some(true) {
             running::mark(client, file.inode());
         }
-        if let Some(Kept { copy, redirection, .. }) = kept {
-            return Ok(Self { fd: copy.fd, _own: None, redirection });
+        if let Some(Kept { copy, redirection, is_without_sites, .. }) = kept {
+            return Ok(Self { fd: copy.fd, _own: None, redirection, is_without_sites });
         }
         if thread::is_vforked() && client.stat_open(file)?.record.size <= KEPT_BYTES_MAX {
             want(version.inode().0);
         }
         let own = make(file, false)?.file;
-        Ok(Self { fd: own.as_raw_fd(), _own: Some(own), redirection: Redirection::Untried })
+        let redirection = Redirection::Untried;
+        Ok(Self { fd: own.as_raw_fd(), _own: Some(own), redirection, is_without_sites: false })
     }
 
     /// Its descriptor.
     pub fn descriptor(&self) -> i32 {
         self.fd
+    }
+
+    /// Whether the program is known to make no system calls itself.
+    pub fn is_without_sites(&self) -> bool {
+        self.is_without_sites
     }
 
     /// Whether an exec that fails may be done again with another copy.
@@ -185,6 +193,7 @@ fn keep_open(file: &OpenFile) -> Result<(), Failure> {
     let client = process::client()?;
     let version = client.version(file)?;
     let Made { file: copy, bytes, redirection } = make(file, true)?;
+    let is_without_sites = needed::build_id(file).is_some_and(|id| patch::is_known_without_sites(&id));
     if client.version(file)? != version || bytes > KEPT_BYTES_MAX {
         return Ok(());
     }
@@ -198,7 +207,8 @@ fn keep_open(file: &OpenFile) -> Result<(), Failure> {
     }
     running::mark(client, version.inode());
     let mark = running::open_mark(client, version.inode()).and_then(|mark| KeptFile::new(mark).ok());
-    kept.push(Kept { version, copy: KeptFile::new(copy)?, mark, redirection });
+    let copy = KeptFile::new(copy)?;
+    kept.push(Kept { version, copy, mark, redirection, is_without_sites });
     Ok(())
 }
 

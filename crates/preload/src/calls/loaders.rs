@@ -10,7 +10,7 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use rustix::fs::{CWD, Mode, OFlags, Stat, openat, stat};
+use rustix::fs::{CWD, Mode, OFlags, Stat, openat};
 
 use super::copies::{KeptFile, sealed};
 use crate::patch::provision::{self, Provision};
@@ -29,10 +29,8 @@ static LOADER: Mutex<Option<Loader>> = Mutex::new(None);
 struct Loader {
     path: CString,
     copy: KeptFile,
-    /// What it relies on, as it was: a path would be followed for each program.
+    /// What it relies on, as it was: a path would be followed for each program, and a file that lost its place changes.
     relied_on: Vec<(KeptFile, FileStamp)>,
-    /// The list of libraries it reads, which it finds by its path.
-    list: Option<(CString, FileStamp)>,
     /// When that was noted to be in use.
     noted_s: i64,
 }
@@ -43,12 +41,8 @@ impl Loader {
         let is_what_it_was = |(file, stamp): &(KeptFile, FileStamp)| {
             file.stat().is_some_and(|stat| FileStamp::of(&stat) == *stamp)
         };
-        let is_listed = self
-            .list
-            .as_ref()
-            .is_none_or(|(path, stamp)| stat(&**path).is_ok_and(|stat| FileStamp::of(&stat) == *stamp));
         let is_noted = (0..patch::NOTED_S).contains(&(patch::now() - self.noted_s));
-        self.copy.is_here() && is_noted && self.relied_on.iter().all(is_what_it_was) && is_listed
+        self.copy.is_here() && is_noted && self.relied_on.iter().all(is_what_it_was)
     }
 
     fn close(self) {
@@ -130,22 +124,17 @@ fn make(path: CString) -> Option<()> {
     let listed = provided.as_ref().and_then(|(_, list)| loader::with_answers(&bytes, Some(list)));
     let listed = listed.map(|answering| provision::whole_loader(&answering, &bytes).unwrap_or(answering));
     let (bytes, provided) = match listed {
-        Some(listed) => (listed, provided),
+        Some(listed) => (listed, provided.map(|(files, _)| files)),
         None => (loader::with_answers(&bytes, None)?, None),
     };
     let copy = KeptFile::new(sealed("cuesta-loader", &bytes).ok()?).ok()?;
     let mut relied_on =
         vec![(KeptFile::new(process::set_aside(file.as_fd()).ok()?).ok()?, FileStamp::of(&found))];
-    let mut list = None;
-    if let Some((files, path)) = provided {
-        for file in files {
-            let stamp = FileStamp::of(&rustix::fs::fstat(&file).ok()?);
-            relied_on.push((KeptFile::new(file).ok()?, stamp));
-        }
-        let stamp = FileStamp::of(&rustix::fs::stat(&*path).ok()?);
-        list = Some((path, stamp));
+    for file in provided.unwrap_or_default() {
+        let stamp = FileStamp::of(&rustix::fs::fstat(&file).ok()?);
+        relied_on.push((KeptFile::new(file).ok()?, stamp));
     }
-    if let Some(before) = LOADER.lock().ok()?.replace(Loader { path, copy, relied_on, list, noted_s }) {
+    if let Some(before) = LOADER.lock().ok()?.replace(Loader { path, copy, relied_on, noted_s }) {
         before.close();
     }
     Some(())
@@ -157,7 +146,7 @@ fn reliance(provision: &Provision) -> Option<Vec<OwnedFd>> {
         let file = openat(CWD, &**path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()?;
         process::set_aside(file.as_fd()).ok()
     };
-    provision.relied_on.iter().map(open).collect()
+    provision.relied_on.iter().chain([&provision.list]).map(open).collect()
 }
 
 /// What is kept behind `from` has another descriptor now; `false` if nothing is.

@@ -31,6 +31,7 @@ pub mod running;
 mod sockets;
 mod stand_ins;
 mod transfer;
+mod variables;
 
 pub use attributes::device;
 pub use copies::{after_fork as forget_copies, before_child as copy_for_child, move_copy};

@@ -13,8 +13,8 @@ use crate::store::OpenFile;
 use cuesta_format::FileKind;
 use rustix::fs::{Access, CWD, Mode, OFlags};
 
-use super::program::starts_with;
 use super::program_file::{Location, ProgramFile};
+use super::variables::Variable;
 use super::{Failure, copies, links, memory, path};
 use crate::inheritance::Library;
 use crate::link_maps::HandedOver;
@@ -47,9 +47,8 @@ enum Found {
     Nowhere,
 }
 
-/// Copies of the libraries in the store that `program` needs, to survive the exec; `variables` are the addresses of those it
-/// will have.
-pub fn libraries(program: &ProgramFile, variables: &[usize]) -> Result<Vec<Library>, Failure> {
+/// Copies of the libraries in the store that `program` needs, to survive the exec; `variables` are those it will have.
+pub fn libraries(program: &ProgramFile, variables: &[Variable]) -> Result<Vec<Library>, Failure> {
     let library_path = library_path(variables);
     let leads_to_store = |folder: &Vec<u8>| {
         let folder = below(folder, b".");
@@ -220,6 +219,12 @@ fn folder_of(path: &[u8]) -> Vec<u8> {
     }
 }
 
+/// The build of a program or library of the store.
+pub fn build_id(file: &OpenFile) -> Option<Vec<u8>> {
+    let read = |at, bytes: &mut [u8]| memory::read_exactly(file, at, bytes);
+    Elf::of_file(&read)?.build_id(&read)
+}
+
 fn dynamic_of(file: &OpenFile) -> Option<Dynamic> {
     let read = |at, bytes: &mut [u8]| memory::read_exactly(file, at, bytes);
     Elf::of_file(&read)?.dynamic(&read)
@@ -232,9 +237,9 @@ fn dynamic_of_kernels(path: &[u8]) -> Option<Dynamic> {
 }
 
 /// The folders of `LD_LIBRARY_PATH`.
-fn library_path(variables: &[usize]) -> Vec<Vec<u8>> {
-    let is_path = |address: &&usize| starts_with(**address, VARIABLE);
-    let value = variables.iter().find(is_path).and_then(|address| value(*address));
+fn library_path(variables: &[Variable]) -> Vec<Vec<u8>> {
+    let path = variables.iter().find(|variable| variable.is_named(VARIABLE));
+    let value = path.and_then(|variable| value(variable.address));
     let value = value.filter(|value| !value.is_empty());
     value
         .map(|value| value.split(|byte| matches!(byte, b':' | b';')).map(<[u8]>::to_vec).collect())

@@ -16,13 +16,12 @@ use cuesta_format::account::Barrier;
 
 use super::copies::ProgramCopy;
 use super::program_file::{Location, ProgramFile};
+use super::variables::{self, Variable};
 use super::{Answer, Call, Failure, descriptor_names, loaders, needed};
 use crate::inheritance::{Identity, Library, Table, Written};
 use crate::user_memory::UserPath;
 use crate::{counting, gate, process, references, thread, user_memory};
 
-/// Most arguments or variables looked at.
-const LIST_LIMIT: usize = 1 << 20;
 /// Variables every program under Cuesta has.
 const KEPT: [&CStr; 4] = [c"LD_PRELOAD", c"CUESTA_SOCKET", c"CUESTA_AT", c"CUESTA_PATCH"];
 /// Variables meant for the library in the next program alone.
@@ -58,36 +57,39 @@ impl ExecImage {
         }
     }
 
-    /// The environment of `variables` (addresses of the application's strings), completed, with `ours`, and
-    /// with where `libraries` are found.
+    /// The environment of `variables`, completed, with `ours`, and with where `libraries` are found.
     fn set_variables<'a>(
         &mut self,
-        variables: &[usize],
+        variables: &[Variable],
         ours: impl Iterator<Item = &'a CStr>,
         libraries: &[Library],
     ) -> Result<(), Failure> {
-        let mut added = Vec::new();
+        let mut added = Vec::with_capacity(KEPT.len() + OURS_ALONE.len() + 1);
+        self.variables.reserve(variables.len() + KEPT.len() + OURS_ALONE.len() + 2);
         let mut has_preload = false;
-        for address in variables {
-            let head = Head::of(*address);
-            if OURS_ALONE.iter().any(|name| head.is_of(name.as_bytes())) {
+        for variable in variables {
+            if !variable.may_concern_us() {
+                self.variables.push(variable.address);
                 continue;
             }
-            let kept = KEPT.iter().position(|name| head.is_of(name.to_bytes()));
+            if OURS_ALONE.iter().any(|name| variable.is_named(name.as_bytes())) {
+                continue;
+            }
+            let kept = KEPT.iter().position(|name| variable.is_named(name.to_bytes()));
             match kept {
                 // Another library may be preloaded as well, but not instead.
                 Some(0) => {
-                    added.push(with_preload(*address)?);
+                    added.push(with_preload(variable.address)?);
                     has_preload = true;
                 }
                 Some(_) => {}
-                None => self.variables.push(*address),
+                None => self.variables.push(variable.address),
             }
         }
         let missing = KEPT.iter().skip(usize::from(has_preload));
         added.extend(missing.filter_map(|name| process::variable(name)));
         if !libraries.is_empty() {
-            let is_path = |address: &usize| starts_with(*address, needed::VARIABLE);
+            let is_path = |address: &usize| Variable::at(*address).is_named(needed::VARIABLE);
             let before = self.variables.iter().position(is_path).map(|place| self.variables.remove(place));
             added.push(needed::variable(libraries, before)?);
         }
@@ -142,41 +144,6 @@ impl ExecImage {
     }
 }
 
-/// The beginning of a variable, whose name is looked at more than once.
-struct Head {
-    address: usize,
-    /// Its first bytes, and what lies behind them if it is shorter; `None` where the memory ends before.
-    bytes: Option<[u8; HEAD_BYTES]>,
-}
-
-/// As long as the longest name that is looked for, with the sign behind it.
-const HEAD_BYTES: usize = 16;
-
-impl Head {
-    fn of(address: usize) -> Self {
-        let mut bytes = [0; HEAD_BYTES];
-        let is_read = user_memory::read_bytes(address, &mut bytes).is_ok();
-        Self { address, bytes: is_read.then_some(bytes) }
-    }
-
-    /// Whether it is the variable `name`.
-    fn is_of(&self, name: &[u8]) -> bool {
-        match &self.bytes {
-            Some(bytes) => bytes.starts_with(name) && bytes.get(name.len()) == Some(&b'='),
-            None => starts_with(self.address, name),
-        }
-    }
-}
-
-/// Whether the string at `address` is the variable `name`.
-pub fn starts_with(address: usize, name: &[u8]) -> bool {
-    let mut start = [0u8; HEAD_BYTES];
-    let length = name.len() + 1;
-    user_memory::read_bytes(address, &mut start[..length]).is_ok()
-        && &start[..name.len()] == name
-        && start[name.len()] == b'='
-}
-
 fn with_preload(address: usize) -> Result<CString, Failure> {
     let theirs = UserPath::read(address)?;
     let Some(ours) = process::preload_path() else {
@@ -189,20 +156,6 @@ fn with_preload(address: usize) -> Result<CString, Failure> {
         value.extend_from_slice(ours);
     }
     CString::new(value).map_err(|_| Failure::Errno(libc::EINVAL))
-}
-
-fn list(address: usize) -> Result<Vec<usize>, Failure> {
-    let mut list = Vec::new();
-    if address == 0 {
-        return Ok(list);
-    }
-    while list.len() < LIST_LIMIT {
-        match user_memory::read(address.wrapping_add(list.len() * size_of::<usize>()))? {
-            0 => return Ok(list),
-            item => list.push(item),
-        }
-    }
-    Err(Failure::Errno(libc::E2BIG))
 }
 
 /// A new process: a plain fork passes the gate and is made here, on a stack the child has a copy of; any other
@@ -256,7 +209,7 @@ pub fn execute(
     let directory = directory.map_or(libc::AT_FDCWD, |index| call.int(index));
     let mut chain = Chain::new(directory, name.as_bytes(), flags)?;
     chain.follow()?;
-    let given = list(call.word(arguments))?;
+    let given = variables::list(call.word(arguments))?;
     let barrier = chain.program.excludes_library();
     if let Some(barrier) = barrier {
         refuse_if_of_store(call, &chain.program, barrier, name.as_bytes(), &given)?;
@@ -265,7 +218,7 @@ pub fn execute(
     let identity = chain.prepare(&mut image, name.as_bytes(), &given)?;
     let is_in_store = matches!(chain.program.location, Location::Store(..));
     let (variable, executed) = counting::note_exec(call, chain.program.path(), is_in_store, barrier).unzip();
-    let given_variables = list(call.word(variables))?;
+    let given_variables = variables::of(call.word(variables))?;
     let libraries = match barrier {
         None => needed::libraries(&chain.program, &given_variables)?,
         Some(_) => Vec::new(),
@@ -368,15 +321,22 @@ impl Chain {
         if !self.is_ours {
             // The copy this process runs, of a program that is gone.
             let own = process::program().filter(|_| descriptor_names::names_program(name));
-            return Ok(own.map(|own| Identity { command: base(name), program: Some(own.to_vec()) }));
+            let identity = |own: &[u8]| Identity {
+                command: base(name),
+                program: Some(own.to_vec()),
+                is_without_sites: false,
+            };
+            return Ok(own.map(identity));
         }
         if self.front.len() > 1 {
             image.set_arguments(self.front.clone(), given);
         }
-        let mut identity = Identity { command: base(name), program: None };
+        let mut identity = Identity { command: base(name), program: None, is_without_sites: false };
         match &self.program.location {
             Location::Store(file, path) => {
-                image.copy = Some(ProgramCopy::of(file)?);
+                let copy = ProgramCopy::of(file)?;
+                identity.is_without_sites = copy.is_without_sites();
+                image.copy = Some(copy);
                 identity.program = Some(path.clone());
                 if name.is_empty() {
                     identity.command = base(path);

@@ -6,6 +6,7 @@
 //! sweep. Writing is best-effort, to a new name which then takes the old one's place; after that, what has not been used
 //! for long goes (`tidying`).
 
+use std::cell::OnceCell;
 use std::ffi::{CStr, CString};
 
 use rustix::fs::{
@@ -38,6 +39,26 @@ fn exists(errno: Errno) -> Result<(), Errno> {
 pub struct Cache {
     directory: Descriptor,
     path: CString,
+}
+
+/// The cache of a process that starts, opened if it is needed: a program of the store that was started before, of which
+/// all is known, does without.
+#[derive(Debug)]
+pub struct CacheOnDemand<'a> {
+    runtime: Option<&'a CStr>,
+    opened: OnceCell<Option<Cache>>,
+}
+
+impl<'a> CacheOnDemand<'a> {
+    /// Of the directory [`Cache::open`] opens.
+    pub fn new(runtime: Option<&'a CStr>) -> Self {
+        Self { runtime, opened: OnceCell::new() }
+    }
+
+    /// The cache, if there can be one.
+    pub fn get(&self) -> Option<&Cache> {
+        self.opened.get_or_init(|| Cache::open(self.runtime)).as_ref()
+    }
 }
 
 impl Cache {

@@ -6,7 +6,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use super::cache::Cache;
+use super::cache::{Cache, CacheOnDemand};
 use super::elf::{Elf, Functions, Read};
 use super::image::{Image, Segment};
 use super::install::{is_site, is_wanted, patch_image};
@@ -21,8 +21,9 @@ type Key = [u8; 16];
 static KNOWN: Mutex<Option<Vec<Key>>> = Mutex::new(None);
 
 /// Patches what was loaded with the program.
-pub fn patch_loaded(images: &[Image], cache: Option<&Cache>, report: &mut Report) {
+pub fn patch_loaded(images: &[Image], cache: &CacheOnDemand<'_>, report: &mut Report) {
     for image in images {
+        let cache = cache.get();
         let read = |address: u64, bytes: &mut [u8]| image.read(address, bytes);
         let mut table = None;
         let function = |address: u64| {
@@ -117,6 +118,21 @@ fn key(build_id: &[u8]) -> Key {
     let mut key = Key::default();
     key.copy_from_slice(&build_id[..size_of::<Key>()]);
     key
+}
+
+/// Whether a program or library of this build is known to have no site, perhaps from another process.
+pub fn is_known_without_sites(build_id: &[u8]) -> bool {
+    if build_id.len() < size_of::<Key>() {
+        return false;
+    }
+    let Some(cache) = super::remembered_cache() else { return false };
+    if is_known(&cache, build_id) {
+        return true;
+    }
+    let now = cache.load_known();
+    let is_known_now = now.contains(&key(build_id));
+    *KNOWN.lock().unwrap_or_else(PoisonError::into_inner) = Some(now);
+    is_known_now
 }
 
 fn is_known(cache: &Cache, build_id: &[u8]) -> bool {

@@ -126,7 +126,7 @@ extern "C" fn visit(info: *mut dl_phdr_info, _size: size_t, data: *mut c_void) -
         if is_family(path.to_bytes()) {
             loaded.images.push(describe(base, headers, path));
         } else if holds(base, headers, visit as *const () as usize) {
-            loaded.own_build_id = describe(base, headers, path).build_id;
+            loaded.own_build_id = build_id_of(base, headers);
             loaded.own_path = Some(path);
         } else if !path.to_bytes().starts_with(KERNELS) {
             loaded.others.push(describe(base, headers, path));
@@ -148,6 +148,19 @@ fn is_family(path: &[u8]) -> bool {
 }
 
 /// # Safety
+/// As for [`describe`].
+unsafe fn build_id_of(base: usize, headers: &[libc::Elf64_Phdr]) -> &'static [u8] {
+    for header in headers.iter().filter(|header| header.p_type == libc::PT_NOTE) {
+        let (start, length) = (base + header.p_vaddr as usize, header.p_memsz as usize);
+        // SAFETY: a note segment that stays mapped, by the caller's word.
+        if let Some(found) = build_id(unsafe { core::slice::from_raw_parts(start as *const u8, length) }) {
+            return found;
+        }
+    }
+    &[]
+}
+
+/// # Safety
 /// `headers` describe an image mapped at `base`, for good.
 unsafe fn describe(base: usize, headers: &[libc::Elf64_Phdr], path: &'static CStr) -> Image {
     let mut image = Image {
@@ -155,7 +168,8 @@ unsafe fn describe(base: usize, headers: &[libc::Elf64_Phdr], path: &'static CSt
         end: base,
         executable: Vec::new(),
         path,
-        build_id: &[],
+        // SAFETY: by the caller's word.
+        build_id: unsafe { build_id_of(base, headers) },
         exception_header: None,
         mark: headers.last().and_then(Mark::of_header),
     };
@@ -171,11 +185,6 @@ unsafe fn describe(base: usize, headers: &[libc::Elf64_Phdr], path: &'static CSt
                         in_file: header.p_offset as usize,
                     });
                 }
-            }
-            libc::PT_NOTE if image.build_id.is_empty() => {
-                // SAFETY: a note segment that stays mapped, by the caller's word.
-                let notes = unsafe { core::slice::from_raw_parts((base + offset) as *const u8, length) };
-                image.build_id = build_id(notes).unwrap_or_default();
             }
             PT_GNU_EH_FRAME => image.exception_header = Some(base + offset),
             _ => {}

@@ -4,9 +4,11 @@
 //! started threads, so the code stays executable while it is written, and nothing but plain stores
 //! happens in between.
 
+use std::mem::ManuallyDrop;
+
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect};
 
-use super::cache::Cache;
+use super::cache::{Cache, CacheOnDemand};
 use super::copy::{Copies, Mapping};
 use super::image::{Image, Loaded};
 use super::layout::{Layout, PAGE_BYTES, area_bytes};
@@ -39,10 +41,19 @@ pub struct Report {
     pub missed_elsewhere: usize,
 }
 
+/// What is known of the program, the first of what is loaded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Program {
+    /// Nothing.
+    IsToBeSearched,
+    /// Who started it knows that it makes no system calls itself.
+    IsWithoutSites,
+}
+
 /// Patches the C library family. `forked` is set to 1 in the child of a fork. With `every`, sites
 /// whose number is of no interest are patched too, which only a test of the patcher wants.
-pub fn install(cache: Option<&Cache>, forked: *const u32, every: bool) -> Report {
-    let loaded = Loaded::now();
+pub fn install(cache: &CacheOnDemand<'_>, program: Program, forked: *const u32, every: bool) -> Report {
+    let loaded = ManuallyDrop::new(Loaded::now());
     if let Some(path) = loaded.own_path {
         crate::process::note_library(path);
     }
@@ -54,6 +65,7 @@ pub fn install(cache: Option<&Cache>, forked: *const u32, every: bool) -> Report
             become_whole(&loaded, image, mark, &mut report);
             continue;
         }
+        let cache = cache.get();
         let copies = cache.filter(|_| !every);
         let copies = copies.and_then(|cache| Copies::new(cache, image, loaded.own_build_id));
         let mapping = match (&copies, pages.get_or_insert_with(PageMap::open)) {
@@ -84,7 +96,8 @@ pub fn install(cache: Option<&Cache>, forked: *const u32, every: bool) -> Report
             None => report.missed += wanted.len(),
         }
     }
-    super::foreign::patch_loaded(&loaded.others, cache, &mut report);
+    let known = usize::from(program == Program::IsWithoutSites);
+    super::foreign::patch_loaded(loaded.others.get(known..).unwrap_or_default(), cache, &mut report);
     report
 }
 

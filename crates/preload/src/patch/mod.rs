@@ -22,12 +22,12 @@ pub mod provision;
 mod tidying;
 mod whole;
 
-use std::ffi::{CStr, CString};
-use std::sync::OnceLock;
+use std::ffi::{CStr, c_char};
+use std::sync::atomic::{AtomicPtr, Ordering};
 
-pub use cache::Cache;
-pub use foreign::patch_mapped;
-pub use install::{Report, install};
+pub use cache::{Cache, CacheOnDemand};
+pub use foreign::{is_known_without_sites, patch_mapped};
+pub use install::{Program, Report, install};
 pub use tidying::{NOTED_S, now};
 
 /// A number the sweep could not tell.
@@ -48,15 +48,20 @@ pub struct Site {
     pub relative: [u8; 2],
 }
 
-/// Where the cache's folder is to be made, if the program's environment says so.
-static RUNTIME: OnceLock<Option<CString>> = OnceLock::new();
+/// Where the cache's folder is to be made, if the program's environment says so, else null.
+static RUNTIME: AtomicPtr<c_char> = AtomicPtr::new(core::ptr::null_mut());
 
 /// Notes where the cache is. Call once.
 pub fn remember_cache(runtime: Option<&CStr>) {
-    let _ = RUNTIME.set(runtime.map(CStr::to_owned));
+    if let Some(runtime) = runtime {
+        RUNTIME.store(runtime.to_owned().into_raw(), Ordering::Release);
+    }
 }
 
 /// The cache this process uses.
 pub fn remembered_cache() -> Option<Cache> {
-    Cache::open(RUNTIME.get()?.as_deref())
+    let runtime = RUNTIME.load(Ordering::Acquire);
+    // SAFETY: null, or a string that was given away for good.
+    let runtime = (!runtime.is_null()).then(|| unsafe { CStr::from_ptr(runtime) });
+    Cache::open(runtime)
 }
