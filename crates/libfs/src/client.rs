@@ -12,6 +12,7 @@
 
 use crate::ahead::Ahead;
 use crate::asking::Subject;
+use crate::attempts::{Attempts, GivingUp, NO_LEASE, NO_SENSE, OPERATION_ATTEMPTS};
 use crate::cache::Cache;
 use crate::directory::DirectoryContent;
 use crate::errno::Error;
@@ -38,9 +39,6 @@ use cuesta_oplog::{Admission, Appended, Stamp};
 use rustix::fd::OwnedFd;
 use std::collections::VecDeque;
 use std::time::Duration;
-
-/// Attempts of one operation before what is cached, or stored, is taken for damaged.
-const ATTEMPTS_MAX: u32 = 100_000;
 
 /// Who asks for so many directories at once comes into a tree.
 const TREE_DIRECTORIES: usize = 8;
@@ -70,6 +68,7 @@ pub struct Client {
     /// How long to wait for the next one; held by who does.
     pub(crate) patience: Mutex<Duration>,
     abandoned: AtomicU32,
+    pub(crate) giving_up: GivingUp,
 }
 
 /// The question for the block a number lies in, that nobody waits for.
@@ -153,6 +152,7 @@ impl Client {
             connection: AtomicU32::new(0),
             patience: Mutex::new(RESUME_WAIT),
             abandoned: AtomicU32::new(0),
+            giving_up: GivingUp::default(),
         });
         // What a fence took away meanwhile goes with the first operation, which sees the generation moved.
         client.session.parcels.add(ahead)?;
@@ -319,13 +319,14 @@ impl Client {
         mut attempt: impl FnMut(&mut Turn<'_>) -> Result<T, Halt>,
     ) -> Result<T, Error> {
         self.check_alive()?;
-        let mut unknown = None;
-        for _ in 0..ATTEMPTS_MAX {
+        let (mut unknown, mut attempts) = (None, Attempts::new(OPERATION_ATTEMPTS));
+        loop {
             let gate = self.gate.read();
             let generation = self.session.generation.load(Ordering::Acquire);
             if self.session.shown_generation() != generation {
                 drop(gate);
                 self.asking(|| self.resync())?;
+                self.again(&mut attempts, NO_LEASE)?;
                 continue;
             }
             let connection = self.connection();
@@ -378,8 +379,8 @@ impl Client {
                 Err(Halt::Room { payer, needed }) => self.asking(|| self.make_room_of(payer, needed))?,
                 Err(Halt::Extended(inode)) => unknown = Some(inode),
             }
+            self.again(&mut attempts, if moved { NO_LEASE } else { NO_SENSE })?;
         }
-        Err(Error::Daemon("names and inodes do not fit together".into()))
     }
 
     /// Makes an unleased inode known, or a read lease a write lease. Within an attempt.
@@ -398,7 +399,8 @@ impl Client {
         // One that two sessions change in turns is read before it is changed, and would be asked for twice.
         let will_change = state.directory().is_some_and(DirectoryContent::will_change);
         let mode = if will_change { LeaseMode::Write } else { mode };
-        for _ in 0..ATTEMPTS_MAX {
+        let mut attempts = Attempts::new(OPERATION_ATTEMPTS);
+        loop {
             let is_filled = match self.ask_for_lease(inode, &state, mode)? {
                 Lease::Taken(taken) => {
                     inode.fill_taken(&mut state, &taken);
@@ -410,8 +412,8 @@ impl Client {
             if is_filled {
                 return Ok(());
             }
+            self.again_untold(&mut attempts, "a file is in mapped mode, and its content is missing")?;
         }
-        Err(Error::Busy)
     }
 
     /// Asks for a lease, and for more ahead. What comes ahead is at hand before anybody asks again: so it never is

@@ -23,6 +23,7 @@ mod ahead;
 mod allocate;
 mod arenas;
 mod asking;
+mod attempts;
 mod attributes;
 mod cache;
 mod capabilities;

@@ -8,6 +8,7 @@
 //!
 //! While there is no daemon, operations that need none go on; one that does waits for the next, up to a limit.
 
+use crate::attempts::{Attempts, DAEMONS};
 use crate::client::Client;
 use crate::errno::Error;
 use crate::session::unexpected;
@@ -23,6 +24,8 @@ pub const RESUME_WAIT: Duration = Duration::from_secs(30);
 /// How long to wait before looking again: at first, and after many times.
 const PAUSE_MIN: Duration = Duration::from_millis(1);
 const PAUSE_MAX: Duration = Duration::from_millis(100);
+/// Why a question is given up that daemons do not outlive.
+const NO_ANSWER: &str = "the daemon is gone again each time before it answers";
 
 /// Tries `connect` until somebody listens, for so long.
 pub fn patiently<T>(patience: Duration, mut connect: impl FnMut() -> Result<T, Error>) -> Result<T, Error> {
@@ -41,12 +44,14 @@ pub fn patiently<T>(patience: Duration, mut connect: impl FnMut() -> Result<T, E
 impl Client {
     /// Does `ask` again with the next daemon, as long as the one it asks goes away.
     pub(crate) fn asking<T>(&self, mut ask: impl FnMut() -> Result<T, Error>) -> Result<T, Error> {
+        let mut attempts = Attempts::new(DAEMONS);
         loop {
             let connection = self.connection();
             match ask() {
                 Err(Error::Disconnected) => self.resume(connection)?,
                 answer => return answer,
             }
+            self.again(&mut attempts, NO_ANSWER)?;
         }
     }
 
@@ -63,9 +68,10 @@ impl Client {
             return Ok(());
         }
         self.check_alive()?;
+        let mut attempts = Attempts::new(DAEMONS);
         loop {
             let (welcome, descriptors) = self.reconnect(&mut patience)?;
-            let _closed = self.gate.write();
+            let closed = self.gate.write();
             self.session.go_on(&welcome, descriptors)?;
             self.connection.fetch_add(1, Ordering::Release);
             self.fences.lock().resume();
@@ -74,6 +80,8 @@ impl Client {
                 Err(Error::Disconnected) => {}
                 resynced => return resynced,
             }
+            drop(closed);
+            self.again_untold(&mut attempts, NO_ANSWER)?;
         }
     }
 

@@ -9,6 +9,7 @@
 //! retired: a burst that fits the log is not held up by it. With the report a round begins: one step per appending
 //! operation; all of it when the log is full.
 
+use crate::attempts::{Attempts, DIGEST_LOOKS};
 use crate::client::Client;
 use crate::content::FileContent;
 use crate::errno::Error;
@@ -242,6 +243,7 @@ impl Client {
 
     /// Makes the log reach `needed`: by growing it, by retiring, by waiting for a digest.
     pub(crate) fn make_room(&self, needed: LogPosition) -> Result<(), Error> {
+        let mut looks = Attempts::new(DIGEST_LOOKS);
         loop {
             self.check_alive()?;
             let session = &self.session;
@@ -256,12 +258,15 @@ impl Client {
             if !session.is_fully_grown() && before >= session.appender.completed() {
                 return Err(Error::NoSpace);
             }
+            let digested = session.digested();
             session.wait_digest(before)?;
+            self.looked_for_digest(&mut looks, digested)?;
         }
     }
 
     /// Waits until the log holds fewer entries than recovery may have to digest.
     pub(crate) fn await_digest_of_entries(&self) -> Result<(), Error> {
+        let mut looks = Attempts::new(DIGEST_LOOKS);
         loop {
             self.check_alive()?;
             let seen = self.session.digested();
@@ -269,7 +274,16 @@ impl Client {
                 return Ok(());
             }
             self.session.wait_digest(seen)?;
+            self.looked_for_digest(&mut looks, seen)?;
         }
+    }
+
+    /// Looks count as long as nothing is digested.
+    fn looked_for_digest(&self, looks: &mut Attempts, before: LogPosition) -> Result<(), Error> {
+        if self.session.digested() > before {
+            *looks = Attempts::new(DIGEST_LOOKS);
+        }
+        self.again(looks, "the daemon does not digest the log")
     }
 
     /// Gets credit for `blocks`. A full store is first given the chance to free what this session freed.

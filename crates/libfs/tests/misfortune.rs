@@ -2,13 +2,16 @@
 
 mod common;
 
-use common::{InProcess, Store, root, small};
+use common::{Caller, InProcess, Store, root, small};
 use cuesta_format::wire::{Request, Response};
 use cuesta_format::{Geometry, SessionId};
 use cuesta_libfs::{Client, Link, LinkError};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 /// Loses descriptors of log segments, as the kernel does for a process at its limit.
 struct Losing {
@@ -137,4 +140,48 @@ fn a_fence_does_not_take_the_log_of_before_for_damaged() {
     }
     assert_eq!(one.read_file("other-19").unwrap(), [19; 5000]);
     assert_eq!(other.read_file("one-19").unwrap(), [19; 3000]);
+}
+
+/// A link behind whose every lease another session takes it away.
+struct Robbed {
+    link: InProcess,
+    robber: Arc<Caller>,
+    leases: Arc<AtomicU32>,
+}
+
+impl Link for Robbed {
+    fn call(&mut self, request: &Request, descriptors: &mut Vec<OwnedFd>) -> Result<Response, LinkError> {
+        let answer = self.link.call(request, descriptors)?;
+        if matches!(request, Request::Acquire { .. }) && self.leases.fetch_add(1, Ordering::Relaxed) > 0 {
+            self.robber.write_file("f", b"taken").unwrap();
+        }
+        Ok(answer)
+    }
+}
+
+/// It gets an error that says why, and says so once; before, it went on for minutes.
+#[test]
+fn who_never_keeps_a_lease_gives_up() {
+    static TOLD: AtomicU32 = AtomicU32::new(0);
+    let store = Store::new(small()).digesting();
+    let robber = Arc::new(root(&store.attach()));
+    robber.write_file("f", b"").unwrap();
+    let leases = Arc::new(AtomicU32::new(0));
+    let link = Robbed { link: store.link(), robber: Arc::clone(&robber), leases: Arc::clone(&leases) };
+    let client = Client::attach(Box::new(link), "robbed").unwrap();
+    client.give_up_after(Duration::ZERO);
+    client.tell_of_giving_up(|why| {
+        assert!(why.contains("lease"), "{why}");
+        TOLD.fetch_add(1, Ordering::Relaxed);
+    });
+    let call = root(&client);
+    for _ in 0..2 {
+        let before = leases.load(Ordering::Relaxed);
+        let refused = call.write_file("f", b"mine").unwrap_err();
+        assert_eq!(refused.errno(), libc::EIO, "{refused}");
+        let made = leases.load(Ordering::Relaxed) - before;
+        assert!((500..20_000).contains(&made), "it took {made} leases to give up");
+    }
+    assert_eq!(TOLD.load(Ordering::Relaxed), 1);
+    assert_eq!(robber.read_file("f").unwrap(), b"taken");
 }

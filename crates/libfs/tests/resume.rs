@@ -13,6 +13,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 /// The daemon of the moment; `None`: it is gone, and there is no other yet.
 type Daemon = Arc<Mutex<Option<Arc<SharedFs>>>>;
@@ -289,6 +290,23 @@ fn daemons_may_follow_one_another_while_a_session_goes_on() {
     assert_eq!(world.die_at_resyncs.load(Ordering::Relaxed), 0);
     call.write_file("g", b"goes on").unwrap();
     assert_eq!(call.read_file("g").unwrap(), b"goes on");
+}
+
+/// It gets an error, and goes on once a daemon stays.
+#[test]
+fn a_question_that_no_daemon_outlives_is_given_up() {
+    let world = World::new();
+    let client = world.attach();
+    let call = root(&client);
+    call.write_file("f", b"kept").unwrap();
+    client.give_up_after(Duration::ZERO);
+    world.replace_daemon();
+    world.die_at_resyncs.store(1000, Ordering::Relaxed);
+    let refused = call.read_file("f").unwrap_err();
+    assert_eq!(refused.errno(), libc::EIO, "{refused}");
+    let daemons = 1000 - world.die_at_resyncs.swap(0, Ordering::Relaxed);
+    assert!((8..200).contains(&daemons), "it wore out {daemons} daemons");
+    assert_eq!(call.read_file("f").unwrap(), b"kept");
 }
 
 #[test]

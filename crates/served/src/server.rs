@@ -98,6 +98,7 @@ impl Shared {
         }
         let link = SocketLink::connect(self.sharedfs.as_os_str().as_bytes(), 0)?;
         let client = Client::attach(Box::new(Inward(link)), PROGRAM)?;
+        client.tell_of_giving_up(|why| tracing::error!(why, "a call of another user's fails"));
         *session = Some(Arc::clone(&client));
         Ok(client)
     }

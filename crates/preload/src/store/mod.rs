@@ -116,6 +116,13 @@ impl Client {
         }
     }
 
+    /// As LibFS; of what a served process's session gives up, its daemon tells.
+    pub fn tell_of_giving_up(&self, tell: fn(&str)) {
+        if let Client::Own(client) = self {
+            client.tell_of_giving_up(tell);
+        }
+    }
+
     /// As LibFS; a served process has none to keep.
     pub fn keep_descriptors(&self, keeper: Keeper) {
         if let Client::Own(client) = self {

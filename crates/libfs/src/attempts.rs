@@ -1,0 +1,120 @@
+//! How often something is tried again before that is taken for a bug.
+//!
+//! An attempt that does not stand is nobody's fault: another session came between. Who is that unlucky again and again
+//! meets what is damaged, in what is cached, stored or answered; and a program that gets an error can be looked at, where one
+//! that turns in a circle cannot be told from one that works. What counts is both, attempts and time: a process that
+//! was stopped, or a machine that is busy, makes time pass without attempts, and many attempts pass in a moment.
+
+use crate::client::Client;
+use crate::errno::Error;
+use crate::sync::{AtomicBool, AtomicU64, Ordering};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+/// Attempts of an operation, at the least: on a busy machine who shares an inode with many others loses its lease now and then
+/// before it comes to run.
+pub(crate) const OPERATION_ATTEMPTS: u32 = 2000;
+/// Daemons that went away over one question.
+pub(crate) const DAEMONS: u32 = 16;
+/// Looks for a digest that find none; each lasts a quarter of a second and then asks for one.
+pub(crate) const DIGEST_LOOKS: u32 = 40;
+/// And so long it took.
+const GIVE_UP_AFTER: Duration = Duration::from_secs(30);
+
+/// Why an operation is given up: its leases were all lost before it was done,
+pub(crate) const NO_LEASE: &str = "a lease never lasts as long as an operation";
+/// or none was, and it could not be done.
+pub(crate) const NO_SENSE: &str = "names and inodes do not fit together";
+
+/// When this client gives up, and whom it tells.
+#[derive(Debug)]
+pub(crate) struct GivingUp {
+    after_nanoseconds: AtomicU64,
+    tell: OnceLock<fn(&str)>,
+    told: AtomicBool,
+}
+
+impl Default for GivingUp {
+    fn default() -> GivingUp {
+        GivingUp {
+            after_nanoseconds: AtomicU64::new(GIVE_UP_AFTER.as_nanos() as u64),
+            tell: OnceLock::new(),
+            told: AtomicBool::new(false),
+        }
+    }
+}
+
+/// Attempts of one thing.
+#[derive(Debug)]
+pub(crate) struct Attempts {
+    most: u32,
+    made: u32,
+    /// When the first one had failed.
+    since: Option<Instant>,
+}
+
+impl Attempts {
+    /// Of something that may be tried so often, however long it takes.
+    #[inline]
+    pub(crate) fn new(most: u32) -> Attempts {
+        Attempts { most, made: 0, since: None }
+    }
+
+    /// One failed. `false`: there is no sense in another.
+    #[cold]
+    fn failed(&mut self, after: Duration) -> bool {
+        self.made = self.made.saturating_add(1);
+        let since = *self.since.get_or_insert_with(Instant::now);
+        self.made < self.most || since.elapsed() < after
+    }
+}
+
+impl Client {
+    /// Gives up what does not come to an end after `after`, and many attempts: 30 s, unless this is called.
+    pub fn give_up_after(&self, after: Duration) {
+        let nanoseconds = u64::try_from(after.as_nanos()).unwrap_or(u64::MAX);
+        self.giving_up.after_nanoseconds.store(nanoseconds, Ordering::Relaxed);
+    }
+
+    /// Has `tell` called the first time that this client gives something up: it is to say so to a person.
+    pub fn tell_of_giving_up(&self, tell: fn(&str)) {
+        // Whoever came first stays: there is one door.
+        let _ = self.giving_up.tell.set(tell);
+    }
+
+    /// An attempt failed, and is to be made again, unless there were enough: `why` they fail then. By who holds nothing
+    /// that an operation needs.
+    #[cold]
+    pub(crate) fn again(&self, attempts: &mut Attempts, why: &'static str) -> Result<(), Error> {
+        let enough = self.again_untold(attempts, why);
+        // Telling may be an operation of this client's.
+        if enough.is_err()
+            && !self.giving_up.told.swap(true, Ordering::Relaxed)
+            && let Some(tell) = self.giving_up.tell.get()
+        {
+            tell(why);
+        }
+        enough
+    }
+
+    /// The same by who may hold something: the error alone says it.
+    #[cold]
+    pub(crate) fn again_untold(&self, attempts: &mut Attempts, why: &'static str) -> Result<(), Error> {
+        let after = Duration::from_nanos(self.giving_up.after_nanoseconds.load(Ordering::Relaxed));
+        if attempts.failed(after) { Ok(()) } else { Err(Error::Daemon(why.into())) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn neither_many_attempts_nor_much_time_is_enough() {
+        let mut quick = Attempts::new(3);
+        assert!((0..1000).all(|_| quick.failed(Duration::from_secs(1000))));
+        let mut slow = Attempts::new(3);
+        let made = (0..10).take_while(|_| slow.failed(Duration::ZERO)).count();
+        assert_eq!(made, 2);
+    }
+}
