@@ -83,6 +83,46 @@ fn a_directory_is_as_large_as_its_quota() {
     assert_eq!(checked.status(), 0, "{}", checked.text());
 }
 
+#[test]
+fn a_soft_limit_is_exceeded_for_its_grace_which_is_shown() {
+    let place = Place::with_store();
+    assert_eq!(run(&place, "mkdir /cuesta/p").status(), 0);
+    let set = |arguments: &[&str]| {
+        let shown = place.cuesta(&[&["quota", "store", "--directory", "p"], arguments].concat());
+        assert_eq!(shown.status(), 0, "{}", shown.errors());
+        shown.text()
+    };
+    let write = |name: &str, kilobytes: u32| {
+        run(&place, &format!("dd if=/dev/zero of=/cuesta/p/{name} bs=1k count={kilobytes}"))
+    };
+    set(&["--bytes", "1M", "--soft-bytes", "100K"]);
+    assert_eq!(write("within", 96).status(), 0);
+    let now = quota(&place, "p");
+    assert_eq!((&now["bytes_soft"], &now["grace"]), (&102_400.into(), &604_800.into()), "{now}");
+    assert_eq!(now["bytes_grace_left"], Value::Null, "{now}");
+    assert_eq!(write("beyond", 100).status(), 0);
+    place.kill_daemon();
+    let left = quota(&place, "p")["bytes_grace_left"].as_u64().unwrap();
+    assert!((600_000..=604_800).contains(&left), "{left} s");
+    let shown = set(&["--soft-inodes", "50"]);
+    assert!(shown.contains("6d23h") || shown.contains("7d"), "{shown}");
+
+    // From now on there is none: what is over the soft limit is refused, the rest goes on.
+    let shown = set(&["--grace", "0"]);
+    assert!(shown.contains("over"), "{shown}");
+    assert_eq!(quota(&place, "p")["bytes_grace_left"], 0);
+    let refused = write("more", 4);
+    assert!(refused.errors().contains("No space left on device"), "{}", refused.errors());
+    assert_eq!(run(&place, "cd /cuesta/p; rm beyond; mkdir d").status(), 0);
+    assert_eq!(write("more", 4).status(), 0);
+    let now = quota(&place, "p");
+    assert_eq!((&now["bytes_grace_left"], &now["bytes_limit"]), (&Value::Null, &(1 << 20).into()), "{now}");
+    let wrong = place.cuesta(&["quota", "store", "--directory", "p", "--grace", "7"]);
+    assert!(wrong.status() == 2 && wrong.errors().contains("7d, 12h"), "{}", wrong.errors());
+    assert_eq!(place.cuesta(&["stop", "store"]).status(), 0);
+    assert_eq!(place.cuesta(&["fsck", "store"]).status(), 0);
+}
+
 /// Others come and work while it is set: nobody fails, and nothing is left out.
 #[test]
 fn programs_that_run_while_it_is_set_go_on() {

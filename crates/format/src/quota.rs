@@ -1,6 +1,6 @@
 //! What users, groups and directories have of a store, and may have: for quotas.
 
-use crate::InodeNumber;
+use crate::{InodeNumber, Timestamp};
 use serde::{Deserialize, Serialize};
 
 /// Blocks and inodes.
@@ -40,6 +40,71 @@ impl Amounts {
         let minus = |left: u64, right| if left == u64::MAX { left } else { left.saturating_sub(right) };
         Amounts { blocks: minus(self.blocks, other.blocks), inodes: minus(self.inodes, other.inodes) }
     }
+}
+
+/// How long somebody may be over a soft limit, unless it is said: a week, as quotas of Linux have it.
+pub const GRACE_SECONDS: u64 = 7 * 24 * 60 * 60;
+
+/// What somebody may own at most; 0 of something: no limit, as quotas of Linux have it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Limits {
+    /// Never more than this.
+    pub hard: Amounts,
+    /// More than this for a time only.
+    pub soft: Amounts,
+    /// That time; 0: none.
+    pub grace_seconds: u64,
+}
+
+impl Limits {
+    /// None at all.
+    pub const NONE: Limits = Limits::hard(Amounts::NONE);
+
+    /// Limits that nobody exceeds.
+    #[must_use]
+    pub const fn hard(hard: Amounts) -> Limits {
+        Limits { hard, soft: Amounts::NONE, grace_seconds: GRACE_SECONDS }
+    }
+
+    /// Whether they limit nothing.
+    #[must_use]
+    pub fn are_none(&self) -> bool {
+        self.hard == Amounts::NONE && self.soft == Amounts::NONE
+    }
+
+    /// The most that somebody can own for longer than the grace.
+    #[must_use]
+    pub fn lasting(&self) -> Amounts {
+        let of = |soft, hard| if soft == 0 { hard } else { soft };
+        Amounts {
+            blocks: of(self.soft.blocks, self.hard.blocks),
+            inodes: of(self.soft.inodes, self.hard.inodes),
+        }
+    }
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits::NONE
+    }
+}
+
+/// Since when somebody owns more than a soft limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OverSince {
+    /// Of blocks.
+    pub blocks: Option<Timestamp>,
+    /// Of inodes.
+    pub inodes: Option<Timestamp>,
+}
+
+/// Limits, and what became of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Allowance {
+    /// What was set.
+    pub limits: Limits,
+    /// What was seen since.
+    pub over_since: OverSince,
 }
 
 /// Who is charged for an inode and its blocks: its owner, its group, and the quota's directory it lies in
@@ -108,8 +173,8 @@ pub struct Quota {
     pub path: Vec<u8>,
     /// What is in the shared area.
     pub used: Amounts,
-    /// The most; 0 of something: no limit, as quotas of Linux have it.
-    pub limits: Amounts,
+    /// What they may have.
+    pub allowance: Allowance,
 }
 
 #[cfg(test)]

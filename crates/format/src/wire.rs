@@ -11,7 +11,7 @@ pub use lease::{DOUBTFUL_MAX, DirectoryEntry, ExtendedAttribute, Grant, Kept, Le
 pub use report::{Placed, Report};
 
 use crate::event::Event;
-use crate::quota::{Amounts, Limited, Payer, Quota};
+use crate::quota::{Amounts, Limited, Limits, Payer, Quota};
 use crate::superblock::Medium;
 use crate::{
     ArenaId, Extent, Geometry, InodeNumber, InodeRecord, LeaseGeneration, LogGeneration, LogPosition,
@@ -20,7 +20,7 @@ use crate::{
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 /// Version of the protocol; both sides must agree.
-pub const PROTOCOL_VERSION: u32 = 18;
+pub const PROTOCOL_VERSION: u32 = 19;
 
 /// Where a frame's first word has the version.
 const VERSION_SHIFT: u32 = 24;
@@ -197,8 +197,8 @@ pub enum Request {
     SetQuota {
         /// Who.
         of: Limited,
-        /// The most; 0 of something: no limit. `None`: no limits, and a directory is no quota's any more.
-        limits: Option<Amounts>,
+        /// The most. `None`: no limits, and a directory is no quota's any more.
+        limits: Option<Limits>,
     },
     /// `cuesta explain`.
     Explain {

@@ -17,7 +17,7 @@ use crate::digesting::METADATA_SLACK_LEAST_BYTES;
 use crate::metadata::{Snapshot, Transaction};
 use crate::requests::{Trouble, find, invalid};
 use crate::{Error, SharedFs};
-use cuesta_format::quota::{Amounts, Payer};
+use cuesta_format::quota::{Allowance, Limits, Payer};
 use cuesta_format::wire::Refusal;
 use cuesta_format::{FileKind, InodeNumber, InodeRecord};
 
@@ -26,7 +26,7 @@ const RECORD_BYTES: u64 = 256;
 
 impl SharedFs {
     /// Makes the directory at `path` a quota's, with these limits, or no quota's any more.
-    pub(crate) fn change_tree(&self, path: &[u8], limits: Option<Amounts>) -> Result<(), Trouble> {
+    pub(crate) fn change_tree(&self, path: &[u8], limits: Option<Limits>) -> Result<(), Trouble> {
         let _nobody_begins = self.attaching.write();
         let mut digester = self.digester.lock();
         // Every record may be written anew, and digests need their room afterwards.
@@ -44,9 +44,11 @@ impl SharedFs {
                 None => unmark(&mut transaction, &stored.record)?,
             }
             let payer = Payer::Tree(directory);
-            transaction.put_limits(payer, limits.unwrap_or_default());
+            let limits = limits.filter(|limits| !limits.are_none());
+            let allowance = limits.map(|limits| Allowance { limits, ..Allowance::default() });
+            transaction.put_limits(payer, allowance);
             transaction.commit()?;
-            self.quotas_changed(payer, limits.unwrap_or_default());
+            self.quotas_changed(payer, allowance);
             Ok(())
         });
         if let Err(error) = self.let_go_on(&mut digester) {

@@ -9,11 +9,12 @@
 //! |---|---|
 //! | limit | at least what is counted, with what sessions have room for |
 //! | a session asks | gets what it needs, and a part of what is left then, the less there is the less |
+//! | who is over a soft limit | gets what is needed and no more, as long as the grace lasts: the next question is judged anew |
 //! | there is not enough | what all sessions did is digested; then the others lose the room they have; then the answer is no |
 
 use crate::metadata::{MetadataError, Snapshot};
-use cuesta_format::SessionId;
-use cuesta_format::quota::{Amounts, Payer};
+use cuesta_format::quota::{Allowance, Amounts, Limits, OverSince, Payer};
+use cuesta_format::{SessionId, Timestamp};
 use std::collections::{BTreeMap, HashMap};
 
 /// A session is given this part of what is left beyond what it needs,
@@ -26,9 +27,77 @@ const INODES_MOST: u64 = 4096;
 /// The limits, and the room that sessions have.
 #[derive(Debug, Default)]
 pub(crate) struct Quotas {
-    limits: BTreeMap<Payer, Amounts>,
+    limits: BTreeMap<Payer, Allowance>,
     given: HashMap<(SessionId, Payer), Amounts>,
     changes: u64,
+}
+
+/// Whether somebody who is within a soft limit may exceed it now: not while others may have room they do not need.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Beyond {
+    NotYet,
+    From(Timestamp),
+}
+
+/// One thing that somebody owns, and may own; 0: no limit.
+#[derive(Clone, Copy, Debug)]
+struct Measure {
+    taken: u64,
+    hard: u64,
+    soft: u64,
+    grace_seconds: u64,
+    since: Option<Timestamp>,
+}
+
+fn left(most: u64, taken: u64) -> u64 {
+    if most == 0 { u64::MAX } else { most.saturating_sub(taken) }
+}
+
+impl Measure {
+    /// Since when it is more than the soft limit, if it still is.
+    fn still_over(&self) -> Option<Timestamp> {
+        self.since.filter(|_| self.soft > 0 && self.taken > self.soft)
+    }
+
+    /// How much may be had at once of it by who needs so much, and since when the soft limit is exceeded then.
+    fn room(
+        &self,
+        needed: u64,
+        most: u64,
+        now: Timestamp,
+        beyond: Beyond,
+    ) -> Option<(u64, Option<Timestamp>)> {
+        let (hard, soft) = (left(self.hard, self.taken), left(self.soft, self.taken));
+        if hard < needed {
+            return None;
+        }
+        if soft >= needed {
+            let room = match hard.min(soft) {
+                u64::MAX => u64::MAX,
+                left => needed + ((left - needed) / LEFT_PART).min(most),
+            };
+            return Some((room, self.still_over()));
+        }
+        let since = match (self.still_over(), beyond) {
+            (Some(since), _) | (None, Beyond::From(since)) => since,
+            (None, Beyond::NotYet) => return None,
+        };
+        let elapsed = now.0.saturating_sub(since.0);
+        let grace = i64::try_from(self.grace_seconds).unwrap_or(i64::MAX).saturating_mul(NANOSECONDS);
+        (elapsed < grace).then_some((needed, Some(since)))
+    }
+}
+
+const NANOSECONDS: i64 = 1_000_000_000;
+
+/// Blocks and inodes.
+fn measures(allowance: &Allowance, taken: Amounts) -> [Measure; 2] {
+    let Allowance { limits: Limits { hard, soft, grace_seconds }, over_since } = *allowance;
+    let measure = |taken, hard, soft, since| Measure { taken, hard, soft, grace_seconds, since };
+    [
+        measure(taken.blocks, hard.blocks, soft.blocks, over_since.blocks),
+        measure(taken.inodes, hard.inodes, soft.inodes, over_since.inodes),
+    ]
 }
 
 impl Quotas {
@@ -44,7 +113,7 @@ impl Quotas {
     }
 
     /// Everybody's limits.
-    pub(crate) fn limits(&self) -> &BTreeMap<Payer, Amounts> {
+    pub(crate) fn limits(&self) -> &BTreeMap<Payer, Allowance> {
         &self.limits
     }
 
@@ -54,13 +123,12 @@ impl Quotas {
         Ok(())
     }
 
-    /// Sets somebody's limits; 0 of something: none.
-    pub(crate) fn set(&mut self, payer: Payer, limits: Amounts) {
-        if limits == Amounts::NONE {
-            self.limits.remove(&payer);
-        } else {
-            self.limits.insert(payer, limits);
-        }
+    /// Sets somebody's limits.
+    pub(crate) fn set(&mut self, payer: Payer, allowance: Option<Allowance>) {
+        match allowance {
+            Some(allowance) => self.limits.insert(payer, allowance),
+            None => self.limits.remove(&payer),
+        };
         self.changes += 1;
     }
 
@@ -69,29 +137,35 @@ impl Quotas {
         &mut self,
         session: SessionId,
         payer: Payer,
-        used: Amounts,
-        needed: Amounts,
+        (used, needed): (Amounts, Amounts),
+        now: Timestamp,
+        beyond: Beyond,
     ) -> Option<Amounts> {
         self.given.remove(&(session, payer));
-        let Some(limits) = self.limits.get(&payer) else { return Some(Amounts::ENDLESS) };
-        let endless = |limit| if limit == 0 { u64::MAX } else { limit };
-        let most = Amounts { blocks: endless(limits.blocks), inodes: endless(limits.inodes) };
         let others = self.given.iter().filter(|((_, of), _)| *of == payer);
         let taken = others.fold(used, |taken, (_, &given)| taken.plus(given));
-        let left = most.minus(taken);
-        if !left.covers(needed) {
-            return None;
-        }
-        let some = |left: u64, needed: u64, most: u64| match left {
-            u64::MAX => u64::MAX,
-            left => needed + ((left - needed) / LEFT_PART).min(most),
-        };
-        let room = Amounts {
-            blocks: some(left.blocks, needed.blocks, BLOCKS_MOST),
-            inodes: some(left.inodes, needed.inodes, INODES_MOST),
-        };
+        let Some(allowance) = self.limits.get_mut(&payer) else { return Some(Amounts::ENDLESS) };
+        let [blocks, inodes] = measures(allowance, taken);
+        allowance.over_since = OverSince { blocks: blocks.still_over(), inodes: inodes.still_over() };
+        let (blocks, blocks_since) = blocks.room(needed.blocks, BLOCKS_MOST, now, beyond)?;
+        let (inodes, inodes_since) = inodes.room(needed.inodes, INODES_MOST, now, beyond)?;
+        allowance.over_since = OverSince { blocks: blocks_since, inodes: inodes_since };
+        let room = Amounts { blocks, inodes };
         self.given.insert((session, payer), room);
         Some(room)
+    }
+
+    /// Everything is digested, and somebody owns so much: without having asked, if they pass limits, or had it before those
+    /// were set.
+    pub(crate) fn see(&mut self, payer: Payer, used: Amounts, now: Timestamp) {
+        if let Some(allowance) = self.limits.get_mut(&payer) {
+            let since = |measure: &Measure| {
+                let is_over = measure.soft > 0 && measure.taken > measure.soft;
+                measure.still_over().or(is_over.then_some(now))
+            };
+            let [blocks, inodes] = measures(allowance, used);
+            allowance.over_since = OverSince { blocks: since(&blocks), inodes: since(&inodes) };
+        }
     }
 
     /// Other sessions that have room of theirs.
@@ -118,41 +192,104 @@ mod tests {
         Amounts { blocks, inodes: 0 }
     }
 
-    fn limited(limit: Amounts) -> Quotas {
+    const NOW: Timestamp = Timestamp(1_700_000_000 * NANOSECONDS);
+    const DAY: i64 = 24 * 60 * 60;
+
+    fn limited(hard: Amounts) -> Quotas {
+        with_limits(Limits::hard(hard))
+    }
+
+    fn with_limits(limits: Limits) -> Quotas {
         let mut quotas = Quotas::default();
-        quotas.set(ANNA, limit);
+        quotas.set(ANNA, Some(Allowance { limits, ..Allowance::default() }));
         quotas
+    }
+
+    fn give(
+        quotas: &mut Quotas,
+        session: SessionId,
+        payer: Payer,
+        used: Amounts,
+        needed: Amounts,
+    ) -> Option<Amounts> {
+        quotas.give(session, payer, (used, needed), NOW, Beyond::From(NOW))
+    }
+
+    fn since(quotas: &Quotas) -> OverSince {
+        quotas.limits()[&ANNA].over_since
+    }
+
+    #[test]
+    fn a_soft_limit_holds_once_the_grace_has_run_out_and_until_less_is_owned() {
+        let soft = Amounts { blocks: 50, inodes: 5 };
+        let mut quotas = with_limits(Limits { soft, ..Limits::hard(blocks(100)) });
+        let at = |day: i64| Timestamp(NOW.0 + day * DAY * NANOSECONDS);
+        let mut give = |used, needed, day, beyond| {
+            let room = quotas.give(ONE, ANNA, (blocks(used), blocks(needed)), at(day), beyond);
+            (room.map(|room| room.blocks), since(&quotas).blocks)
+        };
+        assert_eq!(give(10, 8, 0, Beyond::NotYet), (Some(8 + 4), None), "room ends at the soft limit");
+        assert_eq!(give(45, 10, 0, Beyond::NotYet), (None, None), "others may not need theirs");
+        assert_eq!(give(45, 10, 0, Beyond::From(at(0))), (Some(10), Some(at(0))), "no more than is needed");
+        assert_eq!(give(55, 10, 3, Beyond::NotYet), (Some(10), Some(at(0))));
+        assert_eq!(give(65, 36, 6, Beyond::From(at(6))), (None, Some(at(0))), "the hard limit is one");
+        assert_eq!(give(65, 1, 7, Beyond::From(at(7))), (None, Some(at(0))));
+        assert_eq!(give(51, 1, 9, Beyond::From(at(9))), (None, Some(at(0))), "still over it");
+        assert_eq!(give(51, 0, 9, Beyond::NotYet), (Some(0), Some(at(0))), "what takes nothing goes on");
+        assert_eq!(give(50, 0, 9, Beyond::NotYet), (Some(0), None), "no more");
+        assert_eq!(give(50, 1, 20, Beyond::From(at(20))), (Some(1), Some(at(20))), "a grace of its own");
+    }
+
+    #[test]
+    fn a_grace_of_nothing_makes_a_soft_limit_hard_and_each_thing_has_its_own() {
+        let soft = Amounts { blocks: 50, inodes: 5 };
+        let mut quotas = with_limits(Limits { soft, grace_seconds: 0, ..Limits::NONE });
+        let six = Amounts { blocks: 0, inodes: 6 };
+        assert_eq!(give(&mut quotas, ONE, ANNA, blocks(10), six), None);
+        assert_eq!(give(&mut quotas, ONE, ANNA, blocks(10), blocks(41)), None);
+        assert_eq!(since(&quotas), OverSince::default(), "nothing began");
+        assert_eq!(give(&mut quotas, ONE, ANNA, six, blocks(40)).map(|room| room.blocks), Some(41));
+        quotas.see(ANNA, Amounts { blocks: 50, inodes: 6 }, NOW);
+        assert_eq!(since(&quotas), OverSince { blocks: None, inodes: Some(NOW) });
+        quotas.see(ANNA, Amounts { blocks: 51, inodes: 6 }, Timestamp(NOW.0 + 5));
+        assert_eq!(since(&quotas), OverSince { blocks: Some(Timestamp(NOW.0 + 5)), inodes: Some(NOW) });
+        quotas.see(ANNA, Amounts::NONE, NOW);
+        assert_eq!(since(&quotas), OverSince::default());
     }
 
     #[test]
     fn no_room_is_given_twice() {
         let mut quotas = limited(Amounts { blocks: 100, inodes: 10 });
-        let first = quotas.give(ONE, ANNA, blocks(20), blocks(16)).unwrap();
+        let first = give(&mut quotas, ONE, ANNA, blocks(20), blocks(16)).unwrap();
         assert_eq!(first, Amounts { blocks: 16 + 8, inodes: 1 });
-        let second = quotas.give(TWO, ANNA, blocks(20), blocks(40)).unwrap();
+        let second = give(&mut quotas, TWO, ANNA, blocks(20), blocks(40)).unwrap();
         assert!(20 + first.blocks + second.blocks <= 100 && second.blocks >= 40);
-        assert_eq!(quotas.give(TWO, ANNA, blocks(20), blocks(57)), None, "the first has some of it");
+        assert_eq!(give(&mut quotas, TWO, ANNA, blocks(20), blocks(57)), None, "the first has some of it");
         assert_eq!(quotas.others(TWO, ANNA), [ONE]);
         quotas.forget(ONE);
-        assert_eq!(quotas.give(TWO, ANNA, blocks(20), blocks(80)).map(|room| room.blocks), Some(80));
-        assert_eq!(quotas.give(TWO, ANNA, blocks(90), blocks(10)).map(|room| room.blocks), Some(10), "anew");
-        assert_eq!(quotas.give(TWO, ANNA, blocks(120), blocks(1)), None, "over the limit already");
+        assert_eq!(give(&mut quotas, TWO, ANNA, blocks(20), blocks(80)).map(|room| room.blocks), Some(80));
+        assert_eq!(
+            give(&mut quotas, TWO, ANNA, blocks(90), blocks(10)).map(|room| room.blocks),
+            Some(10),
+            "anew"
+        );
+        assert_eq!(give(&mut quotas, TWO, ANNA, blocks(120), blocks(1)), None, "over the limit already");
     }
 
     #[test]
     fn what_has_no_limit_is_endless() {
         let mut quotas = limited(blocks(10));
-        assert_eq!(quotas.give(ONE, Payer::User(8), blocks(9), blocks(9)), Some(Amounts::ENDLESS));
-        let room = quotas.give(ONE, ANNA, Amounts { blocks: 0, inodes: 99 }, blocks(10)).unwrap();
+        assert_eq!(give(&mut quotas, ONE, Payer::User(8), blocks(9), blocks(9)), Some(Amounts::ENDLESS));
+        let room = give(&mut quotas, ONE, ANNA, Amounts { blocks: 0, inodes: 99 }, blocks(10)).unwrap();
         assert_eq!(room, Amounts { blocks: 10, inodes: u64::MAX });
         assert_eq!(
-            quotas.give(TWO, ANNA, blocks(0), Amounts { blocks: 0, inodes: 5 }),
+            give(&mut quotas, TWO, ANNA, blocks(0), Amounts { blocks: 0, inodes: 5 }),
             Some(Amounts { blocks: 0, inodes: u64::MAX })
         );
         let shown = quotas.shown();
-        quotas.set(ANNA, Amounts::NONE);
+        quotas.set(ANNA, None);
         assert_eq!((shown > 0, quotas.shown()), (true, 0));
-        quotas.set(ANNA, blocks(1));
+        quotas.set(ANNA, Some(Allowance { limits: Limits::hard(blocks(1)), ..Allowance::default() }));
         assert!(quotas.shown() > shown);
     }
 }

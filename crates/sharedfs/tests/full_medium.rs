@@ -5,7 +5,7 @@ mod common;
 
 use common::*;
 use cuesta_format::Operation;
-use cuesta_format::quota::{Amounts, Limited};
+use cuesta_format::quota::{Amounts, Limited, Limits};
 use cuesta_format::wire::{LeaseMode, PROTOCOL_VERSION, Refusal, Request, Response};
 use cuesta_format::{InodeNumber, SessionId};
 use cuesta_sharedfs::check::{Mode, check};
@@ -150,7 +150,8 @@ fn what_is_free_under_a_quota_is_told_on_a_full_medium() {
     }
     let limits = Amounts { blocks: 100, inodes: 1 << 20 };
     let (_store, shared, mut first, mut second) = full_store_with(|shared| {
-        let request = Request::SetQuota { of: Limited::Directory(Vec::new()), limits: Some(limits) };
+        let request =
+            Request::SetQuota { of: Limited::Directory(Vec::new()), limits: Some(Limits::hard(limits)) };
         assert_eq!(shared.handle(SessionId::NOBODY, &request, &mut Vec::new()), Response::Done);
     });
     let made = fill(&mut first, |number| number as u64);

@@ -8,7 +8,7 @@ mod common;
 
 use common::*;
 use cuesta_format::operation::Attributes;
-use cuesta_format::quota::{Amounts, Limited};
+use cuesta_format::quota::{Amounts, Limited, Limits};
 use cuesta_format::wire::{LeaseMode, Refusal, Request, Response};
 use cuesta_format::{InodeNumber, LogPosition, Operation, SessionId};
 use cuesta_sharedfs::check::{Mode, check};
@@ -203,7 +203,7 @@ fn a_log_that_moves_something_out_of_a_quota_is_given_up_there() {
     ];
     for (what, forge) in forged {
         let mut beside = Beside::new();
-        let limits = Some(Amounts { blocks: 1000, inodes: 0 });
+        let limits = Some(Limits::hard(Amounts { blocks: 1000, inodes: 0 }));
         let of = Limited::Directory(b"limited".to_vec());
         let mut hostile = Writer::attach(&beside.shared);
         let directory = hostile.directory(b"limited");
@@ -233,7 +233,8 @@ fn an_unnamed_file_counts_for_the_quota_it_gets_its_first_name_under() {
     let limited = writer.directory(b"limited");
     writer.digest();
     let of = Limited::Directory(b"limited".to_vec());
-    let set = Request::SetQuota { of, limits: Some(Amounts { blocks: 1000, inodes: 0 }) };
+    let limits = Limits::hard(Amounts { blocks: 1000, inodes: 0 });
+    let set = Request::SetQuota { of, limits: Some(limits) };
     assert_eq!(beside.shared.handle(SessionId::NOBODY, &set, &mut Vec::new()), Response::Done);
     writer.resync();
     for inode in [ROOT, limited] {

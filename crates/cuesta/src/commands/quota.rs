@@ -1,18 +1,21 @@
 //! `cuesta quota`.
 
+mod grace;
+mod listing;
+
 use super::explain::below;
 use super::run::DEFAULT_AT;
 use crate::daemon::Daemon;
 use crate::failure::{Failure, WRONG_USAGE};
 use crate::output;
-use crate::size::{Size, human};
+use crate::size::Size;
 use crate::start;
 use crate::store::Store;
 use crate::user_names;
 use cuesta_format::BLOCK_BYTES;
-use cuesta_format::quota::{Amounts, Limited, Payer, Quota};
+use cuesta_format::quota::{Amounts, Limited, Limits, Payer, Quota};
 use cuesta_format::wire::{Refusal, Request, Response};
-use serde_json::{Value, json};
+use grace::Grace;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -23,6 +26,8 @@ use std::process::ExitCode;
                   A user's or a group's bytes are those of the blocks of all files that belong to them, wherever they lie; inodes are \
                   files, directories and links. What would make them own more than the limit is refused (EDQUOT), and is not \
                   begun. Root, and who else has CAP_SYS_RESOURCE, passes limits.\n\n\
+                  A soft limit may be exceeded for a time, its grace: a week, unless --grace says otherwise. Once that has run out, \
+                  it is as the limit, until less is owned again. Blocks and inodes have a grace each.\n\n\
                   A directory's are those of everything in it, whoever it belongs to, from the first time that limits are set on it \
                   (0: none) until --no-limits. Its limits hold everybody, and are its size to programs (statfs): what would exceed \
                   them is refused as on a full disk (ENOSPC). Renames and links across its border answer EXDEV, so that mv copies. \
@@ -32,6 +37,7 @@ Examples:
   cuesta quota ~/store                                     what everybody owns and may own
   cuesta quota ~/store --user anna --bytes 2G --inodes 100000
   cuesta quota ~/store --user anna --bytes 4G              the limit of inodes stays
+  cuesta quota ~/store --user anna --soft-bytes 3G --grace 14d
   cuesta quota ~/store --directory /cuesta/project --bytes 10G
   cuesta quota ~/store --group staff --no-limits
   cuesta quota --json ~/store
@@ -61,8 +67,17 @@ pub struct Arguments {
     /// The most inodes; 0: no limit
     #[arg(long, value_name = "NUMBER", requires = "whose")]
     inodes: Option<u64>,
+    /// The most bytes for longer than the grace; 0: no such limit
+    #[arg(long, value_name = "SIZE", requires = "whose")]
+    soft_bytes: Option<Size>,
+    /// The same of inodes
+    #[arg(long, value_name = "NUMBER", requires = "whose")]
+    soft_inodes: Option<u64>,
+    /// How long soft limits may be exceeded: 7d, 12h, 30m, 90s; 0: not at all
+    #[arg(long, value_name = "TIME", requires = "whose")]
+    grace: Option<Grace>,
     /// Take the limits away; of a directory, nothing is counted any more
-    #[arg(long, requires = "whose", conflicts_with_all = ["bytes", "inodes"])]
+    #[arg(long, requires = "whose", conflicts_with_all = ["bytes", "inodes", "soft_bytes", "soft_inodes", "grace"])]
     no_limits: bool,
     /// For programs
     #[arg(long)]
@@ -79,8 +94,11 @@ pub fn execute(arguments: &Arguments) -> Result<ExitCode, Failure> {
     }
     let mut quotas = list(&mut daemon)?;
     quotas.retain(|quota| limited.as_ref().is_none_or(|limited| is_of(quota, limited)));
-    let shown =
-        if arguments.json { as_json(&quotas).to_string() + "\n" } else { as_text(&quotas, &arguments.at) };
+    let shown = if arguments.json {
+        listing::as_json(&quotas).to_string() + "\n"
+    } else {
+        listing::as_text(&quotas, &arguments.at)
+    };
     output::print(&shown)?;
     Ok(ExitCode::SUCCESS)
 }
@@ -126,17 +144,29 @@ fn list(daemon: &mut Daemon) -> Result<Vec<Quota>, Failure> {
 }
 
 fn set(daemon: &mut Daemon, limited: &Limited, arguments: &Arguments) -> Result<(), Failure> {
-    let limits = if arguments.no_limits {
+    let Arguments { bytes, inodes, soft_bytes, soft_inodes, grace, no_limits, .. } = arguments;
+    let limits = if *no_limits {
         None
-    } else if arguments.bytes.is_some() || arguments.inodes.is_some() {
-        let known = list(daemon)?.into_iter().find(|quota| is_of(quota, limited));
-        let known = known.map_or(Amounts::NONE, |quota| quota.limits);
-        Some(Amounts {
-            blocks: arguments.bytes.map_or(known.blocks, |bytes| bytes.0.div_ceil(BLOCK_BYTES)),
-            inodes: arguments.inodes.unwrap_or(known.inodes),
-        })
     } else {
-        return Ok(());
+        let known = list(daemon)?.into_iter().find(|quota| is_of(quota, limited));
+        let known = known.map_or(Limits::NONE, |quota| quota.allowance.limits);
+        let amounts = |bytes: &Option<Size>, inodes: &Option<u64>, known: Amounts| Amounts {
+            blocks: bytes.as_ref().map_or(known.blocks, |bytes| bytes.0.div_ceil(BLOCK_BYTES)),
+            inodes: inodes.unwrap_or(known.inodes),
+        };
+        let is_said = bytes.is_some()
+            || inodes.is_some()
+            || soft_bytes.is_some()
+            || soft_inodes.is_some()
+            || grace.is_some();
+        if !is_said {
+            return Ok(());
+        }
+        Some(Limits {
+            hard: amounts(bytes, inodes, known.hard),
+            soft: amounts(soft_bytes, soft_inodes, known.soft),
+            grace_seconds: grace.map_or(known.grace_seconds, |grace| grace.seconds),
+        })
     };
     match daemon.ask(&Request::SetQuota { of: limited.clone(), limits })? {
         Response::Done => Ok(()),
@@ -146,73 +176,4 @@ fn set(daemon: &mut Daemon, limited: &Limited, arguments: &Arguments) -> Result<
         }
         other => Err(daemon.unexpected(&other)),
     }
-}
-
-/// A limit that is none is null.
-fn as_json(quotas: &[Quota]) -> Value {
-    let limit = |most: u64, unit: u64| (most > 0).then(|| most.saturating_mul(unit));
-    let amounts = |quota: &Quota, mut who: Value| {
-        who["bytes"] = (quota.used.blocks * BLOCK_BYTES).into();
-        who["bytes_limit"] = limit(quota.limits.blocks, BLOCK_BYTES).into();
-        who["inodes"] = quota.used.inodes.into();
-        who["inodes_limit"] = limit(quota.limits.inodes, 1).into();
-        who
-    };
-    let (mut users, mut groups, mut directories) = (Vec::new(), Vec::new(), Vec::new());
-    for quota in quotas {
-        match quota.payer {
-            Payer::User(uid) => {
-                users.push(amounts(quota, json!({ "uid": uid, "name": user_names::name(uid) })));
-            }
-            Payer::Group(gid) => {
-                groups.push(amounts(quota, json!({ "gid": gid, "name": user_names::group_name(gid) })));
-            }
-            Payer::Tree(_) => {
-                directories.push(amounts(quota, json!({ "path": String::from_utf8_lossy(&quota.path) })));
-            }
-        }
-    }
-    json!({ "users": users, "groups": groups, "directories": directories })
-}
-
-/// Groups are shown if one of them has limits, or is alone.
-fn as_text(quotas: &[Quota], at: &Path) -> String {
-    let limit = |most: u64, shown: fn(u64) -> String| if most == 0 { "none".into() } else { shown(most) };
-    let bytes = |blocks: u64| human(blocks.saturating_mul(BLOCK_BYTES));
-    let is_limited = |quota: &&Quota| matches!(quota.payer, Payer::Group(_)) && quota.limits != Amounts::NONE;
-    let shows_groups = quotas.len() == 1 || quotas.iter().any(|quota| is_limited(&quota));
-    let mut tables: Vec<(&str, Vec<Vec<String>>)> = Vec::new();
-    for quota in quotas {
-        let (kind, name) = match quota.payer {
-            Payer::User(uid) => ("user", user_names::name(uid)),
-            Payer::Group(_) if !shows_groups => continue,
-            Payer::Group(gid) => ("group", user_names::group_name(gid)),
-            Payer::Tree(_) => {
-                let path = String::from_utf8_lossy(&quota.path);
-                (
-                    "directory",
-                    if path.is_empty() {
-                        at.display().to_string()
-                    } else {
-                        at.join(&*path).display().to_string()
-                    },
-                )
-            }
-        };
-        if tables.last().is_none_or(|(last, _)| *last != kind) {
-            tables.push((kind, Vec::new()));
-        }
-        if let Some((_, rows)) = tables.last_mut() {
-            rows.push(vec![
-                name,
-                bytes(quota.used.blocks),
-                limit(quota.limits.blocks, bytes),
-                quota.used.inodes.to_string(),
-                limit(quota.limits.inodes, |inodes| inodes.to_string()),
-            ]);
-        }
-    }
-    let tables =
-        tables.iter().map(|(kind, rows)| output::table(&[kind, "owns", "limit", "inodes", "limit"], rows));
-    tables.collect::<Vec<_>>().join("\n")
 }

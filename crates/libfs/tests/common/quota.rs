@@ -1,7 +1,7 @@
 //! What tests of quotas begin with.
 
 use super::{Caller, Store, root, small};
-use cuesta_format::quota::{Amounts, Limited, Payer, Quota};
+use cuesta_format::quota::{Amounts, Limited, Limits, Payer, Quota};
 use cuesta_format::wire::{Request, Response};
 use cuesta_format::{Geometry, SessionId};
 use cuesta_libfs::{Base, Client, Credentials, Error, SetAttributes, Target};
@@ -13,8 +13,12 @@ pub const BLOCK: usize = 4096;
 pub const ANNA: u32 = 1000;
 pub const BERT: u32 = 1001;
 
-/// Asks for limits of somebody.
+/// Asks for hard limits of somebody.
 pub fn set(shared: &SharedFs, of: Limited, limits: Option<Amounts>) -> Response {
+    set_limits(shared, of, limits.map(Limits::hard))
+}
+
+pub fn set_limits(shared: &SharedFs, of: Limited, limits: Option<Limits>) -> Response {
     shared.handle(SessionId::NOBODY, &Request::SetQuota { of, limits }, &mut Vec::new())
 }
 

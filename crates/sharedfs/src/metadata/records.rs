@@ -10,14 +10,17 @@
 //! | arenas | a bit for each block |
 //! | sessions | postcard of [`SessionRecord`] |
 //! | orphans | nothing |
-//! | usage, limits | blocks u64, inodes u64 |
+//! | usage | blocks u64, inodes u64 |
+//! | limits | hard blocks, inodes, soft blocks, inodes, seconds of grace: u64; since when blocks, inodes are over: i64, lowest: not |
 //! | counters | u64 |
 
 use super::MetadataError;
 use super::keys::CHUNK_INODES;
 use cuesta_format::inode_layout::{ExtentLayout, InodeLayout};
-use cuesta_format::quota::Amounts;
-use cuesta_format::{BlockAddress, Extent, FileKind, InodeNumber, InodeRecord, LogGeneration, LogPosition};
+use cuesta_format::quota::{Allowance, Amounts, Limits, OverSince};
+use cuesta_format::{
+    BlockAddress, Extent, FileKind, InodeNumber, InodeRecord, LogGeneration, LogPosition, Timestamp,
+};
 use serde::{Deserialize, Serialize};
 use zerocopy::little_endian::{U16, U64};
 use zerocopy::{FromBytes, IntoBytes};
@@ -248,7 +251,48 @@ pub(super) fn extent_place(bytes: &[u8]) -> Result<(BlockAddress, u32), Metadata
     Ok((BlockAddress(address.get()), u32::from_le_bytes(blocks)))
 }
 
-/// What somebody owns, or may own, as the tables hold it.
+/// What stands for a soft limit that is not exceeded.
+const NOT_OVER: Timestamp = Timestamp(i64::MIN);
+
+/// What somebody may own, as the table holds it.
+pub(super) fn encode_allowance(allowance: &Allowance) -> [u8; 56] {
+    let Allowance { limits: Limits { hard, soft, grace_seconds }, over_since } = *allowance;
+    let since = |since: Option<Timestamp>| since.unwrap_or(NOT_OVER).0.cast_unsigned();
+    let numbers = [
+        hard.blocks,
+        hard.inodes,
+        soft.blocks,
+        soft.inodes,
+        grace_seconds,
+        since(over_since.blocks),
+        since(over_since.inodes),
+    ];
+    let mut bytes = [0; 56];
+    for (to, number) in bytes.chunks_exact_mut(8).zip(numbers) {
+        to.copy_from_slice(&number.to_le_bytes());
+    }
+    bytes
+}
+
+/// The same, read.
+pub(super) fn allowance(bytes: &[u8]) -> Result<Allowance, MetadataError> {
+    let damaged = || MetadataError::Damaged("what somebody may own is unreadable".into());
+    let numbers = <[U64; 7]>::read_from_bytes(bytes).map_err(|_| damaged())?;
+    let [hard_blocks, hard_inodes, soft_blocks, soft_inodes, grace_seconds, blocks, inodes] =
+        numbers.map(U64::get);
+    let amounts = |blocks, inodes| Amounts { blocks, inodes };
+    let since = |since: u64| Some(Timestamp(since.cast_signed())).filter(|&since| since != NOT_OVER);
+    Ok(Allowance {
+        limits: Limits {
+            hard: amounts(hard_blocks, hard_inodes),
+            soft: amounts(soft_blocks, soft_inodes),
+            grace_seconds,
+        },
+        over_since: OverSince { blocks: since(blocks), inodes: since(inodes) },
+    })
+}
+
+/// What somebody owns, as the table holds it.
 pub(super) fn encode_amounts(amounts: Amounts) -> [u8; 16] {
     let mut bytes = [0; 16];
     bytes[..8].copy_from_slice(&amounts.blocks.to_le_bytes());

@@ -7,9 +7,9 @@ use super::keys::{
     pair_key, payer_in, payer_key,
 };
 use super::layered::{self, Bounds, Direction, EVERYTHING, Found, Merged, Overlay, TreeAt};
-use super::records::{Chunk, amounts, counter, extent_place, walk};
+use super::records::{Chunk, allowance, amounts, counter, extent_place, walk};
 use super::{Counters, Dirent, ExtentList, MetadataError, RawInode, SessionRecord, StoredInode};
-use cuesta_format::quota::{Amounts, Payer};
+use cuesta_format::quota::{Allowance, Amounts, Payer};
 use cuesta_format::wire::ExtendedAttribute;
 use cuesta_format::{ArenaId, Extent, InodeNumber, SessionId};
 use std::collections::BTreeMap;
@@ -323,21 +323,33 @@ impl Snapshot {
 
     /// What each owns who owns something.
     pub fn usages(&self) -> Result<BTreeMap<Payer, Amounts>, MetadataError> {
-        guarded(|| self.all_amounts(Table::Usage))
+        guarded(|| self.of_payers(Table::Usage, amounts))
     }
 
     /// What they may own at most, as far as they have limits.
-    pub fn limits(&self) -> Result<BTreeMap<Payer, Amounts>, MetadataError> {
-        guarded(|| self.all_amounts(Table::Limits))
+    pub fn limits(&self) -> Result<BTreeMap<Payer, Allowance>, MetadataError> {
+        guarded(|| self.of_payers(Table::Limits, allowance))
     }
 
-    fn all_amounts(&self, table: Table) -> Result<BTreeMap<Payer, Amounts>, MetadataError> {
+    /// What somebody may own at most, if they have limits.
+    pub fn limits_of(&self, payer: Payer) -> Result<Option<Allowance>, MetadataError> {
+        guarded(|| {
+            let found = self.get(Table::Limits, &payer_key(payer.key()))?;
+            found.map(|bytes| allowance(&bytes)).transpose()
+        })
+    }
+
+    fn of_payers<V>(
+        &self,
+        table: Table,
+        read: impl Fn(&[u8]) -> Result<V, MetadataError>,
+    ) -> Result<BTreeMap<Payer, V>, MetadataError> {
         let mut all = BTreeMap::new();
         for pair in self.range(table, EVERYTHING)? {
             let (key, value) = pair?;
             let key = payer_in(&key)?;
             let damaged = || MetadataError::Damaged(format!("nobody is charged as {key:?}"));
-            all.insert(Payer::from_key(key).ok_or_else(damaged)?, amounts(&value)?);
+            all.insert(Payer::from_key(key).ok_or_else(damaged)?, read(&value)?);
         }
         Ok(all)
     }

@@ -7,14 +7,14 @@
 use super::extents::{ExtentWrite, close_together, differences, splice};
 use super::guard::guarded;
 use super::keys::{Table, chunk_of, name_in, name_key, number_key, owner_and_name, pair_key, payer_key};
-use super::records::{Chunk, INLINE_EXTENTS_MAX, encode_amounts, encode_extent_place};
+use super::records::{Chunk, INLINE_EXTENTS_MAX, encode_allowance, encode_amounts, encode_extent_place};
 use super::redo::Redo;
 use super::store::{Shared, Writing};
 use super::usage::UsageChanges;
 use super::{
     Changed, Counters, Dirent, Entry, ExtentList, MetadataError, SessionRecord, Snapshot, StoredInode,
 };
-use cuesta_format::quota::{Amounts, Payer};
+use cuesta_format::quota::{Allowance, Amounts, Payer};
 use cuesta_format::{ArenaId, BlockAddress, Extent, InodeNumber, InodeRecord, SessionId};
 use std::collections::BTreeMap;
 use std::ops::{Bound, Range};
@@ -448,9 +448,9 @@ impl Transaction {
         self.usage.correct(payer, kept, right);
     }
 
-    /// Sets what somebody may own at most.
-    pub fn put_limits(&mut self, payer: Payer, limits: Amounts) {
-        self.usage.limit(payer, limits);
+    /// Sets what somebody may own at most; `None`: whatever they like.
+    pub fn put_limits(&mut self, payer: Payer, allowance: Option<Allowance>) {
+        self.usage.limit(payer, allowance);
     }
 
     /// The store's numbers, as this transaction leaves them.
@@ -535,13 +535,14 @@ impl Transaction {
             redo.push(Table::Orphans, &pair_key(inode, session), held.then_some(&[]));
         }
         // Nothing is kept of whom owns nothing, or may own anything.
-        let mut push_amounts = |table, (payer, amounts): (Payer, Amounts)| {
+        for (payer, amounts) in self.usage.after(&self.base)? {
             let value = (amounts != Amounts::NONE).then(|| encode_amounts(amounts));
-            redo.push(table, &payer_key(payer.key()), value.as_ref().map(|value| &value[..]));
-        };
-        let usage = self.usage.after(&self.base)?;
-        usage.into_iter().for_each(|row| push_amounts(Table::Usage, row));
-        self.usage.limits().for_each(|row| push_amounts(Table::Limits, row));
+            redo.push(Table::Usage, &payer_key(payer.key()), value.as_ref().map(|value| &value[..]));
+        }
+        for (payer, allowance) in self.usage.limits() {
+            let value = allowance.as_ref().map(encode_allowance);
+            redo.push(Table::Limits, &payer_key(payer.key()), value.as_ref().map(|value| &value[..]));
+        }
         let before = self.base.counters()?.named();
         for (before, now) in before.into_iter().zip(self.counters.named()) {
             if before != now {

@@ -1,7 +1,7 @@
 //! How what is charged to whom changes within a transaction: counted as inodes come, go, grow and change hands.
 
 use super::{MetadataError, Snapshot};
-use cuesta_format::quota::{Amounts, Payer};
+use cuesta_format::quota::{Allowance, Amounts, Payer};
 use cuesta_format::{InodeNumber, InodeRecord};
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 #[derive(Debug, Default)]
 pub(super) struct UsageChanges {
     changes: BTreeMap<Payer, Change>,
-    limits: BTreeMap<Payer, Amounts>,
+    limits: BTreeMap<Payer, Option<Allowance>>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -45,7 +45,7 @@ impl UsageChanges {
     pub(super) fn go(&mut self, record: &InodeRecord) {
         self.discharge(record);
         if record.tree == record.inode {
-            self.limit(Payer::Tree(record.tree), Amounts::NONE);
+            self.limit(Payer::Tree(record.tree), None);
         }
     }
 
@@ -63,8 +63,8 @@ impl UsageChanges {
     }
 
     /// What somebody may own at most.
-    pub(super) fn limit(&mut self, payer: Payer, limits: Amounts) {
-        self.limits.insert(payer, limits);
+    pub(super) fn limit(&mut self, payer: Payer, allowance: Option<Allowance>) {
+        self.limits.insert(payer, allowance);
     }
 
     /// What they own after it, of those it changes.
@@ -81,7 +81,7 @@ impl UsageChanges {
     }
 
     /// What they may own at most, of those for whom that changes.
-    pub(super) fn limits(&self) -> impl Iterator<Item = (Payer, Amounts)> {
-        self.limits.iter().map(|(&payer, &limits)| (payer, limits))
+    pub(super) fn limits(&self) -> impl Iterator<Item = (Payer, Option<Allowance>)> {
+        self.limits.iter().map(|(&payer, &allowance)| (payer, allowance))
     }
 }

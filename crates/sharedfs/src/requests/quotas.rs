@@ -2,10 +2,12 @@
 
 use super::{Trouble, find};
 use crate::metadata::{MetadataError, Snapshot};
+use crate::quotas::Beyond;
 use crate::{Error, SharedFs};
-use cuesta_format::quota::{Amounts, Limited, Payer, Quota};
+use cuesta_format::quota::{Allowance, Amounts, Limited, Limits, Payer, Quota};
 use cuesta_format::wire::{Refusal, Response, StoreTotals};
 use cuesta_format::{InodeNumber, SessionId};
+use cuesta_media::clock;
 
 impl SharedFs {
     /// Room for somebody to own more, for this session to use up.
@@ -16,19 +18,19 @@ impl SharedFs {
         needed: Amounts,
     ) -> Result<Response, Trouble> {
         self.digest_completed(session)?;
-        if let Some(room) = self.give_room(session, payer, needed)? {
+        if let Some(room) = self.give_room(session, payer, needed, Beyond::NotYet)? {
             return Ok(Response::Room(room));
         }
         self.digest_everything()?;
         self.look_for_closed()?;
-        if let Some(room) = self.give_room(session, payer, needed)? {
+        if let Some(room) = self.give_room(session, payer, needed, Beyond::NotYet)? {
             return Ok(Response::Room(room));
         }
         let others = self.quotas.lock().others(session, payer);
         for &other in &others {
             self.take_back_space(other)?;
         }
-        match self.give_room(session, payer, needed)? {
+        match self.give_room(session, payer, needed, Beyond::From(clock::now()))? {
             Some(room) => Ok(Response::Room(room)),
             // A directory with a quota is as full as a file system of that size would be.
             None if matches!(payer, Payer::Tree(_)) => Err(Trouble::Refused(Refusal::NoSpace)),
@@ -41,6 +43,7 @@ impl SharedFs {
         session: SessionId,
         payer: Payer,
         needed: Amounts,
+        beyond: Beyond,
     ) -> Result<Option<Amounts>, MetadataError> {
         // Held over both: what another session is given must not come between.
         let mut quotas = self.quotas.lock();
@@ -51,7 +54,29 @@ impl SharedFs {
         }
         let is_limited = quotas.limits().contains_key(&payer);
         let used = if is_limited { self.used(&snapshot, payer)? } else { Amounts::NONE };
-        Ok(quotas.give(session, payer, used, needed))
+        let before = quotas.limits().get(&payer).copied();
+        let room = quotas.give(session, payer, (used, needed), clock::now(), beyond);
+        let after = quotas.limits().get(&payer).copied();
+        drop(quotas);
+        if let Some(allowance) = after.filter(|_| after != before) {
+            self.keep_over_since([(payer, allowance)])?;
+        }
+        Ok(room)
+    }
+
+    /// Makes durable since when soft limits are exceeded, where the limits are still these. By who has no lock.
+    fn keep_over_since(
+        &self,
+        changed: impl IntoIterator<Item = (Payer, Allowance)>,
+    ) -> Result<(), MetadataError> {
+        let mut transaction = self.metadata.begin()?;
+        for (payer, allowance) in changed {
+            let kept = transaction.base().limits_of(payer)?;
+            if kept.is_some_and(|kept| kept.limits == allowance.limits) {
+                transaction.put_limits(payer, Some(allowance));
+            }
+        }
+        transaction.commit()
     }
 
     /// What somebody owns. The quotas are locked.
@@ -72,8 +97,23 @@ impl SharedFs {
         {
             used.entry(payer).or_default().blocks += blocks;
         }
-        for &payer in quotas.limits().keys() {
-            used.entry(payer).or_default();
+        let limited: Vec<(Payer, Allowance)> =
+            quotas.limits().iter().map(|(&payer, &allowance)| (payer, allowance)).collect();
+        let mut changed = Vec::new();
+        for (payer, before) in limited {
+            quotas.see(payer, *used.entry(payer).or_default(), clock::now());
+            let after = quotas.limits().get(&payer).copied();
+            changed.extend(after.filter(|&after| after != before).map(|after| (payer, after)));
+        }
+        let limits = quotas.limits().clone();
+        drop(quotas);
+        if !changed.is_empty() {
+            // Who looks is told, whether or not it can be kept: it is seen again.
+            match self.keep_over_since(changed) {
+                Err(MetadataError::NoSpace) => {}
+                Err(_) if self.metadata.is_read_only() => {}
+                kept => kept?,
+            }
         }
         let mut listed = Vec::with_capacity(used.len());
         for (payer, used) in used {
@@ -83,14 +123,14 @@ impl SharedFs {
             };
             // A directory may be gone while what was in it is still open.
             let Some(path) = path else { continue };
-            let limits = quotas.limits().get(&payer).copied().unwrap_or_default();
-            listed.push(Quota { payer, path, used, limits });
+            let allowance = limits.get(&payer).copied().unwrap_or_default();
+            listed.push(Quota { payer, path, used, allowance });
         }
         Ok(Response::Quotas(listed))
     }
 
     /// Sets what somebody may own at most. From then on every session asks before it goes on.
-    pub(super) fn set_quota(&self, of: &Limited, limits: Option<Amounts>) -> Result<Response, Trouble> {
+    pub(super) fn set_quota(&self, of: &Limited, limits: Option<Limits>) -> Result<Response, Trouble> {
         let payer = match of {
             Limited::User(uid) => Payer::User(*uid),
             Limited::Group(gid) => Payer::Group(*gid),
@@ -105,7 +145,6 @@ impl SharedFs {
                 Payer::Tree(directory)
             }
         };
-        let limits = limits.unwrap_or_default();
         let mut transaction = self.metadata.begin()?;
         // It may be gone by now, or no quota's any more.
         if let Payer::Tree(tree) = payer
@@ -113,20 +152,24 @@ impl SharedFs {
         {
             return Err(Trouble::Refused(Refusal::NotFound));
         }
-        transaction.put_limits(payer, limits);
+        // Who was over a soft limit before is so since then.
+        let over_since = transaction.base().limits_of(payer)?.unwrap_or_default().over_since;
+        let limits = limits.filter(|limits| !limits.are_none());
+        let allowance = limits.map(|limits| Allowance { limits, over_since });
+        transaction.put_limits(payer, allowance);
         transaction.commit()?;
-        self.quotas_changed(payer, limits);
+        self.quotas_changed(payer, allowance);
         // What logs hold was charged to nobody: it is counted now. On a full medium it is counted as soon as it can be.
-        match self.digest_everything() {
+        match self.list_quotas() {
             Err(Error::NoSpace) => {}
-            digested => digested?,
+            seen => drop(seen?),
         }
         Ok(Response::Done)
     }
 
     /// Everybody is told that limits are others now.
-    pub(crate) fn quotas_changed(&self, payer: Payer, limits: Amounts) {
-        self.quotas.lock().set(payer, limits);
+    pub(crate) fn quotas_changed(&self, payer: Payer, allowance: Option<Allowance>) {
+        self.quotas.lock().set(payer, allowance);
         let core = self.core.lock();
         let shown = self.quotas.lock().shown();
         for session in core.sessions.values() {
@@ -142,7 +185,8 @@ impl SharedFs {
             quotas.reread(&self.metadata.read()?)?;
             quotas.limits().get(&payer).copied()
         };
-        let Some(limits) = limits else { return self.totals() };
+        // A soft limit is what there is, as it is to programs on XFS.
+        let Some(limits) = limits.map(|allowance| allowance.limits.lasting()) else { return self.totals() };
         // Who asks is told all it did itself; who asks again and again, of others what was digested a moment ago. On a full
         // medium, or where nothing is written any more, it is told as far as it is known.
         let own = self.digest_completed(session);

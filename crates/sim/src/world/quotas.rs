@@ -1,13 +1,14 @@
 //! Quotas of directories: setting them, and whether they hold what they should.
 
 use super::World;
-use cuesta_format::quota::{Amounts, Limited};
+use cuesta_format::quota::{Amounts, Limited, Limits};
 use cuesta_format::wire::{Request, Response};
 use cuesta_format::{FileKind, InodeNumber, SessionId};
 
 impl World {
     /// Sets limits on a directory, or takes them away.
     pub fn set_quota(&self, directory: &str, limits: Option<Amounts>) -> Result<(), String> {
+        let limits = limits.map(Limits::hard);
         let request = Request::SetQuota { of: Limited::Directory(directory.into()), limits };
         match self.daemon.current().handle(SessionId::NOBODY, &request, &mut Vec::new()) {
             Response::Done => Ok(()),
