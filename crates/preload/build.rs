@@ -110,6 +110,7 @@ SECTIONS {
     *(.bss.*cuesta_preload6filter11CWD_VIRTUAL*)
     *(.bss.*cuesta_preload6filter6ACTIVE*)
     *(.bss.*cuesta_preload6filter5HOLDS*)
+    *(.bss.*cuesta_preload6filter13PREFIX_LENGTH*)
     *(.bss.*cuesta_preload6filter9OWN_CLASS*)
     *(.bss.*cuesta_preload5patch*)
     *(.bss.*cuesta_preload5calls5links8IS_TAKEN*)
@@ -133,7 +134,7 @@ INSERT BEFORE .bss;
 /// Functions of libc that most programs have no use for, in this library: the dynamic linker looks each one up as it is first
 /// called. Such calls go through a table of pointers that it fills as the program starts, unless they come from a
 /// function of this library, which jumps there by way of the linker's own table.
-const LOOKED_UP_LATER: [&str; 35] = [
+const LOOKED_UP_LATER: [&str; 32] = [
     "__libc_free",
     "__pthread_key_create",
     "__x86_get_cpuid_feature_leaf",
@@ -144,7 +145,6 @@ const LOOKED_UP_LATER: [&str; 35] = [
     "dirfd",
     "dladdr1",
     "dlsym",
-    "fcntl",
     "getauxval",
     "getcwd",
     "getenv",
@@ -154,7 +154,6 @@ const LOOKED_UP_LATER: [&str; 35] = [
     "memmem",
     "mmap64",
     "munmap",
-    "open64",
     "opendir",
     "poll",
     "pthread_key_delete",
@@ -165,7 +164,6 @@ const LOOKED_UP_LATER: [&str; 35] = [
     "readlink",
     "realpath",
     "sched_yield",
-    "stat64",
     "statx",
     "syscall",
     "writev",

@@ -11,7 +11,7 @@
 
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 
-use crate::{calls, credentials, numbers};
+use crate::{calls, credentials, numbers, user_memory};
 
 /// Not a call about files.
 pub const CLASS_NEVER: u8 = 0;
@@ -83,11 +83,30 @@ pub static HOLDS: AtomicU32 = AtomicU32::new(0);
 /// First bytes with which a relative path may lead below the prefix.
 pub static FIRST_BYTES: [AtomicU8; 256] = [const { AtomicU8::new(0) }; 256];
 
+/// Bytes of the prefix; 0 while every path is to be looked at, or it is longer than is compared by [`is_below_prefix`].
+static PREFIX_LENGTH: AtomicU8 = AtomicU8::new(0);
+/// Longest prefix that function compares.
+const COMPARED_BYTES: usize = 63;
+
+/// Whether the absolute path at `address` is the prefix or leads below it, going by its first bytes.
+#[inline]
+pub fn is_below_prefix(address: usize) -> bool {
+    let length = usize::from(PREFIX_LENGTH.load(Ordering::Relaxed));
+    let mut head = [0u8; COMPARED_BYTES + 1];
+    let head = &mut head[..=length];
+    length != 0
+        && user_memory::read_bytes(address, head).is_ok()
+        && matches!(head[length], 0 | b'/')
+        && head[..length].iter().zip(&PREFIX).all(|(byte, slot)| *byte == slot.load(Ordering::Relaxed))
+}
+
 /// Tells the filter where the store is. `prefix` is absolute and normal: no `.`, `..`, `//`.
 pub fn set_prefix(prefix: &[u8]) {
     for (slot, byte) in PREFIX.iter().zip(prefix) {
         slot.store(*byte, Ordering::Relaxed);
     }
+    let compared = if prefix.len() <= COMPARED_BYTES { prefix.len() as u8 } else { 0 };
+    PREFIX_LENGTH.store(compared, Ordering::Relaxed);
     FIRST_BYTES[usize::from(b'.')].store(1, Ordering::Relaxed);
     for component in prefix.split(|byte| *byte == b'/') {
         if let Some(first) = component.first() {
@@ -114,6 +133,7 @@ pub fn watch_all() {
 /// From now on every path is looked at in Rust.
 pub fn suspect_all_paths() {
     PREFIX[0].store(0, Ordering::Relaxed);
+    PREFIX_LENGTH.store(0, Ordering::Relaxed);
     for first in &FIRST_BYTES {
         first.store(1, Ordering::Relaxed);
     }

@@ -4,6 +4,8 @@
 //! What is not ours goes to libc's own function: it is a cancellation point, and stays one. What this library calls itself,
 //! as the standard library does to close a file, goes to the kernel: a thread that is cancelled cannot end there.
 
+mod paths;
+
 use std::ffi::{CStr, c_char, c_int, c_long, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
@@ -137,6 +139,16 @@ interpose! {
     fn fstat(fd: c_int, stat: *mut c_void) -> c_int = SYS_fstat(stat as usize);
     fn fstat64(fd: c_int, stat: *mut c_void) -> c_int = SYS_fstat(stat as usize);
     #[cancellation_point] fn close(fd: c_int) -> c_int = SYS_close();
+    fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_int = SYS_fcntl(command as usize, argument) if is_on_locks(command);
+    fn fcntl64(fd: c_int, command: c_int, argument: usize) -> c_int = SYS_fcntl(command as usize, argument) if is_on_locks(command);
+}
+
+/// Databases set and lift locks for every transaction. What waits for one, and so is a cancellation point, is libc's.
+///
+/// That `fcntl` takes any number of arguments makes no difference to where its third one is, or would be.
+#[inline(always)]
+fn is_on_locks(command: c_int) -> bool {
+    matches!(command, libc::F_GETLK | libc::F_SETLK | libc::F_OFD_GETLK | libc::F_OFD_SETLK)
 }
 
 /// Stands in for libc's function of this name.
