@@ -5,8 +5,8 @@
 //! cargo run --release -p cuesta-sharedfs --example digest_speed -- /dev/shm/digest-speed [work] [laps] [batch_bytes]
 //! ```
 //!
-//! Then it fills the log once more, kills the daemon, so to speak, and times the recovery: real time and, as a busy
-//! machine would make it look slow, the processor's.
+//! Then it fills the log once more, kills the daemon, so to speak, and times the recovery. Both times are real ones and, as a
+//! busy machine would make it look slow, the processor's.
 //!
 //! Works: `small` (create, write 4 KiB, rename), `large` (append 1 MiB), `append` (128 bytes), `random` (overwrite 4 KiB
 //! at random in 256 MiB), `mail` (4 KiB files with names that sort behind each other), `empty` (files without content),
@@ -38,6 +38,7 @@ struct Writer {
     client: File,
     digested: u64,
     time: Duration,
+    processor: Duration,
     entries: u64,
 }
 
@@ -77,6 +78,7 @@ impl Writer {
             client,
             digested: 0,
             time: Duration::ZERO,
+            processor: Duration::ZERO,
             entries: 0,
         };
         writer.ask(&Request::Acquire {
@@ -131,9 +133,10 @@ impl Writer {
         };
         word(self.at, offset_of!(ClientPage, completed));
         self.ask(&Request::Credit { blocks: 40_000 });
-        let started = Instant::now();
+        let (started, before) = (Instant::now(), processor_time());
         while let Progress::Digested { .. } = self.shared.digest_session(self.session).unwrap() {}
         self.time += started.elapsed();
+        self.processor += processor_time() - before;
         word(self.at, offset_of!(ClientPage, retired));
         self.digested = self.at.0;
     }
@@ -308,11 +311,12 @@ fn run(folder: &Path, name: &str, laps: u64, digest_batch_bytes: u64) {
     writer.digest();
     let seconds = writer.time.as_secs_f64();
     println!(
-        "{name:8} {:8} operations, {:9} entries: {:8.0} operations/s, {:6.0} MB/s of log",
+        "{name:8} {:8} operations, {:9} entries: {:8.0} operations/s, {:6.0} MB/s of log, {:.2} us of the processor for each operation",
         work.count,
         writer.entries,
         work.count as f64 / seconds,
         writer.at.0 as f64 / seconds / 1e6,
+        writer.processor.as_secs_f64() * 1e6 / work.count as f64,
     );
     let full = writer.at.0 + writer.geometry.ring_bytes() - (2 << 20);
     while writer.at.0 < full {

@@ -19,7 +19,7 @@ use cuesta_media::planted::{self, Bug};
 use cuesta_oplog::{ScanStep, Scanner};
 use hashbrown::HashSet;
 use parking_lot::Mutex;
-use std::cell::OnceCell;
+use std::cell::{OnceCell, RefCell};
 use std::ops::Range;
 
 /// A session's log, as a digest needs to know it.
@@ -169,6 +169,8 @@ struct Before<'a> {
     orphans: &'a Orphans,
     session: SessionId,
     storage: &'a Storage<'a>,
+    /// Numbers that no inode had, as the last look for a new one showed: a session's new inodes have numbers behind each other.
+    free_numbers: RefCell<Range<u64>>,
     /// Looked for when it is first asked for, after the log was read.
     openers: OnceCell<Openers<'a>>,
 }
@@ -176,7 +178,16 @@ struct Before<'a> {
 impl Lookup for Before<'_> {
     fn inode(&self, inode: InodeNumber) -> Result<Option<StoredInode>, Error> {
         // New files have numbers behind all others, most of the time.
-        Ok(if inode < self.inodes_end { self.snapshot.inode(inode)? } else { None })
+        if inode >= self.inodes_end || self.free_numbers.borrow().contains(&inode.0) {
+            return Ok(None);
+        }
+        let found = self.snapshot.inode(inode)?;
+        if found.is_none()
+            && let Some(free) = self.snapshot.numbers_free_from(inode)?
+        {
+            *self.free_numbers.borrow_mut() = free;
+        }
+        Ok(found)
     }
 
     fn table_extents(&self, inode: InodeNumber) -> Result<Vec<Extent>, Error> {
@@ -344,6 +355,7 @@ impl Digester {
             orphans: &self.orphans,
             session: log.session,
             storage,
+            free_numbers: RefCell::default(),
             openers: OnceCell::new(),
         };
         let copied = &self.buffer[..self.copied];

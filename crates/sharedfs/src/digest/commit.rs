@@ -1,11 +1,12 @@
 //! Commit: one transaction of the metadata store with every change of the batch and "digested up to".
 
 use super::batch::{Batch, Digester, LogView, Storage};
+use super::place::Placements;
 use crate::Error;
 use crate::metadata::{ExtentWrite, SessionRecord, Transaction};
 use crate::namespace::View;
 use crate::tiers::{Allocator, Reservation, runs_of};
-use cuesta_format::{InodeNumber, LogPosition, SessionId};
+use cuesta_format::{Extent, InodeNumber, LogPosition, SessionId};
 use cuesta_media::planted::{self, Bug};
 
 impl Digester {
@@ -50,54 +51,26 @@ impl Digester {
             transaction.commit()?;
             transaction = storage.metadata.begin()?;
         }
-        put_inodes(&mut transaction, storage, view, reservation, bytes)?;
+        put_inodes(&mut transaction, storage, view, placements, reservation, bytes)?;
         put_extended(&mut transaction, view, bytes);
-        let mut writes = Vec::new();
-        for changes in placements.changes.chunk_by(|a, b| a.node == b.node) {
-            let inode = view.node(changes[0].node).record.inode;
-            writes.clear();
-            writes.extend(changes.iter().map(|change| ExtentWrite {
-                blocks: change.blocks.clone(),
-                new: &placements.extents[change.extents.clone()],
-            }));
-            let freed = match &view.node(changes[0].node).shifted {
-                Some(shifted) => transaction.replace_extents(inode, &shifted.extents, &writes)?,
-                None => transaction.write_all_extents(inode, &writes)?,
-            };
-            for freed in freed {
-                runs_of(&storage.geometry, &freed).for_each(|run| reservation.free(run));
-            }
-        }
-        // What was moved and not written to as well.
-        let is_written = |number: usize| {
-            placements.changes.binary_search_by_key(&number, |change| change.node as usize).is_ok()
-        };
-        for (number, node) in view.nodes().iter().enumerate().filter(|(_, node)| !node.removed) {
-            let Some(shifted) = &node.shifted else { continue };
-            if !is_written(number) {
-                transaction.replace_extents(node.record.inode, &shifted.extents, &[])?;
-            }
-            for freed in &shifted.freed {
-                runs_of(&storage.geometry, freed).for_each(|run| reservation.free(run));
-            }
-        }
         let mut names: Vec<_> = view.names.all().iter().filter(|name| name.before != name.now).collect();
         // In the order of their keys they are gathered much faster.
         names.sort_unstable_by(|a, b| (a.parent, a.bytes(bytes)).cmp(&(b.parent, b.bytes(bytes))));
-        for name in names.iter().filter(|name| name.now.is_none()) {
-            transaction.remove_dirent(name.parent, name.bytes(bytes));
-        }
         if planted::active(Bug::RenameInTwoSteps) {
+            for name in names.iter().filter(|name| name.now.is_none()) {
+                transaction.remove_dirent(name.parent, name.bytes(bytes));
+            }
             transaction.put_session(log.session, row);
             transaction.commit()?;
             transaction = storage.metadata.begin()?;
         }
         for name in names {
-            let Some(dirent) = name.now else { continue };
-            if name.taken_on_trust {
-                transaction.put_new_dirent(name.parent, name.bytes(bytes), dirent);
-            } else {
-                transaction.put_dirent(name.parent, name.bytes(bytes), dirent);
+            match name.now {
+                None => transaction.remove_dirent(name.parent, name.bytes(bytes)),
+                Some(dirent) if name.taken_on_trust => {
+                    transaction.put_new_dirent(name.parent, name.bytes(bytes), dirent);
+                }
+                Some(dirent) => transaction.put_dirent(name.parent, name.bytes(bytes), dirent),
             }
         }
         for &session in ended {
@@ -223,19 +196,35 @@ fn put_inodes(
     transaction: &mut Transaction,
     storage: &Storage<'_>,
     view: &View,
+    placements: &Placements,
     reservation: &mut Reservation,
     bytes: &[u8],
 ) -> Result<(), Error> {
-    for node in view.nodes().iter().filter(|node| node.changed) {
+    let mut free = |freed: &Extent| runs_of(&storage.geometry, freed).for_each(|run| reservation.free(run));
+    // Both are in the order of the nodes.
+    let mut changes = placements.changes.iter().peekable();
+    let mut writes = Vec::new();
+    for (number, node) in view.nodes().iter().enumerate().filter(|(_, node)| node.changed) {
         let inode = node.record.inode;
         if node.removed {
             if node.before.is_some() {
-                for freed in transaction.remove_inode(inode)? {
-                    runs_of(&storage.geometry, &freed).for_each(|run| reservation.free(run));
-                }
+                transaction.remove_inode(inode)?.iter().for_each(&mut free);
             }
         } else {
-            transaction.put_inode(&node.record)?;
+            writes.clear();
+            let mut of_node = || changes.next_if(|change| change.node as usize == number);
+            writes.extend(std::iter::from_fn(&mut of_node).map(|change| ExtentWrite {
+                blocks: change.blocks.clone(),
+                new: &placements.extents[change.extents.clone()],
+            }));
+            match &node.shifted {
+                None => transaction.put_inode_writing(&node.record, &writes)?.iter().for_each(&mut free),
+                Some(shifted) => {
+                    transaction.put_inode(&node.record)?;
+                    let overwritten = transaction.replace_extents(inode, &shifted.extents, &writes)?;
+                    overwritten.iter().chain(&shifted.freed).for_each(&mut free);
+                }
+            }
             let (start, length) = (node.target.0 as usize, node.target.1 as usize);
             if length > 0 {
                 transaction.put_symlink(inode, &bytes[start..start + length]);
@@ -248,5 +237,6 @@ fn put_inodes(
             transaction.put_orphan(inode, holder);
         }
     }
+    debug_assert!(changes.next().is_none(), "what is placed belongs to an inode that changed");
     Ok(())
 }

@@ -121,9 +121,14 @@ pub(super) fn payer_in(key: &[u8]) -> Result<(u8, u64), MetadataError> {
 /// The key of a directory entry or of an extended attribute; with an empty name, the place before the first.
 pub(super) fn name_key(owner: InodeNumber, name: &[u8]) -> Vec<u8> {
     let mut key = Vec::with_capacity(8 + name.len());
+    name_key_into(owner, name, &mut key);
+    key
+}
+
+/// The same, appended to `key`.
+pub(super) fn name_key_into(owner: InodeNumber, name: &[u8], key: &mut Vec<u8>) {
     key.extend_from_slice(&owner.0.to_be_bytes());
     key.extend_from_slice(name);
-    key
 }
 
 /// Whose key that is, and the name.

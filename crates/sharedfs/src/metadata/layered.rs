@@ -6,17 +6,17 @@
 
 use super::MetadataError;
 use super::keys::Table;
-use super::redo::{Change, Changes};
+use super::redo::{self, Change};
 use imbl::OrdMap;
 use imbl::ordmap::RangedIter;
 use imbl::shared_ptr::DefaultSharedPtr;
 use redb::{AccessGuard, Range, ReadOnlyTable, ReadTransaction};
+use std::borrow::Borrow;
 use std::cmp::Ordering;
 use std::ops::{Bound, Deref};
 use std::sync::{Arc, OnceLock};
 
 type Raw = &'static [u8];
-type Bytes = Arc<[u8]>;
 /// What became of keys: `None` is a key that was removed.
 type Layer = OrdMap<Bytes, Option<Bytes>>;
 type PairInTree = (AccessGuard<'static, Raw>, AccessGuard<'static, Raw>);
@@ -28,6 +28,58 @@ pub(super) type Bounds<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>);
 /// All keys.
 pub(super) const EVERYTHING: Bounds<'static> = (Bound::Unbounded, Bound::Unbounded);
 
+/// A key or a value, where it lies in the changes it came with: they stay for as long as one of them is needed. All that
+/// are kept so are in the journal, which bounds them.
+#[derive(Clone, Debug)]
+pub(super) struct Bytes {
+    changes: Arc<[u8]>,
+    start: u32,
+    end: u32,
+}
+
+impl Bytes {
+    /// `part` is a part of `changes`.
+    fn new(changes: &Arc<[u8]>, part: &[u8]) -> Bytes {
+        let start = part.as_ptr().addr() - changes.as_ptr().addr();
+        debug_assert!(start + part.len() <= changes.len());
+        Bytes { changes: Arc::clone(changes), start: start as u32, end: (start + part.len()) as u32 }
+    }
+}
+
+impl Deref for Bytes {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.changes[self.start as usize..self.end as usize]
+    }
+}
+
+impl Borrow<[u8]> for Bytes {
+    fn borrow(&self) -> &[u8] {
+        self
+    }
+}
+
+impl PartialEq for Bytes {
+    fn eq(&self, other: &Bytes) -> bool {
+        **self == **other
+    }
+}
+
+impl Eq for Bytes {}
+
+impl PartialOrd for Bytes {
+    fn partial_cmp(&self, other: &Bytes) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Bytes {
+    fn cmp(&self, other: &Bytes) -> Ordering {
+        (**self).cmp(&**other)
+    }
+}
+
 /// What was committed and is not in the tree.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Overlay {
@@ -35,11 +87,13 @@ pub(super) struct Overlay {
 }
 
 impl Overlay {
-    /// Adds changes.
-    pub(super) fn apply(&mut self, changes: Changes<'_>) -> Result<(), MetadataError> {
-        for change in changes {
+    /// Adds changes, as [`redo`] codes them.
+    pub(super) fn apply(&mut self, changes: &[u8]) -> Result<(), MetadataError> {
+        let changes: Arc<[u8]> = changes.into();
+        for change in redo::changes(&changes) {
             let Change { table, key, value } = change?;
-            self.layers[table as usize].insert(key.into(), value.map(Into::into));
+            let value = value.map(|value| Bytes::new(&changes, value));
+            self.layers[table as usize].insert(Bytes::new(&changes, key), value);
         }
         Ok(())
     }
@@ -119,6 +173,17 @@ pub(super) enum Direction {
     Backwards,
 }
 
+/// The first key of a table's tree that is `from` or lies behind it.
+pub(super) fn next_in_tree(
+    tree: &TreeAt,
+    table: Table,
+    from: &[u8],
+) -> Result<Option<AccessGuard<'static, Raw>>, MetadataError> {
+    let bounds: Bounds<'_> = (Bound::Included(from), Bound::Unbounded);
+    let next = tree.table(table)?.range::<&[u8]>(bounds)?.next().transpose()?;
+    Ok(next.map(|(key, _)| key))
+}
+
 /// Pairs of a range, in order of their keys or in the other one.
 pub(super) fn range<'a>(
     tree: &TreeAt,
@@ -161,7 +226,7 @@ impl Merged<'_> {
                 (Some(_), None) => Ordering::Less,
                 (None, Some(_)) => Ordering::Greater,
                 (Some((key, _)), Some((newer, _))) => {
-                    let order = key.value().cmp(newer);
+                    let order = key.value().cmp(&newer[..]);
                     if self.is_backwards { order.reverse() } else { order }
                 }
             };
@@ -172,7 +237,7 @@ impl Merged<'_> {
                 }
             }
             if let Some((key, Some(value))) = self.next_of_overlay.take() {
-                return Ok(Some((Found::Overlay(Arc::clone(key)), Found::Overlay(Arc::clone(value)))));
+                return Ok(Some((Found::Overlay(key.clone()), Found::Overlay(value.clone()))));
             }
         }
     }

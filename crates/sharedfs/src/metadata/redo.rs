@@ -38,6 +38,17 @@ impl Redo {
         self.bytes.extend_from_slice(value.unwrap_or_default());
     }
 
+    /// Forgets them, keeping the memory.
+    pub(super) fn clear(&mut self) {
+        self.bytes.clear();
+        self.changes = 0;
+    }
+
+    /// Bytes of memory it keeps.
+    pub(super) fn capacity_bytes(&self) -> usize {
+        self.bytes.capacity()
+    }
+
     /// How many there are.
     pub(super) fn len(&self) -> u64 {
         self.changes

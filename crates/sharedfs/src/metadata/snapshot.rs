@@ -50,7 +50,12 @@ impl Snapshot {
         &self.overlay
     }
 
-    fn range(&self, table: Table, bounds: Bounds<'_>) -> Result<Merged<'_>, MetadataError> {
+    /// The tree, without that.
+    pub(super) fn tree(&self) -> &TreeAt {
+        &self.tree
+    }
+
+    pub(super) fn range(&self, table: Table, bounds: Bounds<'_>) -> Result<Merged<'_>, MetadataError> {
         layered::range(&self.tree, &self.overlay, table, bounds, Direction::Forwards)
     }
 

@@ -6,8 +6,9 @@ use super::guard::{Tree, guarded};
 use super::journal::{self, JournalFlaw, JournalGeneration, Place};
 use super::keys::Table;
 use super::layered::{Overlay, TreeAt};
+use super::name_changes::NewNames;
 use super::redo::{Change, Redo};
-use super::transaction::NewNames;
+use super::transaction::Spare;
 use super::{Counters, MetadataError, Snapshot, Transaction, Watch};
 use cuesta_media::Medium;
 use parking_lot::{ArcMutexGuard, Mutex, RawMutex, RwLock};
@@ -45,6 +46,8 @@ pub(super) struct Shared {
     /// A commit of the tree ended with an error, and may have been done all the same: where a next transaction would go
     /// is not known.
     in_doubt: AtomicBool,
+    /// What the last transaction left to the next.
+    spare: Mutex<Spare>,
     /// Who is told of what transactions change.
     pub(super) watch: OnceLock<Arc<dyn Watch>>,
 }
@@ -165,7 +168,8 @@ impl MetadataStore {
         let current = Current { opened, tree: None, overlay: Arc::default(), journal: Place::default() };
         let (path, current, watch) = (path.to_owned(), RwLock::new(current), OnceLock::new());
         let in_doubt = AtomicBool::new(false);
-        let shared = Arc::new(Shared { path, medium, cache_bytes, current, in_doubt, watch });
+        let spare = Mutex::default();
+        let shared = Arc::new(Shared { path, medium, cache_bytes, current, in_doubt, spare, watch });
         Ok(MetadataStore { shared, writer: Arc::default(), is_read_only: AtomicBool::new(false) })
     }
 
@@ -294,6 +298,16 @@ impl Shared {
         })
     }
 
+    /// Memory for a transaction.
+    pub(super) fn spare(&self) -> Spare {
+        std::mem::take(&mut *self.spare.lock())
+    }
+
+    /// Takes it back.
+    pub(super) fn keep(&self, spare: Spare) {
+        *self.spare.lock() = spare.emptied();
+    }
+
     fn place(&self) -> (Arc<Opened>, Place) {
         let current = self.current.read();
         (Arc::clone(&current.opened), current.journal)
@@ -319,20 +333,12 @@ impl Shared {
         }
         let small = journal::takes(journal, base.overlay(), redo, opened.file.slack_bytes());
         if small || journal.end > 0 {
-            for key in new_names.keys() {
-                let exists = match base.overlay().get(Table::Dirents, key) {
-                    Some(value) => value.is_some(),
-                    // By what is written to the tree it is found there.
-                    None => small && base.get(Table::Dirents, key)?.is_some(),
-                };
-                if exists {
-                    return Err(MetadataError::NameTaken);
-                }
-            }
+            // By what is written to the tree they are found there.
+            base.find_none_of(new_names.keys(), small)?;
         }
         if small {
             let mut overlay = Overlay::clone(base.overlay());
-            overlay.apply(redo.changes())?;
+            overlay.apply(redo.bytes())?;
             let journal = journal::append(&opened.file, journal, redo)?;
             let mut current = self.current.write();
             (current.overlay, current.journal) = (Arc::new(overlay), journal);

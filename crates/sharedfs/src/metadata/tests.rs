@@ -8,6 +8,7 @@ use cuesta_format::{
 use cuesta_media::Medium;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
@@ -24,15 +25,51 @@ const _: () = {
 
 #[derive(Clone, Debug)]
 enum Change {
-    PutInode { inode: u64, mode: u32 },
-    RemoveInode { inode: u64 },
-    PutDirent { parent: u64, name: Vec<u8>, inode: u64 },
-    RemoveDirent { parent: u64, name: Vec<u8> },
-    PutExtended { inode: u64, name: Vec<u8>, length: usize },
-    RemoveExtended { inode: u64, name: Vec<u8> },
-    Write { inode: u64, start: u64, blocks: u64 },
-    Punch { inode: u64, start: u64, blocks: u64 },
-    Truncate { inode: u64, start: u64 },
+    PutInode {
+        inode: u64,
+        mode: u32,
+    },
+    /// With several writes, as a digest has them.
+    PutWriting {
+        inode: u64,
+        mode: u32,
+        writes: Vec<Range<u64>>,
+    },
+    RemoveInode {
+        inode: u64,
+    },
+    PutDirent {
+        parent: u64,
+        name: Vec<u8>,
+        inode: u64,
+    },
+    RemoveDirent {
+        parent: u64,
+        name: Vec<u8>,
+    },
+    PutExtended {
+        inode: u64,
+        name: Vec<u8>,
+        length: usize,
+    },
+    RemoveExtended {
+        inode: u64,
+        name: Vec<u8>,
+    },
+    Write {
+        inode: u64,
+        start: u64,
+        blocks: u64,
+    },
+    Punch {
+        inode: u64,
+        start: u64,
+        blocks: u64,
+    },
+    Truncate {
+        inode: u64,
+        start: u64,
+    },
 }
 
 #[derive(Clone, Debug)]
@@ -55,6 +92,15 @@ fn change() -> impl Strategy<Value = Change> {
     let place = || (0..30u64, 1..6u64);
     prop_oneof![
         3 => (inode(), 0..8u32).prop_map(|(inode, mode)| Change::PutInode { inode, mode }),
+        3 => (inode(), 0..8u32, prop::collection::vec((0..4u64, 1..4u64), 0..7)).prop_map(|(inode, mode, gaps)| {
+            let mut end = 0;
+            let writes = gaps.into_iter().map(|(gap, blocks)| {
+                let start = end + gap;
+                end = start + blocks;
+                start..end
+            });
+            Change::PutWriting { inode, mode, writes: writes.collect() }
+        }),
         1 => inode().prop_map(|inode| Change::RemoveInode { inode }),
         1 => (1..4u64).prop_map(|inode| Change::RemoveInode { inode }),
         3 => (1..4u64, name(), inode()).prop_map(|(parent, name, inode)| Change::PutDirent { parent, name, inode }),
@@ -111,12 +157,16 @@ fn single_blocks(extents: &[Extent]) -> Vec<(u64, u64)> {
 }
 
 /// An inode's record with the bytes of its extended attributes.
-fn put_inode(transaction: &mut Transaction, model: &Model, inode: u64) {
+fn record(model: &Model, inode: u64) -> InodeRecord {
     let attributes = model.extended.range((inode, Vec::new())..(inode + 1, Vec::new()));
     let bytes = attributes.map(|((_, name), length)| name.len() + length).sum::<usize>();
     let mode = 0o100_000 | model.inodes[&inode];
     let record = InodeRecord::new(InodeNumber(inode), mode, 0, 0, Timestamp(5));
-    transaction.put_inode(&InodeRecord { extended: bytes as u32, ..record }).unwrap();
+    InodeRecord { extended: bytes as u32, ..record }
+}
+
+fn put_inode(transaction: &mut Transaction, model: &Model, inode: u64) {
+    transaction.put_inode(&record(model, inode)).unwrap();
 }
 
 fn assert_extended(snapshot: &Snapshot, model: &Model) {
@@ -141,6 +191,24 @@ fn make(transaction: &mut Transaction, model: &mut Model, change: &Change, next_
         Change::PutInode { inode, mode } => {
             model.inodes.insert(*inode, *mode);
             put_inode(transaction, model, *inode);
+        }
+        Change::PutWriting { inode, mode, writes } => {
+            model.inodes.insert(*inode, *mode);
+            let extents = writes.iter().map(|blocks| {
+                let address = BlockAddress(*next_address * BLOCK_BYTES);
+                *next_address += blocks.end - blocks.start;
+                Extent { file_block: blocks.start, blocks: (blocks.end - blocks.start) as u32, address }
+            });
+            let extents: Vec<Extent> = extents.collect();
+            let with_extents = writes.iter().zip(extents.chunks(1));
+            let writes: Vec<_> =
+                with_extents.map(|(blocks, new)| ExtentWrite { blocks: blocks.clone(), new }).collect();
+            let freed = transaction.put_inode_writing(&record(model, *inode), &writes).unwrap();
+            let expected = extents.iter().flat_map(|extent| {
+                let blocks = extent.file_block..extent.end_block();
+                model.replace(*inode, blocks, Some(extent.address.0 / BLOCK_BYTES))
+            });
+            assert_eq!(freed_blocks(&freed), expected.collect::<Vec<_>>());
         }
         Change::RemoveInode { inode } => {
             let freed = transaction.remove_inode(InodeNumber(*inode));
@@ -401,36 +469,6 @@ fn the_small_tables_keep_what_they_are_given() {
     transaction.remove_inode(InodeNumber(9)).unwrap();
     transaction.commit().unwrap();
     assert_eq!(store.read().unwrap().symlink(InodeNumber(9)).unwrap(), None);
-}
-
-#[test]
-fn a_name_that_must_be_new_is_found_wherever_it_is() {
-    let folder = folder_in_memory();
-    let store = MetadataStore::create(&folder.path().join("meta"), Medium::Memory).unwrap();
-    store.ensure_slack(16 << 20).unwrap();
-    let dirent = Dirent { inode: InodeNumber(9), kind: FileKind::File };
-    let commit = |much: bool, change: &dyn Fn(&mut Transaction)| {
-        let mut transaction = store.begin().unwrap();
-        change(&mut transaction);
-        if much {
-            put_much(&mut transaction);
-        }
-        transaction.commit()
-    };
-    for (number, (put_much, new_much)) in
-        [(false, false), (false, true), (true, false), (true, true)].into_iter().enumerate()
-    {
-        let name = format!("{number}");
-        let put_new = |it: &mut Transaction| it.put_new_dirent(InodeNumber::ROOT, name.as_bytes(), dirent);
-        commit(put_much, &put_new).unwrap();
-        let used = store.read().unwrap().counters().unwrap();
-        assert!(matches!(commit(new_much, &put_new), Err(MetadataError::NameTaken)), "{number}");
-        assert_eq!(store.read().unwrap().counters().unwrap(), used);
-        // Removed, it is as new, whether or not the tree still has it.
-        commit(false, &|it| it.remove_dirent(InodeNumber::ROOT, name.as_bytes())).unwrap();
-        commit(new_much, &put_new).unwrap();
-    }
-    assert_eq!(store.read().unwrap().list(InodeNumber::ROOT, b"", 10).unwrap().len(), 4);
 }
 
 #[test]

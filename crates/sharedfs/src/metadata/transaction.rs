@@ -7,6 +7,7 @@
 use super::extents::{ExtentWrite, close_together, differences, splice};
 use super::guard::guarded;
 use super::keys::{Table, chunk_of, name_in, name_key, number_key, owner_and_name, pair_key, payer_key};
+use super::name_changes::{NameChange, NameChanges, NewNames};
 use super::records::{Chunk, INLINE_EXTENTS_MAX, encode_allowance, encode_amounts, encode_extent_place};
 use super::redo::Redo;
 use super::store::{Shared, Writing};
@@ -20,39 +21,13 @@ use std::collections::BTreeMap;
 use std::ops::{Bound, Range};
 use std::sync::Arc;
 
-/// What becomes of a name.
-#[derive(Clone, Copy)]
-struct NameChange {
-    now: Option<Dirent>,
-    /// The name must not be in the tree yet.
-    must_be_new: bool,
-}
-
-/// The names that must not be there yet.
-pub(super) struct NewNames<'a>(&'a BTreeMap<Vec<u8>, NameChange>);
-
-impl NewNames<'_> {
-    /// No names.
-    pub(super) const NONE: NewNames<'static> = NewNames(&BTreeMap::new());
-
-    /// Their keys.
-    pub(super) fn keys(&self) -> impl Iterator<Item = &[u8]> {
-        self.0.iter().filter(|(_, change)| change.must_be_new).map(|(key, _)| &key[..])
-    }
-
-    /// Whether this is one's key.
-    pub(super) fn contain(&self, key: &[u8]) -> bool {
-        self.0.get(key).is_some_and(|change| change.must_be_new)
-    }
-}
-
 /// The one transaction that writes.
 pub struct Transaction {
     store: Arc<Shared>,
     writing: Writing,
     base: Snapshot,
     chunks: BTreeMap<u64, Box<Chunk>>,
-    dirents: BTreeMap<Vec<u8>, NameChange>,
+    names: NameChanges,
     extents: BTreeMap<(u64, u64), Option<(u64, u32)>>,
     symlinks: BTreeMap<u64, Option<Vec<u8>>>,
     extended: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
@@ -61,6 +36,33 @@ pub struct Transaction {
     orphans: BTreeMap<(u64, u64), bool>,
     usage: UsageChanges,
     counters: Counters,
+    /// Where they will be gathered.
+    redo: Redo,
+}
+
+/// Memory that one transaction leaves to the next: what the kernel has to clear for it costs more than filling it.
+#[derive(Debug, Default)]
+pub(super) struct Spare {
+    redo: Redo,
+    names: NameChanges,
+}
+
+impl Spare {
+    /// More than this is not kept: it is what a batch of the usual size needs.
+    const BYTES_MAX: usize = 1 << 20;
+
+    /// Empty, and none of it larger than what is kept.
+    pub(super) fn emptied(mut self) -> Spare {
+        self.redo.clear();
+        self.names.clear();
+        if self.redo.capacity_bytes() > Spare::BYTES_MAX {
+            self.redo = Redo::default();
+        }
+        if self.names.capacity_bytes() > Spare::BYTES_MAX {
+            self.names = NameChanges::default();
+        }
+        self
+    }
 }
 
 impl Transaction {
@@ -70,12 +72,13 @@ impl Transaction {
         base: Snapshot,
     ) -> Result<Transaction, MetadataError> {
         let counters = base.counters()?;
+        let spare = store.spare();
         Ok(Transaction {
             store,
             writing,
             base,
             chunks: BTreeMap::new(),
-            dirents: BTreeMap::new(),
+            names: spare.names,
             extents: BTreeMap::new(),
             symlinks: BTreeMap::new(),
             extended: BTreeMap::new(),
@@ -84,6 +87,7 @@ impl Transaction {
             orphans: BTreeMap::new(),
             usage: UsageChanges::default(),
             counters,
+            redo: spare.redo,
         })
     }
 
@@ -132,6 +136,29 @@ impl Transaction {
             }
         }
         Ok(())
+    }
+
+    /// As [`Transaction::put_inode`] and then [`Transaction::write_all_extents`]. Most inodes of a digest are new and have
+    /// few extents: these are made at once.
+    pub fn put_inode_writing(
+        &mut self,
+        record: &InodeRecord,
+        writes: &[ExtentWrite<'_>],
+    ) -> Result<Vec<Extent>, MetadataError> {
+        let slot = self.slot(record.inode)?;
+        if slot.is_none() {
+            let spliced = splice(&[], writes);
+            if spliced.kept.len() <= INLINE_EXTENTS_MAX {
+                let record = InodeRecord { blocks: blocks_of(&spliced.kept), ..*record };
+                *slot = Some(StoredInode { record, extents: ExtentList::Inline(spliced.kept) });
+                self.usage.come(&record);
+                self.counters.inodes += 1;
+                self.counters.used_blocks += record.blocks;
+                return Ok(spliced.freed);
+            }
+        }
+        self.put_inode(record)?;
+        if writes.is_empty() { Ok(Vec::new()) } else { self.write_all_extents(record.inode, writes) }
     }
 
     /// Removes an inode and whatever belongs to it; answers the extents it had.
@@ -240,9 +267,8 @@ impl Transaction {
                 (spliced.freed, if fits { ExtentList::Inline(spliced.kept) } else { ExtentList::Table })
             }
         };
-        let count = |extents: &[Extent]| extents.iter().map(|it| u64::from(it.blocks)).sum::<u64>();
-        let added = writes.iter().map(|write| count(write.new)).sum::<u64>();
-        let removed = count(&freed);
+        let added = writes.iter().map(|write| blocks_of(write.new)).sum::<u64>();
+        let removed = blocks_of(&freed);
         let apply = |blocks: u64| (blocks + added).saturating_sub(removed);
         self.counters.used_blocks = apply(self.counters.used_blocks);
         if let Some(stored) = self.slot(inode)? {
@@ -266,7 +292,7 @@ impl Transaction {
         let spliced = splice(moved, writes);
         let stored = self.inode(inode)?.ok_or(MetadataError::NoInode(inode))?;
         let blocks_before = stored.record.blocks;
-        let blocks = spliced.kept.iter().map(|it| u64::from(it.blocks)).sum::<u64>();
+        let blocks = blocks_of(&spliced.kept);
         if stored.extents == ExtentList::Table {
             for extent in self.table_extents(inode, 0..u64::MAX)? {
                 self.extents.insert((inode.0, extent.file_block), None);
@@ -320,7 +346,7 @@ impl Transaction {
     /// What a name stands for, as this transaction leaves it.
     pub fn lookup(&self, parent: InodeNumber, name: &[u8]) -> Result<Option<Dirent>, MetadataError> {
         let key = name_key(parent, name);
-        match self.dirents.get(&key) {
+        match self.names.get(&key) {
             Some(change) => Ok(change.now),
             None => self.base.dirent(&key),
         }
@@ -328,27 +354,27 @@ impl Transaction {
 
     /// Makes a name stand for an inode, whatever it stood for.
     pub fn put_dirent(&mut self, parent: InodeNumber, name: &[u8], dirent: Dirent) {
-        self.dirents.insert(name_key(parent, name), NameChange { now: Some(dirent), must_be_new: false });
+        self.names.insert(parent, name, NameChange { now: Some(dirent), must_be_new: false });
     }
 
     /// As [`Transaction::put_dirent`], of a name the caller takes to be new without having looked: should it be there
     /// after all, the commit fails with [`MetadataError::NameTaken`] and changes nothing. Looking costs as much as
     /// putting.
     pub fn put_new_dirent(&mut self, parent: InodeNumber, name: &[u8], dirent: Dirent) {
-        self.dirents.insert(name_key(parent, name), NameChange { now: Some(dirent), must_be_new: true });
+        self.names.insert(parent, name, NameChange { now: Some(dirent), must_be_new: true });
     }
 
     /// Removes a name, if it is there.
     pub fn remove_dirent(&mut self, parent: InodeNumber, name: &[u8]) {
-        self.dirents.insert(name_key(parent, name), NameChange { now: None, must_be_new: false });
+        self.names.insert(parent, name, NameChange { now: None, must_be_new: false });
     }
 
     /// Up to `limit` names that sort behind `after`, as this transaction leaves them.
     pub fn list(&self, parent: InodeNumber, after: &[u8], limit: usize) -> Result<Vec<Entry>, MetadataError> {
         let from = name_key(parent, after);
         let mut changes = self
-            .dirents
-            .range::<[u8], _>((Bound::Excluded(&from[..]), Bound::Unbounded))
+            .names
+            .behind(&from)
             .map_while(|(key, change)| Some((name_in(parent, key)?, change.now)))
             .peekable();
         let mut entries = Vec::new();
@@ -491,27 +517,32 @@ impl Transaction {
 
     fn changed(&self) -> Changed {
         let of_links = self.symlinks.keys().map(|&inode| chunk_of(InodeNumber(inode)).0);
-        let owners = self.dirents.keys().filter_map(|key| owner_and_name(key));
-        let mut directories: Vec<InodeNumber> = owners.map(|(owner, _)| owner).collect();
-        directories.dedup();
+        let mut directories: Vec<InodeNumber> = Vec::new();
+        for (owner, _) in self.names.all().filter_map(|(key, _)| owner_and_name(key)) {
+            if directories.last() != Some(&owner) {
+                directories.push(owner);
+            }
+        }
         Changed { chunks: self.chunks.keys().copied().chain(of_links).collect(), directories }
     }
 
-    fn write(self) -> Result<(), MetadataError> {
-        let redo = self.redo()?;
-        let Transaction { store, writing, base, dirents, .. } = self;
-        store.commit(&writing, base, &redo, &NewNames(&dirents))
+    fn write(mut self) -> Result<(), MetadataError> {
+        let mut redo = std::mem::take(&mut self.redo);
+        self.gather(&mut redo)?;
+        let Transaction { store, writing, base, names, .. } = self;
+        let committed = store.commit(&writing, base, &redo, &NewNames(Some(&names)));
+        store.keep(Spare { redo, names });
+        committed
     }
 
     /// All that changes, in order.
-    fn redo(&self) -> Result<Redo, MetadataError> {
-        let mut redo = Redo::default();
+    fn gather(&mut self, redo: &mut Redo) -> Result<(), MetadataError> {
         let mut encoded = Vec::new();
         for (&number, chunk) in &self.chunks {
             chunk.encode(&mut encoded);
             redo.push(Table::Inodes, &number_key(number), (!chunk.is_empty()).then_some(&encoded));
         }
-        for (key, change) in &self.dirents {
+        for (key, change) in self.names.all() {
             redo.push(Table::Dirents, key, change.now.map(Dirent::encode).as_ref().map(|value| &value[..]));
         }
         for (key, value) in &self.extended {
@@ -549,8 +580,12 @@ impl Transaction {
                 redo.push(Table::Counters, now.0.as_bytes(), Some(&now.1.to_le_bytes()));
             }
         }
-        Ok(redo)
+        Ok(())
     }
+}
+
+fn blocks_of(extents: &[Extent]) -> u64 {
+    extents.iter().map(|extent| u64::from(extent.blocks)).sum()
 }
 
 fn encode_session(record: &SessionRecord) -> Result<Vec<u8>, MetadataError> {

@@ -9,7 +9,15 @@ use std::collections::BTreeMap;
 #[derive(Debug, Default)]
 pub(super) struct UsageChanges {
     changes: BTreeMap<Payer, Change>,
+    /// What is not in `changes` yet: inodes next to each other mostly belong to the same.
+    last: Last,
     limits: BTreeMap<Payer, Option<Allowance>>,
+}
+
+#[derive(Debug, Default)]
+struct Last {
+    owners: Owners,
+    change: Change,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -18,10 +26,34 @@ struct Change {
     inodes: i64,
 }
 
+/// Whom an inode belongs to, as its record says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Owners {
+    uid: u32,
+    gid: u32,
+    tree: InodeNumber,
+}
+
+impl Default for Owners {
+    fn default() -> Owners {
+        Owners { uid: 0, gid: 0, tree: InodeNumber::NONE }
+    }
+}
+
+impl Owners {
+    fn of(record: &InodeRecord) -> Owners {
+        Owners { uid: record.uid, gid: record.gid, tree: record.tree }
+    }
+
+    fn payers(self) -> impl Iterator<Item = Payer> {
+        let tree = (self.tree != InodeNumber::NONE).then_some(Payer::Tree(self.tree));
+        [Payer::User(self.uid), Payer::Group(self.gid)].into_iter().chain(tree)
+    }
+}
+
 /// Who is charged for an inode.
 pub(crate) fn payers(record: &InodeRecord) -> impl Iterator<Item = Payer> {
-    let tree = (record.tree != InodeNumber::NONE).then_some(Payer::Tree(record.tree));
-    [Payer::User(record.uid), Payer::Group(record.gid)].into_iter().chain(tree)
+    Owners::of(record).payers()
 }
 
 impl UsageChanges {
@@ -31,14 +63,30 @@ impl UsageChanges {
         change.inodes += inodes;
     }
 
+    fn charge(&mut self, record: &InodeRecord, blocks: i64, inodes: i64) {
+        let owners = Owners::of(record);
+        if self.last.owners != owners {
+            self.settle();
+            self.last.owners = owners;
+        }
+        self.last.change.blocks += blocks;
+        self.last.change.inodes += inodes;
+    }
+
+    /// Charges those who were charged last.
+    fn settle(&mut self) {
+        let Last { owners, change } = std::mem::take(&mut self.last);
+        owners.payers().for_each(|payer| self.add(payer, change.blocks, change.inodes));
+    }
+
     /// An inode came.
     pub(super) fn come(&mut self, record: &InodeRecord) {
-        payers(record).for_each(|payer| self.add(payer, record.blocks as i64, 1));
+        self.charge(record, record.blocks as i64, 1);
     }
 
     /// An inode is charged to nobody any more.
     fn discharge(&mut self, record: &InodeRecord) {
-        payers(record).for_each(|payer| self.add(payer, -(record.blocks as i64), -1));
+        self.charge(record, -(record.blocks as i64), -1);
     }
 
     /// An inode went, and its limits with it if it was a directory with a quota.
@@ -51,9 +99,11 @@ impl UsageChanges {
 
     /// What stands in an inode's record changed.
     pub(super) fn change(&mut self, before: &InodeRecord, after: &InodeRecord) {
-        if !payers(before).eq(payers(after)) || before.blocks != after.blocks {
+        if Owners::of(before) != Owners::of(after) {
             self.discharge(before);
             self.come(after);
+        } else if before.blocks != after.blocks {
+            self.charge(after, after.blocks as i64 - before.blocks as i64, 0);
         }
     }
 
@@ -68,7 +118,8 @@ impl UsageChanges {
     }
 
     /// What they own after it, of those it changes.
-    pub(super) fn after(&self, base: &Snapshot) -> Result<Vec<(Payer, Amounts)>, MetadataError> {
+    pub(super) fn after(&mut self, base: &Snapshot) -> Result<Vec<(Payer, Amounts)>, MetadataError> {
+        self.settle();
         let changed = self.changes.iter().filter(|(_, change)| change.blocks != 0 || change.inodes != 0);
         changed
             .map(|(&payer, change)| {

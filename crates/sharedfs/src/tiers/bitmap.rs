@@ -1,5 +1,7 @@
 //! Which blocks of an arena are in use: one bit each.
 
+use std::ops::Range;
+
 /// A bitmap of blocks; set means used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bitmap {
@@ -103,20 +105,22 @@ impl Bitmap {
     /// The first run of free blocks at or behind `from`, at most `most` long.
     #[must_use]
     pub fn find_free(&self, from: u32, most: u32) -> Option<(u32, u32)> {
-        let first = self.next(from, false)?;
-        let end = self.next(first, true).unwrap_or(self.blocks);
-        Some((first, (end - first).min(most)))
+        let first = self.next(from..self.blocks, false)?;
+        // Behind an empty arena's first block lie thousands of words that say the same.
+        let most = first.saturating_add(most).min(self.blocks);
+        let end = self.next(first..most, true).unwrap_or(most);
+        Some((first, end - first))
     }
 
-    /// The first block at or behind `from` that is used (or free).
-    fn next(&self, from: u32, used: bool) -> Option<u32> {
-        let mut block = from;
-        while block < self.blocks {
+    /// The first block of a range that is used (or free).
+    fn next(&self, range: Range<u32>, used: bool) -> Option<u32> {
+        let mut block = range.start;
+        while block < range.end {
             let word = self.words[(block / 64) as usize];
             let word = if used { word } else { !word } & (u64::MAX << (block % 64));
             if word != 0 {
                 let found = (block / 64) * 64 + word.trailing_zeros();
-                return (found < self.blocks).then_some(found);
+                return (found < range.end).then_some(found);
             }
             block = (block / 64 + 1) * 64;
         }

@@ -116,7 +116,7 @@ pub(super) fn replay(file: &BackendFile, generation: JournalGeneration) -> Resul
         if redo::changes(changes).any(|change| change.is_err()) {
             break;
         }
-        overlay.apply(redo::changes(changes))?;
+        overlay.apply(changes)?;
         (commits, sound_end) = (commits + 1, records.end);
     }
     let flaw = if said.is_none() {
