@@ -129,3 +129,33 @@ signal.pause()";
     let ended = daemon.try_wait().unwrap().expect("its end was waited for");
     assert_eq!(ended.code(), Some(7), "it left at SIGTERM");
 }
+
+/// A process that has no descriptors left cannot attach, and is told so at once: it waits for no daemon. It tries again with
+/// each call, and leaves no session behind.
+#[test]
+fn attaching_that_finds_no_descriptors_fails_at_once_and_leaves_no_session() {
+    let place = Place::with_store();
+    let program = "
+import json, os, resource, subprocess, time
+least, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+failed, began = 0, time.monotonic()
+for limit in range(3, 100):
+    resource.setrlimit(resource.RLIMIT_NOFILE, (limit, most))
+    try:
+        os.mkdir('/cuesta/d')
+        break
+    except OSError:
+        failed += 1
+seconds = time.monotonic() - began
+resource.setrlimit(resource.RLIMIT_NOFILE, (least, most))
+# Sessions end a moment behind their connections.
+for _ in range(200):
+    status = subprocess.run(['bin/cuesta', 'status', 'store', '--json'], capture_output=True, check=True).stdout
+    own = [one for one in json.loads(status)['sessions'] if one['pid'] == os.getpid()]
+    if len(own) == 1:
+        break
+print(failed > 0, seconds < 20, len(own))
+";
+    let ended = place.cuesta(&["run", "--store", "store", "--", "python3", "-c", program]);
+    assert_eq!(ended.text(), "True True 1\n", "{}", ended.errors());
+}

@@ -190,7 +190,12 @@ impl Link for SocketLink {
     }
 
     fn reconnect(&mut self) -> Result<bool, LinkError> {
-        let socket = lift(connect(&self.path)?, self.descriptor_floor);
+        let socket = connect(&self.path).map_err(|error| match error {
+            // What is open goes on as soon as the process has some left.
+            LinkError::Barred(errno @ (Errno::MFILE | Errno::NFILE)) => errno.into(),
+            error => error,
+        })?;
+        let socket = lift(socket, self.descriptor_floor);
         // Its number stays, by which others know it.
         rustix::io::dup3(&socket, &mut self.socket, DupFlags::CLOEXEC)?;
         Ok(true)
@@ -208,7 +213,8 @@ impl Link for SocketLink {
 fn connect(path: &[u8]) -> Result<OwnedFd, LinkError> {
     let address = SocketAddrUnix::new(path)?;
     let socket =
-        rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+        rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
+            .map_err(LinkError::Barred)?;
     loop {
         match rustix::net::connect(&socket, &address) {
             Ok(()) => return Ok(socket),

@@ -15,6 +15,7 @@ use crate::errno::Error;
 use crate::inode::{Content, Inode, State};
 use crate::mapped_descriptors::{Kept, KeptFile};
 use crate::open_file::OpenFile;
+use crate::quotas::Payers;
 use crate::session::unexpected;
 use crate::sync::{Arc, AtomicU64, Mutex, Ordering};
 use cuesta_format::quota::Amounts;
@@ -386,7 +387,9 @@ impl Client {
                 room if room < bytes as u64 => return Ok(MappedWrite::Full(room)),
                 _ => {}
             }
-            self.charge_mapped(turn, file, &state, mapped, &(offset..offset + bytes as u64))?;
+            let range = offset..offset + bytes as u64;
+            let (payers, added) = self.check_mapped(turn, file, &state, mapped, &range)?;
+            turn.charge(payers, added)?;
             let (bytes, appended) = match turn.append_write(inode.number, offset, data)? {
                 Ok(appended) => (bytes, appended),
                 Err(_) => return Err(Error::Fault.into()),
@@ -457,25 +460,38 @@ impl Client {
         range: &Range<u64>,
         keep_size: bool,
     ) -> Result<bool, Error> {
+        let provide = |turn: &mut Turn<'_>, charged: Option<&State>, piece: Range<u64>| {
+            // Behind the end nothing is kept.
+            let end = if keep_size { piece.end.min(self.mapped_size(mapped)?) } else { piece.end };
+            let piece = piece.start..end;
+            if !piece.is_empty() {
+                let file = self.open_mapped(mapped)?;
+                if let Some(state) = charged {
+                    let (payers, added) = self.check_mapped(turn, open_file, state, mapped, &piece)?;
+                    turn.charge(payers, added)?;
+                }
+                whole(|| mapped_files::clear_behind_end(&file, end))?;
+                whole(|| mapped_files::provide(&file, piece.clone(), keep_size))?;
+                turn.keep_charge();
+            }
+            Ok(true)
+        };
         let mut at = range.start;
         while at < range.end {
             let piece_end = range.end.min(at + PROVIDED_BYTES);
             let is_mapped = self.operate(|turn| {
-                let state = self.reading(open_file.inode_ref())?;
+                let inode = open_file.inode_ref();
+                if !turn.is_charged() {
+                    let is_mapped = self.reading(inode)?.mapped().is_some();
+                    return if is_mapped { provide(turn, None, at..piece_end) } else { Ok(false) };
+                }
+                // Alone: what the file may get without a charge is not for two at a time.
+                let state = self.changing(inode)?;
                 if state.mapped().is_none() {
                     return Ok(false);
                 }
                 self.check_mapped(turn, open_file, &state, mapped, &(at..range.end))?;
-                // Behind the end nothing is kept.
-                let end = if keep_size { piece_end.min(self.mapped_size(mapped)?) } else { piece_end };
-                if at < end {
-                    let file = self.open_mapped(mapped)?;
-                    self.charge_mapped(turn, open_file, &state, mapped, &(at..end))?;
-                    whole(|| mapped_files::clear_behind_end(&file, end))?;
-                    whole(|| mapped_files::provide(&file, at..end, keep_size))?;
-                    turn.keep_charge();
-                }
-                Ok(true)
+                provide(turn, Some(&state), at..piece_end)
             })?;
             if !is_mapped {
                 return Ok(false);
@@ -485,7 +501,8 @@ impl Client {
         Ok(true)
     }
 
-    /// Whoever is charged for the file must have room for what it does not have of `range`.
+    /// What `range` wants that the file does not have, and whoever is charged for it, who must have room for that. Where it
+    /// wants nothing, it is learnt all the same whether they have limits: who has none need not go by the log.
     fn check_mapped(
         &self,
         turn: &Turn<'_>,
@@ -493,29 +510,14 @@ impl Client {
         state: &State,
         mapped: &MappedFile,
         range: &Range<u64>,
-    ) -> Result<(), Halt> {
+    ) -> Result<(Payers, Amounts), Halt> {
         let payers = turn.payers(&state.record, file.writer);
         if payers.is_empty() {
-            return Ok(());
-        }
-        turn.check_room(payers, self.added_to_mapped(mapped, &state.record, range)?)
-    }
-
-    /// Charges what `range` wants that the file does not have.
-    fn charge_mapped(
-        &self,
-        turn: &mut Turn<'_>,
-        file: &OpenFile,
-        state: &State,
-        mapped: &MappedFile,
-        range: &Range<u64>,
-    ) -> Result<(), Halt> {
-        let payers = turn.payers(&state.record, file.writer);
-        if payers.is_empty() {
-            return Ok(());
+            return Ok((payers, Amounts::NONE));
         }
         let blocks = self.added_to_mapped(mapped, &state.record, range)?;
-        turn.charge(payers, Amounts { blocks, inodes: 0 })
+        turn.check_room(payers, blocks)?;
+        Ok((payers, Amounts { blocks, inodes: 0 }))
     }
 
     /// Logs that a range becomes zeros, up to a new end of the file: to the kernel these are two things, between which

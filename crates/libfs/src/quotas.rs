@@ -147,11 +147,12 @@ impl Turn<'_> {
         Ok(())
     }
 
-    /// They could own so many blocks more: for who makes sure of that and keeps nothing.
+    /// They could own so many blocks more: for who makes sure of that and keeps nothing. It is known then whether they have
+    /// limits.
     pub(crate) fn check_room(&self, payers: Payers, blocks: u64) -> Result<(), Halt> {
         let session = self.session();
         let (shown, needed) = (session.limits_shown(), Amounts { blocks, inodes: 0 });
-        if shown == 0 || blocks == 0 {
+        if shown == 0 {
             return Ok(());
         }
         let lacking = Quotas::lacking(&session.quotas.rooms.lock(), shown, payers, needed);

@@ -3,14 +3,16 @@
 mod common;
 
 use common::quota::{ANNA, BERT, BLOCK, check, fill, limit, owned, quotas, set, store, user, write};
-use common::{Caller, root};
+use common::{Caller, InProcess, root};
 use cuesta_format::Medium;
 use cuesta_format::quota::{Amounts, Limited, Payer};
-use cuesta_format::wire::Response;
-use cuesta_libfs::{Allocation, Base, Error, OpenFile, SetAttributes, Target};
+use cuesta_format::wire::{Request, Response};
+use cuesta_libfs::{Allocation, Base, Client, Error, Link, LinkError, OpenFile, SetAttributes, Target};
 use cuesta_media::{Mapping, Protection};
 use libc::{O_CREAT, O_RDWR};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// What a program has that maps so many blocks of a file.
 fn map(caller: &Caller, file: &OpenFile, blocks: usize) -> Mapping {
@@ -111,6 +113,45 @@ fn what_was_cut_may_be_written_again() {
     client.close(file).unwrap();
     drop((anna, shared));
     check(store, vec![client]);
+}
+
+/// A link that counts the digests it is asked for.
+struct Counting {
+    link: InProcess,
+    digests: Arc<AtomicUsize>,
+}
+
+impl Link for Counting {
+    fn call(&mut self, request: &Request, descriptors: &mut Vec<OwnedFd>) -> Result<Response, LinkError> {
+        self.digests.fetch_add(usize::from(*request == Request::Digest), Ordering::Relaxed);
+        self.link.call(request, descriptors)
+    }
+}
+
+/// Nor by the way of those who have, be it that the file takes no more than it counts for anyway.
+#[test]
+fn who_has_no_limit_is_not_held_up_by_those_of_others() {
+    let (store, client) = store();
+    let shared = Arc::clone(&store.shared);
+    let digests = Arc::new(AtomicUsize::new(0));
+    let link = Counting { link: store.link(), digests: Arc::clone(&digests) };
+    let other = Client::attach(Box::new(link), "counting").unwrap();
+    let bert = user(&other, BERT);
+    let file = bert.open("f", O_CREAT | O_RDWR).unwrap();
+    put(&bert, &file, 0, 40 * BLOCK).unwrap();
+    let mapping = map(&bert, &file, 1);
+    other.truncate_open(&file, 0).unwrap();
+    limit(&shared, ANNA, 10, 0);
+    let before = digests.load(Ordering::Relaxed);
+    for block in 0..30 {
+        assert_eq!(put(&bert, &file, block, BLOCK), Ok(BLOCK));
+    }
+    let asked = digests.load(Ordering::Relaxed) - before;
+    assert!(asked <= 1, "{asked} pages of 30 went by the log");
+    drop(mapping);
+    other.close(file).unwrap();
+    drop((bert, shared));
+    check(store, vec![client, other]);
 }
 
 #[test]

@@ -341,6 +341,15 @@ fn attach() -> Result<&'static Client, Failure> {
             return Err(Failure::Errno(if is_anothers { libc::EACCES } else { libc::EIO }));
         }
     };
+    let wants_marker = !client.is_served() && (thread::is_vforked() || MARKER.load(Ordering::Relaxed) < 0);
+    let marker = match wants_marker.then(|| make_marker(configuration)).transpose() {
+        Ok(marker) => marker,
+        Err(failure) => {
+            // Nobody would know of it: the next call begins another.
+            client.part();
+            return Err(failure);
+        }
+    };
     let client: &'static Client = Box::leak(Box::new(client));
     let limit = file_limit();
     if !client.is_served() || limit != u64::MAX {
@@ -353,14 +362,12 @@ fn attach() -> Result<&'static Client, Failure> {
     filter::HOLDS.store(1, Ordering::Release);
     if thread::is_vforked() {
         SESSION_WANTED.store(true, Ordering::Relaxed);
-        let marker = if client.is_served() { -1 } else { make_marker(configuration)? };
-        let own = ChildSession { client, marker };
+        let own = ChildSession { client, marker: marker.unwrap_or(-1) };
         // SAFETY: the reference ends within the statement.
         unsafe { thread::delta() }.get_or_insert_default().session = Some(own);
         return Ok(client);
     }
-    if MARKER.load(Ordering::Relaxed) < 0 && !client.is_served() {
-        let marker = make_marker(configuration)?;
+    if let Some(marker) = marker {
         descriptors::hide(marker, true);
         MARKER.store(marker, Ordering::Release);
     }

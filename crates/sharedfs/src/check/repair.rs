@@ -1,6 +1,6 @@
 //! The safe repairs: each only makes a count, a mark or a name agree with what is there. Content is never dropped:
-//! an inode that lost its names gets one in the root. Only what belongs to an inode that does not exist goes: no inode
-//! will have its number again.
+//! an inode that lost its names gets one in the root. Only what belongs to an inode that does not exist goes (no inode
+//! will have its number again), and extents in the table that an inode's record does not speak of.
 
 use super::Problem;
 use super::survey::{Survey, last_block_tail};
@@ -30,6 +30,7 @@ pub(super) fn has_repair(problem: &Problem) -> bool {
             | Problem::Usage { .. }
             | Problem::Tree { .. }
             | Problem::StrayExtended(_)
+            | Problem::StrayExtents(_)
     )
 }
 
@@ -124,6 +125,7 @@ fn repair_one(
         Problem::Usage { payer, right, kept } => transaction.correct_usage(*payer, *kept, *right),
         Problem::Tree { inode, right, .. } => change(transaction, *inode, |record| record.tree = *right)?,
         Problem::StrayExtended(inode) => transaction.remove_all_extended(*inode)?,
+        Problem::StrayExtents(inode) => transaction.remove_stray_extents(*inode)?,
         _ => {}
     }
     Ok(())
@@ -148,4 +150,39 @@ fn give_a_name(transaction: &mut Transaction, inode: InodeNumber) -> Result<(), 
             record.links = 1;
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::SharedFs;
+    use crate::check::{Finding, Mode, Verdict, check};
+    use crate::metadata::plant_extent;
+    use cuesta_format::geometry::METADATA_FILE;
+    use cuesta_format::superblock::Superblock;
+    use cuesta_format::{Medium, StoreId};
+
+    #[test]
+    fn extents_that_no_record_speaks_of_go() {
+        let folder = tempfile::tempdir_in("/dev/shm").unwrap();
+        let geometry =
+            Geometry { arena_bytes: 1 << 20, segment_bytes: 64 << 10, ring_slots: 8, nvm_bytes: 4 << 20 };
+        let superblock = Superblock { store: StoreId([9; 16]), medium: Medium::Memory, geometry };
+        SharedFs::create(folder.path(), superblock).unwrap();
+        let nobody = InodeNumber(77);
+        for inode in [nobody, InodeNumber::ROOT] {
+            for file_block in [0, 9] {
+                plant_extent(&folder.path().join(METADATA_FILE), inode, file_block);
+            }
+        }
+        let found = |mode, verdict| {
+            let report = check(folder.path(), mode).unwrap();
+            let expected = [InodeNumber::ROOT, nobody]
+                .map(|inode| Finding { problem: Problem::StrayExtents(inode), verdict });
+            assert_eq!(report.findings, expected);
+        };
+        found(Mode::Report, Verdict::Repairable);
+        found(Mode::Repair, Verdict::Repaired);
+        assert_eq!(check(folder.path(), Mode::Report).unwrap().findings, []);
+    }
 }

@@ -29,6 +29,8 @@ mod watch;
 pub use error::MetadataError;
 pub use extents::ExtentWrite;
 pub use journal::JournalFlaw;
+#[cfg(test)]
+pub(crate) use journal::tests::plant_extent;
 pub use records::{Counters, Dirent, ExtentList, RawInode, SessionRecord, StoredInode};
 pub use snapshot::{Entry, Snapshot};
 pub use store::{CACHE_BYTES, JournalLoss, MetadataStore};

@@ -444,6 +444,14 @@ impl Transaction {
         Ok(())
     }
 
+    /// Takes all extents of an inode from the table, whether it exists or not; for the checker.
+    pub fn remove_stray_extents(&mut self, inode: InodeNumber) -> Result<(), MetadataError> {
+        for extent in self.table_extents(inode, 0..u64::MAX)? {
+            self.extents.insert((inode.0, extent.file_block), None);
+        }
+        Ok(())
+    }
+
     /// Sets an arena's bitmap.
     pub fn put_arena(&mut self, arena: ArenaId, bitmap: Vec<u8>) {
         self.arenas.insert(arena.0, bitmap);

@@ -20,7 +20,7 @@
 mod policy;
 mod record;
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
 
 use super::MetadataError;
 use super::backend::BackendFile;

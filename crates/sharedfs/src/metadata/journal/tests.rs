@@ -1,9 +1,13 @@
 //! Journals that were damaged, torn, or left beside another tree.
 
-use super::JournalFlaw;
+use super::{JournalFlaw, JournalGeneration, Place, append};
+use crate::metadata::backend::BackendFile;
+use crate::metadata::keys::{Table, pair_key};
+use crate::metadata::records::encode_extent_place;
+use crate::metadata::redo::Redo;
 use crate::metadata::tests::{folder_in_memory, put_much, reopen};
 use crate::metadata::{JournalLoss, MetadataError, MetadataStore, SessionRecord};
-use cuesta_format::SessionId;
+use cuesta_format::{BlockAddress, InodeNumber, SessionId};
 use cuesta_media::Medium;
 use std::path::Path;
 
@@ -166,4 +170,14 @@ fn a_journal_that_went_into_the_tree_counts_no_more_and_one_ahead_of_its_tree_is
     let (store, loss) = MetadataStore::open_dropping(&path, Medium::Memory).unwrap();
     assert_eq!(loss, Some(JournalLoss { flaw: JournalFlaw::OtherTree, commits_kept: 0 }));
     assert_eq!(sessions(&store), []);
+}
+
+/// An extent in the table that no inode's record speaks of, as damage leaves it.
+pub(crate) fn plant_extent(path: &Path, inode: InodeNumber, file_block: u64) {
+    let file = BackendFile::open(path, Medium::Memory).unwrap();
+    let place = Place::from_number(file.journal_number().unwrap().unwrap(), JournalGeneration(0));
+    let mut redo = Redo::default();
+    let extent = encode_extent_place(BlockAddress(0), 1);
+    redo.push(Table::Extents, &pair_key(inode.0, file_block), Some(&extent));
+    append(&file, place, &redo).unwrap();
 }
