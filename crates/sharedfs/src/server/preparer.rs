@@ -19,6 +19,9 @@ use std::time::Duration;
 
 /// Nothing was taken for so long: nobody needs anything.
 const QUIET: Duration = Duration::from_millis(50);
+/// So long the thread sleeps, called or not, when it has found nothing to make: where sessions take turns it is called thousands of
+/// times a second, and what is ready lasts for longer.
+const REST: Duration = Duration::from_millis(2);
 /// From one thing tidied up to the next.
 const PAUSE: Duration = Duration::from_millis(5);
 /// How far the thread stands back.
@@ -87,7 +90,7 @@ impl Preparer {
                 while !stop.load(Ordering::Acquire) {
                     match service.prepare() {
                         Ok(true) => continue,
-                        Ok(false) => {}
+                        Ok(false) => std::thread::sleep(REST),
                         // Whoever needs it will make it, or be told why not.
                         Err(error) => tracing::warn!(%error, "nothing can be made ready"),
                     }
