@@ -22,7 +22,7 @@ const LOOK: Duration = Duration::from_micros(100);
 /// One that does nothing for so many looks does nothing: it may take two of them to wake up.
 const IDLE_LOOKS: u32 = 3;
 /// A log with less than this is left for later: a commit costs the same for many entries.
-const BATCH_LEAST_BYTES: u64 = 64 << 10;
+const BATCH_LEAST_BYTES: u64 = 256 << 10;
 /// Less than this is digested in the time that the fence takes anyway.
 const CAUGHT_UP_BYTES: u64 = 8 << 10;
 
