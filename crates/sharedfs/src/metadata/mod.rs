@@ -19,6 +19,7 @@ mod name_changes;
 mod records;
 mod redo;
 mod snapshot;
+mod spare;
 mod store;
 #[cfg(test)]
 mod tests;

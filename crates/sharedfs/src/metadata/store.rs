@@ -8,7 +8,7 @@ use super::keys::Table;
 use super::layered::{Overlay, TreeAt};
 use super::name_changes::NewNames;
 use super::redo::{Change, Redo};
-use super::transaction::Spare;
+use super::spare::Spare;
 use super::{Counters, MetadataError, Snapshot, Transaction, Watch};
 use cuesta_media::Medium;
 use parking_lot::{ArcMutexGuard, Mutex, RawMutex, RwLock};

@@ -10,6 +10,7 @@ use super::keys::{Table, chunk_of, name_in, name_key, number_key, owner_and_name
 use super::name_changes::{NameChange, NameChanges, NewNames};
 use super::records::{Chunk, INLINE_EXTENTS_MAX, encode_allowance, encode_amounts, encode_extent_place};
 use super::redo::Redo;
+use super::spare::Spare;
 use super::store::{Shared, Writing};
 use super::usage::UsageChanges;
 use super::{
@@ -38,31 +39,6 @@ pub struct Transaction {
     counters: Counters,
     /// Where they will be gathered.
     redo: Redo,
-}
-
-/// Memory that one transaction leaves to the next: what the kernel has to clear for it costs more than filling it.
-#[derive(Debug, Default)]
-pub(super) struct Spare {
-    redo: Redo,
-    names: NameChanges,
-}
-
-impl Spare {
-    /// More than this is not kept: it is what a batch of the usual size needs.
-    const BYTES_MAX: usize = 1 << 20;
-
-    /// Empty, and none of it larger than what is kept.
-    pub(super) fn emptied(mut self) -> Spare {
-        self.redo.clear();
-        self.names.clear();
-        if self.redo.capacity_bytes() > Spare::BYTES_MAX {
-            self.redo = Redo::default();
-        }
-        if self.names.capacity_bytes() > Spare::BYTES_MAX {
-            self.names = NameChanges::default();
-        }
-        self
-    }
 }
 
 impl Transaction {
