@@ -312,12 +312,21 @@ impl View {
         Ok(self.extended.add(batch, inode, name, before))
     }
 
-    /// Adds a piece of content to a file.
+    /// Adds a piece of content to a file. Nothing is left of the last one if it covers that: who writes one place
+    /// again and again leaves one piece.
     pub fn push_piece(&mut self, at: u32, start: u64, end: u64, content: Content) {
-        let number = self.pieces.len() as u32;
-        self.pieces.push(Piece { part: Part { start, end, content }, next: NO_PIECE });
+        let part = Part { start, end, content };
         let node = &mut self.nodes[at as usize];
         node.is_cut |= content == Content::Gone;
+        if let Some(last) = self.pieces.get_mut(node.last_piece as usize)
+            && start <= last.part.start
+            && last.part.end <= end
+        {
+            last.part = part;
+            return;
+        }
+        let number = self.pieces.len() as u32;
+        self.pieces.push(Piece { part, next: NO_PIECE });
         if node.last_piece == NO_PIECE {
             node.first_piece = number;
         } else {
@@ -362,5 +371,57 @@ impl View {
             next = piece.next;
             Some(piece.part)
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::namespace::Resolver;
+    use cuesta_format::Timestamp;
+
+    fn file() -> InodeRecord {
+        InodeRecord::new(InodeNumber(9), 0o100_644, 0, 0, Timestamp::new(0, 0))
+    }
+
+    /// What lies at each of the first bytes: neighbours may be joined or not.
+    fn painted(parts: &[Part]) -> Vec<Option<Content>> {
+        let at = |byte: u64| {
+            let found = parts.iter().find(|part| (part.start..part.end).contains(&byte))?;
+            Some(found.cut(byte, byte + 1).content)
+        };
+        (0..20).map(at).collect()
+    }
+
+    /// With the pieces that are remembered a file comes to what it comes to with all of them.
+    #[test]
+    fn pieces_that_were_covered_at_once_are_not_missed() {
+        let seed = fastrand::u64(..);
+        println!("seed {seed}");
+        let mut random = fastrand::Rng::with_seed(seed);
+        for _ in 0..1000 {
+            let mut view = View::default();
+            let at = view.create(&[], file(), &[]);
+            let mut all = Vec::new();
+            for number in 0..random.u32(1..12) {
+                let start = random.u64(0..8);
+                let (end, content) = match random.u8(0..6) {
+                    0 => (u64::MAX, Content::Gone),
+                    1 => (start + random.u64(1..8), Content::Gone),
+                    _ => (start + random.u64(1..8), Content::Log(100 * number)),
+                };
+                all.push(Part { start, end, content });
+                view.push_piece(at, start, end, content);
+            }
+            let remembered: Vec<Part> = view.pieces(&view.nodes()[at as usize]).collect();
+            let mut resolver = Resolver::default();
+            let expected = painted(resolver.resolve(all.iter().copied()));
+            assert_eq!(painted(resolver.resolve(remembered.into_iter())), expected, "{all:?}");
+        }
+        let mut view = View::default();
+        let at = view.create(&[], file(), &[]);
+        (0..10).for_each(|number| view.push_piece(at, 64, 128, Content::Log(100 * number)));
+        let last = Part { start: 64, end: 128, content: Content::Log(900) };
+        assert_eq!(view.pieces(&view.nodes()[at as usize]).collect::<Vec<_>>(), [last]);
     }
 }
