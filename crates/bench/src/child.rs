@@ -2,7 +2,7 @@
 //! user interrupts, or when we are killed.
 //!
 //! Pinning: an application gets the first CPU we may use, a daemon the second (the same if there is only
-//! one); several applications at once get all. The calling thread takes on the CPU mask before it spawns and drops it again; the child inherits it.
+//! one); several applications at once get all, and so does the daemon then: one CPU of theirs would be half its own. The calling thread takes on the CPU mask before it spawns and drops it again; the child inherits it.
 
 use std::io::{self, BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
@@ -51,7 +51,7 @@ fn kill_group(group: Pid) {
 pub enum Role {
     /// The program measured.
     Application,
-    /// A program measured that is several processes.
+    /// A program measured that is several processes; or a daemon that serves them.
     Applications,
     /// A daemon that serves it.
     Daemon,

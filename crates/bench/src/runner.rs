@@ -138,7 +138,8 @@ fn once(
     peer: &mut dyn Peer,
     settings: &Settings,
 ) -> Option<Result<Outcome, BenchError>> {
-    if let Err(error) = peer.ensure_ready() {
+    let daemon = if work.program.is_of_several() { Role::Applications } else { Role::Daemon };
+    if let Err(error) = peer.ensure_ready(daemon) {
         return Some(Err(error));
     }
     // What the peer before left the kernel to write is not this one's burden.
@@ -236,7 +237,7 @@ mod tests {
         fn command(&self, _: &Path) -> std::process::Command {
             std::process::Command::new("/bin/false")
         }
-        fn ensure_ready(&mut self) -> Result<(), BenchError> {
+        fn ensure_ready(&mut self, _daemon: Role) -> Result<(), BenchError> {
             assert_eq!(self.renewed, 0, "a peer that failed a work is left out of it");
             Ok(())
         }

@@ -75,7 +75,10 @@ impl Limits {
     /// The most that somebody can own for longer than the grace.
     #[must_use]
     pub fn lasting(&self) -> Amounts {
-        let of = |soft, hard| if soft == 0 { hard } else { soft };
+        let of = |soft: u64, hard: u64| match (soft, hard) {
+            (0, most) | (most, 0) => most,
+            (soft, hard) => soft.min(hard),
+        };
         Amounts {
             blocks: of(self.soft.blocks, self.hard.blocks),
             inodes: of(self.soft.inodes, self.hard.inodes),
@@ -189,6 +192,15 @@ mod tests {
         for key in [(0, 1), (4, 1), (1, 1 << 32), (2, u64::MAX)] {
             assert_eq!(Payer::from_key(key), None);
         }
+    }
+
+    #[test]
+    fn what_lasts_is_the_lower_limit_of_two() {
+        let both = |soft, hard| {
+            let amounts = |blocks| Amounts { blocks, inodes: 0 };
+            Limits { soft: amounts(soft), ..Limits::hard(amounts(hard)) }.lasting().blocks
+        };
+        assert_eq!([both(0, 0), both(0, 7), both(5, 0), both(5, 7), both(9, 7)], [0, 7, 5, 5, 7]);
     }
 
     #[test]

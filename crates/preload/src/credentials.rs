@@ -85,7 +85,7 @@ fn known<T>(take: impl FnOnce(&Known) -> T) -> T {
         // SAFETY: the reference ends before anything else here refers to it.
         let delta = unsafe { thread::delta() }.get_or_insert_default();
         return match &mut delta.credentials {
-            Some(known) if known.changes == changes => take(known),
+            Some(known) if known.changes == changes && !delta.has_children => take(known),
             asked => take(asked.insert(ask())),
         };
     }

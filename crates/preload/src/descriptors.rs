@@ -53,6 +53,8 @@ pub struct Delta {
     pub session: Option<ChildSession>,
     /// Whose authority the child's calls have, as it asked.
     pub credentials: Option<Known>,
+    /// Whether it has made children, on the same state.
+    pub has_children: bool,
     /// Where the child went, if it changed its working directory: `None` within is out of the store.
     pub directory: Option<Option<Current>>,
 }

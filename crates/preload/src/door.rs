@@ -30,6 +30,7 @@ fn run_on_client_stack(frame: &mut Frame) {
 extern "C" fn run(frame: &mut Frame) {
     thread::enter();
     process::catch_up();
+    thread::note_way(frame.comes_again());
     let call = Call { number: frame.number(), arguments: frame.arguments() };
     let found_nothing = frame.found_nothing();
     let serve = || {

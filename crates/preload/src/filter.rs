@@ -85,16 +85,26 @@ pub static FIRST_BYTES: [AtomicU8; 256] = [const { AtomicU8::new(0) }; 256];
 
 /// Bytes of the prefix; 0 while every path is to be looked at, or it is longer than is compared by [`is_below_prefix`].
 static PREFIX_LENGTH: AtomicU8 = AtomicU8::new(0);
+/// A mapping may end with each.
+const PAGE_BYTES: usize = 4096;
 /// Longest prefix that function compares.
 const COMPARED_BYTES: usize = 63;
 
-/// Whether the absolute path at `address` is the prefix or leads below it, going by its first bytes.
+/// Whether [`is_below_prefix`] can tell.
+#[inline]
+pub fn compares_paths() -> bool {
+    PREFIX_LENGTH.load(Ordering::Relaxed) != 0
+}
+
+/// Whether the absolute path at `address` is the prefix or leads below it, going by its first bytes. Not for certain where it
+/// may end with the last page of a mapping.
 #[inline]
 pub fn is_below_prefix(address: usize) -> bool {
     let length = usize::from(PREFIX_LENGTH.load(Ordering::Relaxed));
     let mut head = [0u8; COMPARED_BYTES + 1];
     let head = &mut head[..=length];
     length != 0
+        && address % PAGE_BYTES + length < PAGE_BYTES
         && user_memory::read_bytes(address, head).is_ok()
         && matches!(head[length], 0 | b'/')
         && head[..length].iter().zip(&PREFIX).all(|(byte, slot)| *byte == slot.load(Ordering::Relaxed))

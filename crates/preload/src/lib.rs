@@ -58,7 +58,18 @@ pub(crate) fn report(message: std::fmt::Arguments<'_>) {
         pin.with_offset(|file| Ok(client.write(file, &[line.as_bytes().into()])?)).ok()
     });
     if of_store.is_none() {
-        // SAFETY: writes bytes of ours to a descriptor; if it is closed the line is lost.
-        unsafe { arch::syscall(libc::SYS_write as usize, [2, line.as_ptr() as usize, line.len(), 0, 0, 0]) };
+        write_to_kernels(&line);
     }
+}
+
+/// The same in the middle of an operation, which may hold what a write to the store would wait for: nothing is written there.
+pub(crate) fn report_inside(message: std::fmt::Arguments<'_>) {
+    if descriptors::pin(libc::STDERR_FILENO).is_none() {
+        write_to_kernels(&format!("cuesta: {message}\n"));
+    }
+}
+
+fn write_to_kernels(line: &str) {
+    // SAFETY: writes bytes of ours to a descriptor; if it is closed the line is lost.
+    unsafe { arch::syscall(libc::SYS_write as usize, [2, line.as_ptr() as usize, line.len(), 0, 0, 0]) };
 }

@@ -357,7 +357,7 @@ fn attach() -> Result<&'static Client, Failure> {
     }
     client.watch_programs(calls::running::is_running);
     client.keep_descriptors(descriptors::KEEPER);
-    client.tell_of_giving_up(|why| crate::report(format_args!("a call fails (EIO): {why}")));
+    client.tell_of_giving_up(|why| crate::report_inside(format_args!("a call fails (EIO): {why}")));
     filter::ACTIVE.store(1, Ordering::Release);
     filter::HOLDS.store(1, Ordering::Release);
     if thread::is_vforked() {

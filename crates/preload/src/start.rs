@@ -6,7 +6,7 @@ use std::ffi::CStr;
 use std::mem::ManuallyDrop;
 
 use crate::environment::Environment;
-use crate::{counting, filter, inheritance, link_maps, memory, patch, process, signals, thread};
+use crate::{counting, filter, inheritance, interpose, link_maps, memory, patch, process, signals, thread};
 
 const DEFAULT_PREFIX: &CStr = c"/cuesta";
 
@@ -49,6 +49,7 @@ fn begin(socket: &CStr, environment: &Environment) {
         false => patch::Program::IsToBeSearched,
     };
     let report = patch::install(&cache, program, process::forked_flag(), patching == c"all");
+    interpose::look_up();
     counting::note_missed_sites(report.missed + report.missed_elsewhere);
     if report.missed != 0 || patching == c"report" {
         crate::report(format_args!("{report:?}"));

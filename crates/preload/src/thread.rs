@@ -47,6 +47,8 @@ pub struct ThreadState {
     /// Non-zero if the thread was cancelled within this library, and has not waited since: [`CANCELLED`] or
     /// [`CANCELLED_AT_ONCE`].
     pub cancelled: u32,
+    /// Whether the call being served came by a symbol: libc has not made it a cancellation point.
+    pub came_by_symbol: bool,
 }
 
 /// It ends at its next cancellation point.
@@ -82,6 +84,18 @@ pub fn is_inside() -> bool {
 pub fn is_vforked() -> bool {
     // SAFETY: as above.
     unsafe { (&raw const (*arch::thread_state()).vforked).read_volatile() != 0 }
+}
+
+/// Whether the call being served came by a symbol: if it is left to libc, it comes again, by a site.
+pub fn came_by_symbol() -> bool {
+    // SAFETY: as above.
+    unsafe { (*arch::thread_state()).came_by_symbol }
+}
+
+/// Says how the call came that is served next.
+pub fn note_way(came_by_symbol: bool) {
+    // SAFETY: as above.
+    unsafe { (*arch::thread_state()).came_by_symbol = came_by_symbol }
 }
 
 /// The pending descriptor changes of this thread's vfork child.

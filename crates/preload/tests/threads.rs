@@ -132,6 +132,34 @@ int main(void) {
 }
 
 #[test]
+fn a_thread_that_waits_for_the_other_end_of_a_pipe_can_be_cancelled() {
+    says_done(
+        r#"
+static void *opens(void *unused) {
+    working = 1;
+    open("/cuesta/pipe", O_RDONLY);
+    return 0;
+}
+int main(void) {
+    CHECK(!mkfifo("/cuesta/pipe", 0600));
+    for (int round = 0; round < 20; round++) {
+        pthread_t thread;
+        void *answer;
+        working = 0;
+        CHECK(!pthread_create(&thread, 0, opens, 0));
+        while (!working) sched_yield();
+        for (int turn = 0; turn < round * 20; turn++) sched_yield();
+        CHECK(!pthread_cancel(thread) && !pthread_join(thread, &answer) && answer == PTHREAD_CANCELED);
+    }
+    works();
+    printf("done\n");
+    return 0;
+}
+"#,
+    );
+}
+
+#[test]
 fn a_thread_that_was_cancelled_goes_on_to_its_next_cancellation_point() {
     says_done(
         r#"

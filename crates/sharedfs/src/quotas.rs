@@ -54,9 +54,10 @@ fn left(most: u64, taken: u64) -> u64 {
 }
 
 impl Measure {
-    /// Since when it is more than the soft limit, if it still is.
-    fn still_over(&self) -> Option<Timestamp> {
-        self.since.filter(|_| self.soft > 0 && self.taken > self.soft)
+    /// Since when it is more than the soft limit, if it still is: by a clock that ran ahead then, since `now`.
+    fn still_over(&self, now: Timestamp) -> Option<Timestamp> {
+        let since = self.since.filter(|_| self.soft > 0 && self.taken > self.soft)?;
+        Some(if since.0 > now.0 { now } else { since })
     }
 
     /// How much may be had at once of it by who needs so much, and since when the soft limit is exceeded then.
@@ -76,9 +77,9 @@ impl Measure {
                 u64::MAX => u64::MAX,
                 left => needed + ((left - needed) / LEFT_PART).min(most),
             };
-            return Some((room, self.still_over()));
+            return Some((room, self.still_over(now)));
         }
-        let since = match (self.still_over(), beyond) {
+        let since = match (self.still_over(now), beyond) {
             (Some(since), _) | (None, Beyond::From(since)) => since,
             (None, Beyond::NotYet) => return None,
         };
@@ -146,7 +147,7 @@ impl Quotas {
         let taken = others.fold(used, |taken, (_, &given)| taken.plus(given));
         let Some(allowance) = self.limits.get_mut(&payer) else { return Some(Amounts::ENDLESS) };
         let [blocks, inodes] = measures(allowance, taken);
-        allowance.over_since = OverSince { blocks: blocks.still_over(), inodes: inodes.still_over() };
+        allowance.over_since = OverSince { blocks: blocks.still_over(now), inodes: inodes.still_over(now) };
         let (blocks, blocks_since) = blocks.room(needed.blocks, BLOCKS_MOST, now, beyond)?;
         let (inodes, inodes_since) = inodes.room(needed.inodes, INODES_MOST, now, beyond)?;
         allowance.over_since = OverSince { blocks: blocks_since, inodes: inodes_since };
@@ -161,7 +162,7 @@ impl Quotas {
         if let Some(allowance) = self.limits.get_mut(&payer) {
             let since = |measure: &Measure| {
                 let is_over = measure.soft > 0 && measure.taken > measure.soft;
-                measure.still_over().or(is_over.then_some(now))
+                measure.still_over(now).or(is_over.then_some(now))
             };
             let [blocks, inodes] = measures(allowance, used);
             allowance.over_since = OverSince { blocks: since(&blocks), inodes: since(&inodes) };
@@ -217,6 +218,17 @@ mod tests {
 
     fn since(quotas: &Quotas) -> OverSince {
         quotas.limits()[&ANNA].over_since
+    }
+
+    #[test]
+    fn a_clock_that_was_ahead_gives_no_longer_grace() {
+        let soft = Amounts { blocks: 50, inodes: 0 };
+        let mut quotas = with_limits(Limits { soft, ..Limits::hard(blocks(100)) });
+        let at = |day: i64| Timestamp(NOW.0 + day * DAY * NANOSECONDS);
+        quotas.see(ANNA, blocks(60), at(4000));
+        let mut give =
+            |day| quotas.give(ONE, ANNA, (blocks(60), blocks(1)), at(day), Beyond::NotYet).is_some();
+        assert_eq!([give(0), give(6), give(7)], [true, true, false]);
     }
 
     #[test]

@@ -106,6 +106,36 @@ fn a_damaged_journal_is_dropped_only_if_that_is_wanted_and_logs_make_up_for_it()
     assert_eq!(content(&store.open(), "a name to be found"), b"content");
 }
 
+/// That a file is in mapped mode may be what was lost: what was stored by mappings lies nowhere else.
+#[test]
+fn content_of_mapped_files_is_set_aside_where_a_journal_is_dropped() {
+    let store = Store::new();
+    let shared = store.open();
+    let mut writer = Writer::attach(&shared);
+    let file = writer.file(b"a name to be found");
+    writer.digest();
+    kill(shared, vec![writer]);
+    let mapped = store.tier().join(REFERENCES_FOLDER).join(MAPPED_FOLDER).join(file.0.to_string());
+    let metadata = store.tier().join("meta.redb");
+    let whole = std::fs::read(&metadata).unwrap();
+    let name = &b"a name to be found"[..];
+    let found = whole[..4 << 20].windows(name.len()).position(|bytes| bytes == name);
+    for (time, stored) in [b"stored", b"later!"].into_iter().enumerate() {
+        std::fs::write(&mapped, stored).unwrap();
+        let mut bytes = whole.clone();
+        bytes[found.expect("the name is in the journal")] = b'?';
+        std::fs::write(&metadata, bytes).unwrap();
+        let report = check(&store.tier(), Mode::RepairWithLoss).unwrap();
+        let set_aside = report.findings.iter().find_map(|finding| match &finding.problem {
+            Problem::SetAside(inode, path) if *inode == file => Some(path.clone()),
+            _ => None,
+        });
+        let set_aside = set_aside.expect("it is told where");
+        assert_eq!(std::fs::read(set_aside).unwrap(), stored, "repair {time}");
+        assert!(!mapped.exists());
+    }
+}
+
 #[test]
 fn whole_entries_behind_a_damaged_one_are_noted() {
     let store = Store::new();

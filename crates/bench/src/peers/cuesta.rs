@@ -30,6 +30,8 @@ pub struct Cuesta {
     home: PathBuf,
     nvm: String,
     daemon: Option<Guarded>,
+    /// Whose CPUs it has, or gets.
+    role: Role,
 }
 
 impl Cuesta {
@@ -40,7 +42,7 @@ impl Cuesta {
         home: PathBuf,
         nvm: String,
     ) -> Result<Self, BenchError> {
-        let mut cuesta = Cuesta { binary, own_executable, home, nvm, daemon: None };
+        let mut cuesta = Cuesta { binary, own_executable, home, nvm, daemon: None, role: Role::Daemon };
         cuesta.make()?;
         Ok(cuesta)
     }
@@ -69,7 +71,7 @@ impl Cuesta {
         let mut serve = self.tool("serve");
         serve.stdin(Stdio::null()).stdout(output).stderr(errors);
         let deadline = Instant::now() + COMMAND_LIMIT;
-        let daemon = self.daemon.insert(Guarded::spawn(&mut serve, Role::Daemon)?);
+        let daemon = self.daemon.insert(Guarded::spawn(&mut serve, self.role)?);
         loop {
             if let Some(status) = daemon.ended().context("watching the daemon")? {
                 child::check_interrupted()?;
@@ -148,7 +150,10 @@ impl Peer for Cuesta {
         command
     }
 
-    fn ensure_ready(&mut self) -> Result<(), BenchError> {
+    fn ensure_ready(&mut self, daemon: Role) -> Result<(), BenchError> {
+        if std::mem::replace(&mut self.role, daemon) != daemon {
+            self.stop();
+        }
         let running = match &mut self.daemon {
             Some(daemon) => daemon.ended().context("watching the daemon")?.is_none(),
             None => false,

@@ -5,6 +5,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use super::{Peer, PeerName};
+use crate::child::Role;
 use crate::daemon::Daemon;
 use crate::error::{BenchError, Context};
 use crate::measure::Outcome;
@@ -37,7 +38,7 @@ impl Peer for Kernel {
         Command::new(program)
     }
 
-    fn ensure_ready(&mut self) -> Result<(), BenchError> {
+    fn ensure_ready(&mut self, _daemon: Role) -> Result<(), BenchError> {
         Ok(())
     }
 

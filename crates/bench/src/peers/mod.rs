@@ -10,6 +10,7 @@ use std::time::Duration;
 use clap::ValueEnum;
 use serde::Serialize;
 
+use crate::child::Role;
 use crate::daemon::Daemon;
 use crate::error::BenchError;
 use crate::measure::Outcome;
@@ -52,8 +53,8 @@ pub trait Peer {
     /// The command that runs `program` so that it sees this peer.
     fn command(&self, program: &Path) -> Command;
 
-    /// Makes sure the peer answers; called before each run.
-    fn ensure_ready(&mut self) -> Result<(), BenchError>;
+    /// Makes sure the peer answers, and that what serves it has the CPUs of `daemon`; called before each run.
+    fn ensure_ready(&mut self, daemon: Role) -> Result<(), BenchError>;
 
     /// Makes the peer as new; called after a run that failed.
     fn renew(&mut self) -> Result<(), BenchError>;

@@ -11,7 +11,7 @@ use super::path::{self, Named, Place};
 use super::{Answer, Call, Failure, descriptor_names, links, stand_ins};
 use crate::descriptors;
 use crate::open_file::Description;
-use crate::{credentials, process, references, user_memory};
+use crate::{credentials, process, references, thread, user_memory};
 
 const MODE_BITS: u32 = 0o7777;
 
@@ -83,6 +83,8 @@ pub fn open_place(
 fn give(opened: Opened, flags: i32) -> Answer {
     let (file, name) = match opened {
         Opened::File(file, name) => (file, name),
+        // That may wait, and who waits may be cancelled, which is libc's doing.
+        Opened::Pipe(_) if thread::came_by_symbol() => return Err(Failure::NotOurs),
         Opened::Pipe(inode) => return stand_ins::open_pipe(inode, flags),
     };
     let pin = descriptors::describe(Description::opened(file, name));

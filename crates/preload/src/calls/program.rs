@@ -163,6 +163,9 @@ fn with_preload(address: usize) -> Result<CString, Failure> {
 pub fn make_process(call: &Call) -> Answer {
     process::before_child();
     if thread::is_vforked() {
+        // Its child's credentials would lie where its own do.
+        // SAFETY: the reference ends within the statement.
+        unsafe { thread::delta() }.get_or_insert_default().has_children = true;
         return Err(Failure::NotOurs);
     }
     if !is_fork(call)? {

@@ -10,6 +10,7 @@ const LIST_LIMIT: usize = 1 << 20;
 const FIRST_BYTES: [u8; 2] = *b"CL";
 /// As long as the longest name that is looked for, with the sign behind it.
 const HEAD_BYTES: usize = 16;
+const PAGE_BYTES: usize = 4096;
 /// Words of a list read at a time.
 const STEP: usize = 32;
 
@@ -82,14 +83,15 @@ pub fn list(address: usize) -> Result<Vec<usize>, Failure> {
     let mut list = Vec::with_capacity(2 * STEP);
     while list.len() < LIST_LIMIT {
         let at = address.wrapping_add(list.len() * size_of::<usize>());
-        // What follows the end need not be mapped, and then they are read one by one.
-        let Ok(words) = user_memory::read::<[usize; STEP]>(at) else {
+        // What follows the end need not be mapped: at the end of a page they are read one by one.
+        if at % PAGE_BYTES + STEP * size_of::<usize>() > PAGE_BYTES {
             match user_memory::read(at)? {
                 0 => return Ok(list),
                 word => list.push(word),
             }
             continue;
-        };
+        }
+        let words: [usize; STEP] = user_memory::read(at)?;
         let end = words.iter().position(|word| *word == 0);
         list.extend_from_slice(&words[..end.unwrap_or(STEP)]);
         if end.is_some() {

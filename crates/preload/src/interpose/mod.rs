@@ -6,6 +6,8 @@
 
 mod paths;
 
+pub use paths::look_up;
+
 use std::ffi::{CStr, c_char, c_int, c_long, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
 

@@ -18,6 +18,9 @@ use std::sync::atomic::Ordering;
 /// Whether a path leads into the store for certain, or at least begins there.
 #[inline]
 fn begins_in_store(directory: c_int, path: *const c_char) -> bool {
+    if path.is_null() || !filter::compares_paths() {
+        return false;
+    }
     // What cannot be read libc's function answers for.
     match user_memory::read::<u8>(path as usize) {
         Ok(b'/') => filter::is_below_prefix(path as usize),
@@ -38,17 +41,14 @@ macro_rules! interpose_paths {
     // SAFETY: may unwind, as functions of C that are defined here may.
     (@cancellation_point) => { unsafe { pthread_testcancel() } };
     ($($(#[$cancels:ident])? fn $name:ident($($argument:ident: $type:ty),* $(; $optional:ident: $optional_type:ty)?)
-        = $number:ident($($value:expr),*) if $directory:expr, $path:ident;)*) => {$(
+        = $number:ident($($value:expr),*) if $directory:expr, $path:ident;)*) => {
+    $(
         /// Stands in for libc's function of this name. An argument that may be left out is where it would be.
         ///
         /// # Safety
         /// As libc's.
         #[unsafe(no_mangle)]
         pub unsafe extern "C-unwind" fn $name($($argument: $type,)* $($optional: $optional_type)?) -> c_int {
-            static REAL: Real = Real::new(
-                // SAFETY: the literal ends in its only zero byte.
-                unsafe { CStr::from_bytes_with_nul_unchecked(concat!(stringify!($name), "\0").as_bytes()) }
-            );
             let arguments = || {
                 let mut arguments = [0usize; 6];
                 let values = [$($value),*];
@@ -67,11 +67,28 @@ macro_rules! interpose_paths {
             // SAFETY: libc's function of this name has this signature.
             unsafe {
                 let real: unsafe extern "C-unwind" fn($($type),* $(, $optional_type)?) -> c_int =
-                    core::mem::transmute(REAL.get());
+                    core::mem::transmute(real::$name.get());
                 real($($argument),* $(, $optional)?)
             }
         }
-    )*};
+    )*
+
+        /// libc's own.
+        #[allow(non_upper_case_globals)]
+        mod real {
+            use super::{CStr, Real};
+            $(pub static $name: Real = Real::new(
+                // SAFETY: the literal ends in its only zero byte.
+                unsafe { CStr::from_bytes_with_nul_unchecked(concat!(stringify!($name), "\0").as_bytes()) }
+            );)*
+        }
+
+        /// Looks libc's own functions up. Later that would wait for whoever loads a library, who may wait for the caller; and
+        /// it would forget what `dlerror` was to tell.
+        pub fn look_up() {
+            $(real::$name.get();)*
+        }
+    };
 }
 
 const HERE: usize = libc::AT_FDCWD as usize;
@@ -96,10 +113,10 @@ interpose_paths! {
         = SYS_newfstatat(directory as usize, path as usize, stat as usize, flags as usize) if directory, path;
     fn fstatat64(directory: c_int, path: *const c_char, stat: *mut c_void, flags: c_int)
         = SYS_newfstatat(directory as usize, path as usize, stat as usize, flags as usize) if directory, path;
-    fn access(path: *const c_char, mode: c_int) = SYS_faccessat(HERE, path as usize, mode as usize) if libc::AT_FDCWD, path;
+    fn access(path: *const c_char, mode: c_int) = SYS_access(path as usize, mode as usize) if libc::AT_FDCWD, path;
     fn rename(from: *const c_char, to: *const c_char)
-        = SYS_renameat2(HERE, from as usize, HERE, to as usize, 0) if libc::AT_FDCWD, from;
-    fn unlink(path: *const c_char) = SYS_unlinkat(HERE, path as usize, 0) if libc::AT_FDCWD, path;
+        = SYS_rename(from as usize, to as usize) if libc::AT_FDCWD, from;
+    fn unlink(path: *const c_char) = SYS_unlink(path as usize) if libc::AT_FDCWD, path;
     fn unlinkat(directory: c_int, path: *const c_char, flags: c_int)
         = SYS_unlinkat(directory as usize, path as usize, flags as usize) if directory, path;
 }

@@ -24,7 +24,7 @@ use crate::{Error, SharedFs};
 use cuesta_format::geometry::METADATA_FILE;
 use cuesta_format::quota::{Amounts, Payer};
 use cuesta_format::{ArenaId, BlockAddress, InodeNumber, SessionId};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Something that does not fit together.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -101,6 +101,11 @@ pub enum Problem {
     MissingMapped(InodeNumber),
     #[error("a file with content of inode {0} was left behind, which is not in mapped mode")]
     StrayMapped(InodeNumber),
+    #[error(
+        "inode {0} may have lost that it is in mapped mode: the file with what was stored since then is now {1} (copy it where it \
+         belongs, or remove it)"
+    )]
+    SetAside(InodeNumber, PathBuf),
     #[error("the store counts {counted} inodes and {counted_blocks} blocks, but holds {inodes} and {blocks}")]
     Totals { counted: u64, counted_blocks: u64, inodes: u64, blocks: u64 },
     #[error("the log of session {session} ends at {end}, but {entries} entries behind its end are whole")]
@@ -188,7 +193,11 @@ pub fn check(tier: &Path, mode: Mode) -> Result<CheckReport, Error> {
         report.findings.push(Finding { problem: Problem::Pages, verdict: Verdict::Repaired });
     }
     let mut noted = logs::look(tier, &superblock, &metadata)?;
-    noted.extend(mapped::strays(tier, &metadata.read()?)?);
+    noted.extend(match loss {
+        None => mapped::strays(tier, &metadata.read()?)?,
+        // The store, when it is opened, takes them away.
+        Some(_) => mapped::set_aside(tier, &metadata.read()?)?,
+    });
     report.findings.extend(noted.into_iter().map(|problem| Finding { problem, verdict: Verdict::Noted }));
     if mode != Mode::Report {
         drop(metadata);

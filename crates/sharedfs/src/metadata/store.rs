@@ -159,7 +159,7 @@ impl MetadataStore {
         if found != FORMAT_VERSION {
             return Err(MetadataError::Version { found, expected: FORMAT_VERSION });
         }
-        let loss = guarded(|| store.shared.current.write().read_journal())?;
+        let loss = guarded(|| store.shared.current.write().read_journal(Flawed::Take))?;
         Ok((store, loss))
     }
 
@@ -285,7 +285,9 @@ impl Shared {
                 current.opened.file.give_up();
                 current.tree = None;
                 current.opened = Arc::new(Opened::new(&self.path, self.medium, self.cache_bytes)?);
-                if let Some(loss) = current.read_journal()? {
+                // What it held is known: it is read on, and nothing is written any more, which would lose it.
+                if let Some(loss) = current.read_journal(Flawed::Leave)? {
+                    self.in_doubt.store(true, Ordering::Relaxed);
                     return Err(MetadataError::Journal(loss.flaw));
                 }
             }
@@ -430,20 +432,31 @@ fn write_tree(
     journal::begin(&opened.file, next)
 }
 
+/// What to do with a journal that has a flaw.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Flawed {
+    /// What comes before the flaw is what there is.
+    Take,
+    /// What was known stays.
+    Leave,
+}
+
 impl Current {
     /// What the tree's file may grow by when it takes what the journal holds.
     fn set_aside_bytes(&self) -> u64 {
         journal::growth_bytes(self.overlay.keys())
     }
 
-    /// Finds what the journal holds, if it comes behind the tree, up to a flaw.
-    fn read_journal(&mut self) -> Result<Option<JournalLoss>, MetadataError> {
+    /// Finds what the journal holds, if it comes behind the tree; where that has a flaw, what comes before it is taken or left.
+    fn read_journal(&mut self, flawed: Flawed) -> Result<Option<JournalLoss>, MetadataError> {
         let tree = self.opened.read_tree()?;
         let generation = Snapshot::new(tree, Arc::default()).counter(JOURNAL_COUNTER)?;
         let missing = || MetadataError::Damaged("it does not say which journal it has".into());
         let generation = JournalGeneration(generation.ok_or_else(missing)?);
         let replayed = journal::replay(&self.opened.file, generation)?;
-        (self.overlay, self.journal) = (Arc::new(replayed.overlay), replayed.place);
+        if replayed.flaw.is_none() || flawed == Flawed::Take {
+            (self.overlay, self.journal) = (Arc::new(replayed.overlay), replayed.place);
+        }
         Ok(replayed.flaw.map(|flaw| JournalLoss { flaw, commits_kept: replayed.commits }))
     }
 }
