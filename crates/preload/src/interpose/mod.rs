@@ -36,11 +36,17 @@ impl Real {
 
     #[cold]
     fn resolve(&self) -> *mut c_void {
-        // SAFETY: a valid name; dlsym calls none of the functions this module defines.
-        let address = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) };
+        let address = self.look_up();
         if address.is_null() {
             arch::abort();
         }
+        address
+    }
+
+    /// Looks it up now; null where this libc has none, which nobody calls then.
+    fn look_up(&self) -> *mut c_void {
+        // SAFETY: a valid name; dlsym calls none of the functions this module defines.
+        let address = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) };
         self.address.store(address, Ordering::Relaxed);
         address
     }

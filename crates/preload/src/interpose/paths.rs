@@ -86,7 +86,7 @@ macro_rules! interpose_paths {
         /// Looks libc's own functions up. Later that would wait for whoever loads a library, who may wait for the caller; and
         /// it would forget what `dlerror` was to tell.
         pub fn look_up() {
-            $(real::$name.get();)*
+            $(let _ = real::$name.look_up();)*
         }
     };
 }
