@@ -76,18 +76,17 @@ impl Client {
         self.giving_up.after_nanoseconds.store(nanoseconds, Ordering::Relaxed);
     }
 
-    /// Has `tell` called the first time that this client gives something up: it is to say so to a person.
+    /// Has `tell` called the first time that this client gives something up: it is to say so to a person, and not by way of
+    /// this client, an operation of which is not over.
     pub fn tell_of_giving_up(&self, tell: fn(&str)) {
         // Whoever came first stays: there is one door.
         let _ = self.giving_up.tell.set(tell);
     }
 
-    /// An attempt failed, and is to be made again, unless there were enough: `why` they fail then. By who holds nothing
-    /// that an operation needs.
+    /// An attempt failed, and is to be made again, unless there were enough: `why` they fail then.
     #[cold]
     pub(crate) fn again(&self, attempts: &mut Attempts, why: &'static str) -> Result<(), Error> {
         let enough = self.again_untold(attempts, why);
-        // Telling may be an operation of this client's.
         if enough.is_err()
             && !self.giving_up.told.swap(true, Ordering::Relaxed)
             && let Some(tell) = self.giving_up.tell.get()
