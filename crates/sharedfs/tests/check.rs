@@ -74,6 +74,15 @@ fn logs_are_digested_by_a_repair_only_and_leave_a_clean_store() {
     assert_eq!(content(&store.open(), "f"), b"Content");
 }
 
+/// Damages the journal's record with this name.
+fn damage_journal(store: &Store, name: &[u8]) {
+    let metadata = store.tier().join("meta.redb");
+    let mut bytes = std::fs::read(&metadata).unwrap();
+    let found = bytes[..4 << 20].windows(name.len()).position(|bytes| bytes == name);
+    bytes[found.expect("the name is in the journal")] = b'?';
+    std::fs::write(&metadata, bytes).unwrap();
+}
+
 /// What the metadata's journal lost is digested again, as far as the log still has it.
 #[test]
 fn a_damaged_journal_is_dropped_only_if_that_is_wanted_and_logs_make_up_for_it() {
@@ -84,12 +93,7 @@ fn a_damaged_journal_is_dropped_only_if_that_is_wanted_and_logs_make_up_for_it()
     writer.write(file, 0, b"content");
     writer.digest();
     kill(shared, vec![writer]);
-    let metadata = store.tier().join("meta.redb");
-    let mut bytes = std::fs::read(&metadata).unwrap();
-    let name = &b"a name to be found"[..];
-    let found = bytes[..4 << 20].windows(name.len()).position(|bytes| bytes == name);
-    bytes[found.expect("the name is in the journal")] = b'?';
-    std::fs::write(&metadata, bytes).unwrap();
+    damage_journal(&store, b"a name to be found");
     for mode in [Mode::Report, Mode::Repair] {
         let refused = check(&store.tier(), mode).unwrap_err().to_string();
         assert!(refused.contains("not what was written"), "{refused}");
@@ -118,13 +122,10 @@ fn content_of_mapped_files_is_set_aside_where_a_journal_is_dropped() {
     let mapped = store.tier().join(REFERENCES_FOLDER).join(MAPPED_FOLDER).join(file.0.to_string());
     let metadata = store.tier().join("meta.redb");
     let whole = std::fs::read(&metadata).unwrap();
-    let name = &b"a name to be found"[..];
-    let found = whole[..4 << 20].windows(name.len()).position(|bytes| bytes == name);
     for (time, stored) in [b"stored", b"later!"].into_iter().enumerate() {
         std::fs::write(&mapped, stored).unwrap();
-        let mut bytes = whole.clone();
-        bytes[found.expect("the name is in the journal")] = b'?';
-        std::fs::write(&metadata, bytes).unwrap();
+        std::fs::write(&metadata, &whole).unwrap();
+        damage_journal(&store, b"a name to be found");
         let report = check(&store.tier(), Mode::RepairWithLoss).unwrap();
         let set_aside = report.findings.iter().find_map(|finding| match &finding.problem {
             Problem::SetAside(inode, path) if *inode == file => Some(path.clone()),

@@ -25,7 +25,8 @@ const DAMAGED: u8 = 2;
                   is no repair. Then everything the store holds is read and compared. A repair only makes counts, marks \
                   and names agree with what is there; it never drops content.\n\n\
                   Where the journal of the metadata is damaged, the store stays closed. --repair drops the journal from \
-                  its first damaged record on, which loses what was committed last, and repairs the rest. Programs that \
+                  its first damaged record on, which loses what was committed last, and repairs the rest. Files with what \
+                  was stored through mappings that nothing counts on after that are set aside, and told. Programs that \
                   still run on the store must be started again then.",
     after_help = "\
 Examples:
