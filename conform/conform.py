@@ -1,11 +1,11 @@
 """Holds the store against two test suites others wrote: pjdfstest (POSIX calls) and fsx (random I/O on a file).
 
-Usage: conform.py CUESTA FOLDER [--operations N] [--seeds N] [--seed N]
+Usage: conform.py CUESTA FOLDER [--operations N] [--seeds N] [--seed N] [--door DOOR]
 
-pjdfstest runs on ext4 and under `cuesta run`; what passes there and not here is a failure, unless differences.txt
-says why. ext4 is mounted from an image for that, in a mount namespace of our own; where that is not allowed its part
-is taken by ext4.txt, which lists what passed there. fsx runs under `cuesta run` only: it knows what must come out.
-Its maps are shared ones, which the store does not serve, so they are left out; everything else it has is on.
+pjdfstest runs on ext4 and on the store; what passes there and not here is a failure, unless the door's file of
+differences says why. ext4 is mounted from an image for that, in a mount namespace of our own; where that is not allowed its part
+is taken by ext4.txt, which lists what passed there. fsx knows what must come out; everything it has is on, shared maps
+as well. Both run by each door: under `cuesta run`, and on a mount.
 
 The suites are installed from crates.io at the versions below, into FOLDER.
 """
@@ -21,6 +21,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 
 SUITES = {'pjdfstest': '0.2.2', 'fsx': '0.3.2'}
@@ -35,8 +36,8 @@ NAP_SECONDS = 0.02
 OWN_FOLDERS_BYTES = 22
 ENOUGH_SECONDS = 1800
 
-# How often which call comes; `mapread`, `mapwrite` and `invalidate` map the file shared.
-WEIGHTS = dict(close_open=2, read=20, write=20, mapread=0, mapwrite=0, invalidate=0, truncate=5, fsync=1, fdatasync=1,
+# How often which call comes.
+WEIGHTS = dict(close_open=2, read=20, write=20, mapread=10, mapwrite=10, invalidate=1, truncate=5, fsync=1, fdatasync=1,
                posix_fallocate=5, punch_hole=8, sendfile=5, posix_fadvise=2, copy_file_range=8)
 # A file like most, one of many small pieces, and one changed by whole blocks (fsx does not align what it allocates).
 SHAPES = [
@@ -44,6 +45,12 @@ SHAPES = [
     dict(flen=200_000, sizes=(1, 6000, 1), weights=WEIGHTS),
     dict(flen=8 << 20, sizes=(4096, 1 << 18, 4096), weights=WEIGHTS | dict(posix_fallocate=0)),
 ]
+
+
+# The doors to a store.
+PRELOAD, MOUNT = 'cuesta run', 'the mount'
+# What each of them does otherwise than ext4, and why.
+DIFFERENCES = {PRELOAD: 'differences.txt', MOUNT: 'differences-mount.txt'}
 
 
 class Failed(Exception):
@@ -75,28 +82,40 @@ def install(folder):
 
 
 class Store:
-    """A store for the length of a `with`."""
+    """A store for the length of a `with`, behind one of its doors."""
 
-    def __init__(self, cuesta, folder):
-        self.cuesta, self.path = cuesta, folder / 'store'
+    def __init__(self, cuesta, folder, door):
+        self.cuesta, self.path, self.door = cuesta, folder / 'store', door
+        # Sockets have short names.
+        self.at = '/cuesta' if door == PRELOAD else tempfile.mkdtemp(prefix='cuesta-')
 
     def __enter__(self):
         self.remove()
         must([self.cuesta, 'mkfs', self.path, '--medium', 'memory', '--nvm', STORE_SIZE])
+        if self.door == MOUNT:
+            must([self.cuesta, 'mount', '--allow-other', self.path, self.at])
         return self
 
     def __exit__(self, *_):
         self.remove()
+        if self.door == MOUNT:
+            os.rmdir(self.at)
 
     def command(self, *command):
+        if self.door == MOUNT:
+            return list(command)
         return [self.cuesta, 'run', '--store', self.path, '--', *command]
 
     def check(self):
         """What is stored holds together."""
+        if self.door == MOUNT:
+            must([self.cuesta, 'unmount', self.at])
         must([self.cuesta, 'stop', self.path])
         must([self.cuesta, 'fsck', self.path])
 
     def remove(self):
+        if os.path.ismount(self.at):
+            run([self.cuesta, 'unmount', '--lazy', self.at])
         if not self.path.exists():
             return
         run([self.cuesta, 'stop', self.path], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -174,7 +193,7 @@ def listed(name):
     return dict((line.split(None, 1) + [''])[:2] for line in lines if line and not line.startswith('#'))
 
 
-def compare_posix(cuesta, binary, folder):
+def compare_posix(cuesta, binary, folder, doors):
     settings = pjdfstest_settings(folder / 'pjdfstest.toml')
     (folder / 'second').mkdir()
     theirs = on_ext4(binary, settings, folder) if os.geteuid() == 0 else None
@@ -184,31 +203,38 @@ def compare_posix(cuesta, binary, folder):
     else:
         print(f'pjdfstest on ext4: {count(theirs)}')
         passed = {name for name, (word, _) in theirs.items() if word == 'ok'}
-    with Store(cuesta, folder) as store:
-        where = pjdfstest_folder('/cuesta')
+    wrong = [f'{door}: {what}' for door in doors
+             for what in differing(cuesta, binary, folder, settings, passed, door)]
+    if wrong:
+        raise Failed('pjdfstest:\n  ' + '\n  '.join(wrong))
+
+
+def differing(cuesta, binary, folder, settings, passed, door):
+    """What is wrong behind a door, where `passed` is what passes on ext4."""
+    with Store(cuesta, folder, door) as store:
+        where = pjdfstest_folder(store.at)
         script = 'mkdir -m 755 "$1" && where=$1 && shift && exec "$@" -p "$where"'
         ours = pjdfstest(store.command('sh', '-c', script, 'sh', where, binary, '-c', settings, '-s', folder / 'second'))
         store.check()
-    print(f'pjdfstest on Cuesta: {count(ours)}')
+    print(f'pjdfstest on Cuesta, {door}: {count(ours)}')
     for name, (word, reason) in sorted(ours.items()):
         if word == 'skipped':
             print(f'  skipped: {name} ({reason})')
-    known = {name: why for pattern, why in listed('differences.txt').items()
+    known = {name: why for pattern, why in listed(DIFFERENCES[door]).items()
              for name in fnmatch.filter(passed, pattern) or [pattern]}
     wrong = []
     for name in sorted(passed | set(known)):
         word, reason = ours.get(name, ('missing', ''))
         if name in known and word == 'ok':
-            wrong.append(f'{name} passes: differences.txt says otherwise')
+            wrong.append(f'{name} passes: {DIFFERENCES[door]} says otherwise')
         elif name in known:
             print(f'  differs: {name} ({known[name]})')
         elif word != 'ok' and 'requires root' not in reason:
             wrong.append(f'{name} {word}, and passes on ext4: {reason}')
-    if wrong:
-        raise Failed('pjdfstest:\n  ' + '\n  '.join(wrong))
+    return wrong
 
 
-def exercise(cuesta, binary, folder, operations, seeds):
+def exercise(cuesta, binary, folder, operations, seeds, door):
     """Runs fsx on one store, as many processes at once as there are processors."""
     waiting = []
     for number, seed in enumerate(seeds):
@@ -218,26 +244,30 @@ def exercise(cuesta, binary, folder, operations, seeds):
         weights = ''.join(f'{name} = {weight}\n' for name, weight in shape['weights'].items())
         settings.write_text(f'flen = {shape["flen"]}\n[opsize]\nmin = {least}\nmax = {most}\nalign = {align}\n'
                             f'[weights]\n{weights}')
-        waiting.append((seed, shape, [binary, '-f', settings, '-N', operations, '-S', seed, '-P', folder, f'/cuesta/file-{number}']))
-    print('fsx without mapread, mapwrite and invalidate: shared maps are not served')
+        waiting.append((seed, shape, [binary, '-f', settings, '-N', operations, '-S', seed, '-P', folder, number]))
     running, wrong = [], []
-    with Store(cuesta, folder) as store:
+    with Store(cuesta, folder, door) as store:
         while waiting or running:
             while waiting and len(running) < (os.cpu_count() or 1):
                 seed, shape, command = waiting.pop(0)
+                command[-1] = f'{store.at}/file-{command[-1]}'
                 process = subprocess.Popen([str(part) for part in store.command(*command)], text=True,
                                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
                 running.append((seed, shape, process, time.monotonic()))
             seed, shape, process, began = running.pop(0)
             said, _ = process.communicate(timeout=ENOUGH_SECONDS)
             came_through = process.returncode == 0 and 'All operations completed' in said
-            print(f'fsx: {operations:,} operations on {shape["flen"]:,} bytes, seed {seed}: '
+            print(f'fsx, {door}: {operations:,} operations on {shape["flen"]:,} bytes, seed {seed}: '
                   f'{"as they should be" if came_through else "WRONG"} ({time.monotonic() - began:.0f} s)', flush=True)
             if not came_through:
-                wrong.append(f'fsx, seed {seed}, {shape}:\n{said[-6000:]}')
+                wrong.append(f'fsx, {door}, seed {seed}, {shape}:\n{said[-6000:]}')
         store.check()
     if wrong:
         raise Failed('\n'.join(wrong))
+
+
+def can_mount():
+    return os.geteuid() == 0 and os.access('/dev/fuse', os.R_OK | os.W_OK)
 
 
 def main():
@@ -247,7 +277,11 @@ def main():
     parser.add_argument('--operations', type=int, default=1_000_000, help='of fsx, for each seed')
     parser.add_argument('--seeds', type=int, default=6, help='how many times fsx runs')
     parser.add_argument('--seed', type=int, default=random.randrange(1 << 32), help="fsx's first seed")
+    parser.add_argument('--door', choices=('run', 'mount'), help='only by this one')
     given = parser.parse_args()
+    doors = {None: [PRELOAD, MOUNT] if can_mount() else [PRELOAD], 'run': [PRELOAD], 'mount': [MOUNT]}[given.door]
+    if MOUNT not in doors and given.door is None:
+        print('skipped: the mount (FUSE is not to be had here)')
     cuesta, folder = given.cuesta.resolve(), given.folder.resolve()
     folder.mkdir(parents=True, exist_ok=True)
     work = folder / 'work'
@@ -257,8 +291,10 @@ def main():
     try:
         commands = install(folder / 'suites')
         seeds = range(given.seed, given.seed + given.seeds)
-        for suite in (lambda: compare_posix(cuesta, commands / 'pjdfstest', work),
-                      lambda: exercise(cuesta, commands / 'fsx', work, given.operations, seeds)):
+        suites = [lambda: compare_posix(cuesta, commands / 'pjdfstest', work, doors)]
+        suites += [lambda door=door: exercise(cuesta, commands / 'fsx', work, given.operations, seeds, door)
+                   for door in doors]
+        for suite in suites:
             try:
                 suite()
             except Failed as failed:

@@ -18,7 +18,9 @@ mod system_calls;
 mod user_names;
 
 use clap::Parser;
-use commands::{Command, doctor, explain, fsck, mkfs, quota, run, serve, status, stop, trace};
+use commands::{
+    Command, doctor, explain, fsck, mkfs, mount, quota, run, serve, status, stop, trace, unmount,
+};
 use std::process::ExitCode;
 
 /// A crash-consistent file system in user space: unmodified programs write to shared memory, inside
@@ -31,6 +33,7 @@ use std::process::ExitCode;
 First steps:
   cuesta mkfs ~/store --medium memory          make a store
   cuesta run --store ~/store -- bash           a shell whose /cuesta is the store
+  cuesta mount ~/store ~/files                 the same files, for every program
   cuesta status ~/store                        what goes on
   cuesta stop ~/store                          stop its daemon; the files stay
 
@@ -59,6 +62,8 @@ fn main() -> ExitCode {
     let done = match &cli.command {
         Command::Mkfs(arguments) => mkfs::execute(arguments),
         Command::Serve(arguments) => serve::execute(arguments),
+        Command::Mount(arguments) => mount::execute(arguments),
+        Command::Unmount(arguments) => unmount::execute(arguments),
         Command::Stop(arguments) => stop::execute(arguments),
         Command::Status(arguments) => status::execute(arguments),
         Command::Run(arguments) => run::execute(arguments),

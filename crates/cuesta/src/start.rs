@@ -9,9 +9,10 @@ use crate::failure::Failure;
 use crate::store::Store;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use rustix::pipe::{PipeFlags, pipe_with};
+use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
 use std::io::Read;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
@@ -92,6 +93,12 @@ fn is_served(store: &Store) -> Result<bool, Failure> {
 
 /// Starts one and hears how that went.
 fn start(store: &Store) -> Result<Outcome, Failure> {
+    in_background(store, "daemon", &["serve".as_ref(), store.folder().as_os_str()])
+}
+
+/// Starts this command once more, as what it is called here, with `arguments` and the one that says where it tells how
+/// that went; and hears it.
+pub fn in_background(store: &Store, called: &str, arguments: &[&OsStr]) -> Result<Outcome, Failure> {
     let fail =
         |what: &str, error: std::io::Error| Failure::on(store.folder(), format!("cannot {what}: {error}"));
     let program = std::env::current_exe().map_err(|error| fail("find the cuesta command", error))?;
@@ -100,8 +107,7 @@ fn start(store: &Store) -> Result<Outcome, Failure> {
     let descriptor = told.as_raw_fd();
     let mut command = Command::new(program);
     command
-        .arg("serve")
-        .arg(store.folder())
+        .args(arguments)
         .arg("--tell-descriptor")
         .arg(descriptor.to_string())
         .env_remove("LD_PRELOAD")
@@ -118,12 +124,13 @@ fn start(store: &Store) -> Result<Outcome, Failure> {
             Ok(rustix::io::fcntl_setfd(told, rustix::io::FdFlags::empty())?)
         });
     }
-    command.spawn().map_err(|error| fail("start the daemon", error))?;
+    command.spawn().map_err(|error| fail(&format!("start the {called}"), error))?;
     drop(told);
     let mut line = String::new();
-    File::from(outcome).read_to_string(&mut line).map_err(|error| fail("hear from the daemon", error))?;
+    let heard = File::from(outcome).read_to_string(&mut line);
+    heard.map_err(|error| fail(&format!("hear from the {called}"), error))?;
     Ok(Outcome::from_line(&line).unwrap_or_else(|| {
-        let why = format!("the daemon died while it started (its log: {})", store.log().display());
+        let why = format!("the {called} died while it started (its log: {})", store.log().display());
         Outcome::Failed(Failure::on(store.folder(), why).to_string())
     }))
 }
@@ -134,6 +141,30 @@ fn open_log(store: &Store) -> std::io::Result<File> {
         std::fs::rename(&path, path.with_extension("log.old"))?;
     }
     OpenOptions::new().append(true).create(true).mode(0o600).open(path)
+}
+
+/// Whoever waits for what is started, if anybody does.
+pub struct Told(Option<OwnedFd>);
+
+impl Told {
+    /// By the descriptor that was inherited for that, if one was.
+    pub fn adopt(descriptor: Option<RawFd>) -> Told {
+        let open = |&descriptor: &RawFd| {
+            // SAFETY: only asks whether the number is an open descriptor.
+            descriptor > 2 && unsafe { libc::fcntl(descriptor, libc::F_GETFD) } >= 0
+        };
+        // SAFETY: the descriptor is open, was made for this by our parent, and nothing else here knows it.
+        Told(descriptor.filter(open).map(|descriptor| unsafe { OwnedFd::from_raw_fd(descriptor) }))
+    }
+
+    /// Says it once and closes the pipe.
+    pub fn say(self, outcome: &Outcome) {
+        if let Some(pipe) = self.0
+            && let Err(error) = rustix::io::write(&pipe, outcome.to_line().as_bytes())
+        {
+            tracing::warn!(%error, "whoever started this has not waited for it");
+        }
+    }
 }
 
 #[cfg(test)]

@@ -17,6 +17,7 @@ pub mod geometry;
 pub mod ids;
 pub mod inode;
 pub mod inode_layout;
+pub mod kernel_notice;
 pub mod operation;
 pub mod parcel;
 #[cfg(target_arch = "x86_64")]

@@ -20,7 +20,7 @@ use crate::{
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 /// Version of the protocol; both sides must agree.
-pub const PROTOCOL_VERSION: u32 = 19;
+pub const PROTOCOL_VERSION: u32 = 20;
 
 /// Where a frame's first word has the version.
 const VERSION_SHIFT: u32 = 24;
@@ -141,6 +141,12 @@ pub enum Request {
     Passed {
         /// Its number.
         number: u64,
+    },
+    /// This session is a mount's, of which a descriptor comes along: what it loses SharedFS calls doubtful to the kernel
+    /// ([`crate::kernel_notice`]). Answered [`Response::KeptInKernel`].
+    KeepInKernel {
+        /// The kernel can be told that names are doubtful.
+        names: bool,
     },
     /// Gives leases back (their inodes were dropped from the cache).
     GiveBack {
@@ -286,6 +292,11 @@ pub enum Response {
     Room(Amounts),
     /// To [`Request::Quotas`]: users, groups, directories, each by number.
     Quotas(Vec<Quota>),
+    /// To [`Request::KeepInKernel`]: for so long the kernel may believe what it is told.
+    KeptInKernel {
+        /// In milliseconds.
+        term_ms: u32,
+    },
     /// To [`Request::Report`].
     Report(Report),
     /// To [`Request::Arenas`]: as many descriptors follow as were asked for.

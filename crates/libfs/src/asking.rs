@@ -7,7 +7,7 @@ use crate::errno::Error;
 use crate::link::Link;
 use crate::sync::{AtomicU32, Mutex, Ordering};
 use cuesta_format::wire::{Request, Response};
-use rustix::fd::{AsRawFd as _, OwnedFd};
+use rustix::fd::{AsRawFd as _, BorrowedFd, OwnedFd};
 
 /// Looks for an answer are made at every such turn, and at the first few.
 const LOOK_EVERY: u32 = 64;
@@ -71,6 +71,18 @@ impl Asking {
         let mut line = self.line.lock();
         self.collect(&mut line, true, to);
         refusals_as_errors(line.link.call(request, descriptors)?)
+    }
+
+    /// Asks with a descriptor that goes along, and waits for the answer.
+    pub(crate) fn call_handing(
+        &self,
+        request: &Request,
+        handed: BorrowedFd<'_>,
+        to: &impl Deliver,
+    ) -> Result<Response, Error> {
+        let mut line = self.line.lock();
+        self.collect(&mut line, true, to);
+        refusals_as_errors(line.link.call_handing(request, handed)?)
     }
 
     /// Connects anew and asks, as the first question there. An answer that was outstanding never comes. Nothing changes

@@ -39,6 +39,11 @@ impl Version {
     }
 }
 
+/// Of an inode: equal, within one session, as long as nobody else can have changed it. What the session itself changes, or
+/// lets others change through it, leaves it alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tenure(u64);
+
 /// Whose attributes change.
 #[derive(Clone, Copy, Debug)]
 pub enum Target<'a> {
@@ -106,6 +111,23 @@ impl Client {
     /// `fstat`.
     pub fn stat_open(&self, file: &OpenFile) -> Result<Stat, Error> {
         self.operate(|_turn| Ok(Stat { record: self.attributes_of(file.inode_ref())? }))
+    }
+
+    /// `stat` of an inode by its number, and the tenure under which that holds.
+    pub fn stat_inode(&self, number: InodeNumber) -> Result<(Stat, Tenure), Error> {
+        self.operate(|_turn| {
+            let record = self.glance(&Credentials::default(), Base::Inode(number), b"", false)?;
+            let tenure = match self.cache.get(number) {
+                Some(inode) => {
+                    let state = inode.state.read();
+                    // Stores through mappings change a file, and nobody is told.
+                    let is_held = state.lease.is_some() && state.mapped().is_none();
+                    if is_held { state.filled } else { next_fill() }
+                }
+                None => next_fill(),
+            };
+            Ok((Stat { record }, Tenure(tenure)))
+        })
     }
 
     /// What `stat` tells of an inode. Within an attempt.

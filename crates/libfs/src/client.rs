@@ -17,6 +17,7 @@ use crate::cache::Cache;
 use crate::directory::DirectoryContent;
 use crate::errno::Error;
 use crate::inode::{Content, Inode, State};
+use crate::kernel::Mount;
 use crate::link::{Link, SocketLink};
 use crate::mapped_descriptors::{Keeper, MappedDescriptors};
 use crate::parcels::Taken;
@@ -69,6 +70,7 @@ pub struct Client {
     pub(crate) patience: Mutex<Duration>,
     abandoned: AtomicU32,
     pub(crate) giving_up: GivingUp,
+    pub(crate) kernel: Mutex<Option<Mount>>,
 }
 
 /// The question for the block a number lies in, that nobody waits for.
@@ -153,6 +155,7 @@ impl Client {
             patience: Mutex::new(RESUME_WAIT),
             abandoned: AtomicU32::new(0),
             giving_up: GivingUp::default(),
+            kernel: Mutex::new(None),
         });
         // What a fence took away meanwhile goes with the first operation, which sees the generation moved.
         client.session.parcels.add(ahead)?;

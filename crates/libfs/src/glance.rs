@@ -45,6 +45,12 @@ impl Client {
         path: &[u8],
         follow: bool,
     ) -> Result<Seen, Halt> {
+        if let (Base::Inode(number), b"") = (base, path)
+            && let Some(record) = self.session.parcels.look(number, attributes)
+        {
+            self.saw_ahead(number);
+            return Ok(Seen::Record(record));
+        }
         let Some((above, name)) = plain_end(path) else { return Ok(Seen::More) };
         let directory = if above.is_empty() {
             self.start(base)?

@@ -11,6 +11,7 @@
 //! | `walk`, `credentials`, `capabilities`, `rights`, `whereabouts` | from a path to an inode, and who may; from a directory to its path |
 //! | `open_file`, `open_flags`, `opened`, `data`, `allocate`, `namespace`, `rename`, `attributes`, `glance`, `extended`, `access_lists`, `listing` | the calls |
 //! | `mapped`, `mapped_descriptors` | files whose content is a file of the kernel's, while programs share mappings of them |
+//! | `kernel` | what the kernel may keep of a mount |
 //! | `programs` | what is executed is not written, and the other way round |
 //! | `errno` | every error, and the one table of error numbers |
 //!
@@ -41,6 +42,7 @@ mod extended_set;
 mod glance;
 mod inode;
 mod interval;
+mod kernel;
 mod link;
 mod listing;
 mod locked;
@@ -68,7 +70,7 @@ mod whereabouts;
 
 pub use access_lists::NewMode;
 pub use allocate::Allocation;
-pub use attributes::{SetAttributes, SetTime, Stat, Target, Version};
+pub use attributes::{SetAttributes, SetTime, Stat, Target, Tenure, Version};
 pub use capabilities::{Capabilities, Capability};
 pub use client::Client;
 pub use credentials::Credentials;

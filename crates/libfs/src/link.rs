@@ -7,11 +7,11 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::{DupFlags, Errno};
 use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, SocketAddrUnix,
-    SocketFlags, SocketType,
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType,
 };
 use rustix::thread::sched_getcpu;
-use std::io::IoSliceMut;
+use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::time::Duration;
 
@@ -60,6 +60,11 @@ pub trait Link: Send {
     /// Sends `request` and waits for the answer; descriptors that come with it are pushed, in order.
     fn call(&mut self, request: &Request, descriptors: &mut Vec<OwnedFd>) -> Result<Response, LinkError>;
 
+    /// [`Link::call`] with a descriptor that goes along.
+    fn call_handing(&mut self, _request: &Request, _handed: BorrowedFd<'_>) -> Result<Response, LinkError> {
+        Err(LinkError::Gone("no descriptor can go this way".into()))
+    }
+
     /// Sends `request`, whose answer is collected before anything else is sent. `false`: this link cannot, and has
     /// sent nothing.
     fn post(&mut self, _request: &Request) -> Result<bool, LinkError> {
@@ -105,10 +110,19 @@ impl SocketLink {
     }
 
     fn send(&mut self, request: &Request, is_waited_for: bool) -> Result<(), LinkError> {
+        self.encode(request, is_waited_for)?;
+        self.send_from(0)
+    }
+
+    fn encode(&mut self, request: &Request, is_waited_for: bool) -> Result<(), LinkError> {
         let processor = if is_waited_for { u32::try_from(sched_getcpu()).ok() } else { None };
         self.frame.clear();
-        wire::encode(&Question { processor, request }, &mut self.frame)?;
-        let mut rest = self.frame.as_slice();
+        Ok(wire::encode(&Question { processor, request }, &mut self.frame)?)
+    }
+
+    /// Sends what was encoded, from a byte on.
+    fn send_from(&self, start: usize) -> Result<(), LinkError> {
+        let mut rest = self.frame.get(start..).unwrap_or_default();
         while !rest.is_empty() {
             match rustix::net::send(&self.socket, rest, SendFlags::NOSIGNAL) {
                 Ok(sent) => rest = rest.get(sent..).unwrap_or_default(),
@@ -174,6 +188,24 @@ impl Link for SocketLink {
     fn call(&mut self, request: &Request, descriptors: &mut Vec<OwnedFd>) -> Result<Response, LinkError> {
         self.send(request, true)?;
         self.receive(descriptors, true)?;
+        Ok(wire::decode(&self.frame[4..])?)
+    }
+
+    fn call_handing(&mut self, request: &Request, handed: BorrowedFd<'_>) -> Result<Response, LinkError> {
+        self.encode(request, true)?;
+        let handed = [handed];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        control.push(SendAncillaryMessage::ScmRights(&handed));
+        let parts = [IoSlice::new(&self.frame)];
+        let sent = loop {
+            match rustix::net::sendmsg(&self.socket, &parts, &mut control, SendFlags::NOSIGNAL) {
+                Err(Errno::INTR) => {}
+                sent => break sent?,
+            }
+        };
+        self.send_from(sent)?;
+        self.receive(&mut Vec::new(), true)?;
         Ok(wire::decode(&self.frame[4..])?)
     }
 

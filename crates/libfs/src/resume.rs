@@ -75,7 +75,7 @@ impl Client {
             self.session.go_on(&welcome, descriptors)?;
             self.connection.fetch_add(1, Ordering::Release);
             self.fences.lock().resume();
-            match self.resync_closed() {
+            match self.keep_in_kernel_again().and_then(|()| self.resync_closed()) {
                 // Another one follows that, too.
                 Err(Error::Disconnected) => {}
                 resynced => return resynced,

@@ -22,6 +22,9 @@ pub enum Base<'a> {
     Root,
     /// An open directory.
     Directory(&'a OpenFile),
+    /// An inode that the door knows by its number, of which it has seen that it exists: what the empty path names is it
+    /// itself, whatever its kind.
+    Inode(InodeNumber),
 }
 
 /// Whether a symbolic link that is the last name is followed.
@@ -113,7 +116,15 @@ impl Client {
             Base::Root => Ok(self.cache.get_or_insert(InodeNumber::ROOT)),
             Base::Directory(file) if file.kind() == FileKind::Directory => Ok(Arc::clone(file.inode_ref())),
             Base::Directory(_) => Err(Error::NotDirectory),
+            Base::Inode(number) => Ok(self.cache.get_or_insert(number)),
         }
+    }
+
+    /// What an inode's number leads to.
+    fn found_by_number(&self, number: InodeNumber) -> Result<Found, Halt> {
+        let inode = self.cache.get_or_insert(number);
+        let kind = self.reading(&inode)?.kind();
+        Ok(Found { parent: Arc::clone(&inode), last: Last::Dot, inode: Some((inode, kind)), slash: false })
     }
 
     /// Follows `path` to its last name. Within an attempt. How long a path may be its giver knows: what links make of it
@@ -140,7 +151,10 @@ impl Client {
         resolve: Resolve,
     ) -> Result<Found, Halt> {
         if path.is_empty() {
-            return Err(Error::NotFound.into());
+            return match base {
+                Base::Inode(number) => self.found_by_number(number),
+                Base::Root | Base::Directory(_) => Err(Error::NotFound.into()),
+            };
         }
         let mut directory = self.start(base)?;
         let start = Arc::clone(&directory);

@@ -87,7 +87,11 @@ impl SharedFs {
             found.control.publish_generation(found.lease_generation);
             found.revoked_all = true;
             found.lingering.clear();
+            let is_mounted = found.kernel.is_some();
             leases.revoke_all(session);
+            if is_mounted {
+                self.begin_doubt();
+            }
         }
         Ok(())
     }
@@ -161,6 +165,10 @@ impl SharedFs {
         let version =
             revoked.and_then(|(inode, _)| self.is_directory(inode).then(|| self.catching_up.follow(inode)));
         self.quotas.lock().forget(session);
+        if let Some((inode, _)) = revoked {
+            let lost = std::iter::once(inode).chain(near.iter().copied());
+            self.doubt_in_kernel(session, lost, version.is_some());
+        }
         let mut core = self.core.lock();
         let Core { sessions, table, leases, .. } = &mut *core;
         let Some(found) = sessions.get_mut(&session) else { return Ok(()) };
@@ -260,6 +268,12 @@ impl SharedFs {
             core.table.release(slot)?;
         }
         let Some(ended) = core.sessions.remove(&session) else { return Ok(()) };
+        if ended.kernel.is_some() {
+            self.begin_doubt();
+            if core.sessions.values().all(|other| other.kernel.is_none()) {
+                self.forget_mounts();
+            }
+        }
         self.references.note_new(ended.control.new_lock_files());
         // Only now may its row go: with the slot gone, nobody asks any more how far it was digested.
         digester.ended.push(session);

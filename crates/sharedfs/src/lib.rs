@@ -30,6 +30,7 @@ mod digesting;
 mod ending;
 mod error;
 mod idle_memory;
+mod kernel_caches;
 mod leases;
 mod mapped;
 pub mod metadata;

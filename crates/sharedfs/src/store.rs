@@ -6,6 +6,7 @@ use crate::digest::policy::{self, Backlog};
 use crate::digest::{Digester, Space, Storage};
 use crate::ending::Ending;
 use crate::idle_memory::IdleMemory;
+use crate::kernel_caches::Doubt;
 use crate::leases::Leases;
 use crate::mapped::MappedFiles;
 use crate::metadata::{MetadataError, MetadataStore, Watch};
@@ -82,6 +83,7 @@ pub struct SharedFs {
     pub(crate) idle_memory: IdleMemory,
     pub(crate) request_times: RequestTimes,
     pub(crate) opened: Instant,
+    pub(crate) doubt: Doubt,
     pub(crate) recovered: Recovered,
     pub(crate) making: Mutex<()>,
     /// Held by who begins a session; and by who needs that nobody does.
@@ -241,6 +243,7 @@ impl SharedFs {
             idle_memory: IdleMemory::default(),
             request_times: RequestTimes::default(),
             opened: Instant::now(),
+            doubt: Doubt::left_in(tier),
             recovered: Recovered::default(),
             making: Mutex::new(()),
             attaching: RwLock::new(()),
@@ -500,5 +503,6 @@ pub(crate) fn new_session(
         revoked_all: false,
         lingering: VecDeque::new(),
         ending: None,
+        kernel: None,
     }
 }

@@ -4,12 +4,14 @@ pub mod doctor;
 pub mod explain;
 pub mod fsck;
 pub mod mkfs;
+pub mod mount;
 pub mod quota;
 pub mod run;
 pub mod serve;
 pub mod status;
 pub mod stop;
 pub mod trace;
+pub mod unmount;
 
 use clap::Subcommand;
 
@@ -21,6 +23,10 @@ pub enum Command {
     Run(run::Arguments),
     #[command(about = "Run a program, then tell which of its calls were served")]
     Doctor(doctor::Arguments),
+    #[command(about = "Mount a store, for every program to see")]
+    Mount(mount::Arguments),
+    #[command(about = "Take a mount away", visible_alias = "umount")]
+    Unmount(unmount::Arguments),
     #[command(about = "Serve a store in the foreground")]
     Serve(serve::Arguments),
     #[command(about = "Digest everything, then stop the daemon of a store")]

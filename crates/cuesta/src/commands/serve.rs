@@ -1,7 +1,7 @@
 //! `cuesta serve`: the daemon.
 
 use crate::failure::Failure;
-use crate::start::Outcome;
+use crate::start::{Outcome, Told};
 use crate::store::Store;
 use cuesta_sharedfs::server::{Listener, LockError, Server, StopReason, StoreLock};
 use cuesta_sharedfs::{Options, SharedFs};
@@ -9,7 +9,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::io::IsTerminal;
-use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+use std::os::fd::RawFd;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use tracing::level_filters::LevelFilter;
@@ -133,7 +133,7 @@ fn allow_descriptors() {
     }
 }
 
-fn prepare_log() {
+pub fn prepare_log() {
     let level = std::env::var(LOG_VARIABLE).ok().and_then(|text| text.parse().ok());
     tracing_subscriber::fmt()
         .with_max_level(level.unwrap_or(LevelFilter::INFO))
@@ -141,27 +141,4 @@ fn prepare_log() {
         .with_target(false)
         .with_writer(std::io::stderr)
         .init();
-}
-
-/// Whoever waits for the daemon, if anybody does.
-struct Told(Option<OwnedFd>);
-
-impl Told {
-    fn adopt(descriptor: Option<RawFd>) -> Told {
-        let open = |&descriptor: &RawFd| {
-            // SAFETY: only asks whether the number is an open descriptor.
-            descriptor > 2 && unsafe { libc::fcntl(descriptor, libc::F_GETFD) } >= 0
-        };
-        // SAFETY: the descriptor is open, was made for this by our parent, and nothing else here knows it.
-        Told(descriptor.filter(open).map(|descriptor| unsafe { OwnedFd::from_raw_fd(descriptor) }))
-    }
-
-    /// Says it once and closes the pipe.
-    fn say(self, outcome: &Outcome) {
-        if let Some(pipe) = self.0
-            && let Err(error) = rustix::io::write(&pipe, outcome.to_line().as_bytes())
-        {
-            tracing::warn!(%error, "whoever started the daemon has not waited for it");
-        }
-    }
 }

@@ -60,6 +60,7 @@ fn kind(request: &Request) -> usize {
         Request::Status
         | Request::Quotas
         | Request::SetQuota { .. }
+        | Request::KeepInKernel { .. }
         | Request::Explain { .. }
         | Request::Trace { .. }
         | Request::Stop

@@ -25,6 +25,7 @@ impl SharedFs {
         ahead: &Ahead,
     ) -> Result<LeaseMode, Trouble> {
         let mut fenced = None;
+        self.outlast_doubt();
         loop {
             let now = self.opened.elapsed();
             let mut core = self.core.lock();

@@ -168,6 +168,7 @@ impl SharedFs {
             | Request::SetQuota { .. }
             | Request::Explain { .. }
             | Request::Trace { .. }
+            | Request::KeepInKernel { .. }
             | Request::Stop
             | Request::Unheard => Err(invalid("not a session's request")),
         }
@@ -307,6 +308,7 @@ impl SharedFs {
 
     /// Takes leases back. Where the log may still change their inodes, they stay until it is digested.
     fn give_back(&self, session: SessionId, inodes: &[InodeNumber]) -> Result<Response, Trouble> {
+        self.doubt_in_kernel(session, inodes.iter().copied(), true);
         let mut core = self.core.lock();
         let Core { sessions, leases, .. } = &mut *core;
         let found = sessions.get_mut(&session).ok_or(Trouble::Refused(Refusal::SessionEnded))?;

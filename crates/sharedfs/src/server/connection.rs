@@ -70,6 +70,7 @@ impl<S: Service> Connection<'_, S> {
     fn run(&mut self) -> Result<(), FrameError> {
         loop {
             let Question { processor, request } = self.frames.receive()?;
+            let handed = self.frames.take_descriptor();
             tracing::trace!(process = %self.process, ?request, "request");
             match request {
                 Request::Stop => return self.stop_daemon(),
@@ -90,6 +91,9 @@ impl<S: Service> Connection<'_, S> {
                     let answer = match request {
                         Request::Attach { version, program, first, resume, .. } => {
                             self.attach(version, &program, first, resume)
+                        }
+                        Request::KeepInKernel { names } => {
+                            self.behind.service.keep_in_kernel(self.session, handed, names)
                         }
                         request => self.behind.service.handle(self.session, &request),
                     };

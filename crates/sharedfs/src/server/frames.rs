@@ -5,9 +5,12 @@ use cuesta_format::wire::{self, DESCRIPTORS_MAX, WireError};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, recv, send, sendmsg};
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
+    SendFlags, recvmsg, send, sendmsg,
+};
 use serde::{Serialize, de::DeserializeOwned};
-use std::io::IoSlice;
+use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 
 /// A buffer larger than this is given back after its frame, so that an idle connection holds little memory.
@@ -44,13 +47,15 @@ pub struct Frames {
     buffer: Vec<u8>,
     /// What has come and was not taken.
     come: Vec<u8>,
+    /// The last descriptor that came.
+    descriptor: Option<OwnedFd>,
 }
 
 impl Frames {
     /// Speaks over a connected stream socket.
     #[must_use]
     pub fn new(socket: OwnedFd) -> Frames {
-        Frames { socket, buffer: Vec::new(), come: Vec::new() }
+        Frames { socket, buffer: Vec::new(), come: Vec::new(), descriptor: None }
     }
 
     /// The socket.
@@ -59,7 +64,12 @@ impl Frames {
         &self.socket
     }
 
-    /// Waits for a message. Descriptors that come with it are closed by the kernel, as nobody asked for them.
+    /// The descriptor that came with the last message, if one did.
+    pub fn take_descriptor(&mut self) -> Option<OwnedFd> {
+        self.descriptor.take()
+    }
+
+    /// Waits for a message. Of descriptors that come with it one is kept, for who asks for it.
     pub fn receive<M: DeserializeOwned>(&mut self) -> Result<M, FrameError> {
         if self.come.is_empty() {
             self.wait()?;
@@ -96,9 +106,19 @@ impl Frames {
         let have = self.come.len();
         self.come.resize(have + RECEIVE_BYTES.max(have), 0);
         let got = loop {
-            match recv(&self.socket, &mut self.come[have..], RecvFlags::empty()) {
+            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+            let mut control = RecvAncillaryBuffer::new(&mut space);
+            let mut parts = [IoSliceMut::new(&mut self.come[have..])];
+            match recvmsg(&self.socket, &mut parts, &mut control, RecvFlags::CMSG_CLOEXEC) {
                 Err(Errno::INTR) => {}
-                got => break got.map(|(got, _)| got),
+                got => {
+                    let handed = control.drain().find_map(|message| match message {
+                        RecvAncillaryMessage::ScmRights(mut files) => files.next(),
+                        _ => None,
+                    });
+                    self.descriptor = handed.or_else(|| self.descriptor.take());
+                    break got.map(|message| message.bytes);
+                }
             }
         };
         self.come.truncate(have + *got.as_ref().unwrap_or(&0));

@@ -2,6 +2,7 @@
 
 use crate::digest::policy;
 use crate::digesting::STARVED_PAUSE;
+use crate::kernel_caches::{KERNEL_TERM, KernelCache};
 use crate::orphans::LOOK_EVERY;
 use crate::store::SessionHandle;
 use crate::{Ending, Error, SharedFs};
@@ -53,6 +54,9 @@ pub trait Service: Send + Sync + std::fmt::Debug + 'static {
     /// gets `Attach`, `Detach` or `Stop`, which the server handles.
     fn handle(&self, session: Option<SessionId>, request: &Request) -> Answer;
 
+    /// The session is a mount's, of which `device` is a descriptor.
+    fn keep_in_kernel(&self, session: Option<SessionId>, device: Option<OwnedFd>, names: bool) -> Answer;
+
     /// Ends a session; what its log holds is digested.
     fn end_session(&self, session: SessionId, ending: Ending) -> Result<(), Error>;
 
@@ -98,6 +102,20 @@ impl Service for SharedFs {
         let session = session.unwrap_or(SessionId::NOBODY);
         let response = SharedFs::handle(self, session, request, &mut descriptors);
         Answer { response, descriptors }
+    }
+
+    fn keep_in_kernel(&self, session: Option<SessionId>, device: Option<OwnedFd>, names: bool) -> Answer {
+        let cache = device.and_then(|device| KernelCache::new(device, names));
+        let (Some(session), Some(cache)) = (session, cache) else {
+            return Refusal::Invalid("no session's, or no descriptor of a mount with it".into()).into();
+        };
+        match SharedFs::keep_in_kernel(self, session, cache) {
+            Ok(()) => {
+                let term_ms = KERNEL_TERM.as_millis() as u32;
+                Answer { response: Response::KeptInKernel { term_ms }, descriptors: Vec::new() }
+            }
+            Err(error) => Refusal::from(error).into(),
+        }
     }
 
     fn end_session(&self, session: SessionId, ending: Ending) -> Result<(), Error> {

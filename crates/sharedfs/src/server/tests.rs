@@ -80,6 +80,11 @@ impl Service for Fake {
         Vec::new()
     }
 
+    fn keep_in_kernel(&self, _session: Option<SessionId>, device: Option<OwnedFd>, _names: bool) -> Answer {
+        let term_ms = u32::from(device.is_some());
+        Answer { response: Response::KeptInKernel { term_ms }, descriptors: Vec::new() }
+    }
+
     fn handle(&self, session: Option<SessionId>, request: &Request) -> Answer {
         assert!(!self.panics.load(Ordering::Relaxed), "asked to panic");
         match (session, request) {

@@ -5,6 +5,7 @@ use crate::configuration::Options;
 use crate::digest::LogView;
 use crate::digest::policy::Backlog;
 use crate::ending::Ending;
+use crate::kernel_caches::KernelCache;
 use cuesta_format::entry::Salt;
 use cuesta_format::session_table::SessionRecord;
 use cuesta_format::wire::{Placed, Report};
@@ -54,6 +55,8 @@ pub struct Session {
     pub record: SessionRecord,
     /// The lease generation it was last told; that of the record belongs to the log.
     pub lease_generation: LeaseGeneration,
+    /// What the kernel keeps, if it is a mount's.
+    pub(crate) kernel: Option<KernelCache>,
     /// The segments of its ring, in slot order.
     pub segments: Vec<Segment>,
     /// The pages it shares with us.

@@ -1,0 +1,198 @@
+//! `cuesta mount`: the FUSE door, in a process of its own.
+
+use crate::commands::serve::prepare_log;
+use crate::failure::{Failure, WRONG_USAGE};
+use crate::output;
+use crate::start::{self, Outcome, Told};
+use crate::store::Store;
+use cuesta_format::InodeNumber;
+use cuesta_fuse::{Device, MountError, Options, Server};
+use cuesta_libfs::Client;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use std::ffi::OsStr;
+use std::os::fd::RawFd;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// What `cuesta status` calls the session.
+const PROGRAM: &str = "(mount)";
+
+#[derive(Debug, clap::Args)]
+#[command(
+    long_about = "Mount a store at a directory.\n\n\
+                  Every program sees the files there, by way of the kernel (FUSE); programs under `cuesta run` see the \
+                  same files, faster, at the same time. A daemon is started if none serves the store. The mount \
+                  lasts until `cuesta unmount`, whether the daemon is stopped meanwhile or not.",
+    after_help = "\
+Examples:
+  cuesta mount ~/store ~/files
+  cuesta mount --allow-other ~/store /srv/files      for all users, with the usual permissions
+  cuesta mount -o ro,noexec ~/store /mnt             with options as in /etc/fstab
+  cuesta mount --foreground ~/store /mnt             for service managers
+
+Options behind -o: allow_other, nonempty, ro, noexec, nosuid, nodev, noatime; what other file systems have as a
+default (rw, exec, suid, dev, defaults, auto, noauto, user, nofail, _netdev, x-...) is accepted.
+
+Exit status: 0 mounted (in the foreground: and unmounted again); 1 failed; 2 wrong usage."
+)]
+pub struct Arguments {
+    /// The store's directory
+    store: PathBuf,
+    /// Where to mount it: a directory
+    mountpoint: PathBuf,
+    /// Serve the mount here, until it is unmounted
+    #[arg(long, short)]
+    foreground: bool,
+    /// Let all users use it, each with their own permissions
+    #[arg(long)]
+    allow_other: bool,
+    /// Mount although the directory has something in it
+    #[arg(long)]
+    nonempty: bool,
+    /// Options as in /etc/fstab
+    #[arg(short, value_name = "OPTIONS", value_delimiter = ',')]
+    options: Vec<String>,
+    /// Where to say that it is mounted, or why not: an inherited descriptor
+    #[arg(long, hide = true)]
+    tell_descriptor: Option<RawFd>,
+}
+
+pub fn execute(arguments: &Arguments) -> Result<ExitCode, Failure> {
+    let told = Told::adopt(arguments.tell_descriptor);
+    if arguments.foreground || arguments.tell_descriptor.is_some() {
+        return serve(arguments, told);
+    }
+    let wanted = Wanted::of(arguments)?;
+    wanted.prepare()?;
+    let words = wanted.words();
+    let mut again = vec![
+        OsStr::new("mount"),
+        wanted.store.folder().as_os_str(),
+        wanted.at.as_os_str(),
+        OsStr::new("-o"),
+        OsStr::new(&words),
+    ];
+    if wanted.non_empty {
+        again.push(OsStr::new("--nonempty"));
+    }
+    match start::in_background(&wanted.store, "mount", &again)? {
+        Outcome::Ready => Ok(ExitCode::SUCCESS),
+        Outcome::InUse(why) | Outcome::Failed(why) => Err(Failure::new(why)),
+    }
+}
+
+/// What is to be mounted where, and how.
+struct Wanted {
+    store: Store,
+    at: PathBuf,
+    options: Options,
+    non_empty: bool,
+}
+
+impl Wanted {
+    fn of(arguments: &Arguments) -> Result<Wanted, Failure> {
+        let store = Store::find(&arguments.store)?;
+        if store.is_of_another_user() {
+            return Err(Failure::on(store.folder(), "only its own user and root may mount a store"));
+        }
+        let mut options = Options {
+            source: store.folder().to_string_lossy().into_owned(),
+            allow_other: arguments.allow_other,
+            ..Options::default()
+        };
+        let mut non_empty = arguments.nonempty;
+        for word in arguments.options.iter().filter(|word| !word.is_empty()) {
+            match word.as_str() {
+                "nonempty" => non_empty = true,
+                word if options.set(word) => {}
+                word => {
+                    let failure =
+                        Failure::new(format!("-o {word}: there is no such option (cuesta mount --help)"));
+                    return Err(failure.exiting(WRONG_USAGE));
+                }
+            }
+        }
+        Ok(Wanted { store, at: arguments.mountpoint.clone(), options, non_empty })
+    }
+
+    /// The options, for `-o`.
+    fn words(&self) -> String {
+        let flags = self.options.flags();
+        flags.iter().filter(|(is_set, _)| *is_set).map(|(_, word)| *word).collect::<Vec<_>>().join(",")
+    }
+
+    /// Makes sure that the store is served and can be mounted there.
+    fn prepare(&self) -> Result<(), Failure> {
+        let mounts = cuesta_fuse::mounts().map_err(|error| Failure::on(&self.at, error))?;
+        cuesta_fuse::prepare(&self.at, self.non_empty).map_err(|error| self.failure(&error))?;
+        if let Some(other) = mounts.iter().find(|mounted| mounted.source == self.options.source)
+            && other.at.metadata().is_ok()
+        {
+            let hint = format!("it is mounted at {} already (cuesta unmount ends that)", other.at.display());
+            return Err(Failure::on(self.store.folder(), hint));
+        }
+        start::ensure(&self.store)
+    }
+
+    fn failure(&self, error: &MountError) -> Failure {
+        Failure::on(&self.at, error)
+    }
+
+    fn mount(&self) -> Result<(Server, PathBuf), Failure> {
+        let on_store = |error: &dyn std::fmt::Display| Failure::on(self.store.folder(), error);
+        // Relative paths mean nothing to who unmounts.
+        let at = self.at.canonicalize().map_err(|error| Failure::on(&self.at, error))?;
+        let socket = self.store.socket();
+        let client = Client::attach_to(socket.as_os_str().as_bytes(), 0, PROGRAM, InodeNumber::ROOT)
+            .map_err(|error| on_store(&error))?;
+        client.tell_of_giving_up(|why| tracing::error!(why, "a call by the mount fails"));
+        let device: Device = cuesta_fuse::mount(&at, &self.options).map_err(|error| self.failure(&error))?;
+        let server = Server::start(client, device).map_err(|error| {
+            // A mount that nobody serves would hang whoever looks at it.
+            let _ = cuesta_fuse::unmount(&at, true);
+            on_store(&error)
+        })?;
+        Ok((server, at))
+    }
+}
+
+fn serve(arguments: &Arguments, told: Told) -> Result<ExitCode, Failure> {
+    prepare_log();
+    let mounted = Wanted::of(arguments).and_then(|wanted| {
+        wanted.prepare()?;
+        // Before the mount is there, so that a signal then is not lost.
+        let signals = Signals::new([SIGTERM, SIGINT]).map_err(|error| Failure::on(&wanted.at, error))?;
+        Ok((wanted.mount()?, signals))
+    });
+    let ((server, at), signals) = match mounted {
+        Ok(mounted) => mounted,
+        Err(failure) => {
+            told.say(&Outcome::Failed(failure.to_string()));
+            return Err(failure);
+        }
+    };
+    told.say(&Outcome::Ready);
+    unmount_at_signal(at, signals)?;
+    server.wait();
+    Ok(ExitCode::SUCCESS)
+}
+
+fn unmount_at_signal(at: PathBuf, mut signals: Signals) -> Result<(), Failure> {
+    let fail = |error: std::io::Error, at: &Path| Failure::on(at, error);
+    let place = at.clone();
+    let wait = move || {
+        for _ in signals.forever() {
+            // Programs that are still there keep what they have open until they are done.
+            if let Err(error) = cuesta_fuse::unmount(&at, true) {
+                output::error(&Failure::on(&at, error));
+            }
+        }
+    };
+    std::thread::Builder::new()
+        .name("signals".into())
+        .spawn(wait)
+        .map(drop)
+        .map_err(|error| fail(error, &place))
+}

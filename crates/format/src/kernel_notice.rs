@@ -1,0 +1,73 @@
+//! Notices to the kernel's FUSE driver: what it was told by the server of a mount holds no more. No I/O.
+//!
+//! Each is a message to be written, whole, to a descriptor of the mount (`linux/fuse.h`: `fuse_out_header` with the
+//! notice's code for an error and no request's number, then what it is about, in the machine's own byte order).
+
+use crate::InodeNumber;
+
+/// Bytes in front of what a notice is about.
+const HEADER_BYTES: usize = 16;
+/// Bytes of a notice about an inode.
+pub const INODE_NOTICE_BYTES: usize = HEADER_BYTES + 24;
+/// Bytes of a notice about all names.
+pub const NAMES_NOTICE_BYTES: usize = HEADER_BYTES;
+
+/// The kernel's protocol has notices about all names from this minor version on (`FUSE_NOTIFY_INC_EPOCH`, Linux 6.16).
+pub const NAMES_NOTICE_SINCE: u32 = 44;
+
+/// `FUSE_NOTIFY_INVAL_INODE`.
+const ABOUT_INODE: i32 = 2;
+/// `FUSE_NOTIFY_INC_EPOCH`.
+const ABOUT_NAMES: i32 = 8;
+
+/// What of an inode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum About {
+    /// Its attributes and access lists. Taken at once, whatever the kernel is doing.
+    Attributes,
+    /// These and all of its content. Waits for reads and writes of it that are under way.
+    Content,
+}
+
+fn header(notice: &mut [u8], code: i32) {
+    let length = notice.len() as u32;
+    notice[..4].copy_from_slice(&length.to_ne_bytes());
+    notice[4..8].copy_from_slice(&code.to_ne_bytes());
+}
+
+/// What is known of an inode holds no more.
+#[must_use]
+pub fn inode(inode: InodeNumber, about: About) -> [u8; INODE_NOTICE_BYTES] {
+    let mut notice = [0; INODE_NOTICE_BYTES];
+    header(&mut notice, ABOUT_INODE);
+    let offset: i64 = match about {
+        About::Attributes => -1,
+        About::Content => 0,
+    };
+    notice[16..24].copy_from_slice(&inode.0.to_ne_bytes());
+    notice[24..32].copy_from_slice(&offset.to_ne_bytes());
+    notice
+}
+
+/// No name holds any more that was looked up so far.
+#[must_use]
+pub fn names() -> [u8; NAMES_NOTICE_BYTES] {
+    let mut notice = [0; NAMES_NOTICE_BYTES];
+    header(&mut notice, ABOUT_NAMES);
+    notice
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn notices_say_their_length_their_code_and_what_they_are_about() {
+        let word = |bytes: &[u8], at: usize| i32::from_ne_bytes(bytes[at..at + 4].try_into().unwrap());
+        let content = inode(InodeNumber(7), About::Content);
+        assert_eq!((word(&content, 0), word(&content, 4), word(&content, 16)), (40, 2, 7));
+        assert_eq!(content[24..], [0; 16]);
+        assert_eq!(inode(InodeNumber(7), About::Attributes)[24..32], (-1i64).to_ne_bytes());
+        assert_eq!((word(&names(), 0), word(&names(), 4), names().len()), (16, 8, 16));
+    }
+}

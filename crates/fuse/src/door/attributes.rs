@@ -1,0 +1,205 @@
+//! Attributes and extended attributes of inodes, and totals of the store.
+
+use super::who;
+use super::{Call, Door, Refusal};
+use crate::abi::{
+    Attributes, AttributesOut, ExtendedSize, SetAttributesIn, SetExtendedIn, StatFsOut, StatxOut, StatxTime,
+    valid,
+};
+use cuesta_format::{InodeNumber, InodeRecord, Timestamp};
+use cuesta_libfs::{Error, ExtendedFlags, SetAttributes, SetTime, Target};
+
+/// Bytes in a block of the store, and in what the kernel counts blocks in.
+const BLOCK_BYTES: u32 = 4096;
+const UNIT_BYTES: u64 = 512;
+/// Bytes of a name at most.
+const NAME_BYTES_MAX: u32 = 255;
+/// [`SetExtendedIn::set_flags`]: whoever sets this access list is not of the file's group.
+const LIST_TAKES_SET_GID: u32 = 1;
+
+/// What the kernel is told of an inode.
+pub(super) fn shown(record: &InodeRecord) -> Attributes {
+    let seconds = |time: Timestamp| time.seconds() as u64;
+    Attributes {
+        inode: record.inode.0,
+        size: record.size,
+        blocks: record.blocks * (u64::from(BLOCK_BYTES) / UNIT_BYTES),
+        accessed: seconds(record.accessed),
+        modified: seconds(record.modified),
+        changed: seconds(record.changed),
+        accessed_ns: record.accessed.nanoseconds(),
+        modified_ns: record.modified.nanoseconds(),
+        changed_ns: record.changed.nanoseconds(),
+        mode: record.mode,
+        links: record.links,
+        uid: record.uid,
+        gid: record.gid,
+        device: record.device as u32,
+        block_size: BLOCK_BYTES,
+        flags: 0,
+    }
+}
+
+/// An inode the kernel knows that is no more: it looks at the path once more, where there is one.
+pub(super) fn stale(error: Error) -> Refusal {
+    if error == Error::NotFound { Refusal(libc::ESTALE) } else { error.into() }
+}
+
+impl Door {
+    pub(super) fn get_attributes(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
+        let (record, (valid, valid_ns)) = self.attributes_of(call.inode())?;
+        call.answer.put(&AttributesOut { valid, valid_ns, padding: 0, attributes: shown(&record) });
+        Ok(())
+    }
+
+    /// The same with the time of birth.
+    pub(super) fn statx(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
+        let (record, (valid, valid_ns)) = self.attributes_of(call.inode())?;
+        let Attributes { size, blocks, mode, block_size, .. } = shown(&record);
+        let time = |time: Timestamp| StatxTime {
+            seconds: time.seconds(),
+            nanoseconds: time.nanoseconds(),
+            reserved: 0,
+        };
+        call.answer.put(&StatxOut {
+            valid,
+            valid_ns,
+            mask: libc::STATX_BASIC_STATS | libc::STATX_BTIME,
+            block_size,
+            links: record.links,
+            uid: record.uid,
+            gid: record.gid,
+            mode: mode as u16,
+            inode: record.inode.0,
+            size,
+            blocks,
+            accessed: time(record.accessed),
+            born: time(record.born),
+            changed: time(record.changed),
+            modified: time(record.modified),
+            device: [libc::major(record.device), libc::minor(record.device)],
+            ..StatxOut::default()
+        });
+        Ok(())
+    }
+
+    /// An inode's attributes, and how long they hold. They hold for what is cached of its content, too: so what was read
+    /// before somebody else could change it goes first.
+    fn attributes_of(&self, inode: InodeNumber) -> Result<(InodeRecord, (u64, u32)), Refusal> {
+        let (stat, tenure) = self.client.stat_inode(inode).map_err(stale)?;
+        if self.known.may_have_other_content(inode, tenure) {
+            self.device.forget_content(inode);
+            self.known.note_tenure(inode, tenure);
+        }
+        // Of a file that programs share by mappings nobody is told when it changes.
+        Ok((stat.record, self.keeping.attributes(!stat.record.mapped)))
+    }
+
+    pub(super) fn set_attributes(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
+        let asked: SetAttributesIn = call.arguments.structure()?;
+        let has = |bit: u32| asked.valid & bit != 0;
+        if has(valid::SIZE) {
+            let size = i64::try_from(asked.size).map_err(|_| Refusal(libc::EFBIG))?;
+            let file = if has(valid::HANDLE) { Some(self.files.get(asked.handle)?) } else { None };
+            match file.filter(|file| file.check_writable().is_ok()) {
+                Some(file) => self.client.truncate_open(&file, size)?,
+                None => {
+                    self.client.truncate(&who::asks(&call.header), call.base(), b"", size).map_err(stale)?
+                }
+            }
+        }
+        let time = |set: u32, now: u32, seconds: u64, nanoseconds: u32| match (has(set), has(now)) {
+            (false, _) => SetTime::Omit,
+            (true, true) => SetTime::Now,
+            (true, false) => SetTime::To(Timestamp::new(seconds as i64, nanoseconds)),
+        };
+        // The time of a truncation is LibFS's.
+        let is_of_size = has(valid::SIZE) && has(valid::MODIFIED_NOW);
+        let set = SetAttributes {
+            mode: has(valid::MODE).then_some(asked.mode & 0o7777),
+            uid: has(valid::UID).then_some(asked.uid),
+            gid: has(valid::GID).then_some(asked.gid),
+            accessed: time(valid::ACCESSED, valid::ACCESSED_NOW, asked.accessed, asked.accessed_ns),
+            modified: if is_of_size {
+                SetTime::Omit
+            } else {
+                time(valid::MODIFIED, valid::MODIFIED_NOW, asked.modified, asked.modified_ns)
+            },
+            ..SetAttributes::default()
+        };
+        if set != SetAttributes::default() {
+            // The kernel has taken from a new mode what its sender may not set.
+            let who = if set.mode.is_some() { who::trusted(&call.header) } else { who::asks(&call.header) };
+            let target = Target::Path { base: call.base(), path: b"", follow: false };
+            self.client.set_attributes(&who, target, set).map_err(stale)?;
+        }
+        self.get_attributes(call)
+    }
+
+    pub(super) fn read_link(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
+        let target = self.client.read_link(&who::asks(&call.header), call.base(), b"").map_err(stale)?;
+        call.answer.put_bytes(&target);
+        Ok(())
+    }
+
+    pub(super) fn totals(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
+        let tree =
+            self.client.stat_inode(call.inode()).map_or(InodeNumber::NONE, |(stat, _)| stat.record.tree);
+        let totals = self.client.statfs_in(tree)?;
+        call.answer.put(&StatFsOut {
+            blocks: totals.blocks,
+            free: totals.blocks_free,
+            available: totals.blocks_free,
+            files: totals.inodes.saturating_add(totals.inodes_free),
+            files_free: totals.inodes_free,
+            block_size: BLOCK_BYTES,
+            name_max: NAME_BYTES_MAX,
+            fragment_size: BLOCK_BYTES,
+            ..StatFsOut::default()
+        });
+        Ok(())
+    }
+
+    pub(super) fn get_extended(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
+        let ExtendedSize { size, .. } = call.arguments.structure()?;
+        let name = call.arguments.text()?;
+        let target = Target::Path { base: call.base(), path: b"", follow: false };
+        let value = self.client.get_extended(&who::asks(&call.header), target, name).map_err(stale)?;
+        put_sized(call, size, &value)
+    }
+
+    pub(super) fn list_extended(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
+        let ExtendedSize { size, .. } = call.arguments.structure()?;
+        let target = Target::Path { base: call.base(), path: b"", follow: false };
+        let list = self.client.list_extended(&who::asks(&call.header), target).map_err(stale)?;
+        put_sized(call, size, &list)
+    }
+
+    pub(super) fn set_extended(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
+        let SetExtendedIn { size, flags, set_flags, .. } = call.arguments.structure()?;
+        let name = call.arguments.text()?;
+        let value = call.arguments.bytes(size as usize)?;
+        let has = |flag: libc::c_int| flags & flag as u32 != 0;
+        let flags = ExtendedFlags { create: has(libc::XATTR_CREATE), replace: has(libc::XATTR_REPLACE) };
+        let takes_set_gid = set_flags & LIST_TAKES_SET_GID != 0;
+        let who = if takes_set_gid { who::asks(&call.header) } else { who::trusted(&call.header) };
+        let target = Target::Path { base: call.base(), path: b"", follow: false };
+        self.client.set_extended(&who, target, name, value, flags).map_err(stale)
+    }
+
+    pub(super) fn remove_extended(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
+        let name = call.arguments.text()?;
+        let target = Target::Path { base: call.base(), path: b"", follow: false };
+        self.client.remove_extended(&who::trusted(&call.header), target, name).map_err(stale)
+    }
+}
+
+/// Answers a value, or its size if nothing more is asked for.
+fn put_sized(call: &mut Call<'_>, size: u32, value: &[u8]) -> Result<(), Refusal> {
+    match size as usize {
+        0 => call.answer.put(&ExtendedSize { size: value.len() as u32, padding: 0 }),
+        size if size < value.len() => return Err(Refusal(libc::ERANGE)),
+        _ => call.answer.put_bytes(value),
+    }
+    Ok(())
+}

@@ -1,0 +1,151 @@
+//! Open files: opening, reading, writing, closing.
+
+use super::attributes::stale;
+use super::who;
+use super::{Call, Door, Refusal};
+use crate::abi::{
+    AllocateIn, CopyRangeIn, CreateIn, FlushIn, OPEN_KEEP_CACHE, OpenIn, OpenOut, ReadIn, ReleaseIn, SeekIn,
+    SeekOut, WRITE_FROM_CACHE, WriteIn, WriteOut,
+};
+use cuesta_libfs::{Allocation, NewMode, OpenFile, UNNAMED, Whence};
+use cuesta_media::{UserSlice, UserSliceMut};
+use std::sync::Arc;
+
+/// Flags of an open that the kernel has dealt with, or that concern the descriptor.
+const NOT_OURS: i32 = libc::O_CREAT | libc::O_EXCL | libc::O_NOCTTY | libc::O_TRUNC | libc::O_NOFOLLOW;
+/// Bytes that are copied from file to file at once.
+const COPY_BYTES: usize = 1 << 20;
+
+impl Door {
+    pub(super) fn open(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
+        let OpenIn { flags, .. } = call.arguments.structure()?;
+        let flags = flags as i32 & !NOT_OURS;
+        let file = self.client.open(&who::asks(&call.header), call.base(), b"", flags, 0).map_err(stale)?;
+        self.known.note_content(call.inode());
+        self.put_open(call, file);
+        Ok(())
+    }
+
+    /// What the kernel has cached stays: whether it still holds is asked with the attributes.
+    fn put_open(&self, call: &mut Call<'_>, file: Arc<OpenFile>) {
+        let handle = self.files.add(file);
+        call.answer.put(&OpenOut { handle, open_flags: OPEN_KEEP_CACHE, padding: 0 });
+    }
+
+    pub(super) fn create(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
+        let CreateIn { flags, mode, umask, .. } = call.arguments.structure()?;
+        let name = call.arguments.text()?;
+        let flags = flags as i32 & !libc::O_NOCTTY | libc::O_CREAT;
+        self.make_open(call, name, flags, NewMode { bits: mode & 0o7777, umask })
+    }
+
+    pub(super) fn create_unnamed(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
+        let CreateIn { flags, mode, umask, .. } = call.arguments.structure()?;
+        let flags = flags as i32 & !libc::O_CREAT | libc::O_DIRECTORY | UNNAMED;
+        self.make_open(call, b"", flags, NewMode { bits: mode & 0o7777, umask })
+    }
+
+    fn make_open(&self, call: &mut Call<'_>, name: &[u8], flags: i32, mode: NewMode) -> Result<(), Refusal> {
+        let file = self.client.open(&who::asks(&call.header), call.base(), name, flags, mode)?;
+        match self.client.stat_open(&file) {
+            Ok(stat) => {
+                self.put_entry(call, &stat.record);
+                self.known.note_content(file.inode());
+                self.put_open(call, file);
+                Ok(())
+            }
+            Err(error) => {
+                self.close(file);
+                Err(error.into())
+            }
+        }
+    }
+
+    pub(super) fn read(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
+        let ReadIn { handle, offset, size, .. } = call.arguments.structure()?;
+        let file = self.files.get(handle)?;
+        let offset = i64::try_from(offset).map_err(|_| Refusal(libc::EINVAL))?;
+        call.answer.fill(size as usize, |room| {
+            Ok(self.client.pread(&file, &mut [UserSliceMut::from(room)], offset)?)
+        })
+    }
+
+    pub(super) fn write(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
+        let WriteIn { handle, offset, size, write_flags, flags, .. } = call.arguments.structure()?;
+        let data = call.arguments.bytes(size as usize)?;
+        let file = self.files.get(handle)?;
+        let offset = i64::try_from(offset).map_err(|_| Refusal(libc::EFBIG))?;
+        let appends = flags as i32 & libc::O_APPEND != 0 && write_flags & WRITE_FROM_CACHE == 0;
+        let written = self.client.write_appending(&file, &[UserSlice::from(data)], Some(offset), appends)?;
+        if appends {
+            // The kernel caches it where it took the end to be.
+            self.known.doubt_content(file.inode());
+        }
+        call.answer.put(&WriteOut { size: written as u32, padding: 0 });
+        Ok(())
+    }
+
+    /// A descriptor is closed: the record locks of who had it go.
+    pub(super) fn flush(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
+        let FlushIn { lock_owner, .. } = call.arguments.structure()?;
+        self.locks.let_go_of_records(call.inode(), lock_owner);
+        Ok(self.client.sync()?)
+    }
+
+    pub(super) fn release(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
+        let ReleaseIn { handle, .. } = call.arguments.structure()?;
+        self.locks.let_go_of_file(handle);
+        if let Some(file) = self.files.take(handle) {
+            self.close(file);
+        }
+        Ok(())
+    }
+
+    pub(super) fn allocate(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
+        const KEEP_PUNCHED: i32 = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+        const KEEP_ZEROED: i32 = libc::FALLOC_FL_ZERO_RANGE | libc::FALLOC_FL_KEEP_SIZE;
+        let AllocateIn { handle, offset, length, mode, .. } = call.arguments.structure()?;
+        let what = match mode as i32 {
+            0 => Allocation::Extend,
+            libc::FALLOC_FL_KEEP_SIZE => Allocation::KeepSize,
+            // No space is set aside, so that to punch a hole and to zero what the file has are the same.
+            KEEP_PUNCHED | KEEP_ZEROED => Allocation::Punch,
+            libc::FALLOC_FL_ZERO_RANGE => Allocation::Zero,
+            // Linux has file systems behind FUSE refuse the others.
+            _ => return Err(Refusal(libc::EOPNOTSUPP)),
+        };
+        let file = self.files.get(handle)?;
+        let signed = |number: u64| i64::try_from(number).map_err(|_| Refusal(libc::EFBIG));
+        Ok(self.client.allocate(&file, what, signed(offset)?, signed(length)?)?)
+    }
+
+    pub(super) fn seek(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
+        let SeekIn { handle, offset, whence, .. } = call.arguments.structure()?;
+        let whence = match whence as i32 {
+            libc::SEEK_DATA => Whence::Data,
+            libc::SEEK_HOLE => Whence::Hole,
+            _ => return Err(Refusal(libc::EINVAL)),
+        };
+        let offset = i64::try_from(offset).map_err(|_| Refusal(libc::ENXIO))?;
+        let offset = self.client.seek(&*self.files.get(handle)?, offset, whence)?;
+        call.answer.put(&SeekOut { offset });
+        Ok(())
+    }
+
+    pub(super) fn copy_range(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
+        let asked: CopyRangeIn = call.arguments.structure()?;
+        let (from, to) = (self.files.get(asked.handle_in)?, self.files.get(asked.handle_out)?);
+        let signed = |number: u64| i64::try_from(number).map_err(|_| Refusal(libc::EFBIG));
+        let (read_at, write_at) = (signed(asked.offset_in)?, signed(asked.offset_out)?);
+        let length = usize::try_from(asked.length).unwrap_or(usize::MAX).min(COPY_BYTES);
+        let mut written = 0;
+        // The room an answer has serves as the buffer.
+        call.answer.fill(length, |room| {
+            let read = self.client.pread(&from, &mut [UserSliceMut::from(&mut *room)], read_at)?;
+            written = self.client.pwrite(&to, &[UserSlice::from(&room[..read])], write_at)?;
+            Ok::<_, Refusal>(0)
+        })?;
+        call.answer.put(&WriteOut { size: written as u32, padding: 0 });
+        Ok(())
+    }
+}

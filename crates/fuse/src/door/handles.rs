@@ -1,0 +1,47 @@
+//! What the kernel has open: files by their handles.
+
+use super::Refusal;
+use cuesta_libfs::OpenFile;
+use parking_lot::{Mutex, RwLock};
+use std::sync::Arc;
+
+/// The open files, each at the place its handle says.
+#[derive(Default)]
+pub(super) struct Handles {
+    places: RwLock<Vec<Option<Arc<OpenFile>>>>,
+    free: Mutex<Vec<usize>>,
+}
+
+impl Handles {
+    /// Keeps a file. Answers its handle.
+    pub(super) fn add(&self, file: Arc<OpenFile>) -> u64 {
+        let free = self.free.lock().pop();
+        let mut places = self.places.write();
+        let place = free.unwrap_or_else(|| {
+            places.push(None);
+            places.len() - 1
+        });
+        places[place] = Some(file);
+        place as u64
+    }
+
+    /// The file of a handle.
+    pub(super) fn get(&self, handle: u64) -> Result<Arc<OpenFile>, Refusal> {
+        let places = self.places.read();
+        let found = usize::try_from(handle).ok().and_then(|place| places.get(place)?.clone());
+        found.ok_or(Refusal(libc::EBADF))
+    }
+
+    /// Takes a file out, whose handle may then be another one's.
+    pub(super) fn take(&self, handle: u64) -> Option<Arc<OpenFile>> {
+        let place = usize::try_from(handle).ok()?;
+        let file = self.places.write().get_mut(place)?.take()?;
+        self.free.lock().push(place);
+        Some(file)
+    }
+
+    /// Takes all of them out.
+    pub(super) fn take_all(&self) -> Vec<Arc<OpenFile>> {
+        std::mem::take(&mut *self.places.write()).into_iter().flatten().collect()
+    }
+}

@@ -1,0 +1,310 @@
+//! `flock` and record locks: the kernel's, on the inode's lock file, where the other door's programs have theirs.
+//!
+//! Whoever has a lock here has an open file description of the lock file for it: of `flock` each open file, of record locks
+//! each owner in each inode. So the locks of this mount's programs meet each other and everybody else's.
+
+use super::{Call, Door, Refusal};
+use crate::abi::{InterruptIn, LOCK_FLOCK, LockIn, LockOut};
+use crate::device::Device;
+use cuesta_format::InodeNumber;
+use cuesta_format::control::USER_LOCK_LAST;
+use cuesta_media::lock_files::{self, Access};
+use hashbrown::{HashMap, HashSet};
+use parking_lot::Mutex;
+use rustix::fd::{AsRawFd as _, OwnedFd};
+use rustix::io::Errno;
+use std::sync::{Arc, Once};
+use std::thread::Builder;
+use std::time::Duration;
+
+/// What ends a wait.
+const WAKE: i32 = libc::SIGUSR1;
+/// A thread that is about to wait is woken once more after this.
+const WAKE_AGAIN: Duration = Duration::from_millis(1);
+/// Requests to end a wait that has not begun; what is more was about others.
+const EARLY_MAX: usize = 1024;
+/// Where what programs can lock ends, for the kernel.
+const END_OF_ALL: u64 = i64::MAX as u64;
+
+/// Who has record locks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Owner {
+    inode: InodeNumber,
+    owner: u64,
+}
+
+/// What an owner has them on.
+#[derive(Clone, Debug)]
+struct Held {
+    file: Arc<OwnedFd>,
+    /// The process that set the last one.
+    pid: u32,
+}
+
+/// What locks of this mount are on.
+#[derive(Default)]
+pub(super) struct Locks {
+    of_files: Mutex<HashMap<u64, Arc<OwnedFd>>>,
+    of_owners: Mutex<HashMap<Owner, Held>>,
+    waits: Arc<Mutex<Waits>>,
+}
+
+/// Requests that wait, by their numbers, and their threads.
+#[derive(Default)]
+struct Waits {
+    threads: HashMap<u64, libc::pid_t>,
+    ended_early: HashSet<u64>,
+    is_over: bool,
+}
+
+/// One lock as it is asked for.
+enum Wanted {
+    Whole { operation: i32 },
+    Range(libc::flock),
+}
+
+impl Wanted {
+    fn of(asked: &LockIn) -> Wanted {
+        if asked.flags & LOCK_FLOCK != 0 {
+            let operation = match asked.kind as i32 {
+                libc::F_RDLCK => libc::LOCK_SH,
+                libc::F_WRLCK => libc::LOCK_EX,
+                _ => libc::LOCK_UN,
+            };
+            return Wanted::Whole { operation };
+        }
+        let [first, last] = [asked.start, asked.end].map(|byte| byte.min(USER_LOCK_LAST) as i64);
+        Wanted::Range(libc::flock {
+            l_type: asked.kind as i16,
+            l_whence: libc::SEEK_SET as i16,
+            l_start: first,
+            l_len: last - first + 1,
+            l_pid: 0,
+        })
+    }
+
+    fn set(&self, file: &OwnedFd, waits: bool) -> Result<(), Errno> {
+        let file = file.as_raw_fd();
+        // SAFETY: the descriptor is open while it is borrowed; the kernel reads the one structure, which outlives the call.
+        let done = unsafe {
+            match self {
+                Wanted::Whole { operation } => {
+                    libc::flock(file, operation | if waits { 0 } else { libc::LOCK_NB })
+                }
+                Wanted::Range(range) => {
+                    let command = if waits { libc::F_OFD_SETLKW } else { libc::F_OFD_SETLK };
+                    libc::fcntl(file, command, std::ptr::from_ref(range))
+                }
+            }
+        };
+        if done == 0 { Ok(()) } else { Err(last_error()) }
+    }
+}
+
+fn last_error() -> Errno {
+    Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)
+}
+
+impl From<Errno> for Refusal {
+    fn from(errno: Errno) -> Refusal {
+        Refusal(errno.raw_os_error())
+    }
+}
+
+impl Locks {
+    /// A descriptor of the inode's is closed: its owner's record locks go.
+    pub(super) fn let_go_of_records(&self, inode: InodeNumber, owner: u64) {
+        let held = self.of_owners.lock().remove(&Owner { inode, owner });
+        if let Some(held) = held {
+            // Somebody of the owner's may be waiting for one more, and have the description.
+            let all = LockIn { end: END_OF_ALL, kind: libc::F_UNLCK as u32, ..LockIn::default() };
+            let _ = Wanted::of(&all).set(&held.file, false);
+        }
+    }
+
+    /// An open file is closed: its lock of `flock` goes.
+    pub(super) fn let_go_of_file(&self, handle: u64) {
+        drop(self.of_files.lock().remove(&handle));
+    }
+
+    /// Everything goes, and whoever waits is told.
+    pub(super) fn end(&self) {
+        let mut waits = self.waits.lock();
+        waits.is_over = true;
+        let requests: Vec<u64> = waits.threads.keys().copied().collect();
+        drop(waits);
+        requests.into_iter().for_each(|request| end_wait(&self.waits, request));
+        self.of_files.lock().clear();
+        self.of_owners.lock().clear();
+    }
+}
+
+impl Door {
+    /// What the lock is to be on; `None`: there is none, and none is to be.
+    fn lock_file(&self, inode: InodeNumber, asked: &LockIn) -> Result<Option<Arc<OwnedFd>>, Refusal> {
+        let is_given_up = asked.kind as i32 == libc::F_UNLCK;
+        if asked.flags & LOCK_FLOCK != 0 {
+            let file = self.files.get(asked.handle)?;
+            let access = if file.check_writable().is_ok() { Access::Write } else { Access::Read };
+            let mut of_files = self.locks.of_files.lock();
+            if let Some(found) = of_files.get(&asked.handle) {
+                return Ok(Some(Arc::clone(found)));
+            }
+            if is_given_up {
+                return Ok(None);
+            }
+            let file = self.take_lock_file(inode, access)?;
+            of_files.insert(asked.handle, Arc::clone(&file));
+            return Ok(Some(file));
+        }
+        let owner = Owner { inode, owner: asked.owner };
+        let mut of_owners = self.locks.of_owners.lock();
+        if let Some(found) = of_owners.get_mut(&owner) {
+            found.pid = asked.pid;
+            return Ok(Some(Arc::clone(&found.file)));
+        }
+        if is_given_up {
+            return Ok(None);
+        }
+        let file = self.take_lock_file(inode, Access::Write)?;
+        of_owners.insert(owner, Held { file: Arc::clone(&file), pid: asked.pid });
+        Ok(Some(file))
+    }
+
+    fn take_lock_file(&self, inode: InodeNumber, access: Access) -> Result<Arc<OwnedFd>, Refusal> {
+        self.client.note_lock_file();
+        let file = lock_files::take(&*self.client.references(), inode, access)?;
+        Ok(Arc::new(file))
+    }
+
+    pub(super) fn set_lock(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
+        let asked: LockIn = call.arguments.structure()?;
+        if let Some(file) = self.lock_file(call.inode(), &asked)? {
+            Wanted::of(&asked).set(&file, false)?;
+        }
+        Ok(())
+    }
+
+    /// Sets it in a thread of its own, which answers.
+    pub(super) fn wait_for_lock(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
+        let asked: LockIn = call.arguments.structure()?;
+        let unique = call.header.unique;
+        let (waits, device) = (Arc::clone(&self.locks.waits), Arc::clone(call.device));
+        let Some(file) = self.lock_file(call.inode(), &asked)? else {
+            device.answer(unique, b"");
+            return Ok(());
+        };
+        hear_wakes();
+        let waiting = move || wait(&waits, &device, unique, &Wanted::of(&asked), &file);
+        let started = Builder::new().name("fuse-lock".into()).spawn(waiting);
+        started.map(drop).map_err(|_| Refusal(libc::ENOLCK))
+    }
+
+    pub(super) fn interrupt(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
+        let InterruptIn { unique } = call.arguments.structure()?;
+        end_wait(&self.locks.waits, unique);
+        Ok(())
+    }
+
+    pub(super) fn get_lock(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
+        let asked: LockIn = call.arguments.structure()?;
+        let inode = call.inode();
+        let own = self.locks.of_owners.lock().get(&Owner { inode, owner: asked.owner }).cloned();
+        let file = match own {
+            Some(held) => held.file,
+            None => self.take_lock_file(inode, Access::Write)?,
+        };
+        let Wanted::Range(mut found) = Wanted::of(&asked) else { return Err(Refusal(libc::EINVAL)) };
+        // SAFETY: the descriptor is open; the kernel reads and writes the one structure, which outlives the call.
+        if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_GETLK, &raw mut found) } != 0 {
+            return Err(last_error().into());
+        }
+        let last = (found.l_start + found.l_len - 1) as u64;
+        let out = match i32::from(found.l_type) {
+            libc::F_UNLCK => LockOut { kind: libc::F_UNLCK as u32, ..LockOut::default() },
+            kind => LockOut {
+                start: found.l_start as u64,
+                end: if found.l_len == 0 || last >= USER_LOCK_LAST { END_OF_ALL } else { last },
+                kind: kind as u32,
+                pid: u32::try_from(found.l_pid).unwrap_or_else(|_| self.holder(inode, asked.owner)),
+            },
+        };
+        call.answer.put(&out);
+        Ok(())
+    }
+
+    /// A process of this mount that has locks on the inode: the kernel does not say whose description it is.
+    fn holder(&self, inode: InodeNumber, asking: u64) -> u32 {
+        let of_owners = self.locks.of_owners.lock();
+        let others = of_owners.iter().filter(|(owner, _)| owner.inode == inode && owner.owner != asking);
+        others.map(|(_, held)| held.pid).next().unwrap_or(0)
+    }
+}
+
+/// Waits for a lock, and answers who asked for it.
+fn wait(waits: &Mutex<Waits>, device: &Device, unique: u64, wanted: &Wanted, file: &OwnedFd) {
+    {
+        let mut waits = waits.lock();
+        if waits.ended_early.remove(&unique) || waits.is_over {
+            return device.refuse(unique, libc::EINTR);
+        }
+        // SAFETY: asks for a number.
+        waits.threads.insert(unique, unsafe { libc::gettid() });
+    }
+    let done = wanted.set(file, true);
+    waits.lock().threads.remove(&unique);
+    match done {
+        Ok(()) => device.answer(unique, b""),
+        Err(errno) => device.refuse(unique, errno.raw_os_error()),
+    }
+}
+
+/// Ends a wait. The signal does nothing to a thread that does not wait yet, so it is sent until the wait is over.
+fn end_wait(waits: &Mutex<Waits>, unique: u64) {
+    loop {
+        {
+            let mut waits = waits.lock();
+            let Some(&thread) = waits.threads.get(&unique) else {
+                if waits.ended_early.len() >= EARLY_MAX {
+                    waits.ended_early.clear();
+                }
+                if !waits.is_over {
+                    waits.ended_early.insert(unique);
+                }
+                return;
+            };
+            // SAFETY: the thread is in the table, so it is one of this process that has not ended, and the signal has a
+            // handler.
+            unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), thread, WAKE) };
+        }
+        std::thread::sleep(WAKE_AGAIN);
+    }
+}
+
+/// Has the signal interrupt system calls, and do nothing else.
+fn hear_wakes() {
+    static HEARD: Once = Once::new();
+    extern "C" fn nothing(_: libc::c_int) {}
+    HEARD.call_once(|| {
+        // SAFETY: the action is zero but for a handler that does nothing, which is all that signal is used for here.
+        unsafe {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            action.sa_sigaction = nothing as *const () as usize;
+            libc::sigaction(WAKE, &raw const action, std::ptr::null_mut());
+        }
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_end_where_programs_locks_end() {
+        let asked = LockIn { start: 5, end: END_OF_ALL, kind: libc::F_WRLCK as u32, ..LockIn::default() };
+        let Wanted::Range(range) = Wanted::of(&asked) else { panic!("it is of a range") };
+        assert_eq!((range.l_start, (range.l_start + range.l_len - 1) as u64), (5, USER_LOCK_LAST));
+        let whole = LockIn { flags: LOCK_FLOCK, ..asked };
+        assert!(matches!(Wanted::of(&whole), Wanted::Whole { operation: libc::LOCK_EX }));
+    }
+}

@@ -1,0 +1,189 @@
+//! What each request does: one call of LibFS.
+//!
+//! | file | requests about |
+//! |---|---|
+//! | `names` | names: looked up, made, moved, taken away |
+//! | `attributes` | attributes and extended attributes of inodes, totals of the store |
+//! | `contents` | open files: opening, reading, writing, closing |
+//! | `listings` | directories that are read |
+//! | `locks` | `flock` and record locks |
+//! | `known` | inodes the kernel knows |
+//! | `handles` | what it has open |
+//! | `who` | who asks |
+
+mod attributes;
+mod contents;
+mod handles;
+mod known;
+mod listings;
+mod locks;
+mod names;
+mod who;
+
+use crate::abi::{InHeader, Opcode};
+use crate::answer::Answer;
+use crate::device::Device;
+use crate::keeping::Keeping;
+use crate::request::{Arguments, Malformed, Request};
+use cuesta_format::InodeNumber;
+use cuesta_libfs::{Base, Client, Error};
+use handles::Handles;
+use known::Known;
+use locks::Locks;
+use std::sync::Arc;
+
+/// What became of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The answer is put together.
+    Answered,
+    /// It failed with an error number.
+    Refused(i32),
+    /// There is no answer, or it comes from elsewhere.
+    Silent,
+}
+
+/// Why a request is refused: an error number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Refusal(i32);
+
+impl From<Error> for Refusal {
+    fn from(error: Error) -> Refusal {
+        Refusal(error.errno())
+    }
+}
+
+impl From<Malformed> for Refusal {
+    fn from(_: Malformed) -> Refusal {
+        Refusal(libc::EIO)
+    }
+}
+
+/// A request whose answer is being put together.
+struct Call<'a> {
+    header: InHeader,
+    arguments: Arguments<'a>,
+    answer: &'a mut Answer,
+    device: &'a Arc<Device>,
+}
+
+impl Call<'_> {
+    /// The inode it is about.
+    fn inode(&self) -> InodeNumber {
+        InodeNumber(self.header.node)
+    }
+
+    /// The same, as where a path starts.
+    fn base(&self) -> Base<'static> {
+        Base::Inode(self.inode())
+    }
+}
+
+/// The door of one mount.
+pub struct Door {
+    client: Arc<Client>,
+    device: Arc<Device>,
+    known: Known,
+    files: Handles,
+    locks: Locks,
+    keeping: Keeping,
+}
+
+impl Door {
+    /// One on a session.
+    pub fn new(client: Arc<Client>, device: Arc<Device>, keeping: Keeping) -> Door {
+        let (known, files, locks) = (Known::default(), Handles::default(), Locks::default());
+        Door { client, device, known, files, locks, keeping }
+    }
+
+    /// The mount is gone: everything is closed and the session ends.
+    pub fn end(&self) {
+        self.locks.end();
+        for file in self.files.take_all().into_iter().chain(self.known.take_all()) {
+            self.close(file);
+        }
+        self.client.detach();
+    }
+
+    /// Does what is asked.
+    pub fn serve(&self, request: Request<'_>, answer: &mut Answer, device: &Arc<Device>) -> Outcome {
+        let Request { header, opcode, arguments } = request;
+        let mut call = Call { header, arguments, answer, device };
+        let done = match opcode {
+            Some(Opcode::Forget | Opcode::BatchForget | Opcode::Interrupt | Opcode::SetLockWait) => {
+                return self.serve_apart(opcode, &mut call);
+            }
+            Some(opcode) => self.serve_plainly(opcode, &mut call),
+            None => Err(Refusal(libc::ENOSYS)),
+        };
+        match done {
+            Ok(()) => Outcome::Answered,
+            Err(Refusal(errno)) => Outcome::Refused(errno),
+        }
+    }
+
+    /// Requests that have no answer, or not at once.
+    fn serve_apart(&self, opcode: Option<Opcode>, call: &mut Call<'_>) -> Outcome {
+        let done = match opcode {
+            Some(Opcode::Forget) => self.forget(call),
+            Some(Opcode::BatchForget) => self.forget_many(call),
+            Some(Opcode::Interrupt) => self.interrupt(call),
+            _ => self.wait_for_lock(call),
+        };
+        match done {
+            Err(Refusal(errno)) if opcode == Some(Opcode::SetLockWait) => Outcome::Refused(errno),
+            _ => Outcome::Silent,
+        }
+    }
+
+    fn serve_plainly(&self, opcode: Opcode, call: &mut Call<'_>) -> Result<(), Refusal> {
+        match opcode {
+            Opcode::Lookup => self.look_up(call),
+            Opcode::GetAttributes => self.get_attributes(call),
+            Opcode::Statx => self.statx(call),
+            Opcode::SetAttributes => self.set_attributes(call),
+            Opcode::ReadLink => self.read_link(call),
+            Opcode::SymbolicLink => self.make_symbolic_link(call),
+            Opcode::MakeNode => self.make_node(call),
+            Opcode::MakeDirectory => self.make_directory(call),
+            Opcode::Unlink => self.unlink(call),
+            Opcode::RemoveDirectory => self.remove_directory(call),
+            Opcode::Rename => self.rename(call),
+            Opcode::RenameFlagged => self.rename_flagged(call),
+            Opcode::Link => self.link(call),
+            Opcode::Open => self.open(call),
+            Opcode::Create => self.create(call),
+            Opcode::Temporary => self.create_unnamed(call),
+            Opcode::Read => self.read(call),
+            Opcode::Write => self.write(call),
+            Opcode::Flush => self.flush(call),
+            Opcode::Release => self.release(call),
+            Opcode::FSync | Opcode::FSyncDirectory | Opcode::SyncFs => Ok(self.client.sync()?),
+            Opcode::Allocate => self.allocate(call),
+            Opcode::Seek => self.seek(call),
+            Opcode::CopyRange => self.copy_range(call),
+            Opcode::OpenDirectory => self.open_directory(call),
+            Opcode::ReadDirectory => self.read_directory(call),
+            Opcode::ReadDirectoryPlus => self.read_directory_with_attributes(call),
+            Opcode::ReleaseDirectory => self.release(call),
+            Opcode::StatFs => self.totals(call),
+            Opcode::SetExtended => self.set_extended(call),
+            Opcode::GetExtended => self.get_extended(call),
+            Opcode::ListExtended => self.list_extended(call),
+            Opcode::RemoveExtended => self.remove_extended(call),
+            Opcode::GetLock => self.get_lock(call),
+            Opcode::SetLock => self.set_lock(call),
+            Opcode::IoControl => Err(Refusal(libc::ENOTTY)),
+            Opcode::Destroy => Ok(()),
+            Opcode::Init | Opcode::Forget | Opcode::BatchForget | Opcode::Interrupt | Opcode::SetLockWait => {
+                Err(Refusal(libc::EIO))
+            }
+        }
+    }
+
+    fn close(&self, file: Arc<cuesta_libfs::OpenFile>) {
+        if let Err(error) = self.client.close(file) {
+            tracing::debug!(%error, "a file is not closed in order");
+        }
+    }
+}

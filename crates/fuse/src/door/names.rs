@@ -1,0 +1,179 @@
+//! Names: looked up, made, moved, taken away.
+
+use super::attributes::shown;
+use super::who;
+use super::{Call, Door, Refusal};
+use crate::abi::{
+    BatchForgetIn, EntryOut, ForgetIn, ForgetOne, LinkIn, MakeDirectoryIn, MakeNodeIn, RenameFlaggedIn,
+    RenameIn,
+};
+use cuesta_format::{FileKind, InodeNumber, InodeRecord};
+use cuesta_libfs::{Base, Error, LinkSource, NewMode, OpenFile, RenameFlags};
+use std::sync::Arc;
+
+impl Door {
+    pub(super) fn look_up(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
+        let name = call.arguments.text()?;
+        match self.record_of(call, name) {
+            Ok(record) => {
+                self.put_entry(call, &record);
+                Ok(())
+            }
+            Err(Error::NotFound) if self.keeping.names_hold() => {
+                // There is none, and that may be kept.
+                let (valid, valid_ns) = self.keeping.name();
+                call.answer.put(&EntryOut {
+                    entry_valid: valid,
+                    entry_valid_ns: valid_ns,
+                    ..EntryOut::default()
+                });
+                Ok(())
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn record_of(&self, call: &Call<'_>, name: &[u8]) -> Result<InodeRecord, Error> {
+        Ok(self.client.stat(&who::asks(&call.header), call.base(), name, false)?.record)
+    }
+
+    /// Answers with an inode, which the kernel knows once more from now on.
+    pub(super) fn put_entry(&self, call: &mut Call<'_>, record: &InodeRecord) {
+        let entry = self.entry(record);
+        call.answer.put(&entry);
+    }
+
+    /// The same, to be put where it belongs.
+    pub(super) fn entry(&self, record: &InodeRecord) -> EntryOut {
+        let was_known = self.known.has(record.inode);
+        self.known.note(record.inode);
+        let (entry_valid, entry_valid_ns) = self.keeping.name();
+        let (attributes_valid, attributes_valid_ns) = self.keeping.attributes(was_known && !record.mapped);
+        EntryOut {
+            node: record.inode.0,
+            generation: 0,
+            entry_valid,
+            attributes_valid,
+            entry_valid_ns,
+            attributes_valid_ns,
+            attributes: shown(record),
+        }
+    }
+
+    /// What was just made under a name.
+    fn put_made(&self, call: &mut Call<'_>, name: &[u8]) -> Result<(), Refusal> {
+        let record = self.record_of(call, name)?;
+        self.put_entry(call, &record);
+        Ok(())
+    }
+
+    pub(super) fn make_node(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
+        let MakeNodeIn { mode, device, umask, .. } = call.arguments.structure()?;
+        let name = call.arguments.text()?;
+        let mode = NewMode { bits: mode, umask };
+        self.client.make_node(&who::trusted(&call.header), call.base(), name, mode, device.into())?;
+        self.put_made(call, name)
+    }
+
+    pub(super) fn make_directory(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
+        let MakeDirectoryIn { mode, umask } = call.arguments.structure()?;
+        let name = call.arguments.text()?;
+        let mode = NewMode { bits: mode, umask };
+        self.client.make_directory(&who::trusted(&call.header), call.base(), name, mode)?;
+        self.put_made(call, name)
+    }
+
+    pub(super) fn make_symbolic_link(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
+        let (name, target) = (call.arguments.text()?, call.arguments.text()?);
+        self.client.symlink(&who::trusted(&call.header), target, call.base(), name)?;
+        self.put_made(call, name)
+    }
+
+    pub(super) fn link(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
+        let LinkIn { node } = call.arguments.structure()?;
+        let name = call.arguments.text()?;
+        let source = LinkSource::Path { base: Base::Inode(InodeNumber(node)), path: b"", follow: false };
+        self.client.link(&who::trusted(&call.header), source, call.base(), name)?;
+        self.put_made(call, name)
+    }
+
+    pub(super) fn unlink(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
+        let name = call.arguments.text()?;
+        let held = self.hold(call.base(), name);
+        let done = self.client.unlink(&who::trusted(&call.header), call.base(), name);
+        self.let_go(held);
+        Ok(done?)
+    }
+
+    pub(super) fn remove_directory(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
+        let name = call.arguments.text()?;
+        let held = self.hold(call.base(), name);
+        let done = self.client.remove_directory(&who::trusted(&call.header), call.base(), name);
+        self.let_go(held);
+        Ok(done?)
+    }
+
+    pub(super) fn rename(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
+        let RenameIn { new_directory } = call.arguments.structure()?;
+        self.rename_to(call, new_directory, RenameFlags::default())
+    }
+
+    pub(super) fn rename_flagged(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
+        let RenameFlaggedIn { new_directory, flags, .. } = call.arguments.structure()?;
+        if flags & !(libc::RENAME_NOREPLACE | libc::RENAME_EXCHANGE) != 0 {
+            return Err(Refusal(libc::EINVAL));
+        }
+        let no_replace = flags & libc::RENAME_NOREPLACE != 0;
+        let exchange = flags & libc::RENAME_EXCHANGE != 0;
+        self.rename_to(call, new_directory, RenameFlags { no_replace, exchange })
+    }
+
+    fn rename_to(&self, call: &mut Call<'_>, directory: u64, flags: RenameFlags) -> Result<(), Refusal> {
+        let (old, new) = (call.arguments.text()?, call.arguments.text()?);
+        let directory = Base::Inode(InodeNumber(directory));
+        let replaced = if flags == RenameFlags::default() { self.hold(directory, new) } else { None };
+        let who = who::trusted(&call.header);
+        let done = self.client.rename(&who, (call.base(), old), (directory, new), flags);
+        self.let_go(replaced);
+        Ok(done?)
+    }
+
+    /// What a name stands for that is about to be taken away: while it is held the inode stays.
+    fn hold(&self, base: Base<'_>, name: &[u8]) -> Option<Arc<OpenFile>> {
+        let flags = libc::O_PATH | libc::O_NOFOLLOW;
+        self.client.open(&who::anybody(), base, name, flags, 0).ok()
+    }
+
+    /// Goes on holding it if that was its last name and the kernel knows it.
+    fn let_go(&self, held: Option<Arc<OpenFile>>) {
+        let Some(file) = held else { return };
+        let has_names = |record: InodeRecord| match record.kind() {
+            FileKind::Directory => record.parent != InodeNumber::NONE && record.links > 0,
+            _ => record.links > 0,
+        };
+        let stays = self.client.stat_open(&file).is_ok_and(|stat| has_names(stat.record));
+        let left = if stays { Some(file) } else { self.known.keep(file) };
+        left.into_iter().for_each(|file| self.close(file));
+    }
+
+    pub(super) fn forget(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
+        let ForgetIn { lookups } = call.arguments.structure()?;
+        self.forget_one(call.header.node, lookups);
+        Ok(())
+    }
+
+    pub(super) fn forget_many(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
+        let BatchForgetIn { count, .. } = call.arguments.structure()?;
+        for _ in 0..count {
+            let ForgetOne { node, lookups } = call.arguments.structure()?;
+            self.forget_one(node, lookups);
+        }
+        Ok(())
+    }
+
+    fn forget_one(&self, node: u64, lookups: u64) {
+        if let Some(kept) = self.known.forget(InodeNumber(node), lookups) {
+            self.close(kept);
+        }
+    }
+}

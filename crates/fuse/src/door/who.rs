@@ -1,0 +1,49 @@
+//! Who asks. What they may do the kernel has checked, with what it knows of their capabilities, groups and name spaces: so
+//! LibFS is told of credentials that pass wherever the kernel would not have passed the request on, and of others that they
+//! have none where it leaves the decision to a file system.
+
+use crate::abi::InHeader;
+use cuesta_libfs::{Capabilities, Capability, Credentials};
+
+/// What the kernel does not look at for a file system.
+const DECIDED_HERE: [Capability; 3] = [Capability::KeepSetId, Capability::Administer, Capability::PassQuotas];
+
+/// The credentials of a request's sender.
+pub(super) fn asks(header: &InHeader) -> Credentials {
+    let capabilities = if header.uid == 0 {
+        Capabilities::ALL
+    } else {
+        Capabilities::from_bits(!DECIDED_HERE.iter().fold(0, |bits, &one| bits | 1 << one as u8))
+    };
+    Credentials { uid: header.uid, gid: header.gid, groups: Vec::new(), capabilities }
+}
+
+/// The same for what the kernel has taken set-id bits from already, where its sender may not set them.
+pub(super) fn trusted(header: &InHeader) -> Credentials {
+    let asking = asks(header);
+    if header.uid == 0 {
+        return asking;
+    }
+    let kept = 1 << Capability::KeepSetId as u8;
+    let others = DECIDED_HERE.iter().fold(0, |bits, &one| bits | 1 << one as u8);
+    Credentials { capabilities: Capabilities::from_bits(!others | kept), ..asking }
+}
+
+/// Who only looks.
+pub(super) fn anybody() -> Credentials {
+    Credentials { capabilities: Capabilities::ALL, ..Credentials::default() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn others_than_root_lose_set_id_bits_and_keep_to_quotas() {
+        let of = |uid| asks(&InHeader { uid, gid: 5, ..InHeader::default() });
+        for capability in DECIDED_HERE {
+            assert!(of(0).may(capability) && !of(7).may(capability), "{capability:?}");
+        }
+        assert!(of(7).may(Capability::OverrideAccess) && of(7).is_in_group(5));
+    }
+}

@@ -1,0 +1,66 @@
+//! Policy: how long the kernel may go on believing what it was told.
+//!
+//! What the door says of an inode or a name holds while its session has the lease, and SharedFS takes a lease away only
+//! after it has told the kernel (`cuesta_sharedfs`, kernel caches). The term is a second line: past it the kernel asks again
+//! whatever happened, so that after a daemon's end nobody has to be waited for longer than that.
+//!
+//! | what | holds for the term |
+//! |---|---|
+//! | attributes of an inode the kernel knew when it asked | always: SharedFS can name it to the kernel |
+//! | those that come with an inode's first name | never: it may be taken away before the kernel knows what to forget |
+//! | names, and that there is none | where the kernel can forget all names at once |
+
+use std::time::Duration;
+
+/// What the kernel may keep: by default nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Keeping {
+    term: Duration,
+    names: bool,
+}
+
+impl Keeping {
+    /// For `term`, if SharedFS can take it back; names only if the kernel `has_epochs`.
+    #[must_use]
+    pub fn for_term(term: Duration, has_epochs: bool) -> Keeping {
+        Keeping { term, names: has_epochs }
+    }
+
+    /// Whether names are kept at all.
+    #[must_use]
+    pub fn names_hold(&self) -> bool {
+        self.names && !self.term.is_zero()
+    }
+
+    /// How long a name holds: seconds and nanoseconds.
+    #[must_use]
+    pub fn name(&self) -> (u64, u32) {
+        if self.names { self.parts() } else { (0, 0) }
+    }
+
+    /// How long attributes hold of an inode that `was_known`.
+    #[must_use]
+    pub fn attributes(&self, was_known: bool) -> (u64, u32) {
+        if was_known { self.parts() } else { (0, 0) }
+    }
+
+    fn parts(&self) -> (u64, u32) {
+        (self.term.as_secs(), self.term.subsec_nanos())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_kept_that_cannot_be_taken_back() {
+        let (term, none) = ((1, 500_000_000), (0, 0));
+        let all = Keeping::for_term(Duration::from_millis(1500), true);
+        assert_eq!((all.name(), all.attributes(true), all.attributes(false)), (term, term, none));
+        assert!(all.names_hold());
+        let older = Keeping::for_term(Duration::from_millis(1500), false);
+        assert_eq!((older.name(), older.attributes(true), older.names_hold()), (none, term, false));
+        assert_eq!((Keeping::default().name(), Keeping::default().attributes(true)), (none, none));
+    }
+}

@@ -1,0 +1,25 @@
+//! The FUSE door: a store as a mount that any program sees (DESIGN §2).
+//!
+//! | file | idea |
+//! |---|---|
+//! | `abi`, `request`, `answer` | what the kernel and a server write to each other; no I/O |
+//! | `device`, `mount` | the kernel's end; making a mount and taking it away |
+//! | `server` | threads that take requests, as many as are needed |
+//! | `keeping` | how long the kernel may believe what it was told |
+//! | `door` | one request, one call of LibFS |
+//!
+//! The door is one session of LibFS, like that of any program. There is no file system logic in it: permissions are the
+//! kernel's to check (`default_permissions`), and everything else is LibFS's.
+
+mod abi;
+mod answer;
+mod device;
+mod door;
+mod keeping;
+mod mount;
+mod request;
+mod server;
+
+pub use device::Device;
+pub use mount::{KIND, MountError, Mounted, Options, mount, mounts, prepare, unmount};
+pub use server::{ServeError, Server};

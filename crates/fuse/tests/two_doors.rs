@@ -1,0 +1,370 @@
+//! One tree by two doors: what is done by one, the other sees at once, whatever the kernel has cached of it.
+
+mod common;
+
+use common::{Mounted, ROOT, can_mount};
+use cuesta_format::Timestamp;
+use cuesta_libfs::{Base, Client, RenameFlags, SetAttributes, SetTime, Target};
+use cuesta_media::{UserSlice, UserSliceMut};
+use std::fs::File;
+use std::io::ErrorKind;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, UNIX_EPOCH};
+
+/// A number as different parts of a file system can hold it, larger each time.
+#[derive(Clone, Copy, Debug)]
+enum Holder {
+    /// The first bytes of a file that is kept open.
+    Content,
+    /// Bytes far behind them.
+    FarContent,
+    /// The size of a file.
+    Size,
+    /// The time of its last change.
+    Modified,
+    /// The mode bits.
+    Mode,
+    /// The highest name there is of many.
+    NewName,
+    /// The lowest name there is not of many.
+    GoneName,
+    /// What a name that is replaced stands for.
+    Renamed,
+    /// The target of a link that is made anew.
+    Target,
+}
+
+const HOLDERS: [Holder; 9] = [
+    Holder::Content,
+    Holder::FarContent,
+    Holder::Size,
+    Holder::Modified,
+    Holder::Mode,
+    Holder::NewName,
+    Holder::GoneName,
+    Holder::Renamed,
+    Holder::Target,
+];
+const FAR: u64 = 300 << 10;
+const CHANGES: u64 = 300;
+
+/// A way to the files.
+#[derive(Clone)]
+enum Door {
+    Mount(PathBuf),
+    Session(Arc<Client>),
+}
+
+impl Door {
+    fn prepare(&self) {
+        for name in ["content", "far", "size", "modified", "mode"] {
+            self.replace(name, &[0; 8], 0);
+        }
+        self.replace("far", &[0; 8], FAR);
+        self.replace("renamed", &0u64.to_ne_bytes(), 0);
+        for number in 0..=CHANGES {
+            self.replace(&format!("gone-{number}"), b"", 0);
+        }
+        self.make_link(0);
+    }
+
+    fn replace(&self, name: &str, bytes: &[u8], at: u64) {
+        match self {
+            Door::Mount(folder) => {
+                let file =
+                    File::options().create(true).truncate(false).write(true).open(folder.join(name)).unwrap();
+                file.write_all_at(bytes, at).unwrap();
+            }
+            Door::Session(client) => {
+                let flags = libc::O_CREAT | libc::O_WRONLY;
+                let file = client.open(&ROOT, Base::Root, name.as_bytes(), flags, 0o644).unwrap();
+                client.pwrite(&file, &[UserSlice::from(bytes)], at as i64).unwrap();
+                client.close(file).unwrap();
+            }
+        }
+    }
+
+    fn make_link(&self, number: u64) {
+        let target = number.to_string();
+        match self {
+            Door::Mount(folder) => {
+                let name = folder.join("link");
+                let _ = std::fs::remove_file(&name);
+                std::os::unix::fs::symlink(target, name).unwrap();
+            }
+            Door::Session(client) => {
+                let _ = client.unlink(&ROOT, Base::Root, b"link");
+                client.symlink(&ROOT, target.as_bytes(), Base::Root, b"link").unwrap();
+            }
+        }
+    }
+
+    /// Puts `number` there.
+    fn put(&self, holder: Holder, number: u64) {
+        let at_name = |name: &'static [u8]| Target::Path { base: Base::Root, path: name, follow: false };
+        match (holder, self) {
+            (Holder::Content, _) => self.replace("content", &number.to_ne_bytes(), 0),
+            (Holder::FarContent, _) => self.replace("far", &number.to_ne_bytes(), FAR),
+            (Holder::Size, Door::Mount(folder)) => {
+                File::options().write(true).open(folder.join("size")).unwrap().set_len(number).unwrap();
+            }
+            (Holder::Size, Door::Session(client)) => {
+                client.truncate(&ROOT, Base::Root, b"size", number as i64).unwrap();
+            }
+            (Holder::Modified, Door::Mount(folder)) => {
+                let file = File::options().write(true).open(folder.join("modified")).unwrap();
+                file.set_modified(UNIX_EPOCH + Duration::from_secs(number)).unwrap();
+            }
+            (Holder::Modified, Door::Session(client)) => {
+                let modified = SetTime::To(Timestamp::new(number as i64, 0));
+                let set = SetAttributes { modified, ..SetAttributes::default() };
+                client.set_attributes(&ROOT, at_name(b"modified"), set).unwrap();
+            }
+            (Holder::Mode, Door::Mount(folder)) => {
+                let mode = std::os::unix::fs::PermissionsExt::from_mode(number as u32);
+                std::fs::set_permissions(folder.join("mode"), mode).unwrap();
+            }
+            (Holder::Mode, Door::Session(client)) => {
+                let set = SetAttributes { mode: Some(number as u32), ..SetAttributes::default() };
+                client.set_attributes(&ROOT, at_name(b"mode"), set).unwrap();
+            }
+            (Holder::NewName, _) => self.replace(&format!("new-{number}"), b"", 0),
+            (Holder::GoneName, Door::Mount(folder)) => {
+                std::fs::remove_file(folder.join(format!("gone-{number}"))).unwrap();
+            }
+            (Holder::GoneName, Door::Session(client)) => {
+                client.unlink(&ROOT, Base::Root, format!("gone-{number}").as_bytes()).unwrap();
+            }
+            (Holder::Renamed, _) => {
+                self.replace("renaming", &number.to_ne_bytes(), 0);
+                match self {
+                    Door::Mount(folder) => {
+                        std::fs::rename(folder.join("renaming"), folder.join("renamed")).unwrap();
+                    }
+                    Door::Session(client) => {
+                        let (from, to) =
+                            ((Base::Root, b"renaming".as_slice()), (Base::Root, b"renamed".as_slice()));
+                        client.rename(&ROOT, from, to, RenameFlags::default()).unwrap();
+                    }
+                }
+            }
+            (Holder::Target, _) => self.make_link(number),
+        }
+    }
+}
+
+/// Sees what is there, with files that stay open.
+struct Looker {
+    door: Door,
+    content: Vec<Opened>,
+}
+
+enum Opened {
+    Mount(File),
+    Session(Arc<cuesta_libfs::OpenFile>),
+}
+
+impl Looker {
+    fn new(door: Door) -> Looker {
+        let open = |name: &str| match &door {
+            Door::Mount(folder) => Opened::Mount(File::open(folder.join(name)).unwrap()),
+            Door::Session(client) => {
+                Opened::Session(client.open(&ROOT, Base::Root, name.as_bytes(), libc::O_RDONLY, 0).unwrap())
+            }
+        };
+        let content = vec![open("content"), open("far")];
+        Looker { door, content }
+    }
+
+    fn number_in(&self, file: &Opened, at: u64) -> u64 {
+        let mut bytes = [0; 8];
+        match (file, &self.door) {
+            (Opened::Mount(file), _) => file.read_exact_at(&mut bytes, at).unwrap(),
+            (Opened::Session(file), Door::Session(client)) => {
+                let read = client.pread(file, &mut [UserSliceMut::from(&mut bytes[..])], at as i64).unwrap();
+                assert_eq!(read, 8);
+            }
+            _ => unreachable!("files are opened by the looker's own door"),
+        }
+        u64::from_ne_bytes(bytes)
+    }
+
+    fn is_there(&self, name: &str) -> bool {
+        match &self.door {
+            Door::Mount(folder) => match std::fs::symlink_metadata(folder.join(name)) {
+                Ok(_) => true,
+                Err(error) if error.kind() == ErrorKind::NotFound => false,
+                Err(error) => panic!("{name}: {error}"),
+            },
+            Door::Session(client) => client.stat(&ROOT, Base::Root, name.as_bytes(), false).is_ok(),
+        }
+    }
+
+    /// Size, time of last change in seconds, mode bits.
+    fn attributes(&self, name: &str) -> (u64, u64, u64) {
+        match &self.door {
+            Door::Mount(folder) => {
+                let found = std::fs::metadata(folder.join(name)).unwrap();
+                (found.len(), found.mtime() as u64, u64::from(found.mode() & 0o7777))
+            }
+            Door::Session(client) => {
+                let record = client.stat(&ROOT, Base::Root, name.as_bytes(), true).unwrap().record;
+                (record.size, record.modified.seconds() as u64, u64::from(record.mode & 0o7777))
+            }
+        }
+    }
+
+    /// The number that is there, at least if `least` was put there before.
+    fn look(&self, holder: Holder, least: u64) -> u64 {
+        match holder {
+            Holder::Content => self.number_in(&self.content[0], 0),
+            Holder::FarContent => self.number_in(&self.content[1], FAR),
+            Holder::Size => self.attributes("size").0,
+            Holder::Modified => self.attributes("modified").1,
+            Holder::Mode => self.attributes("mode").2,
+            Holder::NewName => {
+                // Looking for the next ones has the kernel keep that there are none.
+                for next in least + 1..least + 10 {
+                    let _ = self.is_there(&format!("new-{next}"));
+                }
+                if least == 0 || self.is_there(&format!("new-{least}")) { least } else { least - 1 }
+            }
+            Holder::GoneName => {
+                for next in least + 1..least + 10 {
+                    let _ = self.is_there(&format!("gone-{next}"));
+                }
+                if least == 0 || !self.is_there(&format!("gone-{least}")) { least } else { least - 1 }
+            }
+            Holder::Renamed => match &self.door {
+                Door::Mount(folder) => {
+                    let file = File::open(folder.join("renamed")).unwrap();
+                    self.number_in(&Opened::Mount(file), 0)
+                }
+                Door::Session(client) => {
+                    let file = client.open(&ROOT, Base::Root, b"renamed", libc::O_RDONLY, 0).unwrap();
+                    let number = self.number_in(&Opened::Session(Arc::clone(&file)), 0);
+                    client.close(file).unwrap();
+                    number
+                }
+            },
+            Holder::Target => loop {
+                // Between being taken away and made it is not there.
+                let target = match &self.door {
+                    Door::Mount(folder) => std::fs::read_link(folder.join("link"))
+                        .ok()
+                        .map(|target| target.to_str().unwrap().to_owned()),
+                    Door::Session(client) => {
+                        let target = client.read_link(&ROOT, Base::Root, b"link").ok();
+                        target.map(|target| String::from_utf8(target).unwrap())
+                    }
+                };
+                if let Some(target) = target {
+                    return target.parse().unwrap();
+                }
+            },
+        }
+    }
+}
+
+/// One door changes, the other looks all the time: it never sees less than was there when it began to look.
+fn hammer(changing: Door, looking: Door) {
+    changing.prepare();
+    let put: Vec<AtomicU64> = HOLDERS.iter().map(|_| AtomicU64::new(0)).collect();
+    std::thread::scope(|scope| {
+        let looker = Looker::new(looking.clone());
+        let put = &put;
+        scope.spawn(move || {
+            loop {
+                let mut is_over = true;
+                for (place, &holder) in HOLDERS.iter().enumerate() {
+                    let least = put[place].load(Ordering::SeqCst);
+                    let seen = looker.look(holder, least);
+                    assert!(seen >= least, "{holder:?}: {seen} is seen after {least} was put there");
+                    is_over &= least == CHANGES;
+                }
+                if is_over {
+                    return;
+                }
+            }
+        });
+        for number in 1..=CHANGES {
+            for (place, &holder) in HOLDERS.iter().enumerate() {
+                changing.put(holder, number);
+                put[place].store(number, Ordering::SeqCst);
+            }
+        }
+    });
+}
+
+#[test]
+fn what_a_session_changes_the_mount_shows_at_once() {
+    if can_mount() {
+        let mounted = Mounted::new();
+        hammer(Door::Session(mounted.session()), Door::Mount(mounted.at().to_owned()));
+    }
+}
+
+#[test]
+fn what_the_mount_changes_a_session_sees_at_once() {
+    if can_mount() {
+        let mounted = Mounted::new();
+        hammer(Door::Mount(mounted.at().to_owned()), Door::Session(mounted.session()));
+    }
+}
+
+#[test]
+fn what_nobody_changes_the_kernel_does_not_ask_for_again() {
+    if !can_mount() {
+        return;
+    }
+    let mounted = Mounted::new();
+    let session = Door::Session(mounted.session());
+    session.replace("file", b"words", 0);
+    let path = mounted.path("file");
+    let file = File::open(&path).unwrap();
+    let look = |length: u64| {
+        assert_eq!(std::fs::metadata(&path).unwrap().len(), length);
+        assert_eq!(std::fs::metadata(mounted.path("none")).unwrap_err().kind(), ErrorKind::NotFound);
+        let mut bytes = [0; 5];
+        file.read_exact_at(&mut bytes, 0).unwrap();
+        bytes
+    };
+    // Once to learn of it, once more to keep what is learned.
+    assert_eq!([look(5), look(5)], [*b"words"; 2]);
+    let before = mounted.requests();
+    const LOOKS: u64 = 1000;
+    (0..LOOKS).for_each(|_| assert_eq!(look(5), *b"words"));
+    let asked = mounted.requests() - before;
+    // Kernels of before 6.16 are not told that names are doubtful, and ask for them.
+    let names = if knows_names() { 0 } else { 2 * LOOKS };
+    assert!(asked < LOOKS / 10 + names, "{asked} requests");
+    session.replace("file", b"other words", 0);
+    assert_eq!(look(11), *b"other");
+}
+
+fn knows_names() -> bool {
+    let release = rustix::system::uname().release().to_string_lossy().into_owned();
+    let mut numbers = release.split('.').map(|number| number.parse().unwrap_or(0));
+    let version: (u32, u32) = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+    version >= (6, 16)
+}
+
+#[test]
+fn a_name_that_was_not_there_is_there_once_it_is_made() {
+    if !can_mount() {
+        return;
+    }
+    let mounted = Mounted::new();
+    let session = mounted.session();
+    let door = Door::Session(Arc::clone(&session));
+    let is_there = || std::fs::symlink_metadata(mounted.path("name")).is_ok();
+    for _ in 0..20 {
+        assert!(!is_there() && !is_there());
+        door.replace("name", b"", 0);
+        assert!(is_there() && is_there());
+        session.unlink(&ROOT, Base::Root, b"name").unwrap();
+    }
+}

@@ -1,0 +1,177 @@
+//! What the kernel keeps of a mount's files: attributes, names and content, each for as long as the mount's session has
+//! the lease (`cuesta_fuse`, `keeping`).
+//!
+//! A session needs no telling that it lost a lease: the generation it looks at has moved. The kernel looks at nothing. So
+//! the session of a mount hands over a descriptor of the mount, and what it loses is called doubtful to the kernel here,
+//! before anybody else gets it, by a system call that waits for nobody: not for the mount's process, which may be stopped or
+//! waiting for this very lease, nor for pages of content, which are looked after when the kernel next asks for attributes.
+//!
+//! | | order |
+//! |---|---|
+//! | a fence | generation moves; kernel told; lease revoked; the other gets it |
+//! | leases given back | kernel told; leases gone |
+//! | all leases at once, or the session | gone; for the kernel's term nobody gets any: what it was told ends by itself |
+//! | another daemon | for the term nobody gets any lease, if there were mounts |
+
+use crate::{Error, SharedFs};
+use cuesta_format::kernel_notice::{self, About};
+use cuesta_format::{InodeNumber, SessionId};
+use rustix::fs::{FileType, fstat, major, minor};
+use std::io::ErrorKind;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// What the kernel is told by a mount holds no longer than this.
+pub const KERNEL_TERM: Duration = Duration::from_secs(1);
+
+/// In the store while a session is a mount's: the next daemon finds it there.
+const MARK_FILE: &str = "mounts";
+/// The device that mounts are served by.
+const FUSE_DEVICE: (u32, u32) = (10, 229);
+
+/// A mount whose session this is.
+#[derive(Clone, Debug)]
+pub(crate) struct KernelCache {
+    device: Arc<OwnedFd>,
+    names: bool,
+}
+
+impl KernelCache {
+    /// The one behind a descriptor of a mount; `names`: its kernel can be told that names are doubtful.
+    pub(crate) fn new(device: OwnedFd, names: bool) -> Option<KernelCache> {
+        let found = fstat(&device).ok()?;
+        let number = (major(found.st_rdev), minor(found.st_rdev));
+        let is_device = FileType::from_raw_mode(found.st_mode) == FileType::CharacterDevice;
+        // Of anything else a write might wait.
+        (is_device && number == FUSE_DEVICE).then(|| KernelCache { device: Arc::new(device), names })
+    }
+
+    /// What the kernel knows of these holds no more; `names`: nor what it knows of names.
+    fn doubt(&self, inodes: impl IntoIterator<Item = InodeNumber>, names: bool) {
+        // It knows no such inode, or the mount is gone: so much the better.
+        for inode in inodes {
+            let _ = rustix::io::write(&self.device, &kernel_notice::inode(inode, About::Attributes));
+        }
+        if names && self.names {
+            let _ = rustix::io::write(&self.device, &kernel_notice::names());
+        }
+    }
+}
+
+/// Until when kernels may believe what nobody can take back.
+#[derive(Debug, Default)]
+pub(crate) struct Doubt {
+    until_ns: AtomicU64,
+}
+
+impl Doubt {
+    /// As an earlier daemon left it in the store's folder `tier`.
+    pub(crate) fn left_in(tier: &Path) -> Doubt {
+        let doubt = Doubt::default();
+        if tier.join(MARK_FILE).exists() {
+            doubt.begin(Duration::ZERO);
+        }
+        doubt
+    }
+
+    /// It begins at `now`.
+    fn begin(&self, now: Duration) {
+        let until = (now + KERNEL_TERM).as_nanos();
+        self.until_ns.fetch_max(u64::try_from(until).unwrap_or(u64::MAX), Ordering::SeqCst);
+    }
+
+    /// How long it lasts from `now` on.
+    fn left(&self, now: Duration) -> Duration {
+        Duration::from_nanos(self.until_ns.load(Ordering::SeqCst)).saturating_sub(now)
+    }
+}
+
+impl SharedFs {
+    /// The session is a mount's, which hands over a descriptor.
+    pub(crate) fn keep_in_kernel(&self, session: SessionId, cache: KernelCache) -> Result<(), Error> {
+        let mark = std::fs::OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(self.tier.join(MARK_FILE));
+        mark.map_err(Error::io("note that there is a mount"))?;
+        if let Some(found) = self.core.lock().sessions.get_mut(&session) {
+            found.kernel = Some(cache);
+        }
+        Ok(())
+    }
+
+    /// Tells the kernel, if the session is a mount's, that what it knows of these holds no more. From before this on nothing
+    /// the session says of them may hold.
+    pub(crate) fn doubt_in_kernel(
+        &self,
+        session: SessionId,
+        inodes: impl IntoIterator<Item = InodeNumber>,
+        names: bool,
+    ) {
+        let cache = self.core.lock().sessions.get(&session).and_then(|found| found.kernel.clone());
+        if let Some(cache) = cache {
+            cache.doubt(inodes, names);
+        }
+    }
+
+    /// A mount's session loses all it has: what its kernel was told ends by itself.
+    pub(crate) fn begin_doubt(&self) {
+        self.doubt.begin(self.opened.elapsed());
+    }
+
+    /// Whether a kernel may still believe what nobody can take back.
+    pub(crate) fn is_in_doubt(&self) -> bool {
+        !self.doubt.left(self.opened.elapsed()).is_zero()
+    }
+
+    /// Waits until no kernel does.
+    pub(crate) fn outlast_doubt(&self) {
+        let left = self.doubt.left(self.opened.elapsed());
+        if !left.is_zero() {
+            std::thread::sleep(left);
+        }
+    }
+
+    /// There is no mount any more.
+    pub(crate) fn forget_mounts(&self) {
+        match std::fs::remove_file(self.tier.join(MARK_FILE)) {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                tracing::debug!(%error, "the next start waits a moment for mounts that are gone");
+            }
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::fs::{Mode, OFlags};
+
+    fn open(path: &str) -> OwnedFd {
+        rustix::fs::open(path, OFlags::RDWR, Mode::empty()).unwrap()
+    }
+
+    #[test]
+    fn only_a_mount_s_device_is_taken() {
+        assert!(KernelCache::new(open("/dev/null"), true).is_none());
+        let (_, end) = rustix::pipe::pipe().unwrap();
+        assert!(KernelCache::new(end, true).is_none());
+    }
+
+    #[test]
+    fn doubt_lasts_for_the_term() {
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(Doubt::left_in(folder.path()).left(Duration::ZERO), Duration::ZERO);
+        std::fs::write(folder.path().join(MARK_FILE), "").unwrap();
+        let doubt = Doubt::left_in(folder.path());
+        assert_eq!(doubt.left(KERNEL_TERM / 4), KERNEL_TERM * 3 / 4);
+        assert_eq!(doubt.left(KERNEL_TERM), Duration::ZERO);
+        doubt.begin(KERNEL_TERM);
+        assert_eq!(doubt.left(KERNEL_TERM), KERNEL_TERM);
+    }
+}
