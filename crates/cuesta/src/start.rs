@@ -115,11 +115,13 @@ pub fn in_background(store: &Store, called: &str, arguments: &[&OsStr]) -> Resul
         .stdin(Stdio::null())
         .stdout(log.try_clone().map_err(|error| fail("open the daemon's log", error))?)
         .stderr(log);
-    // SAFETY: between fork and exec only two system calls are made; nothing allocates or locks. The
+    // SAFETY: between fork and exec only three system calls are made; nothing allocates or locks. The
     // descriptor is open: `told` outlives the spawn.
     unsafe {
         command.pre_exec(move || {
             rustix::process::setsid()?;
+            // What the caller has open is none of ours: it may lie on the very mount that waits for us.
+            libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC);
             let told = rustix::fd::BorrowedFd::borrow_raw(descriptor);
             Ok(rustix::io::fcntl_setfd(told, rustix::io::FdFlags::empty())?)
         });

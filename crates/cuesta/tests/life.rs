@@ -159,3 +159,17 @@ print(failed > 0, seconds < 20, len(own))
     let ended = place.cuesta(&["run", "--store", "store", "--", "python3", "-c", program]);
     assert_eq!(ended.text(), "True True 1\n", "{}", ended.errors());
 }
+
+#[test]
+fn a_daemon_has_nothing_open_of_whoever_started_it() {
+    let place = Place::with_store();
+    let file = place.path("file of the caller's");
+    std::fs::write(&file, "").unwrap();
+    let script = "exec 9<\"$1\"; \"$0\" run --store store -- true";
+    let mut command = std::process::Command::new("sh");
+    command.args(["-ec", script]).arg(place.path("bin/cuesta")).arg(&file).current_dir(place.path(""));
+    assert!(command.status().unwrap().success());
+    let open = std::fs::read_dir(format!("/proc/{}/fd", place.daemon())).unwrap();
+    let open: Vec<_> = open.filter_map(|entry| std::fs::read_link(entry.unwrap().path()).ok()).collect();
+    assert!(!open.is_empty() && !open.contains(&file), "{open:?}");
+}

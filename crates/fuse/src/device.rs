@@ -3,7 +3,6 @@
 use crate::abi::OutHeader;
 use cuesta_format::InodeNumber;
 use cuesta_format::kernel_notice::{self, About};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
@@ -21,8 +20,6 @@ const CLONE: ioctl::Opcode = ioctl::opcode::read::<u32>(229, 0);
 pub enum Received {
     /// A request of so many bytes.
     Request(usize),
-    /// Nothing, for the time that was given.
-    Nothing,
     /// The mount is gone.
     Unmounted,
 }
@@ -61,17 +58,9 @@ impl Device {
         Ok(other)
     }
 
-    /// Waits for a request, for as long as `wait` says.
-    pub fn receive(&self, buffer: &mut [u8], wait: Option<&Timespec>) -> Result<Received, Errno> {
+    /// Waits for a request.
+    pub fn receive(&self, buffer: &mut [u8]) -> Result<Received, Errno> {
         loop {
-            if let Some(limit) = wait {
-                let mut waited = [PollFd::new(&self.file, PollFlags::IN)];
-                match poll(&mut waited, Some(limit)) {
-                    Ok(0) | Err(Errno::INTR) => return Ok(Received::Nothing),
-                    Ok(_) => {}
-                    Err(errno) => return Err(errno),
-                }
-            }
             match rustix::io::read(&self.file, &mut *buffer) {
                 Ok(0) => return Ok(Received::Unmounted),
                 Ok(bytes) => return Ok(Received::Request(bytes)),

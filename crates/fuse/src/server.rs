@@ -1,7 +1,7 @@
 //! Threads that take requests from the kernel and have the door answer them.
 //!
-//! A thread that takes the last waiting place starts another one first, so that a request that waits (for a digest, for a
-//! lease, for another request) never keeps others from being taken; those that nobody needs any more end. What may wait for
+//! A thread that leaves no other waiting starts one first, so that a request that waits (for a digest, for a lease, for
+//! another request) never keeps others from being taken; one that finds enough of them waiting ends. What may wait for
 //! as long as it likes, locks, waits in a thread of its own.
 
 use crate::abi::{InHeader, InitIn, InitOut, MAJOR, MINOR, MINOR_LEAST, Opcode, init};
@@ -13,7 +13,6 @@ use crate::request::Request;
 use cuesta_format::kernel_notice::NAMES_NOTICE_SINCE;
 use cuesta_libfs::Client;
 use parking_lot::{Condvar, Mutex};
-use rustix::event::Timespec;
 use rustix::io::Errno;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -32,11 +31,9 @@ const READ_AHEAD_BYTES: u32 = 256 << 10;
 /// Requests that nobody waits for (read ahead, write back) under way at once; from the second number on the kernel holds back.
 const BACKGROUND_MAX: u16 = 64;
 const CONGESTION: u16 = 48;
-/// Threads that stay although nobody needs them, and the most there are.
-const KEPT: usize = 2;
+/// Threads that wait although nobody needs them, and the most there are at all.
+const WAITING_MAX: usize = 3;
 const THREADS_MAX: usize = 128;
-/// One beyond those ends when it had nothing to do for so long.
-const SURPLUS: Timespec = Timespec { tv_sec: 2, tv_nsec: 0 };
 
 /// What is asked of the kernel, as far as it can.
 const WANTED: u64 = init::ASYNC_READ
@@ -173,8 +170,7 @@ impl Shared {
         let mut buffer = vec![0; HEAD_BYTES_MAX + CONTENT_BYTES_MAX];
         let mut answer = Answer::new(HEAD_BYTES_MAX + CONTENT_BYTES_MAX);
         loop {
-            let is_surplus = self.waiting.load(Ordering::SeqCst) > KEPT;
-            let received = device.receive(&mut buffer, is_surplus.then_some(&SURPLUS));
+            let received = device.receive(&mut buffer);
             let left = self.waiting.fetch_sub(1, Ordering::SeqCst) - 1;
             match received {
                 Ok(Received::Request(bytes)) => {
@@ -183,12 +179,13 @@ impl Shared {
                     }
                     self.serve(device, &buffer[..bytes], &mut answer);
                 }
-                Ok(Received::Nothing) if left >= KEPT => return,
-                Ok(Received::Nothing) => {}
                 Ok(Received::Unmounted) => return,
                 Err(error) => return tracing::error!(%error, "a thread does not serve the mount any more"),
             }
-            self.waiting.fetch_add(1, Ordering::SeqCst);
+            if self.waiting.fetch_add(1, Ordering::SeqCst) >= WAITING_MAX {
+                self.waiting.fetch_sub(1, Ordering::SeqCst);
+                return;
+            }
         }
     }
 
@@ -225,7 +222,7 @@ fn what_is_kept(client: &Client, device: &Device, minor: u32) -> Result<Keeping,
 fn shake_hands(device: &Device) -> Result<u32, ServeError> {
     let mut buffer = vec![0; HEAD_BYTES_MAX + CONTENT_BYTES_MAX];
     loop {
-        let Received::Request(bytes) = device.receive(&mut buffer, None).map_err(ServeError::Device)? else {
+        let Received::Request(bytes) = device.receive(&mut buffer).map_err(ServeError::Device)? else {
             return Err(ServeError::Handshake);
         };
         let mut request = Request::read(&buffer[..bytes]).map_err(|_| ServeError::Handshake)?;

@@ -114,7 +114,10 @@ impl Wanted {
                 }
             }
         }
-        Ok(Wanted { store, at: arguments.mountpoint.clone(), options, non_empty })
+        // Who serves it in the background stands elsewhere.
+        let at = std::path::absolute(&arguments.mountpoint)
+            .map_err(|error| Failure::on(&arguments.mountpoint, error))?;
+        Ok(Wanted { store, at, options, non_empty })
     }
 
     /// The options, for `-o`.
@@ -125,8 +128,8 @@ impl Wanted {
 
     /// Makes sure that the store is served and can be mounted there.
     fn prepare(&self) -> Result<(), Failure> {
-        let mounts = cuesta_fuse::mounts().map_err(|error| Failure::on(&self.at, error))?;
         cuesta_fuse::prepare(&self.at, self.non_empty).map_err(|error| self.failure(&error))?;
+        let mounts = cuesta_fuse::mounts().map_err(|error| Failure::on(&self.at, error))?;
         if let Some(other) = mounts.iter().find(|mounted| mounted.source == self.options.source)
             && other.at.metadata().is_ok()
         {

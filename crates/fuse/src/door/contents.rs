@@ -89,7 +89,7 @@ impl Door {
     pub(super) fn flush(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
         let FlushIn { lock_owner, .. } = call.arguments.structure()?;
         self.locks.let_go_of_records(call.inode(), lock_owner);
-        Ok(self.client.sync()?)
+        Ok(())
     }
 
     pub(super) fn release(&self, call: &mut Call<'_>) -> Result<(), Refusal> {

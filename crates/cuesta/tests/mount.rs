@@ -1,0 +1,232 @@
+//! `cuesta mount` as a user meets it: both doors side by side, what survives whose death, and what is refused, in one line.
+//!
+//! Needs root and FUSE; skipped visibly otherwise.
+
+mod common;
+
+use common::{Place, signal};
+use rustix::fs::OFlags;
+use std::fs::File;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+
+/// A store, and where it is mounted.
+struct Mounted {
+    place: Place,
+}
+
+impl Mounted {
+    fn new() -> Option<Mounted> {
+        let is_root = rustix::process::geteuid().is_root();
+        let device = rustix::fs::open("/dev/fuse", OFlags::RDWR | OFlags::CLOEXEC, rustix::fs::Mode::empty());
+        if !is_root || device.is_err() {
+            println!("skipped: needs root, and FUSE");
+            return None;
+        }
+        let place = Place::with_store();
+        std::fs::create_dir(place.path("files")).unwrap();
+        let mounted = Mounted { place };
+        mounted.mount();
+        Some(mounted)
+    }
+
+    fn mount(&self) {
+        let made = self.place.cuesta(&["mount", "--allow-other", "store", "files"]);
+        assert_eq!((made.status(), made.text(), made.errors()), (0, String::new(), String::new()));
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.place.path("files").join(name)
+    }
+
+    /// A shell by the other door.
+    fn run(&self, script: &str) -> String {
+        let ended = self.place.cuesta(&["run", "--store", "store", "--", "sh", "-ec", script]);
+        assert_eq!(ended.status(), 0, "{}", ended.errors());
+        ended.text()
+    }
+
+    /// The process that serves the mount.
+    fn process(&self) -> String {
+        let status = self.place.cuesta(&["status", "store", "--json"]).text();
+        let of_mount = status.split("(mount)").next().unwrap();
+        let pid = of_mount.rsplit("\"pid\":").next().and_then(|rest| rest.split([',', '}']).next());
+        pid.unwrap_or_else(|| panic!("no mount: {status}")).trim().to_owned()
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let _ = self.place.command(&["unmount", "--lazy", "files"]).output();
+    }
+}
+
+/// A program, killed when it is let go of.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn both_doors_lead_to_the_same_files() {
+    let Some(mounted) = Mounted::new() else { return };
+    mounted.run("echo one > /cuesta/file; mkdir /cuesta/folder; ln -s file /cuesta/link");
+    assert_eq!(std::fs::read_to_string(mounted.path("link")).unwrap(), "one\n");
+    let mut file = File::options().append(true).open(mounted.path("file")).unwrap();
+    file.write_all(b"two\n").unwrap();
+    mounted.run("test \"$(cat /cuesta/file)\" = \"one\ntwo\"; echo three >> /cuesta/file; mv /cuesta/file /cuesta/folder/");
+    file.write_all(b"four\n").unwrap();
+    assert_eq!(std::fs::read_to_string(mounted.path("folder/file")).unwrap(), "one\ntwo\nthree\nfour\n");
+    assert_eq!(std::fs::metadata(mounted.path("file")).unwrap_err().kind(), std::io::ErrorKind::NotFound);
+    std::fs::set_permissions(mounted.path("folder"), std::fs::Permissions::from_mode(0o700)).unwrap();
+    assert_eq!(mounted.run("stat -c %a /cuesta/folder"), "700\n");
+}
+
+#[test]
+fn a_file_that_is_open_outlives_its_name_whoever_takes_it() {
+    let Some(mounted) = Mounted::new() else { return };
+    std::fs::write(mounted.path("file"), "content").unwrap();
+    let mut file = File::open(mounted.path("file")).unwrap();
+    mounted.run("rm /cuesta/file; cuesta() { :; }; cuesta");
+    let mut text = String::new();
+    file.read_to_string(&mut text).unwrap();
+    assert_eq!((text.as_str(), file.metadata().unwrap().nlink()), ("content", 0));
+}
+
+#[test]
+fn locks_are_the_same_by_both_doors() {
+    let Some(mounted) = Mounted::new() else { return };
+    std::fs::write(mounted.path("file"), "").unwrap();
+    let file = File::open(mounted.path("file")).unwrap();
+    let try_lock = "flock --nonblock /cuesta/file true && echo free || echo taken";
+    file.lock().unwrap();
+    assert_eq!(mounted.run(try_lock), "taken\n");
+    file.unlock().unwrap();
+    assert_eq!(mounted.run(try_lock), "free\n");
+    // The other way round, and one that waits.
+    let holder = "exec 9</cuesta/file; flock 9; echo held; read line";
+    let mut command = mounted.place.command(&["run", "--store", "store", "--", "sh", "-c", holder]);
+    let mut holder = Running(command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap());
+    let mut said = String::new();
+    BufReader::new(holder.0.stdout.take().unwrap()).read_line(&mut said).unwrap();
+    assert_eq!(said, "held\n");
+    assert!(file.try_lock().is_err());
+    let waiting = std::thread::spawn(move || file.lock().unwrap());
+    holder.0.stdin.take().unwrap().write_all(b"enough\n").unwrap();
+    waiting.join().unwrap();
+}
+
+#[test]
+fn who_waits_for_a_lock_can_be_killed() {
+    let Some(mounted) = Mounted::new() else { return };
+    std::fs::write(mounted.path("file"), "").unwrap();
+    let file = File::open(mounted.path("file")).unwrap();
+    file.lock().unwrap();
+    let script = "exec 9<\"$0\"; echo opened; exec flock 9";
+    let mut waiting = Running(
+        Command::new("sh")
+            .args(["-c", script])
+            .arg(mounted.path("file"))
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap(),
+    );
+    let mut said = String::new();
+    BufReader::new(waiting.0.stdout.take().unwrap()).read_line(&mut said).unwrap();
+    waiting.0.kill().unwrap();
+    assert!(!waiting.0.wait().unwrap().success());
+}
+
+#[test]
+fn a_mount_outlives_its_daemon() {
+    let Some(mounted) = Mounted::new() else { return };
+    std::fs::write(mounted.path("file"), "before").unwrap();
+    let mut file = File::options().append(true).open(mounted.path("file")).unwrap();
+    mounted.place.kill_daemon();
+    // Who comes next starts another one.
+    assert_eq!(mounted.run("cat /cuesta/file; printf ' then' >> /cuesta/file"), "before");
+    file.write_all(b" after").unwrap();
+    assert_eq!(std::fs::read_to_string(mounted.path("file")).unwrap(), "before then after");
+    assert_eq!(mounted.place.cuesta(&["stop", "store"]).status(), 0);
+    assert_eq!(mounted.run("cat /cuesta/file"), "before then after");
+    assert_eq!(std::fs::read_to_string(mounted.path("file")).unwrap(), "before then after");
+}
+
+#[test]
+fn what_was_written_survives_the_mount_s_process() {
+    let Some(mounted) = Mounted::new() else { return };
+    std::fs::write(mounted.path("file"), "content").unwrap();
+    let held = File::open(mounted.path("file")).unwrap();
+    signal(&mounted.process(), "KILL");
+    // A program in the middle of it is told, and does not wait for ever.
+    let mut byte = [0; 1];
+    while std::fs::metadata(mounted.path("file")).is_ok() {}
+    assert!((&held).read(&mut byte).is_err() || byte == *b"c");
+    // The dead mount makes room for the next.
+    mounted.mount();
+    assert_eq!(std::fs::read_to_string(mounted.path("file")).unwrap(), "content");
+}
+
+#[test]
+fn other_users_have_their_own_permissions() {
+    let Some(mounted) = Mounted::new() else { return };
+    for (name, mode) in [("open", 0o644), ("closed", 0o600)] {
+        std::fs::write(mounted.path(name), name).unwrap();
+        std::fs::set_permissions(mounted.path(name), std::fs::Permissions::from_mode(mode)).unwrap();
+    }
+    std::fs::set_permissions(mounted.place.path(""), std::fs::Permissions::from_mode(0o711)).unwrap();
+    std::fs::set_permissions(mounted.path(""), std::fs::Permissions::from_mode(0o777)).unwrap();
+    let as_nobody = |script: &str| {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups", "sh", "-c", script]);
+        command.current_dir(mounted.path("")).output().unwrap()
+    };
+    assert_eq!(as_nobody("cat open; echo mine > mine").stdout, b"open");
+    assert!(!as_nobody("cat closed").status.success());
+    assert!(!as_nobody("echo no > open").status.success());
+    assert_eq!(std::fs::metadata(mounted.path("mine")).unwrap().uid(), 65534);
+    assert_eq!(mounted.run("stat -c %u /cuesta/mine"), "65534\n");
+}
+
+#[test]
+fn wrong_places_are_refused_in_one_line() {
+    let Some(mounted) = Mounted::new() else { return };
+    let place = &mounted.place;
+    let cuesta = |arguments: &[&str]| place.cuesta(arguments);
+    cuesta(&["mount", "store", "none"]).refused(1, &["none", "No such file or directory"]);
+    cuesta(&["mount", "bin", "files"]).refused(1, &["bin", "no Cuesta store"]);
+    cuesta(&["mount", "store", "bin"]).refused(1, &["bin", "not empty", "--nonempty"]);
+    cuesta(&["mount", "store", "bin/cuesta"]).refused(1, &["bin/cuesta", "not a directory"]);
+    cuesta(&["mount", "-o", "ro,sometimes", "store", "files"]).refused(2, &["sometimes", "no such option"]);
+    cuesta(&["mount", "store", "files"]).refused(1, &["files", "mounted there already"]);
+    std::fs::create_dir(place.path("elsewhere")).unwrap();
+    cuesta(&["mount", "store", "elsewhere"]).refused(1, &["store", "mounted at", "files already"]);
+    cuesta(&["unmount", "elsewhere"]).refused(1, &["elsewhere", "no store is mounted there"]);
+    let busy = File::create(mounted.path("busy")).unwrap();
+    cuesta(&["unmount", "files"]).refused(1, &["files", "in use"]);
+    drop(busy);
+    let unmounted = cuesta(&["unmount", "files"]);
+    assert_eq!((unmounted.status(), unmounted.errors()), (0, String::new()));
+    assert_eq!(std::fs::read_dir(place.path("files")).unwrap().count(), 0);
+}
+
+#[test]
+fn a_full_store_says_so_and_keeps_what_it_has() {
+    let Some(mounted) = Mounted::new() else { return };
+    std::fs::write(mounted.path("kept"), "kept").unwrap();
+    let mut file = File::create(mounted.path("large")).unwrap();
+    let chunk = vec![7; 1 << 20];
+    let failed = (0..64).find_map(|_| file.write_all(&chunk).err());
+    assert_eq!(failed.map(|error| error.raw_os_error()), Some(Some(28)), "no space left");
+    assert_eq!(std::fs::read_to_string(mounted.path("kept")).unwrap(), "kept");
+    drop(file);
+    std::fs::remove_file(mounted.path("large")).unwrap();
+    std::fs::write(mounted.path("small"), "room again").unwrap();
+    assert_eq!(mounted.run("cat /cuesta/kept /cuesta/small"), "keptroom again");
+}
