@@ -103,3 +103,5 @@ PREFIX ?= /usr/local
 install: build
 	install -D -m 755 $(CUESTA) $(DESTDIR)$(PREFIX)/bin/cuesta
 	install -D -m 644 $(TARGET)/release/libcuesta_preload.so $(DESTDIR)$(PREFIX)/lib/libcuesta_preload.so
+	@mkdir -p $(DESTDIR)/sbin 2>/dev/null && ln -sf $(PREFIX)/bin/cuesta $(DESTDIR)/sbin/mount.fuse.cuesta || \
+		echo "no helper for lines of /etc/fstab: only root can put it into /sbin"

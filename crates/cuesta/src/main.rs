@@ -21,6 +21,9 @@ use clap::Parser;
 use commands::{
     Command, doctor, explain, fsck, mkfs, mount, quota, run, serve, status, stop, trace, unmount,
 };
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
 use std::process::ExitCode;
 
 /// A crash-consistent file system in user space: unmodified programs write to shared memory, inside
@@ -47,7 +50,7 @@ struct Cli {
 }
 
 fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
+    let cli = match Cli::try_parse_from(as_mount_helper(std::env::args_os().collect())) {
         Ok(cli) => cli,
         Err(error) => {
             match std::env::args().nth(1).and_then(|command| slips::explained(&error, &command)) {
@@ -77,6 +80,17 @@ fn main() -> ExitCode {
         output::error(&failure);
         ExitCode::from(failure.exit_status())
     })
+}
+
+/// What `mount` starts for a line of `/etc/fstab` is called `mount.fuse.cuesta`: it is this command, with the word left out, and
+/// with options of `mount` that say nothing here.
+fn as_mount_helper(mut arguments: Vec<OsString>) -> Vec<OsString> {
+    let name = arguments.first().and_then(|name| Path::new(name).file_name());
+    if name.is_some_and(|name| name.as_bytes().starts_with(b"mount.")) {
+        arguments.retain(|argument| !matches!(argument.as_bytes(), b"-n" | b"-s" | b"-v"));
+        arguments.insert(1, "mount".into());
+    }
+    arguments
 }
 
 /// Wrong usage is told apart from what a program under `run`, or a check by `fsck`, came to.

@@ -10,7 +10,7 @@ pub fn explained(error: &clap::Error, command: &str) -> Option<String> {
     }
     let Some(ContextValue::String(unexpected)) = error.get(ContextKind::InvalidArg) else { return None };
     match (command, unexpected.as_str()) {
-        ("mkfs" | "serve" | "stop" | "status" | "quota" | "fsck" | "trace", "--store") => {
+        ("mkfs" | "mount" | "serve" | "stop" | "status" | "quota" | "fsck" | "trace", "--store") => {
             Some(format!("{command} takes the store as it is, without --store: cuesta {command} STORE"))
         }
         ("explain", path) if !path.starts_with('-') => {

@@ -326,11 +326,11 @@ mod tests {
     #[test]
     fn lines_of_the_kernel_s_list_are_read() {
         let line =
-            br"97 66 0:51 / /mnt/a\040b rw,nosuid shared:5 - fuse.cuesta /home/me/my\040store rw,user_id=0";
+            br"97 66 0:51 / /mnt/a\040b rw,nosuid shared:5 - fuse.cuesta /srv/my\040store rw,user_id=0";
         let found = mounted(line).unwrap();
         assert_eq!(
             (found.at.as_os_str().as_bytes(), found.source.as_str()),
-            (b"/mnt/a b".as_slice(), "/home/me/my store")
+            (b"/mnt/a b".as_slice(), "/srv/my store")
         );
         assert_eq!(mounted(br"97 66 0:51 / /mnt rw - fuse.sshfs somewhere rw"), None);
         assert_eq!(mounted(b""), None);

@@ -9,10 +9,12 @@ use crate::errno::Error;
 use crate::inode::{Content, Inode, State, next_fill};
 use crate::open_file::OpenFile;
 use crate::quotas::Payers;
+use crate::session::unexpected;
 use crate::sync::Arc;
 use crate::walk::{Base, Follow};
 use cuesta_format::operation::Attributes;
 use cuesta_format::quota::Amounts;
+use cuesta_format::wire::{Request, Response, StoreTotals};
 use cuesta_format::{FileKind, InodeNumber, InodeRecord, LogPosition, Operation, Timestamp};
 
 /// What `stat` tells. `record.blocks` counts blocks of [`cuesta_format::BLOCK_BYTES`], also those that are in the
@@ -173,6 +175,21 @@ impl Client {
             }
             Ok(credentials.check_mode(&record, rights)?)
         })
+    }
+
+    /// Totals of the store.
+    pub fn statfs(&self) -> Result<StoreTotals, Error> {
+        self.statfs_in(InodeNumber::NONE)
+    }
+
+    /// Totals for `statfs` of an inode: of the store, as far as the directory with a quota that it counts for
+    /// ([`cuesta_format::InodeRecord::tree`]) has a part in them.
+    pub fn statfs_in(&self, tree: InodeNumber) -> Result<StoreTotals, Error> {
+        self.check_alive()?;
+        match self.asking(|| self.session.ask(&Request::Statfs { tree }))? {
+            Response::Statfs(totals) => Ok(totals),
+            other => Err(unexpected(&other)),
+        }
     }
 
     /// `readlink`.

@@ -31,7 +31,7 @@ use crate::sync::{
     Arc, AtomicBool, AtomicU32, AtomicU64, Mutex, Ordering, RwLock, RwLockReadGuard, RwLockWriteGuard,
 };
 use cuesta_format::quota::{Amounts, Payer};
-use cuesta_format::wire::{AHEAD_MAX, Grant, LeaseMode, Request, Response, StoreTotals};
+use cuesta_format::wire::{AHEAD_MAX, Grant, LeaseMode, Request, Response};
 use cuesta_format::{
     FILE_BYTES_MAX, InodeNumber, LeaseGeneration, LogPosition, Operation, StoreId, Timestamp,
 };
@@ -240,21 +240,6 @@ impl Client {
         let mut path = self.session.welcome.stand_ins.clone();
         path.extend_from_slice(format!("/{}", inode.0).as_bytes());
         path
-    }
-
-    /// Totals of the store.
-    pub fn statfs(&self) -> Result<StoreTotals, Error> {
-        self.statfs_in(InodeNumber::NONE)
-    }
-
-    /// Totals for `statfs` of an inode: of the store, as far as the directory with a quota that it counts for
-    /// ([`cuesta_format::InodeRecord::tree`]) has a part in them.
-    pub fn statfs_in(&self, tree: InodeNumber) -> Result<StoreTotals, Error> {
-        self.check_alive()?;
-        match self.asking(|| self.session.ask(&Request::Statfs { tree }))? {
-            Response::Statfs(totals) => Ok(totals),
-            other => Err(unexpected(&other)),
-        }
     }
 
     /// Everything done is durable already; says whether the session still stands.

@@ -3,7 +3,8 @@
 use crate::failure::{CANNOT_EXECUTE, Failure, NOT_FOUND, RUN_FAILED};
 use crate::program::{self, ProgramError};
 use crate::start;
-use crate::store::Store;
+use crate::store::{STORE_VARIABLE, Store};
+use cuesta_fuse::Mounted;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
@@ -19,13 +20,15 @@ pub const DEFAULT_AT: &str = "/cuesta";
 #[command(
     long_about = "Run a program with every file under /cuesta on a store.\n\n\
                   The program is unmodified; its calls on such files are served inside its own process. \
-                  Everything else behaves as always. A daemon is started if none serves the store, and stays.",
+                  Everything else behaves as always. A daemon is started if none serves the store, and stays. \
+                  If the store is mounted, its files are where the mount is, for this program as for all others.",
     after_help = "\
 Examples:
   cuesta run --store ~/store -- bash
   cuesta run --store ~/store -- sqlite3 /cuesta/my.db 'create table t(x)'
   cuesta run --store ~/store --at /data -- python3 job.py     files under /data
   CUESTA_STORE=~/store cuesta run -- cp -r ~/music /cuesta/
+  cuesta mount ~/store ~/files; cuesta run -- make -C ~/files/project     the mounted store, faster
 
 Exit status: the program's own; 125 cuesta failed, 126 it cannot be run, 127 it was not found."
 )]
@@ -37,19 +40,19 @@ pub struct Arguments {
 /// A program, and the store it is to run on.
 #[derive(Debug, clap::Args)]
 pub struct Target {
-    /// The store's directory [default: $CUESTA_STORE]
+    /// The store's directory [default: $CUESTA_STORE, or the one that is mounted]
     #[arg(long, value_name = "STORE")]
     store: Option<PathBuf>,
-    /// The path under which the program finds the store
-    #[arg(long, value_name = "PATH", default_value = DEFAULT_AT)]
-    at: PathBuf,
+    /// The path under which the program finds the store [default: where it is mounted, or /cuesta]
+    #[arg(long, value_name = "PATH")]
+    at: Option<PathBuf>,
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "CMD")]
     command: Vec<OsString>,
 }
 
 pub fn execute(arguments: &Arguments) -> Result<ExitCode, Failure> {
-    let mut command = arguments.target.prepare()?;
+    let (mut command, _) = arguments.target.prepare()?;
     let error = command.exec();
     Err(not_executed(&command, &error))
 }
@@ -61,25 +64,36 @@ pub fn not_executed(command: &Command, error: &std::io::Error) -> Failure {
 }
 
 impl Target {
-    /// The program with the preload door in it, and a daemon that serves its store.
-    pub fn prepare(&self) -> Result<Command, Failure> {
+    /// The program with the preload door in it, and a daemon that serves its store; and the path under which it finds that.
+    pub fn prepare(&self) -> Result<(Command, PathBuf), Failure> {
         let run_failed = |failure: Failure| failure.exiting(RUN_FAILED);
-        let at = normal(&self.at)
-            .ok_or_else(|| Failure::on(&self.at, "--at needs an absolute path other than /"))
-            .map_err(run_failed)?;
         let Some((name, rest)) = self.command.split_first() else {
             return Err(run_failed(Failure::new("no program to run")));
         };
         let search_path = std::env::var_os("PATH").unwrap_or_else(|| "/usr/local/bin:/usr/bin:/bin".into());
-        // What lies on the store is there only for a program that has the door: env has it, and executes the rest.
+        let mounts = cuesta_fuse::mounts().unwrap_or_default();
+        let found = self.find(&mounts);
+        // What is wrong with the program is told first: it may be the store in the wrong place.
+        let at = found.as_ref().map_or_else(|_| PathBuf::from(DEFAULT_AT), |(_, at)| at.clone());
+        // What lies on the store is there only for a program that has the door: env has it, and executes the rest, in the
+        // folder on the mount that this process is in.
         let on_store = normal(Path::new(name)).is_some_and(|path| path.starts_with(&at));
-        let (starter, prefix) =
-            if on_store { (OsStr::new("env"), Some(name)) } else { (name.as_os_str(), None) };
+        let folder = std::env::current_dir().ok().filter(|folder| folder.starts_with(&at));
+        let mut prefix = Vec::new();
+        if let Some(folder) = &folder {
+            prefix.extend([OsStr::new("-C"), folder.as_os_str()]);
+        }
+        let starter = if on_store || folder.is_some() {
+            prefix.push(name);
+            OsStr::new("env")
+        } else {
+            name.as_os_str()
+        };
         let program = program::find(starter, &search_path)
             .and_then(|program| program::check(&program).map(|()| program))
             .map_err(|error| self.cannot_run(Path::new(starter), &error))?;
         let library = library().map_err(run_failed)?;
-        let store = Store::find_named(self.store.as_deref()).map_err(run_failed)?;
+        let (store, at) = found?;
         start::ensure(&store).map_err(run_failed)?;
         let mut command = Command::new(&program);
         command
@@ -89,7 +103,32 @@ impl Target {
             .env("LD_PRELOAD", preload_list(&library))
             .env("CUESTA_SOCKET", store.socket())
             .env("CUESTA_AT", &at);
-        Ok(command)
+        Ok((command, at))
+    }
+
+    /// The store, and the path under which the program finds it: what is said, or else what `mounts` show.
+    fn find(&self, mounts: &[Mounted]) -> Result<(Store, PathBuf), Failure> {
+        let run_failed = |failure: Failure| failure.exiting(RUN_FAILED);
+        let at = self.at.as_ref().map(|at| {
+            let what = "--at needs an absolute path other than /";
+            normal(at).ok_or_else(|| run_failed(Failure::on(at, what)))
+        });
+        let at = at.transpose()?;
+        let is_named = self.store.is_some() || std::env::var_os(STORE_VARIABLE).is_some();
+        let store = match mounts {
+            [mounted] if !is_named => Store::find(Path::new(&mounted.source)),
+            [_, _, ..] if !is_named => {
+                let places: Vec<String> = mounts.iter().map(|mounted| mounted.source.clone()).collect();
+                let why = format!("which store? several are mounted: give --store ({})", places.join(", "));
+                return Err(Failure::new(why).exiting(RUN_FAILED));
+            }
+            _ => Store::find_named(self.store.as_deref()),
+        };
+        let store = store.map_err(run_failed)?;
+        // The one on top, where one was mounted over another.
+        let mounted = mounts.iter().rev().find(|mounted| Path::new(&mounted.source) == store.folder());
+        let at = at.or_else(|| mounted.map(|mounted| mounted.at.clone()));
+        Ok((store, at.unwrap_or_else(|| PathBuf::from(DEFAULT_AT))))
     }
 
     fn cannot_run(&self, program: &Path, error: &ProgramError) -> Failure {
@@ -107,11 +146,6 @@ impl Target {
     /// The program as it was named.
     pub fn name(&self) -> &OsStr {
         self.command.first().map_or(OsStr::new(""), OsString::as_os_str)
-    }
-
-    /// The path under which it finds the store.
-    pub fn at(&self) -> &Path {
-        &self.at
     }
 }
 
