@@ -102,6 +102,46 @@ int main() {{
     }
 }
 
+/// While a library is loaded nobody else gets an answer of the loader, so no call may need one.
+#[test]
+fn a_library_may_wait_for_a_thread_while_it_is_loaded() {
+    const WAITS: &str = r#"
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+static void *work(void *where) {
+    (void)where;
+    char byte = 'x';
+    struct stat found;
+    int file = memfd_create("file", 0);
+    int failed = write(file, &byte, 1) != 1 || pwrite(file, &byte, 1, 1) != 1 || lseek(file, 0, SEEK_SET)
+        || read(file, &byte, 1) != 1 || pread(file, &byte, 1, 0) != 1 || fstat(file, &found) || fsync(file)
+        || fdatasync(file) || ftruncate(file, 0) || fcntl(file, F_GETFD) || close(file);
+    return failed ? where : 0;
+}
+__attribute__((constructor)) static void started(void) {
+    pthread_t thread;
+    struct timespec until;
+    pthread_create(&thread, 0, work, &until);
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += 20;
+    void *failed = 0;
+    puts(pthread_timedjoin_np(thread, &failed, &until) ? "stuck" : failed ? "failed" : "done");
+}"#;
+    let store = Served::new();
+    let folder = tempfile::tempdir().expect("folder");
+    let library = compiled(folder.path(), "libwaits.so", WAITS, &["-shared", "-fPIC", "-lpthread"]);
+    let source =
+        format!("#include <dlfcn.h>\nint main() {{ return !dlopen(\"{}\", RTLD_NOW); }}", library.display());
+    let program = compiled(folder.path(), "loader", &source, &["-ldl"]);
+    let output = store.command(program.to_str().expect("a plain name")).finish();
+    assert_eq!(told(&output), "done\nexit status: 0\n");
+}
+
 #[test]
 fn a_library_that_lies_on_the_store_is_loaded_from_there() {
     let store = Served::new();

@@ -4,10 +4,6 @@
 //! What is not ours goes to libc's own function: it is a cancellation point, and stays one. What this library calls itself,
 //! as the standard library does to close a file, goes to the kernel: a thread that is cancelled cannot end there.
 
-mod paths;
-
-pub use paths::look_up;
-
 use std::ffi::{CStr, c_char, c_int, c_long, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
@@ -17,7 +13,15 @@ use crate::arch::Frame;
 use crate::descriptors::is_of_interest;
 use crate::{arch, door, thread};
 
-/// libc's function of a name, looked up when it is first needed.
+/// Looks libc's own functions up. Later that would wait for whoever loads a library, who may wait for the caller; and it
+/// would forget what `dlerror` was to tell.
+pub fn look_up() {
+    for real in [real::ALL, paths::real::ALL].into_iter().flatten() {
+        let _ = real.look_up();
+    }
+}
+
+/// libc's function of a name. Looked up when it is first needed only by what runs before this library is ready.
 struct Real {
     address: AtomicPtr<c_void>,
     name: &'static CStr,
@@ -77,6 +81,24 @@ unsafe extern "C-unwind" {
     fn pthread_testcancel();
 }
 
+/// Defines libc's own functions of these names, each under its name, and all of them.
+macro_rules! real_functions {
+    ($visible:vis $($name:ident)*) => {
+        #[allow(non_upper_case_globals)]
+        $visible mod real {
+            use super::{CStr, Real};
+            $(pub static $name: Real = Real::new(
+                // SAFETY: the literal ends in its only zero byte.
+                unsafe { CStr::from_bytes_with_nul_unchecked(concat!(stringify!($name), "\0").as_bytes()) }
+            );)*
+            pub const ALL: &[&Real] = &[$(&$name),*];
+        }
+    };
+}
+
+// Behind the macro it uses.
+mod paths;
+
 /// Defines `name` in libc's place: if descriptor `fd` is of interest and the thread is outside, the
 /// system call `number`, else libc's own.
 ///
@@ -93,10 +115,6 @@ macro_rules! interpose {
         /// As libc's.
         #[unsafe(no_mangle)]
         pub unsafe extern "C-unwind" fn $name($fd: c_int $(, $argument: $type)*) -> $answer {
-            static REAL: Real = Real::new(
-                // SAFETY: the literal ends in its only zero byte.
-                unsafe { CStr::from_bytes_with_nul_unchecked(concat!(stringify!($name), "\0").as_bytes()) }
-            );
             let arguments = || {
                 let mut arguments = [0usize; 6];
                 let values = [$fd as usize $(, $value)*];
@@ -114,11 +132,14 @@ macro_rules! interpose {
             }
             // SAFETY: libc's function of this name has this signature.
             unsafe {
-                let real: unsafe extern "C-unwind" fn(c_int $(, $type)*) -> $answer = core::mem::transmute(REAL.get());
+                let real: unsafe extern "C-unwind" fn(c_int $(, $type)*) -> $answer = core::mem::transmute(real::$name.get());
                 real($fd $(, $argument)*)
             }
         }
-    )*};
+    )*
+
+        real_functions!($($name)* __fxstat);
+    };
 }
 
 interpose! {
@@ -165,7 +186,6 @@ fn is_on_locks(command: c_int) -> bool {
 /// As libc's.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn __fxstat(version: c_int, fd: c_int, stat: *mut c_char) -> c_int {
-    static REAL: Real = Real::new(c"__fxstat");
     if is_of_interest(fd)
         && !thread::is_inside()
         && let Some(answer) = serve(libc::SYS_fstat, [fd as usize, stat as usize, 0, 0, 0, 0])
@@ -174,7 +194,8 @@ pub unsafe extern "C" fn __fxstat(version: c_int, fd: c_int, stat: *mut c_char) 
     }
     // SAFETY: libc's function of this name has this signature.
     unsafe {
-        let real: unsafe extern "C" fn(c_int, c_int, *mut c_char) -> c_int = core::mem::transmute(REAL.get());
+        let real: unsafe extern "C" fn(c_int, c_int, *mut c_char) -> c_int =
+            core::mem::transmute(real::__fxstat.get());
         real(version, fd, stat)
     }
 }

@@ -73,21 +73,7 @@ macro_rules! interpose_paths {
         }
     )*
 
-        /// libc's own.
-        #[allow(non_upper_case_globals)]
-        mod real {
-            use super::{CStr, Real};
-            $(pub static $name: Real = Real::new(
-                // SAFETY: the literal ends in its only zero byte.
-                unsafe { CStr::from_bytes_with_nul_unchecked(concat!(stringify!($name), "\0").as_bytes()) }
-            );)*
-        }
-
-        /// Looks libc's own functions up. Later that would wait for whoever loads a library, who may wait for the caller; and
-        /// it would forget what `dlerror` was to tell.
-        pub fn look_up() {
-            $(let _ = real::$name.look_up();)*
-        }
+        real_functions!(pub(super) $($name)*);
     };
 }
 
