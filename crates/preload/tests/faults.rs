@@ -1,8 +1,10 @@
-//! Buffers whose pages another thread of the program brings when they are missed (`userfaultfd`), with calls of its own.
+//! Buffers whose pages another thread of the program brings when they are missed (`userfaultfd`), with calls of its own; and
+//! paths that are not there.
 
 mod common;
 
 use common::{Finish as _, PREFIX, Served, compiled, told};
+use std::process::Command;
 
 /// Writes from, and reads into, pages that are not there. Who brings them writes to the same file first, and to another.
 const PROGRAM: &str = r#"
@@ -89,4 +91,66 @@ fn whoever_brings_the_pages_of_a_buffer_may_work_with_the_same_file() {
     let pages = [0, 1, 2, 4, 5, 6, 7, 9, 10, 12, 13, 15, 17].map(|page| format!("page {page}\n")).concat();
     let expected = "8192 4096 20 8192 40 30 9\n13 a a\n12288 97 97 97 97 98 98 98 98 98 0 0 0 0\n";
     assert_eq!(said, format!("{expected}{pages}rrrrrrrrr\nexit status: 0\n"));
+}
+
+/// Paths that cannot be read, or only in part, by the calls that are served by their symbols.
+const PATHS: &str = r#"
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/// What is answered is told where it is something else than before.
+static void tried(const char *path) {
+    static char before[200];
+    char line[200];
+    struct stat found;
+    struct statx extended;
+    int files[] = {open(path, O_RDONLY), open64(path, O_RDONLY), openat(AT_FDCWD, path, O_RDONLY)};
+    int answers[] = {stat(path, &found), lstat(path, &found), fstatat(AT_FDCWD, path, &found, 0),
+        statx(AT_FDCWD, path, 0, STATX_SIZE, &extended), access(path, R_OK), unlink(path), mkdir(path, 0700)};
+    int error = errno;
+    for (int at = 0; at < 3; at++) { if (files[at] >= 0) close(files[at]), files[at] = 0; }
+    snprintf(line, sizeof line, "%d %d %d, %d %d %d %d %d %d %d: %s", files[0], files[1], files[2], answers[0], answers[1],
+        answers[2], answers[3], answers[4], answers[5], answers[6], strerror(error));
+    if (strcmp(line, before)) puts(strcpy(before, line));
+}
+
+int main(int count, char **arguments) {
+    char *memory = mmap(0, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), *end = memory + 4096;
+    munmap(end, 4096);
+    const char *name = arguments[1];
+    size_t length = strlen(name) + 1;
+    for (int inside = 0; inside < 2; inside++) {
+        if (inside && chdir(arguments[2])) return 1;
+        tried(0);
+        tried((char *)1);
+        tried(end);
+        // All of it, and ever less, in front of the end.
+        for (size_t less = 0; less < length; less++) {
+            memcpy(end - (length - less), name, length - less);
+            tried(end - (length - less));
+        }
+        memcpy(end - 3, "dir", 3);
+        tried(end - 3);
+    }
+    return count - 3;
+}
+"#;
+
+#[test]
+fn paths_that_cannot_be_read_are_answered_as_the_kernel_does() {
+    let store = Served::new();
+    let folder = tempfile::tempdir().expect("folder");
+    let program = compiled(folder.path(), "paths", PATHS, &[]);
+    let place = folder.path().to_str().expect("a plain name");
+    let run =
+        |mut command: Command, place: &str| told(&command.args([&format!("{place}/file"), place]).finish());
+    let kernel = run(Command::new(&program), place);
+    let ours = run(store.command(program.to_str().expect("a plain name")), PREFIX);
+    assert!(kernel.contains("Bad address") && kernel.ends_with("exit status: 0\n"), "{kernel}");
+    assert_eq!(ours, kernel);
 }

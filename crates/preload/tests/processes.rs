@@ -316,6 +316,42 @@ fn a_program_of_the_store_started_by_vfork_leaves_its_parents_descriptors_alone(
     assert_eq!(told, "1\nthrough\n2\nthrough\n3\nthrough\nexit status: 0\n");
 }
 
+/// A vfork child and its own child are two processes with ids of their own, in one memory.
+#[test]
+fn a_vfork_grandchild_that_becomes_another_user_leaves_its_parent_what_it_was() {
+    const PROGRAM: &str = r#"
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+static int can_read(void) {
+    int file = open("/cuesta/secret", O_RDONLY);
+    if (file >= 0) close(file);
+    return file >= 0;
+}
+static volatile int child[2], grandchild[2];
+int main(void) {
+    close(open("/cuesta/secret", O_CREAT | O_WRONLY, 0600));
+    if (vfork() == 0) {
+        child[0] = can_read();
+        if (vfork() == 0) {
+            grandchild[0] = can_read();
+            syscall(SYS_setresuid, 1234, 1234, 1234);
+            grandchild[1] = can_read();
+            _exit(0);
+        }
+        child[1] = can_read();
+        _exit(0);
+    }
+    printf("child %d %d, grandchild %d %d, itself %d\n", child[0], child[1], grandchild[0], grandchild[1], can_read());
+}"#;
+    let store = Served::new();
+    let folder = tempfile::tempdir().expect("folder");
+    let program = compiled(folder.path(), "ids", PROGRAM, &[]);
+    let output = store.command(program.to_str().expect("a plain name")).finish();
+    assert_eq!(told(&output), "child 1 1, grandchild 1 0, itself 1\nexit status: 0\n");
+}
+
 #[test]
 fn the_working_directory_is_where_its_directory_is() {
     succeeds(
