@@ -239,6 +239,33 @@ mod tests {
         drop(reader);
     }
 
+    /// As long as the count says that there is none, nobody looks at the slots.
+    #[test]
+    fn only_who_writes_counts_as_a_writer() {
+        let slots = slots();
+        let inode = Arc::new(Inode::unknown(InodeNumber(7), InodeNumber::NONE));
+        let open = |flags| Opened::new(&inode, FileKind::File, flags, &slots);
+        let count = || slots.writers.load(Ordering::SeqCst);
+        let writer = open(O_RDWR);
+        drop([open(0), open(O_RDWR | O_PATH)]);
+        assert!(slots.have_writer(InodeNumber(7)), "who closes and did not write takes nobody's count");
+        let hidden = slots.hide_writers();
+        assert!(!slots.have_writer(InodeNumber(7)));
+        slots.show_writers(&hidden);
+        assert!(slots.have_writer(InodeNumber(7)));
+        let made = Opened::made(&inode, FileKind::File, O_WRONLY, &slots);
+        assert_eq!(count(), 2);
+        drop((writer, made));
+        assert_eq!(count(), 0);
+
+        // Of one without a slot nobody can tell which inode it writes.
+        let all: Vec<Opened> = (0..OPEN_SLOTS_MAX).map(|_| open(0)).collect();
+        let unlisted = open(O_WRONLY);
+        assert!(slots.have_writer(InodeNumber(7)) && slots.have_writer(InodeNumber(8)));
+        drop((unlisted, all));
+        assert!(!slots.have_writer(InodeNumber(7)) && count() == 0);
+    }
+
     #[test]
     fn more_slots_are_used_when_they_are_needed_and_what_finds_none_is_counted() {
         let slots = slots();
