@@ -109,11 +109,23 @@ fn a_damaged_journal_is_told_in_a_line_and_dropped_on_demand() {
     place.cuesta(&["serve", "store"]).refused(1, &told);
     place.cuesta(&["fsck", "store"]).refused(2, &told);
     place.cuesta(&["fsck", "--dry-run", "store"]).refused(2, &told);
+    // What nobody could read has not been told.
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let unread = place.command(&["fsck", "--repair", "store"]).stdout(full).status().unwrap();
+    assert_eq!(unread.code(), Some(8));
+    place.cuesta(&["serve", "store"]).refused(1, &["store", "repair", "broken off", "cuesta fsck --repair"]);
+    let unread = place.cuesta(&["fsck", "--dry-run", "store"]);
+    assert!(
+        unread.status() == 2 && unread.text().contains("0 commits before that were kept"),
+        "{}",
+        unread.text()
+    );
     let repaired = place.cuesta(&["fsck", "--repair", "store"]);
     assert_eq!(repaired.status(), 1, "{}", repaired.errors());
     let said = repaired.text();
     assert!(
-        said.starts_with("repaired    the journal") && said.contains("0 commits before that were kept"),
+        said.starts_with("repaired    a repair that was broken off found: the journal")
+            && said.contains("0 commits before that were kept"),
         "{said}"
     );
     assert!(place.cuesta(&["fsck", "store"]).text().starts_with("clean"));

@@ -141,6 +141,8 @@ pub const REFERENCES_FOLDER: &str = "references";
 pub const MAPPED_FOLDER: &str = "mapped";
 /// The folder of what processes of other users have open, in the tier's directory.
 pub const USERS_FILES_FOLDER: &str = "users-files";
+/// What a repair with loss lost, in the tier's directory until that was told: lines for people.
+pub const REPAIR_FILE: &str = "repair";
 /// The configuration's name in the store's directory.
 pub const CONFIGURATION_FILE: &str = "cuesta.toml";
 /// The daemon's socket in the store's directory.

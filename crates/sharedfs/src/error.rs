@@ -53,6 +53,9 @@ pub enum Error {
     /// What the metadata store holds makes no sense; `cuesta fsck` tells more.
     #[error("the metadata store is damaged: {0}")]
     Damaged(String),
+    /// What a repair lost has not been told yet.
+    #[error("a repair of it was broken off (cuesta fsck --repair ends it, and says what was lost)")]
+    Repairing,
     /// A session that is not there, or not that process's.
     #[error("there is no such session")]
     NoSession,

@@ -21,7 +21,7 @@ use crate::sessions::{
 };
 use crate::stand_ins::StandIns;
 use crate::tiers::{Arenas, Credits};
-use crate::{Error, recovery};
+use crate::{Error, check, recovery};
 use cuesta_format::event::Step;
 use cuesta_format::geometry::{ARENAS_FOLDER, LOGS_FOLDER, METADATA_FILE, SESSIONS_FILE, SUPERBLOCK_FILE};
 use cuesta_format::session_table::SessionRecord;
@@ -195,6 +195,14 @@ impl SharedFs {
     /// Opens the store in `tier` and digests whatever logs still hold: afterwards no session is left but those of
     /// processes that live and may come back ([`SharedFs::resume`]).
     pub fn open(tier: &Path, options: Options) -> Result<Arc<SharedFs>, Error> {
+        if check::is_untold(tier) {
+            return Err(Error::Repairing);
+        }
+        SharedFs::open_untold(tier, options)
+    }
+
+    /// The same by a repair, which tells what it loses when it has ended.
+    pub(crate) fn open_untold(tier: &Path, options: Options) -> Result<Arc<SharedFs>, Error> {
         let superblock = read_superblock(tier)?;
         let Superblock { medium, geometry, .. } = superblock;
         let incarnation = Incarnation::begin(tier)?;

@@ -9,9 +9,10 @@ use cuesta_format::superblock::Medium;
 use cuesta_format::wire::Request;
 use cuesta_format::{ArenaId, BlockAddress, Extent, FileKind, InodeNumber, InodeRecord, Timestamp};
 use cuesta_sharedfs::SharedFs;
-use cuesta_sharedfs::check::{CheckReport, Finding, Mode, Problem, Verdict, check};
+use cuesta_sharedfs::check::{CheckReport, Finding, Mode, Problem, Verdict, check, told};
 use cuesta_sharedfs::metadata::{Dirent, JournalFlaw, MetadataStore, Transaction};
 use std::os::unix::fs::FileExt;
+use std::process::{Child, Command, Stdio};
 
 /// A store with a little of everything; the directory `d` is 2, the file `d/f` 3.
 fn populated() -> Store {
@@ -106,8 +107,61 @@ fn a_damaged_journal_is_dropped_only_if_that_is_wanted_and_logs_make_up_for_it()
     };
     assert!(matches!(&report.findings[..], [finding] if is_journal(finding)), "{report:?}");
     assert_eq!(report.recovered_entries, 2);
+    told(&store.tier()).unwrap();
     assert_eq!(check(&store.tier(), Mode::Report).unwrap().findings, []);
     assert_eq!(content(&store.open(), "a name to be found"), b"content");
+}
+
+/// One that lives until the test has ended.
+struct Program(Child);
+
+impl Program {
+    fn start() -> Program {
+        let mut command = Command::new("sleep");
+        Program(command.arg("1000").stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap())
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
+/// Whoever breaks a repair off, by a kill or because of something else that is wrong.
+#[test]
+fn a_repair_that_was_broken_off_is_ended_by_the_next_which_tells_what_was_lost() {
+    let store = Store::new();
+    let program = Program::start();
+    let shared = store.open();
+    let mut writer = Writer::attach_as(&shared, program.0.id());
+    let file = writer.file(b"a name to be found");
+    writer.write(file, 0, b"content");
+    writer.digest();
+    kill(shared, vec![writer]);
+    damage_journal(&store, b"a name to be found");
+    let [arenas, away] = ["arenas", "away"].map(|name| store.tier().join(name));
+    std::fs::rename(&arenas, &away).unwrap();
+    check(&store.tier(), Mode::RepairWithLoss).unwrap_err();
+    std::fs::rename(away, arenas).unwrap();
+
+    let refused = SharedFs::open(&store.tier(), options()).unwrap_err().to_string();
+    assert!(refused.contains("cuesta fsck"), "{refused}");
+    let is_loss = |finding: &Finding, verdict| {
+        finding.verdict == verdict
+            && finding.problem.to_string().contains("journal of the metadata store was damaged")
+    };
+    let report = check(&store.tier(), Mode::Report).unwrap();
+    assert!(matches!(&report.findings[..], [finding] if is_loss(finding, Verdict::Repairable)), "{report:?}");
+    for _ in 0..2 {
+        let report = check(&store.tier(), Mode::Repair).unwrap();
+        assert!(is_loss(&report.findings[0], Verdict::Repaired), "{report:?}");
+        assert!(SharedFs::open(&store.tier(), options()).is_err(), "nobody was told");
+    }
+    told(&store.tier()).unwrap();
+    assert_eq!(check(&store.tier(), Mode::Report).unwrap().findings, []);
+    assert_eq!(store.open().awaited().len(), 0, "what the program knows is of what was lost");
 }
 
 /// That a file is in mapped mode may be what was lost: what was stored by mappings lies nowhere else.
@@ -362,8 +416,18 @@ fn content_of_a_mapped_file_that_is_missing_or_left_behind_is_told() {
     assert_eq!(found(Mode::Report), [stray.clone(), missing.clone()]);
     assert_eq!(found(Mode::Repair), [stray, missing.clone()]);
     assert_eq!(found(Mode::Repair), [missing], "what was left behind is gone");
+    let whole = std::fs::read(store.tier().join("meta.redb")).unwrap();
     std::fs::write(folder.join(MAPPED_FOLDER).join(F.0.to_string()), b"content").unwrap();
     assert_eq!(found(Mode::Report), []);
+
+    std::fs::remove_file(folder.join(MAPPED_FOLDER).join(F.0.to_string())).unwrap();
+    std::fs::write(store.tier().join("meta.redb"), whole).unwrap();
+    let given_up = (Problem::MissingMapped(F), Verdict::Repaired);
+    assert_eq!(found(Mode::RepairWithLoss), [given_up]);
+    assert!(SharedFs::open(&store.tier(), options()).is_err(), "nobody was told");
+    told(&store.tier()).unwrap();
+    assert_eq!(found(Mode::Report), []);
+    assert_eq!(content(&store.open(), "d/f"), [1; 10_000], "as it was before it was mapped");
 }
 
 #[test]

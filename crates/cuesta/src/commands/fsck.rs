@@ -6,7 +6,7 @@ use crate::output;
 use crate::store::Store;
 use cuesta_format::superblock::SuperblockError;
 use cuesta_sharedfs::Error;
-use cuesta_sharedfs::check::{CheckReport, Mode, Verdict, check};
+use cuesta_sharedfs::check::{CheckReport, Mode, Verdict, check, told};
 use cuesta_sharedfs::server::StoreLock;
 use serde_json::json;
 use std::fmt::Write;
@@ -26,8 +26,10 @@ const DAMAGED: u8 = 2;
                   and names agree with what is there; it never drops content.\n\n\
                   Where the journal of the metadata is damaged, the store stays closed. --repair drops the journal from \
                   its first damaged record on, which loses what was committed last, and repairs the rest. Files with what \
-                  was stored through mappings that nothing counts on after that are set aside, and told. Programs that \
-                  still run on the store must be started again then.",
+                  was stored through mappings that nothing counts on after that are set aside, and told. A file whose \
+                  content was stored through mappings and is gone holds what it held before again. Programs that \
+                  still run on the store must be started again then. Until all of it is repaired and said the store \
+                  stays closed: a repair that was broken off is ended by the next check.",
     after_help = "\
 Examples:
   cuesta stop ~/store; cuesta fsck ~/store
@@ -68,7 +70,11 @@ pub fn execute(arguments: &Arguments) -> Result<ExitCode, Failure> {
         Some(Verdict::Repaired) => REPAIRED,
         Some(Verdict::Repairable | Verdict::Damaged) => DAMAGED,
     };
-    output::print(&if arguments.json { as_json(&report, exit_status) } else { as_text(&report) })?;
+    let text = if arguments.json { as_json(&report, exit_status) } else { as_text(&report) };
+    // Who went away before it was said has not been told.
+    if output::print(&text).map_err(|failure| failure.exiting(FSCK_FAILED))? && mode != Mode::Report {
+        told(&store.tier()).map_err(|error| Failure::on(store.folder(), &error).exiting(FSCK_FAILED))?;
+    }
     Ok(ExitCode::from(exit_status))
 }
 

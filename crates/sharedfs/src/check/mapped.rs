@@ -1,5 +1,5 @@
 //! The kernel's files of the inodes in mapped mode: such a file is all the content there is, so that one that is missing is
-//! damage nothing can mend. One that no inode counts on is what a daemon left that was killed on its way into the mode or
+//! damage nothing can mend: the inode is taken out of the mode only if somebody wants that. One that no inode counts on is what a daemon left that was killed on its way into the mode or
 //! out of it; the next takes it away, and so does a repair. But where commits were lost, the one that began the mode may be
 //! among them, and what was stored since then lies nowhere else: such files are set aside.
 
@@ -7,13 +7,14 @@ use super::Problem;
 use super::survey::Seen;
 use crate::Error;
 use crate::metadata::Snapshot;
-use cuesta_format::InodeNumber;
+use crate::store::sync_folder;
 use cuesta_format::geometry::{MAPPED_FOLDER, REFERENCES_FOLDER};
+use cuesta_format::{InodeNumber, InodeRecord};
 use cuesta_media::mapped_files;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{DirBuilder, File};
 use std::os::unix::fs::DirBuilderExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Where in a tier files are set aside.
 const SET_ASIDE_FOLDER: &str = "set-aside";
@@ -34,22 +35,31 @@ pub(super) fn strays(tier: &Path, snapshot: &Snapshot) -> Result<Vec<Problem>, E
     Ok(uncounted(tier, snapshot)?.into_iter().map(Problem::StrayMapped).collect())
 }
 
-/// Moves files that nothing counts on to where no daemon takes them away.
-pub(super) fn set_aside(tier: &Path, snapshot: &Snapshot) -> Result<Vec<Problem>, Error> {
+/// The inodes of files that nothing counts on, and where these are to be moved.
+pub(super) fn plan_aside(tier: &Path, snapshot: &Snapshot) -> Result<Vec<(InodeNumber, PathBuf)>, Error> {
     let folder = tier.join(SET_ASIDE_FOLDER);
-    let mut problems = Vec::new();
-    for inode in uncounted(tier, snapshot)? {
+    let plan = uncounted(tier, snapshot)?.into_iter().map(|inode| {
         let name = inode.0.to_string();
-        DirBuilder::new().recursive(true).mode(0o700).create(&folder).map_err(Error::io("make a folder"))?;
         // What an earlier repair set aside stays.
         let later = (2..).map(|time| folder.join(format!("{name}-{time}")));
         let free = std::iter::once(folder.join(&name)).chain(later).find(|path| !path.exists());
-        let target = free.unwrap_or_else(|| folder.join(&name));
-        let source = tier.join(REFERENCES_FOLDER).join(MAPPED_FOLDER).join(&name);
-        std::fs::rename(source, &target).map_err(Error::io("set a file aside"))?;
-        problems.push(Problem::SetAside(inode, target));
+        (inode, free.unwrap_or_else(|| folder.join(&name)))
+    });
+    Ok(plan.collect())
+}
+
+/// Moves them to where no daemon takes them away.
+pub(super) fn set_aside(tier: &Path, plan: &[(InodeNumber, PathBuf)]) -> Result<(), Error> {
+    if plan.is_empty() {
+        return Ok(());
     }
-    Ok(problems)
+    let folder = tier.join(SET_ASIDE_FOLDER);
+    DirBuilder::new().recursive(true).mode(0o700).create(&folder).map_err(Error::io("make a folder"))?;
+    let mapped = tier.join(REFERENCES_FOLDER).join(MAPPED_FOLDER);
+    for (inode, target) in plan {
+        std::fs::rename(mapped.join(inode.0.to_string()), target).map_err(Error::io("set a file aside"))?;
+    }
+    [tier, &folder, &mapped].into_iter().try_for_each(sync_folder)
 }
 
 fn uncounted(tier: &Path, snapshot: &Snapshot) -> Result<Vec<InodeNumber>, Error> {
@@ -62,11 +72,22 @@ fn uncounted(tier: &Path, snapshot: &Snapshot) -> Result<Vec<InodeNumber>, Error
     Ok(found)
 }
 
+fn is_missing(record: &InodeRecord, files: &BTreeSet<InodeNumber>) -> bool {
+    record.mapped && !files.contains(&record.inode)
+}
+
+/// Whether the file of an inode is missing.
+pub(super) fn is_any_missing(tier: &Path, snapshot: &Snapshot) -> Result<bool, Error> {
+    let (files, mut found) = (files(tier)?, false);
+    snapshot.visit_inodes(|stored| found |= is_missing(&stored.record, &files))?;
+    Ok(found)
+}
+
 /// Inodes whose files are missing.
 pub(super) fn missing(
     inodes: &BTreeMap<InodeNumber, Seen>,
     files: &BTreeSet<InodeNumber>,
 ) -> impl Iterator<Item = Problem> {
-    let mapped = inodes.values().filter(|seen| seen.record.mapped).map(|seen| seen.record.inode);
-    mapped.filter(|inode| !files.contains(inode)).map(Problem::MissingMapped)
+    let missing = inodes.values().filter(|seen| is_missing(&seen.record, files));
+    missing.map(|seen| Problem::MissingMapped(seen.record.inode))
 }

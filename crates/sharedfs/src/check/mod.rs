@@ -8,10 +8,12 @@
 //! |---|---|
 //! | `survey` | what the store holds, and each [`Problem`] with it |
 //! | `repair` | the one safe change for a problem that has one |
+//! | `losses` | what a repair drops, until it was told |
 //! | `logs` | what the logs hold that is not digested |
 //! | `mapped` | the kernel's files of inodes in mapped mode |
 
 mod logs;
+mod losses;
 mod mapped;
 mod repair;
 mod survey;
@@ -24,6 +26,10 @@ use crate::{Error, SharedFs};
 use cuesta_format::geometry::METADATA_FILE;
 use cuesta_format::quota::{Amounts, Payer};
 use cuesta_format::{ArenaId, BlockAddress, InodeNumber, SessionId};
+use losses::Losses;
+pub(crate) use losses::is_untold;
+pub use losses::told;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// Something that does not fit together.
@@ -97,7 +103,13 @@ pub enum Problem {
     Lists { inode: InodeNumber, access: bool, default: bool },
     #[error("inode {0} has extended attributes, but does not exist")]
     StrayExtended(InodeNumber),
-    #[error("inode {0} is in mapped mode, but the file with its content is missing")]
+    #[error("a repair that was broken off found: {0}")]
+    Earlier(String),
+    #[error(
+        "inode {0} is in mapped mode, but the file with its content is missing: what was stored, written or cut since programs \
+         mapped it is lost. Out of the mode, which --repair takes it, it holds what it held before, and maybe some of what came \
+         since"
+    )]
     MissingMapped(InodeNumber),
     #[error("a file with content of inode {0} was left behind, which is not in mapped mode")]
     StrayMapped(InodeNumber),
@@ -112,6 +124,13 @@ pub enum Problem {
     Log { session: SessionId, end: u64, entries: u64 },
     #[error("the log of session {session} is given up: a file of it was cut short")]
     CutLog { session: SessionId },
+}
+
+impl Problem {
+    /// Whether its repair loses something.
+    fn is_loss(&self) -> bool {
+        matches!(self, Problem::Journal { .. } | Problem::MissingMapped(_))
+    }
 }
 
 /// What became of a problem.
@@ -173,38 +192,48 @@ pub enum Mode {
     /// It digests what logs hold, then repairs what has a safe repair.
     Repair,
     /// The same, but what keeps the store closed is dropped first: the metadata's journal from its first damaged record on.
+    /// Files whose content is missing are given up, too. No daemon opens the store until what was lost was [`told`].
     RepairWithLoss,
 }
 
-/// Checks a store nobody has open.
+/// Checks a store nobody has open. Goes on with a repair that was broken off, but for [`Mode::Report`].
 pub fn check(tier: &Path, mode: Mode) -> Result<CheckReport, Error> {
     let superblock = read_superblock(tier)?;
     let mut report = CheckReport::default();
     let path = tier.join(METADATA_FILE);
-    let (mut metadata, loss) = match mode {
-        Mode::Report | Mode::Repair => (MetadataStore::open(&path, superblock.medium)?, None),
-        Mode::RepairWithLoss => MetadataStore::open_dropping(&path, superblock.medium)?,
+    let mut losses = Losses::of_earlier(tier)?;
+    let earlier = losses.clone().unwrap_or_default();
+    let mut noted = Vec::new();
+    let mut metadata = match mode {
+        Mode::Report | Mode::Repair => MetadataStore::open(&path, superblock.medium)?,
+        Mode::RepairWithLoss => {
+            let sound = MetadataStore::open_sound_part(&path, superblock.medium)?;
+            if let Some(JournalLoss { flaw, commits_kept }) = sound.loss() {
+                let lost = Problem::Journal { flaw, commits_kept };
+                let aside = mapped::plan_aside(tier, &sound.read()?)?;
+                noted.extend(aside.iter().map(|(inode, path)| Problem::SetAside(*inode, path.clone())));
+                let told = std::iter::once(&lost).chain(&noted).map(ToString::to_string);
+                losses.get_or_insert_default().note(tier, told)?;
+                mapped::set_aside(tier, &aside)?;
+                report.findings.push(Finding { problem: lost, verdict: Verdict::Repaired });
+            }
+            sound.drop_rest()?
+        }
     };
-    report.findings.extend(loss.map(|JournalLoss { flaw, commits_kept }| Finding {
-        problem: Problem::Journal { flaw, commits_kept },
-        verdict: Verdict::Repaired,
-    }));
     if !metadata.check_pages()? {
         report.findings.push(Finding { problem: Problem::Pages, verdict: Verdict::Repaired });
     }
-    let mut noted = logs::look(tier, &superblock, &metadata)?;
-    noted.extend(match loss {
-        None => mapped::strays(tier, &metadata.read()?)?,
-        // The store, when it is opened, takes them away.
-        Some(_) => mapped::set_aside(tier, &metadata.read()?)?,
-    });
+    noted.extend(logs::look(tier, &superblock, &metadata)?);
+    // The store, when it is opened, takes them away.
+    noted.extend(mapped::strays(tier, &metadata.read()?)?);
     report.findings.extend(noted.into_iter().map(|problem| Finding { problem, verdict: Verdict::Noted }));
     if mode != Mode::Report {
+        let gives_up = mode == Mode::RepairWithLoss && mapped::is_any_missing(tier, &metadata.read()?)?;
         drop(metadata);
-        // What programs that still run know is of what was lost, too.
-        let await_sessions = loss.is_none();
+        // What programs that still run know, or have mapped, is of what was lost, too.
+        let await_sessions = losses.is_none() && !gives_up;
         let options = Options { spare_segments: 0, spare_arenas: 0, await_sessions, ..Options::default() };
-        report.recovered_entries = SharedFs::open(tier, options)?.recovered().entries;
+        report.recovered_entries = SharedFs::open_untold(tier, options)?.recovered().entries;
         metadata = MetadataStore::open(&path, superblock.medium)?;
     }
     let arenas = Arenas::open(tier, superblock.geometry, superblock.medium)?;
@@ -214,19 +243,20 @@ pub fn check(tier: &Path, mode: Mode) -> Result<CheckReport, Error> {
     report.inodes = surveyed.inodes.len() as u64;
     report.names = surveyed.names;
     report.blocks = surveyed.blocks;
-    let repairing = mode != Mode::Report && !surveyed.problems.is_empty();
-    let repaired = if repairing {
-        repair::repair(&metadata, &arenas, superblock.geometry, &surveyed)?
-    } else {
-        Vec::new()
-    };
-    for problem in surveyed.problems {
-        let verdict = match (repair::has_repair(&problem), repaired.contains(&problem)) {
-            (_, true) => Verdict::Repaired,
-            (true, false) if mode == Mode::Report => Verdict::Repairable,
-            _ => Verdict::Damaged,
-        };
-        report.findings.push(Finding { problem, verdict });
+    let (repairable, damage): (Vec<Problem>, Vec<Problem>) =
+        surveyed.problems.iter().cloned().partition(|problem| repair::has_repair(problem, mode));
+    let verdict = if mode == Mode::Report { Verdict::Repairable } else { Verdict::Repaired };
+    if mode != Mode::Report && !surveyed.problems.is_empty() {
+        if losses.is_some() || repairable.iter().any(Problem::is_loss) {
+            losses.get_or_insert_default().note(tier, repairable.iter().map(ToString::to_string))?;
+        }
+        repair::repair(&metadata, &arenas, superblock.geometry, &surveyed, &repairable)?;
     }
+    report.findings.extend(repairable.into_iter().map(|problem| Finding { problem, verdict }));
+    report.findings.extend(damage.into_iter().map(|problem| Finding { problem, verdict: Verdict::Damaged }));
+    let told: BTreeSet<String> = report.findings.iter().map(|finding| finding.problem.to_string()).collect();
+    let untold = earlier.lines().iter().filter(|line| !told.contains(*line));
+    let untold = untold.map(|line| Finding { problem: Problem::Earlier(line.clone()), verdict });
+    report.findings.splice(0..0, untold.collect::<Vec<_>>());
     Ok(report)
 }

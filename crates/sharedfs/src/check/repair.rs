@@ -1,52 +1,54 @@
 //! The safe repairs: each only makes a count, a mark or a name agree with what is there. Content is never dropped:
 //! an inode that lost its names gets one in the root. Only what belongs to an inode that does not exist goes (no inode
-//! will have its number again), and extents in the table that an inode's record does not speak of.
+//! will have its number again), and extents in the table that an inode's record does not speak of. That content which is
+//! not there is waited for no more, somebody has to want.
 
-use super::Problem;
 use super::survey::{Survey, last_block_tail};
+use super::{Mode, Problem};
 use crate::Error;
 use crate::metadata::{Dirent, MetadataStore, Transaction};
 use crate::tiers::{Arenas, runs_of};
 use cuesta_format::{ArenaId, BLOCK_BYTES, Extent, FileKind, Geometry, InodeNumber, InodeRecord};
 
-/// Whether a problem has a safe repair.
-pub(super) fn has_repair(problem: &Problem) -> bool {
-    matches!(
-        problem,
-        Problem::Dangling { .. }
-            | Problem::NoDirectory { .. }
-            | Problem::EntryKind { .. }
-            | Problem::Links { .. }
-            | Problem::Entries { .. }
-            | Problem::Parent { .. }
-            | Problem::Nameless(_)
-            | Problem::Orphan { .. }
-            | Problem::BehindEnd { .. }
-            | Problem::Leaked { .. }
-            | Problem::Unmarked { .. }
-            | Problem::Tail(_)
-            | Problem::Extended { .. }
-            | Problem::Lists { .. }
-            | Problem::Usage { .. }
-            | Problem::Tree { .. }
-            | Problem::StrayExtended(_)
-            | Problem::StrayExtents(_)
-    )
+/// Whether a problem has a repair that is safe, or is wanted all the same.
+pub(super) fn has_repair(problem: &Problem, mode: Mode) -> bool {
+    let is_wanted = mode == Mode::RepairWithLoss && problem.is_loss();
+    is_wanted
+        || matches!(
+            problem,
+            Problem::Dangling { .. }
+                | Problem::NoDirectory { .. }
+                | Problem::EntryKind { .. }
+                | Problem::Links { .. }
+                | Problem::Entries { .. }
+                | Problem::Parent { .. }
+                | Problem::Nameless(_)
+                | Problem::Orphan { .. }
+                | Problem::BehindEnd { .. }
+                | Problem::Leaked { .. }
+                | Problem::Unmarked { .. }
+                | Problem::Tail(_)
+                | Problem::Extended { .. }
+                | Problem::Lists { .. }
+                | Problem::Usage { .. }
+                | Problem::Tree { .. }
+                | Problem::StrayExtended(_)
+                | Problem::StrayExtents(_)
+        )
 }
 
-/// Repairs what can be, in one transaction; answers which problems that were.
+/// Repairs `problems` of what was surveyed, in one transaction.
 pub(super) fn repair(
     metadata: &MetadataStore,
     arenas: &Arenas,
     geometry: Geometry,
     survey: &Survey,
-) -> Result<Vec<Problem>, Error> {
+    problems: &[Problem],
+) -> Result<(), Error> {
     let mut transaction = metadata.begin()?;
-    let mut repaired = Vec::new();
     let mut freed = Vec::new();
-    for problem in survey.problems.iter().filter(|problem| has_repair(problem)) {
+    for problem in problems {
         repair_one(&mut transaction, arenas, problem, &mut freed)?;
-        repaired.push(problem.clone());
     }
     let mut used = survey.used.clone();
     for run in freed.iter().flat_map(|extent| runs_of(&geometry, extent)) {
@@ -59,8 +61,7 @@ pub(super) fn repair(
         used.to_bytes(&mut bytes);
         transaction.put_arena(ArenaId(arena as u32), bytes);
     }
-    transaction.commit()?;
-    Ok(repaired)
+    Ok(transaction.commit()?)
 }
 
 fn change(
@@ -126,6 +127,7 @@ fn repair_one(
         Problem::Tree { inode, right, .. } => change(transaction, *inode, |record| record.tree = *right)?,
         Problem::StrayExtended(inode) => transaction.remove_all_extended(*inode)?,
         Problem::StrayExtents(inode) => transaction.remove_stray_extents(*inode)?,
+        Problem::MissingMapped(inode) => change(transaction, *inode, |record| record.mapped = false)?,
         _ => {}
     }
     Ok(())

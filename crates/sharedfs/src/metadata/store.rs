@@ -61,6 +61,12 @@ pub struct JournalLoss {
     pub commits_kept: u64,
 }
 
+/// A store as far as its journal is sound. Nothing was changed yet.
+pub struct SoundPart {
+    store: MetadataStore,
+    loss: Option<JournalLoss>,
+}
+
 /// What is committed, and where.
 struct Current {
     opened: Arc<Opened>,
@@ -119,18 +125,11 @@ impl MetadataStore {
         Ok(store)
     }
 
-    /// As [`MetadataStore::open`], but where the journal is damaged, what it holds before the damage goes into the tree and
-    /// the rest is dropped, for good.
-    pub fn open_dropping(
-        path: &Path,
-        medium: Medium,
-    ) -> Result<(MetadataStore, Option<JournalLoss>), MetadataError> {
+    /// As [`MetadataStore::open`], but of a journal that is damaged with what it holds before that.
+    pub fn open_sound_part(path: &Path, medium: Medium) -> Result<SoundPart, MetadataError> {
         let (store, loss) = MetadataStore::open_with_journal(path, medium, CACHE_BYTES)?;
         store.check_whole()?;
-        if loss.is_some() {
-            store.begin()?.write_out()?;
-        }
-        Ok((store, loss))
+        Ok(SoundPart { store, loss })
     }
 
     fn check_whole(&self) -> Result<(), MetadataError> {
@@ -265,6 +264,26 @@ impl MetadataStore {
         current.tree = None;
         let Some(opened) = Arc::get_mut(&mut current.opened) else { return Err(MetadataError::Failed) };
         guarded(|| Ok(opened.database.check_integrity()?))
+    }
+}
+
+impl SoundPart {
+    /// What is wrong with the journal, if anything is.
+    pub fn loss(&self) -> Option<JournalLoss> {
+        self.loss
+    }
+
+    /// What is there.
+    pub fn read(&self) -> Result<Snapshot, MetadataError> {
+        self.store.read()
+    }
+
+    /// Drops what is not sound, for good.
+    pub fn drop_rest(self) -> Result<MetadataStore, MetadataError> {
+        if self.loss.is_some() {
+            self.store.begin()?.write_out()?;
+        }
+        Ok(self.store)
     }
 }
 

@@ -85,16 +85,25 @@ pub struct Writer {
 impl Writer {
     /// Attaches, with the whole ring and plenty of credit.
     pub fn attach(shared: &Arc<SharedFs>) -> Writer {
-        let mut writer = Writer::attach_without_credit(shared);
+        Writer::attach_as(shared, NOBODY)
+    }
+
+    /// The same for a process of this number.
+    pub fn attach_as(shared: &Arc<SharedFs>, pid: u32) -> Writer {
+        let mut writer = Writer::attach_process(shared, pid);
         writer.request(&Request::Credit { blocks: 300 });
         writer
     }
 
     pub fn attach_without_credit(shared: &Arc<SharedFs>) -> Writer {
+        Writer::attach_process(shared, NOBODY)
+    }
+
+    fn attach_process(shared: &Arc<SharedFs>, pid: u32) -> Writer {
         let mut descriptors = Vec::new();
         let request = Request::Attach {
             version: PROTOCOL_VERSION,
-            pid: NOBODY,
+            pid,
             program: "test".into(),
             first: InodeNumber::NONE,
             resume: SessionId::NOBODY,

@@ -1,0 +1,72 @@
+//! A repair that drops something is one whole, however often it is broken off: what it loses is written down before it is
+//! lost, beside the store, which no daemon opens until it was told. The next check goes on where the last one ended, knows
+//! that what programs remember may be lost, too, and tells of everything.
+//!
+//! The file holds one line for each finding, and is replaced as a whole.
+
+use crate::Error;
+use crate::store::sync_folder;
+use cuesta_format::geometry::REPAIR_FILE;
+use std::fs::File;
+use std::io::{ErrorKind, Write as _};
+use std::path::Path;
+
+/// Whether there is something that was not told yet.
+pub(crate) fn is_untold(tier: &Path) -> bool {
+    tier.join(REPAIR_FILE).exists()
+}
+
+/// What a repair has lost and nobody was told.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Losses(Vec<String>);
+
+impl Losses {
+    /// Those of a repair that was broken off, if one was.
+    pub(super) fn of_earlier(tier: &Path) -> Result<Option<Losses>, Error> {
+        match std::fs::read(tier.join(REPAIR_FILE)) {
+            Ok(bytes) => {
+                Ok(Some(Losses(String::from_utf8_lossy(&bytes).lines().map(str::to_owned).collect())))
+            }
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(Error::io("read what an earlier repair lost")(error)),
+        }
+    }
+
+    pub(super) fn lines(&self) -> &[String] {
+        &self.0
+    }
+
+    /// Adds what is about to be lost, unless it is there already. Durable when this returns.
+    pub(super) fn note(&mut self, tier: &Path, lost: impl Iterator<Item = String>) -> Result<(), Error> {
+        for line in lost.map(|line| line.replace('\n', " ")) {
+            if !self.0.contains(&line) {
+                self.0.push(line);
+            }
+        }
+        let text: String = self.0.iter().flat_map(|line| [line, "\n"]).collect();
+        let unfinished = tier.join(format!("{REPAIR_FILE}.new"));
+        let written = File::create(&unfinished).and_then(|mut file| {
+            file.write_all(text.as_bytes())?;
+            file.sync_all()?;
+            std::fs::rename(&unfinished, tier.join(REPAIR_FILE))
+        });
+        match written {
+            Err(error) if matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded) => {
+                Err(Error::NoSpace)
+            }
+            written => written.map_err(Error::io("write down what a repair loses")),
+        }?;
+        sync_folder(tier)
+    }
+}
+
+/// The report of a check was told to somebody: what was lost is no news any more, and the store may be opened.
+pub fn told(tier: &Path) -> Result<(), Error> {
+    match std::fs::remove_file(tier.join(REPAIR_FILE)) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        removed => {
+            removed.map_err(Error::io("end a repair"))?;
+            sync_folder(tier)
+        }
+    }
+}
