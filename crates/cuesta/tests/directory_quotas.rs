@@ -119,6 +119,17 @@ fn a_soft_limit_is_exceeded_for_its_grace_which_is_shown() {
     assert_eq!((&now["bytes_grace_left"], &now["bytes_limit"]), (&Value::Null, &(1 << 20).into()), "{now}");
     let wrong = place.cuesta(&["quota", "store", "--directory", "p", "--grace", "7"]);
     assert!(wrong.status() == 2 && wrong.errors().contains("7d, 12h"), "{}", wrong.errors());
+    // One of nothing would be forgotten.
+    for whose in [["--user", "1234"], ["--directory", "p"]] {
+        if whose[0] == "--directory" {
+            set(&["--soft-bytes", "0", "--soft-inodes", "0"]);
+        }
+        let none = place.cuesta(&[&["quota", "store"][..], &whose, &["--grace", "3d"]].concat());
+        none.refused(2, &["--grace", "no soft limit", "--soft-bytes"]);
+    }
+    let known =
+        place.cuesta(&["quota", "store", "--json", "--user", "1234", "--grace", "3d", "--soft-inodes", "9"]);
+    assert!(known.text().contains("259200"), "{}", known.text());
     assert_eq!(place.cuesta(&["stop", "store"]).status(), 0);
     assert_eq!(place.cuesta(&["fsck", "store"]).status(), 0);
 }

@@ -15,7 +15,7 @@
 use crate::metadata::{MetadataError, Snapshot};
 use cuesta_format::quota::{Allowance, Amounts, Limits, OverSince, Payer};
 use cuesta_format::{SessionId, Timestamp};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// A session is given this part of what is left beyond what it needs,
 const LEFT_PART: u64 = 8;
@@ -29,6 +29,8 @@ const INODES_MOST: u64 = 4096;
 pub(crate) struct Quotas {
     limits: BTreeMap<Payer, Allowance>,
     given: HashMap<(SessionId, Payer), Amounts>,
+    /// Since when they are over a soft limit, or no more, found no room on the medium.
+    unkept: BTreeSet<Payer>,
     changes: u64,
 }
 
@@ -105,7 +107,7 @@ impl Quotas {
     /// As the metadata store has them.
     pub(crate) fn open(snapshot: &Snapshot) -> Result<Quotas, MetadataError> {
         let limits = snapshot.limits()?;
-        Ok(Quotas { limits, given: HashMap::new(), changes: 1 })
+        Ok(Quotas { limits, changes: 1, ..Quotas::default() })
     }
 
     /// What sessions are shown: a number for these limits, or 0 if there are none.
@@ -120,8 +122,36 @@ impl Quotas {
 
     /// What the metadata store has by now: directories go, and their limits with them.
     pub(crate) fn reread(&mut self, snapshot: &Snapshot) -> Result<(), MetadataError> {
-        self.limits = snapshot.limits()?;
+        let known = std::mem::replace(&mut self.limits, snapshot.limits()?);
+        let limits = &mut self.limits;
+        self.unkept.retain(|payer| match (limits.get_mut(payer), known.get(payer)) {
+            (Some(allowance), Some(known)) if allowance.limits == known.limits => {
+                allowance.over_since = known.over_since;
+                true
+            }
+            _ => false,
+        });
         Ok(())
+    }
+
+    /// Somebody's limits, if what the metadata store has of them is not as it was `before`.
+    pub(crate) fn to_keep(&self, payer: Payer, before: Option<Allowance>) -> Option<Allowance> {
+        let allowance = self.limits.get(&payer).copied();
+        allowance.filter(|_| allowance != before || self.unkept.contains(&payer))
+    }
+
+    /// What is to be kept of somebody's limits is in the metadata store, or is not.
+    pub(crate) fn note_kept(&mut self, payer: Payer, is_kept: bool) {
+        match is_kept {
+            true => self.unkept.remove(&payer),
+            false => self.unkept.insert(payer),
+        };
+    }
+
+    /// Since when somebody is over soft limits, if the metadata store does not know it.
+    pub(crate) fn unkept_since(&self, payer: Payer) -> Option<OverSince> {
+        let known = self.limits.get(&payer).filter(|_| self.unkept.contains(&payer));
+        known.map(|allowance| allowance.over_since)
     }
 
     /// Sets somebody's limits.
@@ -130,6 +160,7 @@ impl Quotas {
             Some(allowance) => self.limits.insert(payer, allowance),
             None => self.limits.remove(&payer),
         };
+        self.unkept.remove(&payer);
         self.changes += 1;
     }
 

@@ -162,11 +162,16 @@ fn set(daemon: &mut Daemon, limited: &Limited, arguments: &Arguments) -> Result<
         if !is_said {
             return Ok(());
         }
-        Some(Limits {
+        let limits = Limits {
             hard: amounts(bytes, inodes, known.hard),
             soft: amounts(soft_bytes, soft_inodes, known.soft),
             grace_seconds: grace.map_or(known.grace_seconds, |grace| grace.seconds),
-        })
+        };
+        if grace.is_some() && limits.soft == Amounts::NONE {
+            let why = "--grace: there is no soft limit to be exceeded (--soft-bytes, --soft-inodes)";
+            return Err(Failure::new(why).exiting(WRONG_USAGE));
+        }
+        Some(limits)
     };
     match daemon.ask(&Request::SetQuota { of: limited.clone(), limits })? {
         Response::Done => Ok(()),

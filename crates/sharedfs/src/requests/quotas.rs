@@ -56,27 +56,31 @@ impl SharedFs {
         let used = if is_limited { self.used(&snapshot, payer)? } else { Amounts::NONE };
         let before = quotas.limits().get(&payer).copied();
         let room = quotas.give(session, payer, (used, needed), clock::now(), beyond);
-        let after = quotas.limits().get(&payer).copied();
+        let to_keep = quotas.to_keep(payer, before);
         drop(quotas);
-        if let Some(allowance) = after.filter(|_| after != before) {
-            self.keep_over_since([(payer, allowance)])?;
+        if let Some(allowance) = to_keep {
+            self.keep_over_since(&[(payer, allowance)])?;
         }
         Ok(room)
     }
 
-    /// Makes durable since when soft limits are exceeded, where the limits are still these. By who has no lock.
-    fn keep_over_since(
-        &self,
-        changed: impl IntoIterator<Item = (Payer, Allowance)>,
-    ) -> Result<(), MetadataError> {
+    /// Makes durable since when soft limits are exceeded, where the limits are still these. On a full medium that is done when
+    /// they are next looked at: nobody is refused what there is room for because of it. By who has no lock.
+    fn keep_over_since(&self, changed: &[(Payer, Allowance)]) -> Result<(), MetadataError> {
         let mut transaction = self.metadata.begin()?;
-        for (payer, allowance) in changed {
+        for &(payer, allowance) in changed {
             let kept = transaction.base().limits_of(payer)?;
             if kept.is_some_and(|kept| kept.limits == allowance.limits) {
                 transaction.put_limits(payer, Some(allowance));
             }
         }
-        transaction.commit()
+        let is_kept = match transaction.commit() {
+            Err(MetadataError::NoSpace) => false,
+            committed => committed.map(|()| true)?,
+        };
+        let mut quotas = self.quotas.lock();
+        changed.iter().for_each(|&(payer, _)| quotas.note_kept(payer, is_kept));
+        Ok(())
     }
 
     /// What somebody owns. The quotas are locked.
@@ -102,15 +106,13 @@ impl SharedFs {
         let mut changed = Vec::new();
         for (payer, before) in limited {
             quotas.see(payer, *used.entry(payer).or_default(), clock::now());
-            let after = quotas.limits().get(&payer).copied();
-            changed.extend(after.filter(|&after| after != before).map(|after| (payer, after)));
+            changed.extend(quotas.to_keep(payer, Some(before)).map(|after| (payer, after)));
         }
         let limits = quotas.limits().clone();
         drop(quotas);
         if !changed.is_empty() {
             // Who looks is told, whether or not it can be kept: it is seen again.
-            match self.keep_over_since(changed) {
-                Err(MetadataError::NoSpace) => {}
+            match self.keep_over_since(&changed) {
                 Err(_) if self.metadata.is_read_only() => {}
                 kept => kept?,
             }
@@ -145,6 +147,7 @@ impl SharedFs {
                 Payer::Tree(directory)
             }
         };
+        let unkept_since = self.quotas.lock().unkept_since(payer);
         let mut transaction = self.metadata.begin()?;
         // It may be gone by now, or no quota's any more.
         if let Payer::Tree(tree) = payer
@@ -153,7 +156,8 @@ impl SharedFs {
             return Err(Trouble::Refused(Refusal::NotFound));
         }
         // Who was over a soft limit before is so since then.
-        let over_since = transaction.base().limits_of(payer)?.unwrap_or_default().over_since;
+        let known = transaction.base().limits_of(payer)?.unwrap_or_default();
+        let over_since = unkept_since.unwrap_or(known.over_since);
         let limits = limits.filter(|limits| !limits.are_none());
         let allowance = limits.map(|limits| Allowance { limits, over_since });
         transaction.put_limits(payer, allowance);
