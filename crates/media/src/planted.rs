@@ -36,11 +36,15 @@ pub enum Bug {
     LostAtRestart = 14,
     /// The metadata store's journal says that a record counts before the record is there.
     JournalCountsFirst = 15,
+    /// A session gives back what its log still speaks of, and that is free at once.
+    GivenBackAtOnce = 16,
+    /// A session ends, and what its log holds is not digested.
+    EndedUndigested = 17,
 }
 
 impl Bug {
     /// Every bug there is a switch for.
-    pub const ALL: [Bug; 15] = [
+    pub const ALL: [Bug; 17] = [
         Bug::MissingFence,
         Bug::UnflushedTail,
         Bug::ReusedSalt,
@@ -56,6 +60,8 @@ impl Bug {
         Bug::SyncForgotten,
         Bug::LostAtRestart,
         Bug::JournalCountsFirst,
+        Bug::GivenBackAtOnce,
+        Bug::EndedUndigested,
     ];
 }
 

@@ -7,9 +7,10 @@
 use crate::{planting, seed};
 use cuesta_media::planted::{Bug, plant};
 use cuesta_sim::explorer::deaths::{self, Death};
+use cuesta_sim::explorer::hand_overs::{Digests, ended, given_back, scenarios};
 use cuesta_sim::explorer::lanes::{self, Overlapping};
 use cuesta_sim::explorer::mapped::mapped;
-use cuesta_sim::explorer::store::{Step, Workload, WorkloadFailure, crash};
+use cuesta_sim::explorer::store::{ClientNumber, Step, Workload, WorkloadFailure, crash};
 use cuesta_sim::explorer::workloads::{DigestAt, lost_overwrites, population, workload};
 use cuesta_sim::explorer::{Bounds, Coverage, Memory};
 use cuesta_sim::explorer::{lost_entries, restarts};
@@ -181,6 +182,28 @@ fn a_fence_that_loses_what_the_dead_have_done_is_caught() {
 fn a_restart_that_loses_what_the_living_have_done_is_caught() {
     let run = || restarts::crash(&hand_over(), &mut Memory::default(), &Bounds::quick(), seed());
     caught_alive(Bug::LostAtRestart, run);
+}
+
+/// Two clients take turns with the names of a directory.
+fn turns_with_names() -> Vec<(ClientNumber, Operation)> {
+    let names = |(what, turns)| (what == "names of a directory").then_some(turns);
+    scenarios().into_iter().find_map(names).expect("there is such a scenario")
+}
+
+#[test]
+fn what_is_given_back_before_its_log_is_digested_is_caught() {
+    let workload = given_back(&turns_with_names(), Digests::None);
+    let run = || crash(&workload, &mut Memory::default(), &Bounds::quick(), seed());
+    caught_alive(Bug::GivenBackAtOnce, run);
+}
+
+/// Whoever of the two goes first.
+#[test]
+fn a_session_that_ends_undigested_is_caught() {
+    for workload in ended(&turns_with_names(), Digests::None).iter().take(2) {
+        let run = || crash(workload, &mut Memory::default(), &Bounds::quick(), seed());
+        caught_alive(Bug::EndedUndigested, run);
+    }
 }
 
 /// Two threads that make names in two directories: nothing but the log orders them.
