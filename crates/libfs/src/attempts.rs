@@ -3,11 +3,14 @@
 //! An attempt that does not stand is nobody's fault: another session came between. Who is that unlucky again and again
 //! meets what is damaged, in what is cached, stored or answered; and a program that gets an error can be looked at, where one
 //! that turns in a circle cannot be told from one that works. What counts is both, attempts and time: a process that
-//! was stopped, or a machine that is busy, makes time pass without attempts, and many attempts pass in a moment.
+//! was stopped, or a machine that is busy, makes time pass without attempts, and many attempts pass in a moment. Who waits for
+//! room or for credit and gets on by it has not failed, also where other threads take what comes.
 
 use crate::client::Client;
 use crate::errno::Error;
+use crate::session::Session;
 use crate::sync::{AtomicBool, AtomicU64, Ordering};
+use cuesta_format::LogPosition;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
@@ -25,6 +28,25 @@ const GIVE_UP_AFTER: Duration = Duration::from_secs(30);
 pub(crate) const NO_LEASE: &str = "a lease never lasts as long as an operation";
 /// or none was, and it could not be done.
 pub(crate) const NO_SENSE: &str = "names and inodes do not fit together";
+
+/// How far a session has come with what operations wait for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Reached {
+    digested: LogPosition,
+    log_limit: LogPosition,
+    credit_limit: u64,
+}
+
+impl Session {
+    /// What is there now.
+    pub(crate) fn reached(&self) -> Reached {
+        Reached {
+            digested: self.digested(),
+            log_limit: self.appender.limit(),
+            credit_limit: self.credit_limit(),
+        }
+    }
+}
 
 /// When this client gives up, and whom it tells.
 #[derive(Debug)]

@@ -348,24 +348,31 @@ impl Client {
                 self.asking(|| self.resync())?;
                 stands = appended.is_some_and(|end| self.was_accepted(generation, end));
             }
+            let (reached, mut waited) = (self.session.reached(), true);
             match result {
                 Ok(value) if stands => {
                     self.after_operation(appended);
                     return Ok(value);
                 }
-                Err(Halt::Failed(Error::Disconnected)) => self.resume(connection)?,
+                Err(Halt::Failed(Error::Disconnected)) => {
+                    self.resume(connection)?;
+                    waited = false;
+                }
                 Err(Halt::Failed(error)) if !moved => {
                     self.after_operation(appended);
                     return Err(error);
                 }
-                Ok(_) | Err(Halt::Failed(_) | Halt::Again) => {}
+                Ok(_) | Err(Halt::Failed(_) | Halt::Again) => waited = false,
                 Err(Halt::LogFull(needed)) => self.asking(|| self.make_room(needed))?,
                 Err(Halt::Credit(blocks)) => self.asking(|| self.make_credit(blocks))?,
                 Err(Halt::Numbers) => self.asking(|| self.session.ask_numbers())?,
                 Err(Halt::Entries) => self.asking(|| self.await_digest_of_entries())?,
                 Err(Halt::Undigested) => self.digest()?,
                 Err(Halt::Room { payer, needed }) => self.asking(|| self.make_room_of(payer, needed))?,
-                Err(Halt::Extended(inode)) => unknown = Some(inode),
+                Err(Halt::Extended(inode)) => (unknown, waited) = (Some(inode), false),
+            }
+            if waited && self.session.reached() != reached {
+                continue;
             }
             self.again(&mut attempts, if moved { NO_LEASE } else { NO_SENSE })?;
         }

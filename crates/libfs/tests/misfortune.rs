@@ -6,11 +6,12 @@ use common::{Caller, InProcess, Store, root, small};
 use cuesta_format::wire::{Request, Response};
 use cuesta_format::{Geometry, SessionId};
 use cuesta_libfs::{Client, Link, LinkError};
+use cuesta_sharedfs::{Options, SharedFs};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 /// Loses descriptors of log segments, as the kernel does for a process at its limit.
@@ -184,4 +185,74 @@ fn who_never_keeps_a_lease_gives_up() {
     }
     assert_eq!(TOLD.load(Ordering::Relaxed), 1);
     assert_eq!(robber.read_file("f").unwrap(), b"taken");
+}
+
+/// A link whose answers grant no credit for a time, as if others took it first; meanwhile the daemon digests an entry a question.
+struct Outrun {
+    link: InProcess,
+    shared: Arc<SharedFs>,
+    questions: Arc<AtomicU32>,
+    digests: Arc<AtomicBool>,
+}
+
+impl Link for Outrun {
+    fn call(&mut self, request: &Request, descriptors: &mut Vec<OwnedFd>) -> Result<Response, LinkError> {
+        let is_left = |left: u32| left.checked_sub(1);
+        if matches!(request, Request::Credit { .. })
+            && self.questions.fetch_update(Ordering::Relaxed, Ordering::Relaxed, is_left).is_ok()
+        {
+            if self.digests.load(Ordering::Relaxed) {
+                self.shared.digest_step().unwrap();
+            }
+            return Ok(Response::Done);
+        }
+        self.link.call(request, descriptors)
+    }
+}
+
+/// Time and attempts count only while nothing gets on.
+#[test]
+fn who_waits_for_what_comes_does_not_give_up() {
+    const PATIENCE: u32 = 4000;
+    let geometry =
+        Geometry { arena_bytes: 1 << 20, segment_bytes: 64 << 10, ring_slots: 128, nvm_bytes: 64 << 20 };
+    let options = Options { digest_batch_bytes: 64, ..Options::default() };
+    let store = Store::with(geometry, options);
+    let (questions, digests) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicBool::new(true)));
+    let link = Outrun {
+        link: store.link(),
+        shared: Arc::clone(&store.shared),
+        questions: Arc::clone(&questions),
+        digests: Arc::clone(&digests),
+    };
+    let client = Client::attach(Box::new(link), "outrun").unwrap();
+    client.give_up_after(Duration::ZERO);
+    let call = root(&client);
+    call.write_file("small", b"small").unwrap();
+    client.digest().unwrap();
+    // What takes no blocks, so that its digest brings no credit.
+    for _ in 0..PATIENCE {
+        call.rename("small", "other").unwrap();
+        call.rename("other", "small").unwrap();
+    }
+    let file = call.open("large", libc::O_CREAT | libc::O_WRONLY).unwrap();
+    let mut blocks = 0..;
+    // A block of credit each, and next to nothing in the log. It also asks before it has to.
+    let mut write_while_it_is_outrun = || {
+        while questions.load(Ordering::Relaxed) > 0 {
+            client.pwrite(&file, &[b"x".as_slice().into()], 4096 * blocks.next().unwrap())?;
+        }
+        Ok(())
+    };
+    questions.store(PATIENCE, Ordering::Relaxed);
+    write_while_it_is_outrun().unwrap();
+
+    digests.store(false, Ordering::Relaxed);
+    questions.store(1_000_000, Ordering::Relaxed);
+    let refused: cuesta_libfs::Error = write_while_it_is_outrun().unwrap_err();
+    assert_eq!(refused.errno(), libc::EIO, "{refused}");
+    let asked = 1_000_000 - questions.load(Ordering::Relaxed);
+    assert!((500..20_000).contains(&asked), "it took {asked} questions to give up");
+    questions.store(0, Ordering::Relaxed);
+    assert_eq!(call.read_file("small").unwrap(), b"small");
 }
