@@ -301,6 +301,23 @@ mod tests {
     }
 
     #[test]
+    fn what_found_no_room_is_to_be_kept_until_it_is() {
+        let soft = Amounts { blocks: 50, inodes: 0 };
+        let mut quotas = with_limits(Limits { soft, ..Limits::NONE });
+        let of_anna = |quotas: &Quotas| quotas.limits().get(&ANNA).copied();
+        let before = of_anna(&quotas);
+        quotas.see(ANNA, blocks(60), NOW);
+        let over = of_anna(&quotas);
+        assert_eq!(quotas.to_keep(ANNA, before), over);
+        assert_eq!((quotas.to_keep(ANNA, over), quotas.unkept_since(ANNA)), (None, None), "nothing changed");
+        quotas.note_kept(ANNA, false);
+        assert_eq!(quotas.to_keep(ANNA, over), over, "it is to be tried again");
+        assert_eq!(quotas.unkept_since(ANNA), over.map(|allowance| allowance.over_since));
+        quotas.note_kept(ANNA, true);
+        assert_eq!((quotas.to_keep(ANNA, over), quotas.unkept_since(ANNA)), (None, None));
+    }
+
+    #[test]
     fn no_room_is_given_twice() {
         let mut quotas = limited(Amounts { blocks: 100, inodes: 10 });
         let first = give(&mut quotas, ONE, ANNA, blocks(20), blocks(16)).unwrap();
