@@ -7,11 +7,13 @@ use common::*;
 use cuesta_format::Operation;
 use cuesta_format::quota::{Amounts, Limited, Limits};
 use cuesta_format::wire::{LeaseMode, PROTOCOL_VERSION, Refusal, Request, Response};
-use cuesta_format::{InodeNumber, SessionId};
-use cuesta_sharedfs::check::{Mode, check};
+use cuesta_format::{FileKind, InodeNumber, Medium, SessionId};
+use cuesta_sharedfs::check::{Mode, check, told};
+use cuesta_sharedfs::metadata::{Dirent, MetadataError, MetadataStore};
 use cuesta_sharedfs::server::Service;
 use cuesta_sharedfs::{Options, SharedFs};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::os::unix::fs::FileExt;
 use std::process::Command;
 use std::sync::Arc;
 
@@ -165,6 +167,86 @@ fn what_is_free_under_a_quota_is_told_on_a_full_medium() {
     }
     limit_files(None);
     kill(shared, vec![first, second]);
+}
+
+/// Flips a bit of a name in the metadata's journal. Says whether it is there.
+fn damage_journal(store: &Store, name: &[u8]) -> bool {
+    let path = store.tier().join("meta.redb");
+    let journal = std::fs::read(&path).unwrap()[..4 << 20].to_vec();
+    let Some(found) = journal.windows(name.len()).position(|bytes| bytes == name) else { return false };
+    let file = std::fs::File::options().write(true).open(&path).unwrap();
+    file.write_all_at(&[journal[found] ^ 1], found as u64).unwrap();
+    true
+}
+
+/// Who finds the medium full reads the journal again. What it held is known, is read on, and nothing is written over it.
+#[test]
+fn a_journal_that_is_found_damaged_on_a_full_medium_is_read_on_and_left() {
+    if !has_process("a_journal_that_is_found_damaged_on_a_full_medium_is_read_on_and_left") {
+        return;
+    }
+    let store = Store::new();
+    let path = store.tier().join("meta.redb");
+    let open = || MetadataStore::open(&path, Medium::Memory);
+    let metadata = open().unwrap();
+    let put = |names: &[Vec<u8>]| {
+        let mut transaction = metadata.begin()?;
+        let dirent = Dirent { inode: ROOT, kind: FileKind::File };
+        names.iter().for_each(|name| transaction.put_dirent(ROOT, name, dirent));
+        transaction.commit()
+    };
+    let small = vec![b"a small one to be found".to_vec()];
+    put(&small).unwrap();
+    assert!(damage_journal(&store, &small[0]));
+    limit_files(Some(std::fs::metadata(&path).unwrap().len()));
+    let many: Vec<_> = (0..40_000).map(|number| format!("{number:0250}").into_bytes()).collect();
+    assert!(matches!(put(&many), Err(MetadataError::NoSpace)));
+    for _ in 0..2 {
+        let names: Vec<_> =
+            metadata.read().unwrap().list(ROOT, b"", 9).unwrap().into_iter().map(|it| it.name).collect();
+        assert_eq!(names, small, "what was committed is known");
+        assert!(matches!(put(&small), Err(MetadataError::Journal(_))), "and is not written over");
+    }
+    drop(metadata);
+    assert!(matches!(open(), Err(MetadataError::Journal(_))));
+    let sound = MetadataStore::open_sound_part(&path, Medium::Memory).unwrap();
+    assert!(sound.loss().is_some());
+    drop(sound.drop_rest().unwrap());
+    open().unwrap();
+}
+
+/// Nothing is dropped that there is no room to remember.
+#[test]
+fn a_repair_drops_nothing_on_a_full_medium_and_everything_when_there_is_room() {
+    if !has_process("a_repair_drops_nothing_on_a_full_medium_and_everything_when_there_is_room") {
+        return;
+    }
+    let store = Store::new();
+    let shared = store.open();
+    let mut writer = Writer::attach(&shared);
+    writer.file(b"a name to be found");
+    writer.digest();
+    kill(shared, vec![writer]);
+    assert!(damage_journal(&store, b"a name to be found"));
+    // How far it is written, and its records.
+    let journal = || {
+        let bytes = std::fs::read(store.tier().join("meta.redb")).unwrap();
+        [bytes[24..32].to_vec(), bytes[4096..4 << 20].to_vec()]
+    };
+    let damaged = journal();
+    limit_files(Some(0));
+    for _ in 0..2 {
+        let refused = check(&store.tier(), Mode::RepairWithLoss);
+        assert!(matches!(refused, Err(cuesta_sharedfs::Error::NoSpace)), "{refused:?}");
+    }
+    limit_files(None);
+    assert!(journal() == damaged, "it is as it was");
+    let report = check(&store.tier(), Mode::RepairWithLoss).unwrap();
+    let said = report.findings[0].problem.to_string();
+    assert!(said.contains("the journal of the metadata store was damaged"), "{report:?}");
+    told(&store.tier()).unwrap();
+    // The log makes up for it.
+    assert!(find(&store.open(), "a name to be found").is_some());
 }
 
 #[test]

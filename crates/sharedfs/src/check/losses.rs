@@ -8,12 +8,16 @@ use crate::Error;
 use crate::store::sync_folder;
 use cuesta_format::geometry::REPAIR_FILE;
 use std::fs::File;
-use std::io::{ErrorKind, Write as _};
+use std::io::{self, ErrorKind, Write as _};
 use std::path::Path;
 
 /// Whether there is something that was not told yet.
 pub(crate) fn is_untold(tier: &Path) -> bool {
     tier.join(REPAIR_FILE).exists()
+}
+
+fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge)
 }
 
 /// What a repair has lost and nobody was told.
@@ -51,9 +55,7 @@ impl Losses {
             std::fs::rename(&unfinished, tier.join(REPAIR_FILE))
         });
         match written {
-            Err(error) if matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded) => {
-                Err(Error::NoSpace)
-            }
+            Err(error) if is_full(&error) => Err(Error::NoSpace),
             written => written.map_err(Error::io("write down what a repair loses")),
         }?;
         sync_folder(tier)

@@ -46,6 +46,8 @@ pub(super) struct Shared {
     /// A commit of the tree ended with an error, and may have been done all the same: where a next transaction would go
     /// is not known.
     in_doubt: AtomicBool,
+    /// The store was opened anew, and the journal was not as it was any more.
+    flaw: OnceLock<JournalFlaw>,
     /// What the last transaction left to the next.
     spare: Mutex<Spare>,
     /// Who is told of what transactions change.
@@ -166,9 +168,9 @@ impl MetadataStore {
         let opened = Arc::new(Opened::new(path, medium, cache_bytes)?);
         let current = Current { opened, tree: None, overlay: Arc::default(), journal: Place::default() };
         let (path, current, watch) = (path.to_owned(), RwLock::new(current), OnceLock::new());
-        let in_doubt = AtomicBool::new(false);
+        let (in_doubt, flaw) = (AtomicBool::new(false), OnceLock::new());
         let spare = Mutex::default();
-        let shared = Arc::new(Shared { path, medium, cache_bytes, current, in_doubt, spare, watch });
+        let shared = Arc::new(Shared { path, medium, cache_bytes, current, in_doubt, flaw, spare, watch });
         Ok(MetadataStore { shared, writer: Arc::default(), is_read_only: AtomicBool::new(false) })
     }
 
@@ -207,7 +209,11 @@ impl MetadataStore {
         if self.shared.in_doubt.load(Ordering::Relaxed) {
             return Err(MetadataError::Failed);
         }
-        Transaction::new(Arc::clone(&self.shared), writing, self.shared.read()?)
+        let snapshot = self.shared.read()?;
+        match self.shared.flaw.get() {
+            Some(&flaw) => Err(MetadataError::Journal(flaw)),
+            None => Transaction::new(Arc::clone(&self.shared), writing, snapshot),
+        }
     }
 
     /// Bytes the store can grow by without asking the medium for more, apart from what the journal's changes may take.
@@ -306,8 +312,7 @@ impl Shared {
                 current.opened = Arc::new(Opened::new(&self.path, self.medium, self.cache_bytes)?);
                 // What it held is known: it is read on, and nothing is written any more, which would lose it.
                 if let Some(loss) = current.read_journal(Flawed::Leave)? {
-                    self.in_doubt.store(true, Ordering::Relaxed);
-                    return Err(MetadataError::Journal(loss.flaw));
+                    let _ = self.flaw.set(loss.flaw);
                 }
             }
             let tree = match &current.tree {
