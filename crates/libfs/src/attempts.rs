@@ -6,7 +6,7 @@
 //! was stopped, or a machine that is busy, makes time pass without attempts, and many attempts pass in a moment. Who waits for
 //! room or for credit and gets on by it has not failed, also where other threads take what comes.
 
-use crate::client::Client;
+use crate::client::{Client, Halt};
 use crate::errno::Error;
 use crate::session::Session;
 use crate::sync::{AtomicBool, AtomicU64, Ordering};
@@ -35,6 +35,16 @@ pub(crate) struct Reached {
     digested: LogPosition,
     log_limit: LogPosition,
     credit_limit: u64,
+}
+
+impl Halt {
+    /// Whether the operation waits, for what comes by itself or is asked for.
+    pub(crate) fn is_wait(&self) -> bool {
+        matches!(
+            self,
+            Halt::LogFull(_) | Halt::Credit(_) | Halt::Entries | Halt::Undigested | Halt::Room { .. }
+        )
+    }
 }
 
 impl Session {

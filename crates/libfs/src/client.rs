@@ -287,12 +287,6 @@ impl Client {
         self.session.count_unserved(system_call);
     }
 
-    /// Keeps what it knows of about so many inodes that nobody has open, and gives the leases on others back as soon as the
-    /// log says nothing of them any more.
-    pub fn limit_cache(&self, inodes_max: usize) {
-        self.cache.limit(inodes_max);
-    }
-
     #[inline]
     pub(crate) fn check_alive(&self) -> Result<(), Error> {
         if self.abandoned.load(Ordering::Relaxed) != 0 {
@@ -348,30 +342,27 @@ impl Client {
                 self.asking(|| self.resync())?;
                 stands = appended.is_some_and(|end| self.was_accepted(generation, end));
             }
-            let (reached, mut waited) = (self.session.reached(), true);
+            let reached = result.as_ref().is_err_and(Halt::is_wait).then(|| self.session.reached());
             match result {
                 Ok(value) if stands => {
                     self.after_operation(appended);
                     return Ok(value);
                 }
-                Err(Halt::Failed(Error::Disconnected)) => {
-                    self.resume(connection)?;
-                    waited = false;
-                }
+                Err(Halt::Failed(Error::Disconnected)) => self.resume(connection)?,
                 Err(Halt::Failed(error)) if !moved => {
                     self.after_operation(appended);
                     return Err(error);
                 }
-                Ok(_) | Err(Halt::Failed(_) | Halt::Again) => waited = false,
+                Ok(_) | Err(Halt::Failed(_) | Halt::Again) => {}
                 Err(Halt::LogFull(needed)) => self.asking(|| self.make_room(needed))?,
                 Err(Halt::Credit(blocks)) => self.asking(|| self.make_credit(blocks))?,
                 Err(Halt::Numbers) => self.asking(|| self.session.ask_numbers())?,
                 Err(Halt::Entries) => self.asking(|| self.await_digest_of_entries())?,
                 Err(Halt::Undigested) => self.digest()?,
                 Err(Halt::Room { payer, needed }) => self.asking(|| self.make_room_of(payer, needed))?,
-                Err(Halt::Extended(inode)) => (unknown, waited) = (Some(inode), false),
+                Err(Halt::Extended(inode)) => unknown = Some(inode),
             }
-            if waited && self.session.reached() != reached {
+            if reached.is_some_and(|before| before != self.session.reached()) {
                 continue;
             }
             self.again(&mut attempts, if moved { NO_LEASE } else { NO_SENSE })?;

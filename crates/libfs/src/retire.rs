@@ -298,6 +298,12 @@ impl Client {
         Err(Error::NoSpace)
     }
 
+    /// Keeps what it knows of about so many inodes that nobody has open, and gives the leases on others back as soon as the
+    /// log says nothing of them any more.
+    pub fn limit_cache(&self, inodes_max: usize) {
+        self.cache.limit(inodes_max);
+    }
+
     fn forget_some(&self) -> Result<(), Error> {
         let _closed = self.gate.write();
         let inodes = self.cache.forget_some(self.session.retired());
