@@ -128,6 +128,20 @@ impl Client {
         enough
     }
 
+    /// The same of an attempt that may have ended in a wait, with this `reached` before it: it has failed if nothing got on.
+    #[cold]
+    pub(crate) fn again_behind(
+        &self,
+        reached: Option<Reached>,
+        attempts: &mut Attempts,
+        why: &'static str,
+    ) -> Result<(), Error> {
+        match reached {
+            Some(before) if before != self.session.reached() => Ok(()),
+            _ => self.again(attempts, why),
+        }
+    }
+
     /// The same by who may hold something: the error alone says it.
     #[cold]
     pub(crate) fn again_untold(&self, attempts: &mut Attempts, why: &'static str) -> Result<(), Error> {

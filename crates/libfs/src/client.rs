@@ -362,10 +362,7 @@ impl Client {
                 Err(Halt::Room { payer, needed }) => self.asking(|| self.make_room_of(payer, needed))?,
                 Err(Halt::Extended(inode)) => unknown = Some(inode),
             }
-            if reached.is_some_and(|before| before != self.session.reached()) {
-                continue;
-            }
-            self.again(&mut attempts, if moved { NO_LEASE } else { NO_SENSE })?;
+            self.again_behind(reached, &mut attempts, if moved { NO_LEASE } else { NO_SENSE })?;
         }
     }
 
