@@ -193,7 +193,8 @@ impl Shared {
         let Ok(request) = Request::read(bytes) else {
             return tracing::error!("the kernel sent what is no request");
         };
-        let InHeader { unique, opcode, .. } = request.header;
+        let InHeader { unique, opcode, node, .. } = request.header;
+        tracing::trace!(kind = ?request.opcode, opcode, node, "request");
         self.requests.fetch_add(1, Ordering::Relaxed);
         answer.clear();
         // What fails here must not leave a program waiting.
