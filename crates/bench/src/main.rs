@@ -29,6 +29,7 @@ use crate::error::{BenchError, Context};
 use crate::machine::Machine;
 use crate::peers::cuesta::Cuesta;
 use crate::peers::kernel::Kernel;
+use crate::peers::mount::{Mount, bindfs};
 use crate::peers::{Peer, PeerName};
 use crate::report::{Report, table};
 use crate::runner::Settings;
@@ -67,7 +68,7 @@ struct RunOptions {
     /// Only the works with these names (see `list`).
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = work_named)]
     only: Vec<&'static Work>,
-    /// The peers, and the order they take turns in.
+    /// The peers, and the order they take turns in; `mount` and `bindfs` are there for works by the mount.
     #[arg(long, value_delimiter = ',', default_value = "cuesta,tmpfs,ext4-ram,ext4-disk")]
     peers: Vec<PeerName>,
     /// Rounds of every work, in place of what each asks for.
@@ -206,15 +207,24 @@ fn set_up(
     const KERNEL_BYTES: u64 = 4 * GIB;
     const CUESTA_BYTES_MAX: u64 = 16 * GIB;
     let at = match name {
-        PeerName::Cuesta => {
+        PeerName::Cuesta | PeerName::Mount => {
             if !binary.is_file() {
                 return Err(BenchError::Unusable(
                     "no `cuesta` beside cuesta-bench; build it, or see --cuesta".into(),
                 ));
             }
-            let home = scratch.tmpfs("cuesta", CUESTA_BYTES_MAX)?;
+            let home = scratch.tmpfs(name.as_str(), CUESTA_BYTES_MAX)?;
             let (binary, own) = (binary.to_owned(), own_executable.to_owned());
-            return Ok(Box::new(Cuesta::new(binary, own, home, options.nvm.clone())?));
+            let cuesta = Cuesta::new(binary, own, home, options.nvm.clone())?;
+            if name == PeerName::Cuesta {
+                return Ok(Box::new(cuesta));
+            }
+            return Ok(Box::new(Mount::new(cuesta, scratch.mount_point("mounted")?)));
+        }
+        PeerName::Bindfs => {
+            let below = scratch.tmpfs("below-bindfs", KERNEL_BYTES)?;
+            let at = scratch.mount_point("bindfs")?;
+            return Ok(Box::new(bindfs(&below, at)?));
         }
         PeerName::Tmpfs => scratch.tmpfs("tmpfs", KERNEL_BYTES)?,
         PeerName::Ext4Ram => scratch.ext4_in_memory("ext4-ram", KERNEL_BYTES)?,

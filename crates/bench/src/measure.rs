@@ -58,6 +58,18 @@ pub enum Figure {
     Memory,
     /// Files of the store that the daemon has mapped and that lie in memory, in MiB.
     MappedStorage,
+    /// A stat of a file that was looked at a moment ago, in µs.
+    StatAgain,
+    /// A read of a page that was read a moment ago, in µs.
+    ReadAgain,
+    /// Opening and closing a file, in µs.
+    OpenClose,
+    /// Writing over a page of a file, in µs.
+    WritePage,
+    /// A change of a file's mode, in µs.
+    ChangeMode,
+    /// Making an empty file and removing it, in µs.
+    MakeRemove,
     /// Operations per second that fio reports for the same pattern.
     FioRate,
 }
@@ -74,7 +86,14 @@ impl Figure {
             | Figure::WriteCall
             | Figure::SyscallCall
             | Figure::StdioCall => "ns",
-            Figure::Median | Figure::Percentile99 => "µs",
+            Figure::Median
+            | Figure::Percentile99
+            | Figure::StatAgain
+            | Figure::ReadAgain
+            | Figure::OpenClose
+            | Figure::WritePage
+            | Figure::ChangeMode
+            | Figure::MakeRemove => "µs",
             Figure::Two | Figure::Four | Figure::Eight => "×",
             Figure::Recovery => "s",
             Figure::Processor => "%",

@@ -122,6 +122,14 @@ impl Scratch {
         Ok(at)
     }
 
+    /// A directory for somebody else to mount something at, which goes when this does.
+    pub fn mount_point(&mut self, name: &str) -> Result<PathBuf, BenchError> {
+        self.require_root()?;
+        let at = self.point(name)?;
+        self.mounted.push(at.clone());
+        Ok(at)
+    }
+
     fn point(&self, name: &str) -> Result<PathBuf, BenchError> {
         let at = self.root.path().join(name);
         std::fs::create_dir(&at).context(format!("making a directory for {name}"))?;
@@ -136,7 +144,10 @@ impl Scratch {
 impl Drop for Scratch {
     fn drop(&mut self) {
         for at in self.mounted.drain(..).rev() {
-            if let Err(error) = unmount(&at, UnmountFlags::DETACH) {
+            // Whoever mounted there may have taken that away.
+            if let Err(error) = unmount(&at, UnmountFlags::DETACH)
+                && error != rustix::io::Errno::INVAL
+            {
                 eprintln!("cuesta-bench: unmounting {}: {error}", at.display());
             }
         }

@@ -11,6 +11,7 @@ use crate::measure::Figure;
 use crate::workload::BURSTS;
 use crate::workload::append::Append;
 use crate::workload::at_rest::AtRest;
+use crate::workload::calls::Calls;
 use crate::workload::create::Create;
 use crate::workload::fill::Filling;
 use crate::workload::foreign::Foreign;
@@ -50,6 +51,8 @@ pub enum Program {
     Stream(Stream),
     /// Calls that are not ours.
     Foreign(Foreign),
+    /// Single calls on few files.
+    Calls(Calls),
     /// Starting programs from a program that is already accelerated.
     Start(Start),
     /// A job of many programs in a tree of files.
@@ -322,6 +325,21 @@ pub const WORKS: &[Work] = &[
             row("not ours: read inside stdio (patched)", Figure::StdioCall, Goal::AddedBelow(100.0)),
         ],
     },
+    Work {
+        name: "calls",
+        program: Program::Calls(Calls),
+        seconds: 1.2,
+        seconds_quick: 0.3,
+        rounds: 5,
+        rows: &[
+            row("stat, once more", Figure::StatAgain, Goal::Reported),
+            row("read 4 KiB, once more", Figure::ReadAgain, Goal::Reported),
+            row("open and close", Figure::OpenClose, Goal::Reported),
+            row("write 4 KiB", Figure::WritePage, Goal::Reported),
+            row("chmod", Figure::ChangeMode, Goal::Reported),
+            row("make and remove a file", Figure::MakeRemove, Goal::Reported),
+        ],
+    },
     start(
         "start-true",
         Started::True,
@@ -437,6 +455,7 @@ impl Program {
             Program::Sqlite(_) => 64 * MIB,
             Program::Job(_) => 256 * MIB,
             Program::Foreign(_)
+            | Program::Calls(_)
             | Program::HandOver(_)
             | Program::Start(_)
             | Program::Launch { .. }

@@ -47,18 +47,26 @@ impl Cuesta {
         Ok(cuesta)
     }
 
-    fn store(&self) -> PathBuf {
+    /// Where the store is.
+    pub fn store(&self) -> PathBuf {
         self.home.join("store")
     }
 
-    fn tool(&self, subcommand: &str) -> Command {
+    /// The command's subcommand.
+    pub fn tool(&self, subcommand: &str) -> Command {
         let mut command = Command::new(&self.binary);
-        command.arg(subcommand).arg(self.store());
+        command.arg(subcommand);
+        command
+    }
+
+    fn on_store(&self, subcommand: &str) -> Command {
+        let mut command = self.tool(subcommand);
+        command.arg(self.store());
         command
     }
 
     fn make(&mut self) -> Result<(), BenchError> {
-        let mut mkfs = self.tool("mkfs");
+        let mut mkfs = self.on_store("mkfs");
         mkfs.args(["--medium", "memory", "--nvm", &self.nvm]);
         child::run(&mut mkfs, "cuesta mkfs", COMMAND_LIMIT)?;
         self.serve()
@@ -68,7 +76,7 @@ impl Cuesta {
     fn serve(&mut self) -> Result<(), BenchError> {
         let output = File::create(self.home.join("daemon-output")).context("making the daemon's output")?;
         let errors = output.try_clone().context("making the daemon's output")?;
-        let mut serve = self.tool("serve");
+        let mut serve = self.on_store("serve");
         serve.stdin(Stdio::null()).stdout(output).stderr(errors);
         let deadline = Instant::now() + COMMAND_LIMIT;
         let daemon = self.daemon.insert(Guarded::spawn(&mut serve, self.role)?);
@@ -102,7 +110,7 @@ impl Cuesta {
     fn stop(&mut self) {
         let Some(mut daemon) = self.daemon.take() else { return };
         let running = matches!(daemon.ended(), Ok(None));
-        if running && child::run(&mut self.tool("stop"), "cuesta stop", STOP_LIMIT).is_ok() {
+        if running && child::run(&mut self.on_store("stop"), "cuesta stop", STOP_LIMIT).is_ok() {
             let deadline = Instant::now() + STOP_LIMIT;
             while matches!(daemon.ended(), Ok(None)) && Instant::now() < deadline {
                 std::thread::sleep(STATUS_INTERVAL);

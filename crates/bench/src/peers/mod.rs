@@ -2,6 +2,7 @@
 
 pub mod cuesta;
 pub mod kernel;
+pub mod mount;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -28,6 +29,10 @@ pub enum PeerName {
     Ext4Ram,
     /// ext4 with a journal on a loop device on the disk.
     Ext4Disk,
+    /// The mount of a store on the medium `memory`.
+    Mount,
+    /// bindfs, which passes everything on, by FUSE, to a tmpfs.
+    Bindfs,
 }
 
 impl PeerName {
@@ -38,6 +43,8 @@ impl PeerName {
             PeerName::Tmpfs => "tmpfs",
             PeerName::Ext4Ram => "ext4-ram",
             PeerName::Ext4Disk => "ext4-disk",
+            PeerName::Mount => "mount",
+            PeerName::Bindfs => "bindfs",
         }
     }
 }

@@ -4,7 +4,15 @@ use super::{Line, Report};
 use crate::peers::PeerName;
 use crate::works::Goal;
 
-const PEERS: [PeerName; 4] = [PeerName::Cuesta, PeerName::Tmpfs, PeerName::Ext4Ram, PeerName::Ext4Disk];
+/// All of them, in the order of the columns; those that nobody asked for have none.
+const PEERS: [PeerName; 6] = [
+    PeerName::Cuesta,
+    PeerName::Mount,
+    PeerName::Tmpfs,
+    PeerName::Bindfs,
+    PeerName::Ext4Ram,
+    PeerName::Ext4Disk,
+];
 const NOTHING: &str = "–";
 
 /// The table, with what it was measured on above and what went wrong below.
@@ -20,10 +28,11 @@ pub fn render(report: &Report) -> String {
     text.push('\n');
 
     let mut header = vec!["work".to_owned(), "unit".to_owned()];
-    header.extend(PEERS.map(|peer| peer.as_str().to_owned()));
+    let shown: Vec<PeerName> = PEERS.into_iter().filter(|peer| is_shown(report, *peer)).collect();
+    header.extend(shown.iter().map(|peer| peer.as_str().to_owned()));
     header.extend(["to tmpfs", "goal", "met?"].map(str::to_owned));
     let mut rows = vec![header];
-    rows.extend(report.lines.iter().map(cells));
+    rows.extend(report.lines.iter().map(|line| cells(line, &shown)));
     text += &align(&rows);
 
     for (peer, reason) in &report.skipped {
@@ -43,9 +52,19 @@ pub fn render(report: &Report) -> String {
     text
 }
 
-fn cells(line: &Line) -> Vec<String> {
+/// Those that give the goals, and whoever was measured or should have been.
+fn is_shown(report: &Report, peer: PeerName) -> bool {
+    let is_of_mounts = matches!(peer, PeerName::Mount | PeerName::Bindfs);
+    !is_of_mounts
+        || report.skipped.contains_key(&peer)
+        || report.lines.iter().any(|line| line.peers.contains_key(&peer))
+}
+
+fn cells(line: &Line, shown: &[PeerName]) -> Vec<String> {
     let mut cells = vec![line.title.clone(), line.unit.to_owned()];
-    cells.extend(PEERS.map(|peer| line.peers.get(&peer).map_or(NOTHING.to_owned(), |s| number(s.median))));
+    let values =
+        shown.iter().map(|peer| line.peers.get(peer).map_or(NOTHING.to_owned(), |s| number(s.median)));
+    cells.extend(values);
     let compared = match line.compared_by {
         Goal::AddedBelow(_) => line.added_to_tmpfs.map(added),
         Goal::Below(_) => None,

@@ -4,6 +4,7 @@
 
 pub mod append;
 pub mod at_rest;
+pub mod calls;
 pub mod create;
 pub mod fill;
 pub mod foreign;
@@ -45,6 +46,7 @@ pub fn run(work: &Work, dir: &Path, time: Duration) -> Result<Outcome, BenchErro
         Program::HandOver(hand_over) => within(dir, || hand_over.run(dir, time)),
         Program::Stream(stream) => within(dir, || stream.run(dir, time)),
         Program::Foreign(foreign) => within(dir, || foreign.run(dir)),
+        Program::Calls(calls) => within(dir, || calls.run(dir, time)),
         Program::AtRest(rest) => within(dir, || rest.stay(dir)),
         Program::Recovery(filling) => within(dir, || filling.run_until_killed(dir)),
         Program::Start(start) => start.run(dir),
