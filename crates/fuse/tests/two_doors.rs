@@ -7,7 +7,7 @@ use cuesta_format::Timestamp;
 use cuesta_libfs::{Base, Client, RenameFlags, SetAttributes, SetTime, Target};
 use cuesta_media::{UserSlice, UserSliceMut};
 use std::fs::File;
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Seek as _, SeekFrom};
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -366,5 +366,38 @@ fn a_name_that_was_not_there_is_there_once_it_is_made() {
         door.replace("name", b"", 0);
         assert!(is_there() && is_there());
         session.unlink(&ROOT, Base::Root, b"name").unwrap();
+    }
+}
+
+/// Nobody asks for attributes in between: reading alone has the kernel ask how large the file is now.
+#[test]
+fn a_file_that_is_open_is_as_long_as_the_other_door_left_it() {
+    if !can_mount() {
+        return;
+    }
+    let mounted = Mounted::new();
+    let session = mounted.session();
+    let door = Door::Session(Arc::clone(&session));
+    door.replace("file", b"0", 0);
+    let mut file = File::open(mounted.path("file")).unwrap();
+    let all = |file: &File| {
+        let mut bytes = vec![0; 100];
+        let got = file.read_at(&mut bytes, 0).unwrap();
+        String::from_utf8(bytes[..got].to_vec()).unwrap()
+    };
+    let mut expected = "0".to_owned();
+    for digit in ["1", "2", "3", "4", "5", "6", "7", "8", "9"] {
+        door.replace("file", digit.as_bytes(), expected.len() as u64);
+        expected.push_str(digit);
+        assert_eq!(all(&file), expected);
+    }
+    for length in [8, 20, 3] {
+        session.truncate(&ROOT, Base::Root, b"file", length).unwrap();
+        assert_eq!(file.seek(SeekFrom::End(0)).unwrap(), length as u64);
+    }
+    assert_eq!(all(&file), "012");
+    for word in ["abc", "def", "ghi"] {
+        door.replace("file", word.as_bytes(), 0);
+        assert_eq!(all(&file), word);
     }
 }

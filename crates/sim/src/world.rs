@@ -27,6 +27,7 @@ use cuesta_libfs::{
     SetAttributes, SetTime, Target, Whence,
 };
 use cuesta_sharedfs::check;
+use cuesta_sharedfs::server::{Listener, Server};
 use cuesta_sharedfs::{Ending, Options, Recovered, SharedFs};
 use daemon::{Daemon, InProcess};
 use rustix::io::Errno;
@@ -154,6 +155,12 @@ impl World {
             daemon: Arc::clone(&self.daemon),
             who: self.who.clone(),
         }
+    }
+
+    /// Serves the store by a socket, too, as the real daemon does, digests and all.
+    pub fn listen(&self, socket: &Path) -> Result<Server<SharedFs>, String> {
+        let listener = Listener::bind(socket).map_err(|error| error.to_string())?;
+        Server::start(self.daemon.current(), listener).map_err(|error| error.to_string())
     }
 
     /// Later calls are made by `who`.

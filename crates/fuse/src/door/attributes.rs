@@ -84,12 +84,13 @@ impl Door {
     }
 
     /// An inode's attributes, and how long they hold. They hold for what is cached of its content, too: so what was read
-    /// before somebody else could change it goes first.
+    /// before somebody else could change it goes first. But where the kernel sees by the size that it must go it is left
+    /// to it: an answer to a question of before it was made to forget content does not count for it, and it would
+    /// go on with the size it knew.
     fn attributes_of(&self, inode: InodeNumber) -> Result<(InodeRecord, (u64, u32)), Refusal> {
         let (stat, tenure) = self.client.stat_inode(inode).map_err(stale)?;
-        if self.known.may_have_other_content(inode, tenure) {
+        if self.known.must_forget_content(&stat.record, tenure) {
             self.device.forget_content(inode);
-            self.known.note_tenure(inode, tenure);
         }
         // Of a file that programs share by mappings nobody is told when it changes.
         Ok((stat.record, self.keeping.attributes(!stat.record.mapped)))

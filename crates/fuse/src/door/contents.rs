@@ -77,6 +77,7 @@ impl Door {
         let offset = i64::try_from(offset).map_err(|_| Refusal(libc::EFBIG))?;
         let appends = flags as i32 & libc::O_APPEND != 0 && write_flags & WRITE_FROM_CACHE == 0;
         let written = self.client.write_appending(&file, &[UserSlice::from(data)], Some(offset), appends)?;
+        self.known.note_end(file.inode(), offset as u64 + written as u64);
         if appends {
             // The kernel caches it where it took the end to be.
             self.known.doubt_content(file.inode());
@@ -116,7 +117,11 @@ impl Door {
         };
         let file = self.files.get(handle)?;
         let signed = |number: u64| i64::try_from(number).map_err(|_| Refusal(libc::EFBIG));
-        Ok(self.client.allocate(&file, what, signed(offset)?, signed(length)?)?)
+        self.client.allocate(&file, what, signed(offset)?, signed(length)?)?;
+        if mode as i32 & libc::FALLOC_FL_KEEP_SIZE == 0 {
+            self.known.note_end(file.inode(), offset + length);
+        }
+        Ok(())
     }
 
     pub(super) fn seek(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
@@ -145,6 +150,7 @@ impl Door {
             written = self.client.pwrite(&to, &[UserSlice::from(&room[..read])], write_at)?;
             Ok::<_, Refusal>(0)
         })?;
+        self.known.note_end(to.inode(), asked.offset_out + written as u64);
         call.answer.put(&WriteOut { size: written as u32, padding: 0 });
         Ok(())
     }

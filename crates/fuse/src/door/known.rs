@@ -3,7 +3,7 @@
 //! One that loses its last name while the kernel knows it stays until the kernel has forgotten it: somebody may stand in
 //! it, or have it open to name it.
 
-use cuesta_format::InodeNumber;
+use cuesta_format::{InodeNumber, InodeRecord};
 use cuesta_libfs::{OpenFile, Tenure};
 use hashbrown::HashMap;
 use parking_lot::Mutex;
@@ -18,6 +18,8 @@ struct Entry {
     lookups: u64,
     /// Some of its content may be in the kernel's cache, as it was under this; `None`: whatever it was.
     content: Option<Option<Tenure>>,
+    /// Its size, as the kernel was told or has made it itself.
+    told_size: Option<u64>,
     /// It lost its last name, and stays.
     kept: Option<Arc<OpenFile>>,
 }
@@ -73,6 +75,11 @@ impl Known {
         }
     }
 
+    /// Whether content of it may be cached.
+    pub(super) fn has_content(&self, inode: InodeNumber) -> bool {
+        self.part(inode).lock().get(&inode.0).is_some_and(|entry| entry.content.is_some())
+    }
+
     /// What is cached of it may be wrong.
     pub(super) fn doubt_content(&self, inode: InodeNumber) {
         if let Some(entry) = self.part(inode).lock().get_mut(&inode.0) {
@@ -80,17 +87,33 @@ impl Known {
         }
     }
 
-    /// Whether content may be cached that was not read under `tenure`.
-    pub(super) fn may_have_other_content(&self, inode: InodeNumber, tenure: Tenure) -> bool {
-        let part = self.part(inode).lock();
-        let content = part.get(&inode.0).and_then(|entry| entry.content.as_ref());
-        content.is_some_and(|under| *under != Some(tenure))
+    /// The kernel is told of an inode's attributes.
+    pub(super) fn tell(&self, record: &InodeRecord) {
+        if let Some(entry) = self.part(record.inode).lock().get_mut(&record.inode.0) {
+            entry.told_size = Some(record.size);
+        }
     }
 
-    /// What is cached of it was read under `tenure`.
-    pub(super) fn note_tenure(&self, inode: InodeNumber, tenure: Tenure) {
+    /// It takes a file to reach to `end` at least, which was written there.
+    pub(super) fn note_end(&self, inode: InodeNumber, end: u64) {
         if let Some(entry) = self.part(inode).lock().get_mut(&inode.0) {
-            entry.content = Some(Some(tenure));
+            entry.told_size = entry.told_size.map(|size| size.max(end));
+        }
+    }
+
+    /// The kernel is about to be told of attributes, and may have content that was not read under `tenure`. Whether it
+    /// must be made to forget that: it does so by itself where the size is another than it knew. What is cached from then
+    /// on is read under `tenure`.
+    pub(super) fn must_forget_content(&self, record: &InodeRecord, tenure: Tenure) -> bool {
+        let mut part = self.part(record.inode).lock();
+        let Some(entry) = part.get_mut(&record.inode.0) else { return false };
+        let told = entry.told_size.replace(record.size);
+        match &mut entry.content {
+            Some(under) if *under != Some(tenure) => {
+                *under = Some(tenure);
+                told.is_none_or(|size| size == record.size)
+            }
+            _ => false,
         }
     }
 

@@ -47,8 +47,11 @@ impl Door {
     pub(super) fn entry(&self, record: &InodeRecord) -> EntryOut {
         let was_known = self.known.has(record.inode);
         self.known.note(record.inode);
+        self.known.tell(record);
         let (entry_valid, entry_valid_ns) = self.keeping.name();
-        let (attributes_valid, attributes_valid_ns) = self.keeping.attributes(was_known && !record.mapped);
+        // Of what has content cached the kernel asks, so that content that does not hold any more goes first.
+        let holds = was_known && !record.mapped && !self.known.has_content(record.inode);
+        let (attributes_valid, attributes_valid_ns) = self.keeping.attributes(holds);
         EntryOut {
             node: record.inode.0,
             generation: 0,
