@@ -14,7 +14,11 @@ fn a_missing_store_is_named() {
     }
     place.cuesta(&["fsck", "nowhere"]).refused(8, &["nowhere", "no such store"]);
     place.cuesta(&["run", "--store", "nowhere", "--", "true"]).refused(125, &["nowhere", "no such store"]);
-    place.cuesta(&["run", "--", "true"]).refused(125, &["--store", "CUESTA_STORE"]);
+    if cuesta_fuse::mounts().unwrap().is_empty() {
+        place.cuesta(&["run", "--", "true"]).refused(125, &["--store", "CUESTA_STORE"]);
+    } else {
+        println!("skipped: run without a store, where some are mounted");
+    }
 }
 
 #[test]

@@ -148,6 +148,8 @@ pub enum Request {
         /// The kernel can be told that names are doubtful.
         names: bool,
     },
+    /// The mount is gone in order: the kernel keeps nothing of it any more. Answered [`Response::Done`].
+    NothingInKernel,
     /// Gives leases back (their inodes were dropped from the cache).
     GiveBack {
         /// The inodes.

@@ -23,6 +23,16 @@ impl Client {
         self.asking(|| self.hand_over_mount())
     }
 
+    /// The mount is gone, in order.
+    pub fn keep_nothing_in_kernel(&self) -> Result<(), Error> {
+        self.check_alive()?;
+        *self.kernel.lock() = None;
+        match self.session.ask(&Request::NothingInKernel)? {
+            Response::Done => Ok(()),
+            other => Err(unexpected(&other)),
+        }
+    }
+
     fn hand_over_mount(&self) -> Result<Duration, Error> {
         let kernel = self.kernel.lock();
         let Some(mount) = kernel.as_ref() else { return Ok(Duration::ZERO) };

@@ -271,10 +271,8 @@ impl SharedFs {
         let Some(ended) = core.sessions.remove(&session) else { return Ok(()) };
         if ended.kernel.is_some() {
             self.begin_doubt();
-            if core.sessions.values().all(|other| other.kernel.is_none()) {
-                self.forget_mounts();
-            }
         }
+        self.forget_mounts(&core.sessions);
         self.references.note_new(ended.control.new_lock_files());
         // Only now may its row go: with the slot gone, nobody asks any more how far it was digested.
         digester.ended.push(session);

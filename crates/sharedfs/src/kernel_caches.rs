@@ -10,18 +10,20 @@
 //! |---|---|
 //! | a fence | generation moves; kernel told; lease revoked; the other gets it |
 //! | leases given back | kernel told; leases gone |
-//! | all leases at once, or the session | gone; for the kernel's term nobody gets any: what it was told ends by itself |
+//! | all leases at once, or a session whose mount is not known to be | gone; for the kernel's term nobody gets any: what it was told ends by itself |
 //! | another daemon | for the term nobody gets any lease, if there were mounts |
 
+use crate::sessions::{Presence, Session};
 use crate::{Error, SharedFs};
 use cuesta_format::kernel_notice::{self, About};
 use cuesta_format::{InodeNumber, SessionId};
 use rustix::fs::{FileType, fstat, major, minor};
+use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// What the kernel is told by a mount holds no longer than this.
@@ -65,6 +67,8 @@ impl KernelCache {
 #[derive(Debug, Default)]
 pub(crate) struct Doubt {
     until_ns: AtomicU64,
+    /// The mark may be in the store.
+    is_marked: AtomicBool,
 }
 
 impl Doubt {
@@ -73,6 +77,7 @@ impl Doubt {
         let doubt = Doubt::default();
         if tier.join(MARK_FILE).exists() {
             doubt.begin(Duration::ZERO);
+            doubt.is_marked.store(true, Ordering::SeqCst);
         }
         doubt
     }
@@ -92,6 +97,7 @@ impl Doubt {
 impl SharedFs {
     /// The session is a mount's, which hands over a descriptor.
     pub(crate) fn keep_in_kernel(&self, session: SessionId, cache: KernelCache) -> Result<(), Error> {
+        self.doubt.is_marked.store(true, Ordering::SeqCst);
         let mark = std::fs::OpenOptions::new()
             .write(true)
             .create(true)
@@ -102,6 +108,15 @@ impl SharedFs {
             found.kernel = Some(cache);
         }
         Ok(())
+    }
+
+    /// The session's mount is gone, in order.
+    pub(crate) fn keep_nothing_in_kernel(&self, session: SessionId) {
+        let mut core = self.core.lock();
+        if let Some(found) = core.sessions.get_mut(&session) {
+            found.kernel = None;
+        }
+        self.forget_mounts(&core.sessions);
     }
 
     /// Tells the kernel, if the session is a mount's, that what it knows of these holds no more. From before this on nothing
@@ -136,8 +151,14 @@ impl SharedFs {
         }
     }
 
-    /// There is no mount any more.
-    pub(crate) fn forget_mounts(&self) {
+    /// Takes the mark away if there is no mount any more: one whose session has not come back yet there may be.
+    pub(crate) fn forget_mounts(&self, sessions: &BTreeMap<SessionId, Session>) {
+        let may_be =
+            |session: &Session| session.kernel.is_some() || matches!(session.presence, Presence::Away(_));
+        let is_needed = sessions.values().any(may_be) || self.is_in_doubt();
+        if is_needed || !self.doubt.is_marked.swap(false, Ordering::SeqCst) {
+            return;
+        }
         match std::fs::remove_file(self.tier.join(MARK_FILE)) {
             Err(error) if error.kind() != ErrorKind::NotFound => {
                 tracing::debug!(%error, "the next start waits a moment for mounts that are gone");

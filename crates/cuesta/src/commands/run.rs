@@ -71,7 +71,8 @@ impl Target {
             return Err(run_failed(Failure::new("no program to run")));
         };
         let search_path = std::env::var_os("PATH").unwrap_or_else(|| "/usr/local/bin:/usr/bin:/bin".into());
-        let mounts = cuesta_fuse::mounts().unwrap_or_default();
+        let mut mounts = cuesta_fuse::mounts().unwrap_or_default();
+        mounts.retain(|mounted| Path::new(&mounted.source).is_absolute());
         let found = self.find(&mounts);
         // What is wrong with the program is told first: it may be the store in the wrong place.
         let at = found.as_ref().map_or_else(|_| PathBuf::from(DEFAULT_AT), |(_, at)| at.clone());

@@ -102,6 +102,8 @@ impl Door {
         for file in self.files.take_all().into_iter().chain(self.known.take_all()) {
             self.close(file);
         }
+        // A daemon that is gone knows nothing of it, and waits for the kernel's term.
+        let _ = self.client.keep_nothing_in_kernel();
         self.client.detach();
     }
 

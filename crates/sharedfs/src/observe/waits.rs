@@ -61,6 +61,7 @@ fn kind(request: &Request) -> usize {
         | Request::Quotas
         | Request::SetQuota { .. }
         | Request::KeepInKernel { .. }
+        | Request::NothingInKernel
         | Request::Explain { .. }
         | Request::Trace { .. }
         | Request::Stop

@@ -137,6 +137,10 @@ impl SharedFs {
                 self.pass(*number, *inode, description, descriptors)
             }
             Request::Passed { number } => self.passed(*number, descriptors),
+            Request::NothingInKernel => {
+                self.keep_nothing_in_kernel(session);
+                Ok(Response::Done)
+            }
             Request::GiveBack { inodes } => self.give_back(session, inodes),
             Request::InodeNumbers { count } => {
                 let count = (*count).clamp(1, NUMBERS_MAX);
