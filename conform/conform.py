@@ -104,7 +104,7 @@ class Store:
     def command(self, *command):
         if self.door == MOUNT:
             return list(command)
-        return [self.cuesta, 'run', '--store', self.path, '--', *command]
+        return [self.cuesta, 'run', '--store', self.path, '--at', self.at, '--', *command]
 
     def check(self):
         """What is stored holds together."""

@@ -87,6 +87,10 @@ fn main() -> ExitCode {
 fn as_mount_helper(mut arguments: Vec<OsString>) -> Vec<OsString> {
     let name = arguments.first().and_then(|name| Path::new(name).file_name());
     if name.is_some_and(|name| name.as_bytes().starts_with(b"mount.")) {
+        // A dry run.
+        if arguments.iter().any(|argument| argument == "-f") {
+            std::process::exit(0);
+        }
         arguments.retain(|argument| !matches!(argument.as_bytes(), b"-n" | b"-s" | b"-v"));
         arguments.insert(1, "mount".into());
     }

@@ -156,7 +156,12 @@ impl Told {
             descriptor > 2 && unsafe { libc::fcntl(descriptor, libc::F_GETFD) } >= 0
         };
         // SAFETY: the descriptor is open, was made for this by our parent, and nothing else here knows it.
-        Told(descriptor.filter(open).map(|descriptor| unsafe { OwnedFd::from_raw_fd(descriptor) }))
+        let told = descriptor.filter(open).map(|descriptor| unsafe { OwnedFd::from_raw_fd(descriptor) });
+        if let Some(told) = &told {
+            // What is started from here is none of the caller's business.
+            let _ = rustix::io::fcntl_setfd(told, rustix::io::FdFlags::CLOEXEC);
+        }
+        Told(told)
     }
 
     /// Says it once and closes the pipe.

@@ -123,8 +123,10 @@ pub enum MountError {
 pub struct Mounted {
     /// Where.
     pub at: PathBuf,
-    /// What is shown as its source.
+    /// What is shown as its source: whoever made the mount may have said anything.
     pub source: String,
+    /// Who made it.
+    pub user: u32,
 }
 
 /// The mounts of stores that this process can see, the innermost of each place last.
@@ -136,16 +138,22 @@ pub fn mounts() -> io::Result<Vec<Mounted>> {
     Ok(found)
 }
 
-/// What a line of the kernel's list says: six fields and more, a dash, the kind and the source.
+/// What a line of the kernel's list says: six fields and more, a dash, the kind, the source and what the file system says of
+/// itself. Where only a part of the tree is bound there is no store.
 fn mounted(line: &[u8]) -> Option<Mounted> {
     let mut fields = line.split(|&byte| byte == b' ');
-    let at = fields.nth(4)?;
+    let (root, at) = (fields.nth(3)?, fields.next()?);
+    if root != b"/" {
+        return None;
+    }
     let mut behind = fields.skip_while(|&field| field != b"-").skip(1);
     if behind.next()? != KIND.as_bytes() {
         return None;
     }
     let source = String::from_utf8_lossy(&unescaped(behind.next()?)).into_owned();
-    Some(Mounted { at: PathBuf::from(std::ffi::OsString::from_vec(unescaped(at))), source })
+    let own = std::str::from_utf8(behind.next()?).ok()?;
+    let user = own.split(',').find_map(|word| word.strip_prefix("user_id=")?.parse().ok())?;
+    Some(Mounted { at: PathBuf::from(std::ffi::OsString::from_vec(unescaped(at))), source, user })
 }
 
 /// Spaces and the like stand there in octal.
@@ -288,8 +296,13 @@ fn receive_device(socket: &OwnedFd) -> Result<Option<OwnedFd>, Errno> {
     Ok(rights)
 }
 
-/// Takes a mount away; with `lazy` from the tree at once, although it may be in use.
+/// Takes a mount of a store away; with `lazy` from the tree at once, although it may be in use.
 pub fn unmount(at: &Path, lazy: bool) -> Result<(), MountError> {
+    let at = &without_links(at).map_err(MountError::Place)?;
+    if !mounts().map_err(MountError::Place)?.iter().any(|mounted| mounted.at == *at) {
+        std::fs::symlink_metadata(at).map_err(MountError::Place)?;
+        return Err(MountError::NotMounted);
+    }
     let flags = if lazy { UnmountFlags::DETACH } else { UnmountFlags::empty() } | UnmountFlags::NOFOLLOW;
     match rustix::mount::unmount(at, flags) {
         Ok(()) => Ok(()),
@@ -299,6 +312,22 @@ pub fn unmount(at: &Path, lazy: bool) -> Result<(), MountError> {
         Err(Errno::PERM) => unmount_by_helper(at, lazy),
         Err(errno) => Err(MountError::Refused(errno)),
     }
+}
+
+/// The path without symbolic links. The place itself is not looked at: who serves it may be dead.
+fn without_links(at: &Path) -> io::Result<PathBuf> {
+    const LINKS_MAX: usize = 40;
+    let mut at = std::path::absolute(at)?;
+    for _ in 0..LINKS_MAX {
+        let (Some(above), Some(name)) = (at.parent(), at.file_name()) else { return Ok(at) };
+        let above = above.canonicalize()?;
+        let place = above.join(name);
+        match std::fs::read_link(&place) {
+            Ok(target) => at = above.join(target),
+            Err(_) => return Ok(place),
+        }
+    }
+    Err(io::Error::from_raw_os_error(libc::ELOOP))
 }
 
 fn unmount_by_helper(at: &Path, lazy: bool) -> Result<(), MountError> {
@@ -326,13 +355,15 @@ mod tests {
     #[test]
     fn lines_of_the_kernel_s_list_are_read() {
         let line =
-            br"97 66 0:51 / /mnt/a\040b rw,nosuid shared:5 - fuse.cuesta /srv/my\040store rw,user_id=0";
+            br"97 66 0:51 / /mnt/a\040b rw,nosuid shared:5 - fuse.cuesta /srv/my\040store rw,user_id=7";
         let found = mounted(line).unwrap();
         assert_eq!(
             (found.at.as_os_str().as_bytes(), found.source.as_str()),
             (b"/mnt/a b".as_slice(), "/srv/my store")
         );
-        assert_eq!(mounted(br"97 66 0:51 / /mnt rw - fuse.sshfs somewhere rw"), None);
+        assert_eq!(found.user, 7);
+        assert_eq!(mounted(br"97 66 0:51 / /mnt rw - fuse.sshfs somewhere rw,user_id=0"), None);
+        assert_eq!(mounted(br"97 66 0:51 /part /mnt rw - fuse.cuesta /store rw,user_id=0"), None);
         assert_eq!(mounted(b""), None);
         assert_eq!(unescaped(br"a\b\0"), br"a\b\0");
     }
@@ -359,6 +390,7 @@ mod tests {
         assert!(matches!(prepare(folder.path(), false), Err(MountError::NotEmpty)));
         assert!(prepare(folder.path(), true).is_ok());
         assert!(matches!(unmount(&folder.path().join("none"), false), Err(MountError::Place(_))));
-        assert!(matches!(unmount(folder.path(), false), Err(MountError::NotMounted | MountError::NoHelper)));
+        assert!(matches!(unmount(folder.path(), false), Err(MountError::NotMounted)));
+        assert!(matches!(unmount(Path::new("/"), true), Err(MountError::NotMounted)));
     }
 }

@@ -29,7 +29,7 @@ const DAMAGED: u8 = 2;
                   was stored through mappings that nothing counts on after that are set aside, and told. A file whose \
                   content was stored through mappings and is gone holds what it held before again. Programs that \
                   still run on the store must be started again then. Until all of it is repaired and said the store \
-                  stays closed: a repair that was broken off is ended by the next check.",
+                  stays closed: a repair that was broken off is ended by the next one.",
     after_help = "\
 Examples:
   cuesta stop ~/store; cuesta fsck ~/store

@@ -13,6 +13,7 @@ use signal_hook::iterator::Signals;
 use std::ffi::OsStr;
 use std::os::fd::RawFd;
 use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -24,7 +25,8 @@ const PROGRAM: &str = "(mount)";
     long_about = "Mount a store at a directory.\n\n\
                   Every program sees the files there, by way of the kernel (FUSE); programs under `cuesta run` see the \
                   same files, faster, at the same time. A daemon is started if none serves the store. The mount \
-                  lasts until `cuesta unmount`, whether the daemon is stopped meanwhile or not.",
+                  lasts until `cuesta unmount`. When the daemon ends, calls by it wait for the next one, which any command \
+                  that uses the store starts.",
     after_help = "\
 Examples:
   cuesta mount ~/store ~/files
@@ -95,7 +97,12 @@ impl Wanted {
     fn of(arguments: &Arguments) -> Result<Wanted, Failure> {
         let store = Store::find(&arguments.store)?;
         if store.is_of_another_user() {
-            return Err(Failure::on(store.folder(), "only its own user and root may mount a store"));
+            return Err(Failure::on(store.folder(), "only its own user may mount a store"));
+        }
+        let owner = store.folder().metadata().map_err(|error| Failure::on(store.folder(), error))?.uid();
+        if owner != rustix::process::geteuid().as_raw() {
+            let why = "it is another user's, who would not get at it any more while root serves it: mount it as that user";
+            return Err(Failure::on(store.folder(), why));
         }
         let mut options = Options {
             source: store.folder().to_string_lossy().into_owned(),
@@ -130,7 +137,9 @@ impl Wanted {
     fn prepare(&self) -> Result<(), Failure> {
         cuesta_fuse::prepare(&self.at, self.non_empty).map_err(|error| self.failure(&error))?;
         let mounts = cuesta_fuse::mounts().map_err(|error| Failure::on(&self.at, error))?;
-        if let Some(other) = mounts.iter().find(|mounted| mounted.source == self.options.source)
+        let us = rustix::process::geteuid().as_raw();
+        if let Some(other) =
+            mounts.iter().find(|mounted| mounted.source == self.options.source && mounted.user == us)
             && other.at.metadata().is_ok()
         {
             let hint = format!("it is mounted at {} already (cuesta unmount ends that)", other.at.display());

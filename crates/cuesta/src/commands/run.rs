@@ -5,8 +5,10 @@ use crate::program::{self, ProgramError};
 use crate::start;
 use crate::store::{STORE_VARIABLE, Store};
 use cuesta_fuse::Mounted;
+use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::process::CommandExt;
 use std::path::{Component, Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -72,10 +74,16 @@ impl Target {
         };
         let search_path = std::env::var_os("PATH").unwrap_or_else(|| "/usr/local/bin:/usr/bin:/bin".into());
         let mut mounts = cuesta_fuse::mounts().unwrap_or_default();
-        mounts.retain(|mounted| Path::new(&mounted.source).is_absolute());
+        mounts.retain(is_believed);
         let found = self.find(&mounts);
         // What is wrong with the program is told first: it may be the store in the wrong place.
         let at = found.as_ref().map_or_else(|_| PathBuf::from(DEFAULT_AT), |(_, at)| at.clone());
+        if !mounts.is_empty()
+            && let Ok((store, _)) = &found
+        {
+            // Looking for the program may lead there.
+            start::ensure(store).map_err(run_failed)?;
+        }
         // What lies on the store is there only for a program that has the door: env has it, and executes the rest, in the
         // folder on the mount that this process is in.
         let on_store = normal(Path::new(name)).is_some_and(|path| path.starts_with(&at));
@@ -115,11 +123,14 @@ impl Target {
             normal(at).ok_or_else(|| run_failed(Failure::on(at, what)))
         });
         let at = at.transpose()?;
-        let is_named = self.store.is_some() || std::env::var_os(STORE_VARIABLE).is_some();
-        let store = match mounts {
-            [mounted] if !is_named => Store::find(Path::new(&mounted.source)),
+        let variable = std::env::var_os(STORE_VARIABLE).filter(|folder| !folder.is_empty());
+        let is_named = self.store.is_some() || variable.is_some();
+        let us = rustix::process::geteuid().as_raw();
+        let own = mounts.iter().filter(|mounted| mounted.user == us).map(|mounted| mounted.source.clone());
+        let places: Vec<String> = own.collect::<BTreeSet<_>>().into_iter().collect();
+        let store = match places.as_slice() {
+            [source] if !is_named => Store::find(Path::new(source)),
             [_, _, ..] if !is_named => {
-                let places: Vec<String> = mounts.iter().map(|mounted| mounted.source.clone()).collect();
                 let why = format!("which store? several are mounted: give --store ({})", places.join(", "));
                 return Err(Failure::new(why).exiting(RUN_FAILED));
             }
@@ -148,6 +159,14 @@ impl Target {
     pub fn name(&self) -> &OsStr {
         self.command.first().map_or(OsStr::new(""), OsString::as_os_str)
     }
+}
+
+/// Whether a mount is of the store it says: its maker may say anything, but if that is us, root, or whose store it is.
+fn is_believed(mounted: &Mounted) -> bool {
+    let folder = Path::new(&mounted.source);
+    let owner = || folder.metadata().map(|folder| folder.uid()).ok();
+    let us = rustix::process::geteuid().as_raw();
+    folder.is_absolute() && (mounted.user == us || mounted.user == 0 || Some(mounted.user) == owner())
 }
 
 /// The path without `.`, `..` and repeated slashes, if it is absolute and not the root.

@@ -1,5 +1,5 @@
 //! A repair that drops something is one whole, however often it is broken off: what it loses is written down before it is
-//! lost, beside the store, which no daemon opens until it was told. The next check goes on where the last one ended, knows
+//! lost, beside the store, which no daemon opens until it was told. The next repair goes on where the last one ended, knows
 //! that what programs remember may be lost, too, and tells of everything.
 //!
 //! The file holds one line for each finding, and is replaced as a whole.
