@@ -8,6 +8,7 @@ use common::{Place, signal};
 use rustix::fs::OFlags;
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -178,6 +179,32 @@ fn locks_are_the_same_by_both_doors() {
     let waiting = std::thread::spawn(move || file.lock().unwrap());
     holder.0.stdin.take().unwrap().write_all(b"enough\n").unwrap();
     waiting.join().unwrap();
+}
+
+#[test]
+fn a_lock_of_an_open_file_description_goes_with_it() {
+    let Some(mounted) = Mounted::new() else { return };
+    let path = mounted.path("file");
+    std::fs::write(&path, "").unwrap();
+    let lock = |file: &File| {
+        let wanted = libc::flock {
+            l_type: libc::F_WRLCK as i16,
+            l_whence: libc::SEEK_SET as i16,
+            l_start: 0,
+            l_len: 0,
+            l_pid: 0,
+        };
+        // SAFETY: the descriptor is open, and the kernel reads the one structure it is given.
+        unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &raw const wanted) == 0 }
+    };
+    let open = || File::options().read(true).write(true).open(&path).unwrap();
+    let (first, second) = (open(), open());
+    assert!(lock(&first) && !lock(&second));
+    drop(first);
+    // Closing tells the door in its own time.
+    while !lock(&second) {
+        std::thread::yield_now();
+    }
 }
 
 #[test]

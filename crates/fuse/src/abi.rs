@@ -52,7 +52,6 @@ pub enum Opcode {
     IoControl,
     BatchForget,
     Allocate,
-    ReadDirectoryPlus,
     RenameFlagged,
     Seek,
     CopyRange,
@@ -103,7 +102,6 @@ impl Opcode {
             39 => Opcode::IoControl,
             42 => Opcode::BatchForget,
             43 => Opcode::Allocate,
-            44 => Opcode::ReadDirectoryPlus,
             45 => Opcode::RenameFlagged,
             46 => Opcode::Seek,
             47 => Opcode::CopyRange,
@@ -129,10 +127,6 @@ pub mod init {
     pub const FLOCK_LOCKS: u64 = 1 << 10;
     /// A cached read looks whether the attributes still hold.
     pub const AUTO_INVAL_DATA: u64 = 1 << 12;
-    /// Listings may bring attributes along,
-    pub const DO_READDIRPLUS: u64 = 1 << 13;
-    /// where they are likely to be wanted.
-    pub const READDIRPLUS_AUTO: u64 = 1 << 14;
     /// Direct reads and writes may come beside each other.
     pub const ASYNC_DIO: u64 = 1 << 15;
     /// Names of one directory may be looked up beside each other.
@@ -183,6 +177,8 @@ pub const LOCK_FLOCK: u32 = 1;
 pub const OPEN_KEEP_CACHE: u32 = 1 << 1;
 /// [`WriteIn::write_flags`]: written from the cache, by whomever.
 pub const WRITE_FROM_CACHE: u32 = 1;
+/// [`WriteIn::write_flags`]: whoever writes does not keep the file's set-id bits.
+pub const WRITE_TAKES_SET_ID: u32 = 1 << 2;
 
 /// Declares structures of the protocol: plain words, no padding.
 macro_rules! structures {

@@ -88,6 +88,11 @@ impl Device {
         let _ = rustix::io::writev(&self.file, &[IoSlice::new(header.as_bytes()), IoSlice::new(bytes)]);
     }
 
+    /// What the kernel knows of an inode's attributes holds no more.
+    pub fn doubt_attributes(&self, inode: InodeNumber) {
+        let _ = rustix::io::write(&self.file, &kernel_notice::inode(inode, About::Attributes));
+    }
+
     /// Throws away what the kernel keeps of a file's content. Waits for reads of it that are under way: whoever may be
     /// waited for must not wait for the caller.
     pub fn forget_content(&self, inode: InodeNumber) {

@@ -6,8 +6,8 @@
 //!
 //! | what | holds for the term |
 //! |---|---|
-//! | attributes of an inode the kernel knew when it asked | always: SharedFS can name it to the kernel |
-//! | those that come with an inode's first name | never: it may be taken away before the kernel knows what to forget |
+//! | attributes the kernel asked for | always: it compares when it asked with when it was told otherwise |
+//! | attributes that come with a name, or with a change | never: it does not compare, or knows no such inode yet |
 //! | names, and that there is none | where the kernel can forget all names at once |
 
 use std::time::Duration;
@@ -38,10 +38,10 @@ impl Keeping {
         if self.names { self.parts() } else { (0, 0) }
     }
 
-    /// How long attributes hold of an inode that `was_known`.
+    /// How long attributes hold that the kernel asked for.
     #[must_use]
-    pub fn attributes(&self, was_known: bool) -> (u64, u32) {
-        if was_known { self.parts() } else { (0, 0) }
+    pub fn attributes(&self) -> (u64, u32) {
+        self.parts()
     }
 
     fn parts(&self) -> (u64, u32) {
@@ -57,10 +57,10 @@ mod tests {
     fn nothing_is_kept_that_cannot_be_taken_back() {
         let (term, none) = ((1, 500_000_000), (0, 0));
         let all = Keeping::for_term(Duration::from_millis(1500), true);
-        assert_eq!((all.name(), all.attributes(true), all.attributes(false)), (term, term, none));
+        assert_eq!((all.name(), all.attributes()), (term, term));
         assert!(all.names_hold());
         let older = Keeping::for_term(Duration::from_millis(1500), false);
-        assert_eq!((older.name(), older.attributes(true), older.names_hold()), (none, term, false));
-        assert_eq!((Keeping::default().name(), Keeping::default().attributes(true)), (none, none));
+        assert_eq!((older.name(), older.attributes(), older.names_hold()), (none, term, false));
+        assert_eq!((Keeping::default().name(), Keeping::default().attributes()), (none, none));
     }
 }

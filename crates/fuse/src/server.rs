@@ -33,7 +33,7 @@ const BACKGROUND_MAX: u16 = 64;
 const CONGESTION: u16 = 48;
 /// Threads that wait although nobody needs them, and the most there are at all.
 const WAITING_MAX: usize = 3;
-const THREADS_MAX: usize = 128;
+const THREADS_MAX: usize = 1000;
 
 /// What is asked of the kernel, as far as it can.
 const WANTED: u64 = init::ASYNC_READ
@@ -42,8 +42,6 @@ const WANTED: u64 = init::ASYNC_READ
     | init::DONT_MASK
     | init::FLOCK_LOCKS
     | init::AUTO_INVAL_DATA
-    | init::DO_READDIRPLUS
-    | init::READDIRPLUS_AUTO
     | init::ASYNC_DIO
     | init::PARALLEL_DIROPS
     | init::POSIX_ACL

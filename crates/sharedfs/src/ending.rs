@@ -196,6 +196,7 @@ impl SharedFs {
     /// Ends a session: what its log holds is digested, everything it had is given back. On a full medium that is done
     /// later, and [`Error::NoSpace`] only says so.
     pub fn end_session(&self, session: SessionId, ending: Ending) -> Result<(), Error> {
+        self.abandon_mount(session);
         let ended = self.try_end(session, ending);
         if let Err(Error::NoSpace) = ended
             && let Some(found) = self.core.lock().sessions.get_mut(&session)

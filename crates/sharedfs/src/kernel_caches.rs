@@ -97,17 +97,26 @@ impl Doubt {
 impl SharedFs {
     /// The session is a mount's, which hands over a descriptor.
     pub(crate) fn keep_in_kernel(&self, session: SessionId, cache: KernelCache) -> Result<(), Error> {
+        let mut core = self.core.lock();
         self.doubt.is_marked.store(true, Ordering::SeqCst);
-        let mark = std::fs::OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(self.tier.join(MARK_FILE));
+        let path = self.tier.join(MARK_FILE);
+        let mark = std::fs::OpenOptions::new().write(true).create(true).truncate(false).open(path);
         mark.map_err(Error::io("note that there is a mount"))?;
-        if let Some(found) = self.core.lock().sessions.get_mut(&session) {
+        if let Some(found) = core.sessions.get_mut(&session) {
             found.kernel = Some(cache);
         }
         Ok(())
+    }
+
+    /// The session ends: nobody serves its mount any more, whose calls fail from now on, even if there is no room to end the session
+    /// yet.
+    pub(crate) fn abandon_mount(&self, session: SessionId) {
+        let mut core = self.core.lock();
+        if let Some(found) = core.sessions.get_mut(&session)
+            && found.kernel.take().is_some()
+        {
+            self.begin_doubt();
+        }
     }
 
     /// The session's mount is gone, in order.
@@ -138,24 +147,17 @@ impl SharedFs {
         self.doubt.begin(self.opened.elapsed());
     }
 
-    /// Whether a kernel may still believe what nobody can take back.
-    pub(crate) fn is_in_doubt(&self) -> bool {
-        !self.doubt.left(self.opened.elapsed()).is_zero()
-    }
-
-    /// Waits until no kernel does.
-    pub(crate) fn outlast_doubt(&self) {
-        let left = self.doubt.left(self.opened.elapsed());
-        if !left.is_zero() {
-            std::thread::sleep(left);
-        }
+    /// How long a kernel may still believe what nobody can take back: until then nobody is granted anything. To be looked at
+    /// with the core locked, as it begins.
+    pub(crate) fn doubt_left(&self) -> Duration {
+        self.doubt.left(self.opened.elapsed())
     }
 
     /// Takes the mark away if there is no mount any more: one whose session has not come back yet there may be.
     pub(crate) fn forget_mounts(&self, sessions: &BTreeMap<SessionId, Session>) {
         let may_be =
             |session: &Session| session.kernel.is_some() || matches!(session.presence, Presence::Away(_));
-        let is_needed = sessions.values().any(may_be) || self.is_in_doubt();
+        let is_needed = sessions.values().any(may_be) || !self.doubt_left().is_zero();
         if is_needed || !self.doubt.is_marked.swap(false, Ordering::SeqCst) {
             return;
         }

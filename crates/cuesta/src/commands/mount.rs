@@ -1,6 +1,6 @@
 //! `cuesta mount`: the FUSE door, in a process of its own.
 
-use crate::commands::serve::prepare_log;
+use crate::commands::serve::{allow_descriptors, prepare_log};
 use crate::failure::{Failure, WRONG_USAGE};
 use crate::output;
 use crate::start::{self, Outcome, Told};
@@ -172,6 +172,7 @@ impl Wanted {
 
 fn serve(arguments: &Arguments, told: Told) -> Result<ExitCode, Failure> {
     prepare_log();
+    allow_descriptors();
     let mounted = Wanted::of(arguments).and_then(|wanted| {
         wanted.prepare()?;
         // Before the mount is there, so that a signal then is not lost.

@@ -125,7 +125,7 @@ pub fn in_use(store: &Store, error: &LockError) -> Failure {
 }
 
 /// Every session takes some descriptors.
-fn allow_descriptors() {
+pub fn allow_descriptors() {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
     if let Err(error) = setrlimit(Resource::Nofile, raised) {

@@ -93,7 +93,8 @@ impl Door {
             self.device.forget_content(inode);
         }
         // Of a file that programs share by mappings nobody is told when it changes.
-        Ok((stat.record, self.keeping.attributes(!stat.record.mapped)))
+        let holds = if stat.record.mapped { (0, 0) } else { self.keeping.attributes() };
+        Ok((stat.record, holds))
     }
 
     pub(super) fn set_attributes(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
@@ -134,7 +135,12 @@ impl Door {
             let target = Target::Path { base: call.base(), path: b"", follow: false };
             self.client.set_attributes(&who, target, set).map_err(stale)?;
         }
-        self.get_attributes(call)
+        // The kernel takes this answer whatever it was told meanwhile, so it does not hold; and it lets nothing be written to
+        // the file until it has it, so content stays as it is: the next question for attributes sees to both.
+        let (stat, _) = self.client.stat_inode(call.inode()).map_err(stale)?;
+        self.known.tell(&stat.record);
+        call.answer.put(&AttributesOut { attributes: shown(&stat.record), ..AttributesOut::default() });
+        Ok(())
     }
 
     pub(super) fn read_link(&self, call: &mut Call<'_>) -> Result<(), Refusal> {

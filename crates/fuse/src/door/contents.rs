@@ -5,7 +5,7 @@ use super::who;
 use super::{Call, Door, Refusal};
 use crate::abi::{
     AllocateIn, CopyRangeIn, CreateIn, FlushIn, OPEN_KEEP_CACHE, OpenIn, OpenOut, ReadIn, ReleaseIn, SeekIn,
-    SeekOut, WRITE_FROM_CACHE, WriteIn, WriteOut,
+    SeekOut, WRITE_FROM_CACHE, WRITE_TAKES_SET_ID, WriteIn, WriteOut,
 };
 use cuesta_libfs::{Allocation, NewMode, OpenFile, UNNAMED, Whence};
 use cuesta_media::{UserSlice, UserSliceMut};
@@ -35,8 +35,15 @@ impl Door {
     pub(super) fn create(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
         let CreateIn { flags, mode, umask, .. } = call.arguments.structure()?;
         let name = call.arguments.text()?;
-        let flags = flags as i32 & !libc::O_NOCTTY | libc::O_CREAT;
-        self.make_open(call, name, flags, NewMode { bits: mode & 0o7777, umask })
+        // The kernel has checked that it may be made, and would not check what somebody else made there meanwhile: that it is
+        // to open as anything that is there.
+        let exclusive = flags as i32 & libc::O_EXCL != 0;
+        let flags = flags as i32 & !(libc::O_NOCTTY | libc::O_TRUNC) | libc::O_CREAT | libc::O_EXCL;
+        let made = self.make_open(call, name, flags, NewMode { bits: mode & 0o7777, umask });
+        if made == Err(Refusal(libc::EEXIST)) && !exclusive {
+            return Err(Refusal(libc::ESTALE));
+        }
+        made
     }
 
     pub(super) fn create_unnamed(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
@@ -81,6 +88,10 @@ impl Door {
         if appends {
             // The kernel caches it where it took the end to be.
             self.known.doubt_content(file.inode());
+        }
+        if write_flags & WRITE_TAKES_SET_ID != 0 {
+            // What the file had of these bits is gone, and the kernel would go by what it knows.
+            call.device.doubt_attributes(file.inode());
         }
         call.answer.put(&WriteOut { size: written as u32, padding: 0 });
         Ok(())

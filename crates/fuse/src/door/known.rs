@@ -40,11 +40,6 @@ impl Known {
         self.part(inode).lock().entry(inode.0).or_default().lookups += 1;
     }
 
-    /// Whether it knows the inode.
-    pub(super) fn has(&self, inode: InodeNumber) -> bool {
-        inode == InodeNumber::ROOT || self.part(inode).lock().contains_key(&inode.0)
-    }
-
     /// It has forgotten an inode so many times. Answers what was kept for it, if that was the last time.
     pub(super) fn forget(&self, inode: InodeNumber, lookups: u64) -> Option<Arc<OpenFile>> {
         let mut part = self.part(inode).lock();
@@ -73,11 +68,6 @@ impl Known {
         if let Some(entry) = self.part(inode).lock().get_mut(&inode.0) {
             entry.content.get_or_insert_default();
         }
-    }
-
-    /// Whether content of it may be cached.
-    pub(super) fn has_content(&self, inode: InodeNumber) -> bool {
-        self.part(inode).lock().get(&inode.0).is_some_and(|entry| entry.content.is_some())
     }
 
     /// What is cached of it may be wrong.

@@ -37,8 +37,10 @@ struct Owner {
 #[derive(Clone, Debug)]
 struct Held {
     file: Arc<OwnedFd>,
-    /// The process that set the last one.
+    /// The process that set the last one,
     pid: u32,
+    /// by way of this open file. Locks of an open file description have no other end than its.
+    handle: u64,
 }
 
 /// What locks of this mount are on.
@@ -122,9 +124,10 @@ impl Locks {
         }
     }
 
-    /// An open file is closed: its lock of `flock` goes.
+    /// An open file is closed: its locks go.
     pub(super) fn let_go_of_file(&self, handle: u64) {
         drop(self.of_files.lock().remove(&handle));
+        self.of_owners.lock().retain(|_, held| held.handle != handle);
     }
 
     /// Everything goes, and whoever waits is told.
@@ -160,20 +163,24 @@ impl Door {
         let owner = Owner { inode, owner: asked.owner };
         let mut of_owners = self.locks.of_owners.lock();
         if let Some(found) = of_owners.get_mut(&owner) {
-            found.pid = asked.pid;
+            (found.pid, found.handle) = (asked.pid, asked.handle);
             return Ok(Some(Arc::clone(&found.file)));
         }
         if is_given_up {
             return Ok(None);
         }
         let file = self.take_lock_file(inode, Access::Write)?;
-        of_owners.insert(owner, Held { file: Arc::clone(&file), pid: asked.pid });
+        of_owners.insert(owner, Held { file: Arc::clone(&file), pid: asked.pid, handle: asked.handle });
         Ok(Some(file))
     }
 
     fn take_lock_file(&self, inode: InodeNumber, access: Access) -> Result<Arc<OwnedFd>, Refusal> {
         self.client.note_lock_file();
-        let file = lock_files::take(&*self.client.references(), inode, access)?;
+        let file =
+            lock_files::take(&*self.client.references(), inode, access).map_err(|errno| match errno {
+                Errno::MFILE | Errno::NFILE => Refusal(libc::ENOLCK),
+                errno => errno.into(),
+            })?;
         Ok(Arc::new(file))
     }
 

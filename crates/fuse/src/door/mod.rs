@@ -166,7 +166,6 @@ impl Door {
             Opcode::CopyRange => self.copy_range(call),
             Opcode::OpenDirectory => self.open_directory(call),
             Opcode::ReadDirectory => self.read_directory(call),
-            Opcode::ReadDirectoryPlus => self.read_directory_with_attributes(call),
             Opcode::ReleaseDirectory => self.release(call),
             Opcode::StatFs => self.totals(call),
             Opcode::SetExtended => self.set_extended(call),

@@ -45,21 +45,15 @@ impl Door {
 
     /// The same, to be put where it belongs.
     pub(super) fn entry(&self, record: &InodeRecord) -> EntryOut {
-        let was_known = self.known.has(record.inode);
         self.known.note(record.inode);
         self.known.tell(record);
         let (entry_valid, entry_valid_ns) = self.keeping.name();
-        // Of what has content cached the kernel asks, so that content that does not hold any more goes first.
-        let holds = was_known && !record.mapped && !self.known.has_content(record.inode);
-        let (attributes_valid, attributes_valid_ns) = self.keeping.attributes(holds);
         EntryOut {
             node: record.inode.0,
-            generation: 0,
             entry_valid,
-            attributes_valid,
             entry_valid_ns,
-            attributes_valid_ns,
             attributes: shown(record),
+            ..EntryOut::default()
         }
     }
 

@@ -86,12 +86,16 @@ impl SharedFs {
     ) -> Result<Vec<u8>, Error> {
         let mut wanted = ahead.wanted(self).unwrap_or_default();
         wanted.retain(|&near| near != inode);
-        if wanted.is_empty() || self.is_in_doubt() {
+        if wanted.is_empty() {
             return Ok(Vec::new());
         }
         let now = self.opened.elapsed();
         let mut granted = Vec::with_capacity(wanted.len());
-        self.core.lock().leases.request_ahead(session, &wanted, mode, now, &mut granted);
+        let mut core = self.core.lock();
+        if self.doubt_left().is_zero() {
+            core.leases.request_ahead(session, &wanted, mode, now, &mut granted);
+        }
+        drop(core);
         let mut packer = Packer::default();
         let Ok(left_out) = Look::now(self).pack(&mut packer, &granted, ahead.bytes_max) else {
             // Something near cannot be read: whoever wants that is told.

@@ -25,10 +25,15 @@ impl SharedFs {
         ahead: &Ahead,
     ) -> Result<LeaseMode, Trouble> {
         let mut fenced = None;
-        self.outlast_doubt();
         loop {
             let now = self.opened.elapsed();
             let mut core = self.core.lock();
+            let doubt = self.doubt_left();
+            if !doubt.is_zero() {
+                drop(core);
+                std::thread::sleep(doubt);
+                continue;
+            }
             if inode >= core.table.head().inode_limit {
                 return Err(Trouble::Refused(Refusal::NotFound));
             }
