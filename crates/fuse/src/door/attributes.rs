@@ -91,6 +91,7 @@ impl Door {
         let (stat, tenure) = self.client.stat_inode(inode).map_err(stale)?;
         if self.known.must_forget_content(&stat.record, tenure) {
             self.device.forget_content(inode);
+            self.known.forgot_content(inode);
         }
         // Of a file that programs share by mappings nobody is told when it changes.
         let holds = if stat.record.mapped { (0, 0) } else { self.keeping.attributes() };

@@ -20,6 +20,8 @@ struct Entry {
     content: Option<Option<Tenure>>,
     /// Its size, as the kernel was told or has made it itself.
     told_size: Option<u64>,
+    /// So many answers wait until the kernel has forgotten its content.
+    forgetting: u32,
     /// It lost its last name, and stays.
     kept: Option<Arc<OpenFile>>,
 }
@@ -98,12 +100,22 @@ impl Known {
         let mut part = self.part(record.inode).lock();
         let Some(entry) = part.get_mut(&record.inode.0) else { return false };
         let told = entry.told_size.replace(record.size);
-        match &mut entry.content {
+        let must = match &mut entry.content {
             Some(under) if *under != Some(tenure) => {
                 *under = Some(tenure);
                 told.is_none_or(|size| size == record.size)
             }
-            _ => false,
+            // Who asks beside one for whom it is being forgotten must not go on with what is still there.
+            _ => entry.forgetting > 0,
+        };
+        entry.forgetting += u32::from(must);
+        must
+    }
+
+    /// It has forgotten it.
+    pub(super) fn forgot_content(&self, inode: InodeNumber) {
+        if let Some(entry) = self.part(inode).lock().get_mut(&inode.0) {
+            entry.forgetting = entry.forgetting.saturating_sub(1);
         }
     }
 
