@@ -5,7 +5,6 @@
 
 use super::{Call, Door, Refusal};
 use crate::abi::{InterruptIn, LOCK_FLOCK, LockIn, LockOut};
-use crate::device::Device;
 use cuesta_format::InodeNumber;
 use cuesta_format::control::USER_LOCK_LAST;
 use cuesta_media::lock_files::{self, Access};
@@ -43,11 +42,13 @@ struct Held {
     handle: u64,
 }
 
+type Owners = HashMap<Owner, Held>;
+
 /// What locks of this mount are on.
 #[derive(Default)]
 pub(super) struct Locks {
     of_files: Mutex<HashMap<u64, Arc<OwnedFd>>>,
-    of_owners: Mutex<HashMap<Owner, Held>>,
+    of_owners: Arc<Mutex<Owners>>,
     waits: Arc<Mutex<Waits>>,
 }
 
@@ -188,6 +189,7 @@ impl Door {
         let asked: LockIn = call.arguments.structure()?;
         if let Some(file) = self.lock_file(call.inode(), &asked)? {
             Wanted::of(&asked).set(&file, false)?;
+            keep(&self.locks.of_owners, call.inode(), &asked, &file);
         }
         Ok(())
     }
@@ -202,7 +204,17 @@ impl Door {
             return Ok(());
         };
         hear_wakes();
-        let waiting = move || wait(&waits, &device, unique, &Wanted::of(&asked), &file);
+        let (of_owners, inode) = (Arc::clone(&self.locks.of_owners), call.inode());
+        let waiting = move || {
+            let done = wait(&waits, unique, &Wanted::of(&asked), &file);
+            match done {
+                Ok(()) => {
+                    keep(&of_owners, inode, &asked, &file);
+                    device.answer(unique, b"");
+                }
+                Err(errno) => device.refuse(unique, errno.raw_os_error()),
+            }
+        };
         let started = Builder::new().name("fuse-lock".into()).spawn(waiting);
         started.map(drop).map_err(|_| Refusal(libc::ENOLCK))
     }
@@ -248,22 +260,28 @@ impl Door {
     }
 }
 
-/// Waits for a lock, and answers who asked for it.
-fn wait(waits: &Mutex<Waits>, device: &Device, unique: u64, wanted: &Wanted, file: &OwnedFd) {
+/// A record lock that was granted stays until its owner closes the file again: who closed it while this one waited took only
+/// those there were.
+fn keep(of_owners: &Mutex<Owners>, inode: InodeNumber, asked: &LockIn, file: &Arc<OwnedFd>) {
+    if asked.flags & LOCK_FLOCK == 0 && asked.kind as i32 != libc::F_UNLCK {
+        let held = || Held { file: Arc::clone(file), pid: asked.pid, handle: asked.handle };
+        of_owners.lock().entry(Owner { inode, owner: asked.owner }).or_insert_with(held);
+    }
+}
+
+/// Waits for a lock.
+fn wait(waits: &Mutex<Waits>, unique: u64, wanted: &Wanted, file: &OwnedFd) -> Result<(), Errno> {
     {
         let mut waits = waits.lock();
         if waits.ended_early.remove(&unique) || waits.is_over {
-            return device.refuse(unique, libc::EINTR);
+            return Err(Errno::INTR);
         }
         // SAFETY: asks for a number.
         waits.threads.insert(unique, unsafe { libc::gettid() });
     }
     let done = wanted.set(file, true);
     waits.lock().threads.remove(&unique);
-    match done {
-        Ok(()) => device.answer(unique, b""),
-        Err(errno) => device.refuse(unique, errno.raw_os_error()),
-    }
+    done
 }
 
 /// Ends a wait. The signal does nothing to a thread that does not wait yet, so it is sent until the wait is over.
