@@ -25,8 +25,8 @@ const PROGRAM: &str = "(mount)";
     long_about = "Mount a store at a directory.\n\n\
                   Every program sees the files there, by way of the kernel (FUSE); programs under `cuesta run` see the \
                   same files, faster, at the same time. A daemon is started if none serves the store. The mount \
-                  lasts until `cuesta unmount`. When the daemon ends, calls by it wait for the next one, which any command \
-                  that uses the store starts.",
+                  lasts until `cuesta unmount`. When the daemon ends, calls by it wait up to 30 seconds for the next \
+                  one, which `cuesta run` or `cuesta serve` starts.",
     after_help = "\
 Examples:
   cuesta mount ~/store ~/files
