@@ -47,7 +47,7 @@ test: setup
 	SEED=1 fuzz/run 2
 	$(MAKE) --no-print-directory conform ARGUMENTS="--seeds 3 --operations 40000"
 
-# What the scripts in crates/preload/tests/same start, apart from what every Debian has.
+# What the scripts in crates/preload/tests/same and crates/cuesta/tests/programs start, apart from what every Debian has.
 COMPARED := rsync=rsync cpio=cpio zip=zip unzip=unzip xz=xz-utils bzip2=bzip2 zstd=zstd lz4=lz4 patch=patch ed=ed \
 	vim=vim xxd=xxd file=file busybox=busybox g++=g++ sqlite3=sqlite3 ld.gold=binutils \
 	/usr/lib/python3/dist-packages/lmdb=python3-lmdb
@@ -57,6 +57,7 @@ programs: build
 		db_bench=rocksdb-tools redis-server=redis-server \
 		/usr/lib/python3.11/test/test_os.py=libpython3.11-testsuite
 	$(CARGO) test --release -p cuesta-preload --test same -- --include-ignored
+	$(CARGO) test --release -p cuesta --test programs -- --include-ignored
 
 conform: build
 	@setup/packages mkfs.ext4=e2fsprogs /usr/include/sys/acl.h=libacl1-dev

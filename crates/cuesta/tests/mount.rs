@@ -5,7 +5,6 @@
 mod common;
 
 use common::{Place, signal};
-use rustix::fs::OFlags;
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::os::fd::AsRawFd as _;
@@ -20,12 +19,7 @@ struct Mounted {
 
 impl Mounted {
     fn new() -> Option<Mounted> {
-        let status = std::fs::read_to_string("/proc/self/status").unwrap();
-        let capabilities = status.lines().find_map(|line| line.strip_prefix("CapEff:")).unwrap().trim();
-        let administers = u64::from_str_radix(capabilities, 16).unwrap() & 1 << 21 != 0;
-        let device = rustix::fs::open("/dev/fuse", OFlags::RDWR | OFlags::CLOEXEC, rustix::fs::Mode::empty());
-        if !administers || device.is_err() {
-            println!("skipped: needs root, and FUSE");
+        if !common::can_mount() {
             return None;
         }
         let place = Place::with_store();
@@ -317,4 +311,37 @@ fn a_full_store_says_so_and_keeps_what_it_has() {
     std::fs::remove_file(mounted.path("large")).unwrap();
     std::fs::write(mounted.path("small"), "room again").unwrap();
     assert_eq!(mounted.run("cat /cuesta/kept /cuesta/small"), "keptroom again");
+}
+
+#[test]
+fn a_program_that_cannot_be_accelerated_runs_by_the_mount_and_is_named() {
+    let Some(mounted) = Mounted::new() else { return };
+    std::fs::write(
+        mounted.place.path("alone.c"),
+        "#include <stdio.h>\nint main() { return puts(\"ran\") < 0; }",
+    )
+    .unwrap();
+    let program = mounted.path("alone");
+    let mut compiler = Command::new("gcc");
+    compiler.args(["-static", "-o"]).arg(&program).arg(mounted.place.path("alone.c"));
+    assert!(compiler.status().unwrap().success());
+    let name = program.to_str().unwrap();
+    let script = format!("{name} > {0}/said; echo on >> {0}/said", mounted.place.path("files").display());
+    let told = mounted.place.cuesta(&["doctor", "--store", "store", "--", "sh", "-ec", &script]);
+    assert_eq!(told.status(), 0, "{}", told.errors());
+    assert_eq!(std::fs::read_to_string(mounted.path("said")).unwrap(), "ran\non\n");
+    let verdict = format!("{name} could not be (statically linked), and finds the store by the mount.");
+    assert!(told.errors().contains(&verdict), "{}", told.errors());
+    // By itself, too, wherever it lies.
+    for program in [name.to_owned(), format!("{}/alone", mounted.place.path("").display())] {
+        if program != name {
+            std::fs::copy(name, &program).unwrap();
+        }
+        let ended = mounted.place.cuesta(&["run", "--store", "store", "--", &program]);
+        assert_eq!((ended.status(), ended.text()), (0, "ran\n".into()), "{}", ended.errors());
+    }
+    // Elsewhere than at the mount it would find nothing.
+    let outside = format!("{}/alone", mounted.place.path("").display());
+    let ended = mounted.place.cuesta(&["run", "--store", "store", "--at", "/elsewhere", "--", &outside]);
+    assert_eq!(ended.status(), 126, "{}", ended.errors());
 }

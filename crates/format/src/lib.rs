@@ -18,6 +18,7 @@ pub mod ids;
 pub mod inode;
 pub mod inode_layout;
 pub mod kernel_notice;
+pub mod mount_calls;
 pub mod operation;
 pub mod parcel;
 #[cfg(target_arch = "x86_64")]

@@ -173,6 +173,8 @@ pub mod valid {
 
 /// [`LockIn::flags`]: it is one of `flock`.
 pub const LOCK_FLOCK: u32 = 1;
+/// [`OpenOut::open_flags`]: nothing is cached of the file by this open.
+pub const OPEN_DIRECT: u32 = 1;
 /// [`OpenOut::open_flags`]: what is cached of the file still holds.
 pub const OPEN_KEEP_CACHE: u32 = 1 << 1;
 /// [`WriteIn::write_flags`]: written from the cache, by whomever.
@@ -287,6 +289,10 @@ structures! {
     } = 48;
     /// `fuse_lk_out`.
     LockOut { start: u64, end: u64, kind: u32, pid: u32 } = 24;
+    /// `fuse_ioctl_in`.
+    IoControlIn { handle: u64, flags: u32, request: u32, argument: u64, size_in: u32, size_out: u32 } = 32;
+    /// `fuse_ioctl_out`.
+    IoControlOut { result: i32, flags: u32, in_parts: u32, out_parts: u32 } = 16;
     /// `fuse_interrupt_in`.
     InterruptIn { unique: u64 } = 8;
     /// `fuse_fallocate_in`.

@@ -12,6 +12,7 @@
 //! | `open_file`, `open_flags`, `opened`, `data`, `allocate`, `namespace`, `rename`, `attributes`, `glance`, `extended`, `access_lists`, `listing` | the calls |
 //! | `mapped`, `mapped_descriptors` | files whose content is a file of the kernel's, while programs share mappings of them |
 //! | `kernel` | what the kernel may keep of a mount |
+//! | `shared_offset` | offsets that other processes share with those a session does calls for |
 //! | `programs` | what is executed is not written, and the other way round |
 //! | `errno` | every error, and the one table of error numbers |
 //!
@@ -63,6 +64,7 @@ mod resync;
 mod retire;
 mod rights;
 mod session;
+mod shared_offset;
 mod split_table;
 mod sync;
 mod walk;
@@ -86,4 +88,5 @@ pub use open_flags::{LARGE_FILE, OPEN_FLAGS, OPENING_FLAGS, UNNAMED};
 pub use passing::PassedFile;
 pub use rename::RenameFlags;
 pub use resume::{RESUME_WAIT, patiently};
+pub use shared_offset::{HeldOffset, SharedOffset};
 pub use walk::{Base, Resolve};

@@ -284,7 +284,8 @@ pub fn inherited_descriptor() -> Option<i32> {
     descriptors::all().into_iter().map(|(fd, _)| fd).find(|fd| survives_exec(*fd))
 }
 
-fn survives_exec(fd: i32) -> bool {
+/// Whether the next program has a descriptor.
+pub fn survives_exec(fd: i32) -> bool {
     rustix::io::fcntl_getfd(borrow(fd)).is_ok_and(|flags| !flags.contains(rustix::io::FdFlags::CLOEXEC))
 }
 

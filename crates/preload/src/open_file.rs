@@ -428,6 +428,34 @@ impl Description {
         Inherited { offset, shared, ..self.without_offset() }
     }
 
+    /// Where a process that has no part in this memory finds the offset, if it is shared, and the offset. The parent of a
+    /// vfork child shares it from now on. Call when no other thread is inside.
+    pub fn to_share(&self) -> (Option<Shared>, u64) {
+        if crate::thread::is_vforked() {
+            self.move_to_cell();
+        }
+        let cell = self.cell();
+        let shared = match self.passed() {
+            0 => cell.map(|cell| Shared::Cell(cells::index_of(cell))),
+            number => Some(Shared::Passed(number)),
+        };
+        (shared, cell.map_or_else(|| self.last_offset(), |cell| cell.hold().offset()))
+    }
+
+    /// This process has it no more, or has it again: others may have its cell.
+    pub fn count_out(&self) {
+        if let Some(cell) = self.own_cell() {
+            cell.discount_process();
+        }
+    }
+
+    /// See [`Self::count_out`].
+    pub fn count_in(&self) {
+        if let Some(cell) = self.own_cell() {
+            cell.count_process();
+        }
+    }
+
     /// What to hand over of a directory that is only stood in, or beside a cell.
     pub fn without_offset(&self) -> Inherited {
         // SAFETY: the file is only read.

@@ -31,6 +31,8 @@ pub struct Configuration {
     pub socket: Vec<u8>,
     /// The prefix: absolute, normal, not the root.
     pub prefix: Vec<u8>,
+    /// The store is mounted there.
+    pub is_mounted: bool,
     variables: Vec<CString>,
 }
 
@@ -54,11 +56,16 @@ pub fn configure(socket: &CStr, prefix: Vec<u8>, environment: &Environment) {
         (c"LD_PRELOAD", environment.preload),
         (c"CUESTA_SOCKET", Some(socket)),
         (c"CUESTA_AT", environment.at),
+        (c"CUESTA_MOUNTED", environment.mounted),
         (c"CUESTA_PATCH", environment.patch),
     ];
     let variables = given.into_iter().filter_map(|(name, value)| Some(assignment(name, value?)));
-    let configuration =
-        Configuration { socket: socket.to_bytes().to_vec(), prefix, variables: variables.collect() };
+    let configuration = Configuration {
+        socket: socket.to_bytes().to_vec(),
+        prefix,
+        is_mounted: environment.mounted.is_some(),
+        variables: variables.collect(),
+    };
     CONFIGURATION.store(Box::into_raw(Box::new(configuration)), Ordering::Release);
 }
 

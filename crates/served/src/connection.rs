@@ -8,11 +8,10 @@ use crate::frames::{FrameError, Frames};
 use crate::peer;
 use crate::protocol::{Entry, Offset, Place, READ_BYTES_MAX, Request, Response, Subject, VERSION};
 use crate::server::Shared;
-use crate::shared_offset::SharedOffset;
 use cuesta_format::{FILE_BYTES_MAX, FileKind, InodeRecord};
 use cuesta_libfs::{
     Base, Client, Credentials, Error, LinkSource, NewMode, OPEN_FLAGS, OPENING_FLAGS, OpenFile,
-    SetAttributes, Target,
+    SetAttributes, SharedOffset, Target,
 };
 use cuesta_media::{UserSlice, UserSliceMut};
 use rustix::fd::{AsFd, OwnedFd};

@@ -6,8 +6,7 @@
 //! with the next one, unless its inode lost its last name.
 
 use crate::kept::{Found, Kept, Made, Record, Slot};
-use crate::shared_offset::{HeldOffset, SharedOffset};
-use cuesta_libfs::{Client, Credentials, Error, OpenFile};
+use cuesta_libfs::{Client, Credentials, Error, HeldOffset, OpenFile, SharedOffset};
 use cuesta_media::lock_files::{self, Access, Mark};
 use parking_lot::{Mutex, MutexGuard};
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};

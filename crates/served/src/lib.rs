@@ -11,7 +11,6 @@
 //! | `client`, `open_file` | the asking end, in the process of the other user |
 //! | `server` | the answering end: sockets, threads, limits |
 //! | `connection` | one process: who it is, what it has open, and what each request does |
-//! | `shared_offset` | offsets that processes of the store's user share with those of others |
 //! | `files` | open files, which live as long as any process has their token |
 //! | `kept` | what is known of them, where the next daemon finds it |
 //!
@@ -35,7 +34,6 @@ mod open_file;
 mod peer;
 mod protocol;
 mod server;
-mod shared_offset;
 
 pub use client::{Client, Holder};
 pub use open_file::OpenFile;

@@ -62,7 +62,7 @@ pub fn execute(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let failed = |what: &str, error: &dyn std::fmt::Display| {
         Failure::new(format!("{what}: {error}")).exiting(RUN_FAILED)
     };
-    let (mut command, at) = arguments.target.prepare()?;
+    let (mut command, whereabouts) = arguments.target.prepare()?;
     let mut output = arguments.output.as_deref().map(create).transpose()?;
     let counting = Counting::begin(&command).map_err(|error| failed("calls cannot be counted", &error))?;
     let signals = Signals::new(heeded()).map_err(|error| failed("signals cannot be caught", &error))?;
@@ -72,7 +72,7 @@ pub fn execute(arguments: &Arguments) -> Result<ExitCode, Failure> {
         .map_err(|error| run::not_executed(&command, &error))?;
     let ended = wait(child, signals).map_err(|error| failed("the program cannot be waited for", &error))?;
     let account = counting.end().map_err(|error| failed("what was counted cannot be read", &error))?;
-    let report = Report::new(arguments.target.name(), &at, ended, &account);
+    let report = Report::new(arguments.target.name(), whereabouts, ended, &account);
     let text = if arguments.json { format!("{}\n", report.as_json()) } else { report.as_text() };
     match &mut output {
         Some((path, file)) => file.write_all(text.as_bytes()).map_err(|error| {

@@ -65,9 +65,18 @@ pub fn not_executed(command: &Command, error: &std::io::Error) -> Failure {
         .exiting(CANNOT_EXECUTE)
 }
 
+/// Where a program finds its store.
+#[derive(Debug)]
+pub struct Whereabouts {
+    /// The path.
+    pub at: PathBuf,
+    /// It is mounted there: programs that the door cannot be in find it, too.
+    pub is_mounted: bool,
+}
+
 impl Target {
-    /// The program with the preload door in it, and a daemon that serves its store; and the path under which it finds that.
-    pub fn prepare(&self) -> Result<(Command, PathBuf), Failure> {
+    /// The program with the preload door in it, and a daemon that serves its store; and where it finds that.
+    pub fn prepare(&self) -> Result<(Command, Whereabouts), Failure> {
         let run_failed = |failure: Failure| failure.exiting(RUN_FAILED);
         let Some((name, rest)) = self.command.split_first() else {
             return Err(run_failed(Failure::new("no program to run")));
@@ -98,8 +107,13 @@ impl Target {
         } else {
             name.as_os_str()
         };
+        let is_mounted = found.as_ref().is_ok_and(|(store, at)| is_mounted(&mounts, store, at));
         let program = program::find(starter, &search_path)
-            .and_then(|program| program::check(&program).map(|()| program))
+            .and_then(|program| match program::check(&program) {
+                // By the mount these see the store, too.
+                Err(ProgramError::Static { .. } | ProgramError::SetId { .. }) if is_mounted => Ok(program),
+                checked => checked.map(|()| program),
+            })
             .map_err(|error| self.cannot_run(Path::new(starter), &error))?;
         let library = library().map_err(run_failed)?;
         let (store, at) = found?;
@@ -112,7 +126,12 @@ impl Target {
             .env("LD_PRELOAD", preload_list(&library))
             .env("CUESTA_SOCKET", store.socket())
             .env("CUESTA_AT", &at);
-        Ok((command, at))
+        if is_mounted {
+            command.env("CUESTA_MOUNTED", "1");
+        } else {
+            command.env_remove("CUESTA_MOUNTED");
+        }
+        Ok((command, Whereabouts { at, is_mounted }))
     }
 
     /// The store, and the path under which the program finds it: what is said, or else what `mounts` show.
@@ -159,6 +178,12 @@ impl Target {
     pub fn name(&self) -> &OsStr {
         self.command.first().map_or(OsStr::new(""), OsString::as_os_str)
     }
+}
+
+/// Whether the kernel finds the store there, too.
+fn is_mounted(mounts: &[Mounted], store: &Store, at: &Path) -> bool {
+    let on_top = mounts.iter().rev().find(|mounted| mounted.at == at);
+    on_top.is_some_and(|mounted| Path::new(&mounted.source) == store.folder())
 }
 
 /// Whether a mount is of the store it says: its maker may say anything, but if that is us, root, or whose store it is.

@@ -66,6 +66,19 @@ impl Place {
     }
 }
 
+/// Whether this process may mount; says so if not.
+pub fn can_mount() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let capabilities = status.lines().find_map(|line| line.strip_prefix("CapEff:")).unwrap().trim();
+    let administers = u64::from_str_radix(capabilities, 16).unwrap() & 1 << 21 != 0;
+    let flags = rustix::fs::OFlags::RDWR | rustix::fs::OFlags::CLOEXEC;
+    let can = administers && rustix::fs::open("/dev/fuse", flags, rustix::fs::Mode::empty()).is_ok();
+    if !can {
+        println!("skipped: needs root, and FUSE");
+    }
+    can
+}
+
 /// Sends a process a signal.
 pub fn signal(pid: &str, name: &str) {
     assert!(Command::new("kill").args(["-s", name, pid]).status().unwrap().success());

@@ -4,8 +4,8 @@ use super::attributes::stale;
 use super::who;
 use super::{Call, Door, Refusal};
 use crate::abi::{
-    AllocateIn, CopyRangeIn, CreateIn, FlushIn, OPEN_KEEP_CACHE, OpenIn, OpenOut, ReadIn, ReleaseIn, SeekIn,
-    SeekOut, WRITE_FROM_CACHE, WRITE_TAKES_SET_ID, WriteIn, WriteOut,
+    AllocateIn, CopyRangeIn, CreateIn, FlushIn, OPEN_DIRECT, OPEN_KEEP_CACHE, OpenIn, OpenOut, ReadIn,
+    ReleaseIn, SeekIn, SeekOut, WRITE_FROM_CACHE, WRITE_TAKES_SET_ID, WriteIn, WriteOut,
 };
 use cuesta_libfs::{Allocation, NewMode, OpenFile, UNNAMED, Whence};
 use cuesta_media::{UserSlice, UserSliceMut};
@@ -22,14 +22,16 @@ impl Door {
         let flags = flags as i32 & !NOT_OURS;
         let file = self.client.open(&who::asks(&call.header), call.base(), b"", flags, 0).map_err(stale)?;
         self.known.note_content(call.inode());
-        self.put_open(call, file);
+        self.put_open(call, file, flags);
         Ok(())
     }
 
-    /// What the kernel has cached stays: whether it still holds is asked with the attributes.
-    fn put_open(&self, call: &mut Call<'_>, file: Arc<OpenFile>) {
+    /// What the kernel has cached stays: whether it still holds is asked with the attributes. Whoever wants nothing cached
+    /// has each call come here as it was made.
+    fn put_open(&self, call: &mut Call<'_>, file: Arc<OpenFile>, flags: i32) {
         let handle = self.files.add(file);
-        call.answer.put(&OpenOut { handle, open_flags: OPEN_KEEP_CACHE, padding: 0 });
+        let open_flags = if flags & libc::O_DIRECT != 0 { OPEN_DIRECT } else { OPEN_KEEP_CACHE };
+        call.answer.put(&OpenOut { handle, open_flags, padding: 0 });
     }
 
     pub(super) fn create(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
@@ -52,13 +54,14 @@ impl Door {
         self.make_open(call, b"", flags, NewMode { bits: mode & 0o7777, umask })
     }
 
+    /// What is opened is new, with the set-id bits that the kernel has left.
     fn make_open(&self, call: &mut Call<'_>, name: &[u8], flags: i32, mode: NewMode) -> Result<(), Refusal> {
-        let file = self.client.open(&who::asks(&call.header), call.base(), name, flags, mode)?;
+        let file = self.client.open(&who::trusted(&call.header), call.base(), name, flags, mode)?;
         match self.client.stat_open(&file) {
             Ok(stat) => {
                 self.put_entry(call, &stat.record);
                 self.known.note_content(file.inode());
-                self.put_open(call, file);
+                self.put_open(call, file, flags);
                 Ok(())
             }
             Err(error) => {
@@ -72,9 +75,15 @@ impl Door {
         let ReadIn { handle, offset, size, .. } = call.arguments.structure()?;
         let file = self.files.get(handle)?;
         let offset = i64::try_from(offset).map_err(|_| Refusal(libc::EINVAL))?;
-        call.answer.fill(size as usize, |room| {
-            Ok(self.client.pread(&file, &mut [UserSliceMut::from(room)], offset)?)
-        })
+        self.at_its_offset(handle, &file, offset, |offset| {
+            let mut read = 0;
+            call.answer.fill(size as usize, |room| {
+                read = self.client.pread(&file, &mut [UserSliceMut::from(room)], offset)?;
+                Ok::<_, Refusal>(read)
+            })?;
+            Ok(read)
+        })?;
+        Ok(())
     }
 
     pub(super) fn write(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
@@ -83,7 +92,9 @@ impl Door {
         let file = self.files.get(handle)?;
         let offset = i64::try_from(offset).map_err(|_| Refusal(libc::EFBIG))?;
         let appends = flags as i32 & libc::O_APPEND != 0 && write_flags & WRITE_FROM_CACHE == 0;
-        let written = self.client.write_appending(&file, &[UserSlice::from(data)], Some(offset), appends)?;
+        let written = self.at_its_offset(handle, &file, offset, |offset| {
+            Ok(self.client.write_appending(&file, &[UserSlice::from(data)], Some(offset), appends)?)
+        })?;
         self.known.note_end(file.inode(), offset as u64 + written as u64);
         if appends {
             // The kernel caches it where it took the end to be.
@@ -107,6 +118,7 @@ impl Door {
     pub(super) fn release(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
         let ReleaseIn { handle, .. } = call.arguments.structure()?;
         self.locks.let_go_of_file(handle);
+        self.shared_offsets.end(handle);
         if let Some(file) = self.files.take(handle) {
             self.close(file);
         }

@@ -6,6 +6,7 @@
 //! | `attributes` | attributes and extended attributes of inodes, totals of the store |
 //! | `contents` | open files: opening, reading, writing, closing |
 //! | `listings` | directories that are read |
+//! | `inherited` | files that programs behind the other door hand on to some that the door cannot be in |
 //! | `locks` | `flock` and record locks |
 //! | `known` | inodes the kernel knows |
 //! | `handles` | what it has open |
@@ -14,6 +15,7 @@
 mod attributes;
 mod contents;
 mod handles;
+mod inherited;
 mod known;
 mod listings;
 mod locks;
@@ -28,6 +30,7 @@ use crate::request::{Arguments, Malformed, Request};
 use cuesta_format::InodeNumber;
 use cuesta_libfs::{Base, Client, Error};
 use handles::Handles;
+use inherited::SharedOffsets;
 use known::Known;
 use locks::Locks;
 use std::sync::Arc;
@@ -85,6 +88,7 @@ pub struct Door {
     device: Arc<Device>,
     known: Known,
     files: Handles,
+    shared_offsets: SharedOffsets,
     locks: Locks,
     keeping: Keeping,
 }
@@ -92,8 +96,15 @@ pub struct Door {
 impl Door {
     /// One on a session.
     pub fn new(client: Arc<Client>, device: Arc<Device>, keeping: Keeping) -> Door {
-        let (known, files, locks) = (Known::default(), Handles::default(), Locks::default());
-        Door { client, device, known, files, locks, keeping }
+        Door {
+            client,
+            device,
+            known: Known::default(),
+            files: Handles::default(),
+            shared_offsets: SharedOffsets::default(),
+            locks: Locks::default(),
+            keeping,
+        }
     }
 
     /// The mount is gone: everything is closed and the session ends.
@@ -174,7 +185,7 @@ impl Door {
             Opcode::RemoveExtended => self.remove_extended(call),
             Opcode::GetLock => self.get_lock(call),
             Opcode::SetLock => self.set_lock(call),
-            Opcode::IoControl => Err(Refusal(libc::ENOTTY)),
+            Opcode::IoControl => self.control(call),
             Opcode::Destroy => Ok(()),
             Opcode::Init | Opcode::Forget | Opcode::BatchForget | Opcode::Interrupt | Opcode::SetLockWait => {
                 Err(Refusal(libc::EIO))

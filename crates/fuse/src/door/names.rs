@@ -14,6 +14,9 @@ use std::sync::Arc;
 impl Door {
     pub(super) fn look_up(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
         let name = call.arguments.text()?;
+        if let Some(inode) = self.asked_by_number(call, name) {
+            return self.look_up_number(call, inode);
+        }
         match self.record_of(call, name) {
             Ok(record) => {
                 self.put_entry(call, &record);

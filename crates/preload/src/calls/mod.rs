@@ -6,6 +6,7 @@
 
 mod asynchronous;
 mod attributes;
+mod by_mount;
 mod control;
 mod copies;
 mod data;

@@ -8,12 +8,14 @@
 //! | of the kernel's, interpreters and all | the call as it came, with that environment |
 //! | in the store | from a copy in memory; what it would see of itself (`/proc/self/exe`, its name) goes along |
 //! | a script, it or an interpreter of it in the store | its interpreter, with the arguments the kernel would give |
-//! | one the library cannot be loaded into | as always if it has nothing of the store, else refused with a line |
+//! | one the library cannot be loaded into, where the store is mounted | by the mount, with all it inherits (`by_mount`) |
+//! | the same elsewhere | as always if it has nothing of the store, else refused with a line |
 
 use std::ffi::{CStr, CString};
 
 use cuesta_format::account::Barrier;
 
+use super::by_mount::{self, Entered};
 use super::copies::ProgramCopy;
 use super::program_file::{Location, ProgramFile};
 use super::variables::{self, Variable};
@@ -23,7 +25,7 @@ use crate::user_memory::UserPath;
 use crate::{counting, gate, process, references, thread, user_memory};
 
 /// Variables every program under Cuesta has.
-const KEPT: [&CStr; 4] = [c"LD_PRELOAD", c"CUESTA_SOCKET", c"CUESTA_AT", c"CUESTA_PATCH"];
+const KEPT: [&CStr; 5] = [c"LD_PRELOAD", c"CUESTA_SOCKET", c"CUESTA_AT", c"CUESTA_MOUNTED", c"CUESTA_PATCH"];
 /// Variables meant for the library in the next program alone.
 const OURS_ALONE: [&str; 2] = ["CUESTA_TABLE", counting::VARIABLE];
 
@@ -45,6 +47,8 @@ pub struct ExecImage {
     /// The program, if it is a copy.
     copy: Option<ProgramCopy>,
     table: Option<Written>,
+    /// What the kernel has of the store for it.
+    entered: Option<Entered>,
 }
 
 impl ExecImage {
@@ -54,6 +58,9 @@ impl ExecImage {
         std::mem::forget(self.copy);
         if let Some(table) = self.table {
             table.let_go();
+        }
+        if let Some(entered) = self.entered {
+            entered.let_go();
         }
     }
 
@@ -214,11 +221,12 @@ pub fn execute(
     chain.follow()?;
     let given = variables::list(call.word(arguments))?;
     let barrier = chain.program.excludes_library();
-    if let Some(barrier) = barrier {
+    let is_by_mount = barrier.is_some() && by_mount::is_mounted();
+    if let Some(barrier) = barrier.filter(|_| !is_by_mount) {
         refuse_if_of_store(call, &chain.program, barrier, name.as_bytes(), &given)?;
     }
     let mut image = ExecImage::default();
-    let identity = chain.prepare(&mut image, name.as_bytes(), &given)?;
+    let identity = chain.prepare(&mut image, name.as_bytes(), &given, is_by_mount)?;
     let is_in_store = matches!(chain.program.location, Location::Store(..));
     let (variable, executed) = counting::note_exec(call, chain.program.path(), is_in_store, barrier).unzip();
     let given_variables = variables::of(call.word(variables))?;
@@ -226,8 +234,17 @@ pub fn execute(
         None => needed::libraries(&chain.program, &given_variables)?,
         Some(_) => Vec::new(),
     };
+    if let Some(barrier) = barrier.filter(|_| is_by_mount) {
+        match by_mount::enter() {
+            Ok(entered) => image.entered = Some(entered),
+            Err(obstacle) => return refuse(call, &chain.program, barrier, name.as_bytes(), obstacle.why()),
+        }
+    }
     drop(chain);
-    let table = Table::of_this_process(identity, libraries).and_then(Table::write);
+    let table = match is_by_mount {
+        true => None,
+        false => Table::of_this_process(identity, libraries).and_then(Table::write),
+    };
     let ours = [table.as_ref().map(|table| table.variable.as_c_str()), variable.as_deref()];
     let libraries = table.as_ref().map(|table| &table.libraries[..]).unwrap_or_default();
     image.set_variables(&given_variables, ours.into_iter().flatten(), libraries)?;
@@ -253,7 +270,7 @@ pub fn execute(
     thread::enter();
     if thread::is_vforked() {
         // SAFETY: the reference ends within the statement.
-        drop(unsafe { thread::delta() }.as_mut().and_then(|delta| delta.exec.take()));
+        kept = unsafe { thread::delta() }.as_mut().and_then(|delta| delta.exec.take());
     }
     drop(kept);
     if let Some(executed) = executed {
@@ -319,6 +336,7 @@ impl Chain {
         image: &mut ExecImage,
         name: &[u8],
         given: &[usize],
+        is_by_mount: bool,
     ) -> Result<Option<Identity>, Failure> {
         let base = |path: &[u8]| path.rsplit(|byte| *byte == b'/').next().unwrap_or_default().to_vec();
         if !self.is_ours {
@@ -336,6 +354,10 @@ impl Chain {
         }
         let mut identity = Identity { command: base(name), program: None, is_without_sites: false };
         match &self.program.location {
+            Location::Store(file, path) if is_by_mount => {
+                let path = by_mount::program(path, file.inode());
+                image.path = path.ok_or(Failure::Errno(libc::ENOENT))?;
+            }
             Location::Store(file, path) => {
                 let copy = ProgramCopy::of(file)?;
                 identity.is_without_sites = copy.is_without_sites();
@@ -364,11 +386,17 @@ fn refuse_if_of_store(
     name: &[u8],
     arguments: &[usize],
 ) -> Result<(), Failure> {
-    let Some(why) = concern(program, arguments)? else { return Ok(()) };
+    match concern(program, arguments)? {
+        Some(why) => refuse(call, program, barrier, name, &why).map(|_| ()),
+        None => Ok(()),
+    }
+}
+
+fn refuse(call: &Call, program: &ProgramFile, barrier: Barrier, name: &[u8], why: &str) -> Answer {
     counting::note_refused(program.path(), barrier);
     let (name, what) = (String::from_utf8_lossy(name), barrier.description());
     crate::report(format_args!("{name} is {what}, so the store cannot be served to it: {why}"));
-    call.unserved(libc::EOPNOTSUPP).map(|_| ())
+    call.unserved(libc::EOPNOTSUPP)
 }
 
 /// What the program would have of the store, and what to do about it.

@@ -36,6 +36,13 @@ pub fn verdict(report: &Report) -> String {
             instead_of(call)
         );
     }
+    if let Some(program) = unwatched.filter(|_| report.whereabouts.is_mounted) {
+        return format!(
+            "what could be watched was served; {} could not be ({}), and finds the store by the mount.",
+            name(program),
+            why_unwatched(program),
+        );
+    }
     if let Some(program) = unwatched {
         return format!(
             "what could be watched was served, but {} does not see the store ({}); it must get its files elsewhere.",
@@ -47,7 +54,7 @@ pub fn verdict(report: &Report) -> String {
         return format!(
             "nothing was done on the store: no path below {} was used, and no descriptor of it. Give the program one, or \
              say with --at where it looks.",
-            report.at.display(),
+            report.whereabouts.at.display(),
         );
     }
     if report.total(Outcome::Unserved) != 0 {

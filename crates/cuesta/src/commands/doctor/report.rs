@@ -1,13 +1,13 @@
 //! What `cuesta doctor` tells, as text and as JSON.
 
 use super::advice;
+use crate::commands::run::Whereabouts;
 use crate::{error_names, output, system_calls};
 use cuesta_format::account::{Account, CountedCall, CountedProgram, Outcome, ProgramIndex};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::os::unix::process::ExitStatusExt as _;
-use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 
 /// What became of a run.
@@ -16,7 +16,7 @@ pub struct Report {
     /// The program, as it was named.
     pub name: String,
     /// Where it was to find the store.
-    pub at: PathBuf,
+    pub whereabouts: Whereabouts,
     /// The kinds of calls.
     pub calls: Vec<CountedCall>,
     /// The programs of the run.
@@ -47,10 +47,10 @@ impl Counts {
 
 impl Report {
     /// The report of a program that has ended.
-    pub fn new(name: &OsStr, at: &Path, ended: ExitStatus, account: &Account) -> Report {
+    pub fn new(name: &OsStr, whereabouts: Whereabouts, ended: ExitStatus, account: &Account) -> Report {
         Report {
             name: name.to_string_lossy().into_owned(),
-            at: at.to_owned(),
+            whereabouts,
             calls: account.counted_calls(),
             programs: account.counted_programs(),
             ended,

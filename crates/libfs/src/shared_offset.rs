@@ -1,9 +1,11 @@
-//! Offsets that processes of the store's own user share by memory, and with a process of another user by us: it inherited
-//! the file from one of them. Such a process must not touch that memory, where the offsets of other files are as well.
+//! Offsets that processes of the store's own user share by memory, and with others by a session that does their calls: a
+//! process of another user, which inherited the file from one of them, or one whose calls come by a mount. Such a process
+//! has not that memory, where the offsets of other files are as well.
 
+use crate::errno::Error;
+use crate::open_file::OpenFile;
 use cuesta_format::Medium;
 use cuesta_format::control::{CELL_HOLDER, CELL_MOVED, CELL_OFFSET, CELL_PROCESSES, PASSED_CELL_BYTES};
-use cuesta_libfs::{Error, OpenFile};
 use cuesta_media::{Mapping, Protection};
 use rustix::fd::OwnedFd;
 use rustix::process::{Pid, test_kill_process};
@@ -16,20 +18,25 @@ const BYTES_MAX: u64 = 64 << 20;
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// The offset of one file.
-pub(crate) struct SharedOffset {
+#[derive(Debug)]
+pub struct SharedOffset {
     memory: Mapping,
     place: u64,
 }
 
 /// An offset in use.
-pub(crate) struct HeldOffset<'f> {
+#[derive(Debug)]
+pub struct HeldOffset<'f> {
     shared: &'f SharedOffset,
     file: &'f OpenFile,
 }
 
 impl SharedOffset {
     /// That at `place` in a memory file of the store's own user, or of root.
-    pub(crate) fn new(memory: &OwnedFd, place: u64) -> Result<SharedOffset, Error> {
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if there is no room for a cell at `place`.
+    pub fn new(memory: &OwnedFd, place: u64) -> Result<SharedOffset, Error> {
         let bytes = rustix::fs::fstat(memory).map_err(|_| Error::Invalid)?.st_size as u64;
         let end = place.checked_add(PASSED_CELL_BYTES as u64);
         if bytes > BYTES_MAX || end.is_none_or(|end| end > bytes) || !place.is_multiple_of(8) {
@@ -49,8 +56,11 @@ impl SharedOffset {
         self.memory.atomic_u64(self.place + part as u64).map_err(|_| Error::Invalid)
     }
 
-    /// Takes it, and gives it to the file.
-    pub(crate) fn hold<'f>(&'f self, file: &'f OpenFile) -> Result<HeldOffset<'f>, Error> {
+    /// Takes it, and gives it to the file, whose offset it is until it is let go of.
+    ///
+    /// # Errors
+    /// [`Error::Busy`] if it is in use elsewhere for long; [`Error::Unsupported`] if it has gone elsewhere.
+    pub fn hold<'f>(&'f self, file: &'f OpenFile) -> Result<HeldOffset<'f>, Error> {
         let holder = self.half(CELL_HOLDER)?;
         let us = rustix::process::getpid().as_raw_nonzero().get().unsigned_abs();
         let deadline = Instant::now() + PATIENCE;

@@ -1,0 +1,260 @@
+//! Programs the library cannot be loaded into, on a store that is mounted where it appears: the kernel executes them by that
+//! mount, and what they inherit of the store is there as well.
+//!
+//! Before the exec each descriptor of ours that survives it is replaced by one that the kernel has of the same file, and
+//! the kernel's working directory is where the program's is. Offsets that other processes share stay shared: the mount goes on
+//! where they are. Whoever has locks keeps them by a copy of the descriptor they are on, for as long as the program runs. All
+//! that is taken back if the exec fails.
+
+use std::ffi::CString;
+use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
+
+use cuesta_format::InodeNumber;
+use cuesta_format::control::USER_LOCK_LAST;
+use cuesta_format::mount_calls::{self, SHARE_OFFSET, ShareOffset};
+use rustix::fd::BorrowedFd;
+use rustix::fs::{FileType, FsWord, Mode, OFlags, SeekFrom};
+use rustix::io::{Errno, FdFlags};
+
+use crate::descriptors::{self, Pin};
+use crate::open_file::Shared;
+use crate::{arch, cells, gate, inheritance, process, record_locks, references, thread, working_directory};
+
+/// `FUSE_SUPER_MAGIC`.
+const FUSE: FsWord = 0x6573_5546;
+/// Flags that an open at the mount is to have as the descriptor's own has.
+const KEPT_FLAGS: i32 = libc::O_ACCMODE
+    | libc::O_APPEND
+    | libc::O_NONBLOCK
+    | libc::O_DSYNC
+    | libc::O_SYNC
+    | libc::O_NOATIME
+    | libc::O_PATH;
+
+/// What has been put in the kernel's hands for an exec, and is taken back when this is dropped.
+#[derive(Debug, Default)]
+pub struct Entered {
+    replaced: Vec<Replaced>,
+    /// Copies of descriptors that have locks.
+    kept: Vec<OwnedFd>,
+    /// Where the kernel was.
+    directory: Option<OwnedFd>,
+}
+
+#[derive(Debug)]
+struct Replaced {
+    fd: i32,
+    /// What was there.
+    before: OwnedFd,
+    /// Whose cell does not count this process any more.
+    counted_out: Option<Pin>,
+}
+
+/// Why a program cannot have what it would inherit.
+#[derive(Debug)]
+pub struct Obstacle(String);
+
+impl Obstacle {
+    /// In words.
+    pub fn why(&self) -> &str {
+        &self.0
+    }
+}
+
+/// Whether the store is mounted where it appears, for the kernel as it sees that now.
+pub fn is_mounted() -> bool {
+    let Ok(configuration) = process::configuration() else { return false };
+    let prefix = &configuration.prefix[..];
+    configuration.is_mounted
+        && rustix::fs::statfs(prefix).is_ok_and(|found| found.f_type == FUSE)
+        && rustix::fs::stat(prefix).is_ok_and(|found| found.st_ino == InodeNumber::ROOT.0)
+}
+
+/// Puts into the kernel's hands what the next program is to have, until the answer is dropped.
+pub fn enter() -> Result<Entered, Obstacle> {
+    let mut entered = Entered::default();
+    references::keep_for_exec(inheritance::survives_exec);
+    if thread::is_vforked() {
+        entered.take_over()?;
+    } else {
+        gate::alone(|| entered.take_over())?;
+    }
+    Ok(entered)
+}
+
+/// Where the kernel finds what lies in the store by this absolute path, if that is the inode.
+fn find(path: &[u8], inode: u64) -> Option<OwnedFd> {
+    let found =
+        rustix::fs::open(path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    let stat = rustix::fs::fstat(&found).ok()?;
+    let is_there = rustix::fs::fstatfs(&found).is_ok_and(|found| found.f_type == FUSE);
+    (stat.st_ino == inode && is_there).then_some(found)
+}
+
+/// The path of a program of the store for the kernel.
+pub fn program(path: &[u8], inode: InodeNumber) -> Option<CString> {
+    find(path, inode.0)?;
+    CString::new(path).ok()
+}
+
+impl Entered {
+    fn take_over(&mut self) -> Result<(), Obstacle> {
+        let prefix = process::configuration().map(|found| found.prefix.clone()).unwrap_or_default();
+        for (pin, fds) in descriptors::grouped(inheritance::survives_exec) {
+            self.replace(&prefix, &pin, &fds).map_err(|why| {
+                let fds: Vec<String> = fds.iter().map(i32::to_string).collect();
+                Obstacle(format!("it inherits descriptor {}, a file of the store {why}", fds.join(", ")))
+            })?;
+        }
+        if let Some((pin, name)) = working_directory::current() {
+            let path = [&prefix[..], &name].concat();
+            let entered = find(&path, pin.inode()).ok_or(Errno::NOENT).and_then(|directory| {
+                let flags = OFlags::PATH | OFlags::CLOEXEC;
+                let before = rustix::fs::open(".", flags, Mode::empty())?;
+                rustix::process::fchdir(&directory)?;
+                Ok(before)
+            });
+            let moved = |errno| {
+                let path = String::from_utf8_lossy(&path);
+                Obstacle(format!("its working directory {path} cannot be entered by the mount ({errno})"))
+            };
+            self.directory = Some(entered.map_err(moved)?);
+        }
+        Ok(())
+    }
+
+    fn replace(&mut self, prefix: &[u8], pin: &Pin, fds: &[i32]) -> Result<(), String> {
+        let Some(&first) = fds.first() else { return Ok(()) };
+        if pin.token().is_some() {
+            return Err("that SharedFS serves (give it a pipe instead)".into());
+        }
+        if record_locks::may_be_held(pin.inode()) {
+            return Err("with record locks, which it would lose (give it a pipe instead)".into());
+        }
+        let cannot = |errno: Errno| format!("that cannot be opened by the mount ({errno})");
+        let file = open(prefix, pin).map_err(cannot)?;
+        let shared = share(&file, pin).map_err(cannot)?;
+        if pin.passed() != 0 || has_locks(first) {
+            let kept = process::set_aside(borrow(first)).map_err(cannot)?;
+            rustix::io::fcntl_setfd(&kept, FdFlags::empty()).map_err(cannot)?;
+            self.kept.push(kept);
+        }
+        // The mount has counted itself in.
+        let mut counted_out = match shared {
+            Some(Shared::Cell(_)) if !thread::is_vforked() => Some(pin.clone()),
+            _ => None,
+        };
+        if let Some(pin) = &counted_out {
+            pin.count_out();
+        }
+        for &fd in fds {
+            let before = process::set_aside(borrow(fd)).map_err(cannot)?;
+            self.replaced.push(Replaced { fd, before, counted_out: counted_out.take() });
+            put(file.as_fd(), fd);
+        }
+        Ok(())
+    }
+
+    /// Ends in a process whose descriptors these are not.
+    pub fn let_go(mut self) {
+        for Replaced { before, .. } in self.replaced.drain(..) {
+            std::mem::forget(before);
+        }
+        self.kept.drain(..).chain(self.directory.take()).for_each(std::mem::forget);
+    }
+}
+
+/// The program goes on.
+impl Drop for Entered {
+    fn drop(&mut self) {
+        for Replaced { fd, before, counted_out } in self.replaced.drain(..).rev() {
+            if let Some(pin) = counted_out {
+                pin.count_in();
+            }
+            put(before.as_fd(), fd);
+        }
+        if let Some(directory) = self.directory.take() {
+            let _ = rustix::process::fchdir(directory);
+        }
+    }
+}
+
+/// Makes `to`, which survives an exec, a copy of `file`.
+fn put(file: BorrowedFd<'_>, to: i32) {
+    let arguments = [file.as_raw_fd() as usize, to as usize, 0, 0, 0, 0];
+    // SAFETY: `to` is ours, and the table has what is behind it.
+    unsafe { arch::syscall(libc::SYS_dup3 as usize, arguments) };
+}
+
+/// Opens by the mount what `pin` has open: by the path it was opened by, if that leads there still, or else by its number.
+fn open(prefix: &[u8], pin: &Pin) -> Result<OwnedFd, Errno> {
+    let flags = pin.without_offset().flags as i32 & KEPT_FLAGS;
+    let path = [prefix, pin.path()].concat();
+    let found = match find(&path, pin.inode()).filter(|_| !pin.path().is_empty()) {
+        Some(found) => found,
+        None => {
+            let name = mount_calls::name_of(InodeNumber(pin.inode()));
+            let path = [prefix, b"/", name.as_bytes()].concat();
+            rustix::fs::open(&path[..], OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?
+        }
+    };
+    if pin.is_path() {
+        return Ok(found);
+    }
+    let kind = FileType::from_raw_mode(rustix::fs::fstat(&found)?.st_mode);
+    // Each call comes to the mount as it was made, at the offset that is shared.
+    let direct = if kind == FileType::RegularFile { libc::O_DIRECT } else { 0 };
+    let path = format!("/proc/thread-self/fd/{}", found.as_raw_fd());
+    let opening = OFlags::from_bits_retain((flags | direct) as u32) | OFlags::CLOEXEC;
+    let file = rustix::fs::open(path, opening, Mode::empty())?;
+    rustix::fs::fcntl_setfl(&file, OFlags::from_bits_retain(flags as u32))?;
+    Ok(file)
+}
+
+/// The mount goes on with `file` where `pin` is, and moves what others share. Answers what that is.
+fn share(file: &OwnedFd, pin: &Pin) -> Result<Option<Shared>, Errno> {
+    if pin.is_path() {
+        return Ok(None);
+    }
+    let (shared, offset) = pin.to_share();
+    let sought = rustix::fs::seek(file, SeekFrom::Start(offset));
+    let kind = FileType::from_raw_mode(rustix::fs::fstat(file)?.st_mode);
+    if kind != FileType::RegularFile {
+        return Ok(None);
+    }
+    sought?;
+    let (memory, place) = match shared {
+        None => return Ok(None),
+        Some(Shared::Passed(number)) => (-1, number),
+        Some(Shared::Cell(index)) => {
+            let cell = cells::at(index).and_then(cells::place_of);
+            (cells::file().ok_or(Errno::BADF)?, cell.ok_or(Errno::BADF)?)
+        }
+        Some(Shared::Served(_)) => return Err(Errno::OPNOTSUPP),
+    };
+    let asked = ShareOffset { memory, padding: 0, place, offset };
+    let arguments =
+        [file.as_raw_fd() as usize, SHARE_OFFSET as usize, std::ptr::from_ref(&asked) as usize, 0, 0, 0];
+    // SAFETY: the kernel reads the one structure, which outlives the call.
+    let done = unsafe { arch::syscall(libc::SYS_ioctl as usize, arguments) };
+    if done < 0 { Err(Errno::from_raw_os_error(-done as i32)) } else { Ok(shared) }
+}
+
+/// Whether the program has locks on what is behind a descriptor.
+fn has_locks(fd: i32) -> bool {
+    let Ok(path) = CString::new(format!("/proc/thread-self/fdinfo/{fd}")) else { return true };
+    let listed = process::contents(&path).unwrap_or_default();
+    let is_theirs = |line: &[u8]| {
+        // lock:	1: OFDLCK ADVISORY READ -1 00:19:3 17 17
+        let mut words = line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
+        let is_whole = words.clone().any(|word| word == b"FLOCK");
+        let first = words.nth_back(1).and_then(|word| std::str::from_utf8(word).ok()?.parse::<u64>().ok());
+        is_whole || first.is_none_or(|first| first <= USER_LOCK_LAST)
+    };
+    listed.split(|byte| *byte == b'\n').filter(|line| line.starts_with(b"lock:")).any(is_theirs)
+}
+
+fn borrow(fd: i32) -> BorrowedFd<'static> {
+    // SAFETY: used for one call each; a descriptor closed meanwhile answers EBADF.
+    unsafe { BorrowedFd::borrow_raw(fd) }
+}
