@@ -8,6 +8,7 @@ use crate::digest::Space;
 use crate::digest::policy;
 use crate::digest::{Batch, Digester, LogView, Until};
 use crate::ending::Ending;
+use crate::metadata::MetadataError;
 use crate::sessions::{BatchReport, Control, Segment, Session, make_segment};
 use crate::store::{Core, Progress};
 use crate::{Error, SharedFs};
@@ -118,6 +119,9 @@ impl SharedFs {
 
     /// Makes a segment, a file of the tier that nobody knows yet.
     pub(crate) fn make_segment(&self, id: SegmentId) -> Result<Segment, Error> {
+        if self.is_left() {
+            return Err(MetadataError::Left.into());
+        }
         make_segment(&self.tier, self.superblock.geometry.segment_bytes, self.superblock.medium, id)
     }
 

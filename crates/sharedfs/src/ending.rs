@@ -1,6 +1,7 @@
 //! Fences, and how sessions end: everything that takes leases from a session without asking it.
 
 use crate::digest::{Digester, Until};
+use crate::metadata::MetadataError;
 use crate::requests::Ahead;
 use crate::sessions::{Presence, Session, SessionTable};
 use crate::store::{Core, sync_folder};
@@ -196,14 +197,22 @@ impl SharedFs {
     /// Ends a session: what its log holds is digested, everything it had is given back. On a full medium that is done
     /// later, and [`Error::NoSpace`] only says so.
     pub fn end_session(&self, session: SessionId, ending: Ending) -> Result<(), Error> {
+        if self.is_left() {
+            return Err(MetadataError::Left.into());
+        }
         self.abandon_mount(session);
         let ended = self.try_end(session, ending);
-        if let Err(Error::NoSpace) = ended
-            && let Some(found) = self.core.lock().sessions.get_mut(&session)
-        {
-            found.ending = Some(ending);
+        if let Err(Error::NoSpace) = ended {
+            self.end_later(session, ending);
         }
         ended
+    }
+
+    /// The medium is too full for the session to end now.
+    pub(crate) fn end_later(&self, session: SessionId, ending: Ending) {
+        if let Some(found) = self.core.lock().sessions.get_mut(&session) {
+            found.ending = Some(ending);
+        }
     }
 
     /// The process of a session that was awaited has ended. Says whether it was one; it ends with
@@ -240,6 +249,9 @@ impl SharedFs {
 
     fn try_end(&self, session: SessionId, ending: Ending) -> Result<(), Error> {
         let mut digester = self.digester.lock();
+        if self.is_left() {
+            return Err(MetadataError::Left.into());
+        }
         // First: what it appends behind the end of the digest must not seem to have happened.
         self.shut_out(session);
         let rejected = !planted::active(Bug::EndedUndigested)

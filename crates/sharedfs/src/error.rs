@@ -78,6 +78,11 @@ impl Error {
         )
     }
 
+    /// Whether the store is another daemon's by now.
+    pub(crate) fn is_left(&self) -> bool {
+        matches!(self, Error::Metadata(MetadataError::Left))
+    }
+
     /// Attaches what was tried.
     pub fn io(action: &'static str) -> impl Fn(io::Error) -> Error {
         move |source| Error::Io { action, source }
@@ -109,6 +114,8 @@ impl From<Error> for Refusal {
         match error {
             Error::NoSpace => Refusal::NoSpace,
             Error::NoSession => Refusal::SessionEnded,
+            // Nobody is told: the connection ends.
+            error if error.is_left() => Refusal::Internal(error.to_string()),
             error => {
                 tracing::error!(%error, "a request failed");
                 Refusal::Internal(error.to_string())

@@ -480,6 +480,19 @@ impl SharedFs {
             written => Ok(written?),
         }
     }
+
+    /// Closes the store for good, behind the digest that there may be: it is the next daemon's. Whoever still holds this
+    /// changes nothing any more, and ends no session, which that one may have: [`MetadataError::Left`].
+    pub fn leave(&self) {
+        let _digester = self.digester.lock();
+        self.metadata.leave();
+        self.core.lock().table.leave();
+    }
+
+    /// Whether it was left.
+    pub(crate) fn is_left(&self) -> bool {
+        self.metadata.is_left()
+    }
 }
 
 pub(crate) fn new_session(

@@ -5,7 +5,9 @@ mod common;
 use common::*;
 use cuesta_format::wire::{LeaseMode, Refusal, Request, Response};
 use cuesta_format::{Geometry, InodeNumber, LogGeneration, LogPosition};
-use cuesta_sharedfs::Progress;
+use cuesta_sharedfs::check::{Mode, check};
+use cuesta_sharedfs::metadata::MetadataError;
+use cuesta_sharedfs::{Ending, Error, Progress};
 use std::collections::HashSet;
 use std::ops::Range;
 
@@ -402,4 +404,69 @@ fn what_needs_no_digest_is_answered_while_one_runs() {
     }
     drop(held);
     writer.digest();
+}
+
+/// What the threads of an old daemon's connections did at last went over what the next one had written: redb found its
+/// primary corrupted.
+#[test]
+fn a_store_that_was_left_writes_nothing_any_more() {
+    let store = Store::new();
+    let shared = store.open();
+    let mut old = Writer::attach(&shared);
+    let file = old.file(b"f");
+    old.write(file, 0, b"content");
+    old.digest();
+    let old_session = old.session;
+    shared.stop().unwrap();
+    let late = Writer::attach(&shared);
+    shared.leave();
+
+    let next = store.open();
+    let mut writer = Writer::attach(&next);
+    writer.file(b"of the next one");
+    writer.digest();
+    for session in [old_session, late.session] {
+        let ended = shared.end_session(session, Ending::Gone);
+        assert!(matches!(ended, Err(Error::Metadata(MetadataError::Left))), "{ended:?}");
+    }
+    assert!(matches!(shared.attach(NOBODY, "late"), Err(Error::Metadata(MetadataError::Left))));
+    drop((old, late, shared));
+    let more = writer.file(b"more of it");
+    writer.write(more, 0, b"more");
+    writer.digest();
+    writer.request(&Request::Detach);
+    drop((writer, next));
+    let last = store.open();
+    assert_eq!(content(&last, "more of it"), b"more");
+    assert_eq!(content(&last, "of the next one"), b"");
+    drop(last);
+    assert!(check(&store.tier(), Mode::Report).unwrap().is_clean());
+}
+
+/// The same when nobody asks the old one for anything, and it is only let go of.
+#[test]
+fn letting_go_of_a_store_that_was_left_is_nothing_to_the_next_daemon() {
+    let store = Store::new();
+    let shared = store.open();
+    let mut old = Writer::attach(&shared);
+    old.file(b"f");
+    old.digest();
+    shared.stop().unwrap();
+    shared.leave();
+    let next = store.open();
+    let mut writer = Writer::attach(&next);
+    for number in 0..3000 {
+        let name = format!("{number:0200}").into_bytes();
+        writer.file(&name);
+        if number % 500 == 499 {
+            writer.digest();
+        }
+    }
+    next.stop().unwrap();
+    drop((old, shared));
+    kill(next, vec![writer]);
+    let last = store.open();
+    assert_eq!(last.read_directory(ROOT).unwrap().len(), 3001);
+    drop(last);
+    assert!(check(&store.tier(), Mode::Report).unwrap().is_clean());
 }

@@ -168,8 +168,9 @@ impl BackendFile {
         self.mapping.len()
     }
 
-    /// Allocates until there are `bytes` of slack.
+    /// Allocates until there are `bytes` of slack; on a file that was given up, nothing.
     pub(super) fn ensure_slack(&self, bytes: u64) -> Result<(), MediaError> {
+        let Ok(_kept) = self.check_kept() else { return Ok(()) };
         let _growing = self.growth.lock().unwrap_or_else(PoisonError::into_inner);
         self.allocate(self.written.load(Ordering::Acquire).saturating_add(bytes))
     }

@@ -45,6 +45,9 @@ pub enum MetadataError {
     /// An earlier write failed; what was committed is safe, and the store must be opened again.
     #[error("the metadata store refuses to go on after a failed write")]
     Failed,
+    /// Whoever opened the store has left it: it is the next one's. Nothing was changed.
+    #[error("the store was left: another daemon may have it")]
+    Left,
     /// The file could not be mapped or grown.
     #[error(transparent)]
     Media(#[from] MediaError),

@@ -46,6 +46,8 @@ pub(super) struct Shared {
     /// A commit of the tree ended with an error, and may have been done all the same: where a next transaction would go
     /// is not known.
     in_doubt: AtomicBool,
+    /// It is the next one's.
+    is_left: AtomicBool,
     /// The store was opened anew, and the journal was not as it was any more.
     flaw: OnceLock<JournalFlaw>,
     /// What the last transaction left to the next.
@@ -81,7 +83,8 @@ struct Current {
 
 /// redb on its file.
 struct Opened {
-    database: Database,
+    /// None once the store was left.
+    database: Option<Database>,
     file: Arc<BackendFile>,
 }
 
@@ -168,9 +171,10 @@ impl MetadataStore {
         let opened = Arc::new(Opened::new(path, medium, cache_bytes)?);
         let current = Current { opened, tree: None, overlay: Arc::default(), journal: Place::default() };
         let (path, current, watch) = (path.to_owned(), RwLock::new(current), OnceLock::new());
-        let (in_doubt, flaw) = (AtomicBool::new(false), OnceLock::new());
-        let spare = Mutex::default();
-        let shared = Arc::new(Shared { path, medium, cache_bytes, current, in_doubt, flaw, spare, watch });
+        let (in_doubt, is_left) = (AtomicBool::new(false), AtomicBool::new(false));
+        let (flaw, spare) = (OnceLock::new(), Mutex::default());
+        let shared = Shared { path, medium, cache_bytes, current, in_doubt, is_left, flaw, spare, watch };
+        let shared = Arc::new(shared);
         Ok(MetadataStore { shared, writer: Arc::default(), is_read_only: AtomicBool::new(false) })
     }
 
@@ -199,10 +203,28 @@ impl MetadataStore {
         self.is_read_only.load(Ordering::Relaxed)
     }
 
+    /// Closes the store for good, behind the transaction that there may be: it is the next one's, whoever still holds this.
+    /// redb writes its last here, and not when the last reader lets go.
+    pub fn leave(&self) {
+        let _writing = self.writer.lock();
+        let mut current = self.shared.current.write();
+        // First: who comes across the rest of it finds out why.
+        self.shared.is_left.store(true, Ordering::Release);
+        current.tree = None;
+        // Who writes has it, too, and nobody does.
+        let database = Arc::get_mut(&mut current.opened).and_then(|opened| opened.database.take());
+        let _ = guarded(|| {
+            drop(database);
+            Ok(())
+        });
+        current.opened.file.give_up();
+    }
+
     /// Begins the one transaction that writes; waits while there is another.
     pub fn begin(&self) -> Result<Transaction, MetadataError> {
         // The order matters: only once no other writer is left does a snapshot show the last commit.
         let writing = self.writer.lock_arc();
+        self.shared.check_kept()?;
         if self.is_read_only() {
             return Err(MetadataError::Damaged("it is only read until cuesta fsck has been run".into()));
         }
@@ -259,6 +281,11 @@ impl MetadataStore {
         self.begin()?.write_out()
     }
 
+    /// Whether it was left.
+    pub fn is_left(&self) -> bool {
+        self.shared.is_left.load(Ordering::Acquire)
+    }
+
     /// Bytes the store takes on its medium.
     pub fn allocated_bytes(&self) -> u64 {
         self.file().allocated_bytes()
@@ -268,8 +295,9 @@ impl MetadataStore {
     pub fn check_pages(&mut self) -> Result<bool, MetadataError> {
         let mut current = self.shared.current.write();
         current.tree = None;
-        let Some(opened) = Arc::get_mut(&mut current.opened) else { return Err(MetadataError::Failed) };
-        guarded(|| Ok(opened.database.check_integrity()?))
+        let opened = Arc::get_mut(&mut current.opened).ok_or(MetadataError::Failed)?;
+        let database = opened.database.as_mut().ok_or(MetadataError::Left)?;
+        guarded(|| Ok(database.check_integrity()?))
     }
 }
 
@@ -298,6 +326,7 @@ impl Shared {
     /// the store opened anew.
     fn read(&self) -> Result<Snapshot, MetadataError> {
         let current = self.current.read();
+        self.check_kept()?;
         if let Some(tree) = &current.tree
             && !current.opened.file.ran_full()
         {
@@ -306,6 +335,7 @@ impl Shared {
         drop(current);
         guarded(|| {
             let mut current = self.current.write();
+            self.check_kept()?;
             if current.opened.file.ran_full() {
                 current.opened.file.give_up();
                 current.tree = None;
@@ -322,6 +352,10 @@ impl Shared {
             current.tree = Some(Arc::clone(&tree));
             Ok(Snapshot::new(tree, Arc::clone(&current.overlay)))
         })
+    }
+
+    fn check_kept(&self) -> Result<(), MetadataError> {
+        if self.is_left.load(Ordering::Acquire) { Err(MetadataError::Left) } else { Ok(()) }
     }
 
     /// Memory for a transaction.
@@ -492,15 +526,19 @@ impl Opened {
         let cache_bytes = usize::try_from(cache_bytes).unwrap_or(usize::MAX);
         let database =
             guarded(|| Ok(Database::builder().set_cache_size(cache_bytes).create_with_backend(backend)?))?;
-        Ok(Opened { database, file })
+        Ok(Opened { database: Some(database), file })
+    }
+
+    fn database(&self) -> Result<&Database, MetadataError> {
+        self.database.as_ref().ok_or(MetadataError::Left)
     }
 
     fn read_tree(&self) -> Result<Arc<TreeAt>, MetadataError> {
-        Ok(Arc::new(TreeAt::new(self.database.begin_read()?)))
+        Ok(Arc::new(TreeAt::new(self.database()?.begin_read()?)))
     }
 
     fn begin_tree(&self) -> Result<Tree, MetadataError> {
-        let mut tree = self.database.begin_write()?;
+        let mut tree = self.database()?.begin_write()?;
         // Opening after a kill takes a millisecond, not a walk of the whole tree.
         tree.set_quick_repair(true);
         Ok(Tree::new(tree))

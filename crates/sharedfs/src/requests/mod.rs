@@ -13,7 +13,7 @@ pub(crate) use ahead::Ahead;
 pub(crate) use packed::Packed;
 
 use crate::ending::Ending;
-use crate::metadata::{Entry, Snapshot};
+use crate::metadata::{Entry, MetadataError, Snapshot};
 use crate::observe::Counters;
 use crate::sessions::{Presence, Segment, Session};
 use crate::store::Core;
@@ -90,6 +90,9 @@ impl SharedFs {
         request: &Request,
         descriptors: &mut Vec<OwnedFd>,
     ) -> Result<Response, Trouble> {
+        if self.is_left() {
+            return Err(MetadataError::Left.into());
+        }
         match request {
             Request::Statfs { tree } => return Ok(Response::Statfs(self.totals_in(session, *tree)?)),
             Request::Quotas => return Ok(self.list_quotas()?),

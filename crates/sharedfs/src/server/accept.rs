@@ -14,10 +14,12 @@ use parking_lot::{Condvar, Mutex};
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::net::SocketFlags;
+use std::collections::HashMap;
 use std::io;
-use std::sync::Arc;
+use std::os::fd::{AsRawFd as _, RawFd};
+use std::sync::{Arc, Weak};
 use std::thread::Builder;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Address space of a connection's stack; only what is touched costs memory.
 const CONNECTION_STACK_BYTES: usize = 512 << 10;
@@ -34,6 +36,18 @@ pub(super) struct Acceptors {
     waiting: Mutex<Waiting>,
     all_gone: Condvar,
     neighbours: Neighbours,
+    serving: Mutex<Serving>,
+    all_let_go: Condvar,
+}
+
+/// Connections, and who serves them.
+#[derive(Debug, Default)]
+struct Serving {
+    /// Threads that have the service, waiting or not.
+    threads: usize,
+    sockets: HashMap<RawFd, Weak<OwnedFd>>,
+    /// Whoever is accepted still is hung up on.
+    is_over: bool,
 }
 
 #[derive(Debug, Default)]
@@ -66,6 +80,8 @@ pub(super) fn start<S: Service>(
         waiting: Mutex::new(Waiting::default()),
         all_gone: Condvar::new(),
         neighbours: Neighbours::default(),
+        serving: Mutex::default(),
+        all_let_go: Condvar::new(),
     });
     Acceptor { acceptors: Arc::clone(&acceptors), socket, service, digester, preparer, stop }.spawn()?;
     Ok(acceptors)
@@ -78,6 +94,21 @@ impl Acceptors {
         while waiting.threads > 0 || !waiting.closed {
             self.all_gone.wait(&mut waiting);
         }
+    }
+
+    /// Hangs up on everybody, once nobody new is served, and waits until every thread let the service go, but no longer than
+    /// `limit`. Says whether all did.
+    pub(super) fn hang_up(&self, limit: Duration) -> bool {
+        let mut serving = self.serving.lock();
+        serving.is_over = true;
+        serving.sockets.values().filter_map(Weak::upgrade).for_each(|socket| shut_down(&socket));
+        let until = Instant::now() + limit;
+        while serving.threads > 0 {
+            if self.all_let_go.wait_until(&mut serving, until).timed_out() {
+                return serving.threads == 0;
+            }
+        }
+        true
     }
 
     /// Counts a thread that is to wait, unless there are enough or it is over.
@@ -97,6 +128,60 @@ impl Acceptors {
             self.all_gone.notify_all();
         }
         waiting.threads
+    }
+}
+
+/// A thread that has the service.
+struct Holds(Arc<Acceptors>);
+
+impl Holds {
+    fn new(acceptors: &Arc<Acceptors>) -> Holds {
+        acceptors.serving.lock().threads += 1;
+        Holds(Arc::clone(acceptors))
+    }
+}
+
+impl Drop for Holds {
+    fn drop(&mut self) {
+        let mut serving = self.0.serving.lock();
+        serving.threads -= 1;
+        if serving.threads == 0 {
+            self.0.all_let_go.notify_all();
+        }
+    }
+}
+
+fn shut_down(socket: &OwnedFd) {
+    // A failure means that the other end was first.
+    let _ = rustix::net::shutdown(socket, rustix::net::Shutdown::Both);
+}
+
+/// A connection that may be hung up on.
+struct Served<'a> {
+    acceptors: &'a Acceptors,
+    number: RawFd,
+}
+
+impl Served<'_> {
+    fn new<'a>(acceptors: &'a Acceptors, socket: &Arc<OwnedFd>) -> Served<'a> {
+        let number = socket.as_raw_fd();
+        let mut serving = acceptors.serving.lock();
+        serving.sockets.insert(number, Arc::downgrade(socket));
+        if serving.is_over {
+            shut_down(socket);
+        }
+        drop(serving);
+        Served { acceptors, number }
+    }
+}
+
+impl Drop for Served<'_> {
+    fn drop(&mut self) {
+        let mut serving = self.acceptors.serving.lock();
+        // The number may be another connection's by now.
+        if serving.sockets.get(&self.number).is_some_and(|socket| socket.strong_count() == 0) {
+            serving.sockets.remove(&self.number);
+        }
     }
 }
 
@@ -120,8 +205,13 @@ impl<S: Service> Acceptor<S> {
             return Ok(());
         }
         let acceptors = Arc::clone(&self.acceptors);
+        let holds = Holds::new(&acceptors);
         let thread = Builder::new().name("connection".into()).stack_size(CONNECTION_STACK_BYTES);
-        let spawned = thread.spawn(move || self.run());
+        let spawned = thread.spawn(move || {
+            // Goes last, however this ends.
+            let _holds = holds;
+            self.run();
+        });
         spawned.map(drop).inspect_err(|_| {
             acceptors.leave(false);
         })
@@ -137,6 +227,8 @@ impl<S: Service> Acceptor<S> {
                 stop: &self.stop,
                 neighbours: &self.acceptors.neighbours,
             };
+            let socket = Arc::new(socket);
+            let _served = Served::new(&self.acceptors, &socket);
             connection::serve(socket, to);
             if !self.acceptors.enter() {
                 return;

@@ -16,7 +16,7 @@ use cuesta_format::{InodeNumber, SessionId};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fd::OwnedFd;
 use rustix::process::{Pid, PidfdFlags, Uid, pidfd_open};
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 
 /// How long a process that closed its socket may take to be dead.
 const DYING: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
@@ -32,7 +32,7 @@ pub(super) struct Behind<'a, S> {
 }
 
 /// Serves `socket` until its client hangs up, detaches, or sends something that is no request.
-pub(super) fn serve<S: Service>(socket: OwnedFd, behind: Behind<'_, S>) {
+pub(super) fn serve<S: Service>(socket: Arc<OwnedFd>, behind: Behind<'_, S>) {
     let process = match rustix::net::sockopt::socket_peercred(&socket) {
         Ok(credentials) if is_trusted(credentials.uid) => credentials.pid,
         Ok(credentials) => {
@@ -77,6 +77,9 @@ impl<S: Service> Connection<'_, S> {
                 Request::Detach => {
                     self.nearness.stand_back();
                     self.end(Ending::Gone);
+                    if self.behind.service.is_left() {
+                        return Err(FrameError::Closed);
+                    }
                     return self.frames.send(&Response::Done, &[]);
                 }
                 Request::Unheard => {
@@ -97,6 +100,10 @@ impl<S: Service> Connection<'_, S> {
                         }
                         request => self.behind.service.handle(self.session, &request),
                     };
+                    if self.behind.service.is_left() {
+                        // Whatever was answered, the next daemon is asked.
+                        return Err(FrameError::Closed);
+                    }
                     self.frames.send(&answer.response, &answer.descriptors)?;
                     self.nearness.answered(processor);
                     if takes {
@@ -138,8 +145,12 @@ impl<S: Service> Connection<'_, S> {
     fn end(&mut self, ending: Ending) {
         if let Some(session) = self.session.take() {
             self.behind.digester.forget(session);
-            if let Err(error) = self.behind.service.end_session(session, ending) {
-                tracing::error!(session = session.0, %error, "cannot end a session");
+            match self.behind.service.end_session(session, ending) {
+                Ok(()) => {}
+                Err(error) if error.is_left() => {
+                    tracing::debug!(session = session.0, "it is the next daemon's")
+                }
+                Err(error) => tracing::error!(session = session.0, %error, "cannot end a session"),
             }
             // It may have left lock files, and the next one needs what this one had.
             self.behind.preparer.wake();
@@ -164,7 +175,8 @@ impl<S: Service> Connection<'_, S> {
 impl<S: Service> Drop for Connection<'_, S> {
     /// Also reached by a panic in the service: its session must not outlive its thread.
     fn drop(&mut self) {
-        if self.session.is_some() {
+        // Of a store that was left it is the next daemon's.
+        if self.session.is_some() && !self.behind.service.is_left() {
             self.end(if is_gone(self.process) { Ending::Gone } else { Ending::GivenUp });
         }
     }

@@ -12,6 +12,7 @@ use rustix::net::{
 use serde::{Serialize, de::DeserializeOwned};
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
+use std::sync::Arc;
 
 /// A buffer larger than this is given back after its frame, so that an idle connection holds little memory.
 const KEPT_BYTES: usize = 16 << 10;
@@ -42,7 +43,7 @@ pub enum FrameError {
 /// One end of a connection.
 #[derive(Debug)]
 pub struct Frames {
-    socket: OwnedFd,
+    socket: Arc<OwnedFd>,
     /// To be sent.
     buffer: Vec<u8>,
     /// What has come and was not taken.
@@ -54,8 +55,8 @@ pub struct Frames {
 impl Frames {
     /// Speaks over a connected stream socket.
     #[must_use]
-    pub fn new(socket: OwnedFd) -> Frames {
-        Frames { socket, buffer: Vec::new(), come: Vec::new(), descriptor: None }
+    pub fn new(socket: impl Into<Arc<OwnedFd>>) -> Frames {
+        Frames { socket: socket.into(), buffer: Vec::new(), come: Vec::new(), descriptor: None }
     }
 
     /// The socket.

@@ -39,6 +39,9 @@ const BACKLOG: i32 = 256;
 /// How long `cuesta stop` may take to read its answer before the daemon leaves anyway.
 const FAREWELL: Duration = Duration::from_secs(1);
 
+/// How long connections may take to be done with what they are at, when the store was left already.
+const LETTING_GO: Duration = Duration::from_secs(5);
+
 /// Why there is no socket.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot listen on {path}: {errno}")]
@@ -150,7 +153,7 @@ impl<S: Service> Server<S> {
         self.stop_sender.clone()
     }
 
-    /// Serves until somebody asks it to stop; then digests what every log holds and returns.
+    /// Serves until somebody asks it to stop; then digests what every log holds, closes the store, hangs up and returns.
     pub fn wait(self) -> StopReason {
         let reason = self.stop.recv().unwrap_or(StopReason::Signal(0));
         tracing::info!(%reason, "stopping");
@@ -162,11 +165,17 @@ impl<S: Service> Server<S> {
         if let Err(error) = self.service.stop() {
             tracing::error!(%error, "not everything was digested: the next start will");
         }
+        self.service.leave();
         if let StopReason::Asked(farewell) = &reason
             && farewell.digested.send(()).is_ok()
         {
             // Whether it was answered in time or not, we leave.
             let _ = farewell.answered.recv_timeout(FAREWELL);
+        }
+        // Whoever else asks it to stop is answered: it has.
+        drop(self.stop);
+        if !self.acceptors.hang_up(LETTING_GO) {
+            tracing::warn!("some connections are still at work: what they do counts no more");
         }
         tracing::info!("stopped");
         reason

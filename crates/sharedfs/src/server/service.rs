@@ -77,6 +77,12 @@ pub trait Service: Send + Sync + std::fmt::Debug + 'static {
 
     /// The daemon leaves: everything is digested, every session is told that this daemon is gone.
     fn stop(&self) -> Result<(), Error>;
+
+    /// Closes the store for good: whatever connections still ask changes nothing any more.
+    fn leave(&self);
+
+    /// Whether it was closed: what is answered now holds for nobody.
+    fn is_left(&self) -> bool;
 }
 
 impl Service for SharedFs {
@@ -163,6 +169,14 @@ impl Service for SharedFs {
 
     fn stop(&self) -> Result<(), Error> {
         SharedFs::stop(self)
+    }
+
+    fn leave(&self) {
+        SharedFs::leave(self);
+    }
+
+    fn is_left(&self) -> bool {
+        SharedFs::is_left(self)
     }
 }
 

@@ -37,6 +37,7 @@ struct Fake {
     untidy: AtomicU64,
     kicks: Mutex<Vec<SessionId>>,
     panics: AtomicBool,
+    left: AtomicBool,
     kick: Mutex<Option<OwnedFd>>,
 }
 
@@ -52,6 +53,7 @@ impl Fake {
             untidy: AtomicU64::new(3),
             kicks: Mutex::default(),
             panics: AtomicBool::new(false),
+            left: AtomicBool::new(false),
             kick: Mutex::default(),
         }
     }
@@ -143,6 +145,14 @@ impl Service for Fake {
     fn stop(&self) -> Result<(), Error> {
         self.tell(Told::Stopped);
         Ok(())
+    }
+
+    fn leave(&self) {
+        self.left.store(true, Ordering::SeqCst);
+    }
+
+    fn is_left(&self) -> bool {
+        self.left.load(Ordering::SeqCst)
     }
 }
 
@@ -381,4 +391,20 @@ fn a_call_that_comes_as_the_preparers_wait_ends_is_not_lost() {
     assert_eq!(service.untidy.load(Ordering::SeqCst), 3, "there was a call");
     drop(handle);
     assert!(!preparer::tidy_until_called(&service, &called, Duration::ZERO), "nobody is left");
+}
+
+/// A thread that served a connection kept the store open behind the daemon's end: closing it then wrote over what the next
+/// one had begun.
+#[test]
+fn nobody_has_the_service_any_more_when_the_server_has_stopped() {
+    for _ in 0..20 {
+        let world = World::new();
+        let clients: Vec<Frames> = (0..3).map(|_| world.attach()).collect();
+        world.stop.send(StopReason::Signal(15)).unwrap();
+        world.server.join().unwrap();
+        assert_eq!(Arc::strong_count(&world.service), 1, "but this test's");
+        for mut client in clients {
+            assert!(matches!(client.receive::<Response>(), Err(FrameError::Closed | FrameError::Broken(_))));
+        }
+    }
 }

@@ -4,6 +4,7 @@
 //! from then on because its sequence number is higher (`format::session_table`).
 
 use crate::Error;
+use crate::metadata::MetadataError;
 use cuesta_format::session_table::{
     HEAD_BYTES, SESSION_SLOTS, SessionRecord, TableHead, head_offset, record_bytes, record_offset,
     table_bytes,
@@ -30,6 +31,8 @@ pub struct SessionTable {
     slots: Vec<Current>,
     free: Vec<u32>,
     scratch: Vec<u8>,
+    /// It is the next daemon's.
+    is_left: bool,
 }
 
 /// A slot's number and what it holds.
@@ -62,6 +65,7 @@ impl SessionTable {
             slots: Vec::with_capacity(SESSION_SLOTS as usize),
             free: Vec::new(),
             scratch: Vec::new(),
+            is_left: false,
         };
         let mut occupied = Vec::new();
         let mut bytes = vec![0; table_bytes(ring_slots) as usize];
@@ -94,6 +98,7 @@ impl SessionTable {
 
     /// Replaces a slot's record, durably.
     pub fn write(&mut self, slot: u32, record: &SessionRecord) -> Result<(), Error> {
+        self.check_kept()?;
         let current = self.slots[slot as usize];
         let next = Current { copy: 1 - current.copy, sequence: current.sequence + 1 };
         record.encode(next.sequence, &mut self.scratch);
@@ -110,6 +115,15 @@ impl SessionTable {
         Ok(())
     }
 
+    /// From now on it is another's: nothing is written to it.
+    pub fn leave(&mut self) {
+        self.is_left = true;
+    }
+
+    fn check_kept(&self) -> Result<(), Error> {
+        if self.is_left { Err(MetadataError::Left.into()) } else { Ok(()) }
+    }
+
     /// The numbers that are never given twice.
     #[must_use]
     pub fn head(&self) -> TableHead {
@@ -118,6 +132,7 @@ impl SessionTable {
 
     /// Moves them, durably.
     pub fn set_head(&mut self, head: TableHead) -> Result<(), Error> {
+        self.check_kept()?;
         let next = Current { copy: 1 - self.head_current.copy, sequence: self.head_current.sequence + 1 };
         self.mapping.write_through(head_offset(next.copy), &head.encode(next.sequence))?;
         self.mapping.fence();
