@@ -82,6 +82,14 @@ fn process(pid: u32) -> Process {
     }
 }
 
+/// What a full medium refused, if that is all that went wrong.
+fn unless_full(done: Result<(), Error>) -> Result<Option<Error>, Error> {
+    match done {
+        Err(error @ Error::NoSpace) => Ok(Some(error)),
+        done => done.map(|()| None),
+    }
+}
+
 impl SharedFs {
     pub(crate) fn recover(&self, occupied: Vec<OccupiedSlot>) -> Result<Recovered, Error> {
         let started = Instant::now();
@@ -140,12 +148,20 @@ impl SharedFs {
             renew_log(session, table)?;
             session.digested
         };
-        match process(pid) {
+        let ending = match process(pid) {
             Process::Alive(process) if self.options.await_sessions && !digested.rejected => {
                 self.await_session(id, process);
+                None
             }
-            Process::Dead => self.end(&mut digester, id, Ending::Gone)?,
-            Process::Alive(_) | Process::Stranger => self.end(&mut digester, id, Ending::GivenUp)?,
+            Process::Dead => Some(Ending::Gone),
+            Process::Alive(_) | Process::Stranger => Some(Ending::GivenUp),
+        };
+        if let Some(ending) = ending {
+            match self.end(&mut digester, id, ending) {
+                // Its log is digested: what is left of it goes when there is room.
+                Err(Error::NoSpace) => self.end_later(id, ending),
+                ended => ended?,
+            }
         }
         let microseconds = started.elapsed().as_micros() as u64;
         self.events.record(Step::Recover { session: id, from, to, entries: digested.entries, microseconds });
@@ -174,17 +190,26 @@ impl SharedFs {
         found.publish(&self.options);
     }
 
-    /// Removes rows of sessions that are not in the table any more, and inodes without a name that nobody has open.
+    /// Removes rows of sessions that are not in the table any more, and inodes without a name that nobody has open. On a full
+    /// medium rows go with the next digest, and inodes at a later start.
     fn forget_the_dead(&self) -> Result<(), Error> {
         let mut digester = self.digester.lock();
-        self.forget_orphans(&mut digester)?;
+        if let Some(full) = unless_full(self.forget_orphans(&mut digester))? {
+            tracing::warn!(error = %full, "files that nobody has open any more are removed at a later start");
+        }
         let rows = self.metadata.read()?.sessions()?;
         if !rows.is_empty() {
             let mut transaction = self.metadata.begin()?;
-            for (session, _) in rows {
+            for &(session, _) in &rows {
                 transaction.remove_session(session);
             }
-            transaction.commit()?;
+            let full = unless_full(transaction.commit().map_err(Error::from))?.is_some();
+            if full {
+                let core = self.core.lock();
+                let gone = rows.iter().map(|&(session, _)| session);
+                digester.ended = gone.filter(|session| !core.sessions.contains_key(session)).collect();
+                return Ok(());
+            }
         }
         digester.ended.clear();
         Ok(())

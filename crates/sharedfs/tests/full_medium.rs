@@ -350,3 +350,59 @@ fn recovery_on_a_full_medium_loses_nothing() {
         assert!(check(&store.tier(), Mode::Report).unwrap().is_clean());
     }
 }
+
+/// Fills the metadata store itself until not one name more finds room.
+fn fill_to_the_brim(store: &Store) {
+    let path = store.tier().join("meta.redb");
+    let metadata = MetadataStore::open(&path, Medium::Memory).unwrap();
+    let mut made = 0u64;
+    for step in [20_000, 1000, 50, 1] {
+        loop {
+            let Ok(mut transaction) = metadata.begin() else { panic!("step {step}") };
+            for number in made..made + step {
+                let name = format!("{:0250}", number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+                transaction.put_dirent(ROOT, name.as_bytes(), Dirent { inode: ROOT, kind: FileKind::File });
+            }
+            made += step;
+            match transaction.commit() {
+                Ok(()) => {}
+                Err(MetadataError::NoSpace) => break,
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
+}
+
+/// What starting wants to forget of sessions that are gone took room: a store without any did not open any more.
+#[test]
+fn a_store_whose_metadata_is_full_to_the_brim_opens() {
+    if !has_process("a_store_whose_metadata_is_full_to_the_brim_opens") {
+        return;
+    }
+    let store = Store::new();
+    let shared = store.open();
+    let mut writers: Vec<Writer> = (0..40).map(|_| Writer::attach_without_credit(&shared)).collect();
+    let mut kept = Vec::new();
+    for (number, writer) in writers.iter_mut().enumerate() {
+        writer.acquire(ROOT, LeaseMode::Write);
+        let name = format!("{number}");
+        let inode = writer.file(name.as_bytes());
+        writer.open_in_slot(0, inode);
+        writer.append(Operation::Unlink { parent: ROOT, inode, name: name.as_bytes(), orphan: true });
+        writer.digest();
+        kept.push(inode);
+    }
+    assert_eq!(shared.snapshot().unwrap().orphans().unwrap().len(), kept.len());
+    kill(shared, writers);
+    limit_files(Some(std::fs::metadata(store.tier().join("meta.redb")).unwrap().len()));
+    fill_to_the_brim(&store);
+    for _ in 0..2 {
+        let shared = store.open();
+        let writer = Writer::attach_without_credit(&shared);
+        kill(shared, vec![writer]);
+    }
+    limit_files(None);
+    let shared = store.open();
+    let snapshot = shared.snapshot().unwrap();
+    assert_eq!((snapshot.orphans().unwrap(), snapshot.sessions().unwrap()), (Vec::new(), Vec::new()));
+}
