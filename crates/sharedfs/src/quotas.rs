@@ -29,7 +29,7 @@ const INODES_MOST: u64 = 4096;
 pub(crate) struct Quotas {
     limits: BTreeMap<Payer, Allowance>,
     given: HashMap<(SessionId, Payer), Amounts>,
-    /// Since when they are over a soft limit, or no more, found no room on the medium.
+    /// Since when they are over a soft limit, or no more, is not in the metadata store yet.
     unkept: BTreeSet<Payer>,
     changes: u64,
 }
@@ -120,12 +120,13 @@ impl Quotas {
         &self.limits
     }
 
-    /// What the metadata store has by now: directories go, and their limits with them.
+    /// What the metadata store has by now: directories go, and their limits with them. Since when somebody is over a soft
+    /// limit is known here first.
     pub(crate) fn reread(&mut self, snapshot: &Snapshot) -> Result<(), MetadataError> {
         let known = std::mem::replace(&mut self.limits, snapshot.limits()?);
         let limits = &mut self.limits;
         self.unkept.retain(|payer| match (limits.get_mut(payer), known.get(payer)) {
-            (Some(allowance), Some(known)) if allowance.limits == known.limits => {
+            (Some(allowance), Some(known)) => {
                 allowance.over_since = known.over_since;
                 true
             }
@@ -134,18 +135,21 @@ impl Quotas {
         Ok(())
     }
 
-    /// Somebody's limits, if what the metadata store has of them is not as it was `before`.
-    pub(crate) fn to_keep(&self, payer: Payer, before: Option<Allowance>) -> Option<Allowance> {
+    /// Whether there is something of somebody's limits, which were as `before`, that the metadata store is to keep; until it
+    /// does, it is not taken from there.
+    pub(crate) fn is_to_keep(&mut self, payer: Payer, before: Option<Allowance>) -> bool {
         let allowance = self.limits.get(&payer).copied();
-        allowance.filter(|_| allowance != before || self.unkept.contains(&payer))
+        if allowance.is_some() && allowance != before {
+            self.unkept.insert(payer);
+        }
+        self.unkept.contains(&payer)
     }
 
-    /// What is to be kept of somebody's limits is in the metadata store, or is not.
-    pub(crate) fn note_kept(&mut self, payer: Payer, is_kept: bool) {
-        match is_kept {
-            true => self.unkept.remove(&payer),
-            false => self.unkept.insert(payer),
-        };
+    /// The metadata store has this of somebody now, which may be otherwise again.
+    pub(crate) fn note_kept(&mut self, payer: Payer, kept: OverSince) {
+        if self.limits.get(&payer).is_none_or(|allowance| allowance.over_since == kept) {
+            self.unkept.remove(&payer);
+        }
     }
 
     /// Since when somebody is over soft limits, if the metadata store does not know it.
@@ -154,13 +158,19 @@ impl Quotas {
         known.map(|allowance| allowance.over_since)
     }
 
-    /// Sets somebody's limits.
+    /// Sets somebody's limits. Who was over a soft limit before is so since then.
     pub(crate) fn set(&mut self, payer: Payer, allowance: Option<Allowance>) {
+        let unkept = self.unkept_since(payer);
         match allowance {
-            Some(allowance) => self.limits.insert(payer, allowance),
-            None => self.limits.remove(&payer),
-        };
-        self.unkept.remove(&payer);
+            Some(allowance) => {
+                let over_since = unkept.unwrap_or(allowance.over_since);
+                self.limits.insert(payer, Allowance { over_since, ..allowance });
+            }
+            None => {
+                self.limits.remove(&payer);
+                self.unkept.remove(&payer);
+            }
+        }
         self.changes += 1;
     }
 
@@ -188,15 +198,21 @@ impl Quotas {
     }
 
     /// Everything is digested, and somebody owns so much: without having asked, if they pass limits, or had it before those
-    /// were set.
+    /// were set. Who was given room beyond a soft limit is over it, but has not begun to be by that alone; nor is who gave that
+    /// back.
     pub(crate) fn see(&mut self, payer: Payer, used: Amounts, now: Timestamp) {
+        let given = self.given.iter().filter(|((_, of), _)| *of == payer);
+        let taken = given.fold(used, |taken, (_, &given)| taken.plus(given));
         if let Some(allowance) = self.limits.get_mut(&payer) {
-            let since = |measure: &Measure| {
-                let is_over = measure.soft > 0 && measure.taken > measure.soft;
-                measure.still_over(now).or(is_over.then_some(now))
+            let since = |[used, taken]: [Measure; 2]| {
+                let is_over = used.soft > 0 && used.taken > used.soft;
+                taken.still_over(now).or(is_over.then_some(now))
             };
             let [blocks, inodes] = measures(allowance, used);
-            allowance.over_since = OverSince { blocks: since(&blocks), inodes: since(&inodes) };
+            let [blocks_taken, inodes_taken] = measures(allowance, taken);
+            let over_since =
+                OverSince { blocks: since([blocks, blocks_taken]), inodes: since([inodes, inodes_taken]) };
+            allowance.over_since = over_since;
         }
     }
 
@@ -215,6 +231,8 @@ impl Quotas {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::metadata::MetadataStore;
+    use cuesta_format::Medium;
 
     const ONE: SessionId = SessionId(1);
     const TWO: SessionId = SessionId(2);
@@ -306,15 +324,58 @@ mod tests {
         let mut quotas = with_limits(Limits { soft, ..Limits::NONE });
         let of_anna = |quotas: &Quotas| quotas.limits().get(&ANNA).copied();
         let before = of_anna(&quotas);
+        assert!(!quotas.is_to_keep(ANNA, before), "nothing changed");
         quotas.see(ANNA, blocks(60), NOW);
         let over = of_anna(&quotas);
-        assert_eq!(quotas.to_keep(ANNA, before), over);
-        assert_eq!((quotas.to_keep(ANNA, over), quotas.unkept_since(ANNA)), (None, None), "nothing changed");
-        quotas.note_kept(ANNA, false);
-        assert_eq!(quotas.to_keep(ANNA, over), over, "it is to be tried again");
+        assert!(quotas.is_to_keep(ANNA, before));
+        assert!(quotas.is_to_keep(ANNA, over), "it is to be tried again");
         assert_eq!(quotas.unkept_since(ANNA), over.map(|allowance| allowance.over_since));
-        quotas.note_kept(ANNA, true);
-        assert_eq!((quotas.to_keep(ANNA, over), quotas.unkept_since(ANNA)), (None, None));
+        quotas.note_kept(ANNA, OverSince::default());
+        assert!(quotas.is_to_keep(ANNA, over), "that is not what it is");
+        quotas.note_kept(ANNA, since(&quotas));
+        assert_eq!((quotas.is_to_keep(ANNA, over), quotas.unkept_since(ANNA)), (false, None));
+    }
+
+    /// Somebody else had the limits read again between a change and its commit: the grace was forgotten, and began anew.
+    #[test]
+    fn a_grace_that_is_not_committed_yet_outlives_a_look_at_the_limits() {
+        let folder = tempfile::tempdir().unwrap();
+        let metadata = MetadataStore::create(&folder.path().join("meta"), Medium::Memory).unwrap();
+        let put = |limits| {
+            let mut transaction = metadata.begin().unwrap();
+            transaction.put_limits(ANNA, Some(Allowance { limits, ..Allowance::default() }));
+            transaction.commit().unwrap();
+        };
+        let limits = Limits { soft: Amounts { blocks: 50, inodes: 0 }, ..Limits::NONE };
+        put(limits);
+        let mut quotas = Quotas::open(&metadata.read().unwrap()).unwrap();
+        let before = quotas.limits().get(&ANNA).copied();
+        assert!(give(&mut quotas, ONE, ANNA, blocks(50), blocks(10)).is_some());
+        let over = OverSince { blocks: Some(NOW), inodes: None };
+        assert_eq!((quotas.is_to_keep(ANNA, before), since(&quotas)), (true, over));
+        quotas.reread(&metadata.read().unwrap()).unwrap();
+        assert_eq!(since(&quotas), over);
+        // Others are set, and read before everybody is told.
+        let others = Limits { soft: Amounts { blocks: 40, inodes: 0 }, ..Limits::NONE };
+        put(others);
+        quotas.reread(&metadata.read().unwrap()).unwrap();
+        assert_eq!((since(&quotas), quotas.limits()[&ANNA].limits), (over, others));
+        quotas.set(ANNA, Some(Allowance { limits: others, ..Allowance::default() }));
+        assert_eq!((since(&quotas), quotas.unkept_since(ANNA)), (over, Some(over)));
+    }
+
+    /// A look at what is owned came between the room and its use: the grace began anew with the use.
+    #[test]
+    fn a_grace_ends_when_its_room_is_given_back_and_not_before() {
+        let soft = Amounts { blocks: 50, inodes: 0 };
+        let mut quotas = with_limits(Limits { soft, ..Limits::NONE });
+        assert!(give(&mut quotas, ONE, ANNA, blocks(50), blocks(10)).is_some());
+        let later = Timestamp(NOW.0 + 5);
+        quotas.see(ANNA, blocks(50), later);
+        assert_eq!(since(&quotas).blocks, Some(NOW), "it may be used at any moment");
+        quotas.forget(ONE);
+        quotas.see(ANNA, blocks(50), later);
+        assert_eq!(since(&quotas).blocks, None);
     }
 
     #[test]

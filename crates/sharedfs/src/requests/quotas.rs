@@ -56,30 +56,35 @@ impl SharedFs {
         let used = if is_limited { self.used(&snapshot, payer)? } else { Amounts::NONE };
         let before = quotas.limits().get(&payer).copied();
         let room = quotas.give(session, payer, (used, needed), clock::now(), beyond);
-        let to_keep = quotas.to_keep(payer, before);
+        let is_to_keep = quotas.is_to_keep(payer, before);
         drop(quotas);
-        if let Some(allowance) = to_keep {
-            self.keep_over_since(&[(payer, allowance)])?;
+        if is_to_keep {
+            self.keep_over_since(&[payer])?;
         }
         Ok(room)
     }
 
-    /// Makes durable since when soft limits are exceeded, where the limits are still these. On a full medium that is done when
-    /// they are next looked at: nobody is refused what there is room for because of it. By who has no lock.
-    fn keep_over_since(&self, changed: &[(Payer, Allowance)]) -> Result<(), MetadataError> {
+    /// Makes durable since when soft limits are exceeded, as it is known by now. On a full medium that is done when they are next
+    /// looked at: nobody is refused what there is room for because of it. By who has no lock.
+    fn keep_over_since(&self, changed: &[Payer]) -> Result<(), MetadataError> {
         let mut transaction = self.metadata.begin()?;
-        for &(payer, allowance) in changed {
-            let kept = transaction.base().limits_of(payer)?;
-            if kept.is_some_and(|kept| kept.limits == allowance.limits) {
-                transaction.put_limits(payer, Some(allowance));
+        let mut keeping = Vec::with_capacity(changed.len());
+        {
+            // Behind whoever changed it before: what is committed last is what was known last.
+            let quotas = self.quotas.lock();
+            keeping.extend(changed.iter().filter_map(|&payer| Some((payer, quotas.unkept_since(payer)?))));
+        }
+        for &(payer, over_since) in &keeping {
+            if let Some(kept) = transaction.base().limits_of(payer)? {
+                transaction.put_limits(payer, Some(Allowance { over_since, ..kept }));
             }
         }
-        let is_kept = match transaction.commit() {
-            Err(MetadataError::NoSpace) => false,
-            committed => committed.map(|()| true)?,
-        };
+        match transaction.commit() {
+            Err(MetadataError::NoSpace) => return Ok(()),
+            committed => committed?,
+        }
         let mut quotas = self.quotas.lock();
-        changed.iter().for_each(|&(payer, _)| quotas.note_kept(payer, is_kept));
+        keeping.into_iter().for_each(|(payer, kept)| quotas.note_kept(payer, kept));
         Ok(())
     }
 
@@ -106,7 +111,9 @@ impl SharedFs {
         let mut changed = Vec::new();
         for (payer, before) in limited {
             quotas.see(payer, *used.entry(payer).or_default(), clock::now());
-            changed.extend(quotas.to_keep(payer, Some(before)).map(|after| (payer, after)));
+            if quotas.is_to_keep(payer, Some(before)) {
+                changed.push(payer);
+            }
         }
         let limits = quotas.limits().clone();
         drop(quotas);
