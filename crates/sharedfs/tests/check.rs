@@ -6,8 +6,10 @@ use common::*;
 use cuesta_format::geometry::{MAPPED_FOLDER, REFERENCES_FOLDER};
 use cuesta_format::quota::{Amounts, Payer};
 use cuesta_format::superblock::Medium;
-use cuesta_format::wire::Request;
-use cuesta_format::{ArenaId, BlockAddress, Extent, FileKind, InodeNumber, InodeRecord, Timestamp};
+use cuesta_format::wire::{LeaseMode, Request};
+use cuesta_format::{
+    ArenaId, BlockAddress, Extent, FileKind, InodeNumber, InodeRecord, Operation, Timestamp,
+};
 use cuesta_sharedfs::SharedFs;
 use cuesta_sharedfs::check::{CheckReport, Finding, Mode, Problem, Verdict, check, told};
 use cuesta_sharedfs::metadata::{Dirent, JournalFlaw, MetadataStore, Transaction};
@@ -224,7 +226,47 @@ fn a_log_whose_owner_cut_it_short_is_noted() {
         assert_eq!(problems(&report), [Problem::CutLog { session }]);
         assert!(report.is_clean() && report.inodes == 2, "{report:?}");
     }
+    told(&store.tier()).unwrap();
     assert_eq!(check(&store.tier(), Mode::Report).unwrap().findings, []);
+}
+
+/// Whoever had the repair broken off was never told of the log; and whatever a repair had written down before, the next one
+/// gave up the sessions of all programs.
+#[test]
+fn a_cut_log_is_told_by_the_next_repair_and_costs_nobody_else_the_session() {
+    for damaged in [false, true] {
+        let store = populated();
+        let shared = store.open();
+        let (one, two) = (Program::start(), Program::start());
+        let mut cut = Writer::attach_as(&shared, one.0.id());
+        let mut innocent = Writer::attach_as(&shared, two.0.id());
+        cut.file(b"digested");
+        cut.digest();
+        cut.append(Operation::Link { parent: ROOT, inode: F, name: b"lost" });
+        innocent.acquire(F, LeaseMode::Write);
+        innocent.write(F, 0, b"kept");
+        cut.cut_segment(0, 10);
+        let (lost, kept) = (cut.session, innocent.session);
+        kill(shared, vec![cut, innocent]);
+        if damaged {
+            // Something to be repaired beside it.
+            damage(&store, |it| {
+                it.put_dirent(D, b"ghost", Dirent { inode: InodeNumber(99), kind: FileKind::File })
+            });
+        }
+        let cut = Problem::CutLog { session: lost };
+        let first = check(&store.tier(), Mode::RepairWithLoss).unwrap();
+        assert!(problems(&first).contains(&cut), "{first:?}");
+        // Broken off before that was told.
+        assert!(SharedFs::open(&store.tier(), options()).is_err());
+        let second = check(&store.tier(), Mode::RepairWithLoss).unwrap();
+        assert!(problems(&second).contains(&Problem::Earlier(cut.to_string())), "{second:?}");
+        told(&store.tier()).unwrap();
+        let next = store.open();
+        let awaited: Vec<_> = next.awaited().into_iter().map(|(session, _)| session).collect();
+        assert_eq!(awaited, [kept], "damaged: {damaged}");
+        assert_eq!(content(&next, "d/f")[..4], *b"kept");
+    }
 }
 
 #[test]

@@ -1,9 +1,11 @@
 //! A repair that drops something is one whole, however often it is broken off: what it loses is written down before it is
 //! lost, beside the store, which no daemon opens until it was told. The next repair goes on where the last one ended, knows
-//! that what programs remember may be lost, too, and tells of everything.
+//! whether what programs remember may be lost, too, and tells of everything.
 //!
-//! The file holds one line for each finding, and is replaced as a whole.
+//! The file holds one line for each finding, and is replaced as a whole. A line that begins with [`CONFINED`] is of something
+//! no program knows, or only the one whose log it was: sessions of others go on.
 
+use super::Problem;
 use crate::Error;
 use crate::store::sync_folder;
 use cuesta_format::geometry::REPAIR_FILE;
@@ -20,7 +22,10 @@ fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge)
 }
 
-/// What a repair has lost and nobody was told.
+/// What a line begins with that is nothing to the programs that still run.
+const CONFINED: &str = "- ";
+
+/// What a repair has lost and nobody was told: as the file has it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Losses(Vec<String>);
 
@@ -36,13 +41,25 @@ impl Losses {
         }
     }
 
-    pub(super) fn lines(&self) -> &[String] {
-        &self.0
+    /// What is to be told.
+    pub(super) fn lines(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(|line| line.strip_prefix(CONFINED).unwrap_or(line))
+    }
+
+    /// Whether what any program remembers may be lost.
+    pub(super) fn concern_all(&self) -> bool {
+        self.0.iter().any(|line| !line.starts_with(CONFINED))
     }
 
     /// Adds what is about to be lost, unless it is there already. Durable when this returns.
-    pub(super) fn note(&mut self, tier: &Path, lost: impl Iterator<Item = String>) -> Result<(), Error> {
-        for line in lost.map(|line| line.replace('\n', " ")) {
+    pub(super) fn note<'a>(
+        &mut self,
+        tier: &Path,
+        lost: impl Iterator<Item = &'a Problem>,
+    ) -> Result<(), Error> {
+        for problem in lost {
+            let start = if problem.is_loss() { "" } else { CONFINED };
+            let line = format!("{start}{problem}").replace('\n', " ");
             if !self.0.contains(&line) {
                 self.0.push(line);
             }

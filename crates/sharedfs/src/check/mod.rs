@@ -212,7 +212,7 @@ pub fn check(tier: &Path, mode: Mode) -> Result<CheckReport, Error> {
                 let lost = Problem::Journal { flaw, commits_kept };
                 let aside = mapped::plan_aside(tier, &sound.read()?)?;
                 noted.extend(aside.iter().map(|(inode, path)| Problem::SetAside(*inode, path.clone())));
-                let told = std::iter::once(&lost).chain(&noted).map(ToString::to_string);
+                let told = std::iter::once(&lost).chain(&noted);
                 losses.get_or_insert_default().note(tier, told)?;
                 mapped::set_aside(tier, &aside)?;
                 report.findings.push(Finding { problem: lost, verdict: Verdict::Repaired });
@@ -224,6 +224,11 @@ pub fn check(tier: &Path, mode: Mode) -> Result<CheckReport, Error> {
         report.findings.push(Finding { problem: Problem::Pages, verdict: Verdict::Repaired });
     }
     noted.extend(logs::look(tier, &superblock, &metadata)?);
+    let is_cut = |problem: &&Problem| matches!(problem, Problem::CutLog { .. });
+    if mode != Mode::Report && noted.iter().any(|problem| is_cut(&problem)) {
+        // The log goes when the store is opened.
+        losses.get_or_insert_default().note(tier, noted.iter().filter(is_cut))?;
+    }
     // The store, when it is opened, takes them away.
     noted.extend(mapped::strays(tier, &metadata.read()?)?);
     report.findings.extend(noted.into_iter().map(|problem| Finding { problem, verdict: Verdict::Noted }));
@@ -231,7 +236,7 @@ pub fn check(tier: &Path, mode: Mode) -> Result<CheckReport, Error> {
         let gives_up = mode == Mode::RepairWithLoss && mapped::is_any_missing(tier, &metadata.read()?)?;
         drop(metadata);
         // What programs that still run know, or have mapped, is of what was lost, too.
-        let await_sessions = losses.is_none() && !gives_up;
+        let await_sessions = !losses.as_ref().is_some_and(Losses::concern_all) && !gives_up;
         let options = Options { spare_segments: 0, spare_arenas: 0, await_sessions, ..Options::default() };
         report.recovered_entries = SharedFs::open_untold(tier, options)?.recovered().entries;
         metadata = MetadataStore::open(&path, superblock.medium)?;
@@ -248,15 +253,15 @@ pub fn check(tier: &Path, mode: Mode) -> Result<CheckReport, Error> {
     let verdict = if mode == Mode::Report { Verdict::Repairable } else { Verdict::Repaired };
     if mode != Mode::Report && !surveyed.problems.is_empty() {
         if losses.is_some() || repairable.iter().any(Problem::is_loss) {
-            losses.get_or_insert_default().note(tier, repairable.iter().map(ToString::to_string))?;
+            losses.get_or_insert_default().note(tier, repairable.iter())?;
         }
         repair::repair(&metadata, &arenas, superblock.geometry, &surveyed, &repairable)?;
     }
     report.findings.extend(repairable.into_iter().map(|problem| Finding { problem, verdict }));
     report.findings.extend(damage.into_iter().map(|problem| Finding { problem, verdict: Verdict::Damaged }));
     let told: BTreeSet<String> = report.findings.iter().map(|finding| finding.problem.to_string()).collect();
-    let untold = earlier.lines().iter().filter(|line| !told.contains(*line));
-    let untold = untold.map(|line| Finding { problem: Problem::Earlier(line.clone()), verdict });
+    let untold = earlier.lines().filter(|line| !told.contains(*line));
+    let untold = untold.map(|line| Finding { problem: Problem::Earlier(line.to_owned()), verdict });
     report.findings.splice(0..0, untold.collect::<Vec<_>>());
     Ok(report)
 }
