@@ -66,6 +66,9 @@ pub(super) struct BackendFile {
     full: AtomicBool,
     /// Held for reading by whoever writes.
     given_up: RwLock<bool>,
+    /// So many syncs from now on one finds the medium full.
+    #[cfg(test)]
+    pub(super) syncs_left: AtomicU64,
 }
 
 impl BackendFile {
@@ -126,6 +129,8 @@ impl BackendFile {
             syncing_thread: 0.into(),
             full: false.into(),
             given_up: RwLock::new(false),
+            #[cfg(test)]
+            syncs_left: u64::MAX.into(),
         }
     }
 
@@ -300,6 +305,11 @@ impl redb::StorageBackend for Backend {
     fn sync_data(&self) -> io::Result<()> {
         let _kept = self.0.check_kept()?;
         self.0.mapping.fence();
+        #[cfg(test)]
+        if self.0.syncs_left.fetch_sub(1, Ordering::Relaxed) == 0 {
+            self.0.full.store(true, Ordering::Release);
+            return Err(io::ErrorKind::StorageFull.into());
+        }
         Ok(())
     }
 

@@ -286,6 +286,12 @@ impl MetadataStore {
         self.shared.is_left.load(Ordering::Acquire)
     }
 
+    /// The medium is found full behind so many more syncs.
+    #[cfg(test)]
+    pub(super) fn fill_behind(&self, syncs: u64) {
+        self.file().syncs_left.store(syncs, Ordering::Relaxed);
+    }
+
     /// Bytes the store takes on its medium.
     pub fn allocated_bytes(&self) -> u64 {
         self.file().allocated_bytes()
@@ -352,6 +358,14 @@ impl Shared {
             current.tree = Some(Arc::clone(&tree));
             Ok(Snapshot::new(tree, Arc::clone(&current.overlay)))
         })
+    }
+
+    /// Whether the commit that began a journal was done, though it ended with an error: whoever is told that there was no room
+    /// does it again. The store is opened anew for it.
+    fn is_in_tree(&self, begun: JournalGeneration) -> Result<bool, MetadataError> {
+        let found = self.read().and_then(|snapshot| snapshot.counter(JOURNAL_COUNTER));
+        let found = found.inspect_err(|_| self.in_doubt.store(true, Ordering::Relaxed))?;
+        Ok(found == Some(begun.0))
     }
 
     fn check_kept(&self) -> Result<(), MetadataError> {
@@ -430,6 +444,7 @@ impl Shared {
         let is_known = ran_full || matches!(written, Ok(_) | Err(MetadataError::NameTaken));
         self.in_doubt.store(!is_known, Ordering::Relaxed);
         match written {
+            Err(_) if ran_full && self.is_in_tree(journal.generation.next())? => Ok(()),
             Err(_) if ran_full => Err(MetadataError::NoSpace),
             Err(error) => Err(error),
             Ok(journal) => {

@@ -495,6 +495,44 @@ fn behind_a_commit_that_may_have_been_done_nothing_is_written() {
     assert!(matches!(store.begin().map(|_| ()), Err(MetadataError::Failed)));
 }
 
+/// A commit that was done and told its caller that there was no room was done again.
+#[test]
+fn whoever_is_told_that_there_is_no_room_has_changed_nothing() {
+    let (mut done, mut refused) = (0, 0);
+    for syncs in 0.. {
+        let folder = folder_in_memory();
+        let path = folder.path().join("meta");
+        let store = MetadataStore::create(&path, Medium::Memory).unwrap();
+        let mut transaction = store.begin().unwrap();
+        transaction.put_symlink(InodeNumber(9), b"target");
+        put_much(&mut transaction);
+        store.fill_behind(syncs);
+        let committed = transaction.commit();
+        store.fill_behind(u64::MAX);
+        let is_there = store.read().unwrap().symlink(InodeNumber(9)).unwrap().is_some();
+        match committed {
+            Ok(()) => assert!(is_there, "{syncs}"),
+            Err(MetadataError::NoSpace) => assert!(!is_there, "{syncs}: it is there all the same"),
+            Err(error) => panic!("{syncs}: {error}"),
+        }
+        done += u64::from(is_there);
+        refused += u64::from(!is_there);
+        // It goes on as ever.
+        let mut transaction = store.begin().unwrap();
+        transaction.put_symlink(InodeNumber(10), b"next");
+        put_much(&mut transaction);
+        transaction.commit().unwrap();
+        drop(store);
+        let store = reopen(&path);
+        assert_eq!(store.read().unwrap().symlink(InodeNumber(9)).unwrap().is_some(), is_there);
+        assert!(store.read().unwrap().symlink(InodeNumber(10)).unwrap().is_some());
+        if done > 2 {
+            break;
+        }
+    }
+    assert!(refused > 0);
+}
+
 #[test]
 fn what_is_no_store_is_an_error() {
     let folder = folder_in_memory();
