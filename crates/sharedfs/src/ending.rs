@@ -225,13 +225,27 @@ impl SharedFs {
         true
     }
 
-    /// Ends a session that could not end when it should. Says whether there was one.
+    /// Whether there are sessions that could not end when they should.
+    pub(crate) fn has_rest(&self) -> bool {
+        self.core.lock().sessions.values().any(|found| found.ending.is_some())
+    }
+
+    /// Ends the sessions that could not end when they should. Says whether there was one. Where there is no room for one there
+    /// may be for another, or what that gives back.
     pub(crate) fn end_the_rest(&self) -> Result<bool, Error> {
         let waiting = |found: &Session| found.ending.map(|ending| (found.id, ending));
-        let Some((session, ending)) = self.core.lock().sessions.values().find_map(waiting) else {
-            return Ok(false);
-        };
-        self.end_session(session, ending).map(|()| true)
+        let rest: Vec<_> = self.core.lock().sessions.values().filter_map(waiting).collect();
+        let (mut any, mut full) = (false, Ok(()));
+        for (session, ending) in rest {
+            match self.end_session(session, ending) {
+                Err(Error::NoSpace) => full = Err(Error::NoSpace),
+                ended => {
+                    ended?;
+                    any = true;
+                }
+            }
+        }
+        if any { Ok(true) } else { full.map(|()| false) }
     }
 
     /// The daemon leaves, its process goes on: what its log holds is digested, what comes after that is void, and the next

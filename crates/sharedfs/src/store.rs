@@ -464,20 +464,27 @@ impl SharedFs {
     /// The daemon leaves: every log is digested to its end. Sessions of processes that may come back to the next daemon
     /// stay in the table, the others end.
     pub fn stop(&self) -> Result<(), Error> {
-        let sessions: Vec<(SessionId, u32)> =
-            self.core.lock().sessions.values().map(|found| (found.id, found.pid)).collect();
-        for (session, pid) in sessions {
-            if self.may_come_back(pid).is_some() {
-                self.suspend(session)?;
-            } else {
-                self.end_session(session, Ending::GivenUp)?;
+        let sessions: Vec<(SessionId, u32, Option<Ending>)> = {
+            let core = self.core.lock();
+            core.sessions.values().map(|found| (found.id, found.pid, found.ending)).collect()
+        };
+        // Those for which there is no room are found by the next daemon; others have what they need all the same.
+        let mut full = Ok(());
+        for (session, pid, ending) in sessions {
+            let stopped = match ending {
+                None if self.may_come_back(pid).is_some() => self.suspend(session),
+                ending => self.end_session(session, ending.unwrap_or(Ending::GivenUp)),
+            };
+            match stopped {
+                Err(Error::NoSpace) => full = Err(Error::NoSpace),
+                stopped => stopped?,
             }
         }
         // Without room it stays where it is, which is as good; as it does where nothing is written any more.
         match self.metadata.write_out() {
-            Err(MetadataError::NoSpace) => Ok(()),
-            Err(_) if self.metadata.is_read_only() => Ok(()),
-            written => Ok(written?),
+            Err(MetadataError::NoSpace) => full,
+            Err(_) if self.metadata.is_read_only() => full,
+            written => full.and(written.map_err(Error::from)),
         }
     }
 

@@ -14,7 +14,7 @@ use cuesta_sharedfs::server::Service;
 use cuesta_sharedfs::{Options, SharedFs};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::os::unix::fs::FileExt;
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
 /// Set in the process that a test has for itself.
@@ -405,4 +405,72 @@ fn a_store_whose_metadata_is_full_to_the_brim_opens() {
     let shared = store.open();
     let snapshot = shared.snapshot().unwrap();
     assert_eq!((snapshot.orphans().unwrap(), snapshot.sessions().unwrap()), (Vec::new(), Vec::new()));
+}
+
+/// The first session without room kept all others from ending.
+#[test]
+fn a_daemon_that_leaves_a_full_medium_ends_whom_it_can() {
+    if !has_process("a_daemon_that_leaves_a_full_medium_ends_whom_it_can") {
+        return;
+    }
+    let (store, shared, mut first, mut second) = full_store();
+    let made = fill(&mut first, |number| number as u64);
+    assert!(matches!(shared.stop(), Err(cuesta_sharedfs::Error::NoSpace)));
+    assert_eq!(second.request(&Request::Resync), Response::Failed(Refusal::SessionEnded));
+    shared.leave();
+    limit_files(None);
+    drop((first, second, shared));
+    assert_eq!(names(&store.open()), made);
+}
+
+/// One that lives until it is dropped.
+struct Program(Child);
+
+impl Program {
+    fn start() -> Program {
+        let mut command = Command::new("sleep");
+        Program(command.arg("1000").stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap())
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
+/// What two programs left that were awaited and died: one has something that goes with it, for which there may be no room. The
+/// other was not come to, and both waited for something else to happen.
+#[test]
+fn sessions_that_are_left_over_are_ended_as_there_is_room() {
+    if !has_process("sessions_that_are_left_over_are_ended_as_there_is_room") {
+        return;
+    }
+    let store = Store::new();
+    let shared = store.open();
+    let programs = [Program::start(), Program::start()];
+    let mut writers: Vec<Writer> =
+        programs.iter().map(|program| Writer::attach_as(&shared, program.0.id())).collect();
+    let sessions: Vec<SessionId> = writers.iter().map(|writer| writer.session).collect();
+    let inode = writers[0].file(b"f");
+    writers[0].open_in_slot(0, inode);
+    writers[0].append(Operation::Unlink { parent: ROOT, inode, name: b"f", orphan: true });
+    writers[0].digest();
+    kill(shared, writers);
+    limit_files(Some(std::fs::metadata(store.tier().join("meta.redb")).unwrap().len()));
+    fill_to_the_brim(&store);
+    let shared = store.open();
+    let awaited = || -> Vec<SessionId> { shared.awaited().into_iter().map(|(session, _)| session).collect() };
+    assert_eq!(awaited(), sessions);
+    drop(programs);
+    sessions.iter().for_each(|&session| Service::kicked(&*shared, session));
+    assert!(Service::idle_after(&*shared).is_some(), "it is looked again, kick or not");
+    Service::digest(&*shared, true).unwrap();
+    assert!(!awaited().contains(&sessions[1]), "whether or not there is room for the other");
+    limit_files(None);
+    while !awaited().is_empty() {
+        assert!(Service::idle_after(&*shared).is_some());
+        Service::digest(&*shared, true).unwrap();
+    }
 }

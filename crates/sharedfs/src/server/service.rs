@@ -164,7 +164,8 @@ impl Service for SharedFs {
         }
         let sleep = policy::sleep(&self.backlogs(), self.options());
         let look = self.watches_orphans().then_some(LOOK_EVERY);
-        sleep.into_iter().chain(look).min()
+        let rest = self.has_rest().then_some(STARVED_PAUSE);
+        sleep.into_iter().chain(look).chain(rest).min()
     }
 
     fn stop(&self) -> Result<(), Error> {
