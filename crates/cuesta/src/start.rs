@@ -9,12 +9,14 @@ use crate::failure::Failure;
 use crate::store::Store;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::thread::{CpuSet, sched_getaffinity};
 use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
 use std::io::Read;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -56,11 +58,46 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const PAUSE_MIN: Duration = Duration::from_millis(10);
 const PAUSE_MAX: Duration = Duration::from_millis(200);
 
+/// What this process runs, whatever became of its file.
+const OWN_PROGRAM: &str = "/proc/self/exe";
+
+/// The stack of a thread that waits for a child to end.
+const WAITING_STACK_BYTES: usize = 64 << 10;
+
 /// A longer log of the daemon is put aside when the next one starts.
 const LOG_BYTES_MAX: u64 = 8 << 20;
 
+/// Who starts something in the background.
+#[derive(Clone, Copy, Debug)]
+pub enum Parent {
+    /// A command that soon ends, or becomes another program.
+    Command,
+    /// A process that stays, any thread of it: what it starts runs on the processors that it was given itself, and is waited
+    /// for when it ends.
+    Server {
+        /// Those processors.
+        processors: CpuSet,
+    },
+}
+
+impl Parent {
+    /// A process that stays. By the thread it began with.
+    pub fn staying() -> Parent {
+        match sched_getaffinity(None) {
+            Ok(processors) => Parent::Server { processors },
+            // Nobody is waited for then, that is all.
+            Err(_) => Parent::Command,
+        }
+    }
+}
+
 /// Makes sure that a daemon serves the store. Only its own user, or root, starts one.
 pub fn ensure(store: &Store) -> Result<(), Failure> {
+    ensure_by(Parent::Command, store)
+}
+
+/// The same by a parent of any kind.
+pub fn ensure_by(parent: Parent, store: &Store) -> Result<(), Failure> {
     if store.is_of_another_user() {
         let socket = SocketAddrUnix::new(store.users_socket()).and_then(|address| {
             let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
@@ -76,7 +113,7 @@ pub fn ensure(store: &Store) -> Result<(), Failure> {
         if is_served(store)? {
             return Ok(());
         }
-        match start(store)? {
+        match start(store, parent)? {
             Outcome::Ready => return Ok(()),
             Outcome::InUse(_) if began.elapsed() < PATIENCE => std::thread::sleep(pause),
             Outcome::InUse(why) | Outcome::Failed(why) => return Err(Failure::new(why)),
@@ -92,21 +129,34 @@ fn is_served(store: &Store) -> Result<bool, Failure> {
 }
 
 /// Starts one and hears how that went.
-fn start(store: &Store) -> Result<Outcome, Failure> {
-    in_background(store, "daemon", &["serve".as_ref(), store.folder().as_os_str()])
+fn start(store: &Store, parent: Parent) -> Result<Outcome, Failure> {
+    in_background(store, parent, "daemon", &["serve".as_ref(), store.folder().as_os_str()])
+}
+
+/// The file of this program. Where it was removed or replaced, which happens to who runs for long, what runs here is still
+/// to be had.
+fn own_program() -> std::io::Result<PathBuf> {
+    let program = std::env::current_exe()?;
+    Ok(if program.exists() { program } else { OWN_PROGRAM.into() })
 }
 
 /// Starts this command once more, as what it is called here, with `arguments` and the one that says where it tells how
 /// that went; and hears it.
-pub fn in_background(store: &Store, called: &str, arguments: &[&OsStr]) -> Result<Outcome, Failure> {
+pub fn in_background(
+    store: &Store,
+    parent: Parent,
+    called: &str,
+    arguments: &[&OsStr],
+) -> Result<Outcome, Failure> {
     let fail =
         |what: &str, error: std::io::Error| Failure::on(store.folder(), format!("cannot {what}: {error}"));
-    let program = std::env::current_exe().map_err(|error| fail("find the cuesta command", error))?;
+    let program = own_program().map_err(|error| fail("find the cuesta command", error))?;
     let log = open_log(store).map_err(|error| fail("open the daemon's log", error))?;
     let (outcome, told) = pipe_with(PipeFlags::CLOEXEC).map_err(|errno| fail("make a pipe", errno.into()))?;
     let descriptor = told.as_raw_fd();
     let mut command = Command::new(program);
     command
+        .arg0("cuesta")
         .args(arguments)
         .arg("--tell-descriptor")
         .arg(descriptor.to_string())
@@ -115,19 +165,31 @@ pub fn in_background(store: &Store, called: &str, arguments: &[&OsStr]) -> Resul
         .stdin(Stdio::null())
         .stdout(log.try_clone().map_err(|error| fail("open the daemon's log", error))?)
         .stderr(log);
-    // SAFETY: between fork and exec only three system calls are made; nothing allocates or locks. The
+    // SAFETY: between fork and exec only four system calls are made; nothing allocates or locks. The
     // descriptor is open: `told` outlives the spawn.
     unsafe {
         command.pre_exec(move || {
             rustix::process::setsid()?;
+            if let Parent::Server { processors } = &parent {
+                // They may have been taken away since; then it runs where this thread does.
+                let _ = rustix::thread::sched_setaffinity(None, processors);
+            }
             // What the caller has open is none of ours: it may lie on the very mount that waits for us.
             libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC);
             let told = rustix::fd::BorrowedFd::borrow_raw(descriptor);
             Ok(rustix::io::fcntl_setfd(told, rustix::io::FdFlags::empty())?)
         });
     }
-    command.spawn().map_err(|error| fail(&format!("start the {called}"), error))?;
+    let mut child = command.spawn().map_err(|error| fail(&format!("start the {called}"), error))?;
     drop(told);
+    if let Parent::Server { .. } = parent {
+        let wait = move || {
+            // How it ended its log says.
+            let _ = child.wait();
+        };
+        let thread = std::thread::Builder::new().name("child".into()).stack_size(WAITING_STACK_BYTES);
+        thread.spawn(wait).map_err(|error| fail("start a thread", error))?;
+    }
     let mut line = String::new();
     let heard = File::from(outcome).read_to_string(&mut line);
     heard.map_err(|error| fail(&format!("hear from the {called}"), error))?;

@@ -30,8 +30,28 @@ impl Mounted {
     }
 
     fn mount(&self) {
-        let made = self.place.cuesta(&["mount", "--allow-other", "store", "files"]);
+        self.mount_with("rw");
+    }
+
+    fn mount_with(&self, options: &str) {
+        let made = self.place.cuesta(&["mount", "--allow-other", "-o", options, "store", "files"]);
         assert_eq!((made.status(), made.text(), made.errors()), (0, String::new(), String::new()));
+    }
+
+    /// A call that needs a daemon, while others may go on without.
+    fn ask_daemon(&self) {
+        rustix::fs::statvfs(self.path("")).unwrap();
+    }
+
+    /// As soon as nobody uses it: another test's child may have inherited what was open here, until it executes its program.
+    fn unmount(&self) {
+        loop {
+            let unmounted = self.place.cuesta(&["unmount", "files"]);
+            if !unmounted.errors().contains("in use") {
+                assert_eq!((unmounted.status(), unmounted.errors()), (0, String::new()));
+                return;
+            }
+        }
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -129,7 +149,7 @@ fn a_line_of_fstab_mounts_it() {
     let Some(mounted) = Mounted::new() else { return };
     let place = &mounted.place;
     std::fs::write(mounted.path("file"), "content").unwrap();
-    assert_eq!(place.cuesta(&["unmount", "files"]).status(), 0);
+    mounted.unmount();
     // As mount(8) starts its helper.
     std::os::unix::fs::symlink("cuesta", place.path("bin/mount.fuse.cuesta")).unwrap();
     let (store, files) = (place.path("store"), place.path("files"));
@@ -240,6 +260,89 @@ fn a_mount_outlives_its_daemon() {
     assert_eq!(std::fs::read_to_string(mounted.path("file")).unwrap(), "before then after");
 }
 
+/// A number of the line that the kernel has of a process, behind its name.
+fn of_process(pid: &str, field: usize) -> String {
+    let line = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    line.rsplit_once(')').unwrap().1.split_whitespace().nth(field).unwrap().to_owned()
+}
+
+fn parent(pid: &str) -> String {
+    of_process(pid, 1)
+}
+
+/// A call by the mount whose daemon was killed waited for somebody to start the next one, and failed then.
+#[test]
+fn a_call_by_a_mount_whose_daemon_is_gone_starts_the_next() {
+    let Some(mounted) = Mounted::new() else { return };
+    let process = mounted.process();
+    std::fs::write(mounted.path("file"), "before").unwrap();
+    let mut file = File::options().append(true).open(mounted.path("file")).unwrap();
+    for round in 0..3 {
+        let killed = mounted.place.daemon();
+        signal(&killed, "KILL");
+        std::fs::write(mounted.path(&round.to_string()), "written").unwrap();
+        file.write_all(b" after").unwrap();
+        mounted.ask_daemon();
+        let next = mounted.place.daemon();
+        assert!(next != killed && parent(&next) == process, "{killed}, then {next} by {process}");
+        assert_eq!(mounted.run(&format!("cat /cuesta/{round}")), "written");
+        if round > 0 {
+            // The mount was its parent, and does not leave it behind.
+            while std::fs::exists(format!("/proc/{killed}")).unwrap() {
+                std::thread::yield_now();
+            }
+        }
+    }
+    assert_eq!(mounted.run("cat /cuesta/file"), "before after after after");
+    // An upgrade: the program is another file by now.
+    let (program, copy) = (mounted.place.path("bin/cuesta"), mounted.place.path("bin/copy"));
+    assert!(Command::new("cp").arg(&program).arg(&copy).status().unwrap().success());
+    std::fs::rename(&copy, &program).unwrap();
+    mounted.place.kill_daemon();
+    mounted.ask_daemon();
+    let next = mounted.place.daemon();
+    let runs = std::fs::read_link(format!("/proc/{next}/exe")).unwrap();
+    assert_eq!(parent(&next), process);
+    assert!(runs.to_str().unwrap().ends_with("bin/cuesta (deleted)"), "{}", runs.display());
+}
+
+#[test]
+fn a_mount_that_is_told_so_leaves_the_next_daemon_to_others() {
+    let Some(mounted) = Mounted::new() else { return };
+    mounted.unmount();
+    mounted.mount_with("nostart");
+    let process = mounted.process();
+    mounted.place.kill_daemon();
+    let path = mounted.path("");
+    let asking = std::thread::spawn(move || rustix::fs::statvfs(path).unwrap());
+    assert_eq!(mounted.run("echo here"), "here\n");
+    asking.join().unwrap();
+    assert_ne!(parent(&mounted.place.daemon()), process);
+}
+
+#[test]
+fn why_no_daemon_can_be_started_is_said_once_and_calls_go_on_as_soon_as_it_can() {
+    let Some(mounted) = Mounted::new() else { return };
+    let configuration = mounted.place.path("store/cuesta.toml");
+    let sound = std::fs::read(&configuration).unwrap();
+    let process = mounted.process();
+    std::fs::write(&configuration, "nonsense").unwrap();
+    mounted.place.kill_daemon();
+    let path = mounted.path("");
+    let asking = std::thread::spawn(move || rustix::fs::statvfs(path).unwrap());
+    let said = || {
+        let log = std::fs::read_to_string(mounted.place.path("store/sharedfs.log")).unwrap();
+        log.lines().filter(|line| line.contains("cannot start")).map(str::to_owned).collect::<Vec<_>>()
+    };
+    while said().is_empty() {
+        std::thread::yield_now();
+    }
+    assert!(said()[0].contains("cuesta.toml"), "{:?}", said());
+    std::fs::write(&configuration, sound).unwrap();
+    asking.join().unwrap();
+    assert_eq!((said().len(), parent(&mounted.place.daemon())), (1, process));
+}
+
 #[test]
 fn what_was_written_survives_the_mount_s_process() {
     let Some(mounted) = Mounted::new() else { return };
@@ -293,8 +396,7 @@ fn wrong_places_are_refused_in_one_line() {
     let busy = File::create(mounted.path("busy")).unwrap();
     cuesta(&["unmount", "files"]).refused(1, &["files", "in use"]);
     drop(busy);
-    let unmounted = cuesta(&["unmount", "files"]);
-    assert_eq!((unmounted.status(), unmounted.errors()), (0, String::new()));
+    mounted.unmount();
     assert_eq!(std::fs::read_dir(place.path("files")).unwrap().count(), 0);
 }
 

@@ -23,7 +23,7 @@ use crate::mapped_descriptors::{Keeper, MappedDescriptors};
 use crate::parcels::Taken;
 use crate::programs::Programs;
 use crate::quotas::Payers;
-use crate::resume::{RESUME_WAIT, patiently};
+use crate::resume::{RESUME_WAIT, Starter, patiently};
 use crate::resync::Fences;
 use crate::retire::Retiring;
 use crate::session::{Session, unexpected};
@@ -70,6 +70,7 @@ pub struct Client {
     pub(crate) patience: Mutex<Duration>,
     abandoned: AtomicU32,
     pub(crate) giving_up: GivingUp,
+    pub(crate) starter: Starter,
     pub(crate) kernel: Mutex<Option<Mount>>,
 }
 
@@ -155,6 +156,7 @@ impl Client {
             patience: Mutex::new(RESUME_WAIT),
             abandoned: AtomicU32::new(0),
             giving_up: GivingUp::default(),
+            starter: Starter::default(),
             kernel: Mutex::new(None),
         });
         // What a fence took away meanwhile goes with the first operation, which sees the generation moved.

@@ -6,7 +6,8 @@
 //! meets it connects anew and asks for the session, maps the control pages it gets in the place of the old ones, with all
 //! they said, and resynchronises as after any fence.
 //!
-//! While there is no daemon, operations that need none go on; one that does waits for the next, up to a limit.
+//! While there is no daemon, operations that need none go on; one that does waits for the next, up to a limit. Who can start
+//! one says how ([`Client::start_daemons_by`]).
 
 use crate::attempts::{Attempts, DAEMONS};
 use crate::client::Client;
@@ -17,6 +18,7 @@ use cuesta_format::InodeNumber;
 use cuesta_format::wire::{PROTOCOL_VERSION, Request, Response, Welcome};
 use rustix::fd::OwnedFd;
 use rustix::thread::{Timespec, nanosleep};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 /// How long a call waits for the next daemon: a service manager, or an upgrade, takes a few seconds.
@@ -24,6 +26,16 @@ pub const RESUME_WAIT: Duration = Duration::from_secs(30);
 /// How long to wait before looking again: at first, and after many times.
 const PAUSE_MIN: Duration = Duration::from_millis(1);
 const PAUSE_MAX: Duration = Duration::from_millis(100);
+/// How the next daemon is started, if it is from here. Says whether there is one now.
+#[derive(Default)]
+pub(crate) struct Starter(OnceLock<Box<dyn Fn() -> bool + Send + Sync>>);
+
+impl std::fmt::Debug for Starter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Starter").field(&self.0.get().is_some()).finish()
+    }
+}
+
 /// Why a question is given up that daemons do not outlive.
 const NO_ANSWER: &str = "the daemon is gone again each time before it answers";
 
@@ -42,6 +54,13 @@ pub fn patiently<T>(patience: Duration, mut connect: impl FnMut() -> Result<T, E
 }
 
 impl Client {
+    /// Has `start` called whenever a call needs a daemon and nobody listens, by one thread at a time. It must not come by way of
+    /// this client, operations of which wait meanwhile.
+    pub fn start_daemons_by(&self, start: impl Fn() -> bool + Send + Sync + 'static) {
+        // Whoever came first stays: there is one door.
+        let _ = self.starter.0.set(Box::new(start));
+    }
+
     /// Does `ask` again with the next daemon, as long as the one it asks goes away.
     pub(crate) fn asking<T>(&self, mut ask: impl FnMut() -> Result<T, Error>) -> Result<T, Error> {
         let mut attempts = Attempts::new(DAEMONS);
@@ -94,13 +113,18 @@ impl Client {
             first: InodeNumber::NONE,
             resume: self.session.welcome.session,
         };
-        let connected = patiently(*patience, || {
+        let try_once = || {
             let mut descriptors = Vec::new();
             match self.session.asking.reconnect(&request, &mut descriptors, &self.session)? {
                 Some(Response::Attached(welcome)) => Ok(Some((welcome, descriptors))),
                 Some(other) => Err(unexpected(&other)),
                 None => Ok(None),
             }
+        };
+        let is_started = || self.starter.0.get().is_some_and(|start| start());
+        let connected = patiently(*patience, || match try_once() {
+            Err(Error::Disconnected) if is_started() => try_once(),
+            connected => connected,
         });
         *patience = if connected.is_ok() { RESUME_WAIT } else { Duration::ZERO };
         connected?.ok_or(Error::Disconnected)

@@ -2,8 +2,9 @@
 
 use crate::commands::serve::{allow_descriptors, prepare_log};
 use crate::failure::{Failure, WRONG_USAGE};
+use crate::next_daemon::NextDaemon;
 use crate::output;
-use crate::start::{self, Outcome, Told};
+use crate::start::{self, Outcome, Parent, Told};
 use crate::store::Store;
 use cuesta_format::InodeNumber;
 use cuesta_fuse::{Device, MountError, Options, Server};
@@ -19,14 +20,17 @@ use std::process::ExitCode;
 
 /// What `cuesta status` calls the session.
 const PROGRAM: &str = "(mount)";
+/// The option that leaves the next daemon to others.
+const NO_START: &str = "nostart";
 
 #[derive(Debug, clap::Args)]
 #[command(
     long_about = "Mount a store at a directory.\n\n\
                   Every program sees the files there, by way of the kernel (FUSE); programs under `cuesta run` see the \
                   same files, faster, at the same time. A daemon is started if none serves the store. The mount \
-                  lasts until `cuesta unmount`. When the daemon ends, calls by it wait up to 30 seconds for the next \
-                  one, which `cuesta run` or `cuesta serve` starts.",
+                  lasts until `cuesta unmount`. When the daemon ends, the first call by it that needs one starts the next: \
+                  to stop a store for good, unmount it first. With -o nostart such calls wait up to 30 seconds for \
+                  one that `cuesta run` or `cuesta serve` starts.",
     after_help = "\
 Examples:
   cuesta mount ~/store ~/files
@@ -34,7 +38,7 @@ Examples:
   cuesta mount -o ro,noexec ~/store /mnt             with options as in /etc/fstab
   cuesta mount --foreground ~/store /mnt             for service managers
 
-Options behind -o: allow_other, nonempty, ro, noexec, nosuid, nodev, noatime; what other file systems have as a
+Options behind -o: allow_other, nonempty, nostart, ro, noexec, nosuid, nodev, noatime; what other file systems have as a
 default (rw, exec, suid, dev, defaults, auto, noauto, user, nofail, _netdev, x-...) is accepted.
 
 Exit status: 0 mounted (in the foreground: and unmounted again); 1 failed; 2 wrong usage."
@@ -67,7 +71,7 @@ pub fn execute(arguments: &Arguments) -> Result<ExitCode, Failure> {
         return serve(arguments, told);
     }
     let wanted = Wanted::of(arguments)?;
-    wanted.prepare()?;
+    wanted.prepare(Parent::Command)?;
     let words = wanted.words();
     let mut again = vec![
         OsStr::new("mount"),
@@ -79,7 +83,7 @@ pub fn execute(arguments: &Arguments) -> Result<ExitCode, Failure> {
     if wanted.non_empty {
         again.push(OsStr::new("--nonempty"));
     }
-    match start::in_background(&wanted.store, "mount", &again)? {
+    match start::in_background(&wanted.store, Parent::Command, "mount", &again)? {
         Outcome::Ready => Ok(ExitCode::SUCCESS),
         Outcome::InUse(why) | Outcome::Failed(why) => Err(Failure::new(why)),
     }
@@ -91,6 +95,8 @@ struct Wanted {
     at: PathBuf,
     options: Options,
     non_empty: bool,
+    /// The next daemon is somebody else's to start.
+    no_start: bool,
 }
 
 impl Wanted {
@@ -109,10 +115,11 @@ impl Wanted {
             allow_other: arguments.allow_other,
             ..Options::default()
         };
-        let mut non_empty = arguments.nonempty;
+        let (mut non_empty, mut no_start) = (arguments.nonempty, false);
         for word in arguments.options.iter().filter(|word| !word.is_empty()) {
             match word.as_str() {
                 "nonempty" => non_empty = true,
+                NO_START => no_start = true,
                 word if options.set(word) => {}
                 word => {
                     let failure =
@@ -124,17 +131,18 @@ impl Wanted {
         // Who serves it in the background stands elsewhere.
         let at = std::path::absolute(&arguments.mountpoint)
             .map_err(|error| Failure::on(&arguments.mountpoint, error))?;
-        Ok(Wanted { store, at, options, non_empty })
+        Ok(Wanted { store, at, options, non_empty, no_start })
     }
 
     /// The options, for `-o`.
     fn words(&self) -> String {
         let flags = self.options.flags();
-        flags.iter().filter(|(is_set, _)| *is_set).map(|(_, word)| *word).collect::<Vec<_>>().join(",")
+        let flags = flags.into_iter().chain([(self.no_start, NO_START)]);
+        flags.filter(|(is_set, _)| *is_set).map(|(_, word)| word).collect::<Vec<_>>().join(",")
     }
 
     /// Makes sure that the store is served and can be mounted there.
-    fn prepare(&self) -> Result<(), Failure> {
+    fn prepare(&self, parent: Parent) -> Result<(), Failure> {
         cuesta_fuse::prepare(&self.at, self.non_empty).map_err(|error| self.failure(&error))?;
         let mounts = cuesta_fuse::mounts().map_err(|error| Failure::on(&self.at, error))?;
         let us = rustix::process::geteuid().as_raw();
@@ -145,7 +153,7 @@ impl Wanted {
             let hint = format!("it is mounted at {} already (cuesta unmount ends that)", other.at.display());
             return Err(Failure::on(self.store.folder(), hint));
         }
-        start::ensure(&self.store)
+        start::ensure_by(parent, &self.store)
     }
 
     fn failure(&self, error: &MountError) -> Failure {
@@ -160,6 +168,10 @@ impl Wanted {
         let client = Client::attach_to(socket.as_os_str().as_bytes(), 0, PROGRAM, InodeNumber::ROOT)
             .map_err(|error| on_store(&error))?;
         client.tell_of_giving_up(|why| tracing::error!(why, "a call by the mount fails"));
+        if !self.no_start {
+            let next = NextDaemon::new(self.store.clone(), at.clone());
+            client.start_daemons_by(move || next.start());
+        }
         let device: Device = cuesta_fuse::mount(&at, &self.options).map_err(|error| self.failure(&error))?;
         let server = Server::start(client, device).map_err(|error| {
             // A mount that nobody serves would hang whoever looks at it.
@@ -174,7 +186,7 @@ fn serve(arguments: &Arguments, told: Told) -> Result<ExitCode, Failure> {
     prepare_log();
     allow_descriptors();
     let mounted = Wanted::of(arguments).and_then(|wanted| {
-        wanted.prepare()?;
+        wanted.prepare(Parent::staying())?;
         // Before the mount is there, so that a signal then is not lost.
         let signals = Signals::new([SIGTERM, SIGINT]).map_err(|error| Failure::on(&wanted.at, error))?;
         Ok((wanted.mount()?, signals))
