@@ -493,6 +493,7 @@ impl SharedFs {
     pub fn leave(&self) {
         let _digester = self.digester.lock();
         self.metadata.leave();
+        self.events.close();
         self.core.lock().table.leave();
     }
 

@@ -20,6 +20,8 @@ pub struct Events {
 struct Ring {
     next: u64,
     events: VecDeque<Event>,
+    /// Nobody waits any more.
+    is_closed: bool,
 }
 
 impl Events {
@@ -42,12 +44,18 @@ impl Events {
         self.arrived.notify_all();
     }
 
+    /// There are no more: nobody waits for them.
+    pub fn close(&self) {
+        self.ring.lock().is_closed = true;
+        self.arrived.notify_all();
+    }
+
     /// The events from number `from` on, at most `count`, waiting up to `wait` for the first.
     #[must_use]
     pub fn read(&self, from: u64, count: usize, wait: Duration) -> Vec<Event> {
         let deadline = Instant::now() + wait;
         let mut ring = self.ring.lock();
-        while ring.next <= from && !wait.is_zero() {
+        while ring.next <= from && !wait.is_zero() && !ring.is_closed {
             if self.arrived.wait_until(&mut ring, deadline).timed_out() {
                 break;
             }
@@ -75,5 +83,16 @@ mod tests {
         assert_eq!(numbers(0, 10), [2, 3, 4]);
         assert_eq!(numbers(3, 1), [3]);
         assert!(numbers(5, 10).is_empty());
+    }
+
+    /// A daemon that left waited for whoever read its trace.
+    #[test]
+    fn nobody_waits_for_a_daemon_that_leaves() {
+        let events = Events::new(3);
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| events.read(0, 1, Duration::from_secs(1 << 30)));
+            events.close();
+            assert_eq!(waiting.join().unwrap(), []);
+        });
     }
 }
