@@ -294,6 +294,7 @@ fn a_call_by_a_mount_whose_daemon_is_gone_starts_the_next() {
         }
     }
     assert_eq!(mounted.run("cat /cuesta/file"), "before after after after");
+    assert_eq!(mounted.process(), process, "by the name it had");
     // An upgrade: the program is another file by now.
     let (program, copy) = (mounted.place.path("bin/cuesta"), mounted.place.path("bin/copy"));
     assert!(Command::new("cp").arg(&program).arg(&copy).status().unwrap().success());

@@ -71,6 +71,8 @@ pub struct Client {
     abandoned: AtomicU32,
     pub(crate) giving_up: GivingUp,
     pub(crate) starter: Starter,
+    /// What it is called by `cuesta status`.
+    pub(crate) program: Box<str>,
     pub(crate) kernel: Mutex<Option<Mount>>,
 }
 
@@ -157,6 +159,7 @@ impl Client {
             abandoned: AtomicU32::new(0),
             giving_up: GivingUp::default(),
             starter: Starter::default(),
+            program: program.into(),
             kernel: Mutex::new(None),
         });
         // What a fence took away meanwhile goes with the first operation, which sees the generation moved.

@@ -109,7 +109,7 @@ impl Client {
         let request = Request::Attach {
             version: PROTOCOL_VERSION,
             pid: rustix::process::getpid().as_raw_pid().unsigned_abs(),
-            program: String::new(),
+            program: self.program.to_string(),
             first: InodeNumber::NONE,
             resume: self.session.welcome.session,
         };
