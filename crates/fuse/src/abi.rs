@@ -173,7 +173,7 @@ pub mod valid {
 
 /// [`LockIn::flags`]: it is one of `flock`.
 pub const LOCK_FLOCK: u32 = 1;
-/// [`OpenOut::open_flags`]: nothing is cached of the file by this open.
+/// [`OpenOut::open_flags`]: it is read and written past the kernel's cache.
 pub const OPEN_DIRECT: u32 = 1;
 /// [`OpenOut::open_flags`]: what is cached of the file still holds.
 pub const OPEN_KEEP_CACHE: u32 = 1 << 1;

@@ -7,7 +7,7 @@ use cuesta_format::Timestamp;
 use cuesta_libfs::{Base, Client, RenameFlags, SetAttributes, SetTime, Target};
 use cuesta_media::{UserSlice, UserSliceMut};
 use std::fs::File;
-use std::io::{ErrorKind, Seek as _, SeekFrom};
+use std::io::{ErrorKind, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -399,5 +399,43 @@ fn a_file_that_is_open_is_as_long_as_the_other_door_left_it() {
     for word in ["abc", "def", "ghi"] {
         door.replace("file", word.as_bytes(), 0);
         assert_eq!(all(&file), word);
+    }
+}
+
+/// Each record is some pages, of one byte, so that one that is cut or put elsewhere is seen.
+#[test]
+fn what_both_doors_append_at_once_lies_one_behind_the_other_whole() {
+    if !can_mount() {
+        return;
+    }
+    const RECORD_BYTES: usize = 9_001;
+    const RECORDS: u8 = 100;
+    let mounted = Mounted::new();
+    let session = mounted.session();
+    Door::Session(Arc::clone(&session)).replace("file", b"", 0);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let flags = libc::O_WRONLY | libc::O_APPEND;
+            let file = session.open(&ROOT, Base::Root, b"file", flags, 0).unwrap();
+            for number in 0..RECORDS {
+                let record = vec![2 * number; RECORD_BYTES];
+                assert_eq!(session.write(&file, &[UserSlice::from(&record[..])]), Ok(RECORD_BYTES));
+            }
+            session.close(file).unwrap();
+        });
+        let mut file = File::options().append(true).open(mounted.path("file")).unwrap();
+        for number in 0..RECORDS {
+            assert_eq!(file.write(&[2 * number + 1; RECORD_BYTES]).unwrap(), RECORD_BYTES);
+        }
+    });
+    let content = std::fs::read(mounted.path("file")).unwrap();
+    let mut seen: Vec<u8> = Vec::new();
+    for record in content.chunks(RECORD_BYTES) {
+        assert!(record.iter().all(|byte| *byte == record[0]), "torn behind {seen:?}");
+        seen.push(record[0]);
+    }
+    for door in [0, 1] {
+        let of_door: Vec<u8> = seen.iter().copied().filter(|number| number % 2 == door).collect();
+        assert_eq!(of_door, (0..RECORDS).map(|number| 2 * number + door).collect::<Vec<_>>());
     }
 }

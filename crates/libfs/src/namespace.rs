@@ -44,21 +44,21 @@ pub enum LinkSource<'a> {
 }
 
 impl Client {
-    /// `mkdir`.
+    /// `mkdir`. Like all that make something, answers with what it made: who looks again may find that it is gone.
     pub fn make_directory(
         &self,
         credentials: &Credentials,
         base: Base<'_>,
         path: &[u8],
         mode: impl Into<NewMode>,
-    ) -> Result<(), Error> {
+    ) -> Result<InodeRecord, Error> {
         let mode = mode.into();
         let mode = NewMode { bits: mode.bits & (0o777 | libc::S_ISVTX), ..mode };
         let making = Making { kind: FileKind::Directory, mode, device: 0, target: b"", open: false };
-        self.make_at(credentials, base, path, &making).map(|_| ())
+        self.make_at(credentials, base, path, &making)
     }
 
-    /// `mknod`; `mode` has the kind and the permissions. Answers the number of what it made.
+    /// `mknod`; `mode` has the kind and the permissions.
     pub fn make_node(
         &self,
         credentials: &Credentials,
@@ -66,7 +66,7 @@ impl Client {
         path: &[u8],
         mode: impl Into<NewMode>,
         device: u64,
-    ) -> Result<InodeNumber, Error> {
+    ) -> Result<InodeRecord, Error> {
         let mode = mode.into();
         let kind = match mode.bits & libc::S_IFMT {
             0 => FileKind::File,
@@ -89,7 +89,7 @@ impl Client {
         target: &[u8],
         base: Base<'_>,
         path: &[u8],
-    ) -> Result<(), Error> {
+    ) -> Result<InodeRecord, Error> {
         if target.is_empty() {
             return Err(Error::NotFound);
         }
@@ -97,7 +97,7 @@ impl Client {
             return Err(Error::NameTooLong);
         }
         let making = Making { kind: FileKind::Symlink, mode: 0o777.into(), device: 0, target, open: false };
-        self.make_at(credentials, base, path, &making).map(|_| ())
+        self.make_at(credentials, base, path, &making)
     }
 
     fn make_at(
@@ -106,11 +106,11 @@ impl Client {
         base: Base<'_>,
         path: &[u8],
         making: &Making<'_>,
-    ) -> Result<InodeNumber, Error> {
+    ) -> Result<InodeRecord, Error> {
         self.operate(|turn| {
             let found = self.walk(credentials, base, path, Follow::Never)?;
             let name = new_name(&found, making.kind == FileKind::Directory)?;
-            self.make(turn, credentials, &found.parent, name, making).map(|(inode, _)| inode.number)
+            self.make(turn, credentials, &found.parent, name, making).map(|(_, record)| record)
         })
     }
 
@@ -232,14 +232,14 @@ impl Client {
         Ok((inode, record))
     }
 
-    /// `link`. A file that was opened without a name gets its first.
+    /// `link`. A file that was opened without a name gets its first. Answers with the file as it is then.
     pub fn link(
         &self,
         credentials: &Credentials,
         source: LinkSource<'_>,
         base: Base<'_>,
         path: &[u8],
-    ) -> Result<(), Error> {
+    ) -> Result<InodeRecord, Error> {
         self.operate(|turn| {
             let (inode, kind) = match source {
                 LinkSource::File(file) => (Arc::clone(file.inode_ref()), file.kind()),
@@ -280,6 +280,7 @@ impl Client {
             inode.orphaned.store(false, Ordering::SeqCst);
             state.record.changed = turn.now;
             state.logged = appended.end;
+            let record = state.record;
             let parent = locked.of(&found.parent)?;
             parent.record.size += 1;
             parent.touch_content(turn.now);
@@ -287,7 +288,7 @@ impl Client {
             if let Some(content) = parent.directory_mut() {
                 content.put(name, Named { inode: inode.number, kind });
             }
-            Ok(())
+            Ok(record)
         })
     }
 

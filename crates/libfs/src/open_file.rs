@@ -11,7 +11,7 @@ use crate::open_flags::{STATUS_FLAGS, UNNAMED};
 use crate::opened::Opened;
 use crate::sync::{Arc, AtomicBool, AtomicI32, Mutex, Ordering};
 use crate::walk::{Base, Follow, Found, Last, Resolve};
-use cuesta_format::{FileKind, InodeNumber, Operation};
+use cuesta_format::{FileKind, InodeNumber, InodeRecord, Operation};
 use libc::{
     O_ACCMODE, O_APPEND, O_CREAT, O_DIRECTORY, O_EXCL, O_NOATIME, O_NOFOLLOW, O_PATH, O_RDONLY, O_RDWR,
     O_TRUNC, O_WRONLY,
@@ -35,7 +35,7 @@ pub struct OpenFile {
 
 /// How far an open came.
 enum Opening {
-    Done(Opened, Writer),
+    Done(Opened, InodeRecord),
     /// The file's content is about to go: set-id bits and capabilities go first, and the open starts over.
     Rights(Arc<Inode>, Writer),
 }
@@ -145,7 +145,30 @@ impl Client {
         mode: impl Into<NewMode>,
         resolve: Resolve,
     ) -> Result<Arc<OpenFile>, Error> {
-        let mode = mode.into();
+        Ok(self.open_as_it_was(credentials, base, path, flags, mode.into(), resolve)?.0)
+    }
+
+    /// [`Client::open`], and the inode as it was then: one that was made may be gone when somebody looks again.
+    pub fn open_or_make(
+        &self,
+        credentials: &Credentials,
+        base: Base<'_>,
+        path: &[u8],
+        flags: i32,
+        mode: impl Into<NewMode>,
+    ) -> Result<(Arc<OpenFile>, InodeRecord), Error> {
+        self.open_as_it_was(credentials, base, path, flags, mode.into(), Resolve::default())
+    }
+
+    fn open_as_it_was(
+        &self,
+        credentials: &Credentials,
+        base: Base<'_>,
+        path: &[u8],
+        flags: i32,
+        mode: NewMode,
+        resolve: Resolve,
+    ) -> Result<(Arc<OpenFile>, InodeRecord), Error> {
         let flags = if flags & O_PATH != 0 {
             flags & (O_PATH | O_DIRECTORY | O_NOFOLLOW | libc::O_CLOEXEC)
         } else {
@@ -171,9 +194,8 @@ impl Client {
                         let exclusive = flags & O_EXCL != 0;
                         let (inode, record) =
                             self.make_unnamed(turn, credentials, directory, mode, exclusive)?;
-                        let writer = credentials.writer(&record);
                         let open = Opened::made(&inode, FileKind::File, flags, &self.session.open_slots);
-                        Ok(Opening::Done(open, writer))
+                        Ok(Opening::Done(open, record))
                     }
                     (Some(_), _) if unnamed => Err(Error::NotDirectory.into()),
                     (Some(_), _) if exclusive => Err(Error::Exists.into()),
@@ -184,15 +206,16 @@ impl Client {
                         let making =
                             Making { kind: FileKind::File, mode, device: 0, target: b"", open: true };
                         let (inode, record) = self.make(turn, credentials, &found.parent, name, &making)?;
-                        let writer = credentials.writer(&record);
                         let open = Opened::made(&inode, FileKind::File, flags, &self.session.open_slots);
-                        Ok(Opening::Done(open, writer))
+                        Ok(Opening::Done(open, record))
                     }
                     (None, _) => Err(Error::NotFound.into()),
                 }
             })?;
             match opening {
-                Opening::Done(open, writer) => return Ok(self.opened(open, flags, writer)),
+                Opening::Done(open, record) => {
+                    return Ok((self.opened(open, flags, credentials.writer(&record)), record));
+                }
                 Opening::Rights(inode, writer) => self.take_rights(&inode, writer)?,
             }
         }
@@ -265,7 +288,7 @@ impl Client {
                 return Ok(Opening::Rights(Arc::clone(inode), writer));
             }
             self.truncate_locked(turn, inode, &mut state, 0)?;
-            return Ok(Opening::Done(self.count_open(inode, kind, flags), writer));
+            return Ok(Opening::Done(self.count_open(inode, kind, flags), state.record));
         }
         let state = if writes && !path_only { self.opening_to_write(inode)? } else { self.reading(inode)? };
         check(&state)?;
@@ -280,7 +303,7 @@ impl Client {
         if state.released || state.is_unlinked() && !matches!(found.last, Last::Dot | Last::DotDot) {
             return Err(Halt::Again);
         }
-        Ok(Opening::Done(self.count_open(inode, kind, flags), credentials.writer(&state.record)))
+        Ok(Opening::Done(self.count_open(inode, kind, flags), state.record))
     }
 
     fn count_open(&self, inode: &Arc<Inode>, kind: FileKind, flags: i32) -> Opened {

@@ -224,7 +224,8 @@ impl Connection<'_> {
                 let place = self.place(place)?;
                 let mode = allowed(mode, libc::S_IFMT | PERMISSIONS);
                 let (base, path) = (place.base()?, checked(path)?);
-                Response::Number(place.client().make_node(&self.who, base, path, mode, device)?.0)
+                let made = place.client().make_node(&self.who, base, path, mode, device)?;
+                Response::Number(made.inode.0)
             }
             Request::MakeLink { target, place, path } => {
                 let place = self.place(place)?;

@@ -203,6 +203,7 @@ impl Generator {
             create: !self.random.one_in(3),
             exclusive: self.random.one_in(8),
             truncate: write && self.random.one_in(5),
+            direct: false,
         };
         let flags = OpenFlags { exclusive: flags.exclusive && flags.create, ..flags };
         Operation::Open { slot: self.slot(), path: self.path(), flags, mode: self.mode() }

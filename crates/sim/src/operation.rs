@@ -46,6 +46,9 @@ pub struct OpenFlags {
     /// O_TRUNC.
     #[serde(skip_serializing_if = "is_false")]
     pub truncate: bool,
+    /// O_DIRECT.
+    #[serde(skip_serializing_if = "is_false")]
+    pub direct: bool,
 }
 
 impl OpenFlags {
@@ -62,6 +65,7 @@ impl OpenFlags {
             (self.create, libc::O_CREAT),
             (self.exclusive, libc::O_EXCL),
             (self.truncate, libc::O_TRUNC),
+            (self.direct, libc::O_DIRECT),
         ];
         wanted.iter().filter(|(on, _)| *on).fold(access, |bits, (_, bit)| bits | bit)
     }

@@ -427,7 +427,7 @@ impl World {
             Mkdir { path, mode } => done(client.make_directory(&self.who, root, path.as_bytes(), *mode)),
             MakeNode { path, kind, mode, device } => {
                 let mode = kind.bits() | mode & 0o7777;
-                done(client.make_node(&self.who, root, path.as_bytes(), mode, *device).map(drop))
+                done(client.make_node(&self.who, root, path.as_bytes(), mode, *device))
             }
             Rmdir { path } => done(client.remove_directory(&self.who, root, path.as_bytes())),
             Link { existing, new } => {
@@ -562,8 +562,8 @@ fn only_path(error: Error) -> Error {
     }
 }
 
-fn done(result: Result<(), Error>) -> Result<Outcome, Error> {
-    result.map(|()| Outcome::Done)
+fn done<T>(result: Result<T, Error>) -> Result<Outcome, Error> {
+    result.map(|_| Outcome::Done)
 }
 
 fn attributes(record: &InodeRecord) -> Attributes {

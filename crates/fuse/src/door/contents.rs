@@ -13,6 +13,8 @@ use std::sync::Arc;
 
 /// Flags of an open that the kernel has dealt with, or that concern the descriptor.
 const NOT_OURS: i32 = libc::O_CREAT | libc::O_EXCL | libc::O_NOCTTY | libc::O_TRUNC | libc::O_NOFOLLOW;
+/// Flags of an open whose file is read and written past the kernel's cache.
+const PAST_CACHE: i32 = libc::O_APPEND | libc::O_DIRECT;
 /// Bytes that are copied from file to file at once.
 const COPY_BYTES: usize = 1 << 20;
 
@@ -26,12 +28,13 @@ impl Door {
         Ok(())
     }
 
-    /// What the kernel has cached stays: whether it still holds is asked with the attributes. Whoever wants nothing cached
-    /// has each call come here as it was made.
+    /// What the kernel has cached stays: whether it still holds is asked with the attributes. With its cache it cuts a write
+    /// where it takes the pages of the end to be, and shows what is written before it is; so past it goes what is
+    /// appended, since others append, too, and whoever asks for that, whose calls then are what they are by the other door.
     fn put_open(&self, call: &mut Call<'_>, file: Arc<OpenFile>, flags: i32) {
         let handle = self.files.add(file);
-        let open_flags = if flags & libc::O_DIRECT != 0 { OPEN_DIRECT } else { OPEN_KEEP_CACHE };
-        call.answer.put(&OpenOut { handle, open_flags, padding: 0 });
+        let direct = if flags & PAST_CACHE != 0 { OPEN_DIRECT } else { 0 };
+        call.answer.put(&OpenOut { handle, open_flags: OPEN_KEEP_CACHE | direct, padding: 0 });
     }
 
     pub(super) fn create(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
@@ -56,19 +59,12 @@ impl Door {
 
     /// What is opened is new, with the set-id bits that the kernel has left.
     fn make_open(&self, call: &mut Call<'_>, name: &[u8], flags: i32, mode: NewMode) -> Result<(), Refusal> {
-        let file = self.client.open(&who::trusted(&call.header), call.base(), name, flags, mode)?;
-        match self.client.stat_open(&file) {
-            Ok(stat) => {
-                self.put_entry(call, &stat.record);
-                self.known.note_content(file.inode());
-                self.put_open(call, file, flags);
-                Ok(())
-            }
-            Err(error) => {
-                self.close(file);
-                Err(error.into())
-            }
-        }
+        let who = who::trusted(&call.header);
+        let (file, record) = self.client.open_or_make(&who, call.base(), name, flags, mode)?;
+        self.put_entry(call, &record);
+        self.known.note_content(file.inode());
+        self.put_open(call, file, flags);
+        Ok(())
     }
 
     pub(super) fn read(&self, call: &mut Call<'_>) -> Result<(), Refusal> {

@@ -60,41 +60,39 @@ impl Door {
         }
     }
 
-    /// What was just made under a name.
-    fn put_made(&self, call: &mut Call<'_>, name: &[u8]) -> Result<(), Refusal> {
-        let record = self.record_of(call, name)?;
-        self.put_entry(call, &record);
-        Ok(())
-    }
-
     pub(super) fn make_node(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
         let MakeNodeIn { mode, device, umask, .. } = call.arguments.structure()?;
         let name = call.arguments.text()?;
         let mode = NewMode { bits: mode, umask };
-        self.client.make_node(&who::trusted(&call.header), call.base(), name, mode, device.into())?;
-        self.put_made(call, name)
+        let who = who::trusted(&call.header);
+        let made = self.client.make_node(&who, call.base(), name, mode, device.into())?;
+        self.put_entry(call, &made);
+        Ok(())
     }
 
     pub(super) fn make_directory(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
         let MakeDirectoryIn { mode, umask } = call.arguments.structure()?;
         let name = call.arguments.text()?;
         let mode = NewMode { bits: mode, umask };
-        self.client.make_directory(&who::trusted(&call.header), call.base(), name, mode)?;
-        self.put_made(call, name)
+        let made = self.client.make_directory(&who::trusted(&call.header), call.base(), name, mode)?;
+        self.put_entry(call, &made);
+        Ok(())
     }
 
     pub(super) fn make_symbolic_link(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
         let (name, target) = (call.arguments.text()?, call.arguments.text()?);
-        self.client.symlink(&who::trusted(&call.header), target, call.base(), name)?;
-        self.put_made(call, name)
+        let made = self.client.symlink(&who::trusted(&call.header), target, call.base(), name)?;
+        self.put_entry(call, &made);
+        Ok(())
     }
 
     pub(super) fn link(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
         let LinkIn { node } = call.arguments.structure()?;
         let name = call.arguments.text()?;
         let source = LinkSource::Path { base: Base::Inode(InodeNumber(node)), path: b"", follow: false };
-        self.client.link(&who::trusted(&call.header), source, call.base(), name)?;
-        self.put_made(call, name)
+        let linked = self.client.link(&who::trusted(&call.header), source, call.base(), name)?;
+        self.put_entry(call, &linked);
+        Ok(())
     }
 
     pub(super) fn unlink(&self, call: &mut Call<'_>) -> Result<(), Refusal> {

@@ -244,7 +244,7 @@ impl Caller {
     }
 
     pub fn mkdir(&self, path: &str) -> Result<(), Error> {
-        self.client.make_directory(&self.who, Base::Root, path.as_bytes(), 0o755)
+        self.client.make_directory(&self.who, Base::Root, path.as_bytes(), 0o755).map(drop)
     }
 
     pub fn rmdir(&self, path: &str) -> Result<(), Error> {
@@ -265,12 +265,12 @@ impl Caller {
     }
 
     pub fn symlink(&self, target: &str, path: &str) -> Result<(), Error> {
-        self.client.symlink(&self.who, target.as_bytes(), Base::Root, path.as_bytes())
+        self.client.symlink(&self.who, target.as_bytes(), Base::Root, path.as_bytes()).map(drop)
     }
 
     pub fn link(&self, old: &str, new: &str) -> Result<(), Error> {
         let source = cuesta_libfs::LinkSource::Path { base: Base::Root, path: old.as_bytes(), follow: false };
-        self.client.link(&self.who, source, Base::Root, new.as_bytes())
+        self.client.link(&self.who, source, Base::Root, new.as_bytes()).map(drop)
     }
 
     pub fn stat(&self, path: &str) -> Result<cuesta_format::InodeRecord, Error> {

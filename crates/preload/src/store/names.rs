@@ -128,7 +128,7 @@ impl Client {
         mode: NewMode,
     ) -> Result<(), Error> {
         match self {
-            Client::Own(client) => client.make_directory(credentials, base.own()?, path, mode),
+            Client::Own(client) => client.make_directory(credentials, base.own()?, path, mode).map(drop),
             Client::Served(client) => client.make_directory(base.place()?, path, mode),
         }
     }
@@ -143,7 +143,7 @@ impl Client {
         device: u64,
     ) -> Result<InodeNumber, Error> {
         match self {
-            Client::Own(client) => client.make_node(credentials, base.own()?, path, mode, device),
+            Client::Own(client) => Ok(client.make_node(credentials, base.own()?, path, mode, device)?.inode),
             Client::Served(client) => client.make_node(base.place()?, path, mode, device),
         }
     }
@@ -157,7 +157,7 @@ impl Client {
         path: &[u8],
     ) -> Result<(), Error> {
         match self {
-            Client::Own(client) => client.symlink(credentials, target, base.own()?, path),
+            Client::Own(client) => client.symlink(credentials, target, base.own()?, path).map(drop),
             Client::Served(client) => client.symlink(target, base.place()?, path),
         }
     }
@@ -171,7 +171,9 @@ impl Client {
         path: &[u8],
     ) -> Result<(), Error> {
         match self {
-            Client::Own(client) => client.link(credentials, source.own_source()?, base.own()?, path),
+            Client::Own(client) => {
+                client.link(credentials, source.own_source()?, base.own()?, path).map(drop)
+            }
             Client::Served(client) => client.link(source.subject()?, base.place()?, path),
         }
     }

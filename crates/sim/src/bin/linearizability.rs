@@ -2,6 +2,7 @@
 //! one instant; and is those processes.
 
 use clap::{Parser, Subcommand};
+use cuesta_sim::doors::Doors;
 use cuesta_sim::kill::Programs;
 use cuesta_sim::linearizability::campaign::{Campaign, Round, STARTED};
 use cuesta_sim::linearizability::ledger::Ledger;
@@ -37,6 +38,9 @@ struct CampaignArguments {
     /// Faults in a round
     #[arg(long, default_value_t = 8)]
     faults: u64,
+    /// By which doors the processes come to the store
+    #[arg(long, value_enum, default_value_t)]
+    doors: Doors,
     /// Repeats a campaign
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -62,6 +66,9 @@ struct Place {
     /// Which process this is
     #[arg(long)]
     lane: usize,
+    /// By which doors processes come to the store
+    #[arg(long, value_enum)]
+    doors: Doors,
 }
 
 #[derive(Subcommand)]
@@ -91,7 +98,7 @@ fn main() -> ExitCode {
         Action::Work(place) => std::io::stdout()
             .write_all(STARTED)
             .map_err(|error| error.to_string())
-            .and_then(|()| work(&place, calls::calls(place.seed, place.lane))),
+            .and_then(|()| work(&place, calls::calls(place.seed, place.lane, place.doors))),
         Action::Look(place) => work(&place, calls::looks().into_iter()),
     };
     match result {
@@ -111,7 +118,8 @@ fn libc_below(root: &str) -> impl FnMut(&Operation) -> Result<Outcome, Errno> {
 fn work(place: &Place, calls: impl Iterator<Item = calls::Call>) -> Result<(), String> {
     let ledger =
         Ledger::open(&place.ledger).map_err(|error| format!("{}: {error}", place.ledger.display()))?;
-    worker::work(calls, &ledger, place.lane, &mut libc_below(&place.root))
+    let door = place.doors.of(place.lane as u64);
+    worker::work(calls, &ledger, (place.lane, door), &mut libc_below(&place.root))
 }
 
 fn campaign(arguments: &CampaignArguments) -> Result<(), String> {
@@ -124,8 +132,8 @@ fn campaign(arguments: &CampaignArguments) -> Result<(), String> {
     let mut done = 0;
     while done < arguments.rounds {
         let seed = arguments.seed + done;
-        let mut campaign =
-            Campaign::new(programs.clone(), seed).map_err(|error| format!("no store: {error}"))?;
+        let mut campaign = Campaign::new(programs.clone(), seed, arguments.doors)
+            .map_err(|error| format!("no store: {error}"))?;
         let rounds = arguments.rounds_per_store.min(arguments.rounds - done);
         for _ in 0..rounds {
             if let Err(failure) = campaign.round(round) {

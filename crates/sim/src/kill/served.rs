@@ -1,16 +1,20 @@
 //! A store of a kill test, its daemon, and the programs run on it.
 
 use super::writer::{ACKNOWLEDGED, DISAGREED, ISSUED, SHARED_ACKNOWLEDGED, SHARED_ISSUED};
+use crate::doors::Door;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::{Pid, Signal};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::Duration;
 
 /// Where the store shows up in the programs.
 pub const ROOT: &str = "/cuesta";
 /// A program that says nothing for so long after the daemon was killed is waiting for it.
 const SILENCE_SECONDS: i64 = 2;
+/// Between two looks whether something is there.
+const LOOK_EVERY: Duration = Duration::from_millis(1);
 
 /// The programs a campaign is made of.
 #[derive(Clone, Debug)]
@@ -26,6 +30,7 @@ pub(crate) struct Served {
     programs: Programs,
     directory: tempfile::TempDir,
     daemon: Option<Child>,
+    mount: Option<Child>,
 }
 
 /// How far a writer had come.
@@ -51,7 +56,7 @@ impl Served {
     pub(crate) fn new(programs: Programs) -> io::Result<Served> {
         let builder = |parent: &Path| tempfile::Builder::new().prefix("cuesta-kill-").tempdir_in(parent);
         let directory = builder(Path::new("/dev/shm")).or_else(|_| builder(&std::env::temp_dir()))?;
-        let served = Served { programs, directory, daemon: None };
+        let served = Served { programs, directory, daemon: None, mount: None };
         let mut command = Command::new(&served.programs.cuesta);
         command.args(["mkfs", "--medium", "memory", "--nvm", "256M"]).arg(served.store());
         told(command)?;
@@ -67,6 +72,34 @@ impl Served {
         self.beside("store")
     }
 
+    /// Where the store is mounted, if it is.
+    fn mountpoint(&self) -> PathBuf {
+        self.beside("files")
+    }
+
+    /// Where the store shows up at a door.
+    pub(crate) fn root(&self, door: Door) -> String {
+        match door {
+            Door::Run => ROOT.to_owned(),
+            Door::Mount => self.mountpoint().to_string_lossy().into_owned(),
+        }
+    }
+
+    /// `PROGRAM …` by a door.
+    pub(super) fn program(&self, door: Door, program: &Path) -> Command {
+        match door {
+            Door::Run => self.run(program),
+            Door::Mount => Command::new(program),
+        }
+    }
+
+    /// `WRITER ACTION …` by a door.
+    pub(crate) fn writer(&self, door: Door, action: &str) -> Command {
+        let mut command = self.program(door, &self.programs.writer);
+        command.arg(action);
+        command
+    }
+
     /// `cuesta run -- PROGRAM …`
     pub(super) fn run(&self, program: &Path) -> Command {
         let mut command = Command::new(&self.programs.cuesta);
@@ -74,11 +107,9 @@ impl Served {
         command
     }
 
-    /// `cuesta run -- WRITER ACTION …`
-    pub(crate) fn run_writer(&self, action: &str) -> Command {
-        let mut command = self.run(&self.programs.writer);
-        command.arg(action);
-        command
+    /// The same of the writer.
+    pub(super) fn run_writer(&self, action: &str) -> Command {
+        self.writer(Door::Run, action)
     }
 
     pub(crate) fn ensure_daemon(&mut self) -> io::Result<()> {
@@ -125,8 +156,66 @@ impl Served {
         Ok(())
     }
 
+    /// The store is mounted, as soon as this returns; the mount's process is a child of this one.
+    pub(crate) fn ensure_mount(&mut self) -> io::Result<()> {
+        if self.mount.is_none() {
+            let log = std::fs::File::options().create(true).append(true).open(self.beside("mount.log"))?;
+            let at = self.mountpoint();
+            std::fs::create_dir(&at).or_else(|error| match error.kind() {
+                io::ErrorKind::AlreadyExists => Ok(()),
+                _ => Err(error),
+            })?;
+            let mut command = Command::new(&self.programs.cuesta);
+            // Who starts daemons here is the campaign.
+            command.args(["mount", "--foreground", "-o", "allow_other,nostart"]).arg(self.store()).arg(&at);
+            command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
+            self.mount = Some(command.spawn()?);
+            self.await_mount()?;
+        }
+        Ok(())
+    }
+
+    /// Returns when the mount is there, or its process has ended.
+    fn await_mount(&mut self) -> io::Result<()> {
+        let at = self.mountpoint().canonicalize()?;
+        let mount = self.mount.as_mut().expect("just started");
+        while mount.try_wait()?.is_none() {
+            if cuesta_fuse::mounts()?.iter().any(|mounted| mounted.at == at) {
+                return Ok(());
+            }
+            std::thread::sleep(LOOK_EVERY);
+        }
+        let log = std::fs::read_to_string(self.beside("mount.log"))?;
+        Err(io::Error::other(format!("no mount: {log}")))
+    }
+
+    /// The mount's process is killed; whoever waits for an answer by it gets an error.
+    pub(crate) fn kill_mount(&mut self) -> io::Result<()> {
+        if let Some(mut mount) = self.mount.take() {
+            mount.kill()?;
+            mount.wait()?;
+            // The daemon has a descriptor of it yet, so that it does not look dead at once.
+            while cuesta_fuse::unmount(&self.mountpoint(), true).is_ok() {}
+        }
+        Ok(())
+    }
+
+    /// The mount's process gets a signal.
+    pub(crate) fn signal_mount(&self, signal: Signal) -> io::Result<()> {
+        match &self.mount {
+            Some(mount) => Ok(rustix::process::kill_process(Pid::from_child(mount), signal)?),
+            None => Ok(()),
+        }
+    }
+
+    fn unmount(&mut self) {
+        // Whatever became of it, nothing of it is to be left.
+        let _ = self.kill_mount();
+    }
+
     /// Leaves the store where it is, for somebody to look at.
     pub(crate) fn keep(mut self) -> io::Result<PathBuf> {
+        self.unmount();
         self.kill_daemon()?;
         self.directory.disable_cleanup(true);
         Ok(self.directory.path().to_path_buf())
@@ -135,6 +224,7 @@ impl Served {
 
 impl Drop for Served {
     fn drop(&mut self) {
+        self.unmount();
         // A daemon that cannot be killed is gone already.
         let _ = self.kill_daemon();
     }

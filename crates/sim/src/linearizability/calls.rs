@@ -3,7 +3,14 @@
 //! A place is a directory. In most lies one file, which every process has open twice, once for appending, and which
 //! stays where it is; in the others two directories of names, with files of many links in them and a directory that moves
 //! from one to the other. An inode of the latter is known by its mode, which is chosen by chance.
+//!
+//! By a mount the kernel goes along a path name by name, and looks up two names one after the other, as with any file
+//! system; nor is a page that it keeps read and written at one instant. So calls by a mount are such as take effect at one
+//! instant there: they read and write with O_DIRECT, name what lies in the directories that stay, and ask of a name only
+//! whether it is there. Where files have many links they rename none: two names of one file the kernel leaves as they are
+//! (without links that happens, too, and is known: `Past::may_have_moved_nothing`).
 
+use crate::doors::{Door, Doors};
 use crate::model::Model;
 use crate::operation::{Kind, OpenFlags, Operation, PathText, Pattern, Slot};
 use crate::random::Random;
@@ -35,8 +42,10 @@ enum Purpose {
     Small,
     /// A file of some pages, so that a torn write would be seen.
     Large,
-    /// Names.
+    /// Names of files with one link each, where some come by a mount,
     Names,
+    /// and of files with many.
+    Links,
 }
 
 impl Purpose {
@@ -44,7 +53,8 @@ impl Purpose {
         match place {
             0..=2 => Purpose::Small,
             3 => Purpose::Large,
-            _ => Purpose::Names,
+            4 => Purpose::Names,
+            _ => Purpose::Links,
         }
     }
 }
@@ -67,20 +77,23 @@ pub fn preparation(place: usize) -> Vec<Operation> {
         Purpose::Small | Purpose::Large => {
             vec![Operation::MakeNode { path: CONTENT.into(), kind: Kind::File, mode: 0o644, device: 0 }]
         }
-        Purpose::Names => ["/a", "/b"].map(|path| Operation::Mkdir { path: path.into(), mode: 0o755 }).into(),
+        Purpose::Names | Purpose::Links => {
+            ["/a", "/b"].map(|path| Operation::Mkdir { path: path.into(), mode: 0o755 }).into()
+        }
     }
 }
 
 /// What every process has open in a place, as seen from it.
 #[must_use]
-pub fn openings(place: usize) -> Vec<Operation> {
+pub fn openings(place: usize, door: Door) -> Vec<Operation> {
     let open = |slot, append: bool| {
-        let flags = OpenFlags { read: !append, write: true, append, ..OpenFlags::default() };
+        let direct = door == Door::Mount;
+        let flags = OpenFlags { read: !append, write: true, append, direct, ..OpenFlags::default() };
         Operation::Open { slot, path: CONTENT.into(), flags, mode: 0 }
     };
     match Purpose::of(place) {
         Purpose::Small | Purpose::Large => vec![open(ANYWHERE, false), open(APPENDING, true)],
-        Purpose::Names => Vec::new(),
+        Purpose::Names | Purpose::Links => Vec::new(),
     }
 }
 
@@ -89,7 +102,7 @@ pub fn openings(place: usize) -> Vec<Operation> {
 #[must_use]
 pub fn initial(place: usize) -> Model {
     let mut model = Model::new();
-    for operation in preparation(place).iter().chain(&openings(place)) {
+    for operation in preparation(place).iter().chain(&openings(place, Door::Run)) {
         model.apply(operation).expect("the preparation of a place succeeds");
     }
     model
@@ -117,7 +130,7 @@ pub fn folder(place: usize) -> PathText {
 }
 
 /// The calls of one process, endless.
-pub fn calls(seed: u64, lane: usize) -> impl Iterator<Item = Call> {
+pub fn calls(seed: u64, lane: usize, doors: Doors) -> impl Iterator<Item = Call> {
     let mut random = Random::new(seed ^ (lane as u64 + 1).wrapping_mul(0xd6e8_feb8_6659_fd93));
     let (mut place, mut left) = (0, 0);
     std::iter::from_fn(move || {
@@ -128,10 +141,17 @@ pub fn calls(seed: u64, lane: usize) -> impl Iterator<Item = Call> {
             pause = Duration::from_micros(random.below(PAUSE_MICROSECONDS));
         }
         left -= 1;
-        let operation = match Purpose::of(place) {
+        let purpose = Purpose::of(place);
+        let operation = match purpose {
             Purpose::Small => on_file(&mut random, 200, 24),
             Purpose::Large => on_file(&mut random, 20_000, 9_000),
-            Purpose::Names => on_names(&mut random),
+            Purpose::Names | Purpose::Links => {
+                let linked = purpose == Purpose::Links || !doors.has_mount();
+                match doors.of(lane as u64) {
+                    Door::Run => on_names(&mut random, linked),
+                    Door::Mount => on_names_by_mount(&mut random, linked),
+                }
+            }
         };
         Some(Call { place, operation, pause })
     })
@@ -146,7 +166,7 @@ pub fn looks() -> Vec<Call> {
                 Operation::Fstat { slot: ANYWHERE },
                 Operation::Pread { slot: ANYWHERE, offset: 0, length: LOOK_BYTES },
             ],
-            Purpose::Names => {
+            Purpose::Names | Purpose::Links => {
                 let lists = ["/a", "/b"].map(|path| Operation::Readdir { path: path.into() });
                 let stats = FOLDERS
                     .iter()
@@ -187,28 +207,62 @@ fn path_of(folder: &str, name: &str) -> PathText {
     format!("{folder}/{name}").as_str().into()
 }
 
-fn on_names(random: &mut Random) -> Operation {
+fn file_in(random: &mut Random, folders: &[&str]) -> PathText {
+    let folder: &str = random.pick::<&str>(folders);
+    path_of(folder, random.pick::<&str>(&NAMES))
+}
+
+fn moving(random: &mut Random) -> PathText {
+    (*random.pick::<&str>(&FOLDERS[2..])).into()
+}
+
+fn node(random: &mut Random, path: PathText) -> Operation {
+    Operation::MakeNode { path, kind: Kind::File, mode: random.below(0o1000) as u32, device: 0 }
+}
+
+/// `linked`: files may have many links.
+fn on_names(random: &mut Random, linked: bool) -> Operation {
     let path = |random: &mut Random| {
         // Most are in the directories that stay.
-        let folder = if random.one_in(4) { &FOLDERS[2..] } else { &FOLDERS[..2] };
-        let folder: &str = random.pick::<&str>(folder);
-        path_of(folder, random.pick::<&str>(&NAMES))
+        let folders = if random.one_in(4) { &FOLDERS[2..] } else { &FOLDERS[..2] };
+        file_in(random, folders)
     };
-    let moving = |random: &mut Random| -> PathText { (*random.pick::<&str>(&FOLDERS[2..])).into() };
-    let mode = |random: &mut Random| random.below(0o1000) as u32;
     match random.below(24) {
-        0..=3 => Operation::MakeNode { path: path(random), kind: Kind::File, mode: mode(random), device: 0 },
+        0..=3 => {
+            let path = path(random);
+            node(random, path)
+        }
         4..=6 => Operation::Unlink { path: path(random) },
-        7..=8 => Operation::Link { existing: path(random), new: path(random) },
-        9..=12 => Operation::Rename { from: path(random), to: path(random) },
+        7..=8 if linked => Operation::Link { existing: path(random), new: path(random) },
+        7..=12 => Operation::Rename { from: path(random), to: path(random) },
         13 => Operation::RenameNoReplace { from: path(random), to: path(random) },
         14 => Operation::RenameExchange { from: path(random), to: path(random) },
-        15 => Operation::Chmod { path: path(random), mode: mode(random) },
+        15 => Operation::Chmod { path: path(random), mode: random.below(0o1000) as u32 },
         16..=18 => Operation::Stat { path: path(random) },
         19..=20 => Operation::Readdir { path: (*random.pick::<&str>(&FOLDERS[..2])).into() },
         21 => Operation::Mkdir { path: moving(random), mode: 0o755 },
         22 => Operation::Rename { from: moving(random), to: moving(random) },
         _ if random.one_in(3) => Operation::Rmdir { path: moving(random) },
         _ => Operation::Stat { path: moving(random) },
+    }
+}
+
+/// There is no symbolic link: to read one tells whether something is there.
+fn on_names_by_mount(random: &mut Random, linked: bool) -> Operation {
+    let path = |random: &mut Random| file_in(random, &FOLDERS[..2]);
+    match random.below(24) {
+        0..=4 => {
+            let path = path(random);
+            node(random, path)
+        }
+        5..=8 => Operation::Unlink { path: path(random) },
+        9..=14 if !linked => Operation::Rename { from: path(random), to: path(random) },
+        15 if !linked => Operation::RenameExchange { from: path(random), to: path(random) },
+        9..=18 => Operation::Readlink { path: path(random) },
+        19..=20 => Operation::Readdir { path: (*random.pick::<&str>(&FOLDERS[..2])).into() },
+        21 => Operation::Mkdir { path: moving(random), mode: 0o755 },
+        22 => Operation::Rename { from: moving(random), to: moving(random) },
+        _ if random.one_in(3) => Operation::Rmdir { path: moving(random) },
+        _ => Operation::Readlink { path: moving(random) },
     }
 }

@@ -1,16 +1,19 @@
 //! Real processes that work on one store at once, the faults they meet, and the verdict.
 //!
-//! In a round some processes under `cuesta run` make calls in the same few places, while faults follow one another: a
-//! process is killed, and another takes its place; a process is stopped for longer than any holder of a lease is waited
-//! for, and goes on; the daemon is killed or replaced, sometimes while a process is stopped. At the end a process
+//! In a round some processes, under `cuesta run`, by a mount or some at each door, make calls in the same few places, while
+//! faults follow one another: a process is killed, and another takes its place; a process is stopped for longer than any
+//! holder of a lease is waited for, and goes on; the daemon is killed or replaced, sometimes while a process is stopped. The
+//! mount's process is stopped as well, or killed with all who work by it. At the end a process
 //! that comes last looks at everything, and the history of each place is checked. What was injected follows from the
 //! seed; when it happened, from the machine.
 
 use super::history::{Contradiction, Counted, History, Incomplete};
 use super::ledger::{Instant, Ledger};
+use crate::doors::{Door, Doors};
 use crate::kill::Programs;
-use crate::kill::served::{ROOT, Served, told};
+use crate::kill::served::{Served, told};
 use crate::random::Random;
+use clap::ValueEnum as _;
 use rustix::process::{Pid, Signal, kill_process};
 use std::fmt;
 use std::io::{self, Read};
@@ -49,7 +52,20 @@ enum Fault {
     KillDaemon,
     ReplaceDaemon,
     StopAndKillDaemon,
+    StopMount,
+    KillMount,
 }
+
+const FAULTS: [Fault; 7] = [
+    Fault::Kill,
+    Fault::Kill,
+    Fault::Stop,
+    Fault::Stop,
+    Fault::KillDaemon,
+    Fault::ReplaceDaemon,
+    Fault::StopAndKillDaemon,
+];
+const FAULTS_OF_MOUNTS: [Fault; 2] = [Fault::StopMount, Fault::KillMount];
 
 /// Why a campaign ended.
 #[derive(Debug, thiserror::Error)]
@@ -122,16 +138,17 @@ pub struct Campaign {
     served: Served,
     random: Random,
     seed: u64,
+    doors: Doors,
     rounds: u64,
     counted: Counted,
 }
 
 impl Campaign {
     /// A campaign on a new store.
-    pub fn new(programs: Programs, seed: u64) -> io::Result<Campaign> {
+    pub fn new(programs: Programs, seed: u64, doors: Doors) -> io::Result<Campaign> {
         let served = Served::new(programs)?;
         let random = Random::new(seed);
-        Ok(Campaign { served, random, seed, rounds: 0, counted: Counted::default() })
+        Ok(Campaign { served, random, seed, doors, rounds: 0, counted: Counted::default() })
     }
 
     /// One round: processes at work, faults, a last look, the check.
@@ -162,21 +179,17 @@ impl Campaign {
         let seed = self.random.next();
         let path = self.served.beside(&format!("ledger-{number}"));
         let ledger = Ledger::create(&path)?;
-        let here = Here { root: format!("{ROOT}/round-{number}"), ledger: path, seed };
+        let here = Here { folder: format!("round-{number}"), ledger: path, seed, doors: self.doors };
         self.served.ensure_daemon()?;
+        if self.doors.has_mount() {
+            self.served.ensure_mount()?;
+        }
         told(here.command(&self.served, "prepare", None))?;
         let mut team = Team::start(&here, &self.served, round.processes)?;
+        let of_mounts: &[Fault] = if self.doors.has_mount() { &FAULTS_OF_MOUNTS } else { &[] };
+        let faults = [&FAULTS[..], of_mounts].concat();
         for _ in 0..round.faults {
             sleep_up_to(&mut self.random, QUIET_MILLISECONDS);
-            let faults = [
-                Fault::Kill,
-                Fault::Kill,
-                Fault::Stop,
-                Fault::Stop,
-                Fault::KillDaemon,
-                Fault::ReplaceDaemon,
-                Fault::StopAndKillDaemon,
-            ];
             let fault = *self.random.pick(&faults);
             let from = Instant::now();
             let lane = team.suffer(fault, &here, &mut self.served, &mut self.random)?;
@@ -186,7 +199,7 @@ impl Campaign {
         let ends = team.end()?;
         let last = ends.len();
         told(here.command(&self.served, "look", Some(last)))?;
-        let history = History::collect(&ledger, seed, &ends)?;
+        let history = History::collect(&ledger, seed, self.doors, &ends)?;
         self.counted += history.counted();
         history.check().map_err(Box::new)?;
         std::fs::remove_file(&here.ledger)?;
@@ -196,18 +209,25 @@ impl Campaign {
 
 /// What the processes of a round are told.
 struct Here {
-    root: String,
+    folder: String,
     ledger: PathBuf,
     seed: u64,
+    doors: Doors,
 }
 
 impl Here {
+    fn door(&self, lane: Option<usize>) -> Door {
+        self.doors.of(lane.unwrap_or(0) as u64)
+    }
+
     fn command(&self, served: &Served, action: &str, lane: Option<usize>) -> Command {
-        let mut command = served.run_writer(action);
-        command.args(["--root", &self.root]);
+        let door = self.door(lane);
+        let mut command = served.writer(door, action);
+        command.args(["--root", &format!("{}/{}", served.root(door), self.folder)]);
         if let Some(lane) = lane {
             command.args(["--seed", &self.seed.to_string(), "--lane", &lane.to_string()]);
-            command.arg("--ledger").arg(&self.ledger);
+            let doors = self.doors.to_possible_value().expect("each has a name");
+            command.args(["--doors", doors.get_name()]).arg("--ledger").arg(&self.ledger);
         }
         command
     }
@@ -229,7 +249,7 @@ impl Team {
         Ok(team)
     }
 
-    /// `cuesta run` becomes the program: the child is the process that makes the calls. It says when it is that far: before,
+    /// The child is the process that makes the calls: `cuesta run` becomes it. It says when it is that far: before,
     /// `cuesta run` would start a daemon of its own where it meets none.
     fn add(&mut self, here: &Here, served: &Served) -> Result<(), Reason> {
         let lane = self.ends.len();
@@ -244,6 +264,13 @@ impl Team {
         }
     }
 
+    /// Waits for one that was killed.
+    fn bury(&mut self, mut killed: Working) -> io::Result<()> {
+        killed.child.wait()?;
+        self.ends[killed.lane] = Some(Instant::now());
+        Ok(())
+    }
+
     /// Says which process it was about.
     fn suffer(
         &mut self,
@@ -256,11 +283,28 @@ impl Team {
         let lane = self.working[victim].lane;
         match fault {
             Fault::Kill => {
-                let Working { mut child, .. } = self.working.swap_remove(victim);
-                child.kill()?;
-                child.wait()?;
-                self.ends[lane] = Some(Instant::now());
+                let mut killed = self.working.swap_remove(victim);
+                killed.child.kill()?;
+                self.bury(killed)?;
                 self.add(here, served)?;
+            }
+            Fault::StopMount => {
+                served.signal_mount(Signal::STOP)?;
+                std::thread::sleep(Duration::from_millis(STOPPED_MILLISECONDS));
+                sleep_up_to(random, STOPPED_MILLISECONDS);
+                served.signal_mount(Signal::CONT)?;
+            }
+            Fault::KillMount => {
+                let is_by_mount = |working: &mut Working| here.door(Some(working.lane)) == Door::Mount;
+                let mut killed: Vec<Working> = self.working.extract_if(.., is_by_mount).collect();
+                // They are not to see that the mount is gone: a call of theirs that is under way does not return.
+                killed.iter_mut().try_for_each(|working| working.child.kill())?;
+                served.kill_mount()?;
+                served.ensure_mount()?;
+                for working in killed {
+                    self.bury(working)?;
+                    self.add(here, served)?;
+                }
             }
             Fault::Stop | Fault::StopAndKillDaemon => {
                 self.working[victim].signal(Signal::STOP)?;
@@ -283,7 +327,7 @@ impl Team {
                 served.ensure_daemon()?;
             }
         }
-        let is_about_one = !matches!(fault, Fault::KillDaemon | Fault::ReplaceDaemon);
+        let is_about_one = matches!(fault, Fault::Kill | Fault::Stop | Fault::StopAndKillDaemon);
         Ok(is_about_one.then_some(lane))
     }
 

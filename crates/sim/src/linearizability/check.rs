@@ -16,7 +16,7 @@ use super::answer::Answer;
 use super::history::Past;
 use super::ledger::Instant;
 use crate::model::Model;
-use crate::operation::Operation;
+use crate::operation::{Operation, PathText};
 use crate::random::Random;
 use crate::tree::Tree;
 use std::collections::HashSet;
@@ -74,11 +74,14 @@ enum Fate {
     Done,
     /// It never took effect.
     Dropped,
+    /// It found nothing to do where it had to do something.
+    MovedNothing,
 }
 
 impl Fate {
     fn of(past: &Past) -> &'static [Fate] {
         match past.answer {
+            Some(_) if past.may_have_moved_nothing().is_some() => &[Fate::Done, Fate::MovedNothing],
             Some(_) => &[Fate::Done],
             None => &[Fate::Done, Fate::Dropped],
         }
@@ -100,6 +103,12 @@ struct Point {
     identity: u64,
     /// Of the calls that are in order.
     ordered: u64,
+}
+
+impl Point {
+    fn has(&mut self, path: Option<&PathText>) -> bool {
+        path.is_some_and(|path| self.model.apply(&Operation::Lstat { path: path.clone() }).is_ok())
+    }
 }
 
 /// A call that was put in order.
@@ -199,6 +208,9 @@ impl<'a> Search<'a> {
                 }
                 after.identity = identity(&after.model);
             }
+            if *fate == Fate::MovedNothing && !after.has(past.may_have_moved_nothing()) {
+                continue;
+            }
             if !self.tried.insert((after.ordered, after.identity)) {
                 continue;
             }
@@ -285,6 +297,7 @@ fn line(past: &Past) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::doors::{Door, Doors};
     use crate::linearizability::answer::text;
     use crate::linearizability::calls::{calls, initial};
     use crate::operation::{Kind, Outcome, Pattern};
@@ -308,7 +321,8 @@ mod tests {
     ) -> Past {
         let (begun, ended) = (Instant(times.start), Instant(times.end));
         let text = answer.as_ref().map(text).unwrap_or_default();
-        Past { lane, operation, begun, ended, answer: answer.as_ref().map(Answer::of), text }
+        let answer = answer.as_ref().map(Answer::of);
+        Past { lane, door: Door::Run, operation, begun, ended, answer, text }
     }
 
     fn write(data: Pattern) -> Operation {
@@ -431,12 +445,35 @@ mod tests {
         assert!(is_accepted(NAMES, &in_time));
     }
 
+    #[test]
+    fn by_a_mount_a_file_that_another_moves_may_be_found_moved() {
+        let node = Operation::MakeNode { path: "/a/x".into(), kind: Kind::File, mode: 0o600, device: 0 };
+        let made = call(0, 0..5, node.clone(), Some(Ok(Outcome::Done)));
+        let moved = |lane, times, door| {
+            let operation = Operation::Rename { from: "/a/x".into(), to: "/b/x".into() };
+            Past { door, ..call(lane, times, operation, Some(Ok(Outcome::Done))) }
+        };
+        let twice = |door, times| {
+            is_accepted(NAMES, &[made.clone(), moved(0, 10..30, Door::Run), moved(1, times, door)])
+        };
+        assert!(twice(Door::Mount, 20..40));
+        assert!(!twice(Door::Run, 20..40), "there, two names are looked up at one instant");
+        let mut model = initial(NAMES);
+        model.apply(&node).unwrap();
+        let stat = Operation::Stat { path: "/a/x".into() };
+        let still_there = call(0, 40..50, stat.clone(), Some(model.apply(&stat)));
+        let lost = moved(1, 10..30, Door::Mount);
+        assert!(!is_accepted(NAMES, &[made.clone(), lost, still_there]), "nobody has moved it");
+    }
+
     /// A history of processes that take turns in the middle of their calls, as the model answers.
     fn at_random(place: usize, seed: u64, lanes: usize, count: usize) -> Vec<Past> {
         let mut random = Random::new(seed);
         let mut model = initial(place);
         let mut sources: Vec<_> = (0..lanes)
-            .map(|lane| calls(seed, lane).filter(|call| call.place == place).map(|call| call.operation))
+            .map(|lane| {
+                calls(seed, lane, Doors::Run).filter(|call| call.place == place).map(|call| call.operation)
+            })
             .collect();
         let mut free = vec![0; lanes];
         let mut history = Vec::new();
@@ -451,7 +488,8 @@ mod tests {
             let begun = Instant(begun.0.min(now));
             let answer = model.apply(&operation);
             let text = text(&answer);
-            history.push(Past { lane, operation, begun, ended, answer: Some(Answer::of(&answer)), text });
+            let (door, answer) = (Door::Run, Some(Answer::of(&answer)));
+            history.push(Past { lane, door, operation, begun, ended, answer, text });
         }
         history
     }

@@ -5,6 +5,7 @@ use super::calls::calls;
 use super::history::History;
 use super::ledger::Ledger;
 use super::{calls, worker};
+use crate::doors::{Door, Doors};
 use crate::world::{self, World};
 use cuesta_format::Geometry;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -30,8 +31,9 @@ pub fn run(geometry: Geometry, seed: u64, sessions: usize, count: usize) -> Resu
         });
         let work = |lane| {
             let mut world = first.another()?;
-            let (ledger, made) = (ledger.clone(), calls(seed, lane).take(count));
-            Ok(scope.spawn(move || worker::work(made, &ledger, lane, &mut |call| world.apply(call))))
+            let (ledger, made) = (ledger.clone(), calls(seed, lane, Doors::Run).take(count));
+            Ok(scope
+                .spawn(move || worker::work(made, &ledger, (lane, Door::Run), &mut |call| world.apply(call))))
         };
         let working: Vec<_> = (0..sessions).map(work).collect::<Result<_, String>>()?;
         let worked = working.into_iter().map(|working| match working.join() {
@@ -43,6 +45,7 @@ pub fn run(geometry: Geometry, seed: u64, sessions: usize, count: usize) -> Resu
         worked.into_iter().collect::<Result<(), String>>()
     })?;
     let mut last = first.another()?;
-    worker::work(calls::looks().into_iter(), &ledger, sessions, &mut |call| last.apply(call))?;
-    History::collect(&ledger, seed, &vec![None; sessions]).map_err(|incomplete| incomplete.to_string())
+    worker::work(calls::looks().into_iter(), &ledger, (sessions, Door::Run), &mut |call| last.apply(call))?;
+    History::collect(&ledger, seed, Doors::Run, &vec![None; sessions])
+        .map_err(|incomplete| incomplete.to_string())
 }

@@ -4,7 +4,8 @@ use super::answer::Answer;
 use super::calls::{self, Call, PLACES};
 use super::check::{Violation, check};
 use super::ledger::{Instant, Ledger};
-use crate::operation::Operation;
+use crate::doors::{Door, Doors};
+use crate::operation::{Operation, PathText};
 use std::io;
 
 /// Steps of the search, for each call of a place.
@@ -15,6 +16,8 @@ const STEPS_A_CALL: u64 = 2_000;
 pub struct Past {
     /// The process that made it.
     pub lane: usize,
+    /// By which door.
+    pub door: Door,
     /// What it was.
     pub operation: Operation,
     /// When it began.
@@ -31,6 +34,19 @@ impl Past {
     /// Wherever it is put in order: what failed, or only looks.
     pub(super) fn changes_nothing(&self) -> bool {
         self.answer.is_some_and(|answer| answer.errno != 0 || !self.operation.is_mutation())
+    }
+
+    /// What the kernel may have answered itself: it looks up two names one after the other, and moves nothing if they are of
+    /// one file, as when another has just moved it. Then there is something of the second name.
+    pub(super) fn may_have_moved_nothing(&self) -> Option<&PathText> {
+        match &self.operation {
+            Operation::Rename { to, .. } | Operation::RenameExchange { to, .. }
+                if self.door == Door::Mount && self.answer.is_some_and(|answer| answer.errno == 0) =>
+            {
+                Some(to)
+            }
+            _ => None,
+        }
     }
 }
 
@@ -78,14 +94,19 @@ pub struct Contradiction {
 }
 
 impl History {
-    /// Puts together what everybody wrote down whose calls follow from `seed`: a lane each, with the time when its
+    /// Puts together what everybody wrote down whose calls follow from `seed` and `doors`: a lane each, with the time when its
     /// process was seen dead, if it was killed. The lane behind them is of who came last and looked at everything.
-    pub fn collect(ledger: &Ledger, seed: u64, ends: &[Option<Instant>]) -> Result<History, Incomplete> {
+    pub fn collect(
+        ledger: &Ledger,
+        seed: u64,
+        doors: Doors,
+        ends: &[Option<Instant>],
+    ) -> Result<History, Incomplete> {
         let mut places = vec![Vec::new(); PLACES];
         for lane in 0..=ends.len() {
             let noted = ledger.read(lane)?;
             let made: Vec<Call> = match ends.get(lane) {
-                Some(_) => calls::calls(seed, lane).take(noted.len()).collect(),
+                Some(_) => calls::calls(seed, lane, doors).take(noted.len()).collect(),
                 None => calls::looks(),
             };
             for (Call { place, operation, .. }, noted) in made.into_iter().zip(noted) {
@@ -94,7 +115,8 @@ impl History {
                     (None, Some(dead)) => (dead, None, String::new()),
                     (None, None) => return Err(Incomplete::Ended { lane, operation }),
                 };
-                places[place].push(Past { lane, operation, begun: noted.begun, ended, answer, text });
+                let door = doors.of(lane as u64);
+                places[place].push(Past { lane, door, operation, begun: noted.begun, ended, answer, text });
             }
         }
         Ok(History { places })

@@ -3,6 +3,7 @@
 use super::answer::{Answer, text};
 use super::calls::{Call, PLACES, folder, from_above, openings, preparation};
 use super::ledger::{CALLS_MAX, Instant, Ledger};
+use crate::doors::Door;
 use crate::operation::{Operation, Outcome};
 use rustix::io::Errno;
 use std::io;
@@ -25,11 +26,11 @@ pub fn prepare(make: Calls<'_>) -> Result<(), String> {
 pub fn work(
     calls: impl Iterator<Item = Call>,
     ledger: &Ledger,
-    lane: usize,
+    (lane, door): (usize, Door),
     make: Calls<'_>,
 ) -> Result<(), String> {
     for place in 0..PLACES {
-        for operation in openings(place) {
+        for operation in openings(place, door) {
             must(make, &from_above(place, &operation))?;
         }
     }
