@@ -12,7 +12,8 @@ use std::process::ExitCode;
 #[command(
     long_about = "Digest everything, then stop the daemon of a store.\n\n\
                   Returns when the daemon has ended. Programs still running on the store wait up to \
-                  30 seconds for the next daemon, and go on with it.",
+                  30 seconds for the next daemon, and go on with it. A mount starts the next one itself as soon as \
+                  somebody looks at it: unmount it first (cuesta unmount).",
     after_help = "Example:\n  cuesta stop ~/store\n\nExit status: 0 stopped, or none was running; 1 failed."
 )]
 pub struct Arguments {
