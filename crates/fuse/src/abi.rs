@@ -169,6 +169,8 @@ pub mod valid {
     pub const ACCESSED_NOW: u32 = 1 << 7;
     /// the second is.
     pub const MODIFIED_NOW: u32 = 1 << 8;
+    /// What is asked for, all of it.
+    pub const ANYTHING: u32 = MODE | UID | GID | SIZE | ACCESSED | MODIFIED;
 }
 
 /// [`LockIn::flags`]: it is one of `flock`.

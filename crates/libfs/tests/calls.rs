@@ -297,3 +297,24 @@ fn a_bad_buffer_is_an_error_and_leaves_the_file_alone() {
     assert_eq!(call.read_all(&file).unwrap(), b"Jello");
     assert_eq!(client.pread(&file, &mut bad_out, 0), Err(Error::Fault));
 }
+
+/// More than a session has room for beforehand.
+#[test]
+fn what_was_just_freed_is_free() {
+    const FILES: usize = 40;
+    const BLOCKS: u64 = 100;
+    let store = Store::new(small());
+    let client = store.attach();
+    let call = root(&client);
+    let free = || client.statfs().unwrap().blocks_free;
+    let before = free();
+    for number in 0..FILES {
+        call.write_file(&number.to_string(), &vec![1; BLOCKS as usize * 4096]).unwrap();
+        client.digest().unwrap();
+    }
+    let with = free();
+    assert!(before - with > FILES as u64 / 2 * BLOCKS, "{before} blocks were free, and {with} are");
+    (0..FILES).for_each(|number| call.unlink(&number.to_string()).unwrap());
+    let after = free();
+    assert!(after - with > FILES as u64 / 2 * BLOCKS, "{with} blocks were free, and {after} are");
+}

@@ -2,7 +2,7 @@
 //!
 //! * [`model`] says what a POSIX file system is; [`tree`] is what any file system shows, for
 //!   comparing; [`operation`] and [`generate`] are what is done to them.
-//! * [`posix`] does the same operations by plain libc calls; [`world`] does them on SharedFS and
+//! * [`posix`] does the same operations by plain libc calls ([`visitor`]: in a root of its own); [`world`] does them on SharedFS and
 //!   LibFS in this process.
 //! * `explorer` (feature `record`) rebuilds what a store may look like after a crash at every persist
 //!   point of a recorded run, has it recovered, and compares it with the model.
@@ -30,4 +30,5 @@ pub mod random;
 pub mod soak;
 pub mod sparse;
 pub mod tree;
+pub mod visitor;
 pub mod world;

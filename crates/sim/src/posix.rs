@@ -21,6 +21,17 @@ pub struct Posix {
     slots: BTreeMap<Slot, Descriptor>,
 }
 
+/// When what a path names was changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Times {
+    /// Which inode it is.
+    pub inode: u64,
+    /// Its content.
+    pub modified: Timestamp,
+    /// Anything about it.
+    pub changed: Timestamp,
+}
+
 /// A descriptor closed on drop.
 struct Descriptor(c_int);
 
@@ -230,6 +241,19 @@ impl Posix {
                 _ => unreachable!("calls on slots are served by apply"),
             }
         }
+    }
+
+    /// When what a path names was changed.
+    pub fn times(&self, path: &PathText) -> Result<Times, Errno> {
+        let full = self.below_root(path)?;
+        // SAFETY: the path is NUL-terminated; lstat fills the whole struct when it succeeds.
+        let (raw, _) = stat(|into| unsafe { libc::lstat(full.as_ptr(), into) })?;
+        let time = |seconds, nanoseconds: i64| Timestamp { seconds, nanoseconds: nanoseconds as u32 };
+        Ok(Times {
+            inode: raw.st_ino,
+            modified: time(raw.st_mtime, raw.st_mtime_nsec),
+            changed: time(raw.st_ctime, raw.st_ctime_nsec),
+        })
     }
 
     /// Everything below the root.

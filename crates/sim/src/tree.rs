@@ -2,7 +2,7 @@
 //! recovered store are compared by.
 
 use crate::model::{Body, InodeNumber, Model};
-use crate::operation::{Attributes, Extended, Kind, PathText, Slot};
+use crate::operation::{Attributes, Extended, Kind, PathText, Slot, Timestamp};
 use crate::sparse::Sparse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -130,6 +130,15 @@ impl Model {
 }
 
 impl Tree {
+    /// The same, where no modification time from then on is known.
+    #[must_use]
+    pub fn forget_times_since(mut self, since: Timestamp) -> Tree {
+        for entry in self.entries.values_mut() {
+            entry.attributes.modified = entry.attributes.modified.filter(|time| *time < since);
+        }
+        self
+    }
+
     /// How `self`, as observed, differs from `expected`, one line a difference; empty if it does
     /// not. A modification time is compared only where `expected` knows one.
     pub fn differences(&self, expected: &Tree) -> Vec<String> {

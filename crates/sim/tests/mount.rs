@@ -8,88 +8,22 @@ use cuesta_format::InodeNumber;
 use cuesta_libfs::Client;
 use cuesta_sharedfs::SharedFs;
 use cuesta_sharedfs::server::{Server, StopReason};
+use cuesta_sim::doors::why_no_mount;
 use cuesta_sim::generate::{Generator, Repertoire};
 use cuesta_sim::model::Model;
-use cuesta_sim::operation::{FallocateMode, Operation, Outcome, Slot, answers_agree};
-use cuesta_sim::posix::Posix;
+use cuesta_sim::operation::{FallocateMode, Operation, Slot, answers_agree};
 use cuesta_sim::random::Random;
 use cuesta_sim::tree::Tree;
+use cuesta_sim::visitor::{Answer, Visitor};
 use cuesta_sim::world::{self, World};
 use rustix::io::Errno;
 use std::collections::{BTreeMap, VecDeque};
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::Path;
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::thread::JoinHandle;
 
 const OPERATIONS: usize = 400;
 const SEEDS: u64 = 25;
 /// Calls that a failure tells of.
 const LATELY: usize = 30;
-
-type Answer = Result<Outcome, Errno>;
-
-/// A thread whose root is the mount, as plain libc calls see it.
-struct Visitor {
-    asks: Option<Sender<Question>>,
-    thread: Option<JoinHandle<()>>,
-}
-
-enum Question {
-    Call(Operation, Sender<Answer>),
-    Walk(Sender<Result<Tree, Errno>>),
-}
-
-impl Visitor {
-    fn new(root: &Path) -> Visitor {
-        let (asks, asked) = channel();
-        let root = root.to_owned();
-        let thread = std::thread::spawn(move || visit(&root, &asked));
-        Visitor { asks: Some(asks), thread: Some(thread) }
-    }
-
-    fn ask<T>(&self, question: impl FnOnce(Sender<T>) -> Question) -> T {
-        let (answers, answered) = channel();
-        self.asks.as_ref().expect("it goes on").send(question(answers)).expect("the thread goes on");
-        answered.recv().expect("the thread goes on")
-    }
-
-    fn apply(&self, operation: &Operation) -> Answer {
-        self.ask(|answers| Question::Call(operation.clone(), answers))
-    }
-
-    fn tree(&self) -> Result<Tree, String> {
-        self.ask(Question::Walk).map_err(|errno| format!("walk by the mount: {errno}"))
-    }
-}
-
-impl Drop for Visitor {
-    fn drop(&mut self) {
-        self.asks = None;
-        if let Some(Err(panic)) = self.thread.take().map(JoinHandle::join)
-            && !std::thread::panicking()
-        {
-            std::panic::resume_unwind(panic);
-        }
-    }
-}
-
-fn visit(root: &Path, asked: &Receiver<Question>) {
-    // SAFETY: only this thread's root, working directory and umask become its own.
-    assert_eq!(unsafe { libc::unshare(libc::CLONE_FS) }, 0);
-    rustix::process::chroot(root).unwrap();
-    rustix::process::chdir("/").unwrap();
-    // SAFETY: umask cannot fail.
-    unsafe { libc::umask(0) };
-    let mut posix = Posix::new("");
-    for question in asked {
-        // Who asked may be gone after a failure.
-        match question {
-            Question::Call(operation, answers) => drop(answers.send(posix.apply(&operation))),
-            Question::Walk(answers) => drop(answers.send(posix.tree())),
-        }
-    }
-}
 
 /// By which door a call is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -162,9 +96,6 @@ impl Both {
             } else {
                 door = before.unwrap_or(door);
             }
-        }
-        if door == Door::Mount && is_not_told_by_linux(&operation) {
-            return Ok(());
         }
         let found = self.call(door, &operation);
         self.lately.push_back(format!("{operation:?} by {door:?}: {found:?}"));
@@ -249,19 +180,6 @@ fn is_refused_by_linux(operation: &Operation) -> bool {
     matches!(operation, Operation::Fallocate { mode: CollapseRange | InsertRange, .. })
 }
 
-/// A change of owner that names nobody takes set-id bits, but Linux tells a file system behind FUSE of nothing that does.
-fn is_not_told_by_linux(operation: &Operation) -> bool {
-    matches!(operation, Operation::Lchown { uid: u32::MAX, gid: u32::MAX, .. })
-}
-
-fn can_mount() -> bool {
-    let can = rustix::process::geteuid().is_root() && cuesta_fuse::Device::open().is_ok();
-    if !can {
-        println!("skipped: needs root, and FUSE");
-    }
-    can
-}
-
 /// `choose`: by which door the next call goes.
 fn run_seed(seed: u64, choose: impl Fn(&mut Random) -> Door) -> Result<(), String> {
     let mut both = Both::new();
@@ -280,7 +198,8 @@ fn run_seed(seed: u64, choose: impl Fn(&mut Random) -> Door) -> Result<(), Strin
 }
 
 fn run_seeds(choose: impl Fn(&mut Random) -> Door) {
-    if !can_mount() {
+    if let Some(why) = why_no_mount() {
+        println!("skipped: {why}");
         return;
     }
     let number = |name| std::env::var(name).ok().map(|text| text.parse::<u64>().expect("a number"));

@@ -6,7 +6,7 @@ use crate::abi::{
     Attributes, AttributesOut, ExtendedSize, SetAttributesIn, SetExtendedIn, StatFsOut, StatxOut, StatxTime,
     valid,
 };
-use cuesta_format::{InodeNumber, InodeRecord, Timestamp};
+use cuesta_format::{FileKind, InodeNumber, InodeRecord, Timestamp};
 use cuesta_libfs::{Error, ExtendedFlags, SetAttributes, SetTime, Target};
 
 /// Bytes in a block of the store, and in what the kernel counts blocks in.
@@ -128,8 +128,12 @@ impl Door {
             } else {
                 time(valid::MODIFIED, valid::MODIFIED_NOW, asked.modified, asked.modified_ns)
             },
-            ..SetAttributes::default()
+            // So Linux tells of a change of owner that names neither owner nor group.
+            chown: !has(valid::ANYTHING),
         };
+        if set.chown {
+            self.check_owner_of_set_id(call)?;
+        }
         if set != SetAttributes::default() {
             // The kernel has taken from a new mode what its sender may not set.
             let who = if set.mode.is_some() { who::trusted(&call.header) } else { who::asks(&call.header) };
@@ -142,6 +146,15 @@ impl Door {
         self.known.tell(&stat.record);
         call.answer.put(&AttributesOut { attributes: shown(&stat.record), ..AttributesOut::default() });
         Ok(())
+    }
+
+    /// Set-id bits go with a change of owner; that only its owner may make them go the kernel sees where somebody is named.
+    fn check_owner_of_set_id(&self, call: &Call<'_>) -> Result<(), Refusal> {
+        let (stat, _) = self.client.stat_inode(call.inode()).map_err(stale)?;
+        let is_directory = stat.record.kind() == FileKind::Directory;
+        let has_set_id = !is_directory && stat.record.mode & (libc::S_ISUID | libc::S_ISGID) != 0;
+        let uid = call.header.uid;
+        if has_set_id && uid != 0 && uid != stat.record.uid { Err(Refusal(libc::EPERM)) } else { Ok(()) }
     }
 
     pub(super) fn read_link(&self, call: &mut Call<'_>) -> Result<(), Refusal> {

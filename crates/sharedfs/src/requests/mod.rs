@@ -463,6 +463,7 @@ impl SharedFs {
             Err(_) if self.metadata.is_read_only() => {}
             looked => drop(looked?),
         }
+        self.reclaim_all();
         let counters = self.metadata.read()?.counters()?;
         let beyond = self.mapped.beyond();
         let free = self.room_at_most(&self.space.lock(), beyond);
