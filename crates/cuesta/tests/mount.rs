@@ -8,7 +8,7 @@ use common::{Place, signal};
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::os::fd::AsRawFd as _;
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::os::unix::fs::{FileExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
@@ -447,4 +447,81 @@ fn a_program_that_cannot_be_accelerated_runs_by_the_mount_and_is_named() {
     let outside = format!("{}/alone", mounted.place.path("").display());
     let ended = mounted.place.cuesta(&["run", "--store", "store", "--at", "/elsewhere", "--", &outside]);
     assert_eq!(ended.status(), 126, "{}", ended.errors());
+}
+
+#[test]
+fn a_file_reaches_as_far_as_offsets_do() {
+    let Some(mounted) = Mounted::new() else { return };
+    let file = File::options().create_new(true).read(true).write(true).open(mounted.path("sparse")).unwrap();
+    let far = cuesta_format::FILE_BYTES_MAX - 4;
+    file.write_all_at(b"near", 10).unwrap();
+    file.write_all_at(b"far!", far).unwrap();
+    assert_eq!(file.metadata().unwrap().len(), cuesta_format::FILE_BYTES_MAX);
+    let mut bytes = [0; 8];
+    file.read_exact_at(&mut bytes, far - 4).unwrap();
+    assert_eq!(&bytes, b"\0\0\0\0far!");
+    let seek = |from: u64, data: bool| {
+        let whence = if data { rustix::fs::SeekFrom::Data(from) } else { rustix::fs::SeekFrom::Hole(from) };
+        rustix::fs::seek(&file, whence).unwrap()
+    };
+    assert_eq!((seek(4096, true), seek(0, false), seek(far, false)), (far / 4096 * 4096, 4096, far + 4));
+    let beyond = file.write_at(b"x", cuesta_format::FILE_BYTES_MAX).unwrap_err();
+    assert_eq!(beyond.raw_os_error(), Some(libc::EFBIG));
+    // The other door sees the same, and changes it.
+    let script = "import os; f = os.open('/cuesta/sparse', os.O_RDWR); n = os.fstat(f).st_size; \
+                  print(n, os.pread(f, 9, n - 4), os.lseek(f, 4096, os.SEEK_DATA)); os.pwrite(f, b'here', n - 8)";
+    let told = mounted.run(&format!("python3 -c \"{script}\""));
+    assert_eq!(told, format!("{} b'far!' {}\n", cuesta_format::FILE_BYTES_MAX, far / 4096 * 4096));
+    file.read_exact_at(&mut bytes, far - 4).unwrap();
+    assert_eq!(&bytes, b"herefar!");
+    file.set_len(3).unwrap();
+    assert_eq!(mounted.run("stat -c %s /cuesta/sparse"), "3\n");
+}
+
+#[test]
+fn pipes_and_sockets_join_programs_of_both_doors() {
+    let Some(mounted) = Mounted::new() else { return };
+    let at = mounted.place.path("files").display().to_string();
+    let run = |script: &str| {
+        let mut command = mounted.place.command(&["run", "--store", "store", "--", "python3", "-c", script]);
+        Running(command.stdout(Stdio::piped()).spawn().unwrap())
+    };
+    let said = |mut running: Running| {
+        let mut text = String::new();
+        running.0.stdout.take().unwrap().read_to_string(&mut text).unwrap();
+        assert!(running.0.wait().unwrap().success(), "{text}");
+        text
+    };
+    assert!(Command::new("mkfifo").arg(mounted.path("pipe")).status().unwrap().success());
+    let reader = run(&format!("print(open('{at}/pipe').read())"));
+    std::fs::write(mounted.path("pipe"), "by the mount").unwrap();
+    assert_eq!(said(reader), "by the mount\n");
+    let writer = run(&format!("import os; os.chdir('{at}'); open('pipe', 'w').write('by the other')"));
+    assert_eq!(std::fs::read_to_string(mounted.path("pipe")).unwrap(), "by the other");
+    said(writer);
+    // One listens by the one door, who comes by the other is heard.
+    let listener = std::os::unix::net::UnixListener::bind(mounted.path("socket")).unwrap();
+    let caller = run(&format!(
+        "import os, socket; os.chdir('{at}'); s = socket.socket(socket.AF_UNIX); s.connect('socket'); s.send(b'word')"
+    ));
+    let mut word = [0; 4];
+    listener.accept().unwrap().0.read_exact(&mut word).unwrap();
+    assert_eq!(&word, b"word");
+    said(caller);
+    std::fs::create_dir_all(mounted.path(&"long/".repeat(40))).unwrap();
+    let heard = run(&format!(
+        "import os, socket; os.chdir('{at}/{}'); s = socket.socket(socket.AF_UNIX); s.bind('there'); s.listen(); \
+         print('listens', flush=True); print(s.accept()[0].recv(9).decode())",
+        "long/".repeat(40)
+    ));
+    let mut lines = String::new();
+    let mut heard = heard;
+    let mut output = BufReader::new(heard.0.stdout.take().unwrap());
+    output.read_line(&mut lines).unwrap();
+    std::fs::rename(mounted.path(&format!("{}there", "long/".repeat(40))), mounted.path("there")).unwrap();
+    let mut caller = std::os::unix::net::UnixStream::connect(mounted.path("there")).unwrap();
+    caller.write_all(b"heard").unwrap();
+    output.read_line(&mut lines).unwrap();
+    assert_eq!(lines, "listens\nheard\n");
+    assert!(heard.0.wait().unwrap().success());
 }

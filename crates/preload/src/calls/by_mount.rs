@@ -1,5 +1,6 @@
-//! Programs the library cannot be loaded into, on a store that is mounted where it appears: the kernel executes them by that
-//! mount, and what they inherit of the store is there as well.
+//! What the kernel does itself where the store is mounted at the place it appears: named pipes, sockets and devices, and
+//! programs the library cannot be loaded into. These it executes by the mount, and what they inherit of the store is there
+//! as well.
 //!
 //! Before the exec each descriptor of ours that survives it is replaced by one that the kernel has of the same file, and
 //! the kernel's working directory is where the program's is. Offsets that other processes share stay shared: the mount goes on
@@ -16,6 +17,8 @@ use rustix::fd::BorrowedFd;
 use rustix::fs::{FileType, FsWord, Mode, OFlags, SeekFrom};
 use rustix::io::{Errno, FdFlags};
 
+use super::path::Place;
+use super::{Answer, Failure};
 use crate::descriptors::{self, Pin};
 use crate::open_file::Shared;
 use crate::{arch, cells, gate, inheritance, process, record_locks, references, thread, working_directory};
@@ -30,6 +33,9 @@ const KEPT_FLAGS: i32 = libc::O_ACCMODE
     | libc::O_SYNC
     | libc::O_NOATIME
     | libc::O_PATH;
+
+/// Flags of an open that are dealt with where its path is.
+pub const DECIDED: i32 = libc::O_CREAT | libc::O_EXCL | libc::O_TRUNC | libc::O_NOFOLLOW;
 
 /// What has been put in the kernel's hands for an exec, and is taken back when this is dropped.
 #[derive(Debug, Default)]
@@ -101,7 +107,7 @@ impl Entered {
     fn take_over(&mut self) -> Result<(), Obstacle> {
         let prefix = process::configuration().map(|found| found.prefix.clone()).unwrap_or_default();
         for (pin, fds) in descriptors::grouped(inheritance::survives_exec) {
-            self.replace(&prefix, &pin, &fds).map_err(|why| {
+            self.replace(&pin, &fds).map_err(|why| {
                 let fds: Vec<String> = fds.iter().map(i32::to_string).collect();
                 Obstacle(format!("it inherits descriptor {}, a file of the store {why}", fds.join(", ")))
             })?;
@@ -123,7 +129,7 @@ impl Entered {
         Ok(())
     }
 
-    fn replace(&mut self, prefix: &[u8], pin: &Pin, fds: &[i32]) -> Result<(), String> {
+    fn replace(&mut self, pin: &Pin, fds: &[i32]) -> Result<(), String> {
         let Some(&first) = fds.first() else { return Ok(()) };
         if pin.token().is_some() {
             return Err("that SharedFS serves (give it a pipe instead)".into());
@@ -132,7 +138,7 @@ impl Entered {
             return Err("with record locks, which it would lose (give it a pipe instead)".into());
         }
         let cannot = |errno: Errno| format!("that cannot be opened by the mount ({errno})");
-        let file = open(prefix, pin).map_err(cannot)?;
+        let file = open_again(pin).map_err(cannot)?;
         let shared = share(&file, pin).map_err(cannot)?;
         if pin.passed() != 0 || has_locks(first) {
             let kept = process::set_aside(borrow(first)).map_err(cannot)?;
@@ -186,18 +192,41 @@ fn put(file: BorrowedFd<'_>, to: i32) {
     unsafe { arch::syscall(libc::SYS_dup3 as usize, arguments) };
 }
 
-/// Opens by the mount what `pin` has open: by the path it was opened by, if that leads there still, or else by its number.
-fn open(prefix: &[u8], pin: &Pin) -> Result<OwnedFd, Errno> {
+/// An inode as the kernel finds it by the mount: by this path below the prefix, if that leads there still, or else by its
+/// number.
+fn reach(name: &[u8], inode: InodeNumber) -> Result<OwnedFd, Errno> {
+    let prefix = process::configuration().map(|found| &found.prefix[..]).unwrap_or_default();
+    if let Some(found) = find(&[prefix, name].concat(), inode.0).filter(|_| !name.is_empty()) {
+        return Ok(found);
+    }
+    let path = [prefix, b"/", mount_calls::name_of(inode).as_bytes()].concat();
+    rustix::fs::open(&path[..], OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())
+}
+
+/// Opens a pipe or a device by the mount; that may wait for the other end.
+pub fn open(inode: InodeNumber, name: &[u8], flags: i32) -> Answer {
+    let found = reach(name, inode)?;
+    let path = CString::new(format!("/proc/thread-self/fd/{}", found.as_raw_fd()));
+    let path = path.map_err(|_| Failure::Errno(libc::EIO))?;
+    let arguments = [libc::AT_FDCWD as usize, path.as_ptr() as usize, (flags & !DECIDED) as usize, 0, 0, 0];
+    super::stand_ins::answer(thread::wait(libc::SYS_openat, arguments, true))
+}
+
+/// The path of a place for the kernel.
+pub fn path_of(place: &Place) -> Result<Vec<u8>, Failure> {
+    let prefix = &process::configuration()?.prefix;
+    let Some(base) = &place.base else { return Ok([prefix, &b"/"[..], &place.path].concat()) };
+    let base_path = [prefix, base.path()].concat();
+    match find(&base_path, base.inode()) {
+        Some(_) => Ok([&base_path, &b"/"[..], &place.path].concat()),
+        None => Err(Failure::Errno(libc::ENOENT)),
+    }
+}
+
+/// Opens by the mount what `pin` has open.
+fn open_again(pin: &Pin) -> Result<OwnedFd, Errno> {
     let flags = pin.without_offset().flags as i32 & KEPT_FLAGS;
-    let path = [prefix, pin.path()].concat();
-    let found = match find(&path, pin.inode()).filter(|_| !pin.path().is_empty()) {
-        Some(found) => found,
-        None => {
-            let name = mount_calls::name_of(InodeNumber(pin.inode()));
-            let path = [prefix, b"/", name.as_bytes()].concat();
-            rustix::fs::open(&path[..], OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?
-        }
-    };
+    let found = reach(pin.path(), InodeNumber(pin.inode()))?;
     if pin.is_path() {
         return Ok(found);
     }

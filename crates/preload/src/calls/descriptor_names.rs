@@ -203,7 +203,8 @@ pub fn open(pin: &Pin, flags: i32) -> Result<Opened, Failure> {
         FileKind::File | FileKind::Fifo => {}
         FileKind::Symlink => return Err(Failure::Errno(libc::ELOOP)),
         FileKind::Socket => return Err(Failure::Errno(libc::ENXIO)),
-        _ => return Err(Failure::Errno(libc::EOPNOTSUPP)),
+        FileKind::CharacterDevice | FileKind::BlockDevice => return Ok(Opened::Device(file.inode(), name)),
+        FileKind::Directory => return Err(Failure::Errno(libc::EISDIR)),
     }
     let truncates = flags & libc::O_TRUNC != 0;
     let rights = match flags & libc::O_ACCMODE {
@@ -218,7 +219,7 @@ pub fn open(pin: &Pin, flags: i32) -> Result<Opened, Failure> {
         return Err(Failure::Errno(libc::EPERM));
     }
     if file.kind() == FileKind::Fifo {
-        return Ok(Opened::Pipe(file.inode()));
+        return Ok(Opened::Pipe(file.inode(), name));
     }
     if rights & WRITE != 0 {
         client.check_not_running(&client.stat_open(file)?.record)?;

@@ -1,14 +1,14 @@
 //! Opening, making, moving and removing names.
 
 use crate::store::{LinkSource, OpenFile};
-use cuesta_format::InodeNumber;
+use cuesta_format::{FileKind, InodeNumber};
 use cuesta_libfs::{Error, NewMode, OPEN_FLAGS, RenameFlags, Resolve, UNNAMED};
 use rustix::fd::BorrowedFd;
 use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::path::{self, Named, Place};
-use super::{Answer, Call, Failure, descriptor_names, links, stand_ins};
+use super::{Answer, Call, Failure, by_mount, descriptor_names, links, stand_ins};
 use crate::descriptors;
 use crate::open_file::Description;
 use crate::{credentials, process, references, thread, user_memory};
@@ -19,8 +19,10 @@ const MODE_BITS: u32 = 0o7777;
 pub enum Opened {
     /// A file of the store, and its name.
     File(OpenFile, Vec<u8>),
-    /// A named pipe, which the kernel opens.
-    Pipe(InodeNumber),
+    /// A named pipe, which the kernel opens, and its name.
+    Pipe(InodeNumber, Vec<u8>),
+    /// A device, which the kernel opens if the store is mounted, and its name.
+    Device(InodeNumber, Vec<u8>),
 }
 
 /// The mode, and the process's umask.
@@ -70,27 +72,42 @@ pub fn open_place(
                     Ok(Opened::File(file, [place.name(), name.into_bytes()].concat()))
                 }
                 Ok(file) => Ok(Opened::File(file, place.name())),
-                Err(Error::Pipe(inode)) => Ok(Opened::Pipe(inode)),
+                Err(Error::Pipe(inode)) => Ok(Opened::Pipe(inode, place.name())),
+                Err(Error::Unsupported) => {
+                    let record = client.stat(credentials, base, &place.path, true)?.record;
+                    let is_device =
+                        matches!(record.kind(), FileKind::CharacterDevice | FileKind::BlockDevice);
+                    let opened = Opened::Device(record.inode, place.name());
+                    if is_device { Ok(opened) } else { Err(Error::Unsupported) }
+                }
                 Err(Error::Leaves { .. }) if through.stay => Err(Error::CrossDevice),
                 Err(error) => Err(error),
             }
         },
-        |opened| give(opened, flags),
+        |opened| give(call, opened, flags),
     )
 }
 
 /// A descriptor for what was just opened.
-fn give(opened: Opened, flags: i32) -> Answer {
+fn give(call: &Call, opened: Opened, flags: i32) -> Answer {
     let (file, name) = match opened {
         Opened::File(file, name) => (file, name),
         // That may wait, and who waits may be cancelled, which is libc's doing.
-        Opened::Pipe(_) if thread::came_by_symbol() => return Err(Failure::NotOurs),
-        Opened::Pipe(inode) => return stand_ins::open_pipe(inode, flags),
+        Opened::Pipe(..) | Opened::Device(..) if thread::came_by_symbol() => return Err(Failure::NotOurs),
+        Opened::Pipe(inode, name) => return stand_ins::open_pipe(inode, &name, flags),
+        Opened::Device(inode, name) => return open_device(call, inode, &name, flags),
     };
     let pin = descriptors::describe(Description::opened(file, name));
     let fd = references::descriptor(&pin, flags & libc::O_CLOEXEC != 0)?;
     descriptors::install(fd, pin);
     Ok(fd as isize)
+}
+
+fn open_device(call: &Call, inode: InodeNumber, name: &[u8], flags: i32) -> Answer {
+    match by_mount::is_mounted() {
+        true => by_mount::open(inode, name, flags),
+        false => call.unserved(libc::EOPNOTSUPP),
+    }
 }
 
 /// `open_tree` that makes no mount of its own is an open for paths only.
@@ -108,7 +125,7 @@ pub fn open_tree(call: &Call) -> Answer {
     }
     let mut open_flags = libc::O_PATH | flags & libc::O_CLOEXEC;
     if flags & libc::AT_EMPTY_PATH != 0 && user_memory::UserPath::read(call.word(1))?.as_bytes().is_empty() {
-        return give(descriptor_names::open(&call.pin(0)?, open_flags)?, open_flags);
+        return give(call, descriptor_names::open(&call.pin(0)?, open_flags)?, open_flags);
     }
     if flags & libc::AT_SYMLINK_NOFOLLOW != 0 {
         open_flags |= libc::O_NOFOLLOW;
@@ -124,7 +141,7 @@ pub fn open_named(call: &Call, path: usize, flags: i32) -> Answer {
         return Err(Failure::NotOurs);
     }
     let pin = descriptor_names::itself(call, path)?;
-    give(descriptor_names::open(&pin, flags)?, flags)
+    give(call, descriptor_names::open(&pin, flags)?, flags)
 }
 
 pub fn make_directory(call: &Call, directory: Option<usize>, path: usize, mode: usize) -> Answer {

@@ -3,14 +3,19 @@
 //! Each that is used has a stand-in in a folder of the kernel's, named by its inode's number, which is never given
 //! twice. Opening a pipe, binding a socket and sending to one by name are made there. So what the kernel tells of
 //! such a descriptor (`fstat`, `getsockname`) it tells of the stand-in, by which others reach it just as well.
+//!
+//! Where the store is mounted nothing stands in: the kernel opens, binds and reaches what lies at the mount, and programs
+//! that work by the mount are joined, too.
 
 use std::ffi::CString;
 
 use cuesta_format::{FileKind, InodeNumber};
 use cuesta_libfs::{Error, NewMode};
+use rustix::fd::{AsRawFd as _, OwnedFd};
+use rustix::fs::{Mode, OFlags};
 
 use super::path::{self, CROSSINGS, Place};
-use super::{Answer, Call, Failure, links};
+use super::{Answer, Call, Failure, by_mount, links};
 use crate::{credentials, process, thread, user_memory};
 
 /// Where the path stands in `struct sockaddr_un`.
@@ -46,22 +51,29 @@ enum Target<T> {
     Outside(Vec<u8>),
 }
 
-/// Opens the pipe's stand-in as the pipe was to be opened; that may wait for the other end.
-pub fn open_pipe(inode: InodeNumber, flags: i32) -> Answer {
-    const DECIDED: i32 = libc::O_CREAT | libc::O_EXCL | libc::O_TRUNC | libc::O_NOFOLLOW;
+/// Opens a pipe; that may wait for the other end.
+pub fn open_pipe(inode: InodeNumber, name: &[u8], flags: i32) -> Answer {
+    if by_mount::is_mounted() {
+        return by_mount::open(inode, name, flags);
+    }
     let path = process::client()?.stand_in(inode);
     let path = CString::new(path).map_err(|_| Failure::Errno(libc::EIO))?;
     match rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, 0o600.into(), 0) {
         Ok(()) | Err(rustix::io::Errno::EXIST) => {}
         Err(errno) => return Err(errno.into()),
     }
-    let arguments = [libc::AT_FDCWD as usize, path.as_ptr() as usize, (flags & !DECIDED) as usize, 0, 0, 0];
+    let arguments =
+        [libc::AT_FDCWD as usize, path.as_ptr() as usize, (flags & !by_mount::DECIDED) as usize, 0, 0, 0];
     answer(thread::wait(libc::SYS_openat, arguments, true))
 }
 
 /// `bind`: a name in the store for a socket.
 pub fn bind(call: &Call) -> Answer {
     let place = named(call.word(1), call.word(2))?;
+    if by_mount::is_mounted() {
+        let (address, _kept) = by_mount(&place)?;
+        return there(call, &address);
+    }
     let mode = NewMode { bits: mode_unbound(call)?, umask: process::umask() };
     let made = at(place, |place| {
         let (client, credentials) = (process::client()?, credentials::effective());
@@ -84,7 +96,12 @@ pub fn bind(call: &Call) -> Answer {
 
 /// `connect`, to a name in the store.
 pub fn connect(call: &Call) -> Answer {
-    elsewhere(call, &target(named(call.word(1), call.word(2))?)?)
+    let place = named(call.word(1), call.word(2))?;
+    if by_mount::is_mounted() {
+        let (address, _kept) = by_mount(&place)?;
+        return there(call, &address);
+    }
+    elsewhere(call, &target(place)?)
 }
 
 /// `sendto`, to a name in the store.
@@ -92,7 +109,7 @@ pub fn send_to(call: &Call) -> Answer {
     if call.word(4) == 0 {
         return Err(Failure::NotOurs);
     }
-    let address = target(named(call.word(4), call.word(5))?)?;
+    let (address, _kept) = reached(named(call.word(4), call.word(5))?)?;
     let mut arguments = call.arguments;
     (arguments[4], arguments[5]) = (address.bytes.as_ptr() as usize, address.length);
     answer(thread::wait(libc::SYS_sendto, arguments, true))
@@ -102,7 +119,7 @@ pub fn send_to(call: &Call) -> Answer {
 pub fn send_message(call: &Call) -> Answer {
     // struct msghdr: the name and its length come first.
     let mut message: [usize; 7] = user_memory::read(call.word(1)).map_err(|_| Failure::NotOurs)?;
-    let address = target(named(message[0], message[1] as u32 as usize)?)?;
+    let (address, _kept) = reached(named(message[0], message[1] as u32 as usize)?)?;
     (message[0], message[1]) = (address.bytes.as_ptr() as usize, address.length);
     let arguments = [call.word(0), message.as_ptr() as usize, call.word(2), 0, 0, 0];
     answer(thread::wait(libc::SYS_sendmsg, arguments, true))
@@ -157,7 +174,25 @@ fn at<T>(
     Err(Failure::Errno(libc::ELOOP))
 }
 
-/// Where the kernel finds the socket with a name in the store.
+/// Where the kernel finds the socket with a name in the store, and what is to be kept until it has.
+fn reached(place: Place) -> Result<(Address, Option<OwnedFd>), Failure> {
+    if by_mount::is_mounted() { by_mount(&place) } else { Ok((target(place)?, None)) }
+}
+
+/// The same by the mount: by the whole path, or by the folder's descriptor if that is too long for an address.
+fn by_mount(place: &Place) -> Result<(Address, Option<OwnedFd>), Failure> {
+    let path = by_mount::path_of(place)?;
+    if path.len() < ADDRESS_BYTES - PATH_AT {
+        return Ok((Address::of(&path)?, None));
+    }
+    let end = path.iter().rposition(|byte| *byte == b'/').ok_or(Failure::Errno(libc::ENAMETOOLONG))?;
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let folder = rustix::fs::open(&path[..end], flags, Mode::empty())?;
+    let path = [format!("/proc/self/fd/{}", folder.as_raw_fd()).as_bytes(), &path[end..]].concat();
+    Ok((Address::of(&path)?, Some(folder)))
+}
+
+/// Where the stand-in of the socket with a name in the store is.
 fn target(place: Place) -> Result<Address, Failure> {
     let found = at(place, |place| {
         let (client, credentials) = (process::client()?, credentials::effective());
@@ -193,9 +228,14 @@ fn mode_unbound(call: &Call) -> Result<u32, Failure> {
 }
 
 /// Makes a call on a socket with another address.
-fn elsewhere(call: &Call, address: &Address) -> Answer {
+fn there(call: &Call, address: &Address) -> Answer {
     let arguments = [call.word(0), address.bytes.as_ptr() as usize, address.length, 0, 0, 0];
-    match answer(thread::wait(call.number as i64, arguments, true)) {
+    answer(thread::wait(call.number as i64, arguments, true))
+}
+
+/// The same with that of a stand-in.
+fn elsewhere(call: &Call, address: &Address) -> Answer {
+    match there(call, address) {
         // A name without a socket behind it: whoever bound it is gone.
         Err(Failure::Errno(libc::ENOENT)) => Err(Failure::Errno(libc::ECONNREFUSED)),
         answer => answer,

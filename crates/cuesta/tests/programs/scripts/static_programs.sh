@@ -38,4 +38,5 @@ echo begun >&5; read x <&6; flock -n locked true; exec 5>&- 6<&-; wait; flock -n
 cp $OUTSIDE/put broken; truncate -s 100 broken; ./broken 2> /dev/null > still; echo "$?"; echo on > still; cat still
 (cd folder; exec 4> ../kept; exec ../broken 2> /dev/null); ls
 chmod 711 own; ./own executable; chmod 644 own; ./own 2> /dev/null
+mkfifo pipe; line < pipe & echo through > pipe; wait; (put back > pipe & cat pipe; wait); rm pipe
 rm -rf folder own script
