@@ -76,7 +76,10 @@ impl<T> SplitTable<T> {
         if new > 0 {
             let bit = 1 << new.ilog2();
             let moves = |item: &mut T| (hash_of(item) >> PART_SHIFT) as usize & bit != 0;
-            for item in self.parts[new - bit].extract_if(moves) {
+            let split = &mut self.parts[new - bit];
+            // Half of them move, or a few more.
+            added.reserve(split.len() / 2 + split.len() / 16, hash_of);
+            for item in split.extract_if(moves) {
                 added.insert_unique(hash_of(&item), item, hash_of);
             }
         }
