@@ -39,6 +39,11 @@ pub struct Mounted {
 
 impl Mounted {
     pub fn new() -> Mounted {
+        Mounted::by(|socket| attached(socket, "test"))
+    }
+
+    /// One whose session is made by `attach`, which is told where SharedFS listens.
+    pub fn by(attach: impl FnOnce(&Path) -> Arc<Client>) -> Mounted {
         // A process that dumps its memory waits for a mount that it serves itself.
         let quiet = rustix::process::DumpableBehavior::NotDumpable;
         rustix::process::set_dumpable_behavior(quiet).unwrap();
@@ -50,7 +55,7 @@ impl Mounted {
         let mut mounted = Mounted { server: None, mount: None, place, folder };
         mounted.start_daemon();
         let options = MountOptions { source: "a test".into(), allow_other: true, ..MountOptions::default() };
-        let client = mounted.session();
+        let client = attach(&mounted.socket());
         let device = cuesta_fuse::mount(mounted.place.path(), &options).unwrap();
         mounted.mount = Some(MountServer::start(client, device).unwrap());
         mounted
@@ -75,8 +80,7 @@ impl Mounted {
 
     /// One more session.
     pub fn session(&self) -> Arc<Client> {
-        let socket = self.socket();
-        Client::attach_to(socket.as_os_str().as_bytes(), 0, "test", InodeNumber::NONE).unwrap()
+        attached(&self.socket(), "test")
     }
 
     /// How much the kernel has asked.
@@ -92,6 +96,10 @@ impl Mounted {
     pub fn path(&self, name: &str) -> PathBuf {
         self.at().join(name)
     }
+}
+
+fn attached(socket: &Path, program: &str) -> Arc<Client> {
+    Client::attach_to(socket.as_os_str().as_bytes(), 0, program, InodeNumber::NONE).unwrap()
 }
 
 impl Drop for Mounted {
