@@ -1,30 +1,26 @@
-//! The answer to a request, while it is put together: in memory that its worker uses again and again.
+//! The answer to a request, while it is put together: in memory that its worker uses again and again, or where the kernel
+//! takes it from.
 
 use zerocopy::{Immutable, IntoBytes};
 
 /// Bytes behind an answer's header.
 #[derive(Debug)]
-pub struct Answer {
-    bytes: Box<[u8]>,
+pub struct Answer<'a> {
+    room: &'a mut [u8],
     used: usize,
 }
 
-impl Answer {
-    /// Room for answers of up to `bytes_max`.
+impl<'a> Answer<'a> {
+    /// One that has this room.
     #[must_use]
-    pub fn new(bytes_max: usize) -> Answer {
-        Answer { bytes: vec![0; bytes_max].into_boxed_slice(), used: 0 }
-    }
-
-    /// Begins a new one.
-    pub fn clear(&mut self) {
-        self.used = 0;
+    pub fn within(room: &'a mut [u8]) -> Answer<'a> {
+        Answer { room, used: 0 }
     }
 
     /// What stands in it.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
-        &self.bytes[..self.used]
+        &self.room[..self.used]
     }
 
     /// Adds a structure.
@@ -34,14 +30,14 @@ impl Answer {
 
     /// Adds bytes, for which there is room: everything but what programs ask for by size is short.
     pub fn put_bytes(&mut self, bytes: &[u8]) {
-        self.bytes[self.used..][..bytes.len()].copy_from_slice(bytes);
+        self.room[self.used..][..bytes.len()].copy_from_slice(bytes);
         self.used += bytes.len();
     }
 
     /// Adds zeros up to a multiple of 8 bytes.
     pub fn align(&mut self) {
         let end = self.used.next_multiple_of(8);
-        self.bytes[self.used..end].fill(0);
+        self.room[self.used..end].fill(0);
         self.used = end;
     }
 
@@ -51,7 +47,7 @@ impl Answer {
         wanted: usize,
         fill: impl FnOnce(&mut [u8]) -> Result<usize, E>,
     ) -> Result<(), E> {
-        let free = &mut self.bytes[self.used..];
+        let free = &mut self.room[self.used..];
         let wanted = wanted.min(free.len());
         let filled = fill(&mut free[..wanted])?;
         self.used += filled.min(wanted);
@@ -65,7 +61,8 @@ mod tests {
 
     #[test]
     fn an_answer_is_what_was_put_there() {
-        let mut answer = Answer::new(32);
+        let mut room = [0; 32];
+        let mut answer = Answer::within(&mut room);
         answer.put(&7u32);
         answer.put_bytes(b"abc");
         answer.align();
@@ -77,7 +74,5 @@ mod tests {
         });
         assert_eq!((filled, answer.bytes().len(), answer.bytes()[8]), (Ok(()), 9, 9));
         assert_eq!(answer.fill(1, |_| Err(5)), Err(5));
-        answer.clear();
-        assert_eq!(answer.bytes(), b"");
     }
 }
