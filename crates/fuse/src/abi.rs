@@ -113,14 +113,6 @@ impl Opcode {
     }
 }
 
-impl Opcode {
-    /// Whether whoever asked wants to hear of it.
-    #[must_use]
-    pub fn is_answered(self) -> bool {
-        !matches!(self, Opcode::Forget | Opcode::BatchForget | Opcode::Interrupt)
-    }
-}
-
 /// What the kernel and a server agree on when they begin (`FUSE_*` of `fuse_init_out.flags` and `flags2`).
 pub mod init {
     /// Reads of one file may come beside each other.
@@ -155,8 +147,6 @@ pub mod init {
     pub const DIRECT_IO_ALLOW_MMAP: u64 = 1 << 36;
     /// There are no lasting handles for NFS.
     pub const NO_EXPORT_SUPPORT: u64 = 1 << 38;
-    /// Requests come by rings.
-    pub const OVER_IO_URING: u64 = 1 << 41;
 }
 
 /// Bits of [`SetAttributesIn::valid`].
@@ -193,14 +183,6 @@ pub const OPEN_KEEP_CACHE: u32 = 1 << 1;
 pub const WRITE_FROM_CACHE: u32 = 1;
 /// [`WriteIn::write_flags`]: whoever writes does not keep the file's set-id bits.
 pub const WRITE_TAKES_SET_ID: u32 = 1 << 2;
-
-/// What rings are told to do (`enum fuse_uring_cmd`).
-pub mod ring_command {
-    /// Here is room for a request.
-    pub const REGISTER: u32 = 1;
-    /// This is answered; the next one may come.
-    pub const COMMIT_AND_FETCH: u32 = 2;
-}
 
 /// Declares structures of the protocol: plain words, no padding.
 macro_rules! structures {
@@ -330,12 +312,6 @@ structures! {
         blocks: u64, free: u64, available: u64, files: u64, files_free: u64, block_size: u32, name_max: u32,
         fragment_size: u32, padding: u32, spare: [u32; 6],
     } = 80;
-    /// What a ring says of the request that lies in a room of it (`fuse_uring_ent_in_out`).
-    RingEntry { flags: u64, commit: u64, payload_bytes: u32, padding: u32, reserved: u64 } = 32;
-    /// A request but for its payload, or an answer's header (`fuse_uring_req_header`).
-    RingHeader { header: [u64; 16], operation: [u64; 16], entry: RingEntry } = 288;
-    /// What a ring is told besides the command (`fuse_uring_cmd_req`).
-    RingCommand { flags: u64, commit: u64, queue: u16, padding: [u8; 6] } = 24;
     /// In front of a name in a listing (`fuse_dirent`).
     DirectoryEntry { inode: u64, offset: u64, name_length: u32, kind: u32 } = 24;
 }

@@ -1,26 +1,30 @@
-//! The answer to a request, while it is put together: in memory that its worker uses again and again, or where the kernel
-//! takes it from.
+//! The answer to a request, while it is put together: in memory that its worker uses again and again.
 
 use zerocopy::{Immutable, IntoBytes};
 
 /// Bytes behind an answer's header.
 #[derive(Debug)]
-pub struct Answer<'a> {
-    room: &'a mut [u8],
+pub struct Answer {
+    bytes: Box<[u8]>,
     used: usize,
 }
 
-impl<'a> Answer<'a> {
-    /// One that has this room.
+impl Answer {
+    /// Room for answers of up to `bytes_max`.
     #[must_use]
-    pub fn within(room: &'a mut [u8]) -> Answer<'a> {
-        Answer { room, used: 0 }
+    pub fn new(bytes_max: usize) -> Answer {
+        Answer { bytes: vec![0; bytes_max].into_boxed_slice(), used: 0 }
+    }
+
+    /// Begins a new one.
+    pub fn clear(&mut self) {
+        self.used = 0;
     }
 
     /// What stands in it.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
-        &self.room[..self.used]
+        &self.bytes[..self.used]
     }
 
     /// Adds a structure.
@@ -30,14 +34,14 @@ impl<'a> Answer<'a> {
 
     /// Adds bytes, for which there is room: everything but what programs ask for by size is short.
     pub fn put_bytes(&mut self, bytes: &[u8]) {
-        self.room[self.used..][..bytes.len()].copy_from_slice(bytes);
+        self.bytes[self.used..][..bytes.len()].copy_from_slice(bytes);
         self.used += bytes.len();
     }
 
     /// Adds zeros up to a multiple of 8 bytes.
     pub fn align(&mut self) {
         let end = self.used.next_multiple_of(8);
-        self.room[self.used..end].fill(0);
+        self.bytes[self.used..end].fill(0);
         self.used = end;
     }
 
@@ -47,7 +51,7 @@ impl<'a> Answer<'a> {
         wanted: usize,
         fill: impl FnOnce(&mut [u8]) -> Result<usize, E>,
     ) -> Result<(), E> {
-        let free = &mut self.room[self.used..];
+        let free = &mut self.bytes[self.used..];
         let wanted = wanted.min(free.len());
         let filled = fill(&mut free[..wanted])?;
         self.used += filled.min(wanted);
@@ -61,8 +65,7 @@ mod tests {
 
     #[test]
     fn an_answer_is_what_was_put_there() {
-        let mut room = [0; 32];
-        let mut answer = Answer::within(&mut room);
+        let mut answer = Answer::new(32);
         answer.put(&7u32);
         answer.put_bytes(b"abc");
         answer.align();
@@ -74,5 +77,7 @@ mod tests {
         });
         assert_eq!((filled, answer.bytes().len(), answer.bytes()[8]), (Ok(()), 9, 9));
         assert_eq!(answer.fill(1, |_| Err(5)), Err(5));
+        answer.clear();
+        assert_eq!(answer.bytes(), b"");
     }
 }

@@ -2,7 +2,6 @@
 //! distributions install for everybody else.
 
 use crate::device::Device;
-use crate::server::Transport;
 use rustix::fd::{AsFd, AsRawFd, OwnedFd};
 use rustix::io::{Errno, FdFlags, fcntl_setfd};
 use rustix::mount::{MountFlags, UnmountFlags};
@@ -26,9 +25,6 @@ const MOUNTS: &str = "/proc/self/mountinfo";
 const HELPER: &str = "fusermount3";
 const HELPER_SOCKET: &str = "_FUSE_COMMFD";
 
-/// The word for [`Transport::Device`].
-const BY_DEVICE: &str = "nouring";
-
 /// How a mount is to be.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Options {
@@ -46,18 +42,12 @@ pub struct Options {
     pub no_devices: bool,
     /// Times of last access stay.
     pub no_accessed: bool,
-    /// By what the kernel's requests come.
-    pub transport: Transport,
 }
 
 impl Options {
     /// Sets the option that `/etc/fstab` has for this word. `false`: there is none.
     pub fn set(&mut self, word: &str) -> bool {
         let (option, is_set) = match word {
-            BY_DEVICE => {
-                self.transport = Transport::Device;
-                return true;
-            }
             "allow_other" => (&mut self.allow_other, true),
             "ro" | "rw" => (&mut self.read_only, word == "ro"),
             "exec" | "noexec" => (&mut self.no_exec, word == "noexec"),
@@ -79,16 +69,9 @@ impl Options {
         true
     }
 
-    /// The words of all that are set.
+    /// Each option, whether it is set, and its word.
     #[must_use]
-    pub fn words(&self) -> Vec<&'static str> {
-        let by_device = (self.transport == Transport::Device, BY_DEVICE);
-        let words = self.flags().into_iter().chain([by_device]);
-        words.filter(|(is_set, _)| *is_set).map(|(_, word)| word).collect()
-    }
-
-    /// Each option that the kernel has, whether it is set, and its word.
-    fn flags(&self) -> [(bool, &'static str); 6] {
+    pub fn flags(&self) -> [(bool, &'static str); 6] {
         [
             (self.allow_other, "allow_other"),
             (self.read_only, "ro"),
@@ -388,13 +371,13 @@ mod tests {
     #[test]
     fn options_are_those_of_fstab() {
         let mut options = Options::default();
-        for word in
-            ["ro", "noexec", "nosuid", "suid", "allow_other", "nouring", "x-systemd.automount", "defaults"]
-        {
+        for word in ["ro", "noexec", "nosuid", "suid", "allow_other", "x-systemd.automount", "defaults"] {
             assert!(options.set(word), "{word}");
         }
         assert!(!options.set("rot"));
-        assert_eq!(options.words(), ["allow_other", "ro", "noexec", "nouring"]);
+        let set: Vec<&str> =
+            options.flags().iter().filter(|(is_set, _)| *is_set).map(|(_, word)| *word).collect();
+        assert_eq!(set, ["allow_other", "ro", "noexec"]);
     }
 
     #[test]

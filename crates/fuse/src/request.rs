@@ -24,53 +24,40 @@ impl<'a> Request<'a> {
     pub fn read(bytes: &'a [u8]) -> Result<Request<'a>, Malformed> {
         let (header, _) = InHeader::read_from_prefix(bytes).map_err(|_| Malformed)?;
         let arguments = bytes.get(size_of::<InHeader>()..header.length as usize).ok_or(Malformed)?;
-        Request::in_parts(header, b"", arguments)
-    }
-
-    /// One whose first structure lies elsewhere than the rest, as in a ring.
-    pub fn in_parts(header: InHeader, first: &'a [u8], rest: &'a [u8]) -> Result<Request<'a>, Malformed> {
         // What the kernel adds to some requests, and nobody asked for, stands behind the rest.
         let extension = usize::from(header.extension_length) * 8;
-        let kept = rest.len().checked_sub(extension).ok_or(Malformed)?;
+        let kept = arguments.len().checked_sub(extension).ok_or(Malformed)?;
         let opcode = Opcode::from_number(header.opcode);
-        Ok(Request { header, opcode, arguments: Arguments { first, rest: &rest[..kept] } })
+        Ok(Request { header, opcode, arguments: Arguments { rest: &arguments[..kept] } })
     }
 }
 
-/// What is left of a request's arguments. What is asked for lies in one of the parts.
+/// What is left of a request's arguments.
 #[derive(Clone, Copy, Debug)]
 pub struct Arguments<'a> {
-    first: &'a [u8],
     rest: &'a [u8],
 }
 
 impl<'a> Arguments<'a> {
-    fn part(&mut self) -> &mut &'a [u8] {
-        if self.first.is_empty() { &mut self.rest } else { &mut self.first }
-    }
-
     /// The next structure.
     pub fn structure<T: FromBytes + KnownLayout + Immutable>(&mut self) -> Result<T, Malformed> {
-        let part = self.part();
-        let (found, rest) = T::read_from_prefix(part).map_err(|_| Malformed)?;
-        *part = rest;
+        let (found, rest) = T::read_from_prefix(self.rest).map_err(|_| Malformed)?;
+        self.rest = rest;
         Ok(found)
     }
 
     /// The next text, up to its zero byte.
     pub fn text(&mut self) -> Result<&'a [u8], Malformed> {
-        let part = self.part();
-        let end = part.iter().position(|&byte| byte == 0).ok_or(Malformed)?;
-        let (text, rest) = part.split_at(end);
-        *part = &rest[1..];
+        let end = self.rest.iter().position(|&byte| byte == 0).ok_or(Malformed)?;
+        let (text, rest) = self.rest.split_at(end);
+        self.rest = &rest[1..];
         Ok(text)
     }
 
     /// The next `count` bytes.
     pub fn bytes(&mut self, count: usize) -> Result<&'a [u8], Malformed> {
-        let part = self.part();
-        let (bytes, rest) = part.split_at_checked(count).ok_or(Malformed)?;
-        *part = rest;
+        let (bytes, rest) = self.rest.split_at_checked(count).ok_or(Malformed)?;
+        self.rest = rest;
         Ok(bytes)
     }
 }
@@ -97,18 +84,6 @@ mod tests {
         assert_eq!((made.mode, made.umask), (0o755, 0o22));
         assert_eq!(read.arguments.text(), Ok(b"name".as_slice()));
         assert_eq!(read.arguments.text(), Err(Malformed));
-    }
-
-    #[test]
-    fn a_request_in_parts_reads_as_one_in_one_piece() {
-        let first = MakeDirectoryIn { mode: 0o755, umask: 0o22 };
-        let header = InHeader { opcode: 9, extension_length: 1, ..InHeader::default() };
-        let mut read = Request::in_parts(header, first.as_bytes(), b"name\0extended").unwrap();
-        let made: MakeDirectoryIn = read.arguments.structure().unwrap();
-        assert_eq!((made.mode, made.umask), (0o755, 0o22));
-        assert_eq!(read.arguments.text(), Ok(b"name".as_slice()));
-        assert_eq!(read.arguments.bytes(1), Err(Malformed));
-        assert!(Request::in_parts(header, first.as_bytes(), b"short").is_err());
     }
 
     #[test]

@@ -1,36 +1,57 @@
-//! A mount that is served: an agreement with the kernel, and threads that keep it.
+//! Threads that take requests from the kernel and have the door answer them.
+//!
+//! A thread that leaves no other waiting starts one first, so that a request that waits (for a digest, for a lease, for
+//! another request) never keeps others from being taken; one that finds enough of them waiting ends. What may wait for
+//! as long as it likes, locks, waits in a thread of its own.
 
-use crate::abi::{MAJOR, MINOR_LEAST};
-use crate::device::Device;
-use crate::door::Door;
-use crate::handshake::{Agreed, shake_hands};
+use crate::abi::{InHeader, InitIn, InitOut, MAJOR, MINOR, MINOR_LEAST, Opcode, init};
+use crate::answer::Answer;
+use crate::device::{Device, Received};
+use crate::door::{Door, Outcome};
 use crate::keeping::Keeping;
-use crate::processors;
-use crate::ring::Ring;
-use crate::serves::Serves;
-use crate::wakes::Wakes;
-use crate::workers::Workers;
+use crate::request::Request;
 use cuesta_format::kernel_notice::NAMES_NOTICE_SINCE;
 use cuesta_libfs::Client;
+use parking_lot::{Condvar, Mutex};
 use rustix::io::Errno;
 use std::io;
-use std::sync::{Arc, mpsc};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::thread::Builder;
+use zerocopy::{FromBytes as _, IntoBytes as _};
 
-/// Rings of a processor to begin with: one for who is served, one for who comes meanwhile.
-const RINGS_FIRST: usize = 2;
+/// Content of one read or write at most, and pages of it.
+const CONTENT_BYTES_MAX: usize = 1 << 20;
+const PAGES_MAX: u16 = 256;
+/// Room in front of content.
+const HEAD_BYTES_MAX: usize = 8 << 10;
+/// How far the kernel reads ahead.
+const READ_AHEAD_BYTES: u32 = 256 << 10;
+/// Requests that nobody waits for (read ahead, write back) under way at once; from the second number on the kernel holds back.
+const BACKGROUND_MAX: u16 = 64;
+const CONGESTION: u16 = 48;
+/// Threads that wait although nobody needs them, and the most there are at all.
+const WAITING_MAX: usize = 3;
+const THREADS_MAX: usize = 1000;
 
-/// With more of them threads would run short.
-const PROCESSORS_MAX: u16 = 256;
-
-/// How the kernel's requests come.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Transport {
-    /// By rings if the kernel offers them, or else by the device.
-    #[default]
-    Best,
-    /// By the device.
-    Device,
-}
+/// What is asked of the kernel, as far as it can.
+const WANTED: u64 = init::ASYNC_READ
+    | init::POSIX_LOCKS
+    | init::BIG_WRITES
+    | init::DONT_MASK
+    | init::FLOCK_LOCKS
+    | init::AUTO_INVAL_DATA
+    | init::ASYNC_DIO
+    | init::PARALLEL_DIROPS
+    | init::POSIX_ACL
+    | init::MAX_PAGES
+    | init::CACHE_SYMLINKS
+    | init::HANDLE_KILLPRIV_V2
+    | init::SETXATTR_EXT
+    | init::INIT_EXT
+    | init::DIRECT_IO_ALLOW_MMAP
+    | init::NO_EXPORT_SUPPORT;
 
 /// Why a mount is not served.
 #[derive(Debug, thiserror::Error)]
@@ -57,94 +78,135 @@ pub enum ServeError {
     Thread(io::Error),
 }
 
+struct Shared {
+    door: Door,
+    device: Arc<Device>,
+    waiting: AtomicUsize,
+    requests: AtomicU64,
+    threads: Mutex<usize>,
+    ended: Condvar,
+}
+
 /// A mount that is served.
 pub struct Server {
-    workers: Arc<Workers>,
-    is_by_rings: bool,
+    shared: Arc<Shared>,
 }
 
 impl Server {
     /// Serves the mount behind `device` by the session of `client`.
-    pub fn start(client: Arc<Client>, device: Device, transport: Transport) -> Result<Server, ServeError> {
-        Server::start_with(device, transport, |device, minor| {
-            let door_device = device.another().map_err(ServeError::Device)?;
-            let keeping = what_is_kept(&client, device, minor)?;
-            Ok(Box::new(Door::new(client, door_device, keeping)))
-        })
-    }
-
-    /// Serves the mount behind `device` by what `serves` makes, once the kernel has begun: it is told the minor version of
-    /// its protocol.
-    pub fn start_with(
-        device: Device,
-        transport: Transport,
-        serves: impl FnOnce(&Device, u32) -> Result<Box<dyn Serves>, ServeError>,
-    ) -> Result<Server, ServeError> {
-        let wakes = match transport {
-            Transport::Best => Wakes::of(&device),
-            Transport::Device => None,
-        };
-        let rings = || if wakes.is_some() { make_rings(&device) } else { Vec::new() };
-        let Agreed { minor, rings } = shake_hands(&device, rings)?;
-        tracing::debug!(minor, rings = rings.len(), "the kernel has begun");
-        let serves = serves(&device, minor)?;
-        let of_rings = rings.last().map(|last| last.processor() + 1).zip(wakes);
-        let workers = Workers::start(serves, device, of_rings).map_err(ServeError::Thread)?;
-        let is_by_rings = start_rings(&workers, rings)?;
-        Ok(Server { workers, is_by_rings })
-    }
-
-    /// Whether requests come by rings.
-    #[must_use]
-    pub fn is_by_rings(&self) -> bool {
-        self.is_by_rings
+    pub fn start(client: Arc<Client>, device: Device) -> Result<Server, ServeError> {
+        let minor = shake_hands(&device)?;
+        tracing::debug!(minor, "the kernel has begun");
+        let keeping = what_is_kept(&client, &device, minor)?;
+        let device = Arc::new(device);
+        let shared = Arc::new(Shared {
+            door: Door::new(client, Arc::clone(&device), keeping),
+            device: Arc::clone(&device),
+            waiting: AtomicUsize::new(0),
+            requests: AtomicU64::new(0),
+            threads: Mutex::new(0),
+            ended: Condvar::new(),
+        });
+        shared.add(device).map_err(ServeError::Thread)?;
+        Ok(Server { shared })
     }
 
     /// How many requests the kernel has made.
     #[must_use]
     pub fn requests(&self) -> u64 {
-        self.workers.requests()
+        self.shared.requests.load(Ordering::Relaxed)
     }
 
     /// Waits until the mount is gone and nobody serves it any more.
     pub fn wait(&self) {
-        self.workers.wait();
+        let mut threads = self.shared.threads.lock();
+        while *threads > 0 {
+            self.shared.ended.wait(&mut threads);
+        }
     }
 }
 
-/// Rings for every processor, in their order; or none, if that is not to be had.
-fn make_rings(device: &Device) -> Vec<Ring> {
-    let of_processor = |processor| {
-        let count = if processors::runs(processor) { RINGS_FIRST } else { 1 };
-        (0..count).map(move |_| Ring::new(device, processor))
-    };
-    let processors = processors::possible().filter(|&count| count <= PROCESSORS_MAX).unwrap_or(0);
-    let made: io::Result<Vec<Ring>> = (0..processors).flat_map(of_processor).collect();
-    made.unwrap_or_else(|error| {
-        tracing::info!(%error, "the mount is served without rings");
-        Vec::new()
-    })
-}
-
-/// Has every ring registered. `false`: the kernel goes on without.
-fn start_rings(workers: &Arc<Workers>, rings: Vec<Ring>) -> Result<bool, ServeError> {
-    let (registered, results) = mpsc::channel();
-    for ring in rings {
-        workers.add_at_ring(ring, Some(registered.clone())).map_err(ServeError::Thread)?;
+impl Shared {
+    /// Starts a thread, unless there are enough.
+    fn add(self: &Arc<Self>, device: Arc<Device>) -> io::Result<()> {
+        let number = {
+            let mut threads = self.threads.lock();
+            if *threads == THREADS_MAX {
+                return Ok(());
+            }
+            *threads += 1;
+            *threads
+        };
+        self.waiting.fetch_add(1, Ordering::SeqCst);
+        let shared = Arc::clone(self);
+        let started = Builder::new().name(format!("fuse-{number}")).spawn(move || {
+            shared.work(&device);
+            let mut threads = shared.threads.lock();
+            *threads -= 1;
+            if *threads == 0 {
+                shared.door.end();
+                shared.ended.notify_all();
+            }
+        });
+        if started.is_err() {
+            self.waiting.fetch_sub(1, Ordering::SeqCst);
+            *self.threads.lock() -= 1;
+        }
+        started.map(drop)
     }
-    drop(registered);
-    let mut is_by_rings = false;
-    for result in results {
-        match result {
-            Ok(()) => is_by_rings = true,
-            Err(error) => {
-                // One of many that is refused has the kernel do without all of them.
-                tracing::warn!(%error, "the kernel does not use rings");
-                return Ok(false);
+
+    fn add_another(self: &Arc<Self>) {
+        // Without one of its own it meets others where requests are handed out.
+        let device = self.device.another().map_or_else(|_| Arc::clone(&self.device), Arc::new);
+        if let Err(error) = self.add(device) {
+            tracing::warn!(%error, "one thread fewer serves the mount");
+        }
+    }
+
+    /// Takes requests until the mount is gone, or there are threads enough without this one.
+    fn work(self: &Arc<Self>, device: &Arc<Device>) {
+        let mut buffer = vec![0; HEAD_BYTES_MAX + CONTENT_BYTES_MAX];
+        let mut answer = Answer::new(HEAD_BYTES_MAX + CONTENT_BYTES_MAX);
+        loop {
+            let received = device.receive(&mut buffer);
+            let left = self.waiting.fetch_sub(1, Ordering::SeqCst) - 1;
+            match received {
+                Ok(Received::Request(bytes)) => {
+                    if left == 0 {
+                        self.add_another();
+                    }
+                    self.serve(device, &buffer[..bytes], &mut answer);
+                }
+                Ok(Received::Unmounted) => return,
+                Err(error) => return tracing::error!(%error, "a thread does not serve the mount any more"),
+            }
+            if self.waiting.fetch_add(1, Ordering::SeqCst) >= WAITING_MAX {
+                self.waiting.fetch_sub(1, Ordering::SeqCst);
+                return;
             }
         }
     }
-    Ok(is_by_rings)
+
+    fn serve(&self, device: &Arc<Device>, bytes: &[u8], answer: &mut Answer) {
+        let Ok(request) = Request::read(bytes) else {
+            return tracing::error!("the kernel sent what is no request");
+        };
+        let InHeader { unique, opcode, node, .. } = request.header;
+        tracing::trace!(kind = ?request.opcode, opcode, node, "request");
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        answer.clear();
+        // What fails here must not leave a program waiting.
+        let served = catch_unwind(AssertUnwindSafe(|| self.door.serve(request, answer, device)));
+        match served {
+            Ok(Outcome::Answered) => device.answer(unique, answer.bytes()),
+            Ok(Outcome::Refused(errno)) => device.refuse(unique, errno),
+            Ok(Outcome::Silent) => {}
+            Err(_) => {
+                tracing::error!(opcode, "a request met an error of this program");
+                device.refuse(unique, libc::EIO);
+            }
+        }
+    }
 }
 
 /// What the kernel may keep, once SharedFS can take it back.
@@ -153,4 +215,50 @@ fn what_is_kept(client: &Client, device: &Device, minor: u32) -> Result<Keeping,
     let another = device.another().map_err(ServeError::Device)?;
     let term = client.keep_in_kernel(another.into_file(), names).map_err(ServeError::Session)?;
     Ok(Keeping::for_term(term, names))
+}
+
+/// Agrees with the kernel on what both can. Answers the minor version of the protocol.
+fn shake_hands(device: &Device) -> Result<u32, ServeError> {
+    let mut buffer = vec![0; HEAD_BYTES_MAX + CONTENT_BYTES_MAX];
+    loop {
+        let Received::Request(bytes) = device.receive(&mut buffer).map_err(ServeError::Device)? else {
+            return Err(ServeError::Handshake);
+        };
+        let mut request = Request::read(&buffer[..bytes]).map_err(|_| ServeError::Handshake)?;
+        if request.opcode != Some(Opcode::Init) {
+            return Err(ServeError::Handshake);
+        }
+        // Older kernels say less.
+        let mut said = [0; size_of::<InitIn>()];
+        let length = (request.header.length as usize - size_of::<InHeader>()).min(said.len());
+        said[..length].copy_from_slice(request.arguments.bytes(length).map_err(|_| ServeError::Handshake)?);
+        let kernel = InitIn::read_from_bytes(&said).map_err(|_| ServeError::Handshake)?;
+        let unique = request.header.unique;
+        if kernel.major > MAJOR {
+            // It asks once more, in our terms.
+            device.answer(unique, InitOut { major: MAJOR, minor: MINOR, ..InitOut::default() }.as_bytes());
+            continue;
+        }
+        if (kernel.major, kernel.minor) < (MAJOR, MINOR_LEAST) {
+            device.refuse(unique, libc::EPROTO);
+            return Err(ServeError::Kernel { major: kernel.major, minor: kernel.minor });
+        }
+        let offered = u64::from(kernel.flags) | u64::from(kernel.flags2) << 32;
+        let agreed = offered & WANTED;
+        let answer = InitOut {
+            major: MAJOR,
+            minor: MINOR,
+            read_ahead_max: kernel.read_ahead_max.max(READ_AHEAD_BYTES),
+            flags: agreed as u32,
+            flags2: (agreed >> 32) as u32,
+            background_max: BACKGROUND_MAX,
+            congestion: CONGESTION,
+            write_max: CONTENT_BYTES_MAX as u32,
+            time_grain_ns: 1,
+            pages_max: PAGES_MAX,
+            ..InitOut::default()
+        };
+        device.answer(unique, answer.as_bytes());
+        return Ok(kernel.minor);
+    }
 }

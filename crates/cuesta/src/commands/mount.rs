@@ -38,9 +38,8 @@ Examples:
   cuesta mount -o ro,noexec ~/store /mnt             with options as in /etc/fstab
   cuesta mount --foreground ~/store /mnt             for service managers
 
-Options behind -o: allow_other, nonempty, nostart, ro, noexec, nosuid, nodev, noatime, nouring (requests by the
-kernel's device, although io_uring is to be had); what other file systems have as a default (rw, exec, suid, dev,
-defaults, auto, noauto, user, nofail, _netdev, x-...) is accepted.
+Options behind -o: allow_other, nonempty, nostart, ro, noexec, nosuid, nodev, noatime; what other file systems have as a
+default (rw, exec, suid, dev, defaults, auto, noauto, user, nofail, _netdev, x-...) is accepted.
 
 Exit status: 0 mounted (in the foreground: and unmounted again); 1 failed; 2 wrong usage."
 )]
@@ -137,9 +136,9 @@ impl Wanted {
 
     /// The options, for `-o`.
     fn words(&self) -> String {
-        let mut words = self.options.words();
-        words.extend(self.no_start.then_some(NO_START));
-        words.join(",")
+        let flags = self.options.flags();
+        let flags = flags.into_iter().chain([(self.no_start, NO_START)]);
+        flags.filter(|(is_set, _)| *is_set).map(|(_, word)| word).collect::<Vec<_>>().join(",")
     }
 
     /// Makes sure that the store is served and can be mounted there.
@@ -174,7 +173,7 @@ impl Wanted {
             client.start_daemons_by(move || next.start());
         }
         let device: Device = cuesta_fuse::mount(&at, &self.options).map_err(|error| self.failure(&error))?;
-        let server = Server::start(client, device, self.options.transport).map_err(|error| {
+        let server = Server::start(client, device).map_err(|error| {
             // A mount that nobody serves would hang whoever looks at it.
             let _ = cuesta_fuse::unmount(&at, true);
             on_store(&error)

@@ -98,7 +98,7 @@ impl Door {
         }
         if write_flags & WRITE_TAKES_SET_ID != 0 {
             // What the file had of these bits is gone, and the kernel would go by what it knows.
-            self.device.doubt_attributes(file.inode());
+            call.device.doubt_attributes(file.inode());
         }
         call.answer.put(&WriteOut { size: written as u32, padding: 0 });
         Ok(())

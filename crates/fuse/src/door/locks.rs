@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 use rustix::fd::{AsRawFd as _, OwnedFd};
 use rustix::io::Errno;
 use std::sync::{Arc, Once};
+use std::thread::Builder;
 use std::time::Duration;
 
 /// What ends a wait.
@@ -47,8 +48,8 @@ type Owners = HashMap<Owner, Held>;
 #[derive(Default)]
 pub(super) struct Locks {
     of_files: Mutex<HashMap<u64, Arc<OwnedFd>>>,
-    of_owners: Mutex<Owners>,
-    waits: Mutex<Waits>,
+    of_owners: Arc<Mutex<Owners>>,
+    waits: Arc<Mutex<Waits>>,
 }
 
 /// Requests that wait, by their numbers, and their threads.
@@ -130,17 +131,13 @@ impl Locks {
         self.of_owners.lock().retain(|_, held| held.handle != handle);
     }
 
-    /// Whoever waits is told that there is nothing to wait for any more.
-    pub(super) fn end_waits(&self) {
+    /// Everything goes, and whoever waits is told.
+    pub(super) fn end(&self) {
         let mut waits = self.waits.lock();
         waits.is_over = true;
         let requests: Vec<u64> = waits.threads.keys().copied().collect();
         drop(waits);
         requests.into_iter().for_each(|request| end_wait(&self.waits, request));
-    }
-
-    /// Everything goes.
-    pub(super) fn end(&self) {
         self.of_files.lock().clear();
         self.of_owners.lock().clear();
     }
@@ -197,22 +194,29 @@ impl Door {
         Ok(())
     }
 
-    /// Waits here, if requests find somebody else meanwhile.
+    /// Sets it in a thread of its own, which answers.
     pub(super) fn wait_for_lock(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
         let asked: LockIn = call.arguments.structure()?;
-        let inode = call.inode();
-        let Some(file) = self.lock_file(inode, &asked)? else { return Ok(()) };
-        let wanted = Wanted::of(&asked);
-        match wanted.set(&file, false) {
-            Err(Errno::AGAIN | Errno::ACCESS) if call.may_wait => {
-                hear_wakes();
-                wait(&self.locks.waits, call.header.unique, &wanted, &file)?;
+        let unique = call.header.unique;
+        let (waits, device) = (Arc::clone(&self.locks.waits), Arc::clone(call.device));
+        let Some(file) = self.lock_file(call.inode(), &asked)? else {
+            device.answer(unique, b"");
+            return Ok(());
+        };
+        hear_wakes();
+        let (of_owners, inode) = (Arc::clone(&self.locks.of_owners), call.inode());
+        let waiting = move || {
+            let done = wait(&waits, unique, &Wanted::of(&asked), &file);
+            match done {
+                Ok(()) => {
+                    keep(&of_owners, inode, &asked, &file);
+                    device.answer(unique, b"");
+                }
+                Err(errno) => device.refuse(unique, errno.raw_os_error()),
             }
-            Err(Errno::AGAIN | Errno::ACCESS) => return Err(Refusal(libc::ENOLCK)),
-            done => done?,
-        }
-        keep(&self.locks.of_owners, inode, &asked, &file);
-        Ok(())
+        };
+        let started = Builder::new().name("fuse-lock".into()).spawn(waiting);
+        started.map(drop).map_err(|_| Refusal(libc::ENOLCK))
     }
 
     pub(super) fn interrupt(&self, call: &mut Call<'_>) -> Result<(), Refusal> {

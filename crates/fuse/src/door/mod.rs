@@ -27,7 +27,6 @@ use crate::answer::Answer;
 use crate::device::Device;
 use crate::keeping::Keeping;
 use crate::request::{Arguments, Malformed, Request};
-use crate::serves::Serves;
 use cuesta_format::InodeNumber;
 use cuesta_libfs::{Base, Client, Error};
 use handles::Handles;
@@ -35,6 +34,17 @@ use inherited::SharedOffsets;
 use known::Known;
 use locks::Locks;
 use std::sync::Arc;
+
+/// What became of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The answer is put together.
+    Answered,
+    /// It failed with an error number.
+    Refused(i32),
+    /// There is no answer, or it comes from elsewhere.
+    Silent,
+}
 
 /// Why a request is refused: an error number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,8 +66,8 @@ impl From<Malformed> for Refusal {
 struct Call<'a> {
     header: InHeader,
     arguments: Arguments<'a>,
-    answer: Answer<'a>,
-    may_wait: bool,
+    answer: &'a mut Answer,
+    device: &'a Arc<Device>,
 }
 
 impl Call<'_> {
@@ -75,7 +85,7 @@ impl Call<'_> {
 /// The door of one mount.
 pub struct Door {
     client: Arc<Client>,
-    device: Device,
+    device: Arc<Device>,
     known: Known,
     files: Handles,
     shared_offsets: SharedOffsets,
@@ -85,7 +95,7 @@ pub struct Door {
 
 impl Door {
     /// One on a session.
-    pub fn new(client: Arc<Client>, device: Device, keeping: Keeping) -> Door {
+    pub fn new(client: Arc<Client>, device: Arc<Device>, keeping: Keeping) -> Door {
         Door {
             client,
             device,
@@ -97,11 +107,50 @@ impl Door {
         }
     }
 
-    fn do_what_is_asked(&self, opcode: Opcode, call: &mut Call<'_>) -> Result<(), Refusal> {
+    /// The mount is gone: everything is closed and the session ends.
+    pub fn end(&self) {
+        self.locks.end();
+        for file in self.files.take_all().into_iter().chain(self.known.take_all()) {
+            self.close(file);
+        }
+        // A daemon that is gone knows nothing of it, and waits for the kernel's term.
+        let _ = self.client.keep_nothing_in_kernel();
+        self.client.detach();
+    }
+
+    /// Does what is asked.
+    pub fn serve(&self, request: Request<'_>, answer: &mut Answer, device: &Arc<Device>) -> Outcome {
+        let Request { header, opcode, arguments } = request;
+        let mut call = Call { header, arguments, answer, device };
+        let done = match opcode {
+            Some(Opcode::Forget | Opcode::BatchForget | Opcode::Interrupt | Opcode::SetLockWait) => {
+                return self.serve_apart(opcode, &mut call);
+            }
+            Some(opcode) => self.serve_plainly(opcode, &mut call),
+            None => Err(Refusal(libc::ENOSYS)),
+        };
+        match done {
+            Ok(()) => Outcome::Answered,
+            Err(Refusal(errno)) => Outcome::Refused(errno),
+        }
+    }
+
+    /// Requests that have no answer, or not at once.
+    fn serve_apart(&self, opcode: Option<Opcode>, call: &mut Call<'_>) -> Outcome {
+        let done = match opcode {
+            Some(Opcode::Forget) => self.forget(call),
+            Some(Opcode::BatchForget) => self.forget_many(call),
+            Some(Opcode::Interrupt) => self.interrupt(call),
+            _ => self.wait_for_lock(call),
+        };
+        match done {
+            Err(Refusal(errno)) if opcode == Some(Opcode::SetLockWait) => Outcome::Refused(errno),
+            _ => Outcome::Silent,
+        }
+    }
+
+    fn serve_plainly(&self, opcode: Opcode, call: &mut Call<'_>) -> Result<(), Refusal> {
         match opcode {
-            Opcode::Forget => self.forget(call),
-            Opcode::BatchForget => self.forget_many(call),
-            Opcode::Interrupt => self.interrupt(call),
             Opcode::Lookup => self.look_up(call),
             Opcode::GetAttributes => self.get_attributes(call),
             Opcode::Statx => self.statx(call),
@@ -136,10 +185,11 @@ impl Door {
             Opcode::RemoveExtended => self.remove_extended(call),
             Opcode::GetLock => self.get_lock(call),
             Opcode::SetLock => self.set_lock(call),
-            Opcode::SetLockWait => self.wait_for_lock(call),
             Opcode::IoControl => self.control(call),
             Opcode::Destroy => Ok(()),
-            Opcode::Init => Err(Refusal(libc::EIO)),
+            Opcode::Init | Opcode::Forget | Opcode::BatchForget | Opcode::Interrupt | Opcode::SetLockWait => {
+                Err(Refusal(libc::EIO))
+            }
         }
     }
 
@@ -147,35 +197,5 @@ impl Door {
         if let Err(error) = self.client.close(file) {
             tracing::debug!(%error, "a file is not closed in order");
         }
-    }
-}
-
-impl Serves for Door {
-    fn serve(&self, request: Request<'_>, answer: Answer<'_>, may_wait: bool) -> Result<usize, i32> {
-        let Request { header, opcode, arguments } = request;
-        let mut call = Call { header, arguments, answer, may_wait };
-        let done = match opcode {
-            Some(opcode) => self.do_what_is_asked(opcode, &mut call),
-            None => Err(Refusal(libc::ENOSYS)),
-        };
-        match done {
-            Ok(()) => Ok(call.answer.bytes().len()),
-            Err(Refusal(errno)) => Err(errno),
-        }
-    }
-
-    fn end_waits(&self) {
-        self.locks.end_waits();
-    }
-
-    /// Everything is closed and the session ends.
-    fn end(&self) {
-        self.locks.end();
-        for file in self.files.take_all().into_iter().chain(self.known.take_all()) {
-            self.close(file);
-        }
-        // A daemon that is gone knows nothing of it, and waits for the kernel's term.
-        let _ = self.client.keep_nothing_in_kernel();
-        self.client.detach();
     }
 }

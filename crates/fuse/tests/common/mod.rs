@@ -8,17 +8,13 @@ use cuesta_format::superblock::{Medium, Superblock};
 use cuesta_format::{Geometry, InodeNumber, StoreId};
 use cuesta_fuse::Options as MountOptions;
 use cuesta_fuse::Server as MountServer;
-use cuesta_fuse::Transport;
 use cuesta_libfs::{Client, Credentials};
 use cuesta_sharedfs::server::{Listener, Server, StopReason};
 use cuesta_sharedfs::{Options, SharedFs};
-use offer::Offer;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tempfile::TempDir;
-
-mod offer;
 
 pub const ROOT: Credentials = Credentials::of_user(0, 0, Vec::new());
 
@@ -34,19 +30,6 @@ pub fn can_mount() -> bool {
     can
 }
 
-/// A store mounted by the device, then one by rings, as far as these are to be had.
-pub fn by_each_transport() -> impl Iterator<Item = Mounted> {
-    [Transport::Device, Transport::Best].into_iter().filter_map(Mounted::on)
-}
-
-/// Since then the kernel takes back names, and tells the numbers of mounts.
-pub fn is_linux_6_16() -> bool {
-    let release = rustix::system::uname().release().to_string_lossy().into_owned();
-    let mut numbers = release.split('.').map(|number| number.parse().unwrap_or(0));
-    let version: (u32, u32) = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
-    version >= (6, 16)
-}
-
 pub struct Mounted {
     server: Option<Server<SharedFs>>,
     mount: Option<MountServer>,
@@ -55,24 +38,12 @@ pub struct Mounted {
 }
 
 impl Mounted {
-    /// One whose requests come by this, rings if by the best; `None`: it is not to be had here.
-    pub fn on(transport: Transport) -> Option<Mounted> {
-        if !can_mount() {
-            return None;
-        }
-        let _offer = match transport {
-            Transport::Best => Some(Offer::new()?),
-            Transport::Device => None,
-        };
-        Some(Mounted::with(transport, |socket| attached(socket, "test")))
+    pub fn new() -> Mounted {
+        Mounted::by(|socket| attached(socket, "test"))
     }
 
     /// One whose session is made by `attach`, which is told where SharedFS listens.
     pub fn by(attach: impl FnOnce(&Path) -> Arc<Client>) -> Mounted {
-        Mounted::with(Transport::Device, attach)
-    }
-
-    fn with(transport: Transport, attach: impl FnOnce(&Path) -> Arc<Client>) -> Mounted {
         // A process that dumps its memory waits for a mount that it serves itself.
         let quiet = rustix::process::DumpableBehavior::NotDumpable;
         rustix::process::set_dumpable_behavior(quiet).unwrap();
@@ -86,11 +57,7 @@ impl Mounted {
         let options = MountOptions { source: "a test".into(), allow_other: true, ..MountOptions::default() };
         let client = attach(&mounted.socket());
         let device = cuesta_fuse::mount(mounted.place.path(), &options).unwrap();
-        let mount = MountServer::start(client, device, transport).unwrap();
-        // Where rings of any kind are forbidden, or the kernel does not tell a mount's number (before Linux 6.16), it is not.
-        let may_be = io_uring::IoUring::new(1).is_ok() && is_linux_6_16();
-        assert_eq!(mount.is_by_rings(), transport == Transport::Best && may_be);
-        mounted.mount = Some(mount);
+        mounted.mount = Some(MountServer::start(client, device).unwrap());
         mounted
     }
 
@@ -140,8 +107,7 @@ impl Drop for Mounted {
         if self.server.is_none() {
             self.start_daemon();
         }
-        // A test may have done so.
-        let _ = cuesta_fuse::unmount(self.place.path(), true);
+        cuesta_fuse::unmount(self.place.path(), true).unwrap();
         if let Some(mount) = self.mount.take() {
             mount.wait();
         }
