@@ -4,6 +4,7 @@
 //! It needs the command and the preload library beside each other, as `make build` leaves them; `CUESTA_BIN` names
 //! another command. `CUESTA_SIM_SEED` chooses another slice.
 
+use cuesta_sim::doors::Doors;
 use cuesta_sim::soak::{Installed, Soak};
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead as _, BufReader};
@@ -71,7 +72,7 @@ fn what_real_programs_of_two_users_were_told_is_kept_is_there_whatever_is_killed
     let cuesta = cuesta();
     let seed = std::env::var("CUESTA_SIM_SEED").map_or(1, |seed| seed.parse().expect("a number"));
     println!("seed {seed}");
-    let mut soak = Soak::new(&Installed { cuesta }, seed).unwrap();
+    let mut soak = Soak::new(&Installed { cuesta }, seed, Doors::Run).unwrap();
     for _ in 0..ROUNDS {
         if let Err(failure) = soak.round(WORK) {
             panic!("{failure}\nkept in {:?}", soak.keep());

@@ -52,7 +52,12 @@ struct Refusal(i32);
 
 impl From<Error> for Refusal {
     fn from(error: Error) -> Refusal {
-        Refusal(error.errno())
+        let errno = error.errno();
+        if errno == libc::EIO {
+            // Who asked is told no more than that.
+            tracing::warn!(%error, "a call by the mount fails");
+        }
+        Refusal(errno)
     }
 }
 

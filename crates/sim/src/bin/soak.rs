@@ -1,6 +1,7 @@
 //! Has real programs of two users work on one store while anything is killed, and reads everything again.
 
 use clap::Parser;
+use cuesta_sim::doors::{Doors, why_no_mount};
 use cuesta_sim::soak::{Installed, Interruption, Soak};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -21,6 +22,9 @@ struct Arguments {
     /// Repeats a soak [default: another each time]
     #[arg(long)]
     seed: Option<u64>,
+    /// By which doors programs come to the store
+    #[arg(long, value_enum, default_value_t)]
+    doors: Doors,
     /// The command under test [default: beside this program]
     #[arg(long)]
     cuesta: Option<PathBuf>,
@@ -64,8 +68,11 @@ fn run(arguments: &Arguments) -> Result<Ended, String> {
         let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         since.map_or(1, |since| since.as_secs())
     });
+    if let Some(why) = why_no_mount().filter(|_| arguments.doors.has_mount()) {
+        return Err(format!("no mount can be made here: {why}"));
+    }
     let interruption = Interruption::listen().map_err(|error| error.to_string())?;
-    let soak = Soak::new(&Installed { cuesta }, seed);
+    let soak = Soak::new(&Installed { cuesta }, seed, arguments.doors);
     if interruption.came() {
         interruption.end();
         return Ok(Ended::Interrupted);

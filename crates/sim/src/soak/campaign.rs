@@ -4,8 +4,9 @@ use super::job::{Ended, Heard, Job, Post, Said, lock};
 use super::lanes::{Lane, User, lanes};
 use super::manifest::{Manifest, Violation};
 use super::place::{Installed, Place, SEARCH_PATH};
+use crate::doors::{Door, Doors};
 use crate::random::Random;
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal};
 use std::fmt;
 use std::fs::File;
 use std::io;
@@ -140,14 +141,17 @@ pub struct Soak {
     random: Random,
     seed: u64,
     rounds: u64,
+    doors: Doors,
+    /// Who serves the mount, while there is one.
+    mount: Option<Pid>,
     /// How often the daemon went away or came back, as far as programs were started meanwhile.
     outages: u64,
     counted: Counted,
 }
 
 impl Soak {
-    /// A soak on a new store.
-    pub fn new(installed: &Installed, seed: u64) -> io::Result<Soak> {
+    /// A soak on a new store, whose programs come to it by `doors`.
+    pub fn new(installed: &Installed, seed: u64, doors: Doors) -> io::Result<Soak> {
         // What a killed program leaves behind is ours to wait for.
         rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
         let place = Place::new(installed, seed)?;
@@ -158,7 +162,7 @@ impl Soak {
         place.make_folders(&lanes)?;
         let heard = Arc::new(Mutex::new(Said { manifest, wrong: None }));
         let (random, counted) = (Random::new(seed), Counted::default());
-        Ok(Soak { place, lanes, heard, random, seed, rounds: 0, outages: 0, counted })
+        Ok(Soak { place, lanes, heard, random, seed, rounds: 0, doors, mount: None, outages: 0, counted })
     }
 
     /// Where the store and all that belongs to it lie.
@@ -193,6 +197,7 @@ impl Soak {
     }
 
     fn work(&mut self, work: Duration, faults: &mut Vec<Injected>) -> Result<(), Reason> {
+        self.ensure_mount()?;
         let began = Instant::now();
         let mut jobs = self.start_some()?;
         let quiet_milliseconds = *self.random.pick(&QUIET_MILLISECONDS);
@@ -217,6 +222,7 @@ impl Soak {
                 self.kill_all(jobs)?;
             }
         }
+        self.end_mount()?;
         // A program that died just now may have brought one up.
         match self.random.one_in(2) {
             true => self.place.kill_daemon()?,
@@ -244,7 +250,7 @@ impl Soak {
         let number = self.counted.programs;
         self.counted.programs += 1;
         let errors = self.place.beside("errors").join(format!("{}-{number}", lane.name));
-        let command = self.place.script(lane, post.user, "work");
+        let command = self.place.script(lane, post.user, self.door(post.lane, self.rounds), "work");
         Ok(Job::start(post, command, &self.heard, self.outages, errors)?)
     }
 
@@ -368,6 +374,23 @@ impl Soak {
         Ok(is_about_one.then_some(lane))
     }
 
+    /// A lane's door: all its programs have the same, for they share mappings, and another one in the next round.
+    fn door(&self, lane: usize, round: u64) -> Door {
+        self.doors.of(lane as u64 + round)
+    }
+
+    fn ensure_mount(&mut self) -> io::Result<()> {
+        if self.doors.has_mount() && self.mount.is_none() {
+            self.mount = Some(self.place.mount()?);
+        }
+        Ok(())
+    }
+
+    /// Nobody works any more.
+    fn end_mount(&mut self) -> io::Result<()> {
+        self.mount.take().map_or(Ok(()), |server| self.place.unmount(server))
+    }
+
     /// The daemon goes away as `how` says, and there is one again.
     fn lose_daemon(&mut self, how: impl FnOnce(&Place) -> io::Result<()>) -> io::Result<()> {
         self.outages += 1;
@@ -412,12 +435,16 @@ impl Soak {
             self.place.fsck().map_err(Reason::Fsck)?;
         }
         self.place.ensure_daemon()?;
+        self.ensure_mount()?;
         for (at, lane) in self.lanes.iter().enumerate() {
-            let looked = told_in_time(&self.place, self.place.script(lane, lane.users[0], "look"));
+            // By the other door than the one they worked by, where there are two.
+            let door = self.door(at, self.rounds + 1);
+            let looked = told_in_time(&self.place, self.place.script(lane, lane.users[0], door, "look"));
             let said = looked.map_err(|what| Reason::Program { lane: lane.name, what })?;
             let compared = lock(&self.heard).manifest.compare(at, &said, lane.users.len());
             compared.map_err(|violation| Reason::Lane { lane: lane.name, violation })?;
         }
+        self.end_mount()?;
         self.place.stop_daemon()?;
         self.place.fsck().map_err(Reason::Fsck)?;
         lock(&self.heard).manifest.save()?;

@@ -1,9 +1,10 @@
 //! The store of a soak, the command as it is installed, and the daemon.
 //!
-//! Nobody starts the daemon but `cuesta run`, as it is in use: when it is away, whichever program starts next brings
-//! up another. So its process is asked for before it is killed.
+//! Nobody starts the daemon but `cuesta run` and the mount, as it is in use: when it is away, whichever program starts next, or
+//! looks at the mount, brings up another. So its process is asked for before it is killed.
 
 use super::lanes::{Lane, SCRIPTS, User};
+use crate::doors::Door;
 use crate::kill::served::{ROOT, told};
 use crate::random::Random;
 use rustix::event::{PollFd, PollFlags, poll};
@@ -44,7 +45,7 @@ impl Place {
         let folder = builder(Path::new("/dev/shm")).or_else(|_| builder(&std::env::temp_dir()))?;
         let place = Place { folder, seed };
         fs::set_permissions(place.folder.path(), Permissions::from_mode(0o755))?;
-        for name in ["bin", "jobs", "errors"] {
+        for name in ["bin", "jobs", "errors", "files"] {
             fs::create_dir(place.beside(name))?;
         }
         let library = installed.cuesta.with_file_name("libcuesta_preload.so");
@@ -137,11 +138,17 @@ impl Place {
         Ok(())
     }
 
-    /// A lane's script at work, or looking.
-    pub(super) fn script(&self, lane: &Lane, user: User, action: &str) -> Command {
-        let mut command = self.run();
-        command.arg(if lane.script.ends_with(".py") { "python3" } else { "bash" });
-        command.arg(self.beside("jobs").join(lane.script)).arg(action).args(lane.argument);
+    /// A lane's script at work, or looking, by a door.
+    pub(super) fn script(&self, lane: &Lane, user: User, door: Door, action: &str) -> Command {
+        let interpreter = if lane.script.ends_with(".py") { "python3" } else { "bash" };
+        let (mut command, place) = match door {
+            Door::Run => (self.run(), format!("{ROOT}/{}", lane.place)),
+            Door::Mount => (Command::new("env"), ".".to_owned()),
+        };
+        if door == Door::Mount {
+            command.current_dir(self.mountpoint().join(lane.place));
+        }
+        command.arg(interpreter).arg(self.beside("jobs").join(lane.script)).arg(action).args(lane.argument);
         command.env_clear().envs([
             ("PATH", SEARCH_PATH),
             ("HOME", "/nonexistent"),
@@ -153,7 +160,7 @@ impl Place {
             ("GIT_COMMITTER_NAME", "soak"),
             ("GIT_COMMITTER_EMAIL", "soak@localhost"),
         ]);
-        command.env("PLACE", format!("{ROOT}/{}", lane.place)).env("SEED", self.seed.to_string());
+        command.env("PLACE", place).env("SEED", self.seed.to_string());
         command.env("SOURCE", self.beside("tree")).env("STOP", self.stop_file());
         if let Some(id) = user.id() {
             command.uid(id).gid(id);
@@ -168,13 +175,41 @@ impl Place {
         told(command).map(drop)
     }
 
-    /// The daemon's process, if there is a daemon that answers.
-    fn daemon(&self) -> io::Result<Option<Pid>> {
+    /// What a daemon says of itself, if there is one that answers.
+    fn status(&self) -> io::Result<Option<serde_json::Value>> {
         let mut command = self.cuesta("status");
         let output = command.arg("--json").arg(self.store()).output()?;
-        let status: Option<serde_json::Value> = serde_json::from_slice(&output.stdout).ok();
-        let pid = status.and_then(|status| status["pid"].as_i64());
-        Ok(pid.and_then(|pid| Pid::from_raw(pid.try_into().ok()?)))
+        Ok(serde_json::from_slice(&output.stdout).ok())
+    }
+
+    /// The daemon's process.
+    fn daemon(&self) -> io::Result<Option<Pid>> {
+        Ok(self.status()?.as_ref().and_then(|status| process(&status["pid"])))
+    }
+
+    fn mountpoint(&self) -> PathBuf {
+        self.beside("files")
+    }
+
+    /// Mounts the store for everybody. Answers the process that serves it.
+    pub(super) fn mount(&self) -> io::Result<Pid> {
+        let mut command = self.cuesta("mount");
+        command.arg("--allow-other").arg(self.store()).arg(self.mountpoint());
+        told(command)?;
+        let status = self.status()?.unwrap_or_default();
+        let sessions = status["sessions"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let of_mount = sessions.iter().find(|session| session["program"] == "(mount)");
+        of_mount
+            .and_then(|session| process(&session["pid"]))
+            .ok_or_else(|| io::Error::other("who serves the mount?"))
+    }
+
+    /// Takes the mount away, which is not in use; returns when `server` has ended.
+    pub(super) fn unmount(&self, server: Pid) -> io::Result<()> {
+        let mut command = self.cuesta("unmount");
+        command.arg(self.mountpoint());
+        told(command)?;
+        end(server, None)
     }
 
     /// Sends the daemon a signal, if there is one.
@@ -189,20 +224,7 @@ impl Place {
 
     /// Kills the daemon, if there is one; returns when it is dead.
     pub(super) fn kill_daemon(&self) -> io::Result<()> {
-        let Some(daemon) = self.daemon()? else { return Ok(()) };
-        match pidfd_open(daemon, PidfdFlags::empty()) {
-            Ok(process) => {
-                match pidfd_send_signal(&process, Signal::KILL) {
-                    Ok(()) | Err(Errno::SRCH) => {}
-                    Err(errno) => return Err(errno.into()),
-                }
-                while poll(&mut [PollFd::new(&process, PollFlags::IN)], None) == Err(Errno::INTR) {}
-            }
-            Err(Errno::SRCH) => {}
-            Err(errno) => return Err(errno.into()),
-        }
-        reap(daemon);
-        Ok(())
+        self.daemon()?.map_or(Ok(()), |daemon| end(daemon, Some(Signal::KILL)))
     }
 
     /// The daemon leaves in order, if there is one.
@@ -232,17 +254,48 @@ impl Place {
 
     /// Leaves everything where it is, for somebody to look at.
     pub(super) fn keep(mut self) -> io::Result<PathBuf> {
+        self.leave();
         self.kill_daemon()?;
         self.folder.disable_cleanup(true);
         Ok(self.folder.path().to_path_buf())
     }
 }
 
+impl Place {
+    /// Whatever became of a mount, nothing of it is to be left.
+    fn leave(&self) {
+        let mut command = self.cuesta("unmount");
+        let _ = command.arg("--lazy").arg(self.mountpoint()).output();
+    }
+}
+
 impl Drop for Place {
     fn drop(&mut self) {
+        self.leave();
         // A daemon that cannot be killed is gone already.
         let _ = self.kill_daemon();
     }
+}
+
+fn process(number: &serde_json::Value) -> Option<Pid> {
+    Pid::from_raw(number.as_i64()?.try_into().ok()?)
+}
+
+/// Sends a process a signal, if it is not to end by itself; returns when it is dead.
+fn end(process: Pid, signal: Option<Signal>) -> io::Result<()> {
+    match pidfd_open(process, PidfdFlags::empty()) {
+        Ok(descriptor) => {
+            match signal.map_or(Ok(()), |signal| pidfd_send_signal(&descriptor, signal)) {
+                Ok(()) | Err(Errno::SRCH) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+            while poll(&mut [PollFd::new(&descriptor, PollFlags::IN)], None) == Err(Errno::INTR) {}
+        }
+        Err(Errno::SRCH) => {}
+        Err(errno) => return Err(errno.into()),
+    }
+    reap(process);
+    Ok(())
 }
 
 /// It may have become our child, when the program that had started it died.
