@@ -53,7 +53,7 @@ COMPARED := rsync=rsync cpio=cpio zip=zip unzip=unzip xz=xz-utils bzip2=bzip2 zs
 	/usr/lib/python3/dist-packages/lmdb=python3-lmdb
 
 programs: build
-	@setup/packages perl=perl git=git node=nodejs fio=fio setfacl=acl /usr/include/sqlite3.h=libsqlite3-dev $(COMPARED) gdb=gdb \
+	@setup/packages perl=perl git=git node=nodejs fio=fio setfacl=acl setfattr=attr mkfs.ext4=e2fsprogs sudo=sudo /usr/include/sqlite3.h=libsqlite3-dev $(COMPARED) gdb=gdb \
 		db_bench=rocksdb-tools redis-server=redis-server go=golang-go \
 		/usr/lib/python3.11/test/test_os.py=libpython3.11-testsuite
 	$(CARGO) test --release -p cuesta-preload --test same -- --include-ignored

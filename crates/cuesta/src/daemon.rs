@@ -66,7 +66,8 @@ impl Daemon {
     }
 
     fn reason(&self, error: &FrameError) -> String {
-        const STOP: &str = "stop it (cuesta stop), and start it again";
+        const STOP: &str =
+            "stop it (cuesta stop; if it is mounted, cuesta unmount before), and start it again";
         match error {
             FrameError::Malformed(WireError::Version(daemon)) => {
                 format!("the daemon speaks protocol {daemon}, and this cuesta {PROTOCOL_VERSION}: {STOP}")

@@ -438,7 +438,8 @@ fn a_program_that_cannot_be_accelerated_runs_by_the_mount_and_is_named() {
     // By itself, too, wherever it lies.
     for program in [name.to_owned(), format!("{}/alone", mounted.place.path("").display())] {
         if program != name {
-            std::fs::copy(name, &program).unwrap();
+            // By another process: what is open for writing here a child of another test may have as well.
+            assert!(Command::new("cp").args([name, &program]).status().unwrap().success());
         }
         let ended = mounted.place.cuesta(&["run", "--store", "store", "--", &program]);
         assert_eq!((ended.status(), ended.text()), (0, "ran\n".into()), "{}", ended.errors());
@@ -478,12 +479,16 @@ fn a_file_reaches_as_far_as_offsets_do() {
     assert_eq!(mounted.run("stat -c %s /cuesta/sparse"), "3\n");
 }
 
+/// Far longer than a program needs, in seconds.
+const LIMIT: &str = "120";
+
 #[test]
 fn pipes_and_sockets_join_programs_of_both_doors() {
     let Some(mounted) = Mounted::new() else { return };
     let at = mounted.place.path("files").display().to_string();
     let run = |script: &str| {
-        let mut command = mounted.place.command(&["run", "--store", "store", "--", "python3", "-c", script]);
+        let program = ["run", "--store", "store", "--", "timeout", LIMIT, "python3", "-c", script];
+        let mut command = mounted.place.command(&program);
         Running(command.stdout(Stdio::piped()).spawn().unwrap())
     };
     let said = |mut running: Running| {
@@ -494,20 +499,27 @@ fn pipes_and_sockets_join_programs_of_both_doors() {
     };
     assert!(Command::new("mkfifo").arg(mounted.path("pipe")).status().unwrap().success());
     let reader = run(&format!("print(open('{at}/pipe').read())"));
-    std::fs::write(mounted.path("pipe"), "by the mount").unwrap();
+    let by_kernel = |script: &str| {
+        let mut command = Command::new("timeout");
+        let ended =
+            command.args([LIMIT, "sh", "-ec", script]).current_dir(mounted.path("")).output().unwrap();
+        assert!(ended.status.success(), "{script}: {ended:?}");
+        String::from_utf8(ended.stdout).unwrap()
+    };
+    by_kernel("printf 'by the mount' > pipe");
     assert_eq!(said(reader), "by the mount\n");
     let writer = run(&format!("import os; os.chdir('{at}'); open('pipe', 'w').write('by the other')"));
-    assert_eq!(std::fs::read_to_string(mounted.path("pipe")).unwrap(), "by the other");
+    assert_eq!(by_kernel("cat pipe"), "by the other");
     said(writer);
     // One listens by the one door, who comes by the other is heard.
     let listener = std::os::unix::net::UnixListener::bind(mounted.path("socket")).unwrap();
     let caller = run(&format!(
         "import os, socket; os.chdir('{at}'); s = socket.socket(socket.AF_UNIX); s.connect('socket'); s.send(b'word')"
     ));
+    said(caller);
     let mut word = [0; 4];
     listener.accept().unwrap().0.read_exact(&mut word).unwrap();
     assert_eq!(&word, b"word");
-    said(caller);
     std::fs::create_dir_all(mounted.path(&"long/".repeat(40))).unwrap();
     let heard = run(&format!(
         "import os, socket; os.chdir('{at}/{}'); s = socket.socket(socket.AF_UNIX); s.bind('there'); s.listen(); \

@@ -179,6 +179,8 @@ pub const LOCK_FLOCK: u32 = 1;
 pub const OPEN_DIRECT: u32 = 1;
 /// [`OpenOut::open_flags`]: what is cached of the file still holds.
 pub const OPEN_KEEP_CACHE: u32 = 1 << 1;
+/// [`ReadIn::read_flags`]: it says who locks, as past the cache each call of a program does.
+pub const READ_OF_CALL: u32 = 1 << 1;
 /// [`WriteIn::write_flags`]: written from the cache, by whomever.
 pub const WRITE_FROM_CACHE: u32 = 1;
 /// [`WriteIn::write_flags`]: whoever writes does not keep the file's set-id bits.

@@ -95,12 +95,13 @@ pub struct Server {
 impl Server {
     /// Serves the mount behind `device` by the session of `client`.
     pub fn start(client: Arc<Client>, device: Device) -> Result<Server, ServeError> {
-        let minor = shake_hands(&device)?;
+        let Agreed { minor, flags } = shake_hands(&device)?;
         tracing::debug!(minor, "the kernel has begun");
         let keeping = what_is_kept(&client, &device, minor)?;
+        let can_map_direct = flags & init::DIRECT_IO_ALLOW_MMAP != 0;
         let device = Arc::new(device);
         let shared = Arc::new(Shared {
-            door: Door::new(client, Arc::clone(&device), keeping),
+            door: Door::new(client, Arc::clone(&device), keeping, can_map_direct),
             device: Arc::clone(&device),
             waiting: AtomicUsize::new(0),
             requests: AtomicU64::new(0),
@@ -217,8 +218,16 @@ fn what_is_kept(client: &Client, device: &Device, minor: u32) -> Result<Keeping,
     Ok(Keeping::for_term(term, names))
 }
 
-/// Agrees with the kernel on what both can. Answers the minor version of the protocol.
-fn shake_hands(device: &Device) -> Result<u32, ServeError> {
+/// What this side and the kernel agree on.
+struct Agreed {
+    /// The minor version of the protocol.
+    minor: u32,
+    /// Of [`init`].
+    flags: u64,
+}
+
+/// Agrees with the kernel on what both can.
+fn shake_hands(device: &Device) -> Result<Agreed, ServeError> {
     let mut buffer = vec![0; HEAD_BYTES_MAX + CONTENT_BYTES_MAX];
     loop {
         let Received::Request(bytes) = device.receive(&mut buffer).map_err(ServeError::Device)? else {
@@ -259,6 +268,6 @@ fn shake_hands(device: &Device) -> Result<u32, ServeError> {
             ..InitOut::default()
         };
         device.answer(unique, answer.as_bytes());
-        return Ok(kernel.minor);
+        return Ok(Agreed { minor: kernel.minor, flags: agreed });
     }
 }

@@ -31,8 +31,8 @@ pub struct Configuration {
     pub socket: Vec<u8>,
     /// The prefix: absolute, normal, not the root.
     pub prefix: Vec<u8>,
-    /// The store is mounted there.
-    pub is_mounted: bool,
+    /// The store is mounted there: the device's number as the kernel tells it of files.
+    pub mounted: Option<u64>,
     variables: Vec<CString>,
 }
 
@@ -63,7 +63,7 @@ pub fn configure(socket: &CStr, prefix: Vec<u8>, environment: &Environment) {
     let configuration = Configuration {
         socket: socket.to_bytes().to_vec(),
         prefix,
-        is_mounted: environment.mounted.is_some(),
+        mounted: environment.mounted.and_then(|number| number.to_str().ok()?.parse().ok()),
         variables: variables.collect(),
     };
     CONFIGURATION.store(Box::into_raw(Box::new(configuration)), Ordering::Release);

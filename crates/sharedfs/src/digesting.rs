@@ -221,6 +221,7 @@ impl SharedFs {
                 }
                 return Err(error);
             }
+            Err(error) if error.is_left() => return Err(error),
             Err(error) => {
                 // What a failed commit left of the store's memory is not known: nothing is digested any more.
                 tracing::error!(%error, "nothing is digested any more: the daemon must be started again");

@@ -107,7 +107,8 @@ impl Target {
         } else {
             name.as_os_str()
         };
-        let is_mounted = found.as_ref().is_ok_and(|(store, at)| is_mounted(&mounts, store, at));
+        let mounted = found.as_ref().ok().and_then(|(store, at)| device_of_mount(&mounts, store, at));
+        let is_mounted = mounted.is_some();
         let program = program::find(starter, &search_path)
             .and_then(|program| match program::check(&program) {
                 // By the mount these see the store, too.
@@ -126,11 +127,10 @@ impl Target {
             .env("LD_PRELOAD", preload_list(&library))
             .env("CUESTA_SOCKET", store.socket())
             .env("CUESTA_AT", &at);
-        if is_mounted {
-            command.env("CUESTA_MOUNTED", "1");
-        } else {
-            command.env_remove("CUESTA_MOUNTED");
-        }
+        match mounted {
+            Some(device) => command.env("CUESTA_MOUNTED", device.to_string()),
+            None => command.env_remove("CUESTA_MOUNTED"),
+        };
         Ok((command, Whereabouts { at, is_mounted }))
     }
 
@@ -180,10 +180,11 @@ impl Target {
     }
 }
 
-/// Whether the kernel finds the store there, too.
-fn is_mounted(mounts: &[Mounted], store: &Store, at: &Path) -> bool {
-    let on_top = mounts.iter().rev().find(|mounted| mounted.at == at);
-    on_top.is_some_and(|mounted| Path::new(&mounted.source) == store.folder())
+/// If the kernel finds the store there, too, by a mount that answers: its device.
+fn device_of_mount(mounts: &[Mounted], store: &Store, at: &Path) -> Option<u64> {
+    let on_top = mounts.iter().rev().find(|mounted| mounted.at == at)?;
+    let is_of_store = Path::new(&on_top.source) == store.folder();
+    at.metadata().ok().filter(|_| is_of_store).map(|root| root.dev())
 }
 
 /// Whether a mount is of the store it says: its maker may say anything, but if that is us, root, or whose store it is.

@@ -4,8 +4,8 @@ use super::attributes::stale;
 use super::who;
 use super::{Call, Door, Refusal};
 use crate::abi::{
-    AllocateIn, CopyRangeIn, CreateIn, FlushIn, OPEN_DIRECT, OPEN_KEEP_CACHE, OpenIn, OpenOut, ReadIn,
-    ReleaseIn, SeekIn, SeekOut, WRITE_FROM_CACHE, WRITE_TAKES_SET_ID, WriteIn, WriteOut,
+    AllocateIn, CopyRangeIn, CreateIn, FlushIn, OPEN_DIRECT, OPEN_KEEP_CACHE, OpenIn, OpenOut, READ_OF_CALL,
+    ReadIn, ReleaseIn, SeekIn, SeekOut, WRITE_FROM_CACHE, WRITE_TAKES_SET_ID, WriteIn, WriteOut,
 };
 use cuesta_libfs::{Allocation, NewMode, OpenFile, UNNAMED, Whence};
 use cuesta_media::{UserSlice, UserSliceMut};
@@ -33,7 +33,9 @@ impl Door {
     /// appended, since others append, too, and whoever asks for that, whose calls then are what they are by the other door.
     fn put_open(&self, call: &mut Call<'_>, file: Arc<OpenFile>, flags: i32) {
         let handle = self.files.add(file);
-        let direct = if flags & PAST_CACHE != 0 { OPEN_DIRECT } else { 0 };
+        // Before Linux 6.6 such a file could not be mapped by others' programs.
+        let past_cache = if self.can_map_direct { PAST_CACHE } else { libc::O_DIRECT };
+        let direct = if flags & past_cache != 0 { OPEN_DIRECT } else { 0 };
         call.answer.put(&OpenOut { handle, open_flags: OPEN_KEEP_CACHE | direct, padding: 0 });
     }
 
@@ -68,10 +70,12 @@ impl Door {
     }
 
     pub(super) fn read(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
-        let ReadIn { handle, offset, size, .. } = call.arguments.structure()?;
+        let ReadIn { handle, offset, size, read_flags, .. } = call.arguments.structure()?;
         let file = self.files.get(handle)?;
         let offset = i64::try_from(offset).map_err(|_| Refusal(libc::EINVAL))?;
-        self.at_its_offset(handle, &file, offset, |offset| {
+        // What is not a program's call but a page that is mapped has nothing to do with anybody's offset.
+        let is_call = read_flags & READ_OF_CALL != 0;
+        self.at_its_offset(handle, &file, offset, is_call, |offset| {
             let mut read = 0;
             call.answer.fill(size as usize, |room| {
                 read = self.client.pread(&file, &mut [UserSliceMut::from(room)], offset)?;
@@ -88,7 +92,8 @@ impl Door {
         let file = self.files.get(handle)?;
         let offset = i64::try_from(offset).map_err(|_| Refusal(libc::EFBIG))?;
         let appends = flags as i32 & libc::O_APPEND != 0 && write_flags & WRITE_FROM_CACHE == 0;
-        let written = self.at_its_offset(handle, &file, offset, |offset| {
+        let is_call = write_flags & WRITE_FROM_CACHE == 0;
+        let written = self.at_its_offset(handle, &file, offset, is_call, |offset| {
             Ok(self.client.write_appending(&file, &[UserSlice::from(data)], Some(offset), appends)?)
         })?;
         self.known.note_end(file.inode(), offset as u64 + written as u64);

@@ -18,6 +18,9 @@ use rustix::fs::{Mode, OFlags};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+/// Attempts at an offset that is in use, of two seconds each.
+const TRIES_MAX: u32 = 20;
+
 /// Open files that go on at offsets others share, by their handles.
 #[derive(Default)]
 pub(super) struct SharedOffsets {
@@ -62,17 +65,24 @@ impl Door {
         handle: u64,
         file: &OpenFile,
         offset: i64,
+        is_call: bool,
         operation: impl FnOnce(i64) -> Result<usize, Refusal>,
     ) -> Result<usize, Refusal> {
-        let Some(sharing) = self.shared_offsets.of(handle) else { return operation(offset) };
+        let sharing = if is_call { self.shared_offsets.of(handle) } else { None };
+        let Some(sharing) = sharing else { return operation(offset) };
         let mut kernels = sharing.kernels.lock();
-        let held = match sharing.shared.hold(file) {
-            Ok(held) => held,
-            Err(error) => {
-                // It was sent to others since, who have another one.
-                tracing::debug!(%error, "an inherited file goes on alone");
-                self.shared_offsets.end(handle);
-                return operation(offset);
+        let mut tries = 1;
+        let held = loop {
+            match sharing.shared.hold(file) {
+                Ok(held) => break held,
+                // Whoever is at it may be waiting for a daemon.
+                Err(Error::Busy) if tries < TRIES_MAX => tries += 1,
+                Err(Error::Unsupported) => {
+                    // It was sent to others since, who have another one.
+                    self.shared_offsets.end(handle);
+                    return operation(offset);
+                }
+                Err(error) => return Err(error.into()),
             }
         };
         let at = if offset == *kernels { file.offset() as i64 } else { offset };

@@ -96,11 +96,13 @@ pub struct Door {
     shared_offsets: SharedOffsets,
     locks: Locks,
     keeping: Keeping,
+    /// Files that are read and written past the kernel's cache can be mapped, too (Linux 6.6).
+    can_map_direct: bool,
 }
 
 impl Door {
     /// One on a session.
-    pub fn new(client: Arc<Client>, device: Arc<Device>, keeping: Keeping) -> Door {
+    pub fn new(client: Arc<Client>, device: Arc<Device>, keeping: Keeping, can_map_direct: bool) -> Door {
         Door {
             client,
             device,
@@ -109,6 +111,7 @@ impl Door {
             shared_offsets: SharedOffsets::default(),
             locks: Locks::default(),
             keeping,
+            can_map_direct,
         }
     }
 

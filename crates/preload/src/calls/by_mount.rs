@@ -14,17 +14,15 @@ use cuesta_format::InodeNumber;
 use cuesta_format::control::USER_LOCK_LAST;
 use cuesta_format::mount_calls::{self, SHARE_OFFSET, ShareOffset};
 use rustix::fd::BorrowedFd;
-use rustix::fs::{FileType, FsWord, Mode, OFlags, SeekFrom};
+use rustix::fs::{FileType, Mode, OFlags, SeekFrom};
 use rustix::io::{Errno, FdFlags};
 
 use super::path::Place;
 use super::{Answer, Failure};
 use crate::descriptors::{self, Pin};
 use crate::open_file::Shared;
-use crate::{arch, cells, gate, inheritance, process, record_locks, references, thread, working_directory};
+use crate::{arch, cells, gate, inheritance, process, references, thread, working_directory};
 
-/// `FUSE_SUPER_MAGIC`.
-const FUSE: FsWord = 0x6573_5546;
 /// Flags that an open at the mount is to have as the descriptor's own has.
 const KEPT_FLAGS: i32 = libc::O_ACCMODE
     | libc::O_APPEND
@@ -50,6 +48,7 @@ pub struct Entered {
 #[derive(Debug)]
 struct Replaced {
     fd: i32,
+    pin: Pin,
     /// What was there.
     before: OwnedFd,
     /// Whose cell does not count this process any more.
@@ -70,10 +69,9 @@ impl Obstacle {
 /// Whether the store is mounted where it appears, for the kernel as it sees that now.
 pub fn is_mounted() -> bool {
     let Ok(configuration) = process::configuration() else { return false };
-    let prefix = &configuration.prefix[..];
-    configuration.is_mounted
-        && rustix::fs::statfs(prefix).is_ok_and(|found| found.f_type == FUSE)
-        && rustix::fs::stat(prefix).is_ok_and(|found| found.st_ino == InodeNumber::ROOT.0)
+    let Some(device) = configuration.mounted else { return false };
+    let found = rustix::fs::stat(&configuration.prefix[..]);
+    found.is_ok_and(|found| found.st_dev == device && found.st_ino == InodeNumber::ROOT.0)
 }
 
 /// Puts into the kernel's hands what the next program is to have, until the answer is dropped.
@@ -88,13 +86,15 @@ pub fn enter() -> Result<Entered, Obstacle> {
     Ok(entered)
 }
 
-/// Where the kernel finds what lies in the store by this absolute path, if that is the inode.
+/// Where the kernel finds what lies in the store by this absolute path, if that is the inode: what a symbolic link there leads to,
+/// or the link.
 fn find(path: &[u8], inode: u64) -> Option<OwnedFd> {
-    let found =
-        rustix::fs::open(path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty()).ok()?;
-    let stat = rustix::fs::fstat(&found).ok()?;
-    let is_there = rustix::fs::fstatfs(&found).is_ok_and(|found| found.f_type == FUSE);
-    (stat.st_ino == inode && is_there).then_some(found)
+    [OFlags::empty(), OFlags::NOFOLLOW].into_iter().find_map(|follow| {
+        let found = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC | follow, Mode::empty()).ok()?;
+        let stat = rustix::fs::fstat(&found).ok()?;
+        let is_there = process::configuration().is_ok_and(|store| store.mounted == Some(stat.st_dev));
+        (stat.st_ino == inode && is_there).then_some(found)
+    })
 }
 
 /// The path of a program of the store for the kernel.
@@ -106,7 +106,15 @@ pub fn program(path: &[u8], inode: InodeNumber) -> Option<CString> {
 impl Entered {
     fn take_over(&mut self) -> Result<(), Obstacle> {
         let prefix = process::configuration().map(|found| found.prefix.clone()).unwrap_or_default();
-        for (pin, fds) in descriptors::grouped(inheritance::survives_exec) {
+        let groups = descriptors::grouped(inheritance::survives_exec);
+        // Such a lock goes when any descriptor of its file does. (Those of a vfork child's parent are not the child's.)
+        if let Some(fd) =
+            groups.iter().filter_map(|(_, fds)| fds.first()).find(|fd| has_locks(**fd, Locks::OfProcess))
+        {
+            let what = "a file of the store with record locks, which it would lose (give it a pipe instead)";
+            return Err(Obstacle(format!("it inherits descriptor {fd}, {what}")));
+        }
+        for (pin, fds) in groups {
             self.replace(&pin, &fds).map_err(|why| {
                 let fds: Vec<String> = fds.iter().map(i32::to_string).collect();
                 Obstacle(format!("it inherits descriptor {}, a file of the store {why}", fds.join(", ")))
@@ -134,13 +142,10 @@ impl Entered {
         if pin.token().is_some() {
             return Err("that SharedFS serves (give it a pipe instead)".into());
         }
-        if record_locks::may_be_held(pin.inode()) {
-            return Err("with record locks, which it would lose (give it a pipe instead)".into());
-        }
         let cannot = |errno: Errno| format!("that cannot be opened by the mount ({errno})");
         let file = open_again(pin).map_err(cannot)?;
         let shared = share(&file, pin).map_err(cannot)?;
-        if pin.passed() != 0 || has_locks(first) {
+        if pin.passed() != 0 || has_locks(first, Locks::OfDescription) {
             let kept = process::set_aside(borrow(first)).map_err(cannot)?;
             rustix::io::fcntl_setfd(&kept, FdFlags::empty()).map_err(cannot)?;
             self.kept.push(kept);
@@ -155,7 +160,7 @@ impl Entered {
         }
         for &fd in fds {
             let before = process::set_aside(borrow(fd)).map_err(cannot)?;
-            self.replaced.push(Replaced { fd, before, counted_out: counted_out.take() });
+            self.replaced.push(Replaced { fd, pin: pin.clone(), before, counted_out: counted_out.take() });
             put(file.as_fd(), fd);
         }
         Ok(())
@@ -173,11 +178,27 @@ impl Entered {
 /// The program goes on.
 impl Drop for Entered {
     fn drop(&mut self) {
-        for Replaced { fd, before, counted_out } in self.replaced.drain(..).rev() {
+        if self.replaced.is_empty() && self.directory.is_none() {
+            return;
+        }
+        if thread::is_vforked() {
+            self.leave();
+        } else {
+            gate::alone(|| self.leave());
+        }
+    }
+}
+
+impl Entered {
+    fn leave(&mut self) {
+        for Replaced { fd, pin, before, counted_out } in self.replaced.drain(..).rev() {
             if let Some(pin) = counted_out {
                 pin.count_in();
             }
-            put(before.as_fd(), fd);
+            // Another thread may have closed it, and the number be the application's.
+            if descriptors::pin(fd).is_some_and(|now| now.is_same(&pin)) {
+                put(before.as_fd(), fd);
+            }
         }
         if let Some(directory) = self.directory.take() {
             let _ = rustix::process::fchdir(directory);
@@ -203,10 +224,34 @@ fn reach(name: &[u8], inode: InodeNumber) -> Result<OwnedFd, Errno> {
     rustix::fs::open(&path[..], OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())
 }
 
+/// A descriptor of this library's own for the length of a call that may wait: out of the application's way.
+#[derive(Debug)]
+pub struct Aside(OwnedFd);
+
+impl Aside {
+    /// In the place of `file`.
+    pub fn new(file: OwnedFd) -> Result<Self, Errno> {
+        let aside = process::set_aside(file.as_fd())?;
+        descriptors::hide(aside.as_raw_fd(), true);
+        Ok(Self(aside))
+    }
+
+    /// Its number.
+    pub fn number(&self) -> i32 {
+        self.0.as_raw_fd()
+    }
+}
+
+impl Drop for Aside {
+    fn drop(&mut self) {
+        descriptors::hide(self.0.as_raw_fd(), false);
+    }
+}
+
 /// Opens a pipe or a device by the mount; that may wait for the other end.
 pub fn open(inode: InodeNumber, name: &[u8], flags: i32) -> Answer {
-    let found = reach(name, inode)?;
-    let path = CString::new(format!("/proc/thread-self/fd/{}", found.as_raw_fd()));
+    let found = Aside::new(reach(name, inode)?)?;
+    let path = CString::new(format!("/proc/thread-self/fd/{}", found.number()));
     let path = path.map_err(|_| Failure::Errno(libc::EIO))?;
     let arguments = [libc::AT_FDCWD as usize, path.as_ptr() as usize, (flags & !DECIDED) as usize, 0, 0, 0];
     super::stand_ins::answer(thread::wait(libc::SYS_openat, arguments, true))
@@ -269,18 +314,31 @@ fn share(file: &OwnedFd, pin: &Pin) -> Result<Option<Shared>, Errno> {
     if done < 0 { Err(Errno::from_raw_os_error(-done as i32)) } else { Ok(shared) }
 }
 
-/// Whether the program has locks on what is behind a descriptor.
-fn has_locks(fd: i32) -> bool {
+/// Kinds of locks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Locks {
+    /// Of the process (`F_SETLK`).
+    OfProcess,
+    /// Of the open file description: `flock` and `F_OFD_SETLK`.
+    OfDescription,
+}
+
+/// Whether the program has such locks by a descriptor.
+fn has_locks(fd: i32, kind: Locks) -> bool {
     let Ok(path) = CString::new(format!("/proc/thread-self/fdinfo/{fd}")) else { return true };
     let listed = process::contents(&path).unwrap_or_default();
-    let is_theirs = |line: &[u8]| {
+    let is_one = |line: &[u8]| {
         // lock:	1: OFDLCK ADVISORY READ -1 00:19:3 17 17
         let mut words = line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
-        let is_whole = words.clone().any(|word| word == b"FLOCK");
+        let is_of = |kind: &[u8]| words.clone().any(|word| word == kind);
+        let (is_whole, is_of_process) = (is_of(b"FLOCK"), is_of(b"POSIX"));
+        if kind == Locks::OfProcess || is_of_process {
+            return kind == Locks::OfProcess && is_of_process;
+        }
         let first = words.nth_back(1).and_then(|word| std::str::from_utf8(word).ok()?.parse::<u64>().ok());
         is_whole || first.is_none_or(|first| first <= USER_LOCK_LAST)
     };
-    listed.split(|byte| *byte == b'\n').filter(|line| line.starts_with(b"lock:")).any(is_theirs)
+    listed.split(|byte| *byte == b'\n').filter(|line| line.starts_with(b"lock:")).any(is_one)
 }
 
 fn borrow(fd: i32) -> BorrowedFd<'static> {

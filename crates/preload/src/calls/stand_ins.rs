@@ -11,9 +11,9 @@ use std::ffi::CString;
 
 use cuesta_format::{FileKind, InodeNumber};
 use cuesta_libfs::{Error, NewMode};
-use rustix::fd::{AsRawFd as _, OwnedFd};
 use rustix::fs::{Mode, OFlags};
 
+use super::by_mount::Aside;
 use super::path::{self, CROSSINGS, Place};
 use super::{Answer, Call, Failure, by_mount, links};
 use crate::{credentials, process, thread, user_memory};
@@ -175,20 +175,20 @@ fn at<T>(
 }
 
 /// Where the kernel finds the socket with a name in the store, and what is to be kept until it has.
-fn reached(place: Place) -> Result<(Address, Option<OwnedFd>), Failure> {
+fn reached(place: Place) -> Result<(Address, Option<Aside>), Failure> {
     if by_mount::is_mounted() { by_mount(&place) } else { Ok((target(place)?, None)) }
 }
 
 /// The same by the mount: by the whole path, or by the folder's descriptor if that is too long for an address.
-fn by_mount(place: &Place) -> Result<(Address, Option<OwnedFd>), Failure> {
+fn by_mount(place: &Place) -> Result<(Address, Option<Aside>), Failure> {
     let path = by_mount::path_of(place)?;
     if path.len() < ADDRESS_BYTES - PATH_AT {
         return Ok((Address::of(&path)?, None));
     }
     let end = path.iter().rposition(|byte| *byte == b'/').ok_or(Failure::Errno(libc::ENAMETOOLONG))?;
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let folder = rustix::fs::open(&path[..end], flags, Mode::empty())?;
-    let path = [format!("/proc/self/fd/{}", folder.as_raw_fd()).as_bytes(), &path[end..]].concat();
+    let folder = Aside::new(rustix::fs::open(&path[..end], flags, Mode::empty())?)?;
+    let path = [format!("/proc/self/fd/{}", folder.number()).as_bytes(), &path[end..]].concat();
     Ok((Address::of(&path)?, Some(folder)))
 }
 

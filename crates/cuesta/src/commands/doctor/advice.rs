@@ -50,6 +50,13 @@ pub fn verdict(report: &Report) -> String {
             why_unwatched(program),
         );
     }
+    if of_store == 0 && report.whereabouts.is_mounted {
+        return format!(
+            "nothing that could be watched was done on the store: what a program does that the preload library cannot be loaded \
+             into goes by the mount at {}.",
+            report.whereabouts.at.display(),
+        );
+    }
     if of_store == 0 {
         return format!(
             "nothing was done on the store: no path below {} was used, and no descriptor of it. Give the program one, or \

@@ -9,6 +9,7 @@ import ("fmt"; "os"; "path/filepath"; "sort"; "sync"; "syscall")
 func main() {
 	var wait sync.WaitGroup
 	for i := 0; i < 16; i++ {
+		i := i
 		wait.Add(1)
 		go func() {
 			defer wait.Done()

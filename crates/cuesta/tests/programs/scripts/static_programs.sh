@@ -25,6 +25,9 @@ put one > out; cat out; put two >> out; cat out
 printf '1\n2\n3\n4\n' > in; { line; read x; echo "shell $x"; line; sed -n 1p; } < in
 mkdir folder; cd folder; put here > file; where; ls; cd ..; (cd folder; exec where)
 cp $OUTSIDE/put own; ./own own; $D/own by-its-path; env -C folder ../own elsewhere
+ln -s own linked; ./linked by-a-link; ln -s folder way; cd way; where; $D/linked there; cd ..; rm linked way
+env put wrapped > file; (exec env put once more >> file); nohup put twice >> file 2> /dev/null; sh -c 'put last' >> file; cat file
+python3 -c 'import subprocess; print("one", flush=True); subprocess.run(["put", "two"]); print("three")' > file; cat file; rm file
 printf '#!%s script\n' $D/own > script; chmod +x script; ./script
 exec 7> gone; rm gone; put lost >&7; exec 7>&-
 exec 8<> gone; rm gone; put hidden >&8; put more >&8; cat /proc/self/fd/8; exec 8>&-
@@ -32,7 +35,7 @@ exec 7> old; mv old new; put moved >&7; echo on >&7; put further >&7; exec 7>&-;
 echo 'lives in its child' > locked
 mkfifo $OUTSIDE/input $OUTSIDE/said
 (exec 9< locked; flock 9; exec add < $OUTSIDE/input > $OUTSIDE/said 3> /dev/null) & exec 5> $OUTSIDE/input 6< $OUTSIDE/said
-echo begun >&5; read x <&6; flock -n locked true; exec 5>&- 6<&-; wait; flock -n locked true
+echo begun >&5; read x <&6; flock -n locked true; exec 5>&- 6<&-; wait; flock -w 60 locked true
 (exec 3> both; add < $OUTSIDE/input > $OUTSIDE/said & exec 5> $OUTSIDE/input 6< $OUTSIDE/said
     for i in 1 2 3; do echo "child $i" >&5; read x <&6; echo "parent $i" >&3; done; exec 5>&-; wait); cat both
 cp $OUTSIDE/put broken; truncate -s 100 broken; ./broken 2> /dev/null > still; echo "$?"; echo on > still; cat still
