@@ -28,7 +28,19 @@ statements() {
     done
 }
 
+# Who changes the mode while another does is told at once that the database is locked, however long it would wait.
+set_mode() {
+    local said
+    until said=$(sqlite3 -batch -bail records.db "PRAGMA journal_mode = $journal" 2>&1); do
+        case $said in
+        *'database is locked'*) ;;
+        *) echo "$said" >&2; return 1 ;;
+        esac
+    done
+}
+
 work() {
+    set_mode
     statements | stdbuf -oL sqlite3 -batch -bail records.db
 }
 
