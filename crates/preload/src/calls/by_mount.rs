@@ -150,6 +150,8 @@ impl Entered {
             rustix::io::fcntl_setfd(&kept, FdFlags::empty()).map_err(cannot)?;
             self.kept.push(kept);
         }
+        let copies = fds.iter().map(|&fd| Ok((fd, process::set_aside(borrow(fd))?)));
+        let copies = copies.collect::<Result<Vec<_>, Errno>>().map_err(cannot)?;
         // The mount has counted itself in.
         let mut counted_out = match shared {
             Some(Shared::Cell(_)) if !thread::is_vforked() => Some(pin.clone()),
@@ -158,8 +160,7 @@ impl Entered {
         if let Some(pin) = &counted_out {
             pin.count_out();
         }
-        for &fd in fds {
-            let before = process::set_aside(borrow(fd)).map_err(cannot)?;
+        for (fd, before) in copies {
             self.replaced.push(Replaced { fd, pin: pin.clone(), before, counted_out: counted_out.take() });
             put(file.as_fd(), fd);
         }
