@@ -11,7 +11,8 @@ use crate::calls::Failure;
 
 /// Longest path the kernel takes, with its terminating zero.
 const PATH_BYTES: usize = 4096;
-const PAGE_BYTES: usize = 4096;
+/// Bytes in a page: of two in one page both can be read, or neither.
+pub const PAGE_BYTES: usize = 4096;
 
 /// Where to go on if `address` is one of the recovering copies.
 pub fn fixup(address: usize) -> Option<usize> {

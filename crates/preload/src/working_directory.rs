@@ -22,22 +22,27 @@ pub struct Current {
     name: Vec<u8>,
 }
 
+/// Whether the program is in the store.
+pub fn is_in_store() -> bool {
+    read(|_| ()).is_some()
+}
+
 /// The directory, if the program is in the store.
 pub fn pin() -> Option<Pin> {
-    read().map(|current| current.directory)
+    read(|current| current.directory.clone())
 }
 
 /// Its name below the prefix.
 pub fn name() -> Option<Vec<u8>> {
-    read().map(|current| current.name)
+    read(|current| current.name.clone())
 }
 
 /// The directory, and its name below the prefix as it was entered.
 pub fn current() -> Option<(Pin, Vec<u8>)> {
-    read().map(|current| (current.directory, current.name))
+    read(|current| (current.directory.clone(), current.name.clone()))
 }
 
-fn read() -> Option<Current> {
+fn read<T>(what: impl FnOnce(&Current) -> T) -> Option<T> {
     if CWD_VIRTUAL.load(Ordering::Acquire) == 0 {
         return None;
     }
@@ -45,14 +50,14 @@ fn read() -> Option<Current> {
         // SAFETY: the reference ends within this expression.
         && let Some(childs) = unsafe { thread::delta() }.as_ref().and_then(|delta| delta.directory.as_ref())
     {
-        return childs.clone();
+        return childs.as_ref().map(what);
     }
-    CURRENT.read().ok()?.clone()
+    CURRENT.read().ok()?.as_ref().map(what)
 }
 
 /// Moves into the store.
 pub fn enter(directory: Pin, name: Vec<u8>) {
-    if read().is_none() {
+    if !is_in_store() {
         leave_kernel_nowhere();
     }
     write(Some(Current { directory, name }));

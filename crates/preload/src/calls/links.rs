@@ -17,7 +17,7 @@ use super::path::{self, Named, Walk};
 use super::{Answer, Call, Failure};
 use crate::filter::{self, class_of};
 use crate::user_memory::UserPath;
-use crate::{numbers, process, user_memory, working_directory};
+use crate::{descriptors, numbers, process, user_memory, working_directory};
 
 /// Links followed before the way counts as a loop, as in the kernel.
 const LINKS_MAX: usize = 40;
@@ -74,12 +74,36 @@ fn in_store(call: &Call) -> Option<Answer> {
 
 /// The absolute path in the store to which a link of the kernel's leads the path `named` of a call.
 pub fn behind_link(call: &Call, named: Named) -> Option<CString> {
-    if !matches!(path::locate(call, named.0, named.1), Err(Failure::NotOurs)) {
+    let directory = named.0.map_or(libc::AT_FDCWD, |index| call.int(index));
+    let address = call.word(named.1);
+    // Without a path the call is about the descriptor itself.
+    if address == 0 || begins_in_store(directory, address) {
         return None;
     }
-    let directory = named.0.map_or(libc::AT_FDCWD, |index| call.int(index));
-    let path = UserPath::read(call.word(named.1)).ok()?;
+    let path = UserPath::read(address).ok()?;
+    if !matches!(path::locate_bytes(directory, path.as_bytes()), Err(Failure::NotOurs)) {
+        return None;
+    }
     CString::new(into_store(directory, path.as_bytes(), follows_end(call, named.1))?).ok()
+}
+
+/// Whether a path is the store's by how it begins, as those of most calls are that come here: they have to be told soon.
+fn begins_in_store(directory: i32, path: usize) -> bool {
+    const BYTES: usize = 64;
+    let Ok(prefix) = process::configuration().map(|configuration| &configuration.prefix[..]) else {
+        return false;
+    };
+    // Up to the end of its page: what follows the path need not be mapped.
+    let step = BYTES.min(user_memory::PAGE_BYTES - path % user_memory::PAGE_BYTES);
+    let mut bytes = [0; BYTES];
+    if user_memory::read_bytes(path, &mut bytes[..step]).is_err() || bytes[0] == 0 {
+        return false;
+    }
+    match bytes[0] {
+        b'/' => bytes.strip_prefix(prefix).is_some_and(|rest| matches!(rest.first(), Some(b'/'))),
+        _ if directory == libc::AT_FDCWD => working_directory::is_in_store(),
+        _ => descriptors::pin(directory).is_some(),
+    }
 }
 
 /// As [`behind_link`], if the kernel's `answer` is that it found nothing.

@@ -71,6 +71,10 @@ impl<'a> Walk<'a> {
 
 /// What remains of an absolute path below `prefix`; `None` if it does not lead there.
 pub fn below<'a>(prefix: &[u8], path: &'a [u8]) -> Option<&'a [u8]> {
+    // As most are written.
+    if let Some([b'/', rest @ ..]) = path.strip_prefix(prefix) {
+        return Some(rest);
+    }
     let mut walk = Walk::new(path)?;
     while walk.passed != prefix {
         if !walk.step() {
