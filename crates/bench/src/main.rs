@@ -10,6 +10,7 @@ mod error;
 mod fio;
 mod machine;
 mod measure;
+mod null;
 mod peers;
 mod report;
 mod runner;
@@ -29,7 +30,7 @@ use crate::error::{BenchError, Context};
 use crate::machine::Machine;
 use crate::peers::cuesta::Cuesta;
 use crate::peers::kernel::Kernel;
-use crate::peers::mount::{Mount, bindfs};
+use crate::peers::mount::{MOUNTED, Mount, Null, bindfs};
 use crate::peers::{Peer, PeerName};
 use crate::report::{Report, table};
 use crate::runner::Settings;
@@ -55,6 +56,12 @@ enum Subcommands {
     Workload(WorkloadOptions),
     /// List the names of the works.
     List,
+    /// Mount a FUSE file system that does nothing, and serve it until it is unmounted: the peer `null`.
+    #[command(hide = true)]
+    ServeNull {
+        /// Where: a directory.
+        at: PathBuf,
+    },
 }
 
 #[derive(Debug, Args)]
@@ -68,8 +75,12 @@ struct RunOptions {
     /// Only the works with these names (see `list`).
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = work_named)]
     only: Vec<&'static Work>,
-    /// The peers, and the order they take turns in; `mount` and `bindfs` are there for works by the mount.
-    #[arg(long, value_delimiter = ',', default_value = "cuesta,tmpfs,ext4-ram,ext4-disk")]
+    /// The peers, and the order they take turns in; those of mounts do only what has goals on them, and works that are named.
+    #[arg(
+        long,
+        value_delimiter = ',',
+        default_value = "cuesta,tmpfs,ext4-ram,ext4-disk,mount,null,bindfs,on-mount"
+    )]
     peers: Vec<PeerName>,
     /// Rounds of every work, in place of what each asks for.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
@@ -115,6 +126,9 @@ fn main() -> ExitCode {
         Subcommands::List => {
             WORKS.iter().for_each(|work| println!("{:<18} {}", work.name, work.rows[0].title));
             Ok(ExitCode::SUCCESS)
+        }
+        Subcommands::ServeNull { at } => {
+            null::serve(&at, || println!("{MOUNTED}")).map(|()| ExitCode::SUCCESS)
         }
     };
     ended.unwrap_or_else(|error| {
@@ -166,6 +180,7 @@ fn run(options: &RunOptions) -> Result<ExitCode, BenchError> {
     }
     let settings = Settings {
         quick: options.quick,
+        is_named: !options.only.is_empty(),
         rounds: options.rounds,
         fio,
         elsewhere: scratch.tmpfs("elsewhere", ELSEWHERE_BYTES)?,
@@ -207,7 +222,7 @@ fn set_up(
     const KERNEL_BYTES: u64 = 4 * GIB;
     const CUESTA_BYTES_MAX: u64 = 16 * GIB;
     let at = match name {
-        PeerName::Cuesta | PeerName::Mount => {
+        PeerName::Cuesta | PeerName::Mount | PeerName::OnMount => {
             if !binary.is_file() {
                 return Err(BenchError::Unusable(
                     "no `cuesta` beside cuesta-bench; build it, or see --cuesta".into(),
@@ -216,11 +231,15 @@ fn set_up(
             let home = scratch.tmpfs(name.as_str(), CUESTA_BYTES_MAX)?;
             let (binary, own) = (binary.to_owned(), own_executable.to_owned());
             let cuesta = Cuesta::new(binary, own, home, options.nvm.clone())?;
-            if name == PeerName::Cuesta {
-                return Ok(Box::new(cuesta));
-            }
-            return Ok(Box::new(Mount::new(cuesta, scratch.mount_point("mounted")?)));
+            return Ok(match name {
+                PeerName::Mount => Box::new(Mount::new(cuesta, scratch.mount_point("mounted")?)),
+                PeerName::OnMount => {
+                    Box::new(Mount::for_run(cuesta, scratch.mount_point("mounted-for-run")?))
+                }
+                _ => Box::new(cuesta),
+            });
         }
+        PeerName::Null => return Ok(Box::new(Null::new(own_executable, scratch.mount_point("null")?)?)),
         PeerName::Bindfs => {
             let below = scratch.tmpfs("below-bindfs", KERNEL_BYTES)?;
             let at = scratch.mount_point("bindfs")?;

@@ -60,16 +60,36 @@ pub enum Figure {
     MappedStorage,
     /// A stat of a file that was looked at a moment ago, in µs.
     StatAgain,
+    /// A stat that what is kept does not do for, in µs.
+    StatAnew,
+    /// Looking for a name that is not there and was never looked for, in µs.
+    LookForNone,
     /// A read of a page that was read a moment ago, in µs.
     ReadAgain,
+    /// A read of a page past the cache, in µs.
+    ReadAnew,
     /// Opening and closing a file, in µs.
     OpenClose,
     /// Writing over a page of a file, in µs.
     WritePage,
+    /// Appending a page to a file, in µs.
+    AppendPage,
+    /// Writing over a page of a file, and fsync, in µs.
+    WriteSync,
+    /// Making a file longer or shorter by a page, in µs.
+    Cut,
     /// A change of a file's mode, in µs.
     ChangeMode,
     /// Making an empty file and removing it, in µs.
     MakeRemove,
+    /// Making an empty directory and removing it, in µs.
+    MakeRemoveDirectory,
+    /// Renaming a file, in µs.
+    Rename,
+    /// Giving a file a second name and removing that, in µs.
+    LinkRemove,
+    /// Reading a directory of 100 names, in µs.
+    List,
     /// Operations per second that fio reports for the same pattern.
     FioRate,
 }
@@ -89,11 +109,21 @@ impl Figure {
             Figure::Median
             | Figure::Percentile99
             | Figure::StatAgain
+            | Figure::StatAnew
+            | Figure::LookForNone
             | Figure::ReadAgain
+            | Figure::ReadAnew
             | Figure::OpenClose
             | Figure::WritePage
+            | Figure::AppendPage
+            | Figure::WriteSync
+            | Figure::Cut
             | Figure::ChangeMode
-            | Figure::MakeRemove => "µs",
+            | Figure::MakeRemove
+            | Figure::MakeRemoveDirectory
+            | Figure::Rename
+            | Figure::LinkRemove
+            | Figure::List => "µs",
             Figure::Two | Figure::Four | Figure::Eight => "×",
             Figure::Recovery => "s",
             Figure::Processor => "%",

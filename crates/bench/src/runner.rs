@@ -27,6 +27,8 @@ const LAUNCH_LIMIT: Duration = Duration::from_secs(30);
 pub struct Settings {
     /// Shorter phases, fewer rounds.
     pub quick: bool,
+    /// The works were asked for by their names.
+    pub is_named: bool,
     /// Another number of rounds than the work asks for.
     pub rounds: Option<u32>,
     /// fio, if it shall check our figures.
@@ -109,9 +111,8 @@ fn step(
     settings: &Settings,
     measured: &mut Measured,
 ) -> Result<(), BenchError> {
-    let is_disk = matches!(peer.name(), PeerName::Ext4Ram | PeerName::Ext4Disk);
     let failed_before = measured.peers.get(&peer.name()).is_some_and(|result| result.failure.is_some());
-    if failed_before || (is_disk && !work.program.concerns_disks()) {
+    if failed_before || !work.concerns(peer.name(), settings.is_named) {
         return Ok(());
     }
     match once(work, round, peer, settings) {
@@ -258,6 +259,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let settings = Settings {
             quick: true,
+            is_named: false,
             rounds: Some(2),
             fio: None,
             elsewhere: dir.path().to_owned(),

@@ -145,3 +145,23 @@ fn a_daemon_that_dies_at_once_is_reported_with_its_last_words() {
         "{errors}"
     );
 }
+
+#[test]
+fn calls_go_by_a_file_system_that_does_nothing_and_it_is_gone() {
+    let is_root = rustix::process::geteuid().is_root();
+    if !is_root || !Path::new("/dev/fuse").exists() {
+        println!("skipped: needs root, and FUSE");
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("bench.json");
+    let arguments = ["run", "--quick", "--peers", "null,tmpfs", "--rounds", "1", "--only", "calls,untar"];
+    let output = bench(&[&arguments[..], &["--json", file.to_str().unwrap()]].concat());
+    assert!(output.status.success(), "{output:?}");
+    let report = json(&file);
+    for line in report["lines"].as_array().unwrap() {
+        let is_of_null = line["peers"]["null"]["median"].as_f64().is_some_and(|us| us > 0.0);
+        assert_eq!(is_of_null, line["work"] == "calls", "{line}");
+    }
+    assert_eq!(processes_that_mention("serve-null"), 0);
+}

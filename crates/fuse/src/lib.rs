@@ -5,13 +5,14 @@
 //! | `abi`, `request`, `answer` | what the kernel and a server write to each other; no I/O |
 //! | `device`, `mount` | the kernel's end; making a mount and taking it away |
 //! | `server` | threads that take requests, as many as are needed |
+//! | `serves` | what they have answered them by: the door, or what it is measured beside |
 //! | `keeping` | how long the kernel may believe what it was told |
 //! | `door` | one request, one call of LibFS |
 //!
 //! The door is one session of LibFS, like that of any program. There is no file system logic in it: permissions are the
 //! kernel's to check (`default_permissions`), and everything else is LibFS's.
 
-mod abi;
+pub mod abi;
 mod answer;
 mod device;
 mod door;
@@ -19,7 +20,12 @@ mod keeping;
 mod mount;
 mod request;
 mod server;
+mod serves;
 
+pub use answer::Answer;
 pub use device::Device;
+pub use keeping::Keeping;
 pub use mount::{KIND, MountError, Mounted, Options, mount, mounts, prepare, unmount};
-pub use server::{ServeError, Server};
+pub use request::{Arguments, Malformed, Request};
+pub use server::{Agreed, ServeError, Server};
+pub use serves::{Outcome, Serves};

@@ -1,4 +1,4 @@
-//! Threads that take requests from the kernel and have the door answer them.
+//! Threads that take requests from the kernel and have them answered: by the door, in a mount of a store.
 //!
 //! A thread that leaves no other waiting starts one first, so that a request that waits (for a digest, for a lease, for
 //! another request) never keeps others from being taken; one that finds enough of them waiting ends. What may wait for
@@ -7,9 +7,10 @@
 use crate::abi::{InHeader, InitIn, InitOut, MAJOR, MINOR, MINOR_LEAST, Opcode, init};
 use crate::answer::Answer;
 use crate::device::{Device, Received};
-use crate::door::{Door, Outcome};
+use crate::door::Door;
 use crate::keeping::Keeping;
 use crate::request::Request;
+use crate::serves::{Outcome, Serves};
 use cuesta_format::kernel_notice::NAMES_NOTICE_SINCE;
 use cuesta_libfs::Client;
 use parking_lot::{Condvar, Mutex};
@@ -79,7 +80,7 @@ pub enum ServeError {
 }
 
 struct Shared {
-    door: Door,
+    serves: Box<dyn Serves>,
     device: Arc<Device>,
     waiting: AtomicUsize,
     requests: AtomicU64,
@@ -95,13 +96,23 @@ pub struct Server {
 impl Server {
     /// Serves the mount behind `device` by the session of `client`.
     pub fn start(client: Arc<Client>, device: Device) -> Result<Server, ServeError> {
-        let Agreed { minor, flags } = shake_hands(&device)?;
-        tracing::debug!(minor, "the kernel has begun");
-        let keeping = what_is_kept(&client, &device, minor)?;
-        let can_map_direct = flags & init::DIRECT_IO_ALLOW_MMAP != 0;
+        Server::start_with(device, |device, Agreed { minor, flags }| {
+            let keeping = what_is_kept(&client, device, minor)?;
+            let can_map_direct = flags & init::DIRECT_IO_ALLOW_MMAP != 0;
+            Ok(Box::new(Door::new(client, Arc::clone(device), keeping, can_map_direct)))
+        })
+    }
+
+    /// Serves the mount behind `device` by what `serves` makes when the kernel has begun.
+    pub fn start_with(
+        device: Device,
+        serves: impl FnOnce(&Arc<Device>, Agreed) -> Result<Box<dyn Serves>, ServeError>,
+    ) -> Result<Server, ServeError> {
+        let agreed = shake_hands(&device)?;
+        tracing::debug!(minor = agreed.minor, "the kernel has begun");
         let device = Arc::new(device);
         let shared = Arc::new(Shared {
-            door: Door::new(client, Arc::clone(&device), keeping, can_map_direct),
+            serves: serves(&device, agreed)?,
             device: Arc::clone(&device),
             waiting: AtomicUsize::new(0),
             requests: AtomicU64::new(0),
@@ -145,7 +156,7 @@ impl Shared {
             let mut threads = shared.threads.lock();
             *threads -= 1;
             if *threads == 0 {
-                shared.door.end();
+                shared.serves.end();
                 shared.ended.notify_all();
             }
         });
@@ -197,7 +208,7 @@ impl Shared {
         self.requests.fetch_add(1, Ordering::Relaxed);
         answer.clear();
         // What fails here must not leave a program waiting.
-        let served = catch_unwind(AssertUnwindSafe(|| self.door.serve(request, answer, device)));
+        let served = catch_unwind(AssertUnwindSafe(|| self.serves.serve(request, answer, device)));
         match served {
             Ok(Outcome::Answered) => device.answer(unique, answer.bytes()),
             Ok(Outcome::Refused(errno)) => device.refuse(unique, errno),
@@ -219,11 +230,12 @@ fn what_is_kept(client: &Client, device: &Device, minor: u32) -> Result<Keeping,
 }
 
 /// What this side and the kernel agree on.
-struct Agreed {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Agreed {
     /// The minor version of the protocol.
-    minor: u32,
+    pub minor: u32,
     /// Of [`init`].
-    flags: u64,
+    pub flags: u64,
 }
 
 /// Agrees with the kernel on what both can.

@@ -31,8 +31,12 @@ pub enum PeerName {
     Ext4Disk,
     /// The mount of a store on the medium `memory`.
     Mount,
+    /// A FUSE file system that does nothing.
+    Null,
     /// bindfs, which passes everything on, by FUSE, to a tmpfs.
     Bindfs,
+    /// The mount of a store, for programs under `cuesta run`.
+    OnMount,
 }
 
 impl PeerName {
@@ -44,7 +48,9 @@ impl PeerName {
             PeerName::Ext4Ram => "ext4-ram",
             PeerName::Ext4Disk => "ext4-disk",
             PeerName::Mount => "mount",
+            PeerName::Null => "null",
             PeerName::Bindfs => "bindfs",
+            PeerName::OnMount => "on-mount",
         }
     }
 }

@@ -1,13 +1,14 @@
-//! FUSE mounts as peers: that of a store, and bindfs, which passes everything on to a directory of a tmpfs.
+//! FUSE mounts as peers: that of a store, for all programs or for those under `cuesta run`; one of a server that does nothing;
+//! and bindfs, which passes everything on to a directory of a tmpfs.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use super::cuesta::Cuesta;
 use super::kernel::Kernel;
 use super::{Peer, PeerName};
-use crate::child::{self, Role};
+use crate::child::{self, Guarded, Role};
 use crate::daemon::Daemon;
 use crate::error::BenchError;
 use crate::measure::Outcome;
@@ -15,9 +16,13 @@ use crate::works::Work;
 
 const COMMAND_LIMIT: Duration = Duration::from_secs(30);
 
+/// What a server says, on a line of its own, when its mount is there.
+pub const MOUNTED: &str = "mounted";
+
 /// A store, mounted.
 #[derive(Debug)]
 pub struct Mount {
+    name: PeerName,
     cuesta: Cuesta,
     /// Below it the program's directories lie.
     files: Kernel,
@@ -26,9 +31,18 @@ pub struct Mount {
 }
 
 impl Mount {
-    /// Mounts the store of `cuesta` at `at` when it is needed.
+    /// Mounts the store of `cuesta` at `at` when it is needed; programs get there by the kernel.
     pub fn new(cuesta: Cuesta, at: PathBuf) -> Mount {
-        Mount { cuesta, files: Kernel::new(PeerName::Mount, at.clone()), at, is_mounted: false }
+        Mount::for_peer(PeerName::Mount, cuesta, at)
+    }
+
+    /// The same, and they are run under `cuesta run`.
+    pub fn for_run(cuesta: Cuesta, at: PathBuf) -> Mount {
+        Mount::for_peer(PeerName::OnMount, cuesta, at)
+    }
+
+    fn for_peer(name: PeerName, cuesta: Cuesta, at: PathBuf) -> Mount {
+        Mount { name, cuesta, files: Kernel::new(name, at.clone()), at, is_mounted: false }
     }
 
     fn unmount(&mut self) {
@@ -41,7 +55,7 @@ impl Mount {
 
 impl Peer for Mount {
     fn name(&self) -> PeerName {
-        PeerName::Mount
+        self.name
     }
 
     fn dir(&self, name: &str) -> PathBuf {
@@ -49,7 +63,12 @@ impl Peer for Mount {
     }
 
     fn command(&self, program: &Path) -> Command {
-        self.files.command(program)
+        if self.name == PeerName::Mount {
+            return self.files.command(program);
+        }
+        let mut run = self.cuesta.tool("run");
+        run.arg("--store").arg(self.cuesta.store()).arg("--").arg(program);
+        run
     }
 
     fn ensure_ready(&mut self, daemon: Role) -> Result<(), BenchError> {
@@ -90,4 +109,52 @@ pub fn bindfs(below: &Path, at: PathBuf) -> Result<Kernel, BenchError> {
     bindfs.args(["--multithreaded"]).arg(below).arg(&at);
     child::run_as(Role::Applications, &mut bindfs, "bindfs", COMMAND_LIMIT)?;
     Ok(Kernel::new(PeerName::Bindfs, at))
+}
+
+/// A file system that does nothing, served by a process of ours.
+#[derive(Debug)]
+pub struct Null {
+    files: Kernel,
+    _server: Guarded,
+}
+
+impl Null {
+    /// Mounts it at `at`, served by the program `own_executable`.
+    pub fn new(own_executable: &Path, at: PathBuf) -> Result<Null, BenchError> {
+        let mut serve = Command::new(own_executable);
+        serve.arg("serve-null").arg(&at).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut server = Guarded::spawn(&mut serve, Role::Applications)?;
+        child::wait_for_line(&mut server, MOUNTED, COMMAND_LIMIT)?;
+        Ok(Null { files: Kernel::new(PeerName::Null, at), _server: server })
+    }
+}
+
+impl Peer for Null {
+    fn name(&self) -> PeerName {
+        PeerName::Null
+    }
+
+    fn dir(&self, name: &str) -> PathBuf {
+        self.files.dir(name)
+    }
+
+    fn command(&self, program: &Path) -> Command {
+        self.files.command(program)
+    }
+
+    fn ensure_ready(&mut self, daemon: Role) -> Result<(), BenchError> {
+        self.files.ensure_ready(daemon)
+    }
+
+    fn renew(&mut self) -> Result<(), BenchError> {
+        self.files.renew()
+    }
+
+    fn daemon(&self) -> Option<Daemon> {
+        None
+    }
+
+    fn recover(&mut self, _: &Work, _: Duration) -> Option<Result<Outcome, BenchError>> {
+        None
+    }
 }

@@ -49,6 +49,9 @@ pub struct Line {
     pub ratio_to_tmpfs: Option<f64>,
     /// Cuesta's median minus tmpfs's.
     pub added_to_tmpfs: Option<f64>,
+    /// The median of the peer that the goal is about over that of the one it is compared with: Cuesta's over tmpfs's unless the
+    /// goal names others.
+    pub ratio_of_goal: Option<f64>,
     /// The goal, in words.
     pub goal: String,
     /// Whether it is met; nothing if there is no goal, or not the figures to judge it.
@@ -109,8 +112,15 @@ impl Line {
         let median = |peer| peers.get(&peer).map(|summary: &Summary| summary.median);
         let (cuesta, tmpfs) = (median(PeerName::Cuesta), median(PeerName::Tmpfs));
         let pair = cuesta.zip(tmpfs);
-        let ratio_to_tmpfs = pair.filter(|&(_, tmpfs)| tmpfs > 0.0).map(|(cuesta, tmpfs)| cuesta / tmpfs);
+        let ratio = |one: Option<f64>, of: Option<f64>| {
+            one.zip(of).filter(|&(_, of)| of > 0.0).map(|(one, of)| one / of)
+        };
+        let ratio_to_tmpfs = ratio(cuesta, tmpfs);
         let added_to_tmpfs = pair.map(|(cuesta, tmpfs)| cuesta - tmpfs);
+        let ratio_of_goal = match row.goal {
+            Goal::AtMost { peer, of, .. } | Goal::AtLeast { peer, of, .. } => ratio(median(peer), median(of)),
+            _ => ratio_to_tmpfs,
+        };
         let unit = row.figure.unit();
         Line {
             work: measured.work.name,
@@ -120,7 +130,8 @@ impl Line {
             ratio_to_tmpfs,
             added_to_tmpfs,
             goal: in_words(row.goal, unit),
-            met: is_met(row.goal, cuesta, ratio_to_tmpfs, added_to_tmpfs),
+            met: is_met(row.goal, cuesta, ratio_of_goal, added_to_tmpfs),
+            ratio_of_goal,
             compared_by: row.goal,
             peers,
         }
@@ -133,6 +144,8 @@ fn in_words(goal: Goal, unit: &str) -> String {
         Goal::BelowTimesTmpfs(times) => format!("< {times}×"),
         Goal::AddedBelow(limit) => format!("< +{limit} {unit}"),
         Goal::Below(limit) => format!("< {limit} {unit}"),
+        Goal::AtMost { peer, times, of } => format!("{} ≤ {times}× {}", peer.as_str(), of.as_str()),
+        Goal::AtLeast { peer, times, of } => format!("{} ≥ {times}× {}", peer.as_str(), of.as_str()),
         Goal::Reported => String::new(),
     }
 }
@@ -143,6 +156,8 @@ fn is_met(goal: Goal, value: Option<f64>, ratio: Option<f64>, added: Option<f64>
         Goal::BelowTimesTmpfs(times) => ratio.map(|ratio| ratio < times),
         Goal::AddedBelow(limit) => added.map(|added| added < limit),
         Goal::Below(limit) => value.map(|value| value < limit),
+        Goal::AtMost { times, .. } => ratio.map(|ratio| ratio <= times),
+        Goal::AtLeast { times, .. } => ratio.map(|ratio| ratio >= times),
         Goal::Reported => None,
     }
 }
@@ -207,6 +222,23 @@ pub(crate) mod tests {
         assert!(judge(Goal::AddedBelow(10.0), 19.0, 10.0) && !judge(Goal::AddedBelow(10.0), 20.0, 10.0));
         assert!(judge(Goal::Below(2.0), 1.9, 9.0) && !judge(Goal::Below(2.0), 2.0, 9.0));
         assert_eq!(is_met(Goal::TimesTmpfs(2.0), Some(1.0), None, None), None, "no tmpfs, no verdict");
+    }
+
+    #[test]
+    fn goals_that_name_their_peers_are_judged_on_these() {
+        let mut measured = measured();
+        let by_mount = |rate| Outcome::of(Figure::BurstRate, rate);
+        for (rate, met) in [(1_100_000.0, true), (890_000.0, false)] {
+            let on_mount = PeerResult { outcomes: vec![by_mount(rate)], failure: None };
+            measured[0].peers.insert(PeerName::OnMount, on_mount);
+            let report = Report::new(machine(), true, BTreeMap::new(), &measured, "/private");
+            let line = report.lines.iter().find(|line| line.title.contains("mounted")).unwrap();
+            assert_eq!(line.ratio_of_goal, Some(rate / 1_000_000.0));
+            assert_eq!((line.met, &*line.goal), (Some(met), "on-mount ≥ 0.9× cuesta"));
+        }
+        measured[0].peers.remove(&PeerName::Cuesta);
+        let report = Report::new(machine(), true, BTreeMap::new(), &measured, "/private");
+        assert!(report.lines.iter().all(|line| line.met.is_none()), "nobody to compare with, no verdict");
     }
 
     #[test]

@@ -98,7 +98,8 @@ impl Task {
             Task::Untar { files } => Lines {
                 prepare: format!("{} && tar cf archive.tar tree && rm -r tree", tree(files)),
                 measured: "cd \"$0\" && tar xf archive.tar",
-                check: "cd \"$0\" && tar df archive.tar && find tree -type f | wc -l && rm -r tree",
+                // bindfs forgets a time of change that is set without one of access.
+                check: "cd \"$0\" && ! tar df archive.tar | grep -v ': Mod time differs$' && find tree -type f | wc -l && rm -r tree",
                 expected: files.to_string(),
             },
             Task::Remove { files } => Lines {

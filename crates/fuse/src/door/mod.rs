@@ -27,6 +27,7 @@ use crate::answer::Answer;
 use crate::device::Device;
 use crate::keeping::Keeping;
 use crate::request::{Arguments, Malformed, Request};
+use crate::serves::{Outcome, Serves};
 use cuesta_format::InodeNumber;
 use cuesta_libfs::{Base, Client, Error};
 use handles::Handles;
@@ -34,17 +35,6 @@ use inherited::SharedOffsets;
 use known::Known;
 use locks::Locks;
 use std::sync::Arc;
-
-/// What became of a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// The answer is put together.
-    Answered,
-    /// It failed with an error number.
-    Refused(i32),
-    /// There is no answer, or it comes from elsewhere.
-    Silent,
-}
 
 /// Why a request is refused: an error number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,20 +104,10 @@ impl Door {
             can_map_direct,
         }
     }
+}
 
-    /// The mount is gone: everything is closed and the session ends.
-    pub fn end(&self) {
-        self.locks.end();
-        for file in self.files.take_all().into_iter().chain(self.known.take_all()) {
-            self.close(file);
-        }
-        // A daemon that is gone knows nothing of it, and waits for the kernel's term.
-        let _ = self.client.keep_nothing_in_kernel();
-        self.client.detach();
-    }
-
-    /// Does what is asked.
-    pub fn serve(&self, request: Request<'_>, answer: &mut Answer, device: &Arc<Device>) -> Outcome {
+impl Serves for Door {
+    fn serve(&self, request: Request<'_>, answer: &mut Answer, device: &Arc<Device>) -> Outcome {
         let Request { header, opcode, arguments } = request;
         let mut call = Call { header, arguments, answer, device };
         let done = match opcode {
@@ -143,6 +123,19 @@ impl Door {
         }
     }
 
+    /// Everything is closed and the session ends.
+    fn end(&self) {
+        self.locks.end();
+        for file in self.files.take_all().into_iter().chain(self.known.take_all()) {
+            self.close(file);
+        }
+        // A daemon that is gone knows nothing of it, and waits for the kernel's term.
+        let _ = self.client.keep_nothing_in_kernel();
+        self.client.detach();
+    }
+}
+
+impl Door {
     /// Requests that have no answer, or not at once.
     fn serve_apart(&self, opcode: Option<Opcode>, call: &mut Call<'_>) -> Outcome {
         let done = match opcode {

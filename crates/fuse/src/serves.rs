@@ -1,0 +1,26 @@
+//! What does what the kernel asks for: the door, or something simpler beside which it is measured.
+
+use crate::answer::Answer;
+use crate::device::Device;
+use crate::request::Request;
+use std::sync::Arc;
+
+/// What became of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The answer is put together.
+    Answered,
+    /// It failed with an error number.
+    Refused(i32),
+    /// There is no answer, or it comes from elsewhere.
+    Silent,
+}
+
+/// Serves requests, many at once.
+pub trait Serves: Send + Sync + 'static {
+    /// Does what is asked. What is answered is put into `answer`, which is empty; by `device` it is answered, now or later.
+    fn serve(&self, request: Request<'_>, answer: &mut Answer, device: &Arc<Device>) -> Outcome;
+
+    /// The mount is gone, and nobody serves it any more.
+    fn end(&self) {}
+}
