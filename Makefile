@@ -45,7 +45,7 @@ test: setup
 	$(CARGO) test --release --workspace
 	$(CARGO) test --release $(MODELS) --lib models::
 	SEED=1 fuzz/run 2
-	$(MAKE) --no-print-directory conform ARGUMENTS="--seeds 3 --operations 40000"
+	$(MAKE) --no-print-directory conform ARGUMENTS="--seeds 3 --operations 15000"
 
 # What the scripts in crates/preload/tests/same and crates/cuesta/tests/programs start, apart from what every Debian has.
 COMPARED := rsync=rsync cpio=cpio zip=zip unzip=unzip xz=xz-utils bzip2=bzip2 zstd=zstd lz4=lz4 patch=patch ed=ed \

@@ -55,6 +55,31 @@ fn a_store_that_others_may_reach_serves_them_while_its_user_serves_it() {
     as_nobody(&place, "true").refused(125, &["store", "another user", "not served"]);
 }
 
+/// Others cannot bind a name of the store, nor reach one: they are told so, and no name stays.
+#[test]
+fn sockets_and_pipes_of_a_store_say_that_they_are_its_users() {
+    let Some(place) = place_for_others(0o711) else { return };
+    let script = "import errno, os, socket
+def refused(call, *arguments):
+    try: call(*arguments)
+    except OSError as error: print(errno.errorcode[error.errno], end=' ')
+    else: print('done', end=' ')
+with socket.socket(socket.AF_UNIX) as one:
+    refused(one.bind, '/cuesta/all/socket')
+    refused(one.connect, '/cuesta/all/there')
+os.mkfifo('/cuesta/all/pipe')
+refused(os.open, '/cuesta/all/pipe', os.O_RDONLY | os.O_NONBLOCK)
+print(sorted(os.listdir('/cuesta/all')))";
+    let bound = "import os, socket
+os.mkdir('/cuesta/all')
+socket.socket(socket.AF_UNIX).bind('/cuesta/all/there')
+os.chmod('/cuesta/all', 0o777); os.chmod('/cuesta/all/there', 0o777)";
+    let made = place.cuesta(&["run", "--store", "store", "--", "python3", "-c", bound]);
+    assert_eq!(made.status(), 0, "{}", made.errors());
+    let served = as_nobody(&place, &format!("python3 -c \"{script}\""));
+    assert_eq!(served.text(), "ENOTSUP ENOTSUP ENOTSUP ['pipe', 'there']\n", "{}", served.errors());
+}
+
 /// Locks a file, and goes when it is told to.
 const HOLDER: &str = "
 import fcntl

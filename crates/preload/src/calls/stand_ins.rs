@@ -39,8 +39,13 @@ impl Address {
         Ok(Self { bytes, length: PATH_AT + path.len() + 1 })
     }
 
-    fn of_stand_in(inode: InodeNumber) -> Result<Self, Failure> {
-        Self::of(&process::client()?.stand_in(inode))
+    fn of_stand_in(call: &Call, inode: InodeNumber) -> Result<Self, Failure> {
+        let client = process::client()?;
+        if client.is_served() {
+            // They are out of reach of other users than the store's.
+            call.unserved(libc::EOPNOTSUPP)?;
+        }
+        Self::of(&client.stand_in(inode))
     }
 }
 
@@ -86,7 +91,7 @@ pub fn bind(call: &Call) -> Answer {
         Err(Failure::Errno(libc::EEXIST)) => return Err(Failure::Errno(libc::EADDRINUSE)),
         Err(failure) => return Err(failure),
     };
-    let answer = Address::of_stand_in(inode).and_then(|address| elsewhere(call, &address));
+    let answer = Address::of_stand_in(call, inode).and_then(|address| elsewhere(call, &address));
     if answer != Ok(0) {
         let (base, path) = place.located()?;
         process::client()?.unlink(&credentials::effective(), base, path)?;
@@ -101,7 +106,7 @@ pub fn connect(call: &Call) -> Answer {
         let (address, _kept) = by_mount(&place)?;
         return there(call, &address);
     }
-    elsewhere(call, &target(place)?)
+    elsewhere(call, &target(call, place)?)
 }
 
 /// `sendto`, to a name in the store.
@@ -109,7 +114,7 @@ pub fn send_to(call: &Call) -> Answer {
     if call.word(4) == 0 {
         return Err(Failure::NotOurs);
     }
-    let (address, _kept) = reached(named(call.word(4), call.word(5))?)?;
+    let (address, _kept) = reached(call, named(call.word(4), call.word(5))?)?;
     let mut arguments = call.arguments;
     (arguments[4], arguments[5]) = (address.bytes.as_ptr() as usize, address.length);
     answer(thread::wait(libc::SYS_sendto, arguments, true))
@@ -119,7 +124,7 @@ pub fn send_to(call: &Call) -> Answer {
 pub fn send_message(call: &Call) -> Answer {
     // struct msghdr: the name and its length come first.
     let mut message: [usize; 7] = user_memory::read(call.word(1)).map_err(|_| Failure::NotOurs)?;
-    let (address, _kept) = reached(named(message[0], message[1] as u32 as usize)?)?;
+    let (address, _kept) = reached(call, named(message[0], message[1] as u32 as usize)?)?;
     (message[0], message[1]) = (address.bytes.as_ptr() as usize, address.length);
     let arguments = [call.word(0), message.as_ptr() as usize, call.word(2), 0, 0, 0];
     answer(thread::wait(libc::SYS_sendmsg, arguments, true))
@@ -175,8 +180,8 @@ fn at<T>(
 }
 
 /// Where the kernel finds the socket with a name in the store, and what is to be kept until it has.
-fn reached(place: Place) -> Result<(Address, Option<Aside>), Failure> {
-    if by_mount::is_mounted() { by_mount(&place) } else { Ok((target(place)?, None)) }
+fn reached(call: &Call, place: Place) -> Result<(Address, Option<Aside>), Failure> {
+    if by_mount::is_mounted() { by_mount(&place) } else { Ok((target(call, place)?, None)) }
 }
 
 /// The same by the mount: by the whole path, or by the folder's descriptor if that is too long for an address.
@@ -193,7 +198,7 @@ fn by_mount(place: &Place) -> Result<(Address, Option<Aside>), Failure> {
 }
 
 /// Where the stand-in of the socket with a name in the store is.
-fn target(place: Place) -> Result<Address, Failure> {
+fn target(call: &Call, place: Place) -> Result<Address, Failure> {
     let found = at(place, |place| {
         let (client, credentials) = (process::client()?, credentials::effective());
         let (base, path) = place.located()?;
@@ -205,7 +210,9 @@ fn target(place: Place) -> Result<Address, Failure> {
     })?;
     match found {
         Target::Outside(path) => Address::of(&path),
-        Target::Store((record, _)) if record.kind() == FileKind::Socket => Address::of_stand_in(record.inode),
+        Target::Store((record, _)) if record.kind() == FileKind::Socket => {
+            Address::of_stand_in(call, record.inode)
+        }
         Target::Store(_) => Err(Failure::Errno(libc::ECONNREFUSED)),
     }
 }
