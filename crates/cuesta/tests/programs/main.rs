@@ -141,6 +141,7 @@ scripts! {
     kinds,
     large,
     list,
+    locks,
     #[ignore = "long: make programs"]
     make,
     mapping,

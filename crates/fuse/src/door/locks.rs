@@ -1,8 +1,10 @@
 //! `flock` and record locks: the kernel's, on the inode's lock file, where the other door's programs have theirs.
 //!
 //! Whoever has a lock here has an open file description of the lock file for it: of `flock` each open file, of record locks
-//! each owner in each inode. So the locks of this mount's programs meet each other and everybody else's.
+//! each owner in each inode. So the locks of this mount's programs meet each other and everybody else's. Who of them waits for
+//! whom is in [`super::records`].
 
+use super::records::{Held, Owner, Range, Records};
 use super::{Call, Door, Refusal};
 use crate::abi::{InterruptIn, LOCK_FLOCK, LockIn, LockOut};
 use cuesta_format::InodeNumber;
@@ -25,30 +27,11 @@ const EARLY_MAX: usize = 1024;
 /// Where what programs can lock ends, for the kernel.
 const END_OF_ALL: u64 = i64::MAX as u64;
 
-/// Who has record locks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Owner {
-    inode: InodeNumber,
-    owner: u64,
-}
-
-/// What an owner has them on.
-#[derive(Clone, Debug)]
-struct Held {
-    file: Arc<OwnedFd>,
-    /// The process that set the last one,
-    pid: u32,
-    /// by way of this open file. Locks of an open file description have no other end than its.
-    handle: u64,
-}
-
-type Owners = HashMap<Owner, Held>;
-
 /// What locks of this mount are on.
 #[derive(Default)]
 pub(super) struct Locks {
     of_files: Mutex<HashMap<u64, Arc<OwnedFd>>>,
-    of_owners: Arc<Mutex<Owners>>,
+    records: Arc<Mutex<Records>>,
     waits: Arc<Mutex<Waits>>,
 }
 
@@ -86,6 +69,14 @@ impl Wanted {
         })
     }
 
+    /// The bytes a record lock is on.
+    fn range(&self) -> Option<Range> {
+        let Wanted::Range(range) = self else { return None };
+        let first = range.l_start as u64;
+        let last = first + (range.l_len as u64 - 1);
+        Some(Range { first, last, is_exclusive: i32::from(range.l_type) == libc::F_WRLCK })
+    }
+
     fn set(&self, file: &OwnedFd, waits: bool) -> Result<(), Errno> {
         let file = file.as_raw_fd();
         // SAFETY: the descriptor is open while it is borrowed; the kernel reads the one structure, which outlives the call.
@@ -117,8 +108,8 @@ impl From<Errno> for Refusal {
 impl Locks {
     /// A descriptor of the inode's is closed: its owner's record locks go.
     pub(super) fn let_go_of_records(&self, inode: InodeNumber, owner: u64) {
-        let held = self.of_owners.lock().remove(&Owner { inode, owner });
-        if let Some(held) = held {
+        let mut records = self.records.lock();
+        if let Some(held) = records.owners.remove(&Owner { inode, owner }) {
             // Somebody of the owner's may be waiting for one more, and have the description.
             let all = LockIn { end: END_OF_ALL, kind: libc::F_UNLCK as u32, ..LockIn::default() };
             let _ = Wanted::of(&all).set(&held.file, false);
@@ -128,7 +119,7 @@ impl Locks {
     /// An open file is closed: its locks go.
     pub(super) fn let_go_of_file(&self, handle: u64) {
         drop(self.of_files.lock().remove(&handle));
-        self.of_owners.lock().retain(|_, held| held.handle != handle);
+        self.records.lock().owners.retain(|_, held| held.handle != handle);
     }
 
     /// Everything goes, and whoever waits is told.
@@ -139,7 +130,7 @@ impl Locks {
         drop(waits);
         requests.into_iter().for_each(|request| end_wait(&self.waits, request));
         self.of_files.lock().clear();
-        self.of_owners.lock().clear();
+        self.records.lock().owners.clear();
     }
 }
 
@@ -162,8 +153,8 @@ impl Door {
             return Ok(Some(file));
         }
         let owner = Owner { inode, owner: asked.owner };
-        let mut of_owners = self.locks.of_owners.lock();
-        if let Some(found) = of_owners.get_mut(&owner) {
+        let mut records = self.locks.records.lock();
+        if let Some(found) = records.owners.get_mut(&owner) {
             (found.pid, found.handle) = (asked.pid, asked.handle);
             return Ok(Some(Arc::clone(&found.file)));
         }
@@ -171,7 +162,7 @@ impl Door {
             return Ok(None);
         }
         let file = self.take_lock_file(inode, Access::Write)?;
-        of_owners.insert(owner, Held { file: Arc::clone(&file), pid: asked.pid, handle: asked.handle });
+        records.owners.insert(owner, held(asked, &file));
         Ok(Some(file))
     }
 
@@ -188,32 +179,32 @@ impl Door {
     pub(super) fn set_lock(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
         let asked: LockIn = call.arguments.structure()?;
         if let Some(file) = self.lock_file(call.inode(), &asked)? {
-            Wanted::of(&asked).set(&file, false)?;
-            keep(&self.locks.of_owners, call.inode(), &asked, &file);
+            self.locks.asking(call, &asked, &file).set()?;
         }
         Ok(())
     }
 
-    /// Sets it in a thread of its own, which answers.
+    /// Sets it at once, or in a thread of its own, which answers.
     pub(super) fn wait_for_lock(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
         let asked: LockIn = call.arguments.structure()?;
-        let unique = call.header.unique;
-        let (waits, device) = (Arc::clone(&self.locks.waits), Arc::clone(call.device));
+        let (unique, device) = (call.header.unique, Arc::clone(call.device));
         let Some(file) = self.lock_file(call.inode(), &asked)? else {
             device.answer(unique, b"");
             return Ok(());
         };
-        hear_wakes();
-        let (of_owners, inode) = (Arc::clone(&self.locks.of_owners), call.inode());
-        let waiting = move || {
-            let done = wait(&waits, unique, &Wanted::of(&asked), &file);
-            match done {
-                Ok(()) => {
-                    keep(&of_owners, inode, &asked, &file);
-                    device.answer(unique, b"");
-                }
-                Err(errno) => device.refuse(unique, errno.raw_os_error()),
+        let asking = self.locks.asking(call, &asked, &file);
+        match asking.set() {
+            Err(Errno::AGAIN | Errno::ACCESS) => {}
+            done => {
+                done?;
+                device.answer(unique, b"");
+                return Ok(());
             }
+        }
+        hear_wakes();
+        let waiting = move || match asking.wait() {
+            Ok(()) => device.answer(unique, b""),
+            Err(errno) => device.refuse(unique, errno.raw_os_error()),
         };
         let started = Builder::new().name("fuse-lock".into()).spawn(waiting);
         started.map(drop).map_err(|_| Refusal(libc::ENOLCK))
@@ -228,7 +219,7 @@ impl Door {
     pub(super) fn get_lock(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
         let asked: LockIn = call.arguments.structure()?;
         let inode = call.inode();
-        let own = self.locks.of_owners.lock().get(&Owner { inode, owner: asked.owner }).cloned();
+        let own = self.locks.records.lock().owners.get(&Owner { inode, owner: asked.owner }).cloned();
         let file = match own {
             Some(held) => held.file,
             None => self.take_lock_file(inode, Access::Write)?,
@@ -254,34 +245,109 @@ impl Door {
 
     /// A process of this mount that has locks on the inode: the kernel does not say whose description it is.
     fn holder(&self, inode: InodeNumber, asking: u64) -> u32 {
-        let of_owners = self.locks.of_owners.lock();
-        let others = of_owners.iter().filter(|(owner, _)| owner.inode == inode && owner.owner != asking);
+        let records = self.locks.records.lock();
+        let others = records.owners.iter().filter(|(owner, _)| owner.inode == inode && owner.owner != asking);
         others.map(|(_, held)| held.pid).next().unwrap_or(0)
     }
 }
 
-/// A record lock that was granted stays until its owner closes the file again: who closed it while this one waited took only
-/// those there were.
-fn keep(of_owners: &Mutex<Owners>, inode: InodeNumber, asked: &LockIn, file: &Arc<OwnedFd>) {
-    if asked.flags & LOCK_FLOCK == 0 && asked.kind as i32 != libc::F_UNLCK {
-        let held = || Held { file: Arc::clone(file), pid: asked.pid, handle: asked.handle };
-        of_owners.lock().entry(Owner { inode, owner: asked.owner }).or_insert_with(held);
+fn held(asked: &LockIn, file: &Arc<OwnedFd>) -> Held {
+    Held { file: Arc::clone(file), pid: asked.pid, handle: asked.handle, ranges: Vec::new() }
+}
+
+/// A lock that somebody asks for, and what it takes to set it.
+struct Asking {
+    wanted: Wanted,
+    asked: LockIn,
+    inode: InodeNumber,
+    file: Arc<OwnedFd>,
+    /// The request's number,
+    unique: u64,
+    /// and the thread that made it.
+    thread: u32,
+    records: Arc<Mutex<Records>>,
+    waits: Arc<Mutex<Waits>>,
+}
+
+impl Locks {
+    fn asking(&self, call: &Call<'_>, asked: &LockIn, file: &Arc<OwnedFd>) -> Asking {
+        Asking {
+            wanted: Wanted::of(asked),
+            asked: *asked,
+            inode: call.inode(),
+            file: Arc::clone(file),
+            unique: call.header.unique,
+            thread: call.header.pid,
+            records: Arc::clone(&self.records),
+            waits: Arc::clone(&self.waits),
+        }
     }
 }
 
-/// Waits for a lock.
-fn wait(waits: &Mutex<Waits>, unique: u64, wanted: &Wanted, file: &OwnedFd) -> Result<(), Errno> {
-    {
-        let mut waits = waits.lock();
-        if waits.ended_early.remove(&unique) || waits.is_over {
-            return Err(Errno::INTR);
-        }
-        // SAFETY: asks for a number.
-        waits.threads.insert(unique, unsafe { libc::gettid() });
+impl Asking {
+    fn owner(&self) -> Owner {
+        Owner { inode: self.inode, owner: self.asked.owner }
     }
-    let done = wanted.set(file, true);
-    waits.lock().threads.remove(&unique);
-    done
+
+    /// Sets it if nobody is in the way.
+    fn set(&self) -> Result<(), Errno> {
+        let Some(range) = self.wanted.range() else { return self.wanted.set(&self.file, false) };
+        let mut records = self.records.lock();
+        self.wanted.set(&self.file, false)?;
+        let refused = self.note(&mut records, range);
+        drop(records);
+        refused.into_iter().for_each(|request| end_wait(&self.waits, request));
+        Ok(())
+    }
+
+    /// Waits for it.
+    fn wait(&self) -> Result<(), Errno> {
+        {
+            let mut waits = self.waits.lock();
+            if waits.ended_early.remove(&self.unique) || waits.is_over {
+                return Err(Errno::INTR);
+            }
+            // SAFETY: asks for a number.
+            waits.threads.insert(self.unique, unsafe { libc::gettid() });
+        }
+        let done = match self.wanted.range() {
+            None => self.wanted.set(&self.file, true),
+            Some(range) => self.wait_in_turn(range),
+        };
+        self.waits.lock().threads.remove(&self.unique);
+        done
+    }
+
+    fn wait_in_turn(&self, range: Range) -> Result<(), Errno> {
+        if !self.records.lock().begin_wait(self.unique, self.owner(), range, self.thread) {
+            return Err(Errno::DEADLK);
+        }
+        let done = self.wanted.set(&self.file, true);
+        let mut records = self.records.lock();
+        let is_refused = records.end_wait(self.unique);
+        match done {
+            Ok(()) => {
+                let refused = self.note(&mut records, range);
+                drop(records);
+                refused.into_iter().for_each(|request| end_wait(&self.waits, request));
+                Ok(())
+            }
+            Err(Errno::INTR) if is_refused => Err(Errno::DEADLK),
+            done => done,
+        }
+    }
+
+    /// It is set, or given up. Answers the requests that are not to wait any longer. A record lock that was granted stays until
+    /// its owner closes the file again: who closed it while this one waited took only those there were.
+    fn note(&self, records: &mut Records, range: Range) -> Vec<u64> {
+        if self.asked.kind as i32 == libc::F_UNLCK {
+            records.give_up(self.owner(), range);
+            return Vec::new();
+        }
+        records.owners.entry(self.owner()).or_insert_with(|| held(&self.asked, &self.file));
+        records.grant(self.owner(), range);
+        records.refuse_circles(self.owner())
+    }
 }
 
 /// Ends a wait. The signal does nothing to a thread that does not wait yet, so it is sent until the wait is over.

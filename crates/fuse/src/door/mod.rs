@@ -8,6 +8,7 @@
 //! | `listings` | directories that are read |
 //! | `inherited` | files that programs behind the other door hand on to some that the door cannot be in |
 //! | `locks` | `flock` and record locks |
+//! | `records` | who has which of the latter, and who waits for whom |
 //! | `known` | inodes the kernel knows |
 //! | `handles` | what it has open |
 //! | `who` | who asks |
@@ -20,6 +21,7 @@ mod known;
 mod listings;
 mod locks;
 mod names;
+mod records;
 mod who;
 
 use crate::abi::{InHeader, Opcode};

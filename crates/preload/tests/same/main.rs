@@ -75,6 +75,7 @@ scripts! {
     #[ignore = "long: make programs"]
     git_packs,
     list,
+    locks,
     #[ignore = "long: make programs"]
     make,
     mapping,
