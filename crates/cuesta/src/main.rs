@@ -2,7 +2,7 @@
 //!
 //! One file a subcommand under [`commands`]; each returns what the process exits with. What they share:
 //! where a store's parts lie ([`store`]), a connection to its daemon ([`daemon`]), starting one
-//! ([`start`]), what is meant by a store in the wrong place ([`slips`]), what numbers are called ([`system_calls`], [`error_names`]), who users are ([`user_names`]), and how things are said ([`output`], [`failure`]).
+//! ([`start`], [`own_program`]), what is meant by a store in the wrong place ([`slips`]), what numbers are called ([`system_calls`], [`error_names`]), who users are ([`user_names`]), and how things are said ([`output`], [`failure`]).
 
 mod commands;
 mod daemon;
@@ -10,6 +10,7 @@ mod error_names;
 mod failure;
 mod next_daemon;
 mod output;
+mod own_program;
 mod program;
 mod size;
 mod slips;

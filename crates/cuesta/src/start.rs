@@ -6,6 +6,7 @@
 
 use crate::daemon::Daemon;
 use crate::failure::Failure;
+use crate::own_program::OwnProgram;
 use crate::store::Store;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use rustix::pipe::{PipeFlags, pipe_with};
@@ -16,7 +17,6 @@ use std::io::Read;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -57,9 +57,6 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// How long to wait before trying again: at first, and after many times.
 const PAUSE_MIN: Duration = Duration::from_millis(10);
 const PAUSE_MAX: Duration = Duration::from_millis(200);
-
-/// What this process runs, whatever became of its file.
-const OWN_PROGRAM: &str = "/proc/self/exe";
 
 /// The stack of a thread that waits for a child to end.
 const WAITING_STACK_BYTES: usize = 64 << 10;
@@ -133,13 +130,6 @@ fn start(store: &Store, parent: Parent) -> Result<Outcome, Failure> {
     in_background(store, parent, "daemon", &["serve".as_ref(), store.folder().as_os_str()])
 }
 
-/// The file of this program. Where it was removed or replaced, which happens to who runs for long, what runs here is still
-/// to be had.
-fn own_program() -> std::io::Result<PathBuf> {
-    let program = std::env::current_exe()?;
-    Ok(if program.exists() { program } else { OWN_PROGRAM.into() })
-}
-
 /// Starts this command once more, as what it is called here, with `arguments` and the one that says where it tells how
 /// that went; and hears it.
 pub fn in_background(
@@ -150,11 +140,11 @@ pub fn in_background(
 ) -> Result<Outcome, Failure> {
     let fail =
         |what: &str, error: std::io::Error| Failure::on(store.folder(), format!("cannot {what}: {error}"));
-    let program = own_program().map_err(|error| fail("find the cuesta command", error))?;
+    let program = OwnProgram::find().map_err(|error| fail("find the cuesta command", error))?;
     let log = open_log(store).map_err(|error| fail("open the daemon's log", error))?;
     let (outcome, told) = pipe_with(PipeFlags::CLOEXEC).map_err(|errno| fail("make a pipe", errno.into()))?;
     let descriptor = told.as_raw_fd();
-    let mut command = Command::new(program);
+    let mut command = Command::new(program.path());
     command
         .arg0("cuesta")
         .args(arguments)

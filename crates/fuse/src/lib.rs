@@ -3,7 +3,7 @@
 //! | file | idea |
 //! |---|---|
 //! | `abi`, `request`, `answer` | what the kernel and a server write to each other; no I/O |
-//! | `device`, `mount` | the kernel's end; making a mount and taking it away |
+//! | `device`, `mount`, `life` | the kernel's end; making a mount and taking it away; whether anybody serves one |
 //! | `server` | threads that take requests, as many as are needed |
 //! | `serves` | what they have answered them by: the door, or what it is measured beside |
 //! | `keeping` | how long the kernel may believe what it was told |
@@ -17,6 +17,7 @@ mod answer;
 mod device;
 mod door;
 mod keeping;
+mod life;
 mod mount;
 mod request;
 mod server;
@@ -25,6 +26,7 @@ mod serves;
 pub use answer::Answer;
 pub use device::Device;
 pub use keeping::Keeping;
+pub use life::{Life, life};
 pub use mount::{KIND, MountError, Mounted, Options, mount, mounts, prepare, unmount};
 pub use request::{Arguments, Malformed, Request};
 pub use server::{Agreed, ServeError, Server};

@@ -2,6 +2,7 @@
 //! distributions install for everybody else.
 
 use crate::device::Device;
+use crate::life::{Life, life};
 use rustix::fd::{AsFd, AsRawFd, OwnedFd};
 use rustix::io::{Errno, FdFlags, fcntl_setfd};
 use rustix::mount::{MountFlags, UnmountFlags};
@@ -98,6 +99,11 @@ pub enum MountError {
     /// Something is mounted there.
     #[error("something is mounted there already")]
     Taken,
+    /// Something is, and who serves it does not answer.
+    #[error(
+        "a store is mounted there already, and its process does not answer (cuesta unmount --lazy takes it away)"
+    )]
+    Silent,
     /// Nothing is.
     #[error("no store is mounted there")]
     NotMounted,
@@ -178,20 +184,17 @@ fn unescaped(field: &[u8]) -> Vec<u8> {
 
 /// Makes sure that something can be mounted at `at`: a mount there whose server died goes.
 pub fn prepare(at: &Path, non_empty: bool) -> Result<(), MountError> {
-    let is_dead = |error: &io::Error| {
-        let errno = error.raw_os_error();
-        errno == Some(libc::ENOTCONN) || errno == Some(libc::ECONNABORTED)
-    };
-    if std::fs::metadata(at).is_err_and(|error| is_dead(&error)) {
-        unmount(at, true)?;
+    let place = without_links(at).map_err(MountError::Place)?;
+    while mounts().map_err(MountError::Place)?.iter().any(|mounted| mounted.at == place) {
+        match life(&place) {
+            Life::Dead => unmount(&place, true)?,
+            Life::Served => return Err(MountError::Taken),
+            Life::Silent => return Err(MountError::Silent),
+        }
     }
     let found = std::fs::metadata(at).map_err(MountError::Place)?;
     if !found.is_dir() {
         return Err(MountError::NotDirectory);
-    }
-    let place = at.canonicalize().map_err(MountError::Place)?;
-    if mounts().map_err(MountError::Place)?.iter().any(|mounted| mounted.at == place) {
-        return Err(MountError::Taken);
     }
     if !non_empty && std::fs::read_dir(at).map_err(MountError::Place)?.next().is_some() {
         return Err(MountError::NotEmpty);

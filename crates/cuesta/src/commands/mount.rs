@@ -4,10 +4,11 @@ use crate::commands::serve::{allow_descriptors, prepare_log};
 use crate::failure::{Failure, WRONG_USAGE};
 use crate::next_daemon::NextDaemon;
 use crate::output;
+use crate::own_program;
 use crate::start::{self, Outcome, Parent, Told};
 use crate::store::Store;
 use cuesta_format::InodeNumber;
-use cuesta_fuse::{Device, MountError, Options, Server};
+use cuesta_fuse::{Device, Life, MountError, Mounted, Options, Server};
 use cuesta_libfs::Client;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -66,9 +67,10 @@ pub struct Arguments {
 }
 
 pub fn execute(arguments: &Arguments) -> Result<ExitCode, Failure> {
-    let told = Told::adopt(arguments.tell_descriptor);
     if arguments.foreground || arguments.tell_descriptor.is_some() {
-        return serve(arguments, told);
+        own_program::settle()
+            .map_err(|error| Failure::new(format!("cannot go on as a copy in memory: {error}")))?;
+        return serve(arguments, Told::adopt(arguments.tell_descriptor));
     }
     let wanted = Wanted::of(arguments)?;
     wanted.prepare(Parent::Command)?;
@@ -146,12 +148,15 @@ impl Wanted {
         cuesta_fuse::prepare(&self.at, self.non_empty).map_err(|error| self.failure(&error))?;
         let mounts = cuesta_fuse::mounts().map_err(|error| Failure::on(&self.at, error))?;
         let us = rustix::process::geteuid().as_raw();
-        if let Some(other) =
-            mounts.iter().find(|mounted| mounted.source == self.options.source && mounted.user == us)
-            && other.at.metadata().is_ok()
-        {
-            let hint = format!("it is mounted at {} already (cuesta unmount ends that)", other.at.display());
-            return Err(Failure::on(self.store.folder(), hint));
+        let ours = |mounted: &&Mounted| mounted.source == self.options.source && mounted.user == us;
+        for other in mounts.iter().filter(ours) {
+            if cuesta_fuse::life(&other.at) != Life::Dead {
+                let hint =
+                    format!("it is mounted at {} already (cuesta unmount ends that)", other.at.display());
+                return Err(Failure::on(self.store.folder(), hint));
+            }
+            // What a killed process left: programs would be sent there.
+            cuesta_fuse::unmount(&other.at, true).map_err(|error| Failure::on(&other.at, error))?;
         }
         start::ensure_by(parent, &self.store)
     }

@@ -1,6 +1,7 @@
 //! `cuesta serve`: the daemon.
 
 use crate::failure::Failure;
+use crate::own_program;
 use crate::start::{Outcome, Told};
 use crate::store::Store;
 use cuesta_sharedfs::server::{Listener, LockError, Server, StopReason, StoreLock};
@@ -39,6 +40,8 @@ pub struct Arguments {
 }
 
 pub fn execute(arguments: &Arguments) -> Result<ExitCode, Failure> {
+    own_program::settle()
+        .map_err(|error| Failure::new(format!("cannot go on as a copy in memory: {error}")))?;
     let told = Told::adopt(arguments.tell_descriptor);
     prepare_log();
     match start(&arguments.store) {

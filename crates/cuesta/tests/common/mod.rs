@@ -2,6 +2,8 @@
 
 #![allow(dead_code)]
 
+pub mod mounted;
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use tempfile::TempDir;
@@ -59,8 +61,12 @@ impl Place {
 
     /// A small new store named `store`.
     pub fn with_store() -> Place {
+        Place::with_store_of("8M")
+    }
+
+    pub fn with_store_of(size: &str) -> Place {
         let place = Place::new();
-        let made = place.cuesta(&["mkfs", "store", "--medium", "memory", "--nvm", "8M"]);
+        let made = place.cuesta(&["mkfs", "store", "--medium", "memory", "--nvm", size]);
         assert_eq!(made.status(), 0, "{}", made.errors());
         place
     }
