@@ -17,7 +17,7 @@ help:
 	@echo "make bench          measure against tmpfs and ext4; writes out/bench.json"
 	@echo "make explore        the whole crash campaign (make test runs a slice; ARGUMENTS=--help)"
 	@echo "make models         the lock-free code under the model checker, one preemption deeper than in make test"
-	@echo "make kill-campaign  hundreds of random SIGKILLs of programs and daemon (ARGUMENTS=--help)"
+	@echo "make kill-campaign  hundreds of random SIGKILLs of programs, daemon and mount (ARGUMENTS=--help)"
 	@echo "make linearizability  processes at once, killed and stopped: each call takes effect at one instant (ARGUMENTS=--help)"
 	@echo "make soak           real programs of two users for MINUTES=n, anything killed, all read again (ARGUMENTS=--help)"
 	@echo "make fuzz           the fuzz targets, each for MINUTES=n (make test runs a slice; TARGETS=… for some)"

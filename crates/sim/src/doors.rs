@@ -2,13 +2,14 @@
 
 use clap::ValueEnum;
 use cuesta_fuse::Device;
+use serde::{Deserialize, Serialize};
 
 /// One door.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 pub enum Door {
-    /// Under `cuesta run`.
+    /// Under `cuesta run`
     Run,
-    /// By a mount.
+    /// By a mount
     Mount,
 }
 
@@ -36,6 +37,12 @@ impl Doors {
         }
     }
 
+    /// All there are, for who looks.
+    #[must_use]
+    pub fn all(self) -> &'static [Door] {
+        if self.has_mount() { &[Door::Run, Door::Mount] } else { &[Door::Run] }
+    }
+
     /// Whether anybody works by a mount.
     #[must_use]
     pub fn has_mount(self) -> bool {
@@ -48,4 +55,11 @@ impl Doors {
 pub fn why_no_mount() -> Option<&'static str> {
     let can = rustix::process::geteuid().is_root() && Device::open().is_ok();
     (!can).then_some("needs root, and FUSE")
+}
+
+/// A door's name in arguments.
+impl std::fmt::Display for Door {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str(self.to_possible_value().expect("each has a name").get_name())
+    }
 }

@@ -26,6 +26,7 @@ pub mod model;
 pub mod operation;
 mod path_text;
 pub mod posix;
+mod processes;
 pub mod random;
 pub mod soak;
 pub mod sparse;

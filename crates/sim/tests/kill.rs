@@ -1,16 +1,16 @@
-//! A slice of the kill campaign (`make kill-campaign` runs hundreds): the real command, the real daemon and
-//! the preload door, killed in the middle.
+//! A slice of the kill campaign (`make kill-campaign` runs hundreds): the real command, the real daemon, the preload door
+//! and a mount, killed in the middle.
 //!
 //! It needs the command and the preload library beside each other, as `make build` leaves them;
-//! `CUESTA_BIN` names another command.
+//! `CUESTA_BIN` names another command. Mounts need root and FUSE; skipped visibly otherwise.
 
+use cuesta_sim::doors::{Doors, why_no_mount};
 use cuesta_sim::kill::Programs;
 use cuesta_sim::kill::campaign::Campaign;
 use cuesta_sim::kill::pair::PairCampaign;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-const STORES: u64 = 3;
-const KILLS_PER_STORE: u64 = 20;
 const OPERATIONS_MAX: u64 = 200;
 
 fn programs() -> Programs {
@@ -21,11 +21,10 @@ fn programs() -> Programs {
     Programs { cuesta, writer }
 }
 
-#[test]
-fn nothing_acknowledged_is_lost_to_sigkill() {
-    for seed in 0..STORES {
-        let mut campaign = Campaign::new(programs(), seed, OPERATIONS_MAX).unwrap();
-        for _ in 0..KILLS_PER_STORE {
+fn kill_one(doors: Doors, seeds: Range<u64>, kills: u64) {
+    for seed in seeds {
+        let mut campaign = Campaign::new(programs(), seed, doors, OPERATIONS_MAX).unwrap();
+        for _ in 0..kills {
             if let Err(failure) = campaign.round() {
                 panic!("{failure}");
             }
@@ -33,14 +32,40 @@ fn nothing_acknowledged_is_lost_to_sigkill() {
     }
 }
 
-#[test]
-fn two_programs_on_one_store_lose_nothing_to_sigkill() {
-    for seed in 0..2 {
-        let mut campaign = PairCampaign::new(programs(), seed, OPERATIONS_MAX).unwrap();
-        for _ in 0..KILLS_PER_STORE / 2 {
+fn kill_two(doors: Doors, seeds: Range<u64>, kills: u64) {
+    for seed in seeds {
+        let mut campaign = PairCampaign::new(programs(), seed, doors, OPERATIONS_MAX).unwrap();
+        for _ in 0..kills {
             if let Err(failure) = campaign.round() {
                 panic!("{failure}");
             }
         }
     }
+}
+
+fn with_mounts(kill: impl FnOnce()) {
+    match why_no_mount() {
+        Some(why) => println!("skipped: {why}"),
+        None => kill(),
+    }
+}
+
+#[test]
+fn nothing_acknowledged_is_lost_to_sigkill() {
+    kill_one(Doors::Run, 0..3, 20);
+}
+
+#[test]
+fn two_programs_on_one_store_lose_nothing_to_sigkill() {
+    kill_two(Doors::Run, 0..2, 10);
+}
+
+#[test]
+fn nothing_acknowledged_by_either_door_is_lost_to_sigkill_of_program_mount_and_daemon() {
+    with_mounts(|| kill_one(Doors::Both, 0..1, 12));
+}
+
+#[test]
+fn two_programs_at_both_doors_lose_nothing_to_sigkill() {
+    with_mounts(|| kill_two(Doors::Both, 0..1, 8));
 }

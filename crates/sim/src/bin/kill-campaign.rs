@@ -1,6 +1,7 @@
-//! Kills programs and daemons by the hundred and checks that nothing acknowledged is lost.
+//! Kills programs, daemons and mounts by the hundred and checks that nothing acknowledged is lost.
 
 use clap::Parser;
+use cuesta_sim::doors::{Doors, why_no_mount};
 use cuesta_sim::kill::Programs;
 use cuesta_sim::kill::campaign::Campaign;
 use cuesta_sim::kill::pair::PairCampaign;
@@ -9,7 +10,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 #[derive(Parser)]
-#[command(about = "Kills programs and daemons by the hundred and checks that nothing acknowledged is lost")]
+#[command(
+    about = "Kills programs, daemons and mounts by the hundred and checks that nothing acknowledged is lost"
+)]
 struct Arguments {
     /// Kills in all
     #[arg(long, default_value_t = 300)]
@@ -20,6 +23,9 @@ struct Arguments {
     /// The most operations before a kill
     #[arg(long, default_value_t = 300)]
     operations: u64,
+    /// By which doors programs come to the store [default: a store by each, where a mount can be made]
+    #[arg(long, value_enum)]
+    doors: Option<Doors>,
     /// Repeats a campaign
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -47,31 +53,54 @@ fn run(arguments: &Arguments) -> Result<(), String> {
         cuesta: arguments.cuesta.clone().unwrap_or_else(|| here.with_file_name("cuesta")),
         writer: here.with_file_name("kill-writer"),
     };
+    if let Some(why) = why_no_mount().filter(|_| arguments.doors != Some(Doors::Run)) {
+        match arguments.doors {
+            Some(_) => return Err(format!("no mount can be made here: {why}")),
+            None => println!("without a mount, which {why}"),
+        }
+    }
     let mut done = 0;
     for store in 0.. {
         if done >= arguments.kills {
             break;
         }
-        let seed = arguments.seed + done;
+        let (seed, doors) = (arguments.seed + done, doors(arguments, store));
         let rounds = arguments.kills_per_store.min(arguments.kills - done);
         // Every other store is used by two programs at once.
         let users = match store % 2 == 1 {
             true => {
-                format!("two programs, {} notes", two_programs(arguments, programs.clone(), seed, rounds)?)
+                let notes = two_programs(arguments, programs.clone(), (seed, doors), rounds)?;
+                format!("two programs, {notes} notes")
             }
             false => {
-                one_program(arguments, programs.clone(), seed, rounds).map(|()| "one program".to_owned())?
+                one_program(arguments, programs.clone(), (seed, doors), rounds)?;
+                "one program".to_owned()
             }
         };
         done += rounds;
-        println!("{done} of {} kills survived (store of seed {seed}, {users})", arguments.kills);
+        println!(
+            "{done} of {} kills survived (store of seed {seed}, doors: {doors:?}, {users})",
+            arguments.kills
+        );
     }
     Ok(())
 }
 
-fn one_program(arguments: &Arguments, programs: Programs, seed: u64, rounds: u64) -> Result<(), String> {
-    let mut campaign =
-        Campaign::new(programs, seed, arguments.operations).map_err(|error| format!("no store: {error}"))?;
+/// By which doors programs come to a store, by its number.
+fn doors(arguments: &Arguments, store: u64) -> Doors {
+    const TURNS: [Doors; 3] = [Doors::Run, Doors::Mount, Doors::Both];
+    let in_turn = if why_no_mount().is_none() { TURNS[(store / 2 % 3) as usize] } else { Doors::Run };
+    arguments.doors.unwrap_or(in_turn)
+}
+
+fn one_program(
+    arguments: &Arguments,
+    programs: Programs,
+    (seed, doors): (u64, Doors),
+    rounds: u64,
+) -> Result<(), String> {
+    let mut campaign = Campaign::new(programs, seed, doors, arguments.operations)
+        .map_err(|error| format!("no store: {error}"))?;
     for _ in 0..rounds {
         if let Err(failure) = campaign.round() {
             return Err(with_kept(failure, arguments.keep.then(|| campaign.keep())));
@@ -80,8 +109,13 @@ fn one_program(arguments: &Arguments, programs: Programs, seed: u64, rounds: u64
     Ok(())
 }
 
-fn two_programs(arguments: &Arguments, programs: Programs, seed: u64, rounds: u64) -> Result<u64, String> {
-    let mut campaign = PairCampaign::new(programs, seed, arguments.operations)
+fn two_programs(
+    arguments: &Arguments,
+    programs: Programs,
+    (seed, doors): (u64, Doors),
+    rounds: u64,
+) -> Result<u64, String> {
+    let mut campaign = PairCampaign::new(programs, seed, doors, arguments.operations)
         .map_err(|error| format!("no store: {error}"))?;
     for _ in 0..rounds {
         if let Err(failure) = campaign.round() {

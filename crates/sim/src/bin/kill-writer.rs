@@ -1,6 +1,7 @@
 //! The program a kill campaign runs on a store: it writes until it is killed, or verifies.
 
 use clap::{Parser, Subcommand};
+use cuesta_sim::doors::Door;
 use cuesta_sim::kill::history::{self, History};
 use cuesta_sim::kill::shared::{self, Note, Published};
 use cuesta_sim::kill::writer;
@@ -25,6 +26,9 @@ struct Where {
     /// The seed of this round
     #[arg(long)]
     seed: u64,
+    /// By which door the round's operations come
+    #[arg(long, value_enum, default_value_t = Door::Run)]
+    door: Door,
 }
 
 #[derive(Subcommand)]
@@ -48,6 +52,9 @@ enum Action {
         /// The seed of the round
         #[arg(long)]
         seed: u64,
+        /// By which door they come
+        #[arg(long, value_enum, default_value_t = Door::Run)]
+        door: Door,
         /// How many
         #[arg(long)]
         operations: u64,
@@ -81,11 +88,11 @@ fn main() -> ExitCode {
         Action::Write { place, operations, shared, notes } => load(&place).and_then(|history| {
             let report = &mut std::io::stdout().lock();
             let notes = shared.as_deref().zip(notes);
-            writer::write(&place.root, &history, place.seed, operations, notes, report)
+            writer::write(&place.root, &history, (place.seed, place.door), operations, notes, report)
                 .map_err(|error| error.to_string())
         }),
-        Action::List { seed, operations } => {
-            for operation in history::operations(seed).take(operations as usize) {
+        Action::List { seed, door, operations } => {
+            for operation in history::operations(seed, door).take(operations as usize) {
                 println!("{}", serde_json::to_string(&operation).expect("an operation has a text form"));
             }
             Ok(())
@@ -95,7 +102,8 @@ fn main() -> ExitCode {
             println!("{}", survived.join(" "));
         }),
         Action::Verify { place, acknowledged, issued } => load(&place).and_then(|history| {
-            let survived = writer::verify(&place.root, &history, place.seed, acknowledged, issued)?;
+            let survived =
+                writer::verify(&place.root, &history, (place.seed, place.door), acknowledged, issued)?;
             println!("{survived}");
             Ok(())
         }),

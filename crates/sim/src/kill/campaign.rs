@@ -1,26 +1,61 @@
 //! The killer and its oracle: one program at a time.
 
 use super::history::{History, Round};
-use super::served::{Programs, ROOT, Served, Steps, Writer, told};
+use super::served::{Programs, Served, Steps, Writer, told};
+use crate::doors::{Door, Doors};
 use crate::random::Random;
 use std::io;
 use std::path::PathBuf;
+use std::process::Command;
 
-/// What is killed.
+/// What is killed. What is left alive goes on for a while, as far as it gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Victim {
     /// The writer.
     Program,
-    /// The daemon; the writer goes on as far as it gets.
+    /// The daemon.
     Daemon,
-    /// The writer, then at once the daemon.
+    /// The writer and the daemon.
     Both,
+    /// The process of the mount.
+    Mount,
+    /// That and the daemon.
+    MountAndDaemon,
+    /// All three.
+    Everything,
+}
+
+/// Victims of a campaign where there is no mount, and where there is one.
+const VICTIMS: [Victim; 4] = [Victim::Program, Victim::Program, Victim::Daemon, Victim::Both];
+const VICTIMS_OF_MOUNTS: [Victim; 8] = [
+    Victim::Program,
+    Victim::Program,
+    Victim::Daemon,
+    Victim::Daemon,
+    Victim::Both,
+    Victim::Mount,
+    Victim::MountAndDaemon,
+    Victim::Everything,
+];
+
+impl Victim {
+    fn has_program(self) -> bool {
+        matches!(self, Victim::Program | Victim::Both | Victim::Everything)
+    }
+
+    fn has_daemon(self) -> bool {
+        matches!(self, Victim::Daemon | Victim::Both | Victim::MountAndDaemon | Victim::Everything)
+    }
+
+    fn has_mount(self) -> bool {
+        matches!(self, Victim::Mount | Victim::MountAndDaemon | Victim::Everything)
+    }
 }
 
 /// Something survived that must not, or did not that must.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "seed {seed}, round {round}, {victim:?} killed after {acknowledged} of {issued} operations: {reason}"
+    "seed {seed}, round {round} by the door {door}, {victim:?} killed after {acknowledged} of {issued} operations: {reason}"
 )]
 pub struct KillFailure {
     /// Repeats the campaign.
@@ -29,6 +64,8 @@ pub struct KillFailure {
     pub round: u64,
     /// The seed of its operations.
     pub round_seed: u64,
+    /// The door they came by.
+    pub door: Door,
     /// What was killed in it.
     pub victim: Victim,
     /// Operations that had returned.
@@ -45,34 +82,38 @@ pub struct Campaign {
     history: History,
     random: Random,
     seed: u64,
+    doors: Doors,
     round: u64,
     operations_max: u64,
 }
 
 impl Campaign {
-    /// A campaign on a new store; a writer is killed after at most `operations_max` operations.
-    pub fn new(programs: Programs, seed: u64, operations_max: u64) -> io::Result<Campaign> {
+    /// A campaign on a new store, whose writers come by `doors`; one is killed after at most `operations_max` operations.
+    pub fn new(programs: Programs, seed: u64, doors: Doors, operations_max: u64) -> io::Result<Campaign> {
         let (served, history) = (Served::new(programs)?, History::default());
         let random = Random::new(seed);
-        let campaign = Campaign { served, history, random, seed, round: 0, operations_max };
+        let campaign = Campaign { served, history, random, seed, doors, round: 0, operations_max };
         campaign.history.save(&campaign.history_path())?;
         Ok(campaign)
     }
 
     /// One round: write, kill, recover, verify.
     pub fn round(&mut self) -> Result<(), KillFailure> {
-        let victim = *self.random.pick(&[Victim::Program, Victim::Program, Victim::Daemon, Victim::Both]);
+        let victims: &[Victim] = if self.doors.has_mount() { &VICTIMS_OF_MOUNTS } else { &VICTIMS };
+        let victim = *self.random.pick(victims);
+        let door = self.doors.of(self.round);
         let seed = self.random.next();
         let kill_after = self.random.below(self.operations_max);
         let mut steps = Steps::default();
-        let outcome = self.write_and_kill(victim, seed, kill_after, &mut steps);
+        let outcome = self.write_and_kill(victim, (seed, door), kill_after, &mut steps);
         let verdict = outcome.map_err(|error| error.to_string()).and_then(|()| match &steps.disagreement {
-            Some(reason) if victim == Victim::Program => Err(reason.clone()),
-            _ => self.verify(seed, &steps),
+            // Who comes by a mount is told when its process has died.
+            Some(reason) if !(victim.has_mount() && door == Door::Mount) => Err(reason.clone()),
+            _ => self.verify((seed, door), &steps),
         });
         match verdict {
             Ok(survived) => {
-                self.history.push(Round { seed, survived });
+                self.history.push(Round { seed, door, survived });
                 self.round += 1;
                 self.history.save(&self.history_path()).expect("the history can be written");
                 Ok(())
@@ -81,6 +122,7 @@ impl Campaign {
                 seed: self.seed,
                 round: self.round,
                 round_seed: seed,
+                door,
                 victim,
                 acknowledged: steps.acknowledged,
                 issued: steps.issued,
@@ -92,38 +134,68 @@ impl Campaign {
     fn write_and_kill(
         &mut self,
         victim: Victim,
-        seed: u64,
+        (seed, door): (u64, Door),
         kill_after: u64,
         steps: &mut Steps,
     ) -> io::Result<()> {
-        self.served.ensure_daemon()?;
-        let mut command = self.served.run_writer("write");
-        command.args(["--root", ROOT, "--seed", &seed.to_string()]).arg("--history").arg(self.history_path());
+        self.served.ensure(self.doors)?;
+        let mut command = self.writer("write", (seed, door), door);
         command.args(["--operations", &(self.operations_max * 2).to_string()]);
         let mut writer = Writer::start(command)?;
         writer.step_to(kill_after)?;
-        if victim != Victim::Daemon {
+        if victim.has_program() {
             writer.kill()?;
         }
-        if victim != Victim::Program {
+        let mount_first = self.random.one_in(2);
+        if victim.has_mount() && mount_first {
+            self.served.kill_mount()?;
+        }
+        if victim.has_daemon() {
             self.served.kill_daemon()?;
         }
-        if victim == Victim::Daemon {
+        if victim.has_mount() {
+            self.served.kill_mount()?;
+        }
+        if !victim.has_program() {
+            // Somebody may start the next daemon, and who waits in a call goes on.
+            if self.random.one_in(2) {
+                self.served.ensure_daemon()?;
+            }
             writer.step_to_or_silence(kill_after + self.random.below(20))?;
             writer.kill()?;
+        }
+        if door == Door::Mount {
+            // Who is killed in a call by a mount stays until it is answered.
+            self.served.ensure_daemon()?;
         }
         *steps = writer.finish()?;
         Ok(())
     }
 
-    fn verify(&mut self, seed: u64, steps: &Steps) -> Result<u64, String> {
-        self.served.ensure_daemon().map_err(|error| error.to_string())?;
-        let mut command = self.served.run_writer("verify");
-        command.args(["--root", ROOT, "--seed", &seed.to_string()]).arg("--history").arg(self.history_path());
-        command.args(["--acknowledged", &steps.acknowledged.to_string()]);
-        command.args(["--issued", &steps.issued.to_string()]);
-        let told = told(command).map_err(|error| error.to_string())?;
-        told.parse().map_err(|_| format!("the verifier said {told:?}"))
+    /// By each door the store shows the same.
+    fn verify(&mut self, (seed, came_by): (u64, Door), steps: &Steps) -> Result<u64, String> {
+        self.served.ensure(self.doors).map_err(|error| error.to_string())?;
+        let mut survived = None;
+        for &door in self.doors.all() {
+            let mut command = self.writer("verify", (seed, came_by), door);
+            command.args(["--acknowledged", &steps.acknowledged.to_string()]);
+            command.args(["--issued", &steps.issued.to_string()]);
+            let told = told(command).map_err(|error| format!("seen by the door {door}: {error}"))?;
+            let found: u64 = told.parse().map_err(|_| format!("the verifier said {told:?}"))?;
+            if survived.is_some_and(|before| before != found) {
+                return Err(format!("{found} operations seen by the door {door}, {survived:?} by the other"));
+            }
+            survived = Some(found);
+        }
+        survived.ok_or_else(|| "nobody looked".to_owned())
+    }
+
+    /// The writer, or verifier, by a door, for a round whose operations came by `came_by`.
+    fn writer(&self, action: &str, (seed, came_by): (u64, Door), door: Door) -> Command {
+        let mut command = self.served.writer(door, action);
+        command.args(["--root", &self.served.root(door), "--seed", &seed.to_string()]);
+        command.args(["--door", &came_by.to_string()]).arg("--history").arg(self.history_path());
+        command
     }
 
     fn history_path(&self) -> PathBuf {

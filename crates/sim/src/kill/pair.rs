@@ -5,11 +5,15 @@
 
 use super::history::{History, Round};
 use super::served::{Programs, ROOT, Served, Steps, Writer, told};
+use crate::doors::{Door, Doors};
 use crate::random::Random;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 const PROGRAMS: u64 = 2;
+/// The folder that both publish in.
+const SHARED: &str = "shared";
 
 /// What is killed first. Programs left alive go on for a while, as far as they get.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,9 +24,17 @@ pub enum PairVictim {
     Programs,
     /// The daemon.
     Daemon,
+    /// The process of the mount.
+    Mount,
     /// Everything.
     All,
 }
+
+/// Victims of a campaign where there is no mount, and where there is one.
+const VICTIMS: [PairVictim; 5] =
+    [PairVictim::One, PairVictim::One, PairVictim::Programs, PairVictim::Daemon, PairVictim::All];
+const VICTIMS_OF_MOUNTS: [PairVictim; 5] =
+    [PairVictim::One, PairVictim::Programs, PairVictim::Daemon, PairVictim::Mount, PairVictim::All];
 
 /// Something survived that must not, or did not that must.
 #[derive(Debug, thiserror::Error)]
@@ -43,6 +55,7 @@ pub struct PairCampaign {
     served: Served,
     random: Random,
     seed: u64,
+    doors: Doors,
     round: u64,
     operations_max: u64,
     histories: Vec<History>,
@@ -51,12 +64,14 @@ pub struct PairCampaign {
 }
 
 impl PairCampaign {
-    /// A campaign on a new store; the first program is killed after at most `operations_max` operations of its own.
-    pub fn new(programs: Programs, seed: u64, operations_max: u64) -> io::Result<PairCampaign> {
+    /// A campaign on a new store, to which programs come by `doors`; the first one is killed after at most `operations_max`
+    /// operations of its own.
+    pub fn new(programs: Programs, seed: u64, doors: Doors, operations_max: u64) -> io::Result<PairCampaign> {
         let mut campaign = PairCampaign {
             served: Served::new(programs)?,
             random: Random::new(seed),
             seed,
+            doors,
             round: 0,
             operations_max,
             histories: vec![History::default(); PROGRAMS as usize],
@@ -64,7 +79,10 @@ impl PairCampaign {
         };
         campaign.served.ensure_daemon()?;
         let mut mkdir = campaign.served.run(Path::new("mkdir"));
-        mkdir.args(["-m", "755"]).arg(shared_folder()).args((0..PROGRAMS).map(folder));
+        mkdir
+            .args(["-m", "755"])
+            .arg(format!("{ROOT}/{SHARED}"))
+            .args((0..PROGRAMS).map(|program| format!("{ROOT}/{}", folder(program))));
         told(mkdir)?;
         for program in 0..PROGRAMS {
             campaign.save(program)?;
@@ -74,8 +92,8 @@ impl PairCampaign {
 
     /// One round: write, kill, recover, verify.
     pub fn round(&mut self) -> Result<(), PairFailure> {
-        use PairVictim::*;
-        let victim = *self.random.pick(&[One, One, Programs, Daemon, All]);
+        let victims = if self.doors.has_mount() { &VICTIMS_OF_MOUNTS } else { &VICTIMS };
+        let victim = *self.random.pick(victims);
         let seeds: Vec<u64> = (0..PROGRAMS).map(|_| self.random.next()).collect();
         let outcome = self.write_and_kill(victim, &seeds).map_err(|error| error.to_string());
         let verdict = outcome.and_then(|steps| self.verify(victim, &seeds, &steps));
@@ -84,15 +102,15 @@ impl PairCampaign {
     }
 
     fn write_and_kill(&mut self, victim: PairVictim, seeds: &[u64]) -> io::Result<Vec<Steps>> {
-        self.served.ensure_daemon()?;
+        self.served.ensure(self.doors)?;
         let mut writers = Vec::new();
         for (program, seed) in (0..PROGRAMS).zip(seeds) {
-            let mut command = self.served.run_writer("write");
-            command.args(["--root", &folder(program), "--seed", &seed.to_string()]);
-            command.arg("--history").arg(self.history_path(program));
+            let door = self.door(program);
+            let mut command = self.writer("write", program, *seed, door);
             command.args(["--operations", &(self.operations_max * 4).to_string()]);
             let first = self.notes[program as usize];
-            command.args(["--shared", &shared_folder(), "--notes", &format!("{program}-{first}")]);
+            let shared = format!("{}/{SHARED}", self.served.root(door));
+            command.args(["--shared", &shared, "--notes", &format!("{program}-{first}")]);
             writers.push(Writer::start(command)?);
         }
         let kill_after = self.random.below(self.operations_max);
@@ -101,7 +119,7 @@ impl PairCampaign {
             false => (1, 0),
         };
         writers[first].step_to(kill_after)?;
-        if victim != PairVictim::Daemon {
+        if !matches!(victim, PairVictim::Daemon | PairVictim::Mount) {
             writers[first].kill()?;
         }
         if matches!(victim, PairVictim::Programs | PairVictim::All) {
@@ -110,43 +128,82 @@ impl PairCampaign {
         if matches!(victim, PairVictim::Daemon | PairVictim::All) {
             self.served.kill_daemon()?;
         }
+        if matches!(victim, PairVictim::Mount | PairVictim::All) {
+            self.served.kill_mount()?;
+        }
+        // Somebody may start the next daemon, and who waits in a call goes on.
+        if self.random.one_in(2) {
+            self.served.ensure_daemon()?;
+        }
         for writer in &mut writers {
             let more = writer.steps.acknowledged + self.random.below(40);
             writer.step_to_or_silence(more)?;
             writer.kill()?;
         }
+        if self.doors.has_mount() {
+            // Who is killed in a call by a mount stays until it is answered.
+            self.served.ensure_daemon()?;
+        }
         writers.into_iter().map(Writer::finish).collect()
     }
 
     fn verify(&mut self, victim: PairVictim, seeds: &[u64], steps: &[Steps]) -> Result<(), String> {
-        let daemon_lived = matches!(victim, PairVictim::One | PairVictim::Programs);
-        if let Some(reason) =
-            steps.iter().find_map(|steps| steps.disagreement.clone().filter(|_| daemon_lived))
-        {
-            return Err(reason);
+        for (program, steps) in (0..PROGRAMS).zip(steps) {
+            // Who comes by a mount is told when its process has died.
+            let lost_mount = matches!(victim, PairVictim::Mount | PairVictim::All);
+            if let Some(reason) = &steps.disagreement
+                && !(lost_mount && self.door(program) == Door::Mount)
+            {
+                return Err(format!("program {program}: {reason}"));
+            }
         }
-        self.served.ensure_daemon().map_err(|error| error.to_string())?;
+        self.served.ensure(self.doors).map_err(|error| error.to_string())?;
         for ((program, seed), steps) in (0..PROGRAMS).zip(seeds).zip(steps) {
-            let mut command = self.served.run_writer("verify");
-            command.args(["--root", &folder(program), "--seed", &seed.to_string()]);
-            command.arg("--history").arg(self.history_path(program));
-            command.args(["--acknowledged", &steps.acknowledged.to_string()]);
-            command.args(["--issued", &steps.issued.to_string()]);
-            let told = told(command).map_err(|error| format!("program {program}: {error}"))?;
-            let survived = told.parse().map_err(|_| format!("the verifier said {told:?}"))?;
-            self.histories[program as usize].push(Round { seed: *seed, survived });
+            let mut survived = 0;
+            for &door in self.doors.all() {
+                let mut command = self.writer("verify", program, *seed, door);
+                command.args(["--acknowledged", &steps.acknowledged.to_string()]);
+                command.args(["--issued", &steps.issued.to_string()]);
+                let told = told(command)
+                    .map_err(|error| format!("program {program}, seen by the door {door}: {error}"))?;
+                survived = told.parse().map_err(|_| format!("the verifier said {told:?}"))?;
+            }
+            let round = Round { seed: *seed, door: self.door(program), survived };
+            self.histories[program as usize].push(round);
             self.save(program).map_err(|error| error.to_string())?;
         }
-        let mut command = self.served.run_writer("verify-shared");
-        command.args(["--root", &shared_folder()]);
-        for (steps, before) in steps.iter().zip(&self.notes) {
-            let (least, most) = (before + steps.shared_acknowledged, before + steps.shared_issued);
-            command.args(["--published", &format!("{least}-{most}")]);
+        let mut seen: Option<Vec<u64>> = None;
+        for &door in self.doors.all() {
+            let mut command = self.served.writer(door, "verify-shared");
+            command.args(["--root", &format!("{}/{SHARED}", self.served.root(door))]);
+            for (steps, before) in steps.iter().zip(&self.notes) {
+                let (least, most) = (before + steps.shared_acknowledged, before + steps.shared_issued);
+                command.args(["--published", &format!("{least}-{most}")]);
+            }
+            let told = told(command).map_err(|error| format!("seen by the door {door}: {error}"))?;
+            let notes: Result<Vec<u64>, _> = told.split(' ').map(str::parse).collect();
+            let notes = notes.map_err(|_| format!("the verifier said {told:?}"))?;
+            if seen.as_ref().is_some_and(|before| *before != notes) {
+                return Err(format!("notes {notes:?} seen by the door {door}, {seen:?} by the other"));
+            }
+            seen = Some(notes);
         }
-        let told = told(command).map_err(|error| error.to_string())?;
-        let notes: Result<Vec<u64>, _> = told.split(' ').map(str::parse).collect();
-        self.notes = notes.map_err(|_| format!("the verifier said {told:?}"))?;
+        self.notes = seen.unwrap_or_default();
         Ok(())
+    }
+
+    /// A program's door in this round.
+    fn door(&self, program: u64) -> Door {
+        self.doors.of(program + self.round)
+    }
+
+    /// The writer, or verifier, by a door, for what a program does in this round.
+    fn writer(&self, action: &str, program: u64, seed: u64, door: Door) -> Command {
+        let mut command = self.served.writer(door, action);
+        command.args(["--root", &format!("{}/{}", self.served.root(door), folder(program))]);
+        command.args(["--seed", &seed.to_string(), "--door", &self.door(program).to_string()]);
+        command.arg("--history").arg(self.history_path(program));
+        command
     }
 
     fn save(&self, program: u64) -> io::Result<()> {
@@ -168,10 +225,7 @@ impl PairCampaign {
     }
 }
 
+/// A program's own folder on the store.
 fn folder(program: u64) -> String {
-    format!("{ROOT}/program-{program}")
-}
-
-fn shared_folder() -> String {
-    format!("{ROOT}/shared")
+    format!("program-{program}")
 }

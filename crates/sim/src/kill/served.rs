@@ -1,20 +1,18 @@
 //! A store of a kill test, its daemon, and the programs run on it.
 
 use super::writer::{ACKNOWLEDGED, DISAGREED, ISSUED, SHARED_ACKNOWLEDGED, SHARED_ISSUED};
-use crate::doors::Door;
+use crate::doors::{Door, Doors};
+use crate::processes::{end, server_of_mount};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::{Pid, Signal};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
-use std::time::Duration;
 
 /// Where the store shows up in the programs.
 pub const ROOT: &str = "/cuesta";
 /// A program that says nothing for so long after the daemon was killed is waiting for it.
 const SILENCE_SECONDS: i64 = 2;
-/// Between two looks whether something is there.
-const LOOK_EVERY: Duration = Duration::from_millis(1);
 
 /// The programs a campaign is made of.
 #[derive(Clone, Debug)]
@@ -30,7 +28,8 @@ pub(crate) struct Served {
     programs: Programs,
     directory: tempfile::TempDir,
     daemon: Option<Child>,
-    mount: Option<Child>,
+    /// Who serves the mount.
+    mount: Option<Pid>,
 }
 
 /// How far a writer had come.
@@ -43,7 +42,7 @@ pub(super) struct Steps {
     pub(super) disagreement: Option<String>,
 }
 
-/// A writer under `cuesta run`.
+/// A writer at work.
 pub(super) struct Writer {
     run: Child,
     report: ChildStdout,
@@ -85,17 +84,13 @@ impl Served {
         }
     }
 
-    /// `PROGRAM …` by a door.
-    pub(super) fn program(&self, door: Door, program: &Path) -> Command {
-        match door {
-            Door::Run => self.run(program),
-            Door::Mount => Command::new(program),
-        }
-    }
-
     /// `WRITER ACTION …` by a door.
     pub(crate) fn writer(&self, door: Door, action: &str) -> Command {
-        let mut command = self.program(door, &self.programs.writer);
+        let writer = &self.programs.writer;
+        let mut command = match door {
+            Door::Run => self.run(writer),
+            Door::Mount => Command::new(writer),
+        };
         command.arg(action);
         command
     }
@@ -105,11 +100,6 @@ impl Served {
         let mut command = Command::new(&self.programs.cuesta);
         command.arg("run").arg("--store").arg(self.store()).args(["--at", ROOT, "--"]).arg(program);
         command
-    }
-
-    /// The same of the writer.
-    pub(super) fn run_writer(&self, action: &str) -> Command {
-        self.writer(Door::Run, action)
     }
 
     pub(crate) fn ensure_daemon(&mut self) -> io::Result<()> {
@@ -156,54 +146,41 @@ impl Served {
         Ok(())
     }
 
-    /// The store is mounted, as soon as this returns; the mount's process is a child of this one.
+    /// There is a daemon, and a mount if anybody comes by one.
+    pub(crate) fn ensure(&mut self, doors: Doors) -> io::Result<()> {
+        self.ensure_daemon()?;
+        if doors.has_mount() { self.ensure_mount() } else { Ok(()) }
+    }
+
+    /// The store is mounted when this returns. A mount whose process was killed is still there then, and makes room.
     pub(crate) fn ensure_mount(&mut self) -> io::Result<()> {
         if self.mount.is_none() {
-            let log = std::fs::File::options().create(true).append(true).open(self.beside("mount.log"))?;
-            let at = self.mountpoint();
-            std::fs::create_dir(&at).or_else(|error| match error.kind() {
+            std::fs::create_dir(self.mountpoint()).or_else(|error| match error.kind() {
                 io::ErrorKind::AlreadyExists => Ok(()),
                 _ => Err(error),
             })?;
             let mut command = Command::new(&self.programs.cuesta);
             // Who starts daemons here is the campaign.
-            command.args(["mount", "--foreground", "-o", "allow_other,nostart"]).arg(self.store()).arg(&at);
-            command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
-            self.mount = Some(command.spawn()?);
-            self.await_mount()?;
+            command.args(["mount", "-o", "allow_other,nostart"]).arg(self.store()).arg(self.mountpoint());
+            told(command)?;
+            let mut command = Command::new(&self.programs.cuesta);
+            command.args(["status", "--json"]).arg(self.store());
+            let status = serde_json::from_str(&told(command)?)?;
+            let server = server_of_mount(&status).ok_or_else(|| io::Error::other("who serves the mount?"))?;
+            self.mount = Some(server);
         }
         Ok(())
-    }
-
-    /// Returns when the mount is there, or its process has ended.
-    fn await_mount(&mut self) -> io::Result<()> {
-        let at = self.mountpoint().canonicalize()?;
-        let mount = self.mount.as_mut().expect("just started");
-        while mount.try_wait()?.is_none() {
-            if cuesta_fuse::mounts()?.iter().any(|mounted| mounted.at == at) {
-                return Ok(());
-            }
-            std::thread::sleep(LOOK_EVERY);
-        }
-        let log = std::fs::read_to_string(self.beside("mount.log"))?;
-        Err(io::Error::other(format!("no mount: {log}")))
     }
 
     /// The mount's process is killed; whoever waits for an answer by it gets an error.
     pub(crate) fn kill_mount(&mut self) -> io::Result<()> {
-        if let Some(mut mount) = self.mount.take() {
-            mount.kill()?;
-            mount.wait()?;
-            // The daemon has a descriptor of it yet, so that it does not look dead at once.
-            while cuesta_fuse::unmount(&self.mountpoint(), true).is_ok() {}
-        }
-        Ok(())
+        self.mount.take().map_or(Ok(()), |server| end(server, Some(Signal::KILL)))
     }
 
     /// The mount's process gets a signal.
     pub(crate) fn signal_mount(&self, signal: Signal) -> io::Result<()> {
-        match &self.mount {
-            Some(mount) => Ok(rustix::process::kill_process(Pid::from_child(mount), signal)?),
+        match self.mount {
+            Some(server) => Ok(rustix::process::kill_process(server, signal)?),
             None => Ok(()),
         }
     }
@@ -211,6 +188,7 @@ impl Served {
     fn unmount(&mut self) {
         // Whatever became of it, nothing of it is to be left.
         let _ = self.kill_mount();
+        while cuesta_fuse::unmount(&self.mountpoint(), true).is_ok() {}
     }
 
     /// Leaves the store where it is, for somebody to look at.

@@ -1,8 +1,9 @@
 //! The program that gets killed, and the one that looks afterwards. Both run on the store by
-//! nothing but libc calls.
+//! nothing but libc calls, whichever door these come by.
 
 use super::history::{History, operations};
 use super::shared::Note;
+use crate::doors::Door;
 use crate::operation::answers_agree;
 use crate::posix::Posix;
 use crate::tree::Tree;
@@ -29,7 +30,7 @@ const OPERATIONS_A_NOTE: usize = 4;
 pub fn write(
     root: &str,
     history: &History,
-    seed: u64,
+    (seed, door): (u64, Door),
     count: u64,
     mut notes: Option<(&str, Note)>,
     report: &mut dyn Write,
@@ -38,7 +39,7 @@ pub fn write(
     report.flush()?;
     let mut model = history.model();
     let mut store = Posix::new(root);
-    for (step, operation) in operations(seed).take(count as usize).enumerate() {
+    for (step, operation) in operations(seed, door).take(count as usize).enumerate() {
         report.write_all(&[ISSUED])?;
         report.flush()?;
         let (found, expected) = (store.apply(&operation), model.apply(&operation));
@@ -70,14 +71,14 @@ pub fn write(
 pub fn verify(
     root: &str,
     history: &History,
-    seed: u64,
+    (seed, door): (u64, Door),
     acknowledged: u64,
     issued: u64,
 ) -> Result<u64, String> {
     let found = Posix::new(root).tree().map_err(|errno| format!("the store cannot be walked: {errno}"))?;
     let mut model = history.model();
     let mut nearest: Option<(usize, String)> = None;
-    let mut operations = operations(seed);
+    let mut operations = operations(seed, door);
     for survived in 0..=issued {
         if survived >= acknowledged {
             let mut expected = model.clone();

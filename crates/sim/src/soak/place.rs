@@ -6,10 +6,10 @@
 use super::lanes::{Lane, SCRIPTS, User};
 use crate::doors::Door;
 use crate::kill::served::{ROOT, told};
+use crate::processes::{end, process, reap, server_of_mount};
 use crate::random::Random;
-use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, pidfd_open, pidfd_send_signal, waitpid};
+use rustix::process::{Pid, Signal};
 use std::fs::{self, Permissions};
 use std::io;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
@@ -196,12 +196,8 @@ impl Place {
         let mut command = self.cuesta("mount");
         command.arg("--allow-other").arg(self.store()).arg(self.mountpoint());
         told(command)?;
-        let status = self.status()?.unwrap_or_default();
-        let sessions = status["sessions"].as_array().map(Vec::as_slice).unwrap_or_default();
-        let of_mount = sessions.iter().find(|session| session["program"] == "(mount)");
-        of_mount
-            .and_then(|session| process(&session["pid"]))
-            .ok_or_else(|| io::Error::other("who serves the mount?"))
+        let server = self.status()?.as_ref().and_then(server_of_mount);
+        server.ok_or_else(|| io::Error::other("who serves the mount?"))
     }
 
     /// Takes the mount away, which is not in use; returns when `server` has ended.
@@ -275,30 +271,4 @@ impl Drop for Place {
         // A daemon that cannot be killed is gone already.
         let _ = self.kill_daemon();
     }
-}
-
-fn process(number: &serde_json::Value) -> Option<Pid> {
-    Pid::from_raw(number.as_i64()?.try_into().ok()?)
-}
-
-/// Sends a process a signal, if it is not to end by itself; returns when it is dead.
-fn end(process: Pid, signal: Option<Signal>) -> io::Result<()> {
-    match pidfd_open(process, PidfdFlags::empty()) {
-        Ok(descriptor) => {
-            match signal.map_or(Ok(()), |signal| pidfd_send_signal(&descriptor, signal)) {
-                Ok(()) | Err(Errno::SRCH) => {}
-                Err(errno) => return Err(errno.into()),
-            }
-            while poll(&mut [PollFd::new(&descriptor, PollFlags::IN)], None) == Err(Errno::INTR) {}
-        }
-        Err(Errno::SRCH) => {}
-        Err(errno) => return Err(errno.into()),
-    }
-    reap(process);
-    Ok(())
-}
-
-/// It may have become our child, when the program that had started it died.
-fn reap(daemon: Pid) {
-    let _ = waitpid(Some(daemon), WaitOptions::NOHANG);
 }
