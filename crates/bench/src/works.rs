@@ -364,7 +364,7 @@ pub const WORKS: &[Work] = &[
         program: Program::Calls(Calls),
         seconds: 2.4,
         seconds_quick: 0.8,
-        rounds: 5,
+        rounds: 9,
         rows: &[
             row("stat, once more", Figure::StatAgain, KEPT_GOAL),
             row("read 4 KiB, once more", Figure::ReadAgain, KEPT_GOAL),
