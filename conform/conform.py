@@ -60,8 +60,8 @@ def main():
     parser.add_argument('--suite', choices=SUITES, help='only this one')
     parser.add_argument('--door', choices=DOORS, help='only by this one, or (fsx) by both at once')
     parser.add_argument('--user', choices=USERS, help='pjdfstest only as who runs this, or as another user')
-    parser.add_argument('--operations', type=int, default=100_000, help='of fsx, for each seed (it never unmaps what it has read)')
-    parser.add_argument('--seeds', type=int, default=12, help='how many times fsx runs, by each door')
+    parser.add_argument('--operations', type=int, default=50_000, help='of fsx, for each seed (it never unmaps what it has read)')
+    parser.add_argument('--seeds', type=int, default=21, help='how many times fsx runs, by each door')
     parser.add_argument('--seed', type=int, default=random.randrange(1 << 32), help="fsx's first seed")
     given = parser.parse_args()
     is_root = os.geteuid() == 0

@@ -334,3 +334,63 @@ fn pipes_and_sockets_join_programs_of_both_doors() {
     assert_eq!(lines, "listens\nheard\n");
     assert!(heard.0.wait().unwrap().success());
 }
+
+/// A socket's name may be relative to a directory that was renamed, by whichever door.
+#[test]
+fn sockets_are_found_where_a_renamed_directory_is() {
+    let Some(mounted) = Mounted::new() else { return };
+    let at = mounted.place.path("files").display().to_string();
+    let script = "
+import os, socket, sys
+at = sys.argv[1]
+os.makedirs(f'{at}/first/within'); os.chdir(f'{at}/first')
+print('there', flush=True); sys.stdin.readline()
+def bound(name):
+    server = socket.socket(socket.AF_UNIX); server.bind(name); server.listen()
+    return server
+servers = [bound('socket'), bound('within/socket')]
+for name in ('socket', 'within/socket', f'{at}/second/socket', f'{at}/second/within/socket'):
+    caller = socket.socket(socket.AF_UNIX); caller.connect(name); caller.send(name.encode())
+sender = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+receiver = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM); receiver.bind('datagrams')
+sender.sendto(b'word', 'datagrams'); print(receiver.recv(9).decode())
+for server in servers:
+    for _ in range(2): print(server.accept()[0].recv(99).decode().removeprefix(at))
+print(*sorted(os.listdir(f'{at}/second')), *os.listdir(f'{at}/second/within'))
+";
+    let program = ["run", "--store", "store", "--", "timeout", LIMIT, "python3", "-c", script, &at];
+    let mut command = mounted.place.command(&program);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut running = Running(command.spawn().unwrap());
+    let mut output = BufReader::new(running.0.stdout.take().unwrap());
+    let mut line = String::new();
+    output.read_line(&mut line).unwrap();
+    std::fs::rename(mounted.path("first"), mounted.path("second")).unwrap();
+    running.0.stdin.take().unwrap().write_all(b"renamed\n").unwrap();
+    let mut said = String::new();
+    output.read_to_string(&mut said).unwrap();
+    let wanted = "word\nsocket\n/second/socket\nwithin/socket\n/second/within/socket\ndatagrams socket within socket\n";
+    assert_eq!(said, wanted);
+    assert!(running.0.wait().unwrap().success());
+}
+
+/// O_APPEND that a descriptor gets later (`fcntl`): what is written goes to the end, which the kernel takes to be elsewhere.
+#[test]
+fn appends_by_a_flag_that_was_set_later_lose_nothing() {
+    let Some(mounted) = Mounted::new() else { return };
+    for (number, first, more, own) in [(0, 10, 10, 10), (1, 100, 5000, 9000), (2, 4096, 4096, 12_000)] {
+        let path = mounted.path(&format!("{number}"));
+        std::fs::write(&path, vec![b'a'; first]).unwrap();
+        let mut file = File::options().read(true).write(true).open(&path).unwrap();
+        file.read_to_end(&mut Vec::new()).unwrap();
+        mounted.run(&format!("head -c {more} /dev/zero | tr '\\0' b >> /cuesta/{number}"));
+        rustix::fs::fcntl_setfl(&file, rustix::fs::OFlags::APPEND).unwrap();
+        file.write_all(&vec![b'c'; own]).unwrap();
+        let wanted = [vec![b'a'; first], vec![b'b'; more], vec![b'c'; own]].concat();
+        let mut found = vec![0; wanted.len() + 1];
+        let length = file.read_at(&mut found, 0).unwrap();
+        assert!(found[..length] == wanted, "{number}: by the mount, {length} bytes");
+        let script = format!("tr -s abc < /cuesta/{number}; wc -c < /cuesta/{number}");
+        assert_eq!(mounted.run(&script), format!("abc{}\n", wanted.len()));
+    }
+}

@@ -258,11 +258,12 @@ pub fn open(inode: InodeNumber, name: &[u8], flags: i32) -> Answer {
     super::stand_ins::answer(thread::wait(libc::SYS_openat, arguments, true))
 }
 
-/// The path of a place for the kernel.
+/// The path of a place for the kernel, wherever its directory is by now.
 pub fn path_of(place: &Place) -> Result<Vec<u8>, Failure> {
     let prefix = &process::configuration()?.prefix;
     let Some(base) = &place.base else { return Ok([prefix, &b"/"[..], &place.path].concat()) };
-    let base_path = [prefix, base.path()].concat();
+    let directory = process::client()?.whereabouts(base.file()?, base.path())?;
+    let base_path = [prefix, &directory[..]].concat();
     match find(&base_path, base.inode()) {
         Some(_) => Ok([&base_path, &b"/"[..], &place.path].concat()),
         None => Err(Failure::Errno(libc::ENOENT)),
