@@ -68,7 +68,7 @@ enum Action {
         #[arg(long, value_parser = range)]
         published: Vec<Published>,
     },
-    /// Print how many operations of the round survived
+    /// Print how many operations of the round survived, and whether a part of the next did
     Verify {
         #[command(flatten)]
         place: Where,

@@ -1,6 +1,6 @@
 //! The killer and its oracle: one program at a time.
 
-use super::history::{History, Round};
+use super::history::{History, Round, Survived};
 use super::served::{Programs, Served, Steps, Writer, told};
 use crate::doors::{Door, Doors};
 use crate::random::Random;
@@ -173,17 +173,17 @@ impl Campaign {
     }
 
     /// By each door the store shows the same.
-    fn verify(&mut self, (seed, came_by): (u64, Door), steps: &Steps) -> Result<u64, String> {
+    fn verify(&mut self, (seed, came_by): (u64, Door), steps: &Steps) -> Result<Survived, String> {
         self.served.ensure(self.doors).map_err(|error| error.to_string())?;
-        let mut survived = None;
+        let mut survived: Option<Survived> = None;
         for &door in self.doors.all() {
             let mut command = self.writer("verify", (seed, came_by), door);
             command.args(["--acknowledged", &steps.acknowledged.to_string()]);
             command.args(["--issued", &steps.issued.to_string()]);
             let told = told(command).map_err(|error| format!("seen by the door {door}: {error}"))?;
-            let found: u64 = told.parse().map_err(|_| format!("the verifier said {told:?}"))?;
+            let found: Survived = told.parse().map_err(|()| format!("the verifier said {told:?}"))?;
             if survived.is_some_and(|before| before != found) {
-                return Err(format!("{found} operations seen by the door {door}, {survived:?} by the other"));
+                return Err(format!("{found} seen by the door {door}, {survived:?} by the other"));
             }
             survived = Some(found);
         }

@@ -3,10 +3,15 @@
 use crate::doors::Door;
 use crate::generate::{Generator, Repertoire};
 use crate::model::Model;
-use crate::operation::{FallocateMode, Operation};
+use crate::operation::{FallocateMode, Operation, Pattern};
 use serde::{Deserialize, Serialize};
+use std::fmt;
 use std::io;
 use std::path::Path;
+use std::str::FromStr;
+
+/// What the kernel keeps of files comes in these.
+const PAGE_BYTES: u64 = 4096;
 
 /// A round that is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -15,8 +20,51 @@ pub struct Round {
     pub seed: u64,
     /// and from the door they came by.
     pub door: Door,
-    /// So many of them survived the kill.
-    pub survived: u64,
+    /// What survived the kill.
+    pub survived: Survived,
+}
+
+/// So many operations survived, in order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Survived {
+    /// These are whole.
+    pub operations: u64,
+    /// The one behind them is a write by a mount, of which the kernel had asked the first part ([`first_part`]).
+    pub and_a_part: bool,
+}
+
+impl fmt::Display for Survived {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}{}", self.operations, if self.and_a_part { " and a part" } else { "" })
+    }
+}
+
+impl FromStr for Survived {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Survived, ()> {
+        let (operations, and_a_part) = match text.strip_suffix(" and a part") {
+            Some(operations) => (operations, true),
+            None => (text, false),
+        };
+        Ok(Survived { operations: operations.parse().map_err(drop)?, and_a_part })
+    }
+}
+
+/// A write by a mount that begins within a page the kernel may not have is two questions: for the rest of that page, and for
+/// all behind it. A kill between them leaves the first, as it may on ext4. Appends are one question, as are others with O_DIRECT.
+pub fn first_part(model: &Model, operation: &Operation) -> Option<Operation> {
+    let (slot, offset, data) = match operation {
+        Operation::Write { slot, data } => (*slot, None, data),
+        Operation::Pwrite { slot, offset, data } => (*slot, Some(*offset), data),
+        _ => return None,
+    };
+    model.flags(slot).filter(|flags| !flags.append && !flags.direct)?;
+    let offset = offset.or(model.position(slot))?;
+    let length = u32::try_from(PAGE_BYTES - offset % PAGE_BYTES).ok()?;
+    let is_cut = offset % PAGE_BYTES != 0 && length < data.length;
+    let data = Pattern { length, ..*data };
+    is_cut.then_some(Operation::Pwrite { slot, offset, data })
 }
 
 /// All rounds that are over, in order.
@@ -57,9 +105,14 @@ impl History {
     pub fn model(&self) -> Model {
         let mut model = Model::new();
         for round in &self.rounds {
-            for operation in operations(round.seed, round.door).take(round.survived as usize) {
+            let mut operations = operations(round.seed, round.door);
+            for operation in operations.by_ref().take(round.survived.operations as usize) {
                 // An error is an outcome like any other: it was compared when it happened.
                 let _ = model.apply(&operation);
+            }
+            let next = operations.next().filter(|_| round.survived.and_a_part);
+            if let Some(part) = next.and_then(|operation| first_part(&model, &operation)) {
+                let _ = model.apply(&part);
             }
             model.crash();
         }

@@ -3,7 +3,7 @@
 //! Each has a directory of its own, where its operations are checked against the model as those of a single program
 //! are, and both publish notes in a third one ([`super::shared`]), so that leases change hands all the time.
 
-use super::history::{History, Round};
+use super::history::{History, Round, Survived};
 use super::served::{Programs, ROOT, Served, Steps, Writer, told};
 use crate::doors::{Door, Doors};
 use crate::random::Random;
@@ -159,15 +159,20 @@ impl PairCampaign {
         }
         self.served.ensure(self.doors).map_err(|error| error.to_string())?;
         for ((program, seed), steps) in (0..PROGRAMS).zip(seeds).zip(steps) {
-            let mut survived = 0;
+            let mut survived: Option<Survived> = None;
             for &door in self.doors.all() {
                 let mut command = self.writer("verify", program, *seed, door);
                 command.args(["--acknowledged", &steps.acknowledged.to_string()]);
                 command.args(["--issued", &steps.issued.to_string()]);
                 let told = told(command)
                     .map_err(|error| format!("program {program}, seen by the door {door}: {error}"))?;
-                survived = told.parse().map_err(|_| format!("the verifier said {told:?}"))?;
+                let found: Survived = told.parse().map_err(|()| format!("the verifier said {told:?}"))?;
+                if survived.is_some_and(|before| before != found) {
+                    return Err(format!("{found} seen by the door {door}, {survived:?} by the other"));
+                }
+                survived = Some(found);
             }
+            let survived = survived.ok_or("nobody looked")?;
             let round = Round { seed: *seed, door: self.door(program), survived };
             self.histories[program as usize].push(round);
             self.save(program).map_err(|error| error.to_string())?;

@@ -1,7 +1,7 @@
 //! The program that gets killed, and the one that looks afterwards. Both run on the store by
 //! nothing but libc calls, whichever door these come by.
 
-use super::history::{History, operations};
+use super::history::{History, Survived, first_part, operations};
 use super::shared::Note;
 use crate::doors::Door;
 use crate::operation::answers_agree;
@@ -74,18 +74,22 @@ pub fn verify(
     (seed, door): (u64, Door),
     acknowledged: u64,
     issued: u64,
-) -> Result<u64, String> {
+) -> Result<Survived, String> {
     let found = Posix::new(root).tree().map_err(|errno| format!("the store cannot be walked: {errno}"))?;
     let mut model = history.model();
     let mut nearest: Option<(usize, String)> = None;
     let mut operations = operations(seed, door);
     for survived in 0..=issued {
-        if survived >= acknowledged {
+        let next = operations.next().filter(|_| survived < issued);
+        let part = next.as_ref().filter(|_| door == Door::Mount).and_then(|next| first_part(&model, next));
+        let candidates = [Some(None), part.map(Some)];
+        for part in candidates.into_iter().flatten().filter(|_| survived >= acknowledged) {
             let mut expected = model.clone();
+            let and_a_part = part.is_some_and(|part| expected.apply(&part).is_ok());
             expected.crash();
             let differences = found.differences(&Tree::from(&expected));
             if differences.is_empty() {
-                return Ok(survived);
+                return Ok(Survived { operations: survived, and_a_part });
             }
             if nearest.as_ref().is_none_or(|(count, _)| differences.len() < *count) {
                 nearest = Some((
@@ -94,7 +98,7 @@ pub fn verify(
                 ));
             }
         }
-        if let Some(operation) = operations.next() {
+        if let Some(operation) = next {
             // An error is an outcome like any other: the writer compared it.
             let _ = model.apply(&operation);
         }

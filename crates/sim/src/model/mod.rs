@@ -178,6 +178,16 @@ impl Model {
         }
     }
 
+    /// Where the next write to a slot goes, if it is in use.
+    pub fn position(&self, slot: Slot) -> Option<u64> {
+        Some(self.handles.get(&slot)?.offset)
+    }
+
+    /// How a slot was opened, if it is in use.
+    pub fn flags(&self, slot: Slot) -> Option<OpenFlags> {
+        Some(self.handles.get(&slot)?.flags)
+    }
+
     /// The slots in use, and the inodes open there.
     pub(crate) fn open_files(&self) -> impl Iterator<Item = (Slot, InodeNumber)> {
         self.handles.iter().map(|(slot, handle)| (*slot, handle.inode))
