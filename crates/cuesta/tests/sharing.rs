@@ -4,6 +4,9 @@ mod common;
 
 use common::Place;
 use serde_json::Value;
+use std::io::{BufRead as _, BufReader};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
 
 const FILES: usize = 2000;
 
@@ -24,7 +27,7 @@ fn programs_in_directories_of_their_own_leave_each_other_alone() {
             "i=0; while [ $i -lt {FILES} ]; do : >/cuesta/{directory}/$i; i=$((i+1)); done; ls /cuesta/{directory} | wc -l"
         );
         let mut command = place.command(&["run", "--store", "store", "--", "sh", "-c", &script]);
-        command.stdout(std::process::Stdio::piped()).spawn().unwrap()
+        command.stdout(Stdio::piped()).spawn().unwrap()
     });
     for program in programs {
         let ended = program.wait_with_output().unwrap();
@@ -33,4 +36,45 @@ fn programs_in_directories_of_their_own_leave_each_other_alone() {
     let status = status(&place);
     let fences = status["fences"].as_u64().unwrap() - before;
     assert!(fences < 20, "{fences} fences for {FILES} files each; {}", status["requests"]);
+}
+
+/// Two processes write one file in turns, say so, and wait.
+const TURNS: &str = "
+import os, sys
+fd = os.open('/cuesta/f', os.O_RDWR | os.O_CREAT)
+there, back = os.pipe(), os.pipe()
+child = os.fork() == 0
+theirs, ours = (there[0], back[1]) if child else (back[0], there[1])
+for turn in range(20):
+    if child: os.read(theirs, 1)
+    os.pwrite(fd, b'%d' % turn, 100 * child)
+    os.write(ours, b'.')
+    if not child: os.read(theirs, 1)
+if not child:
+    print('done', flush=True)
+sys.stdin.read()
+";
+
+/// Whoever takes turns does not tell that there is something in its log: it is looked after all the same.
+#[test]
+fn what_was_written_in_turns_leaves_the_logs_when_it_is_quiet() {
+    let place = Place::with_store();
+    let mut command = place.command(&["run", "--store", "store", "--", "python3", "-c", TURNS]);
+    let mut program = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut said = String::new();
+    BufReader::new(program.stdout.take().unwrap()).read_line(&mut said).unwrap();
+    assert_eq!(said, "done\n");
+    let patience = Instant::now() + Duration::from_secs(60);
+    loop {
+        let status = status(&place);
+        let sessions = status["sessions"].as_array().unwrap();
+        if sessions.iter().all(|session| session["log_bytes"] == 0) {
+            assert!(sessions.len() >= 2, "{status}");
+            break;
+        }
+        assert!(Instant::now() < patience, "{status}");
+        std::thread::yield_now();
+    }
+    drop(program.stdin.take());
+    assert!(program.wait().unwrap().success());
 }

@@ -129,6 +129,8 @@ pub struct NoticePage {
     pub quotas: AtomicU64,
     /// Entries of this session that were digested, ever. Published before `digested`.
     pub digested_entries: AtomicU64,
+    /// Not 0: SharedFS looks at the log without being told that it holds something. What makes it 0 looks once more.
+    pub attended: AtomicU64,
 }
 
 /// What the session tells SharedFS. Every field may lie.

@@ -6,7 +6,8 @@
 //! each step no reader can be in what was dropped: readers copy under the inode's lock.
 //!
 //! Policy: a report is asked for, without waiting for it, when the digest has caught up, or half of the ring waits to be
-//! retired: a burst that fits the log is not held up by it. With the report a round begins: one step per appending
+//! retired: a burst that fits the log is not held up by it. Where a fence is to be expected soon, which brings one, it is
+//! only asked for in the second case. With the report a round begins: one step per appending
 //! operation; all of it when the log is full.
 
 use crate::attempts::{Attempts, DIGEST_LOOKS};
@@ -83,7 +84,7 @@ impl Client {
         digested > retired
             && (self.in_round.load(Ordering::Relaxed)
                 || self.session.has_report().unwrap_or_else(|| {
-                    end.0.saturating_sub(digested.0) <= CAUGHT_UP_BYTES
+                    (end.0.saturating_sub(digested.0) <= CAUGHT_UP_BYTES && !self.session.is_attended())
                         || end.0 - retired.0 > self.session.geometry().ring_bytes() / 2
                 }))
     }

@@ -12,7 +12,7 @@ use crate::link::Link;
 use crate::opened::OpenSlots;
 use crate::parcels::Parcels;
 use crate::quotas::Quotas;
-use crate::sync::{Arc, AtomicU32, AtomicU64, Mutex, Ordering, RwLock};
+use crate::sync::{Arc, AtomicU32, AtomicU64, Mutex, Ordering, RwLock, fence};
 use cuesta_format::control::{STATE_CLOSED, UNSERVED_SLOTS};
 use cuesta_format::entry::Salt;
 use cuesta_format::wire::{PROTOCOL_VERSION, Refusal, Report, Request, Response, Welcome};
@@ -385,18 +385,27 @@ impl Session {
         let page = self.notice.page();
         let entries = self.entries.load(Ordering::Relaxed);
         let many = page.entries_max.load(Ordering::Relaxed) / KICK_PART;
-        let news = page.digested.load(Ordering::Relaxed) >= kicked
-            || end.0.saturating_sub(kicked) >= page.kick_bytes.load(Ordering::Relaxed).max(1)
+        let was_clean = page.digested.load(Ordering::Relaxed) >= kicked;
+        let is_long = end.0.saturating_sub(kicked) >= page.kick_bytes.load(Ordering::Relaxed).max(1)
             || entries.saturating_sub(self.entries_kicked.load(Ordering::Relaxed)) >= many.max(1);
-        if news
+        if (was_clean || is_long)
             && self
                 .kicked
                 .compare_exchange(kicked, end.0.max(kicked), Ordering::Relaxed, Ordering::Relaxed)
                 .is_ok()
         {
             self.entries_kicked.store(entries, Ordering::Relaxed);
-            self.raise_kick();
+            // Either this finds that SharedFS looks no more, or its last look finds what was appended.
+            fence(Ordering::SeqCst);
+            if is_long || !self.is_attended() {
+                self.raise_kick();
+            }
         }
+    }
+
+    /// Whether SharedFS looks at the log without a kick: somebody waits for an inode that this session has, or will soon.
+    pub(crate) fn is_attended(&self) -> bool {
+        self.notice.page().attended.load(Ordering::SeqCst) != 0
     }
 
     /// A lock file was asked for.

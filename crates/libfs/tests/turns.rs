@@ -232,3 +232,56 @@ fn random_calls_by_turns() {
         }
     }
 }
+
+/// A link that keeps the eventfd by which its session wakes the digest thread.
+struct Listening {
+    link: InProcess,
+    kick: Arc<Mutex<Option<OwnedFd>>>,
+}
+
+impl Link for Listening {
+    fn call(&mut self, request: &Request, descriptors: &mut Vec<OwnedFd>) -> Result<Response, LinkError> {
+        let response = self.link.call(request, descriptors)?;
+        if matches!(response, Response::Attached(_)) {
+            *self.kick.lock().unwrap() = Some(descriptors[2].try_clone().unwrap());
+        }
+        Ok(response)
+    }
+
+    fn post(&mut self, request: &Request) -> Result<bool, LinkError> {
+        self.link.post(request)
+    }
+
+    fn collect(&mut self, wait: bool) -> Result<Option<Response>, LinkError> {
+        self.link.collect(wait)
+    }
+}
+
+/// How often the session kicked since this was last asked.
+fn kicks(kick: &OwnedFd) -> u64 {
+    let mut count = [0; 8];
+    rustix::io::read(kick, &mut count).map_or(0, |_| u64::from_ne_bytes(count))
+}
+
+/// Each turn began with a kick: a digest thread that had nothing to do was woken on a processor where others waited.
+#[test]
+fn who_takes_turns_wakes_no_digest_thread() {
+    const TURNS: u64 = 20;
+    let store = Store::new(small());
+    let kick = Arc::default();
+    let link = Listening { link: InProcess::of(&store.shared, SessionId(0)), kick: Arc::clone(&kick) };
+    let one = root(&Client::attach(Box::new(link), "listening").unwrap());
+    let other = root(&store.attach());
+    let kick = kick.lock().unwrap().take().unwrap();
+    rustix::fs::fcntl_setfl(&kick, rustix::fs::OFlags::NONBLOCK).unwrap();
+    one.write_file("f", b"0").unwrap();
+    other.write_file("f", b"1").unwrap();
+    one.write_file("f", b"2").unwrap();
+    assert!(kicks(&kick) > 0, "it was alone at first");
+    for turn in 0..TURNS {
+        other.write_file("f", format!("other {turn}").as_bytes()).unwrap();
+        one.write_file("f", format!("one {turn}").as_bytes()).unwrap();
+    }
+    assert_eq!(kicks(&kick), 0, "in {TURNS} turns");
+    assert_eq!(other.read_file("f").unwrap(), format!("one {}", TURNS - 1).as_bytes());
+}

@@ -57,12 +57,21 @@ pub(crate) struct Digested {
 impl SharedFs {
     /// Digests one batch of a session's log. A session whose log proves wrong is ended.
     pub fn digest_session(&self, session: SessionId) -> Result<Progress, Error> {
-        let mut digester = self.digester.lock();
-        let Some(batch) = self.digest_batch(&mut digester, session, Until::Completed)? else {
+        self.digest_some(&mut self.digester.lock(), session)
+    }
+
+    /// As [`SharedFs::digest_session`], but not behind a digest that is going on; `None`: one is.
+    pub(crate) fn digest_unless_busy(&self, session: SessionId) -> Option<Result<Progress, Error>> {
+        let mut digester = self.digester.try_lock()?;
+        Some(self.digest_some(&mut digester, session))
+    }
+
+    fn digest_some(&self, digester: &mut Digester, session: SessionId) -> Result<Progress, Error> {
+        let Some(batch) = self.digest_batch(digester, session, Until::Completed)? else {
             return Ok(Progress::Idle);
         };
         if batch.rejected.is_some() {
-            self.end(&mut digester, session, Ending::GivenUp)?;
+            self.end(digester, session, Ending::GivenUp)?;
         }
         Ok(Progress::Digested { session, bytes: batch.to.0 - batch.from.0 })
     }
@@ -252,6 +261,9 @@ impl SharedFs {
     pub(crate) fn digest_due(&self, idle: bool) -> Result<bool, Error> {
         if self.is_starved() || self.metadata.is_read_only() {
             return Ok(false);
+        }
+        if idle {
+            self.attend_no_more();
         }
         let due = policy::due(&self.backlogs(), &self.options, idle);
         let mut digested = due.into_iter().map(|session| self.digest_session(session));

@@ -8,7 +8,7 @@ use crate::store::{Core, sync_folder};
 use crate::{Error, SharedFs};
 use cuesta_format::event::Step;
 use cuesta_format::geometry::{LOGS_FOLDER, segment_path};
-use cuesta_format::{FileKind, InodeNumber, LeaseGeneration, LogGeneration, SegmentId, SessionId};
+use cuesta_format::{FileKind, InodeNumber, LogGeneration, SegmentId, SessionId};
 use cuesta_media::planted::{self, Bug};
 use std::io::ErrorKind;
 use std::sync::atomic::Ordering;
@@ -29,12 +29,16 @@ impl SharedFs {
     /// what the scan behind it does not find was never acknowledged, and the new log generation voids it for
     /// good before anybody else gets the lease.
     pub(crate) fn fence(&self, session: SessionId, inode: InodeNumber, along: &Ahead) -> Result<(), Error> {
+        // It stands still while a digest that is going on comes to its end.
+        self.move_generation_for(session, inode);
         let mut digester = self.digester.lock();
         if self.core.lock().leases.held(session, inode).is_none() {
-            // Somebody else wanted it, too, and had it fenced: once more would only say that it held it until now.
-            return Ok(());
+            // Somebody else wanted it, too, and had it fenced: once more would only say that it held it until now. Or it was
+            // given back, and the session is not to stand still for that.
+            return self.settle_fence(&mut digester, session, None);
         }
-        if !self.move_generation(session) {
+        // It may have gone on meanwhile, by its own question.
+        if !self.move_generation_for(session, inode) {
             // Whatever it left in the table of leases, nobody waits for it.
             self.core.lock().leases.end_session(session);
             return Ok(());
@@ -84,8 +88,7 @@ impl SharedFs {
             let Some(found) = sessions.get_mut(&session) else { continue };
             // What comes behind is void; and only the next move is one that it is told of.
             renew_log(found, table)?;
-            found.lease_generation = LeaseGeneration(found.lease_generation.0 + 1);
-            found.control.publish_generation(found.lease_generation);
+            found.move_generation();
             found.revoked_all = true;
             found.lingering.clear();
             let is_mounted = found.kernel.is_some();
@@ -112,9 +115,7 @@ impl SharedFs {
         {
             let mut core = self.core.lock();
             let Core { sessions, table, .. } = &mut *core;
-            let is_halted = |found: &&mut Session| {
-                found.revoked_all && found.lease_generation != found.record.lease_generation
-            };
+            let is_halted = |found: &&mut Session| found.revoked_all && found.is_unsettled();
             if let Some(found) = sessions.get_mut(&session).filter(is_halted) {
                 // It was digested when it was halted, and nothing it appended since counts.
                 return renew_log(found, table);
@@ -126,9 +127,17 @@ impl SharedFs {
     /// From now on no operation of the session returns without asking. Says whether there is such a session.
     fn move_generation(&self, session: SessionId) -> bool {
         let mut core = self.core.lock();
-        let Some(found) = core.sessions.get_mut(&session) else { return false };
-        found.lease_generation = LeaseGeneration(found.lease_generation.0 + 1);
-        found.control.publish_generation(found.lease_generation);
+        core.sessions.get_mut(&session).map(Session::move_generation).is_some()
+    }
+
+    /// As [`SharedFs::move_generation`], if the session has a lease on the inode and was not stopped already.
+    fn move_generation_for(&self, session: SessionId, inode: InodeNumber) -> bool {
+        let mut core = self.core.lock();
+        let Core { sessions, leases, .. } = &mut *core;
+        let Some(found) = sessions.get_mut(&session) else { return false };
+        if leases.held(session, inode).is_some() && !found.is_unsettled() {
+            found.move_generation();
+        }
         true
     }
 
@@ -152,8 +161,7 @@ impl SharedFs {
         session: SessionId,
         revoked: Option<(InodeNumber, &Ahead)>,
     ) -> Result<(), Error> {
-        let is_unsettled = |found: &Session| found.lease_generation != found.record.lease_generation;
-        if !self.core.lock().sessions.get(&session).is_some_and(is_unsettled) {
+        if !self.core.lock().sessions.get(&session).is_some_and(Session::is_unsettled) {
             return Ok(());
         }
         if !planted::active(Bug::LostUpdate) && self.digest_all(digester, session, Until::Break)?.rejected {
@@ -364,8 +372,7 @@ impl SharedFs {
     /// No operation of the session returns any more but with an error.
     fn shut_out(&self, session: SessionId) {
         if let Some(found) = self.core.lock().sessions.get_mut(&session) {
-            found.lease_generation = LeaseGeneration(found.lease_generation.0 + 1);
-            found.control.publish_generation(found.lease_generation);
+            found.move_generation();
             found.control.publish_closed();
         }
     }

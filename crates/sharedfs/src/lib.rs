@@ -22,6 +22,7 @@
 //! a whole batch, and by whoever must see no digest run (a fence, the end of a session). The others
 //! are held for moments, never across a log read or a commit. Nothing here waits for a session.
 
+mod attending;
 mod catching_up;
 pub mod check;
 pub mod configuration;

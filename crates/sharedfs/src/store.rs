@@ -531,6 +531,7 @@ pub(crate) fn new_session(
         revoked: BTreeMap::new(),
         revoked_all: false,
         lingering: VecDeque::new(),
+        attended: false,
         ending: None,
         kernel: None,
     }

@@ -10,6 +10,7 @@ use cuesta_sharedfs::metadata::MetadataError;
 use cuesta_sharedfs::{Ending, Error, Progress};
 use std::collections::HashSet;
 use std::ops::Range;
+use std::time::{Duration, Instant};
 
 #[test]
 fn a_conflict_fences_the_holder_and_keeps_its_prefix() {
@@ -469,4 +470,29 @@ fn letting_go_of_a_store_that_was_left_is_nothing_to_the_next_daemon() {
     assert_eq!(last.read_directory(ROOT).unwrap().len(), 3001);
     drop(last);
     assert!(check(&store.tier(), Mode::Report).unwrap().is_clean());
+}
+
+/// Who is waited for went on writing for as long as a digest took that was going on, and what it wrote had to be digested
+/// behind that.
+#[test]
+fn who_is_waited_for_stands_still_while_a_digest_goes_on() {
+    let store = Store::new();
+    let shared = store.open();
+    let mut holder = Writer::attach(&shared);
+    let file = holder.file(b"f");
+    holder.digest();
+    holder.write(file, 0, b"content");
+    let mut waiter = Writer::attach(&shared);
+    let held = shared.hold_digests();
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| waiter.acquire(file, LeaseMode::Write).record.size);
+        let patience = Instant::now() + Duration::from_secs(60);
+        while holder.generation() == holder.lease_generation {
+            assert!(Instant::now() < patience, "nobody told the holder");
+            std::thread::yield_now();
+        }
+        drop(held);
+        assert_eq!(waiting.join().unwrap(), 7);
+    });
+    assert_eq!(holder.resync().revoked, [file]);
 }

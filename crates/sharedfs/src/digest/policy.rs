@@ -41,11 +41,11 @@ pub fn entries_share(options: &Options, sessions: usize) -> u64 {
     (options.undigested_entries / (sessions as u64).max(1)).max(1)
 }
 
-/// How long the digest thread may sleep without a kick, given what is left to do.
+/// How long the digest thread may sleep without a kick, given what is left to do; `attends`: some do not kick.
 #[must_use]
-pub fn sleep(backlogs: &[Backlog], options: &Options) -> Option<Duration> {
+pub fn sleep(backlogs: &[Backlog], attends: bool, options: &Options) -> Option<Duration> {
     let dirty = backlogs.iter().any(|backlog| backlog.bytes > 0);
-    dirty.then(|| Duration::from_millis(options.digest_idle_ms))
+    (dirty || attends).then(|| Duration::from_millis(options.digest_idle_ms))
 }
 
 #[cfg(test)]
@@ -67,7 +67,8 @@ mod tests {
         let most = Options { undigested_entries: 6, ..options.clone() };
         assert_eq!(due(&short, &most, false), [SessionId(1)]);
         assert_eq!((entries_share(&most, 0), entries_share(&most, 2), entries_share(&most, 100)), (6, 3, 1));
-        assert_eq!(sleep(&short, &options), Some(Duration::from_millis(7)));
-        assert_eq!(sleep(&[backlog(1, 0)], &options), None);
+        assert_eq!(sleep(&short, false, &options), Some(Duration::from_millis(7)));
+        assert_eq!(sleep(&[backlog(1, 0)], false, &options), None);
+        assert_eq!(sleep(&[backlog(1, 0)], true, &options), Some(Duration::from_millis(7)));
     }
 }

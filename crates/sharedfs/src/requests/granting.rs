@@ -47,11 +47,15 @@ impl SharedFs {
                 let least = Duration::from_micros(self.options.lease_hold_us);
                 core.leases.keep(inode, now + kept_for(now - since, least));
             }
+            let taken = fenced.is_some();
             let along = if core.leases.is_contended(inode, now) { Ahead::none() } else { ahead.clone() };
             drop(core);
             match outcome {
                 Outcome::Granted(granted) => {
                     let write = granted == LeaseMode::Write;
+                    if write && taken {
+                        self.attend(session);
+                    }
                     self.events.record(Step::Grant { session, inode, write });
                     return Ok(granted);
                 }

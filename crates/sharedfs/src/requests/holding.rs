@@ -25,6 +25,10 @@ const IDLE_LOOKS: u32 = 3;
 const BATCH_LEAST_BYTES: u64 = 256 << 10;
 /// Less than this is digested in the time that the fence takes anyway.
 const CAUGHT_UP_BYTES: u64 = 8 << 10;
+/// A holder goes on for so much longer, at most, while its log is digested, and not with a log that takes longer than that:
+/// on processors that are busy each catches up with the other for long.
+const CATCHING_UP_MAX: Duration = Duration::from_millis(5);
+const TOO_MUCH_BYTES: u64 = 4 << 20;
 
 /// How long a lease is kept that took so long to come by, where `least` is the least.
 pub(super) fn kept_for(cost: Duration, least: Duration) -> Duration {
@@ -43,12 +47,13 @@ impl SharedFs {
             for &holder in &holders {
                 if self.pending_bytes(holder) >= BATCH_LEAST_BYTES && !self.is_starved() {
                     // What cannot be digested is found by who needs it to be.
-                    let _: Result<Progress, _> = self.digest_session(holder);
+                    let _: Option<Result<Progress, _>> = self.digest_unless_busy(holder);
                 }
             }
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                return holders.into_iter().for_each(|holder| self.catch_up_with(holder));
+                let until = until + CATCHING_UP_MAX;
+                return holders.into_iter().for_each(|holder| self.catch_up_with(holder, until));
             }
             std::thread::sleep(LOOK.saturating_sub(looked.elapsed()).min(left));
             let before = std::mem::replace(&mut seen, self.work_of(&holders));
@@ -68,17 +73,18 @@ impl SharedFs {
     }
 
     /// Digests what a session's log holds while it goes on, as long as each time less was added: what is left when it is
-    /// fenced is what it and others wait for.
-    fn catch_up_with(&self, session: SessionId) {
-        let mut before = u64::MAX;
-        loop {
+    /// fenced is what it and others wait for. Where that takes longer, it had better stand still.
+    fn catch_up_with(&self, session: SessionId, until: Instant) {
+        let mut before = TOO_MUCH_BYTES;
+        while Instant::now() < until {
             let pending = self.pending_bytes(session);
             if pending < CAUGHT_UP_BYTES || pending > before / 4 * 3 {
                 return;
             }
-            before = pending;
-            if !matches!(self.digest_session(session), Ok(Progress::Digested { .. })) {
-                return;
+            match self.digest_unless_busy(session) {
+                None => std::thread::sleep(LOOK),
+                Some(Ok(Progress::Digested { .. })) => before = pending,
+                Some(_) => return,
             }
         }
     }

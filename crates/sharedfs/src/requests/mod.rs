@@ -423,13 +423,12 @@ impl SharedFs {
         Ok(Response::Arenas)
     }
 
-    /// Tells a fenced session what became of its log. Waits for the fence, if it is going on.
-    /// What a fence left the session with. Looked at and answered in one breath: a further fence that begins between
-    /// the two would pass off the log's old end as its own.
+    /// Tells a fenced session what became of its log; waits for the fence, if it is going on. Looked at and answered in one
+    /// breath: a further fence that begins between the two would pass off the log's old end as its own.
     fn resync(&self, session: SessionId) -> Result<Response, Trouble> {
         loop {
             let settled = self.with_session(session, |found| {
-                (found.lease_generation == found.record.lease_generation)
+                (!found.is_unsettled())
                     .then(|| self.resynced(found))
                     .inspect(|_| found.presence = Presence::Here)
             })?;

@@ -140,6 +140,10 @@ impl Service for SharedFs {
     }
 
     fn tidy(&self) -> Result<bool, Error> {
+        if self.attends() {
+            // Sessions take turns, and one waits. The kernel does not let go of a processor while it tidies.
+            return Ok(true);
+        }
         self.references.sweep_if_any()?;
         let found = self.collapse_step()?;
         // Who digests takes memory all the time.
@@ -162,7 +166,7 @@ impl Service for SharedFs {
         if self.is_starved() {
             return Some(STARVED_PAUSE);
         }
-        let sleep = policy::sleep(&self.backlogs(), self.options());
+        let sleep = policy::sleep(&self.backlogs(), self.attends(), self.options());
         let look = self.watches_orphans().then_some(LOOK_EVERY);
         let rest = self.has_rest().then_some(STARVED_PAUSE);
         sleep.into_iter().chain(look).chain(rest).min()

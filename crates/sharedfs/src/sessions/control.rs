@@ -116,6 +116,13 @@ impl Control {
         self.notice_word(offset_of!(NoticePage, entries_max)).store(entries, Ordering::SeqCst);
     }
 
+    /// Tells whether the log is looked at without a kick that it holds something. When it no longer is, every read of
+    /// [`Control::completed`] behind this sees what the session did not kick for.
+    pub fn publish_attended(&self, attended: bool) {
+        self.notice_word(offset_of!(NoticePage, attended)).store(attended.into(), Ordering::SeqCst);
+        std::sync::atomic::fence(Ordering::SeqCst);
+    }
+
     /// Tells that the session is over, and wakes who waits.
     pub fn publish_closed(&self) {
         word!(self.notice, atomic_u32, NoticePage.state).fetch_or(STATE_CLOSED, Ordering::SeqCst);

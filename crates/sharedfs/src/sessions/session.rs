@@ -81,6 +81,8 @@ pub struct Session {
     pub revoked_all: bool,
     /// Inodes it gave back while its log could still change them, the first one first.
     pub lingering: VecDeque<(InodeNumber, LogPosition)>,
+    /// Its log is looked at without a kick.
+    pub(crate) attended: bool,
     /// It is over, and ends this way once there is room to digest the rest of its log.
     pub ending: Option<Ending>,
 }
@@ -93,6 +95,18 @@ impl Session {
         self.control.publish_slots(self.segments.len() as u32);
         self.control.publish_digested(self.digested, self.digested_entries);
         self.control.publish_credit(self.credit_limit);
+    }
+
+    /// From now on none of its operations returns without asking.
+    pub(crate) fn move_generation(&mut self) {
+        self.lease_generation = LeaseGeneration(self.lease_generation.0 + 1);
+        self.control.publish_generation(self.lease_generation);
+    }
+
+    /// Whether its generation was moved, and its log not yet taken for that.
+    #[must_use]
+    pub(crate) fn is_unsettled(&self) -> bool {
+        self.lease_generation != self.record.lease_generation
     }
 
     /// How far its log is complete, as it says, but never before what was digested.

@@ -1,0 +1,42 @@
+//! Sessions that need not kick: whoever got an inode others were fenced for is about to be fenced for it, too.
+//!
+//! A kick wakes the digest thread, on a processor where somebody waits for the inode or digests what it waits for. Such a
+//! session is told that its log is looked at anyway: by who waits next, or by the digest thread once nobody kicked
+//! for the idle time. That is the last look at it; from then on it kicks again.
+
+use crate::SharedFs;
+use crate::sessions::Session;
+use cuesta_format::SessionId;
+use cuesta_media::wait;
+
+impl SharedFs {
+    /// The session need not kick, until the digest thread finds time to look after its log.
+    pub(crate) fn attend(&self, session: SessionId) {
+        let mut core = self.core.lock();
+        let Some(found) = core.sessions.get_mut(&session) else { return };
+        if !std::mem::replace(&mut found.attended, true) {
+            found.control.publish_attended(true);
+            // The digest thread may be asleep for good: it learns that there is somebody to look after.
+            let _ = wait::raise(found.control.kick());
+        }
+    }
+
+    /// Whether there are such sessions.
+    pub(crate) fn attends(&self) -> bool {
+        self.core.lock().sessions.values().any(|found| found.attended)
+    }
+
+    /// All kick again. What they did not kick for is seen behind this.
+    pub(crate) fn attend_no_more(&self) {
+        let mut core = self.core.lock();
+        let attended = core.sessions.values_mut().filter(|found| found.attended);
+        attended.for_each(Session::kick_again);
+    }
+}
+
+impl Session {
+    fn kick_again(&mut self) {
+        self.attended = false;
+        self.control.publish_attended(false);
+    }
+}
