@@ -8,10 +8,15 @@ use crate::SharedFs;
 use crate::sessions::Session;
 use cuesta_format::SessionId;
 use cuesta_media::wait;
+use std::time::{Duration, Instant};
+
+/// Who got something so long ago takes no turns at the moment.
+const TURN_MAX: Duration = Duration::from_millis(50);
 
 impl SharedFs {
     /// The session need not kick, until the digest thread finds time to look after its log.
     pub(crate) fn attend(&self, session: SessionId) {
+        *self.attended_at.lock() = Some(Instant::now());
         let mut core = self.core.lock();
         let Some(found) = core.sessions.get_mut(&session) else { return };
         if !std::mem::replace(&mut found.attended, true) {
@@ -26,17 +31,26 @@ impl SharedFs {
         self.core.lock().sessions.values().any(|found| found.attended)
     }
 
+    /// Whether sessions take turns just now, so that one of them waits.
+    pub(crate) fn turns_are_taken(&self) -> bool {
+        self.attended_at.lock().is_some_and(|at| at.elapsed() < TURN_MAX)
+    }
+
     /// All kick again. What they did not kick for is seen behind this.
     pub(crate) fn attend_no_more(&self) {
-        let mut core = self.core.lock();
-        let attended = core.sessions.values_mut().filter(|found| found.attended);
-        attended.for_each(Session::kick_again);
+        let attended: Vec<SessionId> = {
+            let mut core = self.core.lock();
+            let attended = core.sessions.values_mut().filter(|found| found.attended);
+            attended.map(Session::kick_again).collect()
+        };
+        attended.into_iter().for_each(|session| self.note_growth(session));
     }
 }
 
 impl Session {
-    fn kick_again(&mut self) {
+    fn kick_again(&mut self) -> SessionId {
         self.attended = false;
         self.control.publish_attended(false);
+        self.id
     }
 }

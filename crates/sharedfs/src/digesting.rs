@@ -14,7 +14,7 @@ use crate::store::{Core, Progress};
 use crate::{Error, SharedFs};
 use cuesta_format::event::Step;
 use cuesta_format::{InodeNumber, SegmentId, SessionId};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// Room the metadata store must have before more space is promised, and is given ahead of need.
@@ -54,6 +54,22 @@ pub(crate) struct Digested {
     pub(crate) rejected: bool,
 }
 
+/// A digest runs while this lives.
+struct Running<'a>(&'a AtomicBool);
+
+impl Running<'_> {
+    fn begin(runs: &AtomicBool) -> Running<'_> {
+        runs.store(true, Ordering::Relaxed);
+        Running(runs)
+    }
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Relaxed);
+    }
+}
+
 impl SharedFs {
     /// Digests one batch of a session's log. A session whose log proves wrong is ended.
     pub fn digest_session(&self, session: SessionId) -> Result<Progress, Error> {
@@ -79,7 +95,7 @@ impl SharedFs {
     /// Keeps every digest from beginning while the result lives, as one that runs does: for tests of what goes on
     /// beside it.
     pub fn hold_digests(&self) -> impl Sized + '_ {
-        self.digester.lock()
+        (self.digester.lock(), Running::begin(&self.digests))
     }
 
     /// Digests one batch of the longest log, if any log holds something; else makes spare segments and arenas.
@@ -208,6 +224,7 @@ impl SharedFs {
         let storage = self.storage();
         let batches = if storage.recovering { BATCHES_RECOVERED } else { 1 };
         let mut bytes_max = batches * self.options.digest_batch_bytes;
+        let running = Running::begin(&self.digests);
         let digested = loop {
             match digester.digest(&storage, &log, until, bytes_max) {
                 Err(Error::NoSpace) if self.is_undone(&log)? => {
@@ -220,6 +237,7 @@ impl SharedFs {
                 digested => break digested,
             }
         };
+        drop(running);
         let batch = match digested {
             Ok(Some(batch)) => batch,
             Ok(None) => return Ok(None),
@@ -259,11 +277,11 @@ impl SharedFs {
     /// not, for a while: what programs did stays in their logs until there is room, and they are told when those are full.
     /// Where the metadata store is damaged, there is nothing to do ever again.
     pub(crate) fn digest_due(&self, idle: bool) -> Result<bool, Error> {
-        if self.is_starved() || self.metadata.is_read_only() {
-            return Ok(false);
-        }
         if idle {
             self.attend_no_more();
+        }
+        if self.is_starved() || self.metadata.is_read_only() {
+            return Ok(false);
         }
         let due = policy::due(&self.backlogs(), &self.options, idle);
         let mut digested = due.into_iter().map(|session| self.digest_session(session));

@@ -22,6 +22,17 @@ pub enum Ending {
     GivenUp,
 }
 
+/// What a session loses in the moment its fence is settled.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Loses<'a> {
+    /// Nothing.
+    Nothing,
+    /// Its lease on the inode, and those along with it.
+    Lease(InodeNumber, &'a Ahead),
+    /// What it was promised and has not used, and what its digests freed and it has not let go of.
+    Space,
+}
+
 impl SharedFs {
     /// Fences a session for the sake of another's request, and revokes its lease on the inode (DESIGN §8).
     ///
@@ -29,21 +40,26 @@ impl SharedFs {
     /// what the scan behind it does not find was never acknowledged, and the new log generation voids it for
     /// good before anybody else gets the lease.
     pub(crate) fn fence(&self, session: SessionId, inode: InodeNumber, along: &Ahead) -> Result<(), Error> {
-        // It stands still while a digest that is going on comes to its end.
-        self.move_generation_for(session, inode);
+        // It stands still while a digest that is going on comes to its end. Others who have the digester may keep it for long.
+        let is_stopped =
+            self.digests.load(Ordering::Relaxed) && self.stop_holder(session, inode) == Some(true);
         let mut digester = self.digester.lock();
         if self.core.lock().leases.held(session, inode).is_none() {
             // Somebody else wanted it, too, and had it fenced: once more would only say that it held it until now. Or it was
-            // given back, and the session is not to stand still for that.
-            return self.settle_fence(&mut digester, session, None);
+            // given back, and whom this stopped is not to stand still for that.
+            return match is_stopped.then(|| self.settle_fence(&mut digester, session, Loses::Nothing)) {
+                // Its own question settles it when there is room.
+                None | Some(Err(Error::NoSpace)) => Ok(()),
+                Some(settled) => settled,
+            };
         }
         // It may have gone on meanwhile, by its own question.
-        if !self.move_generation_for(session, inode) {
+        if self.stop_holder(session, inode).is_none() {
             // Whatever it left in the table of leases, nobody waits for it.
             self.core.lock().leases.end_session(session);
             return Ok(());
         }
-        self.settle_fence(&mut digester, session, Some((inode, along)))?;
+        self.settle_fence(&mut digester, session, Loses::Lease(inode, along))?;
         self.note_fence(session);
         Ok(())
     }
@@ -56,16 +72,8 @@ impl SharedFs {
         if !self.move_generation(session) {
             return Ok(());
         }
-        self.settle_fence(&mut digester, session, None)?;
+        self.settle_fence(&mut digester, session, Loses::Space)?;
         self.note_fence(session);
-        let mut core = self.core.lock();
-        let Some(found) = core.sessions.get_mut(&session) else { return Ok(()) };
-        let promised = found.promised();
-        found.credit_limit = found.debited;
-        found.control.publish_credit(found.credit_limit);
-        let mut space = self.space.lock();
-        space.allocator.retired(session, found.digested);
-        space.credits.settle(promised);
         Ok(())
     }
 
@@ -121,7 +129,7 @@ impl SharedFs {
                 return renew_log(found, table);
             }
         }
-        self.settle_fence(digester, session, None)
+        self.settle_fence(digester, session, Loses::Nothing)
     }
 
     /// From now on no operation of the session returns without asking. Says whether there is such a session.
@@ -130,15 +138,17 @@ impl SharedFs {
         core.sessions.get_mut(&session).map(Session::move_generation).is_some()
     }
 
-    /// As [`SharedFs::move_generation`], if the session has a lease on the inode and was not stopped already.
-    fn move_generation_for(&self, session: SessionId, inode: InodeNumber) -> bool {
+    /// As [`SharedFs::move_generation`], if the session has a lease on the inode and was not stopped already: whether it was
+    /// now. `None`: there is no such session.
+    fn stop_holder(&self, session: SessionId, inode: InodeNumber) -> Option<bool> {
         let mut core = self.core.lock();
         let Core { sessions, leases, .. } = &mut *core;
-        let Some(found) = sessions.get_mut(&session) else { return false };
-        if leases.held(session, inode).is_some() && !found.is_unsettled() {
+        let found = sessions.get_mut(&session)?;
+        let is_to_stop = leases.held(session, inode).is_some() && !found.is_unsettled();
+        if is_to_stop {
             found.move_generation();
         }
-        true
+        Some(is_to_stop)
     }
 
     fn note_fence(&self, session: SessionId) {
@@ -151,15 +161,15 @@ impl SharedFs {
         self.events.record(step);
     }
 
-    /// Takes what a session's log holds, once its generation was moved, and voids the rest; its lease on `revoked`, and
-    /// those along with it, go in the same moment, so that whoever sees the fence settled sees that, too. A fence that
+    /// Takes what a session's log holds, once its generation was moved, and voids the rest; what it loses goes in the same
+    /// moment, so that whoever sees the fence settled sees that, too. A fence that
     /// failed before it got there is finished by the session's own question, which must not be answered with an older
     /// log's end.
     pub(crate) fn settle_fence(
         &self,
         digester: &mut Digester,
         session: SessionId,
-        revoked: Option<(InodeNumber, &Ahead)>,
+        loses: Loses<'_>,
     ) -> Result<(), Error> {
         if !self.core.lock().sessions.get(&session).is_some_and(Session::is_unsettled) {
             return Ok(());
@@ -167,6 +177,10 @@ impl SharedFs {
         if !planted::active(Bug::LostUpdate) && self.digest_all(digester, session, Until::Break)?.rejected {
             return self.end(digester, session, Ending::GivenUp);
         }
+        let revoked = match loses {
+            Loses::Lease(inode, along) => Some((inode, along)),
+            Loses::Nothing | Loses::Space => None,
+        };
         // With the log digested, what the session made is in the metadata store: of its other numbers there is no inode.
         // Where what is near cannot be read nothing is given up along.
         let near = revoked.and_then(|(_, along)| along.given_up_along(self).ok()).unwrap_or_default();
@@ -182,15 +196,26 @@ impl SharedFs {
         let Core { sessions, table, leases, .. } = &mut *core;
         let Some(found) = sessions.get_mut(&session) else { return Ok(()) };
         renew_log(found, table)?;
-        if let Some((inode, _)) = revoked {
-            // What it lost before and was not told of yet, it has had as it was since then.
-            found.revoked.entry(inode).or_insert(version);
-            leases.revoke(session, inode, self.opened.elapsed());
-            for near in near.into_iter().filter(|&near| near != inode) {
-                if leases.held(session, near).is_some() {
-                    found.revoked.entry(near).or_insert(None);
-                    leases.revoke_along(session, near);
+        match loses {
+            Loses::Nothing => {}
+            Loses::Lease(inode, _) => {
+                // What it lost before and was not told of yet, it has had as it was since then.
+                found.revoked.entry(inode).or_insert(version);
+                leases.revoke(session, inode, self.opened.elapsed());
+                for near in near.into_iter().filter(|&near| near != inode) {
+                    if leases.held(session, near).is_some() {
+                        found.revoked.entry(near).or_insert(None);
+                        leases.revoke_along(session, near);
+                    }
                 }
+            }
+            Loses::Space => {
+                let promised = found.promised();
+                found.credit_limit = found.debited;
+                found.control.publish_credit(found.credit_limit);
+                let mut space = self.space.lock();
+                space.allocator.retired(session, found.digested);
+                space.credits.settle(promised);
             }
         }
         Ok(())

@@ -90,6 +90,10 @@ pub struct SharedFs {
     pub(crate) attaching: RwLock<()>,
     recovering: AtomicBool,
     pub(crate) failed: AtomicBool,
+    /// A digest runs.
+    pub(crate) digests: AtomicBool,
+    /// When a session was last given what another one was fenced for.
+    pub(crate) attended_at: Mutex<Option<Instant>>,
     /// Inodes without a name that are kept while it can be seen that somebody has them open.
     pub(crate) watched_orphans: AtomicU64,
     /// When a digest last found the medium full.
@@ -257,6 +261,8 @@ impl SharedFs {
             attaching: RwLock::new(()),
             recovering: AtomicBool::new(true),
             failed: AtomicBool::new(false),
+            digests: AtomicBool::new(false),
+            attended_at: Mutex::default(),
             watched_orphans: AtomicU64::new(0),
             starved: Mutex::default(),
         };

@@ -25,6 +25,7 @@ impl SharedFs {
         ahead: &Ahead,
     ) -> Result<LeaseMode, Trouble> {
         let mut fenced = None;
+        let mut is_taken = false;
         loop {
             let now = self.opened.elapsed();
             let mut core = self.core.lock();
@@ -47,13 +48,12 @@ impl SharedFs {
                 let least = Duration::from_micros(self.options.lease_hold_us);
                 core.leases.keep(inode, now + kept_for(now - since, least));
             }
-            let taken = fenced.is_some();
             let along = if core.leases.is_contended(inode, now) { Ahead::none() } else { ahead.clone() };
             drop(core);
             match outcome {
                 Outcome::Granted(granted) => {
                     let write = granted == LeaseMode::Write;
-                    if write && taken {
+                    if write && is_taken {
                         self.attend(session);
                     }
                     self.events.record(Step::Grant { session, inode, write });
@@ -61,6 +61,7 @@ impl SharedFs {
                 }
                 Outcome::Fence(others) => {
                     fenced.get_or_insert(now);
+                    is_taken = true;
                     for other in others {
                         self.fence(other, inode, &along)?;
                     }

@@ -75,10 +75,10 @@ impl SharedFs {
     /// Digests what a session's log holds while it goes on, as long as each time less was added: what is left when it is
     /// fenced is what it and others wait for. Where that takes longer, it had better stand still.
     fn catch_up_with(&self, session: SessionId, until: Instant) {
-        let mut before = TOO_MUCH_BYTES;
+        let mut before = u64::MAX;
         while Instant::now() < until {
             let pending = self.pending_bytes(session);
-            if pending < CAUGHT_UP_BYTES || pending > before / 4 * 3 {
+            if !(CAUGHT_UP_BYTES..=TOO_MUCH_BYTES).contains(&pending) || pending > before / 4 * 3 {
                 return;
             }
             match self.digest_unless_busy(session) {

@@ -12,7 +12,7 @@ mod written;
 pub(crate) use ahead::Ahead;
 pub(crate) use packed::Packed;
 
-use crate::ending::Ending;
+use crate::ending::{Ending, Loses};
 use crate::metadata::{Entry, MetadataError, Snapshot};
 use crate::observe::Counters;
 use crate::sessions::{Presence, Segment, Session};
@@ -435,7 +435,7 @@ impl SharedFs {
             if let Some(resynced) = settled {
                 return Ok(Response::Resynced(resynced));
             }
-            self.settle_fence(&mut self.digester.lock(), session, None)?;
+            self.settle_fence(&mut self.digester.lock(), session, Loses::Nothing)?;
         }
     }
 

@@ -140,8 +140,8 @@ impl Service for SharedFs {
     }
 
     fn tidy(&self) -> Result<bool, Error> {
-        if self.attends() {
-            // Sessions take turns, and one waits. The kernel does not let go of a processor while it tidies.
+        if self.turns_are_taken() {
+            // One waits for another, and the kernel does not let go of a processor while it tidies.
             return Ok(true);
         }
         self.references.sweep_if_any()?;
