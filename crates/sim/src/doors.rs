@@ -5,7 +5,7 @@ use cuesta_fuse::Device;
 use serde::{Deserialize, Serialize};
 
 /// One door.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize, Deserialize)]
 pub enum Door {
     /// Under `cuesta run`
     Run,

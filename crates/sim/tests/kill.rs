@@ -4,14 +4,16 @@
 //! It needs the command and the preload library beside each other, as `make build` leaves them;
 //! `CUESTA_BIN` names another command. Mounts need root and FUSE; skipped visibly otherwise.
 
-use cuesta_sim::doors::{Doors, why_no_mount};
+use cuesta_sim::doors::{Door, Doors, why_no_mount};
 use cuesta_sim::kill::Programs;
-use cuesta_sim::kill::campaign::Campaign;
+use cuesta_sim::kill::campaign::{Campaign, Victim};
 use cuesta_sim::kill::pair::PairCampaign;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 const OPERATIONS_MAX: u64 = 200;
+/// Half as many as return before a kill on average.
+const OPERATIONS_LEAST: u64 = OPERATIONS_MAX / 4;
 
 fn programs() -> Programs {
     let writer = PathBuf::from(env!("CARGO_BIN_EXE_kill-writer"));
@@ -29,6 +31,14 @@ fn kill_one(doors: Doors, seeds: Range<u64>, kills: u64) {
                 panic!("{failure}");
             }
         }
+        assert!(campaign.acknowledged() >= kills * OPERATIONS_LEAST, "{}", campaign.acknowledged());
+        if doors.has_mount() {
+            // Who came by a mount met every way it can be killed.
+            let by_mount =
+                campaign.met().iter().filter(|(victim, door)| victim.has_mount() && *door == Door::Mount);
+            let victims: Vec<Victim> = by_mount.map(|(victim, _)| *victim).collect();
+            assert_eq!(victims, [Victim::Mount, Victim::MountAndDaemon, Victim::Everything]);
+        }
     }
 }
 
@@ -40,6 +50,8 @@ fn kill_two(doors: Doors, seeds: Range<u64>, kills: u64) {
                 panic!("{failure}");
             }
         }
+        assert!(campaign.acknowledged() >= kills * OPERATIONS_LEAST, "{}", campaign.acknowledged());
+        assert!(campaign.notes() >= kills, "{}", campaign.notes());
     }
 }
 

@@ -4,12 +4,13 @@ use super::history::{History, Round, Survived};
 use super::served::{Programs, Served, Steps, Writer, told};
 use crate::doors::{Door, Doors};
 use crate::random::Random;
+use std::collections::BTreeSet;
 use std::io;
 use std::path::PathBuf;
 use std::process::Command;
 
 /// What is killed. What is left alive goes on for a while, as far as it gets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Victim {
     /// The writer.
     Program,
@@ -25,16 +26,14 @@ pub enum Victim {
     Everything,
 }
 
-/// Victims of a campaign where there is no mount, and where there is one.
-const VICTIMS: [Victim; 4] = [Victim::Program, Victim::Program, Victim::Daemon, Victim::Both];
-const VICTIMS_OF_MOUNTS: [Victim; 8] = [
+/// Victims of a campaign where there is no mount, and where there is one, in turn.
+const VICTIMS: [Victim; 4] = [Victim::Program, Victim::Daemon, Victim::Program, Victim::Both];
+const VICTIMS_OF_MOUNTS: [Victim; 6] = [
     Victim::Program,
-    Victim::Program,
-    Victim::Daemon,
-    Victim::Daemon,
-    Victim::Both,
     Victim::Mount,
+    Victim::Daemon,
     Victim::MountAndDaemon,
+    Victim::Both,
     Victim::Everything,
 ];
 
@@ -47,7 +46,9 @@ impl Victim {
         matches!(self, Victim::Daemon | Victim::Both | Victim::MountAndDaemon | Victim::Everything)
     }
 
-    fn has_mount(self) -> bool {
+    /// Whether the process of the mount is killed.
+    #[must_use]
+    pub fn has_mount(self) -> bool {
         matches!(self, Victim::Mount | Victim::MountAndDaemon | Victim::Everything)
     }
 }
@@ -85,6 +86,8 @@ pub struct Campaign {
     doors: Doors,
     round: u64,
     operations_max: u64,
+    acknowledged: u64,
+    met: BTreeSet<(Victim, Door)>,
 }
 
 impl Campaign {
@@ -92,7 +95,9 @@ impl Campaign {
     pub fn new(programs: Programs, seed: u64, doors: Doors, operations_max: u64) -> io::Result<Campaign> {
         let (served, history) = (Served::new(programs)?, History::default());
         let random = Random::new(seed);
-        let campaign = Campaign { served, history, random, seed, doors, round: 0, operations_max };
+        let (round, acknowledged, met) = (0, 0, BTreeSet::new());
+        let campaign =
+            Campaign { served, history, random, seed, doors, round, operations_max, acknowledged, met };
         campaign.history.save(&campaign.history_path())?;
         Ok(campaign)
     }
@@ -100,20 +105,25 @@ impl Campaign {
     /// One round: write, kill, recover, verify.
     pub fn round(&mut self) -> Result<(), KillFailure> {
         let victims: &[Victim] = if self.doors.has_mount() { &VICTIMS_OF_MOUNTS } else { &VICTIMS };
-        let victim = *self.random.pick(victims);
+        // Each of them meets a writer by each door.
+        let turn = if self.doors == Doors::Both { self.round / 2 } else { self.round };
+        let victim = victims[turn as usize % victims.len()];
         let door = self.doors.of(self.round);
         let seed = self.random.next();
         let kill_after = self.random.below(self.operations_max);
         let mut steps = Steps::default();
         let outcome = self.write_and_kill(victim, (seed, door), kill_after, &mut steps);
-        let verdict = outcome.map_err(|error| error.to_string()).and_then(|()| match &steps.disagreement {
-            // Who comes by a mount is told when its process has died.
-            Some(reason) if !(victim.has_mount() && door == Door::Mount) => Err(reason.clone()),
-            _ => self.verify((seed, door), &steps),
-        });
+        let lost_mount = victim.has_mount() && door == Door::Mount;
+        let verdict =
+            outcome.map_err(|error| error.to_string()).and_then(|()| match steps.wrong(lost_mount) {
+                Some(reason) => Err(reason.to_owned()),
+                None => self.verify((seed, door), &steps),
+            });
         match verdict {
             Ok(survived) => {
                 self.history.push(Round { seed, door, survived });
+                self.acknowledged += steps.acknowledged;
+                self.met.insert((victim, door));
                 self.round += 1;
                 self.history.save(&self.history_path()).expect("the history can be written");
                 Ok(())
@@ -143,6 +153,7 @@ impl Campaign {
         command.args(["--operations", &(self.operations_max * 2).to_string()]);
         let mut writer = Writer::start(command)?;
         writer.step_to(kill_after)?;
+        writer.before_the_kill()?;
         if victim.has_program() {
             writer.kill()?;
         }
@@ -200,6 +211,16 @@ impl Campaign {
 
     fn history_path(&self) -> PathBuf {
         self.served.beside("history.json")
+    }
+
+    /// Operations that had returned when their writers died.
+    pub fn acknowledged(&self) -> u64 {
+        self.acknowledged
+    }
+
+    /// What was killed, and by which door the writer had come.
+    pub fn met(&self) -> &BTreeSet<(Victim, Door)> {
+        &self.met
     }
 
     /// Leaves the store and its history where they are, for somebody to look at.

@@ -61,6 +61,7 @@ pub struct PairCampaign {
     histories: Vec<History>,
     /// Notes of each program that survived so far.
     notes: Vec<u64>,
+    acknowledged: u64,
 }
 
 impl PairCampaign {
@@ -76,6 +77,7 @@ impl PairCampaign {
             operations_max,
             histories: vec![History::default(); PROGRAMS as usize],
             notes: vec![0; PROGRAMS as usize],
+            acknowledged: 0,
         };
         campaign.served.ensure_daemon()?;
         let mut mkdir = campaign.served.run(Path::new("mkdir"));
@@ -93,7 +95,7 @@ impl PairCampaign {
     /// One round: write, kill, recover, verify.
     pub fn round(&mut self) -> Result<(), PairFailure> {
         let victims = if self.doors.has_mount() { &VICTIMS_OF_MOUNTS } else { &VICTIMS };
-        let victim = *self.random.pick(victims);
+        let victim = victims[self.round as usize % victims.len()];
         let seeds: Vec<u64> = (0..PROGRAMS).map(|_| self.random.next()).collect();
         let outcome = self.write_and_kill(victim, &seeds).map_err(|error| error.to_string());
         let verdict = outcome.and_then(|steps| self.verify(victim, &seeds, &steps));
@@ -119,6 +121,7 @@ impl PairCampaign {
             false => (1, 0),
         };
         writers[first].step_to(kill_after)?;
+        writers.iter_mut().try_for_each(Writer::before_the_kill)?;
         if !matches!(victim, PairVictim::Daemon | PairVictim::Mount) {
             writers[first].kill()?;
         }
@@ -149,11 +152,8 @@ impl PairCampaign {
 
     fn verify(&mut self, victim: PairVictim, seeds: &[u64], steps: &[Steps]) -> Result<(), String> {
         for (program, steps) in (0..PROGRAMS).zip(steps) {
-            // Who comes by a mount is told when its process has died.
             let lost_mount = matches!(victim, PairVictim::Mount | PairVictim::All);
-            if let Some(reason) = &steps.disagreement
-                && !(lost_mount && self.door(program) == Door::Mount)
-            {
+            if let Some(reason) = steps.wrong(lost_mount && self.door(program) == Door::Mount) {
                 return Err(format!("program {program}: {reason}"));
             }
         }
@@ -194,6 +194,7 @@ impl PairCampaign {
             seen = Some(notes);
         }
         self.notes = seen.unwrap_or_default();
+        self.acknowledged += steps.iter().map(|steps| steps.acknowledged).sum::<u64>();
         Ok(())
     }
 
@@ -222,6 +223,11 @@ impl PairCampaign {
     /// Notes that were published and survived so far.
     pub fn notes(&self) -> u64 {
         self.notes.iter().sum()
+    }
+
+    /// Operations of the programs' own that had returned when these died.
+    pub fn acknowledged(&self) -> u64 {
+        self.acknowledged
     }
 
     /// Leaves the store and its histories where they are, for somebody to look at.

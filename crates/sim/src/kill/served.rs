@@ -1,6 +1,6 @@
 //! A store of a kill test, its daemon, and the programs run on it.
 
-use super::writer::{ACKNOWLEDGED, DISAGREED, ISSUED, SHARED_ACKNOWLEDGED, SHARED_ISSUED};
+use super::writer::{ACKNOWLEDGED, CUT_OFF, DISAGREED, ISSUED, SHARED_ACKNOWLEDGED, SHARED_ISSUED};
 use crate::doors::{Door, Doors};
 use crate::processes::{end, server_of_mount};
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -39,7 +39,15 @@ pub(super) struct Steps {
     pub(super) acknowledged: u64,
     pub(super) shared_issued: u64,
     pub(super) shared_acknowledged: u64,
-    pub(super) disagreement: Option<String>,
+    pub(super) disagreement: Option<Disagreement>,
+}
+
+/// A wrong answer a writer had, its last.
+#[derive(Clone, Debug)]
+pub(super) struct Disagreement {
+    text: String,
+    /// It is what a mount answers whose process died, and came when that may have been.
+    was_cut_off: bool,
 }
 
 /// A writer at work.
@@ -48,6 +56,16 @@ pub(super) struct Writer {
     report: ChildStdout,
     pid: Pid,
     pub(super) steps: Steps,
+    /// What it says from now on may come of a kill.
+    may_be_cut_off: bool,
+}
+
+impl Steps {
+    /// What is wrong with the answers, where whoever served the writer was killed or not.
+    pub(super) fn wrong(&self, lost_mount: bool) -> Option<&str> {
+        let disagreement = self.disagreement.as_ref();
+        disagreement.filter(|found| !(lost_mount && found.was_cut_off)).map(|found| found.text.as_str())
+    }
 }
 
 impl Served {
@@ -224,7 +242,7 @@ impl Writer {
         let mut run = command.stdout(Stdio::piped()).spawn()?;
         let mut report = run.stdout.take().expect("stdout is a pipe");
         let pid = read_pid(&mut report)?;
-        Ok(Writer { run, report, pid, steps: Steps::default() })
+        Ok(Writer { run, report, pid, steps: Steps::default(), may_be_cut_off: false })
     }
 
     /// Takes in what the writer says next; false at its end.
@@ -238,19 +256,36 @@ impl Writer {
             ACKNOWLEDGED => self.steps.acknowledged += 1,
             SHARED_ISSUED => self.steps.shared_issued += 1,
             SHARED_ACKNOWLEDGED => self.steps.shared_acknowledged += 1,
-            DISAGREED => {
+            said @ (DISAGREED | CUT_OFF) => {
+                let was_cut_off = said == CUT_OFF && self.may_be_cut_off;
                 let mut text = String::new();
                 self.report.read_to_string(&mut text)?;
-                self.steps.disagreement = Some(text);
+                self.steps.disagreement = Some(Disagreement { text, was_cut_off });
             }
             other => return Err(io::Error::other(format!("the writer said {other:#x}"))),
         }
         Ok(true)
     }
 
-    /// Has it go on until it made so many operations, or ended.
+    /// Has it go on until it made so many operations, or had a wrong answer.
     pub(super) fn step_to(&mut self, acknowledged: u64) -> io::Result<()> {
-        while self.steps.acknowledged < acknowledged && self.step()? {}
+        while self.steps.acknowledged < acknowledged && self.steps.disagreement.is_none() {
+            if !self.step()? {
+                let made = self.steps.acknowledged;
+                return Err(io::Error::other(format!("the writer ended by itself, after {made} operations")));
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes in what it has said while nothing was killed yet.
+    pub(super) fn before_the_kill(&mut self) -> io::Result<()> {
+        for _ in 0..rustix::io::ioctl_fionread(&self.report)? {
+            if !self.step()? || self.steps.disagreement.is_some() {
+                break;
+            }
+        }
+        self.may_be_cut_off = true;
         Ok(())
     }
 

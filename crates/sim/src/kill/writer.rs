@@ -7,6 +7,7 @@ use crate::doors::Door;
 use crate::operation::answers_agree;
 use crate::posix::Posix;
 use crate::tree::Tree;
+use rustix::io::Errno;
 use std::io::{self, Write};
 
 /// The writer is about to issue an operation.
@@ -19,6 +20,11 @@ pub const SHARED_ISSUED: u8 = b'I';
 pub const SHARED_ACKNOWLEDGED: u8 = b'A';
 /// The operation returned with another answer; text follows, then nothing.
 pub const DISAGREED: u8 = b'x';
+/// It failed as whatever is asked by a mount does that nobody serves any more; text follows, then nothing.
+pub const CUT_OFF: u8 = b'c';
+
+/// What the kernel says of a mount whose process died: of a question, of one under way, and of a page it does not have.
+const OF_A_DEAD_CONNECTION: [Errno; 3] = [Errno::NOTCONN, Errno::CONNABORTED, Errno::IO];
 
 /// A note is published every so many operations.
 const OPERATIONS_A_NOTE: usize = 4;
@@ -44,7 +50,7 @@ pub fn write(
         report.flush()?;
         let (found, expected) = (store.apply(&operation), model.apply(&operation));
         if !answers_agree(&found, &expected) {
-            report.write_all(&[DISAGREED])?;
+            report.write_all(&[disagreement(found.as_ref().err().copied())])?;
             write!(report, "step {step}, {operation:?}: {found:?}, expected {expected:?}")?;
             return report.flush();
         }
@@ -54,7 +60,7 @@ pub fn write(
             report.write_all(&[SHARED_ISSUED])?;
             report.flush()?;
             if let Err(error) = note.publish(directory) {
-                report.write_all(&[DISAGREED])?;
+                report.write_all(&[disagreement(Errno::from_io_error(&error))])?;
                 write!(report, "note {note}: {error}")?;
                 return report.flush();
             }
@@ -64,6 +70,11 @@ pub fn write(
         }
     }
     Ok(())
+}
+
+/// What is reported of a wrong answer that is this error, if it is one.
+fn disagreement(errno: Option<Errno>) -> u8 {
+    if errno.is_some_and(|errno| OF_A_DEAD_CONNECTION.contains(&errno)) { CUT_OFF } else { DISAGREED }
 }
 
 /// How many of the round's operations the store shows, which must be at least `acknowledged` and
