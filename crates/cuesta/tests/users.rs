@@ -64,20 +64,29 @@ def refused(call, *arguments):
     try: call(*arguments)
     except OSError as error: print(errno.errorcode[error.errno], end=' ')
     else: print('done', end=' ')
+before = os.stat('/cuesta/all').st_mtime_ns
 with socket.socket(socket.AF_UNIX) as one:
     refused(one.bind, '/cuesta/all/socket')
+    # Nobody sees a name come and go.
+    assert os.stat('/cuesta/all').st_mtime_ns == before
     refused(one.connect, '/cuesta/all/there')
+    refused(one.bind, '/cuesta/out/socket')
 os.mkfifo('/cuesta/all/pipe')
 refused(os.open, '/cuesta/all/pipe', os.O_RDONLY | os.O_NONBLOCK)
 print(sorted(os.listdir('/cuesta/all')))";
-    let bound = "import os, socket
+    let out = place.path("out");
+    std::fs::create_dir(&out).unwrap();
+    set_permissions(&out, Permissions::from_mode(0o777)).unwrap();
+    let bound = "import os, socket, sys
 os.mkdir('/cuesta/all')
+os.symlink(sys.argv[1], '/cuesta/out')
 socket.socket(socket.AF_UNIX).bind('/cuesta/all/there')
 os.chmod('/cuesta/all', 0o777); os.chmod('/cuesta/all/there', 0o777)";
-    let made = place.cuesta(&["run", "--store", "store", "--", "python3", "-c", bound]);
+    let made =
+        place.cuesta(&["run", "--store", "store", "--", "python3", "-c", bound, out.to_str().unwrap()]);
     assert_eq!(made.status(), 0, "{}", made.errors());
     let served = as_nobody(&place, &format!("python3 -c \"{script}\""));
-    assert_eq!(served.text(), "ENOTSUP ENOTSUP ENOTSUP ['pipe', 'there']\n", "{}", served.errors());
+    assert_eq!(served.text(), "ENOTSUP ENOTSUP done ENOTSUP ['pipe', 'there']\n", "{}", served.errors());
 }
 
 /// Locks a file, and goes when it is told to.

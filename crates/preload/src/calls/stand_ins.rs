@@ -83,6 +83,13 @@ pub fn bind(call: &Call) -> Answer {
     let made = at(place, |place| {
         let (client, credentials) = (process::client()?, credentials::effective());
         let (base, path) = place.located()?;
+        if client.is_served() {
+            // Before there is a name, which others would see; but it may be one out of the store.
+            return match client.stat(&credentials, base, path, false) {
+                Err(leaves @ Error::Leaves { .. }) => Ok(Err(leaves)),
+                _ => call.unserved(libc::EOPNOTSUPP).map(|_| Err(Error::Unsupported)),
+            };
+        }
         Ok(client.make_node(&credentials, base, path, mode, 0))
     });
     let (inode, place) = match made {
