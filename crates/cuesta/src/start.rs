@@ -140,37 +140,44 @@ pub fn in_background(
 ) -> Result<Outcome, Failure> {
     let fail =
         |what: &str, error: std::io::Error| Failure::on(store.folder(), format!("cannot {what}: {error}"));
-    let program = OwnProgram::find().map_err(|error| fail("find the cuesta command", error))?;
     let log = open_log(store).map_err(|error| fail("open the daemon's log", error))?;
     let (outcome, told) = pipe_with(PipeFlags::CLOEXEC).map_err(|errno| fail("make a pipe", errno.into()))?;
     let descriptor = told.as_raw_fd();
-    let mut command = Command::new(program.path());
-    command
-        .arg0("cuesta")
-        .args(arguments)
-        .arg("--tell-descriptor")
-        .arg(descriptor.to_string())
-        .env_remove("LD_PRELOAD")
-        .current_dir("/")
-        .stdin(Stdio::null())
-        .stdout(log.try_clone().map_err(|error| fail("open the daemon's log", error))?)
-        .stderr(log);
-    // SAFETY: between fork and exec only four system calls are made; nothing allocates or locks. The
-    // descriptor is open: `told` outlives the spawn.
-    unsafe {
-        command.pre_exec(move || {
-            rustix::process::setsid()?;
-            if let Parent::Server { processors } = &parent {
-                // They may have been taken away since; then it runs where this thread does.
-                let _ = rustix::thread::sched_setaffinity(None, processors);
-            }
-            // What the caller has open is none of ours: it may lie on the very mount that waits for us.
-            libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC);
-            let told = rustix::fd::BorrowedFd::borrow_raw(descriptor);
-            Ok(rustix::io::fcntl_setfd(told, rustix::io::FdFlags::empty())?)
-        });
-    }
-    let mut child = command.spawn().map_err(|error| fail(&format!("start the {called}"), error))?;
+    let start = |program: &OwnProgram| {
+        let mut command = Command::new(program.path());
+        command
+            .arg0("cuesta")
+            .args(arguments)
+            .arg("--tell-descriptor")
+            .arg(descriptor.to_string())
+            .env_remove("LD_PRELOAD")
+            .current_dir("/")
+            .stdin(Stdio::null())
+            .stdout(log.try_clone()?)
+            .stderr(log.try_clone()?);
+        // SAFETY: between fork and exec only four system calls are made; nothing allocates or locks. The
+        // descriptor is open: `told` outlives the spawn.
+        unsafe {
+            command.pre_exec(move || {
+                rustix::process::setsid()?;
+                if let Parent::Server { processors } = &parent {
+                    // They may have been taken away since; then it runs where this thread does.
+                    let _ = rustix::thread::sched_setaffinity(None, processors);
+                }
+                // What the caller has open is none of ours: it may lie on the very mount that waits for us.
+                libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC);
+                let told = rustix::fd::BorrowedFd::borrow_raw(descriptor);
+                Ok(rustix::io::fcntl_setfd(told, rustix::io::FdFlags::empty())?)
+            });
+        }
+        command.spawn()
+    };
+    let program = OwnProgram::find();
+    let child = start(&program).or_else(|error| match program.without_copy(&error) {
+        Some(program) => start(&program),
+        None => Err(error),
+    });
+    let mut child = child.map_err(|error| fail(&format!("start the {called}"), error))?;
     drop(told);
     if let Parent::Server { .. } = parent {
         let wait = move || {

@@ -6,6 +6,7 @@ mod common;
 
 use common::mounted::{Mounted, Running};
 use common::signal;
+use cuesta_fuse::Life;
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::fs::FileExt as _;
@@ -208,7 +209,7 @@ fn a_mount_whose_process_was_just_killed_makes_room_for_the_next() {
         let mount = mount.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let mut mount = Running(mount);
         while mount.0.try_wait().unwrap().is_none()
-            && !calls_under_way(mount.0.id()).contains(&libc::SYS_statfs)
+            && !calls_under_way(mount.0.id()).contains(&libc::SYS_fstatfs)
         {
             std::thread::yield_now();
         }
@@ -331,4 +332,76 @@ fn a_command_that_lies_on_a_mount_does_not_serve_by_it() {
     assert_eq!(std::fs::read_to_string(place.path("others/kept")).unwrap(), "others");
     assert_eq!(place.cuesta(&["unmount", "others"]).errors(), "");
     assert_eq!(place.cuesta(&["stop", "other"]).errors(), "");
+}
+
+/// Of two `cuesta mount` at once one took the other's mount for the dead one that both had seen.
+#[test]
+fn who_found_a_dead_mount_leaves_the_next_one_there_alone() {
+    let Some(mounted) = Mounted::new() else { return };
+    std::fs::write(mounted.path("file"), "content").unwrap();
+    let at = mounted.path("").canonicalize().unwrap();
+    signal(&mounted.process(), "KILL");
+    let listed = cuesta_fuse::mounts().unwrap().into_iter().find(|mounted| mounted.at == at).unwrap();
+    let Life::Dead(remains) = cuesta_fuse::life(&listed) else { panic!("it is dead") };
+    mounted.mount();
+    assert!(matches!(cuesta_fuse::life(&listed), Life::Gone));
+    remains.take_away().unwrap();
+    assert_eq!(std::fs::read_to_string(mounted.path("file")).unwrap(), "content");
+    assert!(cuesta_fuse::mounts().unwrap().iter().any(|mounted| mounted.at == at), "the next is there");
+}
+
+#[test]
+fn what_is_left_of_a_mount_out_of_reach_hinders_no_other() {
+    let Some(mounted) = Mounted::new() else { return };
+    let place = &mounted.place;
+    std::fs::write(mounted.path("file"), "content").unwrap();
+    mounted.unmount();
+    std::fs::create_dir_all(place.path("above/below")).unwrap();
+    assert_eq!(place.cuesta(&["mount", "store", "above/below"]).errors(), "");
+    signal(&mounted.process(), "KILL");
+    // What is found there by its path from now on is none of it.
+    let above = place.path("above");
+    let cover = |program: &str, arguments: &[&str]| {
+        assert!(Command::new(program).args(arguments).arg(&above).status().unwrap().success());
+    };
+    cover("mount", &["-t", "tmpfs", "none"]);
+    let made = place.cuesta(&["mount", "store", "files"]);
+    assert_eq!(made.status(), 0, "{}", made.errors());
+    assert!(made.errors().contains("above/below: what is left of a mount there stays"), "{}", made.errors());
+    assert_eq!(std::fs::read_to_string(mounted.path("file")).unwrap(), "content");
+    cover("umount", &[]);
+}
+
+/// Where an administrator wants it said of memory that it is to be executed, the copy could not be; where he wants none
+/// executed there is no copy.
+#[test]
+fn a_command_that_lies_on_a_mount_serves_other_stores_whatever_memory_may_be_executed() {
+    let Some(mounted) = Mounted::of_size("128M") else { return };
+    let place = &mounted.place;
+    if !std::fs::exists("/proc/sys/vm/memfd_noexec").unwrap() {
+        println!("skipped: this kernel executes any memory");
+        return;
+    }
+    mounted.run(&format!("mkdir /cuesta/bin; cp {}/* /cuesta/bin/", place.path("bin").display()));
+    for (forbids, runs, says) in [(1, "/memfd:cuesta (deleted)", false), (2, "files/bin/cuesta", true)] {
+        assert_eq!(place.cuesta(&["mkfs", "other", "--medium", "memory", "--nvm", "8M"]).status(), 0);
+        // The setting is one of those processes only.
+        let script = format!(
+            "echo {forbids} > /proc/sys/vm/memfd_noexec
+            files/bin/cuesta serve other 2> said & serves=$!
+            while ! bin/cuesta status other > /dev/null 2>&1; do kill -0 $serves; done
+            readlink /proc/$serves/exe; bin/cuesta stop other > /dev/null; wait $serves"
+        );
+        let ended = Command::new("unshare")
+            .args(["--pid", "--fork", "--mount-proc", "sh", "-ec", &script])
+            .current_dir(place.path(""))
+            .output()
+            .unwrap();
+        let said = std::fs::read_to_string(place.path("said")).unwrap();
+        let ran = String::from_utf8(ended.stdout).unwrap();
+        assert!(ended.status.success(), "{said}{}", String::from_utf8_lossy(&ended.stderr));
+        assert!(ran.trim_end().ends_with(runs), "{forbids}: {ran}");
+        assert_eq!(said.contains("cannot be copied into memory"), says, "{forbids}: {said}");
+        std::fs::remove_dir_all(place.path("other")).unwrap();
+    }
 }

@@ -26,7 +26,7 @@ mod serves;
 pub use answer::Answer;
 pub use device::Device;
 pub use keeping::Keeping;
-pub use life::{Life, life};
+pub use life::{Life, Remains, life};
 pub use mount::{KIND, MountError, Mounted, Options, mount, mounts, prepare, unmount};
 pub use request::{Arguments, Malformed, Request};
 pub use server::{Agreed, ServeError, Server};

@@ -127,6 +127,8 @@ pub enum MountError {
 /// What is mounted at a place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mounted {
+    /// The kernel's number for the mount; that of one that is gone may be another's.
+    pub number: u64,
     /// Where.
     pub at: PathBuf,
     /// What is shown as its source: whoever made the mount may have said anything.
@@ -148,7 +150,8 @@ pub fn mounts() -> io::Result<Vec<Mounted>> {
 /// itself. Where only a part of the tree is bound there is no store.
 fn mounted(line: &[u8]) -> Option<Mounted> {
     let mut fields = line.split(|&byte| byte == b' ');
-    let (root, at) = (fields.nth(3)?, fields.next()?);
+    let number = std::str::from_utf8(fields.next()?).ok()?.parse().ok()?;
+    let (root, at) = (fields.nth(2)?, fields.next()?);
     if root != b"/" {
         return None;
     }
@@ -159,7 +162,7 @@ fn mounted(line: &[u8]) -> Option<Mounted> {
     let source = String::from_utf8_lossy(&unescaped(behind.next()?)).into_owned();
     let own = std::str::from_utf8(behind.next()?).ok()?;
     let user = own.split(',').find_map(|word| word.strip_prefix("user_id=")?.parse().ok())?;
-    Some(Mounted { at: PathBuf::from(std::ffi::OsString::from_vec(unescaped(at))), source, user })
+    Some(Mounted { number, at: PathBuf::from(std::ffi::OsString::from_vec(unescaped(at))), source, user })
 }
 
 /// Spaces and the like stand there in octal.
@@ -185,11 +188,14 @@ fn unescaped(field: &[u8]) -> Vec<u8> {
 /// Makes sure that something can be mounted at `at`: a mount there whose server died goes.
 pub fn prepare(at: &Path, non_empty: bool) -> Result<(), MountError> {
     let place = without_links(at).map_err(MountError::Place)?;
-    while mounts().map_err(MountError::Place)?.iter().any(|mounted| mounted.at == place) {
-        match life(&place) {
-            Life::Dead => unmount(&place, true)?,
-            Life::Served => return Err(MountError::Taken),
+    while let Some(on_top) = mounts().map_err(MountError::Place)?.iter().rfind(|mounted| mounted.at == place)
+    {
+        match life(on_top) {
+            Life::Gone => {}
+            Life::Dead(remains) => remains.take_away()?,
+            Life::Served | Life::Covered => return Err(MountError::Taken),
             Life::Silent => return Err(MountError::Silent),
+            Life::OutOfReach(errno) => return Err(MountError::Place(errno.into())),
         }
     }
     let found = std::fs::metadata(at).map_err(MountError::Place)?;
@@ -333,7 +339,7 @@ fn without_links(at: &Path) -> io::Result<PathBuf> {
     Err(io::Error::from_raw_os_error(libc::ELOOP))
 }
 
-fn unmount_by_helper(at: &Path, lazy: bool) -> Result<(), MountError> {
+pub(crate) fn unmount_by_helper(at: &Path, lazy: bool) -> Result<(), MountError> {
     let mut command = Command::new(HELPER);
     command.arg(if lazy { "-uz" } else { "-u" }).arg("--").arg(at).stdin(Stdio::null());
     let output = command.output().map_err(|error| match error.kind() {
@@ -364,7 +370,8 @@ mod tests {
             (found.at.as_os_str().as_bytes(), found.source.as_str()),
             (b"/mnt/a b".as_slice(), "/srv/my store")
         );
-        assert_eq!(found.user, 7);
+        assert_eq!((found.number, found.user), (97, 7));
+        assert_eq!(mounted(br"x 66 0:51 / /mnt rw - fuse.cuesta /store rw,user_id=0"), None);
         assert_eq!(mounted(br"97 66 0:51 / /mnt rw - fuse.sshfs somewhere rw,user_id=0"), None);
         assert_eq!(mounted(br"97 66 0:51 /part /mnt rw - fuse.cuesta /store rw,user_id=0"), None);
         assert_eq!(mounted(b""), None);

@@ -68,8 +68,9 @@ pub struct Arguments {
 
 pub fn execute(arguments: &Arguments) -> Result<ExitCode, Failure> {
     if arguments.foreground || arguments.tell_descriptor.is_some() {
-        own_program::settle()
-            .map_err(|error| Failure::new(format!("cannot go on as a copy in memory: {error}")))?;
+        prepare_log();
+        // Before the descriptor is adopted: a copy inherits it, too.
+        own_program::settle();
         return serve(arguments, Told::adopt(arguments.tell_descriptor));
     }
     let wanted = Wanted::of(arguments)?;
@@ -149,14 +150,26 @@ impl Wanted {
         let mounts = cuesta_fuse::mounts().map_err(|error| Failure::on(&self.at, error))?;
         let us = rustix::process::geteuid().as_raw();
         let ours = |mounted: &&Mounted| mounted.source == self.options.source && mounted.user == us;
-        for other in mounts.iter().filter(ours) {
-            if cuesta_fuse::life(&other.at) != Life::Dead {
-                let hint =
-                    format!("it is mounted at {} already (cuesta unmount ends that)", other.at.display());
-                return Err(Failure::on(self.store.folder(), hint));
+        // Those on top first, where one was mounted over another.
+        for other in mounts.iter().rev().filter(ours) {
+            let left = match cuesta_fuse::life(other) {
+                Life::Gone => Ok(()),
+                // What a killed process left: programs would be sent there.
+                Life::Dead(remains) => remains.take_away(),
+                Life::OutOfReach(errno) => Err(MountError::Place(errno.into())),
+                Life::Served | Life::Silent | Life::Covered => {
+                    let hint =
+                        format!("it is mounted at {} already (cuesta unmount ends that)", other.at.display());
+                    return Err(Failure::on(self.store.folder(), hint));
+                }
+            };
+            if let Err(error) = left {
+                let what = format!("{}: what is left of a mount there stays: {error}", other.at.display());
+                match parent {
+                    Parent::Command => output::warning(what),
+                    Parent::Server { .. } => tracing::warn!("{what}"),
+                }
             }
-            // What a killed process left: programs would be sent there.
-            cuesta_fuse::unmount(&other.at, true).map_err(|error| Failure::on(&other.at, error))?;
         }
         start::ensure_by(parent, &self.store)
     }
@@ -188,7 +201,6 @@ impl Wanted {
 }
 
 fn serve(arguments: &Arguments, told: Told) -> Result<ExitCode, Failure> {
-    prepare_log();
     allow_descriptors();
     let mounted = Wanted::of(arguments).and_then(|wanted| {
         wanted.prepare(Parent::staying())?;

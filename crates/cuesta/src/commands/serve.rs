@@ -40,10 +40,10 @@ pub struct Arguments {
 }
 
 pub fn execute(arguments: &Arguments) -> Result<ExitCode, Failure> {
-    own_program::settle()
-        .map_err(|error| Failure::new(format!("cannot go on as a copy in memory: {error}")))?;
-    let told = Told::adopt(arguments.tell_descriptor);
     prepare_log();
+    // Before it is adopted: a copy inherits it, too.
+    own_program::settle();
+    let told = Told::adopt(arguments.tell_descriptor);
     match start(&arguments.store) {
         Ok((server, users, lock)) => {
             told.say(&Outcome::Ready);
