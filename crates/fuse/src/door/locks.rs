@@ -4,6 +4,7 @@
 //! each owner in each inode. So the locks of this mount's programs meet each other and everybody else's. Who of them waits for
 //! whom is in [`super::records`].
 
+use super::kinds::{Kind, kind_of_wait};
 use super::records::{Held, Owner, Range, Records};
 use super::{Call, Door, Refusal};
 use crate::abi::{InterruptIn, LOCK_FLOCK, LockIn, LockOut};
@@ -108,18 +109,16 @@ impl From<Errno> for Refusal {
 impl Locks {
     /// A descriptor of the inode's is closed: its owner's record locks go.
     pub(super) fn let_go_of_records(&self, inode: InodeNumber, owner: u64) {
-        let mut records = self.records.lock();
-        if let Some(held) = records.owners.remove(&Owner { inode, owner }) {
-            // Somebody of the owner's may be waiting for one more, and have the description.
-            let all = LockIn { end: END_OF_ALL, kind: libc::F_UNLCK as u32, ..LockIn::default() };
-            let _ = Wanted::of(&all).set(&held.file, false);
-        }
+        self.records.lock().let_go(Owner { inode, owner }, unlock_all);
     }
 
     /// An open file is closed: its locks go.
     pub(super) fn let_go_of_file(&self, handle: u64) {
         drop(self.of_files.lock().remove(&handle));
-        self.records.lock().owners.retain(|_, held| held.handle != handle);
+        let mut records = self.records.lock();
+        let with_it = records.owners.iter().filter(|(_, held)| held.handle == handle);
+        let owners: Vec<Owner> = with_it.map(|(owner, _)| *owner).collect();
+        owners.into_iter().for_each(|owner| records.let_go(owner, unlock_all));
     }
 
     /// Everything goes, and whoever waits is told.
@@ -135,7 +134,7 @@ impl Locks {
 }
 
 impl Door {
-    /// What the lock is to be on; `None`: there is none, and none is to be.
+    /// What the lock is to be on; `None`: there is none, and none is to be. Who has it makes an [`Asking`] of it.
     fn lock_file(&self, inode: InodeNumber, asked: &LockIn) -> Result<Option<Arc<OwnedFd>>, Refusal> {
         let is_given_up = asked.kind as i32 == libc::F_UNLCK;
         if asked.flags & LOCK_FLOCK != 0 {
@@ -153,17 +152,7 @@ impl Door {
             return Ok(Some(file));
         }
         let owner = Owner { inode, owner: asked.owner };
-        let mut records = self.locks.records.lock();
-        if let Some(found) = records.owners.get_mut(&owner) {
-            (found.pid, found.handle) = (asked.pid, asked.handle);
-            return Ok(Some(Arc::clone(&found.file)));
-        }
-        if is_given_up {
-            return Ok(None);
-        }
-        let file = self.take_lock_file(inode, Access::Write)?;
-        records.owners.insert(owner, held(asked, &file));
-        Ok(Some(file))
+        self.locks.use_records(owner, asked, || self.take_lock_file(inode, Access::Write))
     }
 
     fn take_lock_file(&self, inode: InodeNumber, access: Access) -> Result<Arc<OwnedFd>, Refusal> {
@@ -219,9 +208,11 @@ impl Door {
     pub(super) fn get_lock(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
         let asked: LockIn = call.arguments.structure()?;
         let inode = call.inode();
-        let own = self.locks.records.lock().owners.get(&Owner { inode, owner: asked.owner }).cloned();
+        let records = self.locks.records.lock();
+        let own = records.owners.get(&Owner { inode, owner: asked.owner }).map(|held| Arc::clone(&held.file));
+        drop(records);
         let file = match own {
-            Some(held) => held.file,
+            Some(file) => file,
             None => self.take_lock_file(inode, Access::Write)?,
         };
         let Wanted::Range(mut found) = Wanted::of(&asked) else { return Err(Refusal(libc::EINVAL)) };
@@ -251,8 +242,10 @@ impl Door {
     }
 }
 
-fn held(asked: &LockIn, file: &Arc<OwnedFd>) -> Held {
-    Held { file: Arc::clone(file), pid: asked.pid, handle: asked.handle, ranges: Vec::new() }
+/// The kernel forgets all record locks on the description: others may have it, so that it does not go with them.
+fn unlock_all(file: &OwnedFd) {
+    let all = LockIn { end: END_OF_ALL, kind: libc::F_UNLCK as u32, ..LockIn::default() };
+    let _ = Wanted::of(&all).set(file, false);
 }
 
 /// A lock that somebody asks for, and what it takes to set it.
@@ -270,6 +263,29 @@ struct Asking {
 }
 
 impl Locks {
+    /// What record locks of the owner are on, taken anew if it has none, with one user more.
+    fn use_records(
+        &self,
+        owner: Owner,
+        asked: &LockIn,
+        take: impl FnOnce() -> Result<Arc<OwnedFd>, Refusal>,
+    ) -> Result<Option<Arc<OwnedFd>>, Refusal> {
+        let mut records = self.records.lock();
+        if let Some(held) = records.owners.get_mut(&owner) {
+            held.users += 1;
+            return Ok(Some(Arc::clone(&held.file)));
+        }
+        if asked.kind as i32 == libc::F_UNLCK {
+            return Ok(None);
+        }
+        let file = take()?;
+        let (pid, handle) = (asked.pid, asked.handle);
+        let held =
+            Held { file: Arc::clone(&file), pid, handle, ranges: Vec::new(), users: 1, is_closed: false };
+        records.owners.insert(owner, held);
+        Ok(Some(file))
+    }
+
     fn asking(&self, call: &Call<'_>, asked: &LockIn, file: &Arc<OwnedFd>) -> Asking {
         Asking {
             wanted: Wanted::of(asked),
@@ -289,6 +305,12 @@ impl Asking {
         Owner { inode: self.inode, owner: self.asked.owner }
     }
 
+    /// Its wait is to end before it begins.
+    fn is_ended(&self) -> bool {
+        let waits = self.waits.lock();
+        waits.is_over || waits.ended_early.contains(&self.unique)
+    }
+
     /// Sets it if nobody is in the way.
     fn set(&self) -> Result<(), Errno> {
         let Some(range) = self.wanted.range() else { return self.wanted.set(&self.file, false) };
@@ -302,6 +324,7 @@ impl Asking {
 
     /// Waits for it.
     fn wait(&self) -> Result<(), Errno> {
+        let range = self.wanted.range().map(|range| (range, kind_of_wait(self.thread, || self.is_ended())));
         {
             let mut waits = self.waits.lock();
             if waits.ended_early.remove(&self.unique) || waits.is_over {
@@ -310,30 +333,38 @@ impl Asking {
             // SAFETY: asks for a number.
             waits.threads.insert(self.unique, unsafe { libc::gettid() });
         }
-        let done = match self.wanted.range() {
+        let done = match range {
             None => self.wanted.set(&self.file, true),
-            Some(range) => self.wait_in_turn(range),
+            Some((range, kind)) => self.wait_in_turn(range, kind),
         };
         self.waits.lock().threads.remove(&self.unique);
         done
     }
 
-    fn wait_in_turn(&self, range: Range) -> Result<(), Errno> {
-        if !self.records.lock().begin_wait(self.unique, self.owner(), range, self.thread) {
-            return Err(Errno::DEADLK);
-        }
-        let done = self.wanted.set(&self.file, true);
-        let mut records = self.records.lock();
-        let is_refused = records.end_wait(self.unique);
-        match done {
-            Ok(()) => {
-                let refused = self.note(&mut records, range);
-                drop(records);
-                refused.into_iter().for_each(|request| end_wait(&self.waits, request));
-                Ok(())
+    fn wait_in_turn(&self, range: Range, kind: Kind) -> Result<(), Errno> {
+        loop {
+            if !self.records.lock().begin_wait(self.unique, self.owner(), range, kind) {
+                return Err(Errno::DEADLK);
             }
-            Err(Errno::INTR) if is_refused => Err(Errno::DEADLK),
-            done => done,
+            let done = self.wanted.set(&self.file, true);
+            let mut records = self.records.lock();
+            let is_refused = records.end_wait(self.unique);
+            match done {
+                // Another thread of the owner's may have given it up, or closed the file, since it was granted.
+                Ok(()) => match self.wanted.set(&self.file, false) {
+                    Err(Errno::AGAIN | Errno::ACCESS) if is_refused => return Err(Errno::DEADLK),
+                    Err(Errno::AGAIN | Errno::ACCESS) => {}
+                    again => {
+                        again?;
+                        let refused = self.note(&mut records, range);
+                        drop(records);
+                        refused.into_iter().for_each(|request| end_wait(&self.waits, request));
+                        return Ok(());
+                    }
+                },
+                Err(Errno::INTR) if is_refused => return Err(Errno::DEADLK),
+                done => return done,
+            }
         }
     }
 
@@ -344,9 +375,19 @@ impl Asking {
             records.give_up(self.owner(), range);
             return Vec::new();
         }
-        records.owners.entry(self.owner()).or_insert_with(|| held(&self.asked, &self.file));
+        if let Some(held) = records.owners.get_mut(&self.owner()) {
+            (held.pid, held.handle) = (self.asked.pid, self.asked.handle);
+        }
         records.grant(self.owner(), range);
         records.refuse_circles(self.owner())
+    }
+}
+
+impl Drop for Asking {
+    fn drop(&mut self) {
+        if self.wanted.range().is_some() {
+            self.records.lock().end_use(self.owner(), &self.file);
+        }
     }
 }
 
@@ -397,5 +438,60 @@ mod tests {
         assert_eq!((range.l_start, (range.l_start + range.l_len - 1) as u64), (5, USER_LOCK_LAST));
         let whole = LockIn { flags: LOCK_FLOCK, ..asked };
         assert!(matches!(Wanted::of(&whole), Wanted::Whole { operation: libc::LOCK_EX }));
+    }
+
+    const OWNER: Owner = Owner { inode: InodeNumber(1), owner: 1 };
+
+    fn description(path: &std::path::Path) -> Arc<OwnedFd> {
+        Arc::new(std::fs::File::options().read(true).write(true).open(path).unwrap().into())
+    }
+
+    /// A thread's of the owner that locks one byte.
+    fn asking(locks: &Locks, path: &std::path::Path, unique: u64, byte: u64) -> Asking {
+        let asked =
+            LockIn { owner: 1, start: byte, end: byte, kind: libc::F_WRLCK as u32, ..LockIn::default() };
+        let file = locks.use_records(OWNER, &asked, || Ok(description(path))).ok().flatten().unwrap();
+        Asking {
+            wanted: Wanted::of(&asked),
+            asked,
+            inode: OWNER.inode,
+            file,
+            unique,
+            thread: 0,
+            records: Arc::clone(&locks.records),
+            waits: Arc::clone(&locks.waits),
+        }
+    }
+
+    /// Another thread of the owner closes the file and locks another byte meanwhile.
+    #[test]
+    fn who_waited_has_the_lock_though_its_process_closed_the_file() {
+        let (locks, file) = (Locks::default(), tempfile::NamedTempFile::new().unwrap());
+        let other = description(file.path());
+        let byte = |byte, kind: i32| {
+            let asked = LockIn { start: byte, end: byte, kind: kind as u32, ..LockIn::default() };
+            Wanted::of(&asked).set(&other, false)
+        };
+        byte(0, libc::F_WRLCK).unwrap();
+        let first = asking(&locks, file.path(), 1, 0);
+        assert_eq!(first.set(), Err(Errno::AGAIN));
+        let before = asking(&locks, file.path(), 2, 7);
+        before.set().unwrap();
+        drop(before);
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(move || first.wait());
+            locks.let_go_of_records(OWNER.inode, OWNER.owner);
+            byte(7, libc::F_WRLCK).unwrap();
+            let second = asking(&locks, file.path(), 3, 5);
+            second.set().unwrap();
+            drop(second);
+            byte(0, libc::F_UNLCK).unwrap();
+            waiting.join().unwrap().unwrap();
+        });
+        assert_eq!(byte(0, libc::F_WRLCK), Err(Errno::AGAIN));
+        assert_eq!(byte(5, libc::F_WRLCK), Err(Errno::AGAIN));
+        locks.let_go_of_records(OWNER.inode, OWNER.owner);
+        byte(0, libc::F_WRLCK).unwrap();
+        assert!(locks.records.lock().owners.is_empty());
     }
 }

@@ -9,6 +9,7 @@
 //! | `inherited` | files that programs behind the other door hand on to some that the door cannot be in |
 //! | `locks` | `flock` and record locks |
 //! | `records` | who has which of the latter, and who waits for whom |
+//! | `kinds` | whether these are of processes |
 //! | `known` | inodes the kernel knows |
 //! | `handles` | what it has open |
 //! | `who` | who asks |
@@ -17,6 +18,7 @@ mod attributes;
 mod contents;
 mod handles;
 mod inherited;
+mod kinds;
 mod known;
 mod listings;
 mod locks;

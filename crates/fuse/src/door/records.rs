@@ -3,12 +3,15 @@
 //!
 //! A wait that would close a circle is not begun (`EDEADLK`), as on any file system: whoever is in it waits for a lock that the next
 //! one has. A lock that was granted closes one, too, where several threads of an owner wait. Locks of open file descriptions
-//! (`F_OFD_SETLKW`) are in no circle: another thread may give them up. The request does not tell which kind it is; the
-//! kernel tells with which arguments its thread came in.
+//! (`F_OFD_SETLKW`) are in no circle: another thread may give them up. Of which kind a request is stands in it, found before
+//! ([`super::kinds`]): nothing is asked for with the table locked, which everybody's closing takes.
 //!
 //! What stands here is what the kernel has: locks are set and given up with the table locked. One that was waited for is noted a
-//! moment after the kernel granted it; until then nobody seems to be in its way.
+//! moment after the kernel granted it, and set once more then, for it may be gone again; until then nobody seems to be in its way.
+//!
+//! While a request of an owner's is under way its description stays, though its locks go: the request may be granted on it.
 
+use super::kinds::Kind;
 use cuesta_format::InodeNumber;
 use hashbrown::{HashMap, HashSet};
 use rustix::fd::OwnedFd;
@@ -38,6 +41,10 @@ impl Range {
         self.overlaps(other) && (self.is_exclusive || other.is_exclusive)
     }
 
+    fn is_beside(&self, other: &Range) -> bool {
+        self.last.checked_add(1) == Some(other.first) || other.last.checked_add(1) == Some(self.first)
+    }
+
     /// What is left of it when `other`'s bytes are taken out.
     fn without(self, other: &Range) -> impl Iterator<Item = Range> {
         let before =
@@ -49,7 +56,7 @@ impl Range {
 }
 
 /// What an owner has them on.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct Held {
     pub file: Arc<OwnedFd>,
     /// The process that set the last one,
@@ -58,6 +65,10 @@ pub(super) struct Held {
     pub handle: u64,
     /// Those that were granted.
     pub ranges: Vec<Range>,
+    /// Requests that are under way on it.
+    pub users: usize,
+    /// The owner closed the file meanwhile: it goes with the last of them if they leave no lock.
+    pub is_closed: bool,
 }
 
 /// A request that waits.
@@ -65,8 +76,7 @@ pub(super) struct Held {
 struct Waiting {
     owner: Owner,
     range: Range,
-    /// The thread that made it, as this process sees it.
-    thread: u32,
+    kind: Kind,
     /// It closes a circle.
     is_refused: bool,
 }
@@ -79,12 +89,21 @@ pub(super) struct Records {
 }
 
 impl Records {
-    /// The owner has a lock on the range, and no other one on any of it any more.
+    /// The owner has a lock on the range, and no other one on any of it any more. It is one with those beside it, so that who
+    /// locks byte after byte has one.
     pub(super) fn grant(&mut self, owner: Owner, range: Range) {
         self.give_up(owner, range);
-        if let Some(held) = self.owners.get_mut(&owner) {
-            held.ranges.push(range);
-        }
+        let Some(held) = self.owners.get_mut(&owner) else { return };
+        let mut whole = range;
+        held.ranges.retain(|one| {
+            let is_beside = one.is_exclusive == range.is_exclusive && one.is_beside(&range);
+            if is_beside {
+                whole.first = whole.first.min(one.first);
+                whole.last = whole.last.max(one.last);
+            }
+            !is_beside
+        });
+        held.ranges.push(whole);
     }
 
     /// The owner has no lock on any of the range any more.
@@ -94,10 +113,32 @@ impl Records {
         }
     }
 
+    /// A request on the owner's description is over.
+    pub(super) fn end_use(&mut self, owner: Owner, file: &Arc<OwnedFd>) {
+        let Some(held) = self.owners.get_mut(&owner).filter(|held| Arc::ptr_eq(&held.file, file)) else {
+            return;
+        };
+        held.users -= 1;
+        if held.users == 0 && held.is_closed && held.ranges.is_empty() {
+            self.owners.remove(&owner);
+        }
+    }
+
+    /// The owner's locks go, and its description as soon as nobody uses it. `unlock` has the kernel forget them.
+    pub(super) fn let_go(&mut self, owner: Owner, unlock: impl FnOnce(&OwnedFd)) {
+        let Some(held) = self.owners.get_mut(&owner) else { return };
+        unlock(&held.file);
+        held.ranges.clear();
+        held.is_closed = true;
+        if held.users == 0 {
+            self.owners.remove(&owner);
+        }
+    }
+
     /// A request is to wait; says whether it may.
-    pub(super) fn begin_wait(&mut self, request: u64, owner: Owner, range: Range, thread: u32) -> bool {
-        let waiting = Waiting { owner, range, thread, is_refused: false };
-        if self.closes_circle(&waiting, is_of_process) {
+    pub(super) fn begin_wait(&mut self, request: u64, owner: Owner, range: Range, kind: Kind) -> bool {
+        let waiting = Waiting { owner, range, kind, is_refused: false };
+        if self.closes_circle(&waiting) {
             return false;
         }
         self.waiting.insert(request, waiting);
@@ -111,7 +152,7 @@ impl Records {
 
     /// Requests whose wait closes a circle since a lock was granted to the owner; they are refused from now on.
     pub(super) fn refuse_circles(&mut self, granted: Owner) -> Vec<u64> {
-        let refused = self.circles_with(granted, is_of_process);
+        let refused = self.circles_with(granted);
         for request in &refused {
             if let Some(waiting) = self.waiting.get_mut(request) {
                 waiting.is_refused = true;
@@ -120,7 +161,7 @@ impl Records {
         refused
     }
 
-    fn circles_with(&self, granted: Owner, is_of_process: impl Fn(u32) -> bool) -> Vec<u64> {
+    fn circles_with(&self, granted: Owner) -> Vec<u64> {
         // It waits with another thread, or is in no circle.
         if !self.waiting.values().any(|waiting| waiting.owner.owner == granted.owner) {
             return Vec::new();
@@ -129,13 +170,15 @@ impl Records {
             waiting.owner.inode == granted.inode && waiting.owner != granted && !waiting.is_refused
         };
         let asked = self.waiting.iter().filter(|(_, waiting)| of_inode(waiting));
-        let closing = asked.filter(|(_, waiting)| self.closes_circle(waiting, &is_of_process));
+        let closing = asked.filter(|(_, waiting)| self.closes_circle(waiting));
         closing.map(|(request, _)| *request).collect()
     }
 
-    /// Whether somebody `new` would wait for waits, by way of others perhaps, for its owner. `is_of_process` says of a thread that
-    /// waits whether that is for a lock of its process.
-    fn closes_circle(&self, new: &Waiting, is_of_process: impl Fn(u32) -> bool) -> bool {
+    /// Whether somebody `new` would wait for waits, by way of others perhaps, for its owner.
+    fn closes_circle(&self, new: &Waiting) -> bool {
+        if new.kind != Kind::Process {
+            return false;
+        }
         let (mut seen, mut left) = (HashSet::new(), vec![*new]);
         while let Some(waiting) = left.pop() {
             for (owner, held) in &self.owners {
@@ -146,26 +189,16 @@ impl Records {
                     continue;
                 }
                 if owner.owner == new.owner.owner {
-                    return is_of_process(new.thread);
+                    return true;
                 }
                 if seen.insert(owner.owner) {
                     let next = self.waiting.values().filter(|other| other.owner.owner == owner.owner);
-                    left.extend(next.filter(|other| !other.is_refused && is_of_process(other.thread)));
+                    left.extend(next.filter(|other| !other.is_refused && other.kind == Kind::Process));
                 }
             }
         }
         false
     }
-}
-
-/// Whether a thread that is in the call waits for a lock of its process, as far as the kernel tells that. It stays there until it
-/// is answered.
-fn is_of_process(thread: u32) -> bool {
-    // Number and arguments of the system call: 72 0x3 0x7 0x7ffd5a3c7d90 …
-    let Ok(call) = std::fs::read_to_string(format!("/proc/{thread}/syscall")) else { return false };
-    let command = call.split_ascii_whitespace().nth(2).and_then(|word| word.strip_prefix("0x"));
-    let command = command.and_then(|word| i32::from_str_radix(word, 16).ok());
-    command.is_some_and(|command| command != libc::F_OFD_SETLKW)
 }
 
 #[cfg(test)]
@@ -182,21 +215,17 @@ mod tests {
         let mut records = Records::default();
         for (owner, range) in holders {
             let file = Arc::new(OwnedFd::from(std::fs::File::open("/dev/null").unwrap()));
-            let held = Held { file, pid: 0, handle: 0, ranges: Vec::new() };
+            let held = Held { file, pid: 0, handle: 0, ranges: Vec::new(), users: 0, is_closed: false };
             records.owners.entry(*owner).or_insert(held);
             records.grant(*owner, *range);
         }
         records
     }
 
+    /// Owners from 100 on are open file descriptions here.
     fn wait(records: &mut Records, owner: Owner, range: Range) -> bool {
-        let request = records.waiting.len() as u64;
-        let waiting = Waiting { owner, range, thread: owner.owner as u32, is_refused: false };
-        let closes = records.closes_circle(&waiting, |thread| thread < 100);
-        if !closes {
-            records.waiting.insert(request, waiting);
-        }
-        closes
+        let kind = if owner.owner < 100 { Kind::Process } else { Kind::Other };
+        !records.begin_wait(records.waiting.len() as u64, owner, range, kind)
     }
 
     #[test]
@@ -217,11 +246,12 @@ mod tests {
         let mut records = with(&[(at(1, 1), WHOLE), (at(2, 3), WHOLE), (at(1, 2), WHOLE)]);
         records.give_up(at(1, 2), WHOLE);
         assert!(!wait(&mut records, at(2, 2), WHOLE) && !wait(&mut records, at(1, 3), WHOLE));
-        assert_eq!(records.circles_with(at(1, 1), |_| true), [0; 0]);
+        assert_eq!(records.circles_with(at(1, 1)), [0; 0]);
         records.give_up(at(1, 1), WHOLE);
         records.grant(at(1, 2), WHOLE);
-        assert_eq!(records.circles_with(at(1, 2), |_| false), [0; 0]);
-        assert_eq!(records.circles_with(at(1, 2), |_| true), [1]);
+        assert_eq!(records.circles_with(at(1, 2)), [1]);
+        records.waiting.get_mut(&0).unwrap().kind = Kind::Other;
+        assert_eq!(records.circles_with(at(1, 2)), [0; 0]);
     }
 
     #[test]
@@ -233,7 +263,6 @@ mod tests {
         assert!(wait(&mut records, at(1, 2), WHOLE));
     }
 
-    /// Owners from 100 on are open file descriptions here.
     #[test]
     fn who_waits_for_a_lock_of_an_open_file_description_is_in_no_circle() {
         let mut records = with(&[(at(1, 1), WHOLE), (at(2, 100), WHOLE)]);
@@ -256,5 +285,19 @@ mod tests {
         assert_eq!(ranges(&records), [(0, 1, true), (2, 5, false), (6, 9, true)]);
         records.give_up(at(1, 1), Range { first: 0, last: u64::MAX, is_exclusive: false });
         assert_eq!(ranges(&records), []);
+    }
+
+    #[test]
+    fn who_locks_byte_after_byte_has_one_lock() {
+        let byte = |byte, is_exclusive| Range { first: byte, last: byte, is_exclusive };
+        let mut records = with(&[(at(1, 1), byte(0, true))]);
+        for number in (2..1000).step_by(2).chain((1..1000).step_by(2)) {
+            records.grant(at(1, 1), byte(number, true));
+        }
+        records.grant(at(1, 1), byte(1000, false));
+        records.grant(at(1, 1), byte(u64::MAX, true));
+        let found = &records.owners[&at(1, 1)].ranges;
+        assert_eq!(found.len(), 3);
+        assert!(found.contains(&Range { first: 0, last: 999, is_exclusive: true }), "{found:?}");
     }
 }
