@@ -8,7 +8,7 @@ use crate::world::common::{Store, Writer};
 use cuesta_format::geometry::{USERS_FILES_FOLDER, USERS_FOLDER, USERS_SOCKET_FILE};
 use cuesta_format::{InodeNumber, InodeRecord};
 use cuesta_libfs::Whence;
-use cuesta_served::{Client, OpenFile, Place, Request, Server, Subject};
+use cuesta_served::{Client, Listener as UsersListener, OpenFile, Place, Request, Server, Subject};
 use cuesta_sharedfs::SharedFs;
 use cuesta_sharedfs::server::{Listener, Server as SharedServer};
 use rustix::fd::{AsFd as _, OwnedFd};
@@ -58,7 +58,8 @@ impl Daemon {
     fn ask(&self, questions: &[u8]) {
         let tier = tempfile::tempdir_in(self.store.folder.path()).expect("a folder");
         let users = tier.path().join(USERS_FOLDER);
-        let server = Server::start(&users, &self.socket, tier.path()).expect("it begins");
+        let listener = UsersListener::bind(&users).expect("a socket");
+        let server = Server::start(listener, &self.socket, tier.path()).expect("it begins");
         let mut line = UnixStream::connect(users.join(USERS_SOCKET_FILE)).expect("it listens");
         line.set_read_timeout(Some(PATIENCE)).expect("a timeout");
         let mut ask = |request: &Request<'_>| {
@@ -92,7 +93,8 @@ impl Daemon {
     /// The service for other users begins, finds the table in `tier`, and is asked for what the tokens stand for.
     fn serve(&self, tier: &Path, tokens: &[OwnedFd], ask: impl FnOnce(&Client, Vec<Option<OpenFile>>)) {
         let users = tier.join(USERS_FOLDER);
-        let server = Server::start(&users, &self.socket, tier).expect("it begins, whatever it finds");
+        let listener = UsersListener::bind(&users).expect("a socket");
+        let server = Server::start(listener, &self.socket, tier).expect("it begins, whatever it finds");
         let client =
             Client::connect(users.join(USERS_SOCKET_FILE).as_os_str().as_bytes(), 0).expect("it answers");
         let found = tokens.iter().map(|token| client.redeem(token.as_fd()).ok()).collect();

@@ -3,11 +3,15 @@
 //! The daemon writes one line, an [`Outcome`]; a daemon that dies closes the pipe without one. The store may
 //! be in use without being served: by a killed daemon that is not quite dead, by one that just starts, by
 //! fsck. Then we try again for a while.
+//!
+//! Who is another user than the store's starts none, and waits for one only where its socket is there and refuses: a killed
+//! daemon leaves that behind, and the store's user may be starting the next one. A daemon that stopped in order took it away.
 
 use crate::daemon::Daemon;
 use crate::failure::Failure;
 use crate::own_program::OwnProgram;
 use crate::store::Store;
+use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::thread::{CpuSet, sched_getaffinity};
@@ -54,6 +58,8 @@ impl Outcome {
 
 /// How long a store may be in use without being served.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a killed daemon's socket for other users may refuse.
+const PATIENCE_WITH_OTHERS: Duration = Duration::from_secs(5);
 /// How long to wait before trying again: at first, and after many times.
 const PAUSE_MIN: Duration = Duration::from_millis(10);
 const PAUSE_MAX: Duration = Duration::from_millis(200);
@@ -96,11 +102,7 @@ pub fn ensure(store: &Store) -> Result<(), Failure> {
 /// The same by a parent of any kind.
 pub fn ensure_by(parent: Parent, store: &Store) -> Result<(), Failure> {
     if store.is_of_another_user() {
-        let socket = SocketAddrUnix::new(store.users_socket()).and_then(|address| {
-            let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
-            connect(&socket, &address)
-        });
-        return socket.map_err(|_| {
+        return reach_as_another_user(store).map_err(|_| {
             Failure::on(store.folder(), "this store belongs to another user, and is not served to others now")
         });
     }
@@ -114,6 +116,21 @@ pub fn ensure_by(parent: Parent, store: &Store) -> Result<(), Failure> {
             Outcome::Ready => return Ok(()),
             Outcome::InUse(_) if began.elapsed() < PATIENCE => std::thread::sleep(pause),
             Outcome::InUse(why) | Outcome::Failed(why) => return Err(Failure::new(why)),
+        }
+        pause = (2 * pause).min(PAUSE_MAX);
+    }
+}
+
+/// Makes sure that somebody listens on the socket for other users.
+fn reach_as_another_user(store: &Store) -> Result<(), Errno> {
+    let address = SocketAddrUnix::new(store.users_socket())?;
+    let began = Instant::now();
+    let mut pause = PAUSE_MIN;
+    loop {
+        let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+        match connect(&socket, &address) {
+            Err(Errno::CONNREFUSED) if began.elapsed() < PATIENCE_WITH_OTHERS => std::thread::sleep(pause),
+            outcome => return outcome,
         }
         pause = (2 * pause).min(PAUSE_MAX);
     }

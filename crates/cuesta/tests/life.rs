@@ -59,6 +59,9 @@ fn programs_read_the_state_as_json() {
     };
     let status = json(&["status", "--json", "store"]);
     assert_eq!(status["medium"], "memory");
+    assert!(place.cuesta(&["status", "store"]).text().contains("  medium memory, "));
+    let configuration = std::fs::read_to_string(place.path("store/cuesta.toml")).unwrap();
+    assert!(configuration.contains(": medium memory, fast tier in "), "{configuration}");
     assert_eq!(status["pid"].to_string(), daemon_pid(&place));
     let explained = json(&["explain", "--store", "store", "--json", "/cuesta/a"]);
     assert_eq!(explained["record"]["size"], 6);
@@ -172,4 +175,12 @@ fn a_daemon_has_nothing_open_of_whoever_started_it() {
     let open = std::fs::read_dir(format!("/proc/{}/fd", place.daemon())).unwrap();
     let open: Vec<_> = open.filter_map(|entry| std::fs::read_link(entry.unwrap().path()).ok()).collect();
     assert!(!open.is_empty() && !open.contains(&file), "{open:?}");
+}
+
+#[test]
+fn where_no_persistent_memory_is_a_store_lies_in_memory() {
+    let place = Place::new();
+    let made = place.cuesta(&["mkfs", "store", "--nvm", "8M"]);
+    assert_eq!(made.status(), 0, "{}", made.errors());
+    assert!(made.text().contains("medium memory") && made.errors().contains("does NOT survive"));
 }

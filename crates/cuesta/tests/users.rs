@@ -3,11 +3,18 @@
 mod common;
 
 use common::{Ended, Place, signal};
+use cuesta_format::InodeNumber;
+use cuesta_format::geometry::{SOCKET_FILE, USERS_FOLDER, USERS_SOCKET_FILE};
+use cuesta_format::wire::{Question, Request, Response};
+use cuesta_sharedfs::server::frames::Frames;
 use std::fs::{Permissions, set_permissions};
 use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt as _;
-use std::process::Stdio;
+use std::path::PathBuf;
+use std::process::{Child, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -53,6 +60,54 @@ fn a_store_that_others_may_reach_serves_them_while_its_user_serves_it() {
 
     assert_eq!(place.cuesta(&["stop", "store"]).status(), 0);
     as_nobody(&place, "true").refused(125, &["store", "another user", "not served"]);
+}
+
+fn users_socket(place: &Place) -> PathBuf {
+    place.path("store").join(USERS_FOLDER).join(USERS_SOCKET_FILE)
+}
+
+/// Whether a process waits for a time to pass.
+fn sleeps(process: &Child) -> bool {
+    let call = std::fs::read_to_string(format!("/proc/{}/syscall", process.id())).unwrap_or_default();
+    let number = call.split(' ').next().and_then(|number| number.parse().ok());
+    [libc::SYS_nanosleep, libc::SYS_clock_nanosleep].map(Some).contains(&number)
+}
+
+#[test]
+fn who_comes_after_a_daemon_was_killed_is_served_by_the_next_one() {
+    let Some(place) = place_for_others(0o711) else { return };
+    assert_eq!(place.cuesta(&["run", "--store", "store", "--", "true"]).status(), 0);
+    place.kill_daemon();
+    while UnixStream::connect(users_socket(&place)).is_ok() {}
+    let mut command = place.command(&["run", "--store", "store", "--", "ls", "-d", "/cuesta"]);
+    command.uid(NOBODY).gid(NOBODY).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut early = command.spawn().unwrap();
+    while !sleeps(&early) && early.try_wait().unwrap().is_none() {}
+    assert_eq!(place.cuesta(&["run", "--store", "store", "--", "true"]).status(), 0);
+    let served = Ended(early.wait_with_output().unwrap());
+    assert_eq!((served.text(), served.errors()), ("/cuesta\n".to_owned(), String::new()));
+}
+
+/// Its user may have others come as soon as the store answers.
+#[test]
+fn a_store_that_answers_its_user_answers_others() {
+    let Some(place) = place_for_others(0o711) else { return };
+    let question = Question { processor: None, request: &Request::Statfs { tree: InodeNumber::NONE } };
+    for daemon in 0..20 {
+        let mut serving = place.command(&["serve", "store"]).stderr(Stdio::null()).spawn().unwrap();
+        let answering = loop {
+            let Ok(socket) = UnixStream::connect(place.path("store").join(SOCKET_FILE)) else { continue };
+            let mut frames = Frames::new(OwnedFd::from(socket));
+            if frames.send(&question, &[]).is_ok() && frames.receive::<Response>().is_ok() {
+                break frames;
+            }
+        };
+        let found = UnixStream::connect(users_socket(&place));
+        assert!(found.is_ok(), "daemon {daemon}: {found:?}");
+        drop(answering);
+        assert_eq!(place.cuesta(&["stop", "store"]).status(), 0);
+        assert!(serving.wait().unwrap().success());
+    }
 }
 
 /// Others cannot bind a name of the store, nor reach one: they are told so, and no name stays.

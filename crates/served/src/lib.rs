@@ -38,4 +38,4 @@ mod server;
 pub use client::{Client, Holder};
 pub use open_file::OpenFile;
 pub use protocol::{Offset, Place, READ_BYTES_MAX, Request, Response, Subject, VERSION};
-pub use server::{Server, StartError};
+pub use server::{Listener, Server, StartError};

@@ -81,11 +81,17 @@ pub(crate) struct Shared {
     connections: Mutex<HashMap<u32, usize>>,
 }
 
+/// The socket, at its path for as long as this lives. Who comes before it is served waits.
+#[derive(Debug)]
+pub struct Listener {
+    socket: OwnedFd,
+    path: PathBuf,
+}
+
 /// The running service.
 pub struct Server {
     shared: Arc<Shared>,
-    socket: Arc<OwnedFd>,
-    path: PathBuf,
+    listener: Arc<Listener>,
     threads: Vec<JoinHandle<()>>,
 }
 
@@ -140,17 +146,34 @@ impl Drop for Entered {
 
 impl std::fmt::Debug for Server {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Server").field("path", &self.path).finish_non_exhaustive()
+        f.debug_struct("Server").field("listener", &self.listener).finish_non_exhaustive()
+    }
+}
+
+impl Listener {
+    /// Listens in `folder`, which is made if there is none, for everybody who can reach it.
+    pub fn bind(folder: &Path) -> Result<Listener, StartError> {
+        let path = folder.join(USERS_SOCKET_FILE);
+        match listen(folder, &path) {
+            Ok(socket) => Ok(Listener { socket, path }),
+            Err(errno) => Err(StartError { path: path.display().to_string(), source: errno.into() }),
+        }
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        // One that stays behind has others wait for the next daemon, that is all.
+        let _ = rustix::fs::unlink(&self.path);
     }
 }
 
 impl Server {
-    /// Listens in `folder`, which is made if there is none, for everybody who can reach it, and serves by a session of the
-    /// daemon at `sharedfs`. What must outlive it lies in the store's `tier`: what was open with the daemon before is again.
-    pub fn start(folder: &Path, sharedfs: &Path, tier: &Path) -> Result<Server, StartError> {
-        let path = folder.join(USERS_SOCKET_FILE);
-        let fail = |source: io::Error| StartError { path: path.display().to_string(), source };
-        let socket = Arc::new(listen(folder, &path).map_err(|errno| fail(errno.into()))?);
+    /// Serves whom `listener` hears by a session of the daemon at `sharedfs`. What must outlive it lies in the store's
+    /// `tier`: what was open with the daemon before is again.
+    pub fn start(listener: Listener, sharedfs: &Path, tier: &Path) -> Result<Server, StartError> {
+        let listener = Arc::new(listener);
+        let fail = |source: io::Error| StartError { path: listener.path.display().to_string(), source };
         let (kept, found) = Kept::open(tier).map_err(fail)?;
         let shared = Arc::new(Shared {
             sharedfs: sharedfs.to_owned(),
@@ -169,22 +192,20 @@ impl Server {
             move || shared.files.watch()
         });
         let accept = Builder::new().name("users".into()).spawn({
-            let (shared, socket) = (Arc::clone(&shared), Arc::clone(&socket));
-            move || accept(&shared, &socket)
+            let (shared, listener) = (Arc::clone(&shared), Arc::clone(&listener));
+            move || accept(&shared, &listener.socket)
         });
         let threads = vec![watch.map_err(fail)?, accept.map_err(fail)?];
-        Ok(Server { shared, socket, path, threads })
+        Ok(Server { shared, listener, threads })
     }
 
     /// Nobody new is served from now on. Who is served already is until the store closes.
     pub fn stop(self) {
-        let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Both);
+        let _ = rustix::net::shutdown(&self.listener.socket, rustix::net::Shutdown::Both);
         self.shared.files.stop();
         for thread in self.threads {
             let _ = thread.join();
         }
-        // A socket that stays behind does no harm: the next daemon replaces it.
-        let _ = rustix::fs::unlink(&self.path);
     }
 }
 

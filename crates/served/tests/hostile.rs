@@ -9,7 +9,7 @@ use cuesta_libfs::{
     Allocation, Base, Client, Credentials, Error, ExtendedFlags, RenameFlags, Resolve, SetAttributes,
     SocketLink, Whence,
 };
-use cuesta_served::{Offset, Place, Request, Response, Server, Subject, VERSION};
+use cuesta_served::{Listener as UsersListener, Offset, Place, Request, Response, Server, Subject, VERSION};
 use cuesta_sharedfs::server::{Listener, Server as SharedServer};
 use cuesta_sharedfs::{Options, SharedFs};
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
@@ -45,7 +45,7 @@ fn store() -> Store {
     let listener = Listener::bind(&sharedfs).unwrap();
     let shared = SharedFs::open(folder.path(), Options::default()).unwrap();
     let server = SharedServer::start(shared, listener).unwrap();
-    let service = Server::start(&users, &sharedfs, folder.path()).unwrap();
+    let service = Server::start(UsersListener::bind(&users).unwrap(), &sharedfs, folder.path()).unwrap();
     let link = SocketLink::connect(sharedfs.as_os_str().as_bytes(), 0).unwrap();
     let root = Client::attach(Box::new(link), "test").unwrap();
     let users = users.join(USERS_SOCKET_FILE);

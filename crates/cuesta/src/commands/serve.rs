@@ -4,6 +4,7 @@ use crate::failure::Failure;
 use crate::own_program;
 use crate::start::{Outcome, Told};
 use crate::store::Store;
+use cuesta_served::StartError;
 use cuesta_sharedfs::server::{Listener, LockError, Server, StopReason, StoreLock};
 use cuesta_sharedfs::{Options, SharedFs};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -92,6 +93,10 @@ fn start(folder: &Path) -> Result<(Server<SharedFs>, Option<cuesta_served::Serve
     let listener = Listener::bind(&store.socket()).map_err(|error| fail(&error))?;
     let shared = SharedFs::open(&store.tier(), options).map_err(|error| fail(&error))?;
     let recovered = *shared.recovered();
+    // Before anybody is answered: who was told that the store is served finds this socket, too. Without it, other users'
+    // programs are told that the store is not served to them.
+    let not_served = |error: &StartError| tracing::warn!(%error, "other users are not served");
+    let users = cuesta_served::Listener::bind(&store.users_folder()).inspect_err(not_served).ok();
     let server = Server::start(shared, listener).map_err(|error| fail(&error))?;
     let stop = server.stop_sender();
     std::thread::Builder::new()
@@ -103,10 +108,9 @@ fn start(folder: &Path) -> Result<(Server<SharedFs>, Option<cuesta_served::Serve
             }
         })
         .map_err(|error| fail(&error))?;
-    // Without it, other users' programs are told that the store is not served to them.
-    let users = cuesta_served::Server::start(&store.users_folder(), &store.socket(), &store.tier())
-        .inspect_err(|error| tracing::warn!(%error, "other users are not served"))
-        .ok();
+    let users = users.and_then(|listener| {
+        cuesta_served::Server::start(listener, &store.socket(), &store.tier()).inspect_err(not_served).ok()
+    });
     tracing::info!(
         store = %store.folder().display(),
         recovered_sessions = recovered.sessions,
