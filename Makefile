@@ -7,7 +7,7 @@ CUESTA := $(TARGET)/release/cuesta
 # Crates with lock-free code, built so that the model checker runs it.
 MODELS := -p cuesta-oplog -p cuesta-threads --features cuesta-oplog/model,cuesta-threads/model
 
-.PHONY: help build demo test conform programs bench explore models kill-campaign linearizability soak fuzz lint install setup
+.PHONY: help build demo test conform programs bench explore models kill-campaign linearizability soak fuzz test-pmem lint install setup
 
 help:
 	@echo "make demo           build, run the main job on real input, kill it, prove that nothing was lost"
@@ -21,6 +21,7 @@ help:
 	@echo "make linearizability  processes at once, killed and stopped: each call takes effect at one instant (ARGUMENTS=--help)"
 	@echo "make soak           real programs of two users for MINUTES=n, anything killed, all read again (ARGUMENTS=--help)"
 	@echo "make fuzz           the fuzz targets, each for MINUTES=n (make test runs a slice; TARGETS=… for some)"
+	@echo "make test-pmem      core suites and power cuts on persistent memory, in a QEMU guest (ARGUMENTS=--help)"
 	@echo "make lint           formatting and clippy"
 	@echo "make install        the command and its library into PREFIX (default /usr/local)"
 
@@ -93,6 +94,11 @@ soak: build
 fuzz: setup
 	@setup/packages g++=g++
 	fuzz/run $$(( $(MINUTES) * 60 )) $(TARGETS)
+
+test-pmem: build
+	@setup/packages qemu-system-x86_64=qemu-system-x86 ndctl=ndctl cpio=cpio modprobe=kmod mkfs.ext4=e2fsprogs \
+		python3=python3 ip=iproute2 /bin/busybox=busybox /usr/share/doc/linux-image-amd64=linux-image-amd64
+	@python3 guest/test.py $(TARGET) $(ARGUMENTS)
 
 lint:
 	$(CARGO) fmt --all --check

@@ -36,7 +36,7 @@ use std::process::ExitCode;
     version,
     after_help = "\
 First steps:
-  cuesta mkfs ~/store --medium memory          make a store
+  cuesta mkfs ~/store                          make a store
   cuesta run --store ~/store -- bash           a shell whose /cuesta is the store
   cuesta mount ~/store ~/files                 the same files, for every program
   cuesta status ~/store                        what goes on

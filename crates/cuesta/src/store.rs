@@ -47,7 +47,7 @@ impl Store {
                     folder,
                     format!(
                         "its fast tier {} is gone; memory does not survive a reboot \
-                         (remove the directory and make a new store)",
+                         (remove the directory and make a new store), persistent memory must be mounted",
                         place.display()
                     ),
                 ))

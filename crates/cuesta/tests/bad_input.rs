@@ -51,8 +51,13 @@ fn mkfs_overwrites_nothing() {
 fn mkfs_names_what_cannot_be() {
     let place = Place::new();
     let mkfs = |arguments: &[&str]| -> Ended { place.cuesta(&[&["mkfs", "new"], arguments].concat()) };
-    mkfs(&[]).refused(2, &["not built yet", "--medium memory"]);
-    mkfs(&["--medium", "pmem"]).refused(2, &["pmem", "not built yet"]);
+    mkfs(&["--medium", "block"]).refused(2, &["block", "not built yet", "--medium memory"]);
+    let tape = mkfs(&["--medium", "tape"]);
+    assert_eq!(tape.status(), 2);
+    assert!(tape.errors().contains("memory, pmem, block"), "{}", tape.errors());
+    let no_dax: &[&str] = &["not on a file system mounted with DAX", "--nvm-path", "--medium memory"];
+    mkfs(&["--medium", "pmem"]).refused(1, no_dax);
+    mkfs(&["--medium", "pmem", "--nvm-path", "/proc/nvm"]).refused(1, &[&["/proc"], no_dax].concat());
     mkfs(&["--medium", "memory", "--nvm", "9999T"]).refused(1, &["has room for", "--shm-size"]);
     mkfs(&["--medium", "memory", "--nvm", "64K"]).refused(2, &["does not hold one arena"]);
     mkfs(&["--medium", "memory", "--nvm-path", "/proc/nvm"]).refused(1, &["/proc/nvm", "tmpfs"]);

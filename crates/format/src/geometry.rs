@@ -127,6 +127,8 @@ pub const SUPERBLOCK_FILE: &str = "superblock";
 pub const SESSIONS_FILE: &str = "sessions";
 /// The name of the page that counts daemons, in the tier's directory.
 pub const INCARNATION_FILE: &str = "incarnation";
+/// The name of what says in which boot of the machine the store was last open, in the tier's directory.
+pub const BOOT_FILE: &str = "boot";
 /// The metadata store's name in the tier's directory.
 pub const METADATA_FILE: &str = "meta.redb";
 /// The folder of log segments in the tier's directory.

@@ -1,6 +1,8 @@
 //! The superblock: what a store is, and whether this version may open it.
 
 use crate::{Geometry, StoreId, geometry::GeometryError};
+use std::fmt;
+use std::str::FromStr;
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -15,13 +17,51 @@ const MAGIC: [u8; 8] = *b"CUESTAFS";
 /// How bytes of the fast tier become durable (DESIGN §1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
+#[repr(u32)]
 pub enum Medium {
     /// Memory of this machine: survives the death of processes, not the loss of power.
-    Memory,
+    Memory = 0,
     /// Persistent memory mapped with DAX: survives power loss after a write-back and a fence.
-    Pmem,
+    Pmem = 1,
     /// A file or device that is durable after a flush.
-    Block,
+    Block = 2,
+}
+
+impl Medium {
+    /// All there are.
+    pub const ALL: [Medium; 3] = [Medium::Memory, Medium::Pmem, Medium::Block];
+
+    /// What people call it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Medium::Memory => "memory",
+            Medium::Pmem => "pmem",
+            Medium::Block => "block",
+        }
+    }
+}
+
+impl fmt::Display for Medium {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// No medium is called that.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("there is no medium {name:?}, but {}", Medium::ALL.map(Medium::name).join(", "))]
+pub struct UnknownMedium {
+    name: String,
+}
+
+impl FromStr for Medium {
+    type Err = UnknownMedium;
+
+    fn from_str(name: &str) -> Result<Medium, UnknownMedium> {
+        let found = Medium::ALL.into_iter().find(|medium| medium.name() == name);
+        found.ok_or_else(|| UnknownMedium { name: name.to_owned() })
+    }
 }
 
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -92,12 +132,7 @@ impl Superblock {
             checksum: U32::ZERO,
             version: FORMAT_VERSION.into(),
             store: self.store.0,
-            medium: match self.medium {
-                Medium::Memory => 0,
-                Medium::Pmem => 1,
-                Medium::Block => 2,
-            }
-            .into(),
+            medium: (self.medium as u32).into(),
             ring_slots: self.geometry.ring_slots.into(),
             arena_bytes: self.geometry.arena_bytes.into(),
             segment_bytes: self.geometry.segment_bytes.into(),
@@ -124,12 +159,9 @@ impl Superblock {
         if computed != layout.checksum.get() {
             return Err(SuperblockError::Checksum { found: layout.checksum.get(), computed });
         }
-        let medium = match layout.medium.get() {
-            0 => Medium::Memory,
-            1 => Medium::Pmem,
-            2 => Medium::Block,
-            other => return Err(SuperblockError::Medium(other)),
-        };
+        let code = layout.medium.get();
+        let medium = Medium::ALL.into_iter().find(|&medium| medium as u32 == code);
+        let medium = medium.ok_or(SuperblockError::Medium(code))?;
         let geometry = Geometry {
             arena_bytes: layout.arena_bytes.get(),
             segment_bytes: layout.segment_bytes.get(),
@@ -152,6 +184,18 @@ mod tests {
     #[test]
     fn what_is_written_is_read() {
         assert_eq!(Superblock::decode(&sample().encode()[..]), Ok(sample()));
+    }
+
+    #[test]
+    fn a_medium_is_read_by_what_it_is_called_and_written_as() {
+        for medium in Medium::ALL {
+            assert_eq!(medium.name().parse(), Ok(medium));
+            assert_eq!(serde_json::to_value(medium).unwrap(), medium.name());
+            let superblock = Superblock { medium, ..sample() };
+            assert_eq!(Superblock::decode(&superblock.encode()[..]), Ok(superblock));
+        }
+        let unknown = "tape".parse::<Medium>().unwrap_err().to_string();
+        assert!(unknown.contains("tape") && unknown.contains("memory, pmem, block"), "{unknown}");
     }
 
     #[test]

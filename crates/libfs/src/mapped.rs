@@ -3,7 +3,7 @@
 //! Nothing of their content is cached: reading, writing and cutting them is done to the kernel's file, and is seen by
 //! everybody at once. A lease says only that a file is in this mode, and a pin keeps it there. A write that a killed
 //! process could leave in part, because it lies on several pages, is logged as any other, and waits until SharedFS
-//! has digested it into the file. So does one that appends: who holds the lease for writing has the end of the file to itself.
+//! has digested it into the file; on a medium that outlives the loss of power that is every write. So does one that appends: who holds the lease for writing has the end of the file to itself.
 //! And so do zeros up to a new end; and a new page that may be beyond somebody's limits, because only of what is in the log it is
 //! certain whether it came before others got that room.
 
@@ -20,7 +20,7 @@ use crate::session::unexpected;
 use crate::sync::{Arc, AtomicU64, Mutex, Ordering};
 use cuesta_format::quota::Amounts;
 use cuesta_format::wire::{Request, Response};
-use cuesta_format::{BLOCK_BYTES, InodeNumber, InodeRecord, Operation, Timestamp};
+use cuesta_format::{BLOCK_BYTES, InodeNumber, InodeRecord, Medium, Operation, Timestamp};
 use cuesta_media::mapped_files::{self, Pin};
 use cuesta_media::{UserSlice, UserSliceMut};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -220,7 +220,8 @@ impl Client {
         let modified = Timespec { tv_sec: time.seconds(), tv_nsec: time.nanoseconds().into() };
         let times = Timestamps { last_access: omitted, last_modification: modified };
         let file = self.open_mapped(mapped)?;
-        whole(|| rustix::fs::futimens(&file, &times))
+        whole(|| rustix::fs::futimens(&file, &times))?;
+        self.settle_mapped(&file)
     }
 
     /// Reads at `offset`.
@@ -262,15 +263,25 @@ impl Client {
         limit: u64,
     ) -> Result<MappedWrite, Error> {
         let within_page = at.filter(|&offset| offset as usize % PAGE_BYTES + bytes <= PAGE_BYTES);
-        if let Some(offset) = within_page
+        // What the kernel has begun when the power goes is there in part.
+        let is_lost_with_power = self.session.welcome.medium == Medium::Memory;
+        if let Some(offset) = within_page.filter(|_| is_lost_with_power)
             && let Some(written) = self.write_page(file, mapped, data, offset)?
         {
             return Ok(written);
         }
         let _appending = mapped.appending.lock();
-        let written = self.log_mapped(file, data, bytes, at, limit)?;
-        self.asking(|| self.digest_own_log())?;
-        Ok(written)
+        match (self.log_mapped(file, data, bytes, at, limit), within_page) {
+            // On a full store, what a file has can be written all the same.
+            (Err(Error::NoSpace), Some(offset)) => {
+                self.write_page(file, mapped, data, offset)?.ok_or(Error::NoSpace)
+            }
+            (logged, _) => {
+                let written = logged?;
+                self.asking(|| self.digest_own_log())?;
+                Ok(written)
+            }
+        }
     }
 
     /// Writes what lies within one page, all of it or nothing; `None`: it is to go by the log.
@@ -303,6 +314,7 @@ impl Client {
         }
         whole(|| mapped_files::clear_behind_end(&file, offset))?;
         let written = whole(|| mapped_files::write(&file, &page[..filled], offset))?;
+        self.settle_mapped(&file)?;
         Ok(Some(MappedWrite::Written(written, offset + written as u64)))
     }
 
@@ -406,7 +418,13 @@ impl Client {
         }
         let file = self.open_mapped(mapped)?;
         whole(|| mapped_files::clear_behind_end(&file, size))?;
-        whole(|| mapped_files::set_size(&file, size))
+        whole(|| mapped_files::set_size(&file, size))?;
+        self.settle_mapped(&file)
+    }
+
+    /// What a call changes is durable when it returns.
+    fn settle_mapped(&self, file: impl AsFd) -> Result<(), Error> {
+        whole(|| mapped_files::settle(&file, self.session.welcome.medium))
     }
 
     /// `fallocate` on a range. Says whether it was done: not, if the file went out of mapped mode meanwhile.
@@ -446,6 +464,7 @@ impl Client {
                 }
                 let file = self.open_mapped(mapped)?;
                 whole(|| mapped_files::punch(&file, range.start, range.end - range.start))?;
+                self.settle_mapped(&file)?;
                 Ok(true)
             }),
             Allocation::Collapse | Allocation::Insert => Err(Error::Unsupported),
@@ -472,6 +491,7 @@ impl Client {
                 }
                 whole(|| mapped_files::clear_behind_end(&file, end))?;
                 whole(|| mapped_files::provide(&file, piece.clone(), keep_size))?;
+                self.settle_mapped(&file)?;
                 turn.keep_charge();
             }
             Ok(true)

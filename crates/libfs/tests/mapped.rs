@@ -103,7 +103,8 @@ fn all_see_one_memory_while_it_is_mapped_and_one_file_then() {
     let last = root(&store.attach());
     assert_eq!(last.read_file("f").unwrap(), [b"last", &whole[4..]].concat());
     assert!(mapped(&store).is_empty());
-    assert_eq!(last.stat("f").unwrap().blocks, 3);
+    // What was only read takes memory on a tmpfs, and nothing on other file systems.
+    assert!((2..=3).contains(&last.stat("f").unwrap().blocks));
 }
 
 #[test]
@@ -311,7 +312,9 @@ fn what_mapped_files_take_is_counted_and_ends_where_the_store_does() {
     for page in 1..=1000 {
         mapping.write_through(page * 4096, b"stored").unwrap();
     }
-    assert_eq!(free(), before - 1000);
+    // File systems count where they note the places of so many pieces.
+    const NOTED_MAX: u64 = 50;
+    assert!((before - 1000 - NOTED_MAX..=before - 1000).contains(&free()), "{} of {before}", free());
 
     // A page at a time into holes, by calls; then nothing more, by whatever call.
     let page = content(4096, 2);

@@ -33,7 +33,7 @@ pub enum MediaError {
         window: u64,
     },
     /// Stores cannot be made durable on this medium here.
-    #[error("medium {0:?} is not supported on this machine")]
+    #[error("medium {0} is not supported on this machine")]
     Unsupported(crate::Medium),
 }
 

@@ -6,12 +6,12 @@
 //! marked byte, which fails while there are marks.
 
 use crate::{byte_locks, recorder};
-use cuesta_format::InodeNumber;
 use cuesta_format::geometry::MAPPED_FOLDER;
+use cuesta_format::{InodeNumber, Medium};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{
-    AtFlags, Dir, FallocateFlags, Mode, OFlags, SeekFrom, Stat, fallocate, fstat, ftruncate, mkdirat, openat,
-    seek, statat, unlinkat,
+    AtFlags, Dir, FallocateFlags, Mode, OFlags, SeekFrom, Stat, fallocate, fstat, fsync, ftruncate, mkdirat,
+    openat, seek, statat, unlinkat,
 };
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
@@ -215,6 +215,23 @@ fn clear_provided(file: impl AsFd, range: Range<u64>) {
     }
 }
 
+/// Makes durable what was written, cut and set by calls, and how long the file is. Only where the medium outlives the loss
+/// of power is there anything to do: what is stored through mappings is their owners' to sync.
+pub fn settle(file: impl AsFd, medium: Medium) -> Result<(), Errno> {
+    match medium {
+        Medium::Memory => Ok(()),
+        Medium::Pmem | Medium::Block => fsync(file),
+    }
+}
+
+/// The same for the names of files that were made.
+pub fn settle_names(references: impl AsFd, medium: Medium) -> Result<(), Errno> {
+    match medium {
+        Medium::Memory => Ok(()),
+        Medium::Pmem | Medium::Block => fsync(open_folder(references)?),
+    }
+}
+
 /// Makes a hole, leaving the size alone.
 pub fn punch(file: impl AsFd, offset: u64, length: u64) -> Result<(), Errno> {
     fallocate(&file, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, offset, length)?;
@@ -246,10 +263,14 @@ pub fn remove(references: impl AsFd, inode: InodeNumber) -> Result<bool, Errno> 
     }
 }
 
+fn open_folder(references: impl AsFd) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    openat(references, MAPPED_FOLDER, flags, Mode::empty())
+}
+
 /// The inodes there are files for.
 pub fn list(references: impl AsFd) -> Result<Vec<InodeNumber>, Errno> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let folder = openat(references, MAPPED_FOLDER, flags, Mode::empty())?;
+    let folder = open_folder(references)?;
     let mut found = Vec::new();
     for entry in Dir::new(folder)? {
         let name = entry?;

@@ -1,9 +1,13 @@
 //! Copies at every alignment and length against a plain reference, and repair of faults at every boundary of
 //! an unmapped page.
 
+#[path = "common/medium.rs"]
+mod medium;
+use medium::medium;
+
 use cuesta_media::persist::copy_non_temporal;
 use cuesta_media::{
-    AccessError, Fault, Mapping, Medium, Protection, UserSlice, UserSliceMut, Window, install_fault_handler,
+    AccessError, Fault, Mapping, Protection, UserSlice, UserSliceMut, Window, install_fault_handler,
     read_c_string,
 };
 use rustix::mm::{MapFlags, ProtFlags};
@@ -136,7 +140,7 @@ fn a_file_cut_short_behind_our_back_is_a_fault() {
     install_fault_handler();
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("segment");
-    let mapping = Mapping::create(&path, 2 * PAGE as u64, Medium::Memory, true).unwrap();
+    let mapping = Mapping::create(&path, 2 * PAGE as u64, medium(), true).unwrap();
     std::fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(PAGE as u64).unwrap();
     let mut buffer = [0u8; 64];
     mapping.read(0, &mut buffer).unwrap();
@@ -150,9 +154,9 @@ fn an_empty_place_of_a_window_and_a_read_only_one_are_faults() {
     install_fault_handler();
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("segment");
-    drop(Mapping::create(&path, PAGE as u64, Medium::Memory, false).unwrap());
+    drop(Mapping::create(&path, PAGE as u64, medium(), false).unwrap());
     let file = std::fs::File::open(&path).unwrap();
-    let window = Window::reserve(4 * PAGE as u64, Medium::Memory).unwrap();
+    let window = Window::reserve(4 * PAGE as u64, medium()).unwrap();
     window.map(&file, 0, PAGE as u64, PAGE as u64, Protection::ReadOnly, false).unwrap();
     let mut buffer = [0u8; 64];
     window.read(PAGE as u64, &mut buffer).unwrap();

@@ -1,12 +1,16 @@
 //! What a writer appends, a scanner reads: across laps, threads, faults and torn ends.
 
+#[path = "../../media/tests/common/medium.rs"]
+mod medium;
+use medium::medium;
+
 use cuesta_format::control::CONTROL_BYTES;
 use cuesta_format::entry::{EntryBreak, EntryKind, Salt};
 use cuesta_format::{
     Geometry, InodeNumber, LeaseGeneration, LogGeneration, LogPosition, Operation, SessionId, StoreId,
     Timestamp,
 };
-use cuesta_media::{Mapping, Medium, Protection, UserSlice, Window, install_fault_handler};
+use cuesta_media::{Mapping, Protection, UserSlice, Window, install_fault_handler};
 use cuesta_oplog::{Appender, LogSource, Ring, ScanStep, Scanner, Stamp, read_batch};
 use std::fs::File;
 use std::io;
@@ -53,14 +57,14 @@ impl Log {
             .map(|slot| open(format!("seg-{slot}"), geometry.segment_bytes))
             .collect();
         let slots = geometry.ring_slots + geometry.overlap_slots();
-        let window = Window::reserve(u64::from(slots) * geometry.segment_bytes, Medium::Memory).unwrap();
+        let window = Window::reserve(u64::from(slots) * geometry.segment_bytes, medium()).unwrap();
         for slot in 0..slots {
             let file = &segments[(slot % geometry.ring_slots) as usize];
             let at = u64::from(slot) * geometry.segment_bytes;
             window.map(file, 0, geometry.segment_bytes, at, Protection::ReadWrite, false).unwrap();
         }
         open("page".into(), CONTROL_BYTES as u64);
-        let page = Mapping::open(&folder.path().join("page"), Protection::ReadWrite, Medium::Memory).unwrap();
+        let page = Mapping::open(&folder.path().join("page"), Protection::ReadWrite, medium()).unwrap();
         let appender = Appender::new(Ring::new(window, geometry), salt(1), LogPosition(0), Arc::new(page));
         appender.set_limit(geometry.ring_slots, LogPosition(0));
         Log { _folder: folder, segments, appender }

@@ -15,6 +15,7 @@
 //! | `observe` | events and totals | |
 //! | `mapped` | files whose content is a file of the kernel's, while programs share mappings of them | |
 //! | `quotas`, `quota_trees` | who may own how much, and which sessions were given how much of what is left | paths, but for setting one |
+//! | `boot` | whether the machine was started anew since the store was open | |
 //! | `pace` | what anybody may cause, done a part of the time at most | |
 //! | `stand_ins` | what the kernel has in the place of pipes and sockets | |
 //!
@@ -23,6 +24,7 @@
 //! are held for moments, never across a log read or a commit. Nothing here waits for a session.
 
 mod attending;
+mod boot;
 mod catching_up;
 pub mod check;
 pub mod configuration;

@@ -22,7 +22,7 @@ use crate::{Error, SharedFs};
 use cuesta_format::quota::Payer;
 use cuesta_format::wire::Refusal;
 use cuesta_format::{
-    BLOCK_BYTES, Extent, FileKind, InodeNumber, InodeRecord, LogPosition, SessionId, Timestamp,
+    BLOCK_BYTES, Extent, FileKind, InodeNumber, InodeRecord, LogPosition, Medium, SessionId, Timestamp,
 };
 use cuesta_media::mapped_files;
 use cuesta_media::planted::{self, Bug};
@@ -47,6 +47,7 @@ const PIECE_BYTES: u64 = 1 << 20;
 #[derive(Debug)]
 pub(crate) struct MappedFiles {
     references: File,
+    medium: Medium,
     counted: Mutex<Counted>,
 }
 
@@ -79,10 +80,10 @@ fn failed(errno: Errno) -> Error {
 }
 
 impl MappedFiles {
-    /// Those beside the lock files in `references`.
-    pub(crate) fn open(references: File) -> Result<MappedFiles, Error> {
+    /// Those beside the lock files in `references`, on a tier of this medium.
+    pub(crate) fn open(references: File, medium: Medium) -> Result<MappedFiles, Error> {
         mapped_files::make_folder(&references).map_err(failed)?;
-        Ok(MappedFiles { references, counted: Mutex::default() })
+        Ok(MappedFiles { references, medium, counted: Mutex::default() })
     }
 
     /// Blocks the files take beyond those they have in the arenas.
@@ -165,7 +166,8 @@ impl MappedFiles {
     pub(crate) fn write(&self, inode: InodeNumber, offset: u64, bytes: &[u8]) -> Result<(), Error> {
         let Some(file) = self.open_to_write(inode)? else { return Ok(()) };
         mapped_files::clear_behind_end(&file, offset).map_err(failed)?;
-        write_all(&file, offset, bytes)
+        write_all(&file, offset, bytes)?;
+        mapped_files::settle(&file, self.medium).map_err(failed)
     }
 
     /// Makes a range zeros, up to which the file reaches then at the least.
@@ -176,7 +178,13 @@ impl MappedFiles {
         if fstat(&file).map_err(failed)?.st_size.unsigned_abs() < range.end {
             mapped_files::set_size(&file, range.end).map_err(failed)?;
         }
-        Ok(())
+        mapped_files::settle(&file, self.medium).map_err(failed)
+    }
+
+    /// A file that was made and filled is about to count, its name included.
+    fn settle_new(&self, file: &OwnedFd) -> Result<(), Error> {
+        mapped_files::settle(file, self.medium).map_err(failed)?;
+        mapped_files::settle_names(&self.references, self.medium).map_err(failed)
     }
 
     /// A file that is not there is somebody's damage, and there is nowhere else to put what was logged.
@@ -277,7 +285,8 @@ impl SharedFs {
         let time = |time: Timestamp| Timespec { tv_sec: time.seconds(), tv_nsec: time.nanoseconds().into() };
         let omitted = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
         let times = Timestamps { last_access: omitted, last_modification: time(record.modified) };
-        futimens(file, &times).map_err(failed)
+        futimens(file, &times).map_err(failed)?;
+        self.mapped.settle_new(file)
     }
 
     /// Ends mapped mode if nobody has the file mapped and there is room for it. No log holds anything of it: whoever

@@ -2,8 +2,8 @@
 //!
 //! Each log of the session table is digested from where its last digest committed to the first entry that is not valid:
 //! that is everything its process was ever told had happened, and perhaps the entry it was making. Then the log's
-//! generation moves, durably. The session of a process that is dead ends like any other; that of one that lives stays,
-//! without leases, until the process comes back ([`SharedFs::resume`]) or ends. A crash in the
+//! generation moves, durably. The session of a process that is dead ends like any other, as all do of before the machine
+//! started; that of one that lives stays, without leases, until the process comes back ([`SharedFs::resume`]) or ends. A crash in the
 //! middle finds the same logs, or shorter ones: recovering twice is recovering once.
 
 use crate::digest::Until;
@@ -91,7 +91,8 @@ fn unless_full(done: Result<(), Error>) -> Result<Option<Error>, Error> {
 }
 
 impl SharedFs {
-    pub(crate) fn recover(&self, occupied: Vec<OccupiedSlot>) -> Result<Recovered, Error> {
+    /// `all_dead`: no process can live that had a session.
+    pub(crate) fn recover(&self, occupied: Vec<OccupiedSlot>, all_dead: bool) -> Result<Recovered, Error> {
         let started = Instant::now();
         let mut recovered = Recovered { sessions: occupied.len() as u64, ..Recovered::default() };
         self.digester.lock().orphans = self.metadata.read()?.orphans()?.into_iter().collect();
@@ -99,7 +100,7 @@ impl SharedFs {
             if slot.1.ended {
                 self.finish_ending(slot)?;
             } else {
-                recovered.entries += self.recover_session(slot)?;
+                recovered.entries += self.recover_session(slot, all_dead)?;
             }
         }
         self.forget_the_dead()?;
@@ -115,7 +116,7 @@ impl SharedFs {
         Ok(())
     }
 
-    fn recover_session(&self, (slot, record): OccupiedSlot) -> Result<u64, Error> {
+    fn recover_session(&self, (slot, record): OccupiedSlot, is_dead: bool) -> Result<u64, Error> {
         let started = Instant::now();
         let (id, pid) = (record.session, record.pid);
         let known = self.metadata.read()?.session(id)?.unwrap_or_default();
@@ -148,7 +149,8 @@ impl SharedFs {
             renew_log(session, table)?;
             session.digested
         };
-        let ending = match process(pid) {
+        let found = if is_dead { Process::Dead } else { process(pid) };
+        let ending = match found {
             Process::Alive(process) if self.options.await_sessions && !digested.rejected => {
                 self.await_session(id, process);
                 None

@@ -1,5 +1,6 @@
 //! The store as a whole: making it, and the daemon's state while it is open.
 
+use crate::boot::Boot;
 use crate::catching_up::CatchingUp;
 use crate::configuration::Options;
 use crate::digest::policy::{self, Backlog};
@@ -209,9 +210,10 @@ impl SharedFs {
     pub(crate) fn open_untold(tier: &Path, options: Options) -> Result<Arc<SharedFs>, Error> {
         let superblock = read_superblock(tier)?;
         let Superblock { medium, geometry, .. } = superblock;
+        let boot = Boot::of(tier);
         let incarnation = Incarnation::begin(tier)?;
         let references = References::open(tier)?;
-        let mapped = MappedFiles::open(references.folder()?)?;
+        let mapped = MappedFiles::open(references.folder()?, medium)?;
         let cache_bytes = options.metadata_cache_bytes;
         let metadata = MetadataStore::open_caching(&tier.join(METADATA_FILE), medium, cache_bytes)?;
         let packed = Arc::new(Packed::default());
@@ -266,7 +268,8 @@ impl SharedFs {
             watched_orphans: AtomicU64::new(0),
             starved: Mutex::default(),
         };
-        shared.recovered = shared.recover(occupied)?;
+        shared.recovered = shared.recover(occupied, boot.is_another())?;
+        boot.remember(tier)?;
         shared.recovering = AtomicBool::new(false);
         shared.stand_ins.sweep(&shared.metadata)?;
         shared.mapped.sweep(&shared.metadata)?;

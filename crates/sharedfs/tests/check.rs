@@ -5,7 +5,6 @@ mod common;
 use common::*;
 use cuesta_format::geometry::{MAPPED_FOLDER, REFERENCES_FOLDER};
 use cuesta_format::quota::{Amounts, Payer};
-use cuesta_format::superblock::Medium;
 use cuesta_format::wire::{LeaseMode, Request};
 use cuesta_format::{
     ArenaId, BlockAddress, Extent, FileKind, InodeNumber, InodeRecord, Operation, Timestamp,
@@ -14,7 +13,6 @@ use cuesta_sharedfs::SharedFs;
 use cuesta_sharedfs::check::{CheckReport, Finding, Mode, Problem, Verdict, check, told};
 use cuesta_sharedfs::metadata::{Dirent, JournalFlaw, MetadataStore, Transaction};
 use std::os::unix::fs::FileExt;
-use std::process::{Child, Command, Stdio};
 
 /// A store with a little of everything; the directory `d` is 2, the file `d/f` 3.
 fn populated() -> Store {
@@ -35,7 +33,7 @@ fn populated() -> Store {
 }
 
 fn damage(store: &Store, change: impl FnOnce(&mut Transaction)) {
-    let metadata = MetadataStore::open(&store.tier().join("meta.redb"), Medium::Memory).unwrap();
+    let metadata = MetadataStore::open(&store.tier().join("meta.redb"), medium()).unwrap();
     let mut transaction = metadata.begin().unwrap();
     change(&mut transaction);
     transaction.commit().unwrap();
@@ -112,23 +110,6 @@ fn a_damaged_journal_is_dropped_only_if_that_is_wanted_and_logs_make_up_for_it()
     told(&store.tier()).unwrap();
     assert_eq!(check(&store.tier(), Mode::Report).unwrap().findings, []);
     assert_eq!(content(&store.open(), "a name to be found"), b"content");
-}
-
-/// One that lives until the test has ended.
-struct Program(Child);
-
-impl Program {
-    fn start() -> Program {
-        let mut command = Command::new("sleep");
-        Program(command.arg("1000").stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap())
-    }
-}
-
-impl Drop for Program {
-    fn drop(&mut self) {
-        self.0.kill().unwrap();
-        self.0.wait().unwrap();
-    }
 }
 
 /// Whoever breaks a repair off, by a kill or because of something else that is wrong.
@@ -475,7 +456,7 @@ fn content_of_a_mapped_file_that_is_missing_or_left_behind_is_told() {
 #[test]
 fn bytes_behind_the_end_of_a_file_are_found_and_cleared() {
     let store = populated();
-    let metadata = MetadataStore::open(&store.tier().join("meta.redb"), Medium::Memory).unwrap();
+    let metadata = MetadataStore::open(&store.tier().join("meta.redb"), medium()).unwrap();
     let last = metadata.read().unwrap().extents(F, 2..3).unwrap()[0].address_of(2);
     drop(metadata);
     let arena =

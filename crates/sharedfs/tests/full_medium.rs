@@ -7,14 +7,14 @@ use common::*;
 use cuesta_format::Operation;
 use cuesta_format::quota::{Amounts, Limited, Limits};
 use cuesta_format::wire::{LeaseMode, PROTOCOL_VERSION, Refusal, Request, Response};
-use cuesta_format::{FileKind, InodeNumber, Medium, SessionId};
+use cuesta_format::{FileKind, InodeNumber, SessionId};
 use cuesta_sharedfs::check::{Mode, check, told};
 use cuesta_sharedfs::metadata::{Dirent, MetadataError, MetadataStore};
 use cuesta_sharedfs::server::Service;
 use cuesta_sharedfs::{Options, SharedFs};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::os::unix::fs::FileExt;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::sync::Arc;
 
 /// Set in the process that a test has for itself.
@@ -187,7 +187,7 @@ fn a_journal_that_is_found_damaged_on_a_full_medium_is_read_on_and_left() {
     }
     let store = Store::new();
     let path = store.tier().join("meta.redb");
-    let open = || MetadataStore::open(&path, Medium::Memory);
+    let open = || MetadataStore::open(&path, medium());
     let metadata = open().unwrap();
     let put = |names: &[Vec<u8>]| {
         let mut transaction = metadata.begin()?;
@@ -209,7 +209,7 @@ fn a_journal_that_is_found_damaged_on_a_full_medium_is_read_on_and_left() {
     }
     drop(metadata);
     assert!(matches!(open(), Err(MetadataError::Journal(_))));
-    let sound = MetadataStore::open_sound_part(&path, Medium::Memory).unwrap();
+    let sound = MetadataStore::open_sound_part(&path, medium()).unwrap();
     assert!(sound.loss().is_some());
     drop(sound.drop_rest().unwrap());
     open().unwrap();
@@ -354,7 +354,7 @@ fn recovery_on_a_full_medium_loses_nothing() {
 /// Fills the metadata store itself until not one name more finds room.
 fn fill_to_the_brim(store: &Store) {
     let path = store.tier().join("meta.redb");
-    let metadata = MetadataStore::open(&path, Medium::Memory).unwrap();
+    let metadata = MetadataStore::open(&path, medium()).unwrap();
     let mut made = 0u64;
     for step in [20_000, 1000, 50, 1] {
         loop {
@@ -421,23 +421,6 @@ fn a_daemon_that_leaves_a_full_medium_ends_whom_it_can() {
     limit_files(None);
     drop((first, second, shared));
     assert_eq!(names(&store.open()), made);
-}
-
-/// One that lives until it is dropped.
-struct Program(Child);
-
-impl Program {
-    fn start() -> Program {
-        let mut command = Command::new("sleep");
-        Program(command.arg("1000").stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap())
-    }
-}
-
-impl Drop for Program {
-    fn drop(&mut self) {
-        self.0.kill().unwrap();
-        self.0.wait().unwrap();
-    }
 }
 
 /// What two programs left that were awaited and died: one has something that goes with it, for which there may be no room. The

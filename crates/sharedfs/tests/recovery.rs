@@ -5,6 +5,7 @@ mod common;
 use common::*;
 use cuesta_format::access_list::{ACCESS_LIST, DEFAULT_LIST, Entry, Whom, encode};
 use cuesta_format::entry::EntryKind;
+use cuesta_format::geometry::BOOT_FILE;
 use cuesta_format::wire::{LeaseMode, Request, Response};
 use cuesta_format::{InodeNumber, LogPosition, Operation};
 use cuesta_sharedfs::{Ending, Error, SharedFs};
@@ -384,4 +385,36 @@ fn a_log_whose_writer_lives_on_is_given_to_nobody_else() {
     }
     writer.digest();
     assert!(find(&shared, "new").is_some());
+}
+
+/// A number is another process's after the machine has started anew: nobody waits for that one.
+#[test]
+fn only_in_the_same_boot_are_programs_awaited() {
+    const ANOTHER: &str = "00000000-0000-4000-8000-000000000000\n";
+    let program = Program::start();
+    let notes: [(&str, Option<&str>, usize); 4] = [
+        ("as it was left", None, 1),
+        ("missing", Some("missing"), 1),
+        ("cut off by a loss of power", Some(""), 1),
+        ("of another boot", Some(ANOTHER), 0),
+    ];
+    for (what, note, awaited) in notes {
+        let store = Store::new();
+        let path = store.tier().join(BOOT_FILE);
+        let shared = store.open();
+        let this = std::fs::read_to_string(&path).unwrap();
+        let mut writer = Writer::attach_as(&shared, program.0.id());
+        let file = writer.file(b"f");
+        writer.write(file, 0, b"content");
+        kill(shared, vec![writer]);
+        match note {
+            None => {}
+            Some("missing") => std::fs::remove_file(&path).unwrap(),
+            Some(note) => std::fs::write(&path, note).unwrap(),
+        }
+        let shared = store.open();
+        assert_eq!(shared.awaited().len(), awaited, "{what}");
+        assert_eq!(content(&shared, "f"), b"content", "{what}");
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), this, "{what}");
+    }
 }

@@ -4,12 +4,15 @@ use crate::failure::{Failure, WRONG_USAGE};
 use crate::output;
 use crate::size::{Size, human};
 use crate::store::{Store, TIER_FOLDER};
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use cuesta_format::superblock::{Medium, Superblock};
-use cuesta_format::{Geometry, StoreId};
-use cuesta_media::Protection;
+use cuesta_format::{BLOCK_BYTES, Geometry, StoreId};
+use cuesta_media::{Mapping, Protection};
 use cuesta_sharedfs::{SharedFs, configuration};
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
 use rustix::rand::{GetRandomFlags, getrandom};
-use std::fs::DirBuilder;
+use std::fs::{DirBuilder, File};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::{DirBuilderExt, symlink};
 use std::path::{Path, PathBuf};
@@ -28,16 +31,18 @@ const OVERHEAD_BYTES: u64 = 96 << 20;
 #[command(
     long_about = "Make a store: a directory with its configuration, and its fast tier.\n\n\
                   Refuses to overwrite anything. With --medium memory the fast tier lies in shared memory \
-                  (/dev/shm, unless STORE itself is on a tmpfs, or --nvm-path says where).",
+                  (/dev/shm, unless STORE itself is on a tmpfs, or --nvm-path says where); with --medium pmem in \
+                  STORE itself, or where --nvm-path says, which must be mounted with DAX.",
     after_help = "\
 Examples:
-  cuesta mkfs ~/store --medium memory
+  cuesta mkfs ~/store
   cuesta mkfs ~/store --medium memory --nvm 512M
   cuesta mkfs /srv/store --medium memory --nvm-path /mnt/tmpfs/nvm
+  cuesta mkfs /srv/store --medium pmem --nvm-path /mnt/dax/nvm
 
 Media:
   memory   shared memory: survives the death of programs and daemon, not a power loss or reboot
-  pmem     persistent memory mapped with DAX (not yet)
+  pmem     persistent memory, on a file system mounted with DAX: survives power loss as well
   block    a file or device, durable after a flush (not yet)
 
 Exit status: 0 made, 1 failed, 2 wrong usage."
@@ -48,19 +53,16 @@ pub struct Arguments {
     /// Bytes of the fast tier for file contents [default: 4G, or less if there is less room]
     #[arg(long, value_name = "SIZE")]
     nvm: Option<Size>,
-    /// What the fast tier is made of [default: pmem if the path can be mapped with MAP_SYNC, else block]
-    #[arg(long, value_enum)]
-    medium: Option<MediumName>,
+    /// What the fast tier is made of [default: pmem if it lies where DAX works, else memory]
+    #[arg(long, value_parser = medium_parser())]
+    medium: Option<Medium>,
     /// Where the fast tier lies; the directory must not exist, or be empty
     #[arg(long, value_name = "DIR")]
     nvm_path: Option<PathBuf>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum MediumName {
-    Memory,
-    Pmem,
-    Block,
+fn medium_parser() -> impl TypedValueParser<Value = Medium> {
+    PossibleValuesParser::new(Medium::ALL.map(Medium::name)).try_map(|name| name.parse::<Medium>())
 }
 
 pub fn execute(arguments: &Arguments) -> Result<ExitCode, Failure> {
@@ -68,37 +70,32 @@ pub fn execute(arguments: &Arguments) -> Result<ExitCode, Failure> {
         std::path::absolute(&arguments.store).map_err(|error| Failure::on(&arguments.store, error))?;
     let store = Store::planned(folder)?;
     refuse_to_overwrite(store.folder())?;
-    let existing = existing_ancestor(arguments.nvm_path.as_deref().unwrap_or(store.folder()));
-    match arguments.medium.unwrap_or_else(|| default_medium(&existing)) {
-        MediumName::Memory => {}
-        MediumName::Pmem => return Err(not_yet(store.folder(), "pmem")),
-        MediumName::Block => return Err(not_yet(store.folder(), "block")),
-    }
     let id = random_id(store.folder())?;
-    let tier = tier_folder(&store, id, arguments.nvm_path.as_deref())?;
-    let geometry = geometry(&tier, arguments.nvm)?;
-    let superblock = Superblock { store: id, medium: Medium::Memory, geometry };
+    let given = arguments.nvm_path.as_deref();
+    let (medium, tier) = match arguments.medium {
+        Some(medium) => (medium, tier_folder(&store, id, medium, given)?),
+        None => match tier_folder(&store, id, Medium::Pmem, given) {
+            Ok(tier) => (Medium::Pmem, tier),
+            Err(_) => (Medium::Memory, tier_folder(&store, id, Medium::Memory, given)?),
+        },
+    };
+    let geometry = geometry(&tier, medium, arguments.nvm)?;
+    let superblock = Superblock { store: id, medium, geometry };
     let mut made = Made(Vec::new());
     make(&store, &tier, superblock, &mut made)?;
     made.0.clear();
     output::print(&format!(
-        "made {} ({} for file contents in {})\n\
+        "made {} ({} for file contents in {}, medium {medium})\n\
          run a program on it:  cuesta run --store {} -- bash\n",
         store.folder().display(),
         human(geometry.nvm_bytes),
         tier.display(),
         arguments.store.display(),
     ))?;
-    survival::warn(&tier);
+    if medium == Medium::Memory {
+        survival::warn(&tier);
+    }
     Ok(ExitCode::SUCCESS)
-}
-
-fn not_yet(folder: &Path, medium: &str) -> Failure {
-    Failure::on(
-        folder,
-        format!("the medium would be {medium}, which is not built yet; use --medium memory and read what it warns of"),
-    )
-    .exiting(WRONG_USAGE)
 }
 
 fn refuse_to_overwrite(folder: &Path) -> Result<(), Failure> {
@@ -123,17 +120,16 @@ fn existing_ancestor(path: &Path) -> PathBuf {
     found.filter(|ancestor| !ancestor.as_os_str().is_empty()).unwrap_or(Path::new(".")).to_path_buf()
 }
 
-fn default_medium(folder: &Path) -> MediumName {
-    let map_sync = || -> io::Result<bool> {
-        let file = rustix::fs::open(
-            folder,
-            rustix::fs::OFlags::TMPFILE | rustix::fs::OFlags::RDWR | rustix::fs::OFlags::CLOEXEC,
-            rustix::fs::Mode::from_raw_mode(0o600),
-        )?;
-        rustix::fs::ftruncate(&file, 4096)?;
-        Ok(cuesta_media::Mapping::of_file(&file, 0, 4096, Protection::ReadWrite, Medium::Pmem, false).is_ok())
+/// Why files in `folder` cannot be mapped such that what is flushed needs no fsync, if so.
+fn refusal_of_pmem(folder: &Path) -> Option<Errno> {
+    let try_mapping = || {
+        let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+        let file = rustix::fs::open(folder, flags, Mode::RUSR | Mode::WUSR)?;
+        rustix::fs::ftruncate(&file, BLOCK_BYTES)?;
+        Mapping::of_file(&file, 0, BLOCK_BYTES, Protection::ReadWrite, Medium::Pmem, false)
+            .map_err(|error| error.errno())
     };
-    if map_sync().unwrap_or(false) { MediumName::Pmem } else { MediumName::Block }
+    try_mapping().err()
 }
 
 fn random_id(folder: &Path) -> Result<StoreId, Failure> {
@@ -145,26 +141,45 @@ fn random_id(folder: &Path) -> Result<StoreId, Failure> {
     }
 }
 
-fn tier_folder(store: &Store, id: StoreId, given: Option<&Path>) -> Result<PathBuf, Failure> {
+/// Where the fast tier is to lie, on `medium`.
+fn tier_folder(store: &Store, id: StoreId, medium: Medium, given: Option<&Path>) -> Result<PathBuf, Failure> {
     let tier = match given {
         Some(path) => std::path::absolute(path).map_err(|error| Failure::on(path, error))?,
-        None if survival::is_memory(&existing_ancestor(store.folder())) => store.tier(),
-        None => Path::new(MEMORY_FOLDER).join(format!("cuesta-{id}")),
+        None if medium == Medium::Memory && !survival::is_memory(&existing_ancestor(store.folder())) => {
+            Path::new(MEMORY_FOLDER).join(format!("cuesta-{id}"))
+        }
+        None => store.tier(),
     };
     if given.is_some() {
         refuse_to_overwrite(&tier)?;
     }
-    if !survival::is_memory(&existing_ancestor(&tier)) {
-        return Err(Failure::on(
+    let place = existing_ancestor(&tier);
+    match medium {
+        Medium::Memory if !survival::is_memory(&place) => Err(Failure::on(
             &tier,
             "is not in memory; --medium memory needs a tmpfs (give --nvm-path DIR on one)",
-        ));
+        )),
+        Medium::Pmem => match refusal_of_pmem(&place) {
+            Some(errno) => Err(Failure::on(
+                &place,
+                format!(
+                    "is not on a file system mounted with DAX ({errno}), which --medium pmem needs; give --nvm-path \
+                     DIR on one (ext4 or XFS on persistent memory, mount -o dax), or use --medium memory"
+                ),
+            )),
+            None => Ok(tier),
+        },
+        Medium::Block => Err(Failure::on(
+            store.folder(),
+            "the medium block is not built yet; use --medium memory and read what it warns of",
+        )
+        .exiting(WRONG_USAGE)),
+        Medium::Memory => Ok(tier),
     }
-    Ok(tier)
 }
 
 /// The sizes of the new store: what was asked for, or what there is room for.
-fn geometry(tier: &Path, asked: Option<Size>) -> Result<Geometry, Failure> {
+fn geometry(tier: &Path, medium: Medium, asked: Option<Size>) -> Result<Geometry, Failure> {
     let place = existing_ancestor(tier);
     let room = rustix::fs::statvfs(&place).map_err(|errno| Failure::on(&place, errno))?;
     let room = room.f_bavail.saturating_mul(room.f_frsize).saturating_sub(OVERHEAD_BYTES);
@@ -173,10 +188,13 @@ fn geometry(tier: &Path, asked: Option<Size>) -> Result<Geometry, Failure> {
         return Err(Failure::on(
             &place,
             format!(
-                "has room for {} beside logs and metadata, not for {} (give a smaller --nvm; a container gets \
-                 more by docker run --shm-size)",
+                "has room for {} beside logs and metadata, not for {} (give a smaller --nvm{})",
                 human(room),
-                human(bytes)
+                human(bytes),
+                match medium {
+                    Medium::Memory => "; a container gets more by docker run --shm-size",
+                    Medium::Pmem | Medium::Block => "",
+                }
             ),
         ));
     }
@@ -229,10 +247,24 @@ fn make(store: &Store, tier: &Path, superblock: Superblock, made: &mut Made) -> 
     SharedFs::create(tier, superblock).map_err(|error| Failure::on(tier, error))?;
     // Last: without a configuration the directory is no store.
     let text = format!(
-        "# Store {}: medium memory, fast tier in {}.\n{}",
+        "# Store {}: medium {}, fast tier in {}.\n{}",
         superblock.store,
+        superblock.medium,
         tier.display(),
         configuration::template()
     );
-    std::fs::write(store.configuration(), text).map_err(|error| Failure::on(&store.configuration(), error))
+    std::fs::write(store.configuration(), text)
+        .and_then(|()| settle(store))
+        .map_err(|error| Failure::on(&store.configuration(), error))
+}
+
+/// The store that was told to be made is there after a power loss.
+fn settle(store: &Store) -> io::Result<()> {
+    File::open(store.configuration())?.sync_all()?;
+    File::open(store.folder())?.sync_all()?;
+    // A folder above that may be searched and not read: then the kernel knows when.
+    match store.folder().parent().map(File::open) {
+        Some(Ok(parent)) => parent.sync_all(),
+        _ => Ok(()),
+    }
 }

@@ -6,8 +6,8 @@ use crate::output;
 use crate::size::human;
 use crate::store::Store;
 use crate::system_calls;
+use cuesta_format::BLOCK_BYTES;
 use cuesta_format::wire::{Request, Response, Status};
-use cuesta_format::{BLOCK_BYTES, Medium};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -72,7 +72,7 @@ fn as_text(folder: &Path, status: &Status) -> String {
     );
     text += &format!(
         "  medium {}, {} of {} used or promised, {} inodes, metadata {}\n",
-        medium(status.medium),
+        status.medium,
         human(used * BLOCK_BYTES),
         human(totals.blocks * BLOCK_BYTES),
         totals.inodes,
@@ -133,14 +133,6 @@ fn microseconds(us: u64) -> String {
     match us {
         0..10_000 => format!("{us} µs"),
         _ => format!("{} ms", us / 1000),
-    }
-}
-
-fn medium(medium: Medium) -> &'static str {
-    match medium {
-        Medium::Memory => "memory",
-        Medium::Pmem => "pmem",
-        Medium::Block => "block",
     }
 }
 

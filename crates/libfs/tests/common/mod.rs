@@ -4,9 +4,13 @@
 
 pub mod quota;
 
+#[path = "../../../media/tests/common/medium.rs"]
+mod medium;
+pub use medium::medium;
+
 use cuesta_format::superblock::Superblock;
 use cuesta_format::wire::{Request, Response};
-use cuesta_format::{Geometry, Medium, SessionId, StoreId};
+use cuesta_format::{Geometry, SessionId, StoreId};
 use cuesta_libfs::{Allocation, Base, Client, Credentials, Error, Link, LinkError, OpenFile};
 use cuesta_sharedfs::check::{CheckReport, Mode, check};
 use cuesta_sharedfs::{Options, Progress, SharedFs};
@@ -77,7 +81,7 @@ impl Store {
 
     pub fn with(geometry: Geometry, options: Options) -> Store {
         let folder = tempfile::tempdir_in("/dev/shm").unwrap();
-        let superblock = Superblock { store: StoreId([7; 16]), medium: Medium::Memory, geometry };
+        let superblock = Superblock { store: StoreId([7; 16]), medium: medium(), geometry };
         SharedFs::create(folder.path(), superblock).unwrap();
         let shared = SharedFs::open(folder.path(), options).unwrap();
         Store { shared, folder, stop: Arc::default(), digester: None }

@@ -102,8 +102,12 @@ impl Served {
         let shared = SharedFs::open(folder.path(), Options::default()).expect("the store");
         let server = Server::start(Arc::clone(&shared), listener).expect("server");
         let users = folder.path().join(USERS_FOLDER);
-        let users =
-            cuesta_served::Server::start(&users, &folder.path().join("sock"), folder.path()).expect("server");
+        let users = cuesta_served::Server::start(
+            cuesta_served::Listener::bind(&users).expect("socket"),
+            &folder.path().join("sock"),
+            folder.path(),
+        )
+        .expect("server");
         Self { folder, shared, _server: server, _users: users }
     }
 

@@ -2,10 +2,14 @@
 
 #![allow(dead_code)]
 
+#[path = "../../../media/tests/common/medium.rs"]
+mod medium;
+pub use medium::medium;
+
 use cuesta_format::control::{ClientPage, NoticePage, OPEN_SLOTS_OFFSET};
 use cuesta_format::entry::{HEADER_BYTES, Header, Salt, crc32c};
 use cuesta_format::parcel::Parcel;
-use cuesta_format::superblock::{Medium, Superblock};
+use cuesta_format::superblock::Superblock;
 use cuesta_format::wire::{
     DirectoryEntry, Grant, LeaseMode, PROTOCOL_VERSION, Refusal, Report, Request, Response, Resynced,
 };
@@ -21,6 +25,7 @@ use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
 pub const ROOT: InodeNumber = InodeNumber::ROOT;
@@ -44,7 +49,7 @@ impl Store {
 
     pub fn with(geometry: Geometry) -> Store {
         let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
-        let superblock = Superblock { store: StoreId([9; 16]), medium: Medium::Memory, geometry };
+        let superblock = Superblock { store: StoreId([9; 16]), medium: medium(), geometry };
         SharedFs::create(&folder.path().join("tier"), superblock).unwrap();
         Store { folder }
     }
@@ -484,6 +489,23 @@ pub fn find(shared: &SharedFs, path: &str) -> Option<InodeNumber> {
 pub fn kill(shared: Arc<SharedFs>, writers: Vec<Writer>) {
     std::mem::forget(writers);
     std::mem::forget(shared);
+}
+
+/// One that lives until it is dropped.
+pub struct Program(pub Child);
+
+impl Program {
+    pub fn start() -> Program {
+        let mut command = Command::new("sleep");
+        Program(command.arg("1000").stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap())
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
 }
 
 pub fn names_under(path: &Path) -> Vec<String> {

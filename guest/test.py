@@ -1,0 +1,140 @@
+"""Tests on persistent memory, in a guest that has an emulated one (guest.py): core suites, and what is left when the power goes.
+
+tests: the suites of the crates that store and read, with every store on ext4 with DAX, mapped with MAP_SYNC.
+cuts:  a program appends records to a file and replaces others, with fsync; the guest is killed in the middle. The next one
+       finds in the store all that was told to the host before, and `cuesta fsck` finds nothing wrong.
+
+Usage: test.py TARGET [--only tests|cuts] [--suite NAME] [--cuts N] [--seed N]. TARGET is cargo's folder; the guest reads the host's files.
+"""
+
+import argparse
+import json
+import pathlib
+import random
+import shlex
+import subprocess
+import sys
+import time
+
+import guest
+
+CRATES = ['cuesta-media', 'cuesta-oplog', 'cuesta-sharedfs', 'cuesta-libfs']
+# Until it is killed a guest has at least so many records acknowledged, and at most this many more.
+RECORDS_LEAST, RECORDS_MORE = 20, 400
+# A guest is some twenty times slower than its host.
+GUEST_SECONDS_MAX = 3600
+
+
+def job(folder, name, script):
+    """A file with a job: the script, with what is writable before it and the guest's end behind it."""
+    file = folder / name
+    file.write_text(f'. {shlex.quote(str(guest.HERE / "mount.sh"))}\n{script}\npoweroff_now\n')
+    return file
+
+
+def suites():
+    """Test programs, and the folder of each's package."""
+    command = ['cargo', 'test', '--release', '--no-run', '--message-format', 'json']
+    for crate in CRATES:
+        command += ['-p', crate]
+    built = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
+    for line in built.splitlines():
+        said = json.loads(line)
+        if said.get('executable') and said['profile']['test']:
+            yield said['executable'], pathlib.Path(said['manifest_path']).parent
+
+
+def run_tests(folder, suite):
+    programs = [found for found in suites() if suite in pathlib.Path(found[0]).name]
+    script = 'export CUESTA_TEST_MEDIUM=pmem TMPDIR=/dev/shm/tmp RUST_BACKTRACE=0\n'
+    for program, package in programs:
+        script += f'cd {shlex.quote(str(package))}; echo "begins {program}"\n'
+        script += f'if {shlex.quote(program)} --color=never 2>&1; then echo "suite passed"; else echo "suite failed"; fi\n'
+    guest.forget(folder)
+    began, passed, name, lines = time.monotonic(), 0, '', []
+    with guest.Guest(folder, job(folder, 'tests', script)) as running:
+        for line in running.lines():
+            lines.append(line)
+            if line.startswith('begins '):
+                name, lines = pathlib.Path(line.split(' ', 1)[1]).name, []
+            elif line == 'suite passed':
+                passed += 1
+                told = next((line for line in reversed(lines) if line.startswith('test result')), '')
+                print(f'{time.monotonic() - began:5.0f} s  {name}: {told}', flush=True)
+            elif line == 'suite failed' or line.startswith('guest failed'):
+                raise guest.Failed('\n'.join([f'{name} on persistent memory:'] + lines[-60:]))
+            if time.monotonic() - began > GUEST_SECONDS_MAX:
+                raise guest.Failed(f'{name} does not come to an end')
+    if passed != len(programs):
+        raise guest.Failed('\n'.join([f'the guest ended in {name}:'] + lines[-20:]))
+    print(f'{passed} suites passed on persistent memory', flush=True)
+
+
+def at_work(cuesta, action):
+    run = f'{cuesta} run --store /dev/shm/store -- python3 {shlex.quote(str(guest.HERE / "at_work.py"))}'
+    return f'PYTHONDONTWRITEBYTECODE=1 {run} {action}'
+
+
+def hear(running, until):
+    """What is said until `until` says that it is enough."""
+    for line in running.lines():
+        if line.startswith(('guest failed', 'wrong: ')):
+            raise guest.Failed(line)
+        if until(line):
+            return
+    raise guest.Failed('the guest ended by itself; its console: ' + str(running.console))
+
+
+def run_cuts(folder, cuesta, cuts, chance):
+    cuesta = shlex.quote(str(cuesta))
+    guest.forget(folder)
+    make = f'{cuesta} mkfs /dev/shm/store --medium pmem --nvm 512M || echo wrong: mkfs\n'
+    acknowledged = 0
+    for cut in range(cuts):
+        check = f'{cuesta} fsck /dev/shm/store || echo wrong: fsck\n{at_work(cuesta, f"look {acknowledged}")}\n'
+        script = (make if cut == 0 else check) + at_work(cuesta, 'work')
+        goal = acknowledged + RECORDS_LEAST + chance.randrange(RECORDS_MORE)
+
+        def is_enough(line):
+            nonlocal acknowledged
+            if line.startswith('acknowledged '):
+                acknowledged = int(line.split()[1])
+            return acknowledged >= goal
+
+        with guest.Guest(folder, job(folder, 'work', script)) as running:
+            hear(running, is_enough)
+            running.cut_power()
+            # What it had said before it ended counts.
+            for line in running.lines():
+                is_enough(line)
+        print(f'cut {cut + 1} of {cuts}: {acknowledged} records acknowledged', flush=True)
+    script = f'{cuesta} fsck /dev/shm/store || echo wrong: fsck\n{at_work(cuesta, f"look {acknowledged}")}\n'
+    with guest.Guest(folder, job(folder, 'look', script)) as running:
+        hear(running, lambda line: line == 'all there')
+    print(f'all {acknowledged} records are there after {cuts} cuts', flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument('target', type=pathlib.Path)
+    parser.add_argument('--only', choices=['tests', 'cuts'])
+    parser.add_argument('--suite', default='', help='only test programs whose names contain this')
+    parser.add_argument('--cuts', type=int, default=3)
+    parser.add_argument('--seed', type=int, default=random.randrange(1 << 32))
+    arguments = parser.parse_args()
+    target = arguments.target.resolve()
+    folder = target / 'guest'
+    folder.mkdir(parents=True, exist_ok=True)
+    print(f'seed {arguments.seed}', flush=True)
+    try:
+        if arguments.only != 'tests':
+            run_cuts(folder, target / 'release/cuesta', arguments.cuts, random.Random(arguments.seed))
+        if arguments.only != 'cuts':
+            run_tests(folder, arguments.suite)
+    except guest.Failed as failed:
+        sys.exit(f'test-pmem: {failed}')
+    guest.forget(folder)
+
+
+if __name__ == '__main__':
+    main()
