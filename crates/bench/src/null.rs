@@ -233,7 +233,7 @@ impl Null {
 
     /// What stands for a name; a node without a number: there is none.
     fn entry(&self, attributes: Attributes) -> EntryOut {
-        let (entry_valid, entry_valid_ns) = self.keeping.name();
+        let (entry_valid, entry_valid_ns) = self.keeping.name(true);
         EntryOut { node: attributes.inode, entry_valid, entry_valid_ns, attributes, ..EntryOut::default() }
     }
 

@@ -26,6 +26,7 @@ pub mod processor;
 pub mod quota;
 pub mod session_table;
 pub mod superblock;
+pub mod taken_names;
 pub mod wire;
 
 pub use geometry::Geometry;
@@ -36,6 +37,7 @@ pub use ids::{
 pub use inode::{Extent, FileKind, InodeRecord, Timestamp};
 pub use operation::Operation;
 pub use superblock::Medium;
+pub use taken_names::TakenNames;
 
 /// Bytes in a block: the unit in which the shared area is allocated and copied on write.
 pub const BLOCK_BYTES: u64 = 4096;

@@ -8,7 +8,7 @@
 //! |---|---|
 //! | attributes the kernel asked for | always: it compares when it asked with when it was told otherwise |
 //! | attributes that come with a name, or with a change | never: it does not compare, or knows no such inode yet |
-//! | names, and that there is none | where the kernel can forget all names at once |
+//! | names, and that there is none | where the kernel can forget all names at once, of quiet directories ([`cuesta_format::taken_names`]) |
 
 use std::time::Duration;
 
@@ -32,10 +32,10 @@ impl Keeping {
         self.names && !self.term.is_zero()
     }
 
-    /// How long a name holds: seconds and nanoseconds.
+    /// How long a name holds of a directory that `is_quiet`: seconds and nanoseconds.
     #[must_use]
-    pub fn name(&self) -> (u64, u32) {
-        if self.names { self.parts() } else { (0, 0) }
+    pub fn name(&self, is_quiet: bool) -> (u64, u32) {
+        if self.names && is_quiet { self.parts() } else { (0, 0) }
     }
 
     /// How long attributes hold that the kernel asked for.
@@ -57,10 +57,10 @@ mod tests {
     fn nothing_is_kept_that_cannot_be_taken_back() {
         let (term, none) = ((1, 500_000_000), (0, 0));
         let all = Keeping::for_term(Duration::from_millis(1500), true);
-        assert_eq!((all.name(), all.attributes()), (term, term));
+        assert_eq!((all.name(true), all.name(false), all.attributes()), (term, none, term));
         assert!(all.names_hold());
         let older = Keeping::for_term(Duration::from_millis(1500), false);
-        assert_eq!((older.name(), older.attributes(), older.names_hold()), (none, term, false));
-        assert_eq!((Keeping::default().name(), Keeping::default().attributes()), (none, none));
+        assert_eq!((older.name(true), older.attributes(), older.names_hold()), (none, term, false));
+        assert_eq!((Keeping::default().name(true), Keeping::default().attributes()), (none, none));
     }
 }

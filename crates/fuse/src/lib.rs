@@ -5,6 +5,7 @@
 //! | `abi`, `request`, `answer` | what the kernel and a server write to each other; no I/O |
 //! | `device`, `mount`, `life` | the kernel's end; making a mount and taking it away; whether anybody serves one |
 //! | `server` | threads that take requests, as many as are needed |
+//! | `root` | what the kernel knows before it has asked for anything |
 //! | `serves` | what they have answered them by: the door, or what it is measured beside |
 //! | `keeping` | how long the kernel may believe what it was told |
 //! | `door` | one request, one call of LibFS |
@@ -20,6 +21,7 @@ mod keeping;
 mod life;
 mod mount;
 mod request;
+mod root;
 mod server;
 mod serves;
 

@@ -10,6 +10,7 @@ use crate::device::{Device, Received};
 use crate::door::Door;
 use crate::keeping::Keeping;
 use crate::request::Request;
+use crate::root;
 use crate::serves::{Outcome, Serves};
 use cuesta_format::kernel_notice::NAMES_NOTICE_SINCE;
 use cuesta_libfs::Client;
@@ -17,6 +18,7 @@ use parking_lot::{Condvar, Mutex};
 use rustix::io::Errno;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::thread::Builder;
@@ -74,6 +76,9 @@ pub enum ServeError {
     /// SharedFS does not agree.
     #[error("{0}")]
     Session(cuesta_libfs::Error),
+    /// The first look at it fails.
+    #[error("its root cannot be looked at: {0}")]
+    Root(Errno),
     /// There are no threads.
     #[error("cannot start a thread: {0}")]
     Thread(io::Error),
@@ -94,13 +99,15 @@ pub struct Server {
 }
 
 impl Server {
-    /// Serves the mount behind `device` by the session of `client`.
-    pub fn start(client: Arc<Client>, device: Device) -> Result<Server, ServeError> {
-        Server::start_with(device, |device, Agreed { minor, flags }| {
+    /// Serves the mount at `at`, behind `device`, by the session of `client`.
+    pub fn start(client: Arc<Client>, device: Device, at: &Path) -> Result<Server, ServeError> {
+        let server = Server::start_with(device, |device, Agreed { minor, flags }| {
             let keeping = what_is_kept(&client, device, minor)?;
             let can_map_direct = flags & init::DIRECT_IO_ALLOW_MMAP != 0;
             Ok(Box::new(Door::new(client, Arc::clone(device), keeping, can_map_direct)))
-        })
+        })?;
+        root::make_known(at).map_err(ServeError::Root)?;
+        Ok(server)
     }
 
     /// Serves the mount behind `device` by what `serves` makes when the kernel has begun.

@@ -17,7 +17,7 @@ use crate::cache::Cache;
 use crate::directory::DirectoryContent;
 use crate::errno::Error;
 use crate::inode::{Content, Inode, State};
-use crate::kernel::Mount;
+use crate::kernel::Kernel;
 use crate::link::{Link, SocketLink};
 use crate::mapped_descriptors::{Keeper, MappedDescriptors};
 use crate::parcels::Taken;
@@ -73,7 +73,7 @@ pub struct Client {
     pub(crate) starter: Starter,
     /// What it is called by `cuesta status`.
     pub(crate) program: Box<str>,
-    pub(crate) kernel: Mutex<Option<Mount>>,
+    pub(crate) kernel: Kernel,
 }
 
 /// The question for the block a number lies in, that nobody waits for.
@@ -160,7 +160,7 @@ impl Client {
             giving_up: GivingUp::default(),
             starter: Starter::default(),
             program: program.into(),
-            kernel: Mutex::new(None),
+            kernel: Kernel::default(),
         });
         // What a fence took away meanwhile goes with the first operation, which sees the generation moved.
         client.session.parcels.add(ahead)?;

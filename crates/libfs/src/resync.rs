@@ -65,6 +65,7 @@ impl Client {
             return Err(unexpected(&answer));
         };
         self.session.quotas.forget();
+        self.note_taken(&resynced.revoked);
         let mut fences = self.fences.lock();
         if std::mem::take(&mut fences.resumed) {
             self.forget_everything();

@@ -1,6 +1,7 @@
 //! Fences, and how sessions end: everything that takes leases from a session without asking it.
 
 use crate::digest::{Digester, Until};
+use crate::kernel_caches::Names;
 use crate::metadata::MetadataError;
 use crate::requests::Ahead;
 use crate::sessions::{Presence, Session, SessionTable};
@@ -190,7 +191,8 @@ impl SharedFs {
         self.quotas.lock().forget(session);
         if let Some((inode, _)) = revoked {
             let lost = std::iter::once(inode).chain(near.iter().copied());
-            self.doubt_in_kernel(session, lost, version.is_some());
+            let names = if version.is_some() { Names::Taken(inode) } else { Names::Hold };
+            self.doubt_in_kernel(session, lost, names);
         }
         let mut core = self.core.lock();
         let Core { sessions, table, leases, .. } = &mut *core;

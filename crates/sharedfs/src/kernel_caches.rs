@@ -9,6 +9,7 @@
 //! | | order |
 //! |---|---|
 //! | a fence | generation moves; kernel told; lease revoked; the other gets it |
+//! | names of a directory that was taken lately | none are kept, and the kernel is told nothing ([`TakenNames`]) |
 //! | leases given back | kernel told; leases gone |
 //! | all leases at once, or a session whose mount is not known to be | gone; for the kernel's term nobody gets any: what it was told ends by itself |
 //! | another daemon | for the term nobody gets any lease, if there were mounts |
@@ -16,7 +17,8 @@
 use crate::sessions::{Presence, Session};
 use crate::{Error, SharedFs};
 use cuesta_format::kernel_notice::{self, About};
-use cuesta_format::{InodeNumber, SessionId};
+use cuesta_format::{InodeNumber, SessionId, TakenNames};
+use parking_lot::Mutex;
 use rustix::fs::{FileType, fstat, major, minor};
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -24,7 +26,7 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// What the kernel is told by a mount holds no longer than this.
 pub const KERNEL_TERM: Duration = Duration::from_secs(1);
@@ -38,7 +40,19 @@ const FUSE_DEVICE: (u32, u32) = (10, 229);
 #[derive(Clone, Debug)]
 pub(crate) struct KernelCache {
     device: Arc<OwnedFd>,
-    names: bool,
+    /// If its kernel can be told that names are doubtful: of which directories it keeps none anyway.
+    taken: Option<Arc<Mutex<TakenNames>>>,
+}
+
+/// What becomes of names.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Names<'a> {
+    /// They hold.
+    Hold,
+    /// The directory is taken: somebody else changes it, and may go on.
+    Taken(InodeNumber),
+    /// The mount's session does not need these any more, of which some may be directories.
+    GivenBack(&'a [InodeNumber]),
 }
 
 impl KernelCache {
@@ -48,16 +62,40 @@ impl KernelCache {
         let number = (major(found.st_rdev), minor(found.st_rdev));
         let is_device = FileType::from_raw_mode(found.st_mode) == FileType::CharacterDevice;
         // Of anything else a write might wait.
-        (is_device && number == FUSE_DEVICE).then(|| KernelCache { device: Arc::new(device), names })
+        (is_device && number == FUSE_DEVICE).then(|| KernelCache {
+            device: Arc::new(device),
+            taken: names.then(|| Arc::new(Mutex::new(TakenNames::of_shared_fs()))),
+        })
     }
 
-    /// What the kernel knows of these holds no more; `names`: nor what it knows of names.
-    fn doubt(&self, inodes: impl IntoIterator<Item = InodeNumber>, names: bool) {
+    /// Its session comes from an earlier daemon, with which it lost all its leases: none was granted before what the kernel was
+    /// told had ended by itself, and the door has it keep no more for now.
+    fn call_all_taken(&self) {
+        if let Some(taken) = &self.taken {
+            taken.lock().note_all(Instant::now());
+        }
+    }
+
+    /// What the kernel knows of these holds no more.
+    fn doubt(&self, inodes: impl IntoIterator<Item = InodeNumber>, names: Names<'_>) {
         // It knows no such inode, or the mount is gone: so much the better.
         for inode in inodes {
             let _ = rustix::io::write(&self.device, &kernel_notice::inode(inode, About::Attributes));
         }
-        if names && self.names {
+        let Some(taken) = &self.taken else { return };
+        // Until it is written nobody else may find that it is.
+        let mut taken = taken.lock();
+        let now = Instant::now();
+        let are_kept = match names {
+            Names::Hold => false,
+            Names::Taken(directory) => {
+                let was_quiet = taken.is_quiet(directory, now);
+                taken.note(directory, now);
+                was_quiet
+            }
+            Names::GivenBack(inodes) => inodes.iter().any(|&inode| taken.is_quiet(inode, now)),
+        };
+        if are_kept {
             let _ = rustix::io::write(&self.device, &kernel_notice::names());
         }
     }
@@ -103,6 +141,9 @@ impl SharedFs {
         let mark = std::fs::OpenOptions::new().write(true).create(true).truncate(false).open(path);
         mark.map_err(Error::io("note that there is a mount"))?;
         if let Some(found) = core.sessions.get_mut(&session) {
+            if matches!(found.presence, Presence::Returning) {
+                cache.call_all_taken();
+            }
             found.kernel = Some(cache);
         }
         Ok(())
@@ -134,12 +175,17 @@ impl SharedFs {
         &self,
         session: SessionId,
         inodes: impl IntoIterator<Item = InodeNumber>,
-        names: bool,
+        names: Names<'_>,
     ) {
         let cache = self.core.lock().sessions.get(&session).and_then(|found| found.kernel.clone());
         if let Some(cache) = cache {
             cache.doubt(inodes, names);
         }
+    }
+
+    /// Whether the session is a mount's.
+    pub(crate) fn is_mount(&self, session: SessionId) -> bool {
+        self.core.lock().sessions.get(&session).is_some_and(|found| found.kernel.is_some())
     }
 
     /// A mount's session loses all it has: what its kernel was told ends by itself.

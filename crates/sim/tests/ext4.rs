@@ -105,7 +105,7 @@ impl Store {
         let options =
             cuesta_fuse::Options { source: "a test".into(), allow_other: true, ..Default::default() };
         let device = cuesta_fuse::mount(place.path(), &options).unwrap();
-        let mount = Some(cuesta_fuse::Server::start(client, device).unwrap());
+        let mount = Some(cuesta_fuse::Server::start(client, device, place.path()).unwrap());
         let by_mount = (0..BY_MOUNT).map(|_| Visitor::new(place.path())).collect();
         let sessions = [first].into_iter().chain(others).collect();
         Store { by_mount, sessions, mount, daemon: Some(daemon), place, folder }

@@ -60,7 +60,7 @@ impl Both {
         let options =
             cuesta_fuse::Options { source: "a test".into(), allow_other: true, ..Default::default() };
         let device = cuesta_fuse::mount(place.path(), &options).unwrap();
-        let mount = cuesta_fuse::Server::start(client, device).unwrap();
+        let mount = cuesta_fuse::Server::start(client, device, place.path()).unwrap();
         let visitor = Some(Visitor::new(place.path()));
         Both {
             model: Model::new(),

@@ -191,7 +191,7 @@ impl Wanted {
             client.start_daemons_by(move || next.start());
         }
         let device: Device = cuesta_fuse::mount(&at, &self.options).map_err(|error| self.failure(&error))?;
-        let server = Server::start(client, device).map_err(|error| {
+        let server = Server::start(client, device, &at).map_err(|error| {
             // A mount that nobody serves would hang whoever looks at it.
             let _ = cuesta_fuse::unmount(&at, true);
             on_store(&error)

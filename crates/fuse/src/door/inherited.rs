@@ -6,7 +6,7 @@
 //! was positioned, and moves it.
 
 use super::{Call, Door, Refusal, who};
-use crate::abi::{EntryOut, IoControlIn, IoControlOut};
+use crate::abi::{IoControlIn, IoControlOut};
 use cuesta_format::control::PASSED_CELL_BYTES;
 use cuesta_format::mount_calls::{self, SHARE_OFFSET, ShareOffset};
 use cuesta_format::{FileKind, InodeNumber};
@@ -122,7 +122,7 @@ impl Door {
         if record.kind() == FileKind::Directory {
             return Err(Refusal(libc::EISDIR));
         }
-        let entry = EntryOut { entry_valid: 0, entry_valid_ns: 0, ..self.entry(&record) };
+        let entry = self.entry(&record, false);
         call.answer.put(&entry);
         Ok(())
     }

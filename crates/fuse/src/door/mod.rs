@@ -38,7 +38,9 @@ use handles::Handles;
 use inherited::SharedOffsets;
 use known::Known;
 use locks::Locks;
+use parking_lot::Mutex;
 use std::sync::Arc;
+use std::time::Instant;
 
 /// Why a request is refused: an error number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,6 +69,7 @@ struct Call<'a> {
     arguments: Arguments<'a>,
     answer: &'a mut Answer,
     device: &'a Arc<Device>,
+    began: Instant,
 }
 
 impl Call<'_> {
@@ -90,6 +93,8 @@ pub struct Door {
     shared_offsets: SharedOffsets,
     locks: Locks,
     keeping: Keeping,
+    /// Held by who looks whether a name that moves takes along that it is kept.
+    moves: Mutex<()>,
     /// Files that are read and written past the kernel's cache can be mapped, too (Linux 6.6).
     can_map_direct: bool,
 }
@@ -105,6 +110,7 @@ impl Door {
             shared_offsets: SharedOffsets::default(),
             locks: Locks::default(),
             keeping,
+            moves: Mutex::new(()),
             can_map_direct,
         }
     }
@@ -113,7 +119,7 @@ impl Door {
 impl Serves for Door {
     fn serve(&self, request: Request<'_>, answer: &mut Answer, device: &Arc<Device>) -> Outcome {
         let Request { header, opcode, arguments } = request;
-        let mut call = Call { header, arguments, answer, device };
+        let mut call = Call { header, arguments, answer, device, began: Instant::now() };
         let done = match opcode {
             Some(Opcode::Forget | Opcode::BatchForget | Opcode::Interrupt | Opcode::SetLockWait) => {
                 return self.serve_apart(opcode, &mut call);

@@ -24,7 +24,7 @@ impl Door {
             }
             Err(Error::NotFound) if self.keeping.names_hold() => {
                 // There is none, and that may be kept.
-                let (valid, valid_ns) = self.keeping.name();
+                let (valid, valid_ns) = self.keeping.name(self.is_quiet(call, call.inode()));
                 call.answer.put(&EntryOut {
                     entry_valid: valid,
                     entry_valid_ns: valid_ns,
@@ -42,15 +42,20 @@ impl Door {
 
     /// Answers with an inode, which the kernel knows once more from now on.
     pub(super) fn put_entry(&self, call: &mut Call<'_>, record: &InodeRecord) {
-        let entry = self.entry(record);
+        let entry = self.entry(record, self.is_quiet(call, call.inode()));
         call.answer.put(&entry);
     }
 
-    /// The same, to be put where it belongs.
-    pub(super) fn entry(&self, record: &InodeRecord) -> EntryOut {
+    /// Whether the kernel may keep names of a directory that are the answer to this call.
+    fn is_quiet(&self, call: &Call<'_>, directory: InodeNumber) -> bool {
+        self.client.is_quiet(directory, call.began)
+    }
+
+    /// The same, to be put where it belongs; the directory it is in `is_quiet`.
+    pub(super) fn entry(&self, record: &InodeRecord, is_quiet: bool) -> EntryOut {
         self.known.note(record.inode);
         self.known.tell(record);
-        let (entry_valid, entry_valid_ns) = self.keeping.name();
+        let (entry_valid, entry_valid_ns) = self.keeping.name(is_quiet);
         EntryOut {
             node: record.inode.0,
             entry_valid,
@@ -128,12 +133,32 @@ impl Door {
 
     fn rename_to(&self, call: &mut Call<'_>, directory: u64, flags: RenameFlags) -> Result<(), Refusal> {
         let (old, new) = (call.arguments.text()?, call.arguments.text()?);
-        let directory = Base::Inode(InodeNumber(directory));
+        let (from, to) = (call.inode(), InodeNumber(directory));
+        let directory = Base::Inode(to);
         let replaced = if flags == RenameFlags::default() { self.hold(directory, new) } else { None };
         let who = who::trusted(&call.header);
         let done = self.client.rename(&who, (call.base(), old), (directory, new), flags);
         self.let_go(replaced);
-        Ok(done?)
+        done?;
+        self.keep_no_moved_name(call, from, to);
+        if flags.exchange {
+            self.keep_no_moved_name(call, to, from);
+        }
+        Ok(())
+    }
+
+    /// A name takes along that the kernel keeps it, into a directory of which it is to keep none. From there on none is kept
+    /// where it came from either, so that this happens once in a while to two directories, and not with each name.
+    fn keep_no_moved_name(&self, call: &Call<'_>, from: InodeNumber, to: InodeNumber) {
+        if from == to || !self.keeping.names_hold() || self.is_quiet(call, to) {
+            return;
+        }
+        // Who finds that none is kept any more must find them gone.
+        let _moving = self.moves.lock();
+        if self.is_quiet(call, from) {
+            self.client.call_taken(from);
+            self.device.doubt_names();
+        }
     }
 
     /// What a name stands for that is about to be taken away: while it is held the inode stays.

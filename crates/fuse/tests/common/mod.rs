@@ -6,6 +6,7 @@
 
 use cuesta_format::superblock::{Medium, Superblock};
 use cuesta_format::{Geometry, InodeNumber, StoreId};
+use cuesta_fuse::Device;
 use cuesta_fuse::Options as MountOptions;
 use cuesta_fuse::Server as MountServer;
 use cuesta_libfs::{Client, Credentials};
@@ -23,16 +24,25 @@ pub fn can_mount() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let capabilities = status.lines().find_map(|line| line.strip_prefix("CapEff:")).unwrap().trim();
     let administers = u64::from_str_radix(capabilities, 16).unwrap() & 1 << 21 != 0;
-    let can = administers && cuesta_fuse::Device::open().is_ok();
+    let can = administers && Device::open().is_ok();
     if !can {
         println!("skipped: needs root, and FUSE");
     }
     can
 }
 
+/// Whether the kernel keeps names: it can be told that they are doubtful.
+pub fn knows_names() -> bool {
+    let release = rustix::system::uname().release().to_string_lossy().into_owned();
+    let mut numbers = release.split('.').map(|number| number.parse().unwrap_or(0));
+    let version: (u32, u32) = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+    version >= (6, 16)
+}
+
 pub struct Mounted {
     server: Option<Server<SharedFs>>,
     mount: Option<MountServer>,
+    device: Option<Device>,
     place: TempDir,
     folder: TempDir,
 }
@@ -52,12 +62,13 @@ impl Mounted {
         let superblock = Superblock { store: StoreId([7; 16]), medium: Medium::Memory, geometry };
         SharedFs::create(folder.path(), superblock).unwrap();
         let place = tempfile::tempdir().unwrap();
-        let mut mounted = Mounted { server: None, mount: None, place, folder };
+        let mut mounted = Mounted { server: None, mount: None, device: None, place, folder };
         mounted.start_daemon();
         let options = MountOptions { source: "a test".into(), allow_other: true, ..MountOptions::default() };
         let client = attach(&mounted.socket());
         let device = cuesta_fuse::mount(mounted.place.path(), &options).unwrap();
-        mounted.mount = Some(MountServer::start(client, device).unwrap());
+        mounted.device = Some(device.another().unwrap());
+        mounted.mount = Some(MountServer::start(client, device, mounted.place.path()).unwrap());
         mounted
     }
 
@@ -88,6 +99,11 @@ impl Mounted {
         self.mount.as_ref().map_or(0, MountServer::requests)
     }
 
+    /// One more descriptor of the mount.
+    pub fn device(&self) -> Device {
+        self.device.as_ref().unwrap().another().unwrap()
+    }
+
     /// Where it is mounted.
     pub fn at(&self) -> &Path {
         self.place.path()
@@ -108,6 +124,7 @@ impl Drop for Mounted {
             self.start_daemon();
         }
         cuesta_fuse::unmount(self.place.path(), true).unwrap();
+        self.device = None;
         if let Some(mount) = self.mount.take() {
             mount.wait();
         }

@@ -13,6 +13,7 @@ pub(crate) use ahead::Ahead;
 pub(crate) use packed::Packed;
 
 use crate::ending::{Ending, Loses};
+use crate::kernel_caches::Names;
 use crate::metadata::{Entry, MetadataError, Snapshot};
 use crate::observe::Counters;
 use crate::sessions::{Presence, Segment, Session};
@@ -23,7 +24,7 @@ use cuesta_format::wire::{
     DESCRIPTORS_MAX, DirectoryEntry, Explanation, PROTOCOL_VERSION, Refusal, Request, Response, Resynced,
     SessionStatus, Status, StoreTotals,
 };
-use cuesta_format::{ArenaId, InodeNumber, SessionId};
+use cuesta_format::{ArenaId, FileKind, InodeNumber, SessionId};
 use cuesta_media::planted::{self, Bug};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering;
@@ -316,7 +317,10 @@ impl SharedFs {
 
     /// Takes leases back. Where the log may still change their inodes, they stay until it is digested.
     fn give_back(&self, session: SessionId, inodes: &[InodeNumber]) -> Result<Response, Trouble> {
-        self.doubt_in_kernel(session, inodes.iter().copied(), true);
+        if self.is_mount(session) {
+            let directories = self.maybe_directories(inodes);
+            self.doubt_in_kernel(session, inodes.iter().copied(), Names::GivenBack(&directories));
+        }
         let mut core = self.core.lock();
         let Core { sessions, leases, .. } = &mut *core;
         let found = sessions.get_mut(&session).ok_or(Trouble::Refused(Refusal::SessionEnded))?;
@@ -330,6 +334,13 @@ impl SharedFs {
             }
         }
         Ok(Response::Done)
+    }
+
+    /// Those of them that may be directories: what is not in the metadata store yet may be anything.
+    fn maybe_directories(&self, inodes: &[InodeNumber]) -> Vec<InodeNumber> {
+        let Ok(snapshot) = self.metadata.read() else { return inodes.to_vec() };
+        let is_other = |inode| matches!(snapshot.inode(inode), Ok(Some(stored)) if stored.record.kind() != FileKind::Directory);
+        inodes.iter().copied().filter(|&inode| !is_other(inode)).collect()
     }
 
     /// Promises more blocks, as many as asked for or, rather than let the caller wait, those there are: it asks
