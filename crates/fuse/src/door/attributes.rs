@@ -1,5 +1,6 @@
 //! Attributes and extended attributes of inodes, and totals of the store.
 
+use super::overtaken::is_stand_in;
 use super::who;
 use super::{Call, Door, Refusal};
 use crate::abi::{
@@ -47,14 +48,14 @@ pub(super) fn stale(error: Error) -> Refusal {
 
 impl Door {
     pub(super) fn get_attributes(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
-        let (record, (valid, valid_ns)) = self.attributes_of(call.inode())?;
+        let (record, (valid, valid_ns)) = self.attributes_of(call)?;
         call.answer.put(&AttributesOut { valid, valid_ns, padding: 0, attributes: shown(&record) });
         Ok(())
     }
 
     /// The same with the time of birth.
     pub(super) fn statx(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
-        let (record, (valid, valid_ns)) = self.attributes_of(call.inode())?;
+        let (record, (valid, valid_ns)) = self.attributes_of(call)?;
         let Attributes { size, blocks, mode, block_size, .. } = shown(&record);
         let time = |time: Timestamp| StatxTime {
             seconds: time.seconds(),
@@ -87,14 +88,16 @@ impl Door {
     /// before somebody else could change it goes first. But where the kernel sees by the size that it must go it is left
     /// to it: an answer to a question of before it was made to forget content does not count for it, and it would
     /// go on with the size it knew.
-    fn attributes_of(&self, inode: InodeNumber) -> Result<(InodeRecord, (u64, u32)), Refusal> {
+    fn attributes_of(&self, call: &Call<'_>) -> Result<(InodeRecord, (u64, u32)), Refusal> {
+        let inode = call.inode();
         let (stat, tenure) = self.client.stat_inode(inode).map_err(stale)?;
         if self.known.must_forget_content(&stat.record, tenure) {
             self.device.forget_content(inode);
             self.known.forgot_content(inode);
         }
-        // Of a file that programs share by mappings nobody is told when it changes.
-        let holds = if stat.record.mapped { (0, 0) } else { self.keeping.attributes() };
+        // Of a file that programs share by mappings nobody is told when it changes, nor of what stands in for another.
+        let is_told = !stat.record.mapped && !is_stand_in(call.header.node);
+        let holds = if !is_told { (0, 0) } else { self.keeping.attributes() };
         Ok((stat.record, holds))
     }
 

@@ -3,7 +3,8 @@
 //! One that loses its last name while the kernel knows it stays until the kernel has forgotten it: somebody may stand in
 //! it, or have it open to name it.
 
-use cuesta_format::{InodeNumber, InodeRecord};
+use super::overtaken::Elsewhere;
+use cuesta_format::{FileKind, InodeNumber, InodeRecord};
 use cuesta_libfs::{OpenFile, Tenure};
 use hashbrown::HashMap;
 use parking_lot::Mutex;
@@ -16,6 +17,8 @@ const PARTS: usize = 16;
 #[derive(Default)]
 struct Entry {
     lookups: u64,
+    /// Of a directory: the one the kernel has it in; [`InodeNumber::NONE`]: who knows.
+    parent: Option<InodeNumber>,
     /// Some of its content may be in the kernel's cache, as it was under this; `None`: whatever it was.
     content: Option<Option<Tenure>>,
     /// Its size, as the kernel was told or has made it itself.
@@ -38,8 +41,33 @@ impl Known {
     }
 
     /// The kernel is told of an inode once more.
-    pub(super) fn note(&self, inode: InodeNumber) {
-        self.part(inode).lock().entry(inode.0).or_default().lookups += 1;
+    pub(super) fn note(&self, record: &InodeRecord) {
+        let mut part = self.part(record.inode).lock();
+        let entry = part.entry(record.inode.0).or_default();
+        entry.lookups += 1;
+        if record.kind() == FileKind::Directory {
+            entry.parent.get_or_insert(record.parent);
+        }
+    }
+
+    /// Where a directory is, if the kernel has it in another.
+    pub(super) fn elsewhere(&self, record: &InodeRecord) -> Option<Elsewhere> {
+        let known = self.part(record.inode).lock().get(&record.inode.0)?.parent?;
+        (known != record.parent).then_some(Elsewhere { directory: record.inode, parent: record.parent })
+    }
+
+    /// That is where the kernel has it now.
+    pub(super) fn place(&self, found: Elsewhere) {
+        if let Some(entry) = self.part(found.directory).lock().get_mut(&found.directory.0) {
+            entry.parent = Some(found.parent);
+        }
+    }
+
+    /// The kernel moves a directory, if it has it there.
+    pub(super) fn move_directory(&self, directory: InodeNumber, from: InodeNumber, to: InodeNumber) {
+        if let Some(entry) = self.part(directory).lock().get_mut(&directory.0) {
+            entry.parent = entry.parent.map(|known| if known == from { to } else { InodeNumber::NONE });
+        }
     }
 
     /// It has forgotten an inode so many times. Answers what was kept for it, if that was the last time.

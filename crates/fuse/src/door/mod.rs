@@ -11,6 +11,7 @@
 //! | `records` | who has which of the latter, and who waits for whom |
 //! | `kinds` | whether these are of processes |
 //! | `known` | inodes the kernel knows |
+//! | `overtaken` | whose call was overtaken on its path |
 //! | `handles` | what it has open |
 //! | `who` | who asks |
 
@@ -23,6 +24,7 @@ mod known;
 mod listings;
 mod locks;
 mod names;
+mod overtaken;
 mod records;
 mod who;
 
@@ -38,6 +40,7 @@ use handles::Handles;
 use inherited::SharedOffsets;
 use known::Known;
 use locks::Locks;
+use overtaken::Overtaken;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::Instant;
@@ -75,7 +78,7 @@ struct Call<'a> {
 impl Call<'_> {
     /// The inode it is about.
     fn inode(&self) -> InodeNumber {
-        InodeNumber(self.header.node)
+        overtaken::inode_of(self.header.node)
     }
 
     /// The same, as where a path starts.
@@ -93,6 +96,7 @@ pub struct Door {
     shared_offsets: SharedOffsets,
     locks: Locks,
     keeping: Keeping,
+    overtaken: Overtaken,
     /// Held by who looks whether a name that moves takes along that it is kept.
     moves: Mutex<()>,
     /// Files that are read and written past the kernel's cache can be mapped, too (Linux 6.6).
@@ -110,6 +114,7 @@ impl Door {
             shared_offsets: SharedOffsets::default(),
             locks: Locks::default(),
             keeping,
+            overtaken: Overtaken::default(),
             moves: Mutex::new(()),
             can_map_direct,
         }
@@ -129,7 +134,12 @@ impl Serves for Door {
         };
         match done {
             Ok(()) => Outcome::Answered,
-            Err(Refusal(errno)) => Outcome::Refused(errno),
+            Err(Refusal(errno)) => {
+                if errno == libc::ESTALE {
+                    self.overtaken.note_gone(call.header.pid, call.began);
+                }
+                Outcome::Refused(errno)
+            }
         }
     }
 
@@ -161,6 +171,11 @@ impl Door {
     }
 
     fn serve_plainly(&self, opcode: Opcode, call: &mut Call<'_>) -> Result<(), Refusal> {
+        if opcode != Opcode::Lookup
+            && let Some(found) = self.overtaken.note_use(call.header.pid, call.header.node)
+        {
+            self.known.place(found);
+        }
         match opcode {
             Opcode::Lookup => self.look_up(call),
             Opcode::GetAttributes => self.get_attributes(call),

@@ -1,6 +1,7 @@
 //! Names: looked up, made, moved, taken away.
 
 use super::attributes::shown;
+use super::overtaken::{self, Elsewhere};
 use super::who;
 use super::{Call, Door, Refusal};
 use crate::abi::{
@@ -17,9 +18,12 @@ impl Door {
         if let Some(inode) = self.asked_by_number(call, name) {
             return self.look_up_number(call, inode);
         }
+        if self.overtaken.first_attempt(call.header.pid, call.began).is_some_and(|first| first.found_gone) {
+            return self.look_up_and_hold(call, name);
+        }
         match self.record_of(call, name) {
             Ok(record) => {
-                self.put_entry(call, &record);
+                self.put_found(call, &record);
                 Ok(())
             }
             Err(Error::NotFound) if self.keeping.names_hold() => {
@@ -34,6 +38,32 @@ impl Door {
             }
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// Answers with what was looked up.
+    fn put_found(&self, call: &mut Call<'_>, record: &InodeRecord) {
+        let Some(elsewhere) = self.known.elsewhere(record) else { return self.put_entry(call, record) };
+        let (thread, now) = (call.header.pid, call.began);
+        let first = self.overtaken.first_attempt(thread, now);
+        if first.is_some_and(|first| first.elsewhere == Some(elsewhere)) {
+            // What the kernel does with the one it does not with the other.
+            self.known.place(Elsewhere { parent: InodeNumber::NONE, ..elsewhere });
+            let entry = EntryOut { node: overtaken::stand_in(record.inode), ..self.entry(record, false) };
+            call.answer.put(&entry);
+        } else {
+            self.overtaken.note_elsewhere(thread, elsewhere, now);
+            self.put_entry(call, record);
+        }
+    }
+
+    /// What it leads to stays until the kernel has forgotten it.
+    fn look_up_and_hold(&self, call: &mut Call<'_>, name: &[u8]) -> Result<(), Refusal> {
+        let flags = libc::O_PATH | libc::O_NOFOLLOW;
+        let file = self.client.open(&who::asks(&call.header), call.base(), name, flags, 0)?;
+        let record = self.client.stat_open(&file)?.record;
+        self.put_found(call, &record);
+        self.known.keep(file).into_iter().for_each(|file| self.close(file));
+        Ok(())
     }
 
     fn record_of(&self, call: &Call<'_>, name: &[u8]) -> Result<InodeRecord, Error> {
@@ -53,7 +83,7 @@ impl Door {
 
     /// The same, to be put where it belongs; the directory it is in `is_quiet`.
     pub(super) fn entry(&self, record: &InodeRecord, is_quiet: bool) -> EntryOut {
-        self.known.note(record.inode);
+        self.known.note(record);
         self.known.tell(record);
         let (entry_valid, entry_valid_ns) = self.keeping.name(is_quiet);
         EntryOut {
@@ -94,7 +124,8 @@ impl Door {
     pub(super) fn link(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
         let LinkIn { node } = call.arguments.structure()?;
         let name = call.arguments.text()?;
-        let source = LinkSource::Path { base: Base::Inode(InodeNumber(node)), path: b"", follow: false };
+        let source =
+            LinkSource::Path { base: Base::Inode(overtaken::inode_of(node)), path: b"", follow: false };
         let linked = self.client.link(&who::trusted(&call.header), source, call.base(), name)?;
         self.put_entry(call, &linked);
         Ok(())
@@ -133,18 +164,38 @@ impl Door {
 
     fn rename_to(&self, call: &mut Call<'_>, directory: u64, flags: RenameFlags) -> Result<(), Refusal> {
         let (old, new) = (call.arguments.text()?, call.arguments.text()?);
-        let (from, to) = (call.inode(), InodeNumber(directory));
+        let (from, to) = (call.inode(), overtaken::inode_of(directory));
         let directory = Base::Inode(to);
         let replaced = if flags == RenameFlags::default() { self.hold(directory, new) } else { None };
+        let moved = self.directories_moved((from, old), (to, new), flags);
         let who = who::trusted(&call.header);
         let done = self.client.rename(&who, (call.base(), old), (directory, new), flags);
         self.let_go(replaced);
         done?;
+        for (inode, from, to) in moved.into_iter().flatten() {
+            self.known.move_directory(inode, from, to);
+        }
         self.keep_no_moved_name(call, from, to);
         if flags.exchange {
             self.keep_no_moved_name(call, to, from);
         }
         Ok(())
+    }
+
+    /// Directories that the kernel takes from one to another by a rename, and which these are.
+    fn directories_moved(
+        &self,
+        (from, old): (InodeNumber, &[u8]),
+        (to, new): (InodeNumber, &[u8]),
+        flags: RenameFlags,
+    ) -> [Option<(InodeNumber, InodeNumber, InodeNumber)>; 2] {
+        let directory = |parent, name| {
+            let stat = self.client.stat(&who::anybody(), Base::Inode(parent), name, false).ok()?;
+            (stat.record.kind() == FileKind::Directory).then_some(stat.record.inode)
+        };
+        let there = (from != to).then(|| directory(from, old)).flatten().map(|inode| (inode, from, to));
+        let back = (from != to && flags.exchange).then(|| directory(to, new)).flatten();
+        [there, back.map(|inode| (inode, to, from))]
     }
 
     /// A name takes along that the kernel keeps it, into a directory of which it is to keep none. From there on none is kept
@@ -195,7 +246,7 @@ impl Door {
     }
 
     fn forget_one(&self, node: u64, lookups: u64) {
-        if let Some(kept) = self.known.forget(InodeNumber(node), lookups) {
+        if let Some(kept) = self.known.forget(overtaken::inode_of(node), lookups) {
             self.close(kept);
         }
     }
