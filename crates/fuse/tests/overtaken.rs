@@ -5,6 +5,7 @@ mod common;
 use common::{Mounted, ROOT, can_mount};
 use cuesta_libfs::{Base, Client, RenameFlags};
 use std::fs::File;
+use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt as _;
 
 fn move_to(session: &Client, old: &str, new: &str) {
@@ -65,6 +66,10 @@ fn a_directory_that_another_door_has_moved_can_be_moved_back_by_the_mount() {
         }
         std::fs::rename(from, to).unwrap();
         move_to(&session, new, old);
+        // The kernel finds it, and has no more to ask about it.
+        assert_eq!(std::fs::read_link(from).unwrap_err().kind(), ErrorKind::InvalidInput);
+        move_to(&session, old, new);
+        std::fs::rename(to, from).unwrap();
         std::fs::rename(from, to).unwrap();
         assert_eq!(to.metadata().unwrap().ino(), number, "round {round}");
         File::open(to.join("inner")).unwrap();

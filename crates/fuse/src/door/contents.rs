@@ -23,7 +23,7 @@ impl Door {
         let OpenIn { flags, .. } = call.arguments.structure()?;
         let flags = flags as i32 & !NOT_OURS;
         let file = self.client.open(&who::asks(&call.header), call.base(), b"", flags, 0).map_err(stale)?;
-        self.known.note_content(call.inode());
+        self.known.note_content(call.inode(), None);
         self.put_open(call, file, flags);
         Ok(())
     }
@@ -64,7 +64,9 @@ impl Door {
         let who = who::trusted(&call.header);
         let (file, record) = self.client.open_or_make(&who, call.base(), name, flags, mode)?;
         self.put_entry(call, &record);
-        self.known.note_content(file.inode());
+        // Nothing is cached of it before this is answered.
+        let tenure = self.client.stat_inode(file.inode()).ok().map(|(_, tenure)| tenure);
+        self.known.note_content(file.inode(), tenure);
         self.put_open(call, file, flags);
         Ok(())
     }

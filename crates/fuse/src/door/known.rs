@@ -93,10 +93,10 @@ impl Known {
         }
     }
 
-    /// Content of the inode may be cached from now on.
-    pub(super) fn note_content(&self, inode: InodeNumber) {
+    /// Content of the inode may be cached from now on; if none is yet, not of before `tenure`.
+    pub(super) fn note_content(&self, inode: InodeNumber, tenure: Option<Tenure>) {
         if let Some(entry) = self.part(inode).lock().get_mut(&inode.0) {
-            entry.content.get_or_insert_default();
+            entry.content.get_or_insert(tenure);
         }
     }
 

@@ -43,11 +43,11 @@ impl Door {
     /// Answers with what was looked up.
     fn put_found(&self, call: &mut Call<'_>, record: &InodeRecord) {
         let Some(elsewhere) = self.known.elsewhere(record) else { return self.put_entry(call, record) };
+        // It may move it or not.
+        self.known.place(Elsewhere { parent: InodeNumber::NONE, ..elsewhere });
         let (thread, now) = (call.header.pid, call.began);
         let first = self.overtaken.first_attempt(thread, now);
         if first.is_some_and(|first| first.elsewhere == Some(elsewhere)) {
-            // What the kernel does with the one it does not with the other.
-            self.known.place(Elsewhere { parent: InodeNumber::NONE, ..elsewhere });
             let entry = EntryOut { node: overtaken::stand_in(record.inode), ..self.entry(record, false) };
             call.answer.put(&entry);
         } else {
