@@ -1,11 +1,12 @@
-//! A slice of the soak (`make soak` runs as much as is wished, by mounts, too): real programs of two users work on one store
-//! under `cuesta run` while anything is killed, and everything is read again. What works by a mount while others change its
-//! directories may be told for a moment that its working directory is gone (README), which most programs take for an error.
+//! A slice of the soak (`make soak` runs as much as is wished): real programs of two users work on one store while anything is
+//! killed, and everything is read again; all under `cuesta run`, or all by a mount. With some at each door `make soak` has them: what
+//! works by a mount while others change its directories may be told for a moment that its working directory is gone
+//! (README), which most programs take for an error.
 //!
 //! It needs the command and the preload library beside each other, as `make build` leaves them; `CUESTA_BIN` names
-//! another command. `CUESTA_SIM_SEED` chooses another slice.
+//! another command. `CUESTA_SIM_SEED` chooses another slice. Mounts need root and FUSE; skipped visibly otherwise.
 
-use cuesta_sim::doors::Doors;
+use cuesta_sim::doors::{Doors, why_no_mount};
 use cuesta_sim::soak::{Installed, Soak};
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead as _, BufReader};
@@ -68,12 +69,11 @@ fn a_soak_that_is_interrupted_leaves_nothing_behind() {
     }
 }
 
-#[test]
-fn what_real_programs_of_two_users_were_told_is_kept_is_there_whatever_is_killed() {
+fn soak_by(doors: Doors) {
     let cuesta = cuesta();
     let seed = std::env::var("CUESTA_SIM_SEED").map_or(1, |seed| seed.parse().expect("a number"));
     println!("seed {seed}");
-    let mut soak = Soak::new(&Installed { cuesta }, seed, Doors::Run).unwrap();
+    let mut soak = Soak::new(&Installed { cuesta }, seed, doors).unwrap();
     for _ in 0..ROUNDS {
         if let Err(failure) = soak.round(WORK) {
             panic!("{failure}\nkept in {:?}", soak.keep());
@@ -82,4 +82,17 @@ fn what_real_programs_of_two_users_were_told_is_kept_is_there_whatever_is_killed
     let counted = soak.counted();
     println!("{counted:?}");
     assert!(counted.acknowledged > 20 && counted.faults > 4, "hardly anything happened: {counted:?}");
+}
+
+#[test]
+fn what_real_programs_of_two_users_were_told_is_kept_is_there_whatever_is_killed() {
+    soak_by(Doors::Run);
+}
+
+#[test]
+fn what_programs_that_came_by_a_mount_were_told_is_kept_is_there_whatever_is_killed() {
+    match why_no_mount() {
+        Some(why) => println!("skipped: {why}"),
+        None => soak_by(Doors::Mount),
+    }
 }

@@ -3,6 +3,8 @@
 set -euo pipefail
 shopt -s inherit_errexit
 cd "$PLACE"
+# As servers name theirs: what is named from the working directory sqlite3 does not find in the moment in which that has no name.
+database=$PLACE/records.db
 journal=$2
 rows_kept=400
 
@@ -31,7 +33,7 @@ statements() {
 # Who changes the mode while another does is told at once that the database is locked, however long it would wait.
 set_mode() {
     local said
-    until said=$(sqlite3 -batch -bail records.db "PRAGMA journal_mode = $journal" 2>&1); do
+    until said=$(sqlite3 -batch -bail "$database" "PRAGMA journal_mode = $journal" 2>&1); do
         case $said in
         *'database is locked'*) ;;
         *) echo "$said" >&2; return 1 ;;
@@ -41,13 +43,13 @@ set_mode() {
 
 work() {
     set_mode
-    statements | stdbuf -oL sqlite3 -batch -bail records.db
+    statements | stdbuf -oL sqlite3 -batch -bail "$database"
 }
 
 look() {
-    [ -e records.db ] || return 0
-    [ "$(sqlite3 -batch -bail records.db 'PRAGMA integrity_check')" = ok ]
-    sqlite3 -batch -bail records.db "
+    [ -e "$database" ] || return 0
+    [ "$(sqlite3 -batch -bail "$database" 'PRAGMA integrity_check')" = ok ]
+    sqlite3 -batch -bail "$database" "
         CREATE TABLE IF NOT EXISTS records (id INTEGER PRIMARY KEY AUTOINCREMENT, body TEXT);
         SELECT 'found ' || id || ' ' || lower(hex(sha3(body))) FROM records;"
 }
