@@ -96,6 +96,7 @@ fuzz: setup
 	fuzz/run $$(( $(MINUTES) * 60 )) $(TARGETS)
 
 test-pmem: build
+	$(CARGO) build --release -p cuesta-sim --bins
 	@setup/packages qemu-system-x86_64=qemu-system-x86 ndctl=ndctl cpio=cpio modprobe=kmod mkfs.ext4=e2fsprogs \
 		python3=python3 ip=iproute2 /bin/busybox=busybox /usr/share/doc/linux-image-amd64=linux-image-amd64
 	@python3 guest/test.py $(TARGET) $(ARGUMENTS)

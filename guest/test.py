@@ -3,8 +3,9 @@
 tests: the suites of the crates that store and read, with every store on ext4 with DAX, mapped with MAP_SYNC.
 cuts:  a program appends records to a file and replaces others, with fsync; the guest is killed in the middle. The next one
        finds in the store all that was told to the host before, and `cuesta fsck` finds nothing wrong.
+kills: programs, the daemon and the mount are killed with SIGKILL (kill-campaign), in a guest that stays.
 
-Usage: test.py TARGET [--only tests|cuts] [--suite NAME] [--cuts N] [--seed N]. TARGET is cargo's folder; the guest reads the host's files.
+Usage: test.py TARGET [--only cuts|kills|tests] [--suite NAME] [--cuts N] [--kills N] [--seed N]. TARGET is cargo's folder; the guest reads the host's files.
 """
 
 import argparse
@@ -21,6 +22,7 @@ import guest
 CRATES = ['cuesta-media', 'cuesta-oplog', 'cuesta-sharedfs', 'cuesta-libfs']
 # Until it is killed a guest has at least so many records acknowledged, and at most this many more.
 RECORDS_LEAST, RECORDS_MORE = 20, 400
+KILLS_PER_STORE = 6
 # A guest is some twenty times slower than its host.
 GUEST_SECONDS_MAX = 3600
 
@@ -114,12 +116,25 @@ def run_cuts(folder, cuesta, cuts, chance):
     print(f'all {acknowledged} records are there after {cuts} cuts', flush=True)
 
 
+def run_kills(folder, campaign, kills, seed):
+    script = f'{shlex.quote(str(campaign))} --kills {kills} --kills-per-store {KILLS_PER_STORE} --seed {seed} && echo "none lost"\n'
+    guest.forget(folder)
+    lines = []
+    with guest.Guest(folder, job(folder, 'kills', script)) as running:
+        for line in running.lines():
+            lines.append(line)
+            print(line, flush=True)
+    if 'none lost' not in lines:
+        raise guest.Failed('something is lost, or the guest ended by itself; its console: ' + str(running.console))
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument('target', type=pathlib.Path)
-    parser.add_argument('--only', choices=['tests', 'cuts'])
+    parser.add_argument('--only', choices=['cuts', 'kills', 'tests'])
     parser.add_argument('--suite', default='', help='only test programs whose names contain this')
     parser.add_argument('--cuts', type=int, default=3)
+    parser.add_argument('--kills', type=int, default=24)
     parser.add_argument('--seed', type=int, default=random.randrange(1 << 32))
     arguments = parser.parse_args()
     target = arguments.target.resolve()
@@ -127,9 +142,11 @@ def main():
     folder.mkdir(parents=True, exist_ok=True)
     print(f'seed {arguments.seed}', flush=True)
     try:
-        if arguments.only != 'tests':
+        if arguments.only in (None, 'cuts'):
             run_cuts(folder, target / 'release/cuesta', arguments.cuts, random.Random(arguments.seed))
-        if arguments.only != 'cuts':
+        if arguments.only in (None, 'kills'):
+            run_kills(folder, target / 'release/kill-campaign', arguments.kills, arguments.seed)
+        if arguments.only in (None, 'tests'):
             run_tests(folder, arguments.suite)
     except guest.Failed as failed:
         sys.exit(f'test-pmem: {failed}')

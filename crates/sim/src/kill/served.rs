@@ -69,13 +69,13 @@ impl Steps {
 }
 
 impl Served {
-    /// A new store.
+    /// A new store, on the medium that the place is: persistent memory in the guest of `make test-pmem`.
     pub(crate) fn new(programs: Programs) -> io::Result<Served> {
         let builder = |parent: &Path| tempfile::Builder::new().prefix("cuesta-kill-").tempdir_in(parent);
         let directory = builder(Path::new("/dev/shm")).or_else(|_| builder(&std::env::temp_dir()))?;
         let served = Served { programs, directory, daemon: None, mount: None };
         let mut command = Command::new(&served.programs.cuesta);
-        command.args(["mkfs", "--medium", "memory", "--nvm", "256M"]).arg(served.store());
+        command.args(["mkfs", "--nvm", "256M"]).arg(served.store());
         told(command)?;
         Ok(served)
     }
