@@ -247,19 +247,6 @@ impl Client {
         path
     }
 
-    /// Everything done is durable already; says whether the session still stands.
-    #[inline]
-    pub fn sync(&self) -> Result<(), Error> {
-        self.check_alive()?;
-        if self.session.closed() { self.ask_whether_it_stands() } else { Ok(()) }
-    }
-
-    /// The daemon has left, and another one is to take the session up; or it gave the session up.
-    #[cold]
-    fn ask_whether_it_stands(&self) -> Result<(), Error> {
-        self.asking(|| self.resync())
-    }
-
     /// Has SharedFS digest everything this session did, and lets go of the log's space.
     pub fn digest(&self) -> Result<(), Error> {
         self.check_alive()?;

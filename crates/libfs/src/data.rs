@@ -242,7 +242,9 @@ impl Client {
         if let Some(offset) = offset {
             let offset = u64::try_from(offset).map_err(|_| Error::Invalid)?;
             let at = if appends { None } else { Some(offset) };
-            return Ok(self.write_at(file, data, at)?.0);
+            let (bytes, _) = self.write_at(file, data, at)?;
+            self.sync_if_asked(file)?;
+            return Ok(bytes);
         }
         let mut offset = file.offset.lock();
         let at = if appends { None } else { Some(*offset) };
@@ -250,6 +252,7 @@ impl Client {
         if bytes > 0 {
             *offset = end;
         }
+        self.sync_if_asked(file)?;
         Ok(bytes)
     }
 
@@ -449,13 +452,6 @@ impl Client {
     pub(crate) fn check_growth(&self, size: u64) -> Result<(), Error> {
         let limit = self.file_limit();
         if size > limit { Err(too_big(limit)) } else { Ok(()) }
-    }
-
-    /// Everything done is durable already; says whether the session still stands.
-    #[inline]
-    pub fn fsync(&self, file: &OpenFile) -> Result<(), Error> {
-        file.check_not_path()?;
-        self.sync()
     }
 
     /// Moves the file's offset.

@@ -11,6 +11,7 @@
 //! | `walk`, `credentials`, `capabilities`, `rights`, `whereabouts` | from a path to an inode, and who may; from a directory to its path |
 //! | `open_file`, `open_flags`, `opened`, `data`, `allocate`, `namespace`, `rename`, `attributes`, `glance`, `extended`, `access_lists`, `listing` | the calls |
 //! | `mapped`, `mapped_descriptors` | files whose content is a file of the kernel's, while programs share mappings of them |
+//! | `durability` | waiting until what was done is durable |
 //! | `kernel` | what the kernel may keep of a mount |
 //! | `shared_offset` | offsets that other processes share with those a session does calls for |
 //! | `programs` | what is executed is not written, and the other way round |
@@ -37,6 +38,7 @@ mod credit;
 mod data;
 mod debit;
 mod directory;
+mod durability;
 mod errno;
 mod extended;
 mod extended_set;

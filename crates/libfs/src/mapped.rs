@@ -423,6 +423,12 @@ impl Client {
     }
 
     /// What a call changes is durable when it returns.
+    /// Makes durable what was stored through mappings of the file.
+    pub(crate) fn sync_mapped(&self, mapped: &MappedFile) -> Result<(), Error> {
+        let file = self.open_mapped(mapped)?;
+        self.settle_mapped(&file)
+    }
+
     fn settle_mapped(&self, file: impl AsFd) -> Result<(), Error> {
         whole(|| mapped_files::settle(&file, self.session.welcome.medium))
     }

@@ -76,4 +76,7 @@ pub enum AccessError {
     /// The application's memory (or a page of the file that is gone) faulted.
     #[error(transparent)]
     Fault(#[from] Fault),
+    /// What was stored is not on the disk, and may never be.
+    #[error("the disk does not take what is written: {0}")]
+    Unwritten(Errno),
 }

@@ -19,6 +19,7 @@ pub mod persist;
 pub mod planted;
 pub mod recorder;
 mod shared;
+mod unsynced;
 pub mod user_copy;
 pub mod wait;
 mod window;

@@ -1,6 +1,6 @@
 //! A file mapped whole (or a range of it), shared with whoever else maps it.
 
-use crate::error::MediaError;
+use crate::error::{AccessError, MediaError};
 use crate::huge::{self, HUGE_PAGE_BYTES};
 use crate::recorder;
 use crate::shared::SharedMemory;
@@ -161,7 +161,7 @@ impl Mapping {
     }
 
     /// Gives a part of `file`, which is what is mapped, its room on the medium, durably, and touches it here: no
-    /// later access fails or pays. What had its room keeps it; no byte changes. With `huge`, on medium `memory`, whole
+    /// later access fails or pays. On medium `block` it is not touched: see [`Mapping::write_zeros`]. What had its room keeps it; no byte changes. With `huge`, on medium `memory`, whole
     /// huge pages of it become that, if the kernel can.
     pub fn provide(&self, file: impl AsFd, offset: u64, len: u64, huge: bool) -> Result<(), MediaError> {
         self.check_part(offset, len)?;
@@ -175,7 +175,17 @@ impl Mapping {
             }
         }
         allocate(&file, offset, len)?;
-        self.touch(offset, len)
+        if self.memory.medium() == Medium::Block { Ok(()) } else { self.touch(offset, len) }
+    }
+
+    /// On medium `block`, has the disk write a part of a new file: what is stored there later is written where it lies, and
+    /// needs no change of the file's own description.
+    pub fn write_zeros(&self, offset: u64, len: u64) -> Result<(), MediaError> {
+        self.touch(offset, len)?;
+        self.memory.sync(offset, len).map_err(|error| MediaError::System {
+            action: "write new file",
+            errno: if let AccessError::Unwritten(errno) = error { errno } else { rustix::io::Errno::IO },
+        })
     }
 
     /// Makes what [`Mapping::provide`] gave small pages one huge page, if the kernel can; no byte changes. `offset` is
@@ -290,9 +300,9 @@ pub(crate) fn file_len(file: BorrowedFd<'_>) -> Result<u64, MediaError> {
 /// Mapping flags of a medium; on `pmem` the kernel must promise that flushed stores need no fsync (MAP_SYNC).
 pub(crate) fn share_flags(medium: Medium) -> Result<MapFlags, MediaError> {
     match medium {
-        Medium::Memory => Ok(MapFlags::SHARED),
+        Medium::Memory | Medium::Block => Ok(MapFlags::SHARED),
         Medium::Pmem if crate::arch::CAN_PERSIST => Ok(MapFlags::SHARED_VALIDATE | MapFlags::SYNC),
-        Medium::Pmem | Medium::Block => Err(MediaError::Unsupported(medium)),
+        Medium::Pmem => Err(MediaError::Unsupported(medium)),
     }
 }
 

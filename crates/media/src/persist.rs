@@ -5,6 +5,9 @@
 //! instructions, because the death of a process loses no caches: its copies stay in the cache and its
 //! fences only order. The recorder sees the same events on both, so what is crash-tested on `memory` is the
 //! order that `pmem` will run with.
+//!
+//! On medium `block` no instruction makes a store durable: what is here only stores and orders, as on `memory`, and the
+//! kernel is asked by [`crate::SharedMemory::fence`] and [`crate::SharedMemory::sync`].
 
 use crate::arch;
 use crate::planted;
@@ -55,7 +58,7 @@ pub unsafe fn store_through(medium: Medium, dst: *mut u8, src: *const u8, len: u
         }
     };
     recorder::on_store(dst, len - left);
-    recorder::on_flush(dst, durable_part(dst, len - left));
+    note_flush(medium, dst, durable_part(dst, len - left));
     left
 }
 
@@ -81,7 +84,7 @@ pub unsafe fn store_through_summed(
         // SAFETY: the caller's promise; the length is a multiple and the CPU able, as was checked.
         let left = unsafe { arch::copy_summed(dst, src, whole, past_caches, &mut register) };
         recorder::on_store(dst, whole - left);
-        recorder::on_flush(dst, whole - left);
+        note_flush(medium, dst, whole - left);
         if left > 0 {
             return len - whole + left;
         }
@@ -156,7 +159,14 @@ pub unsafe fn flush(medium: Medium, ptr: *const u8, len: usize) {
         // SAFETY: the range is mapped (caller).
         unsafe { write_back(ptr, len) };
     }
-    recorder::on_flush(ptr, len);
+    note_flush(medium, ptr, len);
+}
+
+#[inline(always)]
+fn note_flush(medium: Medium, ptr: *const u8, len: usize) {
+    if medium != Medium::Block {
+        recorder::on_flush(ptr, len);
+    }
 }
 
 /// # Safety
@@ -185,5 +195,7 @@ pub fn fence(medium: Medium) {
         arch::fence();
     }
     core::sync::atomic::fence(core::sync::atomic::Ordering::SeqCst);
-    recorder::on_fence();
+    if medium != Medium::Block {
+        recorder::on_fence();
+    }
 }

@@ -30,7 +30,7 @@ pub enum Bug {
     MappedUnflushed = 11,
     /// A digest commits first, and writes to mapped files then what it has committed.
     MappedAfterCommit = 12,
-    /// msync returns and has done nothing.
+    /// msync returns and has done nothing; nor has fsync, where the log lies on a disk.
     SyncForgotten = 13,
     /// A daemon voids what the log of a session holds that will come back to it, instead of digesting it.
     LostAtRestart = 14,
@@ -40,11 +40,13 @@ pub enum Bug {
     GivenBackAtOnce = 16,
     /// A session ends, and what its log holds is not digested.
     EndedUndigested = 17,
+    /// A digest writes over committed blocks while the log it would be done again from is not on the disk.
+    OverwriteUnwritten = 18,
 }
 
 impl Bug {
     /// Every bug there is a switch for.
-    pub const ALL: [Bug; 17] = [
+    pub const ALL: [Bug; 18] = [
         Bug::MissingFence,
         Bug::UnflushedTail,
         Bug::ReusedSalt,
@@ -62,6 +64,7 @@ impl Bug {
         Bug::JournalCountsFirst,
         Bug::GivenBackAtOnce,
         Bug::EndedUndigested,
+        Bug::OverwriteUnwritten,
     ];
 }
 

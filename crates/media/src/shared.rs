@@ -10,6 +10,7 @@ use crate::error::AccessError;
 use crate::mapping::Protection;
 use crate::persist;
 use crate::recorder;
+use crate::unsynced::{self, Unsynced};
 use crate::user_copy::{Fault, UserSlice, UserSliceMut};
 use cuesta_format::Medium;
 use cuesta_format::entry::Crc32c;
@@ -24,6 +25,8 @@ pub struct SharedMemory {
     len: AtomicUsize,
     medium: Medium,
     protection: Protection,
+    /// On medium `block`, if fences have to wait for the disk.
+    unsynced: Option<Unsynced>,
 }
 
 // SAFETY: the pointer is only used for the accesses the module comment explains, which any thread may make.
@@ -41,7 +44,24 @@ impl SharedMemory {
         medium: Medium,
         protection: Protection,
     ) -> SharedMemory {
-        SharedMemory { base, len: AtomicUsize::new(len), medium, protection }
+        let waits = medium == Medium::Block && protection == Protection::ReadWrite;
+        let unsynced = waits.then(Unsynced::default);
+        SharedMemory { base, len: AtomicUsize::new(len), medium, protection, unsynced }
+    }
+
+    /// As [`SharedMemory::new`]; on medium `block` no fence waits for the disk, but [`SharedMemory::sync`] does.
+    ///
+    /// # Safety
+    /// As for [`SharedMemory::new`].
+    pub(crate) unsafe fn new_synced_by_request(
+        base: NonNull<u8>,
+        len: usize,
+        medium: Medium,
+        protection: Protection,
+    ) -> SharedMemory {
+        // SAFETY: the caller's promise.
+        let memory = unsafe { SharedMemory::new(base, len, medium, protection) };
+        SharedMemory { unsynced: None, ..memory }
     }
 
     /// # Safety
@@ -138,6 +158,7 @@ impl SharedMemory {
         let dst = self.writable(offset, src.len())?;
         // SAFETY: in range and mapped writable; `UserSlice` promised that the source may be read or faults.
         let left = unsafe { persist::store_through(self.medium, dst, src.as_ptr(), src.len()) };
+        self.note_stored(dst, src.len() - left);
         Ok(Fault::check(src.len(), left)?)
     }
 
@@ -152,6 +173,7 @@ impl SharedMemory {
         let dst = self.writable(offset, src.len())?;
         // SAFETY: as in `write_user`; the destination is the caller's.
         let left = unsafe { persist::store_through_summed(self.medium, dst, src.as_ptr(), src.len(), sum) };
+        self.note_stored(dst, src.len() - left);
         Ok(Fault::check(src.len(), left)?)
     }
 
@@ -161,13 +183,52 @@ impl SharedMemory {
         let start = self.range(offset, len as usize)?;
         // SAFETY: in range.
         unsafe { persist::flush(self.medium, start, len as usize) };
+        self.note_stored(start, len as usize);
         Ok(())
     }
 
-    /// Makes this thread's flushed stores durable; see [`persist::fence`].
+    #[inline(always)]
+    fn note_stored(&self, start: *const u8, len: usize) {
+        if let Some(unsynced) = &self.unsynced {
+            unsynced.note(start, len);
+        }
+    }
+
+    /// Orders this thread's flushed stores; what more it does is told in [`persist::fence`].
     #[inline]
-    pub fn fence(&self) {
+    pub fn order(&self) {
         persist::fence(self.medium);
+    }
+
+    /// Makes what this thread stored here and flushed durable: on medium `block` it waits for the disk.
+    #[inline]
+    pub fn fence(&self) -> Result<(), AccessError> {
+        SharedMemory::fence_all([self])
+    }
+
+    /// As [`SharedMemory::fence`], for several at once, which are of one medium.
+    pub fn fence_all<'a>(all: impl IntoIterator<Item = &'a SharedMemory>) -> Result<(), AccessError> {
+        let mut all = all.into_iter();
+        let Some(first) = all.next() else { return Ok(()) };
+        if first.medium != Medium::Block {
+            first.order();
+            return Ok(());
+        }
+        for unsynced in std::iter::once(first).chain(all).filter_map(|memory| memory.unsynced.as_ref()) {
+            let written = unsynced.sync().map_err(AccessError::Unwritten)?;
+            recorder::on_sync(written.start as *const u8, written.len());
+        }
+        Ok(())
+    }
+
+    /// On medium `block`, has the kernel write a part that is mapped, and waits until the disk has it.
+    pub fn sync(&self, offset: u64, len: u64) -> Result<(), AccessError> {
+        let start = self.range(offset, len as usize)?;
+        // SAFETY: in range, and mapped (caller); where it is not, the kernel says so.
+        unsafe { unsynced::sync(start as usize..start as usize + len as usize) }
+            .map_err(AccessError::Unwritten)?;
+        recorder::on_sync(start, len as usize);
+        Ok(())
     }
 
     /// Adds one to a number that others add to as well, durably, and answers what it was.
@@ -175,7 +236,7 @@ impl SharedMemory {
         let before = self.atomic_u64(offset)?.fetch_add(1, Ordering::SeqCst);
         recorder::on_store(self.as_ptr().wrapping_add(offset as usize), size_of::<u64>());
         self.flush(offset, size_of::<u64>() as u64)?;
-        self.fence();
+        self.fence()?;
         Ok(before)
     }
 

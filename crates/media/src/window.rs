@@ -22,12 +22,13 @@ pub struct Window {
 
 impl Window {
     /// Reserves `len` bytes of addresses (no memory) for files of `medium`; such that huge pages can be mapped at
-    /// multiples of their size.
+    /// multiples of their size. On medium `block`, what is stored in it is durable once [`SharedMemory::sync`] says so.
     pub fn reserve(len: u64, medium: Medium) -> Result<Window, MediaError> {
         let base = reserve_for(0, len as usize)?;
         // SAFETY: reserved by us until drop; what is mapped in it is mapped writable or read-only by `map`,
         // and a store into the latter is a fault that the copies recover from.
-        let memory = unsafe { SharedMemory::new(base, len as usize, medium, Protection::ReadWrite) };
+        let memory =
+            unsafe { SharedMemory::new_synced_by_request(base, len as usize, medium, Protection::ReadWrite) };
         Ok(Window { memory })
     }
 
@@ -61,7 +62,8 @@ impl Window {
             rustix::mm::mmap(start.cast(), len as usize, protection.flags(), flags, &file, offset)
                 .map_err(MediaError::system("map file in window"))?;
             recorder::on_map(start, len as usize, file.as_fd(), offset);
-            if populate {
+            // Pages of a disk's file would count as changed, and be written.
+            if populate && self.memory.medium() != Medium::Block {
                 touch(start, len as usize, protection)?;
             }
         }

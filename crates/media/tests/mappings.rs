@@ -6,8 +6,8 @@ use medium::medium;
 
 use cuesta_media::wait::{Waited, drain, eventfd, raise, sealed_memfd, wait, wake_all};
 use cuesta_media::{
-    AccessError, GrowableMapping, Mapping, MediaError, Medium, Protection, Window, create_allocated,
-    create_sparse,
+    AccessError, GrowableMapping, Mapping, MediaError, Medium, Protection, SharedMemory, Window,
+    create_allocated, create_sparse,
 };
 use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt;
@@ -26,7 +26,7 @@ fn what_one_mapping_stores_another_reads_and_the_file_keeps() {
     let reader = Mapping::open(&path, Protection::ReadOnly, medium()).unwrap();
     writer.write(10, b"cached").unwrap();
     writer.write_through(5000, b"through").unwrap();
-    writer.fence();
+    writer.fence().unwrap();
     let mut bytes = [0; 7];
     reader.read(5000, &mut bytes).unwrap();
     assert_eq!(&bytes, b"through");
@@ -70,8 +70,22 @@ fn a_store_on_ordinary_files_is_not_taken_for_persistent_memory() {
     let directory = tempfile::tempdir_in("/tmp").unwrap();
     let refused = Mapping::create(&directory.path().join("file"), PAGE, Medium::Pmem, false);
     assert!(matches!(refused, Err(MediaError::System { action: "map file", .. })));
-    let refused = Mapping::create(&directory.path().join("other"), PAGE, Medium::Block, false);
-    assert!(matches!(refused, Err(MediaError::Unsupported(Medium::Block))));
+}
+
+#[test]
+fn what_a_fence_had_written_to_a_disk_is_in_the_file() {
+    let directory = tempfile::tempdir_in("/tmp").unwrap();
+    let path = directory.path().join("file");
+    let one = Mapping::create(&path, 3 * PAGE, Medium::Block, false).unwrap();
+    let other = Mapping::create(&directory.path().join("other"), PAGE, Medium::Block, false).unwrap();
+    one.write_through(2 * PAGE, b"through").unwrap();
+    one.write(5, b"flushed").unwrap();
+    one.flush(5, 7).unwrap();
+    other.write_through(0, b"other").unwrap();
+    SharedMemory::fence_all([&*one, &*other]).unwrap();
+    let written = std::fs::read(&path).unwrap();
+    assert_eq!((&written[5..12], &written[2 * PAGE as usize..][..7]), (&b"flushed"[..], &b"through"[..]));
+    one.fence().unwrap();
 }
 
 #[test]

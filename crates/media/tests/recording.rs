@@ -46,7 +46,7 @@ fn stores_flushes_fences_and_marks_come_in_order() {
     mapping.write_through(100, b"payload").unwrap();
     mapping.write(8, b"header").unwrap();
     mapping.flush(8, 6).unwrap();
-    mapping.fence();
+    mapping.fence().unwrap();
     recorder::mark(1);
     mapping.write(200, b"never flushed").unwrap();
     let recording = recorder.take();

@@ -60,7 +60,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             let memory = appender.ring().window();
             for n in 0..count {
                 memory.write_through((n * entry_bytes(bytes) + HEADER_BYTES) as u64, &payload)?;
-                memory.fence();
+                memory.fence()?;
             }
             bare_ns.push(started.elapsed().as_nanos() as f64 / count as f64);
         }

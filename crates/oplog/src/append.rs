@@ -3,18 +3,20 @@
 //! 1. [`Appender::admit`] finds room, before any lock.
 //! 2. [`Appender::reserve`] fixes the entry's place, under the lock that orders it among its like.
 //! 3. The body is copied, the header sealed, one fence makes both durable.
-//! 4. The entry completes once all before it have: "returned" implies "recoverable".
+//! 4. The entry completes once all before it have: "returned" implies "recoverable". On medium `block` that is meant of
+//!    the death of processes; the power may go once [`Appender::sync`] returned.
 //!
 //! Nothing between 2 and 4 blocks, allocates or calls the kernel (bar yielding to a preempted neighbour). A fault
 //! in the application's memory leaves a void entry, so that the log has no hole.
 
+use crate::durable::Durable;
 use crate::order::Order;
 use crate::space::{Admission, LogFull, Space};
 use cuesta_format::control::ClientPage;
 use cuesta_format::entry::{Crc32c, EntryKind, HEADER_BYTES, Header, Salt, crc32c, entry_bytes};
 use cuesta_format::{
-    Geometry, InodeNumber, LeaseGeneration, LogPosition, NAME_BYTES_MAX, Operation, SYMLINK_BYTES_MAX,
-    Timestamp,
+    Geometry, InodeNumber, LeaseGeneration, LogPosition, Medium, NAME_BYTES_MAX, Operation,
+    SYMLINK_BYTES_MAX, Timestamp,
 };
 use cuesta_media::planted::{self, Bug};
 use cuesta_media::{AccessError, Fault, Mapping, UserSlice, UserSliceMut, Window};
@@ -58,6 +60,15 @@ impl Ring {
         self.geometry.ring_offset(position)
     }
 
+    /// Has the disk take the bytes between two positions, at most a lap.
+    fn sync(&self, from: LogPosition, to: LogPosition) -> Result<(), AccessError> {
+        let bytes = to.0.saturating_sub(from.0).min(self.geometry.ring_bytes());
+        let start = self.offset(from);
+        let ahead = bytes.min(self.geometry.ring_bytes() - start);
+        self.window.sync(start, ahead)?;
+        self.window.sync(0, bytes - ahead)
+    }
+
     /// Copies bytes of the log out.
     pub fn read(&self, position: LogPosition, out: &mut [u8]) -> Result<(), AccessError> {
         self.window.read(self.offset(position), out)
@@ -89,7 +100,7 @@ pub struct Reservation {
     bytes: u64,
 }
 
-/// An entry that is complete and durable.
+/// An entry that is complete, and durable but on medium `block`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Appended {
     /// Where it starts.
@@ -107,6 +118,7 @@ pub struct Appender {
     salt: AtomicU32,
     space: Space,
     order: Order,
+    durable: Durable,
     page: Arc<Mapping>,
 }
 
@@ -119,6 +131,7 @@ impl Appender {
             salt: AtomicU32::new(salt.to_bits()),
             space: Space::new(start),
             order: Order::new(start),
+            durable: Durable::new(start),
             page,
         }
     }
@@ -150,6 +163,15 @@ impl Appender {
     #[must_use]
     pub fn completed(&self) -> LogPosition {
         self.order.completed()
+    }
+
+    /// Makes every entry that is complete durable on medium `block`, as far as it is not `digested`; on others it is.
+    pub fn sync(&self, digested: LogPosition) -> Result<(), AccessError> {
+        if self.ring.window.medium() != Medium::Block || planted::active(Bug::SyncForgotten) {
+            return Ok(());
+        }
+        self.durable.raise(digested);
+        self.durable.reach(self.completed(), || self.completed(), |from, to| self.ring.sync(from, to))
     }
 
     /// Room for an entry with a body of `body_bytes`; taken before any lock.
@@ -263,7 +285,7 @@ impl Appender {
         debug_assert_eq!(header.entry_bytes(), reservation.bytes);
         self.store(reservation.position, &header.seal(self.salt(), body_checksum));
         if !planted::active(Bug::MissingFence) {
-            self.ring.window.fence();
+            self.ring.window.order();
         }
         if planted::active(Bug::EarlyCompletion) {
             return self.complete_early(reservation);
@@ -315,6 +337,7 @@ impl Appender {
         self.salt.store(salt.to_bits(), Ordering::Release);
         self.space.restart(position);
         self.order.restart(position);
+        self.durable.restart(position);
         if let Ok(word) = self.page.atomic_u64(offset_of!(ClientPage, completed) as u64) {
             word.store(position.0, Ordering::Release);
         }

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `append` | reserve, copy, seal, fence, complete in order: what LibFS does for each operation |
 //! | `order` | whose place is where, and when an entry counts |
+//! | `durable` | how far it is on the disk, where that takes a wait, and who waits for whom |
 //! | `space` | how far the log may be written: admission before any lock |
 //! | `scan` | reading a log nobody trusts, up to its first break: digest, recovery and fences |
 //!
@@ -15,6 +16,7 @@
 //! earlier lap shows through, the prefix ends. A break is never an error of the log.
 
 mod append;
+mod durable;
 #[cfg(all(test, feature = "model"))]
 mod models;
 mod order;

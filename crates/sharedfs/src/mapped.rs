@@ -373,9 +373,7 @@ impl SharedFs {
             at = blocks.end;
         }
         plan.changes.push((at..u64::MAX, Vec::new()));
-        if let Some(mapping) = self.arenas.all().first() {
-            mapping.fence();
-        }
+        self.arenas.fence()?;
         Ok(Some(plan))
     }
 

@@ -193,7 +193,7 @@ impl SharedFs {
         let path = tier.join(SUPERBLOCK_FILE);
         let mapping = Mapping::create(&path, SUPERBLOCK_BYTES as u64, medium, false)?;
         mapping.write_through(0, &superblock.encode()[..])?;
-        mapping.fence();
+        mapping.fence()?;
         sync_folder(tier)
     }
 
@@ -431,6 +431,7 @@ impl SharedFs {
 
     pub(crate) fn storage(&self) -> Storage<'_> {
         Storage {
+            medium: self.superblock.medium,
             geometry: self.superblock.geometry,
             metadata: &self.metadata,
             arenas: &self.arenas,

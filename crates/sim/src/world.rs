@@ -69,7 +69,12 @@ fn small_options(await_sessions: bool) -> Options {
 
 /// Makes a store of that size in `directory`.
 pub fn create(directory: &Path, geometry: Geometry) -> Result<(), String> {
-    let superblock = Superblock { store: StoreId([7; 16]), medium: Medium::Memory, geometry };
+    create_on(Medium::Memory, directory, geometry)
+}
+
+/// The same on a medium.
+pub fn create_on(medium: Medium, directory: &Path, geometry: Geometry) -> Result<(), String> {
+    let superblock = Superblock { store: StoreId([7; 16]), medium, geometry };
     SharedFs::create(directory, superblock).map_err(|error| error.to_string())
 }
 
@@ -166,6 +171,11 @@ impl World {
     /// Later calls are made by `who`.
     pub fn act_as(&mut self, who: Credentials) {
         self.who = who;
+    }
+
+    /// Waits until all that the session did is durable.
+    pub fn sync(&self) -> Result<(), String> {
+        self.client.sync().map_err(|error| format!("sync: {error}"))
     }
 
     /// Inodes in the shared area.

@@ -169,12 +169,11 @@ fn tier_folder(store: &Store, id: StoreId, medium: Medium, given: Option<&Path>)
             )),
             None => Ok(tier),
         },
-        Medium::Block => Err(Failure::on(
-            store.folder(),
-            "the medium block is not built yet; use --medium memory and read what it warns of",
-        )
-        .exiting(WRONG_USAGE)),
-        Medium::Memory => Ok(tier),
+        Medium::Block if survival::is_memory(&place) => Err(Failure::on(
+            &tier,
+            "is in memory, where nothing is written to a disk; give --nvm-path DIR on one, or use --medium memory",
+        )),
+        Medium::Memory | Medium::Block => Ok(tier),
     }
 }
 

@@ -4,8 +4,9 @@ use super::attributes::stale;
 use super::who;
 use super::{Call, Door, Refusal};
 use crate::abi::{
-    AllocateIn, CopyRangeIn, CreateIn, FlushIn, OPEN_DIRECT, OPEN_KEEP_CACHE, OpenIn, OpenOut, READ_OF_CALL,
-    ReadIn, ReleaseIn, SeekIn, SeekOut, WRITE_FROM_CACHE, WRITE_TAKES_SET_ID, WriteIn, WriteOut,
+    AllocateIn, CopyRangeIn, CreateIn, FSyncIn, FlushIn, OPEN_DIRECT, OPEN_KEEP_CACHE, OpenIn, OpenOut,
+    READ_OF_CALL, ReadIn, ReleaseIn, SeekIn, SeekOut, WRITE_FROM_CACHE, WRITE_TAKES_SET_ID, WriteIn,
+    WriteOut,
 };
 use cuesta_libfs::{Allocation, NewMode, OpenFile, UNNAMED, Whence};
 use cuesta_media::{UserSlice, UserSliceMut};
@@ -98,6 +99,10 @@ impl Door {
         let written = self.at_its_offset(handle, &file, offset, is_call, |offset| {
             Ok(self.client.write_appending(&file, &[UserSlice::from(data)], Some(offset), appends)?)
         })?;
+        if flags as i32 & libc::O_DSYNC != 0 && file.flags() & libc::O_DSYNC == 0 {
+            // By this call alone, or since the file was opened.
+            self.client.fsync(&file)?;
+        }
         self.known.note_end(file.inode(), offset as u64 + written as u64);
         if appends {
             // The kernel caches it where it took the end to be.
@@ -109,6 +114,12 @@ impl Door {
         }
         call.answer.put(&WriteOut { size: written as u32, padding: 0 });
         Ok(())
+    }
+
+    /// What was written is to be durable.
+    pub(super) fn fsync(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
+        let FSyncIn { handle, .. } = call.arguments.structure()?;
+        Ok(self.client.fsync(&*self.files.get(handle)?)?)
     }
 
     /// A descriptor is closed: the record locks of who had it go.

@@ -366,6 +366,14 @@ pub(crate) fn on_fence() {
     with_state(|state| state.push(Event::Fence));
 }
 
+/// What was stored there is on the disk.
+pub(crate) fn on_sync(ptr: *const u8, len: usize) {
+    if len > 0 {
+        on_flush(ptr, len);
+        on_fence();
+    }
+}
+
 pub(crate) fn on_map(base: *const u8, len: usize, file: BorrowedFd<'_>, offset: u64) {
     on_unmap(base, len);
     let place = Mapped { len, region: region_of(file), path: path_of(file), offset };

@@ -16,6 +16,9 @@ pub(crate) fn on_flush(_ptr: *const u8, _len: usize) {}
 pub(crate) fn on_fence() {}
 
 #[inline(always)]
+pub(crate) fn on_sync(_ptr: *const u8, _len: usize) {}
+
+#[inline(always)]
 pub(crate) fn on_map(_base: *const u8, _len: usize, _file: BorrowedFd<'_>, _offset: u64) {}
 
 #[inline(always)]

@@ -12,9 +12,10 @@ use crate::{process, user_memory};
 const VECTOR_LIMIT: usize = 1024;
 /// Most bytes one call moves, as the kernel has it.
 const COUNT_LIMIT: usize = 0x7fff_f000;
-/// Flags of preadv2/pwritev2 that ask for nothing that is not so anyway.
-const HARMLESS_FLAGS: i32 =
-    libc::RWF_HIPRI | libc::RWF_DSYNC | libc::RWF_SYNC | libc::RWF_NOWAIT | RWF_DONTCACHE;
+/// Flags of preadv2/pwritev2 that ask for nothing that is not so anyway, or is not done behind the call.
+const HARMLESS_FLAGS: i32 = DURABLE_FLAGS | libc::RWF_HIPRI | libc::RWF_NOWAIT | RWF_DONTCACHE;
+/// Flags of pwritev2 that ask for the write to be durable.
+const DURABLE_FLAGS: i32 = libc::RWF_DSYNC | libc::RWF_SYNC;
 const RWF_NOAPPEND: i32 = 0x20;
 const RWF_DONTCACHE: i32 = 0x80;
 /// All that `sync_file_range` may be asked for.
@@ -118,10 +119,14 @@ pub fn write_vector(call: &Call) -> Answer {
         let appends = appends.unwrap_or_else(|| file.appends());
         Ok(client.write_appending(file, &buffers, offset, appends)? as isize)
     };
-    match offset {
+    let written = match offset {
         Some(_) => write(pin.file()?),
         None => pin.with_offset(|file| write(file)),
+    }?;
+    if call.number as i64 == libc::SYS_pwritev2 && call.int(5) & DURABLE_FLAGS != 0 {
+        client.fsync(pin.file()?)?;
     }
+    Ok(written)
 }
 
 pub fn seek(call: &Call) -> Answer {

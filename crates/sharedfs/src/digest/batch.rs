@@ -13,7 +13,7 @@ use crate::stand_ins::StandIns;
 use crate::tiers::{Allocator, Arenas, Credits, Grown, Reservation};
 use cuesta_format::entry::{Salt, VerifiedHeader};
 use cuesta_format::{
-    Extent, Geometry, InodeNumber, LeaseGeneration, LogGeneration, LogPosition, Operation, SessionId,
+    Extent, Geometry, InodeNumber, LeaseGeneration, LogGeneration, LogPosition, Medium, Operation, SessionId,
 };
 use cuesta_media::planted::{self, Bug};
 use cuesta_oplog::{ScanStep, Scanner};
@@ -116,6 +116,8 @@ pub struct Space {
 pub struct Storage<'a> {
     /// Sizes.
     pub geometry: Geometry,
+    /// How what is stored becomes durable.
+    pub medium: Medium,
     /// Metadata.
     pub metadata: &'a MetadataStore,
     /// Arenas.
@@ -389,6 +391,7 @@ impl Digester {
         if !self.view.nodes().iter().any(|node| node.has_pieces() && !node.removed) {
             return Ok(Ok(()));
         }
+        let is_kept = self.keep_log(storage, log, to)?;
         let mut placer = Placer {
             batch: &self.buffer[..self.copied],
             geometry: storage.geometry,
@@ -398,7 +401,7 @@ impl Digester {
             space: storage.space,
             reservation: &mut self.reservation,
             promised: log.promised,
-            overwrites: to <= log.whole || planted::active(Bug::OverwriteUnacknowledged),
+            overwrites: (to <= log.whole && is_kept) || planted::active(Bug::OverwriteUnacknowledged),
         };
         for (number, node) in self.view.nodes().iter().enumerate() {
             if node.removed || !node.has_pieces() {
@@ -416,13 +419,24 @@ impl Digester {
         let mapped = placer.mapped;
         let copied = &self.buffer[..self.copied];
         self.placements.overwrites.carry_out(&storage.geometry, &mapped, copied)?;
-        if let Some(mapping) = mapped.first() {
-            mapping.fence();
-        }
+        storage.arenas.fence()?;
         if !planted::active(Bug::MappedAfterCommit) {
             self.placements.mapped.carry_out(storage.mapped, copied)?;
         }
         Ok(Ok(()))
+    }
+
+    /// Has the disk take the log, if the batch may write over what the store has, and the log is all there is to do it
+    /// again from. Says whether it is there: if not, content gets new blocks.
+    fn keep_log(&self, storage: &Storage<'_>, log: &LogView, to: LogPosition) -> Result<bool, Error> {
+        let mut standing = self.view.nodes().iter().filter(|node| node.has_pieces() && !node.removed);
+        if storage.medium != Medium::Block || planted::active(Bug::OverwriteUnwritten) {
+            return Ok(true);
+        }
+        if standing.clone().any(|node| node.record.mapped) {
+            return log.files.sync(log.from, to).map(|()| true);
+        }
+        Ok(!standing.any(|node| node.before.is_some()) || log.files.sync(log.from, to).is_ok())
     }
 
     fn finish(

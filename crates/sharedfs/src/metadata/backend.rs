@@ -154,8 +154,7 @@ impl BackendFile {
     /// Durably writes bytes of the journal.
     pub(super) fn write_journal(&self, offset: u64, bytes: &[u8]) -> Result<(), AccessError> {
         self.mapping.write_through(HEADER_BYTES + offset, bytes)?;
-        self.mapping.fence();
-        Ok(())
+        self.mapping.fence()
     }
 
     /// From here on, this thread writes and syncs.
@@ -212,8 +211,7 @@ impl BackendFile {
 
     fn note_word(&self, offset: u64, value: u64) -> Result<(), AccessError> {
         self.mapping.write_through(offset, &value.to_le_bytes())?;
-        self.mapping.fence();
-        Ok(())
+        self.mapping.fence()
     }
 
     fn extend_written(&self, end: u64) -> io::Result<()> {
@@ -304,7 +302,7 @@ impl redb::StorageBackend for Backend {
 
     fn sync_data(&self) -> io::Result<()> {
         let _kept = self.0.check_kept()?;
-        self.0.mapping.fence();
+        self.0.mapping.fence().map_err(outside)?;
         #[cfg(test)]
         if self.0.syncs_left.fetch_sub(1, Ordering::Relaxed) == 0 {
             self.0.full.store(true, Ordering::Release);
@@ -321,7 +319,7 @@ impl redb::StorageBackend for Backend {
         }
         self.0.mapping.write_through(TREE_OFFSET + offset, data).map_err(outside)?;
         if self.0.syncing_thread.load(Ordering::Relaxed) != thread_mark() {
-            self.0.mapping.fence();
+            self.0.mapping.fence().map_err(outside)?;
         }
         Ok(())
     }

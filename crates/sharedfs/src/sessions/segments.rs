@@ -11,7 +11,7 @@ use cuesta_oplog::LogSource;
 use rustix::fs::{Mode, OFlags};
 use std::collections::BTreeSet;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -120,7 +120,12 @@ pub fn make_segment(
     let file = create_sparse(&path, segment_bytes)?;
     // Mapped once, so that the kernel clears its pages here and not under the program that gets it.
     let mapping = Mapping::of_file(&file, 0, segment_bytes, Protection::ReadWrite, medium, false)?;
-    if let Err(error) = mapping.provide(&file, 0, segment_bytes, true) {
+    let mut provided = mapping.provide(&file, 0, segment_bytes, true);
+    if provided.is_ok() && medium == Medium::Block {
+        // A log is written to the disk by those who wait for it, and then nothing but its bytes.
+        provided = mapping.write_zeros(0, segment_bytes);
+    }
+    if let Err(error) = provided {
         // The error to report is the first one; what is left behind is removed when the store is opened.
         let _ = cuesta_media::remove(&path);
         return Err(error.into());
@@ -167,6 +172,21 @@ impl LogFiles {
         }
         self.read_at(from, &mut buffer[..bytes])?;
         Ok(bytes)
+    }
+}
+
+impl LogFiles {
+    /// Has the disk take what lies between two positions.
+    pub fn sync(&self, from: LogPosition, to: LogPosition) -> Result<(), Error> {
+        let segment_bytes = self.geometry.segment_bytes;
+        let mut at = from;
+        while at < to {
+            let Some(segment) = self.segments.get(self.geometry.slot(at) as usize) else { return Ok(()) };
+            rustix::fs::fdatasync(&segment.file).map_err(Error::errno("write a log segment"))?;
+            recorder::record_file_sync(segment.file.as_fd());
+            at = LogPosition((at.0 / segment_bytes + 1) * segment_bytes);
+        }
+        Ok(())
     }
 }
 

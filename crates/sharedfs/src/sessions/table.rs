@@ -45,7 +45,7 @@ impl SessionTable {
         let head =
             TableHead { next_session: SessionId(1), inode_limit: InodeNumber(InodeNumber::ROOT.0 + 1) };
         mapping.write_through(head_offset(0), &head.encode(1))?;
-        mapping.fence();
+        mapping.fence()?;
         Ok(())
     }
 
@@ -103,7 +103,7 @@ impl SessionTable {
         let next = Current { copy: 1 - current.copy, sequence: current.sequence + 1 };
         record.encode(next.sequence, &mut self.scratch);
         self.mapping.write_through(record_offset(self.ring_slots, slot, next.copy), &self.scratch)?;
-        self.mapping.fence();
+        self.mapping.fence()?;
         self.slots[slot as usize] = next;
         Ok(())
     }
@@ -135,7 +135,7 @@ impl SessionTable {
         self.check_kept()?;
         let next = Current { copy: 1 - self.head_current.copy, sequence: self.head_current.sequence + 1 };
         self.mapping.write_through(head_offset(next.copy), &head.encode(next.sequence))?;
-        self.mapping.fence();
+        self.mapping.fence()?;
         self.head_current = next;
         self.head = head;
         Ok(())

@@ -10,7 +10,7 @@ use crate::tiers::page_size::PageSizes;
 use cuesta_format::geometry::arena_path;
 use cuesta_format::superblock::Medium;
 use cuesta_format::{ArenaId, BLOCK_BYTES, BlockAddress, Geometry};
-use cuesta_media::{HUGE_PAGE_BYTES, Mapping, Protection, create_sparse};
+use cuesta_media::{HUGE_PAGE_BYTES, Mapping, Protection, SharedMemory, create_sparse};
 use parking_lot::{Mutex, RwLock};
 use rustix::fs::{Mode, OFlags};
 use std::collections::VecDeque;
@@ -157,6 +157,12 @@ impl Arenas {
         self.mapped.read().clone()
     }
 
+    /// Makes what this thread stored in arenas durable.
+    pub fn fence(&self) -> Result<(), Error> {
+        let mapped = self.all();
+        Ok(SharedMemory::fence_all(mapped.iter().map(|mapping| &***mapping))?)
+    }
+
     /// A descriptor that allows reading only, to hand to a session.
     pub fn descriptor(&self, arena: ArenaId) -> Result<OwnedFd, Error> {
         self.mapping(arena)?;
@@ -173,7 +179,6 @@ impl Arenas {
     pub fn clear(&self, address: BlockAddress, inside: u64, bytes: u64) -> Result<(), Error> {
         let mapping = self.mapping(self.geometry.arena(address))?;
         mapping.write_through(self.geometry.arena_offset(address) + inside, &vec![0; bytes as usize])?;
-        mapping.fence();
-        Ok(())
+        Ok(mapping.fence()?)
     }
 }

@@ -6,7 +6,7 @@ use super::lanes::{self, Overlapping};
 use super::lost_entries;
 use super::mapped::{self, in_and_out, mapped, touches};
 use super::restarts;
-use super::store::{self, Workload, WorkloadFailure};
+use super::store::{self, On, Workload, WorkloadFailure};
 use super::workloads::{
     DigestAt, calls, calls_beside_open_files, death, details, growing, lost_overwrites, outliving,
     overlapping, overwriting, overwriting_overlapping, passed_on, workload, wrapping,
@@ -55,6 +55,8 @@ pub enum Part {
     HandOvers,
     /// SharedFS is killed and restarted under clients that go on.
     Restarts,
+    /// The store is on a disk, and programs sync behind each call, or now and then.
+    Disk,
 }
 
 /// One workload of the campaign.
@@ -78,7 +80,7 @@ enum What {
 
 impl Part {
     /// All of them.
-    pub const ALL: [Part; 15] = [
+    pub const ALL: [Part; 16] = [
         Part::Single,
         Part::Pairs,
         Part::Wrapping,
@@ -94,6 +96,7 @@ impl Part {
         Part::MappedDeaths,
         Part::HandOvers,
         Part::Restarts,
+        Part::Disk,
     ];
 
     /// Its name as a program asks for it.
@@ -119,6 +122,7 @@ impl Part {
             Part::MappedDeaths => "a client that dies in a mapped file",
             Part::HandOvers => "hand-overs of leases",
             Part::Restarts => "a daemon that is restarted",
+            Part::Disk => "a store on a disk",
         }
     }
 
@@ -224,6 +228,28 @@ impl Part {
                     (What::Restart(workload, shown), quick.clone())
                 })
                 .collect()
+            }
+            Part::Disk => {
+                let on_disk = |on: On| move |workload: Workload| Workload { on, ..workload };
+                let digests = [DigestAt::Never, DigestAt::First, DigestAt::Last];
+                let singles: Vec<_> = calls.iter().cloned().chain(details()).collect();
+                let singles = singles
+                    .iter()
+                    .flat_map(|call| digests.map(|digest| workload(std::slice::from_ref(call), digest)));
+                let pairs = calls.windows(2).map(|pair| workload(pair, DigestAt::Last));
+                let wraps = (seed..seed + 10).map(|seed| wrapping(seed, WRAPPING_CALLS, 1));
+                let in_turns = (seed..seed + 10).map(|seed| wrapping(seed, WRAPPING_CALLS, 2));
+                let turns = scenarios()
+                    .into_iter()
+                    .flat_map(|(_, turns)| Digests::ALL.map(|digests| hand_over(&turns, digests)));
+                let touches = touches();
+                let mapped = touches.windows(2).map(|pair| mapped([&pair[0], &pair[1]], true, false));
+                let each = singles.chain(overwriting()).chain(in_turns).chain(turns).chain(mapped);
+                let rarely = pairs.map(on_disk(On::Disk(usize::MAX)));
+                let rarely = rarely.chain(overwriting().into_iter().map(on_disk(On::Disk(usize::MAX))));
+                let now_and_then = wraps.map(on_disk(On::Disk(7)));
+                let all = each.map(on_disk(On::Disk(1))).chain(rarely).chain(now_and_then);
+                all.map(|workload| in_turn(workload, &quick)).collect()
             }
             Part::MappedDeaths => {
                 mapped::deaths().into_iter().map(|death| (What::Death(death), quick.clone())).collect()

@@ -268,7 +268,7 @@ fn steps(turns: &[Turn], digests: Digests) -> Vec<Step> {
 
 /// All of it crashes.
 pub fn hand_over(turns: &[Turn], digests: Digests) -> Workload {
-    Workload { setup: setup(), steps: steps(turns, digests), processes_live: false }
+    Workload { setup: setup(), steps: steps(turns, digests), ..Workload::default() }
 }
 
 /// The same by clients that give back what they do not use as soon as their logs say nothing of it: behind a digest, and
@@ -287,7 +287,7 @@ pub fn ended(turns: &[Turn], digests: Digests) -> Vec<Workload> {
         steps.push(Step::Detach(ends));
         let others = turns[number + 1..].iter().filter(|(client, _)| *client != ends);
         steps.extend(others.map(|(client, call)| Step::Call(*client, call.clone())));
-        Workload { setup: setup(), steps, processes_live: false }
+        Workload { setup: setup(), steps, ..Workload::default() }
     };
     (0..turns.len()).filter(|&number| turns[number].1.is_mutation()).map(ended).collect()
 }

@@ -94,7 +94,7 @@ pub fn mapped(touches: [&[Step]; 2], digested: bool, processes_live: bool) -> Wo
         let again = [Step::Map(2, LAST, MAPPED_BYTES), store(2, LAST, 4050, 100), Step::SyncMapped(2, LAST)];
         steps.extend(std::iter::once(Step::FindNoneMapped(2)).chain(again));
     }
-    Workload { setup, steps, processes_live }
+    Workload { setup, steps, processes_live, ..Workload::default() }
 }
 
 /// A seeded run of two programs that map the file, change it in every way and let go of it, again and again.
@@ -119,7 +119,7 @@ pub fn in_and_out(seed: u64, rounds: usize) -> Workload {
             steps.push(Step::Digest(2));
         }
     }
-    Workload { setup, steps, processes_live: false }
+    Workload { setup, steps, ..Workload::default() }
 }
 
 /// One of two programs dies in a call on a file that one of them has mapped; the other goes on with it.

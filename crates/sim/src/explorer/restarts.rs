@@ -59,7 +59,7 @@ fn kill_behind(
     if let Some(world) = worlds.iter().flatten().next() {
         world.kill_daemon_behind(events);
     }
-    let outcome = run(&workload.steps, &mut worlds, &mut model, |step, _, after| {
+    let outcome = run(workload.on, &workload.steps, &mut worlds, &mut model, |step, _, after| {
         if step.is_programs() {
             trees.push(crashed(after));
         }

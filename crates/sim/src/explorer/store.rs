@@ -13,6 +13,7 @@ use crate::operation::{Operation, Pattern, Slot, answers_agree};
 use crate::sparse::Sparse;
 use crate::tree::Tree;
 use crate::world::{self, LastingFile, LastingFiles, World};
+use cuesta_format::Medium;
 use cuesta_format::quota::Amounts;
 use cuesta_media::clock::RepeatedClock;
 use cuesta_media::recorder::{Recorder, Recording};
@@ -96,6 +97,27 @@ pub struct Workload {
     /// Whether the processes outlive the crash, which is the daemon's: what is open behind the setup, in slots no step
     /// opens or closes, keeps its content, with a name or without; and what is mapped stays mapped.
     pub processes_live: bool,
+    /// On what the store is.
+    pub on: On,
+}
+
+/// What a store is on, and so when something must have survived.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum On {
+    /// What a fence makes durable: a call survives that has returned.
+    #[default]
+    PersistentMemory,
+    /// A disk: a call survives once who made it has synced, which is done behind every so many calls.
+    Disk(usize),
+}
+
+impl On {
+    fn medium(self) -> Medium {
+        match self {
+            On::PersistentMemory => Medium::Memory,
+            On::Disk(_) => Medium::Block,
+        }
+    }
 }
 
 /// A workload that does not hold what it promises.
@@ -237,16 +259,17 @@ pub(super) struct Prepared {
 
 /// Makes a store with so many clients, which take the first steps.
 pub(super) fn prepare(setup: &[Step], clients: usize) -> Result<Prepared, String> {
-    prepare_with(World::open, setup, clients)
+    prepare_with(World::open, On::default(), setup, clients)
 }
 
 /// The same with a daemon that can be killed.
 pub(super) fn prepare_mortal(setup: &[Step], clients: usize) -> Result<Prepared, String> {
-    prepare_with(World::open_mortal, setup, clients)
+    prepare_with(World::open_mortal, On::default(), setup, clients)
 }
 
 fn prepare_with(
     open: impl FnOnce(&Path) -> Result<World, String>,
+    on: On,
     setup: &[Step],
     clients: usize,
 ) -> Result<Prepared, String> {
@@ -254,7 +277,7 @@ fn prepare_with(
     let directory = builder(Path::new("/dev/shm"))
         .or_else(|_| builder(&std::env::temp_dir()))
         .map_err(|error| error.to_string())?;
-    world::create(directory.path(), world::small_geometry())?;
+    world::create_on(on.medium(), directory.path(), world::small_geometry())?;
     let first = open(directory.path())?;
     let others = (1..clients).map(|_| first.another().map(Some)).collect::<Result<Vec<_>, _>>()?;
     let mut worlds: Vec<_> = std::iter::once(Some(first)).chain(others).collect();
@@ -274,7 +297,8 @@ pub fn crash(
     seed: u64,
 ) -> Result<Coverage, WorkloadFailure> {
     let _clock = RepeatedClock::start();
-    let prepared = prepare(&workload.setup, workload.clients()).map_err(WorkloadFailure::Run)?;
+    let prepared = prepare_with(World::open, workload.on, &workload.setup, workload.clients());
+    let prepared = prepared.map_err(WorkloadFailure::Run)?;
     let Prepared { directory, mut worlds, mut model } = prepared;
     let root = directory.path();
     let maps = workload.setup.iter().chain(&workload.steps).any(Step::is_of_mappings);
@@ -296,7 +320,7 @@ pub fn crash(
     };
     let mut unsynced = Unsynced::default();
     let recorder = Recorder::install(&[root]).map_err(|error| WorkloadFailure::Run(error.to_string()))?;
-    let outcome = run(&workload.steps, &mut worlds, &mut model, |step, before, after| {
+    let outcome = run(workload.on, &workload.steps, &mut worlds, &mut model, |step, before, after| {
         unsynced.note(step, before, after);
         if step.is_programs() {
             if !unsynced.is_empty() {
@@ -343,11 +367,13 @@ impl Workload {
 
 /// Takes the steps under the recorder; `note` is shown each, and the model before and behind it.
 pub(super) fn run(
+    on: On,
     steps: &[Step],
     worlds: &mut [Option<World>],
     model: &mut Model,
     mut note: impl FnMut(&Step, &Model, &Model),
 ) -> Result<(), String> {
+    let mut unsynced = 0;
     for step in steps {
         let before = model.clone();
         if step.is_programs() {
@@ -355,7 +381,15 @@ pub(super) fn run(
         }
         take(step, worlds, model)?;
         if step.is_programs() {
-            acknowledged(0);
+            unsynced += 1;
+            let is_due = match on {
+                On::PersistentMemory => true,
+                On::Disk(calls) => unsynced >= calls,
+            };
+            if is_due {
+                worlds[step.client()].as_ref().map_or(Ok(()), World::sync)?;
+                (0..std::mem::take(&mut unsynced)).for_each(|_| acknowledged(0));
+            }
         }
         note(step, &before, model);
     }

@@ -101,7 +101,7 @@ fn a_quota_is_set_on_a_directory_whole_or_not_at_all() {
             write(2, 4),
             Step::Digest(0),
         ],
-        processes_live: false,
+        ..Workload::default()
     };
     let _sound = without_bugs();
     let bounds = Bounds { recoveries_one_in: 8, ..Bounds::quick() };
@@ -139,6 +139,11 @@ fn a_client_that_dies_in_a_mapped_file_leaves_each_call_whole() {
 #[test]
 fn leases_that_change_hands_take_nothing_along() {
     slice(Part::HandOvers, 16, as_it_is);
+}
+
+#[test]
+fn what_was_synced_to_a_disk_survives_and_the_rest_as_a_prefix() {
+    slice(Part::Disk, 24, as_it_is);
 }
 
 #[test]

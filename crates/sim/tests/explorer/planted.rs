@@ -10,8 +10,8 @@ use cuesta_sim::explorer::deaths::{self, Death};
 use cuesta_sim::explorer::hand_overs::{Digests, ended, given_back, scenarios};
 use cuesta_sim::explorer::lanes::{self, Overlapping};
 use cuesta_sim::explorer::mapped::mapped;
-use cuesta_sim::explorer::store::{ClientNumber, Step, Workload, WorkloadFailure, crash};
-use cuesta_sim::explorer::workloads::{DigestAt, lost_overwrites, population, workload};
+use cuesta_sim::explorer::store::{ClientNumber, On, Step, Workload, WorkloadFailure, crash};
+use cuesta_sim::explorer::workloads::{DigestAt, lost_overwrites, overwriting, population, workload};
 use cuesta_sim::explorer::{Bounds, Coverage, Memory};
 use cuesta_sim::explorer::{lost_entries, restarts};
 use cuesta_sim::operation::{Operation, PathText, Pattern};
@@ -129,6 +129,20 @@ fn an_msync_that_does_nothing_is_caught() {
     caught_in(Bug::SyncForgotten, &mapped_file(None), &Bounds::quick());
 }
 
+#[test]
+fn an_fsync_that_writes_nothing_to_the_disk_is_caught() {
+    let workload = Workload { on: On::Disk(1), ..workload(&write(), DigestAt::Never) };
+    caught_in(Bug::SyncForgotten, &workload, &Bounds::quick());
+}
+
+/// The digest of calls that were not synced ends half-way: the blocks are new in part, and the log is gone.
+#[test]
+fn an_overwrite_before_the_log_is_on_the_disk_is_caught() {
+    let overwriting = overwriting().into_iter().next().expect("there are some");
+    let workload = Workload { on: On::Disk(usize::MAX), ..overwriting };
+    caught_in(Bug::OverwriteUnwritten, &workload, &Bounds::thorough());
+}
+
 /// A lease on a directory changes hands: the one makes a name there, and so does the other.
 fn names_in_turn() -> [Step; 3] {
     let mkdir = |path| Operation::Mkdir { path: PathText::from(path), mode: 0o755 };
@@ -138,7 +152,7 @@ fn names_in_turn() -> [Step; 3] {
 
 fn hand_over() -> Workload {
     let [folder, first, second] = names_in_turn();
-    Workload { setup: vec![folder, Step::Digest(0)], steps: vec![first, second], processes_live: false }
+    Workload { setup: vec![folder, Step::Digest(0)], steps: vec![first, second], ..Workload::default() }
 }
 
 #[test]

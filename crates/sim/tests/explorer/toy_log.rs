@@ -57,7 +57,7 @@ impl ToyLog {
             self.file.flush(self.end, flushed).unwrap();
         }
         if self.mistake != Mistake::MissingFence {
-            self.file.fence();
+            self.file.fence().unwrap();
         }
         self.end += length.next_multiple_of(LINE);
     }

@@ -1,0 +1,60 @@
+//! Waiting until what was done is durable: `fsync` and its like.
+//!
+//! On `pmem` and `memory` everything is durable when it returns, and nothing is waited for. On `block` the session's log is
+//! written to the disk, all of it up to now: who asks for one file gets what was done before it, so that a prefix
+//! survives. What others did to the file is made durable by them or by SharedFS, which digests what they logged before
+//! this session may read it: so who waits for a file first sees that it may read it.
+
+use crate::client::Client;
+use crate::errno::Error;
+use crate::open_file::OpenFile;
+use cuesta_format::Medium;
+use libc::O_DSYNC;
+
+impl Client {
+    /// Makes everything durable that this session did; says whether it still stands.
+    #[inline]
+    pub fn sync(&self) -> Result<(), Error> {
+        self.check_alive()?;
+        if self.session.closed() {
+            self.ask_whether_it_stands()?;
+        }
+        if self.session.welcome.medium == Medium::Block { self.sync_log() } else { Ok(()) }
+    }
+
+    #[cold]
+    fn sync_log(&self) -> Result<(), Error> {
+        // A disk that does not take the log may yet take what is digested from it.
+        self.session.appender.sync(self.session.digested()).or_else(|_| self.asking(|| self.digest_own_log()))
+    }
+
+    /// Makes durable what was done to the file, by whomever, and everything that this session did.
+    #[inline]
+    pub fn fsync(&self, file: &OpenFile) -> Result<(), Error> {
+        file.check_not_path()?;
+        if self.session.welcome.medium != Medium::Memory {
+            self.settle_content(file)?;
+        }
+        self.sync()
+    }
+
+    /// Of what others did, and of what was stored through mappings.
+    fn settle_content(&self, file: &OpenFile) -> Result<(), Error> {
+        match self.mapped(file.inode_ref())? {
+            Some(mapped) => self.sync_mapped(&mapped),
+            None => Ok(()),
+        }
+    }
+
+    /// Behind a change of a file that was opened such that each is durable when it returns.
+    #[inline]
+    pub(crate) fn sync_if_asked(&self, file: &OpenFile) -> Result<(), Error> {
+        if file.flags() & O_DSYNC != 0 { self.sync() } else { Ok(()) }
+    }
+
+    /// The daemon has left, and another one is to take the session up; or it gave the session up.
+    #[cold]
+    fn ask_whether_it_stands(&self) -> Result<(), Error> {
+        self.asking(|| self.resync())
+    }
+}
