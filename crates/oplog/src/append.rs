@@ -9,7 +9,7 @@
 //! Nothing between 2 and 4 blocks, allocates or calls the kernel (bar yielding to a preempted neighbour). A fault
 //! in the application's memory leaves a void entry, so that the log has no hole.
 
-use crate::durable::Durable;
+use crate::durable::{Durable, LogUnwritten};
 use crate::order::Order;
 use crate::space::{Admission, LogFull, Space};
 use cuesta_format::control::ClientPage;
@@ -166,7 +166,7 @@ impl Appender {
     }
 
     /// Makes every entry that is complete durable on medium `block`, as far as it is not `digested`; on others it is.
-    pub fn sync(&self, digested: LogPosition) -> Result<(), AccessError> {
+    pub fn sync(&self, digested: LogPosition) -> Result<(), LogUnwritten> {
         if self.ring.window.medium() != Medium::Block || planted::active(Bug::SyncForgotten) {
             return Ok(());
         }

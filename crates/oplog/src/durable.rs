@@ -2,23 +2,56 @@
 //!
 //! Entries complete in memory, as on every medium, and the kernel may write their pages in any order: an entry says itself
 //! whether it is whole, so that whatever subset a power cut leaves, the scan finds a prefix. Who must know that its entries
-//! are in that prefix has them written. One does so at a time, and for all that completed before: who waited for its turn
-//! mostly finds that done, and one write serves however many threads came meanwhile.
+//! are in that prefix has them written: one thread at a time, for all that are complete then. The others sleep, and all of
+//! them look again when it is done: who is not served, one of them writes for the next ones.
+//!
+//! Threads that were served together come back together, some microseconds apart. So who writes first waits until as many
+//! are there as the last write served, for a part of the time a write takes at most: without that, the first one back
+//! writes for itself alone, and the others wait for two writes. Who is alone waits for nobody.
 
-use crate::sync::{AtomicU64, Ordering};
 use cuesta_format::LogPosition;
-use std::sync::{Mutex, PoisonError};
+use cuesta_media::wait::{wait, wake_all};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// The part of a write's time that others are waited for.
+const GATHERING_PART: u64 = 2;
+/// A sleeper is woken when a write ends: in order, none sleeps that long.
+const LOOK: Duration = Duration::from_millis(250);
+
+/// The disk did not take the log, and what of it is there nobody knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the disk does not take the log")]
+pub struct LogUnwritten;
 
 /// The account of a log.
 #[derive(Debug)]
 pub(crate) struct Durable {
     until: AtomicU64,
-    writing: Mutex<()>,
+    writing: AtomicBool,
+    has_failed: AtomicBool,
+    /// Writes that ended; who sleeps waits for the next one.
+    writes: AtomicU32,
+    /// Threads that want to be served.
+    waiting: AtomicU32,
+    /// How many the last write served, and what it took.
+    served: AtomicU32,
+    served_before: AtomicU32,
+    took_ns: AtomicU64,
 }
 
 impl Durable {
     pub(crate) fn new(start: LogPosition) -> Durable {
-        Durable { until: AtomicU64::new(start.0), writing: Mutex::new(()) }
+        Durable {
+            until: AtomicU64::new(start.0),
+            writing: AtomicBool::new(false),
+            has_failed: AtomicBool::new(false),
+            writes: AtomicU32::new(0),
+            waiting: AtomicU32::new(0),
+            served: AtomicU32::new(0),
+            served_before: AtomicU32::new(0),
+            took_ns: AtomicU64::new(0),
+        }
     }
 
     /// Returns once everything below `wanted` is on the disk. `completed` says what there is, and `write` has the disk
@@ -26,21 +59,68 @@ impl Durable {
     pub(crate) fn reach<E>(
         &self,
         wanted: LogPosition,
-        completed: impl FnOnce() -> LogPosition,
-        write: impl FnOnce(LogPosition, LogPosition) -> Result<(), E>,
-    ) -> Result<(), E> {
+        completed: impl Fn() -> LogPosition,
+        write: impl Fn(LogPosition, LogPosition) -> Result<(), E>,
+    ) -> Result<(), LogUnwritten> {
         if self.until() >= wanted {
             return Ok(());
         }
-        let _turn = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
-        let from = self.until();
-        if from >= wanted {
-            return Ok(());
+        self.waiting.fetch_add(1, Ordering::AcqRel);
+        let reached = loop {
+            let writes = self.writes.load(Ordering::Acquire);
+            if self.until() >= wanted {
+                break Ok(());
+            }
+            if self.has_failed.load(Ordering::Acquire) {
+                break Err(LogUnwritten);
+            }
+            if self.writing.swap(true, Ordering::AcqRel) {
+                wait(&self.writes, writes, Some(LOOK));
+                continue;
+            }
+            if self.until() < wanted {
+                self.write_all(&completed, &write);
+            }
+            self.writing.store(false, Ordering::Release);
+            self.writes.fetch_add(1, Ordering::AcqRel);
+            if self.waiting.load(Ordering::Acquire) > 1 {
+                wake_all(&self.writes);
+            }
+        };
+        self.waiting.fetch_sub(1, Ordering::AcqRel);
+        reached
+    }
+
+    /// Writes for everybody who is there; nobody else writes.
+    fn write_all<E>(
+        &self,
+        completed: impl Fn() -> LogPosition,
+        write: impl Fn(LogPosition, LogPosition) -> Result<(), E>,
+    ) {
+        self.gather();
+        let served = self.waiting.load(Ordering::Acquire);
+        let (from, to) = (self.until(), completed());
+        let began = Instant::now();
+        match write(from, to) {
+            Ok(()) => self.raise(to),
+            Err(_) => self.has_failed.store(true, Ordering::Release),
         }
-        let to = completed();
-        write(from, to)?;
-        self.until.fetch_max(to.0, Ordering::AcqRel);
-        Ok(())
+        self.took_ns.store(began.elapsed().as_nanos() as u64, Ordering::Relaxed);
+        let last = self.served.swap(served, Ordering::Relaxed);
+        self.served_before.store(last, Ordering::Relaxed);
+    }
+
+    /// Waits for those who were served together the last time.
+    fn gather(&self) {
+        let expected = self.served.load(Ordering::Relaxed).max(self.served_before.load(Ordering::Relaxed));
+        if self.waiting.load(Ordering::Acquire) >= expected {
+            return;
+        }
+        let time = Duration::from_nanos(self.took_ns.load(Ordering::Relaxed) / GATHERING_PART);
+        let began = Instant::now();
+        while self.waiting.load(Ordering::Acquire) < expected && began.elapsed() < time {
+            rustix::thread::sched_yield();
+        }
     }
 
     /// Everything below is on the disk, in the log or where it was digested to.

@@ -25,5 +25,6 @@ mod space;
 mod sync;
 
 pub use append::{Appended, Appender, Reservation, Ring, Stamp};
+pub use durable::LogUnwritten;
 pub use scan::{LogSource, ScanStep, Scanner, read_batch};
 pub use space::{Admission, LogFull};
