@@ -73,7 +73,8 @@ const LOG_BYTES_MAX: u64 = 8 << 20;
 /// Who starts something in the background.
 #[derive(Clone, Copy, Debug)]
 pub enum Parent {
-    /// A command that soon ends, or becomes another program.
+    /// A command that soon ends, or becomes another program: what it starts is nobody's child, so that a program which
+    /// waits for all of its own does not wait for it.
     Command,
     /// A process that stays, any thread of it: what it starts runs on the processors that it was given itself, and is waited
     /// for when it ends.
@@ -172,14 +173,22 @@ pub fn in_background(
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)
             .stderr(log.try_clone()?);
-        // SAFETY: between fork and exec only four system calls are made; nothing allocates or locks. The
+        // SAFETY: between fork and exec only system calls are made; nothing allocates or locks. A second fork is made by
+        // the kernel alone: of this process of one thread, and each of the two only goes on to exec or ends. The
         // descriptor is open: `told` outlives the spawn.
         unsafe {
             command.pre_exec(move || {
                 rustix::process::setsid()?;
-                if let Parent::Server { processors } = &parent {
+                match &parent {
                     // They may have been taken away since; then it runs where this thread does.
-                    let _ = rustix::thread::sched_setaffinity(None, processors);
+                    Parent::Server { processors } => {
+                        let _ = rustix::thread::sched_setaffinity(None, processors);
+                    }
+                    Parent::Command => match libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) {
+                        0 => {}
+                        -1 => return Err(std::io::Error::last_os_error()),
+                        _ => libc::_exit(0),
+                    },
                 }
                 // What the caller has open is none of ours: it may lie on the very mount that waits for us.
                 libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC);
@@ -196,13 +205,16 @@ pub fn in_background(
     });
     let mut child = child.map_err(|error| fail(&format!("start the {called}"), error))?;
     drop(told);
-    if let Parent::Server { .. } = parent {
-        let wait = move || {
-            // How it ended its log says.
-            let _ = child.wait();
-        };
-        let thread = std::thread::Builder::new().name("child".into()).stack_size(WAITING_STACK_BYTES);
-        thread.spawn(wait).map_err(|error| fail("start a thread", error))?;
+    let mut wait = move || {
+        // How it ended its log says.
+        let _ = child.wait();
+    };
+    match parent {
+        Parent::Command => wait(),
+        Parent::Server { .. } => {
+            let thread = std::thread::Builder::new().name("child".into()).stack_size(WAITING_STACK_BYTES);
+            thread.spawn(wait).map_err(|error| fail("start a thread", error))?;
+        }
     }
     let mut line = String::new();
     let heard = File::from(outcome).read_to_string(&mut line);

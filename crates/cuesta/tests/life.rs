@@ -29,6 +29,15 @@ fn files_and_exit_status_pass_through() {
     assert_eq!(shell(&place, "cat /cuesta/d/b").text(), "hello\n");
 }
 
+/// The one that starts the daemon as well.
+#[test]
+fn a_program_that_waits_for_all_its_children_has_none_it_did_not_start() {
+    let place = Place::with_store();
+    let waits = "import os; os.wait()";
+    let waited = place.cuesta(&["run", "--store", "store", "--", "python3", "-c", waits]);
+    assert!(waited.errors().contains("ChildProcessError"), "{}", waited.errors());
+}
+
 #[test]
 fn programs_that_lie_on_the_store_run() {
     let place = Place::with_store();
