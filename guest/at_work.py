@@ -36,6 +36,7 @@ def look(least):
 
 def work():
     count = len(read('log')) // RECORD_BYTES
+    folder = os.open(FOLDER, os.O_RDONLY | os.O_DIRECTORY)
     log = os.open(f'{FOLDER}/log', os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     while True:
         os.write(log, record(count))
@@ -45,6 +46,7 @@ def work():
             file.flush()
             os.fsync(file.fileno())
         os.rename(f'{FOLDER}/new', f'{FOLDER}/last')
+        os.fsync(folder)
         count += 1
         print('acknowledged', count, flush=True)
 

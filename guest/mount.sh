@@ -1,4 +1,5 @@
-# Sourced by a guest's job: what is writable, /dev/shm on persistent memory with DAX, and the job's output to the host.
+# Sourced by a guest's job: what is writable, /dev/shm on persistent memory, and the job's output to the host. $dax: "always"; or
+# "never", and the NVDIMM is a disk as any other, with the kernel's pages before it.
 export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 export HOME=/run TMPDIR=/run
 exec </dev/null >/dev/ttyS1 2>&1
@@ -23,8 +24,8 @@ if ! ls /dev/pmem0 >/dev/null 2>&1 || ! ndctl list -N | grep -q '"mode":"fsdax"'
     ndctl create-namespace -f -e namespace0.0 --mode=fsdax --map=mem >/run/ndctl.log 2>&1 || give_up "$(cat /run/ndctl.log)"
     mkfs.ext4 -q -b 4096 /dev/pmem0 || give_up "no file system can be made on the NVDIMM"
 fi
-mount -o dax=always /dev/pmem0 /dev/shm || give_up "the NVDIMM cannot be mounted"
-grep -q ' /dev/shm ext4 .*dax=always' /proc/mounts || give_up "DAX is refused: $(grep /dev/shm /proc/mounts)"
+mount -o dax=$dax /dev/pmem0 /dev/shm || give_up "the NVDIMM cannot be mounted"
+grep -q " /dev/shm ext4 .*dax=$dax" /proc/mounts || give_up "dax=$dax is refused: $(grep /dev/shm /proc/mounts)"
 chmod 1777 /dev/shm
 mkdir -p /dev/shm/tmp
 chmod 1777 /dev/shm/tmp

@@ -1,11 +1,13 @@
-"""Tests on persistent memory, in a guest that has an emulated one (guest.py): core suites, and what is left when the power goes.
+"""Tests in a guest with an emulated persistent memory (guest.py), mounted with DAX or as a disk: core suites, and what is left
+when the power goes.
 
 tests: the suites of the crates that store and read, with every store on ext4 with DAX, mapped with MAP_SYNC.
 cuts:  a program appends records to a file and replaces others, with fsync; the guest is killed in the middle. The next one
-       finds in the store all that was told to the host before, and `cuesta fsck` finds nothing wrong.
+       finds in the store all that was told to the host before, and `cuesta fsck` finds nothing wrong. On both media.
 kills: programs, the daemon and the mount are killed with SIGKILL (kill-campaign), in a guest that stays.
 
-Usage: test.py TARGET [--only cuts|kills|tests] [--suite NAME] [--cuts N] [--kills N] [--seed N]. TARGET is cargo's folder; the guest reads the host's files.
+Usage: test.py TARGET [--only cuts|kills|tests] [--medium pmem|block] [--suite NAME] [--cuts N] [--kills N] [--seed N].
+TARGET is cargo's folder; the guest reads the host's files.
 """
 
 import argparse
@@ -19,6 +21,7 @@ import time
 
 import guest
 
+DAX = {'pmem': 'always', 'block': 'never'}
 CRATES = ['cuesta-media', 'cuesta-oplog', 'cuesta-sharedfs', 'cuesta-libfs']
 # Until it is killed a guest has at least so many records acknowledged, and at most this many more.
 RECORDS_LEAST, RECORDS_MORE = 20, 400
@@ -27,10 +30,10 @@ KILLS_PER_STORE = 6
 GUEST_SECONDS_MAX = 3600
 
 
-def job(folder, name, script):
+def job(folder, name, medium, script):
     """A file with a job: the script, with what is writable before it and the guest's end behind it."""
     file = folder / name
-    file.write_text(f'. {shlex.quote(str(guest.HERE / "mount.sh"))}\n{script}\npoweroff_now\n')
+    file.write_text(f'dax={DAX[medium]}\n. {shlex.quote(str(guest.HERE / "mount.sh"))}\n{script}\npoweroff_now\n')
     return file
 
 
@@ -46,15 +49,15 @@ def suites():
             yield said['executable'], pathlib.Path(said['manifest_path']).parent
 
 
-def run_tests(folder, suite):
+def run_tests(folder, medium, suite):
     programs = [found for found in suites() if suite in pathlib.Path(found[0]).name]
-    script = 'export CUESTA_TEST_MEDIUM=pmem TMPDIR=/dev/shm/tmp RUST_BACKTRACE=0\n'
+    script = f'export CUESTA_TEST_MEDIUM={medium} TMPDIR=/dev/shm/tmp RUST_BACKTRACE=0\n'
     for program, package in programs:
         script += f'cd {shlex.quote(str(package))}; echo "begins {program}"\n'
         script += f'if {shlex.quote(program)} --color=never 2>&1; then echo "suite passed"; else echo "suite failed"; fi\n'
     guest.forget(folder)
     began, passed, name, lines = time.monotonic(), 0, '', []
-    with guest.Guest(folder, job(folder, 'tests', script)) as running:
+    with guest.Guest(folder, job(folder, 'tests', medium, script)) as running:
         for line in running.lines():
             lines.append(line)
             if line.startswith('begins '):
@@ -64,12 +67,12 @@ def run_tests(folder, suite):
                 told = next((line for line in reversed(lines) if line.startswith('test result')), '')
                 print(f'{time.monotonic() - began:5.0f} s  {name}: {told}', flush=True)
             elif line == 'suite failed' or line.startswith('guest failed'):
-                raise guest.Failed('\n'.join([f'{name} on persistent memory:'] + lines[-60:]))
+                raise guest.Failed('\n'.join([f'{name} on {medium}:'] + lines[-60:]))
             if time.monotonic() - began > GUEST_SECONDS_MAX:
                 raise guest.Failed(f'{name} does not come to an end')
     if passed != len(programs):
         raise guest.Failed('\n'.join([f'the guest ended in {name}:'] + lines[-20:]))
-    print(f'{passed} suites passed on persistent memory', flush=True)
+    print(f'{passed} suites passed on {medium}', flush=True)
 
 
 def at_work(cuesta, action):
@@ -87,10 +90,10 @@ def hear(running, until):
     raise guest.Failed('the guest ended by itself; its console: ' + str(running.console))
 
 
-def run_cuts(folder, cuesta, cuts, chance):
+def run_cuts(folder, medium, cuesta, cuts, chance):
     cuesta = shlex.quote(str(cuesta))
     guest.forget(folder)
-    make = f'{cuesta} mkfs /dev/shm/store --medium pmem --nvm 512M || echo wrong: mkfs\n'
+    make = f'{cuesta} mkfs /dev/shm/store --medium {medium} --nvm 512M || echo wrong: mkfs\n'
     acknowledged = 0
     for cut in range(cuts):
         check = f'{cuesta} fsck /dev/shm/store || echo wrong: fsck\n{at_work(cuesta, f"look {acknowledged}")}\n'
@@ -103,24 +106,24 @@ def run_cuts(folder, cuesta, cuts, chance):
                 acknowledged = int(line.split()[1])
             return acknowledged >= goal
 
-        with guest.Guest(folder, job(folder, 'work', script)) as running:
+        with guest.Guest(folder, job(folder, 'work', medium, script)) as running:
             hear(running, is_enough)
             running.cut_power()
             # What it had said before it ended counts.
             for line in running.lines():
                 is_enough(line)
-        print(f'cut {cut + 1} of {cuts}: {acknowledged} records acknowledged', flush=True)
+        print(f'{medium}, cut {cut + 1} of {cuts}: {acknowledged} records acknowledged', flush=True)
     script = f'{cuesta} fsck /dev/shm/store || echo wrong: fsck\n{at_work(cuesta, f"look {acknowledged}")}\n'
-    with guest.Guest(folder, job(folder, 'look', script)) as running:
+    with guest.Guest(folder, job(folder, 'look', medium, script)) as running:
         hear(running, lambda line: line == 'all there')
-    print(f'all {acknowledged} records are there after {cuts} cuts', flush=True)
+    print(f'{medium}: all {acknowledged} records are there after {cuts} cuts', flush=True)
 
 
-def run_kills(folder, campaign, kills, seed):
+def run_kills(folder, medium, campaign, kills, seed):
     script = f'{shlex.quote(str(campaign))} --kills {kills} --kills-per-store {KILLS_PER_STORE} --seed {seed} && echo "none lost"\n'
     guest.forget(folder)
     lines = []
-    with guest.Guest(folder, job(folder, 'kills', script)) as running:
+    with guest.Guest(folder, job(folder, 'kills', medium, script)) as running:
         for line in running.lines():
             lines.append(line)
             print(line, flush=True)
@@ -132,6 +135,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument('target', type=pathlib.Path)
     parser.add_argument('--only', choices=['cuts', 'kills', 'tests'])
+    parser.add_argument('--medium', choices=list(DAX), help='one of them [default: both for cuts, pmem for the rest]')
     parser.add_argument('--suite', default='', help='only test programs whose names contain this')
     parser.add_argument('--cuts', type=int, default=3)
     parser.add_argument('--kills', type=int, default=24)
@@ -143,11 +147,12 @@ def main():
     print(f'seed {arguments.seed}', flush=True)
     try:
         if arguments.only in (None, 'cuts'):
-            run_cuts(folder, target / 'release/cuesta', arguments.cuts, random.Random(arguments.seed))
+            for medium in [arguments.medium] if arguments.medium else DAX:
+                run_cuts(folder, medium, target / 'release/cuesta', arguments.cuts, random.Random(arguments.seed))
         if arguments.only in (None, 'kills'):
-            run_kills(folder, target / 'release/kill-campaign', arguments.kills, arguments.seed)
+            run_kills(folder, arguments.medium or 'pmem', target / 'release/kill-campaign', arguments.kills, arguments.seed)
         if arguments.only in (None, 'tests'):
-            run_tests(folder, arguments.suite)
+            run_tests(folder, arguments.medium or 'pmem', arguments.suite)
     except guest.Failed as failed:
         sys.exit(f'test-pmem: {failed}')
     guest.forget(folder)

@@ -51,7 +51,8 @@ fn mkfs_overwrites_nothing() {
 fn mkfs_names_what_cannot_be() {
     let place = Place::new();
     let mkfs = |arguments: &[&str]| -> Ended { place.cuesta(&[&["mkfs", "new"], arguments].concat()) };
-    mkfs(&["--medium", "block"]).refused(2, &["block", "not built yet", "--medium memory"]);
+    let in_memory = ["--medium", "block", "--nvm-path", "/dev/shm/cuesta-no-disk"];
+    mkfs(&in_memory).refused(1, &["cuesta-no-disk", "is in memory", "--medium memory"]);
     let tape = mkfs(&["--medium", "tape"]);
     assert_eq!(tape.status(), 2);
     assert!(tape.errors().contains("memory, pmem, block"), "{}", tape.errors());

@@ -28,6 +28,16 @@ impl Client {
         self.session.appender.sync(self.session.digested()).or_else(|_| self.asking(|| self.digest_own_log()))
     }
 
+    /// Makes durable what everybody did who has returned: the logs of others are pages of the same file system's.
+    pub fn sync_everything(&self) -> Result<(), Error> {
+        self.sync()?;
+        if self.session.welcome.medium == Medium::Memory {
+            return Ok(());
+        }
+        let written = rustix::fs::syncfs(&*self.session.references.read());
+        written.map_err(|errno| Error::Daemon(format!("the store cannot be written to its disk: {errno}")))
+    }
+
     /// Makes durable what was done to the file, by whomever, and everything that this session did.
     #[inline]
     pub fn fsync(&self, file: &OpenFile) -> Result<(), Error> {

@@ -30,6 +30,7 @@ mod processes;
 pub mod random;
 pub mod soak;
 pub mod sparse;
+mod stores;
 pub mod tree;
 pub mod visitor;
 pub mod world;

@@ -73,7 +73,7 @@ fn soak_by(doors: Doors) {
     let cuesta = cuesta();
     let seed = std::env::var("CUESTA_SIM_SEED").map_or(1, |seed| seed.parse().expect("a number"));
     println!("seed {seed}");
-    let mut soak = Soak::new(&Installed { cuesta }, seed, doors).unwrap();
+    let mut soak = Soak::new(&Installed { cuesta, stores: None }, seed, doors).unwrap();
     for _ in 0..ROUNDS {
         if let Err(failure) = soak.round(WORK) {
             panic!("{failure}\nkept in {:?}", soak.keep());

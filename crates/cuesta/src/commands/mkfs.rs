@@ -37,13 +37,13 @@ const OVERHEAD_BYTES: u64 = 96 << 20;
 Examples:
   cuesta mkfs ~/store
   cuesta mkfs ~/store --medium memory --nvm 512M
-  cuesta mkfs /srv/store --medium memory --nvm-path /mnt/tmpfs/nvm
+  cuesta mkfs /srv/store --medium memory
   cuesta mkfs /srv/store --medium pmem --nvm-path /mnt/dax/nvm
 
 Media:
   memory   shared memory: survives the death of programs and daemon, not a power loss or reboot
   pmem     persistent memory, on a file system mounted with DAX: survives power loss as well
-  block    a file or device, durable after a flush (not yet)
+  block    files on a disk: what a program synced survives a power loss, as on other file systems
 
 Exit status: 0 made, 1 failed, 2 wrong usage."
 )]
@@ -53,7 +53,7 @@ pub struct Arguments {
     /// Bytes of the fast tier for file contents [default: 4G, or less if there is less room]
     #[arg(long, value_name = "SIZE")]
     nvm: Option<Size>,
-    /// What the fast tier is made of [default: pmem if it lies where DAX works, else memory]
+    /// What the fast tier is made of [default: by where it lies: pmem where DAX works, memory on a tmpfs, else block]
     #[arg(long, value_parser = medium_parser())]
     medium: Option<Medium>,
     /// Where the fast tier lies; the directory must not exist, or be empty
@@ -76,7 +76,11 @@ pub fn execute(arguments: &Arguments) -> Result<ExitCode, Failure> {
         Some(medium) => (medium, tier_folder(&store, id, medium, given)?),
         None => match tier_folder(&store, id, Medium::Pmem, given) {
             Ok(tier) => (Medium::Pmem, tier),
-            Err(_) => (Medium::Memory, tier_folder(&store, id, Medium::Memory, given)?),
+            Err(_) => {
+                let tier = existing_ancestor(given.unwrap_or(store.folder()));
+                let medium = if survival::is_memory(&tier) { Medium::Memory } else { Medium::Block };
+                (medium, tier_folder(&store, id, medium, given)?)
+            }
         },
     };
     let geometry = geometry(&tier, medium, arguments.nvm)?;

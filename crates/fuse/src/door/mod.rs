@@ -198,7 +198,7 @@ impl Door {
             Opcode::Flush => self.flush(call),
             Opcode::Release => self.release(call),
             Opcode::FSync | Opcode::FSyncDirectory => self.fsync(call),
-            Opcode::SyncFs => Ok(self.client.sync()?),
+            Opcode::SyncFs => Ok(self.client.sync_everything()?),
             Opcode::Allocate => self.allocate(call),
             Opcode::Seek => self.seek(call),
             Opcode::CopyRange => self.copy_range(call),

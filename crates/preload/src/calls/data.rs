@@ -150,7 +150,13 @@ pub fn sync_file(call: &Call) -> Answer {
     Ok(0)
 }
 
-/// Ours and everybody else's: the kernel's sync follows.
+pub fn sync_store(call: &Call) -> Answer {
+    let pin = call.pin(0)?;
+    process::client()?.sync_everything(pin.file()?)?;
+    Ok(0)
+}
+
+/// Ours; with the kernel's sync, which follows, everybody else's.
 pub fn sync_all() -> Answer {
     if let Some(client) = process::attached() {
         client.sync()?;

@@ -171,6 +171,17 @@ impl Client {
         }
     }
 
+    /// `syncfs`; of those who are served as other users are, what they did together.
+    pub fn sync_everything(&self, file: &OpenFile) -> Result<(), Error> {
+        match self {
+            Client::Own(client) => {
+                file.check_not_path()?;
+                client.sync_everything()
+            }
+            Client::Served(client) => client.fsync(file.with_shared_fs()?),
+        }
+    }
+
     /// `ftruncate`.
     pub fn truncate_open(&self, file: &OpenFile, size: i64) -> Result<(), Error> {
         match self {

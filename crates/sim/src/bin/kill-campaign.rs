@@ -32,6 +32,9 @@ struct Arguments {
     /// The command under test [default: beside this program]
     #[arg(long)]
     cuesta: Option<PathBuf>,
+    /// Where stores are made; on a disk they are of medium block [default: in memory]
+    #[arg(long, value_name = "DIR")]
+    stores: Option<PathBuf>,
     /// Leave the store of a failure where it is
     #[arg(long)]
     keep: bool,
@@ -52,6 +55,7 @@ fn run(arguments: &Arguments) -> Result<(), String> {
     let programs = Programs {
         cuesta: arguments.cuesta.clone().unwrap_or_else(|| here.with_file_name("cuesta")),
         writer: here.with_file_name("kill-writer"),
+        stores: arguments.stores.clone(),
     };
     if let Some(why) = why_no_mount().filter(|_| arguments.doors != Some(Doors::Run)) {
         match arguments.doors {

@@ -47,6 +47,9 @@ struct CampaignArguments {
     /// The command under test [default: beside this program]
     #[arg(long)]
     cuesta: Option<PathBuf>,
+    /// Where stores are made; on a disk they are of medium block [default: in memory]
+    #[arg(long, value_name = "DIR")]
+    stores: Option<PathBuf>,
     /// Leave the store of a failure where it is
     #[arg(long)]
     keep: bool,
@@ -127,6 +130,7 @@ fn campaign(arguments: &CampaignArguments) -> Result<(), String> {
     let programs = Programs {
         cuesta: arguments.cuesta.clone().unwrap_or_else(|| here.with_file_name("cuesta")),
         writer: here,
+        stores: arguments.stores.clone(),
     };
     let round = Round { processes: arguments.processes, faults: arguments.faults };
     let mut done = 0;

@@ -28,6 +28,9 @@ struct Arguments {
     /// The command under test [default: beside this program]
     #[arg(long)]
     cuesta: Option<PathBuf>,
+    /// Where stores are made; on a disk they are of medium block [default: in memory]
+    #[arg(long, value_name = "DIR")]
+    stores: Option<PathBuf>,
     /// Remove the store of a failure, too
     #[arg(long)]
     remove: bool,
@@ -72,7 +75,7 @@ fn run(arguments: &Arguments) -> Result<Ended, String> {
         return Err(format!("no mount can be made here: {why}"));
     }
     let interruption = Interruption::listen().map_err(|error| error.to_string())?;
-    let soak = Soak::new(&Installed { cuesta }, seed, arguments.doors);
+    let soak = Soak::new(&Installed { cuesta, stores: arguments.stores.clone() }, seed, arguments.doors);
     if interruption.came() {
         interruption.end();
         return Ok(Ended::Interrupted);

@@ -3,6 +3,7 @@
 use super::writer::{ACKNOWLEDGED, CUT_OFF, DISAGREED, ISSUED, SHARED_ACKNOWLEDGED, SHARED_ISSUED};
 use crate::doors::{Door, Doors};
 use crate::processes::{end, server_of_mount};
+use crate::stores;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::{Pid, Signal};
 use std::io::{self, Read};
@@ -21,6 +22,8 @@ pub struct Programs {
     pub cuesta: PathBuf,
     /// The writer and verifier.
     pub writer: PathBuf,
+    /// Where stores are made, if not in memory.
+    pub stores: Option<PathBuf>,
 }
 
 /// A store in a folder of its own.
@@ -69,10 +72,9 @@ impl Steps {
 }
 
 impl Served {
-    /// A new store, on the medium that the place is: persistent memory in the guest of `make test-pmem`.
+    /// A new store, on the medium that the place is: persistent memory in the guest of `make test-pmem`, or a disk.
     pub(crate) fn new(programs: Programs) -> io::Result<Served> {
-        let builder = |parent: &Path| tempfile::Builder::new().prefix("cuesta-kill-").tempdir_in(parent);
-        let directory = builder(Path::new("/dev/shm")).or_else(|_| builder(&std::env::temp_dir()))?;
+        let directory = stores::folder(programs.stores.as_deref(), "cuesta-kill-")?;
         let served = Served { programs, directory, daemon: None, mount: None };
         let mut command = Command::new(&served.programs.cuesta);
         command.args(["mkfs", "--nvm", "256M"]).arg(served.store());

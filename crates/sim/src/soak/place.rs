@@ -8,13 +8,14 @@ use crate::doors::Door;
 use crate::kill::served::{ROOT, told};
 use crate::processes::{end, process, reap, server_of_mount};
 use crate::random::Random;
+use crate::stores;
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal};
 use std::fs::{self, Permissions};
 use std::io;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::os::unix::process::CommandExt as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
 /// Where programs are looked for.
@@ -30,6 +31,8 @@ const TREE_FILE_BYTES_MAX: u64 = 60_000;
 pub struct Installed {
     /// `cuesta`; the library lies beside it.
     pub cuesta: PathBuf,
+    /// Where the store is made, if not in memory.
+    pub stores: Option<PathBuf>,
 }
 
 /// A folder with all that.
@@ -41,8 +44,7 @@ pub(super) struct Place {
 impl Place {
     /// Puts the command where every user can execute it, and makes a store that every user reaches.
     pub(super) fn new(installed: &Installed, seed: u64) -> io::Result<Place> {
-        let builder = |parent: &Path| tempfile::Builder::new().prefix("cuesta-soak-").tempdir_in(parent);
-        let folder = builder(Path::new("/dev/shm")).or_else(|_| builder(&std::env::temp_dir()))?;
+        let folder = stores::folder(installed.stores.as_deref(), "cuesta-soak-")?;
         let place = Place { folder, seed };
         fs::set_permissions(place.folder.path(), Permissions::from_mode(0o755))?;
         for name in ["bin", "jobs", "errors", "files"] {
@@ -60,7 +62,7 @@ impl Place {
         }
         place.make_tree(&mut Random::new(seed))?;
         let mut mkfs = place.cuesta("mkfs");
-        mkfs.args(["--medium", "memory", "--nvm", STORE_BYTES]).arg(place.store());
+        mkfs.args(["--nvm", STORE_BYTES]).arg(place.store());
         told(mkfs)?;
         fs::set_permissions(place.store(), Permissions::from_mode(0o711))?;
         Ok(place)
