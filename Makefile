@@ -44,6 +44,7 @@ test: setup
 	$(CARGO) build --release --workspace
 	$(CARGO) test --release --workspace --features cuesta-sim/record --test explorer
 	$(CARGO) test --release --workspace
+	CUESTA_TEST_MEDIUM=block $(CARGO) test --release -p cuesta-media -p cuesta-sharedfs -p cuesta-libfs
 	$(CARGO) test --release $(MODELS) --lib models::
 	SEED=1 fuzz/run 2
 	$(MAKE) --no-print-directory conform ARGUMENTS="--seeds 3 --operations 15000"

@@ -20,7 +20,7 @@ use crate::{
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 /// Version of the protocol; both sides must agree.
-pub const PROTOCOL_VERSION: u32 = 20;
+pub const PROTOCOL_VERSION: u32 = 21;
 
 /// Where a frame's first word has the version.
 const VERSION_SHIFT: u32 = 24;
@@ -384,12 +384,22 @@ pub struct Welcome {
 pub struct StoreTotals {
     /// Blocks arenas may take in all.
     pub blocks: u64,
-    /// Blocks not allocated and not promised to a session.
+    /// Blocks not allocated.
     pub blocks_free: u64,
+    /// Those of them that were promised to sessions. What these have written and is not digested is among them.
+    pub blocks_promised: u64,
     /// Inodes in use.
     pub inodes: u64,
     /// Inodes that may still be made.
     pub inodes_free: u64,
+}
+
+impl StoreTotals {
+    /// Blocks that whoever asks next can have.
+    #[must_use]
+    pub fn blocks_unpromised(&self) -> u64 {
+        self.blocks_free.saturating_sub(self.blocks_promised)
+    }
 }
 
 /// `cuesta status`.

@@ -80,7 +80,7 @@ impl Client {
     fn check_space(&self, file: &OpenFile, range: &Range<u64>) -> Result<(), Error> {
         let held = self.stat_open(file)?.record.blocks;
         let wanted = range.end.div_ceil(BLOCK_BYTES) - range.start / BLOCK_BYTES;
-        if wanted <= held.saturating_add(self.statfs()?.blocks_free) {
+        if wanted <= held.saturating_add(self.statfs()?.blocks_unpromised()) {
             return Ok(());
         }
         // What is promised to other sessions, and not used, may yet be had.

@@ -265,10 +265,13 @@ impl Client {
         let within_page = at.filter(|&offset| offset as usize % PAGE_BYTES + bytes <= PAGE_BYTES);
         // What the kernel has begun when the power goes is there in part.
         let is_lost_with_power = self.session.welcome.medium == Medium::Memory;
-        if let Some(offset) = within_page.filter(|_| is_lost_with_power)
-            && let Some(written) = self.write_page(file, mapped, data, offset)?
-        {
-            return Ok(written);
+        if let Some(offset) = within_page.filter(|_| is_lost_with_power) {
+            match self.write_page(file, mapped, data, offset) {
+                Ok(Some(written)) => return Ok(written),
+                // By the log there is what was promised to the session.
+                Ok(None) | Err(Error::NoSpace) => {}
+                Err(error) => return Err(error),
+            }
         }
         let _appending = mapped.appending.lock();
         match (self.log_mapped(file, data, bytes, at, limit), within_page) {
@@ -324,11 +327,11 @@ impl Client {
         if mapped.allowance.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok() {
             return Ok(());
         }
-        let mut free = self.statfs()?.blocks_free;
+        let mut free = self.statfs()?.blocks_unpromised();
         if free == 0 {
             // What is promised to other sessions, and not used, may yet be had.
             self.make_credit(1)?;
-            free = self.statfs()?.blocks_free;
+            free = self.statfs()?.blocks_unpromised();
         }
         if free == 0 {
             return Err(Error::NoSpace);
@@ -342,7 +345,11 @@ impl Client {
     fn check_room(&self, file: impl AsFd, range: &Range<u64>) -> Result<(), Error> {
         let held = whole(|| rustix::fs::fstat(&file))?.st_blocks.unsigned_abs() * SECTOR_BYTES / BLOCK_BYTES;
         let wanted = range.end.div_ceil(BLOCK_BYTES) - range.start / BLOCK_BYTES;
-        if wanted <= held.saturating_add(self.statfs()?.blocks_free) { Ok(()) } else { Err(Error::NoSpace) }
+        if wanted <= held.saturating_add(self.statfs()?.blocks_unpromised()) {
+            Ok(())
+        } else {
+            Err(Error::NoSpace)
+        }
     }
 
     /// Pages of a range that the file does not have.
@@ -387,7 +394,11 @@ impl Client {
     ) -> Result<MappedWrite, Error> {
         let inode = file.inode_ref();
         self.operate(|turn| {
-            turn.prepare(bytes, debit::of_append(bytes as u64))?;
+            let blocks = match at {
+                Some(offset) => debit::of_write(offset, bytes as u64),
+                None => debit::of_append(bytes as u64),
+            };
+            turn.prepare(bytes, blocks)?;
             let mut state = self.changing(inode)?;
             let Some(mapped) = state.mapped() else { return Ok(MappedWrite::Ended) };
             let offset = match at {

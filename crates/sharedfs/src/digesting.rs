@@ -165,8 +165,12 @@ impl SharedFs {
 
     /// Blocks that may be promised when all room there can be is made.
     pub(crate) fn room_at_most(&self, space: &Space, beyond: u64) -> u64 {
-        let free = space.allocator.free_blocks() + self.unmade(space);
-        space.credits.available(free.saturating_sub(beyond))
+        space.credits.available(self.free_at_most(space, beyond))
+    }
+
+    /// Blocks that hold nothing, or will not when all room there can be is made.
+    pub(crate) fn free_at_most(&self, space: &Space, beyond: u64) -> u64 {
+        (space.allocator.free_blocks() + self.unmade(space)).saturating_sub(beyond)
     }
 
     /// Blocks of the tier that no arena has memory for.

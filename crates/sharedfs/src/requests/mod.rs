@@ -476,9 +476,17 @@ impl SharedFs {
         self.reclaim_all();
         let counters = self.metadata.read()?.counters()?;
         let beyond = self.mapped.beyond();
-        let free = self.room_at_most(&self.space.lock(), beyond);
-        let blocks = self.blocks_at_most();
-        Ok(StoreTotals { blocks, blocks_free: free, inodes: counters.inodes, inodes_free: free })
+        let (free, promised) = {
+            let space = self.space.lock();
+            (space.credits.for_sessions(self.free_at_most(&space, beyond)), space.credits.outstanding())
+        };
+        Ok(StoreTotals {
+            blocks: self.blocks_at_most(),
+            blocks_free: free,
+            blocks_promised: promised.min(free),
+            inodes: counters.inodes,
+            inodes_free: free,
+        })
     }
 
     fn status(&self) -> Result<Status, Error> {

@@ -29,6 +29,12 @@ impl Credits {
         self.outstanding
     }
 
+    /// How much is there for sessions, promised or not, when `free` blocks are free.
+    #[must_use]
+    pub fn for_sessions(&self, free: u64) -> u64 {
+        free.saturating_sub(self.reserve)
+    }
+
     /// How much may still be promised when `free` blocks are free.
     #[must_use]
     pub fn available(&self, free: u64) -> u64 {
