@@ -71,10 +71,11 @@ fn as_text(folder: &Path, status: &Status) -> String {
         duration(status.uptime_ms),
     );
     text += &format!(
-        "  medium {}, {} of {} used or promised, {} inodes, metadata {}\n",
+        "  medium {}, {} of {} used, {} more promised to programs, {} inodes, metadata {}\n",
         status.medium,
         human(used * BLOCK_BYTES),
         human(totals.blocks * BLOCK_BYTES),
+        human(totals.blocks_promised * BLOCK_BYTES),
         totals.inodes,
         human(status.metadata_bytes),
     );
