@@ -171,7 +171,7 @@ impl Appender {
             return Ok(());
         }
         self.durable.raise(digested);
-        self.durable.reach(self.completed(), || self.completed(), |from, to| self.ring.sync(from, to))
+        self.durable.reach(|| self.completed(), |from, to| self.ring.sync(from, to))
     }
 
     /// Room for an entry with a body of `body_bytes`; taken before any lock.

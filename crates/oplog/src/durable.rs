@@ -12,6 +12,7 @@
 use cuesta_format::LogPosition;
 use cuesta_media::wait::{wait, wake_all};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// The part of a write's time that others are waited for.
@@ -28,6 +29,8 @@ pub struct LogUnwritten;
 #[derive(Debug)]
 pub(crate) struct Durable {
     until: AtomicU64,
+    /// How often the log started again: what was written before that says nothing of what lies there now.
+    restarts: Mutex<u64>,
     writing: AtomicBool,
     has_failed: AtomicBool,
     /// Writes that ended; who sleeps waits for the next one.
@@ -44,6 +47,7 @@ impl Durable {
     pub(crate) fn new(start: LogPosition) -> Durable {
         Durable {
             until: AtomicU64::new(start.0),
+            restarts: Mutex::new(0),
             writing: AtomicBool::new(false),
             has_failed: AtomicBool::new(false),
             writes: AtomicU32::new(0),
@@ -54,21 +58,23 @@ impl Durable {
         }
     }
 
-    /// Returns once everything below `wanted` is on the disk. `completed` says what there is, and `write` has the disk
-    /// take what lies between two positions.
+    /// Returns once everything is on the disk that was complete when it was called. `completed` says what is, and `write`
+    /// has the disk take what lies between two positions.
     pub(crate) fn reach<E>(
         &self,
-        wanted: LogPosition,
         completed: impl Fn() -> LogPosition,
         write: impl Fn(LogPosition, LogPosition) -> Result<(), E>,
     ) -> Result<(), LogUnwritten> {
+        let wanted = completed();
         if self.until() >= wanted {
             return Ok(());
         }
+        // Where the log starts again nothing behind was acknowledged, and all before is digested.
+        let is_reached = || self.until() >= wanted.min(completed());
         self.waiting.fetch_add(1, Ordering::AcqRel);
         let reached = loop {
             let writes = self.writes.load(Ordering::Acquire);
-            if self.until() >= wanted {
+            if is_reached() {
                 break Ok(());
             }
             if self.has_failed.load(Ordering::Acquire) {
@@ -78,7 +84,7 @@ impl Durable {
                 wait(&self.writes, writes, Some(LOOK));
                 continue;
             }
-            if self.until() < wanted {
+            if !is_reached() {
                 self.write_all(&completed, &write);
             }
             self.writing.store(false, Ordering::Release);
@@ -99,10 +105,16 @@ impl Durable {
     ) {
         self.gather();
         let served = self.waiting.load(Ordering::Acquire);
+        let restarts = *self.restarts();
         let (from, to) = (self.until(), completed());
         let began = Instant::now();
         match write(from, to) {
-            Ok(()) => self.raise(to),
+            Ok(()) => {
+                let now = self.restarts();
+                if *now == restarts {
+                    self.raise(to);
+                }
+            }
             Err(_) => self.has_failed.store(true, Ordering::Release),
         }
         self.took_ns.store(began.elapsed().as_nanos() as u64, Ordering::Relaxed);
@@ -130,12 +142,94 @@ impl Durable {
         }
     }
 
-    /// Starts again at `position`; nobody waits meanwhile.
+    /// The log starts again at `position`; all before it is digested.
     pub(crate) fn restart(&self, position: LogPosition) {
+        let mut restarts = self.restarts();
+        *restarts += 1;
         self.until.store(position.0, Ordering::Release);
+    }
+
+    fn restarts(&self) -> MutexGuard<'_, u64> {
+        self.restarts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn until(&self) -> LogPosition {
         LogPosition(self.until.load(Ordering::Acquire))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::RefCell;
+
+    /// What the disk was asked to take.
+    fn writes(durable: &Durable, completed: u64) -> Vec<(u64, u64)> {
+        let writes = RefCell::new(Vec::new());
+        let write = |from: LogPosition, to: LogPosition| {
+            writes.borrow_mut().push((from.0, to.0));
+            Ok::<(), ()>(())
+        };
+        assert_eq!(durable.reach(|| LogPosition(completed), write), Ok(()));
+        writes.into_inner()
+    }
+
+    #[test]
+    fn what_is_on_the_disk_or_digested_is_not_written_again() {
+        let durable = Durable::new(LogPosition(64));
+        assert_eq!(writes(&durable, 64), []);
+        assert_eq!(writes(&durable, 192), [(64, 192)]);
+        assert_eq!(writes(&durable, 192), []);
+        durable.raise(LogPosition(320));
+        assert_eq!(writes(&durable, 256), []);
+        assert_eq!(writes(&durable, 384), [(320, 384)]);
+    }
+
+    /// The positions behind the new start are other entries' by then.
+    #[test]
+    fn what_was_written_before_the_log_started_again_does_not_count_for_what_comes_after() {
+        let durable = Durable::new(LogPosition(0));
+        let completed = AtomicU64::new(1024);
+        let write = |_, _| {
+            completed.store(512, Ordering::Relaxed);
+            durable.restart(LogPosition(512));
+            Ok::<(), ()>(())
+        };
+        assert_eq!(durable.reach(|| LogPosition(completed.load(Ordering::Relaxed)), write), Ok(()));
+        assert_eq!(writes(&durable, 1024), [(512, 1024)]);
+    }
+
+    #[test]
+    fn a_log_that_the_disk_did_not_take_once_is_not_taken_for_written() {
+        let durable = Durable::new(LogPosition(0));
+        assert_eq!(durable.reach(|| LogPosition(64), |_, _| Err(())), Err(LogUnwritten));
+        assert_eq!(durable.reach(|| LogPosition(128), |_, _| Ok::<(), ()>(())), Err(LogUnwritten));
+        durable.raise(LogPosition(128));
+        assert_eq!(writes(&durable, 128), [], "it was digested");
+    }
+
+    #[test]
+    fn who_waits_while_another_writes_is_served_with_all_others_by_the_next_write() {
+        const THREADS: u32 = 5;
+        let durable = Durable::new(LogPosition(0));
+        let (completed, count) = (AtomicU64::new(0), AtomicU32::new(0));
+        let write = |_, _| {
+            if count.fetch_add(1, Ordering::Relaxed) == 0 {
+                while durable.waiting.load(Ordering::Relaxed) < THREADS {
+                    std::thread::yield_now();
+                }
+            }
+            Ok::<(), ()>(())
+        };
+        std::thread::scope(|threads| {
+            for _ in 0..THREADS {
+                threads.spawn(|| {
+                    completed.fetch_add(64, Ordering::Relaxed);
+                    durable.reach(|| LogPosition(completed.load(Ordering::Relaxed)), write).unwrap();
+                });
+            }
+        });
+        assert!((1..=2).contains(&count.into_inner()));
+        assert_eq!(durable.until(), LogPosition(64 * u64::from(THREADS)));
     }
 }

@@ -9,12 +9,14 @@ use cuesta_format::{Geometry, LogPosition, SegmentId};
 use cuesta_media::{Mapping, Protection, UNFINISHED_EXTENSION, create_sparse, recorder};
 use cuesta_oplog::LogSource;
 use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
 use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// What `st_blocks` counts in.
 const STAT_BLOCK_BYTES: u64 = 512;
@@ -26,6 +28,28 @@ pub struct Segment {
     pub id: SegmentId,
     /// Its file, open for reading and writing.
     pub file: Arc<OwnedFd>,
+    /// The disk did not take it once. The kernel tells of that once, and nobody knows what is there.
+    is_unwritten: Arc<AtomicBool>,
+}
+
+impl Segment {
+    fn new(id: SegmentId, file: OwnedFd) -> Segment {
+        Segment { id, file: Arc::new(file), is_unwritten: Arc::default() }
+    }
+
+    /// Has the disk take all of it.
+    fn sync(&self) -> Result<(), Error> {
+        let failed = Error::errno("write a log segment");
+        if self.is_unwritten.load(Ordering::Acquire) {
+            return Err(failed(Errno::IO));
+        }
+        rustix::fs::fdatasync(&self.file).map_err(|errno| {
+            self.is_unwritten.store(true, Ordering::Release);
+            failed(errno)
+        })?;
+        recorder::record_file_sync(self.file.as_fd());
+        Ok(())
+    }
 }
 
 /// Segments nobody owns.
@@ -131,7 +155,7 @@ pub fn make_segment(
         return Err(error.into());
     }
     sync_folder(&tier.join(LOGS_FOLDER))?;
-    Ok(Segment { id, file: Arc::new(file) })
+    Ok(Segment::new(id, file))
 }
 
 /// Opens a segment that exists.
@@ -139,7 +163,7 @@ pub fn open_segment(tier: &Path, id: SegmentId) -> Result<Segment, Error> {
     let flags = OFlags::RDWR | OFlags::CLOEXEC;
     let file = rustix::fs::open(tier.join(segment_path(id)), flags, Mode::empty())
         .map_err(Error::errno("open a log segment"))?;
-    Ok(Segment { id, file: Arc::new(file) })
+    Ok(Segment::new(id, file))
 }
 
 fn segment_number(name: &std::ffi::OsStr) -> Option<SegmentId> {
@@ -182,8 +206,7 @@ impl LogFiles {
         let mut at = from;
         while at < to {
             let Some(segment) = self.segments.get(self.geometry.slot(at) as usize) else { return Ok(()) };
-            rustix::fs::fdatasync(&segment.file).map_err(Error::errno("write a log segment"))?;
-            recorder::record_file_sync(segment.file.as_fd());
+            segment.sync()?;
             at = LogPosition((at.0 / segment_bytes + 1) * segment_bytes);
         }
         Ok(())
