@@ -106,6 +106,7 @@ fn a_damaged_journal_is_told_in_a_line_and_dropped_on_demand() {
     place.cuesta(&["stop", "store"]);
     assert_eq!(shell("mkdir /cuesta/new && kill -9 $(cat store/lock)").status(), 0);
     assert_eq!(shell("ls /cuesta && kill -9 $(cat store/lock)").text(), "new\nold\n");
+    place.wait_until_unused();
     let metadata = place.path("store/nvm/meta.redb");
     let mut bytes = std::fs::read(&metadata).unwrap();
     // The name of the first entry that is written about there.

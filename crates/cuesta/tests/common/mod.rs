@@ -52,6 +52,11 @@ impl Place {
         signal(&self.daemon(), "KILL");
     }
 
+    /// A daemon that was killed has the store until the kernel has ended it.
+    pub fn wait_until_unused(&self) {
+        std::fs::File::open(self.path("store/lock")).unwrap().lock().unwrap();
+    }
+
     /// The process of the store's daemon.
     pub fn daemon(&self) -> String {
         let status = self.cuesta(&["status", "store", "--json"]).text();
