@@ -221,16 +221,20 @@ fn set_up(
 ) -> Result<Box<dyn Peer>, BenchError> {
     const KERNEL_BYTES: u64 = 4 * GIB;
     const CUESTA_BYTES_MAX: u64 = 16 * GIB;
+    const DISK_BYTES_MAX: u64 = 8 * GIB;
     let at = match name {
-        PeerName::Cuesta | PeerName::Mount | PeerName::OnMount => {
+        PeerName::Cuesta | PeerName::Mount | PeerName::OnMount | PeerName::OnDisk => {
             if !binary.is_file() {
                 return Err(BenchError::Unusable(
                     "no `cuesta` beside cuesta-bench; build it, or see --cuesta".into(),
                 ));
             }
-            let home = scratch.tmpfs(name.as_str(), CUESTA_BYTES_MAX)?;
+            let home = match name {
+                PeerName::OnDisk => scratch.ext4_on_disk(name.as_str(), &options.disk_dir, DISK_BYTES_MAX)?,
+                _ => scratch.tmpfs(name.as_str(), CUESTA_BYTES_MAX)?,
+            };
             let (binary, own) = (binary.to_owned(), own_executable.to_owned());
-            let cuesta = Cuesta::new(binary, own, home, options.nvm.clone())?;
+            let cuesta = Cuesta::new(name, binary, own, home, options.nvm.clone())?;
             return Ok(match name {
                 PeerName::Mount => Box::new(Mount::new(cuesta, scratch.mount_point("mounted")?)),
                 PeerName::OnMount => {

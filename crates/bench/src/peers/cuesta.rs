@@ -1,4 +1,4 @@
-//! Cuesta as a peer: a store on a tmpfs, its daemon as our child, programs started by `cuesta run`.
+//! Cuesta as a peer: a store on a tmpfs or on a disk, its daemon as our child, programs started by `cuesta run`.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -26,7 +26,8 @@ const ALONE: Duration = Duration::from_millis(300);
 pub struct Cuesta {
     binary: PathBuf,
     own_executable: PathBuf,
-    /// A directory on a tmpfs that holds the store and the daemon's output.
+    name: PeerName,
+    /// A directory that holds the store and the daemon's output.
     home: PathBuf,
     nvm: String,
     daemon: Option<Guarded>,
@@ -35,14 +36,16 @@ pub struct Cuesta {
 }
 
 impl Cuesta {
-    /// Makes a store in `home` and serves it.
+    /// Makes a store in `home`, of what that is on, and serves it.
     pub fn new(
+        name: PeerName,
         binary: PathBuf,
         own_executable: PathBuf,
         home: PathBuf,
         nvm: String,
     ) -> Result<Self, BenchError> {
-        let mut cuesta = Cuesta { binary, own_executable, home, nvm, daemon: None, role: Role::Daemon };
+        let role = Role::Daemon;
+        let mut cuesta = Cuesta { binary, own_executable, name, home, nvm, daemon: None, role };
         cuesta.make()?;
         Ok(cuesta)
     }
@@ -67,7 +70,8 @@ impl Cuesta {
 
     fn make(&mut self) -> Result<(), BenchError> {
         let mut mkfs = self.on_store("mkfs");
-        mkfs.args(["--medium", "memory", "--nvm", &self.nvm]);
+        let medium = if self.name == PeerName::OnDisk { "block" } else { "memory" };
+        mkfs.args(["--medium", medium, "--nvm", &self.nvm]);
         child::run(&mut mkfs, "cuesta mkfs", COMMAND_LIMIT)?;
         self.serve()
     }
@@ -145,7 +149,7 @@ impl Cuesta {
 
 impl Peer for Cuesta {
     fn name(&self) -> PeerName {
-        PeerName::Cuesta
+        self.name
     }
 
     fn dir(&self, name: &str) -> PathBuf {

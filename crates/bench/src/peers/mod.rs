@@ -37,6 +37,8 @@ pub enum PeerName {
     Bindfs,
     /// The mount of a store, for programs under `cuesta run`.
     OnMount,
+    /// Cuesta on the medium `block`, in an ext4 as `Ext4Disk`.
+    OnDisk,
 }
 
 impl PeerName {
@@ -51,6 +53,7 @@ impl PeerName {
             PeerName::Null => "null",
             PeerName::Bindfs => "bindfs",
             PeerName::OnMount => "on-mount",
+            PeerName::OnDisk => "on-disk",
         }
     }
 }
