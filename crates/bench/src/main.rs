@@ -8,6 +8,7 @@ mod child;
 mod daemon;
 mod error;
 mod fio;
+mod goal;
 mod machine;
 mod measure;
 mod null;

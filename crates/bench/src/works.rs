@@ -7,6 +7,7 @@
 //! after the log had time to drain; the sustained rate, where the digest is the limit, has rows of its own,
 //! and so has the longest stall.
 
+use crate::goal::{self, Goal};
 use crate::measure::Figure;
 use crate::peers::PeerName;
 use crate::workload::BURSTS;
@@ -69,39 +70,6 @@ pub enum Program {
     AtRest(AtRest),
 }
 
-/// What a row has to reach.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Goal {
-    /// At least this many times the value on tmpfs.
-    TimesTmpfs(f64),
-    /// Less than this many times the value on tmpfs.
-    BelowTimesTmpfs(f64),
-    /// Less than this much more than on tmpfs, in the figure's unit.
-    AddedBelow(f64),
-    /// Less than this, in the figure's unit.
-    Below(f64),
-    /// A peer's value is at most so many times another one's,
-    AtMost {
-        /// whose,
-        peer: PeerName,
-        /// times
-        times: f64,
-        /// the value of this one.
-        of: PeerName,
-    },
-    /// or at least so many times.
-    AtLeast {
-        /// Whose,
-        peer: PeerName,
-        /// times
-        times: f64,
-        /// the value of this one.
-        of: PeerName,
-    },
-    /// Reported, not judged.
-    Reported,
-}
-
 /// One line of the table.
 #[derive(Clone, Copy, Debug)]
 pub struct Row {
@@ -132,38 +100,6 @@ pub struct Work {
 
 /// Rounds of every work in a quick run.
 pub const ROUNDS_QUICK: u32 = 3;
-
-/// A write may not wait longer than this.
-const STALL_GOAL: Goal = Goal::Below(50.0);
-
-/// Processes that have nothing to do with each other get as much more done as on tmpfs, within what rounds differ.
-const SCALE_GOAL: Goal = Goal::TimesTmpfs(0.9);
-
-/// Nobody asks for anything: no time is taken, but for what a clock that is read can see,
-const NO_TIME_GOAL: Goal = Goal::Below(0.1);
-/// and nothing wakes up.
-const NO_WAKE_UPS_GOAL: Goal = Goal::Below(1.0);
-/// What the daemon may take for a million files and a thousand sessions.
-const MEMORY_GOAL: Goal = Goal::Below(256.0);
-
-/// What a day's work may cost.
-const JOB_GOAL: Goal = Goal::BelowTimesTmpfs(1.1);
-
-/// What the kernel keeps of a mount costs what it does of a file system of its own, but for what FUSE does in the kernel.
-const KEPT_GOAL: Goal = Goal::AtMost { peer: PeerName::Mount, times: 1.5, of: PeerName::Ext4Ram };
-/// What the door is asked costs little beyond the round trip.
-const CALL_GOAL: Goal = Goal::AtMost { peer: PeerName::Mount, times: 1.2, of: PeerName::Null };
-/// A tree by the mount, to who passes on to a file system of the kernel's.
-const TREE_GOAL: Goal = Goal::AtMost { peer: PeerName::Mount, times: 1.5, of: PeerName::Bindfs };
-/// To a program under `cuesta run` it is one whether the store is mounted: times,
-const MOUNTED_TIME_GOAL: Goal = Goal::AtMost { peer: PeerName::OnMount, times: 1.1, of: PeerName::Cuesta };
-/// and rates.
-const MOUNTED_RATE_GOAL: Goal = Goal::AtLeast { peer: PeerName::OnMount, times: 0.9, of: PeerName::Cuesta };
-
-/// What waits for a disk does so less than on the kernel's own.
-const fn disk_goal(times: f64) -> Goal {
-    Goal::AtLeast { peer: PeerName::OnDisk, times, of: PeerName::Ext4Disk }
-}
 
 const fn row(title: &'static str, figure: Figure, goal: Goal) -> Row {
     Row { title, figure, goal }
@@ -230,8 +166,8 @@ pub const WORKS: &[Work] = &[
         4 * KIB,
         &[
             row("append 4 KiB + fsync", Figure::BurstRate, Goal::TimesTmpfs(4.0)),
-            row("  on a mounted store", Figure::BurstRate, MOUNTED_RATE_GOAL),
-            row("  on a disk", Figure::BurstRate, disk_goal(1.3)),
+            row("  on a mounted store", Figure::BurstRate, goal::MOUNTED_RATE),
+            row("  on a disk", Figure::BurstRate, goal::disk(1.3)),
             row("  sustained", Figure::Rate, Goal::Reported),
         ],
     ),
@@ -261,8 +197,8 @@ pub const WORKS: &[Work] = &[
         JournalMode::Delete,
         &[
             row("SQLite commit, FULL, DELETE", Figure::Rate, Goal::TimesTmpfs(1.2)),
-            row("  on a mounted store", Figure::Rate, MOUNTED_RATE_GOAL),
-            row("  on a disk", Figure::Rate, disk_goal(2.0)),
+            row("  on a mounted store", Figure::Rate, goal::MOUNTED_RATE),
+            row("  on a disk", Figure::Rate, goal::disk(2.0)),
         ],
     ),
     sqlite(
@@ -270,7 +206,7 @@ pub const WORKS: &[Work] = &[
         JournalMode::Persist,
         &[
             row("SQLite commit, FULL, PERSIST", Figure::Rate, Goal::TimesTmpfs(1.2)),
-            row("  on a disk", Figure::Rate, disk_goal(2.0)),
+            row("  on a disk", Figure::Rate, goal::disk(2.0)),
         ],
     ),
     sqlite(
@@ -278,7 +214,7 @@ pub const WORKS: &[Work] = &[
         JournalMode::Wal,
         &[
             row("SQLite commit, FULL, WAL", Figure::Rate, Goal::Reported),
-            row("  on a disk", Figure::Rate, disk_goal(1.2)),
+            row("  on a disk", Figure::Rate, goal::disk(1.2)),
         ],
     ),
     Work {
@@ -291,8 +227,8 @@ pub const WORKS: &[Work] = &[
         rounds: 3,
         rows: &[
             row("create 4 KiB + fsync + rename", Figure::Rate, Goal::TimesTmpfs(2.0)),
-            row("  on a disk", Figure::Rate, disk_goal(2.0)),
-            row("  longest stall", Figure::LongestStall, STALL_GOAL),
+            row("  on a disk", Figure::Rate, goal::disk(2.0)),
+            row("  longest stall", Figure::LongestStall, goal::STALL),
         ],
     },
     Work {
@@ -307,7 +243,7 @@ pub const WORKS: &[Work] = &[
         rows: &[
             row("the same, two processes, one directory", Figure::Rate, Goal::TimesTmpfs(1.5)),
             row("  99 of 100 take at most", Figure::Percentile99, Goal::Reported),
-            row("  longest stall", Figure::LongestStall, STALL_GOAL),
+            row("  longest stall", Figure::LongestStall, goal::STALL),
         ],
     },
     Work {
@@ -320,9 +256,9 @@ pub const WORKS: &[Work] = &[
         rounds: 5,
         rows: &[
             row("the same, one process", Figure::Rate, Goal::Reported),
-            row("  two, own directories: to one", Figure::Two, SCALE_GOAL),
-            row("  four", Figure::Four, SCALE_GOAL),
-            row("  eight", Figure::Eight, SCALE_GOAL),
+            row("  two, own directories: to one", Figure::Two, goal::SCALE),
+            row("  four", Figure::Four, goal::SCALE),
+            row("  eight", Figure::Eight, goal::SCALE),
         ],
     },
     Work {
@@ -352,7 +288,7 @@ pub const WORKS: &[Work] = &[
         MIB,
         &[
             row("write 1 MiB, far past the log", Figure::Bandwidth, Goal::Reported),
-            row("  longest stall", Figure::LongestStall, STALL_GOAL),
+            row("  longest stall", Figure::LongestStall, goal::STALL),
         ],
     ),
     stream(
@@ -360,7 +296,7 @@ pub const WORKS: &[Work] = &[
         4 * KIB,
         &[
             row("write 4 KiB, far past the log", Figure::Bandwidth, Goal::Reported),
-            row("  longest stall", Figure::LongestStall, STALL_GOAL),
+            row("  longest stall", Figure::LongestStall, goal::STALL),
         ],
     ),
     Work {
@@ -385,22 +321,22 @@ pub const WORKS: &[Work] = &[
         seconds_quick: 0.8,
         rounds: 9,
         rows: &[
-            row("stat, once more", Figure::StatAgain, KEPT_GOAL),
-            row("read 4 KiB, once more", Figure::ReadAgain, KEPT_GOAL),
-            row("stat, of nothing that is kept", Figure::StatAnew, CALL_GOAL),
-            row("look for a name that is not there", Figure::LookForNone, CALL_GOAL),
-            row("open and close", Figure::OpenClose, CALL_GOAL),
-            row("read 4 KiB, past the cache", Figure::ReadAnew, CALL_GOAL),
-            row("write 4 KiB", Figure::WritePage, CALL_GOAL),
-            row("append 4 KiB", Figure::AppendPage, CALL_GOAL),
-            row("write 4 KiB and fsync", Figure::WriteSync, CALL_GOAL),
-            row("ftruncate", Figure::Cut, CALL_GOAL),
-            row("chmod", Figure::ChangeMode, CALL_GOAL),
-            row("make and remove a file", Figure::MakeRemove, CALL_GOAL),
-            row("make and remove a directory", Figure::MakeRemoveDirectory, CALL_GOAL),
-            row("rename a file", Figure::Rename, CALL_GOAL),
-            row("link and remove a file", Figure::LinkRemove, CALL_GOAL),
-            row("list 100 names", Figure::List, CALL_GOAL),
+            row("stat, once more", Figure::StatAgain, goal::KEPT),
+            row("read 4 KiB, once more", Figure::ReadAgain, goal::KEPT),
+            row("stat, of nothing that is kept", Figure::StatAnew, goal::CALL),
+            row("look for a name that is not there", Figure::LookForNone, goal::CALL),
+            row("open and close", Figure::OpenClose, goal::CALL),
+            row("read 4 KiB, past the cache", Figure::ReadAnew, goal::CALL),
+            row("write 4 KiB", Figure::WritePage, goal::CALL),
+            row("append 4 KiB", Figure::AppendPage, goal::CALL),
+            row("write 4 KiB and fsync", Figure::WriteSync, goal::CALL),
+            row("ftruncate", Figure::Cut, goal::CALL),
+            row("chmod", Figure::ChangeMode, goal::CALL),
+            row("make and remove a file", Figure::MakeRemove, goal::CALL),
+            row("make and remove a directory", Figure::MakeRemoveDirectory, goal::CALL),
+            row("rename a file", Figure::Rename, goal::CALL),
+            row("link and remove a file", Figure::LinkRemove, goal::CALL),
+            row("list 100 names", Figure::List, goal::CALL),
         ],
     },
     start(
@@ -431,24 +367,24 @@ pub const WORKS: &[Work] = &[
         Task::Script { programs: 1000 },
         1,
         &[
-            row("a script of 1,000 programs on the store", Figure::Elapsed, JOB_GOAL),
-            row("  mounted", Figure::Elapsed, MOUNTED_TIME_GOAL),
+            row("a script of 1,000 programs on the store", Figure::Elapsed, goal::JOB),
+            row("  mounted", Figure::Elapsed, goal::MOUNTED_TIME),
         ],
     ),
     job(
         "git-status",
         Task::GitStatus { files: 10_000 },
         3,
-        &[row("git status, 10,000 files", Figure::Elapsed, JOB_GOAL)],
+        &[row("git status, 10,000 files", Figure::Elapsed, goal::JOB)],
     ),
     job(
         "untar",
         Task::Untar { files: 20_000 },
         1,
         &[
-            row("untar 20,000 files", Figure::Elapsed, JOB_GOAL),
-            row("  by the mount", Figure::Elapsed, TREE_GOAL),
-            row("  on a mounted store", Figure::Elapsed, MOUNTED_TIME_GOAL),
+            row("untar 20,000 files", Figure::Elapsed, goal::JOB),
+            row("  by the mount", Figure::Elapsed, goal::TREE),
+            row("  on a mounted store", Figure::Elapsed, goal::MOUNTED_TIME),
         ],
     ),
     job(
@@ -457,11 +393,11 @@ pub const WORKS: &[Work] = &[
         1,
         &[
             row("rm -r of 20,000 files", Figure::Elapsed, Goal::Reported),
-            row("  by the mount", Figure::Elapsed, TREE_GOAL),
-            row("  on a mounted store", Figure::Elapsed, MOUNTED_TIME_GOAL),
+            row("  by the mount", Figure::Elapsed, goal::TREE),
+            row("  on a mounted store", Figure::Elapsed, goal::MOUNTED_TIME),
         ],
     ),
-    job("make", Task::Make(Make::AsItComes), 1, &[row("make of LuaJIT", Figure::Elapsed, JOB_GOAL)]),
+    job("make", Task::Make(Make::AsItComes), 1, &[row("make of LuaJIT", Figure::Elapsed, goal::JOB)]),
     job(
         "make-o0",
         Task::Make(Make::Unoptimised),
@@ -492,8 +428,8 @@ pub const WORKS: &[Work] = &[
         "idle",
         AtRest { files: 20_000, sessions: 50, have_written: true },
         &[
-            row("SharedFS at rest, 50 sessions that wrote", Figure::Processor, NO_TIME_GOAL),
-            row("  wake-ups", Figure::WakeUps, NO_WAKE_UPS_GOAL),
+            row("SharedFS at rest, 50 sessions that wrote", Figure::Processor, goal::NO_TIME),
+            row("  wake-ups", Figure::WakeUps, goal::NO_WAKE_UPS),
             row("  memory", Figure::Memory, Goal::Reported),
         ],
     ),
@@ -501,10 +437,10 @@ pub const WORKS: &[Work] = &[
         "footprint",
         AtRest { files: 1_000_000, sessions: 1000, have_written: false },
         &[
-            row("SharedFS, 1,000,000 files, 1,000 sessions", Figure::Memory, MEMORY_GOAL),
+            row("SharedFS, 1,000,000 files, 1,000 sessions", Figure::Memory, goal::MEMORY),
             row("  of the store mapped", Figure::MappedStorage, Goal::Reported),
-            row("  processor", Figure::Processor, NO_TIME_GOAL),
-            row("  wake-ups", Figure::WakeUps, NO_WAKE_UPS_GOAL),
+            row("  processor", Figure::Processor, goal::NO_TIME),
+            row("  wake-ups", Figure::WakeUps, goal::NO_WAKE_UPS),
         ],
     ),
 ];
@@ -560,12 +496,6 @@ impl Work {
     /// Whether it says something about that peer. What is done by a mount, or beside one, is what a goal is about, and whatever is
     /// asked for by its name; nothing that looks at contents is done where there are none.
     pub fn concerns(&self, peer: PeerName, is_named: bool) -> bool {
-        let has_goal = |goal: Goal| match goal {
-            Goal::AtMost { peer: judged, of, .. } | Goal::AtLeast { peer: judged, of, .. } => {
-                judged == peer || of == peer
-            }
-            _ => false,
-        };
         match peer {
             PeerName::Cuesta | PeerName::Tmpfs => true,
             PeerName::Ext4Ram | PeerName::Ext4Disk => {
@@ -573,7 +503,7 @@ impl Work {
             }
             PeerName::Null => matches!(self.program, Program::Calls(_)),
             PeerName::Mount | PeerName::Bindfs | PeerName::OnMount | PeerName::OnDisk => {
-                is_named || self.rows.iter().any(|row| has_goal(row.goal))
+                is_named || self.rows.iter().any(|row| row.goal.is_about(peer))
             }
         }
     }

@@ -6,12 +6,13 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use crate::goal::Goal;
 use crate::machine::Machine;
 use crate::measure::{Figure, Outcome};
 use crate::peers::PeerName;
 use crate::runner::Measured;
 use crate::stats::{Latency, Summary};
-use crate::works::{Goal, Row};
+use crate::works::Row;
 
 /// Everything a run found out.
 #[derive(Debug, Serialize)]

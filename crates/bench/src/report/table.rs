@@ -1,8 +1,8 @@
 //! The report as text.
 
 use super::{Line, Report};
+use crate::goal::Goal;
 use crate::peers::PeerName;
-use crate::works::Goal;
 
 /// All of them, in the order of the columns; those that nobody asked for have none.
 const PEERS: [PeerName; 9] = [
