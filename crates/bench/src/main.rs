@@ -80,7 +80,7 @@ struct RunOptions {
     #[arg(
         long,
         value_delimiter = ',',
-        default_value = "cuesta,tmpfs,ext4-ram,ext4-disk,mount,null,bindfs,on-mount"
+        default_value = "cuesta,tmpfs,ext4-ram,ext4-disk,mount,null,bindfs,on-mount,on-disk"
     )]
     peers: Vec<PeerName>,
     /// Rounds of every work, in place of what each asks for.
@@ -92,7 +92,7 @@ struct RunOptions {
     /// Size of the fast tier of the store.
     #[arg(long, value_name = "SIZE", default_value = "4G")]
     nvm: String,
-    /// A directory on a disk, for the image of ext4-disk.
+    /// A directory on a disk, for the images of ext4-disk and on-disk (6 GiB each).
     #[arg(long, value_name = "DIR", default_value = "/var/tmp")]
     disk_dir: PathBuf,
     /// Check the append and page works against fio (psync), if it is installed.
@@ -222,7 +222,7 @@ fn set_up(
 ) -> Result<Box<dyn Peer>, BenchError> {
     const KERNEL_BYTES: u64 = 4 * GIB;
     const CUESTA_BYTES_MAX: u64 = 16 * GIB;
-    const DISK_BYTES_MAX: u64 = 8 * GIB;
+    const DISK_BYTES: u64 = 6 * GIB;
     let at = match name {
         PeerName::Cuesta | PeerName::Mount | PeerName::OnMount | PeerName::OnDisk => {
             if !binary.is_file() {
@@ -231,7 +231,7 @@ fn set_up(
                 ));
             }
             let home = match name {
-                PeerName::OnDisk => scratch.ext4_on_disk(name.as_str(), &options.disk_dir, DISK_BYTES_MAX)?,
+                PeerName::OnDisk => scratch.ext4_on_disk(name.as_str(), &options.disk_dir, DISK_BYTES)?,
                 _ => scratch.tmpfs(name.as_str(), CUESTA_BYTES_MAX)?,
             };
             let (binary, own) = (binary.to_owned(), own_executable.to_owned());
@@ -252,7 +252,7 @@ fn set_up(
         }
         PeerName::Tmpfs => scratch.tmpfs("tmpfs", KERNEL_BYTES)?,
         PeerName::Ext4Ram => scratch.ext4_in_memory("ext4-ram", KERNEL_BYTES)?,
-        PeerName::Ext4Disk => scratch.ext4_on_disk("ext4-disk", &options.disk_dir, KERNEL_BYTES)?,
+        PeerName::Ext4Disk => scratch.ext4_on_disk("ext4-disk", &options.disk_dir, DISK_BYTES)?,
     };
     Ok(Box::new(Kernel::new(name, at)))
 }

@@ -76,6 +76,9 @@ impl Scratch {
     }
 
     /// A new ext4, with its journal, in an image in `dir`, which has to be on a disk.
+    ///
+    /// The image is written once from end to end, and then past the page cache: so a write costs what it costs the disk. In a sparse
+    /// image, or one that was never written, the first write of each block would wait for the journal of the file system below.
     pub fn ext4_on_disk(&mut self, name: &str, dir: &Path, bytes: u64) -> Result<PathBuf, BenchError> {
         self.require_root()?;
         let facts = rustix::fs::statfs(dir).context("looking at the directory for the disk image")?;
@@ -92,24 +95,20 @@ impl Scratch {
             .prefix("cuesta-bench-image-")
             .tempfile_in(dir)
             .context("making a disk image")?;
-        let flags = rustix::fs::FallocateFlags::empty();
-        rustix::fs::fallocate(image.as_file(), flags, 0, bytes).context("allocating a disk image")?;
+        fill(image.as_file(), bytes).context("writing a disk image")?;
         // The loop device keeps the image alive; its name goes when `image` is dropped, at return.
-        self.ext4_on(name, image.path())
+        let at = self.ext4_on(name, image.path())?;
+        let device = tool("findmnt", Command::new("findmnt").args(["-n", "-o", "SOURCE"]).arg(&at))?;
+        tool("losetup", Command::new("losetup").arg("--direct-io=on").arg(device.trim()))?;
+        Ok(at)
     }
 
     /// Fills `dir`, which is on a tmpfs, with a file for a moment. A virtual machine is given memory by its host
     /// page by page as it is first touched, at several times the cost of a page fault: whoever happens to
     /// run on memory that was never touched would pay for that.
     pub fn touch_memory(dir: &Path, bytes: u64) -> Result<(), BenchError> {
-        const CHUNK: usize = 1 << 20;
         let path = dir.join("touched");
-        let chunk = vec![1_u8; CHUNK];
-        let mut file = File::create(&path).context("touching memory")?;
-        for _ in 0..bytes / CHUNK as u64 {
-            file.write_all(&chunk).context("touching memory")?;
-        }
-        drop(file);
+        File::create(&path).and_then(|file| fill(&file, bytes)).context("touching memory")?;
         std::fs::remove_file(&path).context("giving touched memory back")
     }
 
@@ -154,11 +153,21 @@ impl Drop for Scratch {
     }
 }
 
-/// Runs a tool of the system to its end.
-fn tool(name: &str, command: &mut Command) -> Result<(), BenchError> {
+/// Fills a new file, so that all of it is on the disk: not with zeros, of which some disks keep nothing.
+fn fill(mut file: &File, bytes: u64) -> std::io::Result<()> {
+    const CHUNK: usize = 1 << 20;
+    let chunk = vec![1_u8; CHUNK];
+    for _ in 0..bytes / CHUNK as u64 {
+        file.write_all(&chunk)?;
+    }
+    file.sync_all()
+}
+
+/// Runs a tool of the system to its end; answers what it said.
+fn tool(name: &str, command: &mut Command) -> Result<String, BenchError> {
     let output = command.output().context(format!("running {name}"))?;
     if output.status.success() {
-        return Ok(());
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }
     Err(BenchError::Child {
         what: name.to_owned(),
