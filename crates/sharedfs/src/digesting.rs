@@ -277,9 +277,9 @@ impl SharedFs {
         Ok(row.is_none_or(|row| row.digested <= log.from))
     }
 
-    /// Digests what is due; with `idle`, whatever there is, and looks after inodes without a name. Says whether there was something. On a full medium there is
-    /// not, for a while: what programs did stays in their logs until there is room, and they are told when those are full.
-    /// Where the metadata store is damaged, there is nothing to do ever again.
+    /// Digests one batch of what is due; with `idle`, of every log that holds something, and looks after inodes without a name.
+    /// Says whether there was something. On a full medium there is not, for a while: what programs did stays in their logs until there
+    /// is room, and they are told when those are full. Where the metadata store is damaged, there is nothing to do ever again.
     pub(crate) fn digest_due(&self, idle: bool) -> Result<bool, Error> {
         if idle {
             self.attend_no_more();
@@ -287,11 +287,7 @@ impl SharedFs {
         if self.is_starved() || self.metadata.is_read_only() {
             return Ok(false);
         }
-        let due = policy::due(&self.backlogs(), &self.options, idle);
-        let mut digested = due.into_iter().map(|session| self.digest_session(session));
-        let digested = digested.find(|digested| !matches!(digested, Ok(Progress::Idle)));
-        let digested = digested.map_or_else(|| self.end_the_rest(), |digested| digested.map(|_| true));
-        match digested.and_then(|some| Ok(some || idle && self.look_for_closed()?)) {
+        match self.digest_logs(idle).and_then(|some| Ok(some || idle && self.look_for_closed()?)) {
             Err(Error::NoSpace) => {
                 tracing::warn!("no room for metadata: what is logged is digested when there is");
                 *self.starved.lock() = Some(Instant::now());
@@ -301,6 +297,18 @@ impl SharedFs {
             Err(_) if self.metadata.is_read_only() => Ok(false),
             digested => digested,
         }
+    }
+
+    fn digest_logs(&self, idle: bool) -> Result<bool, Error> {
+        let mut some = false;
+        for session in policy::due(&self.backlogs(), &self.options, idle) {
+            some |= !matches!(self.digest_session(session)?, Progress::Idle);
+            if some && !idle {
+                // There may be a longer one by now.
+                return Ok(true);
+            }
+        }
+        Ok(some || self.end_the_rest()?)
     }
 
     /// Whether a digest found the medium full a moment ago.
@@ -383,18 +391,24 @@ impl SharedFs {
         }
     }
 
-    /// Digests a session's log to `until`. Says whether the log is still good.
+    /// Digests a session's log to `until`: what is completed now, if that is asked for, whatever comes meanwhile. Says whether
+    /// the log is still good.
     pub(crate) fn digest_all(
         &self,
         digester: &mut Digester,
         session: SessionId,
         until: Until,
     ) -> Result<Digested, Error> {
+        let goal = match until {
+            Until::Completed => self.core.lock().sessions.get(&session).map(Session::completed),
+            Until::Break => None,
+        };
         let mut total = Digested { entries: 0, rejected: false };
         while let Some(batch) = self.digest_batch(digester, session, until)? {
             total.entries += batch.entries;
             total.rejected = batch.rejected.is_some();
-            if total.rejected || (batch.at_break && until == Until::Break) {
+            let is_there = goal.map_or(batch.at_break, |goal| batch.to >= goal);
+            if total.rejected || is_there {
                 break;
             }
         }

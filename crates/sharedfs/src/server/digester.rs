@@ -121,6 +121,8 @@ fn run<S: Service>(shared: &Shared, service: &S, preparer: &PreparerHandle) -> R
     while !shared.stop.load(Ordering::Acquire) {
         if service.digest(idle).map_err(|error| error.to_string())? {
             look_again = true;
+            // Whatever came meanwhile is left alone for a while, too: who writes all the time would be digested all the time.
+            idle = false;
             preparer.wake();
             continue;
         }

@@ -7,6 +7,7 @@ use cuesta_format::{InodeNumber, SessionId};
 use frames::{FrameError, Frames};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::net::SendFlags;
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Mutex, mpsc};
@@ -29,8 +30,11 @@ struct Fake {
     told: Mutex<Sender<Told>>,
     sessions: AtomicU64,
     pending: AtomicU64,
-    /// Appended while a digest commits, without a kick.
-    late: AtomicU64,
+    /// Appended while digests commit, one after the other, without a kick.
+    late: Mutex<VecDeque<u64>>,
+    /// How often the digest thread went to sleep, now and before each digest.
+    rests: AtomicU64,
+    rests_before: Mutex<Vec<u64>>,
     /// What is pending cannot be seen yet.
     hidden: AtomicBool,
     unprepared: AtomicU64,
@@ -47,7 +51,9 @@ impl Fake {
             told: Mutex::new(told),
             sessions: AtomicU64::new(0),
             pending: AtomicU64::new(0),
-            late: AtomicU64::new(0),
+            late: Mutex::default(),
+            rests: AtomicU64::new(0),
+            rests_before: Mutex::default(),
             hidden: AtomicBool::new(false),
             unprepared: AtomicU64::new(3),
             untidy: AtomicU64::new(3),
@@ -113,7 +119,8 @@ impl Service for Fake {
         if pending == 0 || (pending < FULL && !idle) {
             return Ok(false);
         }
-        self.pending.store(self.late.swap(0, Ordering::SeqCst), Ordering::SeqCst);
+        self.pending.store(self.late.lock().unwrap().pop_front().unwrap_or(0), Ordering::SeqCst);
+        self.rests_before.lock().unwrap().push(self.rests.load(Ordering::SeqCst));
         self.hidden.store(true, Ordering::SeqCst);
         self.tell(Told::Digested(pending));
         Ok(true)
@@ -136,6 +143,7 @@ impl Service for Fake {
     }
 
     fn idle_after(&self) -> Option<Duration> {
+        self.rests.fetch_add(1, Ordering::SeqCst);
         if self.hidden.swap(false, Ordering::SeqCst) {
             return None;
         }
@@ -318,11 +326,25 @@ fn what_is_appended_while_a_digest_commits_waits_for_no_kick() {
     let world = World::new();
     let _client = world.attach();
     let kick = world.service.kick.lock().unwrap().take().unwrap();
-    world.service.late.store(7, Ordering::SeqCst);
+    world.service.late.lock().unwrap().push_back(7);
     world.service.pending.store(FULL, Ordering::SeqCst);
     rustix::io::write(&kick, &1u64.to_ne_bytes()).unwrap();
     assert_eq!((world.heard(), world.heard()), (Told::Digested(FULL), Told::Digested(7)));
     assert_eq!(*world.service.kicks.lock().unwrap(), [SessionId(1)]);
+}
+
+/// The thread did nothing else, as fast as it could, while a program wrote a little at a time.
+#[test]
+fn who_writes_all_the_time_is_not_digested_all_the_time() {
+    let world = World::new();
+    let _client = world.attach();
+    let kick = world.service.kick.lock().unwrap().take().unwrap();
+    world.service.late.lock().unwrap().extend([2, 3, 4]);
+    world.service.pending.store(1, Ordering::SeqCst);
+    rustix::io::write(&kick, &1u64.to_ne_bytes()).unwrap();
+    (1..=4).for_each(|pending| assert_eq!(world.heard(), Told::Digested(pending)));
+    let rests = world.service.rests_before.lock().unwrap();
+    assert!(rests.is_sorted_by(|before, after| before < after), "{rests:?}");
 }
 
 #[test]
