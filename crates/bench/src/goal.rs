@@ -74,7 +74,9 @@ pub const MOUNTED_TIME: Goal = Goal::AtMost { peer: PeerName::OnMount, times: 1.
 /// and rates.
 pub const MOUNTED_RATE: Goal = Goal::AtLeast { peer: PeerName::OnMount, times: 0.9, of: PeerName::Cuesta };
 
-/// What waits for a disk does so less than on the kernel's own.
+/// A tree of files on a disk takes no longer than on the kernel's own.
+pub const DISK_TREE: Goal = Goal::AtMost { peer: PeerName::OnDisk, times: 1.0, of: PeerName::Ext4Disk };
+/// What waits for a disk is as much more done as there.
 pub const fn disk(times: f64) -> Goal {
     Goal::AtLeast { peer: PeerName::OnDisk, times, of: PeerName::Ext4Disk }
 }

@@ -28,7 +28,7 @@ pub enum Figure {
     Median,
     /// What 99 of 100 operations took no longer than, in µs.
     Percentile99,
-    /// How many times as much two processes do together as one does.
+    /// How many times as much two processes or threads do together as one does.
     Two,
     /// The same of four.
     Four,

@@ -23,6 +23,7 @@ use crate::workload::pages::{PageWork, Pages};
 use crate::workload::sqlite::{JournalMode, Sqlite};
 use crate::workload::start::{Start, Started};
 use crate::workload::stream::Stream;
+use crate::workload::threads::Threads;
 use crate::workload::together::{OneDirectory, OwnDirectories};
 
 /// Bytes in a KiB.
@@ -37,6 +38,8 @@ pub const GIB: u64 = 1 << 30;
 pub enum Program {
     /// Append and fsync.
     Append(Append),
+    /// Append and fsync by several threads at once.
+    Threads(Threads),
     /// 4 KiB pages of one file, in random order.
     Pages(Pages),
     /// Single-row commits.
@@ -158,6 +161,7 @@ pub const WORKS: &[Work] = &[
         128,
         &[
             row("append 128 B + fsync", Figure::BurstRate, Goal::TimesTmpfs(2.0)),
+            row("  on a disk", Figure::BurstRate, goal::disk(1.0)),
             row("  sustained", Figure::Rate, Goal::Reported),
         ],
     ),
@@ -179,11 +183,26 @@ pub const WORKS: &[Work] = &[
             row("  sustained", Figure::Rate, Goal::Reported),
         ],
     ),
+    Work {
+        name: "append-threads",
+        program: Program::Threads(Threads { size: 4 * KIB, bytes_max: 64 * MIB }),
+        seconds: 0.5,
+        seconds_quick: 0.2,
+        rounds: 5,
+        rows: &[
+            row("append 4 KiB + fsync, one thread", Figure::Rate, Goal::Reported),
+            row("  on a disk", Figure::Rate, goal::disk(1.3)),
+            row("  two threads: to one", Figure::Two, Goal::Reported),
+            row("  four", Figure::Four, Goal::Reported),
+            row("  eight", Figure::Eight, Goal::Reported),
+        ],
+    },
     pages(
         "overwrite-4k",
         PageWork::OverwriteAndSync,
         &[
             row("overwrite 4 KiB at random + fsync", Figure::BurstRate, Goal::TimesTmpfs(2.0)),
+            row("  on a disk", Figure::BurstRate, goal::disk(1.0)),
             row("  sustained", Figure::Rate, Goal::Reported),
         ],
     ),
@@ -383,6 +402,7 @@ pub const WORKS: &[Work] = &[
         1,
         &[
             row("untar 20,000 files", Figure::Elapsed, goal::JOB),
+            row("  on a disk", Figure::Elapsed, goal::DISK_TREE),
             row("  by the mount", Figure::Elapsed, goal::TREE),
             row("  on a mounted store", Figure::Elapsed, goal::MOUNTED_TIME),
         ],
@@ -393,6 +413,7 @@ pub const WORKS: &[Work] = &[
         1,
         &[
             row("rm -r of 20,000 files", Figure::Elapsed, Goal::Reported),
+            row("  on a disk", Figure::Elapsed, goal::DISK_TREE),
             row("  by the mount", Figure::Elapsed, goal::TREE),
             row("  on a mounted store", Figure::Elapsed, goal::MOUNTED_TIME),
         ],
@@ -460,6 +481,7 @@ impl Program {
     pub fn memory_max(&self) -> u64 {
         match self {
             Program::Append(append) => append.bytes_max + 2 * u64::from(BURSTS) * append.burst_bytes,
+            Program::Threads(threads) => 8 * threads.bytes_max,
             Program::Pages(pages) => 2 * pages.file_bytes,
             Program::Create(create) => create.live_files * (create.size + 2 * KIB),
             Program::OneDirectory(together) => {
@@ -485,6 +507,7 @@ impl Program {
             Program::OneDirectory(_)
             | Program::OwnDirectories(_)
             | Program::HandOver(_)
+            | Program::Threads(_)
             | Program::AtRest(_) => true,
             Program::Sqlite(sqlite) => sqlite.processes > 1,
             _ => false,

@@ -14,6 +14,7 @@ pub mod pages;
 pub mod sqlite;
 pub mod start;
 pub mod stream;
+pub mod threads;
 pub mod together;
 
 mod members;
@@ -25,7 +26,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::error::{BenchError, Context};
-use crate::measure::Outcome;
+use crate::measure::{Figure, Outcome};
 use crate::works::{Program, Work};
 
 /// How long a log is given to drain between bursts; longer than SharedFS waits before it calls a log idle.
@@ -34,10 +35,15 @@ pub const SETTLE: Duration = Duration::from_millis(200);
 /// Bursts of one run; their median is reported.
 pub const BURSTS: u32 = 5;
 
+/// How many work at once, one after the other, and the figure that tells how many times as much they do together as one does.
+const CROWDS: [(u32, Option<Figure>); 4] =
+    [(1, None), (2, Some(Figure::Two)), (4, Some(Figure::Four)), (8, Some(Figure::Eight))];
+
 /// Runs the program of `work` in `dir`, which is made for it and removed behind it.
 pub fn run(work: &Work, dir: &Path, time: Duration) -> Result<Outcome, BenchError> {
     match work.program {
         Program::Append(append) => within(dir, || append.run(dir, time)),
+        Program::Threads(threads) => within(dir, || threads.run(dir, time)),
         Program::Pages(pages) => within(dir, || pages.run(dir, time)),
         Program::Sqlite(sqlite) => within(dir, || sqlite.run(dir, time)),
         Program::Create(create) => within(dir, || create.run(dir, time)),

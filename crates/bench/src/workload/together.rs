@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::create::{Create, Saver};
-use super::{SETTLE, members};
+use super::{CROWDS, SETTLE, members};
 use crate::error::{BenchError, Context};
 use crate::measure::{Figure, Outcome};
 
@@ -45,16 +45,12 @@ pub struct OwnDirectories {
     pub create: Create,
 }
 
-/// How many processes, and the figure that tells how many times as much they do together as one does.
-const STEPS: [(u32, Option<Figure>); 4] =
-    [(1, None), (2, Some(Figure::Two)), (4, Some(Figure::Four)), (8, Some(Figure::Eight))];
-
 impl OwnDirectories {
     /// Measures in `dir`.
     pub fn run(&self, dir: &Path, time: Duration) -> Result<Outcome, BenchError> {
         let mut outcome = Outcome::default();
         let mut of_one = 0.0;
-        for (processes, figure) in STEPS {
+        for (processes, figure) in CROWDS {
             let own = |number: u32| dir.join(format!("{processes}-{number}"));
             for number in 0..processes {
                 std::fs::create_dir(own(number)).context("making a directory")?;

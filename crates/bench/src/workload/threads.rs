@@ -1,0 +1,92 @@
+//! Threads of one process that append and fsync, each to a file of its own: a server with several clients.
+
+use std::fs::File;
+use std::io::Write;
+use std::path::Path;
+use std::sync::Barrier;
+use std::time::Duration;
+
+use super::stamp::{Stamped, verify_blocks};
+use super::{CROWDS, SETTLE};
+use crate::error::{BenchError, Context};
+use crate::measure::{Budget, Burst, Figure, Outcome, burst};
+
+/// One thread that appends, then two, four and eight.
+#[derive(Clone, Copy, Debug)]
+pub struct Threads {
+    /// Bytes of a record.
+    pub size: u64,
+    /// A thread appends no more than so much, whatever the time.
+    pub bytes_max: u64,
+}
+
+impl Threads {
+    /// Measures in `dir`.
+    pub fn run(&self, dir: &Path, time: Duration) -> Result<Outcome, BenchError> {
+        let mut outcome = Outcome::default();
+        let mut of_one = 0.0;
+        for (threads, figure) in CROWDS {
+            std::thread::sleep(SETTLE);
+            let rate = self.rate(dir, threads, time)?;
+            outcome = match figure {
+                None => {
+                    of_one = rate;
+                    outcome.with(Figure::Rate, rate)
+                }
+                Some(figure) => outcome.with(figure, rate / of_one),
+            };
+        }
+        Ok(outcome)
+    }
+
+    /// What so many threads do together in a second.
+    fn rate(&self, dir: &Path, threads: u32, time: Duration) -> Result<f64, BenchError> {
+        let start = Barrier::new(threads as usize);
+        let bursts: Vec<Result<Burst, BenchError>> = std::thread::scope(|scope| {
+            let running: Vec<_> = (0..threads)
+                .map(|number| {
+                    let (path, start) = (dir.join(format!("{threads}-{number}")), &start);
+                    scope.spawn(move || self.append(&path, time, start))
+                })
+                .collect();
+            running.into_iter().map(|thread| thread.join().expect("a thread that appends")).collect()
+        });
+        let mut rate = 0.0;
+        for (number, burst) in bursts.into_iter().enumerate() {
+            let burst = burst?;
+            let path = dir.join(format!("{threads}-{number}"));
+            let written = File::open(&path).context("opening to read back")?;
+            verify_blocks(&written, self.size, burst.operations, |n| n)?;
+            std::fs::remove_file(&path).context("removing what was appended to")?;
+            rate += burst.rate();
+        }
+        Ok(rate)
+    }
+
+    fn append(&self, path: &Path, time: Duration, start: &Barrier) -> Result<Burst, BenchError> {
+        let opened = File::options().append(true).create_new(true).open(path);
+        // Who cannot take part lets the others begin.
+        start.wait();
+        let mut file = opened.context("opening a file to append to")?;
+        let mut record = Stamped::new(self.size);
+        burst(Budget { time, operations: self.bytes_max / self.size }, |n| {
+            file.write_all(record.with(n)).context("append")?;
+            file.sync_all().context("fsync")
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_number_of_threads_is_compared_with_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let threads = Threads { size: 128, bytes_max: 128 * 64 };
+        let outcome = threads.run(dir.path(), Duration::from_secs(60)).unwrap();
+        let figures: Vec<Figure> = outcome.figures.into_keys().collect();
+        assert_eq!(figures, [Figure::Rate, Figure::Two, Figure::Four, Figure::Eight]);
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+    }
+}
