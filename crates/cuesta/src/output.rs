@@ -18,12 +18,12 @@ fn styled(terminal: bool, style: &str, text: &str) -> String {
 
 /// Tells why the command gave up.
 pub fn error(failure: &Failure) {
-    eprintln!("{} {failure}", styled(io::stderr().is_terminal(), RED, "cuesta:"));
+    complain(&format!("{} {failure}\n", styled(io::stderr().is_terminal(), RED, "cuesta:")));
 }
 
 /// Tells what the user should know although nothing failed.
 pub fn warning(text: impl Display) {
-    eprintln!("{} {text}", styled(io::stderr().is_terminal(), YELLOW, "warning:"));
+    complain(&format!("{} {text}\n", styled(io::stderr().is_terminal(), YELLOW, "warning:")));
 }
 
 /// Writes a report to standard error, where errors and warnings go.

@@ -20,7 +20,7 @@ use crate::{
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 /// Version of the protocol; both sides must agree.
-pub const PROTOCOL_VERSION: u32 = 21;
+pub const PROTOCOL_VERSION: u32 = 22;
 
 /// Where a frame's first word has the version.
 const VERSION_SHIFT: u32 = 24;
@@ -421,6 +421,8 @@ pub struct Status {
     pub recovered_entries: u64,
     /// Totals.
     pub totals: StoreTotals,
+    /// Why nothing is written any more, if that is so: what can be read is.
+    pub refuses_writes: Option<String>,
     /// Bytes of the metadata store.
     pub metadata_bytes: u64,
     /// Entries digested since start.

@@ -8,7 +8,7 @@ use crate::digest::Space;
 use crate::digest::policy;
 use crate::digest::{Batch, Digester, LogView, Until};
 use crate::ending::Ending;
-use crate::metadata::MetadataError;
+use crate::metadata::{MetadataError, ReadOnly};
 use crate::sessions::{BatchReport, Control, Segment, Session, make_segment};
 use crate::store::{Core, Progress};
 use crate::{Error, SharedFs};
@@ -212,9 +212,6 @@ impl SharedFs {
         session: SessionId,
         until: Until,
     ) -> Result<Option<Batch>, Error> {
-        if self.failed.load(Ordering::Relaxed) {
-            return Err(Error::Failed);
-        }
         self.make_room_for_metadata(session)?;
         let started = Instant::now();
         let log = {
@@ -245,18 +242,8 @@ impl SharedFs {
         let batch = match digested {
             Ok(Some(batch)) => batch,
             Ok(None) => return Ok(None),
-            Err(error) if error.is_damage() => {
-                if !self.metadata.is_read_only() {
-                    tracing::error!(%error, "nothing is digested any more, what can be read is: stop it, and run cuesta fsck");
-                    self.metadata.refuse_writes();
-                }
-                return Err(error);
-            }
-            Err(error) if error.is_left() => return Err(error),
             Err(error) => {
-                // What a failed commit left of the store's memory is not known: nothing is digested any more.
-                tracing::error!(%error, "nothing is digested any more: the daemon must be started again");
-                self.failed.store(true, Ordering::Relaxed);
+                self.refuse_writes_behind(&error);
                 return Err(error);
             }
         };
@@ -293,10 +280,29 @@ impl SharedFs {
                 *self.starved.lock() = Some(Instant::now());
                 Ok(false)
             }
+            Err(error) if error.is_left() => Err(error),
             // Others still read what they can.
-            Err(_) if self.metadata.is_read_only() => Ok(false),
+            Err(error) => {
+                self.refuse_writes_behind(&error);
+                Ok(false)
+            }
             digested => digested,
         }
+    }
+
+    /// From now on nothing is digested: the metadata store is damaged, or its medium has failed, and what a commit left of
+    /// either nobody knows. What was committed is read, and what is logged is there for the next daemon.
+    fn refuse_writes_behind(&self, error: &Error) {
+        if error.is_left() || self.metadata.is_read_only() {
+            return;
+        }
+        let (why, then) = match error.is_damage() {
+            true => (ReadOnly::Damage, "stop it, and run cuesta fsck"),
+            false => (ReadOnly::Failure, "once its medium takes writes again, stop it and start it anew"),
+        };
+        tracing::error!(%error, "nothing is digested any more, what can be read is: {then}");
+        *self.refusal.lock() = Some(format!("{error}: {then}"));
+        self.metadata.refuse_writes(why);
     }
 
     fn digest_logs(&self, idle: bool) -> Result<bool, Error> {

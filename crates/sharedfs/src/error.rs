@@ -47,9 +47,6 @@ pub enum Error {
     /// The metadata store failed.
     #[error(transparent)]
     Metadata(MetadataError),
-    /// It failed before; nothing is digested until the daemon is started again.
-    #[error("an earlier commit failed: the daemon must be started again")]
-    Failed,
     /// What the metadata store holds makes no sense; `cuesta fsck` tells more.
     #[error("the metadata store is damaged: {0}")]
     Damaged(String),

@@ -147,5 +147,7 @@ pub fn prepare_log() {
         .with_ansi(std::io::stderr().is_terminal())
         .with_target(false)
         .with_writer(std::io::stderr)
+        // Where the log cannot be written, nobody can be told so, and the daemon goes on without.
+        .log_internal_errors(false)
         .init();
 }

@@ -88,6 +88,9 @@ fn as_text(folder: &Path, status: &Status) -> String {
         human(status.digested_bytes),
         status.fences,
     );
+    if let Some(why) = &status.refuses_writes {
+        text += &format!("  {} nothing is written any more: {why}\n", output::heading("read only:"));
+    }
     if status.sessions.is_empty() {
         text += "  no programs attached\n";
     } else {

@@ -20,6 +20,7 @@ use cuesta_oplog::{ScanStep, Scanner};
 use hashbrown::HashSet;
 use parking_lot::Mutex;
 use std::cell::{OnceCell, RefCell};
+use std::io::ErrorKind;
 use std::ops::Range;
 
 /// A session's log, as a digest needs to know it.
@@ -336,7 +337,10 @@ impl Digester {
             self.copied = match log.files.copy_out(log.from, bytes, &mut self.buffer) {
                 Ok(copied) => copied,
                 // Its owner can cut a segment short: that is the end of this log, and of nothing else.
-                Err(error) => return Ok(Scanned::rejected(log, Rejection::Unreadable(error.kind()))),
+                Err(error) if error.kind() == ErrorKind::UnexpectedEof => {
+                    return Ok(Scanned::rejected(log, Rejection::CutShort));
+                }
+                Err(error) => return Err(Error::io("read a log")(error)),
             };
             match Scanner::new(&self.buffer[..self.copied], log.from, log.salt, geometry).step() {
                 ScanStep::Cut { needed } if until == Until::Break && needed > bytes => bytes = needed,

@@ -34,7 +34,7 @@ pub use journal::JournalFlaw;
 pub(crate) use journal::tests::plant_extent;
 pub use records::{Counters, Dirent, ExtentList, RawInode, SessionRecord, StoredInode};
 pub use snapshot::{Entry, Snapshot};
-pub use store::{CACHE_BYTES, JournalLoss, MetadataStore, SoundPart};
+pub use store::{CACHE_BYTES, JournalLoss, MetadataStore, ReadOnly, SoundPart};
 pub use transaction::Transaction;
 pub(crate) use usage::payers;
 pub use watch::{Changed, Watch};

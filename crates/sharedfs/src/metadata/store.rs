@@ -31,7 +31,16 @@ pub const CACHE_BYTES: u64 = 64 << 20;
 pub struct MetadataStore {
     shared: Arc<Shared>,
     writer: Arc<Mutex<()>>,
-    is_read_only: AtomicBool,
+    read_only: OnceLock<ReadOnly>,
+}
+
+/// Why nothing is written any more. What was committed can be read, but for what is damaged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReadOnly {
+    /// A transaction met damage, and nobody knows what is left of it in memory.
+    Damage,
+    /// A write failed, and nobody knows what of it is on the medium.
+    Failure,
 }
 
 /// Held by the one transaction that writes.
@@ -175,7 +184,7 @@ impl MetadataStore {
         let (flaw, spare) = (OnceLock::new(), Mutex::default());
         let shared = Shared { path, medium, cache_bytes, current, in_doubt, is_left, flaw, spare, watch };
         let shared = Arc::new(shared);
-        Ok(MetadataStore { shared, writer: Arc::default(), is_read_only: AtomicBool::new(false) })
+        Ok(MetadataStore { shared, writer: Arc::default(), read_only: OnceLock::new() })
     }
 
     /// Every transaction that begins from now on tells `watch` what it changed. There is one who watches: the first.
@@ -192,15 +201,19 @@ impl MetadataStore {
         self.shared.read()
     }
 
-    /// Writes nothing any more: a transaction met damage, and nobody knows what is left of it in memory. What was
-    /// committed can be read, but for what is damaged.
-    pub fn refuse_writes(&self) {
-        self.is_read_only.store(true, Ordering::Relaxed);
+    /// Writes nothing any more; the first reason stays.
+    pub fn refuse_writes(&self, why: ReadOnly) {
+        let _ = self.read_only.set(why);
     }
 
     /// Whether it writes nothing any more.
     pub fn is_read_only(&self) -> bool {
-        self.is_read_only.load(Ordering::Relaxed)
+        self.read_only().is_some()
+    }
+
+    /// Why it writes nothing any more.
+    pub fn read_only(&self) -> Option<ReadOnly> {
+        self.read_only.get().copied()
     }
 
     /// Closes the store for good, behind the transaction that there may be: it is the next one's, whoever still holds this.
@@ -225,11 +238,13 @@ impl MetadataStore {
         // The order matters: only once no other writer is left does a snapshot show the last commit.
         let writing = self.writer.lock_arc();
         self.shared.check_kept()?;
-        if self.is_read_only() {
-            return Err(MetadataError::Damaged("it is only read until cuesta fsck has been run".into()));
-        }
-        if self.shared.in_doubt.load(Ordering::Relaxed) {
-            return Err(MetadataError::Failed);
+        match self.read_only() {
+            Some(ReadOnly::Damage) => {
+                return Err(MetadataError::Damaged("it is only read until cuesta fsck has been run".into()));
+            }
+            Some(ReadOnly::Failure) => return Err(MetadataError::Failed),
+            None if self.shared.in_doubt.load(Ordering::Relaxed) => return Err(MetadataError::Failed),
+            None => {}
         }
         let snapshot = self.shared.read()?;
         match self.shared.flaw.get() {
@@ -253,7 +268,7 @@ impl MetadataStore {
         match self.write_out() {
             Err(error @ (MetadataError::Damaged(_) | MetadataError::Journal(_))) => {
                 tracing::error!(%error, "the metadata store is damaged, and only read from now on");
-                self.refuse_writes();
+                self.refuse_writes(ReadOnly::Damage);
                 return Err(MetadataError::NoSpace);
             }
             written => written?,

@@ -60,8 +60,8 @@ pub enum Rejection {
     Credit,
     #[error("it is not what was written: the log was damaged, and what follows is lost")]
     Damaged,
-    #[error("the log cannot be read: {0}")]
-    Unreadable(std::io::ErrorKind),
+    #[error("the log is shorter than it was")]
+    CutShort,
 }
 
 /// Why applying stops.

@@ -4,7 +4,7 @@ use super::holding::kept_for;
 use super::{Ahead, GRANT_EXTENDED_BYTES, GRANT_ITEMS, Trouble, directory_entry, invalid};
 use crate::catching_up;
 use crate::leases::Outcome;
-use crate::metadata::{ExtentList, Snapshot};
+use crate::metadata::{ExtentList, MetadataError, ReadOnly, Snapshot};
 use crate::store::Core;
 use crate::tiers::split_at_arenas;
 use crate::{Error, SharedFs};
@@ -60,6 +60,7 @@ impl SharedFs {
                     return Ok(granted);
                 }
                 Outcome::Fence(others) => {
+                    self.check_medium()?;
                     fenced.get_or_insert(now);
                     is_taken = true;
                     for other in others {
@@ -73,6 +74,15 @@ impl SharedFs {
                 }
                 Outcome::Drain(other, _) => self.drain(other, inode)?,
             }
+        }
+    }
+
+    /// Refuses what needs the medium, once that has failed. Nobody is fenced any more: whose log can be taken no more would lose
+    /// what it can read.
+    pub(super) fn check_medium(&self) -> Result<(), Error> {
+        match self.metadata.read_only() {
+            Some(ReadOnly::Failure) => Err(MetadataError::Failed.into()),
+            Some(ReadOnly::Damage) | None => Ok(()),
         }
     }
 

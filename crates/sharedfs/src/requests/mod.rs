@@ -347,6 +347,7 @@ impl SharedFs {
     /// again. When there is no room otherwise, digests what is waiting, and then takes back what others were promised and
     /// do not use, and what they freed and have not let go of: a session that does nothing never would.
     fn credit(&self, session: SessionId, blocks: u64) -> Result<Response, Trouble> {
+        self.check_medium()?;
         self.reclaim_all();
         if self.promise(session, blocks)? {
             return Ok(Response::Done);
@@ -512,6 +513,7 @@ impl SharedFs {
             recovery_ms: self.recovered.milliseconds,
             recovered_entries: self.recovered.entries,
             totals,
+            refuses_writes: self.refusal.lock().clone(),
             metadata_bytes: self.metadata.allocated_bytes(),
             digested_entries: digested_entries.load(Ordering::Relaxed),
             coalesced_entries: coalesced_entries.load(Ordering::Relaxed),

@@ -1,0 +1,179 @@
+//! Stores on a disk that fails: an ext4 of its own on a loop device, which is shut down under the programs as by a loss of
+//! power. What it had not written is gone, and it takes and gives nothing any more until it is mounted anew.
+
+mod common;
+
+use common::{Place, can_mount};
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// The ioctl that shuts an ext4 down, without writing what it keeps in memory.
+const SHUT_DOWN: &str = "fcntl.ioctl(os.open(disk, os.O_RDONLY), 0x8004587d, struct.pack('I', 2))";
+
+/// A store on a disk of its own.
+struct Disk {
+    place: Place,
+}
+
+impl Disk {
+    fn new() -> Disk {
+        let place = Place::new();
+        let image = std::fs::File::create(place.path("image")).unwrap();
+        image.set_len(512 << 20).unwrap();
+        ran(Command::new("mkfs.ext4").arg("-q").arg(place.path("image")));
+        std::fs::create_dir(place.path("disk")).unwrap();
+        let disk = Disk { place };
+        disk.mount();
+        let made = disk.place.cuesta(&["mkfs", "disk/store", "--medium", "block", "--nvm", "64M"]);
+        assert_eq!(made.status(), 0, "{}", made.errors());
+        disk
+    }
+
+    fn mount(&self) {
+        let (image, at) = (self.place.path("image"), self.place.path("disk"));
+        ran(Command::new("mount").args(["-o", "loop"]).args([&image, &at]));
+    }
+
+    fn unmount(&self) {
+        self.place.cuesta(&["stop", "disk/store"]);
+        ran(Command::new("umount").arg(self.place.path("disk")));
+    }
+
+    /// A program in Python that knows the `disk`, and how to `cut` its power.
+    fn program(&self, script: &str) -> Command {
+        let disk = self.place.path("disk");
+        let script = format!(
+            "import fcntl, os, struct, sys, threading\ndisk = {disk:?}\ndef cut():\n  {SHUT_DOWN}\n{script}"
+        );
+        self.place.command(&["run", "--store", "disk/store", "--", "python3", "-c", &script])
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        let _ = self.place.cuesta(&["stop", "disk/store"]);
+        let _ = Command::new("umount").arg(self.place.path("disk")).status();
+    }
+}
+
+#[track_caller]
+fn ran(command: &mut Command) {
+    let ended = command.output().unwrap();
+    assert!(ended.status.success(), "{command:?}: {}", String::from_utf8_lossy(&ended.stderr));
+}
+
+#[test]
+fn on_a_disk_that_takes_no_writes_syncs_fail_and_all_that_was_can_be_read() {
+    if !can_mount() {
+        return;
+    }
+    let disk = Disk::new();
+    let mut program = disk.program(
+        "def say(what, act):
+  try: print(what, act())
+  except OSError as error: print(what, error.strerror)
+for number in range(20):
+  with open(f'/cuesta/{number}', 'w') as file: file.write(f'file {number}')
+kept = os.open('/cuesta/kept', os.O_RDWR | os.O_CREAT)
+os.write(kept, b'acknowledged')
+say('sync', lambda: os.fsync(kept))
+cut()
+os.write(kept, b', and more')
+say('sync', lambda: os.fsync(kept))
+say('once more', lambda: os.fsync(kept))
+say('read', lambda: os.pread(kept, 12, 0))
+say('another', lambda: open('/cuesta/7').read())
+say('names', lambda: len(os.listdir('/cuesta')))
+try:
+  while True: os.write(kept, bytes(1 << 20))
+except OSError as error: print('full', error.strerror)
+say('read', lambda: os.pread(kept, 12, 0))
+say('size', lambda: os.stat('/cuesta/9').st_size)
+",
+    );
+    let ended = common::Ended(program.output().unwrap());
+    let failed = "Input/output error";
+    let said = format!(
+        "sync None\nsync {failed}\nonce more {failed}\nread b'acknowledged'\nanother file 7\nnames 21\nfull {failed}\n\
+         read b'acknowledged'\nsize 6\n"
+    );
+    assert_eq!(ended.text(), said, "{}", ended.errors());
+    disk.unmount();
+    disk.mount();
+    assert_eq!(disk.place.cuesta(&["fsck", "disk/store"]).status(), 0);
+    let after = disk.program("print(open('/cuesta/kept').read()[:12], open('/cuesta/19').read())").output();
+    assert_eq!(common::Ended(after.unwrap()).text(), "acknowledged file 19\n");
+}
+
+#[test]
+fn what_threads_synced_together_survives_a_loss_of_power() {
+    if !can_mount() {
+        return;
+    }
+    let disk = Disk::new();
+    let threads = 4;
+    let mut program = disk.program(&format!(
+        "def append(thread):
+  file = os.open(f'/cuesta/{{thread}}', os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+  number = 0
+  try:
+    while True:
+      os.write(file, b'%d\\n' % number)
+      os.fsync(file)
+      os.write(1, b'%d %d\\n' % (thread, number))
+      number += 1
+  except OSError: pass
+for thread in range({threads}): threading.Thread(target=append, args=[thread]).start()
+sys.stdin.readline()
+cut()
+"
+    ));
+    let mut program = program.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut power = program.stdin.take();
+    let mut acknowledged: BTreeMap<String, usize> = BTreeMap::new();
+    for (count, line) in BufReader::new(program.stdout.take().unwrap()).lines().enumerate() {
+        let line = line.unwrap();
+        let (thread, number) = line.split_once(' ').unwrap();
+        acknowledged.insert(thread.to_owned(), number.parse().unwrap());
+        if count == 500 {
+            drop(power.take());
+        }
+    }
+    assert!(program.wait().unwrap().success());
+    disk.unmount();
+    disk.mount();
+    for (thread, last) in &acknowledged {
+        let found = disk.program(&format!("print(open('/cuesta/{thread}').read(), end='')")).output();
+        let found = common::Ended(found.unwrap()).text();
+        let numbers: Vec<usize> = found.lines().map(|line| line.parse().unwrap()).collect();
+        assert!(numbers.iter().copied().eq(0..numbers.len()), "{found}");
+        assert!(
+            numbers.len() > *last,
+            "thread {thread}: {last} was acknowledged, {} are there",
+            numbers.len()
+        );
+    }
+    assert_eq!(acknowledged.len(), threads, "{acknowledged:?}");
+}
+
+/// Its own disk, not the store's, may be what is full: the daemon's log cannot be written there.
+#[test]
+fn a_daemon_whose_log_cannot_be_written_goes_on() {
+    if !Path::new("/dev/full").exists() {
+        return;
+    }
+    let place = Place::with_store();
+    let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+    let mut daemon = place.command(&["serve", "store"]).stderr(full).spawn().unwrap();
+    let run = |script: &str| place.cuesta(&["run", "--store", "store", "--", "sh", "-c", script]);
+    while place.cuesta(&["status", "store"]).status() == 3 {
+        std::thread::yield_now();
+    }
+    assert_eq!(run("echo hello > /cuesta/a").status(), 0);
+    assert_eq!(run("cat /cuesta/a").text(), "hello\n");
+    assert_eq!(daemon.try_wait().unwrap(), None);
+    place.cuesta(&["stop", "store"]);
+    assert!(daemon.wait().unwrap().success());
+}
