@@ -36,7 +36,10 @@ impl Client {
     pub fn keep_in_kernel(&self, device: OwnedFd, names: bool) -> Result<Duration, Error> {
         self.check_alive()?;
         *self.kernel.mount.lock() = Some(Mount { device, names });
-        self.asking(|| self.hand_over_mount())
+        let term = self.asking(|| self.hand_over_mount())?;
+        // Later than SharedFS, which has begun the same way.
+        self.kernel.taken.write().note_all(Instant::now());
+        Ok(term)
     }
 
     /// The mount is gone, in order.
