@@ -79,7 +79,7 @@ impl TakenNames {
         self.taken.insert(directory, now);
     }
 
-    /// Every directory is taken `now`, as when a mount is new, and by the end of a daemon: both begin anew, and agree on that.
+    /// Every directory is taken `now`, as by the end of a daemon: both begin anew, and agree on that.
     pub fn note_all(&mut self, now: Instant) {
         self.taken.clear();
         self.others = Others::Taken(now);

@@ -111,7 +111,7 @@ fn a_name_that_the_mount_moved_beside_what_another_door_changes_is_replaced_at_o
             make(&session, &name);
         }
         let expected = inode(&mounted.path(&next));
-        let is_kept_there = is_kept(&mounted, Path::new(&kept), Duration::from_secs(20));
+        let is_kept_there = is_kept(&mounted, Path::new(&kept), Duration::from_secs(5));
         assert_eq!(is_kept_there, knows_names(), "nobody else changes what is there");
         let (from, to) = if is_from_busy { (&moved, &kept) } else { (&kept, &moved) };
         renameat_with(CWD, from, CWD, to, flags).unwrap();

@@ -36,10 +36,7 @@ impl Client {
     pub fn keep_in_kernel(&self, device: OwnedFd, names: bool) -> Result<Duration, Error> {
         self.check_alive()?;
         *self.kernel.mount.lock() = Some(Mount { device, names });
-        let term = self.asking(|| self.hand_over_mount())?;
-        // Later than SharedFS, which has begun the same way.
-        self.kernel.taken.write().note_all(Instant::now());
-        Ok(term)
+        self.asking(|| self.hand_over_mount())
     }
 
     /// The mount is gone, in order.

@@ -68,9 +68,8 @@ impl KernelCache {
         })
     }
 
-    /// The door has its kernel keep no names for now: the session is new, and programs begin with it by whatever door; or it comes
-    /// from an earlier daemon, with which it lost all its leases, and none was granted before what the kernel was told had ended
-    /// by itself.
+    /// Its session comes from an earlier daemon, with which it lost all its leases: none was granted before what the kernel was
+    /// told had ended by itself, and the door has it keep no more for now.
     fn call_all_taken(&self) {
         if let Some(taken) = &self.taken {
             taken.lock().note_all(Instant::now());
@@ -142,7 +141,9 @@ impl SharedFs {
         let mark = std::fs::OpenOptions::new().write(true).create(true).truncate(false).open(path);
         mark.map_err(Error::io("note that there is a mount"))?;
         if let Some(found) = core.sessions.get_mut(&session) {
-            cache.call_all_taken();
+            if matches!(found.presence, Presence::Returning) {
+                cache.call_all_taken();
+            }
             found.kernel = Some(cache);
         }
         Ok(())
