@@ -220,7 +220,11 @@ fn clear_provided(file: impl AsFd, range: Range<u64>) {
 pub fn settle(file: impl AsFd, medium: Medium) -> Result<(), Errno> {
     match medium {
         Medium::Memory => Ok(()),
-        Medium::Pmem | Medium::Block => fsync(file),
+        Medium::Pmem | Medium::Block => {
+            fsync(&file)?;
+            recorder::record_file_sync(file.as_fd());
+            Ok(())
+        }
     }
 }
 

@@ -11,7 +11,7 @@
 //! between any two. Each step counts as durable from then on: SharedFS syncs files and directories before it goes on.
 //!
 //! Files in mapped mode are the kernel's, and as durable as the medium they lie on: what a call did to one is done
-//! ([`Event::Written`]), page by page; what a program stored through a mapping is pending like any store, until msync.
+//! ([`Event::Written`]), page by page, or, on a disk, what it wrote once it is synced; what a program stored through a mapping is pending like any store, until msync.
 
 #[cfg(feature = "record")]
 mod live;

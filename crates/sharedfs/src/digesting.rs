@@ -296,12 +296,8 @@ impl SharedFs {
         if error.is_left() || self.metadata.is_read_only() {
             return;
         }
-        let (why, then) = match error.is_damage() {
-            true => (ReadOnly::Damage, "stop it, and run cuesta fsck"),
-            false => (ReadOnly::Failure, "once its medium takes writes again, stop it and start it anew"),
-        };
-        tracing::error!(%error, "nothing is digested any more, what can be read is: {then}");
-        *self.refusal.lock() = Some(format!("{error}: {then}"));
+        let why = if error.is_damage() { ReadOnly::Damage } else { ReadOnly::Failure };
+        tracing::error!(%error, "nothing is digested any more, what can be read is: {why}");
         self.metadata.refuse_writes(why);
     }
 

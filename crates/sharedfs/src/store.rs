@@ -90,8 +90,6 @@ pub struct SharedFs {
     /// Held by who begins a session; and by who needs that nobody does.
     pub(crate) attaching: RwLock<()>,
     recovering: AtomicBool,
-    /// Why nothing is digested any more, for people.
-    pub(crate) refusal: Mutex<Option<String>>,
     /// A digest runs.
     pub(crate) digests: AtomicBool,
     /// When a session was last given what another one was fenced for.
@@ -263,7 +261,6 @@ impl SharedFs {
             making: Mutex::new(()),
             attaching: RwLock::new(()),
             recovering: AtomicBool::new(true),
-            refusal: Mutex::default(),
             digests: AtomicBool::new(false),
             attended_at: Mutex::default(),
             watched_orphans: AtomicU64::new(0),

@@ -64,6 +64,9 @@ pub enum Event {
         offset: u64,
         /// What.
         bytes: Box<[u8]>,
+        /// On a disk they are in the kernel's pages, and may be lost until the file is synced. A hole is one change of the
+        /// file's description, which the file system below keeps whole.
+        in_pages: bool,
     },
     /// A file has a new length; bytes it gained are zeros.
     SetLen {
@@ -435,7 +438,7 @@ pub(crate) fn on_write_pages(file: BorrowedFd<'_>, offset: u64, bytes: &[u8]) {
     let first = ((PAGE - offset % PAGE) as usize).min(bytes.len());
     let mut at = offset;
     for piece in std::iter::once(&bytes[..first]).chain(bytes[first..].chunks(PAGE as usize)) {
-        note_written(file, at, piece);
+        note_written(file, at, piece, true);
         at += piece.len() as u64;
     }
 }
@@ -447,13 +450,14 @@ pub(crate) fn on_punch(file: BorrowedFd<'_>, offset: u64, len: u64) {
     }
     let end = rustix::fs::fstat(file).map_or(0, |found| found.st_size.unsigned_abs());
     let len = end.min(offset.saturating_add(len)).saturating_sub(offset);
-    note_written(file, offset, &vec![0; len as usize]);
+    note_written(file, offset, &vec![0; len as usize], false);
 }
 
-fn note_written(file: BorrowedFd<'_>, offset: u64, bytes: &[u8]) {
+fn note_written(file: BorrowedFd<'_>, offset: u64, bytes: &[u8], in_pages: bool) {
     with_state(|state| {
         if !bytes.is_empty() && state.follows(&path_of(file)) {
-            state.push(Event::Written { region: region_of(file), offset, bytes: bytes.into() });
+            let (region, bytes) = (region_of(file), bytes.into());
+            state.push(Event::Written { region, offset, bytes, in_pages });
         }
     });
 }

@@ -43,6 +43,17 @@ pub enum ReadOnly {
     Failure,
 }
 
+impl std::fmt::Display for ReadOnly {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            ReadOnly::Damage => "the metadata store is damaged (stop it, and run cuesta fsck)",
+            ReadOnly::Failure => {
+                "a write failed (once the medium takes writes again, stop it and start it anew)"
+            }
+        })
+    }
+}
+
 /// Held by the one transaction that writes.
 pub(super) type Writing = ArcMutexGuard<RawMutex, ()>;
 

@@ -513,7 +513,7 @@ impl SharedFs {
             recovery_ms: self.recovered.milliseconds,
             recovered_entries: self.recovered.entries,
             totals,
-            refuses_writes: self.refusal.lock().clone(),
+            refuses_writes: self.metadata.read_only().map(|why| why.to_string()),
             metadata_bytes: self.metadata.allocated_bytes(),
             digested_entries: digested_entries.load(Ordering::Relaxed),
             coalesced_entries: coalesced_entries.load(Ordering::Relaxed),

@@ -107,11 +107,15 @@ impl Image {
 
     /// Writes bytes as the kernel does: behind its end the file grows.
     pub(super) fn write(&mut self, region: RegionKey, offset: u64, bytes: &[u8]) {
-        let end = offset + bytes.len() as u64;
+        self.extend(region, offset + bytes.len() as u64);
+        self.store(region, offset, bytes);
+    }
+
+    /// Has a file reach to `end`, at least.
+    pub(super) fn extend(&mut self, region: RegionKey, end: u64) {
         if self.files.get(&region).is_some_and(|file| file.len < end) {
             self.set_len(region, end);
         }
-        self.store(region, offset, bytes);
     }
 
     /// Takes stores back, the last first.

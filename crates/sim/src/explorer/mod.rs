@@ -98,6 +98,11 @@ pub trait Subject {
         false
     }
 
+    /// Whether what a call of the kernel's wrote may be lost until it is synced, as on a disk.
+    fn writes_wait(&self) -> bool {
+        false
+    }
+
     /// How many lanes its runs have.
     fn lanes(&self) -> usize {
         1
@@ -204,7 +209,7 @@ pub fn unaccounted(recording: &Recording, root: &Path) -> Vec<String> {
             Event::Rename { region, path } => image.rename(*region, relative(path, &root)),
             Event::Remove { path } => drop(image.remove(&relative(path, &root))),
             Event::Store { region, offset, bytes } => drop(image.store(*region, *offset, bytes)),
-            Event::Written { region, offset, bytes } => image.write(*region, *offset, bytes),
+            Event::Written { region, offset, bytes, .. } => image.write(*region, *offset, bytes),
             Event::Flush { .. } | Event::Fence | Event::Mark(_) => {}
         }
     }
@@ -321,7 +326,13 @@ impl<S: Subject> Run<'_, S> {
                     stored.store(*region, *offset, bytes);
                 }
             }
-            Event::Written { region, offset, bytes } => {
+            Event::Written { region, offset, bytes, in_pages: true } if self.subject.writes_wait() => {
+                stored.write(*region, *offset, bytes);
+                durable.extend(*region, *offset + bytes.len() as u64);
+                pending.store(*region, *offset, bytes);
+                self.check(stored, Moment::ProcessDeath)?;
+            }
+            Event::Written { region, offset, bytes, .. } => {
                 self.between_fences(pending, durable)?;
                 pending.write_out(*region, *offset, bytes.len() as u64, durable);
                 durable.write(*region, *offset, bytes);

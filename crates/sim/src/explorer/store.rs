@@ -137,6 +137,7 @@ pub enum WorkloadFailure {
 /// What the store may show after each number of operations.
 #[derive(Default)]
 pub(super) struct StoreSubject {
+    on: On,
     trees: Vec<Tree>,
     /// Of those after which something stored through mappings is not synced: what it is.
     unsynced: BTreeMap<usize, (Model, Unsynced)>,
@@ -230,6 +231,10 @@ impl Subject for StoreSubject {
         true
     }
 
+    fn writes_wait(&self) -> bool {
+        matches!(self.on, On::Disk(_))
+    }
+
     fn circumstances(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         (&self.lasting, self.maps, self.stays_mapped).hash(&mut hasher);
@@ -313,6 +318,7 @@ pub fn crash(
         Tree::with_open_files(&model)
     };
     let mut subject = StoreSubject {
+        on: workload.on,
         trees: vec![crashed(&model)],
         maps,
         stays_mapped: maps && workload.processes_live,
