@@ -171,7 +171,7 @@ fn a_daemon_whose_log_cannot_be_written_goes_on() {
     let mut daemon = place.command(&["serve", "store"]).stderr(full).spawn().unwrap();
     let run = |script: &str| place.cuesta(&["run", "--store", "store", "--", "sh", "-c", script]);
     while place.cuesta(&["status", "store"]).status() == 3 {
-        std::thread::yield_now();
+        assert_eq!(daemon.try_wait().unwrap(), None, "it ended before it was there");
     }
     assert_eq!(run("echo hello > /cuesta/a").status(), 0);
     assert_eq!(run("cat /cuesta/a").text(), "hello\n");

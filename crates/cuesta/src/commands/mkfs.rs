@@ -31,8 +31,8 @@ const OVERHEAD_BYTES: u64 = 96 << 20;
 #[command(
     long_about = "Make a store: a directory with its configuration, and its fast tier.\n\n\
                   Refuses to overwrite anything. With --medium memory the fast tier lies in shared memory \
-                  (/dev/shm, unless STORE itself is on a tmpfs, or --nvm-path says where); with --medium pmem in \
-                  STORE itself, or where --nvm-path says, which must be mounted with DAX.",
+                  (/dev/shm, unless STORE itself is on a tmpfs, or --nvm-path says where); with --medium block or pmem \
+                  in STORE itself, or where --nvm-path says, which must be on a disk, or mounted with DAX.",
     after_help = "\
 Examples:
   cuesta mkfs ~/store
