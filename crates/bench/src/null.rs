@@ -140,7 +140,7 @@ impl Null {
     fn new() -> Self {
         let root = Node { mode: libc::S_IFDIR | 0o777, links: 1, ..Node::default() };
         let tree = Mutex::new(Tree { nodes: HashMap::from([(ROOT, root)]), last: ROOT });
-        Null { tree, keeping: Keeping::for_term(TERM, true) }
+        Null { tree, keeping: Keeping::for_term(TERM) }
     }
 
     fn answer(&self, request: Request<'_>, answer: &mut Answer) -> Result<(), Refusal> {
@@ -233,7 +233,7 @@ impl Null {
 
     /// What stands for a name; a node without a number: there is none.
     fn entry(&self, attributes: Attributes) -> EntryOut {
-        let (entry_valid, entry_valid_ns) = self.keeping.name(true);
+        let (entry_valid, entry_valid_ns) = self.keeping.name();
         EntryOut { node: attributes.inode, entry_valid, entry_valid_ns, attributes, ..EntryOut::default() }
     }
 

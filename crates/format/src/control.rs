@@ -39,6 +39,7 @@
 //! | sets its marks, or begins again if they cannot be had | removes the name |
 //! | sees that it has a name still, or begins again | closes it |
 
+use crate::kept_names::{SETS, WAYS};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
 /// Bytes of a page, and of its mapping unless it says otherwise.
@@ -131,6 +132,8 @@ pub struct NoticePage {
     pub digested_entries: AtomicU64,
     /// Not 0: SharedFS looks at the log without being told that it holds something. What makes it 0 looks once more.
     pub attended: AtomicU64,
+    /// Directories of each set that somebody is about to take from this session, a mount's ([`crate::kept_names`]).
+    pub wanted: [AtomicU64; SETS],
 }
 
 /// What the session tells SharedFS. Every field may lie.
@@ -160,6 +163,8 @@ pub struct ClientPage {
     pub lock_files: AtomicU64,
     /// Calls under the path that were not served, by system call number (the last slot: all others).
     pub unserved: [AtomicU32; UNSERVED_SLOTS],
+    /// Of which directories a mount's kernel keeps names, if the session is one's ([`crate::kept_names`]).
+    pub kept_names: [[AtomicU64; WAYS]; SETS],
 }
 
 /// Bit of [`NoticePage::state`]: the daemon is gone or gave the session up.

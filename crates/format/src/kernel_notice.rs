@@ -9,16 +9,9 @@ use crate::InodeNumber;
 const HEADER_BYTES: usize = 16;
 /// Bytes of a notice about an inode.
 pub const INODE_NOTICE_BYTES: usize = HEADER_BYTES + 24;
-/// Bytes of a notice about all names.
-pub const NAMES_NOTICE_BYTES: usize = HEADER_BYTES;
-
-/// The kernel's protocol has notices about all names from this minor version on (`FUSE_NOTIFY_INC_EPOCH`, Linux 6.16).
-pub const NAMES_NOTICE_SINCE: u32 = 44;
 
 /// `FUSE_NOTIFY_INVAL_INODE`.
 const ABOUT_INODE: i32 = 2;
-/// `FUSE_NOTIFY_INC_EPOCH`.
-const ABOUT_NAMES: i32 = 8;
 
 /// What of an inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,14 +42,6 @@ pub fn inode(inode: InodeNumber, about: About) -> [u8; INODE_NOTICE_BYTES] {
     notice
 }
 
-/// No name holds any more that was looked up so far.
-#[must_use]
-pub fn names() -> [u8; NAMES_NOTICE_BYTES] {
-    let mut notice = [0; NAMES_NOTICE_BYTES];
-    header(&mut notice, ABOUT_NAMES);
-    notice
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -68,6 +53,5 @@ mod tests {
         assert_eq!((word(&content, 0), word(&content, 4), word(&content, 16)), (40, 2, 7));
         assert_eq!(content[24..], [0; 16]);
         assert_eq!(inode(InodeNumber(7), About::Attributes)[24..32], (-1i64).to_ne_bytes());
-        assert_eq!((word(&names(), 0), word(&names(), 4), names().len()), (16, 8, 16));
     }
 }

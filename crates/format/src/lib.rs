@@ -17,6 +17,7 @@ pub mod geometry;
 pub mod ids;
 pub mod inode;
 pub mod inode_layout;
+pub mod kept_names;
 pub mod kernel_notice;
 pub mod mount_calls;
 pub mod operation;
@@ -26,7 +27,6 @@ pub mod processor;
 pub mod quota;
 pub mod session_table;
 pub mod superblock;
-pub mod taken_names;
 pub mod wire;
 
 pub use geometry::Geometry;
@@ -37,7 +37,6 @@ pub use ids::{
 pub use inode::{Extent, FileKind, InodeRecord, Timestamp};
 pub use operation::Operation;
 pub use superblock::Medium;
-pub use taken_names::TakenNames;
 
 /// Bytes in a block: the unit in which the shared area is allocated and copied on write.
 pub const BLOCK_BYTES: u64 = 4096;

@@ -20,7 +20,7 @@ use crate::{
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 /// Version of the protocol; both sides must agree.
-pub const PROTOCOL_VERSION: u32 = 22;
+pub const PROTOCOL_VERSION: u32 = 23;
 
 /// Where a frame's first word has the version.
 const VERSION_SHIFT: u32 = 24;
@@ -144,10 +144,7 @@ pub enum Request {
     },
     /// This session is a mount's, of which a descriptor comes along: what it loses SharedFS calls doubtful to the kernel
     /// ([`crate::kernel_notice`]). Answered [`Response::KeptInKernel`].
-    KeepInKernel {
-        /// The kernel can be told that names are doubtful.
-        names: bool,
-    },
+    KeepInKernel,
     /// The mount is gone in order: the kernel keeps nothing of it any more. Answered [`Response::Done`].
     NothingInKernel,
     /// Gives leases back (their inodes were dropped from the cache).

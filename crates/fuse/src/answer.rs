@@ -38,6 +38,12 @@ impl Answer {
         self.used += bytes.len();
     }
 
+    /// Puts a structure in the place of the one it begins with.
+    pub fn put_first(&mut self, structure: &(impl IntoBytes + Immutable)) {
+        let bytes = structure.as_bytes();
+        self.bytes[..self.used][..bytes.len()].copy_from_slice(bytes);
+    }
+
     /// Adds zeros up to a multiple of 8 bytes.
     pub fn align(&mut self) {
         let end = self.used.next_multiple_of(8);
@@ -77,6 +83,8 @@ mod tests {
         });
         assert_eq!((filled, answer.bytes().len(), answer.bytes()[8]), (Ok(()), 9, 9));
         assert_eq!(answer.fill(1, |_| Err(5)), Err(5));
+        answer.put_first(&8u32);
+        assert_eq!(answer.bytes()[..7], *[8u32.to_ne_bytes().as_slice(), b"abc"].concat());
         answer.clear();
         assert_eq!(answer.bytes(), b"");
     }

@@ -93,11 +93,6 @@ impl Device {
         let _ = rustix::io::write(&self.file, &kernel_notice::inode(inode, About::Attributes));
     }
 
-    /// What the kernel knows of names holds no more.
-    pub fn doubt_names(&self) {
-        let _ = rustix::io::write(&self.file, &kernel_notice::names());
-    }
-
     /// Throws away what the kernel keeps of a file's content. Waits for reads of it that are under way: whoever may be
     /// waited for must not wait for the caller.
     pub fn forget_content(&self, inode: InodeNumber) {

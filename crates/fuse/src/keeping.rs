@@ -8,45 +8,46 @@
 //! |---|---|
 //! | attributes the kernel asked for | always: it compares when it asked with when it was told otherwise |
 //! | attributes that come with a name, or with a change | never: it does not compare, or knows no such inode yet |
-//! | names, and that there is none | where the kernel can forget all names at once, of quiet directories ([`cuesta_format::taken_names`]) |
+//!
+//! Names, and that there is none, cannot be taken back, and hold for a moment ([`cuesta_format::kept_names`]).
 
+use cuesta_format::kept_names::NAME_TERM;
 use std::time::Duration;
 
 /// What the kernel may keep: by default nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Keeping {
     term: Duration,
-    names: bool,
 }
 
 impl Keeping {
-    /// For `term`, if SharedFS can take it back; names only if the kernel `has_epochs`.
+    /// For `term`, if SharedFS can take it back.
     #[must_use]
-    pub fn for_term(term: Duration, has_epochs: bool) -> Keeping {
-        Keeping { term, names: has_epochs }
+    pub fn for_term(term: Duration) -> Keeping {
+        Keeping { term }
     }
 
     /// Whether names are kept at all.
     #[must_use]
     pub fn names_hold(&self) -> bool {
-        self.names && !self.term.is_zero()
+        !self.term.is_zero()
     }
 
-    /// How long a name holds of a directory that `is_quiet`: seconds and nanoseconds.
+    /// How long a name holds that may be kept: seconds and nanoseconds.
     #[must_use]
-    pub fn name(&self, is_quiet: bool) -> (u64, u32) {
-        if self.names && is_quiet { self.parts() } else { (0, 0) }
+    pub fn name(&self) -> (u64, u32) {
+        parts(self.term.min(NAME_TERM))
     }
 
     /// How long attributes hold that the kernel asked for.
     #[must_use]
     pub fn attributes(&self) -> (u64, u32) {
-        self.parts()
+        parts(self.term)
     }
+}
 
-    fn parts(&self) -> (u64, u32) {
-        (self.term.as_secs(), self.term.subsec_nanos())
-    }
+fn parts(term: Duration) -> (u64, u32) {
+    (term.as_secs(), term.subsec_nanos())
 }
 
 #[cfg(test)]
@@ -55,12 +56,12 @@ mod tests {
 
     #[test]
     fn nothing_is_kept_that_cannot_be_taken_back() {
-        let (term, none) = ((1, 500_000_000), (0, 0));
-        let all = Keeping::for_term(Duration::from_millis(1500), true);
-        assert_eq!((all.name(true), all.name(false), all.attributes()), (term, none, term));
-        assert!(all.names_hold());
-        let older = Keeping::for_term(Duration::from_millis(1500), false);
-        assert_eq!((older.name(true), older.attributes(), older.names_hold()), (none, term, false));
-        assert_eq!((Keeping::default().name(true), Keeping::default().attributes()), (none, none));
+        let kept = Keeping::for_term(Duration::from_millis(1500));
+        assert_eq!(
+            (kept.name(), kept.attributes(), kept.names_hold()),
+            ((0, 12_000_000), (1, 500_000_000), true)
+        );
+        let none = Keeping::default();
+        assert_eq!((none.name(), none.attributes(), none.names_hold()), ((0, 0), (0, 0), false));
     }
 }

@@ -12,7 +12,6 @@ use crate::keeping::Keeping;
 use crate::request::Request;
 use crate::root;
 use crate::serves::{Outcome, Serves};
-use cuesta_format::kernel_notice::NAMES_NOTICE_SINCE;
 use cuesta_libfs::Client;
 use parking_lot::{Condvar, Mutex};
 use rustix::io::Errno;
@@ -101,8 +100,8 @@ pub struct Server {
 impl Server {
     /// Serves the mount at `at`, behind `device`, by the session of `client`.
     pub fn start(client: Arc<Client>, device: Device, at: &Path) -> Result<Server, ServeError> {
-        let server = Server::start_with(device, |device, Agreed { minor, flags }| {
-            let keeping = what_is_kept(&client, device, minor)?;
+        let server = Server::start_with(device, |device, Agreed { flags, .. }| {
+            let keeping = what_is_kept(&client, device)?;
             let can_map_direct = flags & init::DIRECT_IO_ALLOW_MMAP != 0;
             Ok(Box::new(Door::new(client, Arc::clone(device), keeping, can_map_direct)))
         })?;
@@ -229,11 +228,10 @@ impl Shared {
 }
 
 /// What the kernel may keep, once SharedFS can take it back.
-fn what_is_kept(client: &Client, device: &Device, minor: u32) -> Result<Keeping, ServeError> {
-    let names = minor >= NAMES_NOTICE_SINCE;
+fn what_is_kept(client: &Client, device: &Device) -> Result<Keeping, ServeError> {
     let another = device.another().map_err(ServeError::Device)?;
-    let term = client.keep_in_kernel(another.into_file(), names).map_err(ServeError::Session)?;
-    Ok(Keeping::for_term(term, names))
+    let term = client.keep_in_kernel(another.into_file()).map_err(ServeError::Session)?;
+    Ok(Keeping::for_term(term))
 }
 
 /// What this side and the kernel agree on.

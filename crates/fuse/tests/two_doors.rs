@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Mounted, ROOT, can_mount, knows_names};
+use common::{Mounted, ROOT, can_mount};
 use cuesta_format::{InodeNumber, Timestamp};
 use cuesta_libfs::{Base, Client, RenameFlags, SetAttributes, SetTime, Target};
 use cuesta_media::{UserSlice, UserSliceMut};
@@ -336,7 +336,7 @@ fn what_nobody_changes_the_kernel_does_not_ask_for_again() {
     loop {
         let before = mounted.requests();
         assert_eq!(look(5), *b"words");
-        if mounted.requests() == before || !knows_names() {
+        if mounted.requests() == before {
             break;
         }
     }
@@ -344,9 +344,7 @@ fn what_nobody_changes_the_kernel_does_not_ask_for_again() {
     const LOOKS: u64 = 1000;
     (0..LOOKS).for_each(|_| assert_eq!(look(5), *b"words"));
     let asked = mounted.requests() - before;
-    // Kernels of before 6.16 are not told that names are doubtful, and ask for them, and then for attributes.
-    let names = if knows_names() { 0 } else { 3 * LOOKS };
-    assert!(asked < LOOKS / 10 + names, "{asked} requests");
+    assert!(asked < LOOKS / 10, "{asked} requests");
     session.replace("file", b"other words", 0);
     assert_eq!(look(11), *b"other");
 }

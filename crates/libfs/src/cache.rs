@@ -136,7 +136,11 @@ impl Cache {
 
     /// Forgets some closed inodes of which the log holds nothing above `retired`; their leases are to be given
     /// back. The gate is closed: nobody else uses the cache.
-    pub(crate) fn forget_some(&self, retired: LogPosition) -> Vec<InodeNumber> {
+    pub(crate) fn forget_some(
+        &self,
+        retired: LogPosition,
+        stays: impl Fn(InodeNumber) -> bool,
+    ) -> Vec<InodeNumber> {
         let mut inodes = self.inodes.write();
         let mut hand = self.hand.lock();
         let mut forgotten = Vec::new();
@@ -149,7 +153,8 @@ impl Cache {
             *hand = (*hand + 1) % inodes.parts();
             let gone = inodes.take_from_part(*hand, |(number, inode)| {
                 looked += 1;
-                found < FORGET_BATCH && is_forgettable(*number, inode, retired) && {
+                let is_gone = is_forgettable(*number, inode, retired) && !stays(*number);
+                found < FORGET_BATCH && is_gone && {
                     found += 1;
                     true
                 }
@@ -189,9 +194,9 @@ mod tests {
         cache.insert(made(6, 640));
         let held = made(7, 0);
         cache.insert(Arc::clone(&held));
-        assert_eq!(cache.forget_some(LogPosition(64)), vec![InodeNumber(5)]);
+        assert_eq!(cache.forget_some(LogPosition(64), |_| false), vec![InodeNumber(5)]);
         assert!(cache.get(InodeNumber(5)).is_none());
         drop(held);
-        assert_eq!(cache.forget_some(LogPosition(640)).len(), 2);
+        assert_eq!(cache.forget_some(LogPosition(640), |_| false).len(), 2);
     }
 }

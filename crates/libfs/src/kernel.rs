@@ -1,41 +1,37 @@
-//! A session that is a mount's: what it loses, SharedFS tells the kernel ([`cuesta_format::kernel_notice`]), all but names
-//! of directories that were taken lately, of which the kernel is to keep none ([`TakenNames`]).
+//! A session that is a mount's: what it loses of inodes SharedFS tells the kernel ([`cuesta_format::kernel_notice`]), and of
+//! names it waits until the kernel keeps none any more ([`cuesta_format::kept_names`]).
 
 use crate::client::Client;
 use crate::errno::Error;
 use crate::session::unexpected;
-use crate::sync::{Mutex, RwLock};
+use crate::sync::{Mutex, Ordering, RwLock};
+use crate::taken_names::TakenNames;
 use cuesta_format::wire::{Request, Response};
-use cuesta_format::{FileKind, InodeNumber, TakenNames};
+use cuesta_format::{FileKind, InodeNumber};
 use rustix::fd::{AsFd as _, OwnedFd};
 use std::time::{Duration, Instant};
 
 /// What a session has that is a mount's.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Kernel {
-    mount: Mutex<Option<Mount>>,
+    /// A descriptor of the mount.
+    mount: Mutex<Option<OwnedFd>>,
     taken: RwLock<TakenNames>,
 }
 
-impl Default for Kernel {
-    fn default() -> Kernel {
-        Kernel { mount: Mutex::new(None), taken: RwLock::new(TakenNames::of_door()) }
-    }
-}
-
-/// The mount.
-#[derive(Debug)]
-struct Mount {
-    device: OwnedFd,
-    names: bool,
+/// A moment of a session: as long as it has lost no lease since, nor given one back, what it found out still holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Moment {
+    generation: u64,
+    given_back: u64,
 }
 
 impl Client {
-    /// Hands SharedFS a descriptor of the mount this session serves; `names`: its kernel can be told that names are doubtful. From
-    /// then on the kernel may believe what is said under this session's leases for as long as is answered, and no longer.
-    pub fn keep_in_kernel(&self, device: OwnedFd, names: bool) -> Result<Duration, Error> {
+    /// Hands SharedFS a descriptor of the mount this session serves. From then on the kernel may believe what is said of inodes
+    /// under this session's leases for as long as is answered, and no longer.
+    pub fn keep_in_kernel(&self, device: OwnedFd) -> Result<Duration, Error> {
         self.check_alive()?;
-        *self.kernel.mount.lock() = Some(Mount { device, names });
+        *self.kernel.mount.lock() = Some(device);
         self.asking(|| self.hand_over_mount())
     }
 
@@ -49,14 +45,41 @@ impl Client {
         }
     }
 
-    /// Whether the kernel may keep a name of this directory, which is the answer to a request that came when it `began`.
-    pub fn is_quiet(&self, directory: InodeNumber, began: Instant) -> bool {
-        self.kernel.taken.read().is_quiet(directory, began)
+    /// Now.
+    #[must_use]
+    pub fn moment(&self) -> Moment {
+        Moment {
+            generation: self.session.generation.load(Ordering::SeqCst),
+            given_back: self.session.given_back.load(Ordering::SeqCst),
+        }
     }
 
-    /// The kernel is to keep no names of this directory for a while.
-    pub fn call_taken(&self, directory: InodeNumber) {
+    /// Whether the kernel may keep a name of this directory for [`cuesta_format::kept_names::NAME_TERM`]: it is the answer to a
+    /// request that came at a `moment` when it `began`, and goes out at once.
+    #[must_use]
+    pub fn may_keep_name(&self, directory: InodeNumber, moment: Moment, began: Instant) -> bool {
+        let session = &self.session;
+        let is_left_alone =
+            || !session.is_wanted(directory) && self.kernel.taken.read().is_quiet(directory, began);
+        // Who finds that it cannot be kept must not have others wait for it.
+        is_left_alone() && session.mark_names(directory) && is_left_alone() && {
+            let generation = session.shown_generation();
+            moment == Moment { generation, ..self.moment() }
+        }
+    }
+
+    /// How long the kernel may still keep names of this directory.
+    #[must_use]
+    pub fn names_left(&self, directory: InodeNumber) -> Option<Duration> {
+        self.session.names_left(directory)
+    }
+
+    /// Waits until the kernel keeps no names of this directory, and lets it keep none for a while.
+    pub fn await_names(&self, directory: InodeNumber) {
         self.kernel.taken.write().note(directory, Instant::now());
+        while let Some(left) = self.names_left(directory) {
+            std::thread::sleep(left);
+        }
     }
 
     /// These were taken from this session.
@@ -71,16 +94,15 @@ impl Client {
             })
         };
         for &inode in inodes.iter().filter(|&&inode| !is_other(inode)) {
-            self.call_taken(inode);
+            self.kernel.taken.write().note(inode, Instant::now());
         }
     }
 
     fn hand_over_mount(&self) -> Result<Duration, Error> {
         let kernel = self.kernel.mount.lock();
         let Some(mount) = kernel.as_ref() else { return Ok(Duration::ZERO) };
-        let request = Request::KeepInKernel { names: mount.names };
         let session = &self.session;
-        match session.asking.call_handing(&request, mount.device.as_fd(), session)? {
+        match session.asking.call_handing(&Request::KeepInKernel, mount.as_fd(), session)? {
             Response::KeptInKernel { term_ms } => Ok(Duration::from_millis(term_ms.into())),
             other => Err(unexpected(&other)),
         }
@@ -89,8 +111,6 @@ impl Client {
     /// The next daemon knows nothing of it yet, and must before any lease is had from it. The kernel has been told how long
     /// it may believe things: the daemon must be of the same mind.
     pub(crate) fn keep_in_kernel_again(&self) -> Result<(), Error> {
-        self.hand_over_mount()?;
-        self.kernel.taken.write().note_all(Instant::now());
-        Ok(())
+        self.hand_over_mount().map(drop)
     }
 }

@@ -69,6 +69,7 @@ mod session;
 mod shared_offset;
 mod split_table;
 mod sync;
+mod taken_names;
 mod walk;
 mod whereabouts;
 
@@ -81,6 +82,7 @@ pub use credentials::Credentials;
 pub use data::Whence;
 pub use errno::Error;
 pub use extended::ExtendedFlags;
+pub use kernel::Moment;
 pub use link::{Link, LinkError, SocketLink};
 pub use listing::DirectoryItem;
 pub use mapped_descriptors::Keeper;

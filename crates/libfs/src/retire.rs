@@ -307,10 +307,12 @@ impl Client {
 
     fn forget_some(&self) -> Result<(), Error> {
         let _closed = self.gate.write();
-        let inodes = self.cache.forget_some(self.session.retired());
+        let inodes =
+            self.cache.forget_some(self.session.retired(), |number| self.names_left(number).is_some());
         if inodes.is_empty() {
             return Ok(());
         }
+        self.session.given_back.fetch_add(1, Ordering::SeqCst);
         self.session.ask(&cuesta_format::wire::Request::GiveBack { inodes }).map(|_| ())
     }
 }

@@ -15,10 +15,11 @@ use crate::quotas::Quotas;
 use crate::sync::{Arc, AtomicU32, AtomicU64, Mutex, Ordering, RwLock, fence};
 use cuesta_format::control::{STATE_CLOSED, UNSERVED_SLOTS};
 use cuesta_format::entry::Salt;
+use cuesta_format::kept_names::{self, set_of};
 use cuesta_format::wire::{PROTOCOL_VERSION, Refusal, Report, Request, Response, Welcome};
 use cuesta_format::{Geometry, InodeNumber, LogGeneration, LogPosition, SessionId};
 use cuesta_media::wait::{self, Waited};
-use cuesta_media::{MediaError, Protection, Window};
+use cuesta_media::{MediaError, Protection, Window, clock};
 use cuesta_oplog::{Appender, Ring};
 use rustix::fd::{AsRawFd as _, OwnedFd};
 use rustix::io::DupFlags;
@@ -48,6 +49,8 @@ pub(crate) struct Session {
     pub(crate) generation: AtomicU64,
     /// What the client page says of the same name.
     pub(crate) retired: AtomicU64,
+    /// How often leases were given back.
+    pub(crate) given_back: AtomicU64,
     pub(crate) asking: Asking,
     pub(crate) credit: Credit,
     pub(crate) quotas: Quotas,
@@ -109,6 +112,7 @@ impl Session {
         let session = Session {
             arenas: Arenas::new(geometry, welcome.medium),
             generation: AtomicU64::new(welcome.lease_generation.0),
+            given_back: AtomicU64::new(0),
             retired: AtomicU64::new(welcome.start.0),
             asking: Asking::new(link),
             credit,
@@ -401,6 +405,23 @@ impl Session {
                 self.raise_kick();
             }
         }
+    }
+
+    /// Whether somebody is about to take the directory, or one beside it.
+    pub(crate) fn is_wanted(&self, directory: InodeNumber) -> bool {
+        self.notice.page().wanted[set_of(directory)].load(Ordering::SeqCst) != 0
+    }
+
+    /// Marks a directory as one of which a mount's kernel is to keep a name, if there is room for that.
+    pub(crate) fn mark_names(&self, directory: InodeNumber) -> bool {
+        kept_names::mark(&self.told.page().kept_names[set_of(directory)], directory, clock::ticks())
+    }
+
+    /// How long a mount's kernel may still keep names of it.
+    pub(crate) fn names_left(&self, directory: InodeNumber) -> Option<Duration> {
+        let set = &self.told.page().kept_names[set_of(directory)];
+        let marks = set.each_ref().map(|mark| mark.load(Ordering::SeqCst));
+        kept_names::left(marks, directory, clock::ticks())
     }
 
     /// Whether SharedFS looks at the log without a kick: somebody waits for an inode that this session has, or will soon.

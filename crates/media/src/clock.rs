@@ -4,6 +4,8 @@
 //! store equal bytes.
 
 use cuesta_format::Timestamp;
+use cuesta_format::kept_names::TickTime;
+use rustix::time::{ClockId, clock_gettime};
 
 /// The present time, as exact as file times are.
 #[inline]
@@ -12,8 +14,15 @@ pub fn now() -> Timestamp {
     if let Some(time) = repeated::now() {
         return time;
     }
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
+    let time = clock_gettime(ClockId::RealtimeCoarse);
     Timestamp::new(time.tv_sec, time.tv_nsec as u32)
+}
+
+/// The present time by the kernel's ticks.
+#[must_use]
+pub fn ticks() -> TickTime {
+    let time = clock_gettime(ClockId::MonotonicCoarse);
+    TickTime((time.tv_sec * 1000 + time.tv_nsec / 1_000_000) as u32)
 }
 
 #[cfg(feature = "record")]

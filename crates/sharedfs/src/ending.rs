@@ -1,7 +1,6 @@
 //! Fences, and how sessions end: everything that takes leases from a session without asking it.
 
 use crate::digest::{Digester, Until};
-use crate::kernel_caches::Names;
 use crate::metadata::MetadataError;
 use crate::requests::Ahead;
 use crate::sessions::{Presence, Session, SessionTable};
@@ -41,6 +40,7 @@ impl SharedFs {
     /// what the scan behind it does not find was never acknowledged, and the new log generation voids it for
     /// good before anybody else gets the lease.
     pub(crate) fn fence(&self, session: SessionId, inode: InodeNumber, along: &Ahead) -> Result<(), Error> {
+        let _wanted = self.await_names(session, std::slice::from_ref(&inode));
         // It stands still while a digest that is going on comes to its end. Others who have the digester may keep it for long.
         let is_stopped =
             self.digests.load(Ordering::Relaxed) && self.stop_holder(session, inode) == Some(true);
@@ -191,8 +191,7 @@ impl SharedFs {
         self.quotas.lock().forget(session);
         if let Some((inode, _)) = revoked {
             let lost = std::iter::once(inode).chain(near.iter().copied());
-            let names = if version.is_some() { Names::Taken(inode) } else { Names::Hold };
-            self.doubt_in_kernel(session, lost, names);
+            self.doubt_in_kernel(session, lost);
         }
         let mut core = self.core.lock();
         let Core { sessions, table, leases, .. } = &mut *core;

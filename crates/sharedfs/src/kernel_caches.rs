@@ -5,20 +5,20 @@
 //! the session of a mount hands over a descriptor of the mount, and what it loses is called doubtful to the kernel here,
 //! before anybody else gets it, by a system call that waits for nobody: not for the mount's process, which may be stopped or
 //! waiting for this very lease, nor for pages of content, which are looked after when the kernel next asks for attributes.
+//! Names are not taken back: the kernel keeps them for a moment, which is waited for ([`cuesta_format::kept_names`]).
 //!
 //! | | order |
 //! |---|---|
-//! | a fence | generation moves; kernel told; lease revoked; the other gets it |
-//! | names of a directory that was taken lately | none are kept, and the kernel is told nothing ([`TakenNames`]) |
-//! | leases given back | kernel told; leases gone |
+//! | a fence | names waited for; generation moves; kernel told; lease revoked; the other gets it |
+//! | leases given back | names waited for; kernel told; leases gone |
 //! | all leases at once, or a session whose mount is not known to be | gone; for the kernel's term nobody gets any: what it was told ends by itself |
 //! | another daemon | for the term nobody gets any lease, if there were mounts |
 
-use crate::sessions::{Presence, Session};
+use crate::sessions::{Control, Presence, Session};
 use crate::{Error, SharedFs};
+use cuesta_format::kept_names::MARK_TERM;
 use cuesta_format::kernel_notice::{self, About};
-use cuesta_format::{InodeNumber, SessionId, TakenNames};
-use parking_lot::Mutex;
+use cuesta_format::{InodeNumber, SessionId};
 use rustix::fs::{FileType, fstat, major, minor};
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -33,6 +33,8 @@ pub const KERNEL_TERM: Duration = Duration::from_secs(1);
 
 /// In the store while a session is a mount's: the next daemon finds it there.
 const MARK_FILE: &str = "mounts";
+/// A mount's session that marks a directory again and again, although it is wanted, is not waited for any longer.
+const NAMES_WAIT_MAX: Duration = Duration::from_millis(5 * MARK_TERM.as_millis() as u64);
 /// The device that mounts are served by.
 const FUSE_DEVICE: (u32, u32) = (10, 229);
 
@@ -40,63 +42,54 @@ const FUSE_DEVICE: (u32, u32) = (10, 229);
 #[derive(Clone, Debug)]
 pub(crate) struct KernelCache {
     device: Arc<OwnedFd>,
-    /// If its kernel can be told that names are doubtful: of which directories it keeps none anyway.
-    taken: Option<Arc<Mutex<TakenNames>>>,
 }
 
-/// What becomes of names.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Names<'a> {
-    /// They hold.
-    Hold,
-    /// The directory is taken: somebody else changes it, and may go on.
-    Taken(InodeNumber),
-    /// The mount's session does not need these any more, of which some may be directories.
-    GivenBack(&'a [InodeNumber]),
+/// Says that somebody is about to take these from a mount's session, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Wanted<'a> {
+    control: Arc<Control>,
+    inodes: &'a [InodeNumber],
+}
+
+impl Drop for Wanted<'_> {
+    fn drop(&mut self) {
+        self.inodes.iter().for_each(|&inode| self.control.no_longer_wants(inode));
+    }
+}
+
+impl<'a> Wanted<'a> {
+    fn new(control: Arc<Control>, inodes: &'a [InodeNumber]) -> Wanted<'a> {
+        inodes.iter().for_each(|&inode| control.wants(inode));
+        Wanted { control, inodes }
+    }
+
+    /// Waits until the kernel keeps no names of them. A session that goes on marking them is not waited for.
+    fn wait(&self) {
+        let begin = Instant::now();
+        while let Some(left) = self.inodes.iter().filter_map(|&inode| self.control.names_left(inode)).max() {
+            if begin.elapsed() > NAMES_WAIT_MAX {
+                break;
+            }
+            std::thread::sleep(left);
+        }
+    }
 }
 
 impl KernelCache {
-    /// The one behind a descriptor of a mount; `names`: its kernel can be told that names are doubtful.
-    pub(crate) fn new(device: OwnedFd, names: bool) -> Option<KernelCache> {
+    /// The one behind a descriptor of a mount.
+    pub(crate) fn new(device: OwnedFd) -> Option<KernelCache> {
         let found = fstat(&device).ok()?;
         let number = (major(found.st_rdev), minor(found.st_rdev));
         let is_device = FileType::from_raw_mode(found.st_mode) == FileType::CharacterDevice;
         // Of anything else a write might wait.
-        (is_device && number == FUSE_DEVICE).then(|| KernelCache {
-            device: Arc::new(device),
-            taken: names.then(|| Arc::new(Mutex::new(TakenNames::of_shared_fs()))),
-        })
-    }
-
-    /// Its session comes from an earlier daemon, with which it lost all its leases: none was granted before what the kernel was
-    /// told had ended by itself, and the door has it keep no more for now.
-    fn call_all_taken(&self) {
-        if let Some(taken) = &self.taken {
-            taken.lock().note_all(Instant::now());
-        }
+        (is_device && number == FUSE_DEVICE).then(|| KernelCache { device: Arc::new(device) })
     }
 
     /// What the kernel knows of these holds no more.
-    fn doubt(&self, inodes: impl IntoIterator<Item = InodeNumber>, names: Names<'_>) {
+    fn doubt(&self, inodes: impl IntoIterator<Item = InodeNumber>) {
         // It knows no such inode, or the mount is gone: so much the better.
         for inode in inodes {
             let _ = rustix::io::write(&self.device, &kernel_notice::inode(inode, About::Attributes));
-        }
-        let Some(taken) = &self.taken else { return };
-        // Until it is written nobody else may find that it is.
-        let mut taken = taken.lock();
-        let now = Instant::now();
-        let are_kept = match names {
-            Names::Hold => false,
-            Names::Taken(directory) => {
-                let was_quiet = taken.is_quiet(directory, now);
-                taken.note(directory, now);
-                was_quiet
-            }
-            Names::GivenBack(inodes) => inodes.iter().any(|&inode| taken.is_quiet(inode, now)),
-        };
-        if are_kept {
-            let _ = rustix::io::write(&self.device, &kernel_notice::names());
         }
     }
 }
@@ -141,9 +134,6 @@ impl SharedFs {
         let mark = std::fs::OpenOptions::new().write(true).create(true).truncate(false).open(path);
         mark.map_err(Error::io("note that there is a mount"))?;
         if let Some(found) = core.sessions.get_mut(&session) {
-            if matches!(found.presence, Presence::Returning) {
-                cache.call_all_taken();
-            }
             found.kernel = Some(cache);
         }
         Ok(())
@@ -171,21 +161,28 @@ impl SharedFs {
 
     /// Tells the kernel, if the session is a mount's, that what it knows of these holds no more. From before this on nothing
     /// the session says of them may hold.
-    pub(crate) fn doubt_in_kernel(
-        &self,
-        session: SessionId,
-        inodes: impl IntoIterator<Item = InodeNumber>,
-        names: Names<'_>,
-    ) {
+    pub(crate) fn doubt_in_kernel(&self, session: SessionId, inodes: impl IntoIterator<Item = InodeNumber>) {
         let cache = self.core.lock().sessions.get(&session).and_then(|found| found.kernel.clone());
         if let Some(cache) = cache {
-            cache.doubt(inodes, names);
+            cache.doubt(inodes);
         }
     }
 
-    /// Whether the session is a mount's.
-    pub(crate) fn is_mount(&self, session: SessionId) -> bool {
-        self.core.lock().sessions.get(&session).is_some_and(|found| found.kernel.is_some())
+    /// Waits until the kernel keeps no names of these, if the session is a mount's; as long as what is answered lives it will keep
+    /// none. Nothing may be locked meanwhile.
+    pub(crate) fn await_names<'a>(
+        &self,
+        session: SessionId,
+        inodes: &'a [InodeNumber],
+    ) -> Option<Wanted<'a>> {
+        let control = {
+            let core = self.core.lock();
+            let found = core.sessions.get(&session).filter(|found| found.kernel.is_some())?;
+            Arc::clone(&found.control)
+        };
+        let wanted = Wanted::new(control, inodes);
+        wanted.wait();
+        Some(wanted)
     }
 
     /// A mount's session loses all it has: what its kernel was told ends by itself.
@@ -227,9 +224,9 @@ mod tests {
 
     #[test]
     fn only_a_mount_s_device_is_taken() {
-        assert!(KernelCache::new(open("/dev/null"), true).is_none());
+        assert!(KernelCache::new(open("/dev/null")).is_none());
         let (_, end) = rustix::pipe::pipe().unwrap();
-        assert!(KernelCache::new(end, true).is_none());
+        assert!(KernelCache::new(end).is_none());
     }
 
     #[test]

@@ -122,7 +122,7 @@ impl Door {
         if record.kind() == FileKind::Directory {
             return Err(Refusal(libc::EISDIR));
         }
-        let entry = self.entry(&record, false);
+        let entry = self.entry(&record);
         call.answer.put(&entry);
         Ok(())
     }

@@ -28,20 +28,19 @@ mod overtaken;
 mod records;
 mod who;
 
-use crate::abi::{InHeader, Opcode};
+use crate::abi::{EntryOut, InHeader, Opcode};
 use crate::answer::Answer;
 use crate::device::Device;
 use crate::keeping::Keeping;
 use crate::request::{Arguments, Malformed, Request};
 use crate::serves::{Outcome, Serves};
 use cuesta_format::InodeNumber;
-use cuesta_libfs::{Base, Client, Error};
+use cuesta_libfs::{Base, Client, Error, Moment};
 use handles::Handles;
 use inherited::SharedOffsets;
 use known::Known;
 use locks::Locks;
 use overtaken::Overtaken;
-use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -72,7 +71,11 @@ struct Call<'a> {
     arguments: Arguments<'a>,
     answer: &'a mut Answer,
     device: &'a Arc<Device>,
+    /// When it came.
     began: Instant,
+    moment: Moment,
+    /// Its answer begins with this, which is about a name, in the directory it is about: the kernel may keep it.
+    entry: Option<EntryOut>,
 }
 
 impl Call<'_> {
@@ -97,8 +100,6 @@ pub struct Door {
     locks: Locks,
     keeping: Keeping,
     overtaken: Overtaken,
-    /// Held by who looks whether a name that moves takes along that it is kept.
-    moves: Mutex<()>,
     /// Files that are read and written past the kernel's cache can be mapped, too (Linux 6.6).
     can_map_direct: bool,
 }
@@ -115,7 +116,6 @@ impl Door {
             locks: Locks::default(),
             keeping,
             overtaken: Overtaken::default(),
-            moves: Mutex::new(()),
             can_map_direct,
         }
     }
@@ -124,7 +124,8 @@ impl Door {
 impl Serves for Door {
     fn serve(&self, request: Request<'_>, answer: &mut Answer, device: &Arc<Device>) -> Outcome {
         let Request { header, opcode, arguments } = request;
-        let mut call = Call { header, arguments, answer, device, began: Instant::now() };
+        let (began, moment) = (Instant::now(), self.client.moment());
+        let mut call = Call { header, arguments, answer, device, began, moment, entry: None };
         let done = match opcode {
             Some(Opcode::Forget | Opcode::BatchForget | Opcode::Interrupt | Opcode::SetLockWait) => {
                 return self.serve_apart(opcode, &mut call);
@@ -133,7 +134,10 @@ impl Serves for Door {
             None => Err(Refusal(libc::ENOSYS)),
         };
         match done {
-            Ok(()) => Outcome::Answered,
+            Ok(()) => {
+                self.keep_name(&mut call);
+                Outcome::Answered
+            }
             Err(Refusal(errno)) => {
                 if errno == libc::ESTALE {
                     self.overtaken.note_gone(call.header.pid, call.began);

@@ -27,13 +27,8 @@ impl Door {
                 Ok(())
             }
             Err(Error::NotFound) if self.keeping.names_hold() => {
-                // There is none, and that may be kept.
-                let (valid, valid_ns) = self.keeping.name(self.is_quiet(call, call.inode()));
-                call.answer.put(&EntryOut {
-                    entry_valid: valid,
-                    entry_valid_ns: valid_ns,
-                    ..EntryOut::default()
-                });
+                // There is none.
+                put_name(call, EntryOut::default());
                 Ok(())
             }
             Err(error) => Err(error.into()),
@@ -48,7 +43,7 @@ impl Door {
         let (thread, now) = (call.header.pid, call.began);
         let first = self.overtaken.first_attempt(thread, now);
         if first.is_some_and(|first| first.elsewhere == Some(elsewhere)) {
-            let entry = EntryOut { node: overtaken::stand_in(record.inode), ..self.entry(record, false) };
+            let entry = EntryOut { node: overtaken::stand_in(record.inode), ..self.entry(record) };
             call.answer.put(&entry);
         } else {
             self.overtaken.note_elsewhere(thread, elsewhere, now);
@@ -72,26 +67,22 @@ impl Door {
 
     /// Answers with an inode, which the kernel knows once more from now on.
     pub(super) fn put_entry(&self, call: &mut Call<'_>, record: &InodeRecord) {
-        let entry = self.entry(record, self.is_quiet(call, call.inode()));
-        call.answer.put(&entry);
+        put_name(call, self.entry(record));
     }
 
-    /// Whether the kernel may keep names of a directory that are the answer to this call.
-    fn is_quiet(&self, call: &Call<'_>, directory: InodeNumber) -> bool {
-        self.client.is_quiet(directory, call.began)
-    }
-
-    /// The same, to be put where it belongs; the directory it is in `is_quiet`.
-    pub(super) fn entry(&self, record: &InodeRecord, is_quiet: bool) -> EntryOut {
+    /// The same, to be put where it belongs.
+    pub(super) fn entry(&self, record: &InodeRecord) -> EntryOut {
         self.known.note(record);
         self.known.tell(record);
-        let (entry_valid, entry_valid_ns) = self.keeping.name(is_quiet);
-        EntryOut {
-            node: record.inode.0,
-            entry_valid,
-            entry_valid_ns,
-            attributes: shown(record),
-            ..EntryOut::default()
+        EntryOut { node: record.inode.0, attributes: shown(record), ..EntryOut::default() }
+    }
+
+    /// Has the kernel keep the name that is the answer, if it may. That goes out at once.
+    pub(super) fn keep_name(&self, call: &mut Call<'_>) {
+        let Some(entry) = call.entry.filter(|_| self.keeping.names_hold()) else { return };
+        if self.client.may_keep_name(call.inode(), call.moment, call.began) {
+            let (entry_valid, entry_valid_ns) = self.keeping.name();
+            call.answer.put_first(&EntryOut { entry_valid, entry_valid_ns, ..entry });
         }
     }
 
@@ -175,9 +166,9 @@ impl Door {
         for (inode, from, to) in moved.into_iter().flatten() {
             self.known.move_directory(inode, from, to);
         }
-        self.keep_no_moved_name(call, from, to);
+        self.await_moved_names(call, from, to);
         if flags.exchange {
-            self.keep_no_moved_name(call, to, from);
+            self.await_moved_names(call, to, from);
         }
         Ok(())
     }
@@ -198,17 +189,12 @@ impl Door {
         [there, back.map(|inode| (inode, to, from))]
     }
 
-    /// A name takes along that the kernel keeps it, into a directory of which it is to keep none. From there on none is kept
-    /// where it came from either, so that this happens once in a while to two directories, and not with each name.
-    fn keep_no_moved_name(&self, call: &Call<'_>, from: InodeNumber, to: InodeNumber) {
-        if from == to || !self.keeping.names_hold() || self.is_quiet(call, to) {
-            return;
-        }
-        // Who finds that none is kept any more must find them gone.
-        let _moving = self.moves.lock();
-        if self.is_quiet(call, from) {
-            self.client.call_taken(from);
-            self.device.doubt_names();
+    /// A name takes along that the kernel keeps it: it may there, too, or else it moves when it is not kept any more. Then none
+    /// is kept for a while where it came from, so that this happens seldom, and not with each name.
+    fn await_moved_names(&self, call: &Call<'_>, from: InodeNumber, to: InodeNumber) {
+        let may_be_kept = from != to && self.client.names_left(from).is_some();
+        if may_be_kept && !self.client.may_keep_name(to, call.moment, call.began) {
+            self.client.await_names(from);
         }
     }
 
@@ -250,4 +236,10 @@ impl Door {
             self.close(kept);
         }
     }
+}
+
+/// Answers with what a name leads to, of which the kernel may be let keep it.
+fn put_name(call: &mut Call<'_>, entry: EntryOut) {
+    call.answer.put(&entry);
+    call.entry = Some(entry);
 }

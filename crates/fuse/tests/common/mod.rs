@@ -31,14 +31,6 @@ pub fn can_mount() -> bool {
     can
 }
 
-/// Whether the kernel keeps names: it can be told that they are doubtful.
-pub fn knows_names() -> bool {
-    let release = rustix::system::uname().release().to_string_lossy().into_owned();
-    let mut numbers = release.split('.').map(|number| number.parse().unwrap_or(0));
-    let version: (u32, u32) = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
-    version >= (6, 16)
-}
-
 pub struct Mounted {
     server: Option<Server<SharedFs>>,
     mount: Option<MountServer>,

@@ -60,7 +60,7 @@ fn kind(request: &Request) -> usize {
         Request::Status
         | Request::Quotas
         | Request::SetQuota { .. }
-        | Request::KeepInKernel { .. }
+        | Request::KeepInKernel
         | Request::NothingInKernel
         | Request::Explain { .. }
         | Request::Trace { .. }

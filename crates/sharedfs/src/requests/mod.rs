@@ -13,7 +13,6 @@ pub(crate) use ahead::Ahead;
 pub(crate) use packed::Packed;
 
 use crate::ending::{Ending, Loses};
-use crate::kernel_caches::Names;
 use crate::metadata::{Entry, MetadataError, Snapshot};
 use crate::observe::Counters;
 use crate::sessions::{Presence, Segment, Session};
@@ -24,7 +23,7 @@ use cuesta_format::wire::{
     DESCRIPTORS_MAX, DirectoryEntry, Explanation, PROTOCOL_VERSION, Refusal, Request, Response, Resynced,
     SessionStatus, Status, StoreTotals,
 };
-use cuesta_format::{ArenaId, FileKind, InodeNumber, SessionId};
+use cuesta_format::{ArenaId, InodeNumber, SessionId};
 use cuesta_media::planted::{self, Bug};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering;
@@ -177,7 +176,7 @@ impl SharedFs {
             | Request::SetQuota { .. }
             | Request::Explain { .. }
             | Request::Trace { .. }
-            | Request::KeepInKernel { .. }
+            | Request::KeepInKernel
             | Request::Stop
             | Request::Unheard => Err(invalid("not a session's request")),
         }
@@ -317,10 +316,8 @@ impl SharedFs {
 
     /// Takes leases back. Where the log may still change their inodes, they stay until it is digested.
     fn give_back(&self, session: SessionId, inodes: &[InodeNumber]) -> Result<Response, Trouble> {
-        if self.is_mount(session) {
-            let directories = self.maybe_directories(inodes);
-            self.doubt_in_kernel(session, inodes.iter().copied(), Names::GivenBack(&directories));
-        }
+        let _wanted = self.await_names(session, inodes);
+        self.doubt_in_kernel(session, inodes.iter().copied());
         let mut core = self.core.lock();
         let Core { sessions, leases, .. } = &mut *core;
         let found = sessions.get_mut(&session).ok_or(Trouble::Refused(Refusal::SessionEnded))?;
@@ -334,13 +331,6 @@ impl SharedFs {
             }
         }
         Ok(Response::Done)
-    }
-
-    /// Those of them that may be directories: what is not in the metadata store yet may be anything.
-    fn maybe_directories(&self, inodes: &[InodeNumber]) -> Vec<InodeNumber> {
-        let Ok(snapshot) = self.metadata.read() else { return inodes.to_vec() };
-        let is_other = |inode| matches!(snapshot.inode(inode), Ok(Some(stored)) if stored.record.kind() != FileKind::Directory);
-        inodes.iter().copied().filter(|&inode| !is_other(inode)).collect()
     }
 
     /// Promises more blocks, as many as asked for or, rather than let the caller wait, those there are: it asks

@@ -95,9 +95,7 @@ impl<S: Service> Connection<'_, S> {
                         Request::Attach { version, program, first, resume, .. } => {
                             self.attach(version, &program, first, resume)
                         }
-                        Request::KeepInKernel { names } => {
-                            self.behind.service.keep_in_kernel(self.session, handed, names)
-                        }
+                        Request::KeepInKernel => self.behind.service.keep_in_kernel(self.session, handed),
                         request => self.behind.service.handle(self.session, &request),
                     };
                     if self.behind.service.is_left() {

@@ -55,7 +55,7 @@ pub trait Service: Send + Sync + std::fmt::Debug + 'static {
     fn handle(&self, session: Option<SessionId>, request: &Request) -> Answer;
 
     /// The session is a mount's, of which `device` is a descriptor.
-    fn keep_in_kernel(&self, session: Option<SessionId>, device: Option<OwnedFd>, names: bool) -> Answer;
+    fn keep_in_kernel(&self, session: Option<SessionId>, device: Option<OwnedFd>) -> Answer;
 
     /// Ends a session; what its log holds is digested.
     fn end_session(&self, session: SessionId, ending: Ending) -> Result<(), Error>;
@@ -110,8 +110,8 @@ impl Service for SharedFs {
         Answer { response, descriptors }
     }
 
-    fn keep_in_kernel(&self, session: Option<SessionId>, device: Option<OwnedFd>, names: bool) -> Answer {
-        let cache = device.and_then(|device| KernelCache::new(device, names));
+    fn keep_in_kernel(&self, session: Option<SessionId>, device: Option<OwnedFd>) -> Answer {
+        let cache = device.and_then(KernelCache::new);
         let (Some(session), Some(cache)) = (session, cache) else {
             return Refusal::Invalid("no session's, or no descriptor of a mount with it".into()).into();
         };

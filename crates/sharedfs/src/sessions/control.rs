@@ -6,12 +6,14 @@ use cuesta_format::control::{
     CLIENT_BYTES, CONTROL_BYTES, ClientPage, NoticePage, OPEN_FOR_WRITING, OPEN_SLOTS_MAX, OPEN_SLOTS_OFFSET,
     STATE_CLOSED, UNSERVED_SLOTS,
 };
+use cuesta_format::kept_names::{self, WAYS, set_of};
 use cuesta_format::superblock::Medium;
 use cuesta_format::{InodeNumber, LeaseGeneration, LogGeneration, LogPosition};
-use cuesta_media::{Mapping, Protection, wait};
+use cuesta_media::{Mapping, Protection, clock, wait};
 use std::mem::offset_of;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
 
 /// Both pages, mapped, and the eventfd.
 #[derive(Debug)]
@@ -121,6 +123,31 @@ impl Control {
     pub fn publish_attended(&self, attended: bool) {
         self.notice_word(offset_of!(NoticePage, attended)).store(attended.into(), Ordering::SeqCst);
         std::sync::atomic::fence(Ordering::SeqCst);
+    }
+
+    /// Tells that somebody is about to take the directory, or one beside it; to be taken back by
+    /// [`Control::no_longer_wants`].
+    pub fn wants(&self, directory: InodeNumber) {
+        self.wanted(directory).fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Tells that it is not, any more.
+    pub fn no_longer_wants(&self, directory: InodeNumber) {
+        self.wanted(directory).fetch_sub(1, Ordering::SeqCst);
+    }
+
+    fn wanted(&self, directory: InodeNumber) -> &AtomicU64 {
+        let offset = offset_of!(NoticePage, wanted) + set_of(directory) * size_of::<AtomicU64>();
+        self.notice_word(offset)
+    }
+
+    /// How long a mount's kernel may still keep names of the directory, as its session says.
+    #[must_use]
+    pub fn names_left(&self, directory: InodeNumber) -> Option<Duration> {
+        let set = offset_of!(ClientPage, kept_names) + set_of(directory) * WAYS * size_of::<AtomicU64>();
+        let mark = |way| self.client.atomic_u64((set + way * size_of::<AtomicU64>()) as u64);
+        let marks = std::array::from_fn(|way| mark(way).map_or(0, |mark| mark.load(Ordering::SeqCst)));
+        kept_names::left(marks, directory, clock::ticks())
     }
 
     /// Tells that the session is over, and wakes who waits.
