@@ -21,7 +21,7 @@ mod user_names;
 
 use clap::Parser;
 use commands::{
-    Command, doctor, explain, fsck, mkfs, mount, quota, run, serve, status, stop, trace, unmount,
+    Command, doctor, explain, fsck, mkfs, mount, quota, run, scrub, serve, status, stop, trace, unmount,
 };
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt as _;
@@ -44,7 +44,7 @@ First steps:
 
 Exit status: 0 done, 1 failed, 2 wrong usage, 3 no daemon serves the store.
 `run` and `doctor` exit as their program does (125: cuesta failed, 126: cannot be run, 127: not found);
-`fsck` with 0 clean, 1 repaired, 2 damaged, 8 could not check."
+`fsck` with 0 clean, 1 repaired, 2 damaged, 8 could not check; `scrub` with 0 clean, 2 damaged."
 )]
 struct Cli {
     #[command(subcommand)]
@@ -74,6 +74,7 @@ fn main() -> ExitCode {
         Command::Run(arguments) => run::execute(arguments),
         Command::Doctor(arguments) => doctor::execute(arguments),
         Command::Fsck(arguments) => fsck::execute(arguments),
+        Command::Scrub(arguments) => scrub::execute(arguments),
         Command::Quota(arguments) => quota::execute(arguments),
         Command::Explain(arguments) => explain::execute(arguments),
         Command::Trace(arguments) => trace::execute(arguments),

@@ -14,11 +14,19 @@ pub struct Geometry {
     pub ring_slots: u32,
     /// Bytes of the fast tier that arenas may take in all.
     pub nvm_bytes: u64,
+    /// Each block of content has a checksum behind the blocks of its arena.
+    pub checks_content: bool,
 }
 
 impl Default for Geometry {
     fn default() -> Self {
-        Geometry { arena_bytes: 64 << 20, segment_bytes: 2 << 20, ring_slots: 32, nvm_bytes: 4 << 30 }
+        Geometry {
+            arena_bytes: 64 << 20,
+            segment_bytes: 2 << 20,
+            ring_slots: 32,
+            nvm_bytes: 4 << 30,
+            checks_content: false,
+        }
     }
 }
 
@@ -100,6 +108,19 @@ impl Geometry {
     #[must_use]
     pub fn arena_blocks(&self) -> u32 {
         (self.arena_bytes / BLOCK_BYTES) as u32
+    }
+
+    /// Bytes of an arena's file: its blocks, and their checksums if there are any.
+    #[must_use]
+    pub fn arena_file_bytes(&self) -> u64 {
+        let sums = u64::from(self.arena_blocks()) * size_of::<u32>() as u64;
+        self.arena_bytes + if self.checks_content { sums.next_multiple_of(BLOCK_BYTES) } else { 0 }
+    }
+
+    /// Where in its arena's file the checksum of a block lies.
+    #[must_use]
+    pub fn sum_offset(&self, address: BlockAddress) -> u64 {
+        self.arena_bytes + self.arena_offset(address) / BLOCK_BYTES * size_of::<u32>() as u64
     }
 
     /// The arena an address lies in.
@@ -186,6 +207,10 @@ mod tests {
         let address = geometry.address(ArenaId(3), 17);
         assert_eq!(geometry.arena(address), ArenaId(3));
         assert_eq!(geometry.arena_offset(address), 17 * BLOCK_BYTES);
+        assert_eq!(geometry.arena_file_bytes(), geometry.arena_bytes);
+        let checked = Geometry { checks_content: true, ..geometry };
+        assert_eq!(checked.sum_offset(address), geometry.arena_bytes + 17 * 4);
+        assert_eq!(checked.arena_file_bytes(), geometry.arena_bytes + 16384 * 4);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 pub const SUPERBLOCK_BYTES: usize = 4096;
 
 /// The format this build reads and writes.
-pub const FORMAT_VERSION: u32 = 7;
+pub const FORMAT_VERSION: u32 = 8;
 
 const MAGIC: [u8; 8] = *b"CUESTAFS";
 
@@ -76,7 +76,8 @@ struct Layout {
     arena_bytes: U64,
     segment_bytes: U64,
     nvm_bytes: U64,
-    unused: [u8; SUPERBLOCK_BYTES - 64],
+    checks_content: U32,
+    unused: [u8; SUPERBLOCK_BYTES - 68],
 }
 
 const _: () = assert!(size_of::<Layout>() == SUPERBLOCK_BYTES);
@@ -137,7 +138,8 @@ impl Superblock {
             arena_bytes: self.geometry.arena_bytes.into(),
             segment_bytes: self.geometry.segment_bytes.into(),
             nvm_bytes: self.geometry.nvm_bytes.into(),
-            unused: [0; SUPERBLOCK_BYTES - 64],
+            checks_content: u32::from(self.geometry.checks_content).into(),
+            unused: [0; SUPERBLOCK_BYTES - 68],
         };
         layout.checksum = crate::entry::crc32c(&layout.as_bytes()[12..]).into();
         let mut bytes = Box::new([0; SUPERBLOCK_BYTES]);
@@ -167,6 +169,7 @@ impl Superblock {
             segment_bytes: layout.segment_bytes.get(),
             ring_slots: layout.ring_slots.get(),
             nvm_bytes: layout.nvm_bytes.get(),
+            checks_content: layout.checks_content.get() != 0,
         }
         .check()?;
         Ok(Superblock { store: StoreId(layout.store), medium, geometry })
@@ -184,6 +187,9 @@ mod tests {
     #[test]
     fn what_is_written_is_read() {
         assert_eq!(Superblock::decode(&sample().encode()[..]), Ok(sample()));
+        let geometry = Geometry { checks_content: true, ..Geometry::default() };
+        let checked = Superblock { geometry, ..sample() };
+        assert_eq!(Superblock::decode(&checked.encode()[..]), Ok(checked));
     }
 
     #[test]
@@ -200,7 +206,7 @@ mod tests {
 
     #[test]
     fn each_flipped_byte_is_noticed() {
-        for at in 0..64 {
+        for at in 0..68 {
             let mut bytes = sample().encode();
             bytes[at] ^= 0x10;
             assert!(Superblock::decode(&bytes[..]).is_err(), "byte {at}");

@@ -6,16 +6,18 @@
 
 mod lease;
 mod report;
+mod scrub;
 
 pub use lease::{DOUBTFUL_MAX, DirectoryEntry, ExtendedAttribute, Grant, Kept, LeaseMode, Resynced};
 pub use report::{Placed, Report};
+pub use scrub::{DamagedContent, ScrubPlace, Scrubbed};
 
 use crate::event::Event;
 use crate::quota::{Amounts, Limited, Limits, Payer, Quota};
 use crate::superblock::Medium;
 use crate::{
-    ArenaId, Extent, Geometry, InodeNumber, InodeRecord, LeaseGeneration, LogGeneration, LogPosition,
-    SessionId, StoreId,
+    ArenaId, BlockAddress, Extent, Geometry, InodeNumber, InodeRecord, LeaseGeneration, LogGeneration,
+    LogPosition, SessionId, StoreId,
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
@@ -211,6 +213,18 @@ pub enum Request {
         #[serde(with = "serde_bytes")]
         path: Vec<u8>,
     },
+    /// Content this session read is not what its checksum says: is it damaged? Answered [`Response::Verified`].
+    Verify {
+        /// The file.
+        inode: InodeNumber,
+        /// Where it lies.
+        address: BlockAddress,
+    },
+    /// `cuesta scrub`, a part of it; answered [`Response::Scrubbed`].
+    Scrub {
+        /// Where to begin.
+        from: ScrubPlace,
+    },
     /// Events from `from` on, waiting up to `wait_ms` for one.
     Trace {
         /// First event number wanted.
@@ -308,6 +322,13 @@ pub enum Response {
     Status(Box<Status>),
     /// To [`Request::Explain`].
     Explained(Box<Explanation>),
+    /// To [`Request::Verify`].
+    Verified {
+        /// If not, it has another place by now, or was being written.
+        is_damaged: bool,
+    },
+    /// To [`Request::Scrub`].
+    Scrubbed(Scrubbed),
     /// To [`Request::Trace`].
     Events(Vec<Event>),
     /// Done, nothing to say.

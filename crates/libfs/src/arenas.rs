@@ -4,7 +4,7 @@ use crate::errno::Error;
 use crate::session::{Session, unexpected};
 use crate::sync::Mutex;
 use cuesta_format::wire::{Request, Response};
-use cuesta_format::{ArenaId, Geometry, Medium};
+use cuesta_format::{ArenaId, BLOCK_BYTES, BlockAddress, Geometry, Medium};
 use cuesta_media::{Mapping, Protection};
 use std::sync::OnceLock;
 
@@ -13,6 +13,23 @@ const CHUNK_ARENAS: usize = 256;
 
 /// Arenas that lie side by side in the table.
 type Chunk = Box<[OnceLock<Mapping>]>;
+
+/// The first block of a range whose checksum is wrong: it is damaged, or being written, or somebody else's by now.
+pub(crate) fn doubtful(
+    mapping: &Mapping,
+    geometry: &Geometry,
+    range: (BlockAddress, u64),
+) -> Option<BlockAddress> {
+    let (from, bytes) = range;
+    let first = from.0 / BLOCK_BYTES;
+    let blocks = first..(from.0 + bytes).div_ceil(BLOCK_BYTES);
+    blocks.map(|block| BlockAddress(block * BLOCK_BYTES)).find(|&address| {
+        let mut kept = [0; size_of::<u32>()];
+        let sum = mapping.sum(geometry.arena_offset(address), BLOCK_BYTES);
+        let is_known = mapping.read(geometry.sum_offset(address), &mut kept).is_ok();
+        !is_known || sum.ok() != Some(u32::from_le_bytes(kept))
+    })
+}
 
 /// The mapped arenas, found without a lock.
 pub(crate) struct Arenas {
@@ -56,7 +73,7 @@ impl Arenas {
         let (Response::Arenas, [file]) = (&answer, descriptors.as_slice()) else {
             return Err(unexpected(&answer));
         };
-        let bytes = session.geometry().arena_bytes;
+        let bytes = session.geometry().arena_file_bytes();
         let mapping = Mapping::of_file(file, 0, bytes, Protection::ReadOnly, self.medium, false)?;
         let _ = place.set(mapping);
         Ok(())

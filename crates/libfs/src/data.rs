@@ -1,5 +1,6 @@
 //! Reading and writing content.
 
+use crate::arenas;
 use crate::client::{Client, Halt, Turn};
 use crate::content::Source;
 use crate::credentials::Writer;
@@ -23,6 +24,9 @@ use cuesta_media::{AccessError, UserSlice, UserSliceMut};
 /// How old a time of last read may get before a read renews it anyway, in nanoseconds (relatime).
 const ACCESSED_AGE_MAX: i64 = 24 * 3600 * 1_000_000_000;
 
+/// A block is not found half written so often, one look after the other.
+const DOUBTS_MAX: u32 = 1000;
+
 /// Where `lseek` counts from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Whence {
@@ -42,6 +46,7 @@ pub enum Whence {
 enum Stop {
     Extents,
     Arena(ArenaId),
+    Doubtful(BlockAddress),
     Failed(Error),
 }
 
@@ -120,6 +125,7 @@ impl Client {
         offset: u64,
     ) -> Result<usize, Error> {
         let inode = file.inode_ref();
+        let mut doubts = 0;
         self.operate(|_turn| {
             loop {
                 let state = self.reading(inode)?;
@@ -141,6 +147,13 @@ impl Client {
                     Err(Stop::Arena(arena)) => {
                         drop(state);
                         self.session.arenas.map(&self.session, arena)?;
+                    }
+                    Err(Stop::Doubtful(address)) => {
+                        drop(state);
+                        doubts += 1;
+                        if doubts > DOUBTS_MAX || self.is_damaged(inode, address)? {
+                            return Err(Error::Content(inode.number).into());
+                        }
                     }
                 }
             }
@@ -201,7 +214,21 @@ impl Client {
         let bytes = (out.len() as u64).min(geometry.arena_bytes - offset);
         let mapping = self.session.arenas.get(arena).ok_or(Stop::Arena(arena))?;
         let (part, _) = out.split_at(bytes as usize);
+        if geometry.checks_content
+            && let Some(address) = arenas::doubtful(mapping, geometry, (block, bytes))
+        {
+            return Err(Stop::Doubtful(address));
+        }
         Ok(mapping.read_user(offset, part).map(|()| bytes))
+    }
+
+    /// Whether a block whose checksum was found to be wrong is damaged.
+    #[cold]
+    fn is_damaged(&self, inode: &Inode, address: BlockAddress) -> Result<bool, Error> {
+        match self.session.ask(&Request::Verify { inode: inode.number, address })? {
+            Response::Verified { is_damaged } => Ok(is_damaged),
+            other => Err(unexpected(&other)),
+        }
     }
 
     /// Fetches extents that are not known yet.

@@ -90,6 +90,9 @@ pub enum Error {
     /// SharedFS failed, or answered what makes no sense.
     #[error("the daemon failed: {0}")]
     Daemon(String),
+    /// What the store holds of a file is not what was written to it.
+    #[error("the content of inode {0} is damaged")]
+    Content(InodeNumber),
     /// The path leads to a named pipe that may be opened so: the kernel opens what stands in for it
     /// ([`crate::Client::stand_in`]).
     #[error("a named pipe")]
@@ -137,7 +140,7 @@ impl Error {
             Error::Descriptors => libc::EMFILE,
             Error::CrossDevice | Error::Leaves { .. } => libc::EXDEV,
             Error::Version(_) => libc::EPROTO,
-            Error::Disconnected | Error::SessionEnded | Error::Daemon(_) => libc::EIO,
+            Error::Disconnected | Error::SessionEnded | Error::Daemon(_) | Error::Content(_) => libc::EIO,
         }
     }
 }

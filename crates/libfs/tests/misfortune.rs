@@ -67,8 +67,13 @@ fn segments_that_did_not_arrive_come_again_and_nothing_acknowledged_is_lost() {
 
 #[test]
 fn what_an_idle_session_freed_is_there_for_others() {
-    let geometry =
-        Geometry { arena_bytes: 1 << 20, segment_bytes: 64 << 10, ring_slots: 8, nvm_bytes: 8 << 20 };
+    let geometry = Geometry {
+        arena_bytes: 1 << 20,
+        segment_bytes: 64 << 10,
+        ring_slots: 8,
+        nvm_bytes: 8 << 20,
+        checks_content: true,
+    };
     let store = Store::new(geometry).digesting();
     let (first, second) = (store.attach(), store.attach());
     let (idle, busy) = (root(&first), root(&second));
@@ -85,8 +90,13 @@ fn what_an_idle_session_freed_is_there_for_others() {
 
 #[test]
 fn what_idle_sessions_were_promised_is_there_for_others() {
-    let geometry =
-        Geometry { arena_bytes: 1 << 20, segment_bytes: 64 << 10, ring_slots: 8, nvm_bytes: 8 << 20 };
+    let geometry = Geometry {
+        arena_bytes: 1 << 20,
+        segment_bytes: 64 << 10,
+        ring_slots: 8,
+        nvm_bytes: 8 << 20,
+        checks_content: true,
+    };
     let store = Store::new(geometry).digesting();
     let callers: Vec<_> = (0..12).map(|_| root(&store.attach())).collect();
     for (n, call) in callers.iter().enumerate() {
@@ -214,8 +224,13 @@ impl Link for Outrun {
 #[test]
 fn who_waits_for_what_comes_does_not_give_up() {
     const PATIENCE: u32 = 4000;
-    let geometry =
-        Geometry { arena_bytes: 1 << 20, segment_bytes: 64 << 10, ring_slots: 128, nvm_bytes: 64 << 20 };
+    let geometry = Geometry {
+        arena_bytes: 1 << 20,
+        segment_bytes: 64 << 10,
+        ring_slots: 128,
+        nvm_bytes: 64 << 20,
+        checks_content: true,
+    };
     let options = Options { digest_batch_bytes: 64, ..Options::default() };
     let store = Store::with(geometry, options);
     let (questions, digests) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicBool::new(true)));

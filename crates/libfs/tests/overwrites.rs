@@ -4,6 +4,7 @@ mod common;
 
 use common::{Caller, Store, root, small};
 use libc::{O_CREAT, O_RDWR};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 const BLOCK: usize = 4096;
 
@@ -70,4 +71,37 @@ fn a_file_overwritten_again_and_again_is_read_back_by_its_writer_and_by_others()
         }
         caller.client.seek(&file, 0, cuesta_libfs::Whence::Set).unwrap();
     }
+}
+
+/// A block is summed as a whole, while a digest writes another part of it.
+#[test]
+fn who_reads_beside_what_is_overwritten_in_a_block_is_not_told_that_it_is_damaged() {
+    const ROUNDS: u32 = 20_000;
+    let store = Store::new(small()).digesting();
+    let caller = root(&store.attach());
+    caller.write_file("f", &bytes(BLOCK)).unwrap();
+    let file = caller.open("f", O_RDWR).unwrap();
+    settle(&caller);
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let reading = scope.spawn(|| {
+            let mut reads = 0;
+            while !is_over.load(Ordering::Relaxed) {
+                let mut part = [0; 100];
+                let read = caller.client.pread(&file, &mut [part.as_mut_slice().into()], 3000);
+                assert_eq!((read, part.as_slice()), (Ok(100), &bytes(BLOCK)[3000..3100]));
+                reads += 1;
+            }
+            reads
+        });
+        for round in 0..ROUNDS {
+            let written = [round as u8; 500];
+            caller.client.pwrite(&file, &[written.as_slice().into()], i64::from(round % 4) * 600).unwrap();
+            if round % 100 == 0 {
+                caller.client.digest().unwrap();
+            }
+        }
+        is_over.store(true, Ordering::Relaxed);
+        println!("{} reads", reading.join().unwrap());
+    });
 }

@@ -17,6 +17,9 @@ use cuesta_format::entry::Crc32c;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
+/// Bytes that are summed at once.
+const SUMMED_BYTES: usize = 4096;
+
 /// A range of mapped memory. Its owner ([`crate::Mapping`], [`crate::Window`], [`crate::GrowableMapping`])
 /// keeps the range reserved for as long as this value lives.
 #[derive(Debug)]
@@ -125,6 +128,20 @@ impl SharedMemory {
         // SAFETY: `dst` is ours, `src` is in range; torn bytes are the caller's protocol (module comment).
         let left = unsafe { crate::arch::copy(dst.as_mut_ptr(), src, dst.len()) };
         Ok(Fault::check(dst.len(), left)?)
+    }
+
+    /// The checksum of bytes as they lie there now.
+    pub fn sum(&self, offset: u64, len: u64) -> Result<u32, AccessError> {
+        let mut piece = [0; SUMMED_BYTES];
+        let mut sum = Crc32c::new();
+        let mut at = 0;
+        while at < len {
+            let part = &mut piece[..(len - at).min(SUMMED_BYTES as u64) as usize];
+            self.read(offset + at, part)?;
+            sum = sum.with(part);
+            at += part.len() as u64;
+        }
+        Ok(sum.value())
     }
 
     /// Copies bytes out into memory of the application, as many as `dst` is long.

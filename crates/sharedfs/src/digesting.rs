@@ -248,6 +248,7 @@ impl SharedFs {
             }
         };
         self.publish(digester, session, &batch, started);
+        self.tell_damaged_blocks(&digester.placements.damaged);
         self.note_orphans(digester);
         if let Some(why) = &batch.rejected {
             let step = Step::Reject { session, at: batch.to, why: why.to_string() };

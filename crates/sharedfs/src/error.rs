@@ -2,6 +2,7 @@
 
 use crate::configuration::ConfigurationError;
 use crate::metadata::MetadataError;
+use cuesta_format::InodeNumber;
 use cuesta_format::superblock::SuperblockError;
 use cuesta_format::wire::Refusal;
 use cuesta_media::{AccessError, MediaError};
@@ -50,6 +51,9 @@ pub enum Error {
     /// What the metadata store holds makes no sense; `cuesta fsck` tells more.
     #[error("the metadata store is damaged: {0}")]
     Damaged(String),
+    /// A file holds something else than what was written to it.
+    #[error("the content of inode {0} is damaged: its checksum is wrong")]
+    Content(InodeNumber),
     /// What a repair lost has not been told yet.
     #[error("a repair of it was broken off (cuesta fsck --repair ends it, and says what was lost)")]
     Repairing,

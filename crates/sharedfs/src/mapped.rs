@@ -17,7 +17,7 @@
 use crate::digest::put_bitmaps;
 use crate::metadata::{ExtentWrite, MetadataError, MetadataStore, Snapshot, payers};
 use crate::requests::Trouble;
-use crate::tiers::{Reservation, Run, runs_of, split_at_arenas};
+use crate::tiers::{ContentWriter, Reservation, Run, runs_of, split_at_arenas};
 use crate::{Error, SharedFs};
 use cuesta_format::quota::Payer;
 use cuesta_format::wire::Refusal;
@@ -273,6 +273,7 @@ impl SharedFs {
         for extent in extents.iter().flat_map(|extent| split_at_arenas(&self.geometry(), extent)) {
             let start = extent.file_block * BLOCK_BYTES;
             let end = (extent.end_block() * BLOCK_BYTES).min(record.size);
+            self.check_content(record.inode, &extent)?;
             let mut at = start;
             while at < end {
                 let piece = &mut buffer[..(end - at).min(PIECE_BYTES) as usize];
@@ -412,19 +413,19 @@ impl SharedFs {
 
     fn copy_in(&self, file: &OwnedFd, extent: &Extent) -> Result<(), Error> {
         let mut buffer = vec![0; PIECE_BYTES.min(u64::from(extent.blocks) * BLOCK_BYTES) as usize];
+        let writer = ContentWriter::new(self.geometry(), &self.arenas);
         for extent in split_at_arenas(&self.geometry(), extent) {
-            let mapping = self.arenas.mapping(self.geometry().arena(extent.address))?;
             let (mut from, end) = (extent.file_block * BLOCK_BYTES, extent.end_block() * BLOCK_BYTES);
-            let mut to = self.geometry().arena_offset(extent.address);
+            let mut to = extent.address;
             while from < end {
                 let piece = &mut buffer[..(end - from).min(PIECE_BYTES) as usize];
                 read_all(file, from, piece)?;
                 match planted::active(Bug::MappedUnflushed) {
-                    true => mapping.write(to, piece)?,
-                    false => mapping.write_through(to, piece)?,
+                    true => writer.put_unflushed(to, piece)?,
+                    false => writer.put(to, piece)?,
                 }
                 from += piece.len() as u64;
-                to += piece.len() as u64;
+                to = to.plus(piece.len() as u64);
             }
         }
         Ok(())

@@ -54,6 +54,9 @@ impl SharedFs {
                 let start = (part.file_block * BLOCK_BYTES).max(offset);
                 let stop = (part.end_block() * BLOCK_BYTES).min(end);
                 if start < stop {
+                    if !stored.record.mapped {
+                        self.check_content(inode, &part)?;
+                    }
                     let into = &mut out[(start - offset) as usize..(stop - offset) as usize];
                     self.arenas.read(part.address, start - part.file_block * BLOCK_BYTES, into)?;
                 }

@@ -8,10 +8,12 @@ mod daemon;
 mod mappings;
 mod open_files;
 mod quotas;
+mod small;
 
 pub use daemon::{HeldDaemon, in_daemon};
 pub use mappings::pin_all;
 pub use open_files::{LastingFile, LastingFiles};
+pub use small::{create, create_on, fsck, small_geometry};
 
 use crate::lists::{list_name, list_value};
 use crate::operation::{
@@ -20,17 +22,16 @@ use crate::operation::{
 use crate::sparse::Sparse;
 use crate::tree::{Content, Tree, TreeBuilder, join};
 use cuesta_format::NAME_BYTES_MAX;
-use cuesta_format::superblock::Superblock;
-use cuesta_format::{Geometry, InodeRecord, Medium, SessionId, StoreId};
+use cuesta_format::{InodeRecord, SessionId};
 use cuesta_libfs::{
     Allocation, Base, Client, Credentials, Error, ExtendedFlags, LinkSource, OpenFile, RenameFlags,
     SetAttributes, SetTime, Target, Whence,
 };
-use cuesta_sharedfs::check;
 use cuesta_sharedfs::server::{Listener, Server};
 use cuesta_sharedfs::{Ending, Options, Recovered, SharedFs};
 use daemon::{Daemon, InProcess};
 use rustix::io::Errno;
+use small::small_options;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -47,42 +48,6 @@ const PATH_BYTES_MAX: usize = 4096;
 const CROSSINGS_MAX: u32 = 40;
 /// Bytes read at once.
 const READ_BYTES: usize = 64 << 10;
-
-/// Sizes at which a log wraps and arenas fill after a few operations.
-pub fn small_geometry() -> Geometry {
-    Geometry { arena_bytes: 256 << 10, segment_bytes: 16 << 10, ring_slots: 4, nvm_bytes: 2 << 20 }
-}
-
-/// What goes with such sizes.
-fn small_options(await_sessions: bool) -> Options {
-    Options {
-        spare_segments: 0,
-        spare_arenas: 0,
-        kick_bytes: 16 << 10,
-        inode_numbers: 64,
-        trace_events: 64,
-        await_sessions,
-        metadata_cache_bytes: 1 << 20,
-        ..Options::default()
-    }
-}
-
-/// Makes a store of that size in `directory`.
-pub fn create(directory: &Path, geometry: Geometry) -> Result<(), String> {
-    create_on(Medium::Memory, directory, geometry)
-}
-
-/// The same on a medium.
-pub fn create_on(medium: Medium, directory: &Path, geometry: Geometry) -> Result<(), String> {
-    let superblock = Superblock { store: StoreId([7; 16]), medium, geometry };
-    SharedFs::create(directory, superblock).map_err(|error| error.to_string())
-}
-
-/// Checks a store nobody has open.
-pub fn fsck(directory: &Path) -> Result<(), String> {
-    let report = check::check(directory, check::Mode::Report).map_err(|error| format!("fsck: {error}"))?;
-    if report.is_clean() { Ok(()) } else { Err(format!("fsck: {:?}", report.findings)) }
-}
 
 /// An open store and one session on it.
 pub struct World {

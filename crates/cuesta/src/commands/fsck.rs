@@ -6,7 +6,7 @@ use crate::output;
 use crate::store::Store;
 use cuesta_format::superblock::SuperblockError;
 use cuesta_sharedfs::Error;
-use cuesta_sharedfs::check::{CheckReport, Mode, Verdict, check, told};
+use cuesta_sharedfs::check::{CheckReport, Mode, Verdict, check, check_content, told};
 use cuesta_sharedfs::server::StoreLock;
 use serde_json::json;
 use std::fmt::Write;
@@ -34,6 +34,7 @@ const DAMAGED: u8 = 2;
 Examples:
   cuesta stop ~/store; cuesta fsck ~/store
   cuesta fsck --dry-run --json ~/store
+  cuesta fsck --content ~/store
   cuesta fsck --repair ~/store
 
 Exit status: 0 clean, 1 repaired, 2 damaged (what is listed as damaged is left as it was), 8 could not check."
@@ -44,6 +45,9 @@ pub struct Arguments {
     /// Look only: neither recover logs nor repair anything
     #[arg(long, short = 'n')]
     dry_run: bool,
+    /// Read all content, too, and compare it with its checksums, if the store has any (mkfs --checksums)
+    #[arg(long)]
+    content: bool,
     /// Drop what keeps the store closed, too, and say what was lost
     #[arg(long, conflicts_with = "dry_run")]
     repair: bool,
@@ -61,10 +65,14 @@ pub fn execute(arguments: &Arguments) -> Result<ExitCode, Failure> {
         Arguments { repair: true, .. } => Mode::RepairWithLoss,
         _ => Mode::Repair,
     };
-    let report = check(&store.tier(), mode).map_err(|error| {
+    let failed = |error| {
         let failure = Failure::on(store.folder(), &error);
         failure.exiting(if is_damage(&error) { DAMAGED } else { FSCK_FAILED })
-    })?;
+    };
+    let mut report = check(&store.tier(), mode).map_err(failed)?;
+    if arguments.content {
+        report.findings.extend(check_content(&store.tier()).map_err(failed)?);
+    }
     let exit_status = match report.worst() {
         None | Some(Verdict::Noted) => 0,
         Some(Verdict::Repaired) => REPAIRED,

@@ -4,6 +4,7 @@ use crate::failure::{Failure, WRONG_USAGE};
 use crate::output;
 use crate::size::{Size, human};
 use crate::store::{Store, TIER_FOLDER};
+use clap::ValueEnum;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use cuesta_format::superblock::{Medium, Superblock};
 use cuesta_format::{BLOCK_BYTES, Geometry, StoreId};
@@ -37,7 +38,7 @@ const OVERHEAD_BYTES: u64 = 96 << 20;
 Examples:
   cuesta mkfs ~/store
   cuesta mkfs ~/store --medium memory --nvm 512M
-  cuesta mkfs /srv/store --medium memory
+  cuesta mkfs /srv/store --medium memory --checksums on
   cuesta mkfs /srv/store --medium pmem --nvm-path /mnt/dax/nvm
 
 Media:
@@ -56,9 +57,21 @@ pub struct Arguments {
     /// What the fast tier is made of [default: by where it lies: pmem where DAX works, memory on a tmpfs, else block]
     #[arg(long, value_parser = medium_parser())]
     medium: Option<Medium>,
+    /// Whether each block of content gets a checksum, which every read compares [default: on for block, else off]
+    #[arg(long, value_name = "WHETHER")]
+    checksums: Option<Checksums>,
     /// Where the fast tier lies; the directory must not exist, or be empty
     #[arg(long, value_name = "DIR")]
     nvm_path: Option<PathBuf>,
+}
+
+/// Checksums of content.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Checksums {
+    /// They are kept, and compared
+    On,
+    /// There are none
+    Off,
 }
 
 fn medium_parser() -> impl TypedValueParser<Value = Medium> {
@@ -83,17 +96,22 @@ pub fn execute(arguments: &Arguments) -> Result<ExitCode, Failure> {
             }
         },
     };
-    let geometry = geometry(&tier, medium, arguments.nvm)?;
+    let checks_content = match arguments.checksums {
+        Some(asked) => asked == Checksums::On,
+        None => medium == Medium::Block,
+    };
+    let geometry = Geometry { checks_content, ..geometry(&tier, medium, arguments.nvm)? };
     let superblock = Superblock { store: id, medium, geometry };
     let mut made = Made(Vec::new());
     make(&store, &tier, superblock, &mut made)?;
     made.0.clear();
     output::print(&format!(
-        "made {} ({} for file contents in {}, medium {medium})\n\
+        "made {} ({} for file contents in {}, medium {medium}{})\n\
          run a program on it:  cuesta run --store {} -- bash\n",
         store.folder().display(),
         human(geometry.nvm_bytes),
         tier.display(),
+        if checks_content { ", with checksums" } else { "" },
         arguments.store.display(),
     ))?;
     if medium == Medium::Memory {

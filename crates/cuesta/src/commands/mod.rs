@@ -7,6 +7,7 @@ pub mod mkfs;
 pub mod mount;
 pub mod quota;
 pub mod run;
+pub mod scrub;
 pub mod serve;
 pub mod status;
 pub mod stop;
@@ -35,6 +36,8 @@ pub enum Command {
     Status(status::Arguments),
     #[command(about = "Check a store, and repair what can be")]
     Fsck(fsck::Arguments),
+    #[command(about = "Read all content, and compare it with its checksums")]
+    Scrub(scrub::Arguments),
     #[command(about = "Show what users own, and limit it")]
     Quota(quota::Arguments),
     #[command(about = "Show where a file lies and who holds it")]

@@ -69,7 +69,13 @@ pub struct Store {
 
 /// Sizes that make logs wrap and files scatter quickly.
 pub fn small() -> Geometry {
-    Geometry { arena_bytes: 1 << 20, segment_bytes: 64 << 10, ring_slots: 8, nvm_bytes: 64 << 20 }
+    Geometry {
+        arena_bytes: 1 << 20,
+        segment_bytes: 64 << 10,
+        ring_slots: 8,
+        nvm_bytes: 64 << 20,
+        checks_content: true,
+    }
 }
 
 impl Store {

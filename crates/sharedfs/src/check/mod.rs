@@ -9,9 +9,11 @@
 //! | `survey` | what the store holds, and each [`Problem`] with it |
 //! | `repair` | the one safe change for a problem that has one |
 //! | `losses` | what a repair drops, until it was told |
+//! | `content` | content against its checksums |
 //! | `logs` | what the logs hold that is not digested |
 //! | `mapped` | the kernel's files of inodes in mapped mode |
 
+mod content;
 mod logs;
 mod losses;
 mod mapped;
@@ -23,6 +25,7 @@ use crate::metadata::{JournalFlaw, JournalLoss, MetadataStore};
 use crate::store::read_superblock;
 use crate::tiers::Arenas;
 use crate::{Error, SharedFs};
+pub use content::check_content;
 use cuesta_format::geometry::METADATA_FILE;
 use cuesta_format::quota::{Amounts, Payer};
 use cuesta_format::{ArenaId, BlockAddress, InodeNumber, SessionId};
@@ -86,6 +89,8 @@ pub enum Problem {
     Unmarked { arena: ArenaId, blocks: u32 },
     #[error("inode {0}: bytes behind its end are not zero")]
     Tail(InodeNumber),
+    #[error("inode {inode}: {blocks} blocks of its content are damaged (their checksums are wrong)")]
+    Content { inode: InodeNumber, blocks: u64 },
     #[error("symbolic link {0} has no target, or one of another length")]
     Target(InodeNumber),
     #[error("extents of inode {0} are in the table, where none should be")]

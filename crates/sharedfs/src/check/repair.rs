@@ -167,8 +167,13 @@ mod tests {
     #[test]
     fn extents_that_no_record_speaks_of_go() {
         let folder = tempfile::tempdir_in("/dev/shm").unwrap();
-        let geometry =
-            Geometry { arena_bytes: 1 << 20, segment_bytes: 64 << 10, ring_slots: 8, nvm_bytes: 4 << 20 };
+        let geometry = Geometry {
+            arena_bytes: 1 << 20,
+            segment_bytes: 64 << 10,
+            ring_slots: 8,
+            nvm_bytes: 4 << 20,
+            checks_content: true,
+        };
         let superblock = Superblock { store: StoreId([9; 16]), medium: Medium::Memory, geometry };
         SharedFs::create(folder.path(), superblock).unwrap();
         let nobody = InodeNumber(77);

@@ -10,7 +10,7 @@ use crate::metadata::{Dirent, MetadataError, MetadataStore, Snapshot, StoredInod
 use crate::namespace::{Applied, Lookup, Rejection, Resolver, Stop, View};
 use crate::sessions::{LogFiles, Openers};
 use crate::stand_ins::StandIns;
-use crate::tiers::{Allocator, Arenas, Credits, Grown, Reservation};
+use crate::tiers::{Allocator, Arenas, ContentWriter, Credits, Grown, Reservation};
 use cuesta_format::entry::{Salt, VerifiedHeader};
 use cuesta_format::{
     Extent, Geometry, InodeNumber, LeaseGeneration, LogGeneration, LogPosition, Medium, Operation, SessionId,
@@ -398,14 +398,14 @@ impl Digester {
         let is_kept = self.keep_log(storage, log, to)?;
         let mut placer = Placer {
             batch: &self.buffer[..self.copied],
-            geometry: storage.geometry,
             arenas: storage.arenas,
-            mapped: storage.arenas.all(),
+            writer: ContentWriter::new(storage.geometry, storage.arenas),
             before,
             space: storage.space,
             reservation: &mut self.reservation,
             promised: log.promised,
             overwrites: (to <= log.whole && is_kept) || planted::active(Bug::OverwriteUnacknowledged),
+            recovering: storage.recovering,
         };
         for (number, node) in self.view.nodes().iter().enumerate() {
             if node.removed || !node.has_pieces() {
@@ -420,9 +420,10 @@ impl Digester {
                 return Ok(Err(full));
             }
         }
-        let mapped = placer.mapped;
+        let writer = placer.writer;
         let copied = &self.buffer[..self.copied];
-        self.placements.overwrites.carry_out(&storage.geometry, &mapped, copied)?;
+        let Placements { overwrites, damaged, .. } = &mut self.placements;
+        overwrites.carry_out(&writer, copied, damaged)?;
         storage.arenas.fence()?;
         if !planted::active(Bug::MappedAfterCommit) {
             self.placements.mapped.carry_out(storage.mapped, copied)?;

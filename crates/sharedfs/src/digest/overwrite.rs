@@ -13,15 +13,15 @@ use super::place::Placements;
 use crate::Error;
 use crate::metadata::{ExtentList, Snapshot};
 use crate::namespace::{Content, Node, Part};
+use crate::tiers::ContentWriter;
 use cuesta_format::wire::Placed;
-use cuesta_format::{BLOCK_BYTES, BlockAddress, Extent, Geometry, InodeNumber};
-use cuesta_media::Mapping;
+use cuesta_format::{BLOCK_BYTES, BlockAddress, Extent, InodeNumber};
 use std::ops::Range;
-use std::sync::Arc;
 
-/// Bytes of the copied log, and the byte address they go to.
+/// Bytes of the copied log, and the byte address they go to, in blocks of a file.
 #[derive(Clone, Copy, Debug)]
 struct Overwrite {
+    inode: InodeNumber,
     place: u32,
     bytes: u32,
     to: BlockAddress,
@@ -47,22 +47,16 @@ impl Overwrites {
         self.runs
     }
 
-    /// Writes all of it; a fence has to follow. `mapped` are the arenas, `batch` is the copied log.
-    pub fn carry_out(&self, geometry: &Geometry, mapped: &[Arc<Mapping>], batch: &[u8]) -> Result<(), Error> {
-        for store in &self.stores {
-            let (mut to, mut bytes) = (store.to, &batch[store.place as usize..][..store.bytes as usize]);
-            while !bytes.is_empty() {
-                let arena = geometry.arena(to);
-                let mapping = mapped.get(arena.0 as usize);
-                let mapping =
-                    mapping.ok_or_else(|| Error::Damaged(format!("arena {arena} does not exist")))?;
-                let offset = geometry.arena_offset(to);
-                let room = geometry.arena_bytes - offset;
-                let (now, later) =
-                    bytes.split_at(bytes.len().min(usize::try_from(room).unwrap_or(usize::MAX)));
-                mapping.write_through(offset, now)?;
-                (to, bytes) = (to.plus(now.len() as u64), later);
-            }
+    /// Writes all of it; a fence has to follow. `batch` is the copied log.
+    pub fn carry_out(
+        &self,
+        writer: &ContentWriter,
+        batch: &[u8],
+        damaged: &mut Vec<(InodeNumber, BlockAddress)>,
+    ) -> Result<(), Error> {
+        for &Overwrite { inode, place, bytes, to } in &self.stores {
+            let bytes = &batch[place as usize..][..bytes as usize];
+            writer.overwrite(to, bytes, |block| damaged.push((inode, block)))?;
         }
         Ok(())
     }
@@ -128,6 +122,7 @@ impl Standing {
             let Content::Log(place) = part.content else { continue };
             let (start, end) = (part.start.max(from), part.end.min(to));
             out.overwrites.stores.push(Overwrite {
+                inode,
                 place: place + (start - part.start) as u32,
                 bytes: (end - start) as u32,
                 to: address.plus(start - from),

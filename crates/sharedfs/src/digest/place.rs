@@ -10,13 +10,11 @@ use super::overwrite::{Overwrites, Standing};
 use crate::Error;
 use crate::metadata::{ExtentList, Snapshot};
 use crate::namespace::{Content, Node, Part};
-use crate::tiers::{Arenas, Reservation, Run};
+use crate::tiers::{Arenas, ContentWriter, Reservation, Run};
 use cuesta_format::wire::Placed;
-use cuesta_format::{BLOCK_BYTES, BlockAddress, Extent, Geometry};
-use cuesta_media::Mapping;
+use cuesta_format::{BLOCK_BYTES, BlockAddress, Extent, InodeNumber};
 use parking_lot::Mutex;
 use std::ops::Range;
-use std::sync::Arc;
 
 const BLOCK: usize = BLOCK_BYTES as usize;
 
@@ -46,6 +44,8 @@ pub struct Placements {
     pub mapped: MappedWrites,
     /// Bytes copied.
     pub bytes_copied: u64,
+    /// Blocks that were written in part, and found damaged.
+    pub damaged: Vec<(InodeNumber, BlockAddress)>,
     spans: Vec<Range<u64>>,
 }
 
@@ -58,6 +58,7 @@ impl Placements {
         self.overwrites.clear();
         self.mapped.clear();
         self.bytes_copied = 0;
+        self.damaged.clear();
     }
 }
 
@@ -69,12 +70,10 @@ pub struct OutOfBlocks;
 pub struct Placer<'a> {
     /// The copied log.
     pub batch: &'a [u8],
-    /// Sizes.
-    pub geometry: Geometry,
     /// The arenas.
     pub arenas: &'a Arenas,
-    /// Their mappings, looked up once.
-    pub mapped: Vec<Arc<Mapping>>,
+    /// What writes there.
+    pub writer: ContentWriter,
     /// What was committed before.
     pub before: &'a Snapshot,
     /// Where blocks come from; locked for moments, never while content is copied.
@@ -85,6 +84,8 @@ pub struct Placer<'a> {
     pub promised: u64,
     /// Committed blocks may be written where they lie.
     pub overwrites: bool,
+    /// Blocks may be such as a digest was cut off in.
+    pub recovering: bool,
 }
 
 impl Placer<'_> {
@@ -171,7 +172,7 @@ impl Placer<'_> {
                 return Ok(Err(OutOfBlocks));
             };
             let extent = Extent { file_block: block, blocks: run.blocks, address: run.address };
-            self.fill(node, parts, &extent)?;
+            self.fill(node, parts, &extent, &mut out.damaged)?;
             out.bytes_copied += u64::from(run.blocks) * BLOCK_BYTES;
             out.extents.push(extent);
             out.placed.push(Placed { inode: node.record.inode, extent });
@@ -219,11 +220,13 @@ impl Placer<'_> {
     }
 
     /// Copies what remains of the batch into a new extent.
-    fn fill(&self, node: &Node, parts: &[Part], extent: &Extent) -> Result<(), Error> {
-        let arena = self.geometry.arena(extent.address);
-        let mapping = self.mapped.get(arena.0 as usize);
-        let mapping = mapping.ok_or_else(|| Error::Damaged(format!("arena {arena} does not exist")))?;
-        let target = self.geometry.arena_offset(extent.address);
+    fn fill(
+        &self,
+        node: &Node,
+        parts: &[Part],
+        extent: &Extent,
+        damaged: &mut Vec<(InodeNumber, BlockAddress)>,
+    ) -> Result<(), Error> {
         let from = extent.file_block * BLOCK_BYTES;
         let to = extent.end_block() * BLOCK_BYTES;
         let mut part = parts.partition_point(|part| part.end <= from);
@@ -236,11 +239,21 @@ impl Placer<'_> {
             {
                 let place = place as usize + (at - start) as usize;
                 let bytes = &self.batch[place..place + (whole_end - at) as usize];
-                mapping.write_through(target + (at - from), bytes)?;
+                self.writer.put(extent.address.plus(at - from), bytes)?;
                 at = whole_end;
             } else {
-                let block = self.assemble(node, &parts[part..], at)?;
-                mapping.write_through(target + (at - from), &block)?;
+                // What the parts cover altogether does not depend on what was there.
+                let is_covered = covered(&parts[part..], at..at + BLOCK_BYTES) == BLOCK_BYTES;
+                let old = if is_covered { None } else { self.old_block(node, at / BLOCK_BYTES)? };
+                let block = self.assemble(old, &parts[part..], at)?;
+                let to = extent.address.plus(at - from);
+                match old.filter(|_| !self.recovering) {
+                    Some(old) if !self.arenas.is_intact(old)? => {
+                        damaged.push((node.record.inode, old));
+                        self.writer.put_damaged(to, &block)?;
+                    }
+                    _ => self.writer.put(to, &block)?,
+                }
                 at += BLOCK_BYTES;
             }
             while parts.get(part).is_some_and(|part| part.end <= at) {
@@ -250,10 +263,10 @@ impl Placer<'_> {
         Ok(())
     }
 
-    /// One block at byte `at` of the file: what was there before, and the parts over it.
-    fn assemble(&self, node: &Node, parts: &[Part], at: u64) -> Result<[u8; BLOCK], Error> {
+    /// One block at byte `at` of the file: what was there before, in the block `old`, and the parts over it.
+    fn assemble(&self, old: Option<BlockAddress>, parts: &[Part], at: u64) -> Result<[u8; BLOCK], Error> {
         let mut block = [0; BLOCK];
-        if let Some(address) = self.old_block(node, at / BLOCK_BYTES)? {
+        if let Some(address) = old {
             self.arenas.read(address, 0, &mut block)?;
         }
         let end = at + BLOCK_BYTES;
@@ -279,6 +292,12 @@ fn add_span(spans: &mut Vec<Range<u64>>, blocks: Range<u64>) {
         Some(last) => last.end = last.end.max(blocks.end),
         None => spans.push(blocks),
     }
+}
+
+/// How many bytes of a range parts cover, of which the first reaches into it.
+fn covered(parts: &[Part], range: Range<u64>) -> u64 {
+    let inside = parts.iter().take_while(|part| part.start < range.end);
+    inside.map(|part| part.end.min(range.end) - part.start.max(range.start)).sum()
 }
 
 /// The blocks that lie wholly in a cut.

@@ -63,6 +63,8 @@ fn kind(request: &Request) -> usize {
         | Request::KeepInKernel
         | Request::NothingInKernel
         | Request::Explain { .. }
+        | Request::Scrub { .. }
+        | Request::Verify { .. }
         | Request::Trace { .. }
         | Request::Stop
         | Request::Unheard => 20,

@@ -99,6 +99,7 @@ impl SharedFs {
             Request::SetQuota { of, limits } => return self.set_quota(of, *limits),
             Request::Status => return Ok(Response::Status(Box::new(self.status()?))),
             Request::Explain { path } => return self.explain(path),
+            Request::Scrub { from } => return self.scrub(*from),
             Request::Trace { from, wait_ms } => {
                 let wait = Duration::from_millis(u64::from((*wait_ms).min(TRACE_WAIT_MS)));
                 return Ok(Response::Events(self.events.read(*from, ANSWER_EVENTS, wait)));
@@ -145,6 +146,10 @@ impl SharedFs {
                 Ok(Response::Done)
             }
             Request::GiveBack { inodes } => self.give_back(session, inodes),
+            Request::Verify { inode, address } => {
+                self.check_held(session, *inode)?;
+                self.verify(*inode, *address)
+            }
             Request::InodeNumbers { count } => {
                 let count = (*count).clamp(1, NUMBERS_MAX);
                 // Numbers are credit for metadata: what is made with them must find room there.
@@ -175,6 +180,7 @@ impl SharedFs {
             | Request::Quotas
             | Request::SetQuota { .. }
             | Request::Explain { .. }
+            | Request::Scrub { .. }
             | Request::Trace { .. }
             | Request::KeepInKernel
             | Request::Stop

@@ -3,7 +3,7 @@
 use super::{Trouble, find};
 use crate::metadata::{MetadataError, Snapshot};
 use crate::quotas::Beyond;
-use crate::{Error, SharedFs};
+use crate::{Error, SharedFs, paths};
 use cuesta_format::quota::{Allowance, Amounts, Limited, Limits, Payer, Quota};
 use cuesta_format::wire::{Refusal, Response, StoreTotals};
 use cuesta_format::{InodeNumber, SessionId};
@@ -128,7 +128,7 @@ impl SharedFs {
         for (payer, used) in used {
             let path = match payer {
                 Payer::User(_) | Payer::Group(_) => Some(Vec::new()),
-                Payer::Tree(tree) => path_of(&snapshot, tree)?,
+                Payer::Tree(tree) => paths::of_directory(&snapshot, tree)?,
             };
             // A directory may be gone while what was in it is still open.
             let Some(path) = path else { continue };
@@ -222,25 +222,4 @@ impl SharedFs {
         }
         Ok(part)
     }
-}
-
-/// The path of a directory below the root, if it is there.
-fn path_of(snapshot: &Snapshot, directory: InodeNumber) -> Result<Option<Vec<u8>>, MetadataError> {
-    let (mut names, mut at) = (Vec::new(), directory);
-    while at != InodeNumber::ROOT {
-        let Some(stored) = snapshot.inode(at)? else { return Ok(None) };
-        let parent = stored.record.parent;
-        let mut found = None;
-        snapshot.visit_names(parent, b"", |name, dirent| {
-            if dirent.inode == at {
-                found = Some(name.to_vec());
-            }
-            found.is_none()
-        })?;
-        let Some(name) = found else { return Ok(None) };
-        names.push(name);
-        at = parent;
-    }
-    names.reverse();
-    Ok(Some(names.join(&b'/')))
 }

@@ -6,6 +6,7 @@
 //! and cannot fail.
 
 use crate::Error;
+use crate::tiers::content::ContentWriter;
 use crate::tiers::page_size::PageSizes;
 use cuesta_format::geometry::arena_path;
 use cuesta_format::superblock::Medium;
@@ -64,7 +65,7 @@ impl Arenas {
                 break;
             }
             let mapping = Mapping::open(&path, Protection::ReadWrite, medium)?;
-            if mapping.len() != geometry.arena_bytes {
+            if mapping.len() != geometry.arena_file_bytes() {
                 return Err(Error::Damaged(format!("arena {arena} is {} bytes long", mapping.len())));
             }
             mapped.push(Arc::new(mapping));
@@ -76,6 +77,10 @@ impl Arenas {
         };
         let small = Mutex::new((0..mapped.len() as u32).flat_map(steps).collect());
         Ok(Arenas { tier: tier.to_owned(), geometry, medium, mapped: RwLock::new(mapped), last, small })
+    }
+
+    pub(super) fn geometry(&self) -> &Geometry {
+        &self.geometry
     }
 
     /// How many there are.
@@ -133,9 +138,12 @@ impl Arenas {
         if arena.0 >= self.geometry.arenas_max() {
             return Err(Error::NoSpace);
         }
-        let len = self.geometry.arena_bytes;
+        let (blocks, len) = (self.geometry.arena_bytes, self.geometry.arena_file_bytes());
         let file = create_sparse(&self.tier.join(arena_path(arena)), len)?;
         let mapping = Mapping::of_file(&file, 0, len, Protection::ReadWrite, self.medium, false)?;
+        if len > blocks {
+            mapping.provide(&file, blocks, len - blocks, false)?;
+        }
         self.mapped.write().push(Arc::new(mapping));
         Ok(file)
     }
@@ -177,8 +185,8 @@ impl Arenas {
 
     /// Makes bytes of one block zero, durably.
     pub fn clear(&self, address: BlockAddress, inside: u64, bytes: u64) -> Result<(), Error> {
-        let mapping = self.mapping(self.geometry.arena(address))?;
-        mapping.write_through(self.geometry.arena_offset(address) + inside, &vec![0; bytes as usize])?;
-        Ok(mapping.fence()?)
+        let writer = ContentWriter::new(self.geometry, self);
+        writer.overwrite(address.plus(inside), &vec![0; bytes as usize], |_| {})?;
+        self.fence()
     }
 }

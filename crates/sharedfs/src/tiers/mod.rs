@@ -3,6 +3,7 @@
 //! | file | idea |
 //! |---|---|
 //! | `arenas` | the arena files and their mappings |
+//! | `content` | what is in blocks, and its checksums |
 //! | `page_size` | when an arena's memory is made of huge pages |
 //! | `bitmap` | used and free blocks of one arena |
 //! | `allocator` | runs of blocks for digests; freed ones wait in quarantine until their readers have passed |
@@ -11,12 +12,14 @@
 mod allocator;
 mod arenas;
 mod bitmap;
+mod content;
 mod credits;
 mod page_size;
 
 pub use allocator::{Allocator, Reservation, Run};
 pub use arenas::{Arenas, Grown};
 pub use bitmap::Bitmap;
+pub use content::ContentWriter;
 pub use credits::Credits;
 
 use cuesta_format::{BLOCK_BYTES, Extent, Geometry};

@@ -35,7 +35,13 @@ pub const NOBODY: u32 = 1 << 30;
 
 /// A small store: 4 arenas of 1 MiB, logs of 8 segments of 64 KiB.
 pub fn geometry() -> Geometry {
-    Geometry { arena_bytes: 1 << 20, segment_bytes: 64 << 10, ring_slots: 8, nvm_bytes: 4 << 20 }
+    Geometry {
+        arena_bytes: 1 << 20,
+        segment_bytes: 64 << 10,
+        ring_slots: 8,
+        nvm_bytes: 4 << 20,
+        checks_content: true,
+    }
 }
 
 pub struct Store {

@@ -246,7 +246,7 @@ impl Place {
     /// The store is clean, whatever was recovered.
     pub(super) fn fsck(&self) -> io::Result<()> {
         let mut command = self.cuesta("fsck");
-        command.arg(self.store());
+        command.arg("--content").arg(self.store());
         told(command).map(drop)
     }
 
