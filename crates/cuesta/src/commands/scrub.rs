@@ -20,8 +20,8 @@ const DAMAGED: u8 = 2;
 #[command(
     long_about = "Read all content of a store, and compare it with its checksums.\n\n\
                   Programs may go on working meanwhile. What is damaged stays as it is: whoever reads it gets an error \
-                  (EIO), until it is written anew or the file is removed. The metadata's checksums are compared by \
-                  cuesta fsck.",
+                  (EIO), until it is written anew or the file is removed. The metadata's checksums are compared \
+                  whenever it is read, and all of them by cuesta fsck.",
     after_help = "\
 Examples:
   cuesta scrub ~/store

@@ -11,7 +11,8 @@
 //! Stores go through `media`'s write-through copies: durable at the next fence of the same thread. The thread
 //! that syncs announces itself; what another thread writes (eviction by a reader) is fenced on the spot.
 
-use super::MetadataError;
+use super::checked_pages::{CheckedPages, medium_bytes, tree_bytes};
+use super::{MetadataError, guard};
 use cuesta_format::entry::crc32c;
 use cuesta_media::{AccessError, GrowableMapping, MediaError, Medium};
 use parking_lot::{RwLock, RwLockReadGuard};
@@ -23,7 +24,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// The header page, then the journal, then redb's bytes.
 const HEADER_BYTES: u64 = 4096;
 const TREE_OFFSET: u64 = HEADER_BYTES + BackendFile::JOURNAL_BYTES;
-const MAGIC: u64 = u64::from_le_bytes(*b"CUESTAM5");
+const MAGIC: u64 = u64::from_le_bytes(*b"CUESTAM6");
 const MAGIC_OFFSET: u64 = 0;
 const LENGTH_OFFSET: u64 = 8;
 const WRITTEN_OFFSET: u64 = 16;
@@ -103,7 +104,7 @@ impl BackendFile {
                 })
             };
             let (length, written) = (number(LENGTH_OFFSET)?, number(WRITTEN_OFFSET)?);
-            if length > LENGTH_MAX || written > mapping.len() - TREE_OFFSET {
+            if length > LENGTH_MAX || written > tree_bytes(mapping.len() - TREE_OFFSET) {
                 return Err(MetadataError::Damaged(format!(
                     "header: length {length}, written {written}, in a file of {}",
                     mapping.len()
@@ -164,7 +165,7 @@ impl BackendFile {
 
     /// Bytes allocated on the medium that were never written: what can be added without asking it for more.
     pub(super) fn slack_bytes(&self) -> u64 {
-        (self.mapping.len() - TREE_OFFSET).saturating_sub(self.written.load(Ordering::Acquire))
+        tree_bytes(self.mapping.len() - TREE_OFFSET).saturating_sub(self.written.load(Ordering::Acquire))
     }
 
     /// Bytes taken on the medium.
@@ -200,7 +201,8 @@ impl BackendFile {
 
     /// Allocates up to `end`; `growth` is held.
     fn allocate(&self, end: u64) -> Result<(), MediaError> {
-        let wanted = end.saturating_add(TREE_OFFSET).min(2 * LENGTH_MAX).next_multiple_of(CHUNK_BYTES);
+        let wanted = medium_bytes(end.min(2 * LENGTH_MAX)) + TREE_OFFSET;
+        let wanted = wanted.next_multiple_of(CHUNK_BYTES);
         if wanted > self.mapping.len() { self.mapping.set_len(wanted) } else { Ok(()) }
     }
 
@@ -233,13 +235,20 @@ impl BackendFile {
         let _growing = self.growth.lock().unwrap_or_else(PoisonError::into_inner);
         self.note(LENGTH_OFFSET, length).map_err(outside)?;
         self.length.store(length, Ordering::Release);
-        if self.written.load(Ordering::Acquire) > length {
+        let written = self.written.load(Ordering::Acquire);
+        if written > length {
             // What is cut off is given back, and reads as zeros when the file grows again.
+            self.pages().cut(length, written).and_then(|()| self.mapping.fence()).map_err(outside)?;
             self.note(WRITTEN_OFFSET, length).map_err(outside)?;
             self.written.store(length, Ordering::Release);
-            self.mapping.set_len(TREE_OFFSET + length).map_err(refused)?;
+            self.mapping.set_len(TREE_OFFSET + medium_bytes(length)).map_err(refused)?;
         }
         Ok(())
+    }
+
+    /// The tree.
+    fn pages(&self) -> CheckedPages<'_> {
+        CheckedPages { medium: &self.mapping, start: TREE_OFFSET }
     }
 
     fn check(&self, offset: u64, len: usize) -> io::Result<u64> {
@@ -283,7 +292,12 @@ impl redb::StorageBackend for Backend {
         if stored.is_empty() {
             return Ok(());
         }
-        self.0.mapping.read(TREE_OFFSET + offset, stored).map_err(outside)
+        if let Some(page) = self.0.pages().read(offset, stored).map_err(outside)? {
+            // redb goes on after no error. What it makes of this is abandoned.
+            guard::note_damage(page);
+            out.fill(0);
+        }
+        Ok(())
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
@@ -317,7 +331,7 @@ impl redb::StorageBackend for Backend {
         if end > self.0.written.load(Ordering::Acquire) {
             self.0.extend_written(end)?;
         }
-        self.0.mapping.write_through(TREE_OFFSET + offset, data).map_err(outside)?;
+        self.0.pages().write(offset, data).map_err(outside)?;
         if self.0.syncing_thread.load(Ordering::Relaxed) != thread_mark() {
             self.0.mapping.fence().map_err(outside)?;
         }

@@ -3,13 +3,29 @@
 
 use super::MetadataError;
 use redb::WriteTransaction;
+use std::cell::Cell;
 use std::ops::Deref;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+
+thread_local! {
+    /// A page that this thread read, and that is not what was written.
+    static DAMAGED: Cell<Option<u64>> = const { Cell::new(None) };
+}
+
+/// This thread was given zeros for a page, as that is not what was written. Whatever it does fails.
+pub(super) fn note_damage(page: u64) {
+    tracing::error!(page, "a page of the metadata is damaged: its checksum is wrong");
+    DAMAGED.set(Some(page));
+}
 
 /// Does something with redb. What it may have left half done is not looked at again: after [`MetadataError::Damaged`]
 /// nothing is committed any more.
 pub(super) fn guarded<T>(enter: impl FnOnce() -> Result<T, MetadataError>) -> Result<T, MetadataError> {
-    catch_unwind(AssertUnwindSafe(enter)).unwrap_or_else(|panic| {
+    let entered = catch_unwind(AssertUnwindSafe(enter));
+    if let Some(page) = DAMAGED.take() {
+        return Err(MetadataError::Damaged(format!("the checksum of its page at {page} is wrong")));
+    }
+    entered.unwrap_or_else(|panic| {
         let what = panic
             .downcast_ref::<String>()
             .cloned()
@@ -137,5 +153,45 @@ mod tests {
         }
         assert_eq!(panicked, 0, "seed {seed}");
         assert!(noticed > 25, "seed {seed}: {noticed} of 150");
+    }
+
+    /// All that can be read: inodes, and names.
+    fn all_of(path: &Path) -> Result<(Vec<InodeRecord>, Vec<Vec<u8>>), MetadataError> {
+        let (mut inodes, mut names) = (Vec::new(), Vec::new());
+        let store = MetadataStore::open(path, Medium::Memory)?;
+        let snapshot = store.read()?;
+        snapshot.visit_inodes(|stored| inodes.push(stored.record))?;
+        snapshot.visit_entries(|_, entry| names.push(entry.name))?;
+        Ok((inodes, names))
+    }
+
+    #[test]
+    fn with_one_bit_flipped_nothing_is_read_that_was_not_written() {
+        let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
+        let (whole, path) = (folder.path().join("whole"), folder.path().join("meta"));
+        fill(&whole);
+        let bytes = std::fs::read(&whole).unwrap();
+        let expected = all_of(&whole).unwrap();
+        let seed = fastrand::u64(..);
+        println!("seed {seed}");
+        let mut random = fastrand::Rng::with_seed(seed);
+        let (mut noticed, mut taken) = (0, Vec::new());
+        let quiet = std::panic::take_hook();
+        std::panic::set_hook(Box::new(|_| ()));
+        for _ in 0..300 {
+            // Behind the journal, the first page of checksums and redb's own header.
+            let at = random.usize((4 << 20) + 2 * 4096..bytes.len());
+            let mut damaged = bytes.clone();
+            damaged[at] ^= 1 << random.u8(0..8);
+            std::fs::write(&path, &damaged).unwrap();
+            match all_of(&path) {
+                Ok(found) if found == expected => {}
+                Ok(_) => taken.push(at),
+                Err(_) => noticed += 1,
+            }
+        }
+        std::panic::set_hook(quiet);
+        assert!(taken.is_empty(), "seed {seed}: of bytes {taken:?}");
+        assert!(noticed > 25, "seed {seed}: {noticed} of 300");
     }
 }

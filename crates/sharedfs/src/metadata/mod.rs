@@ -8,6 +8,7 @@
 
 mod apply;
 mod backend;
+mod checked_pages;
 mod error;
 mod extents;
 mod gaps;
