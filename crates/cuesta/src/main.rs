@@ -64,6 +64,8 @@ fn main() -> ExitCode {
             return ExitCode::from(if asked_for { 0 } else { usage_status() });
         }
     };
+    // What a disk does not give of a mapped file is an error of who reads it, and not the end of the daemon or of a mount.
+    cuesta_media::install_fault_handler();
     let done = match &cli.command {
         Command::Mkfs(arguments) => mkfs::execute(arguments),
         Command::Serve(arguments) => serve::execute(arguments),

@@ -19,8 +19,8 @@ fn shell(place: &Place, script: &str) -> common::Ended {
     place.cuesta(&["run", "--store", "store", "--", "sh", "-c", script])
 }
 
-/// Changes a bit of a file, `offset` bytes from its beginning, where `cuesta explain` says it lies.
-fn flip(place: &Place, name: &str, offset: u64) {
+/// Where in the first arena a byte of a file lies, as `cuesta explain` says.
+fn address(place: &Place, name: &str, offset: u64) -> u64 {
     let explained = place.cuesta(&["explain", "--store", "store", "--json", name]).text();
     let explained: serde_json::Value = serde_json::from_str(&explained).unwrap();
     let extents = explained["extents"].as_array().unwrap();
@@ -31,10 +31,18 @@ fn flip(place: &Place, name: &str, offset: u64) {
     };
     let extent = extents.iter().find(holds).unwrap();
     let address = number(extent, "address") + offset - number(extent, "file_offset");
-    let arena_bytes = place.path("store/nvm/arenas/arena-000000").metadata().unwrap().len();
-    assert!(address < arena_bytes, "it lies in the first arena");
-    let arena = File::options().read(true).write(true).open(place.path("store/nvm/arenas/arena-000000"));
-    let arena = arena.unwrap();
+    assert!(address < arena(place).metadata().unwrap().len(), "it lies in the first arena");
+    address
+}
+
+fn arena(place: &Place) -> File {
+    let path = place.path("store/nvm/arenas/arena-000000");
+    File::options().read(true).write(true).open(path).unwrap()
+}
+
+/// Changes a bit of a file, `offset` bytes from its beginning.
+fn flip(place: &Place, name: &str, offset: u64) {
+    let (arena, address) = (arena(place), address(place, name, offset));
     let mut byte = [0];
     arena.read_exact_at(&mut byte, address).unwrap();
     arena.write_all_at(&[byte[0] ^ 4], address).unwrap();
@@ -104,4 +112,36 @@ fn a_store_without_checksums_says_so() {
     let place = Place::with_store();
     let scrubbed = place.cuesta(&["scrub", "store"]);
     assert!(scrubbed.status() == 1 && scrubbed.errors().contains("--checksums on"), "{}", scrubbed.errors());
+}
+
+/// As of a disk with a sector that cannot be read: the kernel sends a signal to who looks at the mapped page.
+#[test]
+fn what_the_medium_does_not_give_is_an_error_to_who_reads_it_and_the_daemon_goes_on() {
+    let place = Place::with_store();
+    let write = "head -c 20000 /dev/urandom >/cuesta/near && head -c 20000 /dev/urandom >/cuesta/far";
+    assert_eq!(shell(&place, write).status(), 0);
+    let daemon = place.daemon();
+    let (near, far) = (address(&place, "near", 16384), address(&place, "far", 16384));
+    let (first, last) = if near < far { ("near", "far") } else { ("far", "near") };
+    // Who maps it later is told that it is too short.
+    let program = format!(
+        "import errno, mmap, os\n\
+         first, last = (os.open('/cuesta/' + name, os.O_RDWR) for name in ('{first}', '{last}'))\n\
+         def refused(do):\n\
+         \x20   try: do()\n\
+         \x20   except OSError as error: return error.errno == errno.EIO\n\
+         assert len(os.pread(first, 20000, 0)) == len(os.pread(last, 20000, 0)) == 20000\n\
+         os.truncate('store/nvm/arenas/arena-000000', {})\n\
+         assert len(os.pread(first, 20000, 0)) == 20000\n\
+         assert len(os.pread(last, 20000, 0)) == 16384\n\
+         assert refused(lambda: os.pread(last, 100, 16384))\n\
+         assert refused(lambda: mmap.mmap(last, 4096)), 'the daemon copies it for that'\n\
+         assert len(os.pread(first, 20000, 0)) == 20000\n",
+        near.max(far)
+    );
+    let ran = place.cuesta(&["run", "--store", "store", "--", "python3", "-c", &program]);
+    assert_eq!(ran.status(), 0, "{}", ran.errors());
+    assert_eq!(place.daemon(), daemon);
+    let log = std::fs::read_to_string(place.path("store/sharedfs.log")).unwrap();
+    assert!(log.contains(last) && log.contains("damaged"), "{log}");
 }

@@ -16,7 +16,8 @@ use cuesta_format::operation::Attributes;
 use cuesta_format::quota::Amounts;
 use cuesta_format::wire::{Request, Response};
 use cuesta_format::{
-    ArenaId, BLOCK_BYTES, BlockAddress, FILE_BYTES_MAX, FileKind, Operation, Timestamp, WRITE_BYTES_MAX,
+    ArenaId, BLOCK_BYTES, BlockAddress, FILE_BYTES_MAX, FileKind, InodeNumber, Operation, Timestamp,
+    WRITE_BYTES_MAX,
 };
 use cuesta_media::planted::{self, Bug};
 use cuesta_media::{AccessError, UserSlice, UserSliceMut};
@@ -194,7 +195,7 @@ impl Client {
                         return if at > offset {
                             Ok((at - offset) as usize)
                         } else {
-                            Err(Stop::Failed(Error::Fault))
+                            Err(self.why_faulted(source, state.record.inode))
                         };
                     }
                     Err(outside) => return Err(Stop::Failed(Error::Daemon(outside.to_string()))),
@@ -202,6 +203,27 @@ impl Client {
             }
         }
         Ok((at - offset) as usize)
+    }
+
+    /// Why the first byte from there could not be copied: because of the program's memory, or of the medium.
+    #[cold]
+    fn why_faulted(&self, source: Source, inode: InodeNumber) -> Stop {
+        let mut byte = [0];
+        match source {
+            Source::Log(position) if self.session.appender.ring().read(position, &mut byte).is_err() => {
+                Stop::Failed(Error::Content(inode))
+            }
+            Source::Arena(address) => {
+                let (geometry, address) = (self.session.geometry(), BlockAddress(address));
+                let mapping = self.session.arenas.get(geometry.arena(address));
+                let offset = geometry.arena_offset(address);
+                match mapping.map(|mapping| mapping.read(offset, &mut byte)) {
+                    Some(Err(_)) => Stop::Doubtful(address),
+                    _ => Stop::Failed(Error::Fault),
+                }
+            }
+            _ => Stop::Failed(Error::Fault),
+        }
     }
 
     /// Copies out of one arena, as far as `out` and the arena reach.

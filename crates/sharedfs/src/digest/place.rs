@@ -245,10 +245,12 @@ impl Placer<'_> {
                 // What the parts cover altogether does not depend on what was there.
                 let is_covered = covered(&parts[part..], at..at + BLOCK_BYTES) == BLOCK_BYTES;
                 let old = if is_covered { None } else { self.old_block(node, at / BLOCK_BYTES)? };
-                let block = self.assemble(old, &parts[part..], at)?;
+                let mut block = [0; BLOCK];
+                let is_given = old.map_or(Ok(true), |old| self.arenas.read_if_given(old, &mut block))?;
+                self.assemble(&mut block, &parts[part..], at);
                 let to = extent.address.plus(at - from);
-                match old.filter(|_| !self.recovering) {
-                    Some(old) if !self.arenas.is_intact(old)? => {
+                match old {
+                    Some(old) if !is_given || !self.recovering && self.arenas.is_known_damaged(old)? => {
                         damaged.push((node.record.inode, old));
                         self.writer.put_damaged(to, &block)?;
                     }
@@ -263,12 +265,8 @@ impl Placer<'_> {
         Ok(())
     }
 
-    /// One block at byte `at` of the file: what was there before, in the block `old`, and the parts over it.
-    fn assemble(&self, old: Option<BlockAddress>, parts: &[Part], at: u64) -> Result<[u8; BLOCK], Error> {
-        let mut block = [0; BLOCK];
-        if let Some(address) = old {
-            self.arenas.read(address, 0, &mut block)?;
-        }
+    /// Puts the parts over what was there of the block at byte `at` of the file.
+    fn assemble(&self, block: &mut [u8; BLOCK], parts: &[Part], at: u64) {
         let end = at + BLOCK_BYTES;
         for part in parts.iter().take_while(|part| part.start < end) {
             let start = part.start.max(at);
@@ -282,7 +280,6 @@ impl Placer<'_> {
                 }
             }
         }
-        Ok(block)
     }
 }
 

@@ -292,7 +292,12 @@ impl redb::StorageBackend for Backend {
         if stored.is_empty() {
             return Ok(());
         }
-        if let Some(page) = self.0.pages().read(offset, stored).map_err(outside)? {
+        let damaged = match self.0.pages().read(offset, stored) {
+            // The medium does not give it.
+            Err(AccessError::Fault(_)) => Some(offset),
+            read => read.map_err(outside)?,
+        };
+        if let Some(page) = damaged {
             // redb goes on after no error. What it makes of this is abandoned.
             guard::note_damage(page);
             out.fill(0);

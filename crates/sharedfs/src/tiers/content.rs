@@ -10,7 +10,7 @@ use crate::Error;
 use crate::tiers::Arenas;
 use cuesta_format::entry::Crc32c;
 use cuesta_format::{BLOCK_BYTES, BlockAddress, Geometry};
-use cuesta_media::Mapping;
+use cuesta_media::{AccessError, Mapping};
 use std::sync::Arc;
 
 const BLOCK: usize = BLOCK_BYTES as usize;
@@ -151,20 +151,31 @@ fn kept_sum(mapping: &Mapping, geometry: &Geometry, address: BlockAddress) -> Re
 }
 
 impl Arenas {
-    /// Whether a block holds what was written to it, as far as the store can tell.
+    /// Whether the medium gives a block, and it holds what was written to it, as far as the store can tell.
     pub fn is_intact(&self, address: BlockAddress) -> Result<bool, Error> {
         let geometry = self.geometry();
         if !geometry.checks_content {
-            return Ok(true);
+            return self.read_if_given(address, &mut [0; BLOCK]);
         }
         let mapping = self.mapping(geometry.arena(address))?;
         let sum = match mapping.sum(geometry.arena_offset(address), BLOCK_BYTES) {
-            Ok(sum) => sum,
-            // The medium does not give it.
-            Err(cuesta_media::AccessError::Fault(_)) => return Ok(false),
-            Err(error) => return Err(error.into()),
+            Err(AccessError::Fault(_)) => return Ok(false),
+            summed => summed?,
         };
         Ok(sum == kept_sum(&mapping, geometry, address)?)
+    }
+
+    /// Reads a block, if the medium gives it. Says whether it does.
+    pub fn read_if_given(&self, address: BlockAddress, block: &mut [u8; BLOCK]) -> Result<bool, Error> {
+        match self.read(address, 0, block) {
+            Err(Error::Access(AccessError::Fault(_))) => Ok(false),
+            read => read.map(|()| true),
+        }
+    }
+
+    /// Whether a block's checksum says that it is damaged.
+    pub fn is_known_damaged(&self, address: BlockAddress) -> Result<bool, Error> {
+        Ok(self.geometry().checks_content && !self.is_intact(address)?)
     }
 }
 
