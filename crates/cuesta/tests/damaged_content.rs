@@ -79,6 +79,7 @@ fn a_flipped_bit_is_an_error_to_who_reads_it_and_scrub_names_the_file() {
     assert_eq!((&found["outcome"], &found["damaged"][0]["path"]), (&"damaged".into(), &"d/data".into()));
     let log = std::fs::read_to_string(place.path("store/sharedfs.log")).unwrap();
     assert!(log.contains("d/data") && log.contains("checksum"), "{log}");
+    assert_eq!(log.matches("d/data").count(), 1, "it was read, and scrubbed twice: {log}");
     place.cuesta(&["stop", "store"]);
     let checked = place.cuesta(&["fsck", "--content", "store"]);
     assert!(

@@ -9,6 +9,8 @@ use crate::tiers::split_at_arenas;
 use crate::{Error, SharedFs, paths};
 use cuesta_format::wire::{DamagedContent, Response, ScrubPlace, Scrubbed};
 use cuesta_format::{BLOCK_BYTES, BlockAddress, Extent, FileKind, InodeNumber};
+use parking_lot::Mutex;
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 /// How much is looked at before who asked is told how far it is.
@@ -17,6 +19,23 @@ const SCRUB_TIME: Duration = Duration::from_millis(200);
 const BLOCKS_AT_ONCE: u64 = 4096;
 /// Damaged blocks are looked at once more, one by one: no more than about so many for one answer.
 const SUSPECTS_MAX: usize = 1000;
+/// Files that were told of are remembered up to so many.
+const TOLD_MAX: usize = 4096;
+
+/// Damaged files that the log was told of: a path costs a look at all names, and who reads one may do so again and again.
+#[derive(Debug, Default)]
+pub(crate) struct ToldDamage(Mutex<BTreeSet<InodeNumber>>);
+
+impl ToldDamage {
+    /// Whether this is news, which is noted.
+    fn is_news(&self, inode: InodeNumber) -> bool {
+        let mut told = self.0.lock();
+        if told.len() >= TOLD_MAX {
+            told.clear();
+        }
+        told.insert(inode)
+    }
+}
 
 impl SharedFs {
     /// Fails if a file's blocks hold something else than what was written there. No digest runs, or none writes them.
@@ -68,6 +87,9 @@ impl SharedFs {
     }
 
     fn tell_damage(&self, inode: InodeNumber, block: u64) {
+        if !self.told_damage.is_news(inode) {
+            return;
+        }
         let path = self.path_of(inode);
         tracing::error!(
             inode = inode.0,

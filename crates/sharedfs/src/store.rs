@@ -3,6 +3,7 @@
 use crate::boot::Boot;
 use crate::catching_up::CatchingUp;
 use crate::configuration::Options;
+use crate::damage::ToldDamage;
 use crate::digest::policy::{self, Backlog};
 use crate::digest::{Digester, Space, Storage};
 use crate::ending::Ending;
@@ -85,6 +86,7 @@ pub struct SharedFs {
     pub(crate) request_times: RequestTimes,
     pub(crate) opened: Instant,
     pub(crate) doubt: Doubt,
+    pub(crate) told_damage: ToldDamage,
     pub(crate) recovered: Recovered,
     pub(crate) making: Mutex<()>,
     /// Held by who begins a session; and by who needs that nobody does.
@@ -257,6 +259,7 @@ impl SharedFs {
             request_times: RequestTimes::default(),
             opened: Instant::now(),
             doubt: Doubt::left_in(tier),
+            told_damage: ToldDamage::default(),
             recovered: Recovered::default(),
             making: Mutex::new(()),
             attaching: RwLock::new(()),
