@@ -56,9 +56,10 @@ fn mkfs_names_what_cannot_be() {
     let tape = mkfs(&["--medium", "tape"]);
     assert_eq!(tape.status(), 2);
     assert!(tape.errors().contains("memory, pmem, block"), "{}", tape.errors());
-    let no_dax: &[&str] = &["not on a file system mounted with DAX", "--nvm-path", "--medium memory"];
-    mkfs(&["--medium", "pmem"]).refused(1, no_dax);
-    mkfs(&["--medium", "pmem", "--nvm-path", "/proc/nvm"]).refused(1, &[&["/proc"], no_dax].concat());
+    let no_dax: &[&str] = &["not on a file system mounted with DAX", "--nvm-path"];
+    mkfs(&["--medium", "pmem"]).refused(1, &[no_dax, &["--medium memory"]].concat());
+    let elsewhere = mkfs(&["--medium", "pmem", "--nvm-path", "/proc/nvm"]);
+    elsewhere.refused(1, &[no_dax, &["/proc", "--medium block"]].concat());
     mkfs(&["--medium", "memory", "--nvm", "9999T"]).refused(1, &["has room for", "--shm-size"]);
     mkfs(&["--medium", "memory", "--nvm", "64K"]).refused(2, &["does not hold one arena"]);
     mkfs(&["--medium", "memory", "--nvm-path", "/proc/nvm"]).refused(1, &["/proc/nvm", "tmpfs"]);

@@ -9,8 +9,8 @@ mod common;
 use common::*;
 use cuesta_format::operation::Attributes;
 use cuesta_format::quota::{Amounts, Limited, Limits};
-use cuesta_format::wire::{LeaseMode, Refusal, Request, Response};
-use cuesta_format::{InodeNumber, LogPosition, Operation, SessionId};
+use cuesta_format::wire::{LeaseMode, Refusal, Request, Response, ScrubPlace};
+use cuesta_format::{BlockAddress, InodeNumber, LogPosition, Operation, SessionId};
 use cuesta_sharedfs::check::{Mode, check};
 use cuesta_sharedfs::{Progress, SharedFs};
 use std::sync::Arc;
@@ -458,6 +458,17 @@ fn who_takes_all_there_is_leaves_others_what_they_need() {
     }
     let answer = hostile.request(&Request::GiveBack { inodes: (0..1 << 16).map(InodeNumber).collect() });
     assert_eq!(answer, Response::Done);
+    for inode in [InodeNumber::NONE, ROOT, InodeNumber(u64::MAX)] {
+        for address in [0, 1, 1 << 40, u64::MAX].map(BlockAddress) {
+            let answer = hostile.request(&Request::Verify { inode, address });
+            let is_refused = matches!(answer, Response::Failed(_) | Response::Verified { is_damaged: false });
+            assert!(is_refused, "{answer:?}");
+        }
+        for block in [0, u64::MAX] {
+            let from = ScrubPlace { inode, block };
+            assert!(matches!(hostile.request(&Request::Scrub { from }), Response::Scrubbed(_)));
+        }
+    }
     beside.goes_on("all that can be asked for");
     // What was promised and is not used is taken back for who needs it.
     let mut needy = Writer::attach_without_credit(&beside.shared);

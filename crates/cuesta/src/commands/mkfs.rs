@@ -186,7 +186,8 @@ fn tier_folder(store: &Store, id: StoreId, medium: Medium, given: Option<&Path>)
                 &place,
                 format!(
                     "is not on a file system mounted with DAX ({errno}), which --medium pmem needs; give --nvm-path \
-                     DIR on one (ext4 or XFS on persistent memory, mount -o dax), or use --medium memory"
+                     DIR on one (ext4 or XFS on persistent memory, mount -o dax), or use --medium {}",
+                    if survival::is_memory(&place) { Medium::Memory } else { Medium::Block }
                 ),
             )),
             None => Ok(tier),
