@@ -135,11 +135,11 @@ cut()
     let mut program = program.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let mut power = program.stdin.take();
     let mut acknowledged: BTreeMap<String, usize> = BTreeMap::new();
-    for (count, line) in BufReader::new(program.stdout.take().unwrap()).lines().enumerate() {
+    for line in BufReader::new(program.stdout.take().unwrap()).lines() {
         let line = line.unwrap();
         let (thread, number) = line.split_once(' ').unwrap();
         acknowledged.insert(thread.to_owned(), number.parse().unwrap());
-        if count == 500 {
+        if acknowledged.len() == threads && acknowledged.values().all(|&number| number > 50) {
             drop(power.take());
         }
     }
