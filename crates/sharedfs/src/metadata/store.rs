@@ -108,6 +108,12 @@ struct Opened {
     file: Arc<BackendFile>,
 }
 
+impl Drop for Opened {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
 impl MetadataStore {
     /// Makes an empty store; not even the root is in it.
     pub fn create(path: &Path, medium: Medium) -> Result<MetadataStore, MetadataError> {
@@ -236,11 +242,9 @@ impl MetadataStore {
         self.shared.is_left.store(true, Ordering::Release);
         current.tree = None;
         // Who writes has it, too, and nobody does.
-        let database = Arc::get_mut(&mut current.opened).and_then(|opened| opened.database.take());
-        let _ = guarded(|| {
-            drop(database);
-            Ok(())
-        });
+        if let Some(opened) = Arc::get_mut(&mut current.opened) {
+            opened.close();
+        }
         current.opened.file.give_up();
     }
 
@@ -568,6 +572,15 @@ impl Opened {
         let database =
             guarded(|| Ok(Database::builder().set_cache_size(cache_bytes).create_with_backend(backend)?))?;
         Ok(Opened { database: Some(database), file })
+    }
+
+    /// redb writes its last: what it knows of free pages, which are found anew where that cannot be done.
+    fn close(&mut self) {
+        let database = self.database.take();
+        let _ = guarded(|| {
+            drop(database);
+            Ok(())
+        });
     }
 
     fn database(&self) -> Result<&Database, MetadataError> {
