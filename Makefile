@@ -66,7 +66,7 @@ conform: build
 	@python3 conform/conform.py $(CUESTA) $(TARGET)/conform $(ARGUMENTS)
 
 bench: build
-	@setup/packages fio=fio git=git bindfs=bindfs mkfs.ext4=e2fsprogs /usr/include/sqlite3.h=libsqlite3-dev
+	@setup/packages fio=fio git=git bindfs=bindfs mkfs.ext4=e2fsprogs mkfs.xfs=xfsprogs /usr/include/sqlite3.h=libsqlite3-dev
 	@mkdir -p out
 	$(CARGO) run --release -p cuesta-bench -- run --json out/bench.json
 

@@ -7,7 +7,7 @@
 
 use std::ffi::CString;
 use std::fs::File;
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -19,6 +19,55 @@ use crate::error::{BenchError, Context};
 
 const SHARED_MEMORY: &str = "/dev/shm";
 const TMPFS_MAGIC: u64 = 0x0102_1994;
+
+/// A file system of the kernel's that keeps a journal and lies on a block device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Journalled {
+    /// ext4.
+    Ext4,
+    /// XFS.
+    Xfs,
+}
+
+impl Journalled {
+    fn name(self) -> &'static str {
+        match self {
+            Journalled::Ext4 => "ext4",
+            Journalled::Xfs => "xfs",
+        }
+    }
+
+    fn maker(self) -> &'static str {
+        match self {
+            Journalled::Ext4 => "mkfs.ext4",
+            Journalled::Xfs => "mkfs.xfs",
+        }
+    }
+
+    /// Both have a journal unless told otherwise. All that can be done before the mount is done then, and nothing is discarded:
+    /// blocks of an image that were written stay written. XFS chooses sectors of 4 KiB by itself on a disk that has them, but does
+    /// not see the disk below an image.
+    fn maker_arguments(self) -> &'static [&'static str] {
+        match self {
+            Journalled::Ext4 => &["-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0,nodiscard"],
+            Journalled::Xfs => &["-q", "-f", "-K", "-s", "size=4096"],
+        }
+    }
+
+    fn is_known_to_kernel(self) -> bool {
+        // Who cannot read the list does not know that something is missing from it.
+        std::fs::read_to_string("/proc/filesystems").map_or(true, |list| lists(&list, self.name()))
+    }
+
+    fn unknown_to_kernel(self) -> BenchError {
+        BenchError::Unusable(format!("this kernel has no {}", self.name()))
+    }
+}
+
+/// Whether the kernel's list of file systems, one a line and its name last, has that one.
+fn lists(list: &str, name: &str) -> bool {
+    list.lines().any(|line| line.split('\t').next_back() == Some(name))
+}
 
 /// The place; unmounts and removes everything when dropped.
 #[derive(Debug)]
@@ -66,20 +115,31 @@ impl Scratch {
         Ok(at)
     }
 
-    /// A new ext4, with its journal, in an image on a tmpfs.
-    pub fn ext4_in_memory(&mut self, name: &str, bytes: u64) -> Result<PathBuf, BenchError> {
+    /// A new file system, with its journal, in an image on a tmpfs.
+    pub fn image_in_memory(
+        &mut self,
+        kind: Journalled,
+        name: &str,
+        bytes: u64,
+    ) -> Result<PathBuf, BenchError> {
         self.require_root()?;
         let images = self.tmpfs(&format!("{name}-image"), bytes + bytes / 8)?;
         let image = images.join("image");
         File::create_new(&image).and_then(|file| file.set_len(bytes)).context("making an image in memory")?;
-        self.ext4_on(name, &image)
+        self.made_on(kind, name, &image)
     }
 
-    /// A new ext4, with its journal, in an image in `dir`, which has to be on a disk.
+    /// A new file system, with its journal, in an image in `dir`, which has to be on a disk.
     ///
     /// The image is written once from end to end, and then past the page cache: so a write costs what it costs the disk. In a sparse
     /// image, or one that was never written, the first write of each block would wait for the journal of the file system below.
-    pub fn ext4_on_disk(&mut self, name: &str, dir: &Path, bytes: u64) -> Result<PathBuf, BenchError> {
+    pub fn image_on_disk(
+        &mut self,
+        kind: Journalled,
+        name: &str,
+        dir: &Path,
+        bytes: u64,
+    ) -> Result<PathBuf, BenchError> {
         self.require_root()?;
         let facts = rustix::fs::statfs(dir).context("looking at the directory for the disk image")?;
         if facts.f_type as u64 == TMPFS_MAGIC {
@@ -97,9 +157,9 @@ impl Scratch {
             .context("making a disk image")?;
         fill(image.as_file(), bytes).context("writing a disk image")?;
         // The loop device keeps the image alive; its name goes when `image` is dropped, at return.
-        let at = self.ext4_on(name, image.path())?;
-        let device = tool("findmnt", Command::new("findmnt").args(["-n", "-o", "SOURCE"]).arg(&at))?;
-        tool("losetup", Command::new("losetup").arg("--direct-io=on").arg(device.trim()))?;
+        let at = self.made_on(kind, name, image.path())?;
+        let device = tool(Command::new("findmnt").args(["-n", "-o", "SOURCE"]).arg(&at))?;
+        tool(Command::new("losetup").arg("--direct-io=on").arg(device.trim()))?;
         Ok(at)
     }
 
@@ -112,11 +172,12 @@ impl Scratch {
         std::fs::remove_file(&path).context("giving touched memory back")
     }
 
-    fn ext4_on(&mut self, name: &str, image: &Path) -> Result<PathBuf, BenchError> {
-        let eager = "lazy_itable_init=0,lazy_journal_init=0,nodiscard";
-        tool("mkfs.ext4", Command::new("mkfs.ext4").args(["-q", "-F", "-E", eager]).arg(image))?;
+    fn made_on(&mut self, kind: Journalled, name: &str, image: &Path) -> Result<PathBuf, BenchError> {
+        tool(Command::new(kind.maker()).args(kind.maker_arguments()).arg(image))?;
         let at = self.point(name)?;
-        tool("mount", Command::new("mount").args(["-t", "ext4", "-o", "loop"]).arg(image).arg(&at))?;
+        // The kernel loads the module of a file system when it is first mounted: what it lacks shows only behind that.
+        tool(Command::new("mount").args(["-t", kind.name(), "-o", "loop"]).arg(image).arg(&at))
+            .map_err(|error| if kind.is_known_to_kernel() { error } else { kind.unknown_to_kernel() })?;
         self.mounted.push(at.clone());
         Ok(at)
     }
@@ -164,14 +225,37 @@ fn fill(mut file: &File, bytes: u64) -> std::io::Result<()> {
 }
 
 /// Runs a tool of the system to its end; answers what it said.
-fn tool(name: &str, command: &mut Command) -> Result<String, BenchError> {
-    let output = command.output().context(format!("running {name}"))?;
+fn tool(command: &mut Command) -> Result<String, BenchError> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let output = command.output().map_err(|error| match error.kind() {
+        ErrorKind::NotFound => BenchError::Unusable(format!("{name} is not installed")),
+        _ => BenchError::Io { what: format!("running {name}"), source: error },
+    })?;
     if output.status.success() {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }
     Err(BenchError::Child {
-        what: name.to_owned(),
+        what: name,
         status: output.status.to_string(),
         words: String::from_utf8_lossy(&output.stderr).lines().last().unwrap_or_default().to_owned(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tool_that_is_not_there_is_named() {
+        let error = tool(&mut Command::new("mkfs.nothing")).unwrap_err();
+        assert_eq!(error.to_string(), "mkfs.nothing is not installed");
+    }
+
+    #[test]
+    fn what_the_kernel_has_is_read_from_its_list() {
+        let list = "nodev\tsysfs\nnodev\ttmpfs\n\text4\n";
+        assert!(lists(list, "ext4") && lists(list, "tmpfs"));
+        assert!(!lists(list, "xfs") && !lists(list, "nodev"));
+        assert_eq!(Journalled::Xfs.unknown_to_kernel().to_string(), "this kernel has no xfs");
+    }
 }

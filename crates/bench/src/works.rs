@@ -521,7 +521,7 @@ impl Work {
     pub fn concerns(&self, peer: PeerName, is_named: bool) -> bool {
         match peer {
             PeerName::Cuesta | PeerName::Tmpfs => true,
-            PeerName::Ext4Ram | PeerName::Ext4Disk => {
+            PeerName::Ext4Ram | PeerName::Ext4Disk | PeerName::XfsRam | PeerName::XfsDisk => {
                 !matches!(self.program, Program::Foreign(_) | Program::Start(_) | Program::Launch { .. })
             }
             PeerName::Null => matches!(self.program, Program::Calls(_)),

@@ -27,8 +27,12 @@ pub enum PeerName {
     Tmpfs,
     /// ext4 with a journal on a loop device in memory.
     Ext4Ram,
+    /// XFS, which has a journal, on a loop device in memory.
+    XfsRam,
     /// ext4 with a journal on a loop device on the disk.
     Ext4Disk,
+    /// XFS on a loop device on the disk.
+    XfsDisk,
     /// The mount of a store on the medium `memory`.
     Mount,
     /// A FUSE file system that does nothing.
@@ -48,7 +52,9 @@ impl PeerName {
             PeerName::Cuesta => "cuesta",
             PeerName::Tmpfs => "tmpfs",
             PeerName::Ext4Ram => "ext4-ram",
+            PeerName::XfsRam => "xfs-ram",
             PeerName::Ext4Disk => "ext4-disk",
+            PeerName::XfsDisk => "xfs-disk",
             PeerName::Mount => "mount",
             PeerName::Null => "null",
             PeerName::Bindfs => "bindfs",

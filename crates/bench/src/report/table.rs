@@ -5,7 +5,7 @@ use crate::goal::Goal;
 use crate::peers::PeerName;
 
 /// All of them, in the order of the columns; those that nobody asked for have none.
-const PEERS: [PeerName; 9] = [
+const PEERS: [PeerName; 11] = [
     PeerName::Cuesta,
     PeerName::OnMount,
     PeerName::Mount,
@@ -13,7 +13,9 @@ const PEERS: [PeerName; 9] = [
     PeerName::Bindfs,
     PeerName::Tmpfs,
     PeerName::Ext4Ram,
+    PeerName::XfsRam,
     PeerName::Ext4Disk,
+    PeerName::XfsDisk,
     PeerName::OnDisk,
 ];
 const NOTHING: &str = "–";
