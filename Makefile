@@ -14,7 +14,7 @@ help:
 	@echo "make test           all tests"
 	@echo "make conform        pjdfstest and fsx at length (make test runs a slice; ARGUMENTS=--help)"
 	@echo "make programs       more real programs compared with ext4: python3's own tests, redis, RocksDB, git gc, make"
-	@echo "make bench          measure against tmpfs and ext4; writes out/bench.json"
+	@echo "make bench          measure against tmpfs, ext4 and XFS; writes JSON and plots into out/"
 	@echo "make explore        the whole crash campaign (make test runs a slice; ARGUMENTS=--help)"
 	@echo "make models         the lock-free code under the model checker, one preemption deeper than in make test"
 	@echo "make kill-campaign  hundreds of random SIGKILLs of programs, daemon and mount (ARGUMENTS=--help)"
@@ -69,6 +69,7 @@ bench: build
 	@setup/packages fio=fio git=git bindfs=bindfs mkfs.ext4=e2fsprogs mkfs.xfs=xfsprogs /usr/include/sqlite3.h=libsqlite3-dev
 	@mkdir -p out
 	$(CARGO) run --release -p cuesta-bench -- run --json out/bench.json
+	$(CARGO) run --release -p cuesta-bench -- curves --json out/curves.json --out out
 
 explore:
 	$(CARGO) build --release --workspace --features cuesta-sim/record --bin crash-campaign

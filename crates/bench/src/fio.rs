@@ -21,8 +21,11 @@ pub fn find() -> Option<PathBuf> {
 pub fn rate(fio: &Path, peer: &dyn Peer, work: &Work, time: Duration) -> Option<Result<f64, BenchError>> {
     let (pattern, size, file_bytes) = match work.program {
         Program::Append(append) => ("write", append.size, append.bytes_max),
-        Program::Pages(pages) if pages.work == PageWork::Read => ("randread", 4096, pages.file_bytes),
-        Program::Pages(pages) => ("randwrite", 4096, pages.file_bytes),
+        Program::Pages(pages) => match pages.work {
+            PageWork::Read => ("randread", pages.size, pages.file_bytes),
+            PageWork::OverwriteAndSync => ("randwrite", pages.size, pages.file_bytes),
+            PageWork::Overwrite => return None,
+        },
         _ => return None,
     };
     // fio makes the file itself, but not the directory, and removes neither: a file in the peer's root.

@@ -5,6 +5,7 @@
 //! the kernel tells of one, `runner` the rounds, `report` the verdicts.
 
 mod child;
+mod curves;
 mod daemon;
 mod error;
 mod fio;
@@ -28,6 +29,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand};
 use serde::Serialize;
 
+use crate::curves::CurvesOptions;
 use crate::error::{BenchError, Context};
 use crate::peers::PeerName;
 use crate::peers::mount::MOUNTED;
@@ -51,6 +53,15 @@ enum Subcommands {
     /// Exit status: 0, also if goals are missed; 1 if a work failed on a peer or nothing could be run;
     /// 130 if interrupted.
     Run(RunOptions),
+    /// Measure by the size of a request, by percentile and by the number of threads; print tables, draw plots.
+    ///
+    /// Appends with fsync, reads and overwrites of 64 B to 1 MiB: time and bandwidth. Appends with fsync and reads of 4 KiB: what
+    /// 50 to 99.99 % of them take at most. Appends with fsync by 1, 2, 4 and 8 threads. Peers take turns; medians count.
+    /// Peers in memory and peers on a disk have tables and plots of their own.
+    ///
+    /// Exit status: as of `run`.
+    #[command(after_help = EXAMPLES_OF_CURVES)]
+    Curves(CurvesOptions),
     /// Run one work here, unaided, and print what it measured as a line of JSON.
     Workload(WorkloadOptions),
     /// List the names of the works.
@@ -62,6 +73,15 @@ enum Subcommands {
         at: PathBuf,
     },
 }
+
+const EXAMPLES_OF_CURVES: &str = "\
+Examples:
+  cuesta-bench curves --out out --json out/curves.json
+          everything, as root; twenty minutes
+  cuesta-bench curves --quick --peers cuesta,tmpfs --out out
+          a first look, as anybody
+  cuesta-bench curves --peers on-disk,ext4-disk,xfs-disk --disk-dir DIR --rounds 5 --out out
+          what a disk does, with images in DIR";
 
 #[derive(Debug, Args)]
 struct RunOptions {
@@ -114,6 +134,7 @@ fn work_named(name: &str) -> Result<&'static Work, String> {
 fn main() -> ExitCode {
     let ended = match CommandLine::parse().command {
         Subcommands::Run(options) => run(&options),
+        Subcommands::Curves(options) => curves::run(&options),
         Subcommands::Workload(options) => workload(&options),
         Subcommands::List => {
             WORKS.iter().for_each(|work| println!("{:<18} {}", work.name, work.rows[0].title));

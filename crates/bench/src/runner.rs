@@ -104,6 +104,17 @@ pub fn run(
     Ok(all)
 }
 
+/// By work: the peers that failed it, and why. `private` is a path that must not show.
+pub fn failures(measured: &[Measured], private: &str) -> BTreeMap<&'static str, BTreeMap<PeerName, String>> {
+    let of_work = |one: &Measured| {
+        let failures = one.peers.iter().filter_map(|(&peer, result)| {
+            Some((peer, result.failure.as_ref()?.replace(private, "(scratch)")))
+        });
+        (one.work.name, failures.collect::<BTreeMap<_, _>>())
+    };
+    measured.iter().map(of_work).filter(|(_, peers)| !peers.is_empty()).collect()
+}
+
 fn step(
     work: &'static Work,
     round: u32,

@@ -1,5 +1,6 @@
 //! Statistics over the rounds of a run.
 
+use hdrhistogram::Histogram;
 use serde::Serialize;
 
 use crate::measure::latency_histogram;
@@ -53,10 +54,7 @@ pub struct Latency {
 impl Latency {
     /// Merges (nanoseconds, count) pairs; `None` if there are none.
     pub fn of(pairs: impl IntoIterator<Item = (u64, u64)>) -> Option<Self> {
-        let mut all = latency_histogram();
-        for (nanoseconds, count) in pairs {
-            all.saturating_record_n(nanoseconds, count);
-        }
+        let all = merged(pairs);
         let at = |quantile| all.value_at_quantile(quantile) as f64 / 1e3;
         (!all.is_empty()).then(|| Latency {
             count: all.len(),
@@ -67,6 +65,26 @@ impl Latency {
             max_us: all.max() as f64 / 1e3,
         })
     }
+}
+
+/// What each of these parts of all operations took no longer than, in µs. Nothing where all that were slower are less than one
+/// operation, as the value would be the slowest one's.
+pub fn quantiles_us(pairs: impl IntoIterator<Item = (u64, u64)>, quantiles: &[f64]) -> Vec<Option<f64>> {
+    let all = merged(pairs);
+    let at = |&quantile: &f64| {
+        let slower = all.len() as f64 * (1.0 - quantile);
+        (slower >= 1.0).then(|| all.value_at_quantile(quantile) as f64 / 1e3)
+    };
+    quantiles.iter().map(at).collect()
+}
+
+/// (Nanoseconds, count) pairs together.
+fn merged(pairs: impl IntoIterator<Item = (u64, u64)>) -> Histogram<u64> {
+    let mut all = latency_histogram();
+    for (nanoseconds, count) in pairs {
+        all.saturating_record_n(nanoseconds, count);
+    }
+    all
 }
 
 #[cfg(test)]

@@ -7,10 +7,10 @@
 //! after the log had time to drain; the sustained rate, where the digest is the limit, has rows of its own,
 //! and so has the longest stall.
 
+use crate::curves;
 use crate::goal::{self, Goal};
 use crate::measure::Figure;
 use crate::peers::PeerName;
-use crate::workload::BURSTS;
 use crate::workload::append::Append;
 use crate::workload::at_rest::AtRest;
 use crate::workload::calls::Calls;
@@ -101,6 +101,9 @@ pub struct Work {
     pub rows: &'static [Row],
 }
 
+/// Bursts of one run.
+const BURSTS: u32 = 5;
+
 /// Rounds of every work in a quick run.
 pub const ROUNDS_QUICK: u32 = 3;
 
@@ -109,12 +112,19 @@ const fn row(title: &'static str, figure: Figure, goal: Goal) -> Row {
 }
 
 const fn append(name: &'static str, size: u64, rows: &'static [Row]) -> Work {
-    let program = Program::Append(Append { size, burst_bytes: 16 * MIB, bytes_max: 512 * MIB });
+    let program =
+        Program::Append(Append { size, burst_bytes: 16 * MIB, bursts: BURSTS, bytes_max: 512 * MIB });
     Work { name, program, seconds: 0.5, seconds_quick: 0.2, rounds: 5, rows }
 }
 
 const fn pages(name: &'static str, work: PageWork, rows: &'static [Row]) -> Work {
-    let program = Program::Pages(Pages { work, file_bytes: 64 * MIB, burst_bytes: 16 * MIB });
+    let program = Program::Pages(Pages {
+        work,
+        size: 4 * KIB,
+        file_bytes: 64 * MIB,
+        burst_bytes: 16 * MIB,
+        bursts: BURSTS,
+    });
     Work { name, program, seconds: 0.5, seconds_quick: 0.2, rounds: 5, rows }
 }
 
@@ -185,7 +195,7 @@ pub const WORKS: &[Work] = &[
     ),
     Work {
         name: "append-threads",
-        program: Program::Threads(Threads { size: 4 * KIB, bytes_max: 64 * MIB }),
+        program: Program::Threads(Threads { size: 4 * KIB, bytes_max: 512 * MIB }),
         seconds: 0.5,
         seconds_quick: 0.2,
         rounds: 5,
@@ -466,9 +476,9 @@ pub const WORKS: &[Work] = &[
     ),
 ];
 
-/// The work of that name.
+/// The work of that name, here or of a curve.
 pub fn find(name: &str) -> Option<&'static Work> {
-    WORKS.iter().find(|work| work.name == name)
+    WORKS.iter().find(|work| work.name == name).or_else(|| curves::table::find(name))
 }
 
 impl Program {
@@ -480,8 +490,8 @@ impl Program {
     /// The most memory its files take on a file system in memory, with some room for metadata.
     pub fn memory_max(&self) -> u64 {
         match self {
-            Program::Append(append) => append.bytes_max + 2 * u64::from(BURSTS) * append.burst_bytes,
-            Program::Threads(threads) => 8 * threads.bytes_max,
+            Program::Append(append) => append.bytes_max + 2 * u64::from(append.bursts) * append.burst_bytes,
+            Program::Threads(threads) => threads.bytes_max,
             Program::Pages(pages) => 2 * pages.file_bytes,
             Program::Create(create) => create.live_files * (create.size + 2 * KIB),
             Program::OneDirectory(together) => {

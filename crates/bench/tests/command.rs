@@ -165,3 +165,39 @@ fn calls_go_by_a_file_system_that_does_nothing_and_it_is_gone() {
     }
     assert_eq!(processes_that_mention("serve-null"), 0);
 }
+
+#[test]
+fn curves_of_tmpfs_give_tables_json_and_plots_that_name_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let (file, plots) = (dir.path().join("deep/curves.json"), dir.path().join("deep/plots"));
+    let arguments = ["curves", "--quick", "--peers", "tmpfs", "--rounds", "1", "--json"];
+    let written = [file.to_str().unwrap(), "--out", plots.to_str().unwrap()];
+    let output = bench(&[&arguments[..], &written[..]].concat());
+    assert!(output.status.success(), "{output:?}");
+
+    let tables = String::from_utf8(output.stdout).unwrap();
+    assert!(tables.contains("| in memory | tmpfs |"), "{tables}");
+    assert!(tables.contains("| append and fsync, 64 B | ") && !tables.contains("| on a disk |"), "{tables}");
+    let report = json(&file);
+    let charts = report["charts"].as_array().unwrap();
+    for chart in charts {
+        let svg =
+            std::fs::read_to_string(plots.join(format!("{}-memory.svg", chart["name"].as_str().unwrap())));
+        let svg = svg.unwrap();
+        let drawn = roxmltree::Document::parse(&svg).unwrap();
+        let words: Vec<&str> = drawn.descendants().filter_map(|node| node.text()).map(str::trim).collect();
+        assert!(words.contains(&"tmpfs"), "{words:?}");
+        for point in chart["peers"]["tmpfs"].as_array().unwrap() {
+            assert!(words.contains(&point["at"].as_str().unwrap()), "{point} in {words:?}");
+            assert!(point["value"].as_f64().unwrap() > 0.0, "{point}");
+        }
+    }
+    assert_eq!(std::fs::read_dir(&plots).unwrap().count(), charts.len());
+}
+
+#[test]
+fn a_peer_that_no_plot_shows_is_refused_before_anything_is_set_up() {
+    let output = bench(&["curves", "--peers", "tmpfs,null"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(String::from_utf8(output.stderr).unwrap(), "cuesta-bench: --peers: null is in no plot\n");
+}

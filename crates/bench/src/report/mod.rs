@@ -10,7 +10,7 @@ use crate::goal::Goal;
 use crate::machine::Machine;
 use crate::measure::{Figure, Outcome};
 use crate::peers::PeerName;
-use crate::runner::Measured;
+use crate::runner::{self, Measured};
 use crate::stats::{Latency, Summary};
 use crate::works::Row;
 
@@ -78,7 +78,7 @@ impl Report {
             skipped,
             lines: Vec::new(),
             latencies: BTreeMap::new(),
-            failures: BTreeMap::new(),
+            failures: runner::failures(measured, private),
         };
         for one in measured {
             report.lines.extend(one.work.rows.iter().map(|row| Line::new(one, row)));
@@ -89,13 +89,8 @@ impl Report {
             let latencies =
                 one.peers.iter().filter_map(|(&peer, result)| Some((peer, pairs(&result.outcomes)?)));
             report.latencies.insert(one.work.name, latencies.collect());
-            let failures = one.peers.iter().filter_map(|(&peer, result)| {
-                Some((peer, result.failure.as_ref()?.replace(private, "(scratch)")))
-            });
-            report.failures.insert(one.work.name, failures.collect());
         }
         report.latencies.retain(|_, peers| !peers.is_empty());
-        report.failures.retain(|_, peers| !peers.is_empty());
         report
     }
 }

@@ -97,7 +97,7 @@ fn added(difference: f64) -> String {
 }
 
 /// Three significant digits, thousands and millions as k and M.
-fn number(value: f64) -> String {
+pub fn number(value: f64) -> String {
     let (scaled, suffix) = match value.abs() {
         size if size >= 999_500.0 => (value / 1e6, " M"),
         size if size >= 9_995.0 => (value / 1e3, " k"),

@@ -32,11 +32,8 @@ use crate::works::{Program, Work};
 /// How long a log is given to drain between bursts; longer than SharedFS waits before it calls a log idle.
 pub const SETTLE: Duration = Duration::from_millis(200);
 
-/// Bursts of one run; their median is reported.
-pub const BURSTS: u32 = 5;
-
 /// How many work at once, one after the other, and the figure that tells how many times as much they do together as one does.
-const CROWDS: [(u32, Option<Figure>); 4] =
+pub const CROWDS: [(u32, Option<Figure>); 4] =
     [(1, None), (2, Some(Figure::Two)), (4, Some(Figure::Four)), (8, Some(Figure::Eight))];
 
 /// Runs the program of `work` in `dir`, which is made for it and removed behind it.

@@ -1,23 +1,26 @@
-//! One file of 4 KiB pages, touched in random order: overwrite and fsync, or read.
+//! One file of pages, touched in random order: overwritten, with an fsync behind each or without, or read.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::Duration;
 
+use super::SETTLE;
 use super::stamp::{Stamped, verify_blocks};
-use super::{BURSTS, SETTLE};
 use crate::error::{BenchError, Context};
 use crate::measure::{Budget, Figure, Outcome, burst, timed};
 use crate::stats::Summary;
 
-const PAGE: u64 = 4096;
 const SEED: u64 = 0x5eed;
 const WARM_UP: u64 = 64;
+/// The file is filled by writes of so much.
+const FILLED_AT_ONCE: u64 = 1 << 20;
 
 /// What is done to a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PageWork {
+    /// Overwrite it.
+    Overwrite,
     /// Overwrite it, fsync.
     OverwriteAndSync,
     /// Read it.
@@ -29,10 +32,14 @@ pub enum PageWork {
 pub struct Pages {
     /// What.
     pub work: PageWork,
-    /// The size of the file.
+    /// Bytes of a page.
+    pub size: u64,
+    /// The size of the file: whole pages.
     pub file_bytes: u64,
     /// Bytes of a burst: well under the log.
     pub burst_bytes: u64,
+    /// Bursts; their median is reported.
+    pub bursts: u32,
 }
 
 impl Pages {
@@ -44,20 +51,22 @@ impl Pages {
             .create_new(true)
             .open(dir.join("pages"))
             .context("making the file of pages")?;
-        let mut stamps: Vec<u64> = (0..self.file_bytes / PAGE).collect();
+        let mut stamps: Vec<u64> = (0..self.file_bytes / self.size).collect();
         self.prepare(&file, &stamps)?;
 
         let mut random = fastrand::Rng::with_seed(SEED);
-        let mut page = Stamped::new(PAGE);
-        let mut buffer = vec![0; PAGE as usize];
+        let mut page = Stamped::new(self.size);
+        let mut buffer = vec![0; self.size as usize];
         let mut next = stamps.len() as u64;
         let mut operation = |_| {
             let index = random.usize(..stamps.len());
-            let at = index as u64 * PAGE;
+            let at = index as u64 * self.size;
             match self.work {
-                PageWork::OverwriteAndSync => {
+                PageWork::Overwrite | PageWork::OverwriteAndSync => {
                     file.write_all_at(page.with(next), at).context("pwrite")?;
-                    file.sync_all().context("fsync")?;
+                    if self.work == PageWork::OverwriteAndSync {
+                        file.sync_all().context("fsync")?;
+                    }
                     stamps[index] = next;
                     next += 1;
                 }
@@ -72,32 +81,32 @@ impl Pages {
         };
 
         burst(Budget { time: Duration::MAX, operations: WARM_UP }, &mut operation)?;
-        let in_log = Budget { time: time / 2, operations: self.burst_bytes / PAGE };
+        let in_log = Budget { time: time / 2, operations: self.burst_bytes / self.size };
         let mut rates = Vec::new();
-        for _ in 0..BURSTS {
+        for _ in 0..self.bursts {
             std::thread::sleep(SETTLE);
             rates.push(burst(in_log, &mut operation)?.rate());
         }
         std::thread::sleep(SETTLE);
         let sustained = timed(Budget { time, operations: u64::MAX }, &mut operation)?;
 
-        verify_blocks(&file, PAGE, stamps.len() as u64, |page| stamps[page as usize])?;
-        let rate = Summary::of(rates).expect("at least one burst").median;
+        verify_blocks(&file, self.size, stamps.len() as u64, |page| stamps[page as usize])?;
+        let rate = Summary::of(rates).expect("a work has bursts").median;
         Ok(Outcome::of(Figure::BurstRate, rate).with_timed(&sustained))
     }
 
     /// Writes the file, and reads it once, so that whatever caches there are know it.
     fn prepare(&self, file: &File, stamps: &[u64]) -> Result<(), BenchError> {
-        const PAGES_PER_WRITE: usize = 256;
-        let mut page = Stamped::new(PAGE);
-        for (chunk, stamps) in stamps.chunks(PAGES_PER_WRITE).enumerate() {
+        let pages_per_write = (FILLED_AT_ONCE / self.size).max(1) as usize;
+        let mut page = Stamped::new(self.size);
+        for (chunk, stamps) in stamps.chunks(pages_per_write).enumerate() {
             let bytes: Vec<u8> = stamps.iter().flat_map(|&stamp| page.with(stamp).to_vec()).collect();
-            let at = (chunk * PAGES_PER_WRITE) as u64 * PAGE;
+            let at = (chunk * pages_per_write) as u64 * self.size;
             file.write_all_at(&bytes, at).context("filling the file of pages")?;
         }
         file.sync_all().context("fsync of the file of pages")?;
         std::thread::sleep(SETTLE);
-        verify_blocks(file, PAGE, stamps.len() as u64, |page| stamps[page as usize])
+        verify_blocks(file, self.size, stamps.len() as u64, |page| stamps[page as usize])
     }
 }
 
@@ -105,18 +114,22 @@ impl Pages {
 mod tests {
     use super::*;
 
-    const SMALL: Pages = Pages { work: PageWork::Read, file_bytes: 16 * PAGE, burst_bytes: 8 * PAGE };
+    const PAGE: u64 = 4096;
+    const SMALL: Pages =
+        Pages { work: PageWork::Read, size: PAGE, file_bytes: 16 * PAGE, burst_bytes: 8 * PAGE, bursts: 2 };
 
     #[test]
     fn overwritten_pages_hold_the_last_number_written() {
-        let dir = tempfile::tempdir().unwrap();
-        let pages = Pages { work: PageWork::OverwriteAndSync, ..SMALL };
-        pages.run(dir.path(), Duration::from_millis(20)).unwrap();
-        let bytes = std::fs::read(dir.path().join("pages")).unwrap();
-        assert_eq!(bytes.len() as u64, SMALL.file_bytes);
-        let numbers: std::collections::BTreeSet<_> =
-            bytes.chunks(PAGE as usize).map(|page| page[..8].to_vec()).collect();
-        assert_eq!(numbers.len(), 16, "no two pages hold the same number");
+        for (work, size) in [(PageWork::OverwriteAndSync, PAGE), (PageWork::Overwrite, 64)] {
+            let dir = tempfile::tempdir().unwrap();
+            let pages = Pages { work, size, file_bytes: 16 * size, ..SMALL };
+            pages.run(dir.path(), Duration::from_millis(20)).unwrap();
+            let bytes = std::fs::read(dir.path().join("pages")).unwrap();
+            assert_eq!(bytes.len() as u64, pages.file_bytes);
+            let numbers: std::collections::BTreeSet<_> =
+                bytes.chunks(size as usize).map(|page| page[..8].to_vec()).collect();
+            assert_eq!(numbers.len(), 16, "no two pages hold the same number");
+        }
     }
 
     #[test]
