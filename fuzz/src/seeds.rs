@@ -198,6 +198,7 @@ fn scripts() -> Vec<Vec<u8>> {
 fn requests(file: InodeNumber) -> Vec<Request> {
     vec![
         Request::GrowLog { have: 8, slots: 8 },
+        Request::CommitFile,
         Request::Acquire { inode: ROOT, mode: LeaseMode::Read, ahead: 64, beside: vec![file], kept: None },
         Request::Acquire { inode: file, mode: LeaseMode::Write, ahead: 0, beside: Vec::new(), kept: None },
         Request::Ahead { near: file, count: 128 },

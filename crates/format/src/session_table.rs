@@ -32,7 +32,7 @@ pub fn head_offset(copy: u32) -> u64 {
 /// Bytes of one copy of a slot whose ring has `ring_slots` segments.
 #[must_use]
 pub fn record_bytes(ring_slots: u32) -> usize {
-    (RECORD_BYTES + 4 * ring_slots as usize).next_multiple_of(64)
+    (RECORD_BYTES + 4 * (ring_slots as usize + 1)).next_multiple_of(64)
 }
 
 /// Where copy `copy` (0 or 1) of slot `slot` lies.
@@ -121,6 +121,9 @@ pub struct SessionRecord {
     pub away_below: InodeNumber,
     /// The segments of the ring's slots, in slot order.
     pub segments: Vec<SegmentId>,
+    /// The segment that is the log's commit file, if it has one: what its session waited for on medium `block` was written
+    /// there first, the byte at each position at that modulo the segment's length.
+    pub commit_file: Option<SegmentId>,
 }
 
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -134,9 +137,14 @@ struct RecordLayout {
     lease_generation: U64,
     start: U64,
     pid: U32,
-    ended: U32,
+    flags: U32,
     away_below: U64,
 }
+
+/// The log counts no more.
+const ENDED: u32 = 1;
+/// Behind the segments' names stands that of the commit file.
+const HAS_COMMIT_FILE: u32 = 2;
 
 const _: () = assert!(size_of::<RecordLayout>() == RECORD_BYTES);
 
@@ -153,7 +161,13 @@ impl SessionRecord {
             ended: false,
             away_below: InodeNumber::NONE,
             segments: Vec::new(),
+            commit_file: None,
         }
+    }
+
+    /// Every segment that is the session's.
+    pub fn all_segments(&self) -> impl Iterator<Item = SegmentId> {
+        self.segments.iter().copied().chain(self.commit_file)
     }
 
     /// Whether no session owns the slot.
@@ -173,12 +187,14 @@ impl SessionRecord {
             lease_generation: self.lease_generation.0.into(),
             start: self.start.0.into(),
             pid: self.pid.into(),
-            ended: u32::from(self.ended).into(),
+            flags: (if self.ended { ENDED } else { 0 }
+                | if self.commit_file.is_some() { HAS_COMMIT_FILE } else { 0 })
+            .into(),
             away_below: self.away_below.0.into(),
         };
         out.clear();
         out.extend_from_slice(layout.as_bytes());
-        for segment in &self.segments {
+        for segment in self.all_segments() {
             out.extend_from_slice(&segment.0.to_le_bytes());
         }
         let checksum = crc32c(&out[4..]);
@@ -189,24 +205,26 @@ impl SessionRecord {
     #[must_use]
     pub fn decode(bytes: &[u8]) -> Option<(u64, SessionRecord)> {
         let (layout, rest) = RecordLayout::ref_from_prefix(bytes).ok()?;
-        let names = rest.get(..4 * layout.segments.get() as usize)?;
+        let flags = layout.flags.get();
+        let count = layout.segments.get() as usize;
+        let has_commit_file = flags & HAS_COMMIT_FILE != 0;
+        let names = rest.get(..4 * (count + usize::from(has_commit_file)))?;
         if crc32c(&bytes[4..RECORD_BYTES + names.len()]) != layout.checksum.get() {
             return None;
         }
+        let names = names.as_chunks::<4>().0.iter().map(|name| SegmentId(u32::from_le_bytes(*name)));
+        let mut segments: Vec<_> = names.collect();
+        let commit_file = if has_commit_file { segments.pop() } else { None };
         let record = SessionRecord {
             session: SessionId(layout.session.get()),
             pid: layout.pid.get(),
             log_generation: LogGeneration(layout.log_generation.get()),
             lease_generation: LeaseGeneration(layout.lease_generation.get()),
             start: LogPosition(layout.start.get()),
-            ended: layout.ended.get() != 0,
+            ended: flags & ENDED != 0,
             away_below: InodeNumber(layout.away_below.get()),
-            segments: names
-                .as_chunks::<4>()
-                .0
-                .iter()
-                .map(|name| SegmentId(u32::from_le_bytes(*name)))
-                .collect(),
+            segments,
+            commit_file,
         };
         (layout.sequence.get() > 0).then_some((layout.sequence.get(), record))
     }
@@ -227,12 +245,18 @@ mod tests {
             ended: true,
             away_below: InodeNumber(77),
             segments: vec![SegmentId(4), SegmentId(9)],
+            commit_file: Some(SegmentId(11)),
         };
         let mut bytes = Vec::new();
         record.encode(5, &mut bytes);
         let used = bytes.len();
         bytes.resize(record_bytes(64), 0xee);
-        assert_eq!(SessionRecord::decode(&bytes), Some((5, record)));
+        assert_eq!(SessionRecord::decode(&bytes), Some((5, record.clone())));
+        let mut without = Vec::new();
+        let record = SessionRecord { commit_file: None, ..record };
+        record.encode(6, &mut without);
+        without.resize(record_bytes(64), 0xee);
+        assert_eq!(SessionRecord::decode(&without), Some((6, record)));
         for bit in 0..used * 8 {
             let mut damaged = bytes.clone();
             damaged[bit / 8] ^= 1 << (bit % 8);

@@ -10,7 +10,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 pub const SUPERBLOCK_BYTES: usize = 4096;
 
 /// The format this build reads and writes.
-pub const FORMAT_VERSION: u32 = 8;
+pub const FORMAT_VERSION: u32 = 9;
 
 const MAGIC: [u8; 8] = *b"CUESTAFS";
 
@@ -216,8 +216,11 @@ mod tests {
     #[test]
     fn another_version_is_named() {
         let mut bytes = sample().encode();
-        bytes[12] = 9;
-        assert_eq!(Superblock::decode(&bytes[..]), Err(SuperblockError::Version { found: 9 }));
+        bytes[12] = FORMAT_VERSION as u8 + 1;
+        assert_eq!(
+            Superblock::decode(&bytes[..]),
+            Err(SuperblockError::Version { found: FORMAT_VERSION + 1 })
+        );
         assert_eq!(Superblock::decode(&bytes[..100]), Err(SuperblockError::Short(100)));
     }
 }

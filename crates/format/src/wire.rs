@@ -22,7 +22,7 @@ use crate::{
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 /// Version of the protocol; both sides must agree.
-pub const PROTOCOL_VERSION: u32 = 23;
+pub const PROTOCOL_VERSION: u32 = 24;
 
 /// Where a frame's first word has the version.
 const VERSION_SHIFT: u32 = 24;
@@ -67,6 +67,9 @@ pub enum Request {
         /// Slots wanted in all.
         slots: u32,
     },
+    /// On medium `block`, the file that takes what the session waits for past the kernel's pages
+    /// ([`crate::session_table::SessionRecord::commit_file`]). Answered [`Response::Done`], with its descriptor if it can have one.
+    CommitFile,
     /// A lease on an inode. A conflicting holder is fenced first. Answered [`Response::Granted`].
     Acquire {
         /// The inode.
@@ -386,6 +389,8 @@ pub struct Welcome {
     /// What the first word of the incarnation page holds while this daemon lives. Once it differs, another
     /// daemon recovers the log: nothing more may be acknowledged.
     pub incarnation: u64,
+    /// On medium `block`, how often it waits for its log's own pages before it asks for a commit file.
+    pub commit_file_waits: u32,
     /// First inode number it may give.
     pub inode_first: InodeNumber,
     /// How many it may give.

@@ -14,6 +14,7 @@ use crate::ahead::Ahead;
 use crate::asking::Subject;
 use crate::attempts::{Attempts, GivingUp, NO_LEASE, NO_SENSE, OPERATION_ATTEMPTS};
 use crate::cache::Cache;
+use crate::commit_file::CommitFile;
 use crate::directory::DirectoryContent;
 use crate::errno::Error;
 use crate::inode::{Content, Inode, State};
@@ -64,6 +65,7 @@ pub struct Client {
     file_limit: AtomicU64,
     pub(crate) programs: Programs,
     pub(crate) mapped_descriptors: MappedDescriptors,
+    pub(crate) commit_file: CommitFile,
     /// Which daemon it talks to.
     pub(crate) connection: AtomicU32,
     /// How long to wait for the next one; held by who does.
@@ -154,6 +156,7 @@ impl Client {
             file_limit: AtomicU64::new(FILE_BYTES_MAX),
             programs: Programs::default(),
             mapped_descriptors: MappedDescriptors::default(),
+            commit_file: CommitFile::default(),
             connection: AtomicU32::new(0),
             patience: Mutex::new(RESUME_WAIT),
             abandoned: AtomicU32::new(0),

@@ -236,6 +236,7 @@ mod tests {
             start: LogPosition(0),
             lease_generation: LeaseGeneration(1),
             incarnation: 1,
+            commit_file_waits: 0,
             inode_first: InodeNumber(first),
             inode_count: 10,
             stand_ins: Vec::new(),

@@ -9,6 +9,7 @@ use crate::client::Client;
 use crate::errno::Error;
 use crate::open_file::OpenFile;
 use cuesta_format::Medium;
+use cuesta_media::{Piece, Window};
 use libc::O_DSYNC;
 
 impl Client {
@@ -25,7 +26,9 @@ impl Client {
     #[cold]
     fn sync_log(&self) -> Result<(), Error> {
         // A disk that does not take the log may yet take what is digested from it.
-        self.session.appender.sync(self.session.digested()).or_else(|_| self.asking(|| self.digest_own_log()))
+        let commit = |window: &Window, pieces: &[Piece]| self.commit(window, pieces);
+        let written = self.session.appender.sync(self.session.digested(), commit);
+        written.or_else(|_| self.asking(|| self.digest_own_log()))
     }
 
     /// Makes durable what everybody did who has returned: the logs of others are pages of the same file system's.

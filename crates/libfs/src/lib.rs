@@ -10,8 +10,8 @@
 //! | `retire`, `resync`, `resume` | letting go of digested log space; going on after a fence, and with another daemon |
 //! | `walk`, `credentials`, `capabilities`, `rights`, `whereabouts` | from a path to an inode, and who may; from a directory to its path |
 //! | `open_file`, `open_flags`, `opened`, `data`, `allocate`, `namespace`, `rename`, `attributes`, `glance`, `extended`, `access_lists`, `listing` | the calls |
+//! | `durability`, `commit_file` | waiting until what was done is durable, and the way there on a disk |
 //! | `mapped`, `mapped_descriptors` | files whose content is a file of the kernel's, while programs share mappings of them |
-//! | `durability` | waiting until what was done is durable |
 //! | `kernel` | what the kernel may keep of a mount |
 //! | `shared_offset` | offsets that other processes share with those a session does calls for |
 //! | `programs` | what is executed is not written, and the other way round |
@@ -31,6 +31,7 @@ mod attributes;
 mod cache;
 mod capabilities;
 mod client;
+mod commit_file;
 mod content;
 mod control;
 mod credentials;

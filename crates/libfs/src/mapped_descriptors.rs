@@ -1,5 +1,5 @@
-//! Descriptors of files in mapped mode that are kept from call to call: opening one by its name costs more than what is
-//! done to it then.
+//! Descriptors that are kept from call to call: of files in mapped mode, where opening one by its name costs more than what is
+//! done to it then, and of the commit file.
 //!
 //! They are the process's, which numbers its descriptors as it likes, forks, and closes what it does not know: so its door
 //! says how one is kept ([`Keeper`]), and which may be used just now. Without a door none is kept. There are never many, since
@@ -43,6 +43,11 @@ impl MappedDescriptors {
     pub(crate) fn keep_by(&self, keeper: Keeper) {
         // Whoever came first stays: there is one door.
         let _ = self.keeper.set(keeper);
+    }
+
+    /// Whether the process has a door.
+    pub(crate) fn has_keeper(&self) -> bool {
+        self.keeper.get().is_some()
     }
 
     /// Keeps a descriptor of the file, if that can be.

@@ -5,9 +5,11 @@
 //! system-call stubs (but for [`byte_locks`]), because libc's wrappers are intercepted there, and nothing panics on what a file or an
 //! application holds. What is not here: what the bytes mean (`format`), and who may write where.
 
+mod aio;
 mod arch;
 pub mod byte_locks;
 pub mod clock;
+mod direct;
 mod error;
 mod fault_handler;
 mod growable;
@@ -21,10 +23,12 @@ pub mod recorder;
 mod shared;
 mod unsynced;
 pub mod user_copy;
+mod vigil;
 pub mod wait;
 mod window;
 
 pub use cuesta_format::Medium;
+pub use direct::{DIRECT_BYTES, DirectWriter, Piece, open_direct};
 pub use error::{AccessError, MediaError};
 pub use fault_handler::install_fault_handler;
 pub use growable::GrowableMapping;

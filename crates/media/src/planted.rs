@@ -42,11 +42,15 @@ pub enum Bug {
     EndedUndigested = 17,
     /// A digest writes over committed blocks while the log it would be done again from is not on the disk.
     OverwriteUnwritten = 18,
+    /// A commit file runs over what it alone holds.
+    CommitFileLapped = 19,
+    /// Recovery does not look into commit files.
+    CommitFileForgotten = 20,
 }
 
 impl Bug {
     /// Every bug there is a switch for.
-    pub const ALL: [Bug; 18] = [
+    pub const ALL: [Bug; 20] = [
         Bug::MissingFence,
         Bug::UnflushedTail,
         Bug::ReusedSalt,
@@ -65,6 +69,8 @@ impl Bug {
         Bug::GivenBackAtOnce,
         Bug::EndedUndigested,
         Bug::OverwriteUnwritten,
+        Bug::CommitFileLapped,
+        Bug::CommitFileForgotten,
     ];
 }
 

@@ -103,7 +103,7 @@ impl SharedMemory {
     }
 
     #[inline(always)]
-    fn range(&self, offset: u64, len: usize) -> Result<*mut u8, AccessError> {
+    pub(crate) fn range(&self, offset: u64, len: usize) -> Result<*mut u8, AccessError> {
         let limit = self.len();
         if offset > limit || len as u64 > limit - offset {
             return Err(AccessError::OutOfBounds { offset, len: len as u64, limit });

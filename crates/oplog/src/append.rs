@@ -9,7 +9,8 @@
 //! Nothing between 2 and 4 blocks, allocates or calls the kernel (bar yielding to a preempted neighbour). A fault
 //! in the application's memory leaves a void entry, so that the log has no hole.
 
-use crate::durable::{Durable, LogUnwritten};
+use crate::commit_file;
+use crate::durable::{Durable, LogUnwritten, Taken};
 use crate::order::Order;
 use crate::space::{Admission, LogFull, Space};
 use cuesta_format::control::ClientPage;
@@ -19,7 +20,7 @@ use cuesta_format::{
     SYMLINK_BYTES_MAX, Timestamp,
 };
 use cuesta_media::planted::{self, Bug};
-use cuesta_media::{AccessError, Fault, Mapping, UserSlice, UserSliceMut, Window};
+use cuesta_media::{AccessError, Fault, Mapping, Piece, UserSlice, UserSliceMut, Window};
 use std::mem::offset_of;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -166,12 +167,29 @@ impl Appender {
     }
 
     /// Makes every entry that is complete durable on medium `block`, as far as it is not `digested`; on others it is.
-    pub fn sync(&self, digested: LogPosition) -> Result<(), LogUnwritten> {
+    /// `commit` writes pieces of the window to the log's commit file, durably; where it does not, the log's own pages are written.
+    pub fn sync(
+        &self,
+        digested: LogPosition,
+        commit: impl Fn(&Window, &[Piece]) -> bool,
+    ) -> Result<(), LogUnwritten> {
         if self.ring.window.medium() != Medium::Block || planted::active(Bug::SyncForgotten) {
             return Ok(());
         }
         self.durable.raise(digested);
-        self.durable.reach(|| self.completed(), |from, to| self.ring.sync(from, to))
+        self.durable.reach(
+            || self.completed(),
+            |from, to| {
+                let settled = self.durable.settled().min(from);
+                let limit = if planted::active(Bug::CommitFileLapped) { from } else { settled };
+                if let Some((pieces, count)) = commit_file::pieces(&self.ring.geometry, from, to, limit)
+                    && commit(&self.ring.window, &pieces[..count])
+                {
+                    return Ok(Taken::ByTheCommitFile);
+                }
+                self.ring.sync(settled, to).map(|()| Taken::ByItsPages)
+            },
+        )
     }
 
     /// Room for an entry with a body of `body_bytes`; taken before any lock.

@@ -1,4 +1,5 @@
-//! How far the log is on the disk, where that takes a wait: on medium `block` (group commit).
+//! How far the log is on the disk, where that takes a wait: on medium `block` (group commit). It may be there by its own pages,
+//! or in the commit file ([`crate::commit_file`]), which holds a part of it at most.
 //!
 //! Entries complete in memory, as on every medium, and the kernel may write their pages in any order: an entry says itself
 //! whether it is whole, so that whatever subset a power cut leaves, the scan finds a prefix. Who must know that its entries
@@ -25,10 +26,21 @@ const LOOK: Duration = Duration::from_millis(250);
 #[error("the disk does not take the log")]
 pub struct LogUnwritten;
 
+/// What the disk took.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Taken {
+    /// The log's pages, from where they were settled.
+    ByItsPages,
+    /// A piece of the commit file.
+    ByTheCommitFile,
+}
+
 /// The account of a log.
 #[derive(Debug)]
 pub(crate) struct Durable {
     until: AtomicU64,
+    /// Everything below is digested, or on the disk by the log's own pages.
+    settled: AtomicU64,
     /// How often the log started again: what was written before that says nothing of what lies there now.
     restarts: Mutex<u64>,
     writing: AtomicBool,
@@ -47,6 +59,7 @@ impl Durable {
     pub(crate) fn new(start: LogPosition) -> Durable {
         Durable {
             until: AtomicU64::new(start.0),
+            settled: AtomicU64::new(start.0),
             restarts: Mutex::new(0),
             writing: AtomicBool::new(false),
             has_failed: AtomicBool::new(false),
@@ -59,11 +72,11 @@ impl Durable {
     }
 
     /// Returns once everything is on the disk that was complete when it was called. `completed` says what is, and `write`
-    /// has the disk take what lies between two positions.
+    /// has the disk take what lies between two positions, in one of two ways.
     pub(crate) fn reach<E>(
         &self,
         completed: impl Fn() -> LogPosition,
-        write: impl Fn(LogPosition, LogPosition) -> Result<(), E>,
+        write: impl Fn(LogPosition, LogPosition) -> Result<Taken, E>,
     ) -> Result<(), LogUnwritten> {
         let wanted = completed();
         if self.until() >= wanted {
@@ -101,7 +114,7 @@ impl Durable {
     fn write_all<E>(
         &self,
         completed: impl Fn() -> LogPosition,
-        write: impl Fn(LogPosition, LogPosition) -> Result<(), E>,
+        write: impl Fn(LogPosition, LogPosition) -> Result<Taken, E>,
     ) {
         self.gather();
         let served = self.waiting.load(Ordering::Acquire);
@@ -109,10 +122,13 @@ impl Durable {
         let (from, to) = (self.until(), completed());
         let began = Instant::now();
         match write(from, to) {
-            Ok(()) => {
+            Ok(taken) => {
                 let now = self.restarts();
                 if *now == restarts {
-                    self.raise(to);
+                    match taken {
+                        Taken::ByItsPages => self.raise(to),
+                        Taken::ByTheCommitFile => self.raise_until(to),
+                    }
                 }
             }
             Err(_) => self.has_failed.store(true, Ordering::Release),
@@ -135,8 +151,15 @@ impl Durable {
         }
     }
 
-    /// Everything below is on the disk, in the log or where it was digested to.
+    /// Everything below is on the disk, in the log's own pages or where it was digested to.
     pub(crate) fn raise(&self, position: LogPosition) {
+        if self.settled() < position {
+            self.settled.fetch_max(position.0, Ordering::AcqRel);
+        }
+        self.raise_until(position);
+    }
+
+    fn raise_until(&self, position: LogPosition) {
         if self.until() < position {
             self.until.fetch_max(position.0, Ordering::AcqRel);
         }
@@ -146,11 +169,17 @@ impl Durable {
     pub(crate) fn restart(&self, position: LogPosition) {
         let mut restarts = self.restarts();
         *restarts += 1;
+        self.settled.store(position.0, Ordering::Release);
         self.until.store(position.0, Ordering::Release);
     }
 
     fn restarts(&self) -> MutexGuard<'_, u64> {
         self.restarts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How far no commit file is needed.
+    pub(crate) fn settled(&self) -> LogPosition {
+        LogPosition(self.settled.load(Ordering::Acquire))
     }
 
     fn until(&self) -> LogPosition {
@@ -168,7 +197,7 @@ mod tests {
         let writes = RefCell::new(Vec::new());
         let write = |from: LogPosition, to: LogPosition| {
             writes.borrow_mut().push((from.0, to.0));
-            Ok::<(), ()>(())
+            Ok::<Taken, ()>(Taken::ByItsPages)
         };
         assert_eq!(durable.reach(|| LogPosition(completed), write), Ok(()));
         writes.into_inner()
@@ -193,17 +222,36 @@ mod tests {
         let write = |_, _| {
             completed.store(512, Ordering::Relaxed);
             durable.restart(LogPosition(512));
-            Ok::<(), ()>(())
+            Ok::<Taken, ()>(Taken::ByItsPages)
         };
         assert_eq!(durable.reach(|| LogPosition(completed.load(Ordering::Relaxed)), write), Ok(()));
         assert_eq!(writes(&durable, 1024), [(512, 1024)]);
     }
 
     #[test]
+    fn what_the_commit_file_took_is_durable_and_not_settled() {
+        let durable = Durable::new(LogPosition(0));
+        let taken = |taken, completed| {
+            assert_eq!(durable.reach(|| LogPosition(completed), |_, _| Ok::<Taken, ()>(taken)), Ok(()));
+            (durable.until().0, durable.settled().0)
+        };
+        assert_eq!(taken(Taken::ByTheCommitFile, 128), (128, 0));
+        assert_eq!(taken(Taken::ByItsPages, 192), (192, 192));
+        assert_eq!(taken(Taken::ByTheCommitFile, 256), (256, 192));
+        durable.raise(LogPosition(224));
+        assert_eq!((durable.until().0, durable.settled().0), (256, 224));
+        durable.restart(LogPosition(64));
+        assert_eq!((durable.until().0, durable.settled().0), (64, 64));
+    }
+
+    #[test]
     fn a_log_that_the_disk_did_not_take_once_is_not_taken_for_written() {
         let durable = Durable::new(LogPosition(0));
-        assert_eq!(durable.reach(|| LogPosition(64), |_, _| Err(())), Err(LogUnwritten));
-        assert_eq!(durable.reach(|| LogPosition(128), |_, _| Ok::<(), ()>(())), Err(LogUnwritten));
+        assert_eq!(durable.reach(|| LogPosition(64), |_, _| Err::<Taken, ()>(())), Err(LogUnwritten));
+        assert_eq!(
+            durable.reach(|| LogPosition(128), |_, _| Ok::<Taken, ()>(Taken::ByItsPages)),
+            Err(LogUnwritten)
+        );
         durable.raise(LogPosition(128));
         assert_eq!(writes(&durable, 128), [], "it was digested");
     }
@@ -219,7 +267,7 @@ mod tests {
                     std::thread::yield_now();
                 }
             }
-            Ok::<(), ()>(())
+            Ok::<Taken, ()>(Taken::ByItsPages)
         };
         std::thread::scope(|threads| {
             for _ in 0..THREADS {

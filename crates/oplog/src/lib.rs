@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `append` | reserve, copy, seal, fence, complete in order: what LibFS does for each operation |
 //! | `order` | whose place is where, and when an entry counts |
+//! | `commit_file` | where in the file that is written past the kernel's pages a part of the log goes |
 //! | `durable` | how far it is on the disk, where that takes a wait, and who waits for whom |
 //! | `space` | how far the log may be written: admission before any lock |
 //! | `scan` | reading a log nobody trusts, up to its first break: digest, recovery and fences |
@@ -16,6 +17,7 @@
 //! earlier lap shows through, the prefix ends. A break is never an error of the log.
 
 mod append;
+mod commit_file;
 mod durable;
 #[cfg(all(test, feature = "model"))]
 mod models;
@@ -25,6 +27,7 @@ mod space;
 mod sync;
 
 pub use append::{Appended, Appender, Reservation, Ring, Stamp};
+pub use commit_file::commit_file_offset;
 pub use durable::LogUnwritten;
 pub use scan::{LogSource, ScanStep, Scanner, read_batch};
 pub use space::{Admission, LogFull};

@@ -27,6 +27,8 @@ pub struct Options {
     pub undigested_entries: u64,
     /// How long a session that goes on keeps a lease others want too, at least, in microseconds.
     pub lease_hold_us: u64,
+    /// On a disk, how often a session waits for its log's own pages before it gets a commit file.
+    pub commit_file_waits: u32,
     /// Log segments kept ready, touched, for the next sessions.
     pub spare_segments: u32,
     /// Arenas kept ready beyond what is in use.
@@ -49,6 +51,7 @@ impl Default for Options {
             kick_bytes: 4 << 20,
             undigested_entries: 200_000,
             lease_hold_us: 1000,
+            commit_file_waits: 3,
             spare_segments: 16,
             spare_arenas: 2,
             inode_numbers: 4096,
@@ -89,6 +92,7 @@ pub fn template() -> String {
         kick_bytes,
         undigested_entries,
         lease_hold_us,
+        commit_file_waits,
         spare_segments,
         spare_arenas,
         inode_numbers,
@@ -117,6 +121,10 @@ pub fn template() -> String {
          # How long a program that goes on keeps what several change in turns, at least, in microseconds. Longer lets\n\
          # each do more at a time; shorter lets the others wait less.\n\
          # lease_hold_us = {lease_hold_us}\n\
+         \n\
+         # On a disk: how often a program waits for it (fsync) before it gets a file of 2 MiB, by which its waits become\n\
+         # shorter.\n\
+         # commit_file_waits = {commit_file_waits}\n\
          \n\
          # Log segments kept ready, their memory touched, so that a program starts quickly.\n\
          # spare_segments = {spare_segments}\n\
@@ -184,7 +192,7 @@ mod tests {
             .lines()
             .filter_map(|line| line.strip_prefix("# ").filter(|line| line.contains(" = ")))
             .fold(String::new(), |text, line| text + line + "\n");
-        assert_eq!(uncommented.lines().count(), 11);
+        assert_eq!(uncommented.lines().count(), 12);
         assert_eq!(Options::parse(&uncommented).unwrap(), Options::default());
     }
 

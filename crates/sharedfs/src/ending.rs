@@ -340,7 +340,7 @@ impl SharedFs {
         core.leases.end_session(session);
         self.share_out_entries(&core.sessions);
         if ending == Ending::Gone {
-            for segment in &ended.segments {
+            for segment in ended.segments.iter().chain(ended.commit_file.iter().map(|file| &file.segment)) {
                 if let Err(error) = core.pool.give_back(segment) {
                     tracing::warn!(segment = segment.id.0, %error, "a log segment is lost until the next start");
                 }
@@ -367,12 +367,12 @@ impl SharedFs {
             let mut core = self.core.lock();
             let Core { sessions, table, .. } = &mut *core;
             let Some(found) = sessions.get_mut(&session) else { return Ok(true) };
-            if found.record.segments.is_empty() {
+            if found.record.all_segments().next().is_none() {
                 return Ok(true);
             }
             found.record.ended = true;
             table.write(found.slot, &found.record)?;
-            found.record.segments.clone()
+            found.record.all_segments().collect::<Vec<_>>()
         };
         Ok(self.remove_segments(&segments))
     }

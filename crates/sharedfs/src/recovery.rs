@@ -6,11 +6,11 @@
 //! started; that of one that lives stays, without leases, until the process comes back ([`SharedFs::resume`]) or ends. A crash in the
 //! middle finds the same logs, or shorter ones: recovering twice is recovering once.
 
-use crate::digest::Until;
+use crate::digest::{Digester, Until};
 use crate::digesting::Digested;
 use crate::ending::{Ending, renew_log};
 use crate::metadata::MetadataStore;
-use crate::sessions::{Control, OccupiedSlot, Presence, open_segment};
+use crate::sessions::{CommitFile, Control, LogFiles, OccupiedSlot, Presence, open_segment};
 use crate::store::{Core, new_session};
 use crate::tiers::{Allocator, Arenas, Bitmap};
 use crate::{Error, SharedFs};
@@ -110,7 +110,7 @@ impl SharedFs {
 
     /// Goes on where the end of a session was broken off.
     fn finish_ending(&self, (slot, record): OccupiedSlot) -> Result<(), Error> {
-        if self.remove_segments(&record.segments) {
+        if self.remove_segments(&record.all_segments().collect::<Vec<_>>()) {
             self.core.lock().table.release(slot)?;
         }
         Ok(())
@@ -124,8 +124,15 @@ impl SharedFs {
         for &segment in &record.segments {
             segments.push(open_segment(&self.tier, segment)?);
         }
+        let commit_file = match record.commit_file {
+            Some(id) => {
+                Some(CommitFile { geometry: self.geometry(), segment: open_segment(&self.tier, id)? })
+            }
+            None => None,
+        };
         let mut session =
             new_session(record.pid, String::new(), slot, record, segments, Arc::new(Control::new()?));
+        session.commit_file = commit_file;
         session.digested = session.digested.max(known.digested);
         let from = session.digested;
         self.core.lock().sessions.insert(id, session);
@@ -134,7 +141,7 @@ impl SharedFs {
         let is_lost = planted::active(Bug::LostAtRestart) && self.may_come_back(pid).is_some();
         let digested = match is_lost {
             true => Digested { entries: 0, rejected: false },
-            false => self.digest_all(&mut digester, id, Until::Break)?,
+            false => self.digest_to_the_end(&mut digester, id)?,
         };
         let to = {
             let mut core = self.core.lock();
@@ -168,6 +175,34 @@ impl SharedFs {
         let microseconds = started.elapsed().as_micros() as u64;
         self.events.record(Step::Recover { session: id, from, to, entries: digested.entries, microseconds });
         Ok(digested.entries)
+    }
+
+    /// Digests a log to its end, in its own pages and its commit file together: where the one breaks off the other may go on.
+    fn digest_to_the_end(&self, digester: &mut Digester, session: SessionId) -> Result<Digested, Error> {
+        let mut total = self.digest_all(digester, session, Until::Break)?;
+        while !total.rejected && self.mend_log(session)? {
+            let more = self.digest_all(digester, session, Until::Break)?;
+            total = Digested { entries: total.entries + more.entries, rejected: more.rejected };
+            if more.entries == 0 {
+                break;
+            }
+        }
+        Ok(total)
+    }
+
+    /// Puts into a log that breaks off where it is digested what its commit file has behind that. Says whether that was anything.
+    fn mend_log(&self, session: SessionId) -> Result<bool, Error> {
+        let (log, commit_file, digested, salt) = {
+            let core = self.core.lock();
+            let Some(found) = core.sessions.get(&session) else { return Ok(false) };
+            let Some(commit_file) = &found.commit_file else { return Ok(false) };
+            let log = LogFiles { geometry: self.geometry(), segments: found.segments.clone() };
+            (log, commit_file.clone(), found.digested, found.salt(self.superblock.store))
+        };
+        if planted::active(Bug::CommitFileForgotten) {
+            return Ok(false);
+        }
+        commit_file.put_into(&log, digested, salt).map_err(Error::io("read a commit file"))
     }
 
     /// The process of a session that was recovered, if it may come back to the next daemon.

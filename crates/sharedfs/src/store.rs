@@ -220,7 +220,7 @@ impl SharedFs {
         let packed = Arc::new(Packed::default());
         metadata.watch(Arc::clone(&packed) as Arc<dyn Watch>);
         let (table, occupied) = SessionTable::open(&tier.join(SESSIONS_FILE), geometry.ring_slots, medium)?;
-        let owned = occupied.iter().flat_map(|(_, record)| record.segments.iter().copied()).collect();
+        let owned = occupied.iter().flat_map(|(_, record)| record.all_segments()).collect();
         let pool = SegmentPool::open(tier, &geometry, &owned)?;
         let arenas = Arenas::open(tier, geometry, medium)?;
         let allocator = recovery::load_allocator(&metadata, &arenas, geometry)?;
@@ -325,6 +325,7 @@ impl SharedFs {
             ended: false,
             away_below: InodeNumber::NONE,
             segments: Vec::new(),
+            commit_file: None,
         };
         core.next_session = SessionId(id.0 + 1);
         let (inode_first, inode_count) = self.grant_numbers(&mut core, id, self.options.inode_numbers)?;
@@ -391,6 +392,7 @@ impl SharedFs {
             start: record.start,
             lease_generation: record.lease_generation,
             incarnation: self.incarnation.number(),
+            commit_file_waits: self.options.commit_file_waits,
             inode_first,
             inode_count,
             stand_ins: self.stand_ins.folder().as_os_str().as_encoded_bytes().to_vec(),
@@ -535,6 +537,7 @@ pub(crate) fn new_session(
         traced: record.start,
         record,
         segments,
+        commit_file: None,
         control,
         credit_limit: 0,
         debited: 0,

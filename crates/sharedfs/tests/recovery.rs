@@ -7,8 +7,9 @@ use cuesta_format::access_list::{ACCESS_LIST, DEFAULT_LIST, Entry, Whom, encode}
 use cuesta_format::entry::EntryKind;
 use cuesta_format::geometry::BOOT_FILE;
 use cuesta_format::wire::{LeaseMode, Request, Response};
-use cuesta_format::{InodeNumber, LogPosition, Operation};
+use cuesta_format::{InodeNumber, LogPosition, Medium, Operation};
 use cuesta_sharedfs::{Ending, Error, SharedFs};
+use std::os::fd::AsRawFd as _;
 
 /// A few files and directories, some digested, most still in the log.
 fn work(writer: &mut Writer) {
@@ -385,6 +386,47 @@ fn a_log_whose_writer_lives_on_is_given_to_nobody_else() {
     }
     writer.digest();
     assert!(find(&shared, "new").is_some());
+}
+
+/// A commit file says nothing that the log does not: whatever its owner makes of it, others lose nothing.
+#[test]
+fn a_commit_file_that_its_owner_cut_or_forged_hinders_no_recovery() {
+    let store = Store::on(Medium::Block);
+    for cut in [true, false] {
+        let shared = store.open();
+        let mut writer = Writer::attach(&shared);
+        writer.acquire(ROOT, LeaseMode::Write);
+        let name = if cut { "before" } else { "after" };
+        writer.file(name.as_bytes());
+        let mut descriptors = Vec::new();
+        let ask = |descriptors: &mut _| shared.handle(writer.session, &Request::CommitFile, descriptors);
+        assert_eq!(ask(&mut descriptors), Response::Done);
+        let Some(file) = descriptors.pop() else {
+            println!("skipped: this kernel's tmpfs takes no direct writes");
+            return;
+        };
+        let file = std::fs::File::from(file);
+        assert_eq!(ask(&mut descriptors), Response::Done);
+        assert_eq!(descriptors.len(), 1, "the one that did not arrive is sent again");
+        if cut {
+            file.set_len(100).unwrap();
+        } else {
+            let noise = vec![0xee; geometry().segment_bytes as usize];
+            std::fs::write(format!("/proc/self/fd/{}", file.as_raw_fd()), noise).unwrap();
+        }
+        kill(shared, vec![writer]);
+        let shared = store.open();
+        assert!(find(&shared, name).is_some());
+    }
+}
+
+#[test]
+fn where_the_medium_needs_no_commit_file_none_is_given() {
+    let store = Store::on(Medium::Memory);
+    let shared = store.open();
+    let mut writer = Writer::attach(&shared);
+    assert!(matches!(writer.request(&Request::CommitFile), Response::Failed(_)));
+    kill(shared, vec![writer]);
 }
 
 /// A number is another process's after the machine has started anew: nobody waits for that one.

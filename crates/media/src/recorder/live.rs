@@ -346,12 +346,20 @@ pub(crate) fn on_store(dst: *const u8, len: usize) {
         return;
     }
     with_places(dst, len, |state, region, offset, address, len| {
-        let mut bytes = vec![0; len].into_boxed_slice();
-        // SAFETY: the range was just stored to, so it is mapped; the copy may be torn like any other.
-        let left = unsafe { crate::arch::copy(bytes.as_mut_ptr(), address as *const u8, len) };
-        debug_assert_eq!(left, 0);
+        // SAFETY: the range was just stored to, so it is mapped.
+        let bytes = unsafe { bytes_at(address as *const u8, len) };
         state.push(Event::Store { region, offset, bytes });
     });
+}
+
+/// # Safety
+/// The range is mapped. Who writes there meanwhile tears the copy like any other.
+unsafe fn bytes_at(memory: *const u8, len: usize) -> Box<[u8]> {
+    let mut bytes = vec![0; len].into_boxed_slice();
+    // SAFETY: the caller's promise.
+    let left = unsafe { crate::arch::copy(bytes.as_mut_ptr(), memory, len) };
+    debug_assert_eq!(left, 0);
+    bytes
 }
 
 pub(crate) fn on_flush(ptr: *const u8, len: usize) {
@@ -441,6 +449,17 @@ pub(crate) fn on_write_pages(file: BorrowedFd<'_>, offset: u64, bytes: &[u8]) {
         note_written(file, at, piece, true);
         at += piece.len() as u64;
     }
+}
+
+/// Notes what is about to be written to a file from memory that is mapped there, past the kernel's pages.
+pub(crate) fn on_direct_write(file: BorrowedFd<'_>, offset: u64, memory: *const u8, len: usize) {
+    with_state(|state| {
+        if state.follows(&path_of(file)) {
+            // SAFETY: the mapping the memory is of lives over the call this stands before.
+            let bytes = unsafe { bytes_at(memory, len) };
+            state.push(Event::Store { region: region_of(file), offset, bytes });
+        }
+    });
 }
 
 /// Notes that a range of such a file holds nothing any more, which is done in one go.

@@ -40,6 +40,9 @@ pub(crate) fn on_rename(_file: BorrowedFd<'_>) {}
 pub(crate) fn on_write_pages(_file: BorrowedFd<'_>, _offset: u64, _bytes: &[u8]) {}
 
 #[inline(always)]
+pub(crate) fn on_direct_write(_file: BorrowedFd<'_>, _offset: u64, _memory: *const u8, _len: usize) {}
+
+#[inline(always)]
 pub(crate) fn on_punch(_file: BorrowedFd<'_>, _offset: u64, _len: u64) {}
 
 #[inline(always)]

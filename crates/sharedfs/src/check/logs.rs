@@ -4,14 +4,14 @@
 use super::Problem;
 use crate::Error;
 use crate::metadata::MetadataStore;
-use crate::sessions::{LogFiles, SessionTable, open_segment};
+use crate::sessions::{CommitFile, LogFiles, SessionTable, open_segment};
 use cuesta_format::entry::{ENTRY_ALIGNMENT, HEADER_BYTES, Salt, VerifiedHeader};
 use cuesta_format::geometry::SESSIONS_FILE;
 use cuesta_format::session_table::SessionRecord;
 use cuesta_format::superblock::Superblock;
-use cuesta_format::{Geometry, InodeNumber, LogPosition};
+use cuesta_format::{InodeNumber, LogPosition};
 use cuesta_oplog::{ScanStep, Scanner};
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::path::Path;
 
 /// No inode has this number or a higher one.
@@ -38,9 +38,16 @@ pub(super) fn look(
         let digested = snapshot.session(record.session)?.unwrap_or_default().digested;
         let from = digested.max(record.start);
         let files = LogFiles { geometry, segments };
+        let commit_file = match record.commit_file {
+            Some(id) => Some(CommitFile { geometry, segment: open_segment(tier, id)? }),
+            None => None,
+        };
         let mut log = Vec::new();
-        match files.copy_out(from, geometry.ring_bytes(), &mut log) {
-            Ok(_) => problems.extend(look_at(superblock, &geometry, &record, from, &log)),
+        let looked = files
+            .copy_out(from, geometry.ring_bytes(), &mut log)
+            .and_then(|_| look_at(superblock, &record, from, &mut log, commit_file.as_ref()));
+        match looked {
+            Ok(problem) => problems.extend(problem),
             Err(error) if error.kind() == ErrorKind::UnexpectedEof => {
                 problems.push(Problem::CutLog { session: record.session });
             }
@@ -50,17 +57,28 @@ pub(super) fn look(
     Ok(problems)
 }
 
+/// `log` is mended from the commit file where it breaks off, as recovery does with the log itself.
 fn look_at(
     superblock: &Superblock,
-    geometry: &Geometry,
     record: &SessionRecord,
     from: LogPosition,
-    log: &[u8],
-) -> Option<Problem> {
+    log: &mut [u8],
+    commit_file: Option<&CommitFile>,
+) -> io::Result<Option<Problem>> {
+    let geometry = &superblock.geometry;
     let salt = Salt::new(superblock.store, record.session, record.log_generation);
-    let mut scanner = Scanner::new(log, from, salt, geometry);
-    while let ScanStep::Entry(..) = scanner.step() {}
-    let end = scanner.position();
+    let mut end = from;
+    loop {
+        let mut scanner = Scanner::new(&log[(end.0 - from.0) as usize..], end, salt, geometry);
+        while let ScanStep::Entry(..) = scanner.step() {}
+        end = scanner.position();
+        let entries = commit_file.map_or(Ok(Vec::new()), |file| file.entries_from(end, salt))?;
+        let at = (end.0 - from.0) as usize;
+        match log.get_mut(at..at + entries.len()) {
+            Some(lost) if !lost.is_empty() => lost.copy_from_slice(&entries),
+            _ => break,
+        }
+    }
     let behind = &log[((end.0 - from.0) as usize).min(log.len())..];
     let valid = |(index, bytes): (usize, &[u8])| {
         let position = end.plus((index * ENTRY_ALIGNMENT) as u64);
@@ -68,5 +86,5 @@ fn look_at(
         VerifiedHeader::verify(header, salt, position, geometry.entry_bytes_max()).ok()
     };
     let entries = behind.chunks_exact(HEADER_BYTES).enumerate().skip(1).filter_map(valid).count() as u64;
-    (entries > 0).then_some(Problem::Log { session: record.session, end: end.0, entries })
+    Ok((entries > 0).then_some(Problem::Log { session: record.session, end: end.0, entries }))
 }

@@ -1,6 +1,7 @@
 //! Requests: everything LibFS and the command may ask (`format::wire`), answered without sockets.
 
 mod ahead;
+mod commit_file;
 mod first;
 mod granting;
 mod holding;
@@ -126,6 +127,7 @@ impl SharedFs {
             return Err(Trouble::Refused(Refusal::SessionEnded));
         }
         match request {
+            Request::CommitFile => self.commit_file(session, descriptors),
             Request::GrowLog { have, slots } => self.grow_log(session, *have, *slots, descriptors),
             Request::Acquire { inode, mode, ahead, beside, kept } => {
                 self.acquire(session, *inode, *mode, Ahead::of(*inode, *ahead, beside), kept.as_ref())
@@ -188,7 +190,11 @@ impl SharedFs {
         }
     }
 
-    fn with_session<R>(&self, session: SessionId, act: impl FnOnce(&mut Session) -> R) -> Result<R, Trouble> {
+    pub(super) fn with_session<R>(
+        &self,
+        session: SessionId,
+        act: impl FnOnce(&mut Session) -> R,
+    ) -> Result<R, Trouble> {
         let mut core = self.core.lock();
         core.sessions.get_mut(&session).map(act).ok_or(Trouble::Refused(Refusal::SessionEnded))
     }
@@ -238,7 +244,7 @@ impl SharedFs {
     }
 
     /// Up to `wanted` segments nobody uses, and what kept them from being more.
-    fn find_segments(&self, wanted: usize) -> (Vec<Segment>, Option<Error>) {
+    pub(super) fn find_segments(&self, wanted: usize) -> (Vec<Segment>, Option<Error>) {
         let mut found = Vec::with_capacity(wanted);
         let mut made = 0;
         while found.len() < wanted {

@@ -4,11 +4,13 @@
 //! |---|---|
 //! | `table` | the durable table of logs |
 //! | `segments` | the pool of segments, and reading a log |
+//! | `commit_file` | what a session waited for on a disk, where its log's own pages have it not |
 //! | `control` | the pages shared with the session |
 //! | `incarnation` | which daemon a session belongs to |
 //! | `openers` | which inodes are open |
 //! | `session` | one session as the daemon knows it |
 
+mod commit_file;
 mod control;
 mod incarnation;
 mod openers;
@@ -16,6 +18,7 @@ mod segments;
 mod session;
 mod table;
 
+pub use commit_file::CommitFile;
 pub use control::Control;
 pub(crate) use incarnation::Incarnation;
 pub(crate) use openers::{Openers, References};

@@ -200,6 +200,14 @@ impl LogFiles {
 }
 
 impl LogFiles {
+    /// Where a position lies: in which segment, where in it, and how much of that lies ahead.
+    pub(super) fn place(&self, position: LogPosition) -> io::Result<(&Segment, u64, usize)> {
+        let inside = position.0 % self.geometry.segment_bytes;
+        let segment = self.segments.get(self.geometry.slot(position) as usize);
+        let segment = segment.ok_or(io::ErrorKind::UnexpectedEof)?;
+        Ok((segment, inside, (self.geometry.segment_bytes - inside) as usize))
+    }
+
     /// Has the disk take what lies between two positions.
     pub fn sync(&self, from: LogPosition, to: LogPosition) -> Result<(), Error> {
         let segment_bytes = self.geometry.segment_bytes;
@@ -215,15 +223,10 @@ impl LogFiles {
 
 impl LogSource for LogFiles {
     fn read_at(&self, position: LogPosition, out: &mut [u8]) -> io::Result<()> {
-        let segment_bytes = self.geometry.segment_bytes;
         let mut done = 0;
         while done < out.len() {
-            let at = position.plus(done as u64);
-            let inside = at.0 % segment_bytes;
-            let take = ((segment_bytes - inside) as usize).min(out.len() - done);
-            let Some(segment) = self.segments.get(self.geometry.slot(at) as usize) else {
-                return Err(io::ErrorKind::UnexpectedEof.into());
-            };
+            let (segment, inside, ahead) = self.place(position.plus(done as u64))?;
+            let take = ahead.min(out.len() - done);
             let got = rustix::io::pread(&segment.file, &mut out[done..done + take], inside)?;
             recorder::record_file_read(&segment.file, inside, got);
             if got == 0 {

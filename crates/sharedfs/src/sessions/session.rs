@@ -1,6 +1,6 @@
 //! One session, as the daemon knows it.
 
-use super::{Control, LogFiles, Segment};
+use super::{CommitFile, Control, LogFiles, Segment};
 use crate::configuration::Options;
 use crate::digest::LogView;
 use crate::digest::policy::Backlog;
@@ -59,6 +59,8 @@ pub struct Session {
     pub(crate) kernel: Option<KernelCache>,
     /// The segments of its ring, in slot order.
     pub segments: Vec<Segment>,
+    /// Its log's commit file.
+    pub commit_file: Option<CommitFile>,
     /// The pages it shares with us.
     pub control: Arc<Control>,
     /// How far its log is in the shared area.
@@ -95,6 +97,11 @@ impl Session {
         self.control.publish_slots(self.segments.len() as u32);
         self.control.publish_digested(self.digested, self.digested_entries);
         self.control.publish_credit(self.credit_limit);
+    }
+
+    /// What checksums of its log are salted with.
+    pub(crate) fn salt(&self, store: StoreId) -> Salt {
+        Salt::new(store, self.id, self.record.log_generation)
     }
 
     /// From now on none of its operations returns without asking.
@@ -148,7 +155,7 @@ impl Session {
         LogView {
             session: self.id,
             files: LogFiles { geometry, segments: self.segments.clone() },
-            salt: Salt::new(store, self.id, self.record.log_generation),
+            salt: self.salt(store),
             log_generation: self.record.log_generation,
             lease_generation: self.record.lease_generation,
             from: self.digested,

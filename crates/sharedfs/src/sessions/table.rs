@@ -195,6 +195,7 @@ mod tests {
             ended: false,
             away_below: InodeNumber::NONE,
             segments: vec![SegmentId(3)],
+            commit_file: None,
         }
     }
 

@@ -14,8 +14,8 @@ use cuesta_format::wire::{
     DirectoryEntry, Grant, LeaseMode, PROTOCOL_VERSION, Refusal, Report, Request, Response, Resynced,
 };
 use cuesta_format::{
-    FileKind, Geometry, InodeNumber, LeaseGeneration, LogGeneration, LogPosition, Operation, SessionId,
-    StoreId, Timestamp,
+    FileKind, Geometry, InodeNumber, LeaseGeneration, LogGeneration, LogPosition, Medium, Operation,
+    SessionId, StoreId, Timestamp,
 };
 use cuesta_sharedfs::{Options, SharedFs};
 use std::collections::{HashSet, VecDeque};
@@ -54,8 +54,16 @@ impl Store {
     }
 
     pub fn with(geometry: Geometry) -> Store {
+        Store::made(geometry, medium())
+    }
+
+    pub fn on(medium: Medium) -> Store {
+        Store::made(geometry(), medium)
+    }
+
+    fn made(geometry: Geometry, medium: Medium) -> Store {
         let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
-        let superblock = Superblock { store: StoreId([9; 16]), medium: medium(), geometry };
+        let superblock = Superblock { store: StoreId([9; 16]), medium, geometry };
         SharedFs::create(&folder.path().join("tier"), superblock).unwrap();
         Store { folder }
     }

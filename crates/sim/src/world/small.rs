@@ -19,6 +19,7 @@ pub fn small_geometry() -> Geometry {
 /// What goes with such sizes.
 pub(super) fn small_options(await_sessions: bool) -> Options {
     Options {
+        commit_file_waits: 0,
         spare_segments: 0,
         spare_arenas: 0,
         kick_bytes: 16 << 10,

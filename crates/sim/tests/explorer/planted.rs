@@ -135,6 +135,22 @@ fn an_fsync_that_writes_nothing_to_the_disk_is_caught() {
     caught_in(Bug::SyncForgotten, &workload, &Bounds::quick());
 }
 
+#[test]
+fn a_recovery_that_forgets_the_commit_file_is_caught() {
+    // The first is waited for together with what was there before, which is too long for the commit file.
+    let workload = Workload { on: On::Disk(1), ..workload(&[write(), write()].concat(), DigestAt::Never) };
+    caught_in(Bug::CommitFileForgotten, &workload, &Bounds::quick());
+}
+
+/// The log is longer than its commit file, and no digest comes.
+#[test]
+fn a_commit_file_that_runs_over_what_it_alone_holds_is_caught() {
+    let data = |seed| Pattern { seed, length: 3000 };
+    let calls: Vec<_> = (0..7).map(|seed| Operation::Write { slot: 0, data: data(seed) }).collect();
+    let workload = Workload { on: On::Disk(1), ..workload(&calls, DigestAt::First) };
+    caught_in(Bug::CommitFileLapped, &workload, &Bounds::quick());
+}
+
 /// The digest of calls that were not synced ends half-way: the blocks are new in part, and the log is gone.
 #[test]
 fn an_overwrite_before_the_log_is_on_the_disk_is_caught() {
