@@ -19,7 +19,7 @@ use cuesta_media::planted::{self, Bug};
 use cuesta_oplog::{ScanStep, Scanner};
 use hashbrown::HashSet;
 use parking_lot::Mutex;
-use std::cell::{OnceCell, RefCell};
+use std::cell::{LazyCell, OnceCell, RefCell};
 use std::io::ErrorKind;
 use std::ops::Range;
 
@@ -395,7 +395,11 @@ impl Digester {
         if !self.view.nodes().iter().any(|node| node.has_pieces() && !node.removed) {
             return Ok(Ok(()));
         }
-        let is_kept = self.keep_log(storage, log, to)?;
+        let mut standing = self.view.nodes().iter().filter(|node| node.has_pieces() && !node.removed);
+        if storage.medium == Medium::Block && standing.any(|node| node.record.mapped) {
+            log.files.sync(log.from, to)?;
+        }
+        let is_kept = LazyCell::new(|| is_kept(storage, log, to));
         let mut placer = Placer {
             batch: &self.buffer[..self.copied],
             arenas: storage.arenas,
@@ -404,7 +408,9 @@ impl Digester {
             space: storage.space,
             reservation: &mut self.reservation,
             promised: log.promised,
-            overwrites: (to <= log.whole && is_kept) || planted::active(Bug::OverwriteUnacknowledged),
+            may_overwrite: &|| {
+                to <= log.whole && *is_kept || planted::active(Bug::OverwriteUnacknowledged)
+            },
             recovering: storage.recovering,
         };
         for (number, node) in self.view.nodes().iter().enumerate() {
@@ -429,19 +435,6 @@ impl Digester {
             self.placements.mapped.carry_out(storage.mapped, copied)?;
         }
         Ok(Ok(()))
-    }
-
-    /// Has the disk take the log, if the batch may write over what the store has, and the log is all there is to do it
-    /// again from. Says whether it is there: if not, content gets new blocks.
-    fn keep_log(&self, storage: &Storage<'_>, log: &LogView, to: LogPosition) -> Result<bool, Error> {
-        let mut standing = self.view.nodes().iter().filter(|node| node.has_pieces() && !node.removed);
-        if storage.medium != Medium::Block || planted::active(Bug::OverwriteUnwritten) {
-            return Ok(true);
-        }
-        if standing.clone().any(|node| node.record.mapped) {
-            return log.files.sync(log.from, to).map(|()| true);
-        }
-        Ok(!standing.any(|node| node.before.is_some()) || log.files.sync(log.from, to).is_ok())
     }
 
     fn finish(
@@ -551,4 +544,12 @@ fn apply<'a, L: Lookup>(
         return Err(Rejection::NotHeld(inode).into());
     }
     applied.apply(view, &operation, fields.time)
+}
+
+/// Has the disk take the log: a batch is about to write over what the store has, and the log is all there is to do it again
+/// from. Says whether it is there.
+fn is_kept(storage: &Storage<'_>, log: &LogView, to: LogPosition) -> bool {
+    storage.medium != Medium::Block
+        || planted::active(Bug::OverwriteUnwritten)
+        || log.files.sync(log.from, to).is_ok()
 }

@@ -82,8 +82,8 @@ pub struct Placer<'a> {
     pub reservation: &'a mut Reservation,
     /// Blocks promised to its session when its log was read.
     pub promised: u64,
-    /// Committed blocks may be written where they lie.
-    pub overwrites: bool,
+    /// Whether committed blocks may be written where they lie; asked where there are some.
+    pub may_overwrite: &'a dyn Fn() -> bool,
     /// Blocks may be such as a digest was cut off in.
     pub recovering: bool,
 }
@@ -129,10 +129,7 @@ impl Placer<'_> {
                 }
             }
         }
-        let standing = match self.overwrites {
-            true => Standing::of(node, self.before, spans)?,
-            false => Standing::default(),
-        };
+        let standing = Standing::of(node, self.before, spans)?;
         let mut holes = parts.iter().filter(|part| part.content == Content::Gone).map(whole_blocks);
         let mut hole = holes.next();
         for span in spans.iter() {
@@ -142,8 +139,10 @@ impl Placer<'_> {
             }
             for (blocks, address) in standing.runs(span.clone()) {
                 match address {
-                    Some(address) => standing.overwrite(&blocks, address, parts, out),
-                    None => match self.place_anew(number, node, blocks, parts, out)? {
+                    Some(address) if (self.may_overwrite)() => {
+                        standing.overwrite(&blocks, address, parts, out);
+                    }
+                    _ => match self.place_anew(number, node, blocks, parts, out)? {
                         Ok(()) => {}
                         full => return Ok(full),
                     },
