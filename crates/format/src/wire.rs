@@ -391,6 +391,8 @@ pub struct Welcome {
     pub incarnation: u64,
     /// On medium `block`, how often it waits for its log's own pages before it asks for a commit file.
     pub commit_file_waits: u32,
+    /// How long a wait for that keeps its processor awake, in microseconds.
+    pub awake_us: u32,
     /// First inode number it may give.
     pub inode_first: InodeNumber,
     /// How many it may give.

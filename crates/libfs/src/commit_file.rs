@@ -10,6 +10,7 @@ use crate::sync::{Arc, Mutex};
 use cuesta_format::wire::{Request, Response};
 use cuesta_media::{DirectWriter, Piece, Window};
 use rustix::fd::OwnedFd;
+use std::time::Duration;
 
 /// What a session has of it.
 #[derive(Debug)]
@@ -78,6 +79,7 @@ impl Client {
         } else {
             Held::Own(file)
         };
-        Some((held, DirectWriter::new().ok()?))
+        let awake = Duration::from_micros(self.session.welcome.awake_us.into());
+        Some((held, DirectWriter::new(awake).ok()?))
     }
 }

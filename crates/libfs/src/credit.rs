@@ -237,6 +237,7 @@ mod tests {
             lease_generation: LeaseGeneration(1),
             incarnation: 1,
             commit_file_waits: 0,
+            awake_us: 0,
             inode_first: InodeNumber(first),
             inode_count: 10,
             stand_ins: Vec::new(),

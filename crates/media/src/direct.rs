@@ -10,6 +10,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 /// Places and lengths are multiples of this, which is one of every disk's blocks.
 pub const DIRECT_BYTES: u64 = 4096;
@@ -45,10 +46,11 @@ pub struct DirectWriter {
 }
 
 impl DirectWriter {
-    /// Where the kernel does not do that, or has no room for one more who does, it is an error.
-    pub fn new() -> Result<DirectWriter, MediaError> {
+    /// Whose waits keep the processor awake for so long. Where the kernel does not write so, or has no room for one more who does,
+    /// it is an error.
+    pub fn new(awake: Duration) -> Result<DirectWriter, MediaError> {
         let queue = Queue::new(PIECES_MAX).map_err(MediaError::system("set up asynchronous writes"))?;
-        Ok(DirectWriter { queue: Mutex::new(queue), vigil: Vigil::default() })
+        Ok(DirectWriter { queue: Mutex::new(queue), vigil: Vigil::new(awake) })
     }
 
     /// Writes pieces of `memory`, at most two, to a file that holds blocks there. They are durable when it returns, or nobody

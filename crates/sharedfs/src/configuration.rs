@@ -29,6 +29,8 @@ pub struct Options {
     pub lease_hold_us: u64,
     /// On a disk, how often a session waits for its log's own pages before it gets a commit file.
     pub commit_file_waits: u32,
+    /// On a disk, how long a wait for it keeps its processor awake, in microseconds.
+    pub awake_us: u32,
     /// Log segments kept ready, touched, for the next sessions.
     pub spare_segments: u32,
     /// Arenas kept ready beyond what is in use.
@@ -52,6 +54,7 @@ impl Default for Options {
             undigested_entries: 200_000,
             lease_hold_us: 1000,
             commit_file_waits: 3,
+            awake_us: 1000,
             spare_segments: 16,
             spare_arenas: 2,
             inode_numbers: 4096,
@@ -93,6 +96,7 @@ pub fn template() -> String {
         undigested_entries,
         lease_hold_us,
         commit_file_waits,
+        awake_us,
         spare_segments,
         spare_arenas,
         inode_numbers,
@@ -125,6 +129,10 @@ pub fn template() -> String {
          # On a disk: how often a program waits for it (fsync) before it gets a file of 2 MiB, by which its waits become\n\
          # shorter.\n\
          # commit_file_waits = {commit_file_waits}\n\
+         \n\
+         # On a disk: who waits for it keeps the processor awake for so long, in microseconds, while nobody else wants it; by that a\n\
+         # fast disk's answer arrives sooner. 0: who waits sleeps, and takes less processor time.\n\
+         # awake_us = {awake_us}\n\
          \n\
          # Log segments kept ready, their memory touched, so that a program starts quickly.\n\
          # spare_segments = {spare_segments}\n\
@@ -192,7 +200,7 @@ mod tests {
             .lines()
             .filter_map(|line| line.strip_prefix("# ").filter(|line| line.contains(" = ")))
             .fold(String::new(), |text, line| text + line + "\n");
-        assert_eq!(uncommented.lines().count(), 12);
+        assert_eq!(uncommented.lines().count(), 13);
         assert_eq!(Options::parse(&uncommented).unwrap(), Options::default());
     }
 

@@ -393,6 +393,7 @@ impl SharedFs {
             lease_generation: record.lease_generation,
             incarnation: self.incarnation.number(),
             commit_file_waits: self.options.commit_file_waits,
+            awake_us: self.options.awake_us,
             inode_first,
             inode_count,
             stand_ins: self.stand_ins.folder().as_os_str().as_encoded_bytes().to_vec(),

@@ -408,9 +408,7 @@ impl Digester {
             space: storage.space,
             reservation: &mut self.reservation,
             promised: log.promised,
-            may_overwrite: &|| {
-                to <= log.whole && *is_kept || planted::active(Bug::OverwriteUnacknowledged)
-            },
+            may_overwrite: &|| to <= log.whole && *is_kept || planted::active(Bug::OverwriteUnacknowledged),
             recovering: storage.recovering,
         };
         for (number, node) in self.view.nodes().iter().enumerate() {
