@@ -13,6 +13,8 @@ pub enum Goal {
     AddedBelow(f64),
     /// Less than this, in the figure's unit.
     Below(f64),
+    /// At least this, in the figure's unit.
+    Above(f64),
     /// A peer's value is at most so many times another one's,
     AtMost {
         /// whose,
@@ -46,6 +48,17 @@ impl Goal {
         }
     }
 }
+
+/// An append with its fsync, to a bare copy of its bytes past the caches and a fence,
+pub const NEAR_A_COPY: Goal = Goal::Below(3.0);
+/// and a read, to a bare copy of its bytes.
+pub const NEAR_MEMCPY: Goal = Goal::Below(2.0);
+/// 999 of 1,000 operations take less, while what they logged is digested beside them.
+pub const TAIL: Goal = Goal::Below(100.0);
+/// What the digest does of fresh data, in MB/s,
+pub const DIGESTED: Goal = Goal::Above(1000.0);
+/// and of small operations of which little is left, a second.
+pub const FOLDED: Goal = Goal::Above(300_000.0);
 
 /// A write may not wait longer than this.
 pub const STALL: Goal = Goal::Below(50.0);

@@ -28,6 +28,16 @@ pub enum Figure {
     Median,
     /// What 99 of 100 operations took no longer than, in µs.
     Percentile99,
+    /// What 999 of 1,000 operations took no longer than, in µs.
+    Percentile999,
+    /// How long after its time to begin the answer of 999 of 1,000 operations came at most, in µs.
+    Late999,
+    /// How many times as long a call takes as a bare copy of its bytes.
+    ToBareCopy,
+    /// One call, in ns.
+    OneCall,
+    /// One bare copy of its bytes, in ns.
+    BareCopy,
     /// How many times as much two processes or threads do together as one does.
     Two,
     /// The same of four.
@@ -101,13 +111,17 @@ impl Figure {
             Figure::Rate | Figure::BurstRate | Figure::FioRate => "op/s",
             Figure::Bandwidth => "MB/s",
             Figure::LongestStall | Figure::Start | Figure::Elapsed => "ms",
-            Figure::PreadCall
+            Figure::OneCall
+            | Figure::BareCopy
+            | Figure::PreadCall
             | Figure::FstatCall
             | Figure::WriteCall
             | Figure::SyscallCall
             | Figure::StdioCall => "ns",
             Figure::Median
             | Figure::Percentile99
+            | Figure::Percentile999
+            | Figure::Late999
             | Figure::StatAgain
             | Figure::StatAnew
             | Figure::LookForNone
@@ -124,7 +138,7 @@ impl Figure {
             | Figure::Rename
             | Figure::LinkRemove
             | Figure::List => "µs",
-            Figure::Two | Figure::Four | Figure::Eight => "×",
+            Figure::Two | Figure::Four | Figure::Eight | Figure::ToBareCopy => "×",
             Figure::Recovery => "s",
             Figure::Processor => "%",
             Figure::WakeUps => "/s",

@@ -15,10 +15,13 @@ use crate::workload::append::Append;
 use crate::workload::at_rest::AtRest;
 use crate::workload::calls::Calls;
 use crate::workload::create::Create;
+use crate::workload::digest::{Digest, Folded};
 use crate::workload::fill::Filling;
 use crate::workload::foreign::Foreign;
 use crate::workload::hand_over::HandOver;
 use crate::workload::job::{Job, Make, Task};
+use crate::workload::limit::{Limit, LimitWork};
+use crate::workload::mixed::Mixed;
 use crate::workload::pages::{PageWork, Pages};
 use crate::workload::sqlite::{JournalMode, Sqlite};
 use crate::workload::start::{Start, Started};
@@ -52,6 +55,12 @@ pub enum Program {
     OwnDirectories(OwnDirectories),
     /// Two processes that write one file.
     HandOver(HandOver),
+    /// Calls compared with bare copies.
+    Limit(Limit),
+    /// Calls of all kinds at a steady pace.
+    Mixed(Mixed),
+    /// Logs that are digested.
+    Digest(Digest),
     /// Large sustained writes.
     Stream(Stream),
     /// Calls that are not ours.
@@ -126,6 +135,23 @@ const fn pages(name: &'static str, work: PageWork, rows: &'static [Row]) -> Work
         bursts: BURSTS,
     });
     Work { name, program, seconds: 0.5, seconds_quick: 0.2, rounds: 5, rows }
+}
+
+const fn limit(
+    name: &'static str,
+    work: LimitWork,
+    size: u64,
+    file_bytes: u64,
+    rows: &'static [Row],
+) -> Work {
+    let burst_bytes = 16 * MIB;
+    let program = Program::Limit(Limit { work, size, file_bytes, burst_bytes, bursts: BURSTS });
+    Work { name, program, seconds: 0.5, seconds_quick: 0.2, rounds: 5, rows }
+}
+
+const fn digest(name: &'static str, folded: Folded, processes: u32, rows: &'static [Row]) -> Work {
+    let program = Program::Digest(Digest { folded, processes, bytes_max: 768 * MIB });
+    Work { name, program, seconds: 1.0, seconds_quick: 0.3, rounds: 5, rows }
 }
 
 const fn sqlite(name: &'static str, journal: JournalMode, rows: &'static [Row]) -> Work {
@@ -312,6 +338,139 @@ pub const WORKS: &[Work] = &[
             row("  99 of 100 take at most", Figure::Percentile99, Goal::Reported),
         ],
     },
+    limit(
+        "limit-append-128",
+        LimitWork::AppendAndSync,
+        128,
+        64 * MIB,
+        &[
+            row("append 128 B + fsync, to a bare copy", Figure::ToBareCopy, goal::NEAR_A_COPY),
+            row("  the call", Figure::OneCall, Goal::Reported),
+            row("  the copy and a fence", Figure::BareCopy, Goal::Reported),
+        ],
+    ),
+    limit(
+        "limit-append-1k",
+        LimitWork::AppendAndSync,
+        KIB,
+        64 * MIB,
+        &[
+            row("append 1 KiB + fsync, to a bare copy", Figure::ToBareCopy, goal::NEAR_A_COPY),
+            row("  the call", Figure::OneCall, Goal::Reported),
+            row("  the copy and a fence", Figure::BareCopy, Goal::Reported),
+        ],
+    ),
+    limit(
+        "limit-append-4k",
+        LimitWork::AppendAndSync,
+        4 * KIB,
+        64 * MIB,
+        &[
+            row("append 4 KiB + fsync, to a bare copy", Figure::ToBareCopy, goal::NEAR_A_COPY),
+            row("  the call", Figure::OneCall, Goal::Reported),
+            row("  the copy and a fence", Figure::BareCopy, Goal::Reported),
+        ],
+    ),
+    limit(
+        "limit-append-16k",
+        LimitWork::AppendAndSync,
+        16 * KIB,
+        64 * MIB,
+        &[
+            row("append 16 KiB + fsync, to a bare copy", Figure::ToBareCopy, goal::NEAR_A_COPY),
+            row("  the call", Figure::OneCall, Goal::Reported),
+            row("  the copy and a fence", Figure::BareCopy, Goal::Reported),
+        ],
+    ),
+    limit(
+        "limit-append-64k",
+        LimitWork::AppendAndSync,
+        64 * KIB,
+        64 * MIB,
+        &[
+            row("append 64 KiB + fsync, to a bare copy", Figure::ToBareCopy, goal::NEAR_A_COPY),
+            row("  the call", Figure::OneCall, Goal::Reported),
+            row("  the copy and a fence", Figure::BareCopy, Goal::Reported),
+        ],
+    ),
+    limit(
+        "limit-read-4k",
+        LimitWork::Read,
+        4 * KIB,
+        64 * MIB,
+        &[
+            row("pread 4 KiB at random, to memcpy", Figure::ToBareCopy, goal::NEAR_MEMCPY),
+            row("  the call", Figure::OneCall, Goal::Reported),
+            row("  memcpy", Figure::BareCopy, Goal::Reported),
+        ],
+    ),
+    // In the processor's cache, where the copy takes least.
+    limit(
+        "limit-read-cached",
+        LimitWork::Read,
+        4 * KIB,
+        4 * MIB,
+        &[
+            row("pread 4 KiB of 4 MiB, to memcpy", Figure::ToBareCopy, goal::NEAR_MEMCPY),
+            row("  the call", Figure::OneCall, Goal::Reported),
+            row("  memcpy", Figure::BareCopy, Goal::Reported),
+        ],
+    ),
+    limit(
+        "limit-read-64k",
+        LimitWork::Read,
+        64 * KIB,
+        64 * MIB,
+        &[
+            row("pread 64 KiB at random, to memcpy", Figure::ToBareCopy, goal::NEAR_MEMCPY),
+            row("  the call", Figure::OneCall, Goal::Reported),
+            row("  memcpy", Figure::BareCopy, Goal::Reported),
+        ],
+    ),
+    limit(
+        "limit-read-1m",
+        LimitWork::Read,
+        MIB,
+        64 * MIB,
+        &[
+            row("pread 1 MiB at random, to memcpy", Figure::ToBareCopy, goal::NEAR_MEMCPY),
+            row("  the call", Figure::OneCall, Goal::Reported),
+            row("  memcpy", Figure::BareCopy, Goal::Reported),
+        ],
+    ),
+    Work {
+        name: "mixed",
+        program: Program::Mixed(Mixed { pace: 400_000, file_bytes: 64 * MIB }),
+        seconds: 4.0,
+        seconds_quick: 1.0,
+        rounds: 5,
+        rows: &[
+            row("mixed load, 999 of 1,000 take at most", Figure::Percentile999, goal::TAIL),
+            row("  99 of 100", Figure::Percentile99, Goal::Reported),
+            row("  half of them", Figure::Median, Goal::Reported),
+            row("  the longest", Figure::LongestStall, Goal::Reported),
+            row("  999 of 1,000 come at most so late", Figure::Late999, Goal::Reported),
+            row("  done", Figure::Rate, Goal::Reported),
+        ],
+    },
+    digest(
+        "digest-fresh",
+        Folded::Fresh,
+        2,
+        &[row("digest, fresh data of two sessions", Figure::Bandwidth, goal::DIGESTED)],
+    ),
+    digest(
+        "digest-temporary",
+        Folded::Temporary,
+        1,
+        &[row("digest, files made, renamed, removed", Figure::Rate, goal::FOLDED)],
+    ),
+    digest(
+        "digest-overwrites",
+        Folded::Overwrites,
+        1,
+        &[row("digest, 128 B over the same places", Figure::Rate, goal::FOLDED)],
+    ),
     stream(
         "stream-1m",
         MIB,
@@ -498,11 +657,17 @@ impl Program {
                 u64::from(together.processes) * together.create.live_files * (together.create.size + 2 * KIB)
             }
             Program::OwnDirectories(apart) => 8 * apart.create.live_files * (apart.create.size + 2 * KIB),
+            Program::Limit(limit) => 2 * limit.file_bytes + u64::from(limit.bursts) * limit.burst_bytes,
+            Program::Mixed(mixed) => 3 * mixed.file_bytes,
+            Program::Digest(digest) if digest.folded == Folded::Fresh => {
+                u64::from(digest.processes) * digest.bytes_max
+            }
             Program::Stream(stream) => stream.file_bytes + stream.file_bytes / 8,
             Program::Sqlite(_) => 64 * MIB,
             Program::Job(_) => 256 * MIB,
             Program::Foreign(_)
             | Program::Calls(_)
+            | Program::Digest(_)
             | Program::HandOver(_)
             | Program::Start(_)
             | Program::Launch { .. }
@@ -518,6 +683,7 @@ impl Program {
             | Program::OwnDirectories(_)
             | Program::HandOver(_)
             | Program::Threads(_)
+            | Program::Digest(_)
             | Program::AtRest(_) => true,
             Program::Sqlite(sqlite) => sqlite.processes > 1,
             _ => false,
@@ -531,9 +697,15 @@ impl Work {
     pub fn concerns(&self, peer: PeerName, is_named: bool) -> bool {
         match peer {
             PeerName::Cuesta | PeerName::Tmpfs => true,
-            PeerName::Ext4Ram | PeerName::Ext4Disk | PeerName::XfsRam | PeerName::XfsDisk => {
-                !matches!(self.program, Program::Foreign(_) | Program::Start(_) | Program::Launch { .. })
-            }
+            PeerName::Ext4Ram | PeerName::Ext4Disk | PeerName::XfsRam | PeerName::XfsDisk => !matches!(
+                self.program,
+                Program::Foreign(_)
+                    | Program::Start(_)
+                    | Program::Launch { .. }
+                    | Program::Limit(_)
+                    | Program::Mixed(_)
+                    | Program::Digest(_)
+            ),
             PeerName::Null => matches!(self.program, Program::Calls(_)),
             PeerName::Mount | PeerName::Bindfs | PeerName::OnMount | PeerName::OnDisk => {
                 is_named || self.rows.iter().any(|row| row.goal.is_about(peer))

@@ -140,6 +140,7 @@ fn in_words(goal: Goal, unit: &str) -> String {
         Goal::BelowTimesTmpfs(times) => format!("< {times}×"),
         Goal::AddedBelow(limit) => format!("< +{limit} {unit}"),
         Goal::Below(limit) => format!("< {limit} {unit}"),
+        Goal::Above(limit) => format!("≥ {limit} {unit}"),
         Goal::AtMost { peer, times, of } => format!("{} ≤ {times}× {}", peer.as_str(), of.as_str()),
         Goal::AtLeast { peer, times, of } => format!("{} ≥ {times}× {}", peer.as_str(), of.as_str()),
         Goal::Reported => String::new(),
@@ -152,6 +153,7 @@ fn is_met(goal: Goal, value: Option<f64>, ratio: Option<f64>, added: Option<f64>
         Goal::BelowTimesTmpfs(times) => ratio.map(|ratio| ratio < times),
         Goal::AddedBelow(limit) => added.map(|added| added < limit),
         Goal::Below(limit) => value.map(|value| value < limit),
+        Goal::Above(limit) => value.map(|value| value >= limit),
         Goal::AtMost { times, .. } => ratio.map(|ratio| ratio <= times),
         Goal::AtLeast { times, .. } => ratio.map(|ratio| ratio >= times),
         Goal::Reported => None,
@@ -217,6 +219,7 @@ pub(crate) mod tests {
         assert!(judge(Goal::BelowTimesTmpfs(1.5), 1.4, 1.0) && !judge(Goal::BelowTimesTmpfs(1.5), 1.5, 1.0));
         assert!(judge(Goal::AddedBelow(10.0), 19.0, 10.0) && !judge(Goal::AddedBelow(10.0), 20.0, 10.0));
         assert!(judge(Goal::Below(2.0), 1.9, 9.0) && !judge(Goal::Below(2.0), 2.0, 9.0));
+        assert!(judge(Goal::Above(2.0), 2.0, 9.0) && !judge(Goal::Above(2.0), 1.9, 9.0));
         assert_eq!(is_met(Goal::TimesTmpfs(2.0), Some(1.0), None, None), None, "no tmpfs, no verdict");
     }
 

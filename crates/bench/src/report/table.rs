@@ -73,7 +73,7 @@ fn cells(line: &Line, shown: &[PeerName]) -> Vec<String> {
     cells.extend(values);
     let compared = match line.compared_by {
         Goal::AddedBelow(_) => line.added_to_tmpfs.map(added),
-        Goal::Below(_) => None,
+        Goal::Below(_) | Goal::Above(_) => None,
         Goal::TimesTmpfs(_)
         | Goal::BelowTimesTmpfs(_)
         | Goal::AtMost { .. }

@@ -6,10 +6,13 @@ pub mod append;
 pub mod at_rest;
 pub mod calls;
 pub mod create;
+pub mod digest;
 pub mod fill;
 pub mod foreign;
 pub mod hand_over;
 pub mod job;
+pub mod limit;
+pub mod mixed;
 pub mod pages;
 pub mod sqlite;
 pub mod start;
@@ -17,6 +20,7 @@ pub mod stream;
 pub mod threads;
 pub mod together;
 
+mod bare;
 mod members;
 mod shell;
 mod sources;
@@ -47,6 +51,9 @@ pub fn run(work: &Work, dir: &Path, time: Duration) -> Result<Outcome, BenchErro
         Program::OneDirectory(together) => within(dir, || together.run(dir, time)),
         Program::OwnDirectories(apart) => within(dir, || apart.run(dir, time)),
         Program::HandOver(hand_over) => within(dir, || hand_over.run(dir, time)),
+        Program::Limit(limit) => within(dir, || limit.run(dir, time)),
+        Program::Mixed(mixed) => within(dir, || mixed.run(dir, time)),
+        Program::Digest(digest) => within(dir, || digest.run(dir, time)),
         Program::Stream(stream) => within(dir, || stream.run(dir, time)),
         Program::Foreign(foreign) => within(dir, || foreign.run(dir)),
         Program::Calls(calls) => within(dir, || calls.run(dir, time)),
