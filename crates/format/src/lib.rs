@@ -11,6 +11,7 @@ pub mod access_list;
 pub mod account;
 mod checksum;
 pub mod control;
+pub mod emulation;
 pub mod entry;
 pub mod event;
 pub mod geometry;

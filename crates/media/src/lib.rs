@@ -10,6 +10,7 @@ mod arch;
 pub mod byte_locks;
 pub mod clock;
 mod direct;
+pub mod emulate;
 mod error;
 mod fault_handler;
 mod growable;

@@ -6,6 +6,7 @@
 //! Who may write which bytes when is the caller's protocol (reservations of the log, the digest's own
 //! blocks); breaking it garbles file contents, which checksums catch, but not memory safety.
 
+use crate::emulate::Emulated;
 use crate::error::AccessError;
 use crate::mapping::Protection;
 use crate::persist;
@@ -16,6 +17,7 @@ use cuesta_format::Medium;
 use cuesta_format::entry::Crc32c;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 /// Bytes that are summed at once.
 const SUMMED_BYTES: usize = 4096;
@@ -30,6 +32,8 @@ pub struct SharedMemory {
     protection: Protection,
     /// On medium `block`, if fences have to wait for the disk.
     unsynced: Option<Unsynced>,
+    /// The medium that is played here, if one is.
+    emulated: OnceLock<Arc<Emulated>>,
 }
 
 // SAFETY: the pointer is only used for the accesses the module comment explains, which any thread may make.
@@ -49,7 +53,14 @@ impl SharedMemory {
     ) -> SharedMemory {
         let waits = medium == Medium::Block && protection == Protection::ReadWrite;
         let unsynced = waits.then(Unsynced::default);
-        SharedMemory { base, len: AtomicUsize::new(len), medium, protection, unsynced }
+        SharedMemory {
+            base,
+            len: AtomicUsize::new(len),
+            medium,
+            protection,
+            unsynced,
+            emulated: OnceLock::new(),
+        }
     }
 
     /// As [`SharedMemory::new`]; on medium `block` no fence waits for the disk, but [`SharedMemory::sync`] does.
@@ -82,6 +93,27 @@ impl SharedMemory {
     /// Whether no byte is mapped.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// Has every access from now on take what it takes on the medium that is played. The first one stays.
+    pub fn emulate(&self, emulated: &Arc<Emulated>) {
+        let _ = self.emulated.set(Arc::clone(emulated));
+    }
+
+    #[inline(always)]
+    fn as_read(&self, len: usize, copy: impl FnOnce() -> usize) -> usize {
+        match self.emulated.get() {
+            None => copy(),
+            Some(emulated) => emulated.read(len, copy),
+        }
+    }
+
+    #[inline(always)]
+    fn as_written(&self, len: usize, copy: impl FnOnce() -> usize) -> usize {
+        match self.emulated.get() {
+            None => copy(),
+            Some(emulated) => emulated.write(len, copy),
+        }
     }
 
     /// How its bytes become durable.
@@ -123,11 +155,13 @@ impl SharedMemory {
     /// Copies bytes out.
     #[inline]
     pub fn read(&self, offset: u64, dst: &mut [u8]) -> Result<(), AccessError> {
-        let src = self.range(offset, dst.len())?;
-        recorder::on_read(src, dst.len());
+        let len = dst.len();
+        let src = self.range(offset, len)?;
+        recorder::on_read(src, len);
         // SAFETY: `dst` is ours, `src` is in range; torn bytes are the caller's protocol (module comment).
-        let left = unsafe { crate::arch::copy(dst.as_mut_ptr(), src, dst.len()) };
-        Ok(Fault::check(dst.len(), left)?)
+        let copy = || unsafe { crate::arch::copy(dst.as_mut_ptr(), src, dst.len()) };
+        let left = self.as_read(len, copy);
+        Ok(Fault::check(len, left)?)
     }
 
     /// The checksum of bytes as they lie there now.
@@ -147,11 +181,13 @@ impl SharedMemory {
     /// Copies bytes out into memory of the application, as many as `dst` is long.
     #[inline]
     pub fn read_user(&self, offset: u64, mut dst: UserSliceMut<'_>) -> Result<(), AccessError> {
-        let src = self.range(offset, dst.len())?;
-        recorder::on_read(src, dst.len());
+        let len = dst.len();
+        let src = self.range(offset, len)?;
+        recorder::on_read(src, len);
         // SAFETY: `UserSliceMut::new` promised that the destination may be written or faults.
-        let left = unsafe { crate::arch::copy(dst.as_mut_ptr(), src, dst.len()) };
-        Ok(Fault::check(dst.len(), left)?)
+        let copy = || unsafe { crate::arch::copy(dst.as_mut_ptr(), src, dst.len()) };
+        let left = self.as_read(len, copy);
+        Ok(Fault::check(len, left)?)
     }
 
     /// Stores bytes in the cache; durable only after [`SharedMemory::flush`] and a fence.
@@ -174,7 +210,8 @@ impl SharedMemory {
     pub fn write_user(&self, offset: u64, src: UserSlice<'_>) -> Result<(), AccessError> {
         let dst = self.writable(offset, src.len())?;
         // SAFETY: in range and mapped writable; `UserSlice` promised that the source may be read or faults.
-        let left = unsafe { persist::store_through(self.medium, dst, src.as_ptr(), src.len()) };
+        let copy = || unsafe { persist::store_through(self.medium, dst, src.as_ptr(), src.len()) };
+        let left = self.as_written(src.len(), copy);
         self.note_stored(dst, src.len() - left);
         Ok(Fault::check(src.len(), left)?)
     }
@@ -189,7 +226,9 @@ impl SharedMemory {
     ) -> Result<(), AccessError> {
         let dst = self.writable(offset, src.len())?;
         // SAFETY: as in `write_user`; the destination is the caller's.
-        let left = unsafe { persist::store_through_summed(self.medium, dst, src.as_ptr(), src.len(), sum) };
+        let copy =
+            || unsafe { persist::store_through_summed(self.medium, dst, src.as_ptr(), src.len(), sum) };
+        let left = self.as_written(src.len(), copy);
         self.note_stored(dst, src.len() - left);
         Ok(Fault::check(src.len(), left)?)
     }
@@ -200,6 +239,9 @@ impl SharedMemory {
         let start = self.range(offset, len as usize)?;
         // SAFETY: in range.
         unsafe { persist::flush(self.medium, start, len as usize) };
+        if let Some(emulated) = self.emulated.get() {
+            emulated.owe(len as usize);
+        }
         self.note_stored(start, len as usize);
         Ok(())
     }
@@ -214,7 +256,10 @@ impl SharedMemory {
     /// Orders this thread's flushed stores; what more it does is told in [`persist::fence`].
     #[inline]
     pub fn order(&self) {
-        persist::fence(self.medium);
+        match self.emulated.get() {
+            None => persist::fence(self.medium),
+            Some(emulated) => emulated.fence(|| persist::fence(self.medium)),
+        }
     }
 
     /// Makes what this thread stored here and flushed durable: on medium `block` it waits for the disk.

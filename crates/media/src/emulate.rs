@@ -1,0 +1,199 @@
+//! Playing a slower medium on a faster one, as a [`Profile`] asks.
+//!
+//! Mechanism: whoever reads out of emulated memory, or makes stores into it durable, goes on when the medium that is played would have
+//! let it, and until then looks at the clock, as a processor waits for memory. The wait ends at a deadline counted from
+//! when the access began, so what the access takes by itself is part of what was asked for. Memory that is not emulated
+//! costs one comparison more.
+//!
+//! Policy, the same for reads and writes: bytes go one behind the other over a channel, one for each direction, which
+//! all processes of a store share ([`channel`]); latency comes on top. A read waits for both. A long write waits
+//! for its bytes where it is made; those of short ones are paid for by the next fence of the process, which waits for the latency as well:
+//! so the clock is not read for each of them.
+//!
+//! What is not played: caches (each read is taken to miss them), the 256 bytes that real modules write at least, and
+//! that reads and writes get in each other's way there.
+
+pub mod calibrate;
+mod channel;
+
+use crate::error::MediaError;
+use crate::mapping::{Mapping, Protection};
+use channel::{take, transfer_ns};
+use cuesta_format::Medium;
+use cuesta_format::emulation::Profile;
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{MemfdFlags, memfd_create};
+use rustix::time::{ClockId, clock_gettime};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Bytes of the memory that the processes of a store share for this.
+pub const CHANNELS_BYTES: u64 = 4096;
+/// Where in it is until when the channel is taken, of each direction: in nanoseconds of the machine's monotonic clock.
+const READ_OFFSET: u64 = 0;
+const WRITE_OFFSET: u64 = 64;
+
+/// Writes this long are timed by themselves: to look at the clock twice takes 50 ns, and to copy so much takes as long.
+const TIMED_BYTES_MIN: usize = 1024;
+
+/// What this process keeps of a medium that is played.
+#[derive(Debug)]
+pub struct Emulated {
+    profile: Profile,
+    channels: Mapping,
+    /// Bytes of short writes that no fence has paid for yet. Another thread's may pay: the sum is right.
+    unpaid_bytes: AtomicU64,
+}
+
+fn now_ns() -> u64 {
+    let time = clock_gettime(ClockId::Monotonic);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+fn wait_until(deadline_ns: u64) {
+    while now_ns() < deadline_ns {
+        std::hint::spin_loop();
+    }
+}
+
+impl Emulated {
+    /// One whose channels others may share: they are in `channels`, which holds [`CHANNELS_BYTES`].
+    pub fn new(profile: Profile, channels: impl AsFd) -> Result<Arc<Emulated>, MediaError> {
+        let (protection, medium) = (Protection::ReadWrite, Medium::Memory);
+        let channels = Mapping::of_file(channels, 0, CHANNELS_BYTES, protection, medium, true)?;
+        Ok(Arc::new(Emulated { profile, channels, unpaid_bytes: AtomicU64::new(0) }))
+    }
+
+    /// Memory for the channels, for who shares them.
+    pub fn make_channels() -> Result<OwnedFd, MediaError> {
+        let file = memfd_create("cuesta-channels", MemfdFlags::CLOEXEC)
+            .map_err(MediaError::system("make channels"))?;
+        rustix::fs::ftruncate(&file, CHANNELS_BYTES).map_err(MediaError::system("make channels"))?;
+        Ok(file)
+    }
+
+    /// What is played.
+    #[must_use]
+    pub fn profile(&self) -> Profile {
+        self.profile
+    }
+
+    /// When an access that began at `began_ns` is over, as far as its bytes go.
+    fn transferred_ns(&self, offset: u64, began_ns: u64, bytes: u64, mb_s: u64) -> u64 {
+        match self.channels.atomic_u64(offset) {
+            Ok(free_ns) if mb_s > 0 && bytes > 0 => take(free_ns, began_ns, transfer_ns(bytes, mb_s)),
+            _ => began_ns,
+        }
+    }
+
+    fn read_deadline_ns(&self, began_ns: u64, bytes: u64) -> u64 {
+        let Profile { read_ns, read_mb_s, .. } = self.profile;
+        self.transferred_ns(READ_OFFSET, began_ns, bytes, read_mb_s).saturating_add(read_ns)
+    }
+
+    fn write_deadline_ns(&self, began_ns: u64, bytes: u64) -> u64 {
+        self.transferred_ns(WRITE_OFFSET, began_ns, bytes, self.profile.write_mb_s)
+    }
+
+    fn fence_deadline_ns(&self, began_ns: u64) -> u64 {
+        let bytes = self.unpaid_bytes.swap(0, Ordering::Relaxed);
+        self.write_deadline_ns(began_ns, bytes).saturating_add(self.profile.write_ns)
+    }
+
+    /// Reads `len` bytes by `copy`, which says how many it could not.
+    #[cold]
+    #[inline(never)]
+    pub fn read(&self, len: usize, copy: impl FnOnce() -> usize) -> usize {
+        let began_ns = now_ns();
+        let left = copy();
+        wait_until(self.read_deadline_ns(began_ns, (len - left) as u64));
+        left
+    }
+
+    /// The same for a write that a fence follows.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn write(&self, len: usize, copy: impl FnOnce() -> usize) -> usize {
+        if len < TIMED_BYTES_MIN {
+            let left = copy();
+            self.owe(len - left);
+            return left;
+        }
+        let began_ns = now_ns();
+        let left = copy();
+        wait_until(self.write_deadline_ns(began_ns, (len - left) as u64));
+        left
+    }
+
+    /// Has the next fence pay for bytes that were written.
+    #[cold]
+    pub(crate) fn owe(&self, bytes: usize) {
+        self.unpaid_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    /// Makes by `fence` what was written durable.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn fence(&self, fence: impl FnOnce()) {
+        let began_ns = now_ns();
+        fence();
+        wait_until(self.fence_deadline_ns(began_ns));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PROFILE: Profile = Profile { read_ns: 300, write_ns: 90, read_mb_s: 1000, write_mb_s: 500 };
+
+    fn played(profile: Profile) -> Arc<Emulated> {
+        Emulated::new(profile, Emulated::make_channels().unwrap()).unwrap()
+    }
+
+    #[test]
+    fn a_read_waits_for_its_bytes_and_the_latency() {
+        let emulated = played(PROFILE);
+        assert_eq!(emulated.read_deadline_ns(10_000, 64), 10_000 + 64 + 300);
+        // The channel is free at 10,064; it is taken then, by who came before that.
+        assert_eq!(emulated.read_deadline_ns(10_000, 1000), 11_064 + 300);
+        assert_eq!(emulated.read_deadline_ns(20_000, 1000), 21_000 + 300);
+        assert_eq!(emulated.write_deadline_ns(20_000, 1000), 22_000, "directions share nothing");
+    }
+
+    #[test]
+    fn a_fence_pays_for_the_short_writes_before_it_once() {
+        let emulated = played(PROFILE);
+        assert_eq!(emulated.write(100, || 40), 40);
+        assert_eq!(emulated.write(200, || 0), 0);
+        emulated.owe(40);
+        assert_eq!(emulated.fence_deadline_ns(10_000), 10_000 + (60 + 200 + 40) * 2 + 90);
+        assert_eq!(emulated.fence_deadline_ns(20_000), 20_000 + 90);
+    }
+
+    #[test]
+    fn a_long_write_pays_by_itself() {
+        let emulated = played(PROFILE);
+        let began_ns = now_ns();
+        assert_eq!(emulated.write(2048, || 0), 0);
+        assert!(now_ns() >= began_ns + 4096);
+        assert_eq!(emulated.fence_deadline_ns(u64::MAX / 2), u64::MAX / 2 + 90);
+    }
+
+    #[test]
+    fn processes_share_a_channel() {
+        let file = Emulated::make_channels().unwrap();
+        let [one, other] = [(); 2].map(|()| Emulated::new(PROFILE, &file).unwrap());
+        assert_eq!(one.write_deadline_ns(10_000, 500), 11_000);
+        assert_eq!(other.write_deadline_ns(10_000, 500), 12_000);
+    }
+
+    #[test]
+    fn what_is_not_asked_for_is_not_waited_for() {
+        let emulated = played(Profile { read_ns: 5, ..Profile::default() });
+        assert_eq!(emulated.read_deadline_ns(10_000, 1 << 20), 10_005);
+        assert_eq!(emulated.write_deadline_ns(10_000, 1 << 20), 10_000);
+        emulated.owe(100);
+        assert_eq!(emulated.fence_deadline_ns(10_000), 10_000);
+    }
+}
