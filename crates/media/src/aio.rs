@@ -16,13 +16,13 @@ const WRITE: u16 = 1;
 /// `RWF_DSYNC`: done means durable.
 const DURABLE: u32 = 2;
 
-/// `struct iocb`.
+/// `struct iocb`, of a little-endian machine.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub(crate) struct Request {
     data: u64,
-    #[cfg(target_endian = "little")]
-    key_and_flags: [u32; 2],
+    key: u32,
+    write_flags: u32,
     operation: u16,
     priority: i16,
     file: i32,
@@ -40,7 +40,7 @@ impl Request {
     /// A write that is durable when it is done, of memory that stays where it is until then.
     pub(crate) fn durable_write(file: BorrowedFd<'_>, memory: *const u8, bytes: u64, offset: u64) -> Request {
         Request {
-            key_and_flags: [0, DURABLE],
+            write_flags: DURABLE,
             operation: WRITE,
             file: file.as_raw_fd(),
             buffer: memory as u64,

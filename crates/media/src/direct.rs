@@ -56,6 +56,9 @@ impl DirectWriter {
     /// Writes pieces of `memory`, at most two, to a file that holds blocks there. They are durable when it returns, or nobody
     /// knows which of them.
     pub fn write(&self, file: impl AsFd, memory: &SharedMemory, pieces: &[Piece]) -> Result<(), AccessError> {
+        for piece in pieces {
+            memory.range(piece.from, piece.bytes as usize)?;
+        }
         let queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
         let (mut submitted, mut missing) = (0, 0);
         let mut written = Ok(());
