@@ -21,7 +21,8 @@ mod user_names;
 
 use clap::Parser;
 use commands::{
-    Command, doctor, explain, fsck, mkfs, mount, quota, run, scrub, serve, status, stop, trace, unmount,
+    Command, calibrate, doctor, explain, fsck, mkfs, mount, quota, run, scrub, serve, status, stop, trace,
+    unmount,
 };
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt as _;
@@ -78,6 +79,7 @@ fn main() -> ExitCode {
         Command::Fsck(arguments) => fsck::execute(arguments),
         Command::Scrub(arguments) => scrub::execute(arguments),
         Command::Quota(arguments) => quota::execute(arguments),
+        Command::Calibrate(arguments) => calibrate::execute(arguments),
         Command::Explain(arguments) => explain::execute(arguments),
         Command::Trace(arguments) => trace::execute(arguments),
     };

@@ -146,6 +146,8 @@ impl Geometry {
 pub const SUPERBLOCK_FILE: &str = "superblock";
 /// The session table's name in the tier's directory.
 pub const SESSIONS_FILE: &str = "sessions";
+/// The name of what processes share of a medium that is played, in the tier's directory ([`crate::emulation`]).
+pub const CHANNELS_FILE: &str = "channels";
 /// The name of the page that counts daemons, in the tier's directory.
 pub const INCARNATION_FILE: &str = "incarnation";
 /// The name of what says in which boot of the machine the store was last open, in the tier's directory.

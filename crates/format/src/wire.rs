@@ -12,6 +12,7 @@ pub use lease::{DOUBTFUL_MAX, DirectoryEntry, ExtendedAttribute, Grant, Kept, Le
 pub use report::{Placed, Report};
 pub use scrub::{DamagedContent, ScrubPlace, Scrubbed};
 
+use crate::emulation::Profile;
 use crate::event::Event;
 use crate::quota::{Amounts, Limited, Limits, Payer, Quota};
 use crate::superblock::Medium;
@@ -45,7 +46,7 @@ pub const BESIDE_MAX: usize = 512;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Request {
     /// First message of a session. Descriptors back: notice page, client page, kick eventfd,
-    /// incarnation page, references folder.
+    /// incarnation page, references folder; for a new session where a medium is played, its channels.
     Attach {
         /// [`PROTOCOL_VERSION`].
         version: u32,
@@ -376,6 +377,8 @@ pub struct Welcome {
     pub store: StoreId,
     /// The medium of the fast tier.
     pub medium: Medium,
+    /// The medium that is played on it; a session keeps the one it began with.
+    pub emulated: Option<Profile>,
     /// Its sizes.
     pub geometry: Geometry,
     /// The session.
@@ -434,6 +437,8 @@ pub struct Status {
     pub store: StoreId,
     /// The medium of the fast tier.
     pub medium: Medium,
+    /// The medium that is played on it.
+    pub emulated: Option<Profile>,
     /// Its sizes.
     pub geometry: Geometry,
     /// Process id of the daemon.

@@ -5,8 +5,9 @@ use crate::session::{Session, unexpected};
 use crate::sync::Mutex;
 use cuesta_format::wire::{Request, Response};
 use cuesta_format::{ArenaId, BLOCK_BYTES, BlockAddress, Geometry, Medium};
+use cuesta_media::emulate::Emulated;
 use cuesta_media::{Mapping, Protection};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 /// Arenas of one chunk of the table; chunks are made as arenas in them are first read.
 const CHUNK_ARENAS: usize = 256;
@@ -35,13 +36,15 @@ pub(crate) fn doubtful(
 pub(crate) struct Arenas {
     chunks: Box<[OnceLock<Chunk>]>,
     medium: Medium,
+    emulated: Option<Arc<Emulated>>,
     mapping: Mutex<()>,
 }
 
 impl Arenas {
-    pub(crate) fn new(geometry: Geometry, medium: Medium) -> Arenas {
+    pub(crate) fn new(geometry: Geometry, medium: Medium, emulated: Option<Arc<Emulated>>) -> Arenas {
         let chunks = (geometry.arenas_max() as usize).div_ceil(CHUNK_ARENAS);
-        Arenas { chunks: (0..chunks).map(|_| OnceLock::new()).collect(), medium, mapping: Mutex::new(()) }
+        let chunks = (0..chunks).map(|_| OnceLock::new()).collect();
+        Arenas { chunks, medium, emulated, mapping: Mutex::new(()) }
     }
 
     fn place(&self, arena: ArenaId) -> Option<&OnceLock<Mapping>> {
@@ -75,6 +78,9 @@ impl Arenas {
         };
         let bytes = session.geometry().arena_file_bytes();
         let mapping = Mapping::of_file(file, 0, bytes, Protection::ReadOnly, self.medium, false)?;
+        if let Some(emulated) = &self.emulated {
+            mapping.emulate(emulated);
+        }
         let _ = place.set(mapping);
         Ok(())
     }

@@ -230,6 +230,7 @@ mod tests {
         Welcome {
             store: StoreId([1; 16]),
             medium: Medium::Memory,
+            emulated: None,
             geometry: Geometry::default(),
             session: SessionId(1),
             log_generation: LogGeneration(1),

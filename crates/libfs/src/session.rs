@@ -18,6 +18,7 @@ use cuesta_format::entry::Salt;
 use cuesta_format::kept_names::{self, set_of};
 use cuesta_format::wire::{PROTOCOL_VERSION, Refusal, Report, Request, Response, Welcome};
 use cuesta_format::{Geometry, InodeNumber, LogGeneration, LogPosition, SessionId};
+use cuesta_media::emulate::Emulated;
 use cuesta_media::wait::{self, Waited};
 use cuesta_media::{MediaError, Protection, Window, clock};
 use cuesta_oplog::{Appender, Ring};
@@ -99,18 +100,26 @@ impl Session {
             other => return Err(unexpected(&other)),
         };
         let geometry = welcome.geometry.check().map_err(|error| Error::Daemon(error.to_string()))?;
-        let [notice, told, kick, incarnation, references] = <[OwnedFd; 5]>::try_from(descriptors)
-            .map_err(|_| Error::Daemon("descriptors are missing".into()))?;
+        let missing = || Error::Daemon("descriptors are missing".into());
+        let emulated = match welcome.emulated {
+            None => None,
+            Some(profile) => Some(Emulated::new(profile, descriptors.pop().ok_or_else(missing)?)?),
+        };
+        let [notice, told, kick, incarnation, references] =
+            <[OwnedFd; 5]>::try_from(descriptors).map_err(|_| missing())?;
         let incarnation = Incarnation::map(&incarnation, welcome.incarnation)?;
         let notice = Notice::map(&notice)?;
         let told = Told::map(&told)?;
         let window = geometry.ring_bytes() + u64::from(geometry.overlap_slots()) * geometry.segment_bytes;
         let window = Window::reserve(window, welcome.medium)?;
+        if let Some(emulated) = &emulated {
+            window.emulate(emulated);
+        }
         let salt = Salt::new(welcome.store, welcome.session, welcome.log_generation);
         let appender = Appender::new(Ring::new(window, geometry), salt, welcome.start, told.mapping());
         let credit = Credit::new(&welcome);
         let session = Session {
-            arenas: Arenas::new(geometry, welcome.medium),
+            arenas: Arenas::new(geometry, welcome.medium, emulated),
             generation: AtomicU64::new(welcome.lease_generation.0),
             given_back: AtomicU64::new(0),
             retired: AtomicU64::new(welcome.start.0),

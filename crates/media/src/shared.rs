@@ -159,7 +159,7 @@ impl SharedMemory {
         let src = self.range(offset, len)?;
         recorder::on_read(src, len);
         // SAFETY: `dst` is ours, `src` is in range; torn bytes are the caller's protocol (module comment).
-        let copy = || unsafe { crate::arch::copy(dst.as_mut_ptr(), src, dst.len()) };
+        let copy = move || unsafe { crate::arch::copy(dst.as_mut_ptr(), src, dst.len()) };
         let left = self.as_read(len, copy);
         Ok(Fault::check(len, left)?)
     }
@@ -185,7 +185,7 @@ impl SharedMemory {
         let src = self.range(offset, len)?;
         recorder::on_read(src, len);
         // SAFETY: `UserSliceMut::new` promised that the destination may be written or faults.
-        let copy = || unsafe { crate::arch::copy(dst.as_mut_ptr(), src, dst.len()) };
+        let copy = move || unsafe { crate::arch::copy(dst.as_mut_ptr(), src, dst.len()) };
         let left = self.as_read(len, copy);
         Ok(Fault::check(len, left)?)
     }
@@ -210,7 +210,7 @@ impl SharedMemory {
     pub fn write_user(&self, offset: u64, src: UserSlice<'_>) -> Result<(), AccessError> {
         let dst = self.writable(offset, src.len())?;
         // SAFETY: in range and mapped writable; `UserSlice` promised that the source may be read or faults.
-        let copy = || unsafe { persist::store_through(self.medium, dst, src.as_ptr(), src.len()) };
+        let copy = move || unsafe { persist::store_through(self.medium, dst, src.as_ptr(), src.len()) };
         let left = self.as_written(src.len(), copy);
         self.note_stored(dst, src.len() - left);
         Ok(Fault::check(src.len(), left)?)
@@ -227,7 +227,7 @@ impl SharedMemory {
         let dst = self.writable(offset, src.len())?;
         // SAFETY: as in `write_user`; the destination is the caller's.
         let copy =
-            || unsafe { persist::store_through_summed(self.medium, dst, src.as_ptr(), src.len(), sum) };
+            move || unsafe { persist::store_through_summed(self.medium, dst, src.as_ptr(), src.len(), sum) };
         let left = self.as_written(src.len(), copy);
         self.note_stored(dst, src.len() - left);
         Ok(Fault::check(src.len(), left)?)

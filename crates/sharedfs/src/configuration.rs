@@ -1,7 +1,8 @@
 //! `cuesta.toml`: every threshold of the daemon is a line here, with its default.
 
 use crate::metadata::CACHE_BYTES;
-use serde::Deserialize;
+use cuesta_format::emulation::Profile;
+use serde::{Deserialize, Deserializer};
 use std::ops::RangeInclusive;
 use std::path::Path;
 
@@ -43,6 +44,13 @@ pub struct Options {
     pub trace_events: u32,
     /// Whether programs that outlive a daemon go on with the next one.
     pub await_sessions: bool,
+    /// The medium that is played on the store's own.
+    #[serde(deserialize_with = "profile")]
+    pub emulate: Profile,
+}
+
+fn profile<'de, D: Deserializer<'de>>(text: D) -> Result<Profile, D::Error> {
+    String::deserialize(text)?.parse().map_err(serde::de::Error::custom)
 }
 
 impl Default for Options {
@@ -61,6 +69,7 @@ impl Default for Options {
             metadata_cache_bytes: CACHE_BYTES,
             trace_events: 16_384,
             await_sessions: true,
+            emulate: Profile::default(),
         }
     }
 }
@@ -86,9 +95,9 @@ pub enum ConfigurationError {
     },
 }
 
-/// What a new store's `cuesta.toml` holds: each line with its default, commented out.
+/// What a new store's `cuesta.toml` holds: each line with its default, commented out, but for the medium that is played if one is.
 #[must_use]
-pub fn template() -> String {
+pub fn template(emulate: Profile) -> String {
     let Options {
         digest_batch_bytes,
         digest_idle_ms,
@@ -103,7 +112,9 @@ pub fn template() -> String {
         metadata_cache_bytes,
         trace_events,
         await_sessions,
+        emulate: default_emulate,
     } = Options::default();
+    let mark = if emulate == default_emulate { "# " } else { "" };
     format!(
         "# Configuration of this Cuesta store. Each line shows its default; remove the leading #\n\
          # to change it, then restart the daemon (cuesta stop, cuesta serve).\n\
@@ -151,7 +162,12 @@ pub fn template() -> String {
          \n\
          # Whether programs that outlive a daemon go on with the next one. Their logs are kept for them\n\
          # until they end.\n\
-         # await_sessions = {await_sessions}\n"
+         # await_sessions = {await_sessions}\n\
+         \n\
+         # Play a slower medium on this one (memory or pmem): dram (none), optane-pmm, optane-pmm-x6, or figures of your\n\
+         # own, like read_ns=300,write_ns=500,read_mb_s=5000,write_mb_s=2000. What is faster than the medium is not\n\
+         # obtained: cuesta calibrate STORE measures it. Programs that run keep what they were started with.\n\
+         {mark}emulate = \"{emulate}\"\n"
     )
 }
 
@@ -195,13 +211,25 @@ mod tests {
 
     #[test]
     fn the_template_is_all_defaults_and_each_line_is_known() {
-        assert_eq!(Options::parse(&template()).unwrap(), Options::default());
-        let uncommented: String = template()
+        let template = template(Profile::default());
+        assert_eq!(Options::parse(&template).unwrap(), Options::default());
+        let uncommented: String = template
             .lines()
             .filter_map(|line| line.strip_prefix("# ").filter(|line| line.contains(" = ")))
             .fold(String::new(), |text, line| text + line + "\n");
-        assert_eq!(uncommented.lines().count(), 13);
+        assert_eq!(uncommented.lines().count(), 14);
         assert_eq!(Options::parse(&uncommented).unwrap(), Options::default());
+    }
+
+    #[test]
+    fn a_medium_to_play_is_read_as_it_is_written() {
+        for text in ["optane-pmm", "read_ns=300,write_mb_s=2000"] {
+            let emulate: Profile = text.parse().unwrap();
+            let options = Options { emulate, ..Options::default() };
+            assert_eq!(Options::parse(&template(emulate)).unwrap(), options);
+        }
+        let error = Options::parse("emulate = \"optane\"").unwrap_err();
+        assert!(error.contains("optane-pmm-x6") && error.contains("read_mb_s"), "{error}");
     }
 
     #[test]

@@ -218,7 +218,12 @@ impl SharedFs {
             let mut core = self.core.lock();
             let numbers = InodeNumber::ROOT.0 + 1..core.table.head().inode_limit.0;
             let Some(found) = core.sessions.get_mut(&session) else { return Ok(None) };
-            let log = found.log_view(self.superblock.store, self.superblock.geometry, numbers);
+            let log = found.log_view(
+                self.superblock.store,
+                self.superblock.geometry,
+                numbers,
+                self.emulated.clone(),
+            );
             found.digesting = log.completed;
             log
         };

@@ -3,6 +3,7 @@
 use crate::configuration::ConfigurationError;
 use crate::metadata::MetadataError;
 use cuesta_format::InodeNumber;
+use cuesta_format::emulation::Profile;
 use cuesta_format::superblock::SuperblockError;
 use cuesta_format::wire::Refusal;
 use cuesta_media::{AccessError, MediaError};
@@ -24,6 +25,11 @@ pub enum Error {
     /// The configuration is refused.
     #[error(transparent)]
     Configuration(#[from] ConfigurationError),
+    /// A medium is to be played on a disk.
+    #[error(
+        "emulate = \"{0}\" in cuesta.toml: profiles are played on memory or pmem alone, and this store's medium is block"
+    )]
+    EmulatedDisk(Profile),
     /// Both copies of a session's record are damaged.
     #[error("the session table is damaged (slot {slot}): which logs there are cannot be told")]
     SessionTable {

@@ -16,6 +16,7 @@
 //! | `mapped` | files whose content is a file of the kernel's, while programs share mappings of them | |
 //! | `quotas`, `quota_trees` | who may own how much, and which sessions were given how much of what is left | paths, but for setting one |
 //! | `boot` | whether the machine was started anew since the store was open | |
+//! | `emulation` | a medium that is played on the store's own | how |
 //! | `pace` | what anybody may cause, done a part of the time at most | |
 //! | `stand_ins` | what the kernel has in the place of pipes and sockets | |
 //!
@@ -31,6 +32,7 @@ pub mod configuration;
 mod damage;
 mod digest;
 mod digesting;
+mod emulation;
 mod ending;
 mod error;
 mod idle_memory;
@@ -61,4 +63,4 @@ pub use ending::Ending;
 pub use error::Error;
 pub use recovery::Recovered;
 pub use sessions::Control;
-pub use store::{Progress, SessionHandle, SharedFs};
+pub use store::{Progress, SessionHandle, SharedFs, read_superblock};

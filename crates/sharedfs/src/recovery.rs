@@ -196,7 +196,8 @@ impl SharedFs {
             let core = self.core.lock();
             let Some(found) = core.sessions.get(&session) else { return Ok(false) };
             let Some(commit_file) = &found.commit_file else { return Ok(false) };
-            let log = LogFiles { geometry: self.geometry(), segments: found.segments.clone() };
+            let log =
+                LogFiles { geometry: self.geometry(), segments: found.segments.clone(), emulated: None };
             (log, commit_file.clone(), found.digested, found.salt(self.superblock.store))
         };
         if planted::active(Bug::CommitFileForgotten) {

@@ -23,7 +23,8 @@ use crate::sessions::{
 };
 use crate::stand_ins::StandIns;
 use crate::tiers::{Arenas, Credits};
-use crate::{Error, check, recovery};
+use crate::{Error, check, emulation, recovery};
+use cuesta_format::emulation::Profile;
 use cuesta_format::event::Step;
 use cuesta_format::geometry::{ARENAS_FOLDER, LOGS_FOLDER, METADATA_FILE, SESSIONS_FILE, SUPERBLOCK_FILE};
 use cuesta_format::session_table::SessionRecord;
@@ -32,6 +33,7 @@ use cuesta_format::wire::Welcome;
 use cuesta_format::{
     FileKind, Geometry, InodeNumber, InodeRecord, LeaseGeneration, LogGeneration, LogPosition, SessionId,
 };
+use cuesta_media::emulate::Emulated;
 use cuesta_media::{Mapping, clock, recorder};
 use parking_lot::{Mutex, RwLock};
 use std::collections::{BTreeMap, VecDeque};
@@ -61,6 +63,8 @@ pub(crate) struct Core {
 pub struct SharedFs {
     pub(crate) tier: PathBuf,
     pub(crate) superblock: Superblock,
+    /// The medium that is played on the store's own.
+    pub(crate) emulated: Option<Arc<Emulated>>,
     incarnation: Incarnation,
     pub(crate) references: References,
     pub(crate) passed: Mutex<PassedFiles>,
@@ -133,7 +137,7 @@ pub(crate) fn sync_folder(folder: &Path) -> Result<(), Error> {
 }
 
 /// Reads and checks a store's superblock.
-pub(crate) fn read_superblock(tier: &Path) -> Result<Superblock, Error> {
+pub fn read_superblock(tier: &Path) -> Result<Superblock, Error> {
     let read = || -> std::io::Result<Vec<u8>> {
         let mut file = File::open(tier.join(SUPERBLOCK_FILE))?;
         let mut bytes = Vec::new();
@@ -212,6 +216,7 @@ impl SharedFs {
         let superblock = read_superblock(tier)?;
         let Superblock { medium, geometry, .. } = superblock;
         let boot = Boot::of(tier);
+        let emulated = emulation::begin(tier, medium, options.emulate)?;
         let incarnation = Incarnation::begin(tier)?;
         let references = References::open(tier)?;
         let mapped = MappedFiles::open(references.folder()?, medium)?;
@@ -223,6 +228,11 @@ impl SharedFs {
         let owned = occupied.iter().flat_map(|(_, record)| record.all_segments()).collect();
         let pool = SegmentPool::open(tier, &geometry, &owned)?;
         let arenas = Arenas::open(tier, geometry, medium)?;
+        if let Some(emulated) = &emulated {
+            metadata.emulate(emulated);
+            table.emulate(emulated);
+            arenas.emulate(emulated);
+        }
         let allocator = recovery::load_allocator(&metadata, &arenas, geometry)?;
         let blocks = u64::from(geometry.arenas_max()) * u64::from(geometry.arena_blocks());
         let next_session = table.head().next_session;
@@ -231,6 +241,7 @@ impl SharedFs {
         let mut shared = SharedFs {
             tier: tier.to_owned(),
             superblock,
+            emulated,
             incarnation,
             references,
             passed: Mutex::default(),
@@ -289,6 +300,11 @@ impl SharedFs {
         &self.superblock
     }
 
+    /// What is asked of the medium that is played on the store's own.
+    pub(crate) fn profile(&self) -> Option<Profile> {
+        self.emulated.as_ref().map(|emulated| emulated.profile())
+    }
+
     /// The configuration it runs with.
     #[must_use]
     pub fn options(&self) -> &Options {
@@ -301,14 +317,18 @@ impl SharedFs {
         &self.recovered
     }
 
-    /// Begins a session. Descriptors: notice page, client page, eventfd, incarnation page, references folder.
-    pub fn attach(&self, pid: u32, program: &str) -> Result<(SessionHandle, Welcome, [OwnedFd; 5]), Error> {
+    /// Begins a session. Descriptors: notice page, client page, eventfd, incarnation page, references folder, and
+    /// what is shared of a medium that is played, if one is.
+    pub fn attach(&self, pid: u32, program: &str) -> Result<(SessionHandle, Welcome, Vec<OwnedFd>), Error> {
         let _attaching = self.attaching.read();
         let ready = self.controls.lock().pop();
         let control = Arc::new(ready.map_or_else(Control::new, Ok)?);
         let [notice, client, kick] = control.descriptors()?;
         let incarnation = self.incarnation.descriptor()?;
-        let descriptors = [notice, client, kick, incarnation, self.references.descriptor()?];
+        let mut descriptors = vec![notice, client, kick, incarnation, self.references.descriptor()?];
+        if self.emulated.is_some() {
+            descriptors.push(emulation::channels(&self.tier)?);
+        }
         let mut core = self.core.lock();
         let id = core.next_session;
         if id >= core.table.head().next_session {
@@ -349,13 +369,14 @@ impl SharedFs {
         Ok((SessionHandle { session: id, control }, welcome, descriptors))
     }
 
-    /// A session of an earlier daemon goes on: its process has come back. Descriptors as for [`SharedFs::attach`].
+    /// A session of an earlier daemon goes on: its process has come back. Descriptors as for [`SharedFs::attach`], but
+    /// for the last, which it has, or goes on without.
     pub fn resume(
         &self,
         session: SessionId,
         pid: u32,
         program: &str,
-    ) -> Result<(SessionHandle, Welcome, [OwnedFd; 5]), Error> {
+    ) -> Result<(SessionHandle, Welcome, Vec<OwnedFd>), Error> {
         let incarnation = self.incarnation.descriptor()?;
         let references = self.references.descriptor()?;
         let mut core = self.core.lock();
@@ -378,7 +399,7 @@ impl SharedFs {
         self.share_out_entries(&core.sessions);
         drop(core);
         self.events.record(Step::Attach { session, pid });
-        let descriptors = [notice, client, kick, incarnation, references];
+        let descriptors = vec![notice, client, kick, incarnation, references];
         Ok((SessionHandle { session, control }, welcome, descriptors))
     }
 
@@ -386,6 +407,7 @@ impl SharedFs {
         Welcome {
             store: self.superblock.store,
             medium: self.superblock.medium,
+            emulated: self.profile(),
             geometry: self.superblock.geometry,
             session: record.session,
             log_generation: record.log_generation,

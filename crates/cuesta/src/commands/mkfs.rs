@@ -1,11 +1,13 @@
 //! `cuesta mkfs`.
 
+use crate::commands::calibrate::refuse_faster;
 use crate::failure::{Failure, WRONG_USAGE};
 use crate::output;
 use crate::size::{Size, human};
 use crate::store::{Store, TIER_FOLDER};
 use clap::ValueEnum;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
+use cuesta_format::emulation::Profile;
 use cuesta_format::superblock::{Medium, Superblock};
 use cuesta_format::{BLOCK_BYTES, Geometry, StoreId};
 use cuesta_media::{Mapping, Protection};
@@ -40,6 +42,7 @@ Examples:
   cuesta mkfs ~/store --medium memory --nvm 512M
   cuesta mkfs /srv/store --medium memory --checksums on
   cuesta mkfs /srv/store --medium pmem --nvm-path /mnt/dax/nvm
+  cuesta mkfs ~/slow --medium memory --emulate optane-pmm
 
 Media:
   memory   shared memory: survives the death of programs and daemon, not a power loss or reboot
@@ -60,6 +63,9 @@ pub struct Arguments {
     /// Whether each block of content gets a checksum, which every read compares [default: on for block, else off]
     #[arg(long, value_name = "WHETHER")]
     checksums: Option<Checksums>,
+    /// The slower medium to play on it: a name (optane-pmm), or figures (see cuesta calibrate --help)
+    #[arg(long, value_name = "PROFILE", default_value_t, hide_default_value = true)]
+    emulate: Profile,
     /// Where the fast tier lies; the directory must not exist, or be empty
     #[arg(long, value_name = "DIR")]
     nvm_path: Option<PathBuf>,
@@ -96,6 +102,7 @@ pub fn execute(arguments: &Arguments) -> Result<ExitCode, Failure> {
             }
         },
     };
+    refuse_faster(&existing_ancestor(&tier), medium, arguments.emulate)?;
     let checks_content = match arguments.checksums {
         Some(asked) => asked == Checksums::On,
         None => medium == Medium::Block,
@@ -103,15 +110,16 @@ pub fn execute(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let geometry = Geometry { checks_content, ..geometry(&tier, medium, arguments.nvm)? };
     let superblock = Superblock { store: id, medium, geometry };
     let mut made = Made(Vec::new());
-    make(&store, &tier, superblock, &mut made)?;
+    make(&store, &tier, superblock, arguments.emulate, &mut made)?;
     made.0.clear();
     output::print(&format!(
-        "made {} ({} for file contents in {}, medium {medium}{})\n\
+        "made {} ({} for file contents in {}, medium {medium}{}{})\n\
          run a program on it:  cuesta run --store {} -- bash\n",
         store.folder().display(),
         human(geometry.nvm_bytes),
         tier.display(),
         if checks_content { ", with checksums" } else { "" },
+        if arguments.emulate.is_none() { String::new() } else { format!(", playing {}", arguments.emulate) },
         arguments.store.display(),
     ))?;
     if medium == Medium::Memory {
@@ -248,7 +256,13 @@ impl Drop for Made {
     }
 }
 
-fn make(store: &Store, tier: &Path, superblock: Superblock, made: &mut Made) -> Result<(), Failure> {
+fn make(
+    store: &Store,
+    tier: &Path,
+    superblock: Superblock,
+    emulate: Profile,
+    made: &mut Made,
+) -> Result<(), Failure> {
     let mut folders = DirBuilder::new();
     folders.mode(0o700);
     let make_folder = |path: &Path, made: &mut Made| match folders.create(path) {
@@ -273,7 +287,7 @@ fn make(store: &Store, tier: &Path, superblock: Superblock, made: &mut Made) -> 
         superblock.store,
         superblock.medium,
         tier.display(),
-        configuration::template()
+        configuration::template(emulate)
     );
     std::fs::write(store.configuration(), text)
         .and_then(|()| settle(store))

@@ -1,5 +1,6 @@
 //! The subcommands, one a file.
 
+pub mod calibrate;
 pub mod doctor;
 pub mod explain;
 pub mod fsck;
@@ -40,6 +41,8 @@ pub enum Command {
     Scrub(scrub::Arguments),
     #[command(about = "Show what users own, and limit it")]
     Quota(quota::Arguments),
+    #[command(about = "Measure a medium, and what is got of a slower one played on it")]
+    Calibrate(calibrate::Arguments),
     #[command(about = "Show where a file lies and who holds it")]
     Explain(explain::Arguments),
     #[command(about = "Print what the daemon does, as JSON lines")]

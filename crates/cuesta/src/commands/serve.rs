@@ -1,5 +1,6 @@
 //! `cuesta serve`: the daemon.
 
+use crate::commands::calibrate;
 use crate::failure::Failure;
 use crate::own_program;
 use crate::start::{Outcome, Told};
@@ -91,7 +92,12 @@ fn start(folder: &Path) -> Result<(Server<SharedFs>, Option<cuesta_served::Serve
         in_use: matches!(error, LockError::Held { .. }),
     })?;
     let listener = Listener::bind(&store.socket()).map_err(|error| fail(&error))?;
+    let asked = options.emulate;
     let shared = SharedFs::open(&store.tier(), options).map_err(|error| fail(&error))?;
+    // Told and not refused: what a medium does is not the same each day, and files have to be reached.
+    if let Err(why) = calibrate::refuse_faster(&store.tier(), shared.superblock().medium, asked) {
+        tracing::warn!(%why, emulate = %asked, "a medium is played, and not all of it is obtained");
+    }
     let recovered = *shared.recovered();
     // Before anybody is answered: who was told that the store is served finds this socket, too. Without it, other users'
     // programs are told that the store is not served to them.

@@ -7,6 +7,7 @@ use crate::size::human;
 use crate::store::Store;
 use crate::system_calls;
 use cuesta_format::BLOCK_BYTES;
+use cuesta_format::emulation::{Figure, Profile};
 use cuesta_format::wire::{Request, Response, Status};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -79,6 +80,9 @@ fn as_text(folder: &Path, status: &Status) -> String {
         totals.inodes,
         human(status.metadata_bytes),
     );
+    if let Some(profile) = status.emulated {
+        text += &format!("  plays {} on it: {}\n", profile, figures(profile));
+    }
     text += &format!(
         "  recovered {} log entries in {} ms at start\n  digested {} entries, {} of them overtaken before they were copied, {} copied\n  took leases from programs for others {} times\n",
         status.recovered_entries,
@@ -131,6 +135,14 @@ fn as_text(folder: &Path, status: &Status) -> String {
         text += &output::table(&["not served", "calls"], &rows);
     }
     text
+}
+
+/// What is asked of a medium that is played.
+fn figures(profile: Profile) -> String {
+    let asked = Figure::ALL.into_iter().filter(|figure| figure.of(&profile) != 0);
+    let parts: Vec<String> =
+        asked.map(|figure| format!("{} {}", figure.title(), figure.written(figure.of(&profile)))).collect();
+    parts.join(", ")
 }
 
 fn microseconds(us: u64) -> String {

@@ -10,23 +10,33 @@ use crate::persist::LINE;
 use crate::shared::SharedMemory;
 use cuesta_format::Medium;
 use cuesta_format::emulation::{Figure, Profile};
-use rustix::fs::{FallocateFlags, Mode, OFlags};
+use rustix::fd::OwnedFd;
+use rustix::fs::{Mode, OFlags};
 use std::path::Path;
+use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
 /// Bytes of a piece whose bandwidth is measured.
 const PIECE_BYTES: usize = 256 << 10;
 /// More threads than that are not needed to fill what a profile can ask for.
 const THREADS_MAX: usize = 8;
-/// How long each figure is measured at a time.
-const TURN: Duration = Duration::from_millis(20);
-/// Accesses between two looks at the time.
-const STRIDE: u64 = 256;
+/// How long all threads copy at a time, and how often.
+const TURN: Duration = Duration::from_millis(2);
+const TURNS: usize = 50;
+/// One sample of so many is taken for luck.
+const BEST_PART: usize = 50;
+/// One of so many samples is better than what is called obtained: others on the machine slow down the rest.
+const OBTAINED_PART: usize = 4;
+/// How long a latency is measured.
+const LATENCY_TIME: Duration = Duration::from_millis(100);
+/// Accesses of one sample of it.
+const SAMPLE_ACCESSES: u64 = 32;
 const LINE_BYTES: u64 = LINE as u64;
 
 /// A part of a medium that nobody else uses, gone when this is dropped.
 #[derive(Debug)]
 pub struct Scratch {
+    file: OwnedFd,
     bare: Mapping,
     threads: usize,
 }
@@ -37,11 +47,12 @@ impl Scratch {
         let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
         let file = rustix::fs::open(folder, flags, Mode::RUSR | Mode::WUSR)
             .map_err(MediaError::system("make a scratch file"))?;
-        rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, bytes)
-            .map_err(MediaError::system("make a scratch file"))?;
-        let bare = Mapping::of_file(&file, 0, bytes, Protection::ReadWrite, medium, true)?;
+        rustix::fs::ftruncate(&file, bytes).map_err(MediaError::system("make a scratch file"))?;
+        let bare = Mapping::of_file(&file, 0, bytes, Protection::ReadWrite, medium, false)?;
+        // In huge pages, as arenas are.
+        bare.provide(&file, 0, bytes, true)?;
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
-        Ok(Scratch { bare, threads: threads.min(THREADS_MAX) })
+        Ok(Scratch { file, bare, threads: threads.min(THREADS_MAX) })
     }
 
     /// How long it is.
@@ -56,82 +67,103 @@ impl Scratch {
         self.threads
     }
 
-    /// The best that was measured of the medium in so many rounds: others on the machine make it slower and never faster.
-    pub fn measure(&self, rounds: usize) -> Result<Profile, AccessError> {
-        let mut best = Profile::default();
-        for measured in self.rounds(&self.bare, rounds)? {
-            for figure in Figure::ALL {
-                let (best_yet, value) = (figure.of(&best), figure.of(&measured));
-                if best_yet == 0 || (value < best_yet) == figure.is_latency() {
-                    figure.set(&mut best, value);
-                }
-            }
-        }
-        Ok(best)
+    /// What the medium does where nobody gets in the way: others on the machine make it slower and never faster, so that is
+    /// near the best of many samples.
+    pub fn measure(&self) -> Result<Profile, AccessError> {
+        self.profile(&self.bare, |count| count / BEST_PART)
     }
 
-    /// What is got of `asked`: the median of so many rounds.
-    pub fn obtained(&self, asked: Profile, rounds: usize) -> Result<Profile, CalibrationError> {
+    /// What is got of `asked`, where others do not slow it down: nobody gets more than is played.
+    pub fn obtained(&self, asked: Profile) -> Result<Profile, CalibrationError> {
         let emulated = Emulated::new(asked, Emulated::make_channels()?)?;
-        let played = self.bare.again()?;
-        played.touch(0, played.len())?;
+        let (bytes, medium) = (self.bytes(), self.bare.medium());
+        let played = Mapping::of_file(&self.file, 0, bytes, Protection::ReadWrite, medium, true)?;
         played.emulate(&emulated);
-        let measured = self.rounds(&played, rounds)?;
-        let mut median = Profile::default();
+        Ok(self.profile(&played, |count| count / OBTAINED_PART)?)
+    }
+
+    /// Of each figure, the sample that has so many better ones.
+    fn profile(
+        &self,
+        memory: &SharedMemory,
+        better: impl Fn(usize) -> usize,
+    ) -> Result<Profile, AccessError> {
+        let mut profile = Profile::default();
         for figure in Figure::ALL {
-            let mut values: Vec<u64> = measured.iter().map(|round| figure.of(round)).collect();
-            values.sort_unstable();
-            figure.set(&mut median, values.get(values.len() / 2).copied().unwrap_or_default());
+            let mut samples = match figure {
+                Figure::ReadLatency => read_ns(memory)?,
+                Figure::WriteLatency => write_ns(memory)?,
+                Figure::ReadBandwidth => self.mb_s(memory, |at, piece| memory.read(at, piece))?,
+                Figure::WriteBandwidth => self.mb_s(memory, |at, piece| {
+                    memory.write_through(at, piece)?;
+                    memory.fence()
+                })?,
+            };
+            samples.sort_unstable();
+            if !figure.is_latency() {
+                samples.reverse();
+            }
+            figure.set(&mut profile, samples.get(better(samples.len())).copied().unwrap_or_default());
         }
-        Ok(median)
+        Ok(profile)
     }
 
-    fn rounds(&self, memory: &SharedMemory, rounds: usize) -> Result<Vec<Profile>, AccessError> {
-        let mut place = 1;
-        (0..rounds)
-            .map(|_| {
-                Ok(Profile {
-                    read_ns: read_ns(memory, &mut place)?,
-                    write_ns: write_ns(memory)?,
-                    read_mb_s: self.mb_s(memory, |at, piece| memory.read(at, piece))?,
-                    write_mb_s: self.mb_s(memory, |at, piece| {
-                        memory.write_through(at, piece)?;
-                        memory.fence()
-                    })?,
-                })
-            })
-            .collect()
-    }
-
-    /// What all threads together get by `access`, each in its own part.
+    /// What all threads together get by `access`, each in its own part, turn by turn.
     fn mb_s(
         &self,
         memory: &SharedMemory,
         access: impl Fn(u64, &mut [u8]) -> Result<(), AccessError> + Sync,
-    ) -> Result<u64, AccessError> {
+    ) -> Result<Vec<u64>, AccessError> {
         let pieces = (memory.len() / self.threads as u64 / PIECE_BYTES as u64).max(1);
-        let work = |thread: u64| -> Result<u64, AccessError> {
+        let start = Barrier::new(self.threads);
+        let work = |thread: u64| -> Result<Vec<Turn>, AccessError> {
             let mut piece = vec![0x5a; PIECE_BYTES];
-            let (began, mut done) = (Instant::now(), 0);
-            while began.elapsed() < TURN {
-                let at = (thread * pieces + done % pieces) * PIECE_BYTES as u64;
-                access(at, &mut piece)?;
-                done += 1;
-            }
-            Ok(done * PIECE_BYTES as u64)
+            let mut place = 0;
+            let mut turn = || {
+                start.wait();
+                let (began, mut bytes) = (Instant::now(), 0);
+                loop {
+                    access((thread * pieces + place % pieces) * PIECE_BYTES as u64, &mut piece)?;
+                    (place, bytes) = (place + 1, bytes + PIECE_BYTES as u64);
+                    let ended = Instant::now();
+                    if ended - began >= TURN {
+                        return Ok(Turn { began, ended, bytes });
+                    }
+                }
+            };
+            (0..TURNS).map(|_| turn()).collect()
         };
-        let began = Instant::now();
-        let bytes = std::thread::scope(|scope| {
+        std::thread::scope(|scope| {
             let work = &work;
             let others: Vec<_> =
                 (1..self.threads as u64).map(|thread| scope.spawn(move || work(thread))).collect();
-            let own = work(0)?;
-            others.into_iter().try_fold(own, |sum, other| match other.join() {
-                Ok(bytes) => Ok::<_, AccessError>(sum + bytes?),
-                Err(panic) => std::panic::resume_unwind(panic),
-            })
-        })?;
-        Ok((bytes as f64 / began.elapsed().as_secs_f64() / 1e6) as u64)
+            let mut all = work(0)?;
+            for other in others {
+                let turns = other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+                all.iter_mut().zip(turns).for_each(|(turn, other)| turn.join(&other));
+            }
+            Ok(all.iter().map(Turn::mb_s).collect())
+        })
+    }
+}
+
+/// Bytes that were copied, and when.
+struct Turn {
+    began: Instant,
+    ended: Instant,
+    bytes: u64,
+}
+
+impl Turn {
+    /// Takes in what another thread did at about the same time.
+    fn join(&mut self, other: &Turn) {
+        self.began = self.began.min(other.began);
+        self.ended = self.ended.max(other.ended);
+        self.bytes += other.bytes;
+    }
+
+    fn mb_s(&self) -> u64 {
+        self.bytes * 1000 / (self.ended - self.began).as_nanos().max(1) as u64
     }
 }
 
@@ -146,36 +178,35 @@ pub enum CalibrationError {
     Access(#[from] AccessError),
 }
 
-/// Nanoseconds that one of many accesses takes.
-fn mean_ns(mut access: impl FnMut() -> Result<(), AccessError>) -> Result<u64, AccessError> {
-    let (began, mut count) = (Instant::now(), 0);
-    loop {
-        for _ in 0..STRIDE {
+/// Nanoseconds that an access takes, in the mean of a few, again and again: a sample is over before the processor is
+/// taken away from most.
+fn samples_ns(mut access: impl FnMut() -> Result<(), AccessError>) -> Result<Vec<u64>, AccessError> {
+    let (began, mut samples) = (Instant::now(), Vec::new());
+    while samples.is_empty() || began.elapsed() < LATENCY_TIME {
+        let began = Instant::now();
+        for _ in 0..SAMPLE_ACCESSES {
             access()?;
         }
-        count += STRIDE;
-        let took = began.elapsed();
-        if took >= TURN {
-            return Ok((took.as_nanos() as u64 / count).max(1));
-        }
+        samples.push((began.elapsed().as_nanos() as u64 / SAMPLE_ACCESSES).max(1));
     }
+    Ok(samples)
 }
 
-fn read_ns(memory: &SharedMemory, place: &mut u64) -> Result<u64, AccessError> {
-    let lines = memory.len() / LINE_BYTES;
+fn read_ns(memory: &SharedMemory) -> Result<Vec<u64>, AccessError> {
+    let (lines, mut place) = (memory.len() / LINE_BYTES, 1_u64);
     let mut line = [0; LINE];
-    mean_ns(|| {
-        *place = place.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        memory.read((*place >> 32) % lines * LINE_BYTES, &mut line)?;
+    samples_ns(|| {
+        place = place.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        memory.read((place >> 32) % lines * LINE_BYTES, &mut line)?;
         // What was read has a part in where the next read goes.
-        *place = place.wrapping_add(u64::from(line[0]));
+        place = place.wrapping_add(u64::from(line[0]));
         Ok(())
     })
 }
 
-fn write_ns(memory: &SharedMemory) -> Result<u64, AccessError> {
+fn write_ns(memory: &SharedMemory) -> Result<Vec<u64>, AccessError> {
     let (lines, mut at) = (memory.len() / LINE_BYTES, 0);
-    mean_ns(|| {
+    samples_ns(|| {
         memory.write_through(at % lines * LINE_BYTES, &[0x5a; LINE])?;
         at += 1;
         memory.fence()

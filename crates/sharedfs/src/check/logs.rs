@@ -37,7 +37,7 @@ pub(super) fn look(
         }
         let digested = snapshot.session(record.session)?.unwrap_or_default().digested;
         let from = digested.max(record.start);
-        let files = LogFiles { geometry, segments };
+        let files = LogFiles { geometry, segments, emulated: None };
         let commit_file = match record.commit_file {
             Some(id) => Some(CommitFile { geometry, segment: open_segment(tier, id)? }),
             None => None,

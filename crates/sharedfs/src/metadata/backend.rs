@@ -14,6 +14,7 @@
 use super::checked_pages::{CheckedPages, medium_bytes, tree_bytes};
 use super::{MetadataError, guard};
 use cuesta_format::entry::crc32c;
+use cuesta_media::emulate::Emulated;
 use cuesta_media::{AccessError, GrowableMapping, MediaError, Medium};
 use parking_lot::{RwLock, RwLockReadGuard};
 use std::io;
@@ -133,6 +134,11 @@ impl BackendFile {
             #[cfg(test)]
             syncs_left: u64::MAX.into(),
         }
+    }
+
+    /// Has it play another medium.
+    pub(super) fn emulate(&self, emulated: &Arc<Emulated>) {
+        self.mapping.emulate(emulated);
     }
 
     /// How far the journal counts, as [`super::journal`] says it; `None` if that is not what was written.

@@ -17,6 +17,7 @@ mod journal;
 mod keys;
 mod layered;
 mod name_changes;
+mod opened;
 mod records;
 mod redo;
 mod snapshot;

@@ -1,18 +1,19 @@
 //! Making, opening and checking a metadata store.
 
 use super::apply::apply_sorted;
-use super::backend::{Backend, BackendFile};
-use super::guard::{Tree, guarded};
+use super::backend::BackendFile;
+use super::guard::guarded;
 use super::journal::{self, JournalFlaw, JournalGeneration, Place};
 use super::keys::Table;
 use super::layered::{Overlay, TreeAt};
 use super::name_changes::NewNames;
+use super::opened::Opened;
 use super::redo::{Change, Redo};
 use super::spare::Spare;
 use super::{Counters, MetadataError, Snapshot, Transaction, Watch};
 use cuesta_media::Medium;
+use cuesta_media::emulate::Emulated;
 use parking_lot::{ArcMutexGuard, Mutex, RawMutex, RwLock};
-use redb::{Database, ReadableDatabase};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -72,6 +73,8 @@ pub(super) struct Shared {
     flaw: OnceLock<JournalFlaw>,
     /// What the last transaction left to the next.
     spare: Mutex<Spare>,
+    /// The medium that is played where it lies.
+    emulated: OnceLock<Arc<Emulated>>,
     /// Who is told of what transactions change.
     pub(super) watch: OnceLock<Arc<dyn Watch>>,
 }
@@ -99,19 +102,6 @@ struct Current {
     /// What the journal holds.
     overlay: Arc<Overlay>,
     journal: Place,
-}
-
-/// redb on its file.
-struct Opened {
-    /// None once the store was left.
-    database: Option<Database>,
-    file: Arc<BackendFile>,
-}
-
-impl Drop for Opened {
-    fn drop(&mut self) {
-        self.close();
-    }
 }
 
 impl MetadataStore {
@@ -197,9 +187,11 @@ impl MetadataStore {
         let opened = Arc::new(Opened::new(path, medium, cache_bytes)?);
         let current = Current { opened, tree: None, overlay: Arc::default(), journal: Place::default() };
         let (path, current, watch) = (path.to_owned(), RwLock::new(current), OnceLock::new());
+        let emulated = OnceLock::new();
         let (in_doubt, is_left) = (AtomicBool::new(false), AtomicBool::new(false));
         let (flaw, spare) = (OnceLock::new(), Mutex::default());
-        let shared = Shared { path, medium, cache_bytes, current, in_doubt, is_left, flaw, spare, watch };
+        let shared =
+            Shared { path, medium, cache_bytes, current, in_doubt, is_left, flaw, spare, emulated, watch };
         let shared = Arc::new(shared);
         Ok(MetadataStore { shared, writer: Arc::default(), read_only: OnceLock::new() })
     }
@@ -207,6 +199,12 @@ impl MetadataStore {
     /// Every transaction that begins from now on tells `watch` what it changed. There is one who watches: the first.
     pub fn watch(&self, watch: Arc<dyn Watch>) {
         let _ = self.shared.watch.set(watch);
+    }
+
+    /// Has it play another medium.
+    pub fn emulate(&self, emulated: &Arc<Emulated>) {
+        let _ = self.shared.emulated.set(Arc::clone(emulated));
+        self.file().emulate(emulated);
     }
 
     fn file(&self) -> Arc<BackendFile> {
@@ -376,6 +374,9 @@ impl Shared {
                 current.opened.file.give_up();
                 current.tree = None;
                 current.opened = Arc::new(Opened::new(&self.path, self.medium, self.cache_bytes)?);
+                if let Some(emulated) = self.emulated.get() {
+                    current.opened.file.emulate(emulated);
+                }
                 // What it held is known: it is read on, and nothing is written any more, which would lose it.
                 if let Some(loss) = current.read_journal(Flawed::Leave)? {
                     let _ = self.flaw.set(loss.flaw);
@@ -561,40 +562,5 @@ impl Current {
             (self.overlay, self.journal) = (Arc::new(replayed.overlay), replayed.place);
         }
         Ok(replayed.flaw.map(|flaw| JournalLoss { flaw, commits_kept: replayed.commits }))
-    }
-}
-
-impl Opened {
-    fn new(path: &Path, medium: Medium, cache_bytes: u64) -> Result<Opened, MetadataError> {
-        let file = Arc::new(BackendFile::open(path, medium)?);
-        let backend = Backend(Arc::clone(&file));
-        let cache_bytes = usize::try_from(cache_bytes).unwrap_or(usize::MAX);
-        let database =
-            guarded(|| Ok(Database::builder().set_cache_size(cache_bytes).create_with_backend(backend)?))?;
-        Ok(Opened { database: Some(database), file })
-    }
-
-    /// redb writes its last: what it knows of free pages, which are found anew where that cannot be done.
-    fn close(&mut self) {
-        let database = self.database.take();
-        let _ = guarded(|| {
-            drop(database);
-            Ok(())
-        });
-    }
-
-    fn database(&self) -> Result<&Database, MetadataError> {
-        self.database.as_ref().ok_or(MetadataError::Left)
-    }
-
-    fn read_tree(&self) -> Result<Arc<TreeAt>, MetadataError> {
-        Ok(Arc::new(TreeAt::new(self.database()?.begin_read()?)))
-    }
-
-    fn begin_tree(&self) -> Result<Tree, MetadataError> {
-        let mut tree = self.database()?.begin_write()?;
-        // Opening after a kill takes a millisecond, not a walk of the whole tree.
-        tree.set_quick_repair(true);
-        Ok(Tree::new(tree))
     }
 }

@@ -509,6 +509,7 @@ impl SharedFs {
         Ok(Status {
             store: self.superblock.store,
             medium: self.superblock.medium,
+            emulated: self.profile(),
             geometry,
             pid: std::process::id(),
             uptime_ms: self.opened.elapsed().as_millis() as u64,

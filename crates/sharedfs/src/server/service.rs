@@ -190,13 +190,12 @@ impl SharedFs {
         &self,
         handle: &SessionHandle,
         welcome: Welcome,
-        descriptors: [OwnedFd; 5],
+        descriptors: Vec<OwnedFd>,
     ) -> Result<Attached, Error> {
         let session = handle.session;
         match handle.control.kick().try_clone() {
             Ok(kick) => {
-                let answer =
-                    Answer { response: Response::Attached(welcome), descriptors: descriptors.into() };
+                let answer = Answer { response: Response::Attached(welcome), descriptors };
                 Ok(Attached { session, answer, kick })
             }
             Err(error) => {

@@ -123,7 +123,7 @@ mod tests {
         let tier = folder.path();
         std::fs::create_dir(tier.join(LOGS_FOLDER)).unwrap();
         let make = |id| make_segment(tier, GEOMETRY.segment_bytes, Medium::Block, SegmentId(id)).unwrap();
-        let log = LogFiles { geometry: GEOMETRY, segments: (0..4).map(make).collect() };
+        let log = LogFiles { geometry: GEOMETRY, segments: (0..4).map(make).collect(), emulated: None };
         let commit_file = CommitFile { geometry: GEOMETRY, segment: make(4) };
         let salt = |generation| Salt::new(StoreId([3; 16]), SessionId(1), LogGeneration(generation));
         let start = GEOMETRY.segment_bytes - 2 * (HEADER_BYTES + 64) as u64;

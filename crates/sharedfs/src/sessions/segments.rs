@@ -6,6 +6,7 @@ use crate::store::sync_folder;
 use cuesta_format::geometry::{LOGS_FOLDER, segment_path};
 use cuesta_format::superblock::Medium;
 use cuesta_format::{Geometry, LogPosition, SegmentId};
+use cuesta_media::emulate::Emulated;
 use cuesta_media::{Mapping, Protection, UNFINISHED_EXTENSION, create_sparse, recorder};
 use cuesta_oplog::LogSource;
 use rustix::fs::{Mode, OFlags};
@@ -178,6 +179,8 @@ pub struct LogFiles {
     pub geometry: Geometry,
     /// The segments of the slots granted so far.
     pub segments: Vec<Segment>,
+    /// The medium that is played where they lie.
+    pub emulated: Option<Arc<Emulated>>,
 }
 
 impl LogFiles {
@@ -194,7 +197,19 @@ impl LogFiles {
         if buffer.len() < bytes {
             buffer.resize(bytes, 0);
         }
-        self.read_at(from, &mut buffer[..bytes])?;
+        let read = |out: &mut [u8]| self.read_at(from, out);
+        let out = &mut buffer[..bytes];
+        match &self.emulated {
+            None => read(out)?,
+            Some(emulated) => {
+                let mut outcome = Ok(());
+                emulated.read(bytes, || {
+                    outcome = read(out);
+                    0
+                });
+                outcome?;
+            }
+        }
         Ok(bytes)
     }
 }

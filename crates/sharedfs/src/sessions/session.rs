@@ -10,6 +10,7 @@ use cuesta_format::entry::Salt;
 use cuesta_format::session_table::SessionRecord;
 use cuesta_format::wire::{Placed, Report};
 use cuesta_format::{Geometry, InodeNumber, LeaseGeneration, LogPosition, SessionId, StoreId};
+use cuesta_media::emulate::Emulated;
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use std::os::fd::OwnedFd;
@@ -148,13 +149,19 @@ impl Session {
 
     /// Its log, for a digest.
     #[must_use]
-    pub fn log_view(&self, store: StoreId, geometry: Geometry, numbers: Range<u64>) -> LogView {
+    pub fn log_view(
+        &self,
+        store: StoreId,
+        geometry: Geometry,
+        numbers: Range<u64>,
+        emulated: Option<Arc<Emulated>>,
+    ) -> LogView {
         // After a fence, the session may still speak of the log as it was.
         let knows_its_log = self.control.log_generation() == self.record.log_generation;
         let completed = self.completed();
         LogView {
             session: self.id,
-            files: LogFiles { geometry, segments: self.segments.clone() },
+            files: LogFiles { geometry, segments: self.segments.clone(), emulated },
             salt: self.salt(store),
             log_generation: self.record.log_generation,
             lease_generation: self.record.lease_generation,

@@ -11,8 +11,10 @@ use cuesta_format::session_table::{
 };
 use cuesta_format::superblock::Medium;
 use cuesta_format::{InodeNumber, SessionId};
+use cuesta_media::emulate::Emulated;
 use cuesta_media::{Mapping, Protection};
 use std::path::Path;
+use std::sync::Arc;
 
 /// Which of a record's two copies counts, and its sequence number (0: neither was ever written).
 #[derive(Clone, Copy, Debug, Default)]
@@ -80,6 +82,11 @@ impl SessionTable {
         }
         table.free.reverse();
         Ok((table, occupied))
+    }
+
+    /// Has it play another medium.
+    pub fn emulate(&self, emulated: &Arc<Emulated>) {
+        self.mapping.emulate(emulated);
     }
 
     /// The head of a table that nobody has open.

@@ -11,6 +11,7 @@ use crate::tiers::page_size::PageSizes;
 use cuesta_format::geometry::arena_path;
 use cuesta_format::superblock::Medium;
 use cuesta_format::{ArenaId, BLOCK_BYTES, BlockAddress, Geometry};
+use cuesta_media::emulate::Emulated;
 use cuesta_media::{HUGE_PAGE_BYTES, Mapping, Protection, SharedMemory, create_sparse};
 use parking_lot::{Mutex, RwLock};
 use rustix::fs::{Mode, OFlags};
@@ -18,7 +19,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 /// Memory is given to an arena in steps of this size: the kernel clears a huge page in a quarter of a millisecond,
@@ -50,6 +51,7 @@ pub struct Arenas {
     geometry: Geometry,
     medium: Medium,
     mapped: RwLock<Vec<Arc<Mapping>>>,
+    emulated: OnceLock<Arc<Emulated>>,
     last: Mutex<Last>,
     /// Steps that may have small pages.
     small: Mutex<VecDeque<(ArenaId, u64)>>,
@@ -76,7 +78,14 @@ impl Arenas {
             (0..geometry.arena_bytes / STEP_BYTES).map(move |step| (ArenaId(arena), step * STEP_BYTES))
         };
         let small = Mutex::new((0..mapped.len() as u32).flat_map(steps).collect());
-        Ok(Arenas { tier: tier.to_owned(), geometry, medium, mapped: RwLock::new(mapped), last, small })
+        let (mapped, emulated) = (RwLock::new(mapped), OnceLock::new());
+        Ok(Arenas { tier: tier.to_owned(), geometry, medium, mapped, emulated, last, small })
+    }
+
+    /// Has them, and those to come, play another medium.
+    pub fn emulate(&self, emulated: &Arc<Emulated>) {
+        let _ = self.emulated.set(Arc::clone(emulated));
+        self.all().iter().for_each(|mapping| mapping.emulate(emulated));
     }
 
     pub(super) fn geometry(&self) -> &Geometry {
@@ -143,6 +152,9 @@ impl Arenas {
         let mapping = Mapping::of_file(&file, 0, len, Protection::ReadWrite, self.medium, false)?;
         if len > blocks {
             mapping.provide(&file, blocks, len - blocks, false)?;
+        }
+        if let Some(emulated) = self.emulated.get() {
+            mapping.emulate(emulated);
         }
         self.mapped.write().push(Arc::new(mapping));
         Ok(file)

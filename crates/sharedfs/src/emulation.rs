@@ -1,0 +1,54 @@
+//! The medium that the configuration has played on the store's own.
+//!
+//! What all processes of the store share of it is a file of the tier, so that sessions and daemons to come go on with it.
+
+use crate::Error;
+use cuesta_format::Medium;
+use cuesta_format::emulation::Profile;
+use cuesta_format::geometry::CHANNELS_FILE;
+use cuesta_media::create_allocated;
+use cuesta_media::emulate::{CHANNELS_BYTES, Emulated};
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Begins to play `asked`, if it asks for anything.
+pub(crate) fn begin(tier: &Path, medium: Medium, asked: Profile) -> Result<Option<Arc<Emulated>>, Error> {
+    if asked.is_none() {
+        return Ok(None);
+    }
+    if medium == Medium::Block {
+        return Err(Error::EmulatedDisk(asked));
+    }
+    let path = tier.join(CHANNELS_FILE);
+    if !path.exists() {
+        create_allocated(&path, CHANNELS_BYTES)?;
+    }
+    Ok(Some(Emulated::new(asked, channels(tier)?)?))
+}
+
+/// A descriptor of what is shared.
+pub(crate) fn channels(tier: &Path) -> Result<OwnedFd, Error> {
+    let file = File::options().read(true).write(true).open(tier.join(CHANNELS_FILE));
+    file.map(OwnedFd::from).map_err(Error::io("open what is shared of the medium that is played"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_disk_plays_nothing_and_memory_what_is_asked() {
+        let folder = tempfile::tempdir_in("/dev/shm").unwrap();
+        let asked: Profile = "optane-pmm".parse().unwrap();
+        let refused = begin(folder.path(), Medium::Block, asked).unwrap_err().to_string();
+        assert!(refused.contains("emulate = \"optane-pmm\"") && refused.contains("block"), "{refused}");
+        assert!(begin(folder.path(), Medium::Block, Profile::default()).unwrap().is_none());
+        // Who is the second one goes on with the same file.
+        for _ in 0..2 {
+            let emulated = begin(folder.path(), Medium::Memory, asked).unwrap();
+            assert_eq!(emulated.map(|emulated| emulated.profile()), Some(asked));
+        }
+    }
+}
