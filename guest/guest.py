@@ -12,7 +12,7 @@ import shutil
 import subprocess
 
 HERE = pathlib.Path(__file__).resolve().parent
-MODULES = ['virtio_pci', '9pnet_virtio', '9p', 'nfit', 'nd_pmem', 'ext4', 'fuse']
+MODULES = ['virtio_pci', '9pnet_virtio', '9p', 'nfit', 'nd_pmem', 'dax_pmem', 'ext4', 'fuse']
 NVDIMM_BYTES = 4 << 30
 BUSYBOX = '/bin/busybox'
 
@@ -73,7 +73,7 @@ def make_initramfs(folder, release):
 class Guest:
     """One that runs `job`, a file with a shell script, and whose lines are read here. Ends with the `with` at the latest."""
 
-    def __init__(self, folder, job, processors=2, memory='3G'):
+    def __init__(self, folder, job, processors=2, memory='3G', persistence='mem-ctrl'):
         self.console = folder / 'console.log'
         image, release = kernel()
         initramfs = make_initramfs(folder, release)
@@ -84,7 +84,7 @@ class Guest:
         # A label area would put the region where DAX refuses it.
         self.process = subprocess.Popen([
             'qemu-system-x86_64', '-accel', 'tcg,thread=multi', '-cpu', 'max', '-smp', str(processors),
-            '-machine', 'q35,nvdimm=on', '-m', f'{memory},slots=2,maxmem=16G',
+            '-machine', f'q35,nvdimm=on,nvdimm-persistence={persistence}', '-m', f'{memory},slots=2,maxmem=16G',
             '-object', f'memory-backend-file,id=nv0,share=on,mem-path={nvdimm},size={NVDIMM_BYTES}',
             '-device', 'nvdimm,id=nvdimm0,memdev=nv0',
             '-virtfs', 'local,path=/,mount_tag=host,security_model=none,readonly=on,multidevs=remap',

@@ -4,9 +4,10 @@ when the power goes.
 tests: the suites of the crates that store and read, with every store on ext4 with DAX, mapped with MAP_SYNC.
 cuts:  a program appends records to a file and replaces others, with fsync; the guest is killed in the middle. The next one
        finds in the store all that was told to the host before, and `cuesta fsck` finds nothing wrong. On both media.
+platform: what the firmware says of caches when the power goes (both of what it may say), poisoned pages, a device of bytes.
 kills: programs, the daemon and the mount are killed with SIGKILL (kill-campaign), in a guest that stays.
 
-Usage: test.py TARGET [--only cuts|kills|tests] [--medium pmem|block] [--suite NAME] [--cuts N] [--kills N] [--seed N].
+Usage: test.py TARGET [--only cuts|kills|platform|tests] [--medium pmem|block] [--suite NAME] [--cuts N] [--kills N] [--seed N].
 TARGET is cargo's folder; the guest reads the host's files.
 """
 
@@ -119,6 +120,19 @@ def run_cuts(folder, medium, cuesta, cuts, chance):
     print(f'{medium}: all {acknowledged} records are there after {cuts} cuts', flush=True)
 
 
+def run_platform(folder, cuesta):
+    cuesta, program = shlex.quote(str(cuesta)), shlex.quote(str(guest.HERE / 'platform.py'))
+    for persistence, domain in {'cpu': 'cpu_cache', 'mem-ctrl': 'memory_controller'}.items():
+        script = f'''PYTHONDONTWRITEBYTECODE=1 python3 {program} {cuesta} /dev/shm/store {domain}
+umount /dev/shm && ndctl create-namespace -f -e namespace0.0 --mode=devdax >/run/ndctl.log 2>&1 || cat /run/ndctl.log
+{cuesta} mkfs /dev/dax0.0 2>&1 | grep -q 'ndctl create-namespace -f -e namespace0.0 --mode=fsdax' && echo "device refused"
+'''
+        guest.forget(folder)
+        with guest.Guest(folder, job(folder, 'platform', 'pmem', script), persistence=persistence) as running:
+            hear(running, lambda line: line.startswith('platform ') and not print(line, flush=True))
+            hear(running, lambda line: line == 'device refused')
+
+
 def run_kills(folder, medium, campaign, kills, seed):
     script = f'{shlex.quote(str(campaign))} --kills {kills} --kills-per-store {KILLS_PER_STORE} --seed {seed} && echo "none lost"\n'
     guest.forget(folder)
@@ -134,7 +148,7 @@ def run_kills(folder, medium, campaign, kills, seed):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument('target', type=pathlib.Path)
-    parser.add_argument('--only', choices=['cuts', 'kills', 'tests'])
+    parser.add_argument('--only', choices=['cuts', 'kills', 'platform', 'tests'])
     parser.add_argument('--medium', choices=list(DAX), help='one of them [default: both for cuts, pmem for the rest]')
     parser.add_argument('--suite', default='', help='only test programs whose names contain this')
     parser.add_argument('--cuts', type=int, default=3)
@@ -149,6 +163,8 @@ def main():
         if arguments.only in (None, 'cuts'):
             for medium in [arguments.medium] if arguments.medium else DAX:
                 run_cuts(folder, medium, target / 'release/cuesta', arguments.cuts, random.Random(arguments.seed))
+        if arguments.only in (None, 'platform'):
+            run_platform(folder, target / 'release/cuesta')
         if arguments.only in (None, 'kills'):
             run_kills(folder, arguments.medium or 'pmem', target / 'release/kill-campaign', arguments.kills, arguments.seed)
         if arguments.only in (None, 'tests'):

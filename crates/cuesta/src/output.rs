@@ -1,6 +1,7 @@
 //! How things are said: colours only on a terminal, and a reader that went away is no error.
 
 use crate::failure::Failure;
+use cuesta_format::PersistenceDomain;
 use std::fmt::Display;
 use std::io::{self, ErrorKind, IsTerminal, Write};
 
@@ -30,6 +31,16 @@ pub fn warning(text: impl Display) {
 pub fn complain(text: &str) {
     // If even this cannot be written there is nobody to tell.
     let _ = io::stderr().lock().write_all(text.as_bytes());
+}
+
+/// Where stores to persistent memory are durable, and which node it is on, as it is put behind the medium's name.
+pub fn persistence(domain: Option<PersistenceDomain>, node: Option<u32>) -> String {
+    let Some(domain) = domain else { return String::new() };
+    let way = match domain {
+        PersistenceDomain::CpuCache => "durable in the processor's caches: eADR",
+        PersistenceDomain::MemoryController => "lines are written back: ADR",
+    };
+    node.map_or_else(|| format!(" ({way})"), |node| format!(" ({way}, node {node})"))
 }
 
 /// A heading on standard output.

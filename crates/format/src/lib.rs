@@ -23,6 +23,7 @@ pub mod kernel_notice;
 pub mod mount_calls;
 pub mod operation;
 pub mod parcel;
+pub mod persistence;
 #[cfg(target_arch = "x86_64")]
 pub mod processor;
 pub mod quota;
@@ -37,6 +38,7 @@ pub use ids::{
 };
 pub use inode::{Extent, FileKind, InodeRecord, Timestamp};
 pub use operation::Operation;
+pub use persistence::PersistenceDomain;
 pub use superblock::Medium;
 
 /// Bytes in a block: the unit in which the shared area is allocated and copied on write.

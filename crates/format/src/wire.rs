@@ -18,7 +18,7 @@ use crate::quota::{Amounts, Limited, Limits, Payer, Quota};
 use crate::superblock::Medium;
 use crate::{
     ArenaId, BlockAddress, Extent, Geometry, InodeNumber, InodeRecord, LeaseGeneration, LogGeneration,
-    LogPosition, SessionId, StoreId,
+    LogPosition, PersistenceDomain, SessionId, StoreId,
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
@@ -379,6 +379,8 @@ pub struct Welcome {
     pub medium: Medium,
     /// The medium that is played on it; a session keeps the one it began with.
     pub emulated: Option<Profile>,
+    /// Where stores to it are durable, on medium `pmem`.
+    pub persistence_domain: PersistenceDomain,
     /// Its sizes.
     pub geometry: Geometry,
     /// The session.
@@ -439,6 +441,12 @@ pub struct Status {
     pub medium: Medium,
     /// The medium that is played on it.
     pub emulated: Option<Profile>,
+    /// Where stores to it are durable, on medium `pmem`.
+    pub persistence_domain: Option<PersistenceDomain>,
+    /// The node of the machine's memory that the fast tier is on, if it is persistent memory of one.
+    pub node: Option<u32>,
+    /// Blocks that the medium does not take, and that are not used any more.
+    pub bad_blocks: u64,
     /// Its sizes.
     pub geometry: Geometry,
     /// Process id of the daemon.

@@ -553,7 +553,7 @@ impl<'c> Turn<'c> {
         let appended = appender.append(appender.reserve(admission), operation, self.stamp());
         self.client.session.count_entry();
         self.appended = Some(appended.end);
-        Ok(appended)
+        if appender.is_lost(appended.end) { Err(Error::LogLost.into()) } else { Ok(appended) }
     }
 
     /// Appends a prepared write of application memory.
@@ -569,10 +569,14 @@ impl<'c> Turn<'c> {
         };
         let appender = &self.client.session.appender;
         let reservation = appender.reserve(admission);
-        let end = reservation.position();
+        let (void, behind) = (reservation.position(), reservation.body());
         let outcome = appender.append_write(reservation, inode, offset, data, self.stamp());
         self.client.session.count_entry();
-        self.appended = Some(outcome.map_or(end, |appended| appended.end));
-        Ok(outcome)
+        self.appended = Some(outcome.map_or(void, |appended| appended.end));
+        if appender.is_lost(outcome.map_or(behind, |appended| appended.end)) {
+            Err(Error::LogLost.into())
+        } else {
+            Ok(outcome)
+        }
     }
 }

@@ -224,13 +224,16 @@ impl Session {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cuesta_format::{Geometry, LeaseGeneration, LogGeneration, LogPosition, Medium, SessionId, StoreId};
+    use cuesta_format::{
+        Geometry, LeaseGeneration, LogGeneration, LogPosition, Medium, PersistenceDomain, SessionId, StoreId,
+    };
 
     fn welcome(first: u64) -> Welcome {
         Welcome {
             store: StoreId([1; 16]),
             medium: Medium::Memory,
             emulated: None,
+            persistence_domain: PersistenceDomain::MemoryController,
             geometry: Geometry::default(),
             session: SessionId(1),
             log_generation: LogGeneration(1),

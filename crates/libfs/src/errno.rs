@@ -44,6 +44,9 @@ pub enum Error {
     /// The file was not opened for this.
     #[error("bad file descriptor")]
     AccessMode,
+    /// The medium does not take what is logged.
+    #[error("the medium does not take the log")]
+    LogLost,
     /// The application's memory cannot be read or written.
     #[error("bad address")]
     Fault,
@@ -140,7 +143,11 @@ impl Error {
             Error::Descriptors => libc::EMFILE,
             Error::CrossDevice | Error::Leaves { .. } => libc::EXDEV,
             Error::Version(_) => libc::EPROTO,
-            Error::Disconnected | Error::SessionEnded | Error::Daemon(_) | Error::Content(_) => libc::EIO,
+            Error::Disconnected
+            | Error::SessionEnded
+            | Error::Daemon(_)
+            | Error::Content(_)
+            | Error::LogLost => libc::EIO,
         }
     }
 }

@@ -20,7 +20,7 @@ use cuesta_format::wire::{PROTOCOL_VERSION, Refusal, Report, Request, Response, 
 use cuesta_format::{Geometry, InodeNumber, LogGeneration, LogPosition, SessionId};
 use cuesta_media::emulate::Emulated;
 use cuesta_media::wait::{self, Waited};
-use cuesta_media::{MediaError, Protection, Window, clock};
+use cuesta_media::{MediaError, Protection, Window, clock, persist};
 use cuesta_oplog::{Appender, Ring};
 use rustix::fd::{AsRawFd as _, OwnedFd};
 use rustix::io::DupFlags;
@@ -99,6 +99,7 @@ impl Session {
             Response::Attached(welcome) => welcome,
             other => return Err(unexpected(&other)),
         };
+        persist::announce(welcome.medium, welcome.persistence_domain);
         let geometry = welcome.geometry.check().map_err(|error| Error::Daemon(error.to_string()))?;
         let missing = || Error::Daemon("descriptors are missing".into());
         let emulated = match welcome.emulated {
@@ -178,6 +179,7 @@ impl Session {
         if welcome.session != self.welcome.session || welcome.geometry != self.welcome.geometry {
             return Err(Error::Daemon("it took up another session".into()));
         }
+        persist::announce(welcome.medium, welcome.persistence_domain);
         self.told.replace(&told)?;
         self.notice.replace(&notice)?;
         // Its number stays, by which others know it.

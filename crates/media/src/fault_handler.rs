@@ -7,6 +7,10 @@ use crate::user_copy::recover;
 use std::mem::MaybeUninit;
 use std::sync::OnceLock;
 
+/// The `si_code` by which the kernel says that a page is lost which this process has mapped and did not touch. It has taken the
+/// page away: who touches it gets a fault of its own.
+pub const BUS_MCEERR_AO: libc::c_int = 5;
+
 struct Previous {
     segv: libc::sigaction,
     bus: libc::sigaction,
@@ -38,6 +42,10 @@ extern "C" fn on_fault(signal: libc::c_int, info: *mut libc::siginfo_t, context:
     let instruction_pointer = unsafe { instruction_pointer(context.cast()) };
     if let Some(target) = recover(*instruction_pointer as usize) {
         *instruction_pointer = target as _;
+        return;
+    }
+    // SAFETY: the kernel passes valid information.
+    if signal == libc::SIGBUS && unsafe { (*info).si_code } == BUS_MCEERR_AO {
         return;
     }
     // SAFETY: `sigaction` with a previous action is allowed in a handler, and `previous` holds what the

@@ -31,7 +31,7 @@ mod window;
 pub use cuesta_format::Medium;
 pub use direct::{DIRECT_BYTES, DirectWriter, Piece, open_direct};
 pub use error::{AccessError, MediaError};
-pub use fault_handler::install_fault_handler;
+pub use fault_handler::{BUS_MCEERR_AO, install_fault_handler};
 pub use growable::GrowableMapping;
 pub use huge::HUGE_PAGE_BYTES;
 pub use mapping::{Mapping, Protection, UNFINISHED_EXTENSION, create_allocated, create_sparse, remove};

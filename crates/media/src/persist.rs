@@ -6,14 +6,18 @@
 //! fences only order. The recorder sees the same events on both, so what is crash-tested on `memory` is the
 //! order that `pmem` will run with.
 //!
+//! Where the platform writes caches back when the power goes (eADR), `pmem` has the cheaper instructions, too, once a
+//! store was [`announce`]d as such.
+//!
 //! On medium `block` no instruction makes a store durable: what is here only stores and orders, as on `memory`, and the
 //! kernel is asked by [`crate::SharedMemory::fence`] and [`crate::SharedMemory::sync`].
 
 use crate::arch;
 use crate::planted;
 use crate::recorder;
-use cuesta_format::Medium;
 use cuesta_format::entry::Crc32c;
+use cuesta_format::{Medium, PersistenceDomain};
+use std::sync::atomic::{AtomicU8, Ordering};
 
 pub use crate::arch::LINE;
 
@@ -28,6 +32,47 @@ const STREAM_SUMMED_BYTES_MIN: usize = 16 << 10;
 
 /// Copies this long are summed as they are made: shorter ones lie in the first cache when they are summed.
 const SUM_BYTES_MIN: usize = 512;
+
+/// Where what is stored to persistent memory is durable, as far as it was announced.
+struct Caches(AtomicU8);
+
+impl Caches {
+    /// No store was announced: lines are written back.
+    const UNKNOWN: u8 = 0;
+    /// All that were announced are durable in a cache.
+    const PERSIST: u8 = 1;
+    /// Of one that was announced lines have to be written back.
+    const ARE_LOST: u8 = 2;
+
+    fn announce(&self, domain: PersistenceDomain) {
+        let found = match domain {
+            PersistenceDomain::CpuCache => Caches::PERSIST,
+            PersistenceDomain::MemoryController => Caches::ARE_LOST,
+        };
+        self.0.fetch_max(found, Ordering::Relaxed);
+    }
+
+    #[inline(always)]
+    fn persist(&self) -> bool {
+        self.0.load(Ordering::Relaxed) == Caches::PERSIST
+    }
+}
+
+/// One for the process: where stores of both kinds are open, all are treated as the weaker one.
+static CACHES: Caches = Caches(AtomicU8::new(Caches::UNKNOWN));
+
+/// Says where stores to a medium are durable, before anything is stored there.
+pub fn announce(medium: Medium, domain: PersistenceDomain) {
+    if medium == Medium::Pmem {
+        CACHES.announce(domain);
+    }
+}
+
+/// Whether a store is durable only when its line is written back.
+#[inline(always)]
+fn needs_write_back(medium: Medium) -> bool {
+    medium == Medium::Pmem && !CACHES.persist()
+}
 
 /// Stores through the cache: visible at once, durable only after [`flush`] and [`fence`].
 /// Returns the bytes a fault kept it from storing.
@@ -52,9 +97,10 @@ pub unsafe fn store(dst: *mut u8, src: *const u8, len: usize) -> usize {
 pub unsafe fn store_through(medium: Medium, dst: *mut u8, src: *const u8, len: usize) -> usize {
     // SAFETY: the caller's promise is the callees'.
     let left = unsafe {
-        match medium {
-            Medium::Memory | Medium::Block if len < STREAM_BYTES_MIN => arch::copy(dst, src, len),
-            Medium::Memory | Medium::Block | Medium::Pmem => copy_non_temporal(dst, src, len),
+        if len < STREAM_BYTES_MIN && !needs_write_back(medium) {
+            arch::copy(dst, src, len)
+        } else {
+            copy_past_caches(dst, src, len, needs_write_back(medium))
         }
     };
     recorder::on_store(dst, len - left);
@@ -77,8 +123,9 @@ pub unsafe fn store_through_summed(
 ) -> usize {
     let aligned = (dst as usize).is_multiple_of(LINE);
     let mut at = 0;
-    if len >= SUM_BYTES_MIN && arch::can_sum() && (aligned || medium != Medium::Pmem) {
-        let past_caches = aligned && (len >= STREAM_SUMMED_BYTES_MIN || medium == Medium::Pmem);
+    let writes_back = needs_write_back(medium);
+    if len >= SUM_BYTES_MIN && arch::can_sum() && (aligned || !writes_back) {
+        let past_caches = aligned && (len >= STREAM_SUMMED_BYTES_MIN || writes_back);
         let whole = len / arch::SUM_BLOCK_BYTES * arch::SUM_BLOCK_BYTES;
         let mut register = sum.register();
         // SAFETY: the caller's promise; the length is a multiple and the CPU able, as was checked.
@@ -120,13 +167,25 @@ fn durable_part(dst: *mut u8, len: usize) -> usize {
 /// As for [`store`].
 #[inline]
 pub unsafe fn copy_non_temporal(dst: *mut u8, src: *const u8, len: usize) -> usize {
+    // SAFETY: the caller's promise is the callee's.
+    unsafe { copy_past_caches(dst, src, len, true) }
+}
+
+/// As [`copy_non_temporal`]; the ends are written back if they have to be.
+///
+/// # Safety
+/// As for [`store`].
+#[inline]
+unsafe fn copy_past_caches(dst: *mut u8, src: *const u8, len: usize, writes_back: bool) -> usize {
     let (head, whole, tail) = parts(dst, len);
     // SAFETY: the three parts lie inside the caller's ranges; the middle one starts on a line. A part that
     // was not copied because of a fault is not written back beyond what was.
     unsafe {
         if head > 0 {
             let left = arch::copy(dst, src, head);
-            write_back(dst, head - left);
+            if writes_back {
+                write_back(dst, head - left);
+            }
             if left > 0 {
                 return len - head + left;
             }
@@ -140,7 +199,7 @@ pub unsafe fn copy_non_temporal(dst: *mut u8, src: *const u8, len: usize) -> usi
         if tail > 0 {
             let at = head + whole;
             let left = arch::copy(dst.add(at), src.add(at), tail);
-            if !planted::active(planted::Bug::UnflushedTail) {
+            if writes_back && !planted::active(planted::Bug::UnflushedTail) {
                 write_back(dst.add(at), tail - left);
             }
             return left;
@@ -155,7 +214,7 @@ pub unsafe fn copy_non_temporal(dst: *mut u8, src: *const u8, len: usize) -> usi
 /// The range is mapped.
 #[inline]
 pub unsafe fn flush(medium: Medium, ptr: *const u8, len: usize) {
-    if medium == Medium::Pmem {
+    if needs_write_back(medium) {
         // SAFETY: the range is mapped (caller).
         unsafe { write_back(ptr, len) };
     }
@@ -197,5 +256,23 @@ pub fn fence(medium: Medium) {
     core::sync::atomic::fence(core::sync::atomic::Ordering::SeqCst);
     if medium != Medium::Block {
         recorder::on_fence();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_written_back_unless_every_store_is_durable_without() {
+        let after = |domains: &[PersistenceDomain]| {
+            let caches = Caches(AtomicU8::new(Caches::UNKNOWN));
+            domains.iter().for_each(|&domain| caches.announce(domain));
+            caches.persist()
+        };
+        let (cache, controller) = (PersistenceDomain::CpuCache, PersistenceDomain::MemoryController);
+        assert!(after(&[cache]) && after(&[cache, cache]));
+        assert!(!after(&[]) && !after(&[controller]));
+        assert!(!after(&[cache, controller]) && !after(&[controller, cache]));
     }
 }

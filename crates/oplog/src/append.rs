@@ -23,7 +23,7 @@ use cuesta_media::planted::{self, Bug};
 use cuesta_media::{AccessError, Fault, Mapping, Piece, UserSlice, UserSliceMut, Window};
 use std::mem::offset_of;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// Names of this length and less are encoded in a small buffer: all but long symbolic links.
 const SMALL_BODY_BYTES: usize = 48 + 2 * NAME_BYTES_MAX + 2;
@@ -101,6 +101,9 @@ pub struct Reservation {
     bytes: u64,
 }
 
+/// What the medium takes has no such position.
+const NOTHING_LOST: u64 = u64::MAX;
+
 /// An entry that is complete, and durable but on medium `block`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Appended {
@@ -120,6 +123,8 @@ pub struct Appender {
     space: Space,
     order: Order,
     durable: Durable,
+    /// Entries that reach beyond are lost, or a scan does not come to them: the medium did not take what lies there.
+    lost_behind: AtomicU64,
     page: Arc<Mapping>,
 }
 
@@ -133,6 +138,7 @@ impl Appender {
             space: Space::new(start),
             order: Order::new(start),
             durable: Durable::new(start),
+            lost_behind: AtomicU64::new(NOTHING_LOST),
             page,
         }
     }
@@ -158,6 +164,13 @@ impl Appender {
     #[must_use]
     pub fn admitted(&self) -> LogPosition {
         self.space.admitted()
+    }
+
+    /// Whether an entry that ends there, and is complete, is nothing that anybody will ever find.
+    #[inline]
+    #[must_use]
+    pub fn is_lost(&self, end: LogPosition) -> bool {
+        end.0 > self.lost_behind.load(Ordering::Acquire)
     }
 
     /// Everything below is written and durable.
@@ -259,6 +272,11 @@ impl Appender {
             match self.ring.window.write_user_summed(at, *part, &mut sum) {
                 Ok(()) => copied += part.len(),
                 Err(AccessError::Fault(part_fault)) => {
+                    let (_, rest) = part.split_at(part_fault.copied);
+                    if rest.copy_in(&mut [0]).is_ok() {
+                        // The application's memory is there, so it is the log's that is not.
+                        self.lose_behind(reservation.position);
+                    }
                     fault = Some(Fault { copied: copied + part_fault.copied });
                     break;
                 }
@@ -292,9 +310,17 @@ impl Appender {
     }
 
     fn store(&self, at: LogPosition, bytes: &[u8]) {
-        if let Err(outside) = self.ring.window.write_through(self.ring.offset(at), bytes) {
-            unreachable!("an admitted entry lies in the window: {outside}");
+        match self.ring.window.write_through(self.ring.offset(at), bytes) {
+            Ok(()) => {}
+            Err(AccessError::Fault(_)) => self.lose_behind(at),
+            Err(outside) => unreachable!("an admitted entry lies in the window: {outside}"),
         }
+    }
+
+    /// The medium does not take an entry's byte at `at`. Told before the entry completes, and so before any behind it does.
+    #[cold]
+    fn lose_behind(&self, at: LogPosition) {
+        self.lost_behind.fetch_min(at.0, Ordering::AcqRel);
     }
 
     /// Seals, fences and completes in order.
@@ -356,6 +382,7 @@ impl Appender {
         self.space.restart(position);
         self.order.restart(position);
         self.durable.restart(position);
+        self.lost_behind.store(NOTHING_LOST, Ordering::Release);
         if let Ok(word) = self.page.atomic_u64(offset_of!(ClientPage, completed) as u64) {
             word.store(position.0, Ordering::Release);
         }

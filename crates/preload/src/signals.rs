@@ -22,6 +22,7 @@ use libc::{
 
 use crate::arch;
 use crate::thread;
+use cuesta_media::BUS_MCEERR_AO;
 
 const SIGNALS: usize = 65;
 /// What libc uses to cancel threads: the first of the signals it keeps for itself.
@@ -218,8 +219,16 @@ fn entry_address() -> usize {
 
 extern "C" fn signal_entry(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
     // SAFETY: the kernel passes valid pointers to a SA_SIGINFO handler.
-    let (is_fault, address) =
-        unsafe { ((*info).si_code > 0 && FAULTS.contains(&signal), arch::instruction_pointer(context)) };
+    let (code, address) = unsafe { ((*info).si_code, arch::instruction_pointer(context)) };
+    if signal == SIGBUS && code == BUS_MCEERR_AO {
+        // No fault of an instruction's: a page is lost, which may be one of the store's. Who touches it is told.
+        let has_handler = SLOTS[signal as usize].load().handler > SIG_IGN;
+        if has_handler && !thread::is_inside() {
+            deliver(signal, info, context, false);
+        }
+        return;
+    }
+    let is_fault = code > 0 && FAULTS.contains(&signal);
     if is_fault {
         if let Some(fixup) = arch::filter_fault(address).or_else(|| crate::user_memory::fixup(address)) {
             // SAFETY: the fix-up belongs to the faulting instruction and expects its registers.

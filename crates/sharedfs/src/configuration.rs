@@ -1,6 +1,8 @@
 //! `cuesta.toml`: every threshold of the daemon is a line here, with its default.
 
 use crate::metadata::CACHE_BYTES;
+use crate::tiers::Region;
+use cuesta_format::PersistenceDomain;
 use cuesta_format::emulation::Profile;
 use serde::{Deserialize, Deserializer};
 use std::ops::RangeInclusive;
@@ -47,10 +49,37 @@ pub struct Options {
     /// The medium that is played on the store's own.
     #[serde(deserialize_with = "profile")]
     pub emulate: Profile,
+    /// Where stores to persistent memory are durable.
+    pub persistence_domain: Domain,
 }
 
 fn profile<'de, D: Deserializer<'de>>(text: D) -> Result<Profile, D::Error> {
     String::deserialize(text)?.parse().map_err(serde::de::Error::custom)
+}
+
+/// What is taken to be so of persistent memory, whatever the kernel says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Domain {
+    /// What the kernel says.
+    #[default]
+    Auto,
+    /// Stores are durable in a cache.
+    CpuCache,
+    /// Lines are written back.
+    MemoryController,
+}
+
+impl Domain {
+    /// The domain of a store on that region.
+    #[must_use]
+    pub fn of(self, region: Option<Region>) -> PersistenceDomain {
+        match self {
+            Domain::Auto => region.map_or(PersistenceDomain::MemoryController, |region| region.domain),
+            Domain::CpuCache => PersistenceDomain::CpuCache,
+            Domain::MemoryController => PersistenceDomain::MemoryController,
+        }
+    }
 }
 
 impl Default for Options {
@@ -70,6 +99,7 @@ impl Default for Options {
             trace_events: 16_384,
             await_sessions: true,
             emulate: Profile::default(),
+            persistence_domain: Domain::Auto,
         }
     }
 }
@@ -113,6 +143,7 @@ pub fn template(emulate: Profile) -> String {
         trace_events,
         await_sessions,
         emulate: default_emulate,
+        persistence_domain: _,
     } = Options::default();
     let mark = if emulate == default_emulate { "# " } else { "" };
     format!(
@@ -167,7 +198,11 @@ pub fn template(emulate: Profile) -> String {
          # Play a slower medium on this one (memory or pmem): dram (none), optane-pmm, optane-pmm-x6, or figures of your\n\
          # own, like read_ns=300,write_ns=500,read_mb_s=5000,write_mb_s=2000. What is faster than the medium is not\n\
          # obtained: cuesta calibrate STORE measures it. Programs that run keep what they were started with.\n\
-         {mark}emulate = \"{emulate}\"\n"
+         {mark}emulate = \"{emulate}\"\n\
+         \n\
+         # Where what is stored to persistent memory survives a loss of power: \"memory_controller\", so that lines are\n\
+         # written back (ADR), \"cpu_cache\", so that they need not be (eADR), or \"auto\": as the kernel says.\n\
+         # persistence_domain = \"auto\"\n"
     )
 }
 
@@ -217,7 +252,7 @@ mod tests {
             .lines()
             .filter_map(|line| line.strip_prefix("# ").filter(|line| line.contains(" = ")))
             .fold(String::new(), |text, line| text + line + "\n");
-        assert_eq!(uncommented.lines().count(), 14);
+        assert_eq!(uncommented.lines().count(), 15);
         assert_eq!(Options::parse(&uncommented).unwrap(), Options::default());
     }
 

@@ -2,6 +2,7 @@
 
 use crate::configuration::ConfigurationError;
 use crate::metadata::MetadataError;
+use crate::tiers::Run;
 use cuesta_format::InodeNumber;
 use cuesta_format::emulation::Profile;
 use cuesta_format::superblock::SuperblockError;
@@ -57,6 +58,9 @@ pub enum Error {
     /// What the metadata store holds makes no sense; `cuesta fsck` tells more.
     #[error("the metadata store is damaged: {0}")]
     Damaged(String),
+    /// The medium does not take blocks.
+    #[error("the medium does not take {} blocks at {}", .0.blocks, .0.address)]
+    Unwritable(Run),
     /// A file holds something else than what was written to it.
     #[error("the content of inode {0} is damaged: its checksum is wrong")]
     Content(InodeNumber),

@@ -64,3 +64,4 @@ pub use error::Error;
 pub use recovery::Recovered;
 pub use sessions::Control;
 pub use store::{Progress, SessionHandle, SharedFs, read_superblock};
+pub use tiers::{Region, namespace_of_device};

@@ -319,7 +319,16 @@ impl SharedFs {
         let mut reservation = Reservation::default();
         // What it takes beyond its blocks is what it is about to get.
         self.mapped.count_as_ending(inode);
-        let plan = self.copy_back(&file, inode, &mut reservation);
+        let plan = loop {
+            match self.copy_back(&file, inode, &mut reservation) {
+                Err(Error::Unwritable(run)) if !self.space.lock().allocator.is_bad(run.address) => {
+                    let allocator = &mut self.space.lock().allocator;
+                    allocator.abandon(&mut reservation);
+                    allocator.set_aside(run);
+                }
+                plan => break plan,
+            }
+        };
         if planted::active(Bug::MappedEndsEarly) {
             mapped_files::remove(references, inode).map_err(failed)?;
         }
@@ -355,7 +364,7 @@ impl SharedFs {
                 plan.changes.push((at..blocks.start, Vec::new()));
             }
             at = blocks.start;
-            for extent in snapshot.extents(inode, blocks.clone())? {
+            for extent in self.without_bad(snapshot.extents(inode, blocks.clone())?) {
                 let (start, end) = (extent.file_block.max(blocks.start), extent.end_block().min(blocks.end));
                 if !self.fill_gap(file, at..start, reservation, &mut plan)? {
                     return Ok(None);
@@ -376,6 +385,30 @@ impl SharedFs {
         plan.changes.push((at..u64::MAX, Vec::new()));
         self.arenas.fence()?;
         Ok(Some(plan))
+    }
+
+    /// Extents less the blocks that the medium does not take.
+    fn without_bad(&self, extents: Vec<Extent>) -> Vec<Extent> {
+        let allocator = &self.space.lock().allocator;
+        if allocator.bad_blocks() == 0 {
+            return extents;
+        }
+        let mut good: Vec<Extent> = Vec::new();
+        for extent in &extents {
+            let mut goes_on = false;
+            for file_block in extent.file_block..extent.end_block() {
+                let address = extent.address_of(file_block);
+                match good.last_mut().filter(|_| goes_on) {
+                    _ if allocator.is_bad(address) => goes_on = false,
+                    Some(last) => last.blocks += 1,
+                    None => {
+                        good.push(Extent { file_block, blocks: 1, address });
+                        goes_on = true;
+                    }
+                }
+            }
+        }
+        good
     }
 
     /// Gives `blocks` new ones, and their content. Says whether there were enough.

@@ -45,12 +45,14 @@ pub(crate) fn load_allocator(
     for arena in 0..arenas.count() {
         let bytes = snapshot.arena(ArenaId(arena))?.unwrap_or_default();
         let bitmap = Bitmap::from_bytes(geometry.arena_blocks(), &bytes);
+        let bad = snapshot.bad_blocks(ArenaId(arena))?.unwrap_or_default();
+        let bad = Bitmap::from_bytes(geometry.arena_blocks(), &bad);
         let is_last = arena + 1 == arenas.count();
         let made = if is_last { bitmap.end_of_used() } else { geometry.arena_blocks() };
         if is_last {
             arenas.resume(made);
         }
-        allocator.add_arena(bitmap, made);
+        allocator.add_arena(bitmap, bad, made);
     }
     match snapshot.arenas()?.last() {
         Some((last, _)) if last.0 >= arenas.count() => {

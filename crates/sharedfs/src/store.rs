@@ -22,7 +22,7 @@ use crate::sessions::{
     Control, Incarnation, Presence, References, Segment, SegmentPool, Session, SessionTable,
 };
 use crate::stand_ins::StandIns;
-use crate::tiers::{Arenas, Credits};
+use crate::tiers::{Arenas, Credits, Region};
 use crate::{Error, check, emulation, recovery};
 use cuesta_format::emulation::Profile;
 use cuesta_format::event::Step;
@@ -31,10 +31,11 @@ use cuesta_format::session_table::SessionRecord;
 use cuesta_format::superblock::{SUPERBLOCK_BYTES, Superblock};
 use cuesta_format::wire::Welcome;
 use cuesta_format::{
-    FileKind, Geometry, InodeNumber, InodeRecord, LeaseGeneration, LogGeneration, LogPosition, SessionId,
+    FileKind, Geometry, InodeNumber, InodeRecord, LeaseGeneration, LogGeneration, LogPosition, Medium,
+    SessionId,
 };
 use cuesta_media::emulate::Emulated;
-use cuesta_media::{Mapping, clock, recorder};
+use cuesta_media::{Mapping, clock, persist, recorder};
 use parking_lot::{Mutex, RwLock};
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::{DirBuilder, File};
@@ -65,6 +66,8 @@ pub struct SharedFs {
     pub(crate) superblock: Superblock,
     /// The medium that is played on the store's own.
     pub(crate) emulated: Option<Arc<Emulated>>,
+    /// The persistent memory the tier is on.
+    pub(crate) region: Option<Region>,
     incarnation: Incarnation,
     pub(crate) references: References,
     pub(crate) passed: Mutex<PassedFiles>,
@@ -215,6 +218,8 @@ impl SharedFs {
     pub(crate) fn open_untold(tier: &Path, options: Options) -> Result<Arc<SharedFs>, Error> {
         let superblock = read_superblock(tier)?;
         let Superblock { medium, geometry, .. } = superblock;
+        let region = if medium == Medium::Pmem { Region::of(tier) } else { None };
+        persist::announce(medium, options.persistence_domain.of(region));
         let boot = Boot::of(tier);
         let emulated = emulation::begin(tier, medium, options.emulate)?;
         let incarnation = Incarnation::begin(tier)?;
@@ -242,6 +247,7 @@ impl SharedFs {
             tier: tier.to_owned(),
             superblock,
             emulated,
+            region,
             incarnation,
             references,
             passed: Mutex::default(),
@@ -408,6 +414,7 @@ impl SharedFs {
             store: self.superblock.store,
             medium: self.superblock.medium,
             emulated: self.profile(),
+            persistence_domain: self.options.persistence_domain.of(self.region),
             geometry: self.superblock.geometry,
             session: record.session,
             log_generation: record.log_generation,

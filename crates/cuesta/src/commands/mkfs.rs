@@ -11,7 +11,7 @@ use cuesta_format::emulation::Profile;
 use cuesta_format::superblock::{Medium, Superblock};
 use cuesta_format::{BLOCK_BYTES, Geometry, StoreId};
 use cuesta_media::{Mapping, Protection};
-use cuesta_sharedfs::{SharedFs, configuration};
+use cuesta_sharedfs::{Region, SharedFs, configuration, namespace_of_device};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::rand::{GetRandomFlags, getrandom};
@@ -88,6 +88,7 @@ pub fn execute(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let folder =
         std::path::absolute(&arguments.store).map_err(|error| Failure::on(&arguments.store, error))?;
     let store = Store::planned(folder)?;
+    refuse_device(store.folder())?;
     refuse_to_overwrite(store.folder())?;
     let id = random_id(store.folder())?;
     let given = arguments.nvm_path.as_deref();
@@ -112,12 +113,14 @@ pub fn execute(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let mut made = Made(Vec::new());
     make(&store, &tier, superblock, arguments.emulate, &mut made)?;
     made.0.clear();
+    let region = if medium == Medium::Pmem { Region::of(&tier) } else { None };
     output::print(&format!(
-        "made {} ({} for file contents in {}, medium {medium}{}{})\n\
+        "made {} ({} for file contents in {}, medium {medium}{}{}{})\n\
          run a program on it:  cuesta run --store {} -- bash\n",
         store.folder().display(),
         human(geometry.nvm_bytes),
         tier.display(),
+        output::persistence(region.map(|region| region.domain), region.and_then(|region| region.node)),
         if checks_content { ", with checksums" } else { "" },
         if arguments.emulate.is_none() { String::new() } else { format!(", playing {}", arguments.emulate) },
         arguments.store.display(),
@@ -126,6 +129,22 @@ pub fn execute(arguments: &Arguments) -> Result<ExitCode, Failure> {
         survival::warn(&tier);
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// A store is made of files: persistent memory that is one device of bytes needs a file system first.
+fn refuse_device(path: &Path) -> Result<(), Failure> {
+    let Some(namespace) = namespace_of_device(path) else { return Ok(()) };
+    let namespace = if namespace.is_empty() { "NAMESPACE" } else { &namespace };
+    Err(Failure::on(
+        path,
+        format!(
+            "is persistent memory without a file system, and a store is made of files. To make it one with a file \
+             system (what it holds is lost):\n  \
+             ndctl create-namespace -f -e {namespace} --mode=fsdax\n  \
+             mkfs.ext4 -b 4096 /dev/pmemN; mount -o dax=always /dev/pmemN DIR   (ndctl says which N)\n\
+             and then: cuesta mkfs STORE --medium pmem --nvm-path DIR/nvm"
+        ),
+    ))
 }
 
 fn refuse_to_overwrite(folder: &Path) -> Result<(), Failure> {
@@ -181,6 +200,7 @@ fn tier_folder(store: &Store, id: StoreId, medium: Medium, given: Option<&Path>)
         None => store.tier(),
     };
     if given.is_some() {
+        refuse_device(&tier)?;
         refuse_to_overwrite(&tier)?;
     }
     let place = existing_ancestor(&tier);

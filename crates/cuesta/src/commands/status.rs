@@ -72,8 +72,9 @@ fn as_text(folder: &Path, status: &Status) -> String {
         duration(status.uptime_ms),
     );
     text += &format!(
-        "  medium {}, {} of {} used, {} more promised to programs, {} inodes, metadata {}\n",
+        "  medium {}{}, {} of {} used, {} more promised to programs, {} inodes, metadata {}\n",
         status.medium,
+        output::persistence(status.persistence_domain, status.node),
         human(used * BLOCK_BYTES),
         human(totals.blocks * BLOCK_BYTES),
         human(totals.blocks_promised * BLOCK_BYTES),
@@ -92,6 +93,13 @@ fn as_text(folder: &Path, status: &Status) -> String {
         human(status.digested_bytes),
         status.fences,
     );
+    if status.bad_blocks > 0 {
+        text += &format!(
+            "  {} {} blocks that the medium does not take are not used any more\n",
+            output::heading("failing medium:"),
+            status.bad_blocks,
+        );
+    }
     if let Some(why) = &status.refuses_writes {
         text += &format!("  {} nothing is written any more: {why}\n", output::heading("read only:"));
     }

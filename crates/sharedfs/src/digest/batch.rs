@@ -225,6 +225,9 @@ const BREAK_BYTES: u64 = 8 << 10;
 /// for its end. Nobody waits for a part of a recovery.
 const TOUCHED_MAX: usize = 64 << 10;
 
+/// So often a batch is done again without blocks that the medium did not take; then it is the medium that has failed.
+const SET_ASIDE_MAX: usize = 64;
+
 /// How the scan of a batch ended.
 struct Scanned {
     to: LogPosition,
@@ -251,11 +254,17 @@ impl Digester {
         until: Until,
         bytes_max: u64,
     ) -> Result<Option<Batch>, Error> {
-        let digested = self.try_digest(storage, log, until, bytes_max);
-        if digested.is_err() {
-            storage.space.lock().allocator.abandon(&mut self.reservation);
+        for _ in 0..SET_ASIDE_MAX {
+            let digested = self.try_digest(storage, log, until, bytes_max);
+            let Err(error) = digested else { return digested };
+            let allocator = &mut storage.space.lock().allocator;
+            allocator.abandon(&mut self.reservation);
+            let Error::Unwritable(run) = error else { return Err(error) };
+            tracing::error!(%error, "they are not used any more");
+            allocator.set_aside(run);
         }
-        digested
+        self.try_digest(storage, log, until, bytes_max)
+            .inspect_err(|_| storage.space.lock().allocator.abandon(&mut self.reservation))
     }
 
     fn try_digest(
@@ -410,6 +419,8 @@ impl Digester {
             promised: log.promised,
             may_overwrite: &|| to <= log.whole && *is_kept || planted::active(Bug::OverwriteUnacknowledged),
             recovering: storage.recovering,
+            has_bad: storage.space.lock().allocator.bad_blocks() > 0,
+            checks_content: storage.geometry.checks_content,
         };
         for (number, node) in self.view.nodes().iter().enumerate() {
             if node.removed || !node.has_pieces() {

@@ -165,7 +165,7 @@ impl Digester {
     }
 }
 
-/// Applies a reservation to the bitmaps, in memory and in the transaction.
+/// Applies a reservation to the bitmaps, in memory and in the transaction, which also gets what was set aside since the last.
 pub(crate) fn put_bitmaps(
     transaction: &mut Transaction,
     allocator: &mut Allocator,
@@ -177,6 +177,9 @@ pub(crate) fn put_bitmaps(
         let mut bitmap = Vec::new();
         allocator.bitmap_bytes(arena, &mut bitmap);
         transaction.put_arena(arena, bitmap);
+    }
+    for (arena, bitmap) in allocator.new_bad_blocks() {
+        transaction.put_bad_blocks(arena, bitmap);
     }
     Ok(())
 }

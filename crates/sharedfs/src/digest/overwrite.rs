@@ -130,6 +130,18 @@ impl Standing {
             out.bytes_copied += end - start;
         }
         out.overwrites.runs += 1;
+        self.tell(blocks, address, out);
+    }
+
+    /// Leaves `blocks`, which lie at `address`, as they are: the medium does not take them, nor give what is there.
+    pub fn leave(&self, blocks: &Range<u64>, address: BlockAddress, out: &mut Placements) {
+        let lost = (0..blocks.end - blocks.start).map(|block| address.plus(block * BLOCK_BYTES));
+        out.damaged.extend(lost.map(|address| (self.inode, address)));
+        self.tell(blocks, address, out);
+    }
+
+    fn tell(&self, blocks: &Range<u64>, address: BlockAddress, out: &mut Placements) {
+        let (inode, to) = (self.inode, blocks.end * BLOCK_BYTES);
         // The session is told that it may let go of what it logged; and of the block in which the file ended, whose
         // rest it could not know.
         let told = if to > self.size { blocks.end - 1..blocks.end } else { blocks.start..blocks.start };

@@ -14,6 +14,7 @@ use crate::tiers::{Arenas, ContentWriter, Reservation, Run};
 use cuesta_format::wire::Placed;
 use cuesta_format::{BLOCK_BYTES, BlockAddress, Extent, InodeNumber};
 use parking_lot::Mutex;
+use std::mem::discriminant;
 use std::ops::Range;
 
 const BLOCK: usize = BLOCK_BYTES as usize;
@@ -86,6 +87,20 @@ pub struct Placer<'a> {
     pub may_overwrite: &'a dyn Fn() -> bool,
     /// Blocks may be such as a digest was cut off in.
     pub recovering: bool,
+    /// There are blocks that the medium does not take.
+    pub has_bad: bool,
+    /// A checksum can say that a block is damaged.
+    pub checks_content: bool,
+}
+
+/// What becomes of blocks of a file that a batch writes.
+enum Way {
+    /// They are written where they lie.
+    Over(BlockAddress),
+    /// They are placed anew.
+    Anew,
+    /// What is written to them is lost, as what was there.
+    Lost(BlockAddress),
 }
 
 impl Placer<'_> {
@@ -138,14 +153,16 @@ impl Placer<'_> {
                 hole = holes.next();
             }
             for (blocks, address) in standing.runs(span.clone()) {
-                match address {
-                    Some(address) if (self.may_overwrite)() => {
-                        standing.overwrite(&blocks, address, parts, out);
+                let address = address.filter(|_| (self.may_overwrite)());
+                for (blocks, way) in self.ways(blocks, address, parts) {
+                    match way {
+                        Way::Over(address) => standing.overwrite(&blocks, address, parts, out),
+                        Way::Lost(address) => standing.leave(&blocks, address, out),
+                        Way::Anew => match self.place_anew(number, node, blocks, parts, out)? {
+                            Ok(()) => {}
+                            full => return Ok(full),
+                        },
                     }
-                    _ => match self.place_anew(number, node, blocks, parts, out)? {
-                        Ok(()) => {}
-                        full => return Ok(full),
-                    },
                 }
             }
         }
@@ -153,6 +170,40 @@ impl Placer<'_> {
             self.add_hole(number, node, blocks, out);
         }
         Ok(Ok(()))
+    }
+
+    /// How the content of `blocks` is placed, which may be written where they lie if there is an address. A bad block's
+    /// content goes elsewhere; what is left of it, if it is written in part, is damaged. Where no checksum could say so, it
+    /// stays where it is, and whoever reads it is told by the medium.
+    fn ways(
+        &self,
+        blocks: Range<u64>,
+        address: Option<BlockAddress>,
+        parts: &[Part],
+    ) -> Vec<(Range<u64>, Way)> {
+        let Some(address) = address else { return vec![(blocks, Way::Anew)] };
+        if !self.has_bad {
+            return vec![(blocks, Way::Over(address))];
+        }
+        let allocator = &self.space.lock().allocator;
+        let mut ways: Vec<(Range<u64>, Way)> = Vec::new();
+        for block in blocks.clone() {
+            let address = address.plus((block - blocks.start) * BLOCK_BYTES);
+            let bytes = block * BLOCK_BYTES..(block + 1) * BLOCK_BYTES;
+            let inside = &parts[parts.partition_point(|part| part.end <= bytes.start)..];
+            let way = if !allocator.is_bad(address) {
+                Way::Over(address)
+            } else if self.checks_content || covered(inside, bytes) == BLOCK_BYTES {
+                Way::Anew
+            } else {
+                Way::Lost(address)
+            };
+            match ways.last_mut().filter(|(_, last)| discriminant(last) == discriminant(&way)) {
+                Some((last, _)) => last.end += 1,
+                None => ways.push((block..block + 1, way)),
+            }
+        }
+        ways
     }
 
     /// Puts the content of `blocks` into new ones.

@@ -28,13 +28,15 @@ pub(super) enum Table {
     Usage,
     /// Who is charged → what they may own at most; 0: no limit.
     Limits,
+    /// Arena → bitmap of its blocks that the medium does not take.
+    Bad,
     /// Name → number: the format version, [`super::Counters`], and which journal comes behind the tree.
     Counters,
 }
 
 impl Table {
     /// All of them, each at the place of its number.
-    pub(super) const ALL: [Table; 11] = [
+    pub(super) const ALL: [Table; 12] = [
         Table::Inodes,
         Table::Dirents,
         Table::Extended,
@@ -45,6 +47,7 @@ impl Table {
         Table::Orphans,
         Table::Usage,
         Table::Limits,
+        Table::Bad,
         Table::Counters,
     ];
 
@@ -66,6 +69,7 @@ impl Table {
             Table::Orphans => "orphans",
             Table::Usage => "usage",
             Table::Limits => "limits",
+            Table::Bad => "bad blocks",
             Table::Counters => "counters",
         })
     }

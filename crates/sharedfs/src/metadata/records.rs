@@ -7,7 +7,7 @@
 //! | extents | address u64, blocks u32 |
 //! | symlinks | the target |
 //! | extended attributes | the value |
-//! | arenas | a bit for each block |
+//! | arenas, bad blocks | a bit for each block |
 //! | sessions | postcard of [`SessionRecord`] |
 //! | orphans | nothing |
 //! | usage | blocks u64, inodes u64 |

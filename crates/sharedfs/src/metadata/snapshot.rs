@@ -266,6 +266,11 @@ impl Snapshot {
         guarded(|| Ok(self.get(Table::Arenas, &number_key(arena.0.into()))?.map(|bitmap| bitmap.to_vec())))
     }
 
+    /// The bitmap of an arena's blocks that the medium does not take.
+    pub fn bad_blocks(&self, arena: ArenaId) -> Result<Option<Vec<u8>>, MetadataError> {
+        guarded(|| Ok(self.get(Table::Bad, &number_key(arena.0.into()))?.map(|bitmap| bitmap.to_vec())))
+    }
+
     /// All arenas and their bitmaps.
     pub fn arenas(&self) -> Result<Vec<(ArenaId, Vec<u8>)>, MetadataError> {
         guarded(|| {

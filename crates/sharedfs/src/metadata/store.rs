@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 /// The layout of tables, keys and values this build reads and writes.
-const FORMAT_VERSION: u64 = 6;
+const FORMAT_VERSION: u64 = 7;
 const FORMAT_COUNTER: &str = "format";
 /// The generation of the journal whose changes come behind the tree.
 const JOURNAL_COUNTER: &str = "journal";

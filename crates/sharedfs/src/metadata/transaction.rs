@@ -33,6 +33,7 @@ pub struct Transaction {
     symlinks: BTreeMap<u64, Option<Vec<u8>>>,
     extended: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
     arenas: BTreeMap<u32, Vec<u8>>,
+    bad: BTreeMap<u32, Vec<u8>>,
     sessions: BTreeMap<u64, Option<SessionRecord>>,
     orphans: BTreeMap<(u64, u64), bool>,
     usage: UsageChanges,
@@ -59,6 +60,7 @@ impl Transaction {
             symlinks: BTreeMap::new(),
             extended: BTreeMap::new(),
             arenas: BTreeMap::new(),
+            bad: BTreeMap::new(),
             sessions: BTreeMap::new(),
             orphans: BTreeMap::new(),
             usage: UsageChanges::default(),
@@ -433,6 +435,11 @@ impl Transaction {
         self.arenas.insert(arena.0, bitmap);
     }
 
+    /// Sets the bitmap of an arena's blocks that the medium does not take.
+    pub fn put_bad_blocks(&mut self, arena: ArenaId, bitmap: Vec<u8>) {
+        self.bad.insert(arena.0, bitmap);
+    }
+
     /// Notes how far a session is.
     pub fn put_session(&mut self, session: SessionId, record: SessionRecord) {
         self.sessions.insert(session.0, Some(record));
@@ -557,6 +564,9 @@ impl Transaction {
         for (payer, allowance) in self.usage.limits() {
             let value = allowance.as_ref().map(encode_allowance);
             redo.push(Table::Limits, &payer_key(payer.key()), value.as_ref().map(|value| &value[..]));
+        }
+        for (&arena, bitmap) in &self.bad {
+            redo.push(Table::Bad, &number_key(arena.into()), Some(bitmap));
         }
         let before = self.base.counters()?.named();
         for (before, now) in before.into_iter().zip(self.counters.named()) {

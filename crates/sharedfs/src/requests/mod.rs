@@ -24,7 +24,7 @@ use cuesta_format::wire::{
     DESCRIPTORS_MAX, DirectoryEntry, Explanation, PROTOCOL_VERSION, Refusal, Request, Response, Resynced,
     SessionStatus, Status, StoreTotals,
 };
-use cuesta_format::{ArenaId, InodeNumber, SessionId};
+use cuesta_format::{ArenaId, InodeNumber, Medium, SessionId};
 use cuesta_media::planted::{self, Bug};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering;
@@ -510,6 +510,10 @@ impl SharedFs {
             store: self.superblock.store,
             medium: self.superblock.medium,
             emulated: self.profile(),
+            persistence_domain: (self.superblock.medium == Medium::Pmem)
+                .then(|| self.options.persistence_domain.of(self.region)),
+            node: self.region.and_then(|region| region.node),
+            bad_blocks: self.space.lock().allocator.bad_blocks(),
             geometry,
             pid: std::process::id(),
             uptime_ms: self.opened.elapsed().as_millis() as u64,

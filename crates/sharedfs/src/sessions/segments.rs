@@ -19,6 +19,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+/// The medium gives so much or nothing.
+const SECTOR_BYTES: u64 = 4096;
+
 /// What `st_blocks` counts in.
 const STAT_BLOCK_BYTES: u64 = 512;
 
@@ -31,11 +34,38 @@ pub struct Segment {
     pub file: Arc<OwnedFd>,
     /// The disk did not take it once. The kernel tells of that once, and nobody knows what is there.
     is_unwritten: Arc<AtomicBool>,
+    /// The medium does not give some of it.
+    is_unreadable: Arc<AtomicBool>,
 }
 
 impl Segment {
     fn new(id: SegmentId, file: OwnedFd) -> Segment {
-        Segment { id, file: Arc::new(file), is_unwritten: Arc::default() }
+        Segment { id, file: Arc::new(file), is_unwritten: Arc::default(), is_unreadable: Arc::default() }
+    }
+
+    /// Reads from `offset` on, which may be less than asked for. What the medium does not give is read as zeros, in which no
+    /// entry is valid that held something else: a scan ends there.
+    fn read(&self, out: &mut [u8], offset: u64) -> Result<usize, Errno> {
+        match rustix::io::pread(&self.file, &mut *out, offset) {
+            Err(Errno::IO) => {}
+            read => return read,
+        }
+        let page = (SECTOR_BYTES - offset % SECTOR_BYTES).min(out.len() as u64) as usize;
+        let (page, _) = out.split_at_mut(page);
+        match rustix::io::pread(&self.file, &mut *page, offset) {
+            Err(Errno::IO) => {
+                if !self.is_unreadable.swap(true, Ordering::Relaxed) {
+                    tracing::error!(
+                        segment = self.id.0,
+                        offset,
+                        "a log cannot be read: the medium does not give it"
+                    );
+                }
+                page.fill(0);
+                Ok(page.len())
+            }
+            read => read,
+        }
     }
 
     /// Has the disk take all of it.
@@ -117,10 +147,10 @@ impl SegmentPool {
         self.spare.pop_first().map(|id| open_segment(&self.tier, id))
     }
 
-    /// Takes a segment back from a session that does not write any more, if it is still whole.
+    /// Takes a segment back from a session that does not write any more, if it is still whole and can be read.
     pub fn give_back(&mut self, segment: &Segment) -> Result<(), Error> {
         let bytes = rustix::fs::fstat(&segment.file).map_err(Error::errno("examine a log segment"))?.st_size;
-        if bytes as u64 == self.segment_bytes {
+        if bytes as u64 == self.segment_bytes && !segment.is_unreadable.load(Ordering::Relaxed) {
             self.spare.insert(segment.id);
             return Ok(());
         }
@@ -242,7 +272,7 @@ impl LogSource for LogFiles {
         while done < out.len() {
             let (segment, inside, ahead) = self.place(position.plus(done as u64))?;
             let take = ahead.min(out.len() - done);
-            let got = rustix::io::pread(&segment.file, &mut out[done..done + take], inside)?;
+            let got = segment.read(&mut out[done..done + take], inside)?;
             recorder::record_file_read(&segment.file, inside, got);
             if got == 0 {
                 return Err(io::ErrorKind::UnexpectedEof.into());

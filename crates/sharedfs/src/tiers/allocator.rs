@@ -7,6 +7,7 @@
 //! | used | set | no |
 //! | in quarantine | clear | no: the session whose digest freed it may still read it |
 //! | without memory | clear | no: its arena has not grown as far |
+//! | bad | set, if a file had it | no, never again: the medium does not take it |
 //!
 //! The committed bitmap is what the metadata store holds. It changes in the transaction of the digest that
 //! allocates or frees, so a crash finds exactly the blocks of committed files in use.
@@ -59,8 +60,12 @@ impl Reservation {
 #[derive(Debug)]
 struct Arena {
     committed: Bitmap,
-    /// Committed, reserved, in quarantine or without memory.
+    /// Committed, reserved, in quarantine, without memory or bad.
     busy: Bitmap,
+    /// What the medium does not take.
+    bad: Bitmap,
+    /// Some of it is not written down yet.
+    has_new_bad: bool,
 }
 
 /// The state of every block.
@@ -89,25 +94,61 @@ impl Allocator {
         }
     }
 
-    /// Adds the next arena with its committed bitmap; its first `made` blocks have their memory.
-    pub fn add_arena(&mut self, committed: Bitmap, made: u32) {
+    /// Adds the next arena with its bitmaps, that of used and that of bad blocks; its first `made` blocks have their memory.
+    pub fn add_arena(&mut self, committed: Bitmap, bad: Bitmap, made: u32) {
         let mut busy = committed.clone();
+        busy.join(&bad);
         busy.set(made, self.geometry.arena_blocks() - made);
         self.made += u64::from(made);
         self.free += u64::from(busy.free());
-        self.arenas.push(Arena { busy, committed });
+        self.arenas.push(Arena { busy, committed, bad, has_new_bad: false });
     }
 
     /// More blocks have their memory, of the last arena or a new one.
     pub fn grow(&mut self, grown: &Grown) {
         while self.arenas.len() <= grown.arena.0 as usize {
-            self.add_arena(Bitmap::new(self.geometry.arena_blocks()), 0);
+            let none = Bitmap::new(self.geometry.arena_blocks());
+            self.add_arena(none.clone(), none, 0);
         }
         let count = grown.blocks.end - grown.blocks.start;
-        let arena = &mut self.arenas[grown.arena.0 as usize];
-        let already = arena.busy.clear(grown.blocks.start, count);
         self.made += u64::from(count);
-        self.free += u64::from(count - already);
+        let address = self.geometry.address(grown.arena, grown.blocks.start);
+        self.reuse(Run { address, blocks: count });
+        for &block in &grown.bad {
+            self.set_aside(Run { address: self.geometry.address(grown.arena, block), blocks: 1 });
+        }
+    }
+
+    /// Blocks that the medium does not take are never allocated again, as the next transaction writes down. Who has them may
+    /// keep them.
+    pub fn set_aside(&mut self, run: Run) {
+        let Some((arena, first)) = self.place(run) else { return };
+        let arena = &mut self.arenas[arena];
+        self.free -= u64::from(run.blocks - arena.busy.set(first, run.blocks));
+        arena.has_new_bad |= arena.bad.set(first, run.blocks) < run.blocks;
+    }
+
+    /// Blocks that are never allocated.
+    #[must_use]
+    pub fn bad_blocks(&self) -> u64 {
+        self.arenas.iter().map(|arena| u64::from(arena.bad.used())).sum()
+    }
+
+    /// Whether a block is bad.
+    #[must_use]
+    pub fn is_bad(&self, address: BlockAddress) -> bool {
+        let place = self.place(Run { address, blocks: 1 });
+        place.is_some_and(|(arena, block)| self.arenas[arena].bad.is_used(block))
+    }
+
+    /// The arenas whose bad blocks are to be written down, with their bitmaps as they are kept.
+    pub fn new_bad_blocks(&self) -> impl Iterator<Item = (ArenaId, Vec<u8>)> {
+        let new = self.arenas.iter().enumerate().filter(|(_, arena)| arena.has_new_bad);
+        new.map(|(number, arena)| {
+            let mut bitmap = Vec::new();
+            arena.bad.to_bytes(&mut bitmap);
+            (ArenaId(number as u32), bitmap)
+        })
     }
 
     /// Blocks that have their memory.
@@ -219,6 +260,7 @@ impl Allocator {
 
     /// The staged reservation is committed: what it freed waits until `session` has retired `until`.
     pub fn committed(&mut self, reservation: &mut Reservation, session: SessionId, until: LogPosition) {
+        self.arenas.iter_mut().for_each(|arena| arena.has_new_bad = false);
         if !reservation.freed.is_empty() {
             let freed = std::mem::take(&mut reservation.freed);
             self.quarantine.entry(session).or_default().push_back((until, freed));
@@ -258,10 +300,14 @@ impl Allocator {
     }
 
     fn reuse(&mut self, run: Run) {
-        if let Some((arena, first)) = self.place(run) {
-            let already = self.arenas[arena].busy.clear(first, run.blocks);
-            self.free += u64::from(run.blocks - already);
+        let Some((arena, first)) = self.place(run) else { return };
+        let Arena { busy, bad, .. } = &mut self.arenas[arena];
+        let before = busy.free();
+        busy.clear(first, run.blocks);
+        if bad.used() > 0 {
+            busy.join(bad);
         }
+        self.free += u64::from(busy.free() - before);
     }
 }
 
@@ -276,7 +322,7 @@ mod tests {
         let geometry = Geometry { arena_bytes: 64 << 10, nvm_bytes: 1 << 20, ..Geometry::default() };
         let mut allocator = Allocator::new(geometry);
         for _ in 0..arenas {
-            allocator.add_arena(Bitmap::new(16), 16);
+            allocator.add_arena(Bitmap::new(16), Bitmap::new(16), 16);
         }
         allocator
     }
@@ -308,7 +354,7 @@ mod tests {
         let mut reservation = Reservation::default();
         assert_eq!(allocator.take(1, &mut reservation), None);
         for (arena, blocks, taken) in [(0, 0..6, 6), (0, 6..16, 10), (1, 0..4, 4)] {
-            allocator.grow(&Grown { arena: ArenaId(arena), blocks });
+            allocator.grow(&Grown { arena: ArenaId(arena), blocks, bad: Vec::new() });
             assert_eq!(allocator.take(16, &mut reservation).map(|run| run.blocks), Some(taken));
             assert_eq!(allocator.take(1, &mut reservation), None);
         }
@@ -344,6 +390,49 @@ mod tests {
         commit(&mut allocator, &mut reservation, 128);
         allocator.end_session(S);
         assert_eq!(allocator.free_blocks(), 16);
+    }
+
+    #[test]
+    fn what_is_set_aside_is_never_taken_again() {
+        let mut allocator = allocator(1);
+        let mut reservation = Reservation::default();
+        let block = |n: u64| BlockAddress(n * BLOCK_BYTES);
+        // One that is reserved, one that a file has, one that is free; twice.
+        let used = allocator.take(4, &mut reservation).unwrap();
+        commit(&mut allocator, &mut reservation, 64);
+        allocator.take(4, &mut reservation).unwrap();
+        for at in [1, 5, 9, 9] {
+            allocator.set_aside(Run { address: block(at), blocks: 1 });
+        }
+        assert_eq!((allocator.bad_blocks(), allocator.free_blocks()), (3, 7));
+        allocator.abandon(&mut reservation);
+        assert_eq!(allocator.free_blocks(), 10);
+        reservation.free(used);
+        let written: Vec<ArenaId> = allocator.new_bad_blocks().map(|(arena, _)| arena).collect();
+        assert_eq!(written, [ArenaId(0)]);
+        let bad = allocator.new_bad_blocks().next().unwrap().1;
+        commit(&mut allocator, &mut reservation, 128);
+        assert_eq!(allocator.new_bad_blocks().count(), 0);
+        allocator.end_session(S);
+        let again = Allocator::new(allocator.geometry);
+        let mut committed = Vec::new();
+        allocator.bitmap_bytes(ArenaId(0), &mut committed);
+        for mut allocator in [allocator, again] {
+            if allocator.arenas.is_empty() {
+                let [committed, bad] = [&committed, &bad].map(|bytes| Bitmap::from_bytes(16, bytes));
+                allocator.add_arena(committed, bad, 16);
+            }
+            assert_eq!(allocator.free_blocks(), 13);
+            while let Some(run) = allocator.take(16, &mut reservation) {
+                assert!(
+                    (0..run.blocks)
+                        .all(|at| !allocator.is_bad(run.address.plus(u64::from(at) * BLOCK_BYTES)))
+                );
+            }
+            let taken: u32 = reservation.taken.iter().map(|run| run.blocks).sum();
+            assert_eq!(taken, 13);
+            reservation.clear();
+        }
     }
 
     #[test]

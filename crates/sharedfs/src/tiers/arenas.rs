@@ -12,9 +12,10 @@ use cuesta_format::geometry::arena_path;
 use cuesta_format::superblock::Medium;
 use cuesta_format::{ArenaId, BLOCK_BYTES, BlockAddress, Geometry};
 use cuesta_media::emulate::Emulated;
-use cuesta_media::{HUGE_PAGE_BYTES, Mapping, Protection, SharedMemory, create_sparse};
+use cuesta_media::{HUGE_PAGE_BYTES, Mapping, MediaError, Protection, SharedMemory, create_sparse};
 use parking_lot::{Mutex, RwLock};
 use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
@@ -33,6 +34,8 @@ pub struct Grown {
     pub arena: ArenaId,
     /// Which.
     pub blocks: Range<u32>,
+    /// Those of them that the medium does not take.
+    pub bad: Vec<u32>,
 }
 
 /// How far the last arena has come.
@@ -42,6 +45,27 @@ struct Last {
     /// Its file, once it was needed.
     file: Option<OwnedFd>,
     page_sizes: PageSizes,
+}
+
+/// Gives a part of an arena its memory. Answers the blocks that the medium does not take.
+fn provide(mapping: &Mapping, file: &OwnedFd, part: Range<u64>, huge: bool) -> Result<Vec<u32>, MediaError> {
+    match mapping.provide(file, part.start, part.end - part.start, huge) {
+        Err(error) if is_bad_medium(&error) => {}
+        provided => return provided.map(|()| Vec::new()),
+    }
+    let mut bad = Vec::new();
+    for offset in part.step_by(BLOCK_BYTES as usize) {
+        match mapping.provide(file, offset, BLOCK_BYTES, false) {
+            Err(error) if is_bad_medium(&error) => bad.push((offset / BLOCK_BYTES) as u32),
+            provided => provided?,
+        }
+    }
+    Ok(bad)
+}
+
+/// Whether it says of a part of the medium that it can be neither cleared nor touched.
+fn is_bad_medium(error: &MediaError) -> bool {
+    matches!(error.errno(), Errno::IO | Errno::FAULT | Errno::HWPOISON)
 }
 
 /// All arenas of the tier, numbered from 0 without gaps.
@@ -118,10 +142,12 @@ impl Arenas {
             last.file = Some(self.open_file(arena, OFlags::RDWR)?);
         }
         let last = &mut *last;
+        let mut bad = Vec::new();
         if let Some(file) = &last.file {
             let huge = last.page_sizes.next_is_huge();
             let started = Instant::now();
-            self.mapping(arena)?.provide(file, from, to - from, huge)?;
+            let mapping = self.mapping(arena)?;
+            bad = provide(&mapping, file, from..to, huge)?;
             if huge {
                 last.page_sizes.took(started.elapsed());
             } else if to - from == STEP_BYTES {
@@ -129,7 +155,7 @@ impl Arenas {
             }
         }
         last.allocated = to;
-        Ok(Grown { arena, blocks: (from / BLOCK_BYTES) as u32..(to / BLOCK_BYTES) as u32 })
+        Ok(Grown { arena, blocks: (from / BLOCK_BYTES) as u32..(to / BLOCK_BYTES) as u32, bad })
     }
 
     /// Makes one step of small pages a huge one, where there is any. For times when nobody waits: who uses the memory

@@ -42,7 +42,7 @@ impl Bitmap {
     }
 
     /// Blocks in use.
-    #[cfg(test)]
+    #[must_use]
     pub fn used(&self) -> u32 {
         self.used
     }
@@ -64,6 +64,14 @@ impl Bitmap {
     #[must_use]
     pub fn is_used(&self, block: u32) -> bool {
         self.words[(block / 64) as usize] >> (block % 64) & 1 != 0
+    }
+
+    /// Marks whatever `other` does, which is as long.
+    pub fn join(&mut self, other: &Bitmap) {
+        for (word, more) in self.words.iter_mut().zip(&other.words) {
+            *word |= more;
+        }
+        self.used = self.words.iter().map(|word| word.count_ones()).sum();
     }
 
     fn each_word(first: u32, count: u32, mut visit: impl FnMut(usize, u64)) {

@@ -7,9 +7,10 @@
 //! other time a block whose checksum is wrong keeps a wrong one, whatever is written over a part of it.
 
 use crate::Error;
-use crate::tiers::Arenas;
+use crate::tiers::{Arenas, Run};
 use cuesta_format::entry::Crc32c;
 use cuesta_format::{BLOCK_BYTES, BlockAddress, Geometry};
+use cuesta_media::user_copy::Fault;
 use cuesta_media::{AccessError, Mapping};
 use std::sync::Arc;
 
@@ -17,6 +18,8 @@ const BLOCK: usize = BLOCK_BYTES as usize;
 const SUM_BYTES: usize = size_of::<u32>();
 /// Checksums that are written at once.
 const SUMS_AT_ONCE: usize = 64;
+/// Checksums that lie in one page.
+const SUMS_OF_PAGE: u64 = BLOCK_BYTES / SUM_BYTES as u64;
 
 /// A checksum that is wrong for the same bytes.
 fn wrong(sum: u32) -> u32 {
@@ -68,7 +71,11 @@ impl ContentWriter {
 
     /// Writes bytes that lie in one arena.
     fn store(&self, address: BlockAddress, bytes: &[u8]) -> Result<(), Error> {
-        Ok(self.mapping(address)?.write_through(self.geometry.arena_offset(address), bytes)?)
+        let written = self.mapping(address)?.write_through(self.geometry.arena_offset(address), bytes);
+        written.map_err(|error| match error {
+            AccessError::Fault(Fault { copied }) => unwritable(address.plus(copied as u64)),
+            error => error.into(),
+        })
     }
 
     fn put_sums(&self, address: BlockAddress, bytes: &[u8], sum: fn(u32) -> u32) -> Result<(), Error> {
@@ -83,10 +90,26 @@ impl ContentWriter {
                 *slot = sum(sum_of(block)).to_le_bytes();
             }
             let bytes = blocks.len() / BLOCK * SUM_BYTES;
-            mapping.write_through(self.geometry.sum_offset(address), &sums[..bytes])?;
+            self.store_sums(mapping, address, &sums[..bytes])?;
             address = address.plus(blocks.len() as u64);
         }
         Ok(())
+    }
+
+    /// Writes checksums from a block's on. A page of them that the medium does not take is that of many blocks.
+    fn store_sums(&self, mapping: &Mapping, address: BlockAddress, sums: &[u8]) -> Result<(), Error> {
+        let written = mapping.write_through(self.geometry.sum_offset(address), sums);
+        written.map_err(|error| match error {
+            AccessError::Fault(Fault { copied }) => {
+                let arena = self.geometry.arena(address);
+                let block = self.geometry.arena_offset(address) / BLOCK_BYTES + (copied / SUM_BYTES) as u64;
+                let first = block / SUMS_OF_PAGE * SUMS_OF_PAGE;
+                let blocks = SUMS_OF_PAGE.min(u64::from(self.geometry.arena_blocks()) - first);
+                let address = self.geometry.address(arena, first as u32);
+                Error::Unwritable(Run { address, blocks: blocks as u32 })
+            }
+            error => error.into(),
+        })
     }
 
     /// Writes over what blocks hold, from a byte address on, wherever arenas end. Tells `damaged` of blocks that are written in part
@@ -131,23 +154,35 @@ impl ContentWriter {
         let mapping = self.mapping(address)?;
         let offset = self.geometry.arena_offset(address);
         let mut block = [0; BLOCK];
-        mapping.read(offset, &mut block)?;
-        let is_damaged = sum_of(&block) != kept_sum(mapping, &self.geometry, address)?;
+        match mapping.read(offset, &mut block) {
+            Err(AccessError::Fault(_)) => return Err(unwritable(address)),
+            read => read?,
+        }
+        let is_damaged = kept_sum(mapping, &self.geometry, address)? != Some(sum_of(&block));
         block[inside as usize..][..bytes.len()].copy_from_slice(bytes);
-        mapping.write_through(offset + inside, bytes)?;
+        self.store(to, bytes)?;
         let mut sum = sum_of(&block);
         if is_damaged {
             damaged(address);
             sum = wrong(sum);
         }
-        Ok(mapping.write_through(self.geometry.sum_offset(address), &sum.to_le_bytes())?)
+        self.store_sums(mapping, address, &sum.to_le_bytes())
     }
 }
 
-fn kept_sum(mapping: &Mapping, geometry: &Geometry, address: BlockAddress) -> Result<u32, Error> {
+/// The checksum of a block; `None`: the medium does not give it.
+fn kept_sum(mapping: &Mapping, geometry: &Geometry, address: BlockAddress) -> Result<Option<u32>, Error> {
     let mut kept = [0; SUM_BYTES];
-    mapping.read(geometry.sum_offset(address), &mut kept)?;
-    Ok(u32::from_le_bytes(kept))
+    match mapping.read(geometry.sum_offset(address), &mut kept) {
+        Ok(()) => Ok(Some(u32::from_le_bytes(kept))),
+        Err(AccessError::Fault(_)) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The block that `at` lies in is not taken.
+fn unwritable(at: BlockAddress) -> Error {
+    Error::Unwritable(Run { address: BlockAddress(at.0 / BLOCK_BYTES * BLOCK_BYTES), blocks: 1 })
 }
 
 impl Arenas {
@@ -162,7 +197,7 @@ impl Arenas {
             Err(AccessError::Fault(_)) => return Ok(false),
             summed => summed?,
         };
-        Ok(sum == kept_sum(&mapping, geometry, address)?)
+        Ok(kept_sum(&mapping, geometry, address)? == Some(sum))
     }
 
     /// Reads a block, if the medium gives it. Says whether it does.

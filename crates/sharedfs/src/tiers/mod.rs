@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `arenas` | the arena files and their mappings |
 //! | `content` | what is in blocks, and its checksums |
+//! | `region` | what the kernel knows of the persistent memory they lie on |
 //! | `page_size` | when an arena's memory is made of huge pages |
 //! | `bitmap` | used and free blocks of one arena |
 //! | `allocator` | runs of blocks for digests; freed ones wait in quarantine until their readers have passed |
@@ -15,12 +16,14 @@ mod bitmap;
 mod content;
 mod credits;
 mod page_size;
+mod region;
 
 pub use allocator::{Allocator, Reservation, Run};
 pub use arenas::{Arenas, Grown};
 pub use bitmap::Bitmap;
 pub use content::ContentWriter;
 pub use credits::Credits;
+pub use region::{Region, namespace_of_device};
 
 use cuesta_format::{BLOCK_BYTES, Extent, Geometry};
 
