@@ -21,7 +21,7 @@ help:
 	@echo "make linearizability  processes at once, killed and stopped: each call takes effect at one instant (ARGUMENTS=--help)"
 	@echo "make soak           real programs of two users for MINUTES=n, anything killed, all read again (ARGUMENTS=--help)"
 	@echo "make fuzz           the fuzz targets, each for MINUTES=n (make test runs a slice; TARGETS=… for some)"
-	@echo "make test-pmem      core suites and power cuts on persistent memory, in a QEMU guest (ARGUMENTS=--help)"
+	@echo "make test-pmem      suites, power cuts, poisoned pages on persistent memory, in a QEMU guest (ARGUMENTS=--help; make test runs a slice)"
 	@echo "make lint           formatting and clippy"
 	@echo "make install        the command and its library into PREFIX (default /usr/local)"
 
@@ -48,6 +48,7 @@ test: setup
 	$(CARGO) test --release $(MODELS) --lib models::
 	SEED=1 fuzz/run 2
 	$(MAKE) --no-print-directory conform ARGUMENTS="--seeds 3 --operations 15000"
+	$(MAKE) --no-print-directory test-pmem ARGUMENTS=--slice
 
 # What the scripts in crates/preload/tests/same and crates/cuesta/tests/programs start, apart from what every Debian has.
 COMPARED := rsync=rsync cpio=cpio zip=zip unzip=unzip xz=xz-utils bzip2=bzip2 zstd=zstd lz4=lz4 patch=patch ed=ed \

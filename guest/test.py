@@ -7,8 +7,8 @@ cuts:  a program appends records to a file and replaces others, with fsync; the 
 platform: what the firmware says of caches when the power goes (both of what it may say), poisoned pages, a device of bytes.
 kills: programs, the daemon and the mount are killed with SIGKILL (kill-campaign), in a guest that stays.
 
-Usage: test.py TARGET [--only cuts|kills|platform|tests] [--medium pmem|block] [--suite NAME] [--cuts N] [--kills N] [--seed N].
-TARGET is cargo's folder; the guest reads the host's files.
+Usage: test.py TARGET [--slice] [--only cuts|kills|platform|tests] [--medium pmem|block] [--suite NAME] [--cuts N] [--kills N] [--seed N].
+--slice: platform and one cut, for every day. TARGET is cargo's folder; the guest reads the host's files.
 """
 
 import argparse
@@ -148,6 +148,7 @@ def run_kills(folder, medium, campaign, kills, seed):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument('target', type=pathlib.Path)
+    parser.add_argument('--slice', action='store_true', help='platform, and one cut on pmem')
     parser.add_argument('--only', choices=['cuts', 'kills', 'platform', 'tests'])
     parser.add_argument('--medium', choices=list(DAX), help='one of them [default: both for cuts, pmem for the rest]')
     parser.add_argument('--suite', default='', help='only test programs whose names contain this')
@@ -155,19 +156,24 @@ def main():
     parser.add_argument('--kills', type=int, default=24)
     parser.add_argument('--seed', type=int, default=random.randrange(1 << 32))
     arguments = parser.parse_args()
+    if arguments.slice:
+        parts, media, cuts = ['platform', 'cuts'], ['pmem'], 1
+    else:
+        parts = [arguments.only] if arguments.only else ['cuts', 'platform', 'kills', 'tests']
+        media, cuts = [arguments.medium] if arguments.medium else list(DAX), arguments.cuts
     target = arguments.target.resolve()
     folder = target / 'guest'
     folder.mkdir(parents=True, exist_ok=True)
     print(f'seed {arguments.seed}', flush=True)
     try:
-        if arguments.only in (None, 'cuts'):
-            for medium in [arguments.medium] if arguments.medium else DAX:
-                run_cuts(folder, medium, target / 'release/cuesta', arguments.cuts, random.Random(arguments.seed))
-        if arguments.only in (None, 'platform'):
+        if 'cuts' in parts:
+            for medium in media:
+                run_cuts(folder, medium, target / 'release/cuesta', cuts, random.Random(arguments.seed))
+        if 'platform' in parts:
             run_platform(folder, target / 'release/cuesta')
-        if arguments.only in (None, 'kills'):
+        if 'kills' in parts:
             run_kills(folder, arguments.medium or 'pmem', target / 'release/kill-campaign', arguments.kills, arguments.seed)
-        if arguments.only in (None, 'tests'):
+        if 'tests' in parts:
             run_tests(folder, arguments.medium or 'pmem', arguments.suite)
     except guest.Failed as failed:
         sys.exit(f'test-pmem: {failed}')

@@ -44,7 +44,7 @@ impl Segment {
     }
 
     /// Reads from `offset` on, which may be less than asked for. What the medium does not give is read as zeros, in which no
-    /// entry is valid that held something else: a scan ends there.
+    /// entry is valid that held something else: a scan ends there. A medium that gives nothing of it has failed, and is an error.
     fn read(&self, out: &mut [u8], offset: u64) -> Result<usize, Errno> {
         match rustix::io::pread(&self.file, &mut *out, offset) {
             Err(Errno::IO) => {}
@@ -53,7 +53,7 @@ impl Segment {
         let page = (SECTOR_BYTES - offset % SECTOR_BYTES).min(out.len() as u64) as usize;
         let (page, _) = out.split_at_mut(page);
         match rustix::io::pread(&self.file, &mut *page, offset) {
-            Err(Errno::IO) => {
+            Err(Errno::IO) if self.gives_anything() => {
                 if !self.is_unreadable.swap(true, Ordering::Relaxed) {
                     tracing::error!(
                         segment = self.id.0,
@@ -66,6 +66,13 @@ impl Segment {
             }
             read => read,
         }
+    }
+
+    /// Whether the medium gives a page of it at its beginning, middle or end; if none, it is the medium that has failed.
+    fn gives_anything(&self) -> bool {
+        let bytes = rustix::fs::fstat(&self.file).map_or(0, |found| found.st_size.unsigned_abs());
+        let pages = [0, bytes / 2, bytes.saturating_sub(SECTOR_BYTES)];
+        pages.iter().any(|&page| rustix::io::pread(&self.file, &mut [0; 1], page) == Ok(1))
     }
 
     /// Has the disk take all of it.
