@@ -1,6 +1,6 @@
 //! `cuesta-bench`: plain programs that are measured, and the runner that measures them on Cuesta and its peers.
 //!
-//! `works` is the policy (which works, what goals); everything else is mechanism: `workload` the programs,
+//! `works` and `limits` are the policy (which works, what goals); everything else is mechanism: `workload` the programs,
 //! `measure` and `stats` the figures, `peers` on `scratch` the file systems, put up by `stage`, `child` the processes, `daemon` what
 //! the kernel tells of one, `runner` the rounds, `report` the verdicts.
 
@@ -10,6 +10,7 @@ mod daemon;
 mod error;
 mod fio;
 mod goal;
+mod limits;
 mod machine;
 mod measure;
 mod null;
@@ -36,7 +37,7 @@ use crate::peers::mount::MOUNTED;
 use crate::report::{Report, table};
 use crate::runner::Settings;
 use crate::stage::{Materials, Stage};
-use crate::works::{WORKS, Work};
+use crate::works::Work;
 
 /// Measures Cuesta and its peers.
 #[derive(Debug, Parser)]
@@ -137,7 +138,7 @@ fn main() -> ExitCode {
         Subcommands::Curves(options) => curves::run(&options),
         Subcommands::Workload(options) => workload(&options),
         Subcommands::List => {
-            WORKS.iter().for_each(|work| println!("{:<18} {}", work.name, work.rows[0].title));
+            works::all().for_each(|work| println!("{:<20} {}", work.name, work.rows[0].title));
             Ok(ExitCode::SUCCESS)
         }
         Subcommands::ServeNull { at } => {
@@ -168,7 +169,7 @@ fn run(options: &RunOptions) -> Result<ExitCode, BenchError> {
     }
     let is_named = !options.only.is_empty();
     let settings = Settings { is_named, fio, ..stage.settings(options.quick, options.rounds)? };
-    let works: Vec<&Work> = if is_named { options.only.clone() } else { WORKS.iter().collect() };
+    let works: Vec<&Work> = if is_named { options.only.clone() } else { works::all().collect() };
     let measured = runner::run(&works, &mut stage.peers, &settings)?;
 
     let machine = stage.machine(settings.fio.as_deref());

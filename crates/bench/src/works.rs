@@ -1,14 +1,14 @@
 //! Policy: the list of works, their sizes, and the goal each one has to meet.
 //!
-//! Everything that could be argued about is in this file; nothing here opens a file. A work is one program
-//! run on every peer; a row is one of its figures in the table.
+//! Everything that could be argued about is here and, where calls are compared with the hardware, in `limits`; nothing opens a
+//! file. A work is one program run on every peer; a row is one of its figures in the table.
 //!
-//! Goals on the rate of small synchronous writes are judged on *bursts* that fit the operation log, each
-//! after the log had time to drain; the sustained rate, where the digest is the limit, has rows of its own,
-//! and so has the longest stall.
+//! Goals on the rate of small synchronous writes are judged on *bursts* that fit the log, each after it had time to drain; the
+//! sustained rate, where the digest is the limit, has rows of its own, and so has the longest stall.
 
 use crate::curves;
 use crate::goal::{self, Goal};
+use crate::limits;
 use crate::measure::Figure;
 use crate::peers::PeerName;
 use crate::workload::append::Append;
@@ -20,7 +20,7 @@ use crate::workload::fill::Filling;
 use crate::workload::foreign::Foreign;
 use crate::workload::hand_over::HandOver;
 use crate::workload::job::{Job, Make, Task};
-use crate::workload::limit::{Limit, LimitWork};
+use crate::workload::limit::Limit;
 use crate::workload::mixed::Mixed;
 use crate::workload::pages::{PageWork, Pages};
 use crate::workload::sqlite::{JournalMode, Sqlite};
@@ -111,12 +111,13 @@ pub struct Work {
 }
 
 /// Bursts of one run.
-const BURSTS: u32 = 5;
+pub const BURSTS: u32 = 5;
 
 /// Rounds of every work in a quick run.
 pub const ROUNDS_QUICK: u32 = 3;
 
-const fn row(title: &'static str, figure: Figure, goal: Goal) -> Row {
+/// A line of the table.
+pub const fn row(title: &'static str, figure: Figure, goal: Goal) -> Row {
     Row { title, figure, goal }
 }
 
@@ -135,23 +136,6 @@ const fn pages(name: &'static str, work: PageWork, rows: &'static [Row]) -> Work
         bursts: BURSTS,
     });
     Work { name, program, seconds: 0.5, seconds_quick: 0.2, rounds: 5, rows }
-}
-
-const fn limit(
-    name: &'static str,
-    work: LimitWork,
-    size: u64,
-    file_bytes: u64,
-    rows: &'static [Row],
-) -> Work {
-    let burst_bytes = 16 * MIB;
-    let program = Program::Limit(Limit { work, size, file_bytes, burst_bytes, bursts: BURSTS });
-    Work { name, program, seconds: 0.5, seconds_quick: 0.2, rounds: 5, rows }
-}
-
-const fn digest(name: &'static str, folded: Folded, processes: u32, rows: &'static [Row]) -> Work {
-    let program = Program::Digest(Digest { folded, processes, bytes_max: 768 * MIB });
-    Work { name, program, seconds: 1.0, seconds_quick: 0.3, rounds: 5, rows }
 }
 
 const fn sqlite(name: &'static str, journal: JournalMode, rows: &'static [Row]) -> Work {
@@ -190,8 +174,8 @@ const fn recovery(name: &'static str, filling: Filling, rows: &'static [Row]) ->
     Work { name, program, seconds: 1.0, seconds_quick: 0.5, rounds: 3, rows }
 }
 
-/// Every work, in the order of the table.
-pub const WORKS: &[Work] = &[
+/// Works that are compared with tmpfs or another peer, or stand for themselves.
+const WORKS: &[Work] = &[
     append(
         "append-128",
         128,
@@ -338,139 +322,6 @@ pub const WORKS: &[Work] = &[
             row("  99 of 100 take at most", Figure::Percentile99, Goal::Reported),
         ],
     },
-    limit(
-        "limit-append-128",
-        LimitWork::AppendAndSync,
-        128,
-        64 * MIB,
-        &[
-            row("append 128 B + fsync, to a bare copy", Figure::ToBareCopy, goal::NEAR_A_COPY),
-            row("  the call", Figure::OneCall, Goal::Reported),
-            row("  the copy and a fence", Figure::BareCopy, Goal::Reported),
-        ],
-    ),
-    limit(
-        "limit-append-1k",
-        LimitWork::AppendAndSync,
-        KIB,
-        64 * MIB,
-        &[
-            row("append 1 KiB + fsync, to a bare copy", Figure::ToBareCopy, goal::NEAR_A_COPY),
-            row("  the call", Figure::OneCall, Goal::Reported),
-            row("  the copy and a fence", Figure::BareCopy, Goal::Reported),
-        ],
-    ),
-    limit(
-        "limit-append-4k",
-        LimitWork::AppendAndSync,
-        4 * KIB,
-        64 * MIB,
-        &[
-            row("append 4 KiB + fsync, to a bare copy", Figure::ToBareCopy, goal::NEAR_A_COPY),
-            row("  the call", Figure::OneCall, Goal::Reported),
-            row("  the copy and a fence", Figure::BareCopy, Goal::Reported),
-        ],
-    ),
-    limit(
-        "limit-append-16k",
-        LimitWork::AppendAndSync,
-        16 * KIB,
-        64 * MIB,
-        &[
-            row("append 16 KiB + fsync, to a bare copy", Figure::ToBareCopy, goal::NEAR_A_COPY),
-            row("  the call", Figure::OneCall, Goal::Reported),
-            row("  the copy and a fence", Figure::BareCopy, Goal::Reported),
-        ],
-    ),
-    limit(
-        "limit-append-64k",
-        LimitWork::AppendAndSync,
-        64 * KIB,
-        64 * MIB,
-        &[
-            row("append 64 KiB + fsync, to a bare copy", Figure::ToBareCopy, goal::NEAR_A_COPY),
-            row("  the call", Figure::OneCall, Goal::Reported),
-            row("  the copy and a fence", Figure::BareCopy, Goal::Reported),
-        ],
-    ),
-    limit(
-        "limit-read-4k",
-        LimitWork::Read,
-        4 * KIB,
-        64 * MIB,
-        &[
-            row("pread 4 KiB at random, to memcpy", Figure::ToBareCopy, goal::NEAR_MEMCPY),
-            row("  the call", Figure::OneCall, Goal::Reported),
-            row("  memcpy", Figure::BareCopy, Goal::Reported),
-        ],
-    ),
-    // In the processor's cache, where the copy takes least.
-    limit(
-        "limit-read-cached",
-        LimitWork::Read,
-        4 * KIB,
-        4 * MIB,
-        &[
-            row("pread 4 KiB of 4 MiB, to memcpy", Figure::ToBareCopy, goal::NEAR_MEMCPY),
-            row("  the call", Figure::OneCall, Goal::Reported),
-            row("  memcpy", Figure::BareCopy, Goal::Reported),
-        ],
-    ),
-    limit(
-        "limit-read-64k",
-        LimitWork::Read,
-        64 * KIB,
-        64 * MIB,
-        &[
-            row("pread 64 KiB at random, to memcpy", Figure::ToBareCopy, goal::NEAR_MEMCPY),
-            row("  the call", Figure::OneCall, Goal::Reported),
-            row("  memcpy", Figure::BareCopy, Goal::Reported),
-        ],
-    ),
-    limit(
-        "limit-read-1m",
-        LimitWork::Read,
-        MIB,
-        64 * MIB,
-        &[
-            row("pread 1 MiB at random, to memcpy", Figure::ToBareCopy, goal::NEAR_MEMCPY),
-            row("  the call", Figure::OneCall, Goal::Reported),
-            row("  memcpy", Figure::BareCopy, Goal::Reported),
-        ],
-    ),
-    Work {
-        name: "mixed",
-        program: Program::Mixed(Mixed { pace: 400_000, file_bytes: 64 * MIB }),
-        seconds: 4.0,
-        seconds_quick: 1.0,
-        rounds: 5,
-        rows: &[
-            row("mixed load, 999 of 1,000 take at most", Figure::Percentile999, goal::TAIL),
-            row("  99 of 100", Figure::Percentile99, Goal::Reported),
-            row("  half of them", Figure::Median, Goal::Reported),
-            row("  the longest", Figure::LongestStall, Goal::Reported),
-            row("  999 of 1,000 come at most so late", Figure::Late999, Goal::Reported),
-            row("  done", Figure::Rate, Goal::Reported),
-        ],
-    },
-    digest(
-        "digest-fresh",
-        Folded::Fresh,
-        2,
-        &[row("digest, fresh data of two sessions", Figure::Bandwidth, goal::DIGESTED)],
-    ),
-    digest(
-        "digest-temporary",
-        Folded::Temporary,
-        1,
-        &[row("digest, files made, renamed, removed", Figure::Rate, goal::FOLDED)],
-    ),
-    digest(
-        "digest-overwrites",
-        Folded::Overwrites,
-        1,
-        &[row("digest, 128 B over the same places", Figure::Rate, goal::FOLDED)],
-    ),
     stream(
         "stream-1m",
         MIB,
@@ -635,9 +486,14 @@ pub const WORKS: &[Work] = &[
     ),
 ];
 
+/// Every work, in the order of the table.
+pub fn all() -> impl Iterator<Item = &'static Work> {
+    WORKS.iter().chain(limits::WORKS)
+}
+
 /// The work of that name, here or of a curve.
 pub fn find(name: &str) -> Option<&'static Work> {
-    WORKS.iter().find(|work| work.name == name).or_else(|| curves::table::find(name))
+    all().find(|work| work.name == name).or_else(|| curves::table::find(name))
 }
 
 impl Program {
@@ -721,9 +577,9 @@ mod tests {
 
     #[test]
     fn names_are_unique_and_found() {
-        let names: BTreeSet<_> = WORKS.iter().map(|work| work.name).collect();
-        assert_eq!(names.len(), WORKS.len());
-        assert!(WORKS.iter().all(|work| find(work.name).is_some()));
+        let names: BTreeSet<_> = all().map(|work| work.name).collect();
+        assert_eq!(names.len(), all().count());
+        assert!(all().all(|work| find(work.name).is_some()));
         assert!(find("nothing").is_none());
     }
 
@@ -739,6 +595,6 @@ mod tests {
 
     #[test]
     fn every_work_has_rounds_and_rows() {
-        assert!(WORKS.iter().all(|work| work.rounds > 0 && !work.rows.is_empty()));
+        assert!(all().all(|work| work.rounds > 0 && !work.rows.is_empty()));
     }
 }

@@ -518,12 +518,16 @@ impl<'c> Turn<'c> {
         Ok(())
     }
 
-    /// The entry costs `blocks` at worst, as is known now; no more than was prepared.
+    /// The entry costs `blocks` at worst, as is known now that its place in the file is. It takes no more than is at hand.
     #[inline]
-    pub(crate) fn settle(&mut self, blocks: u64) {
-        let over = self.debited.saturating_sub(blocks);
-        self.client.session.give_back_debit(over);
-        self.debited -= over;
+    pub(crate) fn settle(&mut self, blocks: u64) -> Result<(), Halt> {
+        let session = &self.client.session;
+        if blocks > self.debited && !session.debit(blocks - self.debited) {
+            return Err(Halt::Credit(blocks));
+        }
+        session.give_back_debit(self.debited.saturating_sub(blocks));
+        self.debited = blocks;
+        Ok(())
     }
 
     /// A fresh inode number; before any lock.
@@ -551,7 +555,6 @@ impl<'c> Turn<'c> {
         };
         let appender = &self.client.session.appender;
         let appended = appender.append(appender.reserve(admission), operation, self.stamp());
-        self.client.session.count_entry();
         self.appended = Some(appended.end);
         if appender.is_lost(appended.end) { Err(Error::LogLost.into()) } else { Ok(appended) }
     }
@@ -571,7 +574,6 @@ impl<'c> Turn<'c> {
         let reservation = appender.reserve(admission);
         let (void, behind) = (reservation.position(), reservation.body());
         let outcome = appender.append_write(reservation, inode, offset, data, self.stamp());
-        self.client.session.count_entry();
         self.appended = Some(outcome.map_or(void, |appended| appended.end));
         if appender.is_lost(outcome.map_or(behind, |appended| appended.end)) {
             Err(Error::LogLost.into())

@@ -377,11 +377,9 @@ impl Client {
         at: Option<u64>,
         limit: u64,
     ) -> Result<Written, Halt> {
-        let blocks = match at {
-            Some(offset) => debit::of_write(offset, bytes as u64),
-            None => debit::of_append(bytes as u64),
-        };
-        turn.prepare(bytes, blocks)?;
+        // Where an append goes is known under the lock. Few touch a block more than from a block's start: cheaper to debit that
+        // then than to give back what most do not need.
+        turn.prepare(bytes, debit::of_write(at.unwrap_or(0), bytes as u64))?;
         let inode = file.inode_ref();
         let mut state = self.changing(inode)?;
         if state.loses_rights(file.writer) {
@@ -397,7 +395,7 @@ impl Client {
             _ => {}
         }
         if at.is_none() {
-            turn.settle(debit::of_write(offset, bytes as u64));
+            turn.settle(debit::of_write(offset, bytes as u64))?;
         }
         let payers = turn.payers(&state.record, file.writer);
         if !payers.is_empty() {

@@ -77,15 +77,18 @@ impl Client {
         }
     }
 
-    /// Whether an operation whose entry ended at `end` does a step.
+    /// Whether an operation whose entry ended at `end` does a step. Where no report was asked for and none can be, because another
+    /// answer is awaited, a step would do nothing but take locks.
     #[inline]
     fn should_retire(&self, end: LogPosition) -> bool {
         let (digested, retired) = (self.session.digested(), self.session.retired());
         digested > retired
             && (self.in_round.load(Ordering::Relaxed)
                 || self.session.has_report().unwrap_or_else(|| {
-                    (end.0.saturating_sub(digested.0) <= CAUGHT_UP_BYTES && !self.session.is_attended())
-                        || end.0 - retired.0 > self.session.geometry().ring_bytes() / 2
+                    let is_time = (end.0.saturating_sub(digested.0) <= CAUGHT_UP_BYTES
+                        && !self.session.is_attended())
+                        || end.0 - retired.0 > self.session.geometry().ring_bytes() / 2;
+                    is_time && !self.session.asking.is_outstanding()
                 }))
     }
 

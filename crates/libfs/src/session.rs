@@ -73,8 +73,6 @@ pub(crate) struct Session {
     growing: Mutex<()>,
     /// The log is not asked to grow before this much was admitted: SharedFS had no segments.
     grow_again: AtomicU64,
-    /// Entries appended, less those that a fence voided.
-    entries: AtomicU64,
     entries_kicked: AtomicU64,
     waits: AtomicU64,
     waits_timed_out: AtomicU64,
@@ -140,7 +138,6 @@ impl Session {
             slots: AtomicU32::new(0),
             growing: Mutex::new(()),
             grow_again: AtomicU64::new(0),
-            entries: AtomicU64::new(0),
             entries_kicked: AtomicU64::new(0),
             waits: AtomicU64::new(0),
             waits_timed_out: AtomicU64::new(0),
@@ -308,17 +305,9 @@ impl Session {
     #[inline]
     pub(crate) fn holds_too_many(&self) -> bool {
         let page = self.notice.page();
-        let undigested = self
-            .entries
-            .load(Ordering::Relaxed)
-            .saturating_sub(page.digested_entries.load(Ordering::Relaxed));
+        let undigested =
+            self.appender.entries().saturating_sub(page.digested_entries.load(Ordering::Relaxed));
         undigested >= page.entries_max.load(Ordering::Relaxed)
-    }
-
-    /// One more entry was appended.
-    #[inline]
-    pub(crate) fn count_entry(&self) {
-        self.entries.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Whether the log should get more segments: more than a quarter of what there is was used. Early, because a
@@ -398,7 +387,7 @@ impl Session {
     pub(crate) fn appended(&self, end: LogPosition) {
         let kicked = self.kicked.load(Ordering::Relaxed);
         let page = self.notice.page();
-        let entries = self.entries.load(Ordering::Relaxed);
+        let entries = self.appender.entries();
         let many = page.entries_max.load(Ordering::Relaxed) / KICK_PART;
         let was_clean = page.digested.load(Ordering::Relaxed) >= kicked;
         let is_long = end.0.saturating_sub(kicked) >= page.kick_bytes.load(Ordering::Relaxed).max(1)
@@ -489,7 +478,7 @@ impl Session {
         self.kicked.store(position.0, Ordering::Relaxed);
         // What was accepted is digested, the rest is void.
         let digested = self.notice.page().digested_entries.load(Ordering::Relaxed);
-        self.entries.store(digested, Ordering::Relaxed);
+        self.appender.recount(digested);
         self.entries_kicked.store(digested, Ordering::Relaxed);
         *self.report.lock() = None;
         self.report_state.store(REPORT_NONE, Ordering::Relaxed);

@@ -5,7 +5,7 @@ mod common;
 use common::{Caller, InProcess, Store, root, small};
 use cuesta_format::wire::{Request, Response};
 use cuesta_format::{Geometry, SessionId};
-use cuesta_libfs::{Client, Link, LinkError};
+use cuesta_libfs::{Client, Error, Link, LinkError};
 use cuesta_sharedfs::{Options, SharedFs};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
@@ -63,6 +63,28 @@ fn segments_that_did_not_arrive_come_again_and_nothing_acknowledged_is_lost() {
             assert!(after.read_file(&format!("file-{n}")).unwrap() == content(n), "file-{n}");
         }
     }
+}
+
+/// Records of this size begin in one block and end in the next, now and then: that block is debited when its place is known.
+#[test]
+fn appends_across_blocks_fill_the_medium_and_what_was_acknowledged_is_digested() {
+    let geometry = Geometry { nvm_bytes: 4 << 20, arena_bytes: 1 << 20, ..small() };
+    let store = Store::new(geometry).digesting();
+    let client = store.attach();
+    let call = root(&client);
+    let file = call.open("appended", libc::O_CREAT | libc::O_WRONLY | libc::O_APPEND).unwrap();
+    let record = [7; 3000];
+    let mut bytes = 0;
+    let full = loop {
+        match client.write(&file, &[record.as_slice().into()]) {
+            Ok(written) => bytes += written,
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(full, Error::NoSpace);
+    assert!(bytes > 2 << 20, "{bytes} bytes of {}", geometry.nvm_bytes);
+    client.digest().unwrap();
+    assert!(call.read_file("appended").unwrap() == vec![7; bytes]);
 }
 
 #[test]

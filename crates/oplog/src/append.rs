@@ -125,6 +125,8 @@ pub struct Appender {
     durable: Durable,
     /// Entries that reach beyond are lost, or a scan does not come to them: the medium did not take what lies there.
     lost_behind: AtomicU64,
+    /// Entries completed, less those that a fence voided.
+    entries: AtomicU64,
     page: Arc<Mapping>,
 }
 
@@ -139,6 +141,7 @@ impl Appender {
             order: Order::new(start),
             durable: Durable::new(start),
             lost_behind: AtomicU64::new(NOTHING_LOST),
+            entries: AtomicU64::new(0),
             page,
         }
     }
@@ -177,6 +180,18 @@ impl Appender {
     #[must_use]
     pub fn completed(&self) -> LogPosition {
         self.order.completed()
+    }
+
+    /// How many entries were completed; what was voided is taken off by [`Appender::recount`].
+    #[inline]
+    #[must_use]
+    pub fn entries(&self) -> u64 {
+        self.entries.load(Ordering::Relaxed)
+    }
+
+    /// Counts on from so many. No operation is in flight.
+    pub fn recount(&self, entries: u64) {
+        self.entries.store(entries, Ordering::Relaxed);
     }
 
     /// Makes every entry that is complete durable on medium `block`, as far as it is not `digested`; on others it is.
@@ -336,6 +351,8 @@ impl Appender {
         }
         let end = reservation.position.plus(reservation.bytes);
         self.order.complete(reservation.position, end, |end, ordering| {
+            // It is this entry's turn and nobody else's: a locked instruction would be one too many.
+            self.entries.store(self.entries.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
             if let Ok(word) = self.page.atomic_u64(offset_of!(ClientPage, completed) as u64) {
                 word.store(end.0, ordering);
             }
@@ -346,6 +363,7 @@ impl Appender {
     #[cold]
     fn complete_early(&self, reservation: &Reservation) -> Appended {
         let end = reservation.position.plus(reservation.bytes);
+        self.entries.fetch_add(1, Ordering::Relaxed);
         if let Ok(word) = self.page.atomic_u64(offset_of!(ClientPage, completed) as u64) {
             word.fetch_max(end.0, Ordering::AcqRel);
         }

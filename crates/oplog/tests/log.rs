@@ -220,6 +220,7 @@ fn many_threads_leave_no_hole() {
     });
     let (found, _) = log.scan(LogPosition(0), salt(1));
     assert_eq!(found.len(), 200);
+    assert_eq!(log.appender.entries(), 200, "none is counted twice or lost between two threads");
     for worker in 0..4 {
         let own: Vec<u64> =
             found.iter().map(|(offset, _)| *offset).filter(|offset| offset / 1000 == worker).collect();
@@ -239,6 +240,7 @@ fn a_fault_leaves_a_void_entry_not_a_hole() {
         log.appender.append_write(reservation, INODE, 6, &[UserSlice::from(&b"abc"[..]), bad], stamp());
     assert_eq!(fault.unwrap_err().copied, 3);
     log.write(6, b"after");
+    assert_eq!(log.appender.entries(), 3, "a void entry is one that recovery walks over");
     let (found, _) = log.scan(LogPosition(0), salt(1));
     assert_eq!(found, [(0, b"before".to_vec()), (6, b"after".to_vec())]);
 }
