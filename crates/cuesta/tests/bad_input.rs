@@ -48,6 +48,20 @@ fn mkfs_overwrites_nothing() {
 }
 
 #[test]
+fn mkfs_says_what_to_do_with_a_disk() {
+    use rustix::fs::{CWD, FileType, Mode, makedev, mknodat};
+    let place = Place::new();
+    let (disk, device) = (place.path("disk"), makedev(7, 0));
+    if mknodat(CWD, &disk, FileType::BlockDevice, Mode::RUSR, device).is_err() {
+        println!("skipped: only root makes devices");
+        return;
+    }
+    place
+        .cuesta(&["mkfs", "disk"])
+        .refused(1, &["disk", "is a block device", "mkfs.ext4", "overwrites nothing"]);
+}
+
+#[test]
 fn mkfs_names_what_cannot_be() {
     let place = Place::new();
     let mkfs = |arguments: &[&str]| -> Ended { place.cuesta(&[&["mkfs", "new"], arguments].concat()) };

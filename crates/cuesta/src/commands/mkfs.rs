@@ -17,7 +17,7 @@ use rustix::io::Errno;
 use rustix::rand::{GetRandomFlags, getrandom};
 use std::fs::{DirBuilder, File};
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::{DirBuilderExt, symlink};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -131,8 +131,15 @@ pub fn execute(arguments: &Arguments) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A store is made of files: persistent memory that is one device of bytes needs a file system first.
+/// A store is made of files: a device needs a file system first, and persistent memory that is one of bytes first of all another mode.
 fn refuse_device(path: &Path) -> Result<(), Failure> {
+    if std::fs::metadata(path).is_ok_and(|found| found.file_type().is_block_device()) {
+        return Err(Failure::on(
+            path,
+            "is a block device, and a store is made of files; mkfs overwrites nothing. On a file system there (mkfs.ext4, \
+             mkfs.xfs), which is mounted, any directory will do: cuesta mkfs DIR",
+        ));
+    }
     let Some(namespace) = namespace_of_device(path) else { return Ok(()) };
     let namespace = if namespace.is_empty() { "NAMESPACE" } else { &namespace };
     Err(Failure::on(
