@@ -28,9 +28,10 @@ impl Channels {
     }
 }
 
+/// Nothing is played on a disk, whatever medium the other tests are on.
 fn store(profile: &str) -> Store {
     let emulate = profile.parse().unwrap();
-    Store::with(small(), Options { emulate, ..Options::default() })
+    Store::on(Medium::Memory, small(), Options { emulate, ..Options::default() })
 }
 
 fn bytes(caller: &Caller, path: &str) -> usize {

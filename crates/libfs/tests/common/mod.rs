@@ -10,7 +10,7 @@ pub use medium::medium;
 
 use cuesta_format::superblock::Superblock;
 use cuesta_format::wire::{Request, Response};
-use cuesta_format::{Geometry, SessionId, StoreId};
+use cuesta_format::{Geometry, Medium, SessionId, StoreId};
 use cuesta_libfs::{Allocation, Base, Client, Credentials, Error, Link, LinkError, OpenFile};
 use cuesta_sharedfs::check::{CheckReport, Mode, check};
 use cuesta_sharedfs::{Options, Progress, SharedFs};
@@ -86,8 +86,12 @@ impl Store {
     }
 
     pub fn with(geometry: Geometry, options: Options) -> Store {
+        Store::on(medium(), geometry, options)
+    }
+
+    pub fn on(medium: Medium, geometry: Geometry, options: Options) -> Store {
         let folder = tempfile::tempdir_in("/dev/shm").unwrap();
-        let superblock = Superblock { store: StoreId([7; 16]), medium: medium(), geometry };
+        let superblock = Superblock { store: StoreId([7; 16]), medium, geometry };
         SharedFs::create(folder.path(), superblock).unwrap();
         let shared = SharedFs::open(folder.path(), options).unwrap();
         Store { shared, folder, stop: Arc::default(), digester: None }
