@@ -21,7 +21,7 @@ help:
 	@echo "make linearizability  processes at once, killed and stopped: each call takes effect at one instant (ARGUMENTS=--help)"
 	@echo "make soak           real programs of two users for MINUTES=n, anything killed, all read again (ARGUMENTS=--help)"
 	@echo "make fuzz           the fuzz targets, each for MINUTES=n (make test runs a slice; TARGETS=… for some)"
-	@echo "make test-pmem      suites, power cuts, poisoned pages on persistent memory, in a QEMU guest (ARGUMENTS=--help; make test runs a slice)"
+	@echo "make test-pmem      suites, power cuts, poisoned pages, memory nodes, in a QEMU guest (ARGUMENTS=--help; make test runs a slice)"
 	@echo "make lint           formatting and clippy"
 	@echo "make install        the command and its library into PREFIX (default /usr/local)"
 

@@ -71,9 +71,10 @@ def make_initramfs(folder, release):
 
 
 class Guest:
-    """One that runs `job`, a file with a shell script, and whose lines are read here. Ends with the `with` at the latest."""
+    """One that runs `job`, a file with a shell script, and whose lines are read here; with `nodes`, on so many memory nodes, each with
+    one processor. Ends with the `with` at the latest."""
 
-    def __init__(self, folder, job, processors=2, memory='3G', persistence='mem-ctrl'):
+    def __init__(self, folder, job, processors=2, memory_mib=3072, persistence='mem-ctrl', nodes=0):
         self.console = folder / 'console.log'
         image, release = kernel()
         initramfs = make_initramfs(folder, release)
@@ -84,10 +85,13 @@ class Guest:
         # A label area would put the region where DAX refuses it.
         self.process = subprocess.Popen([
             'qemu-system-x86_64', '-accel', 'tcg,thread=multi', '-cpu', 'max', '-smp', str(processors),
-            '-machine', f'q35,nvdimm=on,nvdimm-persistence={persistence}', '-m', f'{memory},slots=2,maxmem=16G',
+            '-machine', f'q35,nvdimm=on,nvdimm-persistence={persistence}', '-m', f'{memory_mib}M,slots=2,maxmem=16G',
             '-object', f'memory-backend-file,id=nv0,share=on,mem-path={nvdimm},size={NVDIMM_BYTES}',
             '-device', 'nvdimm,id=nvdimm0,memdev=nv0',
             '-virtfs', 'local,path=/,mount_tag=host,security_model=none,readonly=on,multidevs=remap',
+            *(word for node in range(nodes) for word in (
+                '-object', f'memory-backend-ram,id=m{node},size={memory_mib // nodes}M',
+                '-numa', f'node,nodeid={node},cpus={node},memdev=m{node}')),
             '-kernel', image, '-initrd', initramfs,
             '-append', f'console=ttyS0 panic=-1 quiet no_timer_check cuesta.job={job}',
             '-nodefaults', '-no-reboot', '-display', 'none',

@@ -4,11 +4,12 @@ when the power goes.
 tests: the suites of the crates that store and read, with every store on ext4 with DAX, mapped with MAP_SYNC.
 cuts:  a program appends records to a file and replaces others, with fsync; the guest is killed in the middle. The next one
        finds in the store all that was told to the host before, and `cuesta fsck` finds nothing wrong. On both media.
+nodes: two memory nodes; the log of a program on one lies there.
 platform: what the firmware says of caches when the power goes (both of what it may say), poisoned pages, a device of bytes.
 kills: programs, the daemon and the mount are killed with SIGKILL (kill-campaign), in a guest that stays.
 
-Usage: test.py TARGET [--slice] [--only cuts|kills|platform|tests] [--medium pmem|block] [--suite NAME] [--cuts N] [--kills N] [--seed N].
---slice: platform and one cut, for every day. TARGET is cargo's folder; the guest reads the host's files.
+Usage: test.py TARGET [--slice] [--only cuts|kills|nodes|platform|tests] [--medium pmem|block] [--suite NAME] [--cuts N] [--kills N] [--seed N].
+--slice: platform, nodes and one cut, for every day. TARGET is cargo's folder; the guest reads the host's files.
 """
 
 import argparse
@@ -133,6 +134,14 @@ umount /dev/shm && ndctl create-namespace -f -e namespace0.0 --mode=devdax >/run
             hear(running, lambda line: line == 'device refused')
 
 
+def run_nodes(folder, cuesta):
+    cuesta, program = shlex.quote(str(cuesta)), shlex.quote(str(guest.HERE / 'nodes.py'))
+    script = f'PYTHONDONTWRITEBYTECODE=1 python3 {program} {cuesta} /run/store 2>&1'
+    guest.forget(folder)
+    with guest.Guest(folder, job(folder, 'nodes', 'pmem', script), nodes=2) as running:
+        hear(running, lambda line: line.startswith('nodes: ') and not print(line, flush=True))
+
+
 def run_kills(folder, medium, campaign, kills, seed):
     script = f'{shlex.quote(str(campaign))} --kills {kills} --kills-per-store {KILLS_PER_STORE} --seed {seed} && echo "none lost"\n'
     guest.forget(folder)
@@ -148,8 +157,8 @@ def run_kills(folder, medium, campaign, kills, seed):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument('target', type=pathlib.Path)
-    parser.add_argument('--slice', action='store_true', help='platform, and one cut on pmem')
-    parser.add_argument('--only', choices=['cuts', 'kills', 'platform', 'tests'])
+    parser.add_argument('--slice', action='store_true', help='platform, nodes, and one cut on pmem')
+    parser.add_argument('--only', choices=['cuts', 'kills', 'nodes', 'platform', 'tests'])
     parser.add_argument('--medium', choices=list(DAX), help='one of them [default: both for cuts, pmem for the rest]')
     parser.add_argument('--suite', default='', help='only test programs whose names contain this')
     parser.add_argument('--cuts', type=int, default=3)
@@ -157,9 +166,9 @@ def main():
     parser.add_argument('--seed', type=int, default=random.randrange(1 << 32))
     arguments = parser.parse_args()
     if arguments.slice:
-        parts, media, cuts = ['platform', 'cuts'], ['pmem'], 1
+        parts, media, cuts = ['platform', 'nodes', 'cuts'], ['pmem'], 1
     else:
-        parts = [arguments.only] if arguments.only else ['cuts', 'platform', 'kills', 'tests']
+        parts = [arguments.only] if arguments.only else ['cuts', 'platform', 'nodes', 'kills', 'tests']
         media, cuts = [arguments.medium] if arguments.medium else list(DAX), arguments.cuts
     target = arguments.target.resolve()
     folder = target / 'guest'
@@ -171,6 +180,8 @@ def main():
                 run_cuts(folder, medium, target / 'release/cuesta', cuts, random.Random(arguments.seed))
         if 'platform' in parts:
             run_platform(folder, target / 'release/cuesta')
+        if 'nodes' in parts:
+            run_nodes(folder, target / 'release/cuesta')
         if 'kills' in parts:
             run_kills(folder, arguments.medium or 'pmem', target / 'release/kill-campaign', arguments.kills, arguments.seed)
         if 'tests' in parts:

@@ -511,6 +511,8 @@ pub struct SessionStatus {
     pub leases: u64,
     /// Operations it was served.
     pub operations: u64,
+    /// The memory node its process ran on when its log last grew, where that decides where the log lies.
+    pub node: Option<u32>,
 }
 
 /// `cuesta explain PATH`.

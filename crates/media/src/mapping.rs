@@ -2,6 +2,7 @@
 
 use crate::error::{AccessError, MediaError};
 use crate::huge::{self, HUGE_PAGE_BYTES};
+use crate::node::{self, Node};
 use crate::recorder;
 use crate::shared::SharedMemory;
 use cuesta_format::Medium;
@@ -158,6 +159,11 @@ impl Mapping {
         self.check_part(offset, len)?;
         // SAFETY: inside the mapping, as was checked, and mapped for as long as `self` lives.
         unsafe { touch(self.memory.as_ptr().add(offset as usize), len as usize, self.memory.protection()) }
+    }
+
+    /// Has the file get its memory from a node, as long as that has some. On medium `memory`, before the first touch.
+    pub fn prefer(&self, node: Node) {
+        node::prefer(&self.memory, node);
     }
 
     /// Gives a part of `file`, which is what is mapped, its room on the medium, durably, and touches it here: no

@@ -13,7 +13,9 @@ use crate::sessions::{BatchReport, Control, Segment, Session, make_segment};
 use crate::store::{Core, Progress};
 use crate::{Error, SharedFs};
 use cuesta_format::event::Step;
+use cuesta_format::superblock::Superblock;
 use cuesta_format::{InodeNumber, SegmentId, SessionId};
+use cuesta_media::Node;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -117,10 +119,12 @@ impl SharedFs {
             self.controls.lock().push(control);
             return Ok(true);
         }
-        if self.core.lock().pool.spare() < self.options.spare_segments as usize {
+        let (ready, kept) = (self.options.spare_segments as usize, self.spare_segments_kept());
+        let lacking = self.core.lock().lacking(&self.nodes, ready, kept);
+        if let Some(node) = lacking {
             let id = self.core.lock().pool.next_id();
-            self.make_segment(id)?;
-            self.core.lock().pool.add(id);
+            let segment = self.make_segment(id, node)?;
+            self.core.lock().pool.add(&segment);
             return Ok(true);
         }
         let blocks = u64::from(self.superblock.geometry.arena_blocks());
@@ -142,12 +146,18 @@ impl SharedFs {
         self.storage().arenas.collapse()
     }
 
+    /// Spare segments that are none too many: each node may have its share.
+    pub(crate) fn spare_segments_kept(&self) -> usize {
+        self.options.spare_segments as usize * self.nodes.all().count().max(1)
+    }
+
     /// Makes a segment, a file of the tier that nobody knows yet.
-    pub(crate) fn make_segment(&self, id: SegmentId) -> Result<Segment, Error> {
+    pub(crate) fn make_segment(&self, id: SegmentId, node: Option<Node>) -> Result<Segment, Error> {
         if self.is_left() {
             return Err(MetadataError::Left.into());
         }
-        make_segment(&self.tier, self.superblock.geometry.segment_bytes, self.superblock.medium, id)
+        let Superblock { medium, geometry, .. } = self.superblock;
+        make_segment(&self.tier, geometry.segment_bytes, medium, id, node)
     }
 
     /// Blocks that may be promised without making room.

@@ -35,9 +35,9 @@ use cuesta_format::{
     SessionId,
 };
 use cuesta_media::emulate::Emulated;
-use cuesta_media::{Mapping, clock, persist, recorder};
+use cuesta_media::{Mapping, Node, Nodes, clock, persist, recorder};
 use parking_lot::{Mutex, RwLock};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs::{DirBuilder, File};
 use std::io::Read;
 use std::os::fd::OwnedFd;
@@ -60,6 +60,17 @@ pub(crate) struct Core {
     next_session: SessionId,
 }
 
+impl Core {
+    /// Where a spare segment is lacking, if `ready` are to be ready and `kept` are enough: on which node, or on any.
+    pub(crate) fn lacking(&self, nodes: &Nodes, ready: usize, kept: usize) -> Option<Option<Node>> {
+        let mut in_use: BTreeSet<Node> = self.sessions.values().filter_map(|session| session.node).collect();
+        if in_use.is_empty() {
+            in_use = nodes.all().collect();
+        }
+        self.pool.spare().lacking(&in_use, ready, kept)
+    }
+}
+
 /// An open store.
 pub struct SharedFs {
     pub(crate) tier: PathBuf,
@@ -68,6 +79,8 @@ pub struct SharedFs {
     pub(crate) emulated: Option<Arc<Emulated>>,
     /// The persistent memory the tier is on.
     pub(crate) region: Option<Region>,
+    /// The memory nodes that logs can be placed on.
+    pub(crate) nodes: Arc<Nodes>,
     incarnation: Incarnation,
     pub(crate) references: References,
     pub(crate) passed: Mutex<PassedFiles>,
@@ -220,6 +233,9 @@ impl SharedFs {
         let Superblock { medium, geometry, .. } = superblock;
         let region = if medium == Medium::Pmem { Region::of(tier) } else { None };
         persist::announce(medium, options.persistence_domain.of(region));
+        // Only this medium's memory is the kernel's to choose.
+        let nodes = if medium == Medium::Memory { Nodes::of_machine() } else { Nodes::default() };
+        let nodes = Arc::new(nodes);
         let boot = Boot::of(tier);
         let emulated = emulation::begin(tier, medium, options.emulate)?;
         let incarnation = Incarnation::begin(tier)?;
@@ -231,7 +247,7 @@ impl SharedFs {
         metadata.watch(Arc::clone(&packed) as Arc<dyn Watch>);
         let (table, occupied) = SessionTable::open(&tier.join(SESSIONS_FILE), geometry.ring_slots, medium)?;
         let owned = occupied.iter().flat_map(|(_, record)| record.all_segments()).collect();
-        let pool = SegmentPool::open(tier, &geometry, &owned)?;
+        let pool = SegmentPool::open(tier, &geometry, &owned, &nodes)?;
         let arenas = Arenas::open(tier, geometry, medium)?;
         if let Some(emulated) = &emulated {
             metadata.emulate(emulated);
@@ -248,6 +264,7 @@ impl SharedFs {
             superblock,
             emulated,
             region,
+            nodes,
             incarnation,
             references,
             passed: Mutex::default(),
@@ -558,6 +575,7 @@ pub(crate) fn new_session(
         id: record.session,
         pid,
         presence: Presence::Here,
+        node: None,
         program,
         slot,
         lease_generation: record.lease_generation,

@@ -8,7 +8,7 @@ use crate::store::Store;
 use crate::system_calls;
 use cuesta_format::BLOCK_BYTES;
 use cuesta_format::emulation::{Figure, Profile};
-use cuesta_format::wire::{Request, Response, Status};
+use cuesta_format::wire::{Request, Response, SessionStatus, Status};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -114,7 +114,7 @@ fn as_text(folder: &Path, status: &Status) -> String {
                     session.program.clone(),
                     session.pid.to_string(),
                     session.session.to_string(),
-                    format!("{} / {}", human(session.log_bytes), human(session.log_capacity_bytes)),
+                    log_of(session),
                     session.leases.to_string(),
                     session.operations.to_string(),
                 ]
@@ -167,4 +167,9 @@ fn duration(milliseconds: u64) -> String {
         60..3600 => format!("{} min {} s", seconds / 60, seconds % 60),
         _ => format!("{} h {} min", seconds / 3600, seconds / 60 % 60),
     }
+}
+
+fn log_of(session: &SessionStatus) -> String {
+    let node = session.node.map_or_else(String::new, |node| format!(", node {node}"));
+    format!("{} / {}{node}", human(session.log_bytes), human(session.log_capacity_bytes))
 }

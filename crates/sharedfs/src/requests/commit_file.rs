@@ -36,7 +36,7 @@ impl SharedFs {
     }
 
     fn give_commit_file(&self, session: SessionId) -> Result<Option<OwnedFd>, Trouble> {
-        let (mut segments, trouble) = self.find_segments(1);
+        let (mut segments, trouble) = self.find_segments(1, None);
         let Some(segment) = segments.pop() else {
             return match trouble {
                 None | Some(Error::NoSpace) => Ok(None),
@@ -48,7 +48,7 @@ impl SharedFs {
             other => other.map_err(Trouble::from),
         };
         if !matches!(given, Ok(Some(_))) {
-            self.core.lock().pool.add(segment.id);
+            self.core.lock().pool.add(&segment);
         }
         given
     }

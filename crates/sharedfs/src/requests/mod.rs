@@ -16,7 +16,7 @@ pub(crate) use packed::Packed;
 use crate::ending::{Ending, Loses};
 use crate::metadata::{Entry, MetadataError, Snapshot};
 use crate::observe::Counters;
-use crate::sessions::{Presence, Segment, Session};
+use crate::sessions::{Presence, Segment, Session, remove_segment};
 use crate::store::Core;
 use crate::{Error, SharedFs};
 use cuesta_format::event::Step;
@@ -25,6 +25,7 @@ use cuesta_format::wire::{
     SessionStatus, Status, StoreTotals,
 };
 use cuesta_format::{ArenaId, InodeNumber, Medium, SessionId};
+use cuesta_media::Node;
 use cuesta_media::planted::{self, Bug};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering;
@@ -221,7 +222,8 @@ impl SharedFs {
         }
         let wanted = slots.min(self.geometry().ring_slots) as usize;
         let wanted = wanted.saturating_sub(granted).min(DESCRIPTORS_MAX);
-        let added = match self.find_segments(wanted) {
+        let node = self.look_for_node(session)?;
+        let added = match self.find_segments(wanted, node) {
             // Fewer segments make a shorter log, not an error.
             (added, None) => added,
             (added, Some(_)) if !added.is_empty() || granted >= 2 => added,
@@ -235,7 +237,7 @@ impl SharedFs {
             Ok(slots) => slots,
             Err(trouble) => {
                 let mut core = self.core.lock();
-                added.iter().for_each(|segment| core.pool.add(segment.id));
+                added.iter().for_each(|segment| core.pool.add(segment));
                 return Err(trouble);
             }
         };
@@ -243,21 +245,46 @@ impl SharedFs {
         Ok(Response::Grown { added: count })
     }
 
-    /// Up to `wanted` segments nobody uses, and what kept them from being more.
-    pub(super) fn find_segments(&self, wanted: usize) -> (Vec<Segment>, Option<Error>) {
+    /// The memory node the session's process runs on now, if the machine has several.
+    fn look_for_node(&self, session: SessionId) -> Result<Option<Node>, Trouble> {
+        if !self.nodes.are_several() {
+            return Ok(None);
+        }
+        let pid = self.with_session(session, |found| found.pid)?;
+        let node = self.nodes.of_process(pid);
+        self.with_session(session, |found| found.node = node)?;
+        Ok(node)
+    }
+
+    /// Up to `wanted` segments nobody uses, on `node` if they can be had there, and what kept them from being more.
+    pub(super) fn find_segments(&self, wanted: usize, node: Option<Node>) -> (Vec<Segment>, Option<Error>) {
         let mut found = Vec::with_capacity(wanted);
         let mut made = 0;
+        let mut has_room = true;
         while found.len() < wanted {
             let mut core = self.core.lock();
-            let segment = match core.pool.take_spare() {
+            let segment = match core.pool.take_spare(node, has_room) {
                 Some(segment) => segment,
                 None if made == SEGMENTS_MADE_MAX => break,
                 None => {
                     made += 1;
                     let id = core.pool.next_id();
+                    let surplus = core.pool.take_surplus(node, self.spare_segments_kept());
                     // It takes its time: nobody else waits meanwhile.
                     drop(core);
-                    self.make_segment(id)
+                    if let Some(surplus) = surplus
+                        && let Err(error) = remove_segment(&self.tier, surplus)
+                    {
+                        return (found, Some(error));
+                    }
+                    match self.make_segment(id, node) {
+                        // There may be some of another node.
+                        Err(Error::NoSpace) if node.is_some() && has_room => {
+                            has_room = false;
+                            continue;
+                        }
+                        made => made,
+                    }
                 }
             };
             match segment {
@@ -504,6 +531,7 @@ impl SharedFs {
             log_capacity_bytes: session.segments.len() as u64 * geometry.segment_bytes,
             leases: core.leases.count(session.id),
             operations: session.control.operations(),
+            node: session.node.map(|node| node.0),
         });
         let Counters { digested_entries, coalesced_entries, digested_bytes, .. } = &self.counters;
         Ok(Status {

@@ -122,7 +122,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let tier = folder.path();
         std::fs::create_dir(tier.join(LOGS_FOLDER)).unwrap();
-        let make = |id| make_segment(tier, GEOMETRY.segment_bytes, Medium::Block, SegmentId(id)).unwrap();
+        let make =
+            |id| make_segment(tier, GEOMETRY.segment_bytes, Medium::Block, SegmentId(id), None).unwrap();
         let log = LogFiles { geometry: GEOMETRY, segments: (0..4).map(make).collect(), emulated: None };
         let commit_file = CommitFile { geometry: GEOMETRY, segment: make(4) };
         let salt = |generation| Salt::new(StoreId([3; 16]), SessionId(1), LogGeneration(generation));

@@ -22,6 +22,6 @@ pub use commit_file::CommitFile;
 pub use control::Control;
 pub(crate) use incarnation::Incarnation;
 pub(crate) use openers::{Openers, References};
-pub use segments::{LogFiles, Segment, SegmentPool, make_segment, open_segment};
+pub use segments::{LogFiles, Segment, SegmentPool, make_segment, open_segment, remove_segment};
 pub use session::{BatchReport, Presence, Session};
 pub use table::{OccupiedSlot, SessionTable};

@@ -2,12 +2,13 @@
 //! it, and the reading end of a session's log.
 
 use crate::Error;
+use crate::placement::SpareSegments;
 use crate::store::sync_folder;
 use cuesta_format::geometry::{LOGS_FOLDER, segment_path};
 use cuesta_format::superblock::Medium;
 use cuesta_format::{Geometry, LogPosition, SegmentId};
 use cuesta_media::emulate::Emulated;
-use cuesta_media::{Mapping, Protection, UNFINISHED_EXTENSION, create_sparse, recorder};
+use cuesta_media::{Mapping, Node, Nodes, Protection, UNFINISHED_EXTENSION, create_sparse, recorder};
 use cuesta_oplog::LogSource;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
@@ -95,17 +96,24 @@ impl Segment {
 pub struct SegmentPool {
     tier: PathBuf,
     segment_bytes: u64,
-    spare: BTreeSet<SegmentId>,
+    spare: SpareSegments,
+    nodes: Arc<Nodes>,
     next: SegmentId,
 }
 
 impl SegmentPool {
     /// Takes stock of the segments on the tier; those in `owned` are not spare.
-    pub fn open(tier: &Path, geometry: &Geometry, owned: &BTreeSet<SegmentId>) -> Result<SegmentPool, Error> {
+    pub fn open(
+        tier: &Path,
+        geometry: &Geometry,
+        owned: &BTreeSet<SegmentId>,
+        nodes: &Arc<Nodes>,
+    ) -> Result<SegmentPool, Error> {
         let mut pool = SegmentPool {
             tier: tier.to_owned(),
             segment_bytes: geometry.segment_bytes,
-            spare: BTreeSet::new(),
+            spare: SpareSegments::default(),
+            nodes: Arc::clone(nodes),
             next: SegmentId(owned.last().map_or(0, |last| last.0 + 1)),
         };
         for entry in std::fs::read_dir(tier.join(LOGS_FOLDER)).map_err(Error::io("list log segments"))? {
@@ -124,7 +132,9 @@ impl SegmentPool {
                 // Its maker died before it had all its memory.
                 cuesta_media::remove(&entry.path()).map_err(Error::io("remove a log segment"))?;
             } else {
-                pool.spare.insert(id);
+                let node =
+                    if nodes.are_several() { nodes.of_file(&open_segment(tier, id)?.file) } else { None };
+                pool.spare.add(id, node);
             }
         }
         Ok(pool)
@@ -137,28 +147,33 @@ impl SegmentPool {
         id
     }
 
-    /// Adds a segment that was made.
-    pub fn add(&mut self, id: SegmentId) {
-        self.spare.insert(id);
+    /// Adds a segment that nobody has. Where it lies the kernel says, which need not have followed what was preferred.
+    pub fn add(&mut self, segment: &Segment) {
+        self.spare.add(segment.id, self.nodes.of_file(&segment.file));
     }
 
     /// Segments ready to be taken.
     #[must_use]
-    pub fn spare(&self) -> usize {
-        self.spare.len()
+    pub fn spare(&self) -> &SpareSegments {
+        &self.spare
     }
 
-    /// A spare segment for a session, if there is one. What it holds is another session's past, which no salt of the
-    /// new one fits.
-    pub fn take_spare(&mut self) -> Option<Result<Segment, Error>> {
-        self.spare.pop_first().map(|id| open_segment(&self.tier, id))
+    /// A spare segment for a session on `node`, if there is one; where one can be made, none of another node. What it holds is
+    /// another session's past, which no salt of the new one fits.
+    pub fn take_spare(&mut self, node: Option<Node>, can_be_made: bool) -> Option<Result<Segment, Error>> {
+        self.spare.take(node, can_be_made).map(|id| open_segment(&self.tier, id))
+    }
+
+    /// A spare segment to remove, for one made on `node`: there are more than `kept`.
+    pub fn take_surplus(&mut self, node: Option<Node>, kept: usize) -> Option<SegmentId> {
+        node.and_then(|_| self.spare.take_surplus(kept))
     }
 
     /// Takes a segment back from a session that does not write any more, if it is still whole and can be read.
     pub fn give_back(&mut self, segment: &Segment) -> Result<(), Error> {
         let bytes = rustix::fs::fstat(&segment.file).map_err(Error::errno("examine a log segment"))?.st_size;
         if bytes as u64 == self.segment_bytes && !segment.is_unreadable.load(Ordering::Relaxed) {
-            self.spare.insert(segment.id);
+            self.add(segment);
             return Ok(());
         }
         self.destroy(segment)
@@ -166,22 +181,30 @@ impl SegmentPool {
 
     /// Removes a segment whose last owner may still write to it: its pages live as long as it maps them.
     pub fn destroy(&mut self, segment: &Segment) -> Result<(), Error> {
-        cuesta_media::remove(&self.tier.join(segment_path(segment.id)))
-            .map_err(Error::io("remove a log segment"))
+        remove_segment(&self.tier, segment.id)
     }
 }
 
-/// Makes a segment: 2 MiB take a quarter of a millisecond as a huge page, and one otherwise.
+/// Removes the file of a segment.
+pub fn remove_segment(tier: &Path, id: SegmentId) -> Result<(), Error> {
+    cuesta_media::remove(&tier.join(segment_path(id))).map_err(Error::io("remove a log segment"))
+}
+
+/// Makes a segment, on a node if one is named: 2 MiB take a quarter of a millisecond as a huge page, and one otherwise.
 pub fn make_segment(
     tier: &Path,
     segment_bytes: u64,
     medium: Medium,
     id: SegmentId,
+    node: Option<Node>,
 ) -> Result<Segment, Error> {
     let path = tier.join(segment_path(id));
     let file = create_sparse(&path, segment_bytes)?;
     // Mapped once, so that the kernel clears its pages here and not under the program that gets it.
     let mapping = Mapping::of_file(&file, 0, segment_bytes, Protection::ReadWrite, medium, false)?;
+    if let Some(node) = node {
+        mapping.prefer(node);
+    }
     let mut provided = mapping.provide(&file, 0, segment_bytes, true);
     if provided.is_ok() && medium == Medium::Block {
         // A log is written to the disk by those who wait for it, and then nothing but its bytes.
@@ -300,13 +323,14 @@ mod tests {
         let tier = folder.path();
         std::fs::create_dir(tier.join(LOGS_FOLDER)).unwrap();
         let geometry = Geometry { segment_bytes: 64 << 10, ..Geometry::default() };
-        make_segment(tier, geometry.segment_bytes, Medium::Memory, SegmentId(0)).unwrap();
+        make_segment(tier, geometry.segment_bytes, Medium::Memory, SegmentId(0), None).unwrap();
         create_sparse(&tier.join(segment_path(SegmentId(1))), geometry.segment_bytes).unwrap();
         let nameless = tier.join(segment_path(SegmentId(7))).with_extension(UNFINISHED_EXTENSION);
         std::fs::write(&nameless, []).unwrap();
-        let pool = SegmentPool::open(tier, &geometry, &BTreeSet::new()).unwrap();
+        let mut pool = SegmentPool::open(tier, &geometry, &BTreeSet::new(), &Arc::default()).unwrap();
         assert!(!nameless.exists());
-        assert_eq!(pool.spare, BTreeSet::from([SegmentId(0)]));
+        assert_eq!(pool.spare().count(), 1);
+        assert_eq!(pool.take_spare(None, true).unwrap().unwrap().id, SegmentId(0));
         assert!(!tier.join(segment_path(SegmentId(1))).exists());
         assert_eq!(pool.next, SegmentId(2));
     }

@@ -10,6 +10,7 @@ use cuesta_format::entry::Salt;
 use cuesta_format::session_table::SessionRecord;
 use cuesta_format::wire::{Placed, Report};
 use cuesta_format::{Geometry, InodeNumber, LeaseGeneration, LogPosition, SessionId, StoreId};
+use cuesta_media::Node;
 use cuesta_media::emulate::Emulated;
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
@@ -48,6 +49,8 @@ pub struct Session {
     pub pid: u32,
     /// Where it is.
     pub presence: Presence,
+    /// The memory node its process ran on when its log last grew.
+    pub node: Option<Node>,
     /// Its program, for people.
     pub program: String,
     /// Its slot of the session table.

@@ -1,0 +1,179 @@
+//! Memory nodes: which a machine has, which one a process runs on, and on which one a file's memory is to lie or lies.
+//!
+//! On a machine with one node nothing is asked and nothing set. What the kernel refuses (a container's filter may) is as on such
+//! a machine: memory lies where it would have, and where that is nobody knows.
+//!
+//! rustix has none of it, and the calls are made as in `aio`.
+
+use crate::mapping::{Mapping, Protection};
+use crate::shared::SharedMemory;
+use cuesta_format::Medium;
+use rustix::fd::AsFd;
+use std::fmt;
+use std::ops::RangeInclusive;
+use std::path::Path;
+use std::ptr::null_mut;
+use syscalls::{Sysno, raw_syscall};
+
+/// The kernel numbers at most so many nodes (`CONFIG_NODES_SHIFT` is 10 at most).
+const NODES_MAX: u32 = 1024;
+/// `MPOL_PREFERRED`: another node, where this one is full.
+const PREFERRED: usize = 1;
+/// `MPOL_F_NODE | MPOL_F_ADDR`: the node of the page at an address.
+const NODE_OF_ADDRESS: usize = 1 | 2;
+/// Where the processor that a process last ran on is in `/proc/PID/stat`, counted from the field behind the program's name.
+const STAT_PROCESSOR: usize = 39 - 3;
+
+/// A memory node, as the kernel numbers it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Node(pub u32);
+
+impl fmt::Display for Node {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// The nodes a program can run on, if the machine has several nodes; else none.
+#[derive(Clone, Debug, Default)]
+pub struct Nodes {
+    processors: Vec<(Node, Vec<RangeInclusive<u32>>)>,
+}
+
+impl Nodes {
+    /// Those of this machine.
+    #[must_use]
+    pub fn of_machine() -> Nodes {
+        Nodes::described_in(Path::new("/sys/devices/system/node"))
+    }
+
+    fn described_in(folder: &Path) -> Nodes {
+        let read = |name: &str| std::fs::read_to_string(folder.join(name)).unwrap_or_default();
+        let online: Vec<u32> = numbers(&read("online")).into_iter().flatten().collect();
+        if online.len() < 2 {
+            return Nodes::default();
+        }
+        let processors =
+            online.iter().map(|&node| (Node(node), numbers(&read(&format!("node{node}/cpulist")))));
+        Nodes { processors: processors.filter(|(_, processors)| !processors.is_empty()).collect() }
+    }
+
+    /// Whether there are several nodes.
+    #[must_use]
+    pub fn are_several(&self) -> bool {
+        !self.processors.is_empty()
+    }
+
+    /// All that a program can run on.
+    pub fn all(&self) -> impl Iterator<Item = Node> {
+        self.processors.iter().map(|&(node, _)| node)
+    }
+
+    /// That of the processor which a process (its first thread) last ran on.
+    #[must_use]
+    pub fn of_process(&self, pid: u32) -> Option<Node> {
+        if !self.are_several() {
+            return None;
+        }
+        let processor = last_processor(&std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)?;
+        let has_it = |ranges: &[RangeInclusive<u32>]| ranges.iter().any(|range| range.contains(&processor));
+        self.processors.iter().find(|(_, ranges)| has_it(ranges)).map(|&(node, _)| node)
+    }
+
+    /// That which the first page of a file's memory lies on.
+    #[must_use]
+    pub fn of_file(&self, file: impl AsFd) -> Option<Node> {
+        if !self.are_several() {
+            return None;
+        }
+        let page = rustix::param::page_size() as u64;
+        let mapping = Mapping::of_file(file, 0, page, Protection::ReadOnly, Medium::Memory, false).ok()?;
+        let mut node = 0_u32;
+        // SAFETY: the kernel writes the one word it is given, and looks at the page, which is mapped for as long as `mapping` lives.
+        let answer = unsafe {
+            let address = mapping.as_ptr();
+            raw_syscall!(Sysno::get_mempolicy, &raw mut node, null_mut::<u8>(), 0, address, NODE_OF_ADDRESS)
+        };
+        (answer == 0).then_some(Node(node))
+    }
+}
+
+/// Lists as the kernel writes them: `0-3,8`.
+fn numbers(list: &str) -> Vec<RangeInclusive<u32>> {
+    let range = |part: &str| {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        Some(first.parse().ok()?..=last.parse().ok()?)
+    };
+    list.trim().split(',').filter_map(range).collect()
+}
+
+/// A program's name may hold blanks and parentheses.
+fn last_processor(stat: &str) -> Option<u32> {
+    let (_, fields) = stat.rsplit_once(')')?;
+    fields.split_ascii_whitespace().nth(STAT_PROCESSOR)?.parse().ok()
+}
+
+/// Has the file that is mapped get the memory it has not got yet from a node, while that has some. A tmpfs remembers it with the file.
+pub(crate) fn prefer(memory: &SharedMemory, node: Node) {
+    if node.0 >= NODES_MAX {
+        return;
+    }
+    let mut nodes = [0_u64; NODES_MAX as usize / 64];
+    nodes[node.0 as usize / 64] = 1 << (node.0 % 64);
+    // SAFETY: the range is mapped, of which no byte changes, and the kernel reads the set of nodes (one bit less than is said).
+    unsafe {
+        let (start, len, bits) = (memory.as_ptr(), memory.len(), NODES_MAX + 1);
+        raw_syscall!(Sysno::mbind, start, len, PREFERRED, nodes.as_ptr(), bits, 0)
+    };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_node_is_as_none() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(!Nodes::described_in(folder.path()).are_several());
+        for online in ["0\n", "1\n", "\n"] {
+            std::fs::write(folder.path().join("online"), online).unwrap();
+            let nodes = Nodes::described_in(folder.path());
+            assert!(!nodes.are_several());
+            assert_eq!(nodes.of_process(std::process::id()), None);
+        }
+    }
+
+    #[test]
+    fn a_process_is_where_its_processor_is() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("online"), "0,2-3\n").unwrap();
+        // The last one has memory alone.
+        for (node, processors) in [(0, "0-1,1000\n"), (2, "2-999\n"), (3, "\n")] {
+            std::fs::create_dir(folder.path().join(format!("node{node}"))).unwrap();
+            std::fs::write(folder.path().join(format!("node{node}/cpulist")), processors).unwrap();
+        }
+        let nodes = Nodes::described_in(folder.path());
+        assert_eq!(nodes.all().collect::<Vec<_>>(), [Node(0), Node(2)]);
+        assert!(nodes.of_process(std::process::id()).is_some());
+        assert_eq!(nodes.of_process(u32::MAX), None);
+    }
+
+    #[test]
+    fn the_processor_is_found_behind_any_name() {
+        let stat = |name: &str| format!("7 ({name}) S {} 23 0 0\n", "1 ".repeat(35).trim());
+        assert_eq!(last_processor(&stat("sh")), Some(23));
+        assert_eq!(last_processor(&stat("a) R (b")), Some(23));
+        assert_eq!(last_processor("7 (sh) S 1"), None);
+    }
+
+    #[test]
+    fn memory_lies_on_a_node() {
+        let file = crate::create_sparse(&tempfile::tempdir().unwrap().path().join("file"), 1 << 20).unwrap();
+        let mapping =
+            Mapping::of_file(&file, 0, 1 << 20, Protection::ReadWrite, Medium::Memory, false).unwrap();
+        mapping.prefer(Node(0));
+        mapping.prefer(Node(NODES_MAX));
+        mapping.touch(0, 1 << 20).unwrap();
+        assert_eq!(Nodes::default().of_file(&file), None);
+    }
+}

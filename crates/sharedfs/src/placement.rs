@@ -1,0 +1,140 @@
+//! Which segments go to whom, on a machine with several memory nodes: a log is written by one process, and lies on the memory
+//! of the node that runs on. On a machine with one node all lie on `None`.
+//!
+//! | a session on a node takes | when |
+//! |---|---|
+//! | a spare segment of its node | there is one |
+//! | a new one, made there | there is none; if more lie on other nodes than are kept ready in all, one of those is removed for it |
+//! | a spare one of another node | no more can be made |
+//!
+//! Ahead of them are made as many for each node that has sessions as its share is; while there are none, for each node a program
+//! can run on.
+
+use cuesta_format::SegmentId;
+use cuesta_media::Node;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Segments nobody owns, by the node they lie on.
+#[derive(Debug, Default)]
+pub struct SpareSegments {
+    on: BTreeMap<Option<Node>, BTreeSet<SegmentId>>,
+}
+
+impl SpareSegments {
+    /// One more.
+    pub fn add(&mut self, id: SegmentId, node: Option<Node>) {
+        self.on.entry(node).or_default().insert(id);
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.on.values().map(BTreeSet::len).sum()
+    }
+
+    fn count_on(&self, node: Node) -> usize {
+        self.on.get(&Some(node)).map_or(0, BTreeSet::len)
+    }
+
+    /// One for a session on `node`. Where one can be made, that is better than one of another node.
+    pub fn take(&mut self, node: Option<Node>, can_be_made: bool) -> Option<SegmentId> {
+        match node {
+            Some(own) if self.count_on(own) > 0 => self.on.get_mut(&node)?.pop_first(),
+            Some(_) if can_be_made => None,
+            _ => self.take_any(),
+        }
+    }
+
+    /// One to remove, since there are more than `kept`: memory is not to be made anew for each node.
+    pub fn take_surplus(&mut self, kept: usize) -> Option<SegmentId> {
+        if self.count() > kept { self.take_any() } else { None }
+    }
+
+    fn take_any(&mut self) -> Option<SegmentId> {
+        self.on.values_mut().max_by_key(|there| there.len())?.pop_first()
+    }
+
+    /// Where one is to be made, if `ready` are to be ready in all and sessions are on the nodes `in_use`; on a machine with one
+    /// node there is none such. There are never more than `kept` by that: what is made need not lie where it was wanted, nor need
+    /// anybody know where it lies.
+    #[must_use]
+    pub fn lacking(&self, in_use: &BTreeSet<Node>, ready: usize, kept: usize) -> Option<Option<Node>> {
+        if in_use.is_empty() {
+            return (self.count() < ready).then_some(None);
+        }
+        if self.count() >= kept {
+            return None;
+        }
+        let share = ready.div_ceil(in_use.len());
+        in_use.iter().find(|&&node| self.count_on(node) < share).map(|&node| Some(node))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spare(on: &[(Option<u32>, u32)]) -> SpareSegments {
+        let mut spare = SpareSegments::default();
+        on.iter().for_each(|&(node, id)| spare.add(SegmentId(id), node.map(Node)));
+        spare
+    }
+
+    fn nodes(of: &[u32]) -> BTreeSet<Node> {
+        of.iter().map(|&node| Node(node)).collect()
+    }
+
+    #[test]
+    fn with_one_node_the_first_is_taken_and_as_many_as_are_to_be_ready_are_made() {
+        let mut spare = spare(&[(None, 5), (None, 3)]);
+        assert_eq!(spare.lacking(&nodes(&[]), 3, 3), Some(None));
+        assert_eq!(spare.lacking(&nodes(&[]), 2, 2), None);
+        assert_eq!([true, false].map(|can| spare.take(None, can)), [Some(SegmentId(3)), Some(SegmentId(5))]);
+        assert_eq!([true, false].map(|can| spare.take(None, can)), [None, None]);
+        assert_eq!(spare.lacking(&nodes(&[]), 0, 0), None);
+    }
+
+    #[test]
+    fn its_own_node_comes_first_then_a_new_one_then_any() {
+        let mut spare = spare(&[(Some(0), 1), (Some(0), 2), (Some(1), 3)]);
+        let one = Some(Node(1));
+        assert_eq!(spare.take(one, true), Some(SegmentId(3)));
+        assert_eq!(spare.take(one, true), None);
+        assert_eq!(spare.take(one, false), Some(SegmentId(1)));
+        // Nobody knows where the process is.
+        assert_eq!(spare.take(None, true), Some(SegmentId(2)));
+        assert_eq!(spare.take(one, false), None);
+    }
+
+    #[test]
+    fn what_is_made_replaces_what_there_is_too_much_of() {
+        let mut spare = spare(&[(Some(0), 1), (Some(1), 2), (Some(1), 3)]);
+        assert_eq!(spare.take_surplus(3), None);
+        assert_eq!(spare.take_surplus(2), Some(SegmentId(2)));
+        assert_eq!(spare.take_surplus(2), None);
+    }
+
+    #[test]
+    fn each_node_in_use_has_its_share() {
+        let mut spare = spare(&[(Some(0), 1), (Some(0), 2), (Some(0), 3), (None, 4)]);
+        assert_eq!(spare.lacking(&nodes(&[0]), 3, 6), None);
+        assert_eq!(spare.lacking(&nodes(&[0]), 4, 8), Some(Some(Node(0))));
+        assert_eq!(spare.lacking(&nodes(&[0, 1]), 3, 8), Some(Some(Node(1))));
+        spare.add(SegmentId(5), Some(Node(1)));
+        assert_eq!(spare.lacking(&nodes(&[0, 1]), 3, 8), Some(Some(Node(1))));
+        spare.add(SegmentId(6), Some(Node(1)));
+        assert_eq!(spare.lacking(&nodes(&[0, 1]), 3, 8), None);
+        assert_eq!(spare.lacking(&nodes(&[0, 1]), 0, 8), None);
+    }
+
+    #[test]
+    fn what_lies_elsewhere_than_was_wanted_is_not_made_without_end() {
+        let mut spare = SpareSegments::default();
+        let mut made = 0;
+        while spare.lacking(&nodes(&[1]), 4, 8).is_some() {
+            spare.add(SegmentId(made), if made % 2 == 0 { None } else { Some(Node(0)) });
+            made += 1;
+        }
+        assert_eq!(made, 8);
+    }
+}

@@ -1,0 +1,77 @@
+"""Where logs and content lie on a machine with two memory nodes, each with one processor of the same number. Run by a guest's job, as
+root: nodes.py CUESTA STORE. What is wrong is told in a line, the rest in a last one.
+
+The daemon runs on node 0 throughout, which is where what it touches first would lie.
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import threading
+
+CUESTA, STORE = sys.argv[1:3]
+FILE_BYTES = 8 << 20
+PROGRAM = f"""
+import os
+file = os.open('/cuesta/' + os.environ['NAME'], os.O_RDWR | os.O_CREAT)
+for at in range(0, {FILE_BYTES}, 64 << 10): os.pwrite(file, os.urandom(64 << 10), at)
+print(os.getpid(), flush=True)
+input()
+"""
+
+
+def expect(what, found, expected):
+    if found != expected:
+        sys.exit(print(f'wrong: {what}: {found!r}, not {expected!r}', flush=True))
+
+
+def on(node, *command, **options):
+    return subprocess.Popen(['taskset', '-c', str(node), CUESTA, *command], text=True, stdin=subprocess.PIPE,
+                            stdout=subprocess.PIPE, **options)
+
+
+def ask(*command):
+    """Of a daemon that begins with it, if none runs."""
+    asked = on(0, *command)
+    answer = asked.communicate()[0]
+    expect(' '.join(command), asked.returncode, 0)
+    return answer
+
+
+def pages(pid, kind):
+    """The nodes which the memory of such files lies on that a process has mapped and touched, and how many files it is."""
+    with open(f'/proc/{pid}/numa_maps') as maps:
+        lines = [line for line in maps if f'/{kind}-' in line]
+    files = {re.search(r' file=(\S+)', line)[1] for line in lines if re.search(r' N\d+=', line)}
+    return {int(node) for line in lines for node in re.findall(r' N(\d+)=', line)}, files
+
+
+def run_on(node, name):
+    program = on(node, 'run', '--store', STORE, '--', 'python3', '-c', PROGRAM, env={**os.environ, 'NAME': name})
+    pid = int(program.stdout.readline())
+    sessions = json.loads(ask('status', '--json', STORE))['sessions']
+    expect('status', [session['node'] for session in sessions if session['pid'] == pid], [node])
+    nodes, files = pages(pid, 'seg')
+    expect(f'the log of a program on node {node} ({len(files)} segments)', (nodes, len(files) > 1), ({node}, True))
+    program.communicate('\n')
+    expect('the program ended', program.returncode, 0)
+    return files
+
+
+# What hangs is no answer.
+threading.Timer(300, lambda: (print('wrong: it hangs', flush=True), os._exit(1))).start()
+ask('mkfs', STORE, '--medium', 'memory', '--nvm', '512M')
+ask('run', '--store', STORE, '--', 'true')
+logs = [run_on(node, name) for node, name in [(1, 'a'), (0, 'b'), (1, 'c')]]
+expect('what ended leaves its log to who is on its node', (logs[0] & logs[1], bool(logs[0] & logs[2])), (set(), True))
+ask('stop', STORE)
+ask('run', '--store', STORE, '--', 'true')
+# Where they lie the next daemon sees.
+found = run_on(1, 'd')
+expect('segments that are found are taken by their node', bool(found & (logs[0] | logs[2])), True)
+ask('stop', STORE)
+ask('fsck', STORE)
+print(f'nodes: the logs of programs on either ({len(found)} segments) lie there', flush=True)
+os._exit(0)
