@@ -284,6 +284,7 @@ fn superblocks() -> Vec<Vec<u8>> {
         ended: false,
         away_below: InodeNumber(77),
         segments: vec![SegmentId(1), SegmentId(9)],
+        commit_file: Some(SegmentId(5)),
     };
     let mut written = Vec::new();
     record.encode(8, &mut written);

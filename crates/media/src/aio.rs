@@ -136,9 +136,10 @@ impl Queue {
                 )
             };
             match checked(taken) {
-                // SAFETY: the kernel says that it filled it.
                 Ok(1) => {
-                    return checked(unsafe { event.assume_init() }.result as usize).map(|bytes| bytes as u64);
+                    // SAFETY: the kernel says that it filled it.
+                    let event = unsafe { event.assume_init() };
+                    return checked(event.result as usize).map(|bytes| bytes as u64);
                 }
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(errno) => return Err(errno),
