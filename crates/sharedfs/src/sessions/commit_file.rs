@@ -40,7 +40,7 @@ impl CommitFile {
         let mut done = 0;
         while done < out.len() {
             let at = offset + done as u64;
-            let got = rustix::io::pread(&self.segment.file, &mut out[done..], at)?;
+            let got = self.segment.read(&mut out[done..], at)?;
             recorder::record_file_read(&self.segment.file, at, got);
             if got == 0 {
                 return Err(io::ErrorKind::UnexpectedEof.into());

@@ -46,7 +46,7 @@ impl Segment {
 
     /// Reads from `offset` on, which may be less than asked for. What the medium does not give is read as zeros, in which no
     /// entry is valid that held something else: a scan ends there. A medium that gives nothing of it has failed, and is an error.
-    fn read(&self, out: &mut [u8], offset: u64) -> Result<usize, Errno> {
+    pub(super) fn read(&self, out: &mut [u8], offset: u64) -> Result<usize, Errno> {
         match rustix::io::pread(&self.file, &mut *out, offset) {
             Err(Errno::IO) => {}
             read => return read,
