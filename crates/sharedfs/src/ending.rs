@@ -1,6 +1,7 @@
 //! Fences, and how sessions end: everything that takes leases from a session without asking it.
 
 use crate::digest::{Digester, Until};
+use crate::leases::Leases;
 use crate::metadata::MetadataError;
 use crate::requests::Ahead;
 use crate::sessions::{Presence, Session, SessionTable};
@@ -29,6 +30,8 @@ pub(crate) enum Loses<'a> {
     Nothing,
     /// Its lease on the inode, and those along with it.
     Lease(InodeNumber, &'a Ahead),
+    /// Its leases on these inodes, which nobody else asked for.
+    Leases(&'a [InodeNumber]),
     /// What it was promised and has not used, and what its digests freed and it has not let go of.
     Space,
 }
@@ -74,6 +77,22 @@ impl SharedFs {
             return Ok(());
         }
         self.settle_fence(&mut digester, session, Loses::Space)?;
+        self.note_fence(session);
+        Ok(())
+    }
+
+    /// Fences a session that has leases on inodes without having them open, as far as can be seen, and takes those. If it opens one
+    /// meanwhile it either says so before the fence, or sees that behind it and asks again.
+    pub(crate) fn take_closed(
+        &self,
+        digester: &mut Digester,
+        session: SessionId,
+        inodes: &[InodeNumber],
+    ) -> Result<(), Error> {
+        if !self.move_generation(session) {
+            return Ok(());
+        }
+        self.settle_fence(digester, session, Loses::Leases(inodes))?;
         self.note_fence(session);
         Ok(())
     }
@@ -180,7 +199,7 @@ impl SharedFs {
         }
         let revoked = match loses {
             Loses::Lease(inode, along) => Some((inode, along)),
-            Loses::Nothing | Loses::Space => None,
+            Loses::Nothing | Loses::Leases(_) | Loses::Space => None,
         };
         // With the log digested, what the session made is in the metadata store: of its other numbers there is no inode.
         // Where what is near cannot be read nothing is given up along.
@@ -193,6 +212,9 @@ impl SharedFs {
             let lost = std::iter::once(inode).chain(near.iter().copied());
             self.doubt_in_kernel(session, lost);
         }
+        if let Loses::Leases(inodes) = loses {
+            self.doubt_in_kernel(session, inodes.iter().copied());
+        }
         let mut core = self.core.lock();
         let Core { sessions, table, leases, .. } = &mut *core;
         let Some(found) = sessions.get_mut(&session) else { return Ok(()) };
@@ -203,13 +225,10 @@ impl SharedFs {
                 // What it lost before and was not told of yet, it has had as it was since then.
                 found.revoked.entry(inode).or_insert(version);
                 leases.revoke(session, inode, self.opened.elapsed());
-                for near in near.into_iter().filter(|&near| near != inode) {
-                    if leases.held(session, near).is_some() {
-                        found.revoked.entry(near).or_insert(None);
-                        leases.revoke_along(session, near);
-                    }
-                }
+                let near = near.iter().copied().filter(|&near| near != inode);
+                take_along(found, leases, near);
             }
+            Loses::Leases(inodes) => take_along(found, leases, inodes.iter().copied()),
             Loses::Space => {
                 let promised = found.promised();
                 found.credit_limit = found.debited;
@@ -400,6 +419,16 @@ impl SharedFs {
         if let Some(found) = self.core.lock().sessions.get_mut(&session) {
             found.move_generation();
             found.control.publish_closed();
+        }
+    }
+}
+
+/// Takes the leases it has on inodes from a session, which is told so.
+fn take_along(session: &mut Session, leases: &mut Leases, inodes: impl Iterator<Item = InodeNumber>) {
+    for inode in inodes {
+        if leases.held(session.id, inode).is_some() {
+            session.revoked.entry(inode).or_insert(None);
+            leases.revoke_along(session.id, inode);
         }
     }
 }

@@ -6,19 +6,19 @@
 //! there are such inodes, and whenever somebody asks for space or how much there is.
 //!
 //! Whoever closed an inode may have written to it, and its log must be digested before the inode goes: an entry about an
-//! inode that does not exist makes a log void. Only who has a lease on it can have such entries. Nor may anybody come to it while
+//! inode that does not exist makes a log void. Only who has a lease on it can have such entries; and who has one may be about to
+//! open the inode, so that it is fenced and loses the lease. Nor may anybody come to an inode while
 //! it goes: where nobody has its lease, that is taken for nobody first, and whoever asks for one then waits until the
 //! digester is free. So what is found open behind that stays, and what is not is opened by nobody any more.
 
-use crate::digest::{Digester, Others, Until};
-use crate::ending::Ending;
+use crate::digest::{Digester, Others};
 use crate::leases::{LoggedChange, Outcome};
 use crate::sessions::{Openers, Presence};
 use crate::{Error, SharedFs};
 use cuesta_format::wire::LeaseMode;
 use cuesta_format::{InodeNumber, SessionId};
 use hashbrown::HashSet;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -91,23 +91,30 @@ impl SharedFs {
         if closed.is_empty() {
             return Ok(false);
         }
-        let writers: BTreeSet<SessionId> = {
-            let core = self.core.lock();
-            closed.iter().flat_map(|&inode| core.leases.involved(inode).collect::<Vec<_>>()).collect()
-        };
-        for writer in writers {
-            if self.digest_all(digester, writer, Until::Completed)?.rejected {
-                self.end(digester, writer, Ending::GivenUp)?;
+        for (session, held) in self.involved(&closed) {
+            if held.is_empty() {
+                self.digest_what_is_completed(digester, session)?;
+            } else {
+                self.take_closed(digester, session, &held)?;
             }
         }
-        // Somebody may have come to one meanwhile; and who has a lease on one that it closed long ago does not keep it.
-        let (_, held) = self.withdraw(closed.clone(), SessionId::NOBODY);
-        let openers = self.openers(SessionId::NOBODY);
-        let (open, gone): (Vec<_>, Vec<_>) =
-            closed.into_iter().partition(|inode| held.contains(inode) && openers.have(*inode));
-        drop(openers);
+        // Somebody may have come to one meanwhile.
+        let (gone, _) = self.withdraw(closed, SessionId::NOBODY);
         self.remove(digester, SessionId::NOBODY, &gone)?;
-        Ok(open.is_empty() || !gone.is_empty())
+        Ok(!gone.is_empty())
+    }
+
+    /// Who has leases on inodes, or may have entries about them in its log; and on which it has one.
+    fn involved(&self, inodes: &[InodeNumber]) -> BTreeMap<SessionId, Vec<InodeNumber>> {
+        let core = self.core.lock();
+        let mut involved: BTreeMap<SessionId, Vec<InodeNumber>> = BTreeMap::new();
+        for &inode in inodes {
+            for session in core.leases.involved(inode) {
+                let held = involved.entry(session).or_default();
+                held.extend(core.leases.held(session, inode).map(|_| inode));
+            }
+        }
+        involved
     }
 
     /// Takes the leases on inodes for nobody, where nobody but `session`, whose log is digested, has one. Answers those that nobody

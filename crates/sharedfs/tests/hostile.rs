@@ -41,9 +41,7 @@ impl Beside {
 
     /// The honest session makes one more file, and everything of it is what it was.
     fn goes_on(&mut self, after: &str) {
-        if self.honest.generation() != self.honest.lease_generation {
-            self.honest.resync();
-        }
+        self.honest.resync_if_fenced();
         let name = format!("file{}", self.made);
         let file = self.honest.create_in(self.directory, name.as_bytes(), 0o100_600);
         self.honest.write(file, 0, name.as_bytes());

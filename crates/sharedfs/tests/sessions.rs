@@ -351,9 +351,7 @@ fn what_several_sessions_pass_through_is_fenced_for_once() {
     for round in 0..100 {
         for (writer, &directory) in writers.iter_mut().zip(&directories) {
             writer.acquire(ROOT, LeaseMode::Read);
-            if writer.generation() != writer.lease_generation {
-                writer.resync();
-            }
+            writer.resync_if_fenced();
             writer.acquire(directory, LeaseMode::Write);
             writer.create_in(directory, format!("f{round}").as_bytes(), 0o100_644);
         }

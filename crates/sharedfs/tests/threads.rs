@@ -29,9 +29,7 @@ fn make_files(writer: &mut Writer, number: u8) -> Vec<String> {
         made.push(name);
         if made.len() % 7 == 0 && writer.generation() == writer.lease_generation {
             writer.write(file, 0, &[number; 3000]);
-            if writer.generation() != writer.lease_generation {
-                writer.resync();
-            }
+            writer.resync_if_fenced();
         }
     }
     made

@@ -204,6 +204,13 @@ impl Writer {
         resynced
     }
 
+    /// As every operation of a client begins.
+    pub fn resync_if_fenced(&mut self) {
+        if self.generation() != self.lease_generation {
+            self.resync();
+        }
+    }
+
     pub fn report(&mut self, from: LogPosition) -> Report {
         let Response::Report(report) = self.request(&Request::Report { from, skip: 0 }) else {
             panic!("no report")
