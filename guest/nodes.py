@@ -13,11 +13,16 @@ import threading
 
 CUESTA, STORE = sys.argv[1:3]
 FILE_BYTES = 8 << 20
+# Asking how full it is has what was written digested.
 PROGRAM = f"""
 import os
 file = os.open('/cuesta/' + os.environ['NAME'], os.O_RDWR | os.O_CREAT)
 for at in range(0, {FILE_BYTES}, 64 << 10): os.pwrite(file, os.urandom(64 << 10), at)
 print(os.getpid(), flush=True)
+input()
+os.statvfs('/cuesta')
+os.pread(file, {FILE_BYTES}, 0)
+print('read', flush=True)
 input()
 """
 
@@ -55,23 +60,38 @@ def run_on(node, name):
     expect('status', [session['node'] for session in sessions if session['pid'] == pid], [node])
     nodes, files = pages(pid, 'seg')
     expect(f'the log of a program on node {node} ({len(files)} segments)', (nodes, len(files) > 1), ({node}, True))
+    program.stdin.write('\n')
+    program.stdin.flush()
+    expect('the program read', program.stdout.readline(), 'read\n')
+    nodes, arenas = pages(pid, 'arena')
+    expect(f'the content of a program on node {node}', (nodes, len(arenas) > 0), ({node}, True))
     program.communicate('\n')
     expect('the program ended', program.returncode, 0)
     return files
+
+
+def await_memory_of_both():
+    """Until either node has memory at hand for a file."""
+    while True:
+        free = json.loads(ask('status', '--json', STORE))['free_on_nodes']
+        if sorted(node for node, blocks in free if blocks * 4096 > 2 * FILE_BYTES) == [0, 1]:
+            return
 
 
 # What hangs is no answer.
 threading.Timer(300, lambda: (print('wrong: it hangs', flush=True), os._exit(1))).start()
 ask('mkfs', STORE, '--medium', 'memory', '--nvm', '512M')
 ask('run', '--store', STORE, '--', 'true')
+await_memory_of_both()
 logs = [run_on(node, name) for node, name in [(1, 'a'), (0, 'b'), (1, 'c')]]
 expect('what ended leaves its log to who is on its node', (logs[0] & logs[1], bool(logs[0] & logs[2])), (set(), True))
 ask('stop', STORE)
 ask('run', '--store', STORE, '--', 'true')
 # Where they lie the next daemon sees.
+await_memory_of_both()
 found = run_on(1, 'd')
 expect('segments that are found are taken by their node', bool(found & (logs[0] | logs[2])), True)
 ask('stop', STORE)
 ask('fsck', STORE)
-print(f'nodes: the logs of programs on either ({len(found)} segments) lie there', flush=True)
+print(f'nodes: the logs and the content of programs on either ({len(found)} segments) lie there', flush=True)
 os._exit(0)

@@ -33,6 +33,14 @@ pub fn complain(text: &str) {
     let _ = io::stderr().lock().write_all(text.as_bytes());
 }
 
+/// Of blocks that the medium does not take.
+pub fn bad_blocks(count: u64) -> String {
+    format!(
+        "{} {count} blocks that the medium does not take are not used any more\n",
+        heading("failing medium:")
+    )
+}
+
 /// Where stores to persistent memory are durable, and which node it is on, as it is put behind the medium's name.
 pub fn persistence(domain: Option<PersistenceDomain>, node: Option<u32>) -> String {
     let Some(domain) = domain else { return String::new() };

@@ -174,5 +174,16 @@ fn a_block_that_is_lost_and_written_in_part_is_an_error_to_who_reads_it_until_al
         };
         assert_eq!(after(&format!("write({offset} + 10, b'x' * 100)")), [FAILED, FAILED], "{checksums}");
         assert_eq!(after(&format!("write({offset}, b'y' * 4096)")), ["b'yyy'", FAILED], "{checksums}");
+        if checksums == "on" {
+            let bad = status(&place)["bad_blocks"].as_u64().unwrap();
+            let scrubbed = place.cuesta(&["scrub", "--json", "store"]).text();
+            let scrubbed: serde_json::Value = serde_json::from_str(&scrubbed).unwrap();
+            assert_eq!(scrubbed["bad_blocks"], bad);
+            let text = place.cuesta(&["scrub", "store"]).text();
+            assert!(
+                bad > 0 && text.contains(&format!("{bad} blocks that the medium does not take")),
+                "{text}"
+            );
+        }
     }
 }

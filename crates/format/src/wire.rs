@@ -23,7 +23,7 @@ use crate::{
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 /// Version of the protocol; both sides must agree.
-pub const PROTOCOL_VERSION: u32 = 24;
+pub const PROTOCOL_VERSION: u32 = 25;
 
 /// Where a frame's first word has the version.
 const VERSION_SHIFT: u32 = 24;
@@ -445,6 +445,8 @@ pub struct Status {
     pub persistence_domain: Option<PersistenceDomain>,
     /// The node of the machine's memory that the fast tier is on, if it is persistent memory of one.
     pub node: Option<u32>,
+    /// On a machine with several memory nodes: free blocks that lie on each, and are ready for content of programs there.
+    pub free_on_nodes: Vec<(u32, u64)>,
     /// Blocks that the medium does not take, and that are not used any more.
     pub bad_blocks: u64,
     /// Its sizes.

@@ -87,11 +87,19 @@ impl Nodes {
             return None;
         }
         let page = rustix::param::page_size() as u64;
-        let mapping = Mapping::of_file(file, 0, page, Protection::ReadOnly, Medium::Memory, false).ok()?;
+        self.at(&Mapping::of_file(file, 0, page, Protection::ReadOnly, Medium::Memory, false).ok()?, 0)
+    }
+
+    /// That which the page at `offset` of a mapping lies on. It gets its memory, if it has none.
+    #[must_use]
+    pub fn at(&self, mapping: &Mapping, offset: u64) -> Option<Node> {
+        if !self.are_several() || offset >= mapping.len() {
+            return None;
+        }
         let mut node = 0_u32;
-        // SAFETY: the kernel writes the one word it is given, and looks at the page, which is mapped for as long as `mapping` lives.
+        // SAFETY: the kernel writes the one word it is given, and looks at the page, which is inside the mapping, as was checked, and mapped for as long as that lives.
         let answer = unsafe {
-            let address = mapping.as_ptr();
+            let address = mapping.as_ptr().add(offset as usize);
             raw_syscall!(Sysno::get_mempolicy, &raw mut node, null_mut::<u8>(), 0, address, NODE_OF_ADDRESS)
         };
         (answer == 0).then_some(Node(node))

@@ -118,6 +118,7 @@ impl SharedFs {
             place = self.scrub_some(&snapshot, place, &mut scrubbed, &mut suspects)?;
         }
         scrubbed.next = (place.inode < end).then_some(place);
+        scrubbed.bad_blocks = self.space.lock().allocator.bad_blocks();
         for (inode, address) in suspects {
             if let Some(block) = self.damaged_block(inode, address)? {
                 self.add_damaged(inode, block * BLOCK_BYTES, &mut scrubbed);

@@ -9,6 +9,7 @@ use crate::digest::policy;
 use crate::digest::{Batch, Digester, LogView, Until};
 use crate::ending::Ending;
 use crate::metadata::{MetadataError, ReadOnly};
+use crate::placement;
 use crate::sessions::{BatchReport, Control, Segment, Session, make_segment};
 use crate::store::{Core, Progress};
 use crate::{Error, SharedFs};
@@ -129,8 +130,8 @@ impl SharedFs {
         }
         let blocks = u64::from(self.superblock.geometry.arena_blocks());
         let spare = blocks * u64::from(self.options.spare_arenas);
-        if self.room() < spare {
-            return match self.grow(spare) {
+        if let Some(node) = self.lacking_memory(spare) {
+            return match self.grow(node, || self.lacking_memory(spare).is_none()) {
                 // Nothing can be made ready, and whoever needs it is told so.
                 Err(Error::NoSpace) => Ok(false),
                 grown => grown,
@@ -194,20 +195,30 @@ impl SharedFs {
         u64::from(geometry.arenas_max()) * u64::from(geometry.arena_blocks())
     }
 
-    /// Gives the arenas one step of memory more, and the metadata store room for what it will say about it, unless
-    /// `enough` blocks came about meanwhile. Says whether there is more now.
-    pub(crate) fn grow(&self, enough: u64) -> Result<bool, Error> {
+    /// Where memory of arenas is lacking, if `ready` blocks are to be ready: on which node, or on any.
+    fn lacking_memory(&self, ready: u64) -> Option<Option<Node>> {
+        let in_use = self.core.lock().nodes_in_use(&self.nodes);
+        let beyond = self.mapped.beyond();
+        let space = self.space.lock();
+        let lacks = self.room_in(&space, beyond) < ready;
+        let can_be_made = self.unmade(&space) > beyond;
+        placement::lacking_memory(&in_use, space.allocator.nodes(), ready, lacks, can_be_made)
+    }
+
+    /// Gives the arenas one step of memory more, of a node if one is named, and the metadata store room for what it will say
+    /// about it, unless there is enough meanwhile. Says whether there is.
+    pub(crate) fn grow(&self, node: Option<Node>, is_enough: impl Fn() -> bool) -> Result<bool, Error> {
         self.metadata.ensure_slack(METADATA_SLACK_BYTES)?;
         // Clearing memory takes milliseconds, which neither promises nor digests wait for.
         let _one_at_a_time = self.making.lock();
-        if self.room() >= enough {
+        if is_enough() {
             return Ok(true);
         }
         let beyond = self.mapped.beyond();
         if beyond > 0 && self.unmade(&self.space.lock()) <= beyond {
             return Ok(false);
         }
-        let Some(grown) = self.storage().grow()? else { return Ok(false) };
+        let Some(grown) = self.storage().grow(node)? else { return Ok(false) };
         if grown.blocks.start == 0 {
             self.events.record(Step::Allocate { arena: grown.arena });
         }

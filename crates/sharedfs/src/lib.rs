@@ -17,7 +17,7 @@
 //! | `quotas`, `quota_trees` | who may own how much, and which sessions were given how much of what is left | paths, but for setting one |
 //! | `boot` | whether the machine was started anew since the store was open | |
 //! | `emulation` | a medium that is played on the store's own | how |
-//! | `placement` | on which memory node spare segments lie, are taken and made | how the kernel is asked |
+//! | `placement` | on which memory node segments and the arenas' memory are made and taken | how the kernel is asked |
 //! | `pace` | what anybody may cause, done a part of the time at most | |
 //! | `stand_ins` | what the kernel has in the place of pipes and sockets | |
 //!

@@ -436,12 +436,12 @@ impl SharedFs {
     /// Some of `wanted` blocks that are promised to nobody.
     fn take_blocks(&self, wanted: u64, reservation: &mut Reservation) -> Result<Option<Run>, Error> {
         while self.room() < wanted {
-            if !self.grow(wanted)? {
+            if !self.grow(None, || self.room() >= wanted)? {
                 return Ok(None);
             }
         }
         let most = u32::try_from(wanted).unwrap_or(u32::MAX);
-        Ok(self.space.lock().allocator.take(most, reservation))
+        Ok(self.space.lock().allocator.take(most, None, reservation))
     }
 
     fn copy_in(&self, file: &OwnedFd, extent: &Extent) -> Result<(), Error> {

@@ -1,5 +1,7 @@
-//! Which segments go to whom, on a machine with several memory nodes: a log is written by one process, and lies on the memory
-//! of the node that runs on. On a machine with one node all lie on `None`.
+//! Policy: on which memory node logs and content lie, on a machine with several: on that of the process that writes them. On a machine
+//! with one node all lie on `None`.
+//!
+//! A log is of segments, each of one node:
 //!
 //! | a session on a node takes | when |
 //! |---|---|
@@ -9,7 +11,13 @@
 //!
 //! Ahead of them are made as many for each node that has sessions as its share is; while there are none, for each node a program
 //! can run on.
+//!
+//! Content is placed when a log is digested, into free blocks of the node its process is on, else into any
+//! ([`crate::tiers::Allocator`]). The arenas' next step of memory is made on the node that lacks most of its share of
+//! what is to be ready ([`lacking_memory`]). A node that gave none when it was last wanted from there lacks nothing: what lies elsewhere is
+//! not made without end.
 
+use crate::tiers::StepNodes;
 use cuesta_format::SegmentId;
 use cuesta_media::Node;
 use std::collections::{BTreeMap, BTreeSet};
@@ -70,6 +78,27 @@ impl SpareSegments {
     }
 }
 
+/// Where arenas are to have more memory, if `ready` free blocks are to be ready in all and sessions are on the nodes `in_use`; on a
+/// machine with one node there is none such. `lacks`: there are fewer in all; `can_be_made`: not all of the tier has its memory.
+#[must_use]
+pub fn lacking_memory(
+    in_use: &BTreeSet<Node>,
+    nodes: &StepNodes,
+    ready: u64,
+    lacks: bool,
+    can_be_made: bool,
+) -> Option<Option<Node>> {
+    let free = |node: &&Node| nodes.free().get(*node).copied().unwrap_or_default();
+    let share = ready.div_ceil(in_use.len().max(1) as u64);
+    let in_need =
+        in_use.iter().filter(|node| can_be_made && !nodes.full().contains(node) && free(node) < share);
+    match in_need.min_by_key(free) {
+        Some(&node) => Some(Some(node)),
+        None if lacks => Some(in_use.iter().min_by_key(free).copied()),
+        None => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -125,6 +154,33 @@ mod tests {
         spare.add(SegmentId(6), Some(Node(1)));
         assert_eq!(spare.lacking(&nodes(&[0, 1]), 3, 8), None);
         assert_eq!(spare.lacking(&nodes(&[0, 1]), 0, 8), None);
+    }
+
+    #[test]
+    fn memory_is_made_where_most_of_a_share_is_lacking() {
+        let mut steps = StepNodes::default();
+        let lacking = |in_use: &[u32], steps: &StepNodes, lacks| {
+            let lacking = lacking_memory(&nodes(in_use), steps, 1000, lacks, true);
+            lacking.map(|node| node.map(|node| node.0))
+        };
+        // One node.
+        assert_eq!([true, false].map(|lacks| lacking(&[], &steps, lacks)), [Some(None), None]);
+        for (arena, node, free) in [(0, 0, 400), (1, 1, 600)] {
+            steps.set(arena, 0..512, Some(Node(node)));
+            steps.add_free(arena, Some(Node(node)), free);
+        }
+        assert_eq!([true, false].map(|lacks| lacking(&[0, 1], &steps, lacks)), [Some(Some(0)); 2]);
+        assert_eq!(lacking(&[0, 1, 2], &steps, false), Some(Some(2)));
+        assert_eq!(lacking(&[1], &steps, false), Some(Some(1)));
+        // What is free elsewhere is of no use here, unless no more can be had.
+        assert_eq!(lacking_memory(&nodes(&[0, 1]), &steps, 1000, false, false), None);
+        steps.note_growth(Some(Node(0)), Some(Node(1)));
+        assert_eq!(lacking(&[0, 1], &steps, false), None);
+        assert_eq!(lacking(&[0, 1], &steps, true), Some(Some(0)));
+        steps.note_growth(Some(Node(0)), Some(Node(0)));
+        steps.add_free(0, Some(Node(0)), 100);
+        assert_eq!(lacking(&[0, 1], &steps, false), None);
+        assert_eq!(lacking(&[0, 1], &steps, true), Some(Some(0)));
     }
 
     #[test]

@@ -52,7 +52,7 @@ pub(crate) fn load_allocator(
         if is_last {
             arenas.resume(made);
         }
-        allocator.add_arena(bitmap, bad, made);
+        allocator.add_arena(bitmap, bad, made, &arenas.nodes(ArenaId(arena), made)?);
     }
     match snapshot.arenas()?.last() {
         Some((last, _)) if last.0 >= arenas.count() => {

@@ -63,11 +63,16 @@ pub(crate) struct Core {
 impl Core {
     /// Where a spare segment is lacking, if `ready` are to be ready and `kept` are enough: on which node, or on any.
     pub(crate) fn lacking(&self, nodes: &Nodes, ready: usize, kept: usize) -> Option<Option<Node>> {
-        let mut in_use: BTreeSet<Node> = self.sessions.values().filter_map(|session| session.node).collect();
-        if in_use.is_empty() {
-            in_use = nodes.all().collect();
+        self.pool.spare().lacking(&self.nodes_in_use(nodes), ready, kept)
+    }
+
+    /// The nodes that sessions are on; while there are none, those that a program can run on.
+    pub(crate) fn nodes_in_use(&self, nodes: &Nodes) -> BTreeSet<Node> {
+        if !nodes.are_several() {
+            return BTreeSet::new();
         }
-        self.pool.spare().lacking(&in_use, ready, kept)
+        let in_use: BTreeSet<Node> = self.sessions.values().filter_map(|session| session.node).collect();
+        if in_use.is_empty() { nodes.all().collect() } else { in_use }
     }
 }
 
@@ -248,7 +253,7 @@ impl SharedFs {
         let (table, occupied) = SessionTable::open(&tier.join(SESSIONS_FILE), geometry.ring_slots, medium)?;
         let owned = occupied.iter().flat_map(|(_, record)| record.all_segments()).collect();
         let pool = SegmentPool::open(tier, &geometry, &owned, &nodes)?;
-        let arenas = Arenas::open(tier, geometry, medium)?;
+        let arenas = Arenas::open(tier, geometry, medium, &nodes)?;
         if let Some(emulated) = &emulated {
             metadata.emulate(emulated);
             table.emulate(emulated);

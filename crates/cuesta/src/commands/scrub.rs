@@ -56,6 +56,7 @@ pub fn execute(arguments: &Arguments) -> Result<ExitCode, Failure> {
                 }
                 all.files += part.files;
                 all.blocks += part.blocks;
+                all.bad_blocks = part.bad_blocks;
                 all.damaged.extend(part.damaged);
             }
             other => return Err(daemon.unexpected(&other)),
@@ -83,7 +84,11 @@ fn line(damaged: &DamagedContent) -> String {
 
 fn as_text(all: &Scrubbed, outcome: &str) -> String {
     let read = human(all.blocks * BLOCK_BYTES);
-    format!("{}: {} files, {read} read\n", output::heading(outcome), all.files)
+    let mut text = format!("{}: {} files, {read} read\n", output::heading(outcome), all.files);
+    if all.bad_blocks > 0 {
+        text += &output::bad_blocks(all.bad_blocks);
+    }
+    text
 }
 
 fn as_json(all: &Scrubbed, outcome: &str) -> String {
@@ -99,6 +104,7 @@ fn as_json(all: &Scrubbed, outcome: &str) -> String {
         "outcome": outcome,
         "files": all.files,
         "bytes": all.blocks * BLOCK_BYTES,
+        "bad_blocks": all.bad_blocks,
         "damaged": damaged.collect::<Vec<_>>(),
     });
     value.to_string() + "\n"

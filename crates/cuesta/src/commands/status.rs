@@ -81,6 +81,11 @@ fn as_text(folder: &Path, status: &Status) -> String {
         totals.inodes,
         human(status.metadata_bytes),
     );
+    if !status.free_on_nodes.is_empty() {
+        let nodes = status.free_on_nodes.iter();
+        let nodes = nodes.map(|&(node, free)| format!("{} on {node}", human(free * BLOCK_BYTES)));
+        text += &format!("  memory nodes: ready for content {}\n", nodes.collect::<Vec<_>>().join(", "));
+    }
     if let Some(profile) = status.emulated {
         text += &format!("  plays {} on it: {}\n", profile, figures(profile));
     }
@@ -94,11 +99,7 @@ fn as_text(folder: &Path, status: &Status) -> String {
         status.fences,
     );
     if status.bad_blocks > 0 {
-        text += &format!(
-            "  {} {} blocks that the medium does not take are not used any more\n",
-            output::heading("failing medium:"),
-            status.bad_blocks,
-        );
+        text += &format!("  {}", output::bad_blocks(status.bad_blocks));
     }
     if let Some(why) = &status.refuses_writes {
         text += &format!("  {} nothing is written any more: {why}\n", output::heading("read only:"));

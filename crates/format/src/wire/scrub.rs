@@ -21,6 +21,8 @@ pub struct Scrubbed {
     pub files: u64,
     /// Blocks that were looked at.
     pub blocks: u64,
+    /// Blocks of the store that the medium does not take, and that are not used any more.
+    pub bad_blocks: u64,
     /// What is damaged, in order.
     pub damaged: Vec<DamagedContent>,
     /// Where to go on; `None`: all was looked at.

@@ -8,6 +8,7 @@ use crate::tiers::Arenas;
 use cuesta_format::geometry::METADATA_FILE;
 use cuesta_format::{BLOCK_BYTES, FileKind, InodeNumber};
 use std::path::Path;
+use std::sync::Arc;
 
 /// Looks at all content of a store nobody has open, and whose logs are digested. A store without checksums has nothing to find.
 pub fn check_content(tier: &Path) -> Result<Vec<Finding>, Error> {
@@ -18,7 +19,7 @@ pub fn check_content(tier: &Path) -> Result<Vec<Finding>, Error> {
         return Ok(findings);
     }
     let metadata = MetadataStore::open(&tier.join(METADATA_FILE), superblock.medium)?;
-    let arenas = Arenas::open(tier, geometry, superblock.medium)?;
+    let arenas = Arenas::open(tier, geometry, superblock.medium, &Arc::default())?;
     let snapshot = metadata.read()?;
     let mut files: Vec<InodeNumber> = Vec::new();
     snapshot.visit_inodes(|stored| {

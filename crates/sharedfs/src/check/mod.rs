@@ -34,6 +34,7 @@ pub(crate) use losses::is_untold;
 pub use losses::told;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Something that does not fit together.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -246,7 +247,7 @@ pub fn check(tier: &Path, mode: Mode) -> Result<CheckReport, Error> {
         report.recovered_entries = SharedFs::open_untold(tier, options)?.recovered().entries;
         metadata = MetadataStore::open(&path, superblock.medium)?;
     }
-    let arenas = Arenas::open(tier, superblock.geometry, superblock.medium)?;
+    let arenas = Arenas::open(tier, superblock.geometry, superblock.medium, &Arc::default())?;
     let inode_limit = logs::inode_limit(tier, &superblock)?;
     let mut surveyed = survey::survey(&metadata.read()?, &arenas, superblock.geometry, inode_limit)?;
     surveyed.problems.extend(mapped::missing(&surveyed.inodes, &mapped::files(tier)?));

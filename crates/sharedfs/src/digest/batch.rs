@@ -15,6 +15,7 @@ use cuesta_format::entry::{Salt, VerifiedHeader};
 use cuesta_format::{
     Extent, Geometry, InodeNumber, LeaseGeneration, LogGeneration, LogPosition, Medium, Operation, SessionId,
 };
+use cuesta_media::Node;
 use cuesta_media::planted::{self, Bug};
 use cuesta_oplog::{ScanStep, Scanner};
 use hashbrown::HashSet;
@@ -50,6 +51,8 @@ pub struct LogView {
     pub debited: u64,
     /// Blocks it may debit in all.
     pub credit_limit: u64,
+    /// The memory node its process was on when the log last grew, on a machine with several.
+    pub node: Option<Node>,
 }
 
 /// How far a digest goes.
@@ -155,9 +158,9 @@ pub(crate) trait Others {
 }
 
 impl Storage<'_> {
-    /// Gives the arenas a step of memory more; `None`: there is no more to be had.
-    pub fn grow(&self) -> Result<Option<Grown>, Error> {
-        let grown = match self.arenas.grow() {
+    /// Gives the arenas a step of memory more, from the memory node `wanted` if it has some; `None`: there is no more to be had.
+    pub fn grow(&self, wanted: Option<Node>) -> Result<Option<Grown>, Error> {
+        let grown = match self.arenas.grow(wanted) {
             Err(Error::NoSpace) => return Ok(None),
             grown => grown?,
         };
@@ -299,7 +302,7 @@ impl Digester {
                 },
                 Err(OutOfBlocks) => {
                     storage.space.lock().allocator.abandon(&mut self.reservation);
-                    if storage.recovering && storage.grow()?.is_some() {
+                    if storage.recovering && storage.grow(log.node)?.is_some() {
                         continue;
                     }
                     if scanned.entries == 1 {
@@ -417,6 +420,7 @@ impl Digester {
             space: storage.space,
             reservation: &mut self.reservation,
             promised: log.promised,
+            near: log.node,
             may_overwrite: &|| to <= log.whole && *is_kept || planted::active(Bug::OverwriteUnacknowledged),
             recovering: storage.recovering,
             has_bad: storage.space.lock().allocator.bad_blocks() > 0,

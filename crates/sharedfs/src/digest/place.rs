@@ -13,6 +13,7 @@ use crate::namespace::{Content, Node, Part};
 use crate::tiers::{Arenas, ContentWriter, Reservation, Run};
 use cuesta_format::wire::Placed;
 use cuesta_format::{BLOCK_BYTES, BlockAddress, Extent, InodeNumber};
+use cuesta_media::Node as MemoryNode;
 use parking_lot::Mutex;
 use std::mem::discriminant;
 use std::ops::Range;
@@ -83,6 +84,8 @@ pub struct Placer<'a> {
     pub reservation: &'a mut Reservation,
     /// Blocks promised to its session when its log was read.
     pub promised: u64,
+    /// The memory node that new blocks are to be on.
+    pub near: Option<MemoryNode>,
     /// Whether committed blocks may be written where they lie; asked where there are some.
     pub may_overwrite: &'a dyn Fn() -> bool,
     /// Blocks may be such as a digest was cut off in.
@@ -239,7 +242,7 @@ impl Placer<'_> {
         if wanted > allocator.free_blocks().saturating_sub(others) {
             return None;
         }
-        allocator.take(u32::try_from(wanted).unwrap_or(u32::MAX), self.reservation)
+        allocator.take(u32::try_from(wanted).unwrap_or(u32::MAX), self.near, self.reservation)
     }
 
     fn add_hole(&self, number: u32, node: &Node, blocks: Range<u64>, out: &mut Placements) {

@@ -410,7 +410,8 @@ impl SharedFs {
     fn promise(&self, session: SessionId, blocks: u64) -> Result<bool, Trouble> {
         let least = blocks.min(CREDIT_LEAST_BLOCKS);
         while self.room() < least {
-            if !self.grow(least)? {
+            let node = self.with_session(session, |found| found.node)?;
+            if !self.grow(node, || self.room() >= least)? {
                 return Ok(false);
             }
         }
@@ -541,6 +542,10 @@ impl SharedFs {
             persistence_domain: (self.superblock.medium == Medium::Pmem)
                 .then(|| self.options.persistence_domain.of(self.region)),
             node: self.region.and_then(|region| region.node),
+            free_on_nodes: {
+                let space = self.space.lock();
+                space.allocator.nodes().free().iter().map(|(node, &free)| (node.0, free)).collect()
+            },
             bad_blocks: self.space.lock().allocator.bad_blocks(),
             geometry,
             pid: std::process::id(),

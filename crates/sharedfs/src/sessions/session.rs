@@ -175,6 +175,7 @@ impl Session {
             promised: self.promised(),
             debited: self.debited,
             credit_limit: self.credit_limit,
+            node: self.node,
         }
     }
 

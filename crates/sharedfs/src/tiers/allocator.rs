@@ -13,12 +13,16 @@
 //! allocates or frees, so a crash finds exactly the blocks of committed files in use.
 //!
 //! Placement is sequential: a cursor moves through the arenas and wraps, so that files written together lie
-//! together and long runs stay long.
+//! together and long runs stay long. On a machine with several memory nodes each has a cursor of its own, and what a process
+//! wrote is placed on its node as long as blocks are free there.
 
 use super::arenas::Grown;
 use super::bitmap::Bitmap;
+use super::steps::StepNodes;
 use cuesta_format::{ArenaId, BlockAddress, Geometry, LogPosition, SessionId};
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use cuesta_media::Node;
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::ops::Range;
 
 /// Neighbouring blocks of one arena.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,7 +77,9 @@ struct Arena {
 pub struct Allocator {
     geometry: Geometry,
     arenas: Vec<Arena>,
-    cursor: (usize, u32),
+    /// Arena and block: that of each node, and that of whoever is on none.
+    cursors: BTreeMap<Option<Node>, (usize, u32)>,
+    nodes: StepNodes,
     /// Blocks that have their memory.
     made: u64,
     free: u64,
@@ -87,20 +93,27 @@ impl Allocator {
         Allocator {
             geometry,
             arenas: Vec::new(),
-            cursor: (0, 0),
+            cursors: BTreeMap::new(),
+            nodes: StepNodes::default(),
             made: 0,
             free: 0,
             quarantine: HashMap::new(),
         }
     }
 
-    /// Adds the next arena with its bitmaps, that of used and that of bad blocks; its first `made` blocks have their memory.
-    pub fn add_arena(&mut self, committed: Bitmap, bad: Bitmap, made: u32) {
+    /// Adds the next arena with its bitmaps, that of used and that of bad blocks; its first `made` blocks have their memory, the
+    /// steps of it on `nodes`, where that is known.
+    pub fn add_arena(&mut self, committed: Bitmap, bad: Bitmap, made: u32, nodes: &[(Range<u32>, Node)]) {
+        let arena = self.arenas.len();
         let mut busy = committed.clone();
         busy.join(&bad);
         busy.set(made, self.geometry.arena_blocks() - made);
         self.made += u64::from(made);
         self.free += u64::from(busy.free());
+        for (blocks, node) in nodes {
+            self.nodes.set(arena, blocks.clone(), Some(*node));
+            self.nodes.add_free(arena, Some(*node), busy.free_in(blocks.clone()));
+        }
         self.arenas.push(Arena { busy, committed, bad, has_new_bad: false });
     }
 
@@ -108,8 +121,10 @@ impl Allocator {
     pub fn grow(&mut self, grown: &Grown) {
         while self.arenas.len() <= grown.arena.0 as usize {
             let none = Bitmap::new(self.geometry.arena_blocks());
-            self.add_arena(none.clone(), none, 0);
+            self.add_arena(none.clone(), none, 0, &[]);
         }
+        self.nodes.set(grown.arena.0 as usize, grown.blocks.clone(), grown.node);
+        self.nodes.note_growth(grown.wanted, grown.node);
         let count = grown.blocks.end - grown.blocks.start;
         self.made += u64::from(count);
         let address = self.geometry.address(grown.arena, grown.blocks.start);
@@ -123,8 +138,8 @@ impl Allocator {
     /// keep them.
     pub fn set_aside(&mut self, run: Run) {
         let Some((arena, first)) = self.place(run) else { return };
+        self.occupy(arena, first, run.blocks);
         let arena = &mut self.arenas[arena];
-        self.free -= u64::from(run.blocks - arena.busy.set(first, run.blocks));
         arena.has_new_bad |= arena.bad.set(first, run.blocks) < run.blocks;
     }
 
@@ -163,6 +178,12 @@ impl Allocator {
         self.free
     }
 
+    /// Where the blocks lie that may be.
+    #[must_use]
+    pub fn nodes(&self) -> &StepNodes {
+        &self.nodes
+    }
+
     /// Blocks that committed files use.
     #[cfg(test)]
     pub fn used_blocks(&self) -> u64 {
@@ -184,28 +205,63 @@ impl Allocator {
         })
     }
 
-    /// A run of at most `most` free blocks behind the cursor, reserved; `None` when nothing is free.
-    pub fn take(&mut self, most: u32, reservation: &mut Reservation) -> Option<Run> {
+    /// A run of at most `most` free blocks behind the cursor, reserved: on the memory node `near` if there are some, else
+    /// anywhere. `None` when nothing is free.
+    pub fn take(&mut self, most: u32, near: Option<Node>, reservation: &mut Reservation) -> Option<Run> {
         if self.free == 0 {
             return None;
         }
+        let on_node = near.and_then(|node| Some((near, self.find(Some(node), most)?)));
+        let (cursor, (arena, first, blocks)) = on_node.or_else(|| Some((None, self.find(None, most)?)))?;
+        self.occupy(arena, first, blocks);
+        self.cursors.insert(cursor, (arena, first + blocks));
+        let run = Run { address: self.geometry.address(ArenaId(arena as u32), first), blocks };
+        reservation.taken.push(run);
+        Some(run)
+    }
+
+    /// Arena, block and length of the first run behind a cursor.
+    fn find(&self, near: Option<Node>, most: u32) -> Option<(usize, u32, u32)> {
+        let cursor = self.cursors.get(&near).copied().unwrap_or_default();
         let count = self.arenas.len();
         // The cursor's arena is looked at twice: behind the cursor first, before it at the end.
-        for step in 0..=count {
-            let arena = (self.cursor.0 + step) % count;
-            let from = if step == 0 { self.cursor.1 } else { 0 };
-            if self.arenas[arena].busy.free() == 0 {
-                continue;
+        (0..=count).find_map(|step| {
+            let arena = (cursor.0 + step) % count;
+            let from = if step == 0 { cursor.1 } else { 0 };
+            let (first, blocks) = self.find_in(arena, from, near, most)?;
+            Some((arena, first, blocks))
+        })
+    }
+
+    fn find_in(&self, arena: usize, from: u32, near: Option<Node>, most: u32) -> Option<(u32, u32)> {
+        let busy = &self.arenas[arena].busy;
+        let mut rest = from..busy.blocks();
+        let Some(node) = near else {
+            return if busy.free() == 0 { None } else { busy.find_free(rest, most) };
+        };
+        if !self.nodes.has_free(node, arena) {
+            return None;
+        }
+        while let Some(part) = self.nodes.next_on(node, arena, rest.clone()) {
+            if let Some(found) = busy.find_free(part.clone(), most) {
+                return Some(found);
             }
-            let Some((first, blocks)) = self.arenas[arena].busy.find_free(from, most) else { continue };
-            self.arenas[arena].busy.set(first, blocks);
-            self.free -= u64::from(blocks);
-            self.cursor = (arena, first + blocks);
-            let run = Run { address: self.geometry.address(ArenaId(arena as u32), first), blocks };
-            reservation.taken.push(run);
-            return Some(run);
+            rest.start = part.end;
         }
         None
+    }
+
+    /// Blocks are busy from now on, if they were not already.
+    fn occupy(&mut self, arena: usize, first: u32, blocks: u32) {
+        let mut rest = first..first + blocks;
+        while !rest.is_empty() {
+            let (end, node) = self.nodes.part(arena, rest.clone());
+            let blocks = end - rest.start;
+            let taken = blocks - self.arenas[arena].busy.set(rest.start, blocks);
+            self.free -= u64::from(taken);
+            self.nodes.take_free(arena, node, taken);
+            rest.start = end;
+        }
     }
 
     /// Applies a reservation to the committed bitmaps and names the arenas whose bitmaps must be written in
@@ -299,15 +355,23 @@ impl Allocator {
         }
     }
 
+    /// Blocks are busy no more, unless they are bad.
     fn reuse(&mut self, run: Run) {
         let Some((arena, first)) = self.place(run) else { return };
-        let Arena { busy, bad, .. } = &mut self.arenas[arena];
-        let before = busy.free();
-        busy.clear(first, run.blocks);
-        if bad.used() > 0 {
-            busy.join(bad);
+        let mut rest = first..first + run.blocks;
+        while !rest.is_empty() {
+            let (end, node) = self.nodes.part(arena, rest.clone());
+            let Arena { busy, bad, .. } = &mut self.arenas[arena];
+            let before = busy.free();
+            busy.clear(rest.start, end - rest.start);
+            if bad.used() > 0 {
+                busy.join(bad);
+            }
+            let freed = busy.free() - before;
+            self.free += u64::from(freed);
+            self.nodes.add_free(arena, node, freed);
+            rest.start = end;
         }
-        self.free += u64::from(busy.free() - before);
     }
 }
 
@@ -322,7 +386,7 @@ mod tests {
         let geometry = Geometry { arena_bytes: 64 << 10, nvm_bytes: 1 << 20, ..Geometry::default() };
         let mut allocator = Allocator::new(geometry);
         for _ in 0..arenas {
-            allocator.add_arena(Bitmap::new(16), Bitmap::new(16), 16);
+            allocator.add_arena(Bitmap::new(16), Bitmap::new(16), 16, &[]);
         }
         allocator
     }
@@ -338,11 +402,11 @@ mod tests {
         let mut reservation = Reservation::default();
         let block = |n: u64| BlockAddress(n * BLOCK_BYTES);
         let run = |first, blocks| Some(Run { address: block(first), blocks });
-        assert_eq!(allocator.take(10, &mut reservation), run(0, 10));
-        assert_eq!(allocator.take(10, &mut reservation), run(10, 6));
-        assert_eq!(allocator.take(4, &mut reservation), run(16, 4));
-        assert_eq!(allocator.take(40, &mut reservation), run(20, 12));
-        assert_eq!(allocator.take(1, &mut reservation), None);
+        assert_eq!(allocator.take(10, None, &mut reservation), run(0, 10));
+        assert_eq!(allocator.take(10, None, &mut reservation), run(10, 6));
+        assert_eq!(allocator.take(4, None, &mut reservation), run(16, 4));
+        assert_eq!(allocator.take(40, None, &mut reservation), run(20, 12));
+        assert_eq!(allocator.take(1, None, &mut reservation), None);
         assert_eq!((reservation.taken.len(), allocator.free_blocks()), (4, 0));
         allocator.abandon(&mut reservation);
         assert_eq!((allocator.free_blocks(), allocator.used_blocks()), (32, 0));
@@ -352,11 +416,17 @@ mod tests {
     fn only_blocks_with_memory_are_taken() {
         let mut allocator = allocator(0);
         let mut reservation = Reservation::default();
-        assert_eq!(allocator.take(1, &mut reservation), None);
+        assert_eq!(allocator.take(1, None, &mut reservation), None);
         for (arena, blocks, taken) in [(0, 0..6, 6), (0, 6..16, 10), (1, 0..4, 4)] {
-            allocator.grow(&Grown { arena: ArenaId(arena), blocks, bad: Vec::new() });
-            assert_eq!(allocator.take(16, &mut reservation).map(|run| run.blocks), Some(taken));
-            assert_eq!(allocator.take(1, &mut reservation), None);
+            allocator.grow(&Grown {
+                arena: ArenaId(arena),
+                blocks,
+                bad: Vec::new(),
+                wanted: None,
+                node: None,
+            });
+            assert_eq!(allocator.take(16, None, &mut reservation).map(|run| run.blocks), Some(taken));
+            assert_eq!(allocator.take(1, None, &mut reservation), None);
         }
         assert_eq!((allocator.made_blocks(), allocator.free_blocks()), (20, 0));
         allocator.abandon(&mut reservation);
@@ -367,24 +437,62 @@ mod tests {
     fn freed_blocks_wait_for_their_readers() {
         let mut allocator = allocator(1);
         let mut reservation = Reservation::default();
-        let run = allocator.take(16, &mut reservation).unwrap();
+        let run = allocator.take(16, None, &mut reservation).unwrap();
         commit(&mut allocator, &mut reservation, 64);
         assert_eq!((allocator.free_blocks(), allocator.used_blocks()), (0, 16));
         reservation.free(run);
         commit(&mut allocator, &mut reservation, 128);
         assert_eq!((allocator.free_blocks(), allocator.used_blocks()), (0, 0));
         allocator.retired(S, LogPosition(64));
-        assert_eq!(allocator.take(1, &mut reservation), None);
+        assert_eq!(allocator.take(1, None, &mut reservation), None);
         allocator.retired(S, LogPosition(128));
         assert_eq!(allocator.free_blocks(), 16);
-        assert_eq!(allocator.take(3, &mut reservation).map(|run| run.blocks), Some(3));
+        assert_eq!(allocator.take(3, None, &mut reservation).map(|run| run.blocks), Some(3));
+    }
+
+    #[test]
+    fn content_goes_to_its_node_while_that_has_free_blocks() {
+        const STEP: u32 = 512;
+        let geometry = Geometry { arena_bytes: 8 << 20, nvm_bytes: 16 << 20, ..Geometry::default() };
+        let mut allocator = Allocator::new(geometry);
+        let none = Bitmap::new(4 * STEP);
+        let node = |number| Some(Node(number));
+        // The first arena is there, the second one comes, of one step on each node.
+        let found = [(0..STEP, Node(0)), (STEP..2 * STEP, Node(1)), (2 * STEP..3 * STEP, Node(0))];
+        allocator.add_arena(none.clone(), none, 4 * STEP, &found);
+        for (step, on) in [(0, 1), (1, 0)] {
+            let blocks = step * STEP..(step + 1) * STEP;
+            let grown =
+                Grown { arena: ArenaId(1), blocks, bad: vec![step * STEP], wanted: None, node: node(on) };
+            allocator.grow(&grown);
+        }
+        let free = |allocator: &Allocator| allocator.nodes().free().values().copied().collect::<Vec<_>>();
+        assert_eq!(free(&allocator), [1535, 1023]);
+        let mut reservation = Reservation::default();
+        let mut take = |allocator: &mut Allocator, most, near| {
+            let run = allocator.take(most, near, &mut reservation)?;
+            Some(((run.address.0 / BLOCK_BYTES) as u32, run.blocks))
+        };
+        assert_eq!(take(&mut allocator, 100, node(1)), Some((512, 100)));
+        assert_eq!(take(&mut allocator, 400, node(0)), Some((0, 400)));
+        assert_eq!(take(&mut allocator, 1000, node(1)), Some((612, 412)));
+        assert_eq!(take(&mut allocator, 1000, node(1)), Some((2049, 511)));
+        assert_eq!(take(&mut allocator, 1000, node(0)), Some((400, 112)));
+        assert_eq!((free(&allocator), allocator.free_blocks()), (vec![1023, 0], 1535));
+        // It has no more: anywhere, also where nobody knows.
+        assert_eq!(take(&mut allocator, 1024, node(1)), Some((1024, 1024)));
+        assert_eq!(free(&allocator), [511, 0]);
+        assert_eq!(take(&mut allocator, 1024, node(1)), Some((2561, 511)));
+        assert_eq!(take(&mut allocator, 1, node(0)), None);
+        allocator.abandon(&mut reservation);
+        assert_eq!((free(&allocator), allocator.free_blocks()), (vec![1535, 1023], 3070));
     }
 
     #[test]
     fn the_end_of_a_session_ends_its_quarantine() {
         let mut allocator = allocator(1);
         let mut reservation = Reservation::default();
-        let run = allocator.take(8, &mut reservation).unwrap();
+        let run = allocator.take(8, None, &mut reservation).unwrap();
         commit(&mut allocator, &mut reservation, 64);
         reservation.free(run);
         commit(&mut allocator, &mut reservation, 128);
@@ -398,9 +506,9 @@ mod tests {
         let mut reservation = Reservation::default();
         let block = |n: u64| BlockAddress(n * BLOCK_BYTES);
         // One that is reserved, one that a file has, one that is free; twice.
-        let used = allocator.take(4, &mut reservation).unwrap();
+        let used = allocator.take(4, None, &mut reservation).unwrap();
         commit(&mut allocator, &mut reservation, 64);
-        allocator.take(4, &mut reservation).unwrap();
+        allocator.take(4, None, &mut reservation).unwrap();
         for at in [1, 5, 9, 9] {
             allocator.set_aside(Run { address: block(at), blocks: 1 });
         }
@@ -420,10 +528,10 @@ mod tests {
         for mut allocator in [allocator, again] {
             if allocator.arenas.is_empty() {
                 let [committed, bad] = [&committed, &bad].map(|bytes| Bitmap::from_bytes(16, bytes));
-                allocator.add_arena(committed, bad, 16);
+                allocator.add_arena(committed, bad, 16, &[]);
             }
             assert_eq!(allocator.free_blocks(), 13);
-            while let Some(run) = allocator.take(16, &mut reservation) {
+            while let Some(run) = allocator.take(16, None, &mut reservation) {
                 assert!(
                     (0..run.blocks)
                         .all(|at| !allocator.is_bad(run.address.plus(u64::from(at) * BLOCK_BYTES)))
@@ -439,11 +547,11 @@ mod tests {
     fn a_failed_commit_leaves_no_trace() {
         let mut allocator = allocator(1);
         let mut reservation = Reservation::default();
-        let run = allocator.take(8, &mut reservation).unwrap();
+        let run = allocator.take(8, None, &mut reservation).unwrap();
         commit(&mut allocator, &mut reservation, 64);
         let mut before = Vec::new();
         allocator.bitmap_bytes(ArenaId(0), &mut before);
-        allocator.take(2, &mut reservation).unwrap();
+        allocator.take(2, None, &mut reservation).unwrap();
         reservation.free(run);
         allocator.stage(&reservation).unwrap();
         allocator.unstage(&reservation);

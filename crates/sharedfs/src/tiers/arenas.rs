@@ -12,7 +12,9 @@ use cuesta_format::geometry::arena_path;
 use cuesta_format::superblock::Medium;
 use cuesta_format::{ArenaId, BLOCK_BYTES, BlockAddress, Geometry};
 use cuesta_media::emulate::Emulated;
-use cuesta_media::{HUGE_PAGE_BYTES, Mapping, MediaError, Protection, SharedMemory, create_sparse};
+use cuesta_media::{
+    HUGE_PAGE_BYTES, Mapping, MediaError, Node, Nodes, Protection, SharedMemory, create_sparse,
+};
 use parking_lot::{Mutex, RwLock};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
@@ -25,7 +27,7 @@ use std::time::Instant;
 
 /// Memory is given to an arena in steps of this size: the kernel clears a huge page in a quarter of a millisecond,
 /// and as much in small ones in one.
-const STEP_BYTES: u64 = HUGE_PAGE_BYTES;
+pub(super) const STEP_BYTES: u64 = HUGE_PAGE_BYTES;
 
 /// Blocks that have their memory now.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,6 +38,10 @@ pub struct Grown {
     pub blocks: Range<u32>,
     /// Those of them that the medium does not take.
     pub bad: Vec<u32>,
+    /// The memory node that was to give them their memory.
+    pub wanted: Option<Node>,
+    /// The one they lie on, on a machine with several.
+    pub node: Option<Node>,
 }
 
 /// How far the last arena has come.
@@ -74,6 +80,7 @@ pub struct Arenas {
     tier: PathBuf,
     geometry: Geometry,
     medium: Medium,
+    nodes: Arc<Nodes>,
     mapped: RwLock<Vec<Arc<Mapping>>>,
     emulated: OnceLock<Arc<Emulated>>,
     last: Mutex<Last>,
@@ -83,7 +90,12 @@ pub struct Arenas {
 
 impl Arenas {
     /// Maps the arenas there are. The last one counts as whole until [`Arenas::resume`].
-    pub fn open(tier: &Path, geometry: Geometry, medium: Medium) -> Result<Arenas, Error> {
+    pub fn open(
+        tier: &Path,
+        geometry: Geometry,
+        medium: Medium,
+        nodes: &Arc<Nodes>,
+    ) -> Result<Arenas, Error> {
         let mut mapped = Vec::new();
         for arena in 0..geometry.arenas_max() {
             let path = tier.join(arena_path(ArenaId(arena)));
@@ -103,7 +115,8 @@ impl Arenas {
         };
         let small = Mutex::new((0..mapped.len() as u32).flat_map(steps).collect());
         let (mapped, emulated) = (RwLock::new(mapped), OnceLock::new());
-        Ok(Arenas { tier: tier.to_owned(), geometry, medium, mapped, emulated, last, small })
+        let nodes = Arc::clone(nodes);
+        Ok(Arenas { tier: tier.to_owned(), geometry, medium, nodes, mapped, emulated, last, small })
     }
 
     /// Has them, and those to come, play another medium.
@@ -128,8 +141,8 @@ impl Arenas {
     }
 
     /// Gives the last arena another step of memory, or begins a new one, if the tier's size allows it and the
-    /// medium has room.
-    pub fn grow(&self) -> Result<Grown, Error> {
+    /// medium has room. A whole step comes from the memory node `wanted`, if that has some.
+    pub fn grow(&self, wanted: Option<Node>) -> Result<Grown, Error> {
         let mut last = self.last.lock();
         if self.count() == 0 || last.allocated == self.geometry.arena_bytes {
             last.file = Some(self.begin()?);
@@ -142,12 +155,20 @@ impl Arenas {
             last.file = Some(self.open_file(arena, OFlags::RDWR)?);
         }
         let last = &mut *last;
-        let mut bad = Vec::new();
+        let (mut bad, mut node) = (Vec::new(), None);
+        let wanted = wanted.filter(|_| from.is_multiple_of(STEP_BYTES));
         if let Some(file) = &last.file {
             let huge = last.page_sizes.next_is_huge();
             let started = Instant::now();
             let mapping = self.mapping(arena)?;
+            if let Some(wanted) = wanted {
+                // A mapping that says where would be cut there, and this one lives.
+                let step =
+                    Mapping::of_file(file, from, to - from, Protection::ReadWrite, self.medium, false)?;
+                step.prefer(wanted);
+            }
             bad = provide(&mapping, file, from..to, huge)?;
+            node = self.nodes.at(&mapping, from);
             if huge {
                 last.page_sizes.took(started.elapsed());
             } else if to - from == STEP_BYTES {
@@ -155,7 +176,22 @@ impl Arenas {
             }
         }
         last.allocated = to;
-        Ok(Grown { arena, blocks: (from / BLOCK_BYTES) as u32..(to / BLOCK_BYTES) as u32, bad })
+        let blocks = (from / BLOCK_BYTES) as u32..(to / BLOCK_BYTES) as u32;
+        Ok(Grown { arena, blocks, bad, wanted, node })
+    }
+
+    /// Where the steps lie that the first `blocks` blocks of an arena are in, on a machine with several memory nodes.
+    pub fn nodes(&self, arena: ArenaId, blocks: u32) -> Result<Vec<(Range<u32>, Node)>, Error> {
+        if !self.nodes.are_several() {
+            return Ok(Vec::new());
+        }
+        let mapping = self.mapping(arena)?;
+        let steps = (0..blocks).step_by((STEP_BYTES / BLOCK_BYTES) as usize);
+        let step = |first: u32| {
+            let node = self.nodes.at(&mapping, u64::from(first) * BLOCK_BYTES)?;
+            Some((first..blocks.min(first + (STEP_BYTES / BLOCK_BYTES) as u32), node))
+        };
+        Ok(steps.filter_map(step).collect())
     }
 
     /// Makes one step of small pages a huge one, where there is any. For times when nobody waits: who uses the memory

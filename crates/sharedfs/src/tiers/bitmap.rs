@@ -53,6 +53,16 @@ impl Bitmap {
         self.blocks - self.used
     }
 
+    /// Blocks free in a range.
+    #[must_use]
+    pub fn free_in(&self, range: Range<u32>) -> u32 {
+        let mut used = 0;
+        Self::each_word(range.start, range.end - range.start, |word, mask| {
+            used += (self.words[word] & mask).count_ones();
+        });
+        range.end - range.start - used
+    }
+
     /// Behind the last block in use.
     #[must_use]
     pub fn end_of_used(&self) -> u32 {
@@ -110,12 +120,18 @@ impl Bitmap {
         already
     }
 
-    /// The first run of free blocks at or behind `from`, at most `most` long.
+    /// How many there are.
     #[must_use]
-    pub fn find_free(&self, from: u32, most: u32) -> Option<(u32, u32)> {
-        let first = self.next(from..self.blocks, false)?;
+    pub fn blocks(&self) -> u32 {
+        self.blocks
+    }
+
+    /// The first run of free blocks in a range, at most `most` long.
+    #[must_use]
+    pub fn find_free(&self, range: Range<u32>, most: u32) -> Option<(u32, u32)> {
+        let first = self.next(range.clone(), false)?;
         // Behind an empty arena's first block lie thousands of words that say the same.
-        let most = first.saturating_add(most).min(self.blocks);
+        let most = first.saturating_add(most).min(range.end);
         let end = self.next(first..most, true).unwrap_or(most);
         Some((first, end - first))
     }
@@ -160,9 +176,15 @@ mod tests {
                 let end = (start..blocks).find(|&block| plain[block as usize]).unwrap_or(blocks);
                 (start, (end - start).min(9))
             });
-            assert_eq!(bitmap.find_free(from, 9), run);
+            assert_eq!(bitmap.find_free(from..blocks, 9), run);
+            let until = random.u32(from..=blocks);
+            let cut = run.filter(|&(start, _)| start < until);
+            let cut = cut.map(|(start, count)| (start, count.min(until - start)));
+            assert_eq!(bitmap.find_free(from..until, 9), cut);
             let end = plain.iter().rposition(|&used| used).map_or(0, |last| last as u32 + 1);
             assert_eq!(bitmap.end_of_used(), end);
+            let free = plain[from as usize..until as usize].iter().filter(|&&used| !used).count();
+            assert_eq!(bitmap.free_in(from..until) as usize, free);
             assert_eq!(bitmap.used() as usize, plain.iter().filter(|&&used| used).count());
         }
         let mut bytes = Vec::new();

@@ -229,9 +229,9 @@ mod tests {
 
     fn arenas(folder: &std::path::Path) -> Arenas {
         std::fs::create_dir(folder.join("arenas")).unwrap();
-        let arenas = Arenas::open(folder, GEOMETRY, Medium::Memory).unwrap();
+        let arenas = Arenas::open(folder, GEOMETRY, Medium::Memory, &Arc::default()).unwrap();
         while arenas.count() < 2 {
-            arenas.grow().unwrap();
+            arenas.grow(None).unwrap();
         }
         arenas
     }

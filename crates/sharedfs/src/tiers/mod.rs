@@ -6,6 +6,7 @@
 //! | `content` | what is in blocks, and its checksums |
 //! | `region` | what the kernel knows of the persistent memory they lie on |
 //! | `page_size` | when an arena's memory is made of huge pages |
+//! | `steps` | which memory node each of them came from |
 //! | `bitmap` | used and free blocks of one arena |
 //! | `allocator` | runs of blocks for digests; freed ones wait in quarantine until their readers have passed |
 //! | `credits` | promises: what was acknowledged can always be digested |
@@ -17,6 +18,7 @@ mod content;
 mod credits;
 mod page_size;
 mod region;
+mod steps;
 
 pub use allocator::{Allocator, Reservation, Run};
 pub use arenas::{Arenas, Grown};
@@ -24,6 +26,7 @@ pub use bitmap::Bitmap;
 pub use content::ContentWriter;
 pub use credits::Credits;
 pub use region::{Region, namespace_of_device};
+pub use steps::StepNodes;
 
 use cuesta_format::{BLOCK_BYTES, Extent, Geometry};
 
