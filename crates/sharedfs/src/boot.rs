@@ -9,7 +9,7 @@
 //! | every session of before is ended; the file is taken away; the new one comes under its name, whole | no session of this boot stands in a store that names another |
 
 use crate::Error;
-use crate::store::sync_folder;
+use crate::creation::sync_folder;
 use cuesta_format::geometry::BOOT_FILE;
 use std::fs::File;
 use std::io::{ErrorKind, Write as _};

@@ -1,11 +1,12 @@
 //! Fences, and how sessions end: everything that takes leases from a session without asking it.
 
+use crate::creation::sync_folder;
 use crate::digest::{Digester, Until};
 use crate::leases::Leases;
 use crate::metadata::MetadataError;
 use crate::requests::Ahead;
 use crate::sessions::{Presence, Session, SessionTable};
-use crate::store::{Core, sync_folder};
+use crate::store::Core;
 use crate::{Error, SharedFs};
 use cuesta_format::event::Step;
 use cuesta_format::geometry::{LOGS_FOLDER, segment_path};

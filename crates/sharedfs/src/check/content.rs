@@ -2,8 +2,8 @@
 
 use super::{Finding, Problem, Verdict};
 use crate::Error;
+use crate::creation::read_superblock;
 use crate::metadata::MetadataStore;
-use crate::store::read_superblock;
 use crate::tiers::Arenas;
 use cuesta_format::geometry::METADATA_FILE;
 use cuesta_format::{BLOCK_BYTES, FileKind, InodeNumber};

@@ -7,7 +7,7 @@
 
 use super::Problem;
 use crate::Error;
-use crate::store::sync_folder;
+use crate::creation::sync_folder;
 use cuesta_format::geometry::REPAIR_FILE;
 use std::fs::File;
 use std::io::{self, ErrorKind, Write as _};

@@ -6,8 +6,8 @@
 use super::Problem;
 use super::survey::Seen;
 use crate::Error;
+use crate::creation::sync_folder;
 use crate::metadata::Snapshot;
-use crate::store::sync_folder;
 use cuesta_format::geometry::{MAPPED_FOLDER, REFERENCES_FOLDER};
 use cuesta_format::{InodeNumber, InodeRecord};
 use cuesta_media::mapped_files;

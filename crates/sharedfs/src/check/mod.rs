@@ -21,8 +21,8 @@ mod repair;
 mod survey;
 
 use crate::configuration::Options;
+use crate::creation::read_superblock;
 use crate::metadata::{JournalFlaw, JournalLoss, MetadataStore};
-use crate::store::read_superblock;
 use crate::tiers::Arenas;
 use crate::{Error, SharedFs};
 pub use content::check_content;

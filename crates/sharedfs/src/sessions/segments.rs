@@ -2,8 +2,8 @@
 //! it, and the reading end of a session's log.
 
 use crate::Error;
+use crate::creation::sync_folder;
 use crate::placement::SpareSegments;
-use crate::store::sync_folder;
 use cuesta_format::geometry::{LOGS_FOLDER, segment_path};
 use cuesta_format::superblock::Medium;
 use cuesta_format::{Geometry, LogPosition, SegmentId};

@@ -1,0 +1,80 @@
+//! Makes a store's fast tier. The superblock comes last and is the first thing anybody reads: without it there is no
+//! store.
+
+use crate::Error;
+use crate::metadata::MetadataStore;
+use crate::sessions::SessionTable;
+use crate::store::SharedFs;
+use cuesta_format::geometry::{ARENAS_FOLDER, LOGS_FOLDER, METADATA_FILE, SESSIONS_FILE, SUPERBLOCK_FILE};
+use cuesta_format::superblock::{SUPERBLOCK_BYTES, Superblock};
+use cuesta_format::{FileKind, InodeNumber, InodeRecord};
+use cuesta_media::{Mapping, clock, recorder};
+use std::fs::{DirBuilder, File};
+use std::io::Read;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::Path;
+
+/// Makes the names in a folder durable.
+pub(crate) fn sync_folder(folder: &Path) -> Result<(), Error> {
+    File::open(folder).and_then(|folder| folder.sync_all()).map_err(Error::io("sync a folder"))
+}
+
+/// Reads and checks a store's superblock.
+pub fn read_superblock(tier: &Path) -> Result<Superblock, Error> {
+    let read = || -> std::io::Result<Vec<u8>> {
+        let mut file = File::open(tier.join(SUPERBLOCK_FILE))?;
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes)?;
+        recorder::record_file_read(&file, 0, bytes.len());
+        Ok(bytes)
+    };
+    match read() {
+        Ok(bytes) => Ok(Superblock::decode(&bytes)?),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            Err(Error::NoStore(tier.display().to_string()))
+        }
+        Err(error) => Err(Error::io("read the superblock")(error)),
+    }
+}
+
+impl SharedFs {
+    /// Makes a store's fast tier in `tier`, a folder that holds none.
+    pub fn create(tier: &Path, superblock: Superblock) -> Result<(), Error> {
+        if tier.join(SUPERBLOCK_FILE).exists() {
+            return Err(Error::Exists(tier.display().to_string()));
+        }
+        let Superblock { medium, geometry, .. } = superblock;
+        for folder in [LOGS_FOLDER, ARENAS_FOLDER] {
+            let folder = tier.join(folder);
+            if folder.exists() {
+                std::fs::remove_dir_all(&folder).map_err(Error::io("remove what an unfinished mkfs left"))?;
+            }
+            let made = DirBuilder::new().recursive(true).mode(0o700).create(&folder);
+            made.map_err(Error::io("create a folder"))?;
+        }
+        for file in [SESSIONS_FILE, METADATA_FILE] {
+            match std::fs::remove_file(tier.join(file)) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                    return Err(Error::io("remove what an unfinished mkfs left")(error));
+                }
+                _ => {}
+            }
+        }
+        SessionTable::create(&tier.join(SESSIONS_FILE), geometry.ring_slots, medium)?;
+        let metadata = MetadataStore::create(&tier.join(METADATA_FILE), medium)?;
+        let mut transaction = metadata.begin()?;
+        let mode = FileKind::Directory.mode_bits() | 0o755;
+        let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+        let mut root = InodeRecord::new(InodeNumber::ROOT, mode, uid, gid, clock::now());
+        root.parent = InodeNumber::ROOT;
+        transaction.put_inode(&root)?;
+        transaction.commit()?;
+        drop(metadata);
+        sync_folder(tier)?;
+        let path = tier.join(SUPERBLOCK_FILE);
+        let mapping = Mapping::create(&path, SUPERBLOCK_BYTES as u64, medium, false)?;
+        mapping.write_through(0, &superblock.encode()[..])?;
+        mapping.fence()?;
+        sync_folder(tier)
+    }
+}
