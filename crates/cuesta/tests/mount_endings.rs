@@ -5,7 +5,7 @@
 mod common;
 
 use common::mounted::{Mounted, Running};
-use common::signal;
+use common::{Stopped, signal};
 use cuesta_fuse::Life;
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -129,23 +129,6 @@ fn what_was_written_survives_the_mount_s_process() {
     // The dead mount makes room for the next.
     mounted.mount();
     assert_eq!(std::fs::read_to_string(mounted.path("file")).unwrap(), "content");
-}
-
-/// A process that does nothing until this is let go of.
-struct Stopped<'a>(&'a str);
-
-impl Stopped<'_> {
-    fn new(pid: &str) -> Stopped<'_> {
-        signal(pid, "STOP");
-        Stopped(pid)
-    }
-}
-
-impl Drop for Stopped<'_> {
-    fn drop(&mut self) {
-        // It may have been killed.
-        let _ = Command::new("kill").args(["-s", "CONT", self.0]).stderr(Stdio::null()).status();
-    }
 }
 
 /// The system calls that a process's threads are in.

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Ended, Place, signal};
+use common::{Ended, Place, Stopped};
 use cuesta_format::InodeNumber;
 use cuesta_format::geometry::{SOCKET_FILE, USERS_FOLDER, USERS_SOCKET_FILE};
 use cuesta_format::wire::{Question, Request, Response};
@@ -185,7 +185,7 @@ fn a_lock_of_another_user_s_program_ends_with_it_however_late_the_daemon_is() {
         let (mut taker, mut told) = start(TAKER, taker_user);
         assert_eq!(told.next().unwrap().unwrap(), "ready");
         let daemon = place.daemon();
-        signal(&daemon, "STOP");
+        let stopped = Stopped::new(&daemon);
         holder.kill().unwrap();
         holder.wait().unwrap();
         taker.stdin.take().unwrap().write_all(b"\n").unwrap();
@@ -193,7 +193,7 @@ fn a_lock_of_another_user_s_program_ends_with_it_however_late_the_daemon_is() {
         let listening = std::thread::spawn(move || said.send(told.next()));
         // Who does not ask the daemon answers meanwhile.
         let early = heard.recv_timeout(Duration::from_millis(300));
-        signal(&daemon, "CONT");
+        drop(stopped);
         let answer = early.or_else(|_| heard.recv()).unwrap().expect("it says something").unwrap();
         assert_eq!(answer, "had", "asked by user {taker_user}");
         listening.join().unwrap().unwrap();

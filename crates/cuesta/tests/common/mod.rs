@@ -95,6 +95,33 @@ pub fn signal(pid: &str, name: &str) {
     assert!(Command::new("kill").args(["-s", name, pid]).status().unwrap().success());
 }
 
+/// A process that does nothing until this is let go of.
+pub struct Stopped<'a>(&'a str);
+
+impl Stopped<'_> {
+    /// Returns once none of its threads runs any more: the kernel has them stop one after the other.
+    pub fn new(pid: &str) -> Stopped<'_> {
+        signal(pid, "STOP");
+        let runs = |thread: std::io::Result<std::fs::DirEntry>| {
+            // One that has ended meanwhile does not.
+            let line = std::fs::read_to_string(thread.ok()?.path().join("stat")).ok()?;
+            (!line.rsplit_once(')')?.1.starts_with(" T")).then_some(())
+        };
+        let threads = || std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+        while threads().any(|thread| runs(thread).is_some()) {
+            std::thread::yield_now();
+        }
+        Stopped(pid)
+    }
+}
+
+impl Drop for Stopped<'_> {
+    fn drop(&mut self) {
+        // It may have been killed.
+        let _ = Command::new("kill").args(["-s", "CONT", self.0]).stderr(Stdio::null()).status();
+    }
+}
+
 impl Drop for Place {
     fn drop(&mut self) {
         // A test that failed may have left a daemon.
