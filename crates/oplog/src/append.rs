@@ -350,9 +350,9 @@ impl Appender {
             return self.complete_early(reservation);
         }
         let end = reservation.position.plus(reservation.bytes);
-        self.order.complete(reservation.position, end, |end, ordering| {
-            // It is this entry's turn and nobody else's: a locked instruction would be one too many.
-            self.entries.store(self.entries.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        self.order.complete(reservation.position, end, |end, entries, ordering| {
+            // It is this thread's turn and nobody else's: a locked instruction would be one too many.
+            self.entries.store(self.entries.load(Ordering::Relaxed) + entries, Ordering::Relaxed);
             if let Ok(word) = self.page.atomic_u64(offset_of!(ClientPage, completed) as u64) {
                 word.store(end.0, ordering);
             }

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `append` | reserve, copy, seal, fence, complete in order: what LibFS does for each operation |
 //! | `order` | whose place is where, and when an entry counts |
+//! | `handed_in` | entries that are whole before those in front of them, which another thread may complete |
 //! | `commit_file` | where in the file that is written past the kernel's pages a part of the log goes |
 //! | `durable` | how far it is on the disk, where that takes a wait, and who waits for whom |
 //! | `space` | how far the log may be written: admission before any lock |
@@ -19,6 +20,7 @@
 mod append;
 mod commit_file;
 mod durable;
+mod handed_in;
 #[cfg(all(test, feature = "model"))]
 mod models;
 mod order;

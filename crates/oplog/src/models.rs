@@ -6,11 +6,12 @@
 //!
 //! | model | what holds |
 //! |---|---|
-//! | `completes_in_order` | entries do not overlap; what is announced, here and in the page, is whole, and only grows |
+//! | `completes_in_order` | entries do not overlap; what is announced, here and in the page, is whole, only grows, and each entry is once |
+//! | `is_taken_along`, `is_not_handed_in` | an entry that is whole too early completes in its turn, by one thread, and leaves nothing |
 //! | `room_is_used_again` | a writer gets retired room only after whoever read it is done; a full log takes nothing |
 //! | `unused_room_is_given_back` | whoever gives up (an error, a thread that ends) blocks nobody; places stay without a gap |
 //!
-//! [`every_ordering_and_check_is_needed`] makes each ordering of the two files a step weaker, and leaves out each named
+//! [`every_ordering_and_check_is_needed`] makes each ordering of the files a step weaker, and leaves out each named
 //! check: all of that is noticed.
 
 use crate::order::Order;
@@ -30,6 +31,8 @@ struct Log {
     space: Space,
     order: Order,
     page: AtomicU64,
+    /// Entries announced: by whoever has the turn, and nobody else has it.
+    announced: Racy<u64>,
     /// Who wrote last.
     cells: [Racy<u64>; SLOTS],
 }
@@ -40,7 +43,8 @@ impl Log {
         let space = Space::new(start);
         space.set_limit(&geometry(), granted, start);
         let page = AtomicU64::new(0);
-        Arc::new(Log { space, order: Order::new(start), page, cells: [Racy::new(0), Racy::new(0)] })
+        let cells = [Racy::new(0), Racy::new(0)];
+        Arc::new(Log { space, order: Order::new(start), page, announced: Racy::new(0), cells })
     }
 
     fn cell(&self, position: u64) -> &Racy<u64> {
@@ -55,9 +59,18 @@ impl Log {
         let start = self.order.reserve(bytes);
         // SAFETY: the model is what checks that nobody else is there.
         self.cell(start.0).with_mut(|cell| unsafe { *cell = writer });
-        self.order.complete(start, start.plus(bytes), |end, ordering| self.page.store(end.0, ordering));
+        self.order.complete(start, start.plus(bytes), |end, entries, ordering| {
+            // SAFETY: as above.
+            self.announced.with_mut(|announced| unsafe { *announced += entries });
+            self.page.store(end.0, ordering);
+        });
         assert!(self.order.completed() > start, "returned implies recoverable");
         Some(start.0)
+    }
+
+    fn announced(&self) -> u64 {
+        // SAFETY: as in `append`.
+        self.announced.with(|announced| unsafe { *announced })
     }
 
     fn read(&self, position: u64) -> u64 {
@@ -83,13 +96,49 @@ fn completes_in_order() {
         }
         let mut places = writers.map(|writer| writer.join().unwrap());
         assert_eq!(log.order.completed(), LogPosition(2));
-        assert_eq!(log.page.load(Ordering::Relaxed), 2);
+        assert_eq!((log.page.load(Ordering::Relaxed), log.announced()), (2, 2));
         for (place, writer) in places.iter().zip([1, 2]) {
             assert_eq!(place.map(|place| log.read(place)), Some(writer));
         }
         places.sort();
         assert_eq!(places, [Some(0), Some(1)]);
     });
+}
+
+/// Two entries, of which the later one is whole first or not, and finds a cell to be handed in by or not.
+fn completes_out_of_turn(is_cell_free: bool) {
+    let order = Arc::new(Order::new(LogPosition(0)));
+    let written = Arc::new(Racy::new(false));
+    let [first, second, elsewhere] = [0, 1, 2].map(LogPosition);
+    assert_eq!([order.reserve(1), order.reserve(1)], [first, second]);
+    assert!(is_cell_free || order.handed_in.put(elsewhere, elsewhere.plus(1)));
+    let later = {
+        let (order, written) = (order.clone(), written.clone());
+        thread::spawn(move || {
+            // SAFETY: the model is what checks that nobody else is there.
+            written.with_mut(|written| unsafe { *written = true });
+            order.complete(second, elsewhere, |end, entries, _| assert_eq!((end, entries), (elsewhere, 1)));
+            assert!(order.completed() > second, "returned implies recoverable");
+        })
+    };
+    order.complete(first, second, |end, entries, _| {
+        assert_eq!(end, first.plus(entries));
+        // SAFETY: as above.
+        assert!(entries == 1 || written.with(|written| unsafe { *written }), "taken along unwritten");
+    });
+    later.join().unwrap();
+    assert_eq!(order.completed(), elsewhere);
+    assert_eq!(order.handed_in.put(elsewhere, elsewhere.plus(1)), is_cell_free, "a cell is left in use");
+}
+
+#[test]
+fn is_taken_along() {
+    explore("is_taken_along", || completes_out_of_turn(true));
+}
+
+#[test]
+fn is_not_handed_in() {
+    explore("is_not_handed_in", || completes_out_of_turn(false));
 }
 
 /// This process sees its own log through the appender, not through the page.
@@ -159,6 +208,8 @@ fn unused_room_is_given_back() {
 fn every_ordering_and_check_is_needed() {
     let unnoticed = unnoticed_mistakes(&[
         ("models::completes_in_order", completes_in_order),
+        ("models::is_taken_along", is_taken_along),
+        ("models::is_not_handed_in", is_not_handed_in),
         ("models::what_counts_here_is_whole", what_counts_here_is_whole),
         ("models::room_is_used_again", room_is_used_again),
         ("models::unused_room_is_given_back", unused_room_is_given_back),
