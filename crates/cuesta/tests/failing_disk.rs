@@ -3,73 +3,19 @@
 
 mod common;
 
+use common::disk::Disk;
 use common::{Place, can_mount};
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Command, Stdio};
-
-/// The ioctl that shuts an ext4 down, without writing what it keeps in memory.
-const SHUT_DOWN: &str = "fcntl.ioctl(os.open(disk, os.O_RDONLY), 0x8004587d, struct.pack('I', 2))";
-
-/// A store on a disk of its own.
-struct Disk {
-    place: Place,
-}
-
-impl Disk {
-    fn new() -> Disk {
-        let place = Place::new();
-        let image = std::fs::File::create(place.path("image")).unwrap();
-        image.set_len(512 << 20).unwrap();
-        ran(Command::new("mkfs.ext4").arg("-q").arg(place.path("image")));
-        std::fs::create_dir(place.path("disk")).unwrap();
-        let disk = Disk { place };
-        disk.mount();
-        let made = disk.place.cuesta(&["mkfs", "disk/store", "--medium", "block", "--nvm", "64M"]);
-        assert_eq!(made.status(), 0, "{}", made.errors());
-        disk
-    }
-
-    fn mount(&self) {
-        let (image, at) = (self.place.path("image"), self.place.path("disk"));
-        ran(Command::new("mount").args(["-o", "loop"]).args([&image, &at]));
-    }
-
-    fn unmount(&self) {
-        self.place.cuesta(&["stop", "disk/store"]);
-        ran(Command::new("umount").arg(self.place.path("disk")));
-    }
-
-    /// A program in Python that knows the `disk`, and how to `cut` its power.
-    fn program(&self, script: &str) -> Command {
-        let disk = self.place.path("disk");
-        let script = format!(
-            "import fcntl, os, struct, sys, threading\ndisk = {disk:?}\ndef cut():\n  {SHUT_DOWN}\n{script}"
-        );
-        self.place.command(&["run", "--store", "disk/store", "--", "python3", "-c", &script])
-    }
-}
-
-impl Drop for Disk {
-    fn drop(&mut self) {
-        let _ = self.place.cuesta(&["stop", "disk/store"]);
-        let _ = Command::new("umount").arg(self.place.path("disk")).status();
-    }
-}
-
-#[track_caller]
-fn ran(command: &mut Command) {
-    let ended = command.output().unwrap();
-    assert!(ended.status.success(), "{command:?}: {}", String::from_utf8_lossy(&ended.stderr));
-}
+use std::process::Stdio;
 
 #[test]
 fn on_a_disk_that_takes_no_writes_syncs_fail_and_all_that_was_can_be_read() {
     if !can_mount() {
         return;
     }
-    let disk = Disk::new();
+    let disk = Disk::with_store_of("64M");
     let mut program = disk.program(
         "def say(what, act):
   try: print(what, act())
@@ -114,7 +60,7 @@ fn what_threads_synced_together_survives_a_loss_of_power() {
     if !can_mount() {
         return;
     }
-    let disk = Disk::new();
+    let disk = Disk::with_store_of("64M");
     let threads = 4;
     let mut program = disk.program(&format!(
         "def append(thread):

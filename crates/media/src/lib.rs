@@ -8,6 +8,7 @@
 mod aio;
 mod arch;
 pub mod byte_locks;
+mod called;
 pub mod clock;
 mod direct;
 pub mod emulate;
@@ -35,7 +36,9 @@ pub use error::{AccessError, MediaError};
 pub use fault_handler::{BUS_MCEERR_AO, install_fault_handler};
 pub use growable::GrowableMapping;
 pub use huge::HUGE_PAGE_BYTES;
-pub use mapping::{Mapping, Protection, UNFINISHED_EXTENSION, create_allocated, create_sparse, remove};
+pub use mapping::{
+    Mapping, Protection, UNFINISHED_EXTENSION, create_allocated, create_sparse, create_written, remove,
+};
 pub use node::{Node, Nodes};
 pub use shared::SharedMemory;
 pub use user_copy::{Fault, UserSlice, UserSliceMut, read_c_string};

@@ -1,6 +1,7 @@
 //! A file mapped whole (or a range of it), shared with whoever else maps it.
 
-use crate::error::{AccessError, MediaError};
+use crate::called;
+use crate::error::MediaError;
 use crate::huge::{self, HUGE_PAGE_BYTES};
 use crate::node::{self, Node};
 use crate::recorder;
@@ -167,7 +168,7 @@ impl Mapping {
     }
 
     /// Gives a part of `file`, which is what is mapped, its room on the medium, durably, and touches it here: no
-    /// later access fails or pays. On medium `block` it is not touched: see [`Mapping::write_zeros`]. What had its room keeps it; no byte changes. With `huge`, on medium `memory`, whole
+    /// later access fails or pays. On medium `block` it is not touched: its pages would be written. What had its room keeps it; no byte changes. With `huge`, on medium `memory`, whole
     /// huge pages of it become that, if the kernel can.
     pub fn provide(&self, file: impl AsFd, offset: u64, len: u64, huge: bool) -> Result<(), MediaError> {
         self.check_part(offset, len)?;
@@ -182,16 +183,6 @@ impl Mapping {
         }
         allocate(&file, offset, len)?;
         if self.memory.medium() == Medium::Block { Ok(()) } else { self.touch(offset, len) }
-    }
-
-    /// On medium `block`, has the disk write a part of a new file: what is stored there later is written where it lies, and
-    /// needs no change of the file's own description.
-    pub fn write_zeros(&self, offset: u64, len: u64) -> Result<(), MediaError> {
-        self.touch(offset, len)?;
-        self.memory.sync(offset, len).map_err(|error| MediaError::System {
-            action: "write new file",
-            errno: if let AccessError::Unwritten(errno) = error { errno } else { rustix::io::Errno::IO },
-        })
     }
 
     /// Makes what [`Mapping::provide`] gave small pages one huge page, if the kernel can; no byte changes. `offset` is
@@ -244,6 +235,22 @@ pub fn create_allocated(path: &Path, len: u64) -> Result<OwnedFd, MediaError> {
 /// gets its room step by step, see [`Mapping::provide`].
 pub fn create_sparse(path: &Path, len: u64) -> Result<OwnedFd, MediaError> {
     create_whole(path, |file| rustix::fs::ftruncate(file, len).map_err(MediaError::system("size new file")))
+}
+
+/// Creates a file of zeros as [`create_allocated`], for medium `block`: the disk has written all of it, so that what is stored
+/// there later is written where it lies, and needs no change of the file's own description. The kernel has it in its smallest pages,
+/// so that of what is stored a page goes to the disk, and not a folio ([`called`]).
+pub fn create_written(path: &Path, len: u64) -> Result<OwnedFd, MediaError> {
+    let zeros = vec![0; rustix::param::page_size()];
+    create_whole(path, |file| {
+        rustix::fs::fallocate(file, FallocateFlags::empty(), 0, len)
+            .map_err(MediaError::system("allocate file"))?;
+        for offset in (0..len).step_by(zeros.len()) {
+            let piece = &zeros[..zeros.len().min((len - offset) as usize)];
+            called::write(file.as_fd(), offset, piece).1.map_err(MediaError::system("write new file"))?;
+        }
+        Ok(())
+    })
 }
 
 fn create_whole(

@@ -6,6 +6,7 @@
 //! Who may write which bytes when is the caller's protocol (reservations of the log, the digest's own
 //! blocks); breaking it garbles file contents, which checksums catch, but not memory safety.
 
+use crate::called;
 use crate::emulate::Emulated;
 use crate::error::AccessError;
 use crate::mapping::Protection;
@@ -15,6 +16,8 @@ use crate::unsynced::{self, Unsynced};
 use crate::user_copy::{Fault, UserSlice, UserSliceMut};
 use cuesta_format::Medium;
 use cuesta_format::entry::Crc32c;
+use rustix::fd::AsFd;
+use rustix::io::Errno;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -214,6 +217,25 @@ impl SharedMemory {
         let left = self.as_written(src.len(), copy);
         self.note_stored(dst, src.len() - left);
         Ok(Fault::check(src.len(), left)?)
+    }
+
+    /// As [`SharedMemory::write_through`], for memory that is a `file` from its beginning on: by calls, which change the blocks
+    /// they write and no others ([`crate::called`]).
+    pub fn write_by_calls(&self, file: impl AsFd, offset: u64, src: &[u8]) -> Result<(), AccessError> {
+        let dst = self.writable(offset, src.len())?;
+        let mut outcome = Ok(());
+        let left = self.as_written(src.len(), || {
+            let (written, refused) = called::write(file.as_fd(), offset, src);
+            outcome = refused;
+            src.len() - written
+        });
+        let written = src.len() - left;
+        recorder::on_store(dst, written);
+        self.note_stored(dst, written);
+        outcome.map_err(|errno| match errno {
+            Errno::IO | Errno::HWPOISON => AccessError::Fault(Fault { copied: written }),
+            errno => AccessError::Unwritten(errno),
+        })
     }
 
     /// As [`SharedMemory::write_user`]; takes what was stored into `sum`. Nobody else writes there.

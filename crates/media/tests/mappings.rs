@@ -6,8 +6,8 @@ use medium::medium;
 
 use cuesta_media::wait::{Waited, drain, eventfd, raise, sealed_memfd, wait, wake_all};
 use cuesta_media::{
-    AccessError, GrowableMapping, Mapping, MediaError, Medium, Protection, SharedMemory, Window,
-    create_allocated, create_sparse,
+    AccessError, Fault, GrowableMapping, Mapping, MediaError, Medium, Protection, SharedMemory, Window,
+    create_allocated, create_sparse, create_written,
 };
 use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt;
@@ -53,6 +53,26 @@ fn accesses_outside_are_refused_however_large() {
     assert!(mapping.flush(8, u64::MAX - 7).is_err());
     assert!(mapping.atomic_u64(4).is_err());
     assert_eq!(mapping.atomic_u64(8).unwrap().load(Ordering::Relaxed), 0);
+}
+
+#[test]
+fn what_calls_write_is_seen_through_mappings_and_what_the_file_refuses_is_an_error() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("arena");
+    let mapping = Mapping::create(&path, 2 * PAGE, Medium::Block, false).unwrap();
+    let reader = Mapping::open(&path, Protection::ReadOnly, Medium::Block).unwrap();
+    let open = |write| std::fs::File::options().read(true).write(write).open(&path).unwrap();
+    mapping.write_by_calls(open(true), PAGE - 3, b"called").unwrap();
+    mapping.fence().unwrap();
+    let mut bytes = [0; 6];
+    reader.read(PAGE - 3, &mut bytes).unwrap();
+    assert_eq!(&bytes, b"called");
+    let beyond = mapping.write_by_calls(open(true), 2 * PAGE - 3, b"called");
+    assert!(matches!(beyond, Err(AccessError::OutOfBounds { .. })));
+    assert_eq!(std::fs::metadata(&path).unwrap().len(), 2 * PAGE);
+    let refused = mapping.write_by_calls(open(false), 0, b"called");
+    assert!(matches!(refused, Err(AccessError::Unwritten(_))), "{refused:?}");
+    assert_eq!(reader.write_by_calls(open(true), 0, b"called"), Err(AccessError::Fault(Fault { copied: 0 })));
 }
 
 #[test]
@@ -192,7 +212,7 @@ fn a_sealed_page_cannot_be_resized_and_is_shared() {
 fn a_maker_killed_in_the_middle_leaves_no_part_of_a_file() {
     const MAKES: &str = "CUESTA_TEST_MAKES";
     type Maker = fn(&Path, u64) -> Result<OwnedFd, MediaError>;
-    let makers: [Maker; 2] = [create_allocated, create_sparse];
+    let makers: [Maker; 3] = [create_allocated, create_sparse, create_written];
     if let Ok(order) = std::env::var(MAKES) {
         let (maker, path) = order.split_once(' ').unwrap();
         // More than a file may hold here: the kernel ends this process in the call that would make it that long.

@@ -2,6 +2,7 @@
 
 #![allow(dead_code)]
 
+pub mod disk;
 pub mod mounted;
 
 use std::path::{Path, PathBuf};

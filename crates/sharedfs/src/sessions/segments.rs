@@ -2,13 +2,14 @@
 //! it, and the reading end of a session's log.
 
 use crate::Error;
-use crate::creation::sync_folder;
 use crate::placement::SpareSegments;
 use cuesta_format::geometry::{LOGS_FOLDER, segment_path};
 use cuesta_format::superblock::Medium;
 use cuesta_format::{Geometry, LogPosition, SegmentId};
 use cuesta_media::emulate::Emulated;
-use cuesta_media::{Mapping, Node, Nodes, Protection, UNFINISHED_EXTENSION, create_sparse, recorder};
+use cuesta_media::{
+    Mapping, Node, Nodes, Protection, UNFINISHED_EXTENSION, create_sparse, create_written, recorder,
+};
 use cuesta_oplog::LogSource;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
@@ -199,23 +200,21 @@ pub fn make_segment(
     node: Option<Node>,
 ) -> Result<Segment, Error> {
     let path = tier.join(segment_path(id));
+    if medium == Medium::Block {
+        // A log is written to the disk by those who wait for it, and then nothing but its bytes.
+        return Ok(Segment::new(id, create_written(&path, segment_bytes)?));
+    }
     let file = create_sparse(&path, segment_bytes)?;
     // Mapped once, so that the kernel clears its pages here and not under the program that gets it.
     let mapping = Mapping::of_file(&file, 0, segment_bytes, Protection::ReadWrite, medium, false)?;
     if let Some(node) = node {
         mapping.prefer(node);
     }
-    let mut provided = mapping.provide(&file, 0, segment_bytes, true);
-    if provided.is_ok() && medium == Medium::Block {
-        // A log is written to the disk by those who wait for it, and then nothing but its bytes.
-        provided = mapping.write_zeros(0, segment_bytes);
-    }
-    if let Err(error) = provided {
+    if let Err(error) = mapping.provide(&file, 0, segment_bytes, true) {
         // The error to report is the first one; what is left behind is removed when the store is opened.
         let _ = cuesta_media::remove(&path);
         return Err(error.into());
     }
-    sync_folder(&tier.join(LOGS_FOLDER))?;
     Ok(Segment::new(id, file))
 }
 

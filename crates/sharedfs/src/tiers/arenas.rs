@@ -8,6 +8,7 @@
 use crate::Error;
 use crate::tiers::content::ContentWriter;
 use crate::tiers::page_size::PageSizes;
+use crate::tiers::written_arenas::WrittenArenas;
 use cuesta_format::geometry::arena_path;
 use cuesta_format::superblock::Medium;
 use cuesta_format::{ArenaId, BLOCK_BYTES, BlockAddress, Geometry};
@@ -28,6 +29,9 @@ use std::time::Instant;
 /// Memory is given to an arena in steps of this size: the kernel clears a huge page in a quarter of a millisecond,
 /// and as much in small ones in one.
 pub(super) const STEP_BYTES: u64 = HUGE_PAGE_BYTES;
+/// On a disk nothing is cleared, but each step is a commit of the file system below; where there is no room for such a one, there
+/// may be for a small one.
+const STEP_BYTES_ON_DISK: u64 = 16 << 20;
 
 /// Blocks that have their memory now.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,6 +87,8 @@ pub struct Arenas {
     nodes: Arc<Nodes>,
     mapped: RwLock<Vec<Arc<Mapping>>>,
     emulated: OnceLock<Arc<Emulated>>,
+    /// Where content is written by calls.
+    written: Option<Arc<WrittenArenas>>,
     last: Mutex<Last>,
     /// Steps that may have small pages.
     small: Mutex<VecDeque<(ArenaId, u64)>>,
@@ -116,7 +122,8 @@ impl Arenas {
         let small = Mutex::new((0..mapped.len() as u32).flat_map(steps).collect());
         let (mapped, emulated) = (RwLock::new(mapped), OnceLock::new());
         let nodes = Arc::clone(nodes);
-        Ok(Arenas { tier: tier.to_owned(), geometry, medium, nodes, mapped, emulated, last, small })
+        let written = (medium == Medium::Block).then(|| Arc::new(WrittenArenas::new(tier)));
+        Ok(Arenas { tier: tier.to_owned(), geometry, medium, nodes, mapped, emulated, written, last, small })
     }
 
     /// Has them, and those to come, play another medium.
@@ -127,6 +134,10 @@ impl Arenas {
 
     pub(super) fn geometry(&self) -> &Geometry {
         &self.geometry
+    }
+
+    pub(super) fn written(&self) -> Option<Arc<WrittenArenas>> {
+        self.written.clone()
     }
 
     /// How many there are.
@@ -150,7 +161,9 @@ impl Arenas {
         }
         let arena = ArenaId(self.count() - 1);
         let from = last.allocated;
-        let to = (from + 1).next_multiple_of(STEP_BYTES).min(self.geometry.arena_bytes);
+        let step = if self.medium == Medium::Block { STEP_BYTES_ON_DISK } else { STEP_BYTES };
+        let step_end = |bytes| (from + 1).next_multiple_of(bytes).min(self.geometry.arena_bytes);
+        let mut to = step_end(step);
         if last.file.is_none() {
             last.file = Some(self.open_file(arena, OFlags::RDWR)?);
         }
@@ -167,7 +180,13 @@ impl Arenas {
                     Mapping::of_file(file, from, to - from, Protection::ReadWrite, self.medium, false)?;
                 step.prefer(wanted);
             }
-            bad = provide(&mapping, file, from..to, huge)?;
+            bad = match provide(&mapping, file, from..to, huge) {
+                Err(error) if error.is_full() && step > STEP_BYTES => {
+                    to = step_end(STEP_BYTES);
+                    provide(&mapping, file, from..to, huge)
+                }
+                provided => provided,
+            }?;
             node = self.nodes.at(&mapping, from);
             if huge {
                 last.page_sizes.took(started.elapsed());

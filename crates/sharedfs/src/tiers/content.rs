@@ -7,6 +7,7 @@
 //! other time a block whose checksum is wrong keeps a wrong one, whatever is written over a part of it.
 
 use crate::Error;
+use crate::tiers::written_arenas::WrittenArenas;
 use crate::tiers::{Arenas, Run};
 use cuesta_format::entry::Crc32c;
 use cuesta_format::{BLOCK_BYTES, BlockAddress, Geometry};
@@ -34,13 +35,14 @@ fn sum_of(bytes: &[u8]) -> u32 {
 pub struct ContentWriter {
     geometry: Geometry,
     mapped: Vec<Arc<Mapping>>,
+    files: Option<Arc<WrittenArenas>>,
 }
 
 impl ContentWriter {
     /// One for the arenas there are.
     #[must_use]
     pub fn new(geometry: Geometry, arenas: &Arenas) -> ContentWriter {
-        ContentWriter { geometry, mapped: arenas.all() }
+        ContentWriter { geometry, mapped: arenas.all(), files: arenas.written() }
     }
 
     fn mapping(&self, address: BlockAddress) -> Result<&Mapping, Error> {
@@ -69,9 +71,19 @@ impl ContentWriter {
         self.put_sums(address, bytes, wrong)
     }
 
+    /// Writes bytes of the file of the arena that a block is of.
+    fn write(&self, of: BlockAddress, offset: u64, bytes: &[u8]) -> Result<Result<(), AccessError>, Error> {
+        let mapping = self.mapping(of)?;
+        let file = self.files.as_ref().and_then(|files| files.file(self.geometry.arena(of)));
+        Ok(match file {
+            Some(file) => mapping.write_by_calls(file, offset, bytes),
+            None => mapping.write_through(offset, bytes),
+        })
+    }
+
     /// Writes bytes that lie in one arena.
     fn store(&self, address: BlockAddress, bytes: &[u8]) -> Result<(), Error> {
-        let written = self.mapping(address)?.write_through(self.geometry.arena_offset(address), bytes);
+        let written = self.write(address, self.geometry.arena_offset(address), bytes)?;
         written.map_err(|error| match error {
             AccessError::Fault(Fault { copied }) => unwritable(address.plus(copied as u64)),
             error => error.into(),
@@ -82,7 +94,7 @@ impl ContentWriter {
         if !self.geometry.checks_content {
             return Ok(());
         }
-        let (mapping, mut address) = (self.mapping(address)?, address);
+        let mut address = address;
         for blocks in bytes.chunks(SUMS_AT_ONCE * BLOCK) {
             let mut sums = [0; SUMS_AT_ONCE * SUM_BYTES];
             let (slots, _) = sums.as_chunks_mut::<SUM_BYTES>();
@@ -90,15 +102,15 @@ impl ContentWriter {
                 *slot = sum(sum_of(block)).to_le_bytes();
             }
             let bytes = blocks.len() / BLOCK * SUM_BYTES;
-            self.store_sums(mapping, address, &sums[..bytes])?;
+            self.store_sums(address, &sums[..bytes])?;
             address = address.plus(blocks.len() as u64);
         }
         Ok(())
     }
 
     /// Writes checksums from a block's on. A page of them that the medium does not take is that of many blocks.
-    fn store_sums(&self, mapping: &Mapping, address: BlockAddress, sums: &[u8]) -> Result<(), Error> {
-        let written = mapping.write_through(self.geometry.sum_offset(address), sums);
+    fn store_sums(&self, address: BlockAddress, sums: &[u8]) -> Result<(), Error> {
+        let written = self.write(address, self.geometry.sum_offset(address), sums)?;
         written.map_err(|error| match error {
             AccessError::Fault(Fault { copied }) => {
                 let arena = self.geometry.arena(address);
@@ -166,7 +178,7 @@ impl ContentWriter {
             damaged(address);
             sum = wrong(sum);
         }
-        self.store_sums(mapping, address, &sum.to_le_bytes())
+        self.store_sums(address, &sum.to_le_bytes())
     }
 }
 

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `arenas` | the arena files and their mappings |
 //! | `content` | what is in blocks, and its checksums |
+//! | `written_arenas` | the files they are written to where that is done by calls |
 //! | `region` | what the kernel knows of the persistent memory they lie on |
 //! | `page_size` | when an arena's memory is made of huge pages |
 //! | `steps` | which memory node each of them came from |
@@ -19,6 +20,7 @@ mod credits;
 mod page_size;
 mod region;
 mod steps;
+mod written_arenas;
 
 pub use allocator::{Allocator, Reservation, Run};
 pub use arenas::{Arenas, Grown};
