@@ -122,7 +122,10 @@ impl Arenas {
         let small = Mutex::new((0..mapped.len() as u32).flat_map(steps).collect());
         let (mapped, emulated) = (RwLock::new(mapped), OnceLock::new());
         let nodes = Arc::clone(nodes);
-        let written = (medium == Medium::Block).then(|| Arc::new(WrittenArenas::new(tier)));
+        let written = match medium {
+            Medium::Block => Some(Arc::new(WrittenArenas::open(tier)?)),
+            Medium::Memory | Medium::Pmem => None,
+        };
         Ok(Arenas { tier: tier.to_owned(), geometry, medium, nodes, mapped, emulated, written, last, small })
     }
 
