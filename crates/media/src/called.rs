@@ -4,6 +4,7 @@
 //! ext4 and XFS, which then go to the disk. A call changes the blocks it writes. Whoever has the file mapped sees both at once,
 //! for there is one copy of it in the kernel's pages; and what is written is as durable as what is stored: behind a fence.
 
+use crate::error::MediaError;
 use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
 
@@ -19,4 +20,14 @@ pub(crate) fn write(file: BorrowedFd<'_>, offset: u64, bytes: &[u8]) -> (usize, 
         }
     }
     (written, Ok(()))
+}
+
+/// Writes zeros. The kernel has them in its smallest pages then, so that of what is stored a page goes to the disk, and not a folio.
+pub(crate) fn write_zeros(file: BorrowedFd<'_>, offset: u64, len: u64) -> Result<(), MediaError> {
+    let zeros = vec![0; rustix::param::page_size()];
+    for at in (0..len).step_by(zeros.len()) {
+        let piece = &zeros[..zeros.len().min((len - at) as usize)];
+        write(file, offset + at, piece).1.map_err(MediaError::system("write new file"))?;
+    }
+    Ok(())
 }

@@ -5,6 +5,7 @@
 //! length, so that a small `set_len` is not a system call on the allocator each time, and a full medium is an
 //! error of `set_len`, never a SIGBUS.
 
+use crate::called;
 use crate::error::MediaError;
 use crate::mapping::{Protection, file_len, share_flags, sync_parent};
 use crate::recorder;
@@ -89,6 +90,16 @@ impl GrowableMapping {
         // SAFETY: everything below `covered` is mapped, and `len` is not above it.
         unsafe { self.memory.set_len(len as usize) };
         Ok(())
+    }
+
+    /// On medium `block`, has the disk write a new part of the file: what is stored there later is written where it lies, and needs
+    /// no change of the file's own description.
+    pub fn write_zeros(&self, offset: u64, len: u64) -> Result<(), MediaError> {
+        if self.memory.medium() != Medium::Block {
+            return Ok(());
+        }
+        called::write_zeros(self.file.as_fd(), offset, len)?;
+        rustix::fs::fdatasync(&self.file).map_err(MediaError::system("write new file"))
     }
 }
 

@@ -238,18 +238,12 @@ pub fn create_sparse(path: &Path, len: u64) -> Result<OwnedFd, MediaError> {
 }
 
 /// Creates a file of zeros as [`create_allocated`], for medium `block`: the disk has written all of it, so that what is stored
-/// there later is written where it lies, and needs no change of the file's own description. The kernel has it in its smallest pages,
-/// so that of what is stored a page goes to the disk, and not a folio ([`called`]).
+/// there later is written where it lies, and needs no change of the file's own description.
 pub fn create_written(path: &Path, len: u64) -> Result<OwnedFd, MediaError> {
-    let zeros = vec![0; rustix::param::page_size()];
     create_whole(path, |file| {
         rustix::fs::fallocate(file, FallocateFlags::empty(), 0, len)
             .map_err(MediaError::system("allocate file"))?;
-        for offset in (0..len).step_by(zeros.len()) {
-            let piece = &zeros[..zeros.len().min((len - offset) as usize)];
-            called::write(file.as_fd(), offset, piece).1.map_err(MediaError::system("write new file"))?;
-        }
-        Ok(())
+        called::write_zeros(file.as_fd(), 0, len)
     })
 }
 

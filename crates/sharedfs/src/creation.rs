@@ -3,16 +3,19 @@
 
 use crate::Error;
 use crate::metadata::MetadataStore;
-use crate::sessions::SessionTable;
+use crate::sessions::{SessionTable, make_segment};
 use crate::store::SharedFs;
 use cuesta_format::geometry::{ARENAS_FOLDER, LOGS_FOLDER, METADATA_FILE, SESSIONS_FILE, SUPERBLOCK_FILE};
 use cuesta_format::superblock::{SUPERBLOCK_BYTES, Superblock};
-use cuesta_format::{FileKind, InodeNumber, InodeRecord};
+use cuesta_format::{FileKind, InodeNumber, InodeRecord, Medium, SegmentId};
 use cuesta_media::{Mapping, clock, recorder};
 use std::fs::{DirBuilder, File};
 use std::io::Read;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::Path;
+
+/// Segments of logs a new store on a disk has: they are written in full, which its first programs need not wait for.
+const SEGMENTS_ON_DISK: u32 = 16;
 
 /// Makes the names in a folder durable.
 pub(crate) fn sync_folder(folder: &Path) -> Result<(), Error> {
@@ -70,6 +73,11 @@ impl SharedFs {
         transaction.put_inode(&root)?;
         transaction.commit()?;
         drop(metadata);
+        if medium == Medium::Block {
+            for id in (0..SEGMENTS_ON_DISK.min(geometry.ring_slots)).map(SegmentId) {
+                make_segment(tier, geometry.segment_bytes, medium, id, None)?;
+            }
+        }
         sync_folder(tier)?;
         let path = tier.join(SUPERBLOCK_FILE);
         let mapping = Mapping::create(&path, SUPERBLOCK_BYTES as u64, medium, false)?;

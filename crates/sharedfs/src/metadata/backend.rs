@@ -83,6 +83,7 @@ impl BackendFile {
         let foreign = || MetadataError::Foreign(path.to_path_buf());
         let file = if mapping.is_empty() {
             mapping.set_len(TREE_OFFSET)?;
+            mapping.write_zeros(0, TREE_OFFSET)?;
             let file = BackendFile::new(mapping, 0, 0);
             // The magic goes last: a header without it is no store yet.
             file.note(LENGTH_OFFSET, 0).map_err(|_| foreign())?;
