@@ -298,15 +298,27 @@ fn a_log_that_cannot_grow_is_told_that_the_medium_is_full() {
         first: InodeNumber::NONE,
         resume: SessionId::NOBODY,
     };
-    let Response::Attached(welcome) = shared.handle(SessionId(0), &attach, &mut Vec::new()) else {
-        panic!("not attached");
+    let attached = || match shared.handle(SessionId(0), &attach, &mut Vec::new()) {
+        Response::Attached(welcome) => welcome.session,
+        other => panic!("not attached: {other:?}"),
     };
-    let grow = Request::GrowLog { have: 0, slots: 1 };
+    let grow =
+        |session, have, slots| shared.handle(session, &Request::GrowLog { have, slots }, &mut Vec::new());
+    // A new store on a disk has some segments.
+    let (other, ring_slots) = (attached(), geometry().ring_slots);
+    let mut have = 0;
+    while have < ring_slots {
+        let Response::Grown { added: added @ 1.. } = grow(other, have, ring_slots) else {
+            panic!("{have} are all")
+        };
+        have += added;
+    }
+    let session = attached();
     limit_files(Some(0));
-    let full = shared.handle(welcome.session, &grow, &mut Vec::new());
+    let full = grow(session, 0, 1);
     limit_files(None);
     assert_eq!(full, Response::Failed(Refusal::NoSpace));
-    assert_eq!(shared.handle(welcome.session, &grow, &mut Vec::new()), Response::Grown { added: 1 });
+    assert_eq!(grow(session, 0, 1), Response::Grown { added: 1 });
 }
 
 /// Further names of a file take room that nobody is credited with. A daemon that recovers them on a full medium finds
