@@ -10,6 +10,7 @@ import re
 import subprocess
 import sys
 import threading
+import traceback
 
 CUESTA, STORE = sys.argv[1:3]
 FILE_BYTES = 8 << 20
@@ -78,8 +79,14 @@ def await_memory_of_both():
             return
 
 
-# What hangs is no answer.
-threading.Timer(300, lambda: (print('wrong: it hangs', flush=True), os._exit(1))).start()
+def tell_where_it_hangs():
+    """What hangs is no answer."""
+    stack = traceback.extract_stack(sys._current_frames()[threading.main_thread().ident])
+    print('wrong: it hangs in', ', '.join(f'{frame.name} ({frame.lineno})' for frame in stack), flush=True)
+    os._exit(1)
+
+
+threading.Timer(300, tell_where_it_hangs).start()
 ask('mkfs', STORE, '--medium', 'memory', '--nvm', '512M')
 ask('run', '--store', STORE, '--', 'true')
 await_memory_of_both()

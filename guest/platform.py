@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import threading
+import traceback
 
 CUESTA, STORE, DOMAIN = sys.argv[1:4]
 PAGE = 4096
@@ -141,8 +142,14 @@ def is_program(pid):
 # Whoever has a page mapped is told, not only whoever finds it.
 with open('/proc/sys/vm/memory_failure_early_kill', 'w') as early:
     early.write('1')
-# What hangs is no answer.
-threading.Timer(300, lambda: (print('wrong: it hangs', flush=True), os._exit(1))).start()
+def tell_where_it_hangs():
+    """What hangs is no answer."""
+    stack = traceback.extract_stack(sys._current_frames()[threading.main_thread().ident])
+    print('wrong: it hangs in', ', '.join(f'{frame.name} ({frame.lineno})' for frame in stack), flush=True)
+    os._exit(1)
+
+
+threading.Timer(300, tell_where_it_hangs).start()
 made = cuesta('mkfs', STORE, '--medium', 'pmem', '--nvm', '256M')
 way = {'cpu_cache': 'eADR', 'memory_controller': ': ADR'}[DOMAIN]
 expect(f'mkfs: {made.stderr}', (made.returncode, way in made.stdout), (0, True))
