@@ -9,11 +9,12 @@ import os
 import re
 import subprocess
 import sys
-import threading
-import traceback
+
+from hanging import tell_after
 
 CUESTA, STORE = sys.argv[1:3]
 FILE_BYTES = 8 << 20
+free_on_nodes = []
 # Asking how full it is has what was written digested.
 PROGRAM = f"""
 import os
@@ -73,20 +74,14 @@ def run_on(node, name):
 
 def await_memory_of_both():
     """Until either node has memory at hand for a file."""
+    global free_on_nodes
     while True:
-        free = json.loads(ask('status', '--json', STORE))['free_on_nodes']
-        if sorted(node for node, blocks in free if blocks * 4096 > 2 * FILE_BYTES) == [0, 1]:
+        free_on_nodes = json.loads(ask('status', '--json', STORE))['free_on_nodes']
+        if sorted(node for node, blocks in free_on_nodes if blocks * 4096 > 2 * FILE_BYTES) == [0, 1]:
             return
 
 
-def tell_where_it_hangs():
-    """What hangs is no answer."""
-    stack = traceback.extract_stack(sys._current_frames()[threading.main_thread().ident])
-    print('wrong: it hangs in', ', '.join(f'{frame.name} ({frame.lineno})' for frame in stack), flush=True)
-    os._exit(1)
-
-
-threading.Timer(300, tell_where_it_hangs).start()
+tell_after(300, lambda: f'free on nodes: {free_on_nodes}')
 ask('mkfs', STORE, '--medium', 'memory', '--nvm', '512M')
 ask('run', '--store', STORE, '--', 'true')
 await_memory_of_both()

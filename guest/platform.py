@@ -10,8 +10,8 @@ import os
 import signal
 import subprocess
 import sys
-import threading
-import traceback
+
+from hanging import tell_after
 
 CUESTA, STORE, DOMAIN = sys.argv[1:4]
 PAGE = 4096
@@ -142,14 +142,7 @@ def is_program(pid):
 # Whoever has a page mapped is told, not only whoever finds it.
 with open('/proc/sys/vm/memory_failure_early_kill', 'w') as early:
     early.write('1')
-def tell_where_it_hangs():
-    """What hangs is no answer."""
-    stack = traceback.extract_stack(sys._current_frames()[threading.main_thread().ident])
-    print('wrong: it hangs in', ', '.join(f'{frame.name} ({frame.lineno})' for frame in stack), flush=True)
-    os._exit(1)
-
-
-threading.Timer(300, tell_where_it_hangs).start()
+tell_after(300)
 made = cuesta('mkfs', STORE, '--medium', 'pmem', '--nvm', '256M')
 way = {'cpu_cache': 'eADR', 'memory_controller': ': ADR'}[DOMAIN]
 expect(f'mkfs: {made.stderr}', (made.returncode, way in made.stdout), (0, True))

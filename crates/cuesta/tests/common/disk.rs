@@ -44,9 +44,7 @@ impl Disk {
         );
         self.place.command(&["run", "--store", "disk/store", "--", "python3", "-c", &script])
     }
-}
 
-impl Disk {
     /// Bytes that were written to it since it is mounted.
     pub fn written(&self) -> u64 {
         let device = std::fs::metadata(self.place.path("disk")).unwrap().dev();
