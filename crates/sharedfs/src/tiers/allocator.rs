@@ -13,53 +13,18 @@
 //! allocates or frees, so a crash finds exactly the blocks of committed files in use.
 //!
 //! Placement is sequential: a cursor moves through the arenas and wraps, so that files written together lie
-//! together and long runs stay long. On a machine with several memory nodes each has a cursor of its own, and what a process
+//! together and long runs stay long; but what is small goes back to where blocks became free ([`Freed`]). On a machine with several memory nodes each has a cursor of its own, and what a process
 //! wrote is placed on its node as long as blocks are free there.
 
 use super::arenas::Grown;
 use super::bitmap::Bitmap;
+use super::freed::Freed;
+use super::reservation::{Reservation, Run};
 use super::steps::StepNodes;
 use cuesta_format::{ArenaId, BlockAddress, Geometry, LogPosition, SessionId};
 use cuesta_media::Node;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::ops::Range;
-
-/// Neighbouring blocks of one arena.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Run {
-    /// The first block's address.
-    pub address: BlockAddress,
-    /// How many.
-    pub blocks: u32,
-}
-
-/// What one digest takes and frees, until it commits or is abandoned.
-#[derive(Debug, Default)]
-pub struct Reservation {
-    taken: Vec<Run>,
-    freed: Vec<Run>,
-    blocks_freed: u64,
-}
-
-impl Reservation {
-    /// Notes that a run is not needed once the digest is committed.
-    pub fn free(&mut self, run: Run) {
-        self.blocks_freed += u64::from(run.blocks);
-        self.freed.push(run);
-    }
-
-    /// Blocks freed so far.
-    #[must_use]
-    pub fn blocks_freed(&self) -> u64 {
-        self.blocks_freed
-    }
-
-    fn clear(&mut self) {
-        self.taken.clear();
-        self.freed.clear();
-        self.blocks_freed = 0;
-    }
-}
 
 #[derive(Debug)]
 struct Arena {
@@ -79,6 +44,7 @@ pub struct Allocator {
     arenas: Vec<Arena>,
     /// Arena and block: that of each node, and that of whoever is on none.
     cursors: BTreeMap<Option<Node>, (usize, u32)>,
+    freed: Freed,
     nodes: StepNodes,
     /// Blocks that have their memory.
     made: u64,
@@ -94,6 +60,7 @@ impl Allocator {
             geometry,
             arenas: Vec::new(),
             cursors: BTreeMap::new(),
+            freed: Freed::default(),
             nodes: StepNodes::default(),
             made: 0,
             free: 0,
@@ -128,7 +95,7 @@ impl Allocator {
         let count = grown.blocks.end - grown.blocks.start;
         self.made += u64::from(count);
         let address = self.geometry.address(grown.arena, grown.blocks.start);
-        self.reuse(Run { address, blocks: count });
+        self.release(Run { address, blocks: count });
         for &block in &grown.bad {
             self.set_aside(Run { address: self.geometry.address(grown.arena, block), blocks: 1 });
         }
@@ -205,16 +172,24 @@ impl Allocator {
         })
     }
 
-    /// A run of at most `most` free blocks behind the cursor, reserved: on the memory node `near` if there are some, else
-    /// anywhere. `None` when nothing is free.
+    /// A run of at most `most` free blocks, reserved: on the memory node `near` if there are some, else anywhere. `None` when
+    /// nothing is free.
     pub fn take(&mut self, most: u32, near: Option<Node>, reservation: &mut Reservation) -> Option<Run> {
         if self.free == 0 {
             return None;
         }
-        let on_node = near.and_then(|node| Some((near, self.find(Some(node), most)?)));
-        let (cursor, (arena, first, blocks)) = on_node.or_else(|| Some((None, self.find(None, most)?)))?;
+        let Allocator { freed, arenas, nodes, .. } = self;
+        let freed = freed.take(near, most, |arena, from| find_in(arenas, nodes, (arena, from), near, most));
+        let (arena, first, blocks) = match freed {
+            Some(found) => found,
+            None => {
+                let on_node = near.and_then(|node| Some((near, self.find(Some(node), most)?)));
+                let (cursor, found) = on_node.or_else(|| Some((None, self.find(None, most)?)))?;
+                self.cursors.insert(cursor, (found.0, found.1 + found.2));
+                found
+            }
+        };
         self.occupy(arena, first, blocks);
-        self.cursors.insert(cursor, (arena, first + blocks));
         let run = Run { address: self.geometry.address(ArenaId(arena as u32), first), blocks };
         reservation.taken.push(run);
         Some(run)
@@ -228,30 +203,11 @@ impl Allocator {
         (0..=count).find_map(|step| {
             let arena = (cursor.0 + step) % count;
             let from = if step == 0 { cursor.1 } else { 0 };
-            let (first, blocks) = self.find_in(arena, from, near, most)?;
+            let (first, blocks) = find_in(&self.arenas, &self.nodes, (arena, from), near, most)?;
             Some((arena, first, blocks))
         })
     }
 
-    fn find_in(&self, arena: usize, from: u32, near: Option<Node>, most: u32) -> Option<(u32, u32)> {
-        let busy = &self.arenas[arena].busy;
-        let mut rest = from..busy.blocks();
-        let Some(node) = near else {
-            return if busy.free() == 0 { None } else { busy.find_free(rest, most) };
-        };
-        if !self.nodes.has_free(node, arena) {
-            return None;
-        }
-        while let Some(part) = self.nodes.next_on(node, arena, rest.clone()) {
-            if let Some(found) = busy.find_free(part.clone(), most) {
-                return Some(found);
-            }
-            rest.start = part.end;
-        }
-        None
-    }
-
-    /// Blocks are busy from now on, if they were not already.
     fn occupy(&mut self, arena: usize, first: u32, blocks: u32) {
         let mut rest = first..first + blocks;
         while !rest.is_empty() {
@@ -355,8 +311,16 @@ impl Allocator {
         }
     }
 
-    /// Blocks are busy no more, unless they are bad.
+    /// Blocks that were taken may be again.
     fn reuse(&mut self, run: Run) {
+        let Some((arena, first)) = self.place(run) else { return };
+        let (_, node) = self.nodes.part(arena, first..first + run.blocks);
+        self.freed.note(node, (arena, first));
+        self.release(run);
+    }
+
+    /// Blocks are busy no more, unless they are bad.
+    fn release(&mut self, run: Run) {
         let Some((arena, first)) = self.place(run) else { return };
         let mut rest = first..first + run.blocks;
         while !rest.is_empty() {
@@ -373,6 +337,32 @@ impl Allocator {
             rest.start = end;
         }
     }
+}
+
+/// First block and length of the first free run from a block of an arena on, of at most `most` blocks, and on a memory node if one is
+/// named.
+fn find_in(
+    arenas: &[Arena],
+    nodes: &StepNodes,
+    (arena, from): (usize, u32),
+    near: Option<Node>,
+    most: u32,
+) -> Option<(u32, u32)> {
+    let busy = &arenas[arena].busy;
+    let mut rest = from..busy.blocks();
+    let Some(node) = near else {
+        return if busy.free() == 0 { None } else { busy.find_free(rest, most) };
+    };
+    if !nodes.has_free(node, arena) {
+        return None;
+    }
+    while let Some(part) = nodes.next_on(node, arena, rest.clone()) {
+        if let Some(found) = busy.find_free(part.clone(), most) {
+            return Some(found);
+        }
+        rest.start = part.end;
+    }
+    None
 }
 
 #[cfg(test)]
@@ -431,6 +421,38 @@ mod tests {
         assert_eq!((allocator.made_blocks(), allocator.free_blocks()), (20, 0));
         allocator.abandon(&mut reservation);
         assert_eq!(allocator.free_blocks(), 20);
+    }
+
+    #[test]
+    fn what_is_small_goes_back_to_where_all_of_it_has_room() {
+        let mut allocator = allocator(2);
+        let mut reservation = Reservation::default();
+        let place = |run: Run| ((run.address.0 / BLOCK_BYTES) as u32, run.blocks);
+        let takes: Vec<Run> =
+            [3, 2, 4, 3, 2].map(|most| allocator.take(most, None, &mut reservation).unwrap()).into();
+        assert_eq!(
+            takes.iter().map(|&run| place(run)).collect::<Vec<_>>(),
+            [(0, 3), (3, 2), (5, 4), (9, 3), (12, 2)]
+        );
+        commit(&mut allocator, &mut reservation, 64);
+        for freed in [1, 3] {
+            reservation.free(takes[freed]);
+        }
+        commit(&mut allocator, &mut reservation, 128);
+        let mut take =
+            |allocator: &mut Allocator, most| place(allocator.take(most, None, &mut reservation).unwrap());
+        assert_eq!(take(&mut allocator, 2), (14, 2), "somebody may still read what is free there");
+        allocator.retired(S, LogPosition(128));
+        assert_eq!(take(&mut allocator, 3), (9, 3));
+        assert_eq!(take(&mut allocator, 1), (16, 1), "what was too small before is not looked at again");
+        reservation.free(takes[2]);
+        commit(&mut allocator, &mut reservation, 192);
+        allocator.retired(S, LogPosition(192));
+        let mut take =
+            |allocator: &mut Allocator, most| place(allocator.take(most, None, &mut reservation).unwrap());
+        assert_eq!(take(&mut allocator, 17), (17, 15), "what is large goes on");
+        assert_eq!(take(&mut allocator, 1), (5, 1));
+        assert_eq!(take(&mut allocator, 3), (6, 3));
     }
 
     #[test]

@@ -10,6 +10,8 @@
 //! | `steps` | which memory node each of them came from |
 //! | `bitmap` | used and free blocks of one arena |
 //! | `allocator` | runs of blocks for digests; freed ones wait in quarantine until their readers have passed |
+//! | `freed` | where small runs go back to |
+//! | `reservation` | what a digest takes and frees of them |
 //! | `credits` | promises: what was acknowledged can always be digested |
 
 mod allocator;
@@ -17,17 +19,20 @@ mod arenas;
 mod bitmap;
 mod content;
 mod credits;
+mod freed;
 mod page_size;
 mod region;
+mod reservation;
 mod steps;
 mod written_arenas;
 
-pub use allocator::{Allocator, Reservation, Run};
+pub use allocator::Allocator;
 pub use arenas::{Arenas, Grown};
 pub use bitmap::Bitmap;
 pub use content::ContentWriter;
 pub use credits::Credits;
 pub use region::{Region, namespace_of_device};
+pub use reservation::{Reservation, Run};
 pub use steps::StepNodes;
 
 use cuesta_format::{BLOCK_BYTES, Extent, Geometry};
