@@ -14,8 +14,8 @@ use std::io::Read;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::Path;
 
-/// Segments of logs a new store on a disk has: they are written in full, which its first programs need not wait for.
-const SEGMENTS_ON_DISK: u32 = 16;
+/// Segments of logs a new store on a disk has besides a whole log: they are written in full, which its first programs need not wait for.
+const SPARE_SEGMENTS_ON_DISK: u32 = 16;
 
 /// Makes the names in a folder durable.
 pub(crate) fn sync_folder(folder: &Path) -> Result<(), Error> {
@@ -74,7 +74,7 @@ impl SharedFs {
         transaction.commit()?;
         drop(metadata);
         if medium == Medium::Block {
-            for id in (0..SEGMENTS_ON_DISK.min(geometry.ring_slots)).map(SegmentId) {
+            for id in (0..geometry.ring_slots + SPARE_SEGMENTS_ON_DISK).map(SegmentId) {
                 make_segment(tier, geometry.segment_bytes, medium, id, None)?;
             }
         }

@@ -27,7 +27,9 @@ mod survival;
 const MEMORY_FOLDER: &str = "/dev/shm";
 /// The fast tier's size when none is given, if there is room.
 const NVM_BYTES: u64 = 4 << 30;
-/// What logs and the metadata store need beside the arenas, at least.
+/// What logs and the metadata store need beside the arenas, at least: on a disk, where a whole log and spare segments are made at once,
+/// and in memory.
+const OVERHEAD_BYTES_ON_DISK: u64 = 160 << 20;
 const OVERHEAD_BYTES: u64 = 96 << 20;
 
 #[derive(Debug, clap::Args)]
@@ -239,7 +241,8 @@ fn tier_folder(store: &Store, id: StoreId, medium: Medium, given: Option<&Path>)
 fn geometry(tier: &Path, medium: Medium, asked: Option<Size>) -> Result<Geometry, Failure> {
     let place = existing_ancestor(tier);
     let room = rustix::fs::statvfs(&place).map_err(|errno| Failure::on(&place, errno))?;
-    let room = room.f_bavail.saturating_mul(room.f_frsize).saturating_sub(OVERHEAD_BYTES);
+    let overhead = if medium == Medium::Block { OVERHEAD_BYTES_ON_DISK } else { OVERHEAD_BYTES };
+    let room = room.f_bavail.saturating_mul(room.f_frsize).saturating_sub(overhead);
     let bytes = asked.map_or(NVM_BYTES.min(room / 4 * 3), |Size(bytes)| bytes);
     if bytes > room {
         return Err(Failure::on(
