@@ -144,6 +144,9 @@ pub struct ClientPage {
     pub log_generation: AtomicU64,
     /// Everything below this log position is completely written.
     pub completed: AtomicU64,
+    /// Medium `block`: everything below this log position is on the disk, in the log or its commit file, or digested. Written before
+    /// `log_generation` where the log starts again.
+    pub durable: AtomicU64,
     /// Everything below this log position is no longer read by this session, neither in the log nor in the
     /// blocks that the digest of it freed.
     pub retired: AtomicU64,

@@ -217,7 +217,15 @@ impl Appender {
                 }
                 self.ring.sync(settled, to).map(|()| Taken::ByItsPages)
             },
+            |durable| self.publish_durable(durable),
         )
+    }
+
+    /// A digest up to there need not have the log's pages written before it writes over what the store has.
+    fn publish_durable(&self, position: LogPosition) {
+        if let Ok(word) = self.page.atomic_u64(offset_of!(ClientPage, durable) as u64) {
+            word.store(position.0, Ordering::Release);
+        }
     }
 
     /// Room for an entry with a body of `body_bytes`; taken before any lock.
@@ -399,7 +407,7 @@ impl Appender {
         self.salt.store(salt.to_bits(), Ordering::Release);
         self.space.restart(position);
         self.order.restart(position);
-        self.durable.restart(position);
+        self.durable.restart(position, |start| self.publish_durable(start));
         self.lost_behind.store(NOTHING_LOST, Ordering::Release);
         if let Ok(word) = self.page.atomic_u64(offset_of!(ClientPage, completed) as u64) {
             word.store(position.0, Ordering::Release);

@@ -71,12 +71,14 @@ impl Durable {
         }
     }
 
-    /// Returns once everything is on the disk that was complete when it was called. `completed` says what is, and `write`
-    /// has the disk take what lies between two positions, in one of two ways.
+    /// Returns once everything is on the disk that was complete when it was called. `completed` says what is, `write` has the disk
+    /// take what lies between two positions, in one of two ways, and `publish` tells of it: never of what lay there before
+    /// the log started again.
     pub(crate) fn reach<E>(
         &self,
         completed: impl Fn() -> LogPosition,
         write: impl Fn(LogPosition, LogPosition) -> Result<Taken, E>,
+        publish: impl Fn(LogPosition),
     ) -> Result<(), LogUnwritten> {
         let wanted = completed();
         if self.until() >= wanted {
@@ -98,7 +100,7 @@ impl Durable {
                 continue;
             }
             if !is_reached() {
-                self.write_all(&completed, &write);
+                self.write_all(&completed, &write, &publish);
             }
             self.writing.store(false, Ordering::Release);
             self.writes.fetch_add(1, Ordering::AcqRel);
@@ -115,6 +117,7 @@ impl Durable {
         &self,
         completed: impl Fn() -> LogPosition,
         write: impl Fn(LogPosition, LogPosition) -> Result<Taken, E>,
+        publish: impl Fn(LogPosition),
     ) {
         self.gather();
         let served = self.waiting.load(Ordering::Acquire);
@@ -129,6 +132,7 @@ impl Durable {
                         Taken::ByItsPages => self.raise(to),
                         Taken::ByTheCommitFile => self.raise_until(to),
                     }
+                    publish(self.until());
                 }
             }
             Err(_) => self.has_failed.store(true, Ordering::Release),
@@ -165,12 +169,13 @@ impl Durable {
         }
     }
 
-    /// The log starts again at `position`; all before it is digested.
-    pub(crate) fn restart(&self, position: LogPosition) {
+    /// The log starts again at `position`, which is published; all before it is digested.
+    pub(crate) fn restart(&self, position: LogPosition, publish: impl Fn(LogPosition)) {
         let mut restarts = self.restarts();
         *restarts += 1;
         self.settled.store(position.0, Ordering::Release);
         self.until.store(position.0, Ordering::Release);
+        publish(position);
     }
 
     fn restarts(&self) -> MutexGuard<'_, u64> {
@@ -199,7 +204,7 @@ mod tests {
             writes.borrow_mut().push((from.0, to.0));
             Ok::<Taken, ()>(Taken::ByItsPages)
         };
-        assert_eq!(durable.reach(|| LogPosition(completed), write), Ok(()));
+        assert_eq!(durable.reach(|| LogPosition(completed), write, |_| {}), Ok(()));
         writes.into_inner()
     }
 
@@ -219,12 +224,15 @@ mod tests {
     fn what_was_written_before_the_log_started_again_does_not_count_for_what_comes_after() {
         let durable = Durable::new(LogPosition(0));
         let completed = AtomicU64::new(1024);
+        let published = RefCell::new(Vec::new());
+        let publish = |position: LogPosition| published.borrow_mut().push(position.0);
         let write = |_, _| {
             completed.store(512, Ordering::Relaxed);
-            durable.restart(LogPosition(512));
+            durable.restart(LogPosition(512), publish);
             Ok::<Taken, ()>(Taken::ByItsPages)
         };
-        assert_eq!(durable.reach(|| LogPosition(completed.load(Ordering::Relaxed)), write), Ok(()));
+        assert_eq!(durable.reach(|| LogPosition(completed.load(Ordering::Relaxed)), write, publish), Ok(()));
+        assert_eq!(published.take(), [512]);
         assert_eq!(writes(&durable, 1024), [(512, 1024)]);
     }
 
@@ -232,7 +240,10 @@ mod tests {
     fn what_the_commit_file_took_is_durable_and_not_settled() {
         let durable = Durable::new(LogPosition(0));
         let taken = |taken, completed| {
-            assert_eq!(durable.reach(|| LogPosition(completed), |_, _| Ok::<Taken, ()>(taken)), Ok(()));
+            assert_eq!(
+                durable.reach(|| LogPosition(completed), |_, _| Ok::<Taken, ()>(taken), |_| {}),
+                Ok(())
+            );
             (durable.until().0, durable.settled().0)
         };
         assert_eq!(taken(Taken::ByTheCommitFile, 128), (128, 0));
@@ -240,16 +251,16 @@ mod tests {
         assert_eq!(taken(Taken::ByTheCommitFile, 256), (256, 192));
         durable.raise(LogPosition(224));
         assert_eq!((durable.until().0, durable.settled().0), (256, 224));
-        durable.restart(LogPosition(64));
+        durable.restart(LogPosition(64), |_| {});
         assert_eq!((durable.until().0, durable.settled().0), (64, 64));
     }
 
     #[test]
     fn a_log_that_the_disk_did_not_take_once_is_not_taken_for_written() {
         let durable = Durable::new(LogPosition(0));
-        assert_eq!(durable.reach(|| LogPosition(64), |_, _| Err::<Taken, ()>(())), Err(LogUnwritten));
+        assert_eq!(durable.reach(|| LogPosition(64), |_, _| Err::<Taken, ()>(()), |_| {}), Err(LogUnwritten));
         assert_eq!(
-            durable.reach(|| LogPosition(128), |_, _| Ok::<Taken, ()>(Taken::ByItsPages)),
+            durable.reach(|| LogPosition(128), |_, _| Ok::<Taken, ()>(Taken::ByItsPages), |_| {}),
             Err(LogUnwritten)
         );
         durable.raise(LogPosition(128));
@@ -273,7 +284,7 @@ mod tests {
             for _ in 0..THREADS {
                 threads.spawn(|| {
                     completed.fetch_add(64, Ordering::Relaxed);
-                    durable.reach(|| LogPosition(completed.load(Ordering::Relaxed)), write).unwrap();
+                    durable.reach(|| LogPosition(completed.load(Ordering::Relaxed)), write, |_| {}).unwrap();
                 });
             }
         });

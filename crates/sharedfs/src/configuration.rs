@@ -157,7 +157,8 @@ pub fn template(emulate: Profile) -> String {
          # How long a log that is not full may wait for its digest, in milliseconds.\n\
          # digest_idle_ms = {digest_idle_ms}\n\
          \n\
-         # A program asks for a digest after it has logged this many bytes.\n\
+         # A program asks for a digest after it has logged this many bytes; on a disk, one that waits for it (see\n\
+         # commit_file_waits) after 1 MiB at most.\n\
          # kick_bytes = {kick_bytes}\n\
          \n\
          # Most log entries that all programs together may leave undigested: what a start after a crash\n\

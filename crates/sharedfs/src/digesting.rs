@@ -76,17 +76,27 @@ impl Drop for Running<'_> {
 impl SharedFs {
     /// Digests one batch of a session's log. A session whose log proves wrong is ended.
     pub fn digest_session(&self, session: SessionId) -> Result<Progress, Error> {
-        self.digest_some(&mut self.digester.lock(), session)
+        self.digest_some(&mut self.digester.lock(), session, Until::Completed)
+    }
+
+    /// As [`SharedFs::digest_session`], for nobody who waits: what the disk need not be waited for comes first.
+    fn digest_unawaited(&self, session: SessionId) -> Result<Progress, Error> {
+        self.digest_some(&mut self.digester.lock(), session, Until::Durable)
     }
 
     /// As [`SharedFs::digest_session`], but not behind a digest that is going on; `None`: one is.
     pub(crate) fn digest_unless_busy(&self, session: SessionId) -> Option<Result<Progress, Error>> {
         let mut digester = self.digester.try_lock()?;
-        Some(self.digest_some(&mut digester, session))
+        Some(self.digest_some(&mut digester, session, Until::Completed))
     }
 
-    fn digest_some(&self, digester: &mut Digester, session: SessionId) -> Result<Progress, Error> {
-        let Some(batch) = self.digest_batch(digester, session, Until::Completed)? else {
+    fn digest_some(
+        &self,
+        digester: &mut Digester,
+        session: SessionId,
+        until: Until,
+    ) -> Result<Progress, Error> {
+        let Some(batch) = self.digest_batch(digester, session, until)? else {
             return Ok(Progress::Idle);
         };
         if batch.rejected.is_some() {
@@ -105,7 +115,7 @@ impl SharedFs {
     /// When to call it is the caller's: see [`policy`].
     pub fn digest_step(&self) -> Result<Progress, Error> {
         for session in policy::due(&self.backlogs(), &self.options, true) {
-            if let progress @ Progress::Digested { .. } = self.digest_session(session)? {
+            if let progress @ Progress::Digested { .. } = self.digest_unawaited(session)? {
                 return Ok(progress);
             }
         }
@@ -331,7 +341,7 @@ impl SharedFs {
     fn digest_logs(&self, idle: bool) -> Result<bool, Error> {
         let mut some = false;
         for session in policy::due(&self.backlogs(), &self.options, idle) {
-            some |= !matches!(self.digest_session(session)?, Progress::Idle);
+            some |= !matches!(self.digest_unawaited(session)?, Progress::Idle);
             if some && !idle {
                 // There may be a longer one by now.
                 return Ok(true);
@@ -429,7 +439,9 @@ impl SharedFs {
         until: Until,
     ) -> Result<Digested, Error> {
         let goal = match until {
-            Until::Completed => self.core.lock().sessions.get(&session).map(Session::completed),
+            Until::Durable | Until::Completed => {
+                self.core.lock().sessions.get(&session).map(Session::completed)
+            }
             Until::Break => None,
         };
         let mut total = Digested { entries: 0, rejected: false };

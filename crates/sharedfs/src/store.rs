@@ -448,13 +448,13 @@ impl SharedFs {
     /// What each log holds that is not digested.
     #[must_use]
     pub fn backlogs(&self) -> Vec<Backlog> {
-        self.core.lock().sessions.values().map(Session::backlog).collect()
+        self.core.lock().sessions.values().map(|found| found.backlog(&self.options)).collect()
     }
 
     /// What a session's log holds that is not digested; 0 if there is no such session.
     #[must_use]
     pub fn pending_bytes(&self, session: SessionId) -> u64 {
-        self.core.lock().sessions.get(&session).map_or(0, |found| found.backlog().bytes)
+        self.core.lock().sessions.get(&session).map_or(0, Session::undigested_bytes)
     }
 
     /// The daemon leaves: every log is digested to its end. Sessions of processes that may come back to the next daemon

@@ -43,6 +43,8 @@ pub struct LogView {
     pub completed: LogPosition,
     /// What lies before this was acknowledged: a log that ends earlier was damaged.
     pub whole: LogPosition,
+    /// What lies before this is on the disk, as the session says, in its log or its commit file (medium `block`).
+    pub durable: LogPosition,
     /// Inode numbers its new inodes may have.
     pub numbers: Range<u64>,
     /// Blocks promised to the session and not digested.
@@ -58,6 +60,9 @@ pub struct LogView {
 /// How far a digest goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Until {
+    /// Up to what is on the disk, if there is any of it: what is written over in place by that needs no wait before it. Else as far as
+    /// the next.
+    Durable,
     /// Up to what the session says is complete.
     Completed,
     /// Up to the first break: a fence, a recovery or the end of a session.
@@ -338,7 +343,8 @@ impl Digester {
         self.foreign.clear();
         let hinted = log.completed.0.saturating_sub(log.from.0);
         let mut bytes = match until {
-            Until::Completed => hinted,
+            Until::Durable if log.durable > log.from => log.durable.0 - log.from.0,
+            Until::Durable | Until::Completed => hinted,
             // Nobody is left to say how much there is.
             Until::Break if recovering => bytes_max,
             Until::Break => hinted.saturating_add(BREAK_BYTES),
@@ -360,7 +366,7 @@ impl Digester {
                 ScanStep::Entry(..) | ScanStep::End(_) => break true,
             }
         };
-        if !whole && until == Until::Completed && log.from < log.whole {
+        if !whole && until != Until::Break && log.from < log.whole {
             return Ok(Scanned::rejected(log, Rejection::Damaged));
         }
         if !whole {
@@ -408,7 +414,7 @@ impl Digester {
             return Ok(Ok(()));
         }
         let mut standing = self.view.nodes().iter().filter(|node| node.has_pieces() && !node.removed);
-        if storage.medium == Medium::Block && standing.any(|node| node.record.mapped) {
+        if storage.medium == Medium::Block && to > log.durable && standing.any(|node| node.record.mapped) {
             log.files.sync(log.from, to)?;
         }
         let is_kept = LazyCell::new(|| is_kept(storage, log, to));
@@ -559,10 +565,11 @@ fn apply<'a, L: Lookup>(
     applied.apply(view, &operation, fields.time)
 }
 
-/// Has the disk take the log: a batch is about to write over what the store has, and the log is all there is to do it again
-/// from. Says whether it is there.
+/// Has the disk take the log, unless it has: a batch is about to write over what the store has, and the log is all there is to do it
+/// again from. Says whether it is there.
 fn is_kept(storage: &Storage<'_>, log: &LogView, to: LogPosition) -> bool {
     storage.medium != Medium::Block
+        || to <= log.durable
         || planted::active(Bug::OverwriteUnwritten)
         || log.files.sync(log.from, to).is_ok()
 }

@@ -1,6 +1,7 @@
 //! Policy: whose log is digested next, and when.
 //!
-//! A log that is longer than the kick threshold, or may hold half of the entries its session may leave undigested, is
+//! A log that is longer than the kick threshold (half a commit file, where it has one: behind that only its pages would
+//! be left for what is waited for), or may hold half of the entries its session may leave undigested, is
 //! digested at once, the longest first, so that no writer waits for space while a short log is served; so is one whose
 //! writer waits, however short it is. The others wait until they were left alone for the idle time: what is written once
 //! more meanwhile is never copied.
@@ -18,6 +19,8 @@ pub struct Backlog {
     pub session: SessionId,
     /// How much.
     pub bytes: u64,
+    /// How much makes it long.
+    pub long_bytes: u64,
     /// Somebody waits for its digest, as the session says.
     pub awaited: bool,
 }
@@ -26,8 +29,8 @@ pub struct Backlog {
 /// session says: one behind which nothing is found must not keep the others waiting.
 #[must_use]
 pub fn due(backlogs: &[Backlog], options: &Options, idle: bool) -> Vec<SessionId> {
-    let long = options.kick_bytes.min(entries_share(options, backlogs.len()) * ENTRY_ALIGNMENT as u64 / 2);
-    let least = |backlog: &Backlog| if idle || backlog.awaited { 1 } else { long };
+    let many = entries_share(options, backlogs.len()) * ENTRY_ALIGNMENT as u64 / 2;
+    let least = |backlog: &Backlog| if idle || backlog.awaited { 1 } else { backlog.long_bytes.min(many) };
     let mut due: Vec<Backlog> =
         backlogs.iter().filter(|backlog| backlog.bytes >= least(backlog)).copied().collect();
     due.sort_by_key(|backlog| Reverse(backlog.bytes));
@@ -54,13 +57,16 @@ mod tests {
 
     #[test]
     fn long_logs_go_first_and_short_ones_wait() {
-        let options = Options { kick_bytes: 100, digest_idle_ms: 7, ..Options::default() };
-        let backlog = |session, bytes| Backlog { session: SessionId(session), bytes, awaited: false };
+        let options = Options { digest_idle_ms: 7, ..Options::default() };
+        let backlog =
+            |session, bytes| Backlog { session: SessionId(session), bytes, long_bytes: 100, awaited: false };
         let short = [backlog(1, 99), backlog(2, 10)];
         assert_eq!(due(&short, &options, false), []);
         assert_eq!(due(&short, &options, true), [SessionId(1), SessionId(2)]);
         assert_eq!(due(&[backlog(1, 100), backlog(2, 300)], &options, false), [SessionId(2), SessionId(1)]);
         assert_eq!(due(&[backlog(1, 0)], &options, true), []);
+        let by_a_commit_file = Backlog { long_bytes: 99, ..backlog(1, 99) };
+        assert_eq!(due(&[by_a_commit_file, backlog(2, 99)], &options, false), [SessionId(1)]);
         let awaited = Backlog { awaited: true, ..backlog(2, 10) };
         assert_eq!(due(&[backlog(1, 99), awaited], &options, false), [SessionId(2)]);
         assert_eq!(due(&[Backlog { bytes: 0, ..awaited }], &options, false), []);

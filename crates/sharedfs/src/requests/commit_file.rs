@@ -66,6 +66,7 @@ impl SharedFs {
             return Err(error.into());
         }
         found.commit_file = Some(CommitFile { geometry: self.geometry(), segment: segment.clone() });
+        found.control.publish_kick_bytes(found.kick_bytes(self.options()));
         Ok(())
     }
 }

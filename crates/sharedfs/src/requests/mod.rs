@@ -528,7 +528,7 @@ impl SharedFs {
             session: session.id,
             pid: session.pid,
             program: session.program.clone(),
-            log_bytes: session.backlog().bytes,
+            log_bytes: session.undigested_bytes(),
             log_capacity_bytes: session.segments.len() as u64 * geometry.segment_bytes,
             leases: core.leases.count(session.id),
             operations: session.control.operations(),

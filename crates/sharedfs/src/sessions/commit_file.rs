@@ -20,7 +20,15 @@ pub struct CommitFile {
     pub segment: Segment,
 }
 
+/// The log is digested when it fills this part of the file: what is waited for while that goes on must have room, too.
+const DIGESTED_PART: u64 = 2;
+
 impl CommitFile {
+    /// How long the log may become before it is digested.
+    pub(crate) fn digested_at_bytes(&self) -> u64 {
+        self.geometry.segment_bytes / DIGESTED_PART
+    }
+
     /// The whole entries that it holds from `position` on, one behind the other; none, if somebody cut it.
     pub fn entries_from(&self, position: LogPosition, salt: Salt) -> io::Result<Vec<u8>> {
         let mut bytes = vec![0; self.geometry.segment_bytes as usize];

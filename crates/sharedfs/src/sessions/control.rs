@@ -176,6 +176,12 @@ impl Control {
         LogPosition(word!(self.client, atomic_u64, ClientPage.completed).load(Ordering::Acquire))
     }
 
+    /// How far the session says its log is on the disk (medium `block`).
+    #[must_use]
+    pub fn durable(&self) -> LogPosition {
+        LogPosition(word!(self.client, atomic_u64, ClientPage.durable).load(Ordering::Acquire))
+    }
+
     /// How far the session says it has done with its log and with the blocks its digests freed.
     #[must_use]
     pub fn retired(&self) -> LogPosition {

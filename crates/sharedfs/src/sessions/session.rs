@@ -97,10 +97,16 @@ impl Session {
     /// Tells it what it goes by from the first.
     pub(crate) fn publish(&self, options: &Options) {
         self.control.publish_generation(self.lease_generation);
-        self.control.publish_kick_bytes(options.kick_bytes);
+        self.control.publish_kick_bytes(self.kick_bytes(options));
         self.control.publish_slots(self.segments.len() as u32);
         self.control.publish_digested(self.digested, self.digested_entries);
         self.control.publish_credit(self.credit_limit);
+    }
+
+    /// How long its log may become before it is digested.
+    pub(crate) fn kick_bytes(&self, options: &Options) -> u64 {
+        let digested_at = self.commit_file.as_ref().map(CommitFile::digested_at_bytes);
+        digested_at.map_or(options.kick_bytes, |bytes| bytes.min(options.kick_bytes))
     }
 
     /// What checksums of its log are salted with.
@@ -134,12 +140,19 @@ impl Session {
         self.control.retired().clamp(least, self.digested)
     }
 
-    /// What its log holds that is not digested.
+    /// How much its log holds that is not digested.
     #[must_use]
-    pub fn backlog(&self) -> Backlog {
+    pub fn undigested_bytes(&self) -> u64 {
+        self.completed().0 - self.digested.0
+    }
+
+    /// That, and what the digest thread goes by.
+    #[must_use]
+    pub fn backlog(&self, options: &Options) -> Backlog {
         Backlog {
             session: self.id,
-            bytes: self.completed().0 - self.digested.0,
+            bytes: self.undigested_bytes(),
+            long_bytes: self.kick_bytes(options),
             awaited: self.control.is_awaited(),
         }
     }
@@ -171,6 +184,7 @@ impl Session {
             from: self.digested,
             completed,
             whole: if knows_its_log { completed } else { self.digested },
+            durable: if knows_its_log { self.control.durable().min(completed) } else { self.digested },
             numbers,
             promised: self.promised(),
             debited: self.debited,
