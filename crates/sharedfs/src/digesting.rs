@@ -212,7 +212,7 @@ impl SharedFs {
         let space = self.space.lock();
         let lacks = self.room_in(&space, beyond) < ready;
         let can_be_made = self.unmade(&space) > beyond;
-        placement::lacking_memory(&in_use, space.allocator.nodes(), ready, lacks, can_be_made)
+        placement::lacking_memory(&in_use, space.allocator.nodes(), ready, lacks, can_be_made, Instant::now())
     }
 
     /// Gives the arenas one step of memory more, of a node if one is named, and the metadata store room for what it will say

@@ -14,13 +14,14 @@
 //!
 //! Content is placed when a log is digested, into free blocks of the node its process is on, else into any
 //! ([`crate::tiers::Allocator`]). The arenas' next step of memory is made on the node that lacks most of its share of
-//! what is to be ready ([`lacking_memory`]). A node that gave none when it was last wanted from there lacks nothing: what lies elsewhere is
-//! not made without end.
+//! what is to be ready ([`lacking_memory`]). A node that gave none is asked again later, each time after twice as long, so that what lies
+//! elsewhere is not made without end; and where there is too little in all, it is made wherever it comes from.
 
 use crate::tiers::StepNodes;
 use cuesta_format::SegmentId;
 use cuesta_media::Node;
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Instant;
 
 /// Segments nobody owns, by the node they lie on.
 #[derive(Debug, Default)]
@@ -80,6 +81,7 @@ impl SpareSegments {
 
 /// Where arenas are to have more memory, if `ready` free blocks are to be ready in all and sessions are on the nodes `in_use`; on a
 /// machine with one node there is none such. `lacks`: there are fewer in all; `can_be_made`: not all of the tier has its memory.
+/// To be asked when something was taken: nobody is told when a node may be asked again.
 #[must_use]
 pub fn lacking_memory(
     in_use: &BTreeSet<Node>,
@@ -87,14 +89,15 @@ pub fn lacking_memory(
     ready: u64,
     lacks: bool,
     can_be_made: bool,
+    now: Instant,
 ) -> Option<Option<Node>> {
     let free = |node: &&Node| nodes.free().get(*node).copied().unwrap_or_default();
     let share = ready.div_ceil(in_use.len().max(1) as u64);
-    let in_need =
-        in_use.iter().filter(|node| can_be_made && !nodes.full().contains(node) && free(node) < share);
+    let asked = || in_use.iter().filter(|&node| !nodes.is_full(*node, now));
+    let in_need = asked().filter(|node| can_be_made && free(node) < share);
     match in_need.min_by_key(free) {
         Some(&node) => Some(Some(node)),
-        None if lacks => Some(in_use.iter().min_by_key(free).copied()),
+        None if lacks => Some(asked().min_by_key(free).copied()),
         None => None,
     }
 }
@@ -159,8 +162,9 @@ mod tests {
     #[test]
     fn memory_is_made_where_most_of_a_share_is_lacking() {
         let mut steps = StepNodes::default();
+        let now = Instant::now();
         let lacking = |in_use: &[u32], steps: &StepNodes, lacks| {
-            let lacking = lacking_memory(&nodes(in_use), steps, 1000, lacks, true);
+            let lacking = lacking_memory(&nodes(in_use), steps, 1000, lacks, true, now);
             lacking.map(|node| node.map(|node| node.0))
         };
         // One node.
@@ -173,11 +177,14 @@ mod tests {
         assert_eq!(lacking(&[0, 1, 2], &steps, false), Some(Some(2)));
         assert_eq!(lacking(&[1], &steps, false), Some(Some(1)));
         // What is free elsewhere is of no use here, unless no more can be had.
-        assert_eq!(lacking_memory(&nodes(&[0, 1]), &steps, 1000, false, false), None);
-        steps.note_growth(Some(Node(0)), Some(Node(1)));
+        assert_eq!(lacking_memory(&nodes(&[0, 1]), &steps, 1000, false, false, now), None);
+        steps.note_growth(Some(Node(0)), Some(Node(1)), now);
         assert_eq!(lacking(&[0, 1], &steps, false), None);
-        assert_eq!(lacking(&[0, 1], &steps, true), Some(Some(0)));
-        steps.note_growth(Some(Node(0)), Some(Node(0)));
+        assert_eq!(lacking(&[0, 1], &steps, true), Some(Some(1)));
+        steps.note_growth(Some(Node(1)), Some(Node(0)), now);
+        assert_eq!(lacking(&[0, 1], &steps, true), Some(None), "from where there is some");
+        steps.note_growth(Some(Node(1)), Some(Node(1)), now);
+        steps.note_growth(Some(Node(0)), Some(Node(0)), now);
         steps.add_free(0, Some(Node(0)), 100);
         assert_eq!(lacking(&[0, 1], &steps, false), None);
         assert_eq!(lacking(&[0, 1], &steps, true), Some(Some(0)));

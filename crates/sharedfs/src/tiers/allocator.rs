@@ -25,6 +25,7 @@ use cuesta_format::{ArenaId, BlockAddress, Geometry, LogPosition, SessionId};
 use cuesta_media::Node;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::ops::Range;
+use std::time::Instant;
 
 #[derive(Debug)]
 struct Arena {
@@ -91,7 +92,7 @@ impl Allocator {
             self.add_arena(none.clone(), none, 0, &[]);
         }
         self.nodes.set(grown.arena.0 as usize, grown.blocks.clone(), grown.node);
-        self.nodes.note_growth(grown.wanted, grown.node);
+        self.nodes.note_growth(grown.wanted, grown.node, Instant::now());
         let count = grown.blocks.end - grown.blocks.start;
         self.made += u64::from(count);
         let address = self.geometry.address(grown.arena, grown.blocks.start);

@@ -190,7 +190,7 @@ impl Arenas {
                 }
                 provided => provided,
             }?;
-            node = self.nodes.at(&mapping, from);
+            node = self.node_of(&mapping, from..to);
             if huge {
                 last.page_sizes.took(started.elapsed());
             } else if to - from == STEP_BYTES {
@@ -210,10 +210,17 @@ impl Arenas {
         let mapping = self.mapping(arena)?;
         let steps = (0..blocks).step_by((STEP_BYTES / BLOCK_BYTES) as usize);
         let step = |first: u32| {
-            let node = self.nodes.at(&mapping, u64::from(first) * BLOCK_BYTES)?;
-            Some((first..blocks.min(first + (STEP_BYTES / BLOCK_BYTES) as u32), node))
+            let step = first..blocks.min(first + (STEP_BYTES / BLOCK_BYTES) as u32);
+            let bytes = u64::from(step.start) * BLOCK_BYTES..u64::from(step.end) * BLOCK_BYTES;
+            Some((step, self.node_of(&mapping, bytes)?))
         };
         Ok(steps.filter_map(step).collect())
+    }
+
+    /// The node that a step's memory lies on; none, where it is of several: one had no more of it on the way.
+    fn node_of(&self, mapping: &Mapping, step: Range<u64>) -> Option<Node> {
+        let first = self.nodes.at(mapping, step.start)?;
+        (self.nodes.at(mapping, step.end - 1)? == first).then_some(first)
     }
 
     /// Makes one step of small pages a huge one, where there is any. For times when nobody waits: who uses the memory

@@ -4,10 +4,15 @@
 use super::arenas::STEP_BYTES;
 use cuesta_format::BLOCK_BYTES;
 use cuesta_media::Node;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ops::Range;
+use std::time::{Duration, Instant};
 
 const STEP_BLOCKS: u32 = (STEP_BYTES / BLOCK_BYTES) as u32;
+/// A node that gave no memory is left alone for so long, and each time it gives none again for twice as long.
+const PAUSE: Duration = Duration::from_millis(100);
+/// At most so often twice as long: a day.
+const DOUBLINGS_MAX: u32 = 20;
 
 #[derive(Debug, Default)]
 struct OfArena {
@@ -22,7 +27,14 @@ pub struct StepNodes {
     arenas: Vec<OfArena>,
     free: BTreeMap<Node, u64>,
     /// Nodes that memory was wanted from last without coming from there.
-    full: BTreeSet<Node>,
+    refusals: BTreeMap<Node, Refusals>,
+}
+
+/// In a row.
+#[derive(Debug)]
+struct Refusals {
+    doublings: u32,
+    last: Instant,
 }
 
 impl StepNodes {
@@ -44,12 +56,14 @@ impl StepNodes {
     }
 
     /// Memory was wanted from one node, and came from another or from there.
-    pub fn note_growth(&mut self, wanted: Option<Node>, got: Option<Node>) {
+    pub fn note_growth(&mut self, wanted: Option<Node>, got: Option<Node>, now: Instant) {
         let Some(wanted) = wanted else { return };
         if got == Some(wanted) {
-            self.full.remove(&wanted);
+            self.refusals.remove(&wanted);
         } else {
-            self.full.insert(wanted);
+            let before = self.refusals.get(&wanted);
+            let doublings = before.map_or(0, |before| DOUBLINGS_MAX.min(before.doublings + 1));
+            self.refusals.insert(wanted, Refusals { doublings, last: now });
         }
     }
 
@@ -106,10 +120,12 @@ impl StepNodes {
         &self.free
     }
 
-    /// Nodes that gave no memory when it was last wanted from them.
+    /// Whether a node gave no memory when it was last wanted from there, and is not to be asked yet. What came from elsewhere instead
+    /// is of no use there, and is not made without end.
     #[must_use]
-    pub fn full(&self) -> &BTreeSet<Node> {
-        &self.full
+    pub fn is_full(&self, node: Node, now: Instant) -> bool {
+        let refusals = self.refusals.get(&node);
+        refusals.is_some_and(|refusals| now < refusals.last + PAUSE * (1 << refusals.doublings))
     }
 }
 
@@ -153,13 +169,26 @@ mod tests {
     }
 
     #[test]
-    fn a_node_is_full_until_it_gives_memory_again() {
+    fn a_node_that_gives_no_memory_is_asked_again_later_and_later_until_it_does() {
         let mut nodes = StepNodes::default();
-        nodes.note_growth(None, Some(Node(0)));
-        nodes.note_growth(Some(Node(1)), Some(Node(0)));
-        nodes.note_growth(Some(Node(2)), None);
-        assert_eq!(*nodes.full(), BTreeSet::from([Node(1), Node(2)]));
-        nodes.note_growth(Some(Node(1)), Some(Node(1)));
-        assert_eq!(*nodes.full(), BTreeSet::from([Node(2)]));
+        let mut now = Instant::now();
+        nodes.note_growth(None, Some(Node(0)), now);
+        assert!(!nodes.is_full(Node(0), now));
+        let mut asked = 0;
+        let end = now + Duration::from_hours(24);
+        while now < end {
+            if !nodes.is_full(Node(1), now) {
+                let elsewhere = (asked % 2 == 0).then_some(Node(0));
+                nodes.note_growth(Some(Node(1)), elsewhere, now);
+                asked += 1;
+            }
+            now += PAUSE / 2;
+        }
+        assert_eq!(asked, 20, "in a day");
+        now += Duration::from_hours(48);
+        assert!(!nodes.is_full(Node(1), now) && !nodes.is_full(Node(2), now));
+        nodes.note_growth(Some(Node(1)), Some(Node(1)), now);
+        nodes.note_growth(Some(Node(1)), None, now);
+        assert!(nodes.is_full(Node(1), now + PAUSE / 2) && !nodes.is_full(Node(1), now + PAUSE));
     }
 }
