@@ -304,14 +304,18 @@ fn a_log_that_cannot_grow_is_told_that_the_medium_is_full() {
     };
     let grow =
         |session, have, slots| shared.handle(session, &Request::GrowLog { have, slots }, &mut Vec::new());
-    // A new store on a disk has some segments.
-    let (other, ring_slots) = (attached(), geometry().ring_slots);
-    let mut have = 0;
-    while have < ring_slots {
-        let Response::Grown { added: added @ 1.. } = grow(other, have, ring_slots) else {
-            panic!("{have} are all")
-        };
-        have += added;
+    // A new store on a disk has some segments, which others take first.
+    let mut spare = names_under(&store.tier().join("logs")).len() as u32;
+    while spare > 0 {
+        let (other, wanted) = (attached(), spare.min(geometry().ring_slots));
+        let mut have = 0;
+        while have < wanted {
+            let Response::Grown { added: added @ 1.. } = grow(other, have, wanted) else {
+                panic!("{have} of {wanted} are all")
+            };
+            have += added;
+        }
+        spare -= wanted;
     }
     let session = attached();
     limit_files(Some(0));
