@@ -14,6 +14,7 @@ pub mod control;
 pub mod emulation;
 pub mod entry;
 pub mod event;
+pub mod folding;
 pub mod geometry;
 pub mod ids;
 pub mod inode;

@@ -27,11 +27,15 @@ const ECX: usize = 2;
 pub enum Feature {
     /// The instruction for CRC32C.
     Sse42,
-    /// 256-bit vectors.
+    /// 256-bit vectors, of floating-point numbers.
     Avx,
+    /// 256-bit vectors, of integers as well.
+    Avx2,
     /// 512-bit vectors.
     Avx512,
-    /// Multiplication of polynomials in vectors.
+    /// Multiplication of polynomials.
+    Pclmulqdq,
+    /// The same in vectors of more than 128 bits.
     Vpclmulqdq,
     /// Writing a line back and dropping it, not ordered with others.
     Clflushopt,
@@ -44,7 +48,9 @@ impl Feature {
         match self {
             Feature::Sse42 => (LEAF_1, ECX, 20),
             Feature::Avx => (LEAF_1, ECX, 28),
+            Feature::Avx2 => (LEAF_7, EBX, 5),
             Feature::Avx512 => (LEAF_7, EBX, 16),
+            Feature::Pclmulqdq => (LEAF_1, ECX, 1),
             Feature::Vpclmulqdq => (LEAF_7, ECX, 10),
             Feature::Clflushopt => (LEAF_7, EBX, 23),
             Feature::Clwb => (LEAF_7, EBX, 24),
@@ -74,6 +80,8 @@ mod tests {
     fn it_says_what_asking_the_processor_says() {
         assert_eq!(Feature::Sse42.is_here(), std::arch::is_x86_feature_detected!("sse4.2"));
         assert_eq!(Feature::Avx.is_here(), std::arch::is_x86_feature_detected!("avx"));
+        assert_eq!(Feature::Avx2.is_here(), std::arch::is_x86_feature_detected!("avx2"));
+        assert_eq!(Feature::Pclmulqdq.is_here(), std::arch::is_x86_feature_detected!("pclmulqdq"));
         assert_eq!(Feature::Avx512.is_here(), std::arch::is_x86_feature_detected!("avx512f"));
         assert_eq!(Feature::Vpclmulqdq.is_here(), std::arch::is_x86_feature_detected!("vpclmulqdq"));
         let extended = core::arch::x86_64::__cpuid_count(7, 0).ebx;

@@ -4,7 +4,8 @@
 //! bytes a little later on another core and copies them into an arena. The ring is larger or smaller than
 //! the last-level cache; each append ends in the fence of medium `memory` (or of `pmem`, for streams).
 
-use cuesta_media::persist::{copy_non_temporal, fence, store};
+use cuesta_format::entry::Crc32c;
+use cuesta_media::persist::{copy_non_temporal, fence, store, store_through_summed};
 use cuesta_media::{Mapping, Medium, UserSlice};
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,13 +17,18 @@ enum Way {
     RepMovsb,
     Library,
     Streamed,
+    /// As the log copies what it is given on medium `memory`, and on `pmem`: checksummed on the way.
+    Summed,
+    SummedStreamed,
 }
 
-const WAYS: [(&str, Way); 4] = [
+const WAYS: [(&str, Way); 6] = [
     ("cached", Way::Cached),
     ("rep movsb", Way::RepMovsb),
     ("library", Way::Library),
     ("streamed", Way::Streamed),
+    ("summed", Way::Summed),
+    ("and streamed", Way::SummedStreamed),
 ];
 
 /// Appends `src` at `dst` and passes the fence.
@@ -39,12 +45,21 @@ fn append(way: Way, dst: *mut u8, src: &[u8]) {
             Way::Streamed => {
                 copy_non_temporal(dst, src.as_ptr(), src.len());
             }
+            Way::Summed => summed(Medium::Memory, dst, src),
+            Way::SummedStreamed => summed(Medium::Pmem, dst, src),
         }
     }
     match way {
-        Way::Streamed => fence(Medium::Pmem),
+        Way::Streamed | Way::SummedStreamed => fence(Medium::Pmem),
         _ => fence(Medium::Memory),
     }
+}
+
+unsafe fn summed(medium: Medium, dst: *mut u8, src: &[u8]) {
+    let mut sum = Crc32c::new();
+    // SAFETY: the caller's promise that `dst` has room.
+    unsafe { store_through_summed(medium, dst, src.as_ptr(), src.len(), &mut sum) };
+    black_box(sum.value());
 }
 
 #[cfg(target_arch = "x86_64")]

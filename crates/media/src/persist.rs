@@ -12,7 +12,7 @@
 //! On medium `block` no instruction makes a store durable: what is here only stores and orders, as on `memory`, and the
 //! kernel is asked by [`crate::SharedMemory::fence`] and [`crate::SharedMemory::sync`].
 
-use crate::arch;
+use crate::arch::{self, Summing};
 use crate::planted;
 use crate::recorder;
 use cuesta_format::entry::Crc32c;
@@ -26,12 +26,20 @@ pub use crate::arch::LINE;
 /// 64 KiB 3.6 and 2.5 us; in one that stays in the cache, 16 KiB cost 290, and the digest reads them from there.
 const STREAM_BYTES_MIN: usize = 64 << 10;
 
-/// So do those of them that are summed on the way, which go into a log: no store waits for its line to come from a memory
-/// that others use as well (docs/decisions/0005).
-const STREAM_SUMMED_BYTES_MIN: usize = 16 << 10;
+/// From how many bytes on a copy into a log is made in one pass with its checksum, and from how many on that goes past the
+/// caches. Shorter ones lie in the first cache when they are summed, and past the caches no store waits for its line to
+/// come from a memory that others use as well (docs/decisions/0005, 0038).
+const fn thresholds(way: Summing) -> (usize, usize) {
+    match way {
+        Summing::Lines => (ONE_PASS_BYTES_MIN, 16 << 10),
+        Summing::Vectors => (ONE_PASS_BYTES_MIN, 4 << 10),
+        // It takes longer than the library; what it spares is a second way to memory.
+        Summing::Words => (16 << 10, 16 << 10),
+    }
+}
 
-/// Copies this long are summed as they are made: shorter ones lie in the first cache when they are summed.
-const SUM_BYTES_MIN: usize = 512;
+/// Least of those; so many bytes are summed on their way whenever it is past the caches: behind it they are far.
+const ONE_PASS_BYTES_MIN: usize = 512;
 
 /// Where what is stored to persistent memory is durable, as far as it was announced.
 struct Caches(AtomicU8);
@@ -121,15 +129,12 @@ pub unsafe fn store_through_summed(
     len: usize,
     sum: &mut Crc32c,
 ) -> usize {
-    let aligned = (dst as usize).is_multiple_of(LINE);
     let mut at = 0;
-    let writes_back = needs_write_back(medium);
-    if len >= SUM_BYTES_MIN && arch::can_sum() && (aligned || !writes_back) {
-        let past_caches = aligned && (len >= STREAM_SUMMED_BYTES_MIN || writes_back);
+    if let Some((way, past_caches)) = one_pass(dst, len, needs_write_back(medium)) {
         let whole = len / arch::SUM_BLOCK_BYTES * arch::SUM_BLOCK_BYTES;
         let mut register = sum.register();
         // SAFETY: the caller's promise; the length is a multiple and the CPU able, as was checked.
-        let left = unsafe { arch::copy_summed(dst, src, whole, past_caches, &mut register) };
+        let left = unsafe { arch::copy_summed(dst, src, whole, way, past_caches, &mut register) };
         recorder::on_store(dst, whole - left);
         note_flush(medium, dst, whole - left);
         if left > 0 {
@@ -143,6 +148,18 @@ pub unsafe fn store_through_summed(
         let left = store_through(medium, dst.add(at), src.add(at), len - at);
         *sum = sum.with(std::slice::from_raw_parts(dst.add(at), len - at - left));
         left
+    }
+}
+
+/// How a copy is summed on its way, if it is, and whether it goes past the caches.
+#[inline(always)]
+fn one_pass(dst: *mut u8, len: usize, writes_back: bool) -> Option<(Summing, bool)> {
+    let way = if len >= ONE_PASS_BYTES_MIN { arch::summing()? } else { return None };
+    let aligned = (dst as usize).is_multiple_of(LINE);
+    let (summed, past_caches) = thresholds(way);
+    match writes_back {
+        true => aligned.then_some((way, true)),
+        false => (len >= summed).then_some((way, aligned && len >= past_caches)),
     }
 }
 

@@ -3,6 +3,7 @@
 //! Write-back to the point of persistence (`dc cvap`) is optional on this architecture and untested by us, so
 //! `pmem` is refused here rather than believed.
 
+use super::Summing;
 use core::arch::{asm, global_asm};
 
 global_asm!(include_str!("aarch64.s"));
@@ -42,13 +43,13 @@ pub unsafe fn copy_stream(dst: *mut u8, src: *const u8, len: usize) -> usize {
 /// What [`copy_summed`] would copy were a multiple of this.
 pub const SUM_BLOCK_BYTES: usize = 256;
 
-/// Whether [`copy_summed`] can be used: not here.
+/// How [`copy_summed`] sums: it does not, here.
 #[inline(always)]
-pub fn can_sum() -> bool {
-    false
+pub fn summing() -> Option<Summing> {
+    None
 }
 
-/// Copies; never called, see [`can_sum`].
+/// Copies; never called, see [`summing`].
 ///
 /// # Safety
 /// As for [`copy`].
@@ -56,6 +57,7 @@ pub unsafe fn copy_summed(
     dst: *mut u8,
     src: *const u8,
     len: usize,
+    _way: Summing,
     _past_caches: bool,
     _register: &mut u32,
 ) -> usize {

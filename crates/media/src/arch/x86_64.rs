@@ -1,8 +1,10 @@
 //! x86-64: the copy routines of `x86_64.s`, cache-line write-back and fences, chosen once by what the CPU has.
 
+use super::Summing;
 use core::arch::x86_64::{_mm_clflush, _mm_crc32_u64};
 use core::arch::{asm, global_asm};
 use core::sync::atomic::{AtomicU8, Ordering};
+use cuesta_format::folding::multipliers;
 use cuesta_format::processor::Feature;
 
 global_asm!(include_str!("x86_64.s"));
@@ -22,8 +24,42 @@ unsafe extern "C" {
     fn cuesta_copy_stream_avx512(dst: *mut u8, src: *const u8, len: usize) -> usize;
     fn cuesta_copy_stream_avx(dst: *mut u8, src: *const u8, len: usize) -> usize;
     fn cuesta_copy_stream_sse2(dst: *mut u8, src: *const u8, len: usize) -> usize;
-    fn cuesta_copy_sum(dst: *mut u8, src: *const u8, len: usize, sum: *mut Sum, by: *const Folds) -> usize;
-    fn cuesta_copy_sum_stream(
+    fn cuesta_copy_sum_avx512(
+        dst: *mut u8,
+        src: *const u8,
+        len: usize,
+        sum: *mut Sum,
+        by: *const Folds,
+    ) -> usize;
+    fn cuesta_copy_sum_stream_avx512(
+        dst: *mut u8,
+        src: *const u8,
+        len: usize,
+        sum: *mut Sum,
+        by: *const Folds,
+    ) -> usize;
+    fn cuesta_copy_sum_avx2(
+        dst: *mut u8,
+        src: *const u8,
+        len: usize,
+        sum: *mut Sum,
+        by: *const Folds,
+    ) -> usize;
+    fn cuesta_copy_sum_stream_avx2(
+        dst: *mut u8,
+        src: *const u8,
+        len: usize,
+        sum: *mut Sum,
+        by: *const Folds,
+    ) -> usize;
+    fn cuesta_copy_sum_avx(
+        dst: *mut u8,
+        src: *const u8,
+        len: usize,
+        sum: *mut Sum,
+        by: *const Folds,
+    ) -> usize;
+    fn cuesta_copy_sum_stream_avx(
         dst: *mut u8,
         src: *const u8,
         len: usize,
@@ -39,34 +75,19 @@ const AVX: u8 = 2;
 const AVX512: u8 = 4;
 const CLFLUSHOPT: u8 = 8;
 const CLWB: u8 = 16;
-const SUMS: u8 = 32;
+/// The three ways to sum, by what they have to have.
+const SUMS_AVX512: u8 = 32;
+const SUMS_AVX2: u8 = 64;
+const SUMS_AVX: u8 = 128;
 
 /// Bytes that have the checksum of all that were copied before.
 type Sum = [u8; 64];
 
-/// What 128 bits are multiplied by, low half and high half, to move them over 256, 192, 128 and 64 bytes.
-type Folds = [[u64; 2]; 4];
+/// What 128 bits are multiplied by, low half and high half, to move them over 256, 192, 128, 64, 32 and 16 bytes.
+type Folds = [[u64; 2]; 6];
 
-static FOLDS: Folds = [fold(256), fold(192), fold(128), fold(64)];
-
-/// Powers of x modulo the polynomial of CRC32C, their bits in reverse.
-const fn fold(bytes: u32) -> [u64; 2] {
-    const POLYNOMIAL: u32 = 0x1edc_6f41;
-    const fn power(exponent: u32) -> u64 {
-        let mut rest = 1_u32;
-        let mut left = exponent;
-        while left > 0 {
-            let carry = rest >> 31 != 0;
-            rest <<= 1;
-            if carry {
-                rest ^= POLYNOMIAL;
-            }
-            left -= 1;
-        }
-        (rest.reverse_bits() as u64) << 1
-    }
-    [power(bytes * 8 + 32), power(bytes * 8 - 32)]
-}
+static FOLDS: Folds =
+    [multipliers(256), multipliers(192), multipliers(128), multipliers(64), multipliers(32), multipliers(16)];
 
 static FEATURES: AtomicU8 = AtomicU8::new(0);
 
@@ -91,8 +112,18 @@ fn detect() -> u8 {
             features |= bit;
         }
     }
-    if features & AVX512 != 0 && Feature::Vpclmulqdq.is_here() && Feature::Sse42.is_here() {
-        features |= SUMS;
+    // What is left of a sum in the end is a matter of SSE 4.2.
+    if Feature::Sse42.is_here() {
+        for (vectors, multiplies, bit) in [
+            (Feature::Avx512, Feature::Vpclmulqdq, SUMS_AVX512),
+            (Feature::Avx2, Feature::Vpclmulqdq, SUMS_AVX2),
+            // AVX would do; processors without AVX2 multiply too slowly.
+            (Feature::Avx2, Feature::Pclmulqdq, SUMS_AVX),
+        ] {
+            if vectors.is_here() && multiplies.is_here() {
+                features |= bit;
+            }
+        }
     }
     FEATURES.store(features, Ordering::Relaxed);
     features
@@ -127,36 +158,62 @@ pub unsafe fn copy_stream(dst: *mut u8, src: *const u8, len: usize) -> usize {
     }
 }
 
-/// Whether [`copy_summed`] can be used.
+/// How [`copy_summed`] sums here, if it can.
 #[inline(always)]
-pub fn can_sum() -> bool {
-    has(SUMS)
+pub fn summing() -> Option<Summing> {
+    match () {
+        () if has(SUMS_AVX512) => Some(Summing::Lines),
+        () if has(SUMS_AVX2) => Some(Summing::Vectors),
+        () if has(SUMS_AVX) => Some(Summing::Words),
+        () => None,
+    }
 }
 
 /// Copies, and takes what was copied into the register of a CRC32C, in one pass; past the caches, if asked to.
 /// Returns how many bytes a fault kept it from copying; the register is lost then.
 ///
 /// # Safety
-/// As for [`copy`]; `len` is a multiple of [`SUM_BLOCK_BYTES`], not zero; [`can_sum`]; `dst` is aligned to [`LINE`]
+/// As for [`copy`]; `len` is a multiple of [`SUM_BLOCK_BYTES`], not zero; `way` is [`summing`]; `dst` is aligned to [`LINE`]
 /// if the copy goes past the caches.
 #[inline]
 pub unsafe fn copy_summed(
     dst: *mut u8,
     src: *const u8,
     len: usize,
+    way: Summing,
     past_caches: bool,
     register: &mut u32,
 ) -> usize {
     debug_assert!(len.is_multiple_of(SUM_BLOCK_BYTES) && len > 0);
+    let routine = match (way, past_caches) {
+        (Summing::Lines, false) => cuesta_copy_sum_avx512,
+        (Summing::Lines, true) => cuesta_copy_sum_stream_avx512,
+        (Summing::Vectors, false) => cuesta_copy_sum_avx2,
+        (Summing::Vectors, true) => cuesta_copy_sum_stream_avx2,
+        (Summing::Words, false) => cuesta_copy_sum_avx,
+        (Summing::Words, true) => cuesta_copy_sum_stream_avx,
+    };
+    // SAFETY: the caller's promise, which includes that the CPU has the instructions.
+    unsafe { copy_summed_by(routine, dst, src, len, register) }
+}
+
+type SummingRoutine = unsafe extern "C" fn(*mut u8, *const u8, usize, *mut Sum, *const Folds) -> usize;
+
+/// # Safety
+/// As for [`copy_summed`], of the routine that is given.
+#[inline(always)]
+unsafe fn copy_summed_by(
+    routine: SummingRoutine,
+    dst: *mut u8,
+    src: *const u8,
+    len: usize,
+    register: &mut u32,
+) -> usize {
     let mut sum = [0; 64];
     sum[..4].copy_from_slice(&register.to_le_bytes());
-    // SAFETY: the caller's promise, which includes that the CPU has the instructions.
+    // SAFETY: the caller's promise; whoever sums has SSE 4.2.
     unsafe {
-        let left = if past_caches {
-            cuesta_copy_sum_stream(dst, src, len, &mut sum, &FOLDS)
-        } else {
-            cuesta_copy_sum(dst, src, len, &mut sum, &FOLDS)
-        };
+        let left = routine(dst, src, len, &mut sum, &FOLDS);
         *register = remainder(&sum);
         left
     }
@@ -277,18 +334,29 @@ mod tests {
         }
     }
 
+    fn summing_routines() -> Vec<(&'static str, SummingRoutine)> {
+        let ways: [(&str, u8, SummingRoutine); 6] = [
+            ("avx512", SUMS_AVX512, cuesta_copy_sum_avx512),
+            ("stream avx512", SUMS_AVX512, cuesta_copy_sum_stream_avx512),
+            ("avx2", SUMS_AVX2, cuesta_copy_sum_avx2),
+            ("stream avx2", SUMS_AVX2, cuesta_copy_sum_stream_avx2),
+            ("avx", SUMS_AVX, cuesta_copy_sum_avx),
+            ("stream avx", SUMS_AVX, cuesta_copy_sum_stream_avx),
+        ];
+        let (here, missing): (Vec<_>, Vec<_>) = ways.into_iter().partition(|&(_, needs, _)| has(needs));
+        missing.iter().for_each(|(name, ..)| println!("skipped: this CPU has no {name} that sums"));
+        here.into_iter().map(|(name, _, routine)| (name, routine)).collect()
+    }
+
     #[test]
     fn summing_copies_copy_and_sum_and_stop_at_a_hole() {
-        if !can_sum() {
-            println!("skipped: this CPU cannot sum while it copies");
-            return;
-        }
         crate::install_fault_handler();
         let hole = pages_before_a_hole();
         let mut target = vec![0u8; 8192];
         let start = target.as_ptr().align_offset(LINE);
-        for (len, past_caches) in
-            (SUM_BLOCK_BYTES..=4096).step_by(SUM_BLOCK_BYTES).flat_map(|len| [(len, false), (len, true)])
+        let lengths = (SUM_BLOCK_BYTES..=4096).step_by(SUM_BLOCK_BYTES);
+        for (len, (name, routine)) in
+            lengths.flat_map(|len| summing_routines().into_iter().map(move |way| (len, way)))
         {
             for good in [len, len - 1, len / 2, 3, 0] {
                 let src = hole.wrapping_sub(good);
@@ -301,11 +369,15 @@ mod tests {
                     src.copy_from_nonoverlapping(bytes.as_ptr(), good);
                     let dst = target.as_mut_ptr().add(start);
                     dst.write_bytes(0xee, len + 1);
-                    assert_eq!(copy_summed(dst, src, len, past_caches, &mut register), len - good);
+                    let left = copy_summed_by(routine, dst, src, len, &mut register);
+                    assert_eq!(left, len - good, "{name}, {good} of {len}");
                 }
-                assert!(target[start..][..good] == bytes && target[start + len] == 0xee, "{good} of {len}");
+                assert!(
+                    target[start..][..good] == bytes && target[start + len] == 0xee,
+                    "{name}, {good} of {len}"
+                );
                 if good == len {
-                    assert_eq!(register, before.with(&bytes).register(), "{len}");
+                    assert_eq!(register, before.with(&bytes).register(), "{name}, {len}");
                 }
             }
         }

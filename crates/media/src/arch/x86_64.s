@@ -197,10 +197,10 @@ cuesta_copy_stream_sse2:
     xor     eax, eax
     ret
 
-// Copies and sums at once: (rdi destination, rsi source, rdx length, rcx sum, r8 multipliers), for CPUs with AVX-512
-// and VPCLMULQDQ. The length is a multiple of 256 and not zero. The sum is 64 bytes that, put before the bytes to
-// come, or taken alone behind the last ones, have the CRC of everything so far (folding; Gopal et al., "Fast CRC
-// Computation for Generic Polynomials Using PCLMULQDQ"); it is not stored if a fault ends the copy.
+// Copies and sums at once: (rdi destination, rsi source, rdx length, rcx sum, r8 multipliers). The length is a multiple of
+// 256 and not zero. The sum is 64 bytes that, put before the bytes to come, or taken alone behind the last ones, have the
+// CRC of everything so far (folding; Gopal et al., "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ"); it
+// is not stored if a fault ends the copy. For CPUs with AVX-512 and VPCLMULQDQ:
     .macro cuesta_fold accumulator, multipliers, data
     vpclmulqdq zmm26, \accumulator, \multipliers, 0x00
     vpclmulqdq \accumulator, \accumulator, \multipliers, 0x11
@@ -245,18 +245,103 @@ cuesta_copy_stream_sse2:
     ret
     .endm
 
-    .globl cuesta_copy_sum
-    .hidden cuesta_copy_sum
+    .globl cuesta_copy_sum_avx512
+    .hidden cuesta_copy_sum_avx512
     .p2align 6
-cuesta_copy_sum:
+cuesta_copy_sum_avx512:
     cuesta_copy_summed vmovdqu64
 
 // As above with non-temporal stores; the destination is 64-byte aligned.
-    .globl cuesta_copy_sum_stream
-    .hidden cuesta_copy_sum_stream
+    .globl cuesta_copy_sum_stream_avx512
+    .hidden cuesta_copy_sum_stream_avx512
     .p2align 6
-cuesta_copy_sum_stream:
+cuesta_copy_sum_stream_avx512:
     cuesta_copy_summed vmovntdq
+
+// The same for CPUs without AVX-512: eight accumulators of 32 bytes (AVX2 and VPCLMULQDQ), or of 16 (AVX and PCLMULQDQ), which
+// go through 256 bytes in two steps. `mm` is ymm or xmm, `width` its bytes, `spread` loads a multiplier into all of it; the
+// other arguments say where among the multipliers those lie that move a sum over eight, four, two and one accumulator.
+    .macro cuesta_fold_into mm, accumulator, data
+    vpclmulqdq \mm\()8, \mm\()\accumulator, \mm\()15, 0x00
+    vpclmulqdq \mm\()\accumulator, \mm\()\accumulator, \mm\()15, 0x11
+    vpxor   \mm\()8, \mm\()8, \mm\()\data
+    vpxor   \mm\()\accumulator, \mm\()\accumulator, \mm\()8
+    .endm
+
+    // The data is stored by the register it is folded from: what another thread makes of the source meanwhile is in both.
+    .macro cuesta_copy_fold mm, width, store, accumulator
+    vmovdqu \mm\()9, [rsi + \accumulator * \width]
+    \store  [rdi + \accumulator * \width], \mm\()9
+    cuesta_fold_into \mm, \accumulator, 9
+    .endm
+
+    .macro cuesta_copy_summed_by mm, width, store, spread, by_eight, by_four, by_two, by_one
+    vmovdqu \mm\()14, [rcx]
+    \spread \mm\()15, [r8 + \by_eight]
+    .irp accumulator, 0, 1, 2, 3, 4, 5, 6, 7
+    vpxor   \mm\()\accumulator, \mm\()\accumulator, \mm\()\accumulator
+    .endr
+    .p2align 5
+1:
+    .irp accumulator, 0, 1, 2, 3, 4, 5, 6, 7
+    cuesta_copy_fold \mm, \width, \store, \accumulator
+    .endr
+    vpxor   \mm\()0, \mm\()0, \mm\()14
+    vpxor   \mm\()14, \mm\()14, \mm\()14
+    add     rsi, 8 * \width
+    add     rdi, 8 * \width
+    sub     rdx, 8 * \width
+    jnz     1b
+    \spread \mm\()15, [r8 + \by_four]
+    cuesta_fold_into \mm, 0, 4
+    cuesta_fold_into \mm, 1, 5
+    cuesta_fold_into \mm, 2, 6
+    cuesta_fold_into \mm, 3, 7
+    \spread \mm\()15, [r8 + \by_two]
+    cuesta_fold_into \mm, 0, 2
+    cuesta_fold_into \mm, 1, 3
+    \spread \mm\()15, [r8 + \by_one]
+    cuesta_fold_into \mm, 0, 1
+    vpxor   xmm1, xmm1, xmm1
+    vmovdqu [rcx], ymm1
+    vmovdqu [rcx + 32], ymm1
+    vmovdqu [rcx + 64 - \width], \mm\()0
+    xor     eax, eax
+    vzeroupper
+    ret
+    .endm
+
+    .macro cuesta_copy_summed_avx2 store
+    cuesta_copy_summed_by ymm, 32, \store, vbroadcasti128, 0, 32, 48, 64
+    .endm
+
+    .macro cuesta_copy_summed_avx store
+    cuesta_copy_summed_by xmm, 16, \store, vmovdqu, 32, 48, 64, 80
+    .endm
+
+    .globl cuesta_copy_sum_avx2
+    .hidden cuesta_copy_sum_avx2
+    .p2align 6
+cuesta_copy_sum_avx2:
+    cuesta_copy_summed_avx2 vmovdqu
+
+    .globl cuesta_copy_sum_stream_avx2
+    .hidden cuesta_copy_sum_stream_avx2
+    .p2align 6
+cuesta_copy_sum_stream_avx2:
+    cuesta_copy_summed_avx2 vmovntdq
+
+    .globl cuesta_copy_sum_avx
+    .hidden cuesta_copy_sum_avx
+    .p2align 6
+cuesta_copy_sum_avx:
+    cuesta_copy_summed_avx vmovdqu
+
+    .globl cuesta_copy_sum_stream_avx
+    .hidden cuesta_copy_sum_stream_avx
+    .p2align 6
+cuesta_copy_sum_stream_avx:
+    cuesta_copy_summed_avx vmovntdq
 
 cuesta_block_end:
 
