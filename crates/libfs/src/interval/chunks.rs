@@ -24,11 +24,13 @@ pub(crate) struct Chunks<V> {
     count: usize,
     /// No piece reaches further: what is inserted behind needs no look at what is there.
     reach: u64,
+    /// The chunk that the last piece was put into, as far as none was taken away since: the next one mostly goes there, too.
+    latest: usize,
 }
 
 impl<V: Sliding> Chunks<V> {
     pub(super) fn new() -> Self {
-        Chunks { chunks: VecDeque::new(), count: 0, reach: 0 }
+        Chunks { chunks: VecDeque::new(), count: 0, reach: 0, latest: 0 }
     }
 
     #[inline]
@@ -55,6 +57,16 @@ impl<V: Sliding> Chunks<V> {
         }
         if self.is_free(before, &piece) {
             return self.put_behind(before, piece);
+        }
+        // A file that was cut and is written again from its beginning: what it held is one hole, which grows shorter.
+        if let Some((chunk, index)) = before
+            && let Some(found) = self.chunks[chunk].pieces.get_mut(index)
+            && found.start == piece.start
+            && found.end > piece.end
+        {
+            let rest = found.from(piece.end);
+            *found = piece;
+            return self.put_behind(before, rest);
         }
         self.remove_if(piece.start..piece.end, |_, _| true);
         self.put(piece);
@@ -148,9 +160,20 @@ impl<V: Sliding> Chunks<V> {
     /// The last piece that starts at or before `at`: its chunk, and its index there.
     #[inline]
     fn last_from(&self, at: u64) -> Option<(usize, usize)> {
-        let chunk = self.chunks.partition_point(|chunk| chunk.first <= at).checked_sub(1)?;
+        let chunk = if self.is_within(self.latest, at) {
+            self.latest
+        } else {
+            self.chunks.partition_point(|chunk| chunk.first <= at).checked_sub(1)?
+        };
         let index = self.chunks[chunk].pieces.partition_point(|piece| piece.start <= at);
         Some((chunk, index - 1))
+    }
+
+    /// Whether `at` lies in a chunk, or behind it and before the next one.
+    #[inline]
+    fn is_within(&self, chunk: usize, at: u64) -> bool {
+        self.chunks.get(chunk).is_some_and(|found| found.first <= at)
+            && self.chunks.get(chunk + 1).is_none_or(|next| next.first > at)
     }
 
     /// The first piece that ends behind `at`.
@@ -227,6 +250,7 @@ impl<V: Sliding> Chunks<V> {
                 (at, index) = (at + 1, index - CHUNK_PIECES / 2);
             }
         }
+        self.latest = at;
         let chunk = &mut self.chunks[at];
         chunk.pieces.insert(index, piece);
         chunk.first = chunk.pieces[0].start;
