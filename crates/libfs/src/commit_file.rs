@@ -2,7 +2,8 @@
 //! little more than half as long as having it write the pages (docs/decisions/0034).
 //!
 //! SharedFS is asked for it when the session has waited for the disk some times: a program that saves one file does without. Where
-//! there is none, or it fails, the log's own pages are written as before.
+//! there is none, or it fails, the log's own pages are written as before, and it is asked for again some time later: a medium
+//! that is full, or a process out of descriptors, need not stay so.
 
 use crate::client::Client;
 use crate::mapped_descriptors::Kept;
@@ -13,17 +14,44 @@ use rustix::fd::OwnedFd;
 use std::time::Duration;
 
 /// What a session has of it.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct CommitFile(Mutex<State>);
 
-#[derive(Debug)]
-enum State {
-    /// It was not asked for, and waited for so often.
-    Waited(u32),
-    /// There is none, or it failed.
-    Without,
-    /// There is one.
-    Here(Held, DirectWriter),
+#[derive(Debug, Default)]
+struct State {
+    patience: Patience,
+    /// It, while there is one.
+    here: Option<(Held, DirectWriter)>,
+}
+
+/// When it is asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Patience {
+    /// Waits since the session began, or since it failed.
+    waited: u32,
+    /// How often there was none, or it failed.
+    failures: u32,
+}
+
+/// Waits before it is asked for again; each time twice as many.
+const WAITS_AGAIN: u32 = 64;
+const DOUBLED_AT_MOST: u32 = 16;
+
+impl Patience {
+    /// Counts a wait. Says whether it is time to ask, where `first` waits come before the first time.
+    fn is_over(&mut self, first: u32) -> bool {
+        let waits = match self.failures {
+            0 => first,
+            failures => WAITS_AGAIN << (failures - 1).min(DOUBLED_AT_MOST),
+        };
+        let is_over = self.waited >= waits;
+        self.waited = self.waited.saturating_add(1);
+        is_over
+    }
+
+    fn failed(&mut self) {
+        *self = Patience { waited: 0, failures: self.failures.saturating_add(1) };
+    }
 }
 
 /// Its descriptor.
@@ -35,25 +63,18 @@ enum Held {
     Own(OwnedFd),
 }
 
-impl Default for CommitFile {
-    fn default() -> Self {
-        CommitFile(Mutex::new(State::Waited(0)))
-    }
-}
-
 impl Client {
     /// Writes pieces of the log to its commit file, durably. `false`: the log's own pages must be written.
     pub(crate) fn commit(&self, window: &Window, pieces: &[Piece]) -> bool {
         let mut state = self.commit_file.0.lock();
-        if let State::Waited(waits) = &mut *state {
-            if *waits < self.session.welcome.commit_file_waits {
-                *waits += 1;
-                return false;
+        let State { patience, here } = &mut *state;
+        if here.is_none() && patience.is_over(self.session.welcome.commit_file_waits) {
+            *here = self.ask_for_commit_file();
+            if here.is_none() {
+                patience.failed();
             }
-            *state =
-                self.ask_for_commit_file().map_or(State::Without, |(held, writer)| State::Here(held, writer));
         }
-        let State::Here(held, writer) = &*state else { return false };
+        let Some((held, writer)) = here else { return false };
         let written = match held {
             Held::Own(file) => writer.write(file, window, pieces),
             Held::Kept(kept) => match kept.get() {
@@ -63,7 +84,8 @@ impl Client {
             },
         };
         if written.is_err() {
-            *state = State::Without;
+            *here = None;
+            patience.failed();
         }
         written.is_ok()
     }
@@ -81,5 +103,25 @@ impl Client {
         };
         let awake = Duration::from_micros(self.session.welcome.awake_us.into());
         Some((held, DirectWriter::new(awake).ok()?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_asked_for_after_some_waits_and_again_after_twice_as_many_each_time() {
+        const FIRST: u32 = 3;
+        let mut patience = Patience::default();
+        let mut waits_until_asked = || {
+            let waits = (0..).find(|_| patience.is_over(FIRST));
+            patience.failed();
+            waits.unwrap()
+        };
+        assert_eq!([(); 4].map(|()| waits_until_asked()), [FIRST, 64, 128, 256]);
+        let many = (0..40).map(|_| waits_until_asked()).last();
+        assert_eq!(many, Some(64 << 16), "it is never given up");
+        assert!(Patience::default().is_over(0));
     }
 }
