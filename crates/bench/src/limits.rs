@@ -25,6 +25,27 @@ const fn digest(name: &'static str, folded: Folded, processes: u32, rows: &'stat
     Work { name, program, seconds: 1.0, seconds_quick: 0.3, rounds: 5, rows }
 }
 
+/// The rows of a work that is compared with what the hardware does alone.
+macro_rules! beside {
+    ($what:literal, $goal:expr, $alone:literal) => {
+        &[
+            row($what, Figure::ToBareCopy, $goal),
+            row("  the call", Figure::OneCall, Goal::Reported),
+            row($alone, Figure::BareCopy, Goal::Reported),
+        ]
+    };
+}
+macro_rules! beside_a_copy {
+    ($what:literal) => {
+        beside!($what, goal::NEAR_A_COPY, "  the copy and a fence")
+    };
+}
+macro_rules! beside_memcpy {
+    ($what:literal) => {
+        beside!($what, goal::NEAR_MEMCPY, "  memcpy")
+    };
+}
+
 /// In the order of the table.
 pub const WORKS: &[Work] = &[
     limit(
@@ -32,66 +53,42 @@ pub const WORKS: &[Work] = &[
         LimitWork::AppendAndSync,
         128,
         64 * MIB,
-        &[
-            row("append 128 B + fsync, to a bare copy", Figure::ToBareCopy, goal::NEAR_A_COPY),
-            row("  the call", Figure::OneCall, Goal::Reported),
-            row("  the copy and a fence", Figure::BareCopy, Goal::Reported),
-        ],
+        beside_a_copy!("append 128 B + fsync, to a bare copy"),
     ),
     limit(
         "limit-append-1k",
         LimitWork::AppendAndSync,
         KIB,
         64 * MIB,
-        &[
-            row("append 1 KiB + fsync, to a bare copy", Figure::ToBareCopy, goal::NEAR_A_COPY),
-            row("  the call", Figure::OneCall, Goal::Reported),
-            row("  the copy and a fence", Figure::BareCopy, Goal::Reported),
-        ],
+        beside_a_copy!("append 1 KiB + fsync, to a bare copy"),
     ),
     limit(
         "limit-append-4k",
         LimitWork::AppendAndSync,
         4 * KIB,
         64 * MIB,
-        &[
-            row("append 4 KiB + fsync, to a bare copy", Figure::ToBareCopy, goal::NEAR_A_COPY),
-            row("  the call", Figure::OneCall, Goal::Reported),
-            row("  the copy and a fence", Figure::BareCopy, Goal::Reported),
-        ],
+        beside_a_copy!("append 4 KiB + fsync, to a bare copy"),
     ),
     limit(
         "limit-append-16k",
         LimitWork::AppendAndSync,
         16 * KIB,
         64 * MIB,
-        &[
-            row("append 16 KiB + fsync, to a bare copy", Figure::ToBareCopy, goal::NEAR_A_COPY),
-            row("  the call", Figure::OneCall, Goal::Reported),
-            row("  the copy and a fence", Figure::BareCopy, Goal::Reported),
-        ],
+        beside_a_copy!("append 16 KiB + fsync, to a bare copy"),
     ),
     limit(
         "limit-append-64k",
         LimitWork::AppendAndSync,
         64 * KIB,
         64 * MIB,
-        &[
-            row("append 64 KiB + fsync, to a bare copy", Figure::ToBareCopy, goal::NEAR_A_COPY),
-            row("  the call", Figure::OneCall, Goal::Reported),
-            row("  the copy and a fence", Figure::BareCopy, Goal::Reported),
-        ],
+        beside_a_copy!("append 64 KiB + fsync, to a bare copy"),
     ),
     limit(
         "limit-read-4k",
         LimitWork::Read,
         4 * KIB,
         64 * MIB,
-        &[
-            row("pread 4 KiB at random, to memcpy", Figure::ToBareCopy, goal::NEAR_MEMCPY),
-            row("  the call", Figure::OneCall, Goal::Reported),
-            row("  memcpy", Figure::BareCopy, Goal::Reported),
-        ],
+        beside_memcpy!("pread 4 KiB at random, to memcpy"),
     ),
     // In the processor's cache, where the copy takes least.
     limit(
@@ -99,33 +96,21 @@ pub const WORKS: &[Work] = &[
         LimitWork::Read,
         4 * KIB,
         4 * MIB,
-        &[
-            row("pread 4 KiB of 4 MiB, to memcpy", Figure::ToBareCopy, goal::NEAR_MEMCPY),
-            row("  the call", Figure::OneCall, Goal::Reported),
-            row("  memcpy", Figure::BareCopy, Goal::Reported),
-        ],
+        beside_memcpy!("pread 4 KiB of 4 MiB, to memcpy"),
     ),
     limit(
         "limit-read-64k",
         LimitWork::Read,
         64 * KIB,
         64 * MIB,
-        &[
-            row("pread 64 KiB at random, to memcpy", Figure::ToBareCopy, goal::NEAR_MEMCPY),
-            row("  the call", Figure::OneCall, Goal::Reported),
-            row("  memcpy", Figure::BareCopy, Goal::Reported),
-        ],
+        beside_memcpy!("pread 64 KiB at random, to memcpy"),
     ),
     limit(
         "limit-read-1m",
         LimitWork::Read,
         MIB,
         64 * MIB,
-        &[
-            row("pread 1 MiB at random, to memcpy", Figure::ToBareCopy, goal::NEAR_MEMCPY),
-            row("  the call", Figure::OneCall, Goal::Reported),
-            row("  memcpy", Figure::BareCopy, Goal::Reported),
-        ],
+        beside_memcpy!("pread 1 MiB at random, to memcpy"),
     ),
     Work {
         name: "mixed",

@@ -3,8 +3,8 @@
 //! A log that is longer than the kick threshold (half a commit file, where it has one: behind that only its pages would
 //! be left for what is waited for), or may hold half of the entries its session may leave undigested, is
 //! digested at once, the longest first, so that no writer waits for space while a short log is served; so is one whose
-//! writer waits, however short it is. The others wait until they were left alone for the idle time: what is written once
-//! more meanwhile is never copied.
+//! writer waits, however short it is. The others wait until no log was that for the idle time: what is written once more
+//! meanwhile is never copied.
 
 use crate::configuration::Options;
 use cuesta_format::SessionId;
