@@ -18,6 +18,7 @@ use cuesta_format::{
     SessionId, StoreId, Timestamp,
 };
 use cuesta_sharedfs::{Options, SharedFs};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::collections::{HashSet, VecDeque};
 use std::fs::File;
 use std::mem::offset_of;
@@ -62,6 +63,7 @@ impl Store {
     }
 
     fn made(geometry: Geometry, medium: Medium) -> Store {
+        allow_descriptors();
         let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
         let superblock = Superblock { store: StoreId([9; 16]), medium, geometry };
         SharedFs::create(&folder.path().join("tier"), superblock).unwrap();
@@ -75,6 +77,12 @@ impl Store {
     pub fn open(&self) -> Arc<SharedFs> {
         SharedFs::open(&self.tier(), options()).unwrap()
     }
+}
+
+/// Tests that run side by side have the descriptors of several daemons and all their programs.
+fn allow_descriptors() {
+    let limit = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }).unwrap();
 }
 
 pub fn options() -> Options {
