@@ -12,8 +12,9 @@ import shutil
 import subprocess
 
 HERE = pathlib.Path(__file__).resolve().parent
-MODULES = ['virtio_pci', '9pnet_virtio', '9p', 'nfit', 'nd_pmem', 'dax_pmem', 'ext4', 'fuse']
+MODULES = ['virtio_pci', '9pnet_virtio', '9p', 'nfit', 'nd_pmem', 'dax_pmem', 'device_dax', 'virtio_blk', 'ext4', 'fuse']
 NVDIMM_BYTES = 4 << 30
+DISK_BYTES = 1 << 30
 BUSYBOX = '/bin/busybox'
 
 
@@ -76,23 +77,25 @@ class Guest:
 
     def __init__(self, folder, job, processors=2, memory_mib=3072, persistence='mem-ctrl', nodes=0):
         self.console = folder / 'console.log'
-        image, release = kernel()
+        vmlinuz, release = kernel()
         initramfs = make_initramfs(folder, release)
-        nvdimm = folder / 'nvdimm'
-        if not nvdimm.exists():
-            with open(nvdimm, 'wb') as file:
-                file.truncate(NVDIMM_BYTES)
+        nvdimm, disk = folder / 'nvdimm', folder / 'disk'
+        for image, size in ((nvdimm, NVDIMM_BYTES), (disk, DISK_BYTES)):
+            if not image.exists():
+                with open(image, 'wb') as file:
+                    file.truncate(size)
         # A label area would put the region where DAX refuses it.
         self.process = subprocess.Popen([
             'qemu-system-x86_64', '-accel', 'tcg,thread=multi', '-cpu', 'max', '-smp', str(processors),
             '-machine', f'q35,nvdimm=on,nvdimm-persistence={persistence}', '-m', f'{memory_mib}M,slots=2,maxmem=16G',
             '-object', f'memory-backend-file,id=nv0,share=on,mem-path={nvdimm},size={NVDIMM_BYTES}',
             '-device', 'nvdimm,id=nvdimm0,memdev=nv0',
+            '-drive', f'if=virtio,format=raw,cache=writeback,file={disk}',
             '-virtfs', 'local,path=/,mount_tag=host,security_model=none,readonly=on,multidevs=remap',
             *(word for node in range(nodes) for word in (
                 '-object', f'memory-backend-ram,id=m{node},size={memory_mib // nodes}M',
                 '-numa', f'node,nodeid={node},cpus={node},memdev=m{node}')),
-            '-kernel', image, '-initrd', initramfs,
+            '-kernel', vmlinuz, '-initrd', initramfs,
             '-append', f'console=ttyS0 panic=-1 quiet no_timer_check cuesta.job={job}',
             '-nodefaults', '-no-reboot', '-display', 'none',
             '-serial', f'file:{self.console}', '-serial', 'stdio',
@@ -116,5 +119,6 @@ class Guest:
 
 
 def forget(folder):
-    """The next guest has an NVDIMM that nothing was ever written to."""
-    (folder / 'nvdimm').unlink(missing_ok=True)
+    """The next guest has an NVDIMM and a disk that nothing was ever written to."""
+    for image in ('nvdimm', 'disk'):
+        (folder / image).unlink(missing_ok=True)

@@ -1,5 +1,6 @@
 # Sourced by a guest's job: what is writable, /dev/shm on persistent memory, and the job's output to the host. $dax: "always"; or
-# "never", and the NVDIMM is a disk as any other, with the kernel's pages before it.
+# "never", and the NVDIMM is a disk as any other, with the kernel's pages before it; or "none": it is a device of bytes, and
+# /dev/shm lies on a disk.
 export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 export HOME=/run TMPDIR=/run
 exec </dev/null >/dev/ttyS1 2>&1
@@ -20,6 +21,14 @@ poweroff_now() {
     sleep 60
 }
 
+if [ $dax = none ]; then
+    if ! ndctl list -N | grep -q '"mode":"devdax"'; then
+        ndctl create-namespace -f -e namespace0.0 --mode=devdax >/run/ndctl.log 2>&1 || give_up "$(cat /run/ndctl.log)"
+        mkfs.ext4 -q /dev/vda || give_up "no file system can be made on the disk"
+    fi
+    mount /dev/vda /dev/shm || give_up "the disk cannot be mounted"
+    return 0
+fi
 if ! ls /dev/pmem0 >/dev/null 2>&1 || ! ndctl list -N | grep -q '"mode":"fsdax"'; then
     ndctl create-namespace -f -e namespace0.0 --mode=fsdax --map=mem >/run/ndctl.log 2>&1 || give_up "$(cat /run/ndctl.log)"
     mkfs.ext4 -q -b 4096 /dev/pmem0 || give_up "no file system can be made on the NVDIMM"

@@ -3,13 +3,14 @@ when the power goes.
 
 tests: the suites of the crates that store and read, with every store on ext4 with DAX, mapped with MAP_SYNC.
 cuts:  a program appends records to a file and replaces others, with fsync; the guest is killed in the middle. The next one
-       finds in the store all that was told to the host before, and `cuesta fsck` finds nothing wrong. On both media.
+       finds in the store all that was told to the host before, and `cuesta fsck` finds nothing wrong. On both media, and with
+       the NVDIMM as a device of bytes, which is another store's once.
 nodes: two memory nodes; the log of a program on one lies there.
 platform: what the firmware says of caches when the power goes (both of what it may say), poisoned pages, a device of bytes.
 kills: programs, the daemon and the mount are killed with SIGKILL (kill-campaign), in a guest that stays.
 
-Usage: test.py TARGET [--slice] [--only cuts|kills|nodes|platform|tests] [--medium pmem|block] [--suite NAME] [--cuts N] [--kills N] [--seed N].
---slice: platform, nodes and one cut, for every day. TARGET is cargo's folder; the guest reads the host's files.
+Usage: test.py TARGET [--slice] [--only cuts|kills|nodes|platform|tests] [--medium pmem|block|device] [--suite NAME] [--cuts N] [--kills N] [--seed N].
+--slice: platform, nodes and two cuts, for every day. TARGET is cargo's folder; the guest reads the host's files.
 """
 
 import argparse
@@ -23,7 +24,9 @@ import time
 
 import guest
 
-DAX = {'pmem': 'always', 'block': 'never'}
+# What a store is made of, and how the NVDIMM is mounted for that: `device` is not, and what of the store is in files lies on a disk.
+DAX = {'pmem': 'always', 'block': 'never', 'device': 'none'}
+PLACES = {'pmem': '--medium pmem', 'block': '--medium block', 'device': '--nvm-path /dev/dax0.0'}
 CRATES = ['cuesta-media', 'cuesta-oplog', 'cuesta-sharedfs', 'cuesta-libfs']
 # Until it is killed a guest has at least so many records acknowledged, and at most this many more.
 RECORDS_LEAST, RECORDS_MORE = 20, 400
@@ -95,7 +98,7 @@ def hear(running, until):
 def run_cuts(folder, medium, cuesta, cuts, chance):
     cuesta = shlex.quote(str(cuesta))
     guest.forget(folder)
-    make = f'{cuesta} mkfs /dev/shm/store --medium {medium} --nvm 512M || echo wrong: mkfs\n'
+    make = f'{cuesta} mkfs /dev/shm/store {PLACES[medium]} --nvm 512M || echo wrong: mkfs\n'
     acknowledged = 0
     for cut in range(cuts):
         check = f'{cuesta} fsck /dev/shm/store || echo wrong: fsck\n{at_work(cuesta, f"look {acknowledged}")}\n'
@@ -116,8 +119,16 @@ def run_cuts(folder, medium, cuesta, cuts, chance):
                 is_enough(line)
         print(f'{medium}, cut {cut + 1} of {cuts}: {acknowledged} records acknowledged', flush=True)
     script = f'{cuesta} fsck /dev/shm/store || echo wrong: fsck\n{at_work(cuesta, f"look {acknowledged}")}\n'
+    if medium == 'device':
+        other = f'{cuesta} mkfs /dev/shm/other --nvm-path /dev/dax0.0 --nvm 256M'
+        script += f'''{other} 2>&1 | grep -q "holds the store" && {cuesta} stop /dev/shm/store && {other} --overwrite-device &&
+{cuesta} run --store /dev/shm/other -- sh -c 'echo new >/cuesta/new' &&
+{cuesta} fsck /dev/shm/store 2>&1 | grep -q "and not this one" && echo "one store" || echo "wrong: a device of two stores"
+'''
     with guest.Guest(folder, job(folder, 'look', medium, script)) as running:
         hear(running, lambda line: line == 'all there')
+        if medium == 'device':
+            hear(running, lambda line: line == 'one store')
     print(f'{medium}: all {acknowledged} records are there after {cuts} cuts', flush=True)
 
 
@@ -157,16 +168,16 @@ def run_kills(folder, medium, campaign, kills, seed):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument('target', type=pathlib.Path)
-    parser.add_argument('--slice', action='store_true', help='platform, nodes, and one cut on pmem')
+    parser.add_argument('--slice', action='store_true', help='platform, nodes, and one cut each of pmem and device')
     parser.add_argument('--only', choices=['cuts', 'kills', 'nodes', 'platform', 'tests'])
-    parser.add_argument('--medium', choices=list(DAX), help='one of them [default: both for cuts, pmem for the rest]')
+    parser.add_argument('--medium', choices=list(DAX), help='one of them [default: all for cuts, pmem for the rest]')
     parser.add_argument('--suite', default='', help='only test programs whose names contain this')
     parser.add_argument('--cuts', type=int, default=3)
     parser.add_argument('--kills', type=int, default=24)
     parser.add_argument('--seed', type=int, default=random.randrange(1 << 32))
     arguments = parser.parse_args()
     if arguments.slice:
-        parts, media, cuts = ['platform', 'nodes', 'cuts'], ['pmem'], 1
+        parts, media, cuts = ['platform', 'nodes', 'cuts'], ['pmem', 'device'], 1
     else:
         parts = [arguments.only] if arguments.only else ['cuts', 'platform', 'nodes', 'kills', 'tests']
         media, cuts = [arguments.medium] if arguments.medium else list(DAX), arguments.cuts

@@ -158,6 +158,8 @@ pub const METADATA_FILE: &str = "meta.redb";
 pub const LOGS_FOLDER: &str = "logs";
 /// The folder of arenas in the tier's directory.
 pub const ARENAS_FOLDER: &str = "arenas";
+/// The link to the device of bytes that segments and arenas lie on, if they do, in the tier's directory.
+pub const DEVICE_LINK: &str = "device";
 /// The folder of what the kernel has in the place of pipes and sockets, in the tier's directory.
 pub const STAND_INS_FOLDER: &str = "special";
 /// The folder of lock files: who has descriptors of inodes, and locks on them (see [`crate::control`]).

@@ -23,7 +23,7 @@ use crate::{
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 /// Version of the protocol; both sides must agree.
-pub const PROTOCOL_VERSION: u32 = 26;
+pub const PROTOCOL_VERSION: u32 = 27;
 
 /// Where a frame's first word has the version.
 const VERSION_SHIFT: u32 = 24;
@@ -259,8 +259,9 @@ pub enum Response {
     Attached(Welcome),
     /// To [`Request::GrowLog`].
     Grown {
-        /// Segments behind those mapped (as many descriptors follow); 0 when none can be had.
-        added: u32,
+        /// Where in its file each segment begins that comes behind those mapped (as many descriptors follow); none when none can
+        /// be had.
+        offsets: Vec<u64>,
     },
     /// To [`Request::Acquire`] and [`Request::Lookup`].
     Granted {
@@ -317,7 +318,10 @@ pub enum Response {
     /// To [`Request::Report`].
     Report(Report),
     /// To [`Request::Arenas`]: as many descriptors follow as were asked for.
-    Arenas,
+    Arenas {
+        /// Where in its file each arena begins.
+        offsets: Vec<u64>,
+    },
     /// To [`Request::Resync`].
     Resynced(Resynced),
     /// To [`Request::Statfs`].

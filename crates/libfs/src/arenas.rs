@@ -73,11 +73,12 @@ impl Arenas {
         }
         let mut descriptors = Vec::new();
         let answer = session.call(&Request::Arenas { arenas: vec![arena] }, &mut descriptors)?;
-        let (Response::Arenas, [file]) = (&answer, descriptors.as_slice()) else {
+        let (Response::Arenas { offsets }, [file]) = (&answer, descriptors.as_slice()) else {
             return Err(unexpected(&answer));
         };
+        let [offset] = offsets[..] else { return Err(unexpected(&answer)) };
         let bytes = session.geometry().arena_file_bytes();
-        let mapping = Mapping::of_file(file, 0, bytes, Protection::ReadOnly, self.medium, false)?;
+        let mapping = Mapping::of_file(file, offset, bytes, Protection::ReadOnly, self.medium, false)?;
         if let Some(emulated) = &self.emulated {
             mapping.emulate(emulated);
         }

@@ -352,14 +352,15 @@ impl Session {
             return Ok(false);
         }
         let mut segments = Vec::new();
-        let added = match self.call(&Request::GrowLog { have, slots: wanted }, &mut segments) {
-            Ok(Response::Grown { added }) => added,
+        let offsets = match self.call(&Request::GrowLog { have, slots: wanted }, &mut segments) {
+            Ok(Response::Grown { offsets }) => offsets,
             Ok(other) => return Err(unexpected(&other)),
-            Err(Error::NoSpace) => 0,
+            Err(Error::NoSpace) => Vec::new(),
             Err(error) => return Err(error),
         };
         // Fewer arrive where the program has no descriptors left. The next question gets them once more.
-        if added > geometry.ring_slots - have || segments.len() > added as usize {
+        let added = offsets.len();
+        if added > (geometry.ring_slots - have) as usize || segments.len() > added {
             return Err(Error::Daemon("more log segments than were asked for".into()));
         }
         if segments.is_empty() && added > 0 {
@@ -367,14 +368,14 @@ impl Session {
         }
         let bytes = geometry.segment_bytes;
         let window = self.appender.ring().window();
-        for (slot, segment) in (have..).zip(&segments) {
+        for (slot, (segment, &offset)) in (have..).zip(segments.iter().zip(&offsets)) {
             let at = u64::from(slot) * bytes;
             // A short program touches little of its first segment: it pays as it goes.
-            window.map(segment, 0, bytes, at, Protection::ReadWrite, slot > 0)?;
+            window.map(segment, offset, bytes, at, Protection::ReadWrite, slot > 0)?;
             if slot < geometry.overlap_slots() {
                 let behind = geometry.ring_bytes() + at;
                 // Only entries that cross the ring's end touch it here: too few to make every start pay for it.
-                window.map(segment, 0, bytes, behind, Protection::ReadWrite, false)?;
+                window.map(segment, offset, bytes, behind, Protection::ReadWrite, false)?;
             }
             self.slots.store(slot + 1, Ordering::Release);
         }

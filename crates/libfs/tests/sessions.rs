@@ -25,7 +25,7 @@ fn the_socket_carries_frames_in_pieces_and_descriptors() {
             let (mut socket, _) = listener.accept().unwrap();
             assert_eq!(question(&mut socket), Request::GrowLog { have: 0, slots: 3 });
             let mut frame = Vec::new();
-            wire::encode(&Response::Grown { added: 2 }, &mut frame).unwrap();
+            wire::encode(&Response::Grown { offsets: vec![0, 0] }, &mut frame).unwrap();
             let files = [listener.as_fd(), listener.as_fd()];
             let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
             let mut control = SendAncillaryBuffer::new(&mut space);
@@ -40,7 +40,7 @@ fn the_socket_carries_frames_in_pieces_and_descriptors() {
         let mut link = SocketLink::connect(path.as_os_str().as_encoded_bytes(), 500).unwrap();
         let mut descriptors = Vec::new();
         let answer = link.call(&Request::GrowLog { have: 0, slots: 3 }, &mut descriptors).unwrap();
-        assert_eq!(answer, Response::Grown { added: 2 });
+        assert_eq!(answer, Response::Grown { offsets: vec![0, 0] });
         assert_eq!(descriptors.len(), 2);
         assert!(descriptors.iter().all(|file| file.as_raw_fd() >= 500));
         let garbled = link.call(&Request::Statfs { tree: InodeNumber::NONE }, &mut descriptors);

@@ -10,6 +10,7 @@ mod arch;
 pub mod byte_locks;
 mod called;
 pub mod clock;
+mod device;
 mod direct;
 pub mod emulate;
 mod error;
@@ -31,13 +32,15 @@ pub mod wait;
 mod window;
 
 pub use cuesta_format::Medium;
+pub use device::{alignment_of_device, device_bytes};
 pub use direct::{DIRECT_BYTES, DirectWriter, Piece, open_direct};
 pub use error::{AccessError, MediaError};
 pub use fault_handler::{BUS_MCEERR_AO, install_fault_handler};
 pub use growable::GrowableMapping;
 pub use huge::HUGE_PAGE_BYTES;
 pub use mapping::{
-    Mapping, Protection, UNFINISHED_EXTENSION, create_allocated, create_sparse, create_written, remove,
+    Mapping, Protection, UNFINISHED_EXTENSION, create_allocated, create_sparse, create_whole, create_written,
+    remove,
 };
 pub use node::{Node, Nodes};
 pub use shared::SharedMemory;

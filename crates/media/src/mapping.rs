@@ -1,6 +1,7 @@
 //! A file mapped whole (or a range of it), shared with whoever else maps it.
 
 use crate::called;
+use crate::device;
 use crate::error::MediaError;
 use crate::huge::{self, HUGE_PAGE_BYTES};
 use crate::node::{self, Node};
@@ -8,7 +9,7 @@ use crate::recorder;
 use crate::shared::SharedMemory;
 use cuesta_format::Medium;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::fs::{CWD, FallocateFlags, Mode, OFlags, RenameFlags};
+use rustix::fs::{CWD, FallocateFlags, FileType, Mode, OFlags, RenameFlags};
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 use std::ffi::c_void;
 use std::io;
@@ -247,7 +248,8 @@ pub fn create_written(path: &Path, len: u64) -> Result<OwnedFd, MediaError> {
     })
 }
 
-fn create_whole(
+/// Creates a file (mode 0600) that is what `size` makes of it, whole and durably as [`create_allocated`].
+pub fn create_whole(
     path: &Path,
     size: impl FnOnce(&OwnedFd) -> Result<(), MediaError>,
 ) -> Result<OwnedFd, MediaError> {
@@ -280,8 +282,11 @@ pub fn remove(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Gives a part of a file its room on the medium, durably. What had its room keeps it; no byte changes.
+/// Gives a part of a file its room on the medium, durably. What had its room keeps it; no byte changes. A device has all of its.
 fn allocate(file: impl AsFd, offset: u64, len: u64) -> Result<(), MediaError> {
+    if device::is_of_bytes(file.as_fd())? {
+        return Ok(());
+    }
     rustix::fs::fallocate(&file, FallocateFlags::KEEP_SIZE, offset, len)
         .map_err(MediaError::system("allocate file"))?;
     rustix::fs::fsync(&file).map_err(MediaError::system("sync allocated file"))
@@ -301,7 +306,10 @@ pub(crate) fn sync_parent(path: &Path) -> Result<(), MediaError> {
 
 pub(crate) fn file_len(file: BorrowedFd<'_>) -> Result<u64, MediaError> {
     let stat = rustix::fs::fstat(file).map_err(MediaError::system("examine file"))?;
-    Ok(stat.st_size as u64)
+    match FileType::from_raw_mode(stat.st_mode) {
+        FileType::CharacterDevice => device::len(stat.st_rdev),
+        _ => Ok(stat.st_size as u64),
+    }
 }
 
 /// Mapping flags of a medium; on `pmem` the kernel must promise that flushed stores need no fsync (MAP_SYNC).

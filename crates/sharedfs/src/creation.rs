@@ -5,6 +5,7 @@ use crate::Error;
 use crate::metadata::MetadataStore;
 use crate::sessions::{SessionTable, make_segment};
 use crate::store::SharedFs;
+use crate::tiers::{Parts, claim_device, medium_of_files};
 use cuesta_format::geometry::{ARENAS_FOLDER, LOGS_FOLDER, METADATA_FILE, SESSIONS_FILE, SUPERBLOCK_FILE};
 use cuesta_format::superblock::{SUPERBLOCK_BYTES, Superblock};
 use cuesta_format::{FileKind, InodeNumber, InodeRecord, Medium, SegmentId};
@@ -47,6 +48,7 @@ impl SharedFs {
             return Err(Error::Exists(tier.display().to_string()));
         }
         let Superblock { medium, geometry, .. } = superblock;
+        let medium_of_files = medium_of_files(tier, medium);
         for folder in [LOGS_FOLDER, ARENAS_FOLDER] {
             let folder = tier.join(folder);
             if folder.exists() {
@@ -63,8 +65,8 @@ impl SharedFs {
                 _ => {}
             }
         }
-        SessionTable::create(&tier.join(SESSIONS_FILE), geometry.ring_slots, medium)?;
-        let metadata = MetadataStore::create(&tier.join(METADATA_FILE), medium)?;
+        SessionTable::create(&tier.join(SESSIONS_FILE), geometry.ring_slots, medium_of_files)?;
+        let metadata = MetadataStore::create(&tier.join(METADATA_FILE), medium_of_files)?;
         let mut transaction = metadata.begin()?;
         let mode = FileKind::Directory.mode_bits() | 0o755;
         let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
@@ -73,14 +75,16 @@ impl SharedFs {
         transaction.put_inode(&root)?;
         transaction.commit()?;
         drop(metadata);
+        claim_device(tier, &superblock)?;
         if medium == Medium::Block {
+            let parts = Parts::open(tier, superblock.store)?;
             for id in (0..geometry.ring_slots + SPARE_SEGMENTS_ON_DISK).map(SegmentId) {
-                make_segment(tier, geometry.segment_bytes, medium, id, None)?;
+                make_segment(&parts, geometry.segment_bytes, medium, id, None)?;
             }
         }
         sync_folder(tier)?;
         let path = tier.join(SUPERBLOCK_FILE);
-        let mapping = Mapping::create(&path, SUPERBLOCK_BYTES as u64, medium, false)?;
+        let mapping = Mapping::create(&path, SUPERBLOCK_BYTES as u64, medium_of_files, false)?;
         mapping.write_through(0, &superblock.encode()[..])?;
         mapping.fence()?;
         sync_folder(tier)

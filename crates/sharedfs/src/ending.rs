@@ -401,7 +401,7 @@ impl SharedFs {
     pub(crate) fn remove_segments(&self, segments: &[SegmentId]) -> bool {
         let mut removed = Ok(());
         for &segment in segments {
-            match cuesta_media::remove(&self.tier.join(segment_path(segment))) {
+            match self.parts.remove(&segment_path(segment)) {
                 Err(error) if error.kind() != ErrorKind::NotFound => {
                     removed = Err(Error::io("remove a log segment")(error));
                 }

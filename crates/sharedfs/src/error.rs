@@ -10,6 +10,7 @@ use cuesta_format::wire::Refusal;
 use cuesta_media::{AccessError, MediaError};
 use rustix::io::Errno;
 use std::io;
+use std::path::PathBuf;
 
 /// The daemon could not do its work. What a client did wrong is a [`Refusal`] instead.
 #[derive(Debug, thiserror::Error)]
@@ -17,6 +18,14 @@ pub enum Error {
     /// There is a store already.
     #[error("{0} already holds a store")]
     Exists(String),
+    /// The device that the store's segments and arenas lie on is refused.
+    #[error("the device {}: {why}", .path.display())]
+    Device {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        why: String,
+    },
     /// There is none.
     #[error("{0} holds no store (cuesta mkfs makes one)")]
     NoStore(String),

@@ -68,4 +68,4 @@ pub use error::Error;
 pub use recovery::Recovered;
 pub use sessions::Control;
 pub use store::{Progress, SessionHandle, SharedFs};
-pub use tiers::{Region, namespace_of_device};
+pub use tiers::{Region, namespace_of_device, room_on_device, superblock_on_device};

@@ -124,12 +124,13 @@ impl SharedFs {
         let known = self.metadata.read()?.session(id)?.unwrap_or_default();
         let mut segments = Vec::with_capacity(record.segments.len());
         for &segment in &record.segments {
-            segments.push(open_segment(&self.tier, segment)?);
+            segments.push(open_segment(&self.parts, self.geometry().segment_bytes, segment)?);
         }
         let commit_file = match record.commit_file {
-            Some(id) => {
-                Some(CommitFile { geometry: self.geometry(), segment: open_segment(&self.tier, id)? })
-            }
+            Some(id) => Some(CommitFile {
+                geometry: self.geometry(),
+                segment: open_segment(&self.parts, self.geometry().segment_bytes, id)?,
+            }),
             None => None,
         };
         let mut session =

@@ -23,7 +23,7 @@ use crate::sessions::{
     Control, Incarnation, Presence, References, Segment, SegmentPool, Session, SessionTable,
 };
 use crate::stand_ins::StandIns;
-use crate::tiers::{Arenas, Credits, Region};
+use crate::tiers::{Arenas, Credits, Parts, Region, medium_of_files, region};
 use crate::{Error, check, emulation, recovery};
 use cuesta_format::emulation::Profile;
 use cuesta_format::event::Step;
@@ -74,6 +74,7 @@ impl Core {
 /// An open store.
 pub struct SharedFs {
     pub(crate) tier: PathBuf,
+    pub(crate) parts: Arc<Parts>,
     pub(crate) superblock: Superblock,
     /// The medium that is played on the store's own.
     pub(crate) emulated: Option<Arc<Emulated>>,
@@ -167,24 +168,30 @@ impl SharedFs {
     pub(crate) fn open_untold(tier: &Path, options: Options) -> Result<Arc<SharedFs>, Error> {
         let superblock = read_superblock(tier)?;
         let Superblock { medium, geometry, .. } = superblock;
-        let region = if medium == Medium::Pmem { Region::of(tier) } else { None };
+        let region = match medium {
+            Medium::Pmem => region(tier),
+            Medium::Memory | Medium::Block => None,
+        };
         persist::announce(medium, options.persistence_domain.of(region));
         // Only this medium's memory is the kernel's to choose.
         let nodes = if medium == Medium::Memory { Nodes::of_machine() } else { Nodes::default() };
         let nodes = Arc::new(nodes);
+        let parts = Parts::open(tier, superblock.store)?;
+        let medium_of_files = medium_of_files(tier, medium);
         let boot = Boot::of(tier);
         let emulated = emulation::begin(tier, medium, options.emulate)?;
         let incarnation = Incarnation::begin(tier)?;
         let references = References::open(tier)?;
-        let mapped = MappedFiles::open(references.folder()?, medium)?;
+        let mapped = MappedFiles::open(references.folder()?, medium_of_files)?;
         let cache_bytes = options.metadata_cache_bytes;
-        let metadata = MetadataStore::open_caching(&tier.join(METADATA_FILE), medium, cache_bytes)?;
+        let metadata = MetadataStore::open_caching(&tier.join(METADATA_FILE), medium_of_files, cache_bytes)?;
         let packed = Arc::new(Packed::default());
         metadata.watch(Arc::clone(&packed) as Arc<dyn Watch>);
-        let (table, occupied) = SessionTable::open(&tier.join(SESSIONS_FILE), geometry.ring_slots, medium)?;
+        let (table, occupied) =
+            SessionTable::open(&tier.join(SESSIONS_FILE), geometry.ring_slots, medium_of_files)?;
         let owned = occupied.iter().flat_map(|(_, record)| record.all_segments()).collect();
-        let pool = SegmentPool::open(tier, &geometry, &owned, &nodes)?;
-        let arenas = Arenas::open(tier, geometry, medium, &nodes)?;
+        let pool = SegmentPool::open(&parts, &geometry, &owned, &nodes)?;
+        let arenas = Arenas::open(&parts, geometry, medium, &nodes)?;
         if let Some(emulated) = &emulated {
             metadata.emulate(emulated);
             table.emulate(emulated);
@@ -197,6 +204,7 @@ impl SharedFs {
         let quotas = Quotas::open(&metadata.read()?)?;
         let mut shared = SharedFs {
             tier: tier.to_owned(),
+            parts,
             superblock,
             emulated,
             region,

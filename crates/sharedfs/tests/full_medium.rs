@@ -310,10 +310,11 @@ fn a_log_that_cannot_grow_is_told_that_the_medium_is_full() {
         let (other, wanted) = (attached(), spare.min(geometry().ring_slots));
         let mut have = 0;
         while have < wanted {
-            let Response::Grown { added: added @ 1.. } = grow(other, have, wanted) else {
+            let Response::Grown { offsets } = grow(other, have, wanted) else {
                 panic!("{have} of {wanted} are all")
             };
-            have += added;
+            assert_ne!(offsets.len(), 0, "{have} of {wanted} are all");
+            have += offsets.len() as u32;
         }
         spare -= wanted;
     }
@@ -322,7 +323,7 @@ fn a_log_that_cannot_grow_is_told_that_the_medium_is_full() {
     let full = grow(session, 0, 1);
     limit_files(None);
     assert_eq!(full, Response::Failed(Refusal::NoSpace));
-    assert_eq!(grow(session, 0, 1), Response::Grown { added: 1 });
+    assert_eq!(grow(session, 0, 1), Response::Grown { offsets: vec![0] });
 }
 
 /// Further names of a file take room that nobody is credited with. A daemon that recovers them on a full medium finds

@@ -441,7 +441,7 @@ fn who_takes_all_there_is_leaves_others_what_they_need() {
     }
     for slots in [u32::MAX, 9, 0] {
         let request = Request::GrowLog { have: 8, slots };
-        assert_eq!(hostile.request(&request), Response::Grown { added: 0 });
+        assert_eq!(hostile.request(&request), Response::Grown { offsets: Vec::new() });
     }
     for have in [u32::MAX, 9] {
         assert!(matches!(hostile.request(&Request::GrowLog { have, slots: 8 }), Response::Failed(_)));

@@ -5,6 +5,7 @@ use crate::output;
 use crate::size::human;
 use crate::store::Store;
 use cuesta_format::emulation::{Figure, Profile};
+use cuesta_format::geometry::DEVICE_LINK;
 use cuesta_media::Medium;
 use cuesta_media::emulate::calibrate::Scratch;
 use cuesta_sharedfs::{Options, read_superblock};
@@ -69,6 +70,10 @@ pub fn execute(arguments: &Arguments) -> Result<ExitCode, Failure> {
                 Options::load(&store.configuration()).map_err(|error| Failure::new(error.to_string()))?;
             let superblock =
                 read_superblock(&store.tier()).map_err(|error| Failure::on(store.folder(), error))?;
+            if store.tier().join(DEVICE_LINK).is_symlink() {
+                let why = "is on a device of bytes, where no other medium is played (a file system mounted with DAX does)";
+                return Err(Failure::on(store.folder(), why));
+            }
             (store.tier(), superblock.medium, arguments.emulate.unwrap_or(options.emulate))
         }
         None => (PathBuf::from(MEMORY_FOLDER), Medium::Memory, arguments.emulate.unwrap_or_default()),

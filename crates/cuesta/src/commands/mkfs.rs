@@ -8,6 +8,7 @@ use crate::store::{Store, TIER_FOLDER};
 use clap::ValueEnum;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use cuesta_format::emulation::Profile;
+use cuesta_format::geometry::DEVICE_LINK;
 use cuesta_format::superblock::{Medium, Superblock};
 use cuesta_format::{BLOCK_BYTES, Geometry, StoreId};
 use cuesta_media::{Mapping, Protection};
@@ -21,6 +22,7 @@ use std::os::unix::fs::{DirBuilderExt, FileTypeExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+mod device;
 mod survival;
 
 /// Where memory is when the store's directory is not in it.
@@ -37,18 +39,21 @@ const OVERHEAD_BYTES: u64 = 96 << 20;
     long_about = "Make a store: a directory with its configuration, and its fast tier.\n\n\
                   Refuses to overwrite anything. With --medium memory the fast tier lies in shared memory \
                   (/dev/shm, unless STORE itself is on a tmpfs, or --nvm-path says where); with --medium block or pmem \
-                  in STORE itself, or where --nvm-path says, which must be on a disk, or mounted with DAX.",
+                  in STORE itself, or where --nvm-path says, which must be on a disk, or mounted with DAX; or be persistent \
+                  memory without a file system (/dev/dax0.0): then file contents and logs lie there, and all else in STORE, \
+                  which must be on a disk.",
     after_help = "\
 Examples:
   cuesta mkfs ~/store
   cuesta mkfs ~/store --medium memory --nvm 512M
   cuesta mkfs /srv/store --medium memory --checksums on
   cuesta mkfs /srv/store --medium pmem --nvm-path /mnt/dax/nvm
+  cuesta mkfs /srv/store --nvm-path /dev/dax0.0
   cuesta mkfs ~/slow --medium memory --emulate optane-pmm
 
 Media:
   memory   shared memory: survives the death of programs and daemon, not a power loss or reboot
-  pmem     persistent memory, on a file system mounted with DAX: survives power loss as well
+  pmem     persistent memory, on a file system mounted with DAX or a device of bytes: survives power loss as well
   block    files on a disk: what a program synced survives a power loss, as on other file systems
 
 Exit status: 0 made, 1 failed, 2 wrong usage."
@@ -68,9 +73,12 @@ pub struct Arguments {
     /// The slower medium to play on it: a name (optane-pmm), or figures (see cuesta calibrate --help)
     #[arg(long, value_name = "PROFILE", default_value_t, hide_default_value = true)]
     emulate: Profile,
-    /// Where the fast tier lies; the directory must not exist, or be empty
-    #[arg(long, value_name = "DIR")]
+    /// Where the fast tier lies: a directory, which must not exist, or be empty; or a device of bytes (/dev/dax0.0)
+    #[arg(long, value_name = "PLACE")]
     nvm_path: Option<PathBuf>,
+    /// Take a device of bytes from the store that it holds, which is lost
+    #[arg(long)]
+    overwrite_device: bool,
 }
 
 /// Checksums of content.
@@ -94,6 +102,9 @@ pub fn execute(arguments: &Arguments) -> Result<ExitCode, Failure> {
     refuse_to_overwrite(store.folder())?;
     let id = random_id(store.folder())?;
     let given = arguments.nvm_path.as_deref();
+    if let Some(device) = device::named(given)? {
+        return on_device(arguments, &store, id, &device);
+    }
     let (medium, tier) = match arguments.medium {
         Some(medium) => (medium, tier_folder(&store, id, medium, given)?),
         None => match tier_folder(&store, id, Medium::Pmem, given) {
@@ -112,25 +123,59 @@ pub fn execute(arguments: &Arguments) -> Result<ExitCode, Failure> {
     };
     let geometry = Geometry { checks_content, ..geometry(&tier, medium, arguments.nvm)? };
     let superblock = Superblock { store: id, medium, geometry };
-    let mut made = Made(Vec::new());
-    make(&store, &tier, superblock, arguments.emulate, &mut made)?;
-    made.0.clear();
+    make(&store, &tier, None, superblock, arguments.emulate)?;
     let region = if medium == Medium::Pmem { Region::of(&tier) } else { None };
+    tell(arguments, &store, &tier, superblock, region)?;
+    if medium == Medium::Memory {
+        survival::warn(&tier);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Makes a store whose segments and arenas lie on a device of bytes.
+fn on_device(arguments: &Arguments, store: &Store, id: StoreId, device: &Path) -> Result<ExitCode, Failure> {
+    let unfit = [
+        (
+            arguments.medium.is_some_and(|medium| medium != Medium::Pmem),
+            "is persistent memory: --medium pmem",
+        ),
+        (
+            arguments.checksums == Some(Checksums::On),
+            "takes no checksums of content (a file system mounted with DAX does)",
+        ),
+        (!arguments.emulate.is_none(), "plays no other medium (a file system mounted with DAX does)"),
+    ];
+    if let Some((_, why)) = unfit.iter().find(|(is_so, _)| *is_so) {
+        return Err(Failure::on(device, *why).exiting(WRONG_USAGE));
+    }
+    device::refuse(device, &existing_ancestor(store.folder()), arguments.overwrite_device)?;
+    let geometry = device::geometry(device, arguments.nvm)?;
+    let superblock = Superblock { store: id, medium: Medium::Pmem, geometry };
+    make(store, &store.tier(), Some(device), superblock, arguments.emulate)?;
+    tell(arguments, store, device, superblock, Region::of_device_of_bytes(device))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn tell(
+    arguments: &Arguments,
+    store: &Store,
+    place: &Path,
+    superblock: Superblock,
+    region: Option<Region>,
+) -> Result<(), Failure> {
+    let Superblock { medium, geometry, .. } = superblock;
     output::print(&format!(
         "made {} ({} for file contents in {}, medium {medium}{}{}{})\n\
          run a program on it:  cuesta run --store {} -- bash\n",
         store.folder().display(),
         human(geometry.nvm_bytes),
-        tier.display(),
+        place.display(),
         output::persistence(region.map(|region| region.domain), region.and_then(|region| region.node)),
-        if checks_content { ", with checksums" } else { "" },
+        if geometry.checks_content { ", with checksums" } else { "" },
         if arguments.emulate.is_none() { String::new() } else { format!(", playing {}", arguments.emulate) },
         arguments.store.display(),
     ))?;
-    if medium == Medium::Memory {
-        survival::warn(&tier);
-    }
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 /// A store is made of files: a device needs a file system first, and persistent memory that is one of bytes first of all another mode.
@@ -147,11 +192,13 @@ fn refuse_device(path: &Path) -> Result<(), Failure> {
     Err(Failure::on(
         path,
         format!(
-            "is persistent memory without a file system, and a store is made of files. To make it one with a file \
-             system (what it holds is lost):\n  \
+            "is persistent memory without a file system; a store is a directory, which may have it for its fast tier:\n  \
+             cuesta mkfs STORE --nvm-path {}\n\
+             Or make it one with a file system (what it holds is lost):\n  \
              ndctl create-namespace -f -e {namespace} --mode=fsdax\n  \
              mkfs.ext4 -b 4096 /dev/pmemN; mount -o dax=always /dev/pmemN DIR   (ndctl says which N)\n\
-             and then: cuesta mkfs STORE --medium pmem --nvm-path DIR/nvm"
+             and then: cuesta mkfs STORE --medium pmem --nvm-path DIR/nvm",
+            path.display()
         ),
     ))
 }
@@ -258,14 +305,20 @@ fn geometry(tier: &Path, medium: Medium, asked: Option<Size>) -> Result<Geometry
             ),
         ));
     }
+    sizes(tier, bytes, 0)
+}
+
+/// The sizes of a store with so many bytes for file contents, in arenas of `arena_bytes_min` at least.
+fn sizes(place: &Path, bytes: u64, arena_bytes_min: u64) -> Result<Geometry, Failure> {
     let arena_bytes = match bytes >> 20 {
         0..64 => 1 << 20,
         64..1024 => 16 << 20,
         _ => Geometry::default().arena_bytes,
     };
+    let arena_bytes = arena_bytes_min.max(arena_bytes);
     let geometry =
         Geometry { arena_bytes, nvm_bytes: bytes / arena_bytes * arena_bytes, ..Geometry::default() };
-    geometry.check().map_err(|error| Failure::on(tier, error).exiting(WRONG_USAGE))
+    geometry.check().map_err(|error| Failure::on(place, error).exiting(WRONG_USAGE))
 }
 
 /// What was made so far; removed again unless all of it was.
@@ -289,6 +342,20 @@ impl Drop for Made {
 fn make(
     store: &Store,
     tier: &Path,
+    device: Option<&Path>,
+    superblock: Superblock,
+    emulate: Profile,
+) -> Result<(), Failure> {
+    let mut made = Made(Vec::new());
+    make_all(store, tier, device, superblock, emulate, &mut made)?;
+    made.0.clear();
+    Ok(())
+}
+
+fn make_all(
+    store: &Store,
+    tier: &Path,
+    device: Option<&Path>,
     superblock: Superblock,
     emulate: Profile,
     made: &mut Made,
@@ -310,13 +377,18 @@ fn make(
         symlink(tier, &link).map_err(|error| Failure::on(&link, error))?;
         made.0.push(link);
     }
+    if let Some(device) = device {
+        let link = tier.join(DEVICE_LINK);
+        symlink(device, &link).map_err(|error| Failure::on(&link, error))?;
+        made.0.push(link);
+    }
     SharedFs::create(tier, superblock).map_err(|error| Failure::on(tier, error))?;
     // Last: without a configuration the directory is no store.
     let text = format!(
         "# Store {}: medium {}, fast tier in {}.\n{}",
         superblock.store,
         superblock.medium,
-        tier.display(),
+        device.unwrap_or(tier).display(),
         configuration::template(emulate)
     );
     std::fs::write(store.configuration(), text)

@@ -4,7 +4,7 @@ use super::{Finding, Problem, Verdict};
 use crate::Error;
 use crate::creation::read_superblock;
 use crate::metadata::MetadataStore;
-use crate::tiers::Arenas;
+use crate::tiers::{Arenas, Parts, medium_of_files};
 use cuesta_format::geometry::METADATA_FILE;
 use cuesta_format::{BLOCK_BYTES, FileKind, InodeNumber};
 use std::path::Path;
@@ -18,8 +18,9 @@ pub fn check_content(tier: &Path) -> Result<Vec<Finding>, Error> {
     if !geometry.checks_content {
         return Ok(findings);
     }
-    let metadata = MetadataStore::open(&tier.join(METADATA_FILE), superblock.medium)?;
-    let arenas = Arenas::open(tier, geometry, superblock.medium, &Arc::default())?;
+    let metadata = MetadataStore::open(&tier.join(METADATA_FILE), medium_of_files(tier, superblock.medium))?;
+    let arenas =
+        Arenas::open(&Parts::open(tier, superblock.store)?, geometry, superblock.medium, &Arc::default())?;
     let snapshot = metadata.read()?;
     let mut files: Vec<InodeNumber> = Vec::new();
     snapshot.visit_inodes(|stored| {

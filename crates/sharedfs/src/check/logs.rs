@@ -5,6 +5,7 @@ use super::Problem;
 use crate::Error;
 use crate::metadata::MetadataStore;
 use crate::sessions::{CommitFile, LogFiles, SessionTable, open_segment};
+use crate::tiers::{Parts, medium_of_files};
 use cuesta_format::entry::{ENTRY_ALIGNMENT, HEADER_BYTES, Salt, VerifiedHeader};
 use cuesta_format::geometry::SESSIONS_FILE;
 use cuesta_format::session_table::SessionRecord;
@@ -16,30 +17,34 @@ use std::path::Path;
 
 /// No inode has this number or a higher one.
 pub(super) fn inode_limit(tier: &Path, superblock: &Superblock) -> Result<InodeNumber, Error> {
-    Ok(SessionTable::read_head(&tier.join(SESSIONS_FILE), superblock.medium)?.inode_limit)
+    let medium = medium_of_files(tier, superblock.medium);
+    Ok(SessionTable::read_head(&tier.join(SESSIONS_FILE), medium)?.inode_limit)
 }
 
 /// Looks through the logs of all sessions of the table.
 pub(super) fn look(
-    tier: &Path,
+    parts: &Parts,
     superblock: &Superblock,
     metadata: &MetadataStore,
 ) -> Result<Vec<Problem>, Error> {
     let geometry = superblock.geometry;
-    let path = tier.join(SESSIONS_FILE);
-    let (_, occupied) = SessionTable::open(&path, geometry.ring_slots, superblock.medium)?;
+    let path = parts.tier().join(SESSIONS_FILE);
+    let medium = medium_of_files(parts.tier(), superblock.medium);
+    let (_, occupied) = SessionTable::open(&path, geometry.ring_slots, medium)?;
     let snapshot = metadata.read()?;
     let mut problems = Vec::new();
     for (_, record) in occupied.into_iter().filter(|(_, record)| !record.ended) {
         let mut segments = Vec::new();
         for &segment in &record.segments {
-            segments.push(open_segment(tier, segment)?);
+            segments.push(open_segment(parts, geometry.segment_bytes, segment)?);
         }
         let digested = snapshot.session(record.session)?.unwrap_or_default().digested;
         let from = digested.max(record.start);
         let files = LogFiles { geometry, segments, emulated: None };
         let commit_file = match record.commit_file {
-            Some(id) => Some(CommitFile { geometry, segment: open_segment(tier, id)? }),
+            Some(id) => {
+                Some(CommitFile { geometry, segment: open_segment(parts, geometry.segment_bytes, id)? })
+            }
             None => None,
         };
         let mut log = Vec::new();

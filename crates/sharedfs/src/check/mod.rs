@@ -23,7 +23,7 @@ mod survey;
 use crate::configuration::Options;
 use crate::creation::read_superblock;
 use crate::metadata::{JournalFlaw, JournalLoss, MetadataStore};
-use crate::tiers::Arenas;
+use crate::tiers::{Arenas, Parts, medium_of_files};
 use crate::{Error, SharedFs};
 pub use content::check_content;
 use cuesta_format::geometry::METADATA_FILE;
@@ -207,13 +207,14 @@ pub fn check(tier: &Path, mode: Mode) -> Result<CheckReport, Error> {
     let superblock = read_superblock(tier)?;
     let mut report = CheckReport::default();
     let path = tier.join(METADATA_FILE);
+    let medium_of_files = medium_of_files(tier, superblock.medium);
     let mut losses = Losses::of_earlier(tier)?;
     let earlier = losses.clone().unwrap_or_default();
     let mut noted = Vec::new();
     let mut metadata = match mode {
-        Mode::Report | Mode::Repair => MetadataStore::open(&path, superblock.medium)?,
+        Mode::Report | Mode::Repair => MetadataStore::open(&path, medium_of_files)?,
         Mode::RepairWithLoss => {
-            let sound = MetadataStore::open_sound_part(&path, superblock.medium)?;
+            let sound = MetadataStore::open_sound_part(&path, medium_of_files)?;
             if let Some(JournalLoss { flaw, commits_kept }) = sound.loss() {
                 let lost = Problem::Journal { flaw, commits_kept };
                 let aside = mapped::plan_aside(tier, &sound.read()?)?;
@@ -229,7 +230,7 @@ pub fn check(tier: &Path, mode: Mode) -> Result<CheckReport, Error> {
     if !metadata.check_pages()? {
         report.findings.push(Finding { problem: Problem::Pages, verdict: Verdict::Repaired });
     }
-    noted.extend(logs::look(tier, &superblock, &metadata)?);
+    noted.extend(logs::look(&*Parts::open(tier, superblock.store)?, &superblock, &metadata)?);
     let is_cut = |problem: &&Problem| matches!(problem, Problem::CutLog { .. });
     if mode != Mode::Report && noted.iter().any(|problem| is_cut(&problem)) {
         // The log goes when the store is opened.
@@ -245,9 +246,14 @@ pub fn check(tier: &Path, mode: Mode) -> Result<CheckReport, Error> {
         let await_sessions = !losses.as_ref().is_some_and(Losses::concern_all) && !gives_up;
         let options = Options { spare_segments: 0, spare_arenas: 0, await_sessions, ..Options::default() };
         report.recovered_entries = SharedFs::open_untold(tier, options)?.recovered().entries;
-        metadata = MetadataStore::open(&path, superblock.medium)?;
+        metadata = MetadataStore::open(&path, medium_of_files)?;
     }
-    let arenas = Arenas::open(tier, superblock.geometry, superblock.medium, &Arc::default())?;
+    let arenas = Arenas::open(
+        &Parts::open(tier, superblock.store)?,
+        superblock.geometry,
+        superblock.medium,
+        &Arc::default(),
+    )?;
     let inode_limit = logs::inode_limit(tier, &superblock)?;
     let mut surveyed = survey::survey(&metadata.read()?, &arenas, superblock.geometry, inode_limit)?;
     surveyed.problems.extend(mapped::missing(&surveyed.inodes, &mapped::files(tier)?));

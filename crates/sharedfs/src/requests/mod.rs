@@ -16,7 +16,7 @@ pub(crate) use packed::Packed;
 use crate::ending::{Ending, Loses};
 use crate::metadata::{Entry, MetadataError, Snapshot};
 use crate::observe::Counters;
-use crate::sessions::{Presence, Segment, Session, remove_segment};
+use crate::sessions::{Presence, Segment, Session, copies, offsets, remove_segment};
 use crate::store::Core;
 use crate::{Error, SharedFs};
 use cuesta_format::event::Step;
@@ -64,12 +64,6 @@ impl<E: Into<Error>> From<E> for Trouble {
 
 pub(crate) fn invalid(what: &str) -> Trouble {
     Trouble::Refused(Refusal::Invalid(what.to_owned()))
-}
-
-/// Descriptors of segments, to send.
-fn copies(segments: &[Segment]) -> Result<Vec<OwnedFd>, Error> {
-    let files = segments.iter().map(|segment| segment.file.try_clone());
-    files.collect::<Result<_, _>>().map_err(Error::io("copy a descriptor"))
 }
 
 impl SharedFs {
@@ -215,7 +209,7 @@ impl SharedFs {
         })?;
         if !missing.is_empty() {
             descriptors.extend(copies(&missing)?);
-            return Ok(Response::Grown { added: missing.len() as u32 });
+            return Ok(Response::Grown { offsets: offsets(&missing) });
         }
         if granted != have as usize {
             return Err(invalid("more slots mapped than granted"));
@@ -230,9 +224,8 @@ impl SharedFs {
             (_, Some(error)) => return Err(error.into()),
         };
         if added.is_empty() {
-            return Ok(Response::Grown { added: 0 });
+            return Ok(Response::Grown { offsets: Vec::new() });
         }
-        let count = added.len() as u32;
         let slots = match self.add_segments(session, granted, &added, descriptors) {
             Ok(slots) => slots,
             Err(trouble) => {
@@ -242,7 +235,7 @@ impl SharedFs {
             }
         };
         self.events.record(Step::Grow { session, slots });
-        Ok(Response::Grown { added: count })
+        Ok(Response::Grown { offsets: offsets(&added) })
     }
 
     /// The memory node the session's process runs on now, if the machine has several.
@@ -273,7 +266,7 @@ impl SharedFs {
                     // It takes its time: nobody else waits meanwhile.
                     drop(core);
                     if let Some(surplus) = surplus
-                        && let Err(error) = remove_segment(&self.tier, surplus)
+                        && let Err(error) = remove_segment(&self.parts, surplus)
                     {
                         return (found, Some(error));
                     }
@@ -455,14 +448,17 @@ impl SharedFs {
             return Err(invalid("too many arenas at once"));
         }
         let first = descriptors.len();
+        let mut offsets = Vec::with_capacity(arenas.len());
         for &arena in arenas {
             if arena.0 >= self.arenas.count() {
                 descriptors.truncate(first);
                 return Err(Trouble::Refused(Refusal::NotFound));
             }
-            descriptors.push(self.arenas.descriptor(arena)?);
+            let (file, offset) = self.arenas.descriptor(arena)?;
+            descriptors.push(file);
+            offsets.push(offset);
         }
-        Ok(Response::Arenas)
+        Ok(Response::Arenas { offsets })
     }
 
     /// Tells a fenced session what became of its log; waits for the fence, if it is going on. Looked at and answered in one

@@ -99,7 +99,7 @@ impl Service for Fake {
             (_, Request::Statfs { .. }) => answer(Response::Statfs(StoreTotals::default())),
             (None, _) => Refusal::Invalid("attach first".into()).into(),
             (Some(_), Request::Arenas { arenas }) => Answer {
-                response: Response::Arenas,
+                response: Response::Arenas { offsets: vec![0; arenas.len()] },
                 descriptors: arenas.iter().map(|_| eventfd(7, EventfdFlags::CLOEXEC).unwrap()).collect(),
             },
             _ => answer(Response::Done),

@@ -49,7 +49,7 @@ impl CommitFile {
         while done < out.len() {
             let at = offset + done as u64;
             let got = self.segment.read(&mut out[done..], at)?;
-            recorder::record_file_read(&self.segment.file, at, got);
+            recorder::record_file_read(&self.segment.part.file, at, got);
             if got == 0 {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
@@ -74,8 +74,8 @@ impl LogFiles {
         while done < bytes.len() {
             let (segment, inside, ahead) = self.place(position.plus(done as u64))?;
             let part = &bytes[done..bytes.len().min(done + ahead)];
-            recorder::record_file_write(segment.file.as_fd(), inside, part);
-            match rustix::io::pwrite(&segment.file, part, inside)? {
+            recorder::record_file_write(segment.part.file.as_fd(), inside, part);
+            match rustix::io::pwrite(&segment.part.file, part, inside)? {
                 0 => return Err(Errno::IO.into()),
                 written => done += written,
             }
@@ -130,13 +130,14 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let tier = folder.path();
         std::fs::create_dir(tier.join(LOGS_FOLDER)).unwrap();
+        let parts = crate::tiers::Parts::open(tier, StoreId([3; 16])).unwrap();
         let make =
-            |id| make_segment(tier, GEOMETRY.segment_bytes, Medium::Block, SegmentId(id), None).unwrap();
+            |id| make_segment(&parts, GEOMETRY.segment_bytes, Medium::Block, SegmentId(id), None).unwrap();
         let log = LogFiles { geometry: GEOMETRY, segments: (0..4).map(make).collect(), emulated: None };
         let commit_file = CommitFile { geometry: GEOMETRY, segment: make(4) };
         let salt = |generation| Salt::new(StoreId([3; 16]), SessionId(1), LogGeneration(generation));
         let start = GEOMETRY.segment_bytes - 2 * (HEADER_BYTES + 64) as u64;
-        let file = std::fs::File::from(commit_file.segment.file.try_clone().unwrap());
+        let file = std::fs::File::from(commit_file.segment.part.file.try_clone().unwrap());
         let mut at = start;
         for number in 0..5 {
             let generation = if number == 4 { 1 } else { 2 };

@@ -22,6 +22,8 @@ pub use commit_file::CommitFile;
 pub use control::Control;
 pub(crate) use incarnation::Incarnation;
 pub(crate) use openers::{Openers, References};
-pub use segments::{LogFiles, Segment, SegmentPool, make_segment, open_segment, remove_segment};
+pub use segments::{
+    LogFiles, Segment, SegmentPool, copies, make_segment, offsets, open_segment, remove_segment,
+};
 pub use session::{BatchReport, Presence, Session};
 pub use table::{OccupiedSlot, SessionTable};

@@ -3,21 +3,19 @@
 
 use crate::Error;
 use crate::placement::SpareSegments;
+use crate::tiers::{LEFT_EXTENSION, Part, Parts};
 use cuesta_format::geometry::{LOGS_FOLDER, segment_path};
 use cuesta_format::superblock::Medium;
 use cuesta_format::{Geometry, LogPosition, SegmentId};
 use cuesta_media::emulate::Emulated;
-use cuesta_media::{
-    Mapping, Node, Nodes, Protection, UNFINISHED_EXTENSION, create_sparse, create_written, recorder,
-};
+use cuesta_media::{Mapping, Node, Nodes, Protection, UNFINISHED_EXTENSION, create_written, recorder};
 use cuesta_oplog::LogSource;
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::OFlags;
 use rustix::io::Errno;
 use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -32,8 +30,10 @@ const STAT_BLOCK_BYTES: u64 = 512;
 pub struct Segment {
     /// Its number.
     pub id: SegmentId,
-    /// Its file, open for reading and writing.
-    pub file: Arc<OwnedFd>,
+    /// Where it lies, open for reading and writing.
+    pub part: Part,
+    /// Where it can only be mapped: its memory.
+    mapped: Option<Arc<Mapping>>,
     /// The disk did not take it once. The kernel tells of that once, and nobody knows what is there.
     is_unwritten: Arc<AtomicBool>,
     /// The medium does not give some of it.
@@ -41,20 +41,28 @@ pub struct Segment {
 }
 
 impl Segment {
-    fn new(id: SegmentId, file: OwnedFd) -> Segment {
-        Segment { id, file: Arc::new(file), is_unwritten: Arc::default(), is_unreadable: Arc::default() }
+    fn new(id: SegmentId, part: Part, mapped: Option<Arc<Mapping>>) -> Segment {
+        Segment { id, part, mapped, is_unwritten: Arc::default(), is_unreadable: Arc::default() }
+    }
+
+    /// Reads what the medium gives, by a call or in its memory.
+    fn read_some(&self, out: &mut [u8], offset: u64) -> Result<usize, Errno> {
+        let Some(mapped) = &self.mapped else { return rustix::io::pread(&self.part.file, out, offset) };
+        let bytes = out.len().min(self.part.bytes.saturating_sub(offset) as usize);
+        mapped.read(offset, &mut out[..bytes]).map_err(|_| Errno::IO)?;
+        Ok(bytes)
     }
 
     /// Reads from `offset` on, which may be less than asked for. What the medium does not give is read as zeros, in which no
     /// entry is valid that held something else: a scan ends there. A medium that gives nothing of it has failed, and is an error.
     pub(super) fn read(&self, out: &mut [u8], offset: u64) -> Result<usize, Errno> {
-        match rustix::io::pread(&self.file, &mut *out, offset) {
+        match self.read_some(out, offset) {
             Err(Errno::IO) => {}
             read => return read,
         }
         let page = (SECTOR_BYTES - offset % SECTOR_BYTES).min(out.len() as u64) as usize;
         let (page, _) = out.split_at_mut(page);
-        match rustix::io::pread(&self.file, &mut *page, offset) {
+        match self.read_some(page, offset) {
             Err(Errno::IO) if self.gives_anything() => {
                 if !self.is_unreadable.swap(true, Ordering::Relaxed) {
                     tracing::error!(
@@ -72,9 +80,17 @@ impl Segment {
 
     /// Whether the medium gives a page of it at its beginning, middle or end; if none, it is the medium that has failed.
     fn gives_anything(&self) -> bool {
-        let bytes = rustix::fs::fstat(&self.file).map_or(0, |found| found.st_size.unsigned_abs());
+        let bytes = self.len().unwrap_or(0);
         let pages = [0, bytes / 2, bytes.saturating_sub(SECTOR_BYTES)];
-        pages.iter().any(|&page| rustix::io::pread(&self.file, &mut [0; 1], page) == Ok(1))
+        pages.iter().any(|&page| self.read_some(&mut [0; 1], page) == Ok(1))
+    }
+
+    /// How long it is now: whoever has its file may have cut it.
+    fn len(&self) -> Result<u64, Errno> {
+        match &self.mapped {
+            Some(mapped) => Ok(mapped.len()),
+            None => Ok(rustix::fs::fstat(&self.part.file)?.st_size.unsigned_abs()),
+        }
     }
 
     /// Has the disk take all of it.
@@ -83,11 +99,11 @@ impl Segment {
         if self.is_unwritten.load(Ordering::Acquire) {
             return Err(failed(Errno::IO));
         }
-        rustix::fs::fdatasync(&self.file).map_err(|errno| {
+        rustix::fs::fdatasync(&self.part.file).map_err(|errno| {
             self.is_unwritten.store(true, Ordering::Release);
             failed(errno)
         })?;
-        recorder::record_file_sync(self.file.as_fd());
+        recorder::record_file_sync(self.part.file.as_fd());
         Ok(())
     }
 }
@@ -95,7 +111,7 @@ impl Segment {
 /// Segments nobody owns.
 #[derive(Debug)]
 pub struct SegmentPool {
-    tier: PathBuf,
+    parts: Arc<Parts>,
     segment_bytes: u64,
     spare: SpareSegments,
     nodes: Arc<Nodes>,
@@ -105,26 +121,45 @@ pub struct SegmentPool {
 impl SegmentPool {
     /// Takes stock of the segments on the tier; those in `owned` are not spare.
     pub fn open(
-        tier: &Path,
+        parts: &Arc<Parts>,
         geometry: &Geometry,
         owned: &BTreeSet<SegmentId>,
         nodes: &Arc<Nodes>,
     ) -> Result<SegmentPool, Error> {
         let mut pool = SegmentPool {
-            tier: tier.to_owned(),
+            parts: Arc::clone(parts),
             segment_bytes: geometry.segment_bytes,
             spare: SpareSegments::default(),
             nodes: Arc::clone(nodes),
             next: SegmentId(owned.last().map_or(0, |last| last.0 + 1)),
         };
-        for entry in std::fs::read_dir(tier.join(LOGS_FOLDER)).map_err(Error::io("list log segments"))? {
+        parts.mark(LOGS_FOLDER, geometry.segment_bytes)?;
+        for entry in
+            std::fs::read_dir(parts.tier().join(LOGS_FOLDER)).map_err(Error::io("list log segments"))?
+        {
             let entry = entry.map_err(Error::io("list log segments"))?;
             if entry.path().extension().is_some_and(|extension| extension == UNFINISHED_EXTENSION) {
                 cuesta_media::remove(&entry.path()).map_err(Error::io("remove a log segment"))?;
                 continue;
             }
-            let Some(id) = segment_number(&entry.file_name()) else { continue };
+            let is_left = entry.path().extension().is_some_and(|extension| extension == LEFT_EXTENSION);
+            let name = if is_left {
+                entry.path().file_stem().map(ToOwned::to_owned)
+            } else {
+                Some(entry.file_name())
+            };
+            let Some(id) = name.as_deref().and_then(segment_number) else { continue };
             pool.next = pool.next.max(SegmentId(id.0 + 1));
+            if is_left {
+                continue;
+            }
+            if parts.is_device() {
+                // It had its memory before it had its file.
+                if !owned.contains(&id) {
+                    pool.spare.add(id, None);
+                }
+                continue;
+            }
             let found = entry.metadata().map_err(Error::io("examine a log segment"))?;
             if found.len() != geometry.segment_bytes || owned.contains(&id) {
                 continue;
@@ -133,8 +168,8 @@ impl SegmentPool {
                 // Its maker died before it had all its memory.
                 cuesta_media::remove(&entry.path()).map_err(Error::io("remove a log segment"))?;
             } else {
-                let node =
-                    if nodes.are_several() { nodes.of_file(&open_segment(tier, id)?.file) } else { None };
+                let segment = || open_segment(parts, geometry.segment_bytes, id);
+                let node = if nodes.are_several() { nodes.of_file(&segment()?.part.file) } else { None };
                 pool.spare.add(id, node);
             }
         }
@@ -150,7 +185,7 @@ impl SegmentPool {
 
     /// Adds a segment that nobody has. Where it lies the kernel says, which need not have followed what was preferred.
     pub fn add(&mut self, segment: &Segment) {
-        self.spare.add(segment.id, self.nodes.of_file(&segment.file));
+        self.spare.add(segment.id, self.nodes.of_file(&segment.part.file));
     }
 
     /// Segments ready to be taken.
@@ -162,7 +197,7 @@ impl SegmentPool {
     /// A spare segment for a session on `node`, if there is one; where one can be made, none of another node. What it holds is
     /// another session's past, which no salt of the new one fits.
     pub fn take_spare(&mut self, node: Option<Node>, can_be_made: bool) -> Option<Result<Segment, Error>> {
-        self.spare.take(node, can_be_made).map(|id| open_segment(&self.tier, id))
+        self.spare.take(node, can_be_made).map(|id| open_segment(&self.parts, self.segment_bytes, id))
     }
 
     /// A spare segment to remove, for one made on `node`: there are more than `kept`.
@@ -172,58 +207,71 @@ impl SegmentPool {
 
     /// Takes a segment back from a session that does not write any more, if it is still whole and can be read.
     pub fn give_back(&mut self, segment: &Segment) -> Result<(), Error> {
-        let bytes = rustix::fs::fstat(&segment.file).map_err(Error::errno("examine a log segment"))?.st_size;
-        if bytes as u64 == self.segment_bytes && !segment.is_unreadable.load(Ordering::Relaxed) {
+        let bytes = segment.len().map_err(Error::errno("examine a log segment"))?;
+        if bytes == self.segment_bytes && !segment.is_unreadable.load(Ordering::Relaxed) {
             self.add(segment);
             return Ok(());
         }
         self.destroy(segment)
     }
 
-    /// Removes a segment whose last owner may still write to it: its pages live as long as it maps them.
+    /// Removes a segment whose last owner may still write to it.
     pub fn destroy(&mut self, segment: &Segment) -> Result<(), Error> {
-        remove_segment(&self.tier, segment.id)
+        remove_segment(&self.parts, segment.id)
     }
 }
 
-/// Removes the file of a segment.
-pub fn remove_segment(tier: &Path, id: SegmentId) -> Result<(), Error> {
-    cuesta_media::remove(&tier.join(segment_path(id))).map_err(Error::io("remove a log segment"))
+/// Removes a segment, see [`Parts::remove`].
+pub fn remove_segment(parts: &Parts, id: SegmentId) -> Result<(), Error> {
+    parts.remove(&segment_path(id)).map_err(Error::io("remove a log segment"))
 }
 
 /// Makes a segment, on a node if one is named: 2 MiB take a quarter of a millisecond as a huge page, and one otherwise.
 pub fn make_segment(
-    tier: &Path,
+    parts: &Parts,
     segment_bytes: u64,
     medium: Medium,
     id: SegmentId,
     node: Option<Node>,
 ) -> Result<Segment, Error> {
-    let path = tier.join(segment_path(id));
+    let path = segment_path(id);
     if medium == Medium::Block {
         // A log is written to the disk by those who wait for it, and then nothing but its bytes.
-        return Ok(Segment::new(id, create_written(&path, segment_bytes)?));
+        let file = Arc::new(create_written(&parts.tier().join(path), segment_bytes)?);
+        return Ok(Segment::new(id, Part { file, offset: 0, bytes: segment_bytes }, None));
     }
-    let file = create_sparse(&path, segment_bytes)?;
+    let part = parts.make(&path, segment_bytes)?;
     // Mapped once, so that the kernel clears its pages here and not under the program that gets it.
-    let mapping = Mapping::of_file(&file, 0, segment_bytes, Protection::ReadWrite, medium, false)?;
+    let mapping = part.map(Protection::ReadWrite, medium)?;
     if let Some(node) = node {
         mapping.prefer(node);
     }
-    if let Err(error) = mapping.provide(&file, 0, segment_bytes, true) {
+    if let Err(error) = mapping.provide(&*part.file, 0, segment_bytes, true) {
         // The error to report is the first one; what is left behind is removed when the store is opened.
-        let _ = cuesta_media::remove(&path);
+        let _ = parts.remove(&path);
         return Err(error.into());
     }
-    Ok(Segment::new(id, file))
+    let mapped = parts.is_device().then(|| Arc::new(mapping));
+    Ok(Segment::new(id, part, mapped))
 }
 
 /// Opens a segment that exists.
-pub fn open_segment(tier: &Path, id: SegmentId) -> Result<Segment, Error> {
-    let flags = OFlags::RDWR | OFlags::CLOEXEC;
-    let file = rustix::fs::open(tier.join(segment_path(id)), flags, Mode::empty())
-        .map_err(Error::errno("open a log segment"))?;
-    Ok(Segment::new(id, file))
+pub fn open_segment(parts: &Parts, segment_bytes: u64, id: SegmentId) -> Result<Segment, Error> {
+    let part = parts.part(&segment_path(id), segment_bytes, OFlags::RDWR)?;
+    let mapped =
+        if parts.is_device() { Some(Arc::new(part.map(Protection::ReadWrite, Medium::Pmem)?)) } else { None };
+    Ok(Segment::new(id, part, mapped))
+}
+
+/// Descriptors of segments, to send.
+pub fn copies(segments: &[Segment]) -> Result<Vec<OwnedFd>, Error> {
+    let files = segments.iter().map(|segment| segment.part.file.try_clone());
+    files.collect::<Result<_, _>>().map_err(Error::io("copy a descriptor"))
+}
+
+/// Where in their files they begin.
+pub fn offsets(segments: &[Segment]) -> Vec<u64> {
+    segments.iter().map(|segment| segment.part.offset).collect()
 }
 
 fn segment_number(name: &std::ffi::OsStr) -> Option<SegmentId> {
@@ -302,7 +350,7 @@ impl LogSource for LogFiles {
             let (segment, inside, ahead) = self.place(position.plus(done as u64))?;
             let take = ahead.min(out.len() - done);
             let got = segment.read(&mut out[done..done + take], inside)?;
-            recorder::record_file_read(&segment.file, inside, got);
+            recorder::record_file_read(&segment.part.file, inside, got);
             if got == 0 {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
@@ -315,6 +363,7 @@ impl LogSource for LogFiles {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use cuesta_format::StoreId;
 
     #[test]
     fn a_segment_whose_maker_died_is_not_spare() {
@@ -322,11 +371,12 @@ mod tests {
         let tier = folder.path();
         std::fs::create_dir(tier.join(LOGS_FOLDER)).unwrap();
         let geometry = Geometry { segment_bytes: 64 << 10, ..Geometry::default() };
-        make_segment(tier, geometry.segment_bytes, Medium::Memory, SegmentId(0), None).unwrap();
-        create_sparse(&tier.join(segment_path(SegmentId(1))), geometry.segment_bytes).unwrap();
+        let parts = Parts::open(tier, StoreId([0; 16])).unwrap();
+        make_segment(&parts, geometry.segment_bytes, Medium::Memory, SegmentId(0), None).unwrap();
+        cuesta_media::create_sparse(&tier.join(segment_path(SegmentId(1))), geometry.segment_bytes).unwrap();
         let nameless = tier.join(segment_path(SegmentId(7))).with_extension(UNFINISHED_EXTENSION);
         std::fs::write(&nameless, []).unwrap();
-        let mut pool = SegmentPool::open(tier, &geometry, &BTreeSet::new(), &Arc::default()).unwrap();
+        let mut pool = SegmentPool::open(&parts, &geometry, &BTreeSet::new(), &Arc::default()).unwrap();
         assert!(!nameless.exists());
         assert_eq!(pool.spare().count(), 1);
         assert_eq!(pool.take_spare(None, true).unwrap().unwrap().id, SegmentId(0));

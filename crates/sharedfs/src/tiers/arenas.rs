@@ -8,21 +8,19 @@
 use crate::Error;
 use crate::tiers::content::ContentWriter;
 use crate::tiers::page_size::PageSizes;
+use crate::tiers::parts::{Part, Parts};
 use crate::tiers::written_arenas::WrittenArenas;
-use cuesta_format::geometry::arena_path;
+use cuesta_format::geometry::{ARENAS_FOLDER, arena_path};
 use cuesta_format::superblock::Medium;
 use cuesta_format::{ArenaId, BLOCK_BYTES, BlockAddress, Geometry};
 use cuesta_media::emulate::Emulated;
-use cuesta_media::{
-    HUGE_PAGE_BYTES, Mapping, MediaError, Node, Nodes, Protection, SharedMemory, create_sparse,
-};
+use cuesta_media::{HUGE_PAGE_BYTES, Mapping, MediaError, Node, Nodes, Protection, SharedMemory};
 use parking_lot::{Mutex, RwLock};
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::OFlags;
 use rustix::io::Errno;
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
-use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
@@ -52,8 +50,8 @@ pub struct Grown {
 #[derive(Debug)]
 struct Last {
     allocated: u64,
-    /// Its file, once it was needed.
-    file: Option<OwnedFd>,
+    /// Where it lies, once that was needed.
+    part: Option<Part>,
     page_sizes: PageSizes,
 }
 
@@ -81,7 +79,7 @@ fn is_bad_medium(error: &MediaError) -> bool {
 /// All arenas of the tier, numbered from 0 without gaps.
 #[derive(Debug)]
 pub struct Arenas {
-    tier: PathBuf,
+    parts: Arc<Parts>,
     geometry: Geometry,
     medium: Medium,
     nodes: Arc<Nodes>,
@@ -97,25 +95,31 @@ pub struct Arenas {
 impl Arenas {
     /// Maps the arenas there are. The last one counts as whole until [`Arenas::resume`].
     pub fn open(
-        tier: &Path,
+        parts: &Arc<Parts>,
         geometry: Geometry,
         medium: Medium,
         nodes: &Arc<Nodes>,
     ) -> Result<Arenas, Error> {
         let mut mapped = Vec::new();
+        parts.mark(ARENAS_FOLDER, geometry.arena_file_bytes())?;
         for arena in 0..geometry.arenas_max() {
-            let path = tier.join(arena_path(ArenaId(arena)));
-            if !path.exists() {
+            let path = arena_path(ArenaId(arena));
+            if !parts.tier().join(&path).exists() {
                 break;
             }
-            let mapping = Mapping::open(&path, Protection::ReadWrite, medium)?;
+            let mapping = match parts.is_device() {
+                true => parts
+                    .part(&path, geometry.arena_file_bytes(), OFlags::RDWR)?
+                    .map(Protection::ReadWrite, medium)?,
+                false => Mapping::open(&parts.tier().join(&path), Protection::ReadWrite, medium)?,
+            };
             if mapping.len() != geometry.arena_file_bytes() {
                 return Err(Error::Damaged(format!("arena {arena} is {} bytes long", mapping.len())));
             }
             mapped.push(Arc::new(mapping));
         }
         let last =
-            Mutex::new(Last { allocated: geometry.arena_bytes, file: None, page_sizes: PageSizes::new() });
+            Mutex::new(Last { allocated: geometry.arena_bytes, part: None, page_sizes: PageSizes::new() });
         let steps = |arena| {
             (0..geometry.arena_bytes / STEP_BYTES).map(move |step| (ArenaId(arena), step * STEP_BYTES))
         };
@@ -123,10 +127,11 @@ impl Arenas {
         let (mapped, emulated) = (RwLock::new(mapped), OnceLock::new());
         let nodes = Arc::clone(nodes);
         let written = match medium {
-            Medium::Block => Some(Arc::new(WrittenArenas::open(tier)?)),
+            Medium::Block => Some(Arc::new(WrittenArenas::open(parts.tier())?)),
             Medium::Memory | Medium::Pmem => None,
         };
-        Ok(Arenas { tier: tier.to_owned(), geometry, medium, nodes, mapped, emulated, written, last, small })
+        let parts = Arc::clone(parts);
+        Ok(Arenas { parts, geometry, medium, nodes, mapped, emulated, written, last, small })
     }
 
     /// Has them, and those to come, play another medium.
@@ -159,7 +164,7 @@ impl Arenas {
     pub fn grow(&self, wanted: Option<Node>) -> Result<Grown, Error> {
         let mut last = self.last.lock();
         if self.count() == 0 || last.allocated == self.geometry.arena_bytes {
-            last.file = Some(self.begin()?);
+            last.part = Some(self.begin()?);
             last.allocated = 0;
         }
         let arena = ArenaId(self.count() - 1);
@@ -167,13 +172,14 @@ impl Arenas {
         let step = if self.medium == Medium::Block { STEP_BYTES_ON_DISK } else { STEP_BYTES };
         let step_end = |bytes| (from + 1).next_multiple_of(bytes).min(self.geometry.arena_bytes);
         let mut to = step_end(step);
-        if last.file.is_none() {
-            last.file = Some(self.open_file(arena, OFlags::RDWR)?);
+        if last.part.is_none() {
+            last.part = Some(self.part(arena, OFlags::RDWR)?);
         }
         let last = &mut *last;
         let (mut bad, mut node) = (Vec::new(), None);
         let wanted = wanted.filter(|_| from.is_multiple_of(STEP_BYTES));
-        if let Some(file) = &last.file {
+        if let Some(part) = &last.part {
+            let file = &*part.file;
             let huge = last.page_sizes.next_is_huge();
             let started = Instant::now();
             let mapping = self.mapping(arena)?;
@@ -233,27 +239,26 @@ impl Arenas {
     }
 
     /// Makes one more arena, without memory.
-    fn begin(&self) -> Result<OwnedFd, Error> {
+    fn begin(&self) -> Result<Part, Error> {
         let arena = ArenaId(self.count());
         if arena.0 >= self.geometry.arenas_max() {
             return Err(Error::NoSpace);
         }
         let (blocks, len) = (self.geometry.arena_bytes, self.geometry.arena_file_bytes());
-        let file = create_sparse(&self.tier.join(arena_path(arena)), len)?;
-        let mapping = Mapping::of_file(&file, 0, len, Protection::ReadWrite, self.medium, false)?;
+        let part = self.parts.make(&arena_path(arena), len)?;
+        let mapping = part.map(Protection::ReadWrite, self.medium)?;
         if len > blocks {
-            mapping.provide(&file, blocks, len - blocks, false)?;
+            mapping.provide(&*part.file, blocks, len - blocks, false)?;
         }
         if let Some(emulated) = self.emulated.get() {
             mapping.emulate(emulated);
         }
         self.mapped.write().push(Arc::new(mapping));
-        Ok(file)
+        Ok(part)
     }
 
-    fn open_file(&self, arena: ArenaId, access: OFlags) -> Result<OwnedFd, Error> {
-        rustix::fs::open(self.tier.join(arena_path(arena)), access | OFlags::CLOEXEC, Mode::empty())
-            .map_err(Error::errno("open an arena"))
+    fn part(&self, arena: ArenaId, access: OFlags) -> Result<Part, Error> {
+        self.parts.part(&arena_path(arena), self.geometry.arena_file_bytes(), access)
     }
 
     /// The arena's mapping.
@@ -274,10 +279,12 @@ impl Arenas {
         Ok(SharedMemory::fence_all(mapped.iter().map(|mapping| &***mapping))?)
     }
 
-    /// A descriptor that allows reading only, to hand to a session.
-    pub fn descriptor(&self, arena: ArenaId) -> Result<OwnedFd, Error> {
+    /// A descriptor that allows reading only, to hand to a session, and where in it the arena begins.
+    pub fn descriptor(&self, arena: ArenaId) -> Result<(OwnedFd, u64), Error> {
         self.mapping(arena)?;
-        self.open_file(arena, OFlags::RDONLY)
+        let part = self.part(arena, OFlags::RDONLY)?;
+        let file = part.file.try_clone().map_err(Error::io("copy a descriptor"))?;
+        Ok((file, part.offset))
     }
 
     /// Copies bytes out of one arena; the range must not cross its end.

@@ -241,7 +241,13 @@ mod tests {
 
     fn arenas(folder: &std::path::Path) -> Arenas {
         std::fs::create_dir(folder.join("arenas")).unwrap();
-        let arenas = Arenas::open(folder, GEOMETRY, Medium::Memory, &Arc::default()).unwrap();
+        let arenas = Arenas::open(
+            &crate::tiers::Parts::open(folder, cuesta_format::StoreId([0; 16])).unwrap(),
+            GEOMETRY,
+            Medium::Memory,
+            &Arc::default(),
+        )
+        .unwrap();
         while arenas.count() < 2 {
             arenas.grow(None).unwrap();
         }

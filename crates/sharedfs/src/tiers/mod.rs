@@ -2,6 +2,8 @@
 //!
 //! | file | idea |
 //! |---|---|
+//! | `parts` | where segments and arenas lie: in files, or on a device of bytes |
+//! | `zones` | what of that device is taken |
 //! | `arenas` | the arena files and their mappings |
 //! | `content` | what is in blocks, and its checksums |
 //! | `written_arenas` | the files they are written to where that is done by calls |
@@ -21,16 +23,20 @@ mod content;
 mod credits;
 mod freed;
 mod page_size;
+mod parts;
 mod region;
 mod reservation;
 mod steps;
 mod written_arenas;
+mod zones;
 
 pub use allocator::Allocator;
 pub use arenas::{Arenas, Grown};
 pub use bitmap::Bitmap;
 pub use content::ContentWriter;
 pub use credits::Credits;
+pub use parts::{LEFT_EXTENSION, Part, Parts, medium_of_files, room_on_device, superblock_on_device};
+pub(crate) use parts::{claim_device, region};
 pub use region::{Region, namespace_of_device};
 pub use reservation::{Reservation, Run};
 pub use steps::StepNodes;

@@ -24,6 +24,14 @@ impl Region {
         Region::of_device(Path::new("/sys"), fs::metadata(folder).ok()?.dev())
     }
 
+    /// What a device of bytes is a part of.
+    #[must_use]
+    pub fn of_device_of_bytes(path: &Path) -> Option<Region> {
+        let device = fs::metadata(path).ok()?.rdev();
+        let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+        Region::above(&fs::canonicalize(format!("/sys/dev/char/{major}:{minor}")).ok()?)
+    }
+
     fn of_device(sys: &Path, device: u64) -> Option<Region> {
         let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
         Region::of_disk(&fs::canonicalize(sys.join(format!("dev/block/{major}:{minor}"))).ok()?)

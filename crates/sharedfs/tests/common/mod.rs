@@ -166,7 +166,7 @@ impl Writer {
             let mut descriptors: Vec<OwnedFd> = Vec::new();
             let request = Request::GrowLog { have: self.segments.len() as u32, slots };
             let grown = self.shared.handle(self.session, &request, &mut descriptors);
-            assert_eq!(grown, Response::Grown { added: descriptors.len() as u32 });
+            assert_eq!(grown, Response::Grown { offsets: vec![0; descriptors.len()] });
             assert!(!descriptors.is_empty());
             self.segments.extend(descriptors.into_iter().map(File::from));
         }

@@ -1,0 +1,280 @@
+//! Where segments and arenas lie: each in a file of its own, or, where the fast tier has a device of bytes (`/dev/dax0.0`),
+//! in zones of that.
+//!
+//! A device has no names. So each part of it has its file nonetheless, in the tier's folder, which lies on a disk then, with all
+//! else that a store is made of: the file says where the part's zones begin. They are taken when it is there,
+//! and free when it is gone. The device's first zone holds the store's superblock: what belongs to another store is
+//! not touched.
+
+use super::region::Region;
+use super::zones::{ZONE_BYTES, Zones};
+use crate::Error;
+use cuesta_format::geometry::DEVICE_LINK;
+use cuesta_format::superblock::{SUPERBLOCK_BYTES, Superblock};
+use cuesta_format::{Medium, StoreId};
+use cuesta_media::{
+    Mapping, MediaError, Protection, UNFINISHED_EXTENSION, alignment_of_device, create_sparse, create_whole,
+    device_bytes, remove,
+};
+use parking_lot::Mutex;
+use rustix::fd::AsFd as _;
+use rustix::fs::{Mode, OFlags};
+use std::io::{self, Write as _};
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// What the name of a removed part ends in, whose zones stay taken.
+pub const LEFT_EXTENSION: &str = "left";
+
+/// A segment or an arena.
+#[derive(Clone, Debug)]
+pub struct Part {
+    /// Its file, or the device,
+    pub file: Arc<OwnedFd>,
+    /// and where in that it begins.
+    pub offset: u64,
+    /// How long it is.
+    pub bytes: u64,
+}
+
+impl Part {
+    /// Maps all of it.
+    pub fn map(&self, protection: Protection, medium: Medium) -> Result<Mapping, MediaError> {
+        Mapping::of_file(&*self.file, self.offset, self.bytes, protection, medium, false)
+    }
+}
+
+/// A device of bytes, and what of it is taken.
+#[derive(Debug)]
+struct Device {
+    file: Arc<OwnedFd>,
+    zones: Mutex<Zones>,
+}
+
+/// The tier's folder, and its device, if it has one.
+#[derive(Debug)]
+pub struct Parts {
+    tier: PathBuf,
+    device: Option<Device>,
+}
+
+/// What the rest of a store's files, which no segments or arenas are, is made of: of a store on a device, they lie on a disk.
+#[must_use]
+pub fn medium_of_files(tier: &Path, medium: Medium) -> Medium {
+    if has_device(tier) { Medium::Block } else { medium }
+}
+
+/// What of the machine's persistent memory segments and arenas lie on.
+pub(crate) fn region(tier: &Path) -> Option<Region> {
+    if has_device(tier) { Region::of_device_of_bytes(&tier.join(DEVICE_LINK)) } else { Region::of(tier) }
+}
+
+fn has_device(tier: &Path) -> bool {
+    tier.join(DEVICE_LINK).is_symlink()
+}
+
+/// Opens a device of bytes: it, and how long it is.
+fn open_device(path: &Path, access: OFlags) -> Result<(OwnedFd, u64), Error> {
+    let file = rustix::fs::open(path, access | OFlags::CLOEXEC, Mode::empty())
+        .map_err(Error::errno("open the device"))?;
+    let alignment = alignment_of_device(file.as_fd())?;
+    if !ZONE_BYTES.is_multiple_of(alignment) {
+        let why =
+            format!("its mappings begin at multiples of {alignment} bytes, of which {ZONE_BYTES} is none");
+        return Err(Error::Device { path: path.to_owned(), why });
+    }
+    let bytes = device_bytes(file.as_fd())?;
+    Ok((file, bytes))
+}
+
+/// The superblock that lies on a device, if there is one.
+pub fn superblock_on_device(path: &Path) -> Result<Option<Superblock>, Error> {
+    let (file, _) = open_device(path, OFlags::RDWR)?;
+    let mapping = Mapping::of_file(&file, 0, ZONE_BYTES, Protection::ReadOnly, Medium::Pmem, false)?;
+    let mut bytes = vec![0; SUPERBLOCK_BYTES];
+    mapping.read(0, &mut bytes)?;
+    Ok(Superblock::decode(&bytes).ok())
+}
+
+/// Makes a device a store's: what another one has there is lost.
+pub(crate) fn claim_device(tier: &Path, superblock: &Superblock) -> Result<(), Error> {
+    if !has_device(tier) {
+        return Ok(());
+    }
+    let (file, _) = open_device(&tier.join(DEVICE_LINK), OFlags::RDWR)?;
+    let mapping = Mapping::of_file(&file, 0, ZONE_BYTES, Protection::ReadWrite, Medium::Pmem, false)?;
+    mapping.write_through(0, &superblock.encode()[..])?;
+    Ok(mapping.fence()?)
+}
+
+/// Bytes that segments and arenas can have of a device.
+pub fn room_on_device(path: &Path) -> Result<u64, Error> {
+    let (_, bytes) = open_device(path, OFlags::RDWR)?;
+    Ok((bytes / ZONE_BYTES).saturating_sub(1) * ZONE_BYTES)
+}
+
+impl Parts {
+    /// That of a store's tier.
+    pub fn open(tier: &Path, store: StoreId) -> Result<Arc<Parts>, Error> {
+        let device =
+            if has_device(tier) { Some(Device::open(&tier.join(DEVICE_LINK), store)?) } else { None };
+        Ok(Arc::new(Parts { tier: tier.to_owned(), device }))
+    }
+
+    /// The folder.
+    #[must_use]
+    pub fn tier(&self) -> &Path {
+        &self.tier
+    }
+
+    /// Whether parts are zones of a device, which nobody can read by calls, and of which all that a part has is there.
+    #[must_use]
+    pub fn is_device(&self) -> bool {
+        self.device.is_some()
+    }
+
+    /// Marks what the parts in a folder take, each of which is `len` bytes long.
+    pub fn mark(&self, folder: &str, len: u64) -> Result<(), Error> {
+        let Some(device) = &self.device else { return Ok(()) };
+        let mut zones = device.zones.lock();
+        for entry in
+            std::fs::read_dir(self.tier.join(folder)).map_err(Error::io("list what is on the device"))?
+        {
+            let path = entry.map_err(Error::io("list what is on the device"))?.path();
+            if path.extension().is_some_and(|extension| extension == UNFINISHED_EXTENSION) {
+                continue;
+            }
+            if path.extension().is_some_and(|extension| extension == LEFT_EXTENSION)
+                && !is_of_this_boot(&path)
+            {
+                remove(&path).map_err(Error::io("remove what nobody has any more"))?;
+                continue;
+            }
+            let start = offset_in(&path)?;
+            if !zones.mark(start..start + len) {
+                return Err(Error::Damaged(format!(
+                    "{} is said to lie at {start}, where the device has something else",
+                    path.display()
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes a part, durably, which has no memory yet; of a device it holds whatever lies there.
+    pub fn make(&self, path: &str, bytes: u64) -> Result<Part, Error> {
+        let path = self.tier.join(path);
+        let Some(device) = &self.device else {
+            return Ok(Part { file: Arc::new(create_sparse(&path, bytes)?), offset: 0, bytes });
+        };
+        let offset = device.zones.lock().take(bytes).ok_or(Error::NoSpace)?;
+        let made = create_whole(&path, |file| {
+            let text = format!("{offset}\n");
+            rustix::io::write(file, text.as_bytes())
+                .map_err(MediaError::system("write where a part lies"))?;
+            Ok(())
+        });
+        if let Err(error) = made {
+            device.zones.lock().free(offset);
+            return Err(error.into());
+        }
+        Ok(Part { file: Arc::clone(&device.file), offset, bytes })
+    }
+
+    /// A part that exists, to read, or to write as well.
+    pub fn part(&self, path: &str, bytes: u64, access: OFlags) -> Result<Part, Error> {
+        let path = self.tier.join(path);
+        if let Some(device) = &self.device {
+            let offset = offset_in(&path)?;
+            let file = match access {
+                OFlags::RDONLY => Arc::new(open_device(&self.tier.join(DEVICE_LINK), access)?.0),
+                _ => Arc::clone(&device.file),
+            };
+            return Ok(Part { file, offset, bytes });
+        }
+        let file = rustix::fs::open(&path, access | OFlags::CLOEXEC, Mode::empty())
+            .map_err(Error::errno("open a file of the tier"))?;
+        Ok(Part { file: Arc::new(file), offset: 0, bytes })
+    }
+
+    /// Removes a part for good, which somebody may have mapped still and write to. A file's memory is theirs as long as they do;
+    /// zones of a device are nobody else's until the machine starts anew.
+    pub fn remove(&self, path: &str) -> io::Result<()> {
+        let path = self.tier.join(path);
+        if self.device.is_none() {
+            return remove(&path);
+        }
+        leave(&path)
+    }
+}
+
+/// Has the file of a part say that nobody may have its zones before the machine starts anew.
+fn leave(path: &Path) -> io::Result<()> {
+    std::fs::File::options().append(true).open(path)?.write_all(boot_id()?.as_bytes())?;
+    std::fs::rename(path, path.with_extension(LEFT_EXTENSION))
+}
+
+fn boot_id() -> io::Result<String> {
+    std::fs::read_to_string("/proc/sys/kernel/random/boot_id")
+}
+
+impl Device {
+    fn open(path: &Path, store: StoreId) -> Result<Device, Error> {
+        let found = superblock_on_device(path)?.map(|superblock| superblock.store);
+        if found != Some(store) {
+            let why = match found {
+                Some(other) => format!("it holds store {other}, and not this one ({store})"),
+                None => format!("it does not hold this store ({store})"),
+            };
+            let path = std::fs::read_link(path).unwrap_or_else(|_| path.to_owned());
+            return Err(Error::Device { path, why });
+        }
+        let (file, bytes) = open_device(path, OFlags::RDWR)?;
+        let mut zones = Zones::new(bytes);
+        zones.mark(0..SUPERBLOCK_BYTES as u64);
+        Ok(Device { file: Arc::new(file), zones: Mutex::new(zones) })
+    }
+}
+
+/// Where the part begins whose file this is.
+fn offset_in(path: &Path) -> Result<u64, Error> {
+    let text = std::fs::read_to_string(path).map_err(Error::io("read where a part lies"))?;
+    let damaged = || Error::Damaged(format!("{} does not say where its part lies", path.display()));
+    text.lines().next().and_then(|text| text.parse().ok()).ok_or_else(damaged)
+}
+
+/// Whether a part was removed since the machine started: who had it mapped may still have.
+fn is_of_this_boot(path: &Path) -> bool {
+    let removed = std::fs::read_to_string(path).ok();
+    let removed = removed.and_then(|text| text.lines().nth(1).map(str::to_owned));
+    boot_id().map_or(true, |boot| removed.as_deref() == Some(boot.trim()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_removed_part_has_its_zones_until_the_machine_starts_anew() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, left) = (folder.path().join("seg-000003"), folder.path().join("seg-000003.left"));
+        std::fs::write(&path, "6291456\n").unwrap();
+        leave(&path).unwrap();
+        assert!(!path.exists());
+        assert_eq!(offset_in(&left).unwrap(), 6 << 20);
+        assert!(is_of_this_boot(&left));
+        std::fs::write(&left, "6291456\n00000000-0000-0000-0000-000000000000\n").unwrap();
+        assert!(!is_of_this_boot(&left));
+    }
+
+    #[test]
+    fn a_file_that_does_not_say_where_its_part_lies_is_damage() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("arena-000000");
+        for text in ["", "\n", "-4096\n", "2 MiB\n"] {
+            std::fs::write(&path, text).unwrap();
+            assert!(offset_in(&path).unwrap_err().is_damage(), "{text:?}");
+        }
+    }
+}
