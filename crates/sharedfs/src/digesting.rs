@@ -20,11 +20,11 @@ use cuesta_media::Node;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Parts the metadata store must have before more space is promised, and is given ahead of need.
+/// Room the metadata store must have before more space is promised, and is given ahead of need.
 const METADATA_SLACK_BYTES: u64 = 16 << 20;
 /// Made at a time: nobody waits longer than the medium takes for so much.
 const METADATA_STEP_BYTES: u64 = 4 << 20;
-/// Parts it must have for a digest to begin.
+/// Room it must have for a digest to begin.
 pub(crate) const METADATA_SLACK_LEAST_BYTES: u64 = 2 << 20;
 /// Most bytes a byte of log makes it grow by: the smallest entries (a name of a few bytes) make the most of it.
 const METADATA_GROWTH: u64 = 3;
