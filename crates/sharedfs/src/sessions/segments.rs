@@ -3,7 +3,7 @@
 
 use crate::Error;
 use crate::placement::SpareSegments;
-use crate::tiers::{LEFT_EXTENSION, Part, Parts};
+use crate::tiers::{Part, Parts};
 use cuesta_format::geometry::{LOGS_FOLDER, segment_path};
 use cuesta_format::superblock::Medium;
 use cuesta_format::{Geometry, LogPosition, SegmentId};
@@ -142,7 +142,7 @@ impl SegmentPool {
                 cuesta_media::remove(&entry.path()).map_err(Error::io("remove a log segment"))?;
                 continue;
             }
-            let is_left = entry.path().extension().is_some_and(|extension| extension == LEFT_EXTENSION);
+            let is_left = parts.is_left(&entry.path()).map_err(Error::io("remove a log segment"))?;
             let name = if is_left {
                 entry.path().file_stem().map(ToOwned::to_owned)
             } else {

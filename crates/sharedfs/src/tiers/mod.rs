@@ -35,7 +35,7 @@ pub use arenas::{Arenas, Grown};
 pub use bitmap::Bitmap;
 pub use content::ContentWriter;
 pub use credits::Credits;
-pub use parts::{LEFT_EXTENSION, Part, Parts, medium_of_files, room_on_device, superblock_on_device};
+pub use parts::{Part, Parts, medium_of_files, room_on_device, superblock_on_device};
 pub(crate) use parts::{claim_device, region};
 pub use region::{Region, namespace_of_device};
 pub use reservation::{Reservation, Run};

@@ -25,7 +25,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// What the name of a removed part ends in, whose zones stay taken.
-pub const LEFT_EXTENSION: &str = "left";
+const LEFT_EXTENSION: &str = "left";
 
 /// A segment or an arena.
 #[derive(Clone, Debug)]
@@ -145,10 +145,7 @@ impl Parts {
             if path.extension().is_some_and(|extension| extension == UNFINISHED_EXTENSION) {
                 continue;
             }
-            if path.extension().is_some_and(|extension| extension == LEFT_EXTENSION)
-                && !is_of_this_boot(&path)
-            {
-                remove(&path).map_err(Error::io("remove what nobody has any more"))?;
+            if is_left(&path) && !is_of_this_boot(&path) {
                 continue;
             }
             let start = offset_in(&path)?;
@@ -160,6 +157,14 @@ impl Parts {
             }
         }
         Ok(())
+    }
+
+    /// Whether a file is that of a removed part. One that nobody can have any more is taken away.
+    pub fn is_left(&self, path: &Path) -> io::Result<bool> {
+        if is_left(path) && !is_of_this_boot(path) {
+            remove(path)?;
+        }
+        Ok(is_left(path))
     }
 
     /// Makes a part, durably, which has no memory yet; of a device it holds whatever lies there.
@@ -176,7 +181,10 @@ impl Parts {
             Ok(())
         });
         if let Err(error) = made {
-            device.zones.lock().free(offset);
+            // One whose file is there all the same, and perhaps not durably, has them until the next start.
+            if !path.exists() {
+                device.zones.lock().free(offset);
+            }
             return Err(error.into());
         }
         Ok(Part { file: Arc::clone(&device.file), offset, bytes })
@@ -207,6 +215,10 @@ impl Parts {
         }
         leave(&path)
     }
+}
+
+fn is_left(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == LEFT_EXTENSION)
 }
 
 /// Has the file of a part say that nobody may have its zones before the machine starts anew.
