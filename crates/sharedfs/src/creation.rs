@@ -77,7 +77,7 @@ impl SharedFs {
         drop(metadata);
         claim_device(tier, &superblock)?;
         if medium == Medium::Block {
-            let parts = Parts::open(tier, superblock.store)?;
+            let parts = Parts::open(tier, superblock.store, &geometry)?;
             for id in (0..geometry.ring_slots + SPARE_SEGMENTS_ON_DISK).map(SegmentId) {
                 make_segment(&parts, geometry.segment_bytes, medium, id, None)?;
             }

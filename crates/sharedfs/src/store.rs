@@ -176,7 +176,7 @@ impl SharedFs {
         // Only this medium's memory is the kernel's to choose.
         let nodes = if medium == Medium::Memory { Nodes::of_machine() } else { Nodes::default() };
         let nodes = Arc::new(nodes);
-        let parts = Parts::open(tier, superblock.store)?;
+        let parts = Parts::open(tier, superblock.store, &geometry)?;
         let medium_of_files = medium_of_files(tier, medium);
         let boot = Boot::of(tier);
         let emulated = emulation::begin(tier, medium, options.emulate)?;

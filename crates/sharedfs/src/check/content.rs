@@ -19,8 +19,12 @@ pub fn check_content(tier: &Path) -> Result<Vec<Finding>, Error> {
         return Ok(findings);
     }
     let metadata = MetadataStore::open(&tier.join(METADATA_FILE), medium_of_files(tier, superblock.medium))?;
-    let arenas =
-        Arenas::open(&Parts::open(tier, superblock.store)?, geometry, superblock.medium, &Arc::default())?;
+    let arenas = Arenas::open(
+        &Parts::open(tier, superblock.store, &geometry)?,
+        geometry,
+        superblock.medium,
+        &Arc::default(),
+    )?;
     let snapshot = metadata.read()?;
     let mut files: Vec<InodeNumber> = Vec::new();
     snapshot.visit_inodes(|stored| {

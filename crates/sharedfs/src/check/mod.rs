@@ -230,7 +230,11 @@ pub fn check(tier: &Path, mode: Mode) -> Result<CheckReport, Error> {
     if !metadata.check_pages()? {
         report.findings.push(Finding { problem: Problem::Pages, verdict: Verdict::Repaired });
     }
-    noted.extend(logs::look(&*Parts::open(tier, superblock.store)?, &superblock, &metadata)?);
+    noted.extend(logs::look(
+        &*Parts::open(tier, superblock.store, &superblock.geometry)?,
+        &superblock,
+        &metadata,
+    )?);
     let is_cut = |problem: &&Problem| matches!(problem, Problem::CutLog { .. });
     if mode != Mode::Report && noted.iter().any(|problem| is_cut(&problem)) {
         // The log goes when the store is opened.
@@ -249,7 +253,7 @@ pub fn check(tier: &Path, mode: Mode) -> Result<CheckReport, Error> {
         metadata = MetadataStore::open(&path, medium_of_files)?;
     }
     let arenas = Arenas::open(
-        &Parts::open(tier, superblock.store)?,
+        &Parts::open(tier, superblock.store, &superblock.geometry)?,
         superblock.geometry,
         superblock.medium,
         &Arc::default(),

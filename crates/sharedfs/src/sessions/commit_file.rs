@@ -130,7 +130,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let tier = folder.path();
         std::fs::create_dir(tier.join(LOGS_FOLDER)).unwrap();
-        let parts = crate::tiers::Parts::open(tier, StoreId([3; 16])).unwrap();
+        let parts = crate::tiers::Parts::open(tier, StoreId([3; 16]), &GEOMETRY).unwrap();
         let make =
             |id| make_segment(&parts, GEOMETRY.segment_bytes, Medium::Block, SegmentId(id), None).unwrap();
         let log = LogFiles { geometry: GEOMETRY, segments: (0..4).map(make).collect(), emulated: None };

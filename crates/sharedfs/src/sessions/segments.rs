@@ -133,7 +133,6 @@ impl SegmentPool {
             nodes: Arc::clone(nodes),
             next: SegmentId(owned.last().map_or(0, |last| last.0 + 1)),
         };
-        parts.mark(LOGS_FOLDER, geometry.segment_bytes)?;
         for entry in
             std::fs::read_dir(parts.tier().join(LOGS_FOLDER)).map_err(Error::io("list log segments"))?
         {
@@ -371,7 +370,7 @@ mod tests {
         let tier = folder.path();
         std::fs::create_dir(tier.join(LOGS_FOLDER)).unwrap();
         let geometry = Geometry { segment_bytes: 64 << 10, ..Geometry::default() };
-        let parts = Parts::open(tier, StoreId([0; 16])).unwrap();
+        let parts = Parts::open(tier, StoreId([0; 16]), &geometry).unwrap();
         make_segment(&parts, geometry.segment_bytes, Medium::Memory, SegmentId(0), None).unwrap();
         cuesta_media::create_sparse(&tier.join(segment_path(SegmentId(1))), geometry.segment_bytes).unwrap();
         let nameless = tier.join(segment_path(SegmentId(7))).with_extension(UNFINISHED_EXTENSION);

@@ -10,7 +10,7 @@ use crate::tiers::content::ContentWriter;
 use crate::tiers::page_size::PageSizes;
 use crate::tiers::parts::{Part, Parts};
 use crate::tiers::written_arenas::WrittenArenas;
-use cuesta_format::geometry::{ARENAS_FOLDER, arena_path};
+use cuesta_format::geometry::arena_path;
 use cuesta_format::superblock::Medium;
 use cuesta_format::{ArenaId, BLOCK_BYTES, BlockAddress, Geometry};
 use cuesta_media::emulate::Emulated;
@@ -101,7 +101,6 @@ impl Arenas {
         nodes: &Arc<Nodes>,
     ) -> Result<Arenas, Error> {
         let mut mapped = Vec::new();
-        parts.mark(ARENAS_FOLDER, geometry.arena_file_bytes())?;
         for arena in 0..geometry.arenas_max() {
             let path = arena_path(ArenaId(arena));
             if !parts.tier().join(&path).exists() {

@@ -242,7 +242,7 @@ mod tests {
     fn arenas(folder: &std::path::Path) -> Arenas {
         std::fs::create_dir(folder.join("arenas")).unwrap();
         let arenas = Arenas::open(
-            &crate::tiers::Parts::open(folder, cuesta_format::StoreId([0; 16])).unwrap(),
+            &crate::tiers::Parts::open(folder, cuesta_format::StoreId([0; 16]), &GEOMETRY).unwrap(),
             GEOMETRY,
             Medium::Memory,
             &Arc::default(),

@@ -9,7 +9,7 @@
 use super::region::Region;
 use super::zones::{ZONE_BYTES, Zones};
 use crate::Error;
-use cuesta_format::geometry::DEVICE_LINK;
+use cuesta_format::geometry::{ARENAS_FOLDER, DEVICE_LINK, Geometry, LOGS_FOLDER};
 use cuesta_format::superblock::{SUPERBLOCK_BYTES, Superblock};
 use cuesta_format::{Medium, StoreId};
 use cuesta_media::{
@@ -115,10 +115,9 @@ pub fn room_on_device(path: &Path) -> Result<u64, Error> {
 }
 
 impl Parts {
-    /// That of a store's tier.
-    pub fn open(tier: &Path, store: StoreId) -> Result<Arc<Parts>, Error> {
-        let device =
-            if has_device(tier) { Some(Device::open(&tier.join(DEVICE_LINK), store)?) } else { None };
+    /// That of a store's tier, with what the parts that are there take of a device.
+    pub fn open(tier: &Path, store: StoreId, geometry: &Geometry) -> Result<Arc<Parts>, Error> {
+        let device = if has_device(tier) { Some(Device::open(tier, store, geometry)?) } else { None };
         Ok(Arc::new(Parts { tier: tier.to_owned(), device }))
     }
 
@@ -132,31 +131,6 @@ impl Parts {
     #[must_use]
     pub fn is_device(&self) -> bool {
         self.device.is_some()
-    }
-
-    /// Marks what the parts in a folder take, each of which is `len` bytes long.
-    pub fn mark(&self, folder: &str, len: u64) -> Result<(), Error> {
-        let Some(device) = &self.device else { return Ok(()) };
-        let mut zones = device.zones.lock();
-        for entry in
-            std::fs::read_dir(self.tier.join(folder)).map_err(Error::io("list what is on the device"))?
-        {
-            let path = entry.map_err(Error::io("list what is on the device"))?.path();
-            if path.extension().is_some_and(|extension| extension == UNFINISHED_EXTENSION) {
-                continue;
-            }
-            if is_left(&path) && !is_of_this_boot(&path) {
-                continue;
-            }
-            let start = offset_in(&path)?;
-            if !zones.mark(start..start + len) {
-                return Err(Error::Damaged(format!(
-                    "{} is said to lie at {start}, where the device has something else",
-                    path.display()
-                )));
-            }
-        }
-        Ok(())
     }
 
     /// Whether a file is that of a removed part. One that nobody can have any more is taken away.
@@ -231,20 +205,44 @@ fn boot_id() -> io::Result<String> {
     std::fs::read_to_string("/proc/sys/kernel/random/boot_id")
 }
 
+/// Marks what the parts in a folder take, each of which is `len` bytes long.
+fn mark(zones: &mut Zones, folder: &Path, len: u64) -> Result<(), Error> {
+    for entry in std::fs::read_dir(folder).map_err(Error::io("list what is on the device"))? {
+        let path = entry.map_err(Error::io("list what is on the device"))?.path();
+        if path.extension().is_some_and(|extension| extension == UNFINISHED_EXTENSION) {
+            continue;
+        }
+        if is_left(&path) && !is_of_this_boot(&path) {
+            continue;
+        }
+        let start = offset_in(&path)?;
+        if !zones.mark(start..start + len) {
+            return Err(Error::Damaged(format!(
+                "{} is said to lie at {start}, where the device has something else",
+                path.display()
+            )));
+        }
+    }
+    Ok(())
+}
+
 impl Device {
-    fn open(path: &Path, store: StoreId) -> Result<Device, Error> {
+    fn open(tier: &Path, store: StoreId, geometry: &Geometry) -> Result<Device, Error> {
+        let path = &tier.join(DEVICE_LINK);
         let found = superblock_on_device(path)?.map(|superblock| superblock.store);
         if found != Some(store) {
             let why = match found {
                 Some(other) => format!("it holds store {other}, and not this one ({store})"),
                 None => format!("it does not hold this store ({store})"),
             };
-            let path = std::fs::read_link(path).unwrap_or_else(|_| path.to_owned());
+            let path = std::fs::read_link(path).unwrap_or_else(|_| path.clone());
             return Err(Error::Device { path, why });
         }
         let (file, bytes) = open_device(path, OFlags::RDWR)?;
         let mut zones = Zones::new(bytes);
         zones.mark(0..SUPERBLOCK_BYTES as u64);
+        mark(&mut zones, &tier.join(LOGS_FOLDER), geometry.segment_bytes)?;
+        mark(&mut zones, &tier.join(ARENAS_FOLDER), geometry.arena_file_bytes())?;
         Ok(Device { file: Arc::new(file), zones: Mutex::new(zones) })
     }
 }
