@@ -386,9 +386,10 @@ impl SharedFs {
         }
         self.reclaim(found, Some(settled));
         self.grant_ahead(found, batch.debits);
+        // Whoever sees in the page that there is room finds it counted.
+        self.counters.digested_entries.fetch_add(batch.entries, Ordering::Relaxed);
         found.control.publish_digested(batch.to, found.digested_entries);
         drop(core);
-        self.counters.digested_entries.fetch_add(batch.entries, Ordering::Relaxed);
         self.counters.coalesced_entries.fetch_add(batch.coalesced, Ordering::Relaxed);
         self.counters.digested_bytes.fetch_add(batch.bytes_copied, Ordering::Relaxed);
         self.events.record(Step::Digest {
