@@ -154,7 +154,8 @@ def run_nodes(folder, cuesta):
 
 
 def run_kills(folder, medium, campaign, kills, seed):
-    script = f'{shlex.quote(str(campaign))} --kills {kills} --kills-per-store {KILLS_PER_STORE} --seed {seed} && echo "none lost"\n'
+    on = '--device /dev/dax0.0' if medium == 'device' else ''
+    script = f'{shlex.quote(str(campaign))} --kills {kills} --kills-per-store {KILLS_PER_STORE} --seed {seed} {on} && echo "none lost"\n'
     guest.forget(folder)
     lines = []
     with guest.Guest(folder, job(folder, 'kills', medium, script)) as running:
@@ -170,7 +171,7 @@ def main():
     parser.add_argument('target', type=pathlib.Path)
     parser.add_argument('--slice', action='store_true', help='platform, nodes, and one cut each of pmem and device')
     parser.add_argument('--only', choices=['cuts', 'kills', 'nodes', 'platform', 'tests'])
-    parser.add_argument('--medium', choices=list(DAX), help='one of them [default: all for cuts, pmem for the rest]')
+    parser.add_argument('--medium', choices=list(DAX), help='one of them [default: all for cuts, pmem and device for kills, pmem for tests]')
     parser.add_argument('--suite', default='', help='only test programs whose names contain this')
     parser.add_argument('--cuts', type=int, default=3)
     parser.add_argument('--kills', type=int, default=24)
@@ -194,7 +195,8 @@ def main():
         if 'nodes' in parts:
             run_nodes(folder, target / 'release/cuesta')
         if 'kills' in parts:
-            run_kills(folder, arguments.medium or 'pmem', target / 'release/kill-campaign', arguments.kills, arguments.seed)
+            for medium in [arguments.medium] if arguments.medium else ['pmem', 'device']:
+                run_kills(folder, medium, target / 'release/kill-campaign', arguments.kills, arguments.seed)
         if 'tests' in parts:
             run_tests(folder, arguments.medium or 'pmem', arguments.suite)
     except guest.Failed as failed:

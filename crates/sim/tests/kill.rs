@@ -20,7 +20,7 @@ fn programs() -> Programs {
     let beside = |name: &str| writer.with_file_name(name);
     let cuesta = std::env::var_os("CUESTA_BIN").map_or_else(|| beside("cuesta"), PathBuf::from);
     assert!(Path::new(&cuesta).exists(), "{} is not built; run `make build` first", cuesta.display());
-    Programs { cuesta, writer, stores: None }
+    Programs { cuesta, writer, stores: None, device: None }
 }
 
 fn kill_one(doors: Doors, seeds: Range<u64>, kills: u64) {

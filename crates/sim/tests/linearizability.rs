@@ -17,7 +17,7 @@ fn run(doors: Doors, stores: u64, rounds_per_store: u64) {
     let cuesta =
         std::env::var_os("CUESTA_BIN").map_or_else(|| writer.with_file_name("cuesta"), PathBuf::from);
     assert!(Path::new(&cuesta).exists(), "{} is not built; run `make build` first", cuesta.display());
-    let programs = Programs { cuesta, writer, stores: None };
+    let programs = Programs { cuesta, writer, stores: None, device: None };
     let seed = std::env::var("CUESTA_SIM_SEED").map_or(1, |seed| seed.parse().expect("a number"));
     for seed in seed..seed + stores {
         println!("seed {seed}");

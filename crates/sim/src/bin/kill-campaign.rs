@@ -35,6 +35,9 @@ struct Arguments {
     /// Where stores are made; on a disk they are of medium block [default: in memory]
     #[arg(long, value_name = "DIR")]
     stores: Option<PathBuf>,
+    /// A device of bytes (/dev/dax0.0): each store is made on it, and what it holds is lost
+    #[arg(long, value_name = "DEVICE")]
+    device: Option<PathBuf>,
     /// Leave the store of a failure where it is
     #[arg(long)]
     keep: bool,
@@ -56,6 +59,7 @@ fn run(arguments: &Arguments) -> Result<(), String> {
         cuesta: arguments.cuesta.clone().unwrap_or_else(|| here.with_file_name("cuesta")),
         writer: here.with_file_name("kill-writer"),
         stores: arguments.stores.clone(),
+        device: arguments.device.clone(),
     };
     if let Some(why) = why_no_mount().filter(|_| arguments.doors != Some(Doors::Run)) {
         match arguments.doors {

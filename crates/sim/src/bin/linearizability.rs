@@ -131,6 +131,7 @@ fn campaign(arguments: &CampaignArguments) -> Result<(), String> {
         cuesta: arguments.cuesta.clone().unwrap_or_else(|| here.with_file_name("cuesta")),
         writer: here,
         stores: arguments.stores.clone(),
+        device: None,
     };
     let round = Round { processes: arguments.processes, faults: arguments.faults };
     let mut done = 0;

@@ -24,6 +24,8 @@ pub struct Programs {
     pub writer: PathBuf,
     /// Where stores are made, if not in memory.
     pub stores: Option<PathBuf>,
+    /// A device of bytes that each store takes from the one before.
+    pub device: Option<PathBuf>,
 }
 
 /// A store in a folder of its own.
@@ -78,6 +80,9 @@ impl Served {
         let served = Served { programs, directory, daemon: None, mount: None };
         let mut command = Command::new(&served.programs.cuesta);
         command.args(["mkfs", "--nvm", "256M"]).arg(served.store());
+        if let Some(device) = &served.programs.device {
+            command.arg("--overwrite-device").arg("--nvm-path").arg(device);
+        }
         told(command)?;
         Ok(served)
     }
