@@ -54,6 +54,7 @@ for ending in 'exit', 'kill':
     os.waitpid(child, 0)
 subprocess.run([sys.executable, __file__, 'child'], check=True, env={})
 write(7, os.open('elsewhere', os.O_RDWR | os.O_CREAT))
+for turn in range(5): os.fsync(file)
 for turn in range(6):
     try: os.truncate('nowhere', 0)
     except FileNotFoundError: pass
@@ -86,6 +87,8 @@ fn calls_of_all_threads_children_and_programs_are_counted_by_what_became_of_them
     let counts =
         ["served", "failed", "unserved", "passed_on"].map(|outcome| writes[outcome].as_u64().unwrap());
     assert_eq!(counts, [100 + 25 + 50 + 50 + 10, 3, 0, 7], "{report:#}");
+    let syncs = find(&report["calls"], |call| call["call"] == "fsync");
+    assert_eq!((&syncs["served"], &syncs["passed_on"]), (&5.into(), &0.into()), "{report:#}");
     let chroot = find(&report["unserved_calls"], |call| call["call"] == "chroot");
     assert_eq!((&chroot["error"], &chroot["count"]), (&"ENOSYS".into(), &4.into()));
     let [example] = &chroot["examples"].as_array().unwrap()[..] else { panic!("{chroot:#}") };

@@ -23,6 +23,12 @@ impl Client {
         if self.session.welcome.medium == Medium::Block { self.sync_log() } else { Ok(()) }
     }
 
+    /// Whether all that was done is durable without being waited for, and the session stands.
+    #[inline]
+    pub fn has_nothing_to_sync(&self) -> bool {
+        self.session.welcome.medium == Medium::Memory && self.check_alive().is_ok() && !self.session.closed()
+    }
+
     #[cold]
     fn sync_log(&self) -> Result<(), Error> {
         // A disk that does not take the log may yet take what is digested from it.

@@ -4,7 +4,9 @@
 mod common;
 
 use common::{ROOT, Store, root, small};
+use cuesta_format::Medium;
 use cuesta_libfs::{Base, Credentials, Error, RenameFlags, SetAttributes, SetTime, Target, Whence};
+use cuesta_sharedfs::Options;
 use libc::{O_APPEND, O_CREAT, O_DIRECTORY, O_EXCL, O_NOFOLLOW, O_PATH, O_RDONLY, O_RDWR, O_TRUNC, O_WRONLY};
 
 #[test]
@@ -317,4 +319,20 @@ fn what_was_just_freed_is_free() {
     (0..FILES).for_each(|number| call.unlink(&number.to_string()).unwrap());
     let after = free();
     assert!(after - with > FILES as u64 / 2 * BLOCKS, "{with} blocks were free, and {after} are");
+}
+
+/// So that a door may answer an fsync by itself.
+#[test]
+fn in_memory_nothing_is_left_to_sync_as_long_as_the_session_stands() {
+    let on = |medium| Store::on(medium, small(), Options::default());
+    let store = on(Medium::Memory);
+    let (client, other, forked) = (store.attach(), store.attach(), store.attach());
+    assert!([&client, &other, &forked].iter().all(|client| client.has_nothing_to_sync()));
+    client.detach();
+    assert!(!client.has_nothing_to_sync());
+    forked.after_fork_in_child();
+    assert!(!forked.has_nothing_to_sync());
+    store.shared.stop().unwrap();
+    assert!(!other.has_nothing_to_sync());
+    assert!(!on(Medium::Block).attach().has_nothing_to_sync());
 }

@@ -88,6 +88,12 @@ fn account() -> Option<&'static Account> {
     unsafe { ACCOUNT.load(Ordering::Relaxed).as_ref() }
 }
 
+/// Whether anybody wants one.
+#[inline(always)]
+pub fn counts() -> bool {
+    account().is_some()
+}
+
 fn program() -> Option<ProgramIndex> {
     Some(PROGRAM.load(Ordering::Relaxed)).filter(|index| *index != NO_PROGRAM).map(ProgramIndex)
 }

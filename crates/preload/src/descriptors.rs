@@ -25,6 +25,8 @@ use crate::working_directory::Current;
 
 /// Class of a descriptor with an entry in the table.
 const CLASS_OURS: u8 = 1;
+/// Of one whose content calls may ask for: it was not opened with `O_PATH`.
+const CLASS_OPEN: u8 = 8;
 /// Class of a descriptor this library uses for itself.
 const CLASS_HIDDEN: u8 = 2;
 /// The same, and the child of a fork has it as well.
@@ -69,6 +71,12 @@ impl Delta {
 #[inline(always)]
 pub fn is_of_interest(fd: i32) -> bool {
     DESCRIPTORS.get(fd as u32 as usize).is_some_and(|class| class.load(Ordering::Relaxed) != 0)
+}
+
+/// Whether `fd` is surely ours, and was not opened with `O_PATH`; of those that a vfork child has it is not told.
+#[inline(always)]
+pub fn is_open(fd: i32) -> bool {
+    DESCRIPTORS.get(fd as u32 as usize).is_some_and(|class| class.load(Ordering::Acquire) == CLASS_OPEN)
 }
 
 /// Whether `fd` is one of this library's own.
@@ -161,11 +169,14 @@ impl Change {
     /// Answers what was there before.
     pub fn finish(self, to: Option<Pin>) -> Option<Pin> {
         match &to {
-            Some(_) => {
+            Some(pin) => {
+                // What a vfork child has there is not its parent's, whose other threads go on.
+                let is_open = !pin.is_path() && matches!(self.by, By::Turn(_));
+                let class = if is_open { CLASS_OPEN } else { CLASS_OURS };
                 HIGHEST.fetch_max(self.fd + 1, Ordering::Relaxed);
                 ACTIVE.store(1, Ordering::Release);
                 HOLDS.store(1, Ordering::Release);
-                DESCRIPTORS[self.fd].store(CLASS_OURS, Ordering::Release);
+                DESCRIPTORS[self.fd].store(class, Ordering::Release);
             }
             None if matches!(self.by, By::Turn(_)) => declassify(self.fd),
             None => {}
@@ -194,7 +205,9 @@ impl Change {
 
 /// This descriptor is the application's own from now on.
 fn declassify(fd: usize) {
-    let _ = DESCRIPTORS[fd].compare_exchange(CLASS_OURS, own_class(), Ordering::AcqRel, Ordering::Relaxed);
+    for class in [CLASS_OURS, CLASS_OPEN] {
+        let _ = DESCRIPTORS[fd].compare_exchange(class, own_class(), Ordering::AcqRel, Ordering::Relaxed);
+    }
 }
 
 /// Puts `pin` behind a descriptor that the kernel has just given out as a placeholder.

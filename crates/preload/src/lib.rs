@@ -15,6 +15,7 @@
 //! here: `libfs` has it.
 
 pub mod arch;
+mod at_once;
 mod becoming;
 pub mod calls;
 pub mod cells;

@@ -226,10 +226,16 @@ pub fn forked() {
     FORKED.store(1, Ordering::Relaxed);
 }
 
+/// Whether this process is none that was forked, and has made no call since.
+#[inline(always)]
+pub fn is_caught_up() -> bool {
+    FORKED.load(Ordering::Relaxed) == 0
+}
+
 /// Settles what happened since this thread's last call: a fork, or the end of a vfork child.
 #[inline(always)]
 pub fn catch_up() {
-    if FORKED.load(Ordering::Relaxed) != 0 {
+    if !is_caught_up() {
         after_fork();
     }
     if !thread::is_vforked() {

@@ -11,7 +11,7 @@ use libc::{off_t, size_t, ssize_t};
 
 use crate::arch::Frame;
 use crate::descriptors::is_of_interest;
-use crate::{arch, door, thread};
+use crate::{arch, at_once, door, thread};
 
 /// Looks libc's own functions up. Later that would wait for whoever loads a library, who may wait for the caller; and it
 /// would forget what `dlerror` was to tell.
@@ -102,13 +102,15 @@ mod paths;
 /// Defines `name` in libc's place: if descriptor `fd` is of interest and the thread is outside, the
 /// system call `number`, else libc's own.
 ///
+/// `at once`: what is known without the client is answered so.
+///
 /// A cancellation point is one also where the call is ours: what cancels a thread inside the client waits for the
 /// next (see `signals`).
 macro_rules! interpose {
     // SAFETY: may unwind, as functions of C that are defined here may.
     (@cancellation_point) => { unsafe { pthread_testcancel() } };
     ($($(#[$cancels:ident])? fn $name:ident($fd:ident: c_int $(, $argument:ident: $type:ty)*) -> $answer:ty
-        = $number:ident($($value:expr),*) $(if $condition:expr)?;)*) => {$(
+        = $number:ident($($value:expr),*) $(if $condition:expr)? $(, at once if $at_once:expr => $known:expr)?;)*) => {$(
         /// Stands in for libc's function of this name.
         ///
         /// # Safety
@@ -126,6 +128,9 @@ macro_rules! interpose {
             }
             if is_of_interest($fd) $(&& $condition)? {
                 $(interpose!(@$cancels);)?
+                $(if $at_once {
+                    return $known;
+                })?
                 if let Some(answer) = serve(libc::$number, arguments()) {
                     return libc_answer(answer) as $answer;
                 }
@@ -161,8 +166,8 @@ interpose! {
         = SYS_pread64(buffer as usize, count, offset as usize) if count <= room;
     fn lseek(fd: c_int, offset: off_t, whence: c_int) -> off_t = SYS_lseek(offset as usize, whence as usize);
     fn lseek64(fd: c_int, offset: off_t, whence: c_int) -> off_t = SYS_lseek(offset as usize, whence as usize);
-    #[cancellation_point] fn fsync(fd: c_int) -> c_int = SYS_fsync();
-    #[cancellation_point] fn fdatasync(fd: c_int) -> c_int = SYS_fdatasync();
+    #[cancellation_point] fn fsync(fd: c_int) -> c_int = SYS_fsync(), at once if at_once::is_synced(fd) => 0;
+    #[cancellation_point] fn fdatasync(fd: c_int) -> c_int = SYS_fdatasync(), at once if at_once::is_synced(fd) => 0;
     fn ftruncate(fd: c_int, length: off_t) -> c_int = SYS_ftruncate(length as usize);
     fn ftruncate64(fd: c_int, length: off_t) -> c_int = SYS_ftruncate(length as usize);
     fn fstat(fd: c_int, stat: *mut c_void) -> c_int = SYS_fstat(stat as usize);

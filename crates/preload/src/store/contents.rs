@@ -171,6 +171,12 @@ impl Client {
         }
     }
 
+    /// Whether an `fsync` of an open file would only answer that all is well.
+    #[inline]
+    pub fn has_nothing_to_sync(&self) -> bool {
+        matches!(self, Client::Own(client) if client.has_nothing_to_sync())
+    }
+
     /// `syncfs`; of those who are served as other users are, what they did together.
     pub fn sync_everything(&self, file: &OpenFile) -> Result<(), Error> {
         match self {

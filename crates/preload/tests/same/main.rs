@@ -96,4 +96,5 @@ scripts! {
     #[ignore = "long: make programs"]
     sqlite,
     stdio,
+    synced,
 }
