@@ -25,7 +25,7 @@ use crate::working_directory::Current;
 
 /// Class of a descriptor with an entry in the table.
 const CLASS_OURS: u8 = 1;
-/// Of one whose content calls may ask for: it was not opened with `O_PATH`.
+/// The same, of a file that was opened, and not with `O_PATH`.
 const CLASS_OPEN: u8 = 8;
 /// Class of a descriptor this library uses for itself.
 const CLASS_HIDDEN: u8 = 2;
