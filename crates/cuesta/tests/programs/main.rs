@@ -167,4 +167,5 @@ scripts! {
     sqlite,
     static_programs,
     stdio,
+    synced,
 }
