@@ -43,9 +43,8 @@ fn every_wait_for_a_digest_is_ended_by_one() {
         save(&call, number).unwrap();
     }
     let (waits, timed_out) = client.digest_waits();
+    assert_eq!(timed_out, 0, "of {waits}");
     assert!(waits > 5, "{waits}");
-    // A digest on a slow machine outlasts some of them. Where nobody ends waits all of them last too long.
-    assert!(timed_out * 2 < waits, "{timed_out} of {waits}");
     for number in 0..100 {
         assert_eq!(call.read_file(&number.to_string()).unwrap(), [(4900 + number) as u8; 4096]);
     }
@@ -82,8 +81,8 @@ fn a_log_never_holds_more_entries_than_recovery_may_find() {
         held_most = held_most.max(held);
     }
     let (waits, timed_out) = client.digest_waits();
-    assert_eq!(held_most, MOST);
-    assert!(waits >= 9 && timed_out * 2 < waits, "{timed_out} of {waits}");
+    assert_eq!((held_most, timed_out), (MOST, 0));
+    assert!(waits >= 9, "{waits}");
     stop.store(true, Ordering::Relaxed);
     digester.join().unwrap();
 }
