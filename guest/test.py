@@ -7,7 +7,7 @@ cuts:  a program appends records to a file and replaces others, with fsync; the 
        the NVDIMM as a device of bytes, which is another store's once.
 nodes: two memory nodes; the log of a program on one lies there.
 platform: what the firmware says of caches when the power goes (both of what it may say), poisoned pages, a device of bytes.
-kills: programs, the daemon and the mount are killed with SIGKILL (kill-campaign), in a guest that stays.
+kills: programs, the daemon and the mount are killed with SIGKILL (kill-campaign), in a guest that stays; on DAX, and on the device.
 
 Usage: test.py TARGET [--slice] [--only cuts|kills|nodes|platform|tests] [--medium pmem|block|device] [--suite NAME] [--cuts N] [--kills N] [--seed N].
 --slice: platform, nodes and two cuts, for every day. TARGET is cargo's folder; the guest reads the host's files.
