@@ -271,7 +271,13 @@ impl Client {
         }
     }
 
-    /// Waits for a digest so far, and how many of them ended because their time was up: none should.
+    /// Has who waits for a digest ask for one when none came in `look`: 250 ms, unless this is called.
+    pub fn look_for_digest_after(&self, look: Duration) {
+        self.session.look_for_digest_after(look);
+    }
+
+    /// Waits for a digest so far, and how many of them ended because their time was up: the digest was slow, or nobody woke
+    /// who waited.
     #[must_use]
     pub fn digest_waits(&self) -> (u64, u64) {
         self.session.digest_waits()

@@ -30,7 +30,7 @@ use std::time::Duration;
 const LOCK_FILES_PER_KICK: u64 = 256;
 
 /// How long a wait for a digest sleeps before it takes its kick for lost, or the daemon for gone. Every digest wakes
-/// it: in order, no wait lasts that long.
+/// it: in order, only one that is slow lets it sleep so long.
 const DIGEST_LOOK: Duration = Duration::from_millis(250);
 /// Part of the entries that may lie undigested after which the next kick is due.
 const KICK_PART: u64 = 4;
@@ -74,6 +74,8 @@ pub(crate) struct Session {
     /// The log is not asked to grow before this much was admitted: SharedFS had no segments.
     grow_again: AtomicU64,
     entries_kicked: AtomicU64,
+    /// In nanoseconds.
+    digest_look: AtomicU64,
     waits: AtomicU64,
     waits_timed_out: AtomicU64,
 }
@@ -139,6 +141,7 @@ impl Session {
             growing: Mutex::new(()),
             grow_again: AtomicU64::new(0),
             entries_kicked: AtomicU64::new(0),
+            digest_look: AtomicU64::new(DIGEST_LOOK.as_nanos() as u64),
             waits: AtomicU64::new(0),
             waits_timed_out: AtomicU64::new(0),
             appender,
@@ -454,7 +457,8 @@ impl Session {
         let mut waited = Waited::Changed;
         if !closed && self.digested() <= seen {
             self.waits.fetch_add(1, Ordering::Relaxed);
-            waited = wait::wait(&page.digest_wake, wake, Some(DIGEST_LOOK));
+            let look = Duration::from_nanos(self.digest_look.load(Ordering::Relaxed));
+            waited = wait::wait(&page.digest_wake, wake, Some(look));
         }
         self.told.page().waiters.fetch_sub(1, Ordering::SeqCst);
         if closed {
@@ -465,6 +469,12 @@ impl Session {
             self.ask(&Request::Digest)?;
         }
         Ok(())
+    }
+
+    /// Who waits for a digest asks for one after `look`.
+    pub(crate) fn look_for_digest_after(&self, look: Duration) {
+        let nanoseconds = u64::try_from(look.as_nanos()).unwrap_or(u64::MAX);
+        self.digest_look.store(nanoseconds, Ordering::Relaxed);
     }
 
     /// Waits for a digest so far, and how many of them nobody ended.

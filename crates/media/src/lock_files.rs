@@ -60,9 +60,9 @@ fn name(inode: InodeNumber, is_path: bool) -> String {
     if is_path { format!("{}{PATH_SUFFIX}", inode.0) } else { inode.0.to_string() }
 }
 
-/// Opens the inode's lock file in `folder`, made if there is none, and marks it open. On a memory
-/// file system code that knows nothing of all this is told `EINVAL` when it reads or writes: the offset is as far as one can
-/// be.
+/// Opens the inode's lock file in `folder`, made if there is none, and marks it open. Code that knows nothing of all this
+/// finds the offset as far away as one can be: it is told `EINVAL` when it reads or writes, or, where files do not reach so
+/// far as offsets (ext4), `EFBIG` when it writes and that nothing follows when it reads.
 pub fn take(folder: impl AsFd, inode: InodeNumber, access: Access) -> Result<OwnedFd, Errno> {
     let name = name(inode, access == Access::Path);
     let (mode, marks) = match access {
@@ -88,11 +88,29 @@ pub fn take(folder: impl AsFd, inode: InodeNumber, access: Access) -> Result<Own
             // Whoever made it under a umask does so, too, if this process is another user's.
             let _ = fchmod(&file, FILE_MODE);
         }
-        // Where files do not reach so far reading finds their end instead.
-        let _ = seek(&file, SeekFrom::Start(i64::MAX as u64));
+        seek_farthest(&file)?;
         return Ok(file);
     }
     Err(Errno::AGAIN)
+}
+
+/// Seeks to the last offset that the file system has.
+fn seek_farthest(file: &OwnedFd) -> Result<(), Errno> {
+    let reaches = |offset: u64| match seek(file, SeekFrom::Start(offset)) {
+        Ok(_) => Ok(true),
+        Err(Errno::INVAL) => Ok(false),
+        Err(errno) => Err(errno),
+    };
+    if reaches(i64::MAX as u64)? {
+        return Ok(());
+    }
+    let mut farthest = 0;
+    for bit in (0..63).rev() {
+        if reaches(farthest | 1 << bit)? {
+            farthest |= 1 << bit;
+        }
+    }
+    seek(file, SeekFrom::Start(farthest)).map(drop)
 }
 
 /// Adds a mark to a lock file that is open.
@@ -186,7 +204,6 @@ fn remove_if_unused(folder: BorrowedFd<'_>, name: &std::ffi::CStr) -> Result<boo
 mod tests {
     use super::*;
     use std::fs::File;
-    use std::os::fd::AsRawFd as _;
     use std::os::unix::fs::FileExt as _;
     use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -225,11 +242,20 @@ mod tests {
     #[test]
     fn who_does_not_know_reads_and_writes_nothing() {
         let (_guard, folder) = folder();
-        let file = File::from(take(&folder, INODE, Access::Write).unwrap());
-        for failed in
-            [std::io::Write::write(&mut &file, b"x").err(), std::io::Read::read(&mut &file, &mut [0]).err()]
-        {
-            assert_eq!(failed.unwrap().raw_os_error(), Some(libc::EINVAL), "{}", file.as_raw_fd());
+        // In memory, mostly, and on a disk, where files do not reach so far.
+        let disk = tempfile::tempdir().unwrap();
+        for folder in [&folder, &File::open(disk.path()).unwrap()] {
+            let file = File::from(take(folder, INODE, Access::Write).unwrap());
+            let is_farthest = seek(&file, SeekFrom::Current(0)) == Ok(i64::MAX as u64);
+            let written = std::io::Write::write(&mut &file, b"x").map_err(|error| error.raw_os_error());
+            let read = std::io::Read::read(&mut &file, &mut [0]).map_err(|error| error.raw_os_error());
+            let expected = if is_farthest {
+                (Err(Some(libc::EINVAL)), Err(Some(libc::EINVAL)))
+            } else {
+                (Err(Some(libc::EFBIG)), Ok(0))
+            };
+            assert_eq!((written, read), expected);
+            assert_eq!(file.metadata().unwrap().len(), 0);
         }
         let reader = File::from(take(&folder, INODE, Access::Read).unwrap());
         assert!(reader.write_at(b"x", 0).is_err());

@@ -23,8 +23,6 @@ use std::ops::Range;
 const ATTEMPTS: usize = 10_000;
 /// The byte that is marked: behind whatever a file can hold.
 const MARK: Range<u64> = (1 << 62)..(1 << 62) + 1;
-/// What `stat` counts blocks in.
-const SECTOR_BYTES: u64 = 512;
 /// What a pin maps.
 const PAGE_BYTES: usize = 4096;
 /// Cleared at once.
@@ -135,12 +133,8 @@ pub fn stat(references: impl AsFd, inode: InodeNumber) -> Result<Stat, Errno> {
 pub fn has_page(file: impl AsFd, offset: u64) -> Result<bool, Errno> {
     let found = fstat(&file)?;
     let size = found.st_size.unsigned_abs();
-    let whole = size.next_multiple_of(PAGE_BYTES as u64);
-    if offset >= whole {
+    if offset >= size.next_multiple_of(PAGE_BYTES as u64) {
         return Ok(false);
-    }
-    if found.st_blocks.unsigned_abs() * SECTOR_BYTES >= whole {
-        return Ok(true);
     }
     // Of a page behind the end nothing is told.
     let page = (offset - offset % PAGE_BYTES as u64).min(size.saturating_sub(1));
@@ -289,6 +283,23 @@ mod tests {
     use std::fs::File;
 
     const INODE: InodeNumber = InodeNumber(7);
+
+    /// On a disk a file's blocks are more than its pages: there is its extent tree, too, and what lies behind its end.
+    #[test]
+    fn a_hole_is_no_page_however_many_blocks_the_file_takes() {
+        const PAGES: u64 = 12;
+        let file = tempfile::tempfile().unwrap();
+        for page in 0..PAGES {
+            rustix::io::pwrite(&file, &[1; PAGE_BYTES], page * PAGE_BYTES as u64).unwrap();
+        }
+        let end = PAGES * PAGE_BYTES as u64;
+        fallocate(&file, FallocateFlags::KEEP_SIZE, end, end).unwrap();
+        punch(&file, 5 * PAGE_BYTES as u64, PAGE_BYTES as u64).unwrap();
+        let has: Vec<bool> =
+            (0..PAGES).map(|page| has_page(&file, page * PAGE_BYTES as u64 + 1).unwrap()).collect();
+        let expected: Vec<bool> = (0..PAGES).map(|page| page != 5).collect();
+        assert_eq!(has, expected);
+    }
 
     #[test]
     fn a_file_is_claimed_when_nobody_has_it_mapped() {
