@@ -61,7 +61,7 @@ def run_tests(folder, medium, suite):
         script += f'cd {shlex.quote(str(package))}; echo "begins {program}"\n'
         script += f'if {shlex.quote(program)} --color=never 2>&1; then echo "suite passed"; else echo "suite failed"; fi\n'
     guest.forget(folder)
-    began, passed, name, lines = time.monotonic(), 0, '', []
+    began, passed, failed, name, lines = time.monotonic(), 0, [], '', []
     with guest.Guest(folder, job(folder, 'tests', medium, script)) as running:
         for line in running.lines():
             lines.append(line)
@@ -71,10 +71,15 @@ def run_tests(folder, medium, suite):
                 passed += 1
                 told = next((line for line in reversed(lines) if line.startswith('test result')), '')
                 print(f'{time.monotonic() - began:5.0f} s  {name}: {told}', flush=True)
-            elif line == 'suite failed' or line.startswith('guest failed'):
+            elif line == 'suite failed':
+                failed.append(name)
+                print('\n'.join([f'{time.monotonic() - began:5.0f} s  {name}: FAILED'] + lines[-60:]), flush=True)
+            elif line.startswith('guest failed'):
                 raise guest.Failed('\n'.join([f'{name} on {medium}:'] + lines[-60:]))
             if time.monotonic() - began > GUEST_SECONDS_MAX:
                 raise guest.Failed(f'{name} does not come to an end')
+    if failed:
+        raise guest.Failed(f'failed on {medium}: ' + ', '.join(failed))
     if passed != len(programs):
         raise guest.Failed('\n'.join([f'the guest ended in {name}:'] + lines[-20:]))
     print(f'{passed} suites passed on {medium}', flush=True)
