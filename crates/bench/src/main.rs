@@ -2,11 +2,12 @@
 //!
 //! `works` and `limits` are the policy (which works, what goals); everything else is mechanism: `workload` the programs,
 //! `measure` and `stats` the figures, `peers` on `scratch` the file systems, put up by `stage`, `child` the processes, `daemon` what
-//! the kernel tells of one, `runner` the rounds, `report` the verdicts.
+//! the kernel tells of one, `disk` what it tells of a disk, `runner` the rounds, `report` the verdicts.
 
 mod child;
 mod curves;
 mod daemon;
+mod disk;
 mod error;
 mod fio;
 mod goal;
@@ -126,6 +127,9 @@ struct WorkloadOptions {
     /// Seconds of each measured phase, in place of what the work asks for.
     #[arg(long)]
     seconds: Option<f64>,
+    /// Counters of the disk below (/sys/dev/block/*/stat): says what is asked of it, for works that tell.
+    #[arg(long)]
+    disk_counters: Option<PathBuf>,
 }
 
 fn work_named(name: &str) -> Result<&'static Work, String> {
@@ -156,7 +160,7 @@ fn workload(options: &WorkloadOptions) -> Result<ExitCode, BenchError> {
     let seconds = if options.quick { work.seconds_quick } else { work.seconds };
     let time = Duration::try_from_secs_f64(options.seconds.unwrap_or(seconds))
         .map_err(|error| BenchError::Unusable(format!("--seconds: {error}")))?;
-    let outcome = workload::run(work, &options.dir, time)?;
+    let outcome = workload::run(work, &options.dir, time, options.disk_counters.as_deref())?;
     println!("{}", serde_json::to_string(&outcome).context("printing what was measured")?);
     Ok(ExitCode::SUCCESS)
 }

@@ -102,6 +102,10 @@ pub enum Figure {
     List,
     /// Operations per second that fio reports for the same pattern.
     FioRate,
+    /// Writes that the disk is asked for by each operation.
+    DiskWrites,
+    /// Flushes that the disk is asked for by each operation.
+    DiskFlushes,
 }
 
 impl Figure {
@@ -142,6 +146,7 @@ impl Figure {
             Figure::Recovery => "s",
             Figure::Processor => "%",
             Figure::WakeUps => "/s",
+            Figure::DiskWrites | Figure::DiskFlushes => "/op",
             Figure::Memory | Figure::MappedStorage => "MiB",
         }
     }

@@ -10,6 +10,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::child::{self, Guarded, Role};
 use crate::daemon::Daemon;
+use crate::disk;
 use crate::error::{BenchError, Context};
 use crate::fio;
 use crate::measure::{Figure, Outcome};
@@ -176,6 +177,9 @@ fn run_program(
     command.args(["workload", work.name, "--dir"]).arg(&dir);
     if settings.quick {
         command.arg("--quick");
+    }
+    if let Some(counters) = peer.on_disk().and_then(disk::counters) {
+        command.arg("--disk-counters").arg(counters);
     }
     let time = settings.time(work);
     let role = if work.program.is_of_several() { Role::Applications } else { Role::Application };

@@ -156,6 +156,10 @@ impl Peer for Cuesta {
         Path::new(MOUNT).join(name)
     }
 
+    fn on_disk(&self) -> Option<&Path> {
+        (self.name == PeerName::OnDisk).then_some(&self.home)
+    }
+
     fn command(&self, program: &Path) -> Command {
         let mut command = Command::new(&self.binary);
         command.arg("run").arg("--store").arg(self.store()).args(["--at", MOUNT, "--"]).arg(program);

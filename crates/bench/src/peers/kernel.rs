@@ -34,6 +34,10 @@ impl Peer for Kernel {
         self.at.join(name)
     }
 
+    fn on_disk(&self) -> Option<&Path> {
+        matches!(self.name, PeerName::Ext4Disk | PeerName::XfsDisk).then_some(&self.at)
+    }
+
     fn command(&self, program: &Path) -> Command {
         Command::new(program)
     }

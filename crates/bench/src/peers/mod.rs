@@ -72,6 +72,11 @@ pub trait Peer {
     /// Where a program run by `command` finds the directory `name`.
     fn dir(&self, name: &str) -> PathBuf;
 
+    /// Where it lies, if that is on a disk.
+    fn on_disk(&self) -> Option<&Path> {
+        None
+    }
+
     /// The command that runs `program` so that it sees this peer.
     fn command(&self, program: &Path) -> Command;
 

@@ -40,13 +40,14 @@ pub const SETTLE: Duration = Duration::from_millis(200);
 pub const CROWDS: [(u32, Option<Figure>); 4] =
     [(1, None), (2, Some(Figure::Two)), (4, Some(Figure::Four)), (8, Some(Figure::Eight))];
 
-/// Runs the program of `work` in `dir`, which is made for it and removed behind it.
-pub fn run(work: &Work, dir: &Path, time: Duration) -> Result<Outcome, BenchError> {
+/// Runs the program of `work` in `dir`, which is made for it and removed behind it. `disk` has the counters of the disk
+/// that `dir` comes to lie on.
+pub fn run(work: &Work, dir: &Path, time: Duration, disk: Option<&Path>) -> Result<Outcome, BenchError> {
     match work.program {
         Program::Append(append) => within(dir, || append.run(dir, time)),
         Program::Threads(threads) => within(dir, || threads.run(dir, time)),
         Program::Pages(pages) => within(dir, || pages.run(dir, time)),
-        Program::Sqlite(sqlite) => within(dir, || sqlite.run(dir, time)),
+        Program::Sqlite(sqlite) => within(dir, || sqlite.run(dir, time, disk)),
         Program::Create(create) => within(dir, || create.run(dir, time)),
         Program::OneDirectory(together) => within(dir, || together.run(dir, time)),
         Program::OwnDirectories(apart) => within(dir, || apart.run(dir, time)),

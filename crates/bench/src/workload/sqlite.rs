@@ -6,6 +6,7 @@ use std::time::Duration;
 use rusqlite::Connection;
 
 use super::members;
+use crate::disk::Asked;
 use crate::error::BenchError;
 use crate::measure::{Budget, Outcome, timed};
 
@@ -35,8 +36,8 @@ pub struct Sqlite {
 }
 
 impl Sqlite {
-    /// Measures in `dir`.
-    pub fn run(&self, dir: &Path, time: Duration) -> Result<Outcome, BenchError> {
+    /// Measures in `dir`; what is asked of a disk, too, if one process has it to itself.
+    pub fn run(&self, dir: &Path, time: Duration, disk: Option<&Path>) -> Result<Outcome, BenchError> {
         let path = dir.join("rows.db");
         let connection = self.open(&path)?;
         connection.execute_batch("CREATE TABLE rows(id INTEGER PRIMARY KEY, value TEXT NOT NULL)")?;
@@ -56,10 +57,16 @@ impl Sqlite {
             commit_one(n)
         };
         timed(Budget { time: Duration::MAX, operations: WARM_UP }, &mut commit)?;
+        let before = disk.map(Asked::so_far).transpose()?;
         let sustained = timed(Budget { time, operations: u64::MAX }, &mut commit)?;
+        let asked = disk.map(Asked::so_far).transpose()?;
         drop(commit_one);
         verify(&path, commits)?;
-        Ok(Outcome::default().with_timed(&sustained))
+        let outcome = Outcome::default().with_timed(&sustained);
+        Ok(match before.zip(asked) {
+            Some((before, asked)) => asked.told_in(outcome, before, sustained.operations),
+            None => outcome,
+        })
     }
 
     fn open(&self, path: &Path) -> Result<Connection, BenchError> {
@@ -119,7 +126,7 @@ mod tests {
         for journal in [JournalMode::Delete, JournalMode::Persist] {
             let dir = tempfile::tempdir().unwrap();
             let outcome =
-                Sqlite { journal, processes: 1 }.run(dir.path(), Duration::from_millis(20)).unwrap();
+                Sqlite { journal, processes: 1 }.run(dir.path(), Duration::from_millis(20), None).unwrap();
             assert!(outcome.figures[&Figure::Rate] > 0.0);
             let kept = dir.path().join("rows.db-journal").exists();
             assert_eq!(kept, journal == JournalMode::Persist);
@@ -130,7 +137,7 @@ mod tests {
     fn several_commit_to_one_write_ahead_log() {
         let dir = tempfile::tempdir().unwrap();
         let sqlite = Sqlite { journal: JournalMode::Wal, processes: 2 };
-        let outcome = sqlite.run(dir.path(), Duration::from_millis(20)).unwrap();
+        let outcome = sqlite.run(dir.path(), Duration::from_millis(20), None).unwrap();
         assert!(outcome.figures[&Figure::Rate] > 0.0 && outcome.figures[&Figure::Percentile99] > 0.0);
     }
 
@@ -138,7 +145,7 @@ mod tests {
     fn a_missing_row_is_seen() {
         let dir = tempfile::tempdir().unwrap();
         Sqlite { journal: JournalMode::Delete, processes: 1 }
-            .run(dir.path(), Duration::from_millis(5))
+            .run(dir.path(), Duration::from_millis(5), None)
             .unwrap();
         let path = dir.path().join("rows.db");
         let rows: i64 = Connection::open(&path)
