@@ -238,8 +238,6 @@ const WORKS: &[Work] = &[
             row("SQLite commit, FULL, DELETE", Figure::Rate, Goal::TimesTmpfs(1.2)),
             row("  on a mounted store", Figure::Rate, goal::MOUNTED_RATE),
             row("  on a disk", Figure::Rate, goal::disk(2.0)),
-            row("  writes of the disk", Figure::DiskWrites, Goal::Reported),
-            row("  flushes of the disk", Figure::DiskFlushes, Goal::Reported),
         ],
     ),
     sqlite(
@@ -248,8 +246,6 @@ const WORKS: &[Work] = &[
         &[
             row("SQLite commit, FULL, PERSIST", Figure::Rate, Goal::TimesTmpfs(1.2)),
             row("  on a disk", Figure::Rate, goal::disk(2.0)),
-            row("  writes of the disk", Figure::DiskWrites, Goal::Reported),
-            row("  flushes of the disk", Figure::DiskFlushes, Goal::Reported),
         ],
     ),
     sqlite(
@@ -258,8 +254,6 @@ const WORKS: &[Work] = &[
         &[
             row("SQLite commit, FULL, WAL", Figure::Rate, Goal::Reported),
             row("  on a disk", Figure::Rate, goal::disk(1.2)),
-            row("  writes of the disk", Figure::DiskWrites, Goal::Reported),
-            row("  flushes of the disk", Figure::DiskFlushes, Goal::Reported),
         ],
     ),
     Work {

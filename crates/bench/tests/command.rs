@@ -65,6 +65,31 @@ fn a_workload_prints_one_line_of_json_and_leaves_nothing() {
     assert!(!work_dir.exists());
 }
 
+/// Counters that stand still, as those of a disk that nobody writes to.
+#[test]
+fn commits_are_told_with_what_they_asked_of_the_disk() {
+    let dir = tempfile::tempdir().unwrap();
+    let (work_dir, counters) = (dir.path().join("work"), dir.path().join("stat"));
+    std::fs::write(&counters, "1 0 8 1 50 7 400 9 0 1 10 0 0 0 0 20 5\n").unwrap();
+    let (work_dir, counters) = (work_dir.to_str().unwrap(), counters.to_str().unwrap());
+    let output = bench(&[
+        "workload",
+        "sqlite-wal",
+        "--dir",
+        work_dir,
+        "--seconds",
+        "0.05",
+        "--disk-counters",
+        counters,
+    ]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let outcome: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(
+        (&outcome["figures"]["disk-writes"], &outcome["figures"]["disk-flushes"]),
+        (&0.0.into(), &0.0.into())
+    );
+}
+
 #[test]
 fn a_mistake_is_told_in_one_line() {
     let output = bench(&["workload", "nothing", "--dir", "/nowhere"]);

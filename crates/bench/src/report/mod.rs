@@ -12,7 +12,14 @@ use crate::measure::{Figure, Outcome};
 use crate::peers::PeerName;
 use crate::runner::{self, Measured};
 use crate::stats::{Latency, Summary};
-use crate::works::Row;
+use crate::works::{self, Row};
+
+/// Lines behind those of a work, if its peers have the figures.
+const BESIDE: [Row; 3] = [
+    works::row("  the same by fio", Figure::FioRate, Goal::Reported),
+    works::row("  writes of the disk", Figure::DiskWrites, Goal::Reported),
+    works::row("  flushes of the disk", Figure::DiskFlushes, Goal::Reported),
+];
 
 /// Everything a run found out.
 #[derive(Debug, Serialize)]
@@ -82,8 +89,8 @@ impl Report {
         };
         for one in measured {
             report.lines.extend(one.work.rows.iter().map(|row| Line::new(one, row)));
-            let fio = Row { title: "  the same by fio", figure: Figure::FioRate, goal: Goal::Reported };
-            report.lines.extend(Some(Line::new(one, &fio)).filter(|line| !line.peers.is_empty()));
+            let beside = BESIDE.iter().map(|row| Line::new(one, row));
+            report.lines.extend(beside.filter(|line| !line.peers.is_empty()));
 
             let pairs = |outcomes: &[Outcome]| Latency::of(outcomes.iter().flat_map(|o| o.latency.clone()));
             let latencies =
