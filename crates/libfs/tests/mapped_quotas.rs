@@ -21,12 +21,15 @@ fn map(caller: &Caller, file: &OpenFile, blocks: usize) -> Mapping {
         .unwrap()
 }
 
-/// Blocks of a file of the kernel's that hold none of its pages: on ext4, its extent tree.
+/// Blocks of a file of the kernel's that hold none of its pages: in memory none, on ext4 the extent tree of so small a file.
 fn blocks_beside_pages(file: &OwnedFd) -> u64 {
+    let is_memory = rustix::fs::fstatfs(file).unwrap().f_type == libc::TMPFS_MAGIC;
     let found = rustix::fs::fstat(file).unwrap();
     let page = |at: u64| cuesta_media::mapped_files::has_page(file, at * BLOCK as u64).unwrap();
     let pages = (0..found.st_size.unsigned_abs() / BLOCK as u64).filter(|at| page(*at)).count();
-    found.st_blocks.unsigned_abs() * 512 / BLOCK as u64 - pages as u64
+    let beside = found.st_blocks.unsigned_abs() * 512 / BLOCK as u64 - pages as u64;
+    assert!(beside <= u64::from(!is_memory), "{beside}");
+    beside
 }
 
 fn store_into(mapping: &Mapping, blocks: std::ops::Range<usize>) {

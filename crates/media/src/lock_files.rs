@@ -254,7 +254,9 @@ mod tests {
         // In memory, mostly, and on a disk, where files do not reach so far.
         let disk = tempfile::tempdir().unwrap();
         let disk = File::open(disk.path()).unwrap();
-        for folder in [&folder, &disk, &disk, &folder] {
+        for (folder, last) in [(&folder, 0), (&disk, 0), (&disk, 4096), (&folder, 4096)] {
+            // Found on another file system.
+            LAST_FARTHEST.store(last, Ordering::Relaxed);
             let file = File::from(take(folder, INODE, Access::Write).unwrap());
             let is_farthest = seek(&file, SeekFrom::Current(0)) == Ok(i64::MAX as u64);
             let written = std::io::Write::write(&mut &file, b"x").map_err(|error| error.raw_os_error());
