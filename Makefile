@@ -7,7 +7,7 @@ CUESTA := $(TARGET)/release/cuesta
 # Crates with lock-free code, built so that the model checker runs it.
 MODELS := -p cuesta-oplog -p cuesta-threads --features cuesta-oplog/model,cuesta-threads/model
 
-.PHONY: help build demo test conform programs bench explore models kill-campaign linearizability soak fuzz test-pmem lint install setup
+.PHONY: help build demo test conform programs bench explore models kill-campaign damage-campaign linearizability soak fuzz test-pmem lint install setup
 
 help:
 	@echo "make demo           build, run the main job on real input, kill it, prove that nothing was lost"
@@ -18,6 +18,7 @@ help:
 	@echo "make explore        the whole crash campaign (make test runs a slice; ARGUMENTS=--help)"
 	@echo "make models         the lock-free code under the model checker, one preemption deeper than in make test"
 	@echo "make kill-campaign  hundreds of random SIGKILLs of programs, daemon and mount (ARGUMENTS=--help)"
+	@echo "make damage-campaign  1,000 random damages of a store's files: each is healed or told (ARGUMENTS=--help)"
 	@echo "make linearizability  processes at once, killed and stopped: each call takes effect at one instant (ARGUMENTS=--help)"
 	@echo "make soak           real programs of two users for MINUTES=n, anything killed, all read again (ARGUMENTS=--help)"
 	@echo "make fuzz           the fuzz targets, each for MINUTES=n (make test runs a slice; TARGETS=… for some)"
@@ -82,6 +83,10 @@ models:
 kill-campaign: build
 	$(CARGO) build --release -p cuesta-sim --bins
 	$(TARGET)/release/kill-campaign $(ARGUMENTS)
+
+damage-campaign: build
+	$(CARGO) build --release -p cuesta-sim --bins
+	$(TARGET)/release/damage-campaign $(ARGUMENTS)
 
 linearizability: build
 	$(CARGO) build --release -p cuesta-sim --bins
