@@ -1,9 +1,7 @@
 //! A medium that does not take some of its blocks, nor give them: as of persistent memory with poisoned lines, or a disk with bad
 //! sectors, the kernel sends a signal to whoever touches them. Here the file of an arena is cut short, which does the same.
 
-mod common;
-
-use common::Place;
+use crate::common::Place;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Lines, Write as _};
 use std::process::{Child, ChildStdout, Stdio};
@@ -28,7 +26,7 @@ fn place(checksums: &str) -> Place {
     place
 }
 
-fn shell(place: &Place, script: &str) -> common::Ended {
+fn shell(place: &Place, script: &str) -> crate::common::Ended {
     place.cuesta(&["run", "--store", "store", "--", "sh", "-c", script])
 }
 

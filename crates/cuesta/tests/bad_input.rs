@@ -1,8 +1,6 @@
 //! What users get wrong, and what happens to stores: one clear line and the documented exit status.
 
-mod common;
-
-use common::{Ended, Place};
+use crate::common::{Ended, Place};
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 

@@ -1,9 +1,7 @@
 //! What a program waits for goes to its commit file, whenever it can have one.
 
-mod common;
-
-use common::can_mount;
-use common::disk::Disk;
+use crate::common::can_mount;
+use crate::common::disk::Disk;
 
 /// Whether the program has one is seen from outside: its own descriptors are all that it is shown.
 const SCRIPT: &str = "import resource
@@ -36,7 +34,7 @@ fn a_program_that_was_out_of_descriptors_when_it_first_waited_has_one_later() {
         return;
     }
     let disk = Disk::with_store_of("64M");
-    let ended = common::Ended(disk.program(SCRIPT).output().unwrap());
+    let ended = crate::common::Ended(disk.program(SCRIPT).output().unwrap());
     assert_eq!((ended.status(), ended.text().trim()), (0, "0\n1"), "{}", ended.errors());
     disk.place.cuesta(&["stop", "disk/store"]);
 }

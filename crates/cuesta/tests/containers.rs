@@ -1,8 +1,6 @@
 //! Where there is no root's power, no /dev/fuse and next to nothing in /dev: a user namespace, a changed root.
 
-mod common;
-
-use common::Place;
+use crate::common::Place;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -22,7 +20,7 @@ fn unshared(place: &Place, options: &str, script: &str) -> String {
     let mut command = Command::new("unshare");
     command.args([options, "--mount-proc", "sh", "-c", script]).env_remove("CUESTA_STORE");
     command.env("P", place.path("")).current_dir(place.path("")).stdin(Stdio::null());
-    let ended = common::Ended(command.output().unwrap());
+    let ended = crate::common::Ended(command.output().unwrap());
     assert_eq!(ended.status(), 0, "{}{}", ended.text(), ended.errors());
     ended.text()
 }

@@ -1,8 +1,6 @@
 //! Content that changes behind the store's back: a program that reads it is told so, and `cuesta scrub` finds it.
 
-mod common;
-
-use common::Place;
+use crate::common::Place;
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 
@@ -15,7 +13,7 @@ fn place() -> Place {
     place
 }
 
-fn shell(place: &Place, script: &str) -> common::Ended {
+fn shell(place: &Place, script: &str) -> crate::common::Ended {
     place.cuesta(&["run", "--store", "store", "--", "sh", "-c", script])
 }
 

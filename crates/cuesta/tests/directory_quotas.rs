@@ -1,12 +1,10 @@
 //! `cuesta quota --directory`, as programs meet it: a directory of a size of its own.
 
-mod common;
-
-use common::Place;
+use crate::common::Place;
 use serde_json::Value;
 
 /// Runs a script on the store.
-fn run(place: &Place, script: &str) -> common::Ended {
+fn run(place: &Place, script: &str) -> crate::common::Ended {
     place.cuesta(&["run", "--store", "store", "--", "sh", "-c", script])
 }
 

@@ -1,8 +1,6 @@
 //! `cuesta doctor`: what became of a program's calls, across everything it starts, however that ends.
 
-mod common;
-
-use common::Place;
+use crate::common::Place;
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
@@ -187,7 +185,7 @@ fn what_has_nothing_to_do_with_the_store_is_told_apart() {
     let place = Place::with_store();
     let script = "umask 7; cd /; cat /etc/passwd >/dev/null; (exit 1); trap : USR1; env";
     let mut command = place.command(&["doctor", "--store", "store", "--json", "--output", "out", "--"]);
-    let ended = common::Ended(command.args(["sh", "-c", script]).output().unwrap());
+    let ended = crate::common::Ended(command.args(["sh", "-c", script]).output().unwrap());
     // The program's environment is that of `cuesta run`.
     assert!(
         ended.text().contains("CUESTA_AT=/cuesta\n") && !ended.text().contains("DOCTOR"),
@@ -273,7 +271,7 @@ fn a_signal_to_the_doctor_reaches_the_program_and_is_reported() {
             .unwrap()
             .success()
     );
-    let ended = common::Ended(doctor.wait_with_output().unwrap());
+    let ended = crate::common::Ended(doctor.wait_with_output().unwrap());
     assert_eq!(ended.status(), 4, "{}", ended.errors());
     assert!(ended.errors().contains("sh exited with status 4"), "{}", ended.errors());
 }

@@ -2,9 +2,7 @@
 //!
 //! What the medium of the machine does is not known here: 1 ns is faster than any, and 50,000 ns slower.
 
-mod common;
-
-use common::Place;
+use crate::common::Place;
 use serde_json::Value;
 
 fn json(text: &str) -> Value {

@@ -1,10 +1,8 @@
 //! Stores on a disk that fails: an ext4 of its own on a loop device, which is shut down under the programs as by a loss of
 //! power. What it had not written is gone, and it takes and gives nothing any more until it is mounted anew.
 
-mod common;
-
-use common::disk::Disk;
-use common::{Place, can_mount};
+use crate::common::disk::Disk;
+use crate::common::{Place, can_mount};
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -39,7 +37,7 @@ say('read', lambda: os.pread(kept, 12, 0))
 say('size', lambda: os.stat('/cuesta/9').st_size)
 ",
     );
-    let ended = common::Ended(program.output().unwrap());
+    let ended = crate::common::Ended(program.output().unwrap());
     let failed = "Input/output error";
     let said = format!(
         "sync None\nsync {failed}\nonce more {failed}\nread b'acknowledged'\nanother file 7\nnames 21\nfull {failed}\n\
@@ -52,7 +50,7 @@ say('size', lambda: os.stat('/cuesta/9').st_size)
     disk.mount();
     assert_eq!(disk.place.cuesta(&["fsck", "disk/store"]).status(), 0);
     let after = disk.program("print(open('/cuesta/kept').read()[:12], open('/cuesta/19').read())").output();
-    assert_eq!(common::Ended(after.unwrap()).text(), "acknowledged file 19\n");
+    assert_eq!(crate::common::Ended(after.unwrap()).text(), "acknowledged file 19\n");
 }
 
 #[test]
@@ -94,7 +92,7 @@ cut()
     disk.mount();
     for (thread, last) in &acknowledged {
         let found = disk.program(&format!("print(open('/cuesta/{thread}').read(), end='')")).output();
-        let found = common::Ended(found.unwrap()).text();
+        let found = crate::common::Ended(found.unwrap()).text();
         let numbers: Vec<usize> = found.lines().map(|line| line.parse().unwrap()).collect();
         assert!(numbers.iter().copied().eq(0..numbers.len()), "{found}");
         assert!(

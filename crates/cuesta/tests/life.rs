@@ -1,8 +1,6 @@
 //! A store's life: made, worked on by programs, killed, recovered, checked.
 
-mod common;
-
-use common::Place;
+use crate::common::Place;
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
@@ -11,7 +9,7 @@ fn daemon_pid(place: &Place) -> String {
     std::fs::read_to_string(place.path("store/lock")).unwrap().trim().to_owned()
 }
 
-fn shell(place: &Place, script: &str) -> common::Ended {
+fn shell(place: &Place, script: &str) -> crate::common::Ended {
     place.cuesta(&["run", "--store", "store", "--", "sh", "-c", script])
 }
 

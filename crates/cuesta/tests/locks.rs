@@ -1,8 +1,6 @@
 //! Locks outlast the daemon that served who holds them.
 
-mod common;
-
-use common::Place;
+use crate::common::Place;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, ChildStdout, Command, Stdio};
 

@@ -2,9 +2,7 @@
 //!
 //! Needs root and FUSE; skipped visibly otherwise.
 
-mod common;
-
-use common::mounted::{Mounted, Running};
+use crate::common::mounted::{Mounted, Running};
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::os::fd::AsRawFd as _;

@@ -2,10 +2,8 @@
 //!
 //! Needs root and FUSE; skipped visibly otherwise.
 
-mod common;
-
-use common::mounted::{Mounted, Running};
-use common::{Stopped, signal};
+use crate::common::mounted::{Mounted, Running};
+use crate::common::{Stopped, signal};
 use cuesta_fuse::Life;
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};

@@ -1,8 +1,6 @@
 //! A daemon that dies or is replaced under programs: they go on.
 
-mod common;
-
-use common::Place;
+use crate::common::Place;
 use std::io::{BufRead, BufReader, Lines, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 

@@ -1,8 +1,6 @@
 //! Programs that work side by side in one store.
 
-mod common;
-
-use common::Place;
+use crate::common::Place;
 use serde_json::Value;
 use std::io::{BufRead as _, BufReader};
 use std::process::Stdio;

@@ -85,3 +85,25 @@ fn nothing_tells_of_the_machine_it_was_made_on() {
     }
     none(found);
 }
+
+#[test]
+fn every_file_of_tests_is_in_a_test_program() {
+    let files = tracked(&[".rs"]);
+    let mut left_out = Vec::new();
+    for (path, _) in &files {
+        let Some((name, folder)) = path.file_stem().zip(path.parent()) else { continue };
+        let suite = root().join(folder).join("suite.rs");
+        let manifest = root().join(folder).join("../Cargo.toml");
+        if !folder.ends_with("tests") || name == "suite" || !suite.exists() {
+            continue;
+        }
+        let name = name.to_str().unwrap();
+        let module = format!("mod {name};");
+        let program = format!("path = \"tests/{name}.rs\"");
+        let named = |file: PathBuf, words: &str| std::fs::read_to_string(file).unwrap().contains(words);
+        if !named(suite, &module) && !named(manifest, &program) {
+            left_out.push(format!("{}: neither in suite.rs nor in Cargo.toml", path.display()));
+        }
+    }
+    none(left_out);
+}

@@ -1,8 +1,6 @@
 //! Programs of another user than the store's, started by that user.
 
-mod common;
-
-use common::{Ended, Place, Stopped};
+use crate::common::{Ended, Place, Stopped};
 use cuesta_format::InodeNumber;
 use cuesta_format::geometry::{SOCKET_FILE, USERS_FOLDER, USERS_SOCKET_FILE};
 use cuesta_format::wire::{Question, Request, Response};

@@ -1,8 +1,6 @@
 //! A daemon of another version than the command, and the programs, that meet it.
 
-mod common;
-
-use common::Place;
+use crate::common::Place;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 

@@ -1,15 +1,13 @@
 //! How much is written to a disk for what programs write.
 
-mod common;
-
-use common::can_mount;
-use common::disk::Disk;
+use crate::common::can_mount;
+use crate::common::disk::Disk;
 
 const MIB: u64 = 1 << 20;
 
 /// What was written to the disk when a program has ended, and all of it is digested.
 fn written_behind(disk: &Disk, script: &str) -> u64 {
-    let ended = common::Ended(disk.program(script).output().unwrap());
+    let ended = crate::common::Ended(disk.program(script).output().unwrap());
     assert_eq!(ended.status(), 0, "{}", ended.errors());
     disk.place.cuesta(&["stop", "disk/store"]);
     disk.written()

@@ -4,9 +4,7 @@
 //! A read by the mount stands where it has asked SharedFS something (the link of the mount's session holds the question
 //! back); a session takes the lease meanwhile, and is done before the read goes on, which then needs the lease itself.
 
-mod common;
-
-use common::{Mounted, ROOT, can_mount};
+use crate::common::{Mounted, ROOT, can_mount};
 use cuesta_format::wire::{Request, Response};
 use cuesta_libfs::{Base, Client, Link, LinkError, SocketLink};
 use cuesta_media::UserSlice;

@@ -1,9 +1,7 @@
 //! Names that the kernel keeps of a mount: never beyond what another door makes of them, and not at the price of a program's
 //! working directory.
 
-mod common;
-
-use common::{Mounted, ROOT, can_mount};
+use crate::common::{Mounted, ROOT, can_mount};
 use cuesta_libfs::{Base, Client, RenameFlags};
 use rustix::fs::{CWD, RenameFlags as KernelFlags, renameat_with};
 use std::fs::File;

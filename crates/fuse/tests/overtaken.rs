@@ -1,8 +1,6 @@
 //! Paths that another door changes while a call by the mount goes along them: the call ends as if it had come before or after.
 
-mod common;
-
-use common::{Mounted, ROOT, can_mount};
+use crate::common::{Mounted, ROOT, can_mount};
 use cuesta_libfs::{Base, Client, RenameFlags};
 use std::fs::File;
 use std::io::ErrorKind;

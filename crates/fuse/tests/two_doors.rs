@@ -1,8 +1,6 @@
 //! One tree by two doors: what is done by one, the other sees at once, whatever the kernel has cached of it.
 
-mod common;
-
-use common::{Mounted, ROOT, can_mount};
+use crate::common::{Mounted, ROOT, can_mount};
 use cuesta_format::{InodeNumber, Timestamp};
 use cuesta_libfs::{Base, Client, RenameFlags, SetAttributes, SetTime, Target};
 use cuesta_media::{UserSlice, UserSliceMut};

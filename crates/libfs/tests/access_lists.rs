@@ -1,9 +1,7 @@
 //! Access control lists, in the log, digested, recovered, and passed from session to session. What a call answers is what
 //! Linux 6.18 answered on ext4; `preload/tests/same/scripts/access_lists.sh` asks both.
 
-mod common;
-
-use common::{Caller, Store, root, small};
+use crate::common::{Caller, Store, root, small};
 use cuesta_format::SessionId;
 use cuesta_format::access_list::{ACCESS_LIST, DEFAULT_LIST, Entry, Whom, encode};
 use cuesta_format::wire::{Request, Response};
@@ -177,7 +175,8 @@ fn another_session_and_the_next_daemon_judge_by_it() {
     set(&one, "d", DEFAULT_LIST, &list(0o770, 5)).unwrap();
     make(&one, "d/last", 0o666);
     let shared = store.take_over();
-    let third = Client::attach(Box::new(common::InProcess::of(&shared, cuesta_format::SessionId(0))), "test");
+    let third =
+        Client::attach(Box::new(crate::common::InProcess::of(&shared, cuesta_format::SessionId(0))), "test");
     let third = third.unwrap();
     let (three, owner) = (user(&third, 1000), root(&third));
     assert_eq!(may(&three, "d/f", R_OK | W_OK), Ok(()));
@@ -260,7 +259,7 @@ fn what_is_not_there_is_told_to_who_may_search() {
 
 /// A link behind which something happens once so many questions were answered.
 struct Meddled {
-    inner: common::InProcess,
+    inner: crate::common::InProcess,
     questions_left: u32,
     meddle: Option<Box<dyn FnOnce() + Send>>,
 }
@@ -297,7 +296,7 @@ fn a_file_that_is_replaced_while_its_list_is_learned_is_there() {
                 owner.client.digest().unwrap();
             }
         };
-        let inner = common::InProcess::of(&store.shared, SessionId(0));
+        let inner = crate::common::InProcess::of(&store.shared, SessionId(0));
         let link = Meddled { inner, questions_left: questions, meddle: Some(Box::new(replace)) };
         let other = user(&Client::attach(Box::new(link), "test").unwrap(), 1000);
         assert_eq!(may(&other, "d/f", R_OK), Ok(()), "replaced after {questions} questions");

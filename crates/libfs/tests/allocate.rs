@@ -1,8 +1,6 @@
 //! `fallocate`: sizes, zeros, what stays, and that a digest and a fresh client see the same.
 
-mod common;
-
-use common::{Store, root, small};
+use crate::common::{Store, root, small};
 use cuesta_libfs::{Allocation, Error};
 use libc::{O_APPEND, O_CREAT, O_RDONLY, O_RDWR};
 

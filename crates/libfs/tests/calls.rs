@@ -1,9 +1,7 @@
 //! The calls, on a client with SharedFS in the same process: results, error numbers, and that a digest and a
 //! fresh client see the same.
 
-mod common;
-
-use common::{ROOT, Store, root, small};
+use crate::common::{ROOT, Store, root, small};
 use cuesta_format::Medium;
 use cuesta_libfs::{Base, Credentials, Error, RenameFlags, SetAttributes, SetTime, Target, Whence};
 use cuesta_sharedfs::Options;
@@ -241,7 +239,8 @@ fn mode_bits_bind_users_and_not_root() {
     let store = Store::new(small());
     let client = store.attach();
     let call = root(&client);
-    let user = common::Caller { client: client.clone(), who: Credentials::of_user(1000, 1000, vec![]) };
+    let user =
+        crate::common::Caller { client: client.clone(), who: Credentials::of_user(1000, 1000, vec![]) };
     call.mkdir("private").unwrap();
     let set = |path: &str, set| {
         client.set_attributes(

@@ -1,9 +1,7 @@
 //! Quotas of directories: what lies at and below one counts for it, however it came there, and never exceeds its limits.
 
-mod common;
-
-use common::quota::{ANNA, BERT, BLOCK, check, quotas, set, store, user, write};
-use common::{Caller, InProcess, root};
+use crate::common::quota::{ANNA, BERT, BLOCK, check, quotas, set, store, user, write};
+use crate::common::{Caller, InProcess, root};
 use cuesta_format::quota::{Amounts, Limited, Payer};
 use cuesta_format::wire::Response;
 use cuesta_format::{InodeNumber, SessionId};

@@ -2,9 +2,7 @@
 //!
 //! Nothing here is timed: whether somebody used a channel stands in the memory that is shared of it.
 
-mod common;
-
-use common::{Caller, Store, root, small};
+use crate::common::{Caller, Store, root, small};
 use cuesta_format::SessionId;
 use cuesta_format::geometry::CHANNELS_FILE;
 use cuesta_format::wire::{Request, Response};

@@ -1,9 +1,7 @@
 //! Extended attributes, in the log, digested, recovered, and passed from session to session. What a call answers is
 //! what Linux 6.18 answered on ext4.
 
-mod common;
-
-use common::{CONTENT_CHANGES, Caller, Change, Store, root, small};
+use crate::common::{CONTENT_CHANGES, Caller, Change, Store, root, small};
 use cuesta_format::{EXTENDED_VALUE_BYTES_MAX, Geometry};
 use cuesta_libfs::{Allocation, Base, Client, Credentials, Error, ExtendedFlags, SetAttributes, Target};
 use libc::{O_CREAT, O_PATH, O_RDONLY};
@@ -111,7 +109,8 @@ fn another_session_and_the_next_daemon_see_them() {
     assert_eq!(get(&one, "large", "user.a"), Err(Error::NoAttribute));
     set(&one, "small", "user.last", b"in the log").unwrap();
     let shared = store.take_over();
-    let third = Client::attach(Box::new(common::InProcess::of(&shared, cuesta_format::SessionId(0))), "test");
+    let third =
+        Client::attach(Box::new(crate::common::InProcess::of(&shared, cuesta_format::SessionId(0))), "test");
     let three = root(&third.unwrap());
     assert_eq!(list(&three, "small"), ["user.a", "user.last"]);
     assert_eq!(get(&three, "small", "user.last").unwrap(), b"in the log");

@@ -1,8 +1,6 @@
 //! Files in mapped mode: one memory for all who map them, and for all who read, write and cut them otherwise.
 
-mod common;
-
-use common::{Caller, ROOT, Store, root, small};
+use crate::common::{Caller, ROOT, Store, root, small};
 use cuesta_format::InodeNumber;
 use cuesta_format::wire::{Request, Response};
 use cuesta_format::{Medium, SessionId, Timestamp};
@@ -139,7 +137,7 @@ fn what_is_mapped_outlives_the_daemon() {
     // The daemon is killed, and so is the process.
     std::mem::forget((one, file));
     let next = store.take_over();
-    let link = common::InProcess::of(&next, SessionId(0));
+    let link = crate::common::InProcess::of(&next, SessionId(0));
     let two = root(&cuesta_libfs::Client::attach(Box::new(link), "next").unwrap());
     assert_eq!(two.read_file("f").unwrap(), whole);
     mapping.write_through(0, b"again").unwrap();

@@ -1,9 +1,7 @@
 //! Quotas and files that programs share by mappings: what they take is their owner's at once, and calls end at the limit.
 
-mod common;
-
-use common::quota::{ANNA, BERT, BLOCK, check, fill, limit, owned, quotas, set, store, user, write};
-use common::{Caller, InProcess, medium, root};
+use crate::common::quota::{ANNA, BERT, BLOCK, check, fill, limit, owned, quotas, set, store, user, write};
+use crate::common::{Caller, InProcess, medium, root};
 use cuesta_format::Medium;
 use cuesta_format::quota::{Amounts, Limited, Payer};
 use cuesta_format::wire::{Request, Response};

@@ -1,8 +1,6 @@
 //! What is not the program's fault: descriptors that do not arrive, sessions that do nothing, logs that are damaged.
 
-mod common;
-
-use common::{Caller, InProcess, Store, root, small};
+use crate::common::{Caller, InProcess, Store, root, small};
 use cuesta_format::wire::{Request, Response};
 use cuesta_format::{Geometry, SessionId};
 use cuesta_libfs::{Client, Error, Link, LinkError};

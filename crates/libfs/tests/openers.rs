@@ -1,8 +1,6 @@
 //! A file that is open stays until its last opener closes it, whichever sessions and processes those are.
 
-mod common;
-
-use common::{Caller, ROOT, Store, root, small};
+use crate::common::{Caller, ROOT, Store, root, small};
 use cuesta_format::geometry::REFERENCES_FOLDER;
 use cuesta_format::wire::StoreTotals;
 use cuesta_format::{Geometry, InodeNumber};

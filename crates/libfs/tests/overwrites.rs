@@ -1,8 +1,6 @@
 //! Blocks that a digest writes where they lie: who wrote them reads them, then and later, though no report names them.
 
-mod common;
-
-use common::{Caller, Store, root, small};
+use crate::common::{Caller, Store, root, small};
 use libc::{O_CREAT, O_RDWR};
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -1,9 +1,7 @@
 //! Faults found by review in what a call answers when several answers fit, and in what an ordinary user's call leaves
 //! behind. Every answer here is what Linux 6.18 gave on tmpfs and ext4 for the same calls by the same user.
 
-mod common;
-
-use common::{CONTENT_CHANGES, Caller, ROOT, Store, root, small};
+use crate::common::{CONTENT_CHANGES, Caller, ROOT, Store, root, small};
 use cuesta_libfs::{Allocation, Base, Client, Credentials, Error, RenameFlags, SetAttributes, Target};
 use libc::{O_APPEND, O_CREAT, O_RDWR, O_TRUNC, O_WRONLY};
 use std::sync::Arc;

@@ -1,9 +1,7 @@
 //! Quotas of users and groups: nothing is acknowledged that makes somebody own more than they may, and all that may be is.
 
-mod common;
-
-use common::quota::{ANNA, BERT, BLOCK, check, fill, limit, owned, quotas, set, store, user, write};
-use common::{Caller, InProcess, root};
+use crate::common::quota::{ANNA, BERT, BLOCK, check, fill, limit, owned, quotas, set, store, user, write};
+use crate::common::{Caller, InProcess, root};
 use cuesta_format::SessionId;
 use cuesta_format::quota::{Amounts, Limited, Payer};
 use cuesta_format::wire::Response;

@@ -1,9 +1,7 @@
 //! Random calls against a naive model, on a log so small that it wraps many times, with digests in between, fences
 //! by a second client, and threads.
 
-mod common;
-
-use common::{Caller, Store, root, small};
+use crate::common::{Caller, Store, root, small};
 use cuesta_libfs::{Allocation, Client, Error, OpenFile, Whence};
 use libc::{O_APPEND, O_CREAT, O_RDWR};
 use std::collections::BTreeMap;

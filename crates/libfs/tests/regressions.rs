@@ -1,9 +1,7 @@
 //! Faults found by review, each as the shortest program that shows it: a session must never log what a digest
 //! refuses, for with the refused entry everything acknowledged behind it is lost.
 
-mod common;
-
-use common::{Caller, ROOT, Store, root, small};
+use crate::common::{Caller, ROOT, Store, root, small};
 use cuesta_libfs::{Base, Client, Credentials, Error, SetAttributes, Target};
 use libc::{O_CREAT, O_DIRECTORY, O_RDONLY, O_RDWR, O_WRONLY};
 use std::sync::Arc;

@@ -1,8 +1,6 @@
 //! Sessions that outlive their daemon: what was acknowledged is there, what is open stays open, and calls go on.
 
-mod common;
-
-use common::{ROOT, Store, root, small};
+use crate::common::{ROOT, Store, root, small};
 use cuesta_format::wire::{Refusal, Request, Response};
 use cuesta_format::{InodeNumber, SessionId};
 use cuesta_libfs::{Base, Client, Error, Link, LinkError};

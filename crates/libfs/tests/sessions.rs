@@ -1,8 +1,6 @@
 //! Sessions: the socket link, losing the daemon, a child's second session, and many threads of several clients.
 
-mod common;
-
-use common::{Caller, ROOT, Store, root, small};
+use crate::common::{Caller, ROOT, Store, root, small};
 use cuesta_format::InodeNumber;
 use cuesta_format::wire::{self, Question, Request, Response};
 use cuesta_libfs::{Client, Error, Link, LinkError, OpenFile, SocketLink};

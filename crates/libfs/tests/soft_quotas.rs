@@ -1,9 +1,7 @@
 //! Soft limits: exceeded for a time, and refused once that has run out, until less is owned again.
 
-mod common;
-
-use common::quota::{ANNA, BLOCK, check, fill, owned, quotas, set_limits, store, user, write};
-use common::{InProcess, root};
+use crate::common::quota::{ANNA, BLOCK, check, fill, owned, quotas, set_limits, store, user, write};
+use crate::common::{InProcess, root};
 use cuesta_format::SessionId;
 use cuesta_format::quota::{Allowance, Amounts, Limited, Limits, OverSince, Payer};
 use cuesta_format::wire::Response;

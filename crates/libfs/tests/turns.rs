@@ -1,9 +1,7 @@
 //! Sessions that change the same things in turns: what one keeps while the other has the lease is the truth again when it
 //! gets it back.
 
-mod common;
-
-use common::{Caller, InProcess, Store, root, small};
+use crate::common::{Caller, InProcess, Store, root, small};
 use cuesta_format::SessionId;
 use cuesta_format::wire::{Request, Response};
 use cuesta_libfs::{Client, Link, LinkError};

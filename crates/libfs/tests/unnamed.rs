@@ -1,8 +1,6 @@
 //! Files that are opened without a name (`O_TMPFILE`): they get one, or leave nothing behind.
 
-mod common;
-
-use common::{Caller, Store, root, small};
+use crate::common::{Caller, Store, root, small};
 use cuesta_libfs::{Base, Error, LinkSource, OpenFile};
 use libc::{O_EXCL, O_RDWR, O_TMPFILE};
 
@@ -90,7 +88,7 @@ fn another_session_of_the_family_may_name_it() {
     assert_eq!(root(&store.attach()).read_file("named").unwrap(), b"shared");
     let shared = store.take_over();
     let client = cuesta_libfs::Client::attach(
-        Box::new(common::InProcess::of(&shared, cuesta_format::SessionId(0))),
+        Box::new(crate::common::InProcess::of(&shared, cuesta_format::SessionId(0))),
         "test",
     );
     assert_eq!(root(&client.unwrap()).read_file("named").unwrap(), b"shared");

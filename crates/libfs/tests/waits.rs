@@ -1,8 +1,6 @@
 //! What a program waits for: digests, and how such waits end.
 
-mod common;
-
-use common::{Caller, ROOT, Store, root, small};
+use crate::common::{Caller, ROOT, Store, root, small};
 use cuesta_format::SessionId;
 use cuesta_format::wire::{Request, Response};
 use cuesta_libfs::{Client, Error, SocketLink};

@@ -1,9 +1,7 @@
 //! Coming into a tree that another session made: what is granted ahead saves questions, and is never older than what
 //! others did.
 
-mod common;
-
-use common::{Caller, InProcess, Store, root, small};
+use crate::common::{Caller, InProcess, Store, root, small};
 use cuesta_format::wire::{Request, Response};
 use cuesta_libfs::{Allocation, Base, Client, Error, Link, LinkError};
 use std::os::fd::OwnedFd;

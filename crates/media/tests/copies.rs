@@ -1,9 +1,7 @@
 //! Copies at every alignment and length against a plain reference, and repair of faults at every boundary of
 //! an unmapped page.
 
-#[path = "common/medium.rs"]
-mod medium;
-use medium::medium;
+use crate::medium::medium;
 
 use cuesta_media::persist::copy_non_temporal;
 use cuesta_media::{

@@ -1,8 +1,6 @@
 //! Mapped files: what they hold, how they grow, what is refused.
 
-#[path = "common/medium.rs"]
-mod medium;
-use medium::medium;
+use crate::medium::medium;
 
 use cuesta_media::wait::{Waited, drain, eventfd, raise, sealed_memfd, wait, wake_all};
 use cuesta_media::{

@@ -5,12 +5,10 @@
 //! to be quiet; a call that allocated each time would break in all of them. Behind it the program opens a file, which
 //! does allocate: it has to die of that, or else the break is nowhere.
 
-mod common;
-
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::Command;
 
-use common::{Finish as _, Served, compiled, library, told};
+use crate::common::{Finish as _, Served, compiled, library, told};
 
 const ATTEMPTS: u32 = 20;
 

@@ -1,12 +1,10 @@
 //! Executing what lies on the store, and what cannot be served.
 
-mod common;
-
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use common::{Finish as _, PREFIX, Served, compare, compiled, told};
+use crate::common::{Finish as _, PREFIX, Served, compare, compiled, told};
 
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/execution.sh");
 

@@ -1,9 +1,7 @@
 //! Buffers whose pages another thread of the program brings when they are missed (`userfaultfd`), with calls of its own; and
 //! paths that are not there.
 
-mod common;
-
-use common::{Finish as _, PREFIX, Served, compiled, told};
+use crate::common::{Finish as _, PREFIX, Served, compiled, told};
 use std::process::Command;
 
 /// Writes from, and reads into, pages that are not there. Who brings them writes to the same file first, and to another.

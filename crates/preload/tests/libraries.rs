@@ -1,12 +1,10 @@
 //! System calls that do not come from the C library: of the program itself, of libraries it is linked with and of
 //! those it loads as it runs.
 
-mod common;
-
 use std::path::Path;
 use std::process::Command;
 
-use common::{Finish as _, PREFIX, Served, compare, compiled, told};
+use crate::common::{Finish as _, PREFIX, Served, compare, compiled, told};
 
 /// Opens, writes and reads back a file without the C library, and says what it saw.
 const RAW: &str = r#"

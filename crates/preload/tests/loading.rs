@@ -1,12 +1,10 @@
 //! Libraries of the store that a program loads by name as it runs, and what it is told of them, and of those it was
 //! started with: as on ext4.
 
-mod common;
-
 use std::path::Path;
 use std::process::Command;
 
-use common::{Finish as _, PREFIX, Served, compare, compiled, told};
+use crate::common::{Finish as _, PREFIX, Served, compare, compiled, told};
 
 /// Loads what it is told to, says what it got, and where the loader says it is.
 const LOADER: &str = r#"

@@ -1,8 +1,6 @@
 //! Locks between processes: the same as on the kernel's own file system, and nothing is left of them.
 
-mod common;
-
-use common::{Finish as _, PREFIX, Served, compare, compiled, told};
+use crate::common::{Finish as _, PREFIX, Served, compare, compiled, told};
 use cuesta_format::geometry::REFERENCES_FOLDER;
 use cuesta_media::lock_files;
 use std::fs::File;

@@ -1,8 +1,6 @@
 //! Files without a name that several processes have open, as programs make them: shells, python, sort, git.
 
-mod common;
-
-use common::{Finish as _, Served, told};
+use crate::common::{Finish as _, Served, told};
 use std::time::{Duration, Instant};
 
 /// Runs a script that leaves nothing behind; waits for its last process to be gone and everything to be digested.

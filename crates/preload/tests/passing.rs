@@ -1,10 +1,8 @@
 //! Open files that a vfork child sends, and receives: its descriptors are its own, its memory is its parent's.
 
-mod common;
-
 use std::process::Command;
 
-use common::{Finish as _, PREFIX, Served, compare, compiled, told};
+use crate::common::{Finish as _, PREFIX, Served, compare, compiled, told};
 
 /// A child made by vfork opens a file and sends it, and one of its parent's; another receives one. The receivers are the
 /// parent, which then goes on with what it shares, and a program the child executes.

@@ -1,8 +1,6 @@
 //! What processes make of each other: children that go elsewhere, fork from many threads, locks and signals.
 
-mod common;
-
-use common::{Finish as _, Served, compiled, told};
+use crate::common::{Finish as _, Served, compiled, told};
 
 fn python(store: &Served, script: &str) -> String {
     told(&store.command("python3").args(["-c", script]).finish())
@@ -503,7 +501,7 @@ if os.fork() == 0:
 print(os.waitstatus_to_exitcode(os.wait()[1]))
 sys.stdout.flush()
 os.kill(os.getpid(), 9)";
-    let mut command = common::preloaded("timeout", &socket, folder.path());
+    let mut command = crate::common::preloaded("timeout", &socket, folder.path());
     command.args(["20", "python3", "-c", script]).stdin(std::process::Stdio::piped());
     let mut program = command
         .stdout(std::process::Stdio::piped())

@@ -1,14 +1,12 @@
 //! Real programs, unmodified: on the store they say what they say on a directory of the kernel's, and
 //! away from the store nothing tells them that they run under the library.
 
-mod common;
-
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
-use common::{Finish as _, PREFIX, Served, compare, preloaded, told};
+use crate::common::{Finish as _, PREFIX, Served, compare, preloaded, told};
 
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs.sh");
 const CALLS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/calls.py");

@@ -1,11 +1,9 @@
 //! Programs of the store that a shell starts again and again: from some start on they have a loader and a C library of
 //! ours, and are to notice nothing of it.
 
-mod common;
-
 use std::process::Command;
 
-use common::{Finish as _, PREFIX, Served, compare, compiled, told};
+use crate::common::{Finish as _, PREFIX, Served, compare, compiled, told};
 
 /// Says what it sees of its C library, and what becomes of calls from inside it, in a folder.
 const LOOKS: &str = r#"

@@ -1,9 +1,7 @@
 //! Threads that are cancelled, end or jump away in the middle of a call: the calls of the others go on, and what is
 //! shared is whole.
 
-mod common;
-
-use common::{Finish as _, Served, compiled, told};
+use crate::common::{Finish as _, Served, compiled, told};
 
 const HEAD: &str = r#"
 #include <errno.h>
@@ -389,6 +387,6 @@ fn a_program_with_real_time_priority_and_more_threads_than_processors_ends() {
         git init -q . && git add . && first= && if chrt -f 10 true 2>/dev/null; then first='chrt -f 10'; fi
         for i in 1 2 3 4 5 6 7 8; do $first git status --porcelain | wc -l; done";
     let store = Served::new();
-    let output = store.command("sh").args(["-c", script, common::PREFIX]).finish();
+    let output = store.command("sh").args(["-c", script, crate::common::PREFIX]).finish();
     assert_eq!(told(&output), format!("{}exit status: 0\n", "3000\n".repeat(8)));
 }

@@ -1,8 +1,6 @@
 //! Leases granted ahead: one question and one fence for a block of inodes.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use cuesta_format::wire::{AHEAD_MAX, Grant, LeaseMode, Request, Response};
 use cuesta_format::{FileKind, InodeNumber};
 use cuesta_sharedfs::SharedFs;

@@ -1,8 +1,6 @@
 //! fsck: a sound store is clean, each planted damage is found, what can be repaired is.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use cuesta_format::geometry::{MAPPED_FOLDER, REFERENCES_FOLDER};
 use cuesta_format::quota::{Amounts, Payer};
 use cuesta_format::wire::{LeaseMode, Request};

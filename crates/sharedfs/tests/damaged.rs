@@ -1,9 +1,7 @@
 //! A page of the metadata store that was damaged under the daemon: who needs it gets an error, and whoever only reads
 //! something else goes on.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use cuesta_format::InodeNumber;
 use cuesta_format::wire::{LeaseMode, Refusal, Request, Response};
 use cuesta_sharedfs::SharedFs;

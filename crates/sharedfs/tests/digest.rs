@@ -1,8 +1,6 @@
 //! What digests leave in the shared area.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use cuesta_format::operation::Attributes;
 use cuesta_format::wire::{LeaseMode, Request, Response};
 use cuesta_format::{Extent, InodeNumber, LogPosition, Operation, SessionId, Timestamp};

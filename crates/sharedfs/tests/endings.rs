@@ -1,8 +1,6 @@
 //! Crashes while a session ends whose process lives on: at no point may its segments become somebody else's.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use cuesta_format::SegmentId;
 use cuesta_format::geometry::segment_path;
 use cuesta_format::session_table::{SESSION_SLOTS, SessionRecord, record_bytes, record_offset};

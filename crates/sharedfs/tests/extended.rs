@@ -1,8 +1,6 @@
 //! Extended attributes as digests leave them.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use cuesta_format::wire::{LeaseMode, Request, Response};
 use cuesta_format::{EXTENDED_BYTES_MAX, InodeNumber, Operation, Timestamp};
 use cuesta_sharedfs::SharedFs;

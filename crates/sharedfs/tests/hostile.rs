@@ -4,9 +4,7 @@
 //! What processes of other users can try is in `served/tests/hostile.rs`; rubbish with valid checksums, in every kind of
 //! entry, in `recovery.rs`; bytes of chance, under guidance, in `fuzz`.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use cuesta_format::operation::Attributes;
 use cuesta_format::quota::{Amounts, Limited, Limits};
 use cuesta_format::wire::{LeaseMode, Refusal, Request, Response, ScrubPlace};

@@ -1,9 +1,7 @@
 //! Sessions that take back what they said while SharedFS is at work on it. Nobody can have the daemon stop in between, so each
 //! is tried again and again, at moments of chance: a daemon that is right is right at all of them.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use cuesta_format::Operation;
 use cuesta_format::entry::crc32c;
 use cuesta_format::wire::{LeaseMode, Request, Response};

@@ -1,8 +1,6 @@
 //! Inodes without a name: kept while a session or a descriptor says that they are open, and no longer.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use cuesta_format::control::OPEN_SLOTS_MAX;
 use cuesta_format::geometry::REFERENCES_FOLDER;
 use cuesta_format::wire::{LeaseMode, Request, Response};

@@ -2,9 +2,7 @@
 
 #![cfg(feature = "record")]
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use cuesta_format::wire::LeaseMode;
 use cuesta_media::planted::{Bug, plant};
 

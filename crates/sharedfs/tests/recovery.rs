@@ -1,8 +1,6 @@
 //! What is left after a kill, whatever the logs hold.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use cuesta_format::access_list::{ACCESS_LIST, DEFAULT_LIST, Entry, Whom, encode};
 use cuesta_format::entry::EntryKind;
 use cuesta_format::geometry::BOOT_FILE;

@@ -1,8 +1,6 @@
 //! Leases, fences, credits and quarantine, between sessions driven by one thread.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use cuesta_format::wire::{LeaseMode, Refusal, Request, Response};
 use cuesta_format::{Geometry, InodeNumber, LogGeneration, LogPosition};
 use cuesta_sharedfs::check::{Mode, check};

@@ -1,9 +1,7 @@
 //! Sessions on threads of their own that take the root's lease from each other all the time, beside a digest thread:
 //! whatever was acknowledged is there, nothing else is, and nothing waits for ever.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use cuesta_format::wire::{LeaseMode, Request, Response};
 use cuesta_sharedfs::check::{Mode, check};
 use std::sync::atomic::{AtomicBool, Ordering};

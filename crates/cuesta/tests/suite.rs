@@ -1,0 +1,23 @@
+//! Tests of the installed command, as one program: it is linked once, and its tests share the processors to the end.
+
+mod common;
+
+mod bad_blocks;
+mod bad_input;
+mod commit_file;
+mod containers;
+mod damaged_content;
+mod directory_quotas;
+mod doctor;
+mod emulation;
+mod failing_disk;
+mod life;
+mod locks;
+mod mount;
+mod mount_endings;
+mod restart;
+mod sharing;
+mod tidy;
+mod users;
+mod versions;
+mod written_to_disk;

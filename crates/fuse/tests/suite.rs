@@ -1,0 +1,8 @@
+//! Tests of the mount and the other door, as one program: it is linked once, and its tests share the processors to the end.
+
+mod common;
+
+mod deadlock;
+mod kept_names;
+mod overtaken;
+mod two_doors;

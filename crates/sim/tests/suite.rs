@@ -1,0 +1,14 @@
+//! Tests of the instruments, as one program: it is linked once, and its tests share the processors to the end.
+
+mod differential;
+mod ext4;
+mod family;
+mod kernel;
+mod kill;
+mod kill_writer;
+mod linearizability;
+mod mount;
+mod openers;
+mod recovery;
+mod soak;
+mod users;
