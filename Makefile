@@ -35,6 +35,7 @@ build: setup
 	$(CARGO) build --release -p cuesta -p cuesta-preload
 
 demo: build
+	@setup/packages eatmydata=eatmydata
 	@python3 demo/demo.py $(CUESTA) $(TARGET)/demo
 
 # One profile and one set of features for everything, so that each crate is compiled once; only what the recorder

@@ -2,8 +2,13 @@
 
 1. sqlite3 and python3, unmodified, work on a Cuesta store; all of them and the daemon are killed with SIGKILL in
    the middle; the store recovers, and a manifest kept outside proves that nothing acknowledged was lost. Each
-   program once, then all at the same time, going on where they were killed.
-2. The same programs run on Cuesta, on tmpfs and on this machine's disk, side by side.
+   program once, then all at the same time, going on where they were killed. A round counts only if each program had
+   something acknowledged in it.
+2. The same programs run side by side, like with like: a store in memory beside tmpfs and beside the disk under
+   eatmydata, which all lose what the power takes; a store on the disk beside the disk itself, which keep it.
+
+Where /dev/shm is too small for a store in memory (a container's has 64 MiB), the store of part 1 lies on the disk, and
+part 2 measures the disk alone.
 
 Usage: demo.py CUESTA_COMMAND WORK_DIRECTORY [SEED]. The exit status is not 0 if anything was lost.
 """
@@ -27,12 +32,22 @@ import source
 
 JOURNALS = ("DELETE", "PERSIST")
 ROUNDS = (("DELETE",), ("PERSIST",), ("tree",), ("DELETE", "PERSIST", "tree"))
+# How long programs work between their first acknowledgements and the kill.
 ROUND_SECONDS = (0.6, 1.2)
+# So many lines each program has acknowledged in a round before it is killed, or the demo fails.
+ACKNOWLEDGED_MIN = 10
+ACKNOWLEDGED_SECONDS_MAX = 120
 TURNS = 3
-FAST_ROWS, DISK_ROWS = 8_000, 300
-FAST_FILES, DISK_FILES = 1_000, 100
+MEMORY_ROWS, DISK_ROWS = 8_000, 300
+MEMORY_FILES, DISK_FILES = 1_000, 100
+STORE_BYTES = 1 << 30
+# A store in memory of that size with its logs, and what the comparison writes beside it.
+SHARED_MEMORY = "/dev/shm"
+SHARED_MEMORY_BYTES_MIN = 2 * STORE_BYTES
 # The tree is copied so many times over that no machine finishes before it is killed.
 COPIES = 40
+# What SQLite says of its journal acknowledges nothing.
+JOURNAL_LINES = tuple(journal.lower() for journal in JOURNALS)
 HERE = os.path.dirname(os.path.abspath(__file__))
 COPY = os.path.join(HERE, "copy_tree.py")
 
@@ -65,6 +80,30 @@ class Place:
         return subprocess.run(self.prefix + command, stdout=subprocess.PIPE, text=True, **options)
 
 
+class Store(Place):
+    """A store of Cuesta's, made new, and the programs that run on it."""
+
+    def __init__(self, cuesta, folder, medium):
+        super().__init__(f"Cuesta ({medium})", "/cuesta", [cuesta, "run", "--store", folder, "--"])
+        self.cuesta, self.store, self.medium = cuesta, folder, medium
+        self.remove()
+        done = subprocess.run(
+            [cuesta, "mkfs", folder, "--medium", medium, "--nvm", str(STORE_BYTES)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        if done.returncode != 0:
+            fail(done.stderr.strip())
+
+    def remove(self):
+        if os.path.lexists(self.store):
+            tier = os.path.realpath(os.path.join(self.store, "nvm"))
+            subprocess.run([self.cuesta, "stop", self.store], stdout=subprocess.DEVNULL)
+            shutil.rmtree(tier, ignore_errors=True)
+            shutil.rmtree(self.store, ignore_errors=True)
+
+
 class Job:
     """A program at work on the store, and the lines it acknowledges, collected outside."""
 
@@ -92,6 +131,10 @@ class Job:
             self.lines.extend(line.decode() for line in lines)
         os.close(reader)
 
+    def acknowledged(self):
+        """How many lines acknowledge something."""
+        return sum(not line.startswith(("start ", "end ")) and line not in JOURNAL_LINES for line in list(self.lines))
+
     def end(self):
         self.process.wait()
         self.reader.join()
@@ -101,9 +144,6 @@ class Demo:
     def __init__(self, cuesta, work, seed):
         self.cuesta, self.work = cuesta, work
         self.random = random.Random(seed)
-        self.store = os.path.join(work, "store")
-        prefix = [cuesta, "run", "--store", self.store, "--"]
-        self.on_store = Place("Cuesta", "/cuesta", prefix)
         self.rows, self.origin = source.rows()
         self.tree, self.files = source.library()
         self.acknowledged_rows = {journal: 0 for journal in JOURNALS}
@@ -117,26 +157,17 @@ class Demo:
         return done.stdout
 
     def make_store(self):
-        if os.path.exists(self.store):
-            self.remove_store()
-        done = subprocess.run(
-            [self.cuesta, "mkfs", self.store, "--medium", "memory", "--nvm", "1G"],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        if done.returncode != 0:
-            fail(done.stderr.strip())
+        """The store whose programs are killed. It lies in memory where there is room."""
+        medium = "memory" if self.has_memory() else "block"
+        self.on_store = Store(self.cuesta, os.path.join(self.work, "store"), medium)
+        self.store = self.on_store.store
         # Directories of their own: programs that do not share one do not wait for each other.
         folders = [self.on_store.path(name) for name in (*JOURNALS, "tree")]
         if self.on_store.run(["mkdir", *folders]).returncode != 0:
             fail("no directory can be made on the store")
 
-    def remove_store(self):
-        tier = os.path.realpath(os.path.join(self.store, "nvm"))
-        subprocess.run([self.cuesta, "stop", self.store], stdout=subprocess.DEVNULL)
-        shutil.rmtree(tier, ignore_errors=True)
-        shutil.rmtree(self.store, ignore_errors=True)
+    def has_memory(self):
+        return free_bytes(SHARED_MEMORY) >= SHARED_MEMORY_BYTES_MIN
 
     # -- killing and recovering
 
@@ -155,12 +186,17 @@ class Demo:
         jobs = {name: self.start_job(name) for name in names}
         began = time.monotonic()
         seconds = self.random.uniform(*ROUND_SECONDS)
-        while (passed := time.monotonic() - began) < seconds:
-            counts = {name: len(job.lines) for name, job in jobs.items()}
+        acknowledged = None
+        while acknowledged is None or time.monotonic() - acknowledged < seconds:
+            counts = {name: job.acknowledged() for name, job in jobs.items()}
             progress(f"round {number}: " + ", ".join(f"{name} {count}" for name, count in counts.items()))
+            if acknowledged is None and min(counts.values()) >= ACKNOWLEDGED_MIN:
+                acknowledged = time.monotonic()
             if any(job.process.poll() is not None for job in jobs.values()):
                 break
-            select.select([], [], [], min(0.05, seconds - passed))
+            if acknowledged is None and time.monotonic() - began > ACKNOWLEDGED_SECONDS_MAX:
+                break
+            select.select([], [], [], 0.05)
         daemon = json.loads(self.command("status", "--json", self.store))["pid"]
         programs = [job.process.pid for job in jobs.values() if job.process.returncode is None]
         self.random.shuffle(programs)
@@ -173,6 +209,9 @@ class Demo:
         failed = [name for name, job in jobs.items() if job.process.returncode not in (0, -signal.SIGKILL)]
         if failed:
             fail(f"{', '.join(failed)} failed before it was killed")
+        idle = [name for name, job in jobs.items() if job.acknowledged() < ACKNOWLEDGED_MIN]
+        if idle:
+            fail(f"{', '.join(idle)} had next to nothing acknowledged when it was killed: the round would prove nothing")
         for name, job in jobs.items():
             if name == "tree":
                 self.acknowledged_files.update(job.lines)
@@ -253,45 +292,74 @@ class Demo:
 
     def compare(self):
         disk = os.path.join(self.work, "disk")
-        tmpfs = f"/dev/shm/cuesta-demo-{os.getpid()}"
         os.makedirs(disk, exist_ok=True)
-        os.makedirs(tmpfs)
-        places = [self.on_store, Place("tmpfs", tmpfs), Place(file_system(disk) + " (disk)", disk)]
+        kind = file_system(disk)
+        if self.has_memory():
+            tmpfs = f"{SHARED_MEMORY}/cuesta-demo-{os.getpid()}"
+            os.makedirs(tmpfs)
+            try:
+                peers = [Place("tmpfs", tmpfs)]
+                if shutil.which("eatmydata"):
+                    peers.append(Place(f"{kind}, eatmydata", disk, ["eatmydata"]))
+                self.compare_with("In memory, where the power takes all", self.on_store, peers, MEMORY_ROWS, MEMORY_FILES)
+            finally:
+                shutil.rmtree(tmpfs)
+        else:
+            say(f"  In memory: not compared, as {SHARED_MEMORY} has room for {free_bytes(SHARED_MEMORY) >> 20} MiB only")
+            say("  (a container gets more by docker run --shm-size=4g).")
+        on_disk = Store(self.cuesta, os.path.join(self.work, "store-on-disk"), "block")
+        self.compare_with("On the disk, where fsync means that the power takes nothing", on_disk, [Place(kind, disk)], DISK_ROWS, DISK_FILES)
+        on_disk.remove()
+
+    def compare_with(self, title, store, peers, rows, files):
+        """A table of `store` beside `peers`, in turns. What a turn wrote goes before the next one."""
+        places = [store, *peers]
         rates = {}
-        try:
-            for turn in range(TURNS):
-                for place in places:
-                    progress(f"turn {turn + 1} of {TURNS}: {place.name}")
-                    rows, files = (DISK_ROWS, DISK_FILES) if place is places[-1] else (FAST_ROWS, FAST_FILES)
-                    for journal in JOURNALS:
-                        rate = self.commits_per_second(place, journal, turn, rows)
-                        rates.setdefault((f"SQLite {journal}, commits/s", place.name), []).append(rate)
-                    rate = self.files_per_second(place, turn, files)
-                    rates.setdefault(("files copied with fsync/s", place.name), []).append(rate)
-        finally:
-            shutil.rmtree(tmpfs)
+        for turn in range(TURNS):
+            for place in places:
+                progress(f"turn {turn + 1} of {TURNS}: {place.name}")
+                for journal in JOURNALS:
+                    rate = self.commits_per_second(place, journal, turn, rows)
+                    rates.setdefault((f"SQLite {journal}, commits/s", place.name), []).append(rate)
+                rate = self.files_per_second(place, turn, files)
+                rates.setdefault(("files copied with fsync/s", place.name), []).append(rate)
+                made = [place.path(f"{journal}-{turn}.db") for journal in JOURNALS] + [place.path(f"tree-{turn}")]
+                place.run(["rm", "-rf", *made])
         progress("")
-        say(" " * 30 + "".join(f"{place.name:>15}" for place in places) + f"{'vs tmpfs':>12}{'vs disk':>10}")
+        say(f"  {title}:")
+        columns = "".join(f"{place.name:>17}" for place in places)
+        say(" " * 30 + columns + "".join(f"{'vs ' + place.name:>20}" for place in peers))
         for work in dict.fromkeys(work for work, _ in rates):
-            ours, memory, slow = (statistics.median(rates[work, place.name]) for place in places)
-            cells = "".join(f"{rate:>15,.0f}" for rate in (ours, memory, slow))
-            say(f"  {work:<28}{cells}{ours / memory:>11.2f}×{ours / slow:>9.1f}×")
+            ours, *theirs = (statistics.median(rates[work, place.name]) for place in places)
+            cells = "".join(f"{rate:>17,.0f}" for rate in (ours, *theirs))
+            say(f"  {work:<28}{cells}" + "".join(f"{ours / rate:>19.2f}×" for rate in theirs))
 
     def run(self):
         began = time.monotonic()
         say(f"Data: {len(self.rows):,} packages from {self.origin}; {len(self.files):,} files of {self.tree}")
         self.make_store()
+        where = "in memory" if self.on_store.medium == "memory" else f"on the disk, as {SHARED_MEMORY} is too small"
         say(
             "\nSQLite imports in two journal modes (synchronous=FULL, a commit a row) and a copy of the tree (fsync a\n"
-            "file), unmodified programs on one store; in the middle of each, SIGKILL for them and the daemon:"
+            f"file), unmodified programs on one store ({where}); in the middle of each, SIGKILL for them\n"
+            "and the daemon:"
         )
         for number, names in enumerate(ROUNDS, 1):
             self.kill_in_the_middle(number, names)
             self.verify(number, names)
         say("\nThe same programs side by side (medians of three; make bench measures more and better):")
         self.compare()
-        self.remove_store()
+        self.on_store.remove()
         say(f"\nNothing that was acknowledged was lost. ({time.monotonic() - began:.0f} s)")
+
+
+def free_bytes(folder):
+    """What can be written there; nothing where there is no such folder."""
+    try:
+        found = os.statvfs(folder)
+    except OSError:
+        return 0
+    return found.f_bavail * found.f_frsize
 
 
 def file_system(folder):
