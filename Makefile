@@ -7,7 +7,11 @@ CUESTA := $(TARGET)/release/cuesta
 # Crates with lock-free code, built so that the model checker runs it.
 MODELS := -p cuesta-oplog -p cuesta-threads --features cuesta-oplog/model,cuesta-threads/model
 
+<<<<<<< HEAD
 .PHONY: help build demo test conform programs bench explore models kill-campaign damage-campaign linearizability soak fuzz test-pmem lint install setup
+=======
+.PHONY: help build demo test conform programs bench explore models kill-campaign linearizability soak fuzz fuzz-door test-pmem lint install setup
+>>>>>>> f45d304 (Add a differential fuzzer of the preload door)
 
 help:
 	@echo "make demo           build, run the main job on real input, kill it, prove that nothing was lost"
@@ -21,6 +25,7 @@ help:
 	@echo "make damage-campaign  1,000 random damages of a store's files: each is healed or told (ARGUMENTS=--help)"
 	@echo "make linearizability  processes at once, killed and stopped: each call takes effect at one instant (ARGUMENTS=--help)"
 	@echo "make soak           real programs of two users for MINUTES=n, anything killed, all read again (ARGUMENTS=--help)"
+	@echo "make fuzz-door      random system calls under cuesta run and on the disk, compared (ARGUMENTS=--help)"
 	@echo "make fuzz           the fuzz targets, each for MINUTES=n (make test runs a slice; TARGETS=… for some)"
 	@echo "make test-pmem      suites, power cuts, poisoned pages, memory nodes, in a QEMU guest (ARGUMENTS=--help; make test runs a slice)"
 	@echo "make lint           formatting and clippy"
@@ -92,6 +97,10 @@ damage-campaign: build
 linearizability: build
 	$(CARGO) build --release -p cuesta-sim --bins
 	$(TARGET)/release/linearizability campaign $(ARGUMENTS)
+
+fuzz-door: build
+	$(CARGO) build --release -p cuesta-sim --bins
+	$(TARGET)/release/door-fuzz campaign $(ARGUMENTS)
 
 MINUTES ?= 10
 soak: build

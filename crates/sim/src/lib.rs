@@ -10,12 +10,14 @@
 //! * [`kill`] kills the real programs and checks the store from outside.
 //! * [`linearizability`] has processes work at once and checks that each call took effect at one instant.
 //! * [`damage`] changes files of a store behind its back, and looks whether that is healed or told.
+//! * [`door_fuzz`] makes random system calls under the preload door and on a disk, and compares.
 //! * [`doors`]: by which of the two doors programs of a campaign come to the store.
 //! * [`soak`] has real programs of two users work for as long as is wished, kills anything, and reads everything again.
 //!
 //! Nothing here is linked into what users run.
 
 pub mod damage;
+pub mod door_fuzz;
 pub mod doors;
 #[cfg(feature = "record")]
 pub mod explorer;

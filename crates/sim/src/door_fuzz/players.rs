@@ -1,0 +1,160 @@
+//! Both players with the store and the folders they play in.
+
+use super::player::{END, SLOWLY};
+use super::sequence::Call;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::io::{self, BufRead, BufReader, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use tempfile::TempDir;
+
+/// Far more than a sequence needs.
+const PATIENCE: Timespec = Timespec { tv_sec: 60, tv_nsec: 0 };
+
+/// A player and the pipes to it.
+struct Player {
+    child: Child,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+}
+
+impl Player {
+    fn start(command: &mut Command) -> io::Result<Player> {
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+        let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
+            return Err(io::Error::other("a player without pipes"));
+        };
+        Ok(Player { child, input, output: BufReader::new(output) })
+    }
+
+    fn ask(&mut self, calls: &[Call], slowly: bool) -> io::Result<()> {
+        if slowly {
+            writeln!(self.input, "{SLOWLY}")?;
+        }
+        let text: String = calls.iter().map(|call| format!("{call}\n")).collect();
+        self.input.write_all(format!("{text}\n").as_bytes())
+    }
+
+    fn answer(&mut self) -> io::Result<String> {
+        let mut told = String::new();
+        loop {
+            if self.output.buffer().is_empty()
+                && poll(&mut [PollFd::new(self.output.get_ref(), PollFlags::IN)], Some(&PATIENCE))? == 0
+            {
+                return Err(io::Error::other("the player does not answer"));
+            }
+            let mut line = Vec::new();
+            if self.output.read_until(b'\n', &mut line)? == 0 {
+                return Err(io::Error::other(format!("the player has ended: {}", self.child.wait()?)));
+            }
+            let line = String::from_utf8_lossy(&line);
+            if line.trim_end() == END {
+                return Ok(told);
+            }
+            told.push_str(&line);
+        }
+    }
+}
+
+impl Drop for Player {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// What is compared: by the door, and on the disk.
+pub struct Transcripts {
+    /// By the player on the disk.
+    pub disk: String,
+    /// By the player under the door.
+    pub door: String,
+}
+
+/// Both players.
+pub struct Players {
+    cuesta: PathBuf,
+    fuzzer: PathBuf,
+    folder: TempDir,
+    store: TempDir,
+    outside: TempDir,
+    pair: Option<[Player; 2]>,
+}
+
+impl Players {
+    /// Makes a store and starts the players.
+    ///
+    /// # Errors
+    ///
+    /// A command fails.
+    pub fn new(cuesta: &Path, fuzzer: &Path, on_disk: &Path) -> io::Result<Players> {
+        let folder = tempfile::Builder::new().prefix("door-").tempdir_in(on_disk)?;
+        let store = crate::stores::folder(None, "cuesta-door-")?;
+        std::fs::create_dir(folder.path().join("at"))?;
+        // Of another file system than the directory on the disk, as it is of another than the store.
+        let outside = crate::stores::folder(None, "door-outside-")?;
+        let status = Command::new(cuesta)
+            .arg("mkfs")
+            .arg(store.path().join("store"))
+            .args(["--medium", "memory", "--nvm", "512M"])
+            .stdout(Stdio::null())
+            .status()?;
+        if !status.success() {
+            return Err(io::Error::other(format!("mkfs: {status}")));
+        }
+        let (cuesta, fuzzer) = (cuesta.to_owned(), fuzzer.to_owned());
+        Ok(Players { cuesta, fuzzer, folder, store, outside, pair: None })
+    }
+
+    fn start(&self) -> io::Result<[Player; 2]> {
+        let at = self.folder.path().join("at");
+        let play = |command: &mut Command, outside: &str| {
+            command.arg("play").arg(at.join("w")).arg(self.outside.path().join(outside)).env("LC_ALL", "C");
+            Player::start(command)
+        };
+        let mut door = Command::new(&self.cuesta);
+        door.arg("run")
+            .arg("--store")
+            .arg(self.store.path().join("store"))
+            .arg("--at")
+            .arg(&at)
+            .arg("--")
+            .arg(&self.fuzzer);
+        Ok([play(&mut Command::new(&self.fuzzer), "out1")?, play(&mut door, "out2")?])
+    }
+
+    /// Has both play a sequence; `slowly`, so that times differ by calls.
+    ///
+    /// # Errors
+    ///
+    /// One of them does not answer.
+    pub fn play(&mut self, calls: &[Call], slowly: bool) -> io::Result<Transcripts> {
+        let mut pair = match self.pair.take() {
+            Some(pair) => pair,
+            None => self.start()?,
+        };
+        for player in &mut pair {
+            player.ask(calls, slowly)?;
+        }
+        let [disk, door] = &mut pair;
+        let transcripts = Transcripts { disk: disk.answer()?, door: door.answer()? };
+        self.pair = Some(pair);
+        Ok(transcripts)
+    }
+}
+
+impl Drop for Players {
+    fn drop(&mut self) {
+        self.pair = None;
+        let store = self.store.path().join("store");
+        let _ = Command::new(&self.cuesta)
+            .arg("stop")
+            .arg(&store)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status();
+        if let Ok(memory) = std::fs::read_link(store.join("nvm")) {
+            let _ = std::fs::remove_dir_all(memory);
+        }
+    }
+}
