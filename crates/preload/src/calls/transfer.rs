@@ -14,6 +14,8 @@ use crate::{process, thread, user_memory};
 const STEP_BYTES: usize = 128 * 1024;
 /// What a pipe that is ready to be written takes without waiting.
 const PIPE_BYTES: usize = 4096;
+/// `pwritev2`: no more than can be written without waiting.
+const RWF_NOWAIT: usize = 8;
 /// Most bytes one call moves, as the kernel has it.
 const COUNT_LIMIT: usize = 0x7fff_f000;
 
@@ -129,7 +131,44 @@ impl End {
         }
     }
 
-    fn write(&self, bytes: &[u8], ready_only: bool) -> Result<usize, Failure> {
+    /// Writes to a pipe what it takes without waiting. `None`: it takes nothing.
+    fn write_ready(&self, bytes: &[u8]) -> Result<Option<usize>, Failure> {
+        let vector = [bytes.as_ptr() as usize, bytes.len()];
+        let here = usize::MAX;
+        let arguments = [self.fd as usize, vector.as_ptr() as usize, 1, here, here, RWF_NOWAIT];
+        let answer = thread::wait(libc::SYS_pwritev2, arguments, true);
+        match usize::try_from(answer) {
+            Ok(written) => Ok(Some(written)),
+            Err(_) if answer == -(libc::EAGAIN as isize) => Ok(None),
+            // Kernels before 6.4 cannot say it of pipes.
+            Err(_) if answer == -(libc::EOPNOTSUPP as isize) => {
+                let part = bytes.len().min(PIPE_BYTES);
+                waiting(libc::SYS_write, [self.fd as usize, bytes.as_ptr() as usize, part, 0]).map(Some)
+            }
+            Err(_) => Err(Failure::Errno(-answer as i32)),
+        }
+    }
+
+    /// Bytes that lie in a pipe.
+    fn bytes_ready(&self) -> Result<usize, Failure> {
+        let mut bytes = 0i32;
+        let answer =
+            kernel(libc::SYS_ioctl, [self.fd as usize, libc::FIONREAD as usize, &raw mut bytes as usize, 0]);
+        if answer < 0 { Err(Failure::Errno(-answer as i32)) } else { Ok(bytes.unsigned_abs() as usize) }
+    }
+
+    /// Waits until a pipe can be read or written; not at all if `flags` of the call or the pipe's own say so.
+    fn wait_ready(&self, events: i16, flags: u32) -> Result<(), Failure> {
+        let mut ready = libc::pollfd { fd: self.fd, events, revents: 0 };
+        let is_patient = flags & libc::SPLICE_F_NONBLOCK == 0 && self.flags()? & libc::O_NONBLOCK == 0;
+        let patience = if is_patient { usize::MAX } else { 0 };
+        match waiting(libc::SYS_poll, [(&raw mut ready) as usize, 1, patience, 0])? {
+            0 => Err(Failure::Errno(libc::EAGAIN)),
+            _ => Ok(()),
+        }
+    }
+
+    fn write(&self, bytes: &[u8]) -> Result<usize, Failure> {
         let from = [self.fd as usize, bytes.as_ptr() as usize, bytes.len()];
         match (&self.pin, self.position) {
             (Some(pin), Some(position)) => {
@@ -137,9 +176,6 @@ impl End {
             }
             (_, Some(position)) => {
                 waiting(libc::SYS_pwrite64, [from[0], from[1], from[2], position as usize])
-            }
-            (_, None) if ready_only => {
-                waiting(libc::SYS_write, [from[0], from[1], from[2].min(PIPE_BYTES), 0])
             }
             (_, None) => waiting(libc::SYS_write, [from[0], from[1], from[2], 0]),
         }
@@ -157,19 +193,31 @@ fn waiting(number: i64, [first, second, third, fourth]: [usize; 4]) -> Result<us
     usize::try_from(answer).map_err(|_| Failure::Errno(-answer as i32))
 }
 
-/// Moves up to `count` bytes, in as many steps as nothing has to wait for after the first.
-fn transfer(mut from: End, mut to: End, count: usize, ready_only: bool) -> Answer {
+/// Moves up to `count` bytes, as much at a time as `step` says of what is left; zero ends it.
+fn transfer(
+    mut from: End,
+    mut to: End,
+    count: usize,
+    step: impl Fn(&End, usize) -> Result<usize, Failure>,
+) -> Answer {
     let count = count.min(COUNT_LIMIT);
     let mut buffer = vec![0u8; count.min(STEP_BYTES)];
     let mut moved = 0;
     from.begin()?;
     to.begin()?;
     while moved < count {
-        let step = (count - moved).min(buffer.len()).min(if ready_only { PIPE_BYTES } else { STEP_BYTES });
-        let done = from.read(&mut buffer[..step]).and_then(|read| {
+        let wanted = match step(&from, moved) {
+            Ok(wanted) => wanted.min(count - moved).min(buffer.len()),
+            Err(_) if moved > 0 => break,
+            Err(failure) => return Err(failure),
+        };
+        if wanted == 0 {
+            break;
+        }
+        let done = from.read(&mut buffer[..wanted]).and_then(|read| {
             let mut written = 0;
             while written < read {
-                let part = to.write(&buffer[written..read], ready_only)?;
+                let part = to.write(&buffer[written..read])?;
                 to.moved_by(part);
                 from.moved_by(part);
                 written += part;
@@ -186,16 +234,56 @@ fn transfer(mut from: End, mut to: End, count: usize, ready_only: bool) -> Answe
             Err(_) if moved > 0 => break,
             Err(failure) => return Err(failure),
         }
-        if ready_only {
-            break;
-        }
     }
+    finish(&from, &to, moved)
+}
+
+fn finish(from: &End, to: &End, moved: usize) -> Answer {
     if moved > 0 {
         // In this order: both may be the same description.
         to.finish()?;
         from.finish()?;
     }
     Ok(moved as isize)
+}
+
+/// Fills a pipe from a file, as far as it takes something without waiting once it has begun to.
+fn fill_pipe(mut from: End, to: End, count: usize, flags: u32) -> Answer {
+    let count = count.min(COUNT_LIMIT);
+    let mut buffer = vec![0u8; count.min(STEP_BYTES)];
+    let mut moved = 0;
+    from.begin()?;
+    to.wait_ready(libc::POLLOUT, flags)?;
+    while moved < count {
+        let wanted = (count - moved).min(buffer.len());
+        let done = match from.read(&mut buffer[..wanted]) {
+            Ok(0) => break,
+            Ok(read) => to.write_ready(&buffer[..read]),
+            Err(failure) => Err(failure),
+        };
+        match done {
+            Ok(Some(bytes)) => {
+                from.moved_by(bytes);
+                moved += bytes;
+            }
+            Ok(None) if moved > 0 => break,
+            // Another writer was faster.
+            Ok(None) => to.wait_ready(libc::POLLOUT, flags)?,
+            Err(_) if moved > 0 => break,
+            Err(failure) => return Err(failure),
+        }
+    }
+    finish(&from, &to, moved)
+}
+
+/// Empties a pipe into a file: what lies in it, and not what comes once that is gone.
+fn drain_pipe(from: End, to: End, count: usize, flags: u32) -> Answer {
+    from.wait_ready(libc::POLLIN, flags)?;
+    transfer(from, to, count, |from, moved| {
+        let ready = from.bytes_ready()?;
+        // Nothing lies in one that is ready when its last writer is gone: the read says so.
+        Ok(if moved == 0 { ready.max(1) } else { ready })
+    })
 }
 
 pub fn send_file(call: &Call) -> Answer {
@@ -212,7 +300,12 @@ pub fn send_file(call: &Call) -> Answer {
     if appends || cannot_seek {
         return Err(Failure::Errno(libc::EINVAL));
     }
-    transfer(from, to, call.word(3), false)
+    let count = call.word(3);
+    if to.is_pipe() {
+        fill_pipe(from, to, count, 0)
+    } else {
+        transfer(from, to, count, |_, _| Ok(STEP_BYTES))
+    }
 }
 
 /// All that `splice`, `tee` and `vmsplice` may be asked for.
@@ -269,16 +362,8 @@ pub fn splice(call: &Call) -> Answer {
     if pipe.kept_at.is_some() {
         return Err(Failure::Errno(libc::ESPIPE));
     }
-    let is_reading = from.pin.is_none();
-    let events = if is_reading { libc::POLLIN } else { libc::POLLOUT };
-    let mut ready = libc::pollfd { fd: pipe.fd, events, revents: 0 };
-    let patience = if call.int(5) & libc::SPLICE_F_NONBLOCK as i32 != 0 { 0 } else { usize::MAX };
-    if waiting(libc::SYS_poll, [(&raw mut ready) as usize, 1, patience, 0])? == 0 {
-        return Err(Failure::Errno(libc::EAGAIN));
-    }
-    // One step: the first has waited, and what a further one could move is not known.
-    let count = if is_reading { call.word(4).min(STEP_BYTES) } else { call.word(4) };
-    transfer(from, to, count, true)
+    let (count, flags) = (call.word(4), call.word(5) as u32);
+    if from.pin.is_none() { drain_pipe(from, to, count, flags) } else { fill_pipe(from, to, count, flags) }
 }
 
 /// Between files of two file systems the kernel answers EXDEV, and programs copy by themselves.
@@ -319,5 +404,5 @@ pub fn copy_range(call: &Call) -> Answer {
     if is_same && read.abs_diff(written) < count as u64 {
         return Err(Failure::Errno(libc::EINVAL));
     }
-    transfer(from, to, count, false)
+    transfer(from, to, count, |_, _| Ok(STEP_BYTES))
 }
