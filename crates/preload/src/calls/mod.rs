@@ -19,6 +19,7 @@ mod links;
 mod loaders;
 mod locks;
 mod memory;
+mod mounts;
 mod names;
 mod needed;
 mod open_how;
@@ -180,6 +181,11 @@ pub fn serve(number: usize, arguments: [usize; 6]) -> Answer {
         }
         libc::SYS_openat => names::open(&call, Some(0), 1, call.int(2), call.word(3)),
         libc::SYS_openat2 => open_how::open(&call),
+        libc::SYS_mount => mounts::mount(&call),
+        libc::SYS_move_mount => mounts::move_mount(&call),
+        libc::SYS_umount2 => mounts::unmount(&call),
+        libc::SYS_pivot_root => mounts::pivot_root(&call),
+        libc::SYS_chroot => mounts::change_root(&call),
         libc::SYS_open_tree => names::open_tree(&call),
         libc::SYS_mkdir => names::make_directory(&call, None, 0, call.word(1)),
         libc::SYS_mkdirat => names::make_directory(&call, Some(0), 1, call.word(2)),
