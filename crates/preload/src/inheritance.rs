@@ -12,6 +12,7 @@ use rustix::fs::MemfdFlags;
 use crate::descriptors;
 use crate::link_maps::HandedOver;
 use crate::open_file::{Description, Inherited, Shared};
+use crate::process::borrow;
 use crate::store::Token;
 use crate::{cells, environment, process, record_locks, references, way, working_directory};
 
@@ -287,11 +288,6 @@ pub fn inherited_descriptor() -> Option<i32> {
 /// Whether the next program has a descriptor.
 pub fn survives_exec(fd: i32) -> bool {
     rustix::io::fcntl_getfd(borrow(fd)).is_ok_and(|flags| !flags.contains(rustix::io::FdFlags::CLOEXEC))
-}
-
-fn borrow(fd: i32) -> rustix::fd::BorrowedFd<'static> {
-    // SAFETY: used for one call each; a descriptor closed meanwhile answers EBADF.
-    unsafe { rustix::fd::BorrowedFd::borrow_raw(fd) }
 }
 
 /// A description as text.

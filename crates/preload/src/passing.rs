@@ -14,7 +14,6 @@ use cuesta_format::InodeNumber;
 use cuesta_format::control::PASSED_MARKS;
 use cuesta_libfs::{Error, PassedFile};
 use cuesta_media::lock_files::{self, Mark};
-use rustix::fd::BorrowedFd;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::{Errno, FdFlags};
 
@@ -22,6 +21,7 @@ use crate::calls::Failure;
 use crate::cells::Cell;
 use crate::descriptors::{self, Pin};
 use crate::open_file::Description;
+use crate::process::borrow;
 use crate::store::Client;
 use crate::{arch, cells, gate, inheritance, process, references};
 
@@ -156,9 +156,4 @@ fn marks(fd: i32) -> Vec<u64> {
         start.checked_sub(PASSED_MARKS)
     };
     locks.filter_map(number).collect()
-}
-
-fn borrow(fd: i32) -> BorrowedFd<'static> {
-    // SAFETY: used for one call each; a descriptor closed meanwhile answers EBADF.
-    unsafe { BorrowedFd::borrow_raw(fd) }
 }

@@ -210,9 +210,12 @@ fn has_token(fd: i32, number: i32) -> bool {
     open.chain(working_directory::pin()).any(|pin| pin.move_token(fd, number))
 }
 
-/// Descriptors that this library knows to be open.
+/// A descriptor for the length of a call: one that this library knows to be open, `AT_FDCWD`, or a number the application
+/// named, which need not be open: the kernel then answers EBADF.
 pub fn borrow(fd: i32) -> BorrowedFd<'static> {
-    // SAFETY: used for one call.
+    // To the type −1 is no number of a descriptor; to the kernel every negative one is as bad.
+    let fd = if fd == -1 { i32::MIN } else { fd };
+    // SAFETY: used for one call, which checks the number.
     unsafe { BorrowedFd::borrow_raw(fd) }
 }
 

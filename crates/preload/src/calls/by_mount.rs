@@ -21,6 +21,7 @@ use super::path::Place;
 use super::{Answer, Failure};
 use crate::descriptors::{self, Pin};
 use crate::open_file::Shared;
+use crate::process::borrow;
 use crate::{arch, cells, gate, inheritance, process, references, thread, working_directory};
 
 /// Flags that an open at the mount is to have as the descriptor's own has.
@@ -341,9 +342,4 @@ fn has_locks(fd: i32, kind: Locks) -> bool {
         is_whole || first.is_none_or(|first| first <= USER_LOCK_LAST)
     };
     listed.split(|byte| *byte == b'\n').filter(|line| line.starts_with(b"lock:")).any(is_one)
-}
-
-fn borrow(fd: i32) -> BorrowedFd<'static> {
-    // SAFETY: used for one call each; a descriptor closed meanwhile answers EBADF.
-    unsafe { BorrowedFd::borrow_raw(fd) }
 }

@@ -5,7 +5,7 @@
 //! one for those to come, before its next child. A copy is of one version of the file, and used for no other. Who
 //! starts many programs has them start faster (see `loaders`).
 
-use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, FromRawFd as _, IntoRawFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, AsRawFd as _, FromRawFd as _, IntoRawFd as _, OwnedFd};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -14,6 +14,7 @@ use cuesta_format::InodeNumber;
 use rustix::fs::{MemfdFlags, SealFlags, Stat};
 
 use super::{Failure, loaders, needed, running};
+use crate::process::borrow;
 use crate::{credentials, descriptors, patch, process, thread};
 
 /// Copies kept, and the largest of them: what a process holds of memory stays below their product.
@@ -217,11 +218,6 @@ pub fn move_copy(from: i32, to: i32) -> bool {
     let mut kept = KEPT.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let mut files = kept.iter_mut().flat_map(|kept| std::iter::once(&mut kept.copy).chain(&mut kept.mark));
     files.any(|file| file.move_from(from, to)) || loaders::move_file(from, to)
-}
-
-fn borrow(fd: i32) -> BorrowedFd<'static> {
-    // SAFETY: used for one call each; a descriptor closed meanwhile answers EBADF.
-    unsafe { BorrowedFd::borrow_raw(fd) }
 }
 
 /// A copy that was made.

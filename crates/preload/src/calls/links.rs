@@ -186,8 +186,7 @@ pub fn into_store(directory: i32, path: &[u8], follow: bool) -> Option<Vec<u8>> 
 
 /// Whether a symbolic link lies on the way, as far as there is one.
 fn has_link(directory: i32, path: &[u8], follow: bool) -> bool {
-    // SAFETY: a number the application named, or the working directory; the kernel checks it.
-    let directory = unsafe { rustix::fd::BorrowedFd::borrow_raw(directory) };
+    let directory = process::borrow(directory);
     let end = if follow { OFlags::empty() } else { OFlags::NOFOLLOW };
     let flags = OFlags::PATH | OFlags::CLOEXEC | end;
     openat2(directory, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS).err() == Some(Errno::LOOP)

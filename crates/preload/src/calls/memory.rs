@@ -7,7 +7,7 @@
 use crate::store::OpenFile;
 use cuesta_format::FileKind;
 use cuesta_libfs::Error;
-use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use rustix::fd::{AsFd, AsRawFd, OwnedFd};
 use rustix::fs::{MemfdFlags, memfd_create};
 
 use super::{Answer, Call, Failure};
@@ -74,8 +74,7 @@ fn map_code(call: &Call) -> Answer {
     }
     let start = call.kernel(call.arguments);
     if start > 0 {
-        // SAFETY: used during this call; a descriptor closed meanwhile answers EBADF.
-        let file = unsafe { BorrowedFd::borrow_raw(fd as i32) };
+        let file = process::borrow(fd as i32);
         let read = |at, bytes: &mut [u8]| read_kernels(file, at, bytes);
         // Code that is no library's stays as it is.
         let _ = patch::patch_mapped(&read, start as usize, length, offset as u64);

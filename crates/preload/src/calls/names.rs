@@ -3,7 +3,6 @@
 use crate::store::{LinkSource, OpenFile};
 use cuesta_format::{FileKind, InodeNumber};
 use cuesta_libfs::{Error, NewMode, OPEN_FLAGS, RenameFlags, Resolve, UNNAMED};
-use rustix::fd::BorrowedFd;
 use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 
@@ -254,16 +253,11 @@ fn outside_at(
     is_source: bool,
     follow: bool,
 ) -> Result<(), Failure> {
-    // SAFETY: a number the application named, or the working directory; the kernel checks it.
-    let directory = unsafe { BorrowedFd::borrow_raw(directory) };
-    if let Some(folder) = directory_of(path) {
-        rustix::fs::openat(
-            directory,
-            folder,
-            OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
-            Mode::empty(),
-        )?;
-    }
+    let directory = process::borrow(directory);
+    // Without a folder in the path it is the directory itself that must be one.
+    let folder = directory_of(path).unwrap_or(b".");
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    rustix::fs::openat(directory, folder, flags, Mode::empty())?;
     if !is_link {
         return Ok(());
     }

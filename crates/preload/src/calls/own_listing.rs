@@ -1,11 +1,9 @@
 //! Listings of this process's descriptors (`/proc/self/fd` and its like), without those that are this library's own:
 //! whoever closes all that it finds there, or counts them, finds what it opened.
 
-use rustix::fd::BorrowedFd;
-
 use super::{Answer, Call, Failure, descriptor_names};
 use crate::user_memory::UserPath;
-use crate::{descriptors, user_memory};
+use crate::{descriptors, process, user_memory};
 
 /// Where a directory entry has its length, as the kernel writes it, of two bytes.
 const LENGTH_AT: usize = 16;
@@ -50,9 +48,8 @@ pub fn attributes(call: &Call, path: usize, size_at: usize) -> Answer {
 }
 
 fn is_own_listing(fd: i32) -> bool {
-    // SAFETY: used for two calls, which answer EBADF if it is closed.
-    let directory = unsafe { BorrowedFd::borrow_raw(fd) };
-    let is_proc = rustix::fs::fstatfs(directory).is_ok_and(|found| found.f_type == libc::PROC_SUPER_MAGIC);
+    let is_proc =
+        rustix::fs::fstatfs(process::borrow(fd)).is_ok_and(|found| found.f_type == libc::PROC_SUPER_MAGIC);
     is_proc
         && rustix::fs::readlink(format!("/proc/self/fd/{fd}"), Vec::new())
             .is_ok_and(|path| descriptor_names::lists_own(path.as_bytes()))

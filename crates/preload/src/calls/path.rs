@@ -150,6 +150,9 @@ pub fn locate_bytes(directory: i32, path: &[u8]) -> Result<Place, Failure> {
         }
         return Ok(Place { base: Some(base), path: path.to_vec() });
     }
+    if directory != libc::AT_FDCWD && descriptors::is_hidden(directory) {
+        return Err(Failure::Errno(libc::EBADF));
+    }
     if path.is_empty() {
         return Err(Failure::NotOurs);
     }

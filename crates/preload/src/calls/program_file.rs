@@ -11,6 +11,7 @@ use rustix::io::Errno;
 use super::path::{self, CROSSINGS};
 use super::{Failure, descriptor_names, links, running};
 use crate::descriptors::{self, Pin};
+use crate::process::borrow;
 use crate::{credentials, process};
 
 /// How much of a program is looked at: its script line, or the headers of its segments.
@@ -277,11 +278,6 @@ fn script_line(head: &[u8]) -> Result<Option<ScriptLine>, ()> {
         interpreter: line[..name].to_vec(),
         argument: (!argument.is_empty()).then(|| argument.to_vec()),
     }))
-}
-
-fn borrow(directory: i32) -> rustix::fd::BorrowedFd<'static> {
-    // SAFETY: used for one call; AT_FDCWD, or a descriptor of the application's, which answers EBADF if closed.
-    unsafe { rustix::fd::BorrowedFd::borrow_raw(directory) }
 }
 
 #[cfg(test)]

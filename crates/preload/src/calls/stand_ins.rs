@@ -232,9 +232,7 @@ fn mode_unbound(call: &Call) -> Result<u32, Failure> {
     // SAFETY: the kernel writes at most as much as `length` says there is.
     match unsafe { crate::arch::syscall(libc::SYS_getsockname as usize, arguments) } {
         0 if bytes[..PATH_AT] == (libc::AF_UNIX as u16).to_ne_bytes() && length as usize <= PATH_AT => {
-            // SAFETY: used for one call; the descriptor has just been seen to be open.
-            let socket = unsafe { rustix::fd::BorrowedFd::borrow_raw(call.int(0)) };
-            Ok(rustix::fs::fstat(socket)?.st_mode)
+            Ok(rustix::fs::fstat(process::borrow(call.int(0)))?.st_mode)
         }
         0 => Err(Failure::Errno(libc::EINVAL)),
         errno => Err(Failure::Errno(-errno as i32)),
