@@ -13,4 +13,5 @@ mod passing;
 mod processes;
 mod programs;
 mod starts;
+mod surroundings;
 mod threads;

@@ -3,12 +3,10 @@
 //! Each program in `surroundings` runs twice, in an empty directory on this machine's disk and in one on a store, and must say
 //! the same.
 
-mod common;
-
 use std::path::Path;
 use std::process::Command;
 
-use common::{Finish as _, Served, compare, told};
+use crate::common::{Finish as _, Served, compare, told};
 
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/surroundings");
 
