@@ -144,6 +144,8 @@ impl Geometry {
 
 /// The superblock's name in the tier's directory.
 pub const SUPERBLOCK_FILE: &str = "superblock";
+/// The name of its second copy.
+pub const SUPERBLOCK_COPY_FILE: &str = "superblock.copy";
 /// The session table's name in the tier's directory.
 pub const SESSIONS_FILE: &str = "sessions";
 /// The name of what processes share of a medium that is played, in the tier's directory ([`crate::emulation`]).
@@ -154,6 +156,8 @@ pub const INCARNATION_FILE: &str = "incarnation";
 pub const BOOT_FILE: &str = "boot";
 /// The metadata store's name in the tier's directory.
 pub const METADATA_FILE: &str = "meta.redb";
+/// The name of its second copy, where there is one.
+pub const METADATA_COPY_FILE: &str = "meta.copy";
 /// The folder of log segments in the tier's directory.
 pub const LOGS_FOLDER: &str = "logs";
 /// The folder of arenas in the tier's directory.

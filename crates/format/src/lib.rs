@@ -29,6 +29,7 @@ pub mod persistence;
 pub mod processor;
 pub mod quota;
 pub mod session_table;
+pub mod stamp;
 pub mod superblock;
 pub mod wire;
 

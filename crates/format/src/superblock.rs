@@ -9,8 +9,16 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 /// Bytes the superblock takes.
 pub const SUPERBLOCK_BYTES: usize = 4096;
 
-/// The format this build reads and writes.
+/// The format this build reads and writes. A store of another one is refused.
 pub const FORMAT_VERSION: u32 = 9;
+
+/// What this build adds to that format. A store of a lower minor version opens, and has this one from then on; of a higher one it is refused.
+///
+/// | minor version | adds |
+/// |---|---|
+/// | 0 | |
+/// | 1 | second copies of the superblock, and on medium `block` of the metadata; the store's generation ([`Opening`], [`crate::stamp`]) |
+pub const FORMAT_MINOR: u32 = 1;
 
 const MAGIC: [u8; 8] = *b"CUESTAFS";
 
@@ -77,7 +85,10 @@ struct Layout {
     segment_bytes: U64,
     nvm_bytes: U64,
     checks_content: U32,
-    unused: [u8; SUPERBLOCK_BYTES - 68],
+    minor: U32,
+    generation: U64,
+    is_closed: U32,
+    unused: [u8; SUPERBLOCK_BYTES - 84],
 }
 
 const _: () = assert!(size_of::<Layout>() == SUPERBLOCK_BYTES);
@@ -93,6 +104,15 @@ pub struct Superblock {
     pub geometry: Geometry,
 }
 
+/// Which opening of the store a superblock is of: it changes with each, while the rest of the superblock never does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Opening {
+    /// How often the store has been opened.
+    pub generation: u64,
+    /// It was left in order.
+    pub is_closed: bool,
+}
+
 /// Why a superblock is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SuperblockError {
@@ -103,9 +123,20 @@ pub enum SuperblockError {
     #[error("this is no Cuesta store (its superblock does not start with the magic)")]
     Magic,
     /// It was made by another version.
-    #[error("the store has format version {found}; this cuesta reads version {FORMAT_VERSION}")]
+    #[error(
+        "the store has format version {found}, and this cuesta reads version {FORMAT_VERSION}: use the cuesta that made it, or copy \
+         its files out with that one and into a store that this one makes"
+    )]
     Version {
         /// The version found.
+        found: u32,
+    },
+    /// A later build of this version has opened it.
+    #[error(
+        "the store has format version {FORMAT_VERSION}.{found}, and this cuesta reads up to {FORMAT_VERSION}.{FORMAT_MINOR}: use a newer cuesta"
+    )]
+    Minor {
+        /// The minor version found.
         found: u32,
     },
     /// Its checksum is wrong.
@@ -125,9 +156,15 @@ pub enum SuperblockError {
 }
 
 impl Superblock {
-    /// The bytes to write.
+    /// The bytes to write of a store that was never opened.
     #[must_use]
     pub fn encode(&self) -> Box<[u8; SUPERBLOCK_BYTES]> {
+        self.encode_at(Opening::default())
+    }
+
+    /// The bytes to write.
+    #[must_use]
+    pub fn encode_at(&self, opening: Opening) -> Box<[u8; SUPERBLOCK_BYTES]> {
         let mut layout = Layout {
             magic: MAGIC,
             checksum: U32::ZERO,
@@ -139,7 +176,10 @@ impl Superblock {
             segment_bytes: self.geometry.segment_bytes.into(),
             nvm_bytes: self.geometry.nvm_bytes.into(),
             checks_content: u32::from(self.geometry.checks_content).into(),
-            unused: [0; SUPERBLOCK_BYTES - 68],
+            minor: FORMAT_MINOR.into(),
+            generation: opening.generation.into(),
+            is_closed: u32::from(opening.is_closed).into(),
+            unused: [0; SUPERBLOCK_BYTES - 84],
         };
         layout.checksum = crate::entry::crc32c(&layout.as_bytes()[12..]).into();
         let mut bytes = Box::new([0; SUPERBLOCK_BYTES]);
@@ -149,6 +189,11 @@ impl Superblock {
 
     /// Checks bytes read from media.
     pub fn decode(bytes: &[u8]) -> Result<Superblock, SuperblockError> {
+        Superblock::decode_at(bytes).map(|(superblock, _)| superblock)
+    }
+
+    /// Checks bytes read from media, which say of which opening they are, too.
+    pub fn decode_at(bytes: &[u8]) -> Result<(Superblock, Opening), SuperblockError> {
         let (layout, _) = Layout::ref_from_prefix(bytes).map_err(|_| SuperblockError::Short(bytes.len()))?;
         if layout.magic != MAGIC {
             return Err(SuperblockError::Magic);
@@ -161,6 +206,10 @@ impl Superblock {
         if computed != layout.checksum.get() {
             return Err(SuperblockError::Checksum { found: layout.checksum.get(), computed });
         }
+        let minor = layout.minor.get();
+        if minor > FORMAT_MINOR {
+            return Err(SuperblockError::Minor { found: minor });
+        }
         let code = layout.medium.get();
         let medium = Medium::ALL.into_iter().find(|&medium| medium as u32 == code);
         let medium = medium.ok_or(SuperblockError::Medium(code))?;
@@ -172,7 +221,8 @@ impl Superblock {
             checks_content: layout.checks_content.get() != 0,
         }
         .check()?;
-        Ok(Superblock { store: StoreId(layout.store), medium, geometry })
+        let opening = Opening { generation: layout.generation.get(), is_closed: layout.is_closed.get() != 0 };
+        Ok((Superblock { store: StoreId(layout.store), medium, geometry }, opening))
     }
 }
 
@@ -206,11 +256,30 @@ mod tests {
 
     #[test]
     fn each_flipped_byte_is_noticed() {
-        for at in 0..68 {
+        for at in 0..84 {
             let mut bytes = sample().encode();
             bytes[at] ^= 0x10;
             assert!(Superblock::decode(&bytes[..]).is_err(), "byte {at}");
         }
+    }
+
+    #[test]
+    fn an_opening_is_read_as_it_was_written_and_a_later_minor_version_is_refused() {
+        for opening in [Opening::default(), Opening { generation: 1 << 40, is_closed: true }] {
+            assert_eq!(Superblock::decode_at(&sample().encode_at(opening)[..]), Ok((sample(), opening)));
+        }
+        let with_minor = |minor: u32| {
+            let mut bytes = sample().encode();
+            bytes[68..72].copy_from_slice(&minor.to_le_bytes());
+            let sum = crate::entry::crc32c(&bytes[12..]);
+            bytes[8..12].copy_from_slice(&sum.to_le_bytes());
+            Superblock::decode(&bytes[..])
+        };
+        assert_eq!(with_minor(0), Ok(sample()));
+        let later = FORMAT_MINOR + 1;
+        let refused = with_minor(later).unwrap_err();
+        assert_eq!(refused, SuperblockError::Minor { found: later });
+        assert!(refused.to_string().contains("use a newer cuesta"), "{refused}");
     }
 
     #[test]

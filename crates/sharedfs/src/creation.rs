@@ -1,17 +1,17 @@
-//! Makes a store's fast tier. The superblock comes last and is the first thing anybody reads: without it there is no
+//! Makes a store's fast tier. The superblock comes last and is read first: without it there is no
 //! store.
 
 use crate::Error;
 use crate::metadata::MetadataStore;
 use crate::sessions::{SessionTable, make_segment};
 use crate::store::SharedFs;
+use crate::superblocks::{self, Superblocks};
 use crate::tiers::{Parts, claim_device, medium_of_files};
-use cuesta_format::geometry::{ARENAS_FOLDER, LOGS_FOLDER, METADATA_FILE, SESSIONS_FILE, SUPERBLOCK_FILE};
-use cuesta_format::superblock::{SUPERBLOCK_BYTES, Superblock};
+use cuesta_format::geometry::{ARENAS_FOLDER, LOGS_FOLDER, METADATA_FILE, SESSIONS_FILE};
+use cuesta_format::superblock::{Opening, Superblock};
 use cuesta_format::{FileKind, InodeNumber, InodeRecord, Medium, SegmentId};
-use cuesta_media::{Mapping, clock, recorder};
+use cuesta_media::clock;
 use std::fs::{DirBuilder, File};
-use std::io::Read;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::Path;
 
@@ -25,26 +25,13 @@ pub(crate) fn sync_folder(folder: &Path) -> Result<(), Error> {
 
 /// Reads and checks a store's superblock.
 pub fn read_superblock(tier: &Path) -> Result<Superblock, Error> {
-    let read = || -> std::io::Result<Vec<u8>> {
-        let mut file = File::open(tier.join(SUPERBLOCK_FILE))?;
-        let mut bytes = Vec::new();
-        file.read_to_end(&mut bytes)?;
-        recorder::record_file_read(&file, 0, bytes.len());
-        Ok(bytes)
-    };
-    match read() {
-        Ok(bytes) => Ok(Superblock::decode(&bytes)?),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            Err(Error::NoStore(tier.display().to_string()))
-        }
-        Err(error) => Err(Error::io("read the superblock")(error)),
-    }
+    Ok(Superblocks::read(tier)?.superblock)
 }
 
 impl SharedFs {
     /// Makes a store's fast tier in `tier`, a folder that holds none.
     pub fn create(tier: &Path, superblock: Superblock) -> Result<(), Error> {
-        if tier.join(SUPERBLOCK_FILE).exists() {
+        if superblocks::exists(tier) {
             return Err(Error::Exists(tier.display().to_string()));
         }
         let Superblock { medium, geometry, .. } = superblock;
@@ -83,10 +70,7 @@ impl SharedFs {
             }
         }
         sync_folder(tier)?;
-        let path = tier.join(SUPERBLOCK_FILE);
-        let mapping = Mapping::create(&path, SUPERBLOCK_BYTES as u64, medium_of_files, false)?;
-        mapping.write_through(0, &superblock.encode()[..])?;
-        mapping.fence()?;
+        superblocks::write(tier, &superblock, Opening::default())?;
         sync_folder(tier)
     }
 }

@@ -19,6 +19,7 @@
 //! | `emulation` | a medium that is played on the store's own | how |
 //! | `placement` | on which memory node segments and the arenas' memory are made and taken | how the kernel is asked |
 //! | `pace` | what anybody may cause, done a part of the time at most | |
+//! | `superblocks` | the superblock, twice | what else there is |
 //! | `stand_ins` | what the kernel has in the place of pipes and sockets | |
 //!
 //! Locks, in the order they are taken: the digester, then the core, then the quotas, then the space. The digester is held through
@@ -57,6 +58,7 @@ pub mod server;
 mod sessions;
 mod stand_ins;
 mod store;
+mod superblocks;
 mod tiers;
 mod tree;
 

@@ -3,7 +3,6 @@
 use crate::boot::Boot;
 use crate::catching_up::CatchingUp;
 use crate::configuration::Options;
-use crate::creation::read_superblock;
 use crate::damage::ToldDamage;
 use crate::digest::policy::{self, Backlog};
 use crate::digest::{Digester, Space, Storage};
@@ -23,13 +22,14 @@ use crate::sessions::{
     Control, Incarnation, Presence, References, Segment, SegmentPool, Session, SessionTable,
 };
 use crate::stand_ins::StandIns;
+use crate::superblocks::Superblocks;
 use crate::tiers::{Arenas, Credits, Parts, Region, medium_of_files, region};
 use crate::{Error, check, emulation, recovery};
 use cuesta_format::emulation::Profile;
 use cuesta_format::event::Step;
 use cuesta_format::geometry::{METADATA_FILE, SESSIONS_FILE};
 use cuesta_format::session_table::SessionRecord;
-use cuesta_format::superblock::Superblock;
+use cuesta_format::superblock::{Opening, Superblock};
 use cuesta_format::wire::Welcome;
 use cuesta_format::{Geometry, InodeNumber, LeaseGeneration, LogGeneration, LogPosition, Medium, SessionId};
 use cuesta_media::emulate::Emulated;
@@ -76,6 +76,8 @@ pub struct SharedFs {
     pub(crate) tier: PathBuf,
     pub(crate) parts: Arc<Parts>,
     pub(crate) superblock: Superblock,
+    /// As its copies say it, with the opening this is.
+    superblocks: Mutex<Superblocks>,
     /// The medium that is played on the store's own.
     pub(crate) emulated: Option<Arc<Emulated>>,
     /// The persistent memory the tier is on.
@@ -166,7 +168,9 @@ impl SharedFs {
 
     /// The same by a repair, which tells what it loses when it has ended.
     pub(crate) fn open_untold(tier: &Path, options: Options) -> Result<Arc<SharedFs>, Error> {
-        let superblock = read_superblock(tier)?;
+        let mut superblocks = Superblocks::read(tier)?;
+        superblocks.heal(tier)?;
+        let superblock = superblocks.superblock;
         let Superblock { medium, geometry, .. } = superblock;
         let region = match medium {
             Medium::Pmem => region(tier),
@@ -206,6 +210,7 @@ impl SharedFs {
             tier: tier.to_owned(),
             parts,
             superblock,
+            superblocks: Mutex::new(superblocks),
             emulated,
             region,
             nodes,
@@ -249,6 +254,7 @@ impl SharedFs {
         };
         shared.recovered = shared.recover(occupied, boot.is_another())?;
         boot.remember(tier)?;
+        shared.say_opened()?;
         shared.recovering = AtomicBool::new(false);
         shared.stand_ins.sweep(&shared.metadata)?;
         shared.mapped.sweep(&shared.metadata)?;
@@ -496,9 +502,35 @@ impl SharedFs {
     /// changes nothing any more, and ends no session, which that one may have: [`MetadataError::Left`].
     pub fn leave(&self) {
         let _digester = self.digester.lock();
+        if self.is_left() {
+            return;
+        }
         self.metadata.leave();
         self.events.close();
         self.core.lock().table.leave();
+        if let Err(error) = self.say_closed() {
+            tracing::warn!(%error, "that the store was left in order cannot be noted");
+        }
+    }
+
+    /// Which opening of the store this is.
+    #[must_use]
+    pub fn opening(&self) -> Opening {
+        self.superblocks.lock().opening
+    }
+
+    /// From now on each file of the store is of this opening.
+    fn say_opened(&self) -> Result<(), Error> {
+        let mut superblocks = self.superblocks.lock();
+        let generation = superblocks.opening.generation + 1;
+        superblocks.say(&self.tier, Opening { generation, is_closed: false })
+    }
+
+    /// Nothing of the store is written any more in this opening.
+    fn say_closed(&self) -> Result<(), Error> {
+        let mut superblocks = self.superblocks.lock();
+        let opening = Opening { is_closed: true, ..superblocks.opening };
+        superblocks.say(&self.tier, opening)
     }
 
     /// Whether it was left.

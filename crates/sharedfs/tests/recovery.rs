@@ -334,12 +334,14 @@ fn a_store_that_is_none_is_refused() {
     let store = Store::new();
     let again = SharedFs::create(&store.tier(), *store.open().superblock());
     assert!(matches!(again, Err(Error::Exists(_))));
-    let superblock = store.tier().join("superblock");
-    let mut bytes = std::fs::read(&superblock).unwrap();
-    bytes[20] ^= 1;
-    std::fs::write(&superblock, &bytes).unwrap();
+    let copies = ["superblock", "superblock.copy"].map(|name| store.tier().join(name));
+    for copy in &copies {
+        let mut bytes = std::fs::read(copy).unwrap();
+        bytes[20] ^= 1;
+        std::fs::write(copy, &bytes).unwrap();
+    }
     assert!(matches!(SharedFs::open(&store.tier(), options()), Err(Error::Superblock(_))));
-    std::fs::remove_file(&superblock).unwrap();
+    copies.iter().for_each(|copy| std::fs::remove_file(copy).unwrap());
     assert!(matches!(SharedFs::open(&store.tier(), options()), Err(Error::NoStore(_))));
 }
 

@@ -21,8 +21,8 @@ mod repair;
 mod survey;
 
 use crate::configuration::Options;
-use crate::creation::read_superblock;
 use crate::metadata::{JournalFlaw, JournalLoss, MetadataStore};
+use crate::superblocks::Superblocks;
 use crate::tiers::{Arenas, Parts, medium_of_files};
 use crate::{Error, SharedFs};
 pub use content::check_content;
@@ -40,6 +40,8 @@ use std::sync::Arc;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum Problem {
+    #[error("a copy of the superblock was not what it should be: {0}; the other was sound")]
+    SuperblockCopy(String),
     #[error("the metadata store's pages were not all sound")]
     Pages,
     #[error(
@@ -204,8 +206,15 @@ pub enum Mode {
 
 /// Checks a store nobody has open. Goes on with a repair that was broken off, but for [`Mode::Report`].
 pub fn check(tier: &Path, mode: Mode) -> Result<CheckReport, Error> {
-    let superblock = read_superblock(tier)?;
+    let mut superblocks = Superblocks::read(tier)?;
+    let superblock = superblocks.superblock;
+    let verdict = if mode == Mode::Report { Verdict::Repairable } else { Verdict::Repaired };
     let mut report = CheckReport::default();
+    let copies = superblocks.damage().map(|flaw| Problem::SuperblockCopy(flaw.to_string()));
+    report.findings.extend(copies.map(|problem| Finding { problem, verdict }));
+    if mode != Mode::Report {
+        superblocks.heal(tier)?;
+    }
     let path = tier.join(METADATA_FILE);
     let medium_of_files = medium_of_files(tier, superblock.medium);
     let mut losses = Losses::of_earlier(tier)?;
@@ -266,7 +275,6 @@ pub fn check(tier: &Path, mode: Mode) -> Result<CheckReport, Error> {
     report.blocks = surveyed.blocks;
     let (repairable, damage): (Vec<Problem>, Vec<Problem>) =
         surveyed.problems.iter().cloned().partition(|problem| repair::has_repair(problem, mode));
-    let verdict = if mode == Mode::Report { Verdict::Repairable } else { Verdict::Repaired };
     if mode != Mode::Report && !surveyed.problems.is_empty() {
         if losses.is_some() || repairable.iter().any(Problem::is_loss) {
             losses.get_or_insert_default().note(tier, repairable.iter())?;
