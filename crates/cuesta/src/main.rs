@@ -8,7 +8,6 @@ mod commands;
 mod daemon;
 mod error_names;
 mod failure;
-mod log;
 mod next_daemon;
 mod output;
 mod own_program;

@@ -4,6 +4,7 @@
 //! notice's code for an error and no request's number, then what it is about, in the machine's own byte order).
 
 use crate::InodeNumber;
+use std::ops::Range;
 
 /// Bytes in front of what a notice is about.
 const HEADER_BYTES: usize = 16;
@@ -42,6 +43,16 @@ pub fn inode(inode: InodeNumber, about: About) -> [u8; INODE_NOTICE_BYTES] {
     notice
 }
 
+/// Pages with any byte of `bytes`, which are some, hold no more, nor do the inode's attributes. Waits for reads and writes of
+/// these pages that are under way, and has those written back first that were stored to.
+#[must_use]
+pub fn content_part(inode: InodeNumber, bytes: Range<u64>) -> [u8; INODE_NOTICE_BYTES] {
+    let mut notice = self::inode(inode, About::Content);
+    notice[24..32].copy_from_slice(&bytes.start.to_ne_bytes());
+    notice[32..40].copy_from_slice(&(bytes.end - bytes.start).to_ne_bytes());
+    notice
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -53,5 +64,7 @@ mod tests {
         assert_eq!((word(&content, 0), word(&content, 4), word(&content, 16)), (40, 2, 7));
         assert_eq!(content[24..], [0; 16]);
         assert_eq!(inode(InodeNumber(7), About::Attributes)[24..32], (-1i64).to_ne_bytes());
+        let part = content_part(InodeNumber(7), 10..15);
+        assert_eq!((word(&part, 16), word(&part, 24), word(&part, 32)), (7, 10, 5));
     }
 }

@@ -183,6 +183,10 @@ pub const OPEN_KEEP_CACHE: u32 = 1 << 1;
 pub const READ_OF_CALL: u32 = 1 << 1;
 /// [`WriteIn::write_flags`]: written from the cache, by whomever.
 pub const WRITE_FROM_CACHE: u32 = 1;
+/// [`WriteIn::write_flags`]: it says who locks, as past the cache each call of a program does.
+pub const WRITE_PAST_CACHE: u32 = 1 << 1;
+/// [`GetAttributesIn::flags`]: asked for a call by an open file that wants to know its size, not for `stat`.
+pub const ATTRIBUTES_OF_HANDLE: u32 = 1;
 /// [`WriteIn::write_flags`]: whoever writes does not keep the file's set-id bits.
 pub const WRITE_TAKES_SET_ID: u32 = 1 << 2;
 

@@ -8,6 +8,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::ioctl;
 use std::io::IoSlice;
+use std::ops::Range;
 use zerocopy::IntoBytes as _;
 
 /// Where the device is.
@@ -98,6 +99,14 @@ impl Device {
     pub fn forget_content(&self, inode: InodeNumber) {
         // The kernel knows no such inode: so much the better.
         let _ = rustix::io::write(&self.file, &kernel_notice::inode(inode, About::Content));
+    }
+
+    /// Throws away the pages of a part of a file, which are written back first where they were stored to. Waits as
+    /// `forget_content` does.
+    pub fn forget_content_part(&self, inode: InodeNumber, bytes: Range<u64>) {
+        if !bytes.is_empty() {
+            let _ = rustix::io::write(&self.file, &kernel_notice::content_part(inode, bytes));
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod common;
 
+mod coherence;
 mod deadlock;
 mod kept_names;
 mod overtaken;

@@ -523,7 +523,8 @@ impl Client {
         self.operate(|_turn| Ok(self.attributes_of(inode)?.size))
     }
 
-    fn find_boundary(&self, file: &OpenFile, offset: i64, data: bool) -> Result<u64, Error> {
+    /// The first offset from `offset` on with data, or else in a hole. The file's own stays as it is.
+    pub fn find_boundary(&self, file: &OpenFile, offset: i64, data: bool) -> Result<u64, Error> {
         let offset = u64::try_from(offset).map_err(|_| Error::NoData)?;
         let inode = file.inode_ref();
         self.operate(|_turn| {

@@ -1,8 +1,7 @@
 //! `cuesta mount`: the FUSE door, in a process of its own.
 
-use crate::commands::serve::allow_descriptors;
+use crate::commands::serve::{allow_descriptors, prepare_log};
 use crate::failure::{Failure, WRONG_USAGE};
-use crate::log;
 use crate::next_daemon::NextDaemon;
 use crate::output;
 use crate::own_program;
@@ -69,7 +68,7 @@ pub struct Arguments {
 
 pub fn execute(arguments: &Arguments) -> Result<ExitCode, Failure> {
     if arguments.foreground || arguments.tell_descriptor.is_some() {
-        log::prepare(&arguments.store);
+        prepare_log();
         // Before the descriptor is adopted: a copy inherits it, too.
         own_program::settle();
         return serve(arguments, Told::adopt(arguments.tell_descriptor));

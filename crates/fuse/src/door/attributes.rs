@@ -4,8 +4,8 @@ use super::overtaken::is_stand_in;
 use super::who;
 use super::{Call, Door, Refusal};
 use crate::abi::{
-    Attributes, AttributesOut, ExtendedSize, SetAttributesIn, SetExtendedIn, StatFsOut, StatxOut, StatxTime,
-    valid,
+    ATTRIBUTES_OF_HANDLE, Attributes, AttributesOut, ExtendedSize, GetAttributesIn, SetAttributesIn,
+    SetExtendedIn, StatFsOut, StatxIn, StatxOut, StatxTime, valid,
 };
 use cuesta_format::{FileKind, InodeNumber, InodeRecord, Timestamp};
 use cuesta_libfs::{Error, ExtendedFlags, SetAttributes, SetTime, Target};
@@ -48,14 +48,16 @@ pub(super) fn stale(error: Error) -> Refusal {
 
 impl Door {
     pub(super) fn get_attributes(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
-        let (record, (valid, valid_ns)) = self.attributes_of(call)?;
+        let GetAttributesIn { flags, .. } = call.arguments.structure()?;
+        let (record, (valid, valid_ns)) = self.attributes_of(call, flags)?;
         call.answer.put(&AttributesOut { valid, valid_ns, padding: 0, attributes: shown(&record) });
         Ok(())
     }
 
     /// The same with the time of birth.
     pub(super) fn statx(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
-        let (record, (valid, valid_ns)) = self.attributes_of(call)?;
+        let StatxIn { get_flags, .. } = call.arguments.structure()?;
+        let (record, (valid, valid_ns)) = self.attributes_of(call, get_flags)?;
         let Attributes { size, blocks, mode, block_size, .. } = shown(&record);
         let time = |time: Timestamp| StatxTime {
             seconds: time.seconds(),
@@ -88,17 +90,34 @@ impl Door {
     /// before somebody else could change it goes first. But where the kernel sees by the size that it must go it is left
     /// to it: an answer to a question of before it was made to forget content does not count for it, and it would
     /// go on with the size it knew.
-    fn attributes_of(&self, call: &Call<'_>) -> Result<(InodeRecord, (u64, u32)), Refusal> {
+    ///
+    /// Where stores through mappings may have turned holes into data, it is written back before blocks are counted, and what
+    /// is told holds no longer.
+    fn attributes_of(&self, call: &Call<'_>, flags: u32) -> Result<(InodeRecord, (u64, u32)), Refusal> {
         let inode = call.inode();
+        if flags & ATTRIBUTES_OF_HANDLE == 0 && self.may_hide_data(inode) {
+            self.write_back_all_holes(call)?;
+        }
         let (stat, tenure) = self.client.stat_inode(inode).map_err(stale)?;
         if self.known.must_forget_content(&stat.record, tenure) {
             self.device.forget_content(inode);
             self.known.forgot_content(inode);
         }
         // Of a file that programs share by mappings nobody is told when it changes, nor of what stands in for another.
-        let is_told = !stat.record.mapped && !is_stand_in(call.header.node);
+        let is_told = !stat.record.mapped && !is_stand_in(call.header.node) && !self.may_hide_data(inode);
         let holds = if !is_told { (0, 0) } else { self.keeping.attributes() };
         Ok((stat.record, holds))
+    }
+
+    fn may_hide_data(&self, inode: InodeNumber) -> bool {
+        self.known.pages(inode, |pages| pages.may_hide_data()) == Some(true)
+    }
+
+    fn write_back_all_holes(&self, call: &Call<'_>) -> Result<(), Refusal> {
+        let file = self.client.open(&who::anybody(), call.base(), b"", libc::O_RDONLY, 0).map_err(stale)?;
+        self.write_back_holes(call, &file, 0);
+        self.close(file);
+        Ok(())
     }
 
     pub(super) fn set_attributes(&self, call: &mut Call<'_>) -> Result<(), Refusal> {

@@ -1,15 +1,18 @@
 //! Open files: opening, reading, writing, closing.
 
 use super::attributes::stale;
+use super::pages::Pages;
 use super::who;
 use super::{Call, Door, Refusal};
 use crate::abi::{
     AllocateIn, CopyRangeIn, CreateIn, FSyncIn, FlushIn, OPEN_DIRECT, OPEN_KEEP_CACHE, OpenIn, OpenOut,
-    READ_OF_CALL, ReadIn, ReleaseIn, SeekIn, SeekOut, WRITE_FROM_CACHE, WRITE_TAKES_SET_ID, WriteIn,
-    WriteOut,
+    READ_OF_CALL, ReadIn, ReleaseIn, SeekIn, SeekOut, WRITE_FROM_CACHE, WRITE_PAST_CACHE, WRITE_TAKES_SET_ID,
+    WriteIn, WriteOut,
 };
+use cuesta_format::{BLOCK_BYTES, FileKind, InodeNumber};
 use cuesta_libfs::{Allocation, NewMode, OpenFile, UNNAMED, Whence};
 use cuesta_media::{UserSlice, UserSliceMut};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Flags of an open that the kernel has dealt with, or that concern the descriptor.
@@ -18,26 +21,44 @@ const NOT_OURS: i32 = libc::O_CREAT | libc::O_EXCL | libc::O_NOCTTY | libc::O_TR
 const PAST_CACHE: i32 = libc::O_APPEND | libc::O_DIRECT;
 /// Bytes that are copied from file to file at once.
 const COPY_BYTES: usize = 1 << 20;
+/// Holes that are written back one by one; with more, everything behind them is.
+const HOLES_MAX: usize = 64;
+
+/// Whether it can be mapped so that stores change it, which takes a file that is open for both.
+fn may_store(file: &OpenFile) -> bool {
+    file.kind() == FileKind::File && file.flags() & libc::O_ACCMODE == libc::O_RDWR
+}
 
 impl Door {
     pub(super) fn open(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
         let OpenIn { flags, .. } = call.arguments.structure()?;
         let flags = flags as i32 & !NOT_OURS;
         let file = self.client.open(&who::asks(&call.header), call.base(), b"", flags, 0).map_err(stale)?;
+        // What the kernel has cached stays, if it holds; with the attributes it asks again before each read, but not where
+        // pages are mapped or spliced.
+        let holds = match self.client.stat_inode(call.inode()) {
+            Ok((_, tenure)) => self.known.content_holds(call.inode(), tenure),
+            Err(_) => false,
+        };
         self.known.note_content(call.inode(), None);
-        self.put_open(call, file, flags);
+        self.put_open(call, file, flags, holds);
         Ok(())
     }
 
-    /// What the kernel has cached stays: whether it still holds is asked with the attributes. With its cache it cuts a write
-    /// where it takes the pages of the end to be, and shows what is written before it is; so past it goes what is
-    /// appended, since others append, too, and whoever asks for that, whose calls then are what they are by the other door.
-    fn put_open(&self, call: &mut Call<'_>, file: Arc<OpenFile>, flags: i32) {
+    /// With its cache the kernel cuts a write where it takes the pages of the end to be, and shows what is written before it
+    /// is; so past it goes what is appended, since others append, too, and whoever asks for that, whose calls then are what
+    /// they are by the other door.
+    fn put_open(&self, call: &mut Call<'_>, file: Arc<OpenFile>, flags: i32, keeps_cache: bool) {
+        let inode = file.inode();
+        if may_store(&file) && self.known.pages(inode, Pages::note_writable) == Some(true) {
+            call.device.doubt_attributes(inode);
+        }
         let handle = self.files.add(file);
         // Before Linux 6.6 such a file could not be mapped by others' programs.
         let past_cache = if self.can_map_direct { PAST_CACHE } else { libc::O_DIRECT };
         let direct = if flags & past_cache != 0 { OPEN_DIRECT } else { 0 };
-        call.answer.put(&OpenOut { handle, open_flags: OPEN_KEEP_CACHE | direct, padding: 0 });
+        let keeps = if keeps_cache { OPEN_KEEP_CACHE } else { 0 };
+        call.answer.put(&OpenOut { handle, open_flags: keeps | direct, padding: 0 });
     }
 
     pub(super) fn create(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
@@ -68,7 +89,7 @@ impl Door {
         // Nothing is cached of it before this is answered.
         let tenure = self.client.stat_inode(file.inode()).ok().map(|(_, tenure)| tenure);
         self.known.note_content(file.inode(), tenure);
-        self.put_open(call, file, flags);
+        self.put_open(call, file, flags, true);
         Ok(())
     }
 
@@ -78,6 +99,9 @@ impl Door {
         let offset = i64::try_from(offset).map_err(|_| Refusal(libc::EINVAL))?;
         // What is not a program's call but a page that is mapped has nothing to do with anybody's offset.
         let is_call = read_flags & READ_OF_CALL != 0;
+        if !is_call {
+            self.note_pages_read(call, &file, offset..offset.saturating_add(size.into()));
+        }
         self.at_its_offset(handle, &file, offset, is_call, |offset| {
             let mut read = 0;
             call.answer.fill(size as usize, |room| {
@@ -89,6 +113,47 @@ impl Door {
         Ok(())
     }
 
+    /// Pages are about to be read into the kernel's cache.
+    fn note_pages_read(&self, call: &Call<'_>, file: &OpenFile, bytes: Range<i64>) {
+        let inode = file.inode();
+        let of_holes = self.client.stat_inode(inode).is_ok_and(|(stat, _)| {
+            let is_sparse = stat.record.blocks < stat.record.size.div_ceil(BLOCK_BYTES);
+            let hole = || self.client.find_boundary(file, bytes.start, false);
+            is_sparse && hole().is_ok_and(|hole| hole < bytes.end as u64)
+        });
+        let thread = call.header.pid;
+        if self.known.pages(inode, |pages| pages.note_read(thread, of_holes)) == Some(true) {
+            call.device.doubt_attributes(inode);
+        }
+    }
+
+    /// Has the kernel write back what it has of a file's holes from `start` on, if that may be data by now.
+    pub(super) fn write_back_holes(&self, call: &Call<'_>, file: &OpenFile, start: u64) {
+        let inode = file.inode();
+        let is_due = self.known.pages(inode, |pages| {
+            let is_due = pages.may_hide_data();
+            if is_due && start == 0 {
+                pages.forget_holes();
+            }
+            is_due
+        });
+        if is_due != Some(true) {
+            return;
+        }
+        let mut at = start;
+        for _ in 0..HOLES_MAX {
+            let Ok(hole) = self.client.find_boundary(file, at as i64, false) else { return };
+            match self.client.find_boundary(file, hole as i64, true) {
+                Ok(data) => {
+                    call.device.forget_content_part(inode, hole..data);
+                    at = data;
+                }
+                Err(_) => return call.device.forget_content_part(inode, hole..i64::MAX as u64),
+            }
+        }
+        call.device.forget_content_part(inode, at..i64::MAX as u64);
+    }
+
     pub(super) fn write(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
         let WriteIn { handle, offset, size, write_flags, flags, .. } = call.arguments.structure()?;
         let data = call.arguments.bytes(size as usize)?;
@@ -96,6 +161,7 @@ impl Door {
         let offset = i64::try_from(offset).map_err(|_| Refusal(libc::EFBIG))?;
         let appends = flags as i32 & libc::O_APPEND != 0 && write_flags & WRITE_FROM_CACHE == 0;
         let is_call = write_flags & WRITE_FROM_CACHE == 0;
+        let is_past_cache = write_flags & WRITE_PAST_CACHE != 0;
         let written = self.at_its_offset(handle, &file, offset, is_call, |offset| {
             Ok(self.client.write_appending(&file, &[UserSlice::from(data)], Some(offset), appends)?)
         })?;
@@ -108,12 +174,40 @@ impl Door {
             // The kernel caches it where it took the end to be.
             self.known.doubt_content(file.inode());
         }
+        let end = offset as u64 + written as u64;
+        if is_past_cache {
+            self.forget_pages_behind(
+                call,
+                file.inode(),
+                if appends { 0..i64::MAX as u64 } else { offset as u64..end },
+            );
+        } else if is_call {
+            self.doubt_older_pages(call, file.inode(), offset as u64..end);
+        }
         if write_flags & WRITE_TAKES_SET_ID != 0 {
             // What the file had of these bits is gone, and the kernel would go by what it knows.
             call.device.doubt_attributes(file.inode());
         }
         call.answer.put(&WriteOut { size: written as u32, padding: 0 });
         Ok(())
+    }
+
+    /// What was written past the cache is what is read by it once that is answered.
+    fn forget_pages_behind(&self, call: &Call<'_>, inode: InodeNumber, bytes: Range<u64>) {
+        if self.known.pages(inode, |pages| pages.are_there()) == Some(true) {
+            call.device.forget_content_part(inode, bytes);
+        }
+    }
+
+    /// What was written by the cache is what is read by it once that is answered: the next question for attributes, which
+    /// comes with the next read, sees to it. Who has mapped pages asks nothing, so they go as soon as the kernel can have let go
+    /// of them all.
+    fn doubt_older_pages(&self, call: &mut Call<'_>, inode: InodeNumber, bytes: Range<u64>) {
+        let thread = call.header.pid;
+        if self.known.pages(inode, |pages| pages.may_be_older_than_write(thread)) == Some(true) {
+            self.known.doubt_content(inode);
+            call.older_pages = Some(bytes);
+        }
     }
 
     /// What was written is to be durable.
@@ -134,6 +228,9 @@ impl Door {
         self.locks.let_go_of_file(handle);
         self.shared_offsets.end(handle);
         if let Some(file) = self.files.take(handle) {
+            if may_store(&file) {
+                self.known.pages(file.inode(), Pages::end_writable);
+            }
             self.close(file);
         }
         Ok(())
@@ -169,7 +266,9 @@ impl Door {
             _ => return Err(Refusal(libc::EINVAL)),
         };
         let offset = i64::try_from(offset).map_err(|_| Refusal(libc::ENXIO))?;
-        let offset = self.client.seek(&*self.files.get(handle)?, offset, whence)?;
+        let file = self.files.get(handle)?;
+        self.write_back_holes(call, &file, offset.unsigned_abs());
+        let offset = self.client.seek(&file, offset, whence)?;
         call.answer.put(&SeekOut { offset });
         Ok(())
     }

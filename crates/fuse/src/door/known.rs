@@ -4,6 +4,7 @@
 //! it, or have it open to name it.
 
 use super::overtaken::Elsewhere;
+use super::pages::Pages;
 use cuesta_format::{FileKind, InodeNumber, InodeRecord};
 use cuesta_libfs::{OpenFile, Tenure};
 use hashbrown::HashMap;
@@ -25,6 +26,8 @@ struct Entry {
     told_size: Option<u64>,
     /// So many answers wait until the kernel has forgotten its content.
     forgetting: u32,
+    /// What pages of it the kernel may have.
+    pages: Pages,
     /// It lost its last name, and stays.
     kept: Option<Arc<OpenFile>>,
 }
@@ -100,6 +103,17 @@ impl Known {
         }
     }
 
+    /// Of what is cached of it nothing is older than `tenure`.
+    pub(super) fn content_holds(&self, inode: InodeNumber, tenure: Tenure) -> bool {
+        let part = self.part(inode).lock();
+        part.get(&inode.0).is_none_or(|entry| entry.content.is_none_or(|under| under == Some(tenure)))
+    }
+
+    /// Looks at what pages of it the kernel may have, or notes what becomes of them; `None`: it knows no such inode.
+    pub(super) fn pages<T>(&self, inode: InodeNumber, look: impl FnOnce(&mut Pages) -> T) -> Option<T> {
+        self.part(inode).lock().get_mut(&inode.0).map(|entry| look(&mut entry.pages))
+    }
+
     /// What is cached of it may be wrong.
     pub(super) fn doubt_content(&self, inode: InodeNumber) {
         if let Some(entry) = self.part(inode).lock().get_mut(&inode.0) {
@@ -137,6 +151,9 @@ impl Known {
             _ => entry.forgetting > 0,
         };
         entry.forgetting += u32::from(must);
+        if must {
+            entry.pages.forget();
+        }
         must
     }
 

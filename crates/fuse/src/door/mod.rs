@@ -12,6 +12,7 @@
 //! | `kinds` | whether these are of processes |
 //! | `known` | inodes the kernel knows |
 //! | `overtaken` | whose call was overtaken on its path |
+//! | `pages` | what pages of them it may have cached |
 //! | `handles` | what it has open |
 //! | `who` | who asks |
 
@@ -25,6 +26,7 @@ mod listings;
 mod locks;
 mod names;
 mod overtaken;
+mod pages;
 mod records;
 mod who;
 
@@ -41,6 +43,7 @@ use inherited::SharedOffsets;
 use known::Known;
 use locks::Locks;
 use overtaken::Overtaken;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -74,6 +77,8 @@ struct Call<'a> {
     /// When it came.
     began: Instant,
     moment: Moment,
+    /// Pages that the kernel is to forget once it has the answer.
+    older_pages: Option<Range<u64>>,
     /// Its answer begins with this, which is about a name, in the directory it is about: the kernel may keep it.
     entry: Option<EntryOut>,
 }
@@ -125,7 +130,8 @@ impl Serves for Door {
     fn serve(&self, request: Request<'_>, answer: &mut Answer, device: &Arc<Device>) -> Outcome {
         let Request { header, opcode, arguments } = request;
         let (began, moment) = (Instant::now(), self.client.moment());
-        let mut call = Call { header, arguments, answer, device, began, moment, entry: None };
+        let mut call =
+            Call { header, arguments, answer, device, began, moment, older_pages: None, entry: None };
         let done = match opcode {
             Some(Opcode::Forget | Opcode::BatchForget | Opcode::Interrupt | Opcode::SetLockWait) => {
                 return self.serve_apart(opcode, &mut call);
@@ -136,7 +142,15 @@ impl Serves for Door {
         match done {
             Ok(()) => {
                 self.keep_name(&mut call);
-                Outcome::Answered
+                match call.older_pages.take() {
+                    Some(bytes) => {
+                        // The kernel may hold on to one of them until it has the answer.
+                        device.answer(call.header.unique, call.answer.bytes());
+                        device.forget_content_part(call.inode(), bytes);
+                        Outcome::Silent
+                    }
+                    None => Outcome::Answered,
+                }
             }
             Err(Refusal(errno)) => {
                 if errno == libc::ESTALE {

@@ -12,6 +12,9 @@ use cuesta_fuse::Server as MountServer;
 use cuesta_libfs::{Client, Credentials};
 use cuesta_sharedfs::server::{Listener, Server, StopReason};
 use cuesta_sharedfs::{Options, SharedFs};
+use rustix::fd::OwnedFd;
+use rustix::mm::{MapFlags, ProtFlags, mmap};
+use std::fs::File;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -124,4 +127,83 @@ impl Drop for Mounted {
             self.stop_daemon();
         }
     }
+}
+
+/// A process of its own, which can wait in the kernel for this one's mount: one that maps files of the mount it serves itself
+/// would wait for itself.
+pub struct Child {
+    process: Option<libc::pid_t>,
+    ends: Ends,
+}
+
+/// How two processes take turns: each end is told by the other.
+pub struct Ends {
+    from: OwnedFd,
+    to: OwnedFd,
+}
+
+impl Ends {
+    /// Waits for the other's word.
+    pub fn wait(&self) {
+        assert_eq!(rustix::io::read(&self.from, &mut [0; 1]), Ok(1), "the other process is gone");
+    }
+
+    /// Says so to the other.
+    pub fn tell(&self) {
+        assert_eq!(rustix::io::write(&self.to, b"."), Ok(1));
+    }
+}
+
+impl Child {
+    /// Runs `work` in it. That may panic, and makes system calls; of this process's threads it has none.
+    pub fn new(work: impl FnOnce(&Ends)) -> Child {
+        let (ours, theirs) = (rustix::pipe::pipe().unwrap(), rustix::pipe::pipe().unwrap());
+        // SAFETY: the child has this thread alone; what it calls waits for no lock that another thread may have had, but
+        // the allocator's, which the C library sets free in a child.
+        let process = unsafe { libc::fork() };
+        assert!(process >= 0);
+        if process == 0 {
+            let ends = Ends { from: theirs.0, to: ours.1 };
+            drop((ours.0, theirs.1));
+            let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| work(&ends)));
+            // SAFETY: nothing of the parent's is undone.
+            unsafe { libc::_exit(i32::from(done.is_err())) };
+        }
+        Child { process: Some(process), ends: Ends { from: ours.0, to: theirs.1 } }
+    }
+
+    pub fn wait(&mut self) {
+        self.ends.wait();
+    }
+
+    pub fn tell(&mut self) {
+        self.ends.tell();
+    }
+
+    /// Waits until it ended, in order.
+    pub fn end(mut self) {
+        let (process, mut status) = (self.process.take().unwrap(), 0);
+        // SAFETY: the call stores one number.
+        assert_eq!(unsafe { libc::waitpid(process, &raw mut status, 0) }, process);
+        assert_eq!(status, 0);
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        let Some(process) = self.process else { return };
+        // SAFETY: it is this process's child, which nobody has waited for.
+        unsafe {
+            libc::kill(process, libc::SIGKILL);
+            libc::waitpid(process, std::ptr::null_mut(), 0);
+        }
+    }
+}
+
+/// Maps a file's first bytes, for a process that does not serve its mount.
+pub fn map_shared(file: &File, bytes: usize) -> *mut u8 {
+    let rights = ProtFlags::READ | ProtFlags::WRITE;
+    // SAFETY: the kernel chooses where, and nothing but the caller knows of it.
+    let mapped = unsafe { mmap(std::ptr::null_mut(), bytes, rights, MapFlags::SHARED, file, 0) };
+    mapped.unwrap().cast()
 }
