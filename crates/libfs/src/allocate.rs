@@ -44,6 +44,11 @@ impl Client {
         let range = offset..end;
         loop {
             let is_done = match self.mapped(file.inode_ref())? {
+                Some(mapped) if matches!(what, Allocation::Collapse | Allocation::Insert) => {
+                    drop(mapped);
+                    self.leave_mapped(file.inode_ref())?;
+                    false
+                }
                 Some(mapped) => self.allocate_mapped(file, &mapped, what, &range)?,
                 None => self.allocate_logged(file, what, &range)?,
             };

@@ -147,6 +147,25 @@ impl Client {
         }
     }
 
+    /// Has the mode end for what a mapped file cannot do. It stays while a process has the file mapped: then that is refused.
+    pub(crate) fn leave_mapped(&self, inode: &Inode) -> Result<(), Error> {
+        self.operate(|_turn| {
+            let mut state = inode.state.write();
+            if state.mapped().is_some() {
+                if state.logged > self.session.retired() {
+                    return Err(Halt::Undigested);
+                }
+                state.forget();
+            }
+            drop(state);
+            // SharedFS ends the mode for the session that asks, once every other has let go and no mapping is left.
+            match self.changing(inode)?.mapped() {
+                None => Ok(()),
+                Some(_) => Err(Error::Unsupported.into()),
+            }
+        })
+    }
+
     /// Keeps the file of an inode in mapped mode; `None`: it is in that no more.
     pub(crate) fn pin(&self, inode: InodeNumber) -> Result<Option<Arc<MappedFile>>, Error> {
         let references = self.session.references.read();

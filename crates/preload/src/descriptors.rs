@@ -55,6 +55,10 @@ pub struct Delta {
     pub session: Option<ChildSession>,
     /// Whose authority the child's calls have, as it asked.
     pub credentials: Option<Known>,
+    /// Whether its parent waits until it is gone, as far as that is in doubt.
+    pub is_of_suspending_child: bool,
+    /// Whether its descriptors are its parent's, so that what it changed of them stays.
+    pub is_parents_too: bool,
     /// Whether it has made children, on the same state.
     pub has_children: bool,
     /// Where the child went, if it changed its working directory: `None` within is out of the store.
@@ -240,6 +244,14 @@ pub fn after_fork() {
 pub fn drop_delta(delta: Delta) {
     if let Some(exec) = delta.exec {
         exec.let_go();
+    }
+    if delta.is_parents_too {
+        for (fd, pin) in delta.changes {
+            if let Some(change) = change(fd as i32) {
+                drop(change.finish(pin));
+            }
+        }
+        return;
     }
     for (fd, _) in &delta.changes {
         if TABLE.pin(*fd).is_none() {

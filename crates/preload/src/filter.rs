@@ -224,8 +224,7 @@ pub const fn class_of(number: i64) -> u8 {
         libc::SYS_dup2 | libc::SYS_dup3 | libc::SYS_sendfile | libc::SYS_tee | libc::SYS_kexec_file_load => {
             CLASS_FD_FD
         }
-        // Some requests are about a second descriptor, which is an address of most others.
-        libc::SYS_copy_file_range | libc::SYS_splice | libc::SYS_epoll_ctl | libc::SYS_ioctl => CLASS_FD_THIRD,
+        libc::SYS_copy_file_range | libc::SYS_splice | libc::SYS_epoll_ctl => CLASS_FD_THIRD,
         libc::SYS_mmap => CLASS_FD_FIFTH,
         libc::SYS_open
         | libc::SYS_creat
@@ -322,6 +321,8 @@ pub const fn class_of(number: i64) -> u8 {
         | libc::SYS_fsconfig
         | libc::SYS_bpf
         | libc::SYS_kcmp
+        // Some requests are about a second descriptor, which may stand in a structure.
+        | libc::SYS_ioctl
         | libc::SYS_io_submit => CLASS_ACTIVE,
         libc::SYS_exit_group => CLASS_LEAVING,
         libc::SYS_clone | libc::SYS_clone3 | libc::SYS_fork | libc::SYS_vfork => CLASS_CLONE,

@@ -16,6 +16,7 @@
 
 pub mod arch;
 mod at_once;
+mod authority;
 mod becoming;
 pub mod calls;
 pub mod cells;

@@ -14,6 +14,7 @@ use rustix::fd::{AsFd as _, AsRawFd as _, BorrowedFd, IntoRawFd as _, OwnedFd};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
+use crate::authority::StoreUser;
 use crate::calls::{self, Failure};
 use crate::environment::Environment;
 use crate::store::Client;
@@ -241,18 +242,48 @@ pub fn catch_up() {
     if !is_caught_up() {
         after_fork();
     }
-    if !thread::is_vforked() {
-        // SAFETY: the reference ends before anything else is called.
-        let delta = unsafe { thread::delta() }.take();
-        if let Some(delta) = delta {
-            descriptors::drop_delta(*delta);
-        }
+    if !thread::is_vforked() && (!thread::has_guests() || is_of_suspending_child()) {
+        settle_vfork();
     }
+}
+
+/// Whether what waits to be settled is a child's that is gone: another may still use what it changed.
+#[cold]
+fn is_of_suspending_child() -> bool {
+    // SAFETY: the reference ends within this expression.
+    unsafe { thread::delta() }.as_ref().is_some_and(|delta| delta.is_of_suspending_child)
+}
+
+/// A vfork child is gone: what it changed goes with it, or is this process's.
+#[inline(always)]
+pub fn settle_vfork() {
+    // SAFETY: the reference ends before anything else is called.
+    let delta = unsafe { thread::delta() }.take();
+    if let Some(delta) = delta {
+        descriptors::drop_delta(*delta);
+    }
+}
+
+/// The child about to be made has a copy of this memory, and these descriptors.
+static SHARES_DESCRIPTORS: AtomicBool = AtomicBool::new(false);
+
+/// Notes whether it does.
+pub fn note_sharing(shares: bool) {
+    SHARES_DESCRIPTORS.store(shares, Ordering::Relaxed);
 }
 
 #[cold]
 fn after_fork() {
     FORKED.store(0, Ordering::Relaxed);
+    thread::forget_guests();
+    if SHARES_DESCRIPTORS.swap(false, Ordering::Relaxed) {
+        // The table that says what they are is a copy: this process's changes to them would be lost on the other, and those
+        // of this library's own that are closed here are the other's session.
+        // SAFETY: takes a copy of the descriptors.
+        unsafe {
+            crate::arch::syscall(libc::SYS_unshare as usize, [libc::CLONE_FILES as usize, 0, 0, 0, 0, 0])
+        };
+    }
     crate::arch::after_fork();
     signals::after_fork();
     calls::forget_copies();
@@ -324,6 +355,7 @@ fn attach() -> Result<&'static Client, Failure> {
         return Ok(client);
     }
     let program = own_name();
+    let _as_store_user = StoreUser::become_again();
     // Where the program is, or else paths begin at the root.
     let first = working_directory::pin().map_or(InodeNumber::ROOT, |pin| InodeNumber(pin.inode()));
     let attached = if way::is_another_user() {
@@ -534,7 +566,7 @@ fn kernels_umask() -> u32 {
 /// Ends the session as the process ends. Other threads' calls wait for the end: an error would be the last thing
 /// they see.
 pub fn leave() {
-    if thread::is_vforked() {
+    if thread::leaves_memory_behind() {
         return;
     }
     gate::shut();

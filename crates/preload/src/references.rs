@@ -11,6 +11,7 @@ use cuesta_media::lock_files::{self, Access};
 use rustix::fd::{AsRawFd as _, IntoRawFd as _, OwnedFd};
 use rustix::fs::FileType;
 
+use crate::authority::StoreUser;
 use crate::calls::Failure;
 use crate::descriptors::{self, Pin};
 use crate::{arch, filter, gate, process, record_locks, thread};
@@ -126,6 +127,7 @@ fn take(pin: &Pin) -> Option<OwnedFd> {
         (false, false) => Access::Read,
     };
     client.note_lock_file();
+    let _as_store_user = StoreUser::become_again();
     client.references(|folder| lock_files::take(folder, InodeNumber(pin.inode()), access))?.ok()
 }
 

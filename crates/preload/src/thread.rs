@@ -79,11 +79,47 @@ pub fn is_inside() -> bool {
     unsafe { (*arch::thread_state()).inside.is_set() }
 }
 
-/// Whether this thread runs as a vfork child on its parent's memory.
+/// Whether this thread runs as a vfork child on its parent's memory, or as one that does not suspend its parent.
 #[inline(always)]
 pub fn is_vforked() -> bool {
     // SAFETY: as above.
-    unsafe { (&raw const (*arch::thread_state()).vforked).read_volatile() != 0 }
+    let is_suspending = unsafe { (&raw const (*arch::thread_state()).vforked).read_volatile() != 0 };
+    is_suspending || GUESTS.load(Ordering::Relaxed) & OWN_DESCRIPTORS != 0 && is_guest()
+}
+
+/// Children that have this memory, are no threads and do not suspend their parent: whether there were ever some with
+/// descriptors of their own, and with these.
+static GUESTS: AtomicU32 = AtomicU32::new(0);
+const OWN_DESCRIPTORS: u32 = 1;
+const SAME_DESCRIPTORS: u32 = 2;
+/// The process whose memory this is, once there are such children.
+static HOST: AtomicU32 = AtomicU32::new(0);
+
+/// Such a child is about to be made.
+pub fn expect_guest(shares_descriptors: bool) {
+    HOST.store(rustix::process::getpid().as_raw_nonzero().get() as u32, Ordering::Relaxed);
+    GUESTS.fetch_or(if shares_descriptors { SAME_DESCRIPTORS } else { OWN_DESCRIPTORS }, Ordering::AcqRel);
+}
+
+/// Whether there may be such children.
+#[inline(always)]
+pub fn has_guests() -> bool {
+    GUESTS.load(Ordering::Relaxed) != 0
+}
+
+/// This is the child of a fork: its memory is its own.
+pub fn forget_guests() {
+    GUESTS.store(0, Ordering::Relaxed);
+}
+
+#[cold]
+fn is_guest() -> bool {
+    rustix::process::getpid().as_raw_nonzero().get() as u32 != HOST.load(Ordering::Relaxed)
+}
+
+/// Whether another process goes on with this memory when the calling one ends.
+pub fn leaves_memory_behind() -> bool {
+    is_vforked() || has_guests() && is_guest()
 }
 
 /// Whether the call being served came by a symbol: if it is left to libc, it comes again, by a site.

@@ -50,6 +50,11 @@ pub fn is_another_user() -> bool {
     owner.is_ok_and(|owner| owner.st_uid != user.as_raw())
 }
 
+/// Whether the store is another user's to this thread.
+pub fn is_anothers() -> bool {
+    is_another_user() || configuration().is_ok_and(is_of_another_user)
+}
+
 /// A descriptor of the folder of the socket for other users, if this process took one along.
 pub fn get() -> Option<i32> {
     Some(WAY.load(Ordering::Acquire)).filter(|way| *way >= 0)

@@ -6,7 +6,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use crate::common::{Finish as _, Served, compare, told};
+use crate::common::{Finish as _, Served, compare, compiled, told};
 
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/surroundings");
 
@@ -45,6 +45,14 @@ fn shell(name: &str) {
     );
 }
 
+/// A program in C, which gets the directory as its argument.
+fn c(name: &str, options: &[&str]) {
+    let folder = tempfile::tempdir().expect("folder");
+    let source = std::fs::read_to_string(Path::new(FOLDER).join(format!("{name}.c"))).expect("source");
+    let program = compiled(folder.path(), name, &source, options);
+    is_the_same(|command| command, program.to_str().expect("a path"));
+}
+
 #[test]
 fn a_directory_descriptor_that_is_none_answers_as_on_a_disk() {
     python("bad_directories.py");
@@ -61,4 +69,42 @@ fn mounts_elsewhere_are_made_with_the_working_directory_in_the_store() {
         return;
     }
     shell("mounts.sh");
+}
+
+#[test]
+fn a_file_that_was_mapped_collapses_and_takes_insertions() {
+    python("shifting.py");
+}
+
+#[test]
+fn another_users_ids_for_a_while_change_what_is_allowed_and_nothing_else() {
+    if rustix::process::geteuid().is_root() {
+        python("borrowed_ids.py");
+    }
+}
+
+#[test]
+fn a_child_that_shares_memory_or_descriptors_leaves_its_parent_what_it_has() {
+    c("clones", &["-w"]);
+}
+
+#[test]
+fn a_loop_device_of_a_file_of_the_store_is_refused_with_a_line_where_there_is_no_mount() {
+    if !rustix::process::geteuid().is_root() || !Path::new("/dev/loop0").exists() {
+        return;
+    }
+    let script = "
+import errno, fcntl, os, struct, sys
+loop, other = os.open('/dev/loop0', os.O_RDWR), os.open('/dev/null', os.O_RDWR)
+f, folder, path = os.open('/cuesta/f', os.O_RDWR | os.O_CREAT), os.open('/cuesta', os.O_RDONLY), os.open('/cuesta/f', os.O_PATH)
+for fd in (f, folder, path):
+    for device in (loop, other):
+        for request, argument in ((0x4c00, fd), (0x4c0a, struct.pack('I', fd) + bytes(300))):
+            try: print(fcntl.ioctl(device, request, argument))
+            except OSError as error: print(errno.errorcode[error.errno], end=' ')
+";
+    let said = told(&Served::new().command("python3").args(["-c", script]).finish());
+    let errors = "ENOTSUP ENOTSUP ENOTTY ENOTTY EINVAL EINVAL ENOTTY ENOTTY EBADF EBADF ENOTTY ENOTTY ";
+    assert!(said.starts_with(errors), "{said}");
+    assert_eq!(said.matches("cuesta: /cuesta/f cannot be the file of a loop device").count(), 2, "{said}");
 }

@@ -272,7 +272,7 @@ pub fn path_of(place: &Place) -> Result<Vec<u8>, Failure> {
 }
 
 /// Opens by the mount what `pin` has open.
-fn open_again(pin: &Pin) -> Result<OwnedFd, Errno> {
+pub fn open_again(pin: &Pin) -> Result<OwnedFd, Errno> {
     let flags = pin.without_offset().flags as i32 & KEPT_FLAGS;
     let found = reach(pin.path(), InodeNumber(pin.inode()))?;
     if pin.is_path() {

@@ -3,7 +3,9 @@
 
 use cuesta_format::{BLOCK_BYTES, FileKind};
 
-use super::{Answer, Call, Failure, flags};
+use rustix::fd::{AsRawFd as _, OwnedFd};
+
+use super::{Answer, Call, Failure, by_mount, flags};
 use crate::{descriptors, process, user_memory};
 
 const FICLONE: usize = 0x4004_9409;
@@ -19,6 +21,9 @@ const FIGETBSZ: usize = 2;
 /// A loop device of a file, or of another.
 const LOOP_SET_FD: usize = 0x4c00;
 const LOOP_CHANGE_FD: usize = 0x4c06;
+/// The same with all that is to be set; the descriptor comes first in its structure.
+const LOOP_CONFIGURE: usize = 0x4c0a;
+const LOOP_CONFIGURATION_WORDS: usize = 76;
 const FS_IOC_FIEMAP: usize = 0xc020_660b;
 const FS_IOC_GETFLAGS: usize = 0x8008_6601;
 const FS_IOC_SETFLAGS: usize = 0x4008_6602;
@@ -81,7 +86,49 @@ pub fn serve(call: &Call) -> Answer {
 fn about_second(call: &Call) -> Answer {
     match call.word(1) as u32 as usize {
         FICLONE if descriptors::pin(call.int(2)).is_some() => Err(Failure::Errno(libc::EXDEV)),
-        LOOP_SET_FD | LOOP_CHANGE_FD if descriptors::pin(call.int(2)).is_some() => call.unserved(libc::EBADF),
+        LOOP_SET_FD | LOOP_CHANGE_FD | LOOP_CONFIGURE if !is_loop_device(call.int(0)) => {
+            Err(Failure::NotOurs)
+        }
+        LOOP_SET_FD | LOOP_CHANGE_FD => {
+            let file = kernels_file(call, call.int(2))?;
+            Ok(call.kernel([call.word(0), call.word(1), file.as_raw_fd() as usize, 0, 0, 0]))
+        }
+        LOOP_CONFIGURE => {
+            let mut asked: [u32; LOOP_CONFIGURATION_WORDS] =
+                user_memory::read(call.word(2)).map_err(|_| Failure::NotOurs)?;
+            let file = kernels_file(call, asked[0] as i32)?;
+            asked[0] = file.as_raw_fd() as u32;
+            Ok(call.kernel([call.word(0), call.word(1), asked.as_ptr() as usize, 0, 0, 0]))
+        }
         _ => Err(Failure::NotOurs),
     }
+}
+
+fn is_loop_device(fd: i32) -> bool {
+    const MAJOR: u32 = 7;
+    rustix::fs::fstat(process::borrow(fd)).is_ok_and(|found| {
+        found.st_mode & libc::S_IFMT == libc::S_IFBLK && rustix::fs::major(found.st_rdev) == MAJOR
+    })
+}
+
+/// What the kernel is to read and write in the place of a file of the store: the mount's, where there is one.
+fn kernels_file(call: &Call, fd: i32) -> Result<OwnedFd, Failure> {
+    let pin = descriptors::pin(fd).ok_or(Failure::NotOurs)?;
+    if pin.is_path() {
+        return Err(Failure::Errno(libc::EBADF));
+    }
+    if pin.file()?.kind() != FileKind::File {
+        return Err(Failure::Errno(libc::EINVAL));
+    }
+    if by_mount::is_mounted() {
+        return Ok(by_mount::open_again(&pin)?);
+    }
+    let prefix = process::configuration()?.prefix.escape_ascii();
+    let name = pin.path().escape_ascii();
+    crate::report(format_args!(
+        "{prefix}{name} cannot be the file of a loop device: the kernel reaches the store by a mount alone (mount it with \
+         `cuesta mount`, and run the program again)"
+    ));
+    call.unserved(libc::EOPNOTSUPP)?;
+    Err(Failure::Unserved(libc::EOPNOTSUPP))
 }

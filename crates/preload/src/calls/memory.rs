@@ -11,6 +11,7 @@ use rustix::fd::{AsFd, AsRawFd, OwnedFd};
 use rustix::fs::{MemfdFlags, memfd_create};
 
 use super::{Answer, Call, Failure};
+use crate::authority::StoreUser;
 use crate::{patch, process};
 
 const PAGE_BYTES: usize = 4096;
@@ -45,7 +46,9 @@ pub fn map(call: &Call) -> Answer {
         return Err(Failure::Errno(libc::ENODEV));
     }
     if is_shared {
-        let shared = match process::client()?.map_shared(file, access == libc::O_RDWR) {
+        let client = process::client()?;
+        let _as_store_user = StoreUser::become_again();
+        let shared = match client.map_shared(file, access == libc::O_RDWR) {
             Err(Error::Unsupported) => return call.unserved(libc::ENODEV),
             shared => shared?,
         };

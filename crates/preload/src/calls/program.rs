@@ -175,7 +175,23 @@ pub fn make_process(call: &Call) -> Answer {
         unsafe { thread::delta() }.get_or_insert_default().has_children = true;
         return Err(Failure::NotOurs);
     }
-    if !is_fork(call)? {
+    process::settle_vfork();
+    let (flags, stack) = flags_and_stack(call)?;
+    let shares = |flag: i32| flags & flag as u64 != 0;
+    let shares_descriptors = shares(libc::CLONE_FILES);
+    if shares(libc::CLONE_VM) {
+        references::keep_for_child();
+        if !shares(libc::CLONE_VFORK) {
+            thread::expect_guest(shares_descriptors);
+        } else if shares_descriptors || thread::has_guests() {
+            // SAFETY: the reference ends within the block.
+            let delta = unsafe { thread::delta() }.get_or_insert_default();
+            (delta.is_of_suspending_child, delta.is_parents_too) = (true, shares_descriptors);
+        }
+        return Err(Failure::NotOurs);
+    }
+    process::note_sharing(shares_descriptors);
+    if stack != 0 {
         references::keep_for_child();
         return Err(Failure::NotOurs);
     }
@@ -190,19 +206,18 @@ pub fn make_process(call: &Call) -> Answer {
     Ok(answer)
 }
 
-/// Whether the child gets a copy of this thread's memory and stack.
-fn is_fork(call: &Call) -> Result<bool, Failure> {
-    let (flags, stack) = match call.number as i64 {
-        libc::SYS_fork => (0, 0),
+/// What the child is to share, and the stack it gets; zero: a copy of this thread's.
+fn flags_and_stack(call: &Call) -> Result<(u64, u64), Failure> {
+    Ok(match call.number as i64 {
         libc::SYS_clone => (call.word(0) as u64, call.word(1) as u64),
         // struct clone_args: flags, pidfd, child_tid, parent_tid, exit_signal, stack.
         libc::SYS_clone3 => {
             let arguments: [u64; 6] = user_memory::read(call.word(0)).map_err(|_| Failure::NotOurs)?;
             (arguments[0], arguments[5])
         }
-        _ => return Ok(false),
-    };
-    Ok(flags & libc::CLONE_VM as u64 == 0 && stack == 0)
+        libc::SYS_vfork => ((libc::CLONE_VM | libc::CLONE_VFORK) as u64, 0),
+        _ => (0, 0),
+    })
 }
 
 pub fn execute(
@@ -255,7 +270,8 @@ pub fn execute(
     let out = image.call(call, variables);
     let is_redirected = image.copy.as_ref().is_some_and(ProgramCopy::is_redirected);
     let mut kept = Some(image);
-    if thread::is_vforked() {
+    let leaves_memory_behind = thread::leaves_memory_behind();
+    if leaves_memory_behind {
         // Leaves with the child: nobody comes back here to free it.
         // SAFETY: the reference ends within the statement.
         unsafe { thread::delta() }.get_or_insert_default().exec = kept.take();
@@ -264,11 +280,11 @@ pub fn execute(
     }
     let answer = match process::attached() {
         // A vfork child's parent goes on.
-        Some(client) if !thread::is_vforked() => client.while_executing(|| out.kernel(out.arguments)),
+        Some(client) if !leaves_memory_behind => client.while_executing(|| out.kernel(out.arguments)),
         _ => out.kernel(out.arguments),
     };
     thread::enter();
-    if thread::is_vforked() {
+    if leaves_memory_behind {
         // SAFETY: the reference ends within the statement.
         kept = unsafe { thread::delta() }.as_mut().and_then(|delta| delta.exec.take());
     }

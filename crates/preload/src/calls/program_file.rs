@@ -208,6 +208,10 @@ impl ProgramFile {
     pub fn changes_user(&self) -> bool {
         let user = rustix::process::getuid().as_raw();
         let group = rustix::process::getgid().as_raw();
+        // To the kernel any program is one that this process executes with borrowed ids.
+        if rustix::process::geteuid().as_raw() != user || rustix::process::getegid().as_raw() != group {
+            return true;
+        }
         self.mode & SET_USER != 0 && self.owner.0 != user
             || self.mode & SET_GROUP == SET_GROUP && self.owner.1 != group
     }

@@ -76,7 +76,12 @@ global_asm!(
     "  test r11d, {clone_vm}",
     "  jz 24f",
     "  test r11d, {clone_vfork}",
-    "  jz 25f",
+    "  jnz 23f",
+    "  test r11d, {clone_thread}",
+    "  jnz 25f",
+    // A process on this memory, whose parent goes on.
+    "  lea rcx, [rip + 25f]",
+    "  jmp 90f + {entry_jump}",
     // The parent is suspended until the child is gone; a vfork within a vfork child adds nothing.
     "23:",
     "  lea rcx, [rip + 26f]",
@@ -123,6 +128,7 @@ global_asm!(
     vfork = const libc::SYS_vfork,
     clone_vm = const libc::CLONE_VM,
     clone_vfork = const libc::CLONE_VFORK,
+    clone_thread = const libc::CLONE_THREAD,
     thread_place = const THREAD_PLACE,
     forked_place = const FORKED_PLACE,
     plain_bytes = const PLAIN_BYTES,
