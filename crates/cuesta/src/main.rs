@@ -2,12 +2,13 @@
 //!
 //! One file a subcommand under [`commands`]; each returns what the process exits with. What they share:
 //! where a store's parts lie ([`store`]), a connection to its daemon ([`daemon`]), starting one
-//! ([`start`], [`own_program`]), what is meant by a store in the wrong place ([`slips`]), what numbers are called ([`system_calls`], [`error_names`]), who users are ([`user_names`]), and how things are said ([`output`], [`failure`]).
+//! ([`start`], [`own_program`]), where stores are mounted ([`mounts`]), what is meant by a store in the wrong place ([`slips`]), what numbers are called ([`system_calls`], [`error_names`]), who users are ([`user_names`]), and how things are said ([`output`], [`failure`]).
 
 mod commands;
 mod daemon;
 mod error_names;
 mod failure;
+mod mounts;
 mod next_daemon;
 mod output;
 mod own_program;
@@ -56,13 +57,16 @@ fn main() -> ExitCode {
     let cli = match Cli::try_parse_from(as_mount_helper(std::env::args_os().collect())) {
         Ok(cli) => cli,
         Err(error) => {
+            let status = if error.use_stderr() { usage_status() } else { 0 };
             match std::env::args().nth(1).and_then(|command| slips::explained(&error, &command)) {
-                Some(line) => output::error(&failure::Failure::new(line)),
-                // If even this cannot be printed there is nobody to tell.
+                Some(line) => output::error(&failure::Failure::new(line).exiting(status)),
+                None if status != 0 && output::is_json() => {
+                    output::error(&failure::Failure::new(error.to_string().trim_end()).exiting(status));
+                }
+                // If even this cannot be printed, the exit status is left.
                 None => drop(error.print()),
             }
-            let asked_for = !error.use_stderr();
-            return ExitCode::from(if asked_for { 0 } else { usage_status() });
+            return ExitCode::from(status);
         }
     };
     // What a disk does not give of a mapped file is an error of who reads it, and not the end of the daemon or of a mount.

@@ -1,9 +1,16 @@
-//! How things are said: colours only on a terminal, and a reader that went away is no error.
+//! How things are said: colours only on a terminal, JSON where it was asked for, and a reader that went away is no error.
 
 use crate::failure::Failure;
 use cuesta_format::PersistenceDomain;
+use serde_json::json;
+use std::ffi::OsString;
 use std::fmt::Display;
 use std::io::{self, ErrorKind, IsTerminal, Write};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Whether something was printed: a JSON text is the only one there.
+static PRINTED: AtomicBool = AtomicBool::new(false);
 
 const RED: &str = "31";
 const YELLOW: &str = "33";
@@ -17,9 +24,39 @@ fn styled(terminal: bool, style: &str, text: &str) -> String {
     }
 }
 
-/// Tells why the command gave up.
+/// Tells why the command gave up: on standard error, or where JSON was asked for and none was printed yet as an object on standard
+/// output, where a program looks for it.
 pub fn error(failure: &Failure) {
+    if is_json() && !PRINTED.load(Ordering::Relaxed) {
+        let object = json!({ "error": failure.to_string(), "exit_status": failure.exit_status() });
+        // If even this cannot be written, the exit status is left.
+        let _ = print(&format!("{object}\n"));
+        return;
+    }
     complain(&format!("{} {failure}\n", styled(io::stderr().is_terminal(), RED, "cuesta:")));
+}
+
+/// Whether this command's output is for programs.
+pub fn is_json() -> bool {
+    asks_for_json(std::env::args_os().skip(1))
+}
+
+/// Whether these arguments ask for JSON. `run` has no such option: what stands there is its program's.
+fn asks_for_json(mut arguments: impl Iterator<Item = OsString>) -> bool {
+    let is_of_program = arguments.next().is_none_or(|command| command == "run");
+    !is_of_program && arguments.take_while(|argument| argument != "--").any(|argument| argument == "--json")
+}
+
+/// A path as a word of a shell's command.
+pub fn shell_word(path: &Path) -> String {
+    let text = path.display().to_string();
+    let is_plain =
+        |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+=:,@%~".contains(&byte) || !byte.is_ascii();
+    if !text.is_empty() && text.bytes().all(is_plain) {
+        text
+    } else {
+        format!("'{}'", text.replace('\'', "'\\''"))
+    }
 }
 
 /// Tells what the user should know although nothing failed.
@@ -58,6 +95,7 @@ pub fn heading(text: &str) -> String {
 
 /// Writes to standard output. `Ok(false)`: whoever read it has seen enough.
 pub fn print(text: &str) -> Result<bool, Failure> {
+    PRINTED.store(true, Ordering::Relaxed);
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Ok(()) => Ok(true),
@@ -99,6 +137,25 @@ pub fn aligned_table(headings: &[&str], rows: &[Vec<String>], text_columns: &[us
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn json_is_asked_for_before_a_program() {
+        let asks = |line: &str| asks_for_json(line.split(' ').map(OsString::from));
+        assert!(
+            asks("status --json /store")
+                && asks("status /store --json")
+                && asks("doctor --store s --json -- true")
+        );
+        assert!(
+            !asks("status /store") && !asks("run -- node --json") && !asks("run node --json") && !asks("")
+        );
+    }
+
+    #[test]
+    fn paths_become_words() {
+        let word = |path: &str| shell_word(Path::new(path));
+        assert_eq!([word("/a/b-c.d"), word("a b"), word("it's")], ["/a/b-c.d", "'a b'", "'it'\\''s'"]);
+    }
 
     #[test]
     fn columns_align() {

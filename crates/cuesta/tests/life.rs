@@ -66,7 +66,7 @@ fn programs_read_the_state_as_json() {
     };
     let status = json(&["status", "--json", "store"]);
     assert_eq!(status["medium"], "memory");
-    assert!(place.cuesta(&["status", "store"]).text().contains("  medium memory, "));
+    assert!(place.cuesta(&["status", "store"]).text().contains("  medium memory: survives the death"));
     let configuration = std::fs::read_to_string(place.path("store/cuesta.toml")).unwrap();
     assert!(configuration.contains(": medium memory, fast tier in "), "{configuration}");
     assert_eq!(status["pid"].to_string(), daemon_pid(&place));

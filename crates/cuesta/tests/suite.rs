@@ -15,6 +15,7 @@ mod life;
 mod locks;
 mod mount;
 mod mount_endings;
+mod operator;
 mod restart;
 mod sharing;
 mod tidy;

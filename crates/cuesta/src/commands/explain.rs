@@ -1,12 +1,11 @@
 //! `cuesta explain`.
 
-use super::run::{DEFAULT_AT, normal};
 use crate::daemon::Daemon;
-use crate::failure::{Failure, WRONG_USAGE};
+use crate::failure::Failure;
+use crate::mounts;
 use crate::output;
 use crate::size::human;
 use crate::start;
-use crate::store::Store;
 use cuesta_format::wire::{Explanation, LeaseMode, Refusal, Request, Response};
 use cuesta_format::{BLOCK_BYTES, FileKind};
 use serde_json::json;
@@ -22,29 +21,27 @@ use std::process::ExitCode;
 Examples:
   cuesta explain --store ~/store /cuesta/my.db
   cuesta explain --store ~/store --json my.db
+  cuesta explain ~/files/my.db                       where the store is mounted at ~/files
 
 Exit status: 0 done; 1 failed, or there is no such file."
 )]
 pub struct Arguments {
-    /// The file, as a program under `cuesta run` names it, or relative to the store's root
+    /// The file, as a program under `cuesta run` names it, by the store's mount, or relative to the store's root
     path: PathBuf,
-    /// The store's directory [default: $CUESTA_STORE]
+    /// The store's directory [default: $CUESTA_STORE, or the one on whose mount the file lies]
     #[arg(long, value_name = "STORE")]
     store: Option<PathBuf>,
-    /// The path under which programs find the store
-    #[arg(long, value_name = "PATH", default_value = DEFAULT_AT)]
-    at: PathBuf,
+    /// The path under which programs find the store [default: where it is mounted, and /cuesta]
+    #[arg(long, value_name = "PATH")]
+    at: Option<PathBuf>,
     /// For programs
     #[arg(long)]
     json: bool,
 }
 
 pub fn execute(arguments: &Arguments) -> Result<ExitCode, Failure> {
-    let inner = below(&arguments.path, &arguments.at).ok_or_else(|| {
-        let why = format!("is not under {} (--at says where the store appears)", arguments.at.display());
-        Failure::on(&arguments.path, why).exiting(WRONG_USAGE)
-    })?;
-    let store = Store::find_named(arguments.store.as_deref())?;
+    let store = mounts::store_of(arguments.store.as_deref(), &arguments.path)?;
+    let inner = mounts::inside(&store, &arguments.path, arguments.at.as_deref())?;
     start::ensure(&store)?;
     let mut daemon = Daemon::expect(&store)?;
     match daemon.ask(&Request::Explain { path: inner.as_os_str().as_bytes().to_vec() })? {
@@ -60,15 +57,6 @@ pub fn execute(arguments: &Arguments) -> Result<ExitCode, Failure> {
         other => return Err(daemon.unexpected(&other)),
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// The path below the store's root.
-pub(super) fn below(path: &Path, at: &Path) -> Option<PathBuf> {
-    if path.is_relative() {
-        return Some(path.to_path_buf());
-    }
-    let inner = normal(path)?.strip_prefix(normal(at)?).ok()?.to_path_buf();
-    Some(inner)
 }
 
 fn kind(mode: u32) -> &'static str {
@@ -148,19 +136,4 @@ fn as_text(path: &Path, explanation: &Explanation) -> String {
         text += &format!("  session {session} may {may} it\n");
     }
     text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn paths_are_taken_below_the_store() {
-        let at = Path::new("/cuesta");
-        assert_eq!(below(Path::new("/cuesta/a/../b"), at), Some("b".into()));
-        assert_eq!(below(Path::new("/cuesta"), at), Some("".into()));
-        assert_eq!(below(Path::new("a/b"), at), Some("a/b".into()));
-        assert_eq!(below(Path::new("/etc/passwd"), at), None);
-        assert_eq!(below(Path::new("/cuestas/a"), at), None);
-    }
 }

@@ -29,6 +29,8 @@ mod survival;
 const MEMORY_FOLDER: &str = "/dev/shm";
 /// The fast tier's size when none is given, if there is room.
 const NVM_BYTES: u64 = 4 << 30;
+/// The smallest arena, and so the smallest fast tier.
+const ARENA_BYTES_MIN: u64 = 1 << 20;
 /// What logs and the metadata store need beside the arenas, at least: on a disk, where a whole log and spare segments are made at once,
 /// and in memory.
 const OVERHEAD_BYTES_ON_DISK: u64 = 160 << 20;
@@ -102,8 +104,22 @@ pub fn execute(arguments: &Arguments) -> Result<ExitCode, Failure> {
     refuse_to_overwrite(store.folder())?;
     let id = random_id(store.folder())?;
     let given = arguments.nvm_path.as_deref();
+    if let Some(Size(bytes)) = arguments.nvm
+        && bytes < ARENA_BYTES_MIN
+    {
+        let least = human(ARENA_BYTES_MIN);
+        return Err(Failure::new(format!(
+            "--nvm {bytes}: a fast tier of {} does not hold one arena; it takes {least} at least",
+            human(bytes)
+        ))
+        .exiting(WRONG_USAGE));
+    }
     if let Some(device) = device::named(given)? {
         return on_device(arguments, &store, id, &device);
+    }
+    if arguments.overwrite_device {
+        let why = "--overwrite-device: no device is named (--nvm-path /dev/daxN.M)";
+        return Err(Failure::new(why).exiting(WRONG_USAGE));
     }
     let (medium, tier) = match arguments.medium {
         Some(medium) => (medium, tier_folder(&store, id, medium, given)?),
@@ -173,7 +189,7 @@ fn tell(
         output::persistence(region.map(|region| region.domain), region.and_then(|region| region.node)),
         if geometry.checks_content { ", with checksums" } else { "" },
         if arguments.emulate.is_none() { String::new() } else { format!(", playing {}", arguments.emulate) },
-        arguments.store.display(),
+        output::shell_word(&arguments.store),
     ))?;
     Ok(())
 }
@@ -289,17 +305,24 @@ fn geometry(tier: &Path, medium: Medium, asked: Option<Size>) -> Result<Geometry
     let place = existing_ancestor(tier);
     let room = rustix::fs::statvfs(&place).map_err(|errno| Failure::on(&place, errno))?;
     let overhead = if medium == Medium::Block { OVERHEAD_BYTES_ON_DISK } else { OVERHEAD_BYTES };
-    let room = room.f_bavail.saturating_mul(room.f_frsize).saturating_sub(overhead);
-    let bytes = asked.map_or(NVM_BYTES.min(room / 4 * 3), |Size(bytes)| bytes);
+    let free = room.f_bavail.saturating_mul(room.f_frsize);
+    let room = free.saturating_sub(overhead);
+    let bytes = asked.map_or(NVM_BYTES.min(room / 4 * 3).max(ARENA_BYTES_MIN), |Size(bytes)| bytes);
     if bytes > room {
         return Err(Failure::on(
             &place,
             format!(
-                "has room for {} beside logs and metadata, not for {} (give a smaller --nvm{})",
-                human(room),
+                "has room for {}; logs and metadata need {}, and file contents {} ({}{})",
+                human(free),
+                human(overhead),
                 human(bytes),
+                if bytes > ARENA_BYTES_MIN {
+                    "give a smaller --nvm, or another --nvm-path"
+                } else {
+                    "give another --nvm-path"
+                },
                 match medium {
-                    Medium::Memory => "; a container gets more by docker run --shm-size",
+                    Medium::Memory => "; a container gets more by docker run --shm-size=1g",
                     Medium::Pmem | Medium::Block => "",
                 }
             ),
@@ -311,7 +334,7 @@ fn geometry(tier: &Path, medium: Medium, asked: Option<Size>) -> Result<Geometry
 /// The sizes of a store with so many bytes for file contents, in arenas of `arena_bytes_min` at least.
 fn sizes(place: &Path, bytes: u64, arena_bytes_min: u64) -> Result<Geometry, Failure> {
     let arena_bytes = match bytes >> 20 {
-        0..64 => 1 << 20,
+        0..64 => ARENA_BYTES_MIN,
         64..1024 => 16 << 20,
         _ => Geometry::default().arena_bytes,
     };

@@ -68,7 +68,7 @@ pub struct Arguments {
 
 pub fn execute(arguments: &Arguments) -> Result<ExitCode, Failure> {
     if arguments.foreground || arguments.tell_descriptor.is_some() {
-        prepare_log();
+        prepare_log(arguments.tell_descriptor.is_some())?;
         // Before the descriptor is adopted: a copy inherits it, too.
         own_program::settle();
         return serve(arguments, Told::adopt(arguments.tell_descriptor));

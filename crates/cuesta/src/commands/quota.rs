@@ -3,12 +3,11 @@
 mod grace;
 mod listing;
 
-use super::explain::below;
-use super::run::DEFAULT_AT;
 use crate::daemon::Daemon;
 use crate::failure::{Failure, WRONG_USAGE};
+use crate::mounts::{self, DEFAULT_AT};
 use crate::output;
-use crate::size::Size;
+use crate::size::{Size, human};
 use crate::start;
 use crate::store::Store;
 use crate::user_names;
@@ -54,13 +53,13 @@ pub struct Arguments {
     /// The same of a group
     #[arg(long, value_name = "GROUP")]
     group: Option<String>,
-    /// The same of a directory with all that is in it, as a program under `cuesta run` names it, or relative to the
-    /// store's root
+    /// The same of a directory with all that is in it, as a program under `cuesta run` names it, by the store's mount, or
+    /// relative to the store's root
     #[arg(long, value_name = "PATH")]
     directory: Option<PathBuf>,
-    /// The path under which programs find the store
-    #[arg(long, value_name = "PATH", default_value = DEFAULT_AT, requires = "directory")]
-    at: PathBuf,
+    /// The path under which programs find the store [default: where it is mounted, and /cuesta]
+    #[arg(long, value_name = "PATH", requires = "directory")]
+    at: Option<PathBuf>,
     /// The most bytes: 512M, 4G, …; 0: no limit
     #[arg(long, value_name = "SIZE", requires = "whose")]
     bytes: Option<Size>,
@@ -85,8 +84,8 @@ pub struct Arguments {
 }
 
 pub fn execute(arguments: &Arguments) -> Result<ExitCode, Failure> {
-    let limited = limited(arguments)?;
     let store = Store::find(&arguments.store)?;
+    let limited = limited(arguments, &store)?;
     start::ensure(&store)?;
     let mut daemon = Daemon::expect(&store)?;
     if let Some(limited) = &limited {
@@ -97,14 +96,18 @@ pub fn execute(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let shown = if arguments.json {
         listing::as_json(&quotas).to_string() + "\n"
     } else {
-        listing::as_text(&quotas, &arguments.at)
+        {
+            let mount = || mounts::place_of(&store);
+            let at = arguments.at.clone().or_else(mount).unwrap_or_else(|| DEFAULT_AT.into());
+            listing::as_text(&quotas, &at)
+        }
     };
     output::print(&shown)?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// Who is named.
-fn limited(arguments: &Arguments) -> Result<Option<Limited>, Failure> {
+fn limited(arguments: &Arguments, store: &Store) -> Result<Option<Limited>, Failure> {
     let unknown = |name: &str, what| Failure::new(format!("{name}: no such {what}")).exiting(WRONG_USAGE);
     if let Some(user) = &arguments.user {
         let uid = user_names::number(user).ok_or_else(|| unknown(user, "user"))?;
@@ -115,10 +118,7 @@ fn limited(arguments: &Arguments) -> Result<Option<Limited>, Failure> {
         return Ok(Some(Limited::Group(gid)));
     }
     let Some(path) = &arguments.directory else { return Ok(None) };
-    let inner = below(path, &arguments.at).ok_or_else(|| {
-        let why = format!("is not under {} (--at says where the store appears)", arguments.at.display());
-        Failure::on(path, why).exiting(WRONG_USAGE)
-    })?;
+    let inner = mounts::inside(store, path, arguments.at.as_deref())?;
     let names: Vec<&[u8]> = inner.components().map(|name| name.as_os_str().as_bytes()).collect();
     if names.contains(&&b".."[..]) {
         return Err(Failure::on(path, "a path without `..` is needed").exiting(WRONG_USAGE));
@@ -141,6 +141,25 @@ fn list(daemon: &mut Daemon) -> Result<Vec<Quota>, Failure> {
         Response::Quotas(quotas) => Ok(quotas),
         other => Err(daemon.unexpected(&other)),
     }
+}
+
+/// A soft limit above the limit would never be reached, and its grace would protect from nothing.
+fn refuse_soft_above_hard(limits: &Limits) -> Result<(), Failure> {
+    let is_above = |soft: u64, hard: u64| hard != 0 && soft > hard;
+    let why = if is_above(limits.soft.blocks, limits.hard.blocks) {
+        let [soft, hard] = [limits.soft, limits.hard].map(|of| human(of.blocks * BLOCK_BYTES));
+        format!(
+            "the soft limit of {soft} is above the limit of {hard}: give a lower --soft-bytes or a higher --bytes"
+        )
+    } else if is_above(limits.soft.inodes, limits.hard.inodes) {
+        let [soft, hard] = [limits.soft, limits.hard].map(|of| of.inodes);
+        format!(
+            "the soft limit of {soft} inodes is above the limit of {hard}: give a lower --soft-inodes or a higher --inodes"
+        )
+    } else {
+        return Ok(());
+    };
+    Err(Failure::new(why).exiting(WRONG_USAGE))
 }
 
 fn set(daemon: &mut Daemon, limited: &Limited, arguments: &Arguments) -> Result<(), Failure> {
@@ -171,6 +190,7 @@ fn set(daemon: &mut Daemon, limited: &Limited, arguments: &Arguments) -> Result<
             let why = "--grace: there is no soft limit to be exceeded (--soft-bytes, --soft-inodes)";
             return Err(Failure::new(why).exiting(WRONG_USAGE));
         }
+        refuse_soft_above_hard(&limits)?;
         Some(limits)
     };
     match daemon.ask(&Request::SetQuota { of: limited.clone(), limits })? {

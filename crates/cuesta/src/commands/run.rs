@@ -1,6 +1,7 @@
 //! `cuesta run`: becomes the program, with the preload door in it.
 
 use crate::failure::{CANNOT_EXECUTE, Failure, NOT_FOUND, RUN_FAILED};
+use crate::mounts::{self, DEFAULT_AT};
 use crate::program::{self, ProgramError};
 use crate::start;
 use crate::store::{STORE_VARIABLE, Store};
@@ -13,10 +14,12 @@ use std::os::unix::process::CommandExt;
 use std::path::{Component, Path, PathBuf};
 use std::process::{Command, ExitCode};
 
+/// Where no store can appear: programs and the door itself need what the kernel has there.
+const NEEDED_OF_KERNEL: [&str; 3] = ["/proc", "/sys", "/dev"];
+/// In there, a folder is one as any other.
+const SHARED_MEMORY: &str = "/dev/shm";
 /// The preload door's file.
 const LIBRARY: &str = "libcuesta_preload.so";
-/// Where the store appears when nothing else is said.
-pub const DEFAULT_AT: &str = "/cuesta";
 
 #[derive(Debug, clap::Args)]
 #[command(
@@ -82,8 +85,7 @@ impl Target {
             return Err(run_failed(Failure::new("no program to run")));
         };
         let search_path = std::env::var_os("PATH").unwrap_or_else(|| "/usr/local/bin:/usr/bin:/bin".into());
-        let mut mounts = cuesta_fuse::mounts().unwrap_or_default();
-        mounts.retain(is_believed);
+        let mounts = mounts::believed();
         let found = self.find(&mounts);
         // What is wrong with the program is told first: it may be the store in the wrong place.
         let at = found.as_ref().map_or_else(|_| PathBuf::from(DEFAULT_AT), |(_, at)| at.clone());
@@ -139,7 +141,11 @@ impl Target {
         let run_failed = |failure: Failure| failure.exiting(RUN_FAILED);
         let at = self.at.as_ref().map(|at| {
             let what = "--at needs an absolute path other than /";
-            normal(at).ok_or_else(|| run_failed(Failure::on(at, what)))
+            let normal = normal(at).ok_or_else(|| run_failed(Failure::on(at, what)))?;
+            let is_needed = |folder: &&&str| normal.starts_with(folder) && !normal.starts_with(SHARED_MEMORY);
+            let Some(needed) = NEEDED_OF_KERNEL.iter().find(is_needed) else { return Ok(normal) };
+            let why = format!("--at: programs need the kernel's own files under {needed}; give another path, as /cuesta or /data");
+            Err(run_failed(Failure::on(at, why)))
         });
         let at = at.transpose()?;
         let variable = std::env::var_os(STORE_VARIABLE).filter(|folder| !folder.is_empty());
@@ -185,14 +191,6 @@ fn device_of_mount(mounts: &[Mounted], store: &Store, at: &Path) -> Option<u64> 
     let on_top = mounts.iter().rev().find(|mounted| mounted.at == at)?;
     let is_of_store = Path::new(&on_top.source) == store.folder();
     at.metadata().ok().filter(|_| is_of_store).map(|root| root.dev())
-}
-
-/// Whether a mount is of the store it says: its maker may say anything, but if that is us, root, or whose store it is.
-fn is_believed(mounted: &Mounted) -> bool {
-    let folder = Path::new(&mounted.source);
-    let owner = || folder.metadata().map(|folder| folder.uid()).ok();
-    let us = rustix::process::geteuid().as_raw();
-    folder.is_absolute() && (mounted.user == us || mounted.user == 0 || Some(mounted.user) == owner())
 }
 
 /// The path without `.`, `..` and repeated slashes, if it is absolute and not the root.

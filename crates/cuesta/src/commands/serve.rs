@@ -1,7 +1,7 @@
 //! `cuesta serve`: the daemon.
 
 use crate::commands::calibrate;
-use crate::failure::Failure;
+use crate::failure::{Failure, WRONG_USAGE};
 use crate::own_program;
 use crate::start::{Outcome, Told};
 use crate::store::Store;
@@ -42,7 +42,7 @@ pub struct Arguments {
 }
 
 pub fn execute(arguments: &Arguments) -> Result<ExitCode, Failure> {
-    prepare_log();
+    prepare_log(arguments.tell_descriptor.is_some())?;
     // Before it is adopted: a copy inherits it, too.
     own_program::settle();
     let told = Told::adopt(arguments.tell_descriptor);
@@ -146,8 +146,22 @@ pub fn allow_descriptors() {
     }
 }
 
-pub fn prepare_log() {
-    let level = std::env::var(LOG_VARIABLE).ok().and_then(|text| text.parse().ok());
+/// What is told goes to standard error. A level that does not exist is refused, or in the background told and passed over, so that
+/// the store is served.
+pub fn prepare_log(in_background: bool) -> Result<(), Failure> {
+    let asked = std::env::var_os(LOG_VARIABLE).filter(|text| !text.is_empty());
+    let level = asked.as_ref().and_then(|text| text.to_str()?.parse().ok());
+    let unknown = asked.filter(|_| level.is_none()).map(|text| {
+        format!(
+            "{LOG_VARIABLE}={}: there is no such level (error, warn, info, debug, trace, off)",
+            text.display()
+        )
+    });
+    if let Some(unknown) = &unknown
+        && !in_background
+    {
+        return Err(Failure::new(unknown).exiting(WRONG_USAGE));
+    }
     tracing_subscriber::fmt()
         .with_max_level(level.unwrap_or(LevelFilter::INFO))
         .with_ansi(std::io::stderr().is_terminal())
@@ -156,4 +170,8 @@ pub fn prepare_log() {
         // Where the log cannot be written, nobody can be told so, and the daemon goes on without.
         .log_internal_errors(false)
         .init();
+    if let Some(unknown) = unknown {
+        tracing::warn!("{unknown}; info is used");
+    }
+    Ok(())
 }

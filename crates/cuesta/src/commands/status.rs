@@ -2,20 +2,23 @@
 
 use crate::daemon::Daemon;
 use crate::failure::Failure;
+use crate::mounts;
 use crate::output;
 use crate::size::human;
 use crate::store::Store;
 use crate::system_calls;
-use cuesta_format::BLOCK_BYTES;
 use cuesta_format::emulation::{Figure, Profile};
 use cuesta_format::wire::{Request, Response, SessionStatus, Status};
+use cuesta_format::{BLOCK_BYTES, Medium};
 use serde_json::{Value, json};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 #[derive(Debug, clap::Args)]
 #[command(
     long_about = "Show what a store holds and who uses it.\n\n\
+                  First what a user wants to know: whether it is served, how full it is, what it survives, where it is mounted, and \
+                  how many programs use it. Then what goes on inside.\n\n\
                   Also names the system calls on the store's files that are not served yet and were answered \
                   with ENOSYS or EOPNOTSUPP.",
     after_help = "\
@@ -42,7 +45,7 @@ pub fn execute(arguments: &Arguments) -> Result<ExitCode, Failure> {
             output::print(&(as_json(&status)?.to_string() + "\n"))?;
         }
         Response::Status(status) => {
-            output::print(&as_text(store.folder(), &status))?;
+            output::print(&as_text(&store, &status))?;
         }
         other => return Err(daemon.unexpected(&other)),
     }
@@ -61,24 +64,73 @@ fn as_json(status: &Status) -> Result<Value, Failure> {
     Ok(value)
 }
 
-fn as_text(folder: &Path, status: &Status) -> String {
+/// First what a user wants to know, then what goes on inside.
+fn as_text(store: &Store, status: &Status) -> String {
     let totals = &status.totals;
     let used = totals.blocks.saturating_sub(totals.blocks_free);
+    let waiting: u64 = status.sessions.iter().map(|session| session.log_bytes).sum();
     let mut text = format!(
-        "{}  store {}, daemon {}, up {}\n",
-        output::heading(&folder.display().to_string()),
-        status.store,
-        status.pid,
+        "{}  {}, up {}, process {}\n",
+        output::heading(&store.folder().display().to_string()),
+        if status.refuses_writes.is_some() { "read only" } else { "served" },
         duration(status.uptime_ms),
+        status.pid,
     );
+    if let Some(why) = &status.refuses_writes {
+        text += &format!("  {} nothing is written any more: {why}\n", output::heading("read only:"));
+    }
+    if status.bad_blocks > 0 {
+        text += &format!("  {}", output::bad_blocks(status.bad_blocks));
+    }
     text += &format!(
-        "  medium {}{}, {} of {} used, {} more promised to programs, {} inodes, metadata {}\n",
-        status.medium,
-        output::persistence(status.persistence_domain, status.node),
+        "  {} of {} used by {} files, directories and links\n  medium {}: {}\n",
         human(used * BLOCK_BYTES),
         human(totals.blocks * BLOCK_BYTES),
-        human(totals.blocks_promised * BLOCK_BYTES),
         totals.inodes,
+        status.medium,
+        survival(status.medium),
+    );
+    if let Some(at) = mounts::place_of(store) {
+        text += &format!("  mounted at {}\n", at.display());
+    }
+    if status.sessions.is_empty() {
+        text += "  no programs attached\n";
+    } else {
+        let programs = status.sessions.len();
+        let noun = if programs == 1 { "program" } else { "programs" };
+        text += &format!("  {programs} {noun} attached; {} written and not digested yet\n", human(waiting));
+    }
+    text += &not_served(status);
+    text + &inside(status)
+}
+
+/// What a store on `medium` survives.
+fn survival(medium: Medium) -> &'static str {
+    match medium {
+        Medium::Memory => "survives the death of programs and of the daemon, not a power loss or reboot",
+        Medium::Pmem => "survives a power loss",
+        Medium::Block => "what was synced survives a power loss",
+    }
+}
+
+fn not_served(status: &Status) -> String {
+    if status.unserved.is_empty() {
+        return String::new();
+    }
+    let calls = status.unserved.iter();
+    let rows: Vec<Vec<String>> =
+        calls.map(|&(number, count)| vec![system_calls::name(number), count.to_string()]).collect();
+    output::table(&["not served", "calls"], &rows)
+}
+
+/// What goes on in the daemon, for the curious and for reports of faults.
+fn inside(status: &Status) -> String {
+    let mut text = format!(
+        "{}\n  store {}{}, {} more promised to programs, metadata {}\n",
+        output::heading("inside"),
+        status.store,
+        output::persistence(status.persistence_domain, status.node),
+        human(status.totals.blocks_promised * BLOCK_BYTES),
         human(status.metadata_bytes),
     );
     if !status.free_on_nodes.is_empty() {
@@ -98,15 +150,7 @@ fn as_text(folder: &Path, status: &Status) -> String {
         human(status.digested_bytes),
         status.fences,
     );
-    if status.bad_blocks > 0 {
-        text += &format!("  {}", output::bad_blocks(status.bad_blocks));
-    }
-    if let Some(why) = &status.refuses_writes {
-        text += &format!("  {} nothing is written any more: {why}\n", output::heading("read only:"));
-    }
-    if status.sessions.is_empty() {
-        text += "  no programs attached\n";
-    } else {
+    if !status.sessions.is_empty() {
         let rows: Vec<Vec<String>> = status
             .sessions
             .iter()
@@ -134,14 +178,6 @@ fn as_text(folder: &Path, status: &Status) -> String {
             })
             .collect();
         text += &output::table(&["asked by programs", "times", "mean wait", "99 %", "longest"], &rows);
-    }
-    if !status.unserved.is_empty() {
-        let rows: Vec<Vec<String>> = status
-            .unserved
-            .iter()
-            .map(|&(number, count)| vec![system_calls::name(number), count.to_string()])
-            .collect();
-        text += &output::table(&["not served", "calls"], &rows);
     }
     text
 }

@@ -2,6 +2,7 @@
 
 use crate::daemon::Daemon;
 use crate::failure::Failure;
+use crate::mounts;
 use crate::output;
 use crate::store::Store;
 use cuesta_format::wire::{Request, Response};
@@ -33,5 +34,11 @@ pub fn execute(arguments: &Arguments) -> Result<ExitCode, Failure> {
         Ok(_) | Err(_) => daemon.terminate()?,
     }
     output::print("stopped\n")?;
+    if let Some(at) = mounts::place_of(&store) {
+        let (folder, at) = (store.folder().display(), output::shell_word(&at));
+        output::warning(format!(
+            "{folder} is mounted, and the next call there starts its daemon again; to stop it for good: cuesta unmount {at}"
+        ));
+    }
     Ok(ExitCode::SUCCESS)
 }
