@@ -127,6 +127,50 @@ fn is_static(head: &[u8], file: &File) -> Option<bool> {
     Some(!linked)
 }
 
+/// Whether a program needs AddressSanitizer's runtime, which must be told that the door comes before it; the door tells it where it
+/// executes the program.
+pub fn needs_sanitizer(program: &Path) -> bool {
+    needed_names(program).is_some_and(|names| {
+        let starts = |start: &&[u8]| names.windows(start.len()).any(|window| window == *start);
+        [&b"\0libasan.so"[..], b"\0libclang_rt.asan"].iter().any(starts)
+    })
+}
+
+/// The strings of a program's dynamic section.
+fn needed_names(program: &Path) -> Option<Vec<u8>> {
+    const LOAD: u32 = 1;
+    const DYNAMIC: u32 = 2;
+    const STRINGS: u64 = 5;
+    const STRING_BYTES: u64 = 10;
+    const STRING_BYTES_MAX: u64 = 64 << 20;
+    let file = File::open(program).ok()?;
+    let mut head = [0; 64];
+    file.read_exact_at(&mut head, 0).ok()?;
+    if !head.starts_with(b"\x7fELF\x02\x01") {
+        return None;
+    }
+    let word = |bytes: &[u8], at: usize| Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?));
+    let half = |at: usize| Some(usize::from(u16::from_le_bytes(head.get(at..at + 2)?.try_into().ok()?)));
+    let mut headers = vec![0; half(54)? * half(56)?];
+    file.read_exact_at(&mut headers, word(&head, 32)?).ok()?;
+    let of_kind =
+        |kind: u32| headers.chunks_exact(56).filter(move |header| header.starts_with(&kind.to_le_bytes()));
+    let dynamic = of_kind(DYNAMIC).next()?;
+    let mut entries = vec![0; usize::try_from(word(dynamic, 32)?.min(1 << 16)).ok()?];
+    file.read_exact_at(&mut entries, word(dynamic, 8)?).ok()?;
+    let value = |tag: u64| {
+        entries.chunks_exact(16).find(|entry| word(entry, 0) == Some(tag)).and_then(|entry| word(entry, 8))
+    };
+    let (address, bytes) = (value(STRINGS)?, value(STRING_BYTES)?.min(STRING_BYTES_MAX));
+    let offset = of_kind(LOAD).find_map(|header| {
+        let (offset, start, bytes) = (word(header, 8)?, word(header, 16)?, word(header, 32)?);
+        address.checked_sub(start).filter(|within| *within < bytes).map(|within| offset + within)
+    })?;
+    let mut names = vec![0; usize::try_from(bytes).ok()?];
+    file.read_exact_at(&mut names, offset).ok()?;
+    Some(names)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::arch::{self, Frame};
 use crate::calls::{self, Call, Failure};
-use crate::{counting, filter, process, signals, thread};
+use crate::{counting, filter, process, sanitizers, signals, thread};
 
 /// Entered by patched sites (see `arch`), with all state saved.
 pub(crate) extern "C" fn cuesta_dispatch(frame: *mut Frame) {
@@ -29,6 +29,7 @@ fn run_on_client_stack(frame: &mut Frame) {
 
 extern "C" fn run(frame: &mut Frame) {
     thread::enter();
+    sanitizers::begin();
     process::catch_up();
     thread::note_way(frame.comes_again());
     let call = Call { number: frame.number(), arguments: frame.arguments() };
@@ -56,5 +57,6 @@ extern "C" fn run(frame: &mut Frame) {
             frame.answer(-(libc::EIO as isize));
         }
     }
+    sanitizers::end();
     thread::leave();
 }

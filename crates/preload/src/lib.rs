@@ -40,6 +40,7 @@ pub mod patch;
 pub mod process;
 mod record_locks;
 mod references;
+mod sanitizers;
 pub mod signals;
 mod stacks;
 pub mod start;

@@ -94,6 +94,7 @@ unsafe extern "C" {
     static _mi_theap_empty: MainHeap;
     fn _mi_theap_default_set(heap: *const MainHeap);
     /// Set when it has started: to refuse huge pages before would refuse them to the whole process.
+    fn mi_thread_done();
     fn mi_option_set(option: c_int, value: c_long);
     /// Gives it memory to allocate from; false if it could not be used.
     fn mi_manage_os_memory(
@@ -164,6 +165,15 @@ fn give_first_arena() {
         if !mi_manage_os_memory(start, FIRST_ARENA_BYTES, true, false, true, -1) {
             let _ = munmap(start, FIRST_ARENA_BYTES);
         }
+    }
+}
+
+/// Gives back what the heap keeps for the calling thread, which ends: the heap does so by itself, but not while
+/// ThreadSanitizer looks away.
+pub fn end_thread() {
+    if HEAP.load(Ordering::Acquire) == USED {
+        // SAFETY: what the thread allocates yet begins anew.
+        unsafe { mi_thread_done() };
     }
 }
 

@@ -198,7 +198,7 @@ impl Description {
                 redeemed?
             }
             (true, _, Some(OpenFile::Served(served))) => client.redeem(served.token())?,
-            (true, ..) => return Err(Failure::Errno(libc::EACCES)),
+            (true, ..) => self.adopted(client, flags, offset)?,
         };
         match file.replace(reopened) {
             Some(OpenFile::Served(old)) => drop(old),
@@ -207,6 +207,23 @@ impl Description {
         }
         self.client.store(address(client), Ordering::Release);
         Ok(())
+    }
+
+    /// The file as SharedFS opens it for the store's own user, who has no session.
+    fn adopted(&self, client: &Client, flags: i32, offset: u64) -> Result<OpenFile, Failure> {
+        let Client::Served(served) = client else { return Err(Failure::Errno(libc::EACCES)) };
+        // Others may go on with the offset in memory that they share: so does SharedFS.
+        let shared =
+            self.own_cell().and_then(|cell| Some((process::borrow(cells::file()?), cells::place_of(cell)?)));
+        let inode = cuesta_format::InodeNumber(self.inode);
+        let token = match served.adopt(inode, flags, offset, shared, None) {
+            Err(cuesta_libfs::Error::NotPermitted) => return Err(Failure::Errno(libc::EACCES)),
+            token => Token::new(token?),
+        };
+        if shared.is_some() {
+            self.cell.store(std::ptr::null_mut(), Ordering::Release);
+        }
+        Ok(client.redeem(&token)?)
     }
 
     /// Where it was opened, below the prefix.

@@ -358,7 +358,7 @@ fn attach() -> Result<&'static Client, Failure> {
     let _as_store_user = StoreUser::become_again();
     // Where the program is, or else paths begin at the root.
     let first = working_directory::pin().map_or(InodeNumber::ROOT, |pin| InodeNumber(pin.inode()));
-    let attached = if way::is_another_user() {
+    let attached = if way::is_another_user() || addresses_are_short() {
         way::connect_as_user(configuration).map(Client::Served)
     } else {
         let own = cuesta_libfs::Client::attach_to(&configuration.socket, descriptor_floor(), &program, first);
@@ -426,6 +426,20 @@ fn attach() -> Result<&'static Client, Failure> {
     Ok(client)
 }
 
+/// Addresses that a session may come to map: its log, and what it reads of the store.
+const ADDRESSES_WANTED: u64 = 1 << 30;
+
+/// Whether the process may not map what a session does (`ulimit -v`): then SharedFS does its calls.
+fn addresses_are_short() -> bool {
+    let Some(limit) = rustix::process::getrlimit(rustix::process::Resource::As).current else { return false };
+    let sizes = contents(c"/proc/self/statm").unwrap_or_default();
+    let pages = sizes
+        .split(|byte| *byte == b' ')
+        .next()
+        .and_then(|word| std::str::from_utf8(word).ok()?.parse().ok());
+    limit.saturating_sub(pages.unwrap_or(0u64) * rustix::param::page_size() as u64) < ADDRESSES_WANTED
+}
+
 /// Gives up the session, or the connection that SharedFS serves it by; the next call begins another. Call with no other
 /// thread inside.
 pub fn give_up_client() {
@@ -459,6 +473,9 @@ pub fn limits_changed() {
     let client = if thread::is_vforked() { childs_own().map(|own| own.client) } else { attached() };
     if let Some(client) = client {
         client.limit_files(file_limit());
+        if !thread::is_vforked() && !client.is_served() && addresses_are_short() {
+            gate::alone(give_up_client);
+        }
     }
 }
 

@@ -12,6 +12,7 @@ use crate::arch;
 use crate::credentials::{self, Known};
 use crate::descriptors::Delta;
 use crate::gate;
+use crate::sanitizers;
 use crate::stacks::Stack;
 
 /// One thread's state; zero-initialised by the loader, laid out for the entry code.
@@ -173,6 +174,7 @@ pub fn leave() {
 /// also if it came after the application's call and before this one. The caller holds nothing a handler
 /// could need, or could leave behind by jumping away.
 pub fn wait(number: i64, arguments: [usize; 6], restarts: bool) -> isize {
+    sanitizers::end();
     let state = arch::thread_state();
     // SAFETY: as in `is_inside`; a handler that runs from the first statement on finds the flags set.
     unsafe {
@@ -211,6 +213,7 @@ pub fn wait(number: i64, arguments: [usize; 6], restarts: bool) -> isize {
                 continue;
             }
             enter();
+            sanitizers::begin();
             return answer;
         }
     }
@@ -301,7 +304,12 @@ extern "C" fn release(name: *mut libc::c_void) {
         let stack = Stack::named(name as usize);
         if (*state).stack_top == stack.top() && !(*state).inside.is_set() {
             gate::resign();
+            sanitizers::begin();
             credentials::forget();
+            if sanitizers::is_watched() {
+                crate::memory::end_thread();
+            }
+            sanitizers::end();
             (*state).stack_top = 0;
             (*state).stack_bottom = 0;
             stack.leave();

@@ -108,3 +108,36 @@ for fd in (f, folder, path):
     assert!(said.starts_with(errors), "{said}");
     assert_eq!(said.matches("cuesta: /cuesta/f cannot be the file of a loop device").count(), 2, "{said}");
 }
+
+#[test]
+fn little_address_space_and_other_limits_are_enough() {
+    shell("limits.sh");
+}
+
+/// As [`c`], by a shell: what executes such a program tells its runtime that the door comes first.
+fn sanitized(option: &str) {
+    let folder = tempfile::tempdir().expect("folder");
+    let source = std::fs::read_to_string(Path::new(FOLDER).join("sanitized.c")).expect("source");
+    let program = compiled(folder.path(), "sanitized", &source, &["-g", option]);
+    let run = format!("{} \"$0\" || echo failed: $?", program.display());
+    let command = |mut command: Command| {
+        command.args(["-c", &run]);
+        command
+    };
+    is_the_same(command, "bash");
+}
+
+#[test]
+fn a_program_built_with_the_address_sanitizer_works() {
+    sanitized("-fsanitize=address");
+}
+
+#[test]
+fn a_program_built_with_the_thread_sanitizer_gets_no_reports() {
+    sanitized("-fsanitize=thread");
+}
+
+#[test]
+fn a_program_built_with_the_sanitizer_of_undefined_behaviour_works() {
+    sanitized("-fsanitize=undefined");
+}

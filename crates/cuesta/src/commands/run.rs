@@ -103,7 +103,9 @@ impl Target {
         if let Some(folder) = &folder {
             prefix.extend([OsStr::new("-C"), folder.as_os_str()]);
         }
-        let starter = if on_store || folder.is_some() {
+        let has_sanitizer =
+            program::find(name, &search_path).is_ok_and(|program| program::needs_sanitizer(&program));
+        let starter = if on_store || folder.is_some() || has_sanitizer {
             prefix.push(name);
             OsStr::new("env")
         } else {

@@ -95,6 +95,31 @@ pub fn libraries(program: &ProgramFile, variables: &[Variable]) -> Result<Vec<Li
     Ok(libraries)
 }
 
+/// What AddressSanitizer's runtime reads; the first of the libraries must be its own, unless this says otherwise.
+pub const SANITIZER_VARIABLE: &[u8] = b"ASAN_OPTIONS";
+const SANITIZER_NAMES: [&[u8]; 2] = [b"libasan.so", b"libclang_rt.asan"];
+const SANITIZER_OPTION: &[u8] = b"verify_asan_link_order=0";
+
+/// Whether `program` needs AddressSanitizer's runtime, which would refuse to come behind this library.
+pub fn needs_sanitizer(program: &ProgramFile) -> bool {
+    let dynamic = match &program.location {
+        Location::Store(file, _) => dynamic_of(file),
+        Location::Kernel(path) => dynamic_of_kernels(path),
+    };
+    let is_sanitizer = |name: &[u8]| SANITIZER_NAMES.iter().any(|start| name.starts_with(start));
+    dynamic.is_some_and(|dynamic| dynamic.needed.iter().any(|library| is_sanitizer(library.file_name())))
+}
+
+/// The runtime's variable as it gets it; `before` is the address of the one there was.
+pub fn sanitizer_variable(before: Option<usize>) -> Result<CString, Failure> {
+    let at =
+        |address| user_memory::read_string(address + SANITIZER_VARIABLE.len() + 1, VALUE_BYTES_MAX).ok()?;
+    let mut options: Vec<Vec<u8>> = before.and_then(at).into_iter().filter(|text| !text.is_empty()).collect();
+    options.push(SANITIZER_OPTION.to_vec());
+    let text = [SANITIZER_VARIABLE, b"=", &options.join(&b':')].concat();
+    CString::new(text).map_err(|_| Failure::Errno(libc::EINVAL))
+}
+
 /// Without a place for the link the loader says what it does not find.
 fn handed_over(name: &[u8], copy: OwnedFd, path: &[u8], inode: u64) -> Option<Library> {
     let folder = patch::remembered_cache()?.folder_with_link(name, copy.as_raw_fd())?;

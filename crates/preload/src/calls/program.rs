@@ -47,6 +47,8 @@ pub struct ExecImage {
     /// The program, if it is a copy.
     copy: Option<ProgramCopy>,
     table: Option<Written>,
+    /// Whether a sanitizer's runtime is to be told that it does not come first.
+    has_sanitizer: bool,
     /// What the kernel has of the store for it.
     entered: Option<Entered>,
 }
@@ -99,6 +101,11 @@ impl ExecImage {
             let is_path = |address: &usize| Variable::at(*address).is_named(needed::VARIABLE);
             let before = self.variables.iter().position(is_path).map(|place| self.variables.remove(place));
             added.push(needed::variable(libraries, before)?);
+        }
+        if self.has_sanitizer {
+            let is_options = |address: &usize| Variable::at(*address).is_named(needed::SANITIZER_VARIABLE);
+            let before = self.variables.iter().position(is_options).map(|place| self.variables.remove(place));
+            added.push(needed::sanitizer_variable(before)?);
         }
         added.extend(ours.map(CStr::to_owned));
         self.variables.extend(added.iter().map(|string| string.as_ptr() as usize));
@@ -240,7 +247,8 @@ pub fn execute(
     if let Some(barrier) = barrier.filter(|_| !is_by_mount) {
         refuse_if_of_store(call, &chain.program, barrier, name.as_bytes(), &given)?;
     }
-    let mut image = ExecImage::default();
+    let has_sanitizer = barrier.is_none() && needed::needs_sanitizer(&chain.program);
+    let mut image = ExecImage { has_sanitizer, ..ExecImage::default() };
     let identity = chain.prepare(&mut image, name.as_bytes(), &given, is_by_mount)?;
     let is_in_store = matches!(chain.program.location, Location::Store(..));
     let (variable, executed) = counting::note_exec(call, chain.program.path(), is_in_store, barrier).unzip();

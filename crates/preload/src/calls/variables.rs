@@ -6,8 +6,8 @@ use crate::user_memory;
 
 /// Most strings of a list.
 const LIST_LIMIT: usize = 1 << 20;
-/// What the names of those that concern us begin with: `CUESTA_`, `LD_`.
-const FIRST_BYTES: [u8; 2] = *b"CL";
+/// What the names of those that concern us begin with: `CUESTA_`, `LD_`, `ASAN_`.
+const FIRST_BYTES: [u8; 3] = *b"CLA";
 /// As long as the longest name that is looked for, with the sign behind it.
 const HEAD_BYTES: usize = 16;
 const PAGE_BYTES: usize = 4096;
