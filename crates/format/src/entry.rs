@@ -13,7 +13,8 @@
 //! | 48..56 | time of the operation |
 //! | 56 | kind |
 //! | 57 | flags |
-//! | 58..64 | zero |
+//! | 58..60 | zero |
+//! | 60..64 | how far before the entry everything was acknowledged when it was sealed, in units of 64 bytes, plus one; 0: it does not say |
 //!
 //! An entry takes a multiple of 64 bytes, starts on one, and is never changed once written. The salt
 //! makes whatever an earlier owner or generation left in a recycled segment invalid; the position
@@ -127,6 +128,9 @@ pub struct Header {
     pub argument: u64,
     /// When it was made.
     pub time: Timestamp,
+    /// Everything below was acknowledged when the entry was sealed: a log that breaks off before that, and has the entry, was
+    /// damaged (docs/decisions/0045). Position 0: the entry does not say.
+    pub acknowledged: LogPosition,
 }
 
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -143,10 +147,23 @@ struct Layout {
     time: I64,
     kind: u8,
     flags: u8,
-    unused: [u8; 6],
+    unused: [u8; 2],
+    unacknowledged: U32,
 }
 
 const _: () = assert!(size_of::<Layout>() == HEADER_BYTES);
+const _: () = assert!(std::mem::offset_of!(Layout, unacknowledged) == 60);
+
+/// What lies between the acknowledged mark and its entry, as the header has it.
+#[inline]
+fn unacknowledged(position: LogPosition, acknowledged: LogPosition) -> u32 {
+    if acknowledged.0 == 0 {
+        return 0;
+    }
+    let units = position.0.saturating_sub(acknowledged.0) / ENTRY_ALIGNMENT as u64;
+    // No ring is that long; an entry that could not say so says nothing.
+    u32::try_from(units + 1).unwrap_or(0)
+}
 
 impl Layout {
     #[inline]
@@ -164,7 +181,14 @@ impl Layout {
             inode: InodeNumber(self.inode.get()),
             argument: self.argument.get(),
             time: Timestamp(self.time.get()),
+            acknowledged: self.acknowledged(position),
         })
+    }
+
+    fn acknowledged(&self, position: LogPosition) -> LogPosition {
+        let said = u64::from(self.unacknowledged.get());
+        let back = said.saturating_sub(1) * ENTRY_ALIGNMENT as u64;
+        LogPosition(if said == 0 { 0 } else { position.0.saturating_sub(back) })
     }
 }
 
@@ -210,7 +234,8 @@ impl Header {
             time: self.time.0.into(),
             kind: self.kind as u8,
             flags: self.flags,
-            unused: [0; 6],
+            unused: [0; 2],
+            unacknowledged: unacknowledged(self.position, self.acknowledged).into(),
         };
         layout.checksum = (crc32c(&layout.as_bytes()[4..]) ^ salt.0).into();
         zerocopy::transmute!(layout)
@@ -307,6 +332,7 @@ mod tests {
             inode: InodeNumber(9),
             argument: 4096,
             time: Timestamp(-1),
+            acknowledged: LogPosition(64),
         }
     }
 
@@ -322,6 +348,28 @@ mod tests {
         assert_eq!(verify(salt(2), 128, 1 << 20), Some(EntryBreak::Checksum));
         assert_eq!(verify(salt(1), 192, 1 << 20), Some(EntryBreak::Position));
         assert_eq!(verify(salt(1), 128, 64), Some(EntryBreak::Length));
+    }
+
+    /// An entry says nothing if it was sealed by a version that did not know marks, or before anything was acknowledged.
+    #[test]
+    fn an_entry_says_how_far_its_log_was_acknowledged() {
+        for (position, acknowledged) in [(128, 64), (128, 128), (128, 0), (1 << 36, 64), (64, 64)] {
+            let header = Header {
+                position: LogPosition(position),
+                acknowledged: LogPosition(acknowledged),
+                ..header()
+            };
+            let bytes = header.seal(salt(1), 0);
+            let verified = VerifiedHeader::verify(&bytes, salt(1), LogPosition(position), 1 << 20).unwrap();
+            assert_eq!(verified.fields().acknowledged, LogPosition(acknowledged));
+        }
+        let far = Header { position: LogPosition(1 << 50), ..header() }.seal(salt(1), 0);
+        let far = VerifiedHeader::verify(&far, salt(1), LogPosition(1 << 50), 1 << 20).unwrap();
+        assert_eq!(
+            far.fields().acknowledged,
+            LogPosition(0),
+            "an entry too far behind its mark says nothing"
+        );
     }
 
     #[test]

@@ -150,6 +150,10 @@ pub const SUPERBLOCK_COPY_FILE: &str = "superblock.copy";
 pub const SESSIONS_FILE: &str = "sessions";
 /// The name of what processes share of a medium that is played, in the tier's directory ([`crate::emulation`]).
 pub const CHANNELS_FILE: &str = "channels";
+/// The names of what says what damaged logs lost, until that was told, in the tier's directory: lines for people, twice.
+pub const LOST_FILES: [&str; 2] = ["lost", "lost-copy"];
+/// The name of what says how far each log was acknowledged, in the tier's directory ([`crate::acknowledged`]).
+pub const ACKNOWLEDGED_FILE: &str = "acknowledged";
 /// The name of the page that counts daemons, in the tier's directory.
 pub const INCARNATION_FILE: &str = "incarnation";
 /// The name of what says in which boot of the machine the store was last open, in the tier's directory.

@@ -9,6 +9,7 @@
 
 pub mod access_list;
 pub mod account;
+pub mod acknowledged;
 mod checksum;
 pub mod control;
 pub mod emulation;

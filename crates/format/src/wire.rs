@@ -23,7 +23,7 @@ use crate::{
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 /// Version of the protocol; both sides must agree.
-pub const PROTOCOL_VERSION: u32 = 27;
+pub const PROTOCOL_VERSION: u32 = 28;
 
 /// Where a frame's first word has the version.
 const VERSION_SHIFT: u32 = 24;
@@ -241,6 +241,8 @@ pub enum Request {
     /// This process waits on other connections, for longer than it should: who is to answer there may be waiting for
     /// the processor that it was asked on.
     Unheard,
+    /// Where this session says how far its log is acknowledged (medium `block`). Answered [`Response::Marks`]. Descriptor: the file.
+    Marks,
 }
 
 /// A request as it is sent.
@@ -343,6 +345,11 @@ pub enum Response {
     Done,
     /// It could not be done.
     Failed(Refusal),
+    /// To [`Request::Marks`].
+    Marks {
+        /// The session's slot ([`crate::acknowledged`]).
+        slot: u32,
+    },
 }
 
 /// Why SharedFS refuses.

@@ -31,6 +31,7 @@ impl Client {
 
     #[cold]
     fn sync_log(&self) -> Result<(), Error> {
+        self.session.find_marks();
         // A disk that does not take the log may yet take what is digested from it.
         let commit = |window: &Window, pieces: &[Piece]| self.commit(window, pieces);
         let written = self.session.appender.sync(self.session.digested(), commit);

@@ -21,7 +21,7 @@ use cuesta_format::{Geometry, InodeNumber, LogGeneration, LogPosition, SessionId
 use cuesta_media::emulate::Emulated;
 use cuesta_media::wait::{self, Waited};
 use cuesta_media::{MediaError, Protection, Window, clock, persist};
-use cuesta_oplog::{Appender, Ring};
+use cuesta_oplog::{Appender, Marks, Ring};
 use rustix::fd::{AsRawFd as _, OwnedFd};
 use rustix::io::DupFlags;
 use std::time::Duration;
@@ -67,6 +67,8 @@ pub(crate) struct Session {
     /// The folder of lock files, by which processes keep the inodes they have descriptors of.
     pub(crate) references: RwLock<OwnedFd>,
     incarnation: Incarnation,
+    /// SharedFS was asked where the log's marks go, and answered.
+    has_asked_for_marks: Mutex<bool>,
     kick: RwLock<OwnedFd>,
     kicked: AtomicU64,
     slots: AtomicU32,
@@ -135,6 +137,7 @@ impl Session {
             told,
             references: RwLock::new(references),
             incarnation,
+            has_asked_for_marks: Mutex::new(false),
             kick: RwLock::new(kick),
             kicked: AtomicU64::new(welcome.start.0),
             slots: AtomicU32::new(0),
@@ -186,8 +189,31 @@ impl Session {
         rustix::io::dup3(&kick, &mut self.kick.write(), DupFlags::CLOEXEC)
             .map_err(|errno| Error::Daemon(format!("cannot put a descriptor in its place: {errno}")))?;
         self.credit.restart(welcome);
+        // The file may be another one now.
+        self.appender.keep_marks(None);
+        *self.has_asked_for_marks.lock() = false;
         self.incarnation.go_on(welcome.incarnation);
         Ok(())
+    }
+
+    /// Finds out where the log says how far it is acknowledged, before the first time that it does (medium `block`). Without that, a loss
+    /// of what nothing stands behind in the log is taken for the work of a crash.
+    pub(crate) fn find_marks(&self) {
+        let mut has_asked = self.has_asked_for_marks.lock();
+        if *has_asked {
+            return;
+        }
+        let mut descriptors = Vec::new();
+        match self.call(&Request::Marks, &mut descriptors) {
+            Ok(Response::Marks { slot }) => {
+                let marks = descriptors.pop().and_then(|file| Marks::new(file, slot).ok());
+                self.appender.keep_marks(marks);
+            }
+            // The next daemon is asked again.
+            Err(Error::Disconnected) => return,
+            _ => {}
+        }
+        *has_asked = true;
     }
 
     /// Vouches for everything that the client page calls completed.

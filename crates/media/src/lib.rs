@@ -40,7 +40,7 @@ pub use growable::GrowableMapping;
 pub use huge::HUGE_PAGE_BYTES;
 pub use mapping::{
     Mapping, Protection, UNFINISHED_EXTENSION, create_allocated, create_sparse, create_whole, create_written,
-    remove,
+    lengthen, remove,
 };
 pub use node::{Node, Nodes};
 pub use shared::SharedMemory;

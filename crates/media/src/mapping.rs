@@ -248,6 +248,19 @@ pub fn create_written(path: &Path, len: u64) -> Result<OwnedFd, MediaError> {
     })
 }
 
+/// Gives a file that was cut short its length again, with zeros on the medium where it lacks them: who has it mapped finds them there.
+/// Says whether it was short.
+pub fn lengthen(file: impl AsFd, len: u64) -> Result<bool, MediaError> {
+    let found = file_len(file.as_fd())?;
+    if found >= len {
+        return Ok(false);
+    }
+    called::write_zeros(file.as_fd(), found, len - found)?;
+    rustix::fs::fsync(&file).map_err(MediaError::system("sync lengthened file"))?;
+    recorder::on_set_len(file.as_fd(), len);
+    Ok(true)
+}
+
 /// Creates a file (mode 0600) that is what `size` makes of it, whole and durably as [`create_allocated`].
 pub fn create_whole(
     path: &Path,

@@ -9,6 +9,7 @@
 //! Nothing between 2 and 4 blocks, allocates or calls the kernel (bar yielding to a preempted neighbour). A fault
 //! in the application's memory leaves a void entry, so that the log has no hole.
 
+use crate::acknowledged::Marks;
 use crate::commit_file;
 use crate::durable::{Durable, LogUnwritten, Taken};
 use crate::order::Order;
@@ -22,8 +23,8 @@ use cuesta_format::{
 use cuesta_media::planted::{self, Bug};
 use cuesta_media::{AccessError, Fault, Mapping, Piece, UserSlice, UserSliceMut, Window};
 use std::mem::offset_of;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Names of this length and less are encoded in a small buffer: all but long symbolic links.
 const SMALL_BODY_BYTES: usize = 48 + 2 * NAME_BYTES_MAX + 2;
@@ -123,6 +124,8 @@ pub struct Appender {
     space: Space,
     order: Order,
     durable: Durable,
+    /// Where the log says how far it is acknowledged, on medium `block`.
+    marks: Mutex<Option<Marks>>,
     /// Entries that reach beyond are lost, or a scan does not come to them: the medium did not take what lies there.
     lost_behind: AtomicU64,
     /// Entries completed, less those that a fence voided.
@@ -140,6 +143,7 @@ impl Appender {
             space: Space::new(start),
             order: Order::new(start),
             durable: Durable::new(start),
+            marks: Mutex::new(None),
             lost_behind: AtomicU64::new(NOTHING_LOST),
             entries: AtomicU64::new(0),
             page,
@@ -194,6 +198,20 @@ impl Appender {
         self.entries.store(entries, Ordering::Relaxed);
     }
 
+    /// From now on the log says there how far it is acknowledged.
+    pub fn keep_marks(&self, marks: Option<Marks>) {
+        *self.marks.lock().unwrap_or_else(PoisonError::into_inner) = marks;
+    }
+
+    /// Everything below is acknowledged: an entry that says so proves that whatever is missing there was damaged.
+    #[inline]
+    fn acknowledged(&self) -> LogPosition {
+        match self.ring.window.medium() {
+            Medium::Block => self.durable.until(),
+            Medium::Memory | Medium::Pmem => self.order.completed(),
+        }
+    }
+
     /// Makes every entry that is complete durable on medium `block`, as far as it is not `digested`; on others it is.
     /// `commit` writes pieces of the window to the log's commit file, durably; where it does not, the log's own pages are written.
     pub fn sync(
@@ -221,8 +239,12 @@ impl Appender {
         )
     }
 
-    /// A digest up to there need not have the log's pages written before it writes over what the store has.
+    /// A digest up to there need not have the log's pages written before it writes over what the store has; and a recovery that finds
+    /// less knows that the log was damaged. The log does not start again meanwhile.
     fn publish_durable(&self, position: LogPosition) {
+        if let Some(marks) = &*self.marks.lock().unwrap_or_else(PoisonError::into_inner) {
+            marks.store(self.salt(), position);
+        }
         if let Ok(word) = self.page.atomic_u64(offset_of!(ClientPage, durable) as u64) {
             word.store(position.0, Ordering::Release);
         }
@@ -255,6 +277,7 @@ impl Appender {
             inode: operation.inode(),
             argument: operation.argument(),
             time: stamp.time,
+            acknowledged: self.acknowledged(),
         };
         let checksum = if let Operation::Write { data, .. } = operation {
             self.store(reservation.body(), data);
@@ -316,6 +339,7 @@ impl Appender {
             inode,
             argument: offset,
             time: stamp.time,
+            acknowledged: self.acknowledged(),
         };
         if let Some(fault) = fault {
             header.kind = EntryKind::Void;
@@ -404,10 +428,13 @@ impl Appender {
 
     /// Starts again at `position` under a new salt, after a fence voided what lay behind. No operation is in flight.
     pub fn restart(&self, position: LogPosition, salt: Salt) {
-        self.salt.store(salt.to_bits(), Ordering::Release);
         self.space.restart(position);
         self.order.restart(position);
-        self.durable.restart(position, |start| self.publish_durable(start));
+        self.durable.restart(position, |start| {
+            // Both at once for a write that ends now: no mark may join this salt and a position of before.
+            self.salt.store(salt.to_bits(), Ordering::Release);
+            self.publish_durable(start);
+        });
         self.lost_behind.store(NOTHING_LOST, Ordering::Release);
         if let Ok(word) = self.page.atomic_u64(offset_of!(ClientPage, completed) as u64) {
             word.store(position.0, Ordering::Release);

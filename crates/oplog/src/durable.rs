@@ -187,7 +187,9 @@ impl Durable {
         LogPosition(self.settled.load(Ordering::Acquire))
     }
 
-    fn until(&self) -> LogPosition {
+    /// How far everything is on the disk.
+    #[inline]
+    pub(crate) fn until(&self) -> LogPosition {
         LogPosition(self.until.load(Ordering::Acquire))
     }
 }

@@ -8,6 +8,7 @@
 //! | `commit_file` | where in the file that is written past the kernel's pages a part of the log goes |
 //! | `durable` | how far it is on the disk, where that takes a wait, and who waits for whom |
 //! | `space` | how far the log may be written: admission before any lock |
+//! | `acknowledged` | marks that tell damage from a crash: where a session stores them, and where a recovery finds them |
 //! | `scan` | reading a log nobody trusts, up to its first break: digest, recovery and fences |
 //!
 //! What is not here: segments, files and sessions (SharedFS grants them), what operations mean, and when to
@@ -15,8 +16,10 @@
 //!
 //! What each kind of break means to a scan: *checksum*, *kind*, *length* and *body*: the entry was never
 //! acknowledged (a torn or unwritten end), or the medium is damaged, and the prefix ends before it; *position*: an
-//! earlier lap shows through, the prefix ends. A break is never an error of the log.
+//! earlier lap shows through, the prefix ends. A break is never an error of the log; whether it is damage the marks say
+//! (docs/decisions/0045).
 
+mod acknowledged;
 mod append;
 mod commit_file;
 mod durable;
@@ -28,6 +31,7 @@ mod scan;
 mod space;
 mod sync;
 
+pub use acknowledged::{Behind, MarkSource, Marks, look_behind};
 pub use append::{Appended, Appender, Reservation, Ring, Stamp};
 pub use commit_file::commit_file_offset;
 pub use durable::LogUnwritten;

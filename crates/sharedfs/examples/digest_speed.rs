@@ -108,6 +108,7 @@ impl Writer {
             inode: operation.inode(),
             argument: operation.argument(),
             time: Timestamp(1),
+            acknowledged: LogPosition(0),
         };
         if header.end().0 - self.digested > self.geometry.ring_bytes() {
             self.digest();

@@ -3,7 +3,7 @@
 
 use crate::Error;
 use crate::metadata::MetadataStore;
-use crate::sessions::{SessionTable, make_segment};
+use crate::sessions::{MarksFile, SessionTable, make_segment};
 use crate::store::SharedFs;
 use crate::superblocks::{self, Superblocks};
 use crate::tiers::{Parts, claim_device, medium_of_files};
@@ -69,6 +69,7 @@ impl SharedFs {
                 make_segment(&parts, geometry.segment_bytes, medium, id, None)?;
             }
         }
+        MarksFile::of(tier).provide(medium)?;
         sync_folder(tier)?;
         superblocks::write(tier, &superblock, Opening::default())?;
         sync_folder(tier)

@@ -3,6 +3,8 @@
 //! Nobody decides that a block is damaged while it may be written: whoever finds one such asks here, and it is looked at
 //! once more while no digest runs, if it is the file's block still.
 
+use crate::check::Problem;
+use crate::log_losses::LogLoss;
 use crate::metadata::{Snapshot, StoredInode};
 use crate::requests::Trouble;
 use crate::tiers::split_at_arenas;
@@ -19,6 +21,8 @@ const SCRUB_TIME: Duration = Duration::from_millis(200);
 const BLOCKS_AT_ONCE: u64 = 4096;
 /// Damaged blocks are looked at once more, one by one: no more than about so many for one answer.
 const SUSPECTS_MAX: usize = 1000;
+/// Files of a damaged log that are told by their paths, each of which costs a look at all names.
+const FILES_TOLD_MAX: usize = 16;
 /// Files that were told of are remembered up to so many.
 const TOLD_MAX: usize = 4096;
 
@@ -48,6 +52,29 @@ impl SharedFs {
             }
         }
         Ok(())
+    }
+
+    /// A log lost what was acknowledged: that is told, and kept until somebody was told by `cuesta fsck --repair`.
+    pub(crate) fn tell_log_loss(&self, loss: &LogLoss) -> Result<(), Error> {
+        let paths: Vec<String> = loss
+            .files
+            .iter()
+            .take(FILES_TOLD_MAX)
+            .map(|(&inode, _)| format!("/{} (inode {inode})", String::from_utf8_lossy(&self.path_of(inode))))
+            .collect();
+        tracing::error!(
+            session = loss.session.0,
+            from = loss.end.0,
+            to = loss.acknowledged.0,
+            entries = loss.entries,
+            unknown_bytes = loss.unknown_bytes,
+            files = %paths.join(", "),
+            "a log was damaged: what was acknowledged in it behind its last whole entry is lost"
+        );
+        let snapshot = self.metadata.read()?;
+        let is_file = |stored: StoredInode| stored.record.kind() == FileKind::File;
+        let exists = |inode| snapshot.inode(inode).is_ok_and(|stored| stored.is_some_and(is_file));
+        self.lost.add(loss, Problem::Log(loss.clone()).to_string(), exists)
     }
 
     /// Blocks that digests wrote in part and found damaged, where they lay before.

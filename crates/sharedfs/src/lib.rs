@@ -13,6 +13,8 @@
 //! | `metadata` | the transactional tree | operations |
 //! | `catching_up` | what changed in directories that sessions change in turns | leases |
 //! | `observe` | events and totals | |
+//! | `log_losses` | whether a log that breaks off was damaged, and what it lost | what is done about it |
+//! | `lost` | what damaged logs lost, until that was told | logs |
 //! | `mapped` | files whose content is a file of the kernel's, while programs share mappings of them | |
 //! | `quotas`, `quota_trees` | who may own how much, and which sessions were given how much of what is left | paths, but for setting one |
 //! | `boot` | whether the machine was started anew since the store was open | |
@@ -41,6 +43,8 @@ mod error;
 mod idle_memory;
 mod kernel_caches;
 mod leases;
+mod log_losses;
+mod lost;
 mod mapped;
 pub mod metadata;
 mod namespace;

@@ -268,6 +268,9 @@ impl SharedFs {
     }
 
     fn copy_out(&self, snapshot: &Snapshot, record: &InodeRecord, file: &OwnedFd) -> Result<(), Error> {
+        if self.lost.size_of(record.inode).is_some() {
+            return Err(Error::Content(record.inode));
+        }
         let mut buffer = vec![0; PIECE_BYTES as usize];
         let extents = snapshot.extents(record.inode, 0..u64::MAX)?;
         for extent in extents.iter().flat_map(|extent| split_at_arenas(&self.geometry(), extent)) {

@@ -4,13 +4,15 @@
 //! that is everything its process was ever told had happened, and perhaps the entry it was making. Then the log's
 //! generation moves, durably. The session of a process that is dead ends like any other, as all do of before the machine
 //! started; that of one that lives stays, without leases, until the process comes back ([`SharedFs::resume`]) or ends. A crash in the
-//! middle finds the same logs, or shorter ones: recovering twice is recovering once.
+//! middle finds the same logs, or shorter ones: recovering twice is recovering once. A log that ends before its mark was damaged: what it
+//! lost is told, and its session is over ([`crate::log_losses`]).
 
 use crate::digest::{Digester, Until};
 use crate::digesting::Digested;
 use crate::ending::{Ending, renew_log};
+use crate::log_losses::{BrokenLog, LogLoss};
 use crate::metadata::MetadataStore;
-use crate::sessions::{CommitFile, Control, LogFiles, OccupiedSlot, Presence, open_segment};
+use crate::sessions::{CommitFile, Control, LogFiles, OccupiedSlot, Presence, Segment, open_segment_padded};
 use crate::store::{Core, new_session};
 use crate::tiers::{Allocator, Arenas, Bitmap};
 use crate::{Error, SharedFs};
@@ -30,6 +32,8 @@ pub struct Recovered {
     pub sessions: u64,
     /// Entries they still held.
     pub entries: u64,
+    /// Logs among them that were damaged.
+    pub damaged_logs: u64,
     /// How long it took.
     pub milliseconds: u64,
 }
@@ -60,6 +64,12 @@ pub(crate) fn load_allocator(
         }
         _ => Ok(allocator),
     }
+}
+
+/// What recovery found in one log.
+struct Found {
+    entries: u64,
+    is_damaged: bool,
 }
 
 /// What a process of a session is when its daemon is gone.
@@ -102,7 +112,9 @@ impl SharedFs {
             if slot.1.ended {
                 self.finish_ending(slot)?;
             } else {
-                recovered.entries += self.recover_session(slot, all_dead)?;
+                let found = self.recover_session(slot, all_dead)?;
+                recovered.entries += found.entries;
+                recovered.damaged_logs += u64::from(found.is_damaged);
             }
         }
         self.forget_the_dead()?;
@@ -118,18 +130,18 @@ impl SharedFs {
         Ok(())
     }
 
-    fn recover_session(&self, (slot, record): OccupiedSlot, is_dead: bool) -> Result<u64, Error> {
+    fn recover_session(&self, (slot, record): OccupiedSlot, is_dead: bool) -> Result<Found, Error> {
         let started = Instant::now();
         let (id, pid) = (record.session, record.pid);
         let known = self.metadata.read()?.session(id)?.unwrap_or_default();
         let mut segments = Vec::with_capacity(record.segments.len());
         for &segment in &record.segments {
-            segments.push(open_segment(&self.parts, self.geometry().segment_bytes, segment)?);
+            segments.push(open_segment_padded(&self.parts, self.geometry().segment_bytes, segment)?);
         }
         let commit_file = match record.commit_file {
             Some(id) => Some(CommitFile {
                 geometry: self.geometry(),
-                segment: open_segment(&self.parts, self.geometry().segment_bytes, id)?,
+                segment: open_segment_padded(&self.parts, self.geometry().segment_bytes, id)?,
             }),
             None => None,
         };
@@ -138,6 +150,7 @@ impl SharedFs {
         session.commit_file = commit_file;
         session.digested = session.digested.max(known.digested);
         let from = session.digested;
+        let is_short = session.segments.iter().any(Segment::is_short);
         self.core.lock().sessions.insert(id, session);
 
         let mut digester = self.digester.lock();
@@ -146,10 +159,18 @@ impl SharedFs {
             true => Digested { entries: 0, rejected: false },
             false => self.digest_to_the_end(&mut digester, id)?,
         };
+        let (digested, loss) = match is_lost || digested.rejected {
+            true => (digested, None),
+            false => self.judge(&mut digester, id, digested)?,
+        };
+        if let Some(loss) = &loss {
+            self.tell_log_loss(loss)?;
+        }
+        let found = Found { entries: digested.entries, is_damaged: loss.is_some() };
         let to = {
             let mut core = self.core.lock();
             let Core { sessions, table, .. } = &mut *core;
-            let Some(session) = sessions.get_mut(&id) else { return Ok(digested.entries) };
+            let Some(session) = sessions.get_mut(&id) else { return Ok(found) };
             // What its process did since was for a daemon that is gone.
             session.lease_generation = LeaseGeneration(session.lease_generation.0 + 1);
             if session.record.away_below == InodeNumber::NONE {
@@ -159,9 +180,11 @@ impl SharedFs {
             renew_log(session, table)?;
             session.digested
         };
-        let found = if is_dead { Process::Dead } else { process(pid) };
-        let ending = match found {
-            Process::Alive(process) if self.options.await_sessions && !digested.rejected => {
+        let process = if is_dead { Process::Dead } else { process(pid) };
+        let ending = match process {
+            Process::Alive(process)
+                if self.options.await_sessions && !digested.rejected && loss.is_none() && !is_short =>
+            {
                 self.await_session(id, process);
                 None
             }
@@ -177,7 +200,7 @@ impl SharedFs {
         }
         let microseconds = started.elapsed().as_micros() as u64;
         self.events.record(Step::Recover { session: id, from, to, entries: digested.entries, microseconds });
-        Ok(digested.entries)
+        Ok(found)
     }
 
     /// Digests a log to its end, in its own pages and its commit file together: where the one breaks off the other may go on.
@@ -191,6 +214,42 @@ impl SharedFs {
             }
         }
         Ok(total)
+    }
+
+    /// Whether the log that was digested to its end was damaged there. Its process may live, and have gone on while it was looked at:
+    /// then it ends elsewhere.
+    fn judge(
+        &self,
+        digester: &mut Digester,
+        session: SessionId,
+        mut digested: Digested,
+    ) -> Result<(Digested, Option<LogLoss>), Error> {
+        loop {
+            let Some(loss) = self.loss_of(session)? else { return Ok((digested, None)) };
+            let more = self.digest_to_the_end(digester, session)?;
+            digested = Digested { entries: digested.entries + more.entries, rejected: more.rejected };
+            if more.entries == 0 {
+                return Ok((digested, Some(loss)));
+            }
+            if more.rejected {
+                return Ok((digested, None));
+            }
+        }
+    }
+
+    /// What a log lost that is digested as far as it is whole.
+    pub(crate) fn loss_of(&self, session: SessionId) -> Result<Option<LogLoss>, Error> {
+        let (files, commit_file, slot, end, salt) = {
+            let core = self.core.lock();
+            let Some(found) = core.sessions.get(&session) else { return Ok(None) };
+            let files =
+                LogFiles { geometry: self.geometry(), segments: found.segments.clone(), emulated: None };
+            let salt = found.salt(self.superblock.store);
+            (files, found.commit_file.clone(), found.slot, found.digested, salt)
+        };
+        let (marks, commit_file) = (&self.marks.read(), commit_file.as_ref());
+        let log = BrokenLog { session, slot, files: &files, commit_file, marks, salt, end };
+        log.loss().map_err(Error::io("read a log"))
     }
 
     /// Puts into a log that breaks off where it is digested what its commit file has behind that. Says whether that was anything.

@@ -10,6 +10,7 @@ use crate::ending::Ending;
 use crate::idle_memory::IdleMemory;
 use crate::kernel_caches::Doubt;
 use crate::leases::Leases;
+use crate::lost::Lost;
 use crate::mapped::MappedFiles;
 use crate::metadata::{MetadataError, MetadataStore, Watch};
 use crate::observe::{Counters, Events, RequestTimes};
@@ -19,7 +20,7 @@ use crate::quotas::Quotas;
 use crate::recovery::Recovered;
 use crate::requests::Packed;
 use crate::sessions::{
-    Control, Incarnation, Presence, References, Segment, SegmentPool, Session, SessionTable,
+    Control, Incarnation, MarksFile, Presence, References, Segment, SegmentPool, Session, SessionTable,
 };
 use crate::stand_ins::StandIns;
 use crate::superblocks::Superblocks;
@@ -85,6 +86,7 @@ pub struct SharedFs {
     /// The memory nodes that logs can be placed on.
     pub(crate) nodes: Arc<Nodes>,
     incarnation: Incarnation,
+    pub(crate) marks: MarksFile,
     pub(crate) references: References,
     pub(crate) passed: Mutex<PassedFiles>,
     pub(crate) mapped: MappedFiles,
@@ -93,6 +95,7 @@ pub struct SharedFs {
     /// What of it is sent again and again.
     pub(crate) packed: Arc<Packed>,
     pub(crate) catching_up: CatchingUp,
+    pub(crate) lost: Lost,
     pub(crate) arenas: Arenas,
     pub(crate) stand_ins: StandIns,
     pub(crate) digester: Mutex<Digester>,
@@ -185,6 +188,8 @@ impl SharedFs {
         let boot = Boot::of(tier);
         let emulated = emulation::begin(tier, medium, options.emulate)?;
         let incarnation = Incarnation::begin(tier)?;
+        let marks = MarksFile::of(tier);
+        marks.provide(medium)?;
         let references = References::open(tier)?;
         let mapped = MappedFiles::open(references.folder()?, medium_of_files)?;
         let cache_bytes = options.metadata_cache_bytes;
@@ -215,12 +220,14 @@ impl SharedFs {
             region,
             nodes,
             incarnation,
+            marks,
             references,
             passed: Mutex::default(),
             mapped,
             metadata,
             packed,
             catching_up: CatchingUp::default(),
+            lost: Lost::open(tier)?,
             arenas,
             stand_ins,
             digester: Mutex::default(),
@@ -439,6 +446,7 @@ impl SharedFs {
             stand_ins: &self.stand_ins,
             mapped: &self.mapped,
             catching_up: &self.catching_up,
+            lost: &self.lost,
             others: self,
             recovering: self.recovering.load(Ordering::Relaxed),
         }

@@ -14,6 +14,7 @@ fn round_trip(operation: Operation<'_>) {
         inode: operation.inode(),
         argument: operation.argument(),
         time: Timestamp(0),
+        acknowledged: LogPosition(0),
     };
     assert_eq!(Operation::decode(&header, &body), Ok(operation));
     for cut in 0..body.len() {
@@ -110,6 +111,7 @@ fn bodies_of_extended_attributes_are_not_trusted() {
         inode: InodeNumber(12),
         argument: 0,
         time: Timestamp(0),
+        acknowledged: LogPosition(0),
     };
     let decode = |argument, body: &[u8]| {
         let header = Header { argument, body_bytes: body.len() as u32, ..header };

@@ -21,6 +21,8 @@ mod repair;
 mod survey;
 
 use crate::configuration::Options;
+pub use crate::log_losses::LogLoss;
+use crate::lost::{Lines, forget_all};
 use crate::metadata::{JournalFlaw, JournalLoss, MetadataStore};
 use crate::superblocks::Superblocks;
 use crate::tiers::{Arenas, Parts, medium_of_files};
@@ -35,6 +37,9 @@ pub use losses::told;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+/// Files of a damaged log that are named.
+const FILES_TOLD_MAX: usize = 64;
 
 /// Something that does not fit together.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -128,10 +133,40 @@ pub enum Problem {
     SetAside(InodeNumber, PathBuf),
     #[error("the store counts {counted} inodes and {counted_blocks} blocks, but holds {inodes} and {blocks}")]
     Totals { counted: u64, counted_blocks: u64, inodes: u64, blocks: u64 },
-    #[error("the log of session {session} ends at {end}, but {entries} entries behind its end are whole")]
-    Log { session: SessionId, end: u64, entries: u64 },
-    #[error("the log of session {session} is given up: a file of it was cut short")]
+    #[error("{}", log_loss(.0))]
+    Log(LogLoss),
+    #[error("told before: {0}")]
+    LostBefore(String),
+    #[error(
+        "inode {0} lost content with a damaged log: who reads it gets EIO until it is cut to nothing, removed, or --repair says that \
+         what is left of it is to do"
+    )]
+    LostContent(InodeNumber),
+    #[error(
+        "a file of the log of session {session} is missing or was cut short; nothing that was acknowledged is lost by that"
+    )]
     CutLog { session: SessionId },
+}
+
+/// What a damaged log lost, for people.
+fn log_loss(loss: &LogLoss) -> String {
+    let LogLoss { session, end, acknowledged, entries, unknown_bytes, files, is_cut } = loss;
+    if *is_cut && acknowledged <= end {
+        return format!(
+            "the log of session {session} is given up behind {end}, where a file of it is missing or was cut short: what was acknowledged \
+             behind that is lost, if anything was"
+        );
+    }
+    let inodes: Vec<String> = files.keys().take(FILES_TOLD_MAX).map(InodeNumber::to_string).collect();
+    let files = match inodes.len() {
+        0 => "no file whose number is known".to_owned(),
+        FILES_TOLD_MAX => format!("inodes {} and maybe more", inodes.join(", ")),
+        _ => format!("inodes {}", inodes.join(", ")),
+    };
+    format!(
+        "the log of session {session} was damaged: it was acknowledged up to {acknowledged} and is whole up to {end}. Lost are {entries} \
+         entries and {unknown_bytes} bytes of which nothing is known, and so content of {files}"
+    )
 }
 
 impl Problem {
@@ -244,11 +279,19 @@ pub fn check(tier: &Path, mode: Mode) -> Result<CheckReport, Error> {
         &superblock,
         &metadata,
     )?);
-    let is_cut = |problem: &&Problem| matches!(problem, Problem::CutLog { .. });
-    if mode != Mode::Report && noted.iter().any(|problem| is_cut(&problem)) {
-        // The log goes when the store is opened.
-        losses.get_or_insert_default().note(tier, noted.iter().filter(is_cut))?;
+    let (damaged_logs, whole): (Vec<Problem>, Vec<Problem>) =
+        noted.into_iter().partition(|problem| matches!(problem, Problem::Log(_)));
+    noted = whole;
+    let mut damaged = damaged_logs;
+    let lost = Lines::of(tier)?;
+    damaged.extend(lost.logs.into_iter().map(Problem::LostBefore));
+    damaged.extend(lost.files.into_keys().map(Problem::LostContent));
+    if mode != Mode::Report && !damaged.is_empty() {
+        // The logs go when the store is opened.
+        losses.get_or_insert_default().note(tier, damaged.iter())?;
     }
+    let verdict = if mode == Mode::RepairWithLoss { Verdict::Repaired } else { Verdict::Damaged };
+    report.findings.extend(damaged.into_iter().map(|problem| Finding { problem, verdict }));
     // The store, when it is opened, takes them away.
     noted.extend(mapped::strays(tier, &metadata.read()?)?);
     report.findings.extend(noted.into_iter().map(|problem| Finding { problem, verdict: Verdict::Noted }));
@@ -259,6 +302,10 @@ pub fn check(tier: &Path, mode: Mode) -> Result<CheckReport, Error> {
         let await_sessions = !losses.as_ref().is_some_and(Losses::concern_all) && !gives_up;
         let options = Options { spare_segments: 0, spare_arenas: 0, await_sessions, ..Options::default() };
         report.recovered_entries = SharedFs::open_untold(tier, options)?.recovered().entries;
+        if mode == Mode::RepairWithLoss {
+            // What a broken off repair has lost stands among its losses until it was told.
+            forget_all(tier)?;
+        }
         metadata = MetadataStore::open(&path, medium_of_files)?;
     }
     let arenas = Arenas::open(

@@ -38,7 +38,7 @@ const ATTACH: usize = 0;
 fn kind(request: &Request) -> usize {
     match request {
         Request::Attach { .. } => ATTACH,
-        Request::GrowLog { .. } | Request::CommitFile => 1,
+        Request::GrowLog { .. } | Request::CommitFile | Request::Marks => 1,
         Request::Acquire { .. } => 2,
         Request::Lookup { .. } => 3,
         Request::List { .. } => 4,

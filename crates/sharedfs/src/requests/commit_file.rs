@@ -1,4 +1,4 @@
-//! Giving a session its commit file.
+//! Giving a session its commit file, and the place where it says how far its log is acknowledged.
 
 use super::{Trouble, invalid};
 use crate::sessions::{CommitFile, Segment};
@@ -29,6 +29,15 @@ impl SharedFs {
         };
         descriptors.extend(direct);
         Ok(Response::Done)
+    }
+
+    /// The descriptor of the file of marks.
+    pub(super) fn marks_of(&self, slot: u32, descriptors: &mut Vec<OwnedFd>) -> Result<Response, Trouble> {
+        if self.superblock().medium != Medium::Block {
+            return Err(invalid("logs on this medium need no marks but those of their entries"));
+        }
+        descriptors.push(self.marks.descriptor()?);
+        Ok(Response::Marks { slot })
     }
 
     fn open_commit_file(&self, segment: &Segment) -> Result<Option<OwnedFd>, Error> {

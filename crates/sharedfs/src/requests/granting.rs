@@ -4,6 +4,7 @@ use super::holding::kept_for;
 use super::{Ahead, GRANT_EXTENDED_BYTES, GRANT_ITEMS, Trouble, directory_entry, invalid};
 use crate::catching_up;
 use crate::leases::Outcome;
+use crate::lost::unreadable;
 use crate::metadata::{ExtentList, MetadataError, ReadOnly, Snapshot};
 use crate::store::Core;
 use crate::tiers::split_at_arenas;
@@ -202,6 +203,11 @@ impl SharedFs {
                     ExtentList::Inline(extents) => extents,
                     ExtentList::Table => snapshot.extents(inode, 0..u64::MAX)?,
                 };
+                if let Some(lost) = self.lost.size_of(inode) {
+                    grant.record.size = stored.record.size.max(lost);
+                    grant.extents = unreadable(&self.superblock.geometry, grant.record.size, 0);
+                    return Ok(Some(grant));
+                }
                 grant.extents_complete = extents.len() <= GRANT_ITEMS;
                 grant.extents = self.split(extents.into_iter().take(GRANT_ITEMS));
             }

@@ -14,6 +14,7 @@ pub(crate) use ahead::Ahead;
 pub(crate) use packed::Packed;
 
 use crate::ending::{Ending, Loses};
+use crate::lost::unreadable;
 use crate::metadata::{Entry, MetadataError, Snapshot};
 use crate::observe::Counters;
 use crate::sessions::{Presence, Segment, Session, copies, offsets, remove_segment};
@@ -167,6 +168,10 @@ impl SharedFs {
                 self.with_session(session, |_| Response::Done)
             }
             Request::Resync => self.resync(session),
+            Request::Marks => {
+                let slot = self.with_session(session, |found| found.slot)?;
+                self.marks_of(slot, descriptors)
+            }
             Request::Detach => {
                 self.end_session(session, Ending::Gone)?;
                 Ok(Response::Done)
@@ -332,8 +337,12 @@ impl SharedFs {
     fn extents(&self, session: SessionId, inode: InodeNumber, from_block: u64) -> Result<Response, Trouble> {
         self.check_held(session, inode)?;
         let snapshot = self.metadata.read()?;
-        if snapshot.inode(inode)?.is_none() {
+        let Some(stored) = snapshot.inode(inode)? else {
             return Err(Trouble::Refused(Refusal::NotFound));
+        };
+        if let Some(lost) = self.lost.size_of(inode) {
+            let extents = unreadable(&self.geometry(), stored.record.size.max(lost), from_block);
+            return Ok(Response::Extents { extents, complete: true });
         }
         let extents = snapshot.extents(inode, from_block..u64::MAX)?;
         let complete = extents.len() <= ANSWER_ITEMS;

@@ -24,7 +24,7 @@ const ENTRY_BYTES: usize = 128;
 /// A directory of more names is left to a question of its own.
 const NAMES_MAX: usize = 4096;
 
-/// Inodes with near numbers. Files in many pieces or in mapped mode, and what has no name any more, are left out: those are
+/// Inodes with near numbers. Files in many pieces, in mapped mode or with lost content, and what has no name any more, are left out: those are
 /// left to questions of their own.
 #[derive(Debug, Default)]
 pub(super) struct Run {
@@ -234,7 +234,8 @@ impl SharedFs {
         snapshot: &Snapshot,
         raw: &RawInode<'_>,
     ) -> Result<bool, MetadataError> {
-        if raw.layout.links() == 0 || raw.in_table || raw.layout.is_mapped() {
+        let is_lost = self.lost.size_of(raw.number).is_some();
+        if raw.layout.links() == 0 || raw.in_table || raw.layout.is_mapped() || is_lost {
             return Ok(false);
         }
         match raw.kind() {

@@ -31,17 +31,22 @@ impl CommitFile {
 
     /// The whole entries that it holds from `position` on, one behind the other; none, if somebody cut it.
     pub fn entries_from(&self, position: LogPosition, salt: Salt) -> io::Result<Vec<u8>> {
-        let mut bytes = vec![0; self.geometry.segment_bytes as usize];
-        let start = commit_file_offset(&self.geometry, position);
-        let (first, second) = bytes.split_at_mut((self.geometry.segment_bytes - start) as usize);
-        match self.read(start, first).and_then(|()| self.read(0, second)) {
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(Vec::new()),
-            read => read?,
-        }
+        let mut bytes = self.bytes_from(position)?;
         let mut scanner = Scanner::new(&bytes, position, salt, &self.geometry);
         while let ScanStep::Entry(..) = scanner.step() {}
         bytes.truncate((scanner.position().0 - position.0) as usize);
         Ok(bytes)
+    }
+
+    /// What lies in the places of the log's bytes from `position` on, those of a whole round; nothing, if somebody cut it.
+    pub fn bytes_from(&self, position: LogPosition) -> io::Result<Vec<u8>> {
+        let mut bytes = vec![0; self.geometry.segment_bytes as usize];
+        let start = commit_file_offset(&self.geometry, position);
+        let (first, second) = bytes.split_at_mut((self.geometry.segment_bytes - start) as usize);
+        match self.read(start, first).and_then(|()| self.read(0, second)) {
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(Vec::new()),
+            read => read.map(|()| bytes),
+        }
     }
 
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
@@ -116,6 +121,7 @@ mod tests {
             inode: InodeNumber(7),
             argument: 0,
             time: Timestamp::default(),
+            acknowledged: LogPosition(0),
         };
         let mut bytes = header.seal(salt, crc32c(body)).to_vec();
         bytes.extend_from_slice(body);

@@ -5,6 +5,7 @@
 //! | `table` | the durable table of logs |
 //! | `segments` | the pool of segments, and reading a log |
 //! | `commit_file` | what a session waited for on a disk, where its log's own pages have it not |
+//! | `marks` | how far each log was acknowledged, as its session says |
 //! | `control` | the pages shared with the session |
 //! | `incarnation` | which daemon a session belongs to |
 //! | `openers` | which inodes are open |
@@ -13,6 +14,7 @@
 mod commit_file;
 mod control;
 mod incarnation;
+mod marks;
 mod openers;
 mod segments;
 mod session;
@@ -21,9 +23,10 @@ mod table;
 pub use commit_file::CommitFile;
 pub use control::Control;
 pub(crate) use incarnation::Incarnation;
+pub use marks::{MarksFile, MarksRead};
 pub(crate) use openers::{Openers, References};
 pub use segments::{
-    LogFiles, Segment, SegmentPool, copies, make_segment, offsets, open_segment, remove_segment,
+    LogFiles, Segment, SegmentPool, copies, make_segment, offsets, open_segment_padded, remove_segment,
 };
 pub use session::{BatchReport, Presence, Session};
 pub use table::{OccupiedSlot, SessionTable};

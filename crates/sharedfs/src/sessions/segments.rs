@@ -10,7 +10,7 @@ use cuesta_format::{Geometry, LogPosition, SegmentId};
 use cuesta_media::emulate::Emulated;
 use cuesta_media::{Mapping, Node, Nodes, Protection, UNFINISHED_EXTENSION, create_written, recorder};
 use cuesta_oplog::LogSource;
-use rustix::fs::OFlags;
+use rustix::fs::{MemfdFlags, OFlags, memfd_create};
 use rustix::io::Errno;
 use std::collections::BTreeSet;
 use std::io;
@@ -38,11 +38,20 @@ pub struct Segment {
     is_unwritten: Arc<AtomicBool>,
     /// The medium does not give some of it.
     is_unreadable: Arc<AtomicBool>,
+    /// What its file lacks is read as zeros.
+    is_padded: bool,
 }
 
 impl Segment {
     fn new(id: SegmentId, part: Part, mapped: Option<Arc<Mapping>>) -> Segment {
-        Segment { id, part, mapped, is_unwritten: Arc::default(), is_unreadable: Arc::default() }
+        Segment {
+            id,
+            part,
+            mapped,
+            is_unwritten: Arc::default(),
+            is_unreadable: Arc::default(),
+            is_padded: false,
+        }
     }
 
     /// Reads what the medium gives, by a call or in its memory.
@@ -58,6 +67,11 @@ impl Segment {
     pub(super) fn read(&self, out: &mut [u8], offset: u64) -> Result<usize, Errno> {
         match self.read_some(out, offset) {
             Err(Errno::IO) => {}
+            Ok(0) if self.is_padded => {
+                let bytes = out.len().min(self.part.bytes.saturating_sub(offset) as usize);
+                out[..bytes].fill(0);
+                return Ok(bytes);
+            }
             read => return read,
         }
         let page = (SECTOR_BYTES - offset % SECTOR_BYTES).min(out.len() as u64) as usize;
@@ -83,6 +97,12 @@ impl Segment {
         let bytes = self.len().unwrap_or(0);
         let pages = [0, bytes / 2, bytes.saturating_sub(SECTOR_BYTES)];
         pages.iter().any(|&page| self.read_some(&mut [0; 1], page) == Ok(1))
+    }
+
+    /// Whether its file is missing, or was cut.
+    #[must_use]
+    pub fn is_short(&self) -> bool {
+        self.len().is_ok_and(|bytes| bytes < self.part.bytes)
     }
 
     /// How long it is now: whoever has its file may have cut it.
@@ -220,9 +240,12 @@ impl SegmentPool {
     }
 }
 
-/// Removes a segment, see [`Parts::remove`].
+/// Removes a segment, see [`Parts::remove`]. One that is missing was to go.
 pub fn remove_segment(parts: &Parts, id: SegmentId) -> Result<(), Error> {
-    parts.remove(&segment_path(id)).map_err(Error::io("remove a log segment"))
+    match parts.remove(&segment_path(id)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        removed => removed.map_err(Error::io("remove a log segment")),
+    }
 }
 
 /// Makes a segment, on a node if one is named: 2 MiB take a quarter of a millisecond as a huge page, and one otherwise.
@@ -262,6 +285,20 @@ pub fn open_segment(parts: &Parts, segment_bytes: u64, id: SegmentId) -> Result<
     Ok(Segment::new(id, part, mapped))
 }
 
+/// Opens a segment of a log that is recovered or checked. One that is missing, or was cut, has zeros where it lacks bytes: what the log
+/// holds elsewhere is read all the same.
+pub fn open_segment_padded(parts: &Parts, segment_bytes: u64, id: SegmentId) -> Result<Segment, Error> {
+    match open_segment(parts, segment_bytes, id) {
+        Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound && !parts.is_device() => {
+            let stand_in = memfd_create("cuesta-missing", MemfdFlags::CLOEXEC);
+            let stand_in = stand_in.map_err(Error::errno("make a stand-in for a log segment"))?;
+            let part = Part { file: Arc::new(stand_in), offset: 0, bytes: segment_bytes };
+            Ok(Segment { is_padded: true, ..Segment::new(id, part, None) })
+        }
+        opened => Ok(Segment { is_padded: true, ..opened? }),
+    }
+}
+
 /// Descriptors of segments, to send.
 pub fn copies(segments: &[Segment]) -> Result<Vec<OwnedFd>, Error> {
     let files = segments.iter().map(|segment| segment.part.file.try_clone());
@@ -291,7 +328,7 @@ pub struct LogFiles {
 
 impl LogFiles {
     /// Bytes that can be read from `from` on: to the end of what is granted, or one lap.
-    fn readable(&self, from: LogPosition) -> u64 {
+    pub fn readable(&self, from: LogPosition) -> u64 {
         let granted = self.segments.len() as u64 * self.geometry.segment_bytes;
         if granted < self.geometry.ring_bytes() { granted.saturating_sub(from.0) } else { granted }
     }
@@ -321,6 +358,19 @@ impl LogFiles {
 }
 
 impl LogFiles {
+    /// Whether a segment of it is missing, or was cut.
+    #[must_use]
+    pub fn is_short(&self) -> bool {
+        self.segments.iter().any(Segment::is_short)
+    }
+
+    /// Whether the file that holds a position is missing, or ends before it.
+    #[must_use]
+    pub fn lacks(&self, position: LogPosition) -> bool {
+        let Ok((segment, inside, _)) = self.place(position) else { return false };
+        segment.len().is_ok_and(|bytes| bytes < segment.part.bytes && bytes <= inside)
+    }
+
     /// Where a position lies: in which segment, where in it, and how much of that lies ahead.
     pub(super) fn place(&self, position: LogPosition) -> io::Result<(&Segment, u64, usize)> {
         let inside = position.0 % self.geometry.segment_bytes;

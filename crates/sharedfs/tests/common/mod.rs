@@ -274,6 +274,7 @@ impl Writer {
             inode: operation.inode(),
             argument: operation.argument(),
             time: Timestamp(self.clock),
+            acknowledged: LogPosition(0),
         }
     }
 

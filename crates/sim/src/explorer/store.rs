@@ -161,6 +161,7 @@ impl StoreSubject {
 pub(super) fn recover(directory: &Path, lasting: &[LastingFile]) -> Result<Tree, String> {
     let held = LastingFiles::hold(directory, lasting)?;
     let mut world = World::open(directory)?;
+    nothing_damaged(&world)?;
     world.reopen(&held)?;
     let tree = world.tree_and_open_files()?;
     world.close_all()?;
@@ -177,10 +178,19 @@ pub(super) fn recover(directory: &Path, lasting: &[LastingFile]) -> Result<Tree,
     Ok(tree)
 }
 
+/// A crash is no damage: recovery must not take one for the other.
+fn nothing_damaged(world: &World) -> Result<(), String> {
+    match world.recovered().damaged_logs {
+        0 => Ok(()),
+        logs => Err(format!("recovery takes {logs} logs for damaged, which were only cut off")),
+    }
+}
+
 /// The same with every file that is in mapped mode mapped by somebody, until it is not: then it shows the same.
 fn recover_mapped(directory: &Path) -> Result<Tree, String> {
     let pins = world::pin_all(directory)?;
     let world = World::open(directory)?;
+    nothing_damaged(&world)?;
     let tree = world.tree()?;
     drop(pins);
     let next = world.another()?;
