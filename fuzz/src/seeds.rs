@@ -274,7 +274,13 @@ fn questions() -> Vec<Vec<u8>> {
 fn superblocks() -> Vec<Vec<u8>> {
     let superblock =
         Superblock { store: StoreId([3; 16]), medium: Medium::Memory, geometry: Geometry::default() };
-    let head = TableHead { next_session: SessionId(3), inode_limit: InodeNumber(4) };
+    let head = TableHead {
+        next_session: SessionId(3),
+        inode_limit: InodeNumber(4),
+        store: StoreId([1; 16]),
+        incarnation: 2,
+        boot: 3,
+    };
     let record = SessionRecord {
         session: SessionId(3),
         pid: 4,

@@ -146,16 +146,20 @@ impl Geometry {
 pub const SUPERBLOCK_FILE: &str = "superblock";
 /// The name of its second copy.
 pub const SUPERBLOCK_COPY_FILE: &str = "superblock.copy";
-/// The session table's name in the tier's directory.
+/// The session table's name in the tier's directory,
 pub const SESSIONS_FILE: &str = "sessions";
+/// and that of its second copy.
+pub const SESSIONS_COPY_FILE: &str = "sessions.copy";
 /// The name of what processes share of a medium that is played, in the tier's directory ([`crate::emulation`]).
 pub const CHANNELS_FILE: &str = "channels";
 /// The names of what says what damaged logs lost, until that was told, in the tier's directory: lines for people, twice.
-pub const LOST_FILES: [&str; 2] = ["lost", "lost-copy"];
+pub const LOST_FILES: [&str; 2] = ["lost", "lost.copy"];
 /// The name of what says how far each log was acknowledged, in the tier's directory ([`crate::acknowledged`]).
 pub const ACKNOWLEDGED_FILE: &str = "acknowledged";
 /// The name of the page that counts daemons, in the tier's directory.
 pub const INCARNATION_FILE: &str = "incarnation";
+/// A second name of the same file.
+pub const INCARNATION_COPY_FILE: &str = "incarnation.copy";
 /// The name of what says in which boot of the machine the store was last open, in the tier's directory.
 pub const BOOT_FILE: &str = "boot";
 /// The metadata store's name in the tier's directory.

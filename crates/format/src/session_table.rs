@@ -7,9 +7,11 @@
 //!
 //! A record is never changed in place: the older (or damaged) one of its two copies is replaced and the
 //! sequence number tells which one counts, so a torn update leaves what was there before.
+//!
+//! All of it stands in two files (docs/decisions/0046): whatever one of them lost, the other has.
 
 use crate::entry::crc32c;
-use crate::{InodeNumber, LeaseGeneration, LogGeneration, LogPosition, SegmentId, SessionId};
+use crate::{InodeNumber, LeaseGeneration, LogGeneration, LogPosition, SegmentId, SessionId, StoreId};
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -54,6 +56,12 @@ pub struct TableHead {
     pub next_session: SessionId,
     /// No inode at or above it exists or may be made.
     pub inode_limit: InodeNumber,
+    /// Whose table it is; all zeros: a version wrote it that did not say.
+    pub store: StoreId,
+    /// The number of the last daemon that opened the store; 0: not known.
+    pub incarnation: u64,
+    /// The beginning of the name of the boot in which that was; 0: not known.
+    pub boot: u64,
 }
 
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -64,7 +72,9 @@ struct HeadLayout {
     sequence: U64,
     next_session: U64,
     inode_limit: U64,
-    unused: [u8; 32],
+    store: [u8; 16],
+    incarnation: U64,
+    boot: U64,
 }
 
 const _: () = assert!(size_of::<HeadLayout>() == HEAD_BYTES);
@@ -79,7 +89,9 @@ impl TableHead {
             sequence: sequence.into(),
             next_session: self.next_session.0.into(),
             inode_limit: self.inode_limit.0.into(),
-            unused: [0; 32],
+            store: self.store.0,
+            incarnation: self.incarnation.into(),
+            boot: self.boot.into(),
         };
         layout.checksum = crc32c(&layout.as_bytes()[4..]).into();
         zerocopy::transmute!(layout)
@@ -95,6 +107,9 @@ impl TableHead {
         let head = TableHead {
             next_session: SessionId(layout.next_session.get()),
             inode_limit: InodeNumber(layout.inode_limit.get()),
+            store: StoreId(layout.store),
+            incarnation: layout.incarnation.get(),
+            boot: layout.boot.get(),
         };
         (layout.sequence.get() > 0).then_some((layout.sequence.get(), head))
     }
@@ -267,7 +282,13 @@ mod tests {
 
     #[test]
     fn a_head_survives() {
-        let head = TableHead { next_session: SessionId(3), inode_limit: InodeNumber(2) };
+        let head = TableHead {
+            next_session: SessionId(3),
+            inode_limit: InodeNumber(2),
+            store: StoreId([5; 16]),
+            incarnation: 7,
+            boot: 9,
+        };
         assert_eq!(TableHead::decode(&head.encode(9)), Some((9, head)));
         assert_eq!(TableHead::decode(&[0; HEAD_BYTES]), None);
     }

@@ -241,6 +241,9 @@ pub enum Request {
     /// This process waits on other connections, for longer than it should: who is to answer there may be waiting for
     /// the processor that it was asked on.
     Unheard,
+    /// The page that counts daemons shows another number than this daemon's: is this one still the store's? Answered [`Response::Done`],
+    /// with the page set right, or not at all.
+    Stands,
     /// Where this session says how far its log is acknowledged (medium `block`). Answered [`Response::Marks`]. Descriptor: the file.
     Marks,
 }

@@ -8,7 +8,7 @@ use cuesta_format::control::{
 use cuesta_media::{Mapping, MediaError, Protection};
 use rustix::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 /// What SharedFS tells this session.
 #[derive(Debug)]
@@ -48,10 +48,12 @@ impl Incarnation {
     /// Whether no other daemon has begun to recover the logs of this one's sessions.
     #[inline]
     pub(crate) fn stands(&self) -> bool {
-        // SAFETY: the mapping is CONTROL_BYTES long (checked by `of_file`), page-aligned and lives as long as `self`; its
-        // first word is only ever stored to as an atomic.
-        let word = unsafe { AtomicU64::from_ptr(self.page.as_ptr().cast()) };
-        word.load(Ordering::SeqCst) == self.number.load(Ordering::Relaxed)
+        // The page is a file of the store: whoever may write that can cut it, and a plain load would be a SIGBUS then. The copy is one
+        // load of eight bytes.
+        let mut word = [0; size_of::<u64>()];
+        let is_there = self.page.read(0, &mut word).is_ok();
+        fence(Ordering::Acquire);
+        is_there && u64::from_ne_bytes(word) == self.number.load(Ordering::Relaxed)
     }
 
     /// The session goes on with the daemon of this number.

@@ -48,7 +48,7 @@ impl Client {
     /// Learns what a moved generation means. Whoever comes first does it for all.
     pub(crate) fn resync(&self) -> Result<(), Error> {
         let _closed = self.gate.write();
-        if !self.session.stands() {
+        if !self.session.stands() && !self.session.stands_as_asked() {
             return Err(Error::Disconnected);
         }
         if self.session.shown_generation() == self.session.generation.load(Ordering::Acquire) {

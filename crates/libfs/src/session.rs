@@ -265,6 +265,12 @@ impl Session {
         self.incarnation.stands()
     }
 
+    /// Whether the daemon says that it is the store's still: then the page that counts daemons was damaged, and is set right.
+    #[cold]
+    pub(crate) fn stands_as_asked(&self) -> bool {
+        matches!(self.ask(&Request::Stands), Ok(Response::Done)) && self.stands()
+    }
+
     /// The lease generation SharedFS shows now; one no lease was ever held under if another daemon took over,
     /// for whom this session's log ended where it found it.
     #[inline]

@@ -2,7 +2,8 @@
 //!
 //! A session's process is known by its number, and numbers start anew with each boot: whoever has one of before is
 //! somebody else. So the store says which boot its sessions are of, in a file beside the others, and who opens it in another
-//! one awaits nobody. A file that is missing, or says nothing, leaves it unknown: then processes are looked for.
+//! one awaits nobody. A file that is missing, or says nothing, leaves it unknown: then processes are looked for. The session table's head
+//! says it, too: no old copy of the file makes processes of this boot look dead.
 //!
 //! | order | so that |
 //! |---|---|
@@ -26,6 +27,14 @@ pub(crate) struct Boot {
     path: PathBuf,
     said: Option<String>,
     now: Option<String>,
+    /// What the session table says, or 0.
+    known: u64,
+}
+
+/// A boot's name, as the session table has it: never 0.
+fn short(name: &str) -> u64 {
+    let digits: String = name.chars().filter(char::is_ascii_hexdigit).take(16).collect();
+    u64::from_str_radix(&digits, 16).unwrap_or(0).max(1)
 }
 
 fn read(path: &Path) -> Option<String> {
@@ -36,15 +45,22 @@ fn read(path: &Path) -> Option<String> {
 }
 
 impl Boot {
-    /// What the store in `tier` says.
-    pub(crate) fn of(tier: &Path) -> Boot {
+    /// What the store in `tier` says, and its session table, or 0.
+    pub(crate) fn of(tier: &Path, known: u64) -> Boot {
         let path = tier.join(BOOT_FILE);
-        Boot { said: read(&path), now: read(Path::new(KERNEL_BOOT)), path }
+        Boot { said: read(&path), now: read(Path::new(KERNEL_BOOT)), path, known }
     }
 
     /// Whether no process can live that had the store open.
     pub(crate) fn is_another(&self) -> bool {
-        matches!((&self.said, &self.now), (Some(said), Some(now)) if said != now)
+        let Some(now) = &self.now else { return false };
+        let is_known_as_this = self.known == short(now);
+        matches!(&self.said, Some(said) if said != now) && !is_known_as_this
+    }
+
+    /// This boot, for the session table.
+    pub(crate) fn short_name(&self) -> u64 {
+        self.now.as_deref().map_or(0, short)
     }
 
     /// From now on the store has sessions of this boot. Without room for the file it is unknown which that was.

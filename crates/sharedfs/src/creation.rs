@@ -7,7 +7,9 @@ use crate::sessions::{MarksFile, SessionTable, make_segment};
 use crate::store::SharedFs;
 use crate::superblocks::{self, Superblocks};
 use crate::tiers::{Parts, claim_device, medium_of_files};
-use cuesta_format::geometry::{ARENAS_FOLDER, LOGS_FOLDER, METADATA_FILE, SESSIONS_FILE};
+use cuesta_format::geometry::{
+    ARENAS_FOLDER, LOGS_FOLDER, METADATA_FILE, SESSIONS_COPY_FILE, SESSIONS_FILE,
+};
 use cuesta_format::superblock::{Opening, Superblock};
 use cuesta_format::{FileKind, InodeNumber, InodeRecord, Medium, SegmentId};
 use cuesta_media::clock;
@@ -44,7 +46,7 @@ impl SharedFs {
             let made = DirBuilder::new().recursive(true).mode(0o700).create(&folder);
             made.map_err(Error::io("create a folder"))?;
         }
-        for file in [SESSIONS_FILE, METADATA_FILE] {
+        for file in [SESSIONS_FILE, SESSIONS_COPY_FILE, METADATA_FILE] {
             match std::fs::remove_file(tier.join(file)) {
                 Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
                     return Err(Error::io("remove what an unfinished mkfs left")(error));
@@ -52,7 +54,7 @@ impl SharedFs {
                 _ => {}
             }
         }
-        SessionTable::create(&tier.join(SESSIONS_FILE), geometry.ring_slots, medium_of_files)?;
+        SessionTable::create(tier, geometry.ring_slots, superblock.store, medium_of_files)?;
         let metadata = MetadataStore::create(&tier.join(METADATA_FILE), medium_of_files)?;
         let mut transaction = metadata.begin()?;
         let mode = FileKind::Directory.mode_bits() | 0o755;

@@ -307,6 +307,7 @@ impl SharedFs {
     pub(crate) fn digest_due(&self, idle: bool) -> Result<bool, Error> {
         if idle {
             self.attend_no_more();
+            self.incarnation.mend()?;
         }
         if self.is_starved() || self.metadata.is_read_only() {
             return Ok(false);

@@ -84,7 +84,7 @@ impl Lines {
                     _ => continue,
                 }
             }
-            let unfinished = path.with_extension("new");
+            let unfinished = tier.join(format!("{name}.new"));
             let written = File::create(&unfinished).and_then(|mut file| {
                 file.write_all(self.text().as_bytes())?;
                 file.sync_all()?;

@@ -28,8 +28,8 @@ use crate::tiers::{Arenas, Credits, Parts, Region, medium_of_files, region};
 use crate::{Error, check, emulation, recovery};
 use cuesta_format::emulation::Profile;
 use cuesta_format::event::Step;
-use cuesta_format::geometry::{METADATA_FILE, SESSIONS_FILE};
-use cuesta_format::session_table::SessionRecord;
+use cuesta_format::geometry::METADATA_FILE;
+use cuesta_format::session_table::{SessionRecord, TableHead};
 use cuesta_format::superblock::{Opening, Superblock};
 use cuesta_format::wire::Welcome;
 use cuesta_format::{Geometry, InodeNumber, LeaseGeneration, LogGeneration, LogPosition, Medium, SessionId};
@@ -85,7 +85,7 @@ pub struct SharedFs {
     pub(crate) region: Option<Region>,
     /// The memory nodes that logs can be placed on.
     pub(crate) nodes: Arc<Nodes>,
-    incarnation: Incarnation,
+    pub(crate) incarnation: Incarnation,
     pub(crate) marks: MarksFile,
     pub(crate) references: References,
     pub(crate) passed: Mutex<PassedFiles>,
@@ -185,9 +185,16 @@ impl SharedFs {
         let nodes = Arc::new(nodes);
         let parts = Parts::open(tier, superblock.store, &geometry)?;
         let medium_of_files = medium_of_files(tier, medium);
-        let boot = Boot::of(tier);
+        let (mut table, occupied) =
+            SessionTable::open(tier, geometry.ring_slots, superblock.store, medium_of_files)?;
+        let boot = Boot::of(tier, table.head().boot);
         let emulated = emulation::begin(tier, medium, options.emulate)?;
-        let incarnation = Incarnation::begin(tier)?;
+        let incarnation = Incarnation::begin(tier, table.head().incarnation)?;
+        table.set_head(TableHead {
+            store: superblock.store,
+            incarnation: incarnation.number(),
+            ..table.head()
+        })?;
         let marks = MarksFile::of(tier);
         marks.provide(medium)?;
         let references = References::open(tier)?;
@@ -196,8 +203,6 @@ impl SharedFs {
         let metadata = MetadataStore::open_caching(&tier.join(METADATA_FILE), medium_of_files, cache_bytes)?;
         let packed = Arc::new(Packed::default());
         metadata.watch(Arc::clone(&packed) as Arc<dyn Watch>);
-        let (table, occupied) =
-            SessionTable::open(&tier.join(SESSIONS_FILE), geometry.ring_slots, medium_of_files)?;
         let owned = occupied.iter().flat_map(|(_, record)| record.all_segments()).collect();
         let pool = SegmentPool::open(&parts, &geometry, &owned, &nodes)?;
         let arenas = Arenas::open(&parts, geometry, medium, &nodes)?;
@@ -261,6 +266,8 @@ impl SharedFs {
         };
         shared.recovered = shared.recover(occupied, boot.is_another())?;
         boot.remember(tier)?;
+        let core = shared.core.get_mut();
+        core.table.set_head(TableHead { boot: boot.short_name(), ..core.table.head() })?;
         shared.say_opened()?;
         shared.recovering = AtomicBool::new(false);
         shared.stand_ins.sweep(&shared.metadata)?;

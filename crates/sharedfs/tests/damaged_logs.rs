@@ -1,8 +1,6 @@
 //! Logs that their medium damaged, told from logs that a crash cut off (docs/decisions/0045).
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use cuesta_format::acknowledged::{self, mark_offset};
 use cuesta_format::entry::Header;
 use cuesta_format::geometry::ACKNOWLEDGED_FILE;

@@ -6,6 +6,7 @@ mod common;
 mod ahead;
 mod check;
 mod damaged;
+mod damaged_logs;
 mod digest;
 mod endings;
 mod extended;

@@ -5,10 +5,9 @@ use super::Problem;
 use crate::Error;
 use crate::log_losses::BrokenLog;
 use crate::metadata::MetadataStore;
-use crate::sessions::{CommitFile, LogFiles, MarksFile, SessionTable, open_segment_padded};
-use crate::tiers::{Parts, medium_of_files};
+use crate::sessions::{CommitFile, LogFiles, MarksFile, TableRead, open_segment_padded};
+use crate::tiers::Parts;
 use cuesta_format::entry::Salt;
-use cuesta_format::geometry::SESSIONS_FILE;
 use cuesta_format::superblock::Superblock;
 use cuesta_format::{Geometry, InodeNumber, LogPosition};
 use cuesta_oplog::{ScanStep, Scanner};
@@ -17,8 +16,7 @@ use std::path::Path;
 
 /// No inode has this number or a higher one.
 pub(super) fn inode_limit(tier: &Path, superblock: &Superblock) -> Result<InodeNumber, Error> {
-    let medium = medium_of_files(tier, superblock.medium);
-    Ok(SessionTable::read_head(&tier.join(SESSIONS_FILE), medium)?.inode_limit)
+    Ok(TableRead::of(tier, superblock.geometry.ring_slots, superblock.store)?.head().inode_limit)
 }
 
 /// Looks through the logs of all sessions of the table: what recovery would lose.
@@ -28,13 +26,15 @@ pub(super) fn look(
     metadata: &MetadataStore,
 ) -> Result<Vec<Problem>, Error> {
     let geometry = superblock.geometry;
-    let path = parts.tier().join(SESSIONS_FILE);
-    let medium = medium_of_files(parts.tier(), superblock.medium);
-    let (_, occupied) = SessionTable::open(&path, geometry.ring_slots, medium)?;
+    let table = TableRead::of(parts.tier(), geometry.ring_slots, superblock.store)?;
     let snapshot = metadata.read()?;
     let marks = MarksFile::of(parts.tier()).read();
     let mut problems = Vec::new();
-    for (slot, record) in occupied.into_iter().filter(|(_, record)| !record.ended) {
+    match table.lost_by_the_first() {
+        0 => {}
+        records => problems.push(Problem::SessionTable { records }),
+    }
+    for (slot, record) in table.occupied().filter(|(_, record)| !record.ended) {
         let open = |id| open_segment_padded(parts, geometry.segment_bytes, id);
         let segments = record.segments.iter().map(|&id| open(id)).collect::<Result<Vec<_>, _>>()?;
         let commit_file = record.commit_file.map(open).transpose()?;

@@ -137,6 +137,8 @@ pub enum Problem {
     Log(LogLoss),
     #[error("told before: {0}")]
     LostBefore(String),
+    #[error("the session table lacked {records} records, which its second copy has: it is mended from there")]
+    SessionTable { records: usize },
     #[error(
         "inode {0} lost content with a damaged log: who reads it gets EIO until it is cut to nothing, removed, or --repair says that \
          what is left of it is to do"

@@ -67,6 +67,7 @@ fn kind(request: &Request) -> usize {
         | Request::Verify { .. }
         | Request::Trace { .. }
         | Request::Stop
+        | Request::Stands
         | Request::Unheard => 20,
     }
 }

@@ -22,11 +22,11 @@ mod table;
 
 pub use commit_file::CommitFile;
 pub use control::Control;
-pub(crate) use incarnation::Incarnation;
+pub(crate) use incarnation::{Incarnation, PageState};
 pub use marks::{MarksFile, MarksRead};
 pub(crate) use openers::{Openers, References};
 pub use segments::{
     LogFiles, Segment, SegmentPool, copies, make_segment, offsets, open_segment_padded, remove_segment,
 };
 pub use session::{BatchReport, Presence, Session};
-pub use table::{OccupiedSlot, SessionTable};
+pub use table::{OccupiedSlot, SessionTable, TableRead};

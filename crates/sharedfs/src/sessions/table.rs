@@ -1,32 +1,64 @@
-//! The session table, mapped: which logs there are, kept so that no crash can tear it.
+//! The session table, mapped: which logs there are, kept so that no crash can tear it, and no damage of one place lose it.
 //!
 //! Each record has two places. An update goes to the one that does not count, is made durable, and counts
 //! from then on because its sequence number is higher (`format::session_table`).
+//!
+//! The same stands in a second file (docs/decisions/0046). An update goes there next, and nothing waits for it: after a loss of power the
+//! second file may be older, never newer. Whoever opens the table takes the newest record of both, and writes what the one lacks.
 
 use crate::Error;
 use crate::metadata::MetadataError;
+use cuesta_format::geometry::{SESSIONS_COPY_FILE, SESSIONS_FILE};
 use cuesta_format::session_table::{
     HEAD_BYTES, SESSION_SLOTS, SessionRecord, TableHead, head_offset, record_bytes, record_offset,
     table_bytes,
 };
 use cuesta_format::superblock::Medium;
-use cuesta_format::{InodeNumber, SessionId};
+use cuesta_format::{InodeNumber, SessionId, StoreId};
 use cuesta_media::emulate::Emulated;
-use cuesta_media::{Mapping, Protection};
+use cuesta_media::{Mapping, Protection, create_allocated, lengthen, recorder};
+use std::fs::File;
+use std::io::{ErrorKind, Read as _};
 use std::path::Path;
 use std::sync::Arc;
 
+/// The two files.
+const FILES: [&str; 2] = [SESSIONS_FILE, SESSIONS_COPY_FILE];
+
 /// Which of a record's two copies counts, and its sequence number (0: neither was ever written).
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Current {
     copy: u32,
     sequence: u64,
+}
+
+/// A record and which copy of it that is.
+type Kept<R> = (Current, R);
+
+/// What one file says.
+#[derive(Debug, Default)]
+struct OneFile {
+    head: Option<Kept<TableHead>>,
+    slots: Vec<Option<Kept<SessionRecord>>>,
+    /// Copies of slots that were written and are not sound.
+    damaged: Vec<u32>,
+    /// It is missing, or too short.
+    is_short: bool,
+}
+
+/// What both files say together.
+#[derive(Debug)]
+pub struct TableRead {
+    files: [OneFile; 2],
+    head: Kept<TableHead>,
+    slots: Vec<Option<Kept<SessionRecord>>>,
 }
 
 /// The mapped table.
 #[derive(Debug)]
 pub struct SessionTable {
     mapping: Mapping,
+    copy: Mapping,
     ring_slots: u32,
     head: TableHead,
     head_current: Current,
@@ -40,59 +72,206 @@ pub struct SessionTable {
 /// A slot's number and what it holds.
 pub type OccupiedSlot = (u32, SessionRecord);
 
+fn newest<R>(one: Option<Kept<R>>, other: Option<Kept<R>>) -> Option<Kept<R>> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(if other.0.sequence > one.0.sequence { other } else { one }),
+        (one, other) => one.or(other),
+    }
+}
+
+impl OneFile {
+    /// What the file of a store says; nothing, if it is another store's.
+    fn read(path: &Path, ring_slots: u32, store: StoreId) -> Result<OneFile, Error> {
+        let read = || -> std::io::Result<Vec<u8>> {
+            let mut file = File::open(path)?;
+            let mut bytes = Vec::new();
+            file.by_ref().take(table_bytes(ring_slots)).read_to_end(&mut bytes)?;
+            recorder::record_file_read(&file, 0, bytes.len());
+            Ok(bytes)
+        };
+        let mut bytes = match read() {
+            Err(error) if error.kind() == ErrorKind::NotFound => Vec::new(),
+            read => read.map_err(Error::io("read the session table"))?,
+        };
+        let is_short = (bytes.len() as u64) < table_bytes(ring_slots);
+        bytes.resize(table_bytes(ring_slots) as usize, 0);
+        let mut found = OneFile { is_short, ..OneFile::default() };
+        for copy in 0..2 {
+            let at = head_offset(copy) as usize;
+            if let Some((sequence, head)) = TableHead::decode(&bytes[at..at + HEAD_BYTES]) {
+                if head.store != store && head.store != StoreId([0; 16]) {
+                    return Ok(OneFile {
+                        slots: vec![None; SESSION_SLOTS as usize],
+                        is_short,
+                        ..OneFile::default()
+                    });
+                }
+                found.head = newest(found.head, Some((Current { copy, sequence }, head)));
+            }
+        }
+        for slot in 0..SESSION_SLOTS {
+            let mut newest_record = None;
+            for copy in 0..2 {
+                let at = record_offset(ring_slots, slot, copy) as usize;
+                let bytes = &bytes[at..at + record_bytes(ring_slots)];
+                // Most slots were never used.
+                if bytes.iter().all(|&byte| byte == 0) {
+                    continue;
+                }
+                match SessionRecord::decode(bytes) {
+                    Some((sequence, record)) => {
+                        newest_record = newest(newest_record, Some((Current { copy, sequence }, record)));
+                    }
+                    None => found.damaged.push(slot),
+                }
+            }
+            found.slots.push(newest_record);
+        }
+        Ok(found)
+    }
+}
+
+impl TableRead {
+    /// Reads the table of a store's tier, which nobody changes meanwhile.
+    pub fn of(tier: &Path, ring_slots: u32, store: StoreId) -> Result<TableRead, Error> {
+        let read = |name| OneFile::read(&tier.join(name), ring_slots, store);
+        let files = [read(FILES[0])?, read(FILES[1])?];
+        let [one, other] = &files;
+        let head = newest(one.head, other.head).ok_or(Error::SessionTableHead)?;
+        let slots: Vec<_> = one
+            .slots
+            .iter()
+            .zip(&other.slots)
+            .map(|(one, other)| newest(one.clone(), other.clone()))
+            .collect();
+        for (slot, _) in (0..SESSION_SLOTS).zip(&slots).filter(|(_, kept)| kept.is_none()) {
+            let damaged = files.iter().flat_map(|file| &file.damaged).filter(|&&damaged| damaged == slot);
+            // One may be the first that was ever written there, and torn.
+            if damaged.count() > 1 {
+                return Err(Error::SessionTable { slot });
+            }
+        }
+        Ok(TableRead { files, head, slots })
+    }
+
+    /// The numbers that are never given twice.
+    #[must_use]
+    pub fn head(&self) -> TableHead {
+        self.head.1
+    }
+
+    /// The sessions.
+    pub fn occupied(&self) -> impl Iterator<Item = OccupiedSlot> {
+        let slots = (0..SESSION_SLOTS).zip(&self.slots);
+        slots.filter_map(|(slot, kept)| match kept {
+            Some((_, record)) if !record.is_free() => Some((slot, record.clone())),
+            _ => None,
+        })
+    }
+
+    /// How many records the first file lacks. No crash takes a record from it that the second one has.
+    #[must_use]
+    pub fn lost_by_the_first(&self) -> usize {
+        let [first, _] = &self.files;
+        let is_older = |kept: &Option<Kept<SessionRecord>>, newest: &Option<Kept<SessionRecord>>| {
+            newest.as_ref().map(|newest| newest.0.sequence) != kept.as_ref().map(|kept| kept.0.sequence)
+        };
+        let slots = first.slots.iter().zip(&self.slots).filter(|(kept, newest)| is_older(kept, newest));
+        let head = first.head.map(|head| head.0.sequence) != Some(self.head.0.sequence);
+        slots.count() + usize::from(head)
+    }
+}
+
+/// Opens one of the files to write, and makes what is missing of it.
+fn provide(path: &Path, bytes: u64, medium: Medium) -> Result<Mapping, Error> {
+    match File::options().read(true).write(true).open(path) {
+        Ok(file) => {
+            lengthen(&file, bytes)?;
+            Ok(Mapping::of_file(&file, 0, bytes, Protection::ReadWrite, medium, false)?)
+        }
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            let file = create_allocated(path, bytes)?;
+            Ok(Mapping::of_file(&file, 0, bytes, Protection::ReadWrite, medium, false)?)
+        }
+        Err(error) => Err(Error::io("open the session table")(error)),
+    }
+}
+
 impl SessionTable {
     /// Makes the table of a new store.
-    pub fn create(path: &Path, ring_slots: u32, medium: Medium) -> Result<(), Error> {
-        let mapping = Mapping::create(path, table_bytes(ring_slots), medium, false)?;
-        let head =
-            TableHead { next_session: SessionId(1), inode_limit: InodeNumber(InodeNumber::ROOT.0 + 1) };
-        mapping.write_through(head_offset(0), &head.encode(1))?;
-        mapping.fence()?;
+    pub fn create(tier: &Path, ring_slots: u32, store: StoreId, medium: Medium) -> Result<(), Error> {
+        let head = TableHead {
+            next_session: SessionId(1),
+            inode_limit: InodeNumber(InodeNumber::ROOT.0 + 1),
+            store,
+            incarnation: 0,
+            boot: 0,
+        };
+        for name in FILES {
+            let mapping = Mapping::create(&tier.join(name), table_bytes(ring_slots), medium, false)?;
+            mapping.write_through(head_offset(0), &head.encode(1))?;
+            mapping.fence()?;
+        }
         Ok(())
     }
 
-    /// Opens the table and lists the sessions in it.
+    /// Opens the table, lists the sessions in it, and mends each of its files from the other.
     pub fn open(
-        path: &Path,
+        tier: &Path,
         ring_slots: u32,
+        store: StoreId,
         medium: Medium,
     ) -> Result<(SessionTable, Vec<OccupiedSlot>), Error> {
-        let mapping = Mapping::open(path, Protection::ReadWrite, medium)?;
-        let (head_current, head) = read_head(&mapping)?;
-        let mut table = SessionTable {
-            mapping,
-            ring_slots,
-            head,
-            head_current,
-            slots: Vec::with_capacity(SESSION_SLOTS as usize),
-            free: Vec::new(),
-            scratch: Vec::new(),
-            is_left: false,
-        };
-        let mut occupied = Vec::new();
-        let mut bytes = vec![0; table_bytes(ring_slots) as usize];
-        table.mapping.read(0, &mut bytes)?;
-        for slot in 0..SESSION_SLOTS {
-            let (current, record) = read_slot(&bytes, ring_slots, slot)?;
-            table.slots.push(current);
-            match record {
-                Some(record) if !record.is_free() => occupied.push((slot, record)),
-                _ => table.free.push(slot),
+        let read = TableRead::of(tier, ring_slots, store)?;
+        let lost = read.lost_by_the_first();
+        if lost > 0 || read.files[0].is_short {
+            tracing::warn!(
+                records = lost,
+                "the session table was damaged: {SESSIONS_FILE} is mended from {SESSIONS_COPY_FILE}"
+            );
+        }
+        let occupied = read.occupied().collect();
+        let [mapping, copy] = FILES.map(|name| provide(&tier.join(name), table_bytes(ring_slots), medium));
+        let (mapping, copy) = (mapping?, copy?);
+        let mut scratch = Vec::new();
+        let mut slots = Vec::with_capacity(SESSION_SLOTS as usize);
+        let mut free = Vec::new();
+        for (file, mapping) in read.files.iter().zip([&mapping, &copy]) {
+            let mut has_written = false;
+            if file.head.map(|head| head.0) != Some(read.head.0) {
+                let (current, head) = read.head;
+                mapping.write_through(head_offset(current.copy), &head.encode(current.sequence))?;
+                has_written = true;
+            }
+            for (slot, (kept, newest)) in (0..SESSION_SLOTS).zip(file.slots.iter().zip(&read.slots)) {
+                let Some((current, record)) = newest else { continue };
+                if kept.as_ref().map(|kept| kept.0) != Some(*current) {
+                    record.encode(current.sequence, &mut scratch);
+                    mapping.write_through(record_offset(ring_slots, slot, current.copy), &scratch)?;
+                    has_written = true;
+                }
+            }
+            if has_written {
+                mapping.fence()?;
             }
         }
-        table.free.reverse();
+        for (slot, kept) in (0..SESSION_SLOTS).zip(&read.slots) {
+            slots.push(kept.as_ref().map_or(Current::default(), |kept| kept.0));
+            if kept.as_ref().is_none_or(|kept| kept.1.is_free()) {
+                free.push(slot);
+            }
+        }
+        free.reverse();
+        let (head_current, head) = read.head;
+        let is_left = false;
+        let table =
+            SessionTable { mapping, copy, ring_slots, head, head_current, slots, free, scratch, is_left };
         Ok((table, occupied))
     }
 
     /// Has it play another medium.
     pub fn emulate(&self, emulated: &Arc<Emulated>) {
         self.mapping.emulate(emulated);
-    }
-
-    /// The head of a table that nobody has open.
-    pub fn read_head(path: &Path, medium: Medium) -> Result<TableHead, Error> {
-        let mapping = Mapping::open(path, Protection::ReadOnly, medium)?;
-        read_head(&mapping).map(|(_, head)| head)
     }
 
     /// Takes a slot nobody uses for `record`, durably; `None`: there is none.
@@ -111,6 +290,8 @@ impl SessionTable {
         record.encode(next.sequence, &mut self.scratch);
         self.mapping.write_through(record_offset(self.ring_slots, slot, next.copy), &self.scratch)?;
         self.mapping.fence()?;
+        // Nothing waits for the second file: it may be older, for a while.
+        self.copy.write(record_offset(self.ring_slots, slot, next.copy), &self.scratch)?;
         self.slots[slot as usize] = next;
         Ok(())
     }
@@ -143,54 +324,19 @@ impl SessionTable {
         let next = Current { copy: 1 - self.head_current.copy, sequence: self.head_current.sequence + 1 };
         self.mapping.write_through(head_offset(next.copy), &head.encode(next.sequence))?;
         self.mapping.fence()?;
+        self.copy.write(head_offset(next.copy), &head.encode(next.sequence))?;
         self.head_current = next;
         self.head = head;
         Ok(())
     }
 }
 
-/// Which copy of a slot counts, and its record, from the bytes of the table.
-fn read_slot(table: &[u8], ring_slots: u32, slot: u32) -> Result<(Current, Option<SessionRecord>), Error> {
-    let mut best = (Current::default(), None);
-    let mut damaged = 0;
-    for copy in 0..2 {
-        let bytes = &table[record_offset(ring_slots, slot, copy) as usize..][..record_bytes(ring_slots)];
-        // Most slots were never used.
-        if bytes.iter().all(|&byte| byte == 0) {
-            continue;
-        }
-        match SessionRecord::decode(bytes) {
-            Some((sequence, record)) if sequence > best.0.sequence => {
-                best = (Current { copy, sequence }, Some(record));
-            }
-            Some(_) => {}
-            None => damaged += 1,
-        }
-    }
-    if damaged == 2 {
-        return Err(Error::SessionTable { slot });
-    }
-    Ok(best)
-}
-
-fn read_head(mapping: &Mapping) -> Result<(Current, TableHead), Error> {
-    let mut best = None;
-    for copy in 0..2 {
-        let mut bytes = [0; HEAD_BYTES];
-        mapping.read(head_offset(copy), &mut bytes)?;
-        if let Some((sequence, head)) = TableHead::decode(&bytes)
-            && best.is_none_or(|(current, _): (Current, TableHead)| sequence > current.sequence)
-        {
-            best = Some((Current { copy, sequence }, head));
-        }
-    }
-    best.ok_or(Error::SessionTableHead)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use cuesta_format::{LeaseGeneration, LogGeneration, LogPosition, SegmentId};
+
+    const STORE: StoreId = StoreId([6; 16]);
 
     fn record(session: u64) -> SessionRecord {
         SessionRecord {
@@ -206,39 +352,97 @@ mod tests {
         }
     }
 
+    fn open(tier: &Path) -> Result<(SessionTable, Vec<OccupiedSlot>), Error> {
+        SessionTable::open(tier, 8, STORE, Medium::Memory)
+    }
+
+    fn made() -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        SessionTable::create(folder.path(), 8, STORE, Medium::Memory).unwrap();
+        folder
+    }
+
     #[test]
     fn a_torn_update_leaves_the_record_before() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("sessions");
-        SessionTable::create(&path, 8, Medium::Memory).unwrap();
-        let (mut table, occupied) = SessionTable::open(&path, 8, Medium::Memory).unwrap();
+        let folder = made();
+        let (mut table, occupied) = open(folder.path()).unwrap();
         assert!(occupied.is_empty());
         let slot = table.occupy(&record(5)).unwrap().unwrap();
         table.write(slot, &record(6)).unwrap();
         let newest = record_offset(8, slot, table.slots[slot as usize].copy);
+        // The second file comes behind the first.
         table.mapping.write(newest + 20, &[0xff; 9]).unwrap();
+        table.copy.write(newest + 20, &[0xff; 9]).unwrap();
         drop(table);
-        let (mut table, occupied) = SessionTable::open(&path, 8, Medium::Memory).unwrap();
+        let (mut table, occupied) = open(folder.path()).unwrap();
         assert_eq!(occupied, [(slot, record(5))]);
         let other = table.occupy(&record(7)).unwrap().unwrap();
         assert_ne!(other, slot);
         table.release(slot).unwrap();
         table.release(other).unwrap();
         drop(table);
-        assert!(SessionTable::open(&path, 8, Medium::Memory).unwrap().1.is_empty());
+        assert!(open(folder.path()).unwrap().1.is_empty());
     }
 
     #[test]
-    fn both_copies_damaged_is_an_error() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("sessions");
-        SessionTable::create(&path, 8, Medium::Memory).unwrap();
-        let (table, _) = SessionTable::open(&path, 8, Medium::Memory).unwrap();
+    fn all_copies_damaged_is_an_error() {
+        let folder = made();
+        let (table, _) = open(folder.path()).unwrap();
         for copy in 0..2 {
             table.mapping.write(record_offset(8, 4, copy), &[0xff; 9]).unwrap();
         }
         drop(table);
-        let opened = SessionTable::open(&path, 8, Medium::Memory);
-        assert!(matches!(opened, Err(Error::SessionTable { slot: 4 })));
+        assert!(matches!(open(folder.path()), Err(Error::SessionTable { slot: 4 })));
+    }
+
+    /// Whatever happens to one of the files: zeroed blocks, flipped bits, a cut, its removal, an old copy, another store's.
+    #[test]
+    fn what_one_file_lost_the_other_has() {
+        const SEED: u64 = 46;
+        let mut random = fastrand::Rng::with_seed(SEED);
+        for round in 0..60 {
+            let folder = made();
+            let another = tempfile::tempdir().unwrap();
+            SessionTable::create(another.path(), 8, StoreId([1; 16]), Medium::Memory).unwrap();
+            let (mut table, _) = open(folder.path()).unwrap();
+            let slots: Vec<u32> = (1..30).map(|id| table.occupy(&record(id)).unwrap().unwrap()).collect();
+            let path = folder.path().join(FILES[random.usize(0..2)]);
+            let old = std::fs::read(&path).unwrap();
+            for &slot in &slots[..10] {
+                table.write(slot, &record(100 + u64::from(slot))).unwrap();
+            }
+            table.release(slots[20]).unwrap();
+            let mut head = table.head();
+            head.inode_limit = InodeNumber(5000);
+            table.set_head(head).unwrap();
+            drop(table);
+            let expected = open(folder.path()).unwrap().1;
+            let mut bytes = std::fs::read(&path).unwrap();
+            match round % 6 {
+                0 => {
+                    let at = random.usize(0..bytes.len() / 4096) * 4096;
+                    bytes[at..at + 4096].fill(0);
+                }
+                1 => (0..200).for_each(|_| bytes[random.usize(0..30000)] ^= 1 << random.u8(0..8)),
+                2 => bytes.truncate(random.usize(0..30000)),
+                3 => bytes = old,
+                4 => bytes = std::fs::read(another.path().join(FILES[0])).unwrap(),
+                _ => bytes.clear(),
+            }
+            std::fs::remove_file(&path).unwrap();
+            if round % 12 < 11 {
+                std::fs::write(&path, bytes).unwrap();
+            }
+            let (table, found) = open(folder.path()).unwrap();
+            assert_eq!(found, expected, "seed {SEED}, round {round}");
+            assert_eq!(table.head().inode_limit, InodeNumber(5000), "seed {SEED}, round {round}");
+            drop(table);
+            for name in FILES {
+                // Each has all again.
+                let one = OneFile::read(&folder.path().join(name), 8, STORE).unwrap();
+                let kept = one.slots.iter().flatten().filter(|kept| !kept.1.is_free()).count();
+                assert_eq!(kept, expected.len(), "seed {SEED}, round {round}");
+            }
+        }
     }
 }
