@@ -7,6 +7,7 @@ mod bad_input;
 mod commit_file;
 mod containers;
 mod damaged_content;
+mod damaged_sessions;
 mod directory_quotas;
 mod doctor;
 mod emulation;

@@ -7,9 +7,7 @@ use crate::sessions::{MarksFile, SessionTable, make_segment};
 use crate::store::SharedFs;
 use crate::superblocks::{self, Superblocks};
 use crate::tiers::{Parts, claim_device, medium_of_files};
-use cuesta_format::geometry::{
-    ARENAS_FOLDER, LOGS_FOLDER, METADATA_FILE, SESSIONS_COPY_FILE, SESSIONS_FILE,
-};
+use cuesta_format::geometry::{ARENAS_FOLDER, LOGS_FOLDER, METADATA_FILE, SESSIONS_COPY_FILE, SESSIONS_FILE};
 use cuesta_format::superblock::{Opening, Superblock};
 use cuesta_format::{FileKind, InodeNumber, InodeRecord, Medium, SegmentId};
 use cuesta_media::clock;

@@ -12,7 +12,7 @@ use crate::namespace::{Applied, Lookup, Rejection, Resolver, Stop, View};
 use crate::sessions::{LogFiles, Openers};
 use crate::stand_ins::StandIns;
 use crate::tiers::{Allocator, Arenas, ContentWriter, Credits, Grown, Reservation};
-use cuesta_format::entry::{EntryKind, Salt, VerifiedHeader};
+use cuesta_format::entry::{Salt, VerifiedHeader};
 use cuesta_format::{
     Extent, Geometry, InodeNumber, LeaseGeneration, LogGeneration, LogPosition, Medium, Operation, SessionId,
 };
@@ -488,27 +488,6 @@ impl Digester {
             self.placements.mapped.carry_out(storage.mapped, &self.buffer[..self.copied])?;
         }
         Ok(batch)
-    }
-
-    /// Files that had lost content and were removed, cut or written over as a whole in the batch that was committed.
-    fn note_renewed(&self, storage: &Storage<'_>, log: &LogView, to: LogPosition) {
-        let mut scanner = Scanner::new(&self.buffer[..self.copied], log.from, log.salt, &log.files.geometry);
-        while scanner.position() < to
-            && let ScanStep::Entry(header, _) = scanner.step()
-        {
-            let fields = header.fields();
-            if fields.kind == EntryKind::Truncate {
-                storage.lost.cut(fields.inode, fields.argument);
-            }
-        }
-        for node in self.view.nodes().iter().filter(|node| node.changed) {
-            let (inode, size) = (node.record.inode, node.before.map_or(0, |before| before.size));
-            let covers = |end| storage.lost.size_of(inode).is_some_and(|lost| end >= lost.max(size));
-            if node.removed || self.view.pieces(node).any(|part| part.start == 0 && covers(part.end)) {
-                storage.lost.cut(inode, 0);
-            }
-        }
-        storage.lost.settle();
     }
 
     /// Entries beyond one for each thing that changed were overtaken.

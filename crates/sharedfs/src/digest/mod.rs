@@ -19,6 +19,7 @@ mod orphans;
 mod overwrite;
 mod place;
 pub mod policy;
+mod renewed;
 
 pub(crate) use batch::Others;
 pub use batch::{Batch, Digester, LogView, Space, Storage, Until};

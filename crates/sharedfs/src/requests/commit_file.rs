@@ -1,7 +1,8 @@
 //! Giving a session its commit file, and the place where it says how far its log is acknowledged.
 
 use super::{Trouble, invalid};
-use crate::sessions::{CommitFile, Segment};
+use crate::metadata::MetadataError;
+use crate::sessions::{CommitFile, PageState, Segment};
 use crate::store::Core;
 use crate::{Error, SharedFs};
 use cuesta_format::SessionId;
@@ -31,8 +32,21 @@ impl SharedFs {
         Ok(Response::Done)
     }
 
+    /// Whether this daemon is still the store's: then the page that counts daemons is set right.
+    pub(super) fn stands(&self) -> Result<Response, Trouble> {
+        match self.incarnation.mend()? {
+            PageState::Taken => Err(MetadataError::Left.into()),
+            PageState::Sound | PageState::Mended => Ok(Response::Done),
+        }
+    }
+
     /// The descriptor of the file of marks.
-    pub(super) fn marks_of(&self, slot: u32, descriptors: &mut Vec<OwnedFd>) -> Result<Response, Trouble> {
+    pub(super) fn marks_of(
+        &self,
+        session: SessionId,
+        descriptors: &mut Vec<OwnedFd>,
+    ) -> Result<Response, Trouble> {
+        let slot = self.with_session(session, |found| found.slot)?;
         if self.superblock().medium != Medium::Block {
             return Err(invalid("logs on this medium need no marks but those of their entries"));
         }

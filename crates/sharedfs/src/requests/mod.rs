@@ -17,7 +17,7 @@ use crate::ending::{Ending, Loses};
 use crate::lost::unreadable;
 use crate::metadata::{Entry, MetadataError, Snapshot};
 use crate::observe::Counters;
-use crate::sessions::{PageState, Presence, Segment, Session, copies, offsets, remove_segment};
+use crate::sessions::{Presence, Segment, Session, copies, offsets, remove_segment};
 use crate::store::Core;
 use crate::{Error, SharedFs};
 use cuesta_format::event::Step;
@@ -168,14 +168,8 @@ impl SharedFs {
                 self.with_session(session, |_| Response::Done)
             }
             Request::Resync => self.resync(session),
-            Request::Stands => match self.incarnation.mend()? {
-                PageState::Taken => Err(MetadataError::Left.into()),
-                PageState::Sound | PageState::Mended => Ok(Response::Done),
-            },
-            Request::Marks => {
-                let slot = self.with_session(session, |found| found.slot)?;
-                self.marks_of(slot, descriptors)
-            }
+            Request::Stands => self.stands(),
+            Request::Marks => self.marks_of(session, descriptors),
             Request::Detach => {
                 self.end_session(session, Ending::Gone)?;
                 Ok(Response::Done)
