@@ -5,5 +5,6 @@ mod common;
 mod coherence;
 mod deadlock;
 mod kept_names;
+mod lock_holders;
 mod overtaken;
 mod two_doors;

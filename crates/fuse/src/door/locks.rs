@@ -227,18 +227,15 @@ impl Door {
                 start: found.l_start as u64,
                 end: if found.l_len == 0 || last >= USER_LOCK_LAST { END_OF_ALL } else { last },
                 kind: kind as u32,
-                pid: u32::try_from(found.l_pid).unwrap_or_else(|_| self.holder(inode, asked.owner)),
+                pid: u32::try_from(found.l_pid).unwrap_or_else(|_| {
+                    let asking = Owner { inode, owner: asked.owner };
+                    let last = if found.l_len == 0 { USER_LOCK_LAST } else { last };
+                    self.locks.records.lock().holder(asking, found.l_start as u64, last, kind)
+                }),
             },
         };
         call.answer.put(&out);
         Ok(())
-    }
-
-    /// A process of this mount that has locks on the inode: the kernel does not say whose description it is.
-    fn holder(&self, inode: InodeNumber, asking: u64) -> u32 {
-        let records = self.locks.records.lock();
-        let others = records.owners.iter().filter(|(owner, _)| owner.inode == inode && owner.owner != asking);
-        others.map(|(_, held)| held.pid).next().unwrap_or(0)
     }
 }
 

@@ -113,6 +113,19 @@ impl Records {
         }
     }
 
+    /// The process of this mount whose lock the kernel has found, from `first` to `last`; 0: it is not of this mount. The
+    /// kernel does not say whose description a lock is on.
+    pub(super) fn holder(&self, asking: Owner, first: u64, last: u64, kind: i32) -> u32 {
+        let found = Range { first, last, is_exclusive: kind == libc::F_WRLCK };
+        let others = self.owners.iter().filter(|(owner, _)| owner.inode == asking.inode && **owner != asking);
+        let holders = others.filter_map(|(_, held)| {
+            let is_same = held.ranges.contains(&found);
+            let has_it = |range: &Range| range.overlaps(&found) && range.is_exclusive == found.is_exclusive;
+            (is_same || held.ranges.iter().any(has_it)).then_some((is_same, held.pid))
+        });
+        holders.max_by_key(|(is_same, _)| *is_same).map_or(0, |(_, pid)| pid)
+    }
+
     /// A request on the owner's description is over.
     pub(super) fn end_use(&mut self, owner: Owner, file: &Arc<OwnedFd>) {
         let Some(held) = self.owners.get_mut(&owner).filter(|held| Arc::ptr_eq(&held.file, file)) else {
