@@ -169,6 +169,8 @@ pub mod valid {
     pub const ACCESSED_NOW: u32 = 1 << 7;
     /// the second is.
     pub const MODIFIED_NOW: u32 = 1 << 8;
+    /// Set-id bits go with it (from `HANDLE_KILLPRIV_V2` on): its sender may not keep them.
+    pub const TAKES_SET_ID: u32 = 1 << 11;
     /// What is asked for, all of it.
     pub const ANYTHING: u32 = MODE | UID | GID | SIZE | ACCESSED | MODIFIED;
 }

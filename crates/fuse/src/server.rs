@@ -100,10 +100,9 @@ pub struct Server {
 impl Server {
     /// Serves the mount at `at`, behind `device`, by the session of `client`.
     pub fn start(client: Arc<Client>, device: Device, at: &Path) -> Result<Server, ServeError> {
-        let server = Server::start_with(device, |device, Agreed { flags, .. }| {
+        let server = Server::start_with(device, |device, agreed| {
             let keeping = what_is_kept(&client, device)?;
-            let can_map_direct = flags & init::DIRECT_IO_ALLOW_MMAP != 0;
-            Ok(Box::new(Door::new(client, Arc::clone(device), keeping, can_map_direct)))
+            Ok(Box::new(Door::new(client, Arc::clone(device), keeping, agreed)))
         })?;
         root::make_known(at).map_err(ServeError::Root)?;
         Ok(server)

@@ -7,4 +7,5 @@ mod deadlock;
 mod kept_names;
 mod lock_holders;
 mod overtaken;
+mod set_id;
 mod two_doors;

@@ -3,7 +3,6 @@
 use crate::arenas;
 use crate::client::{Client, Halt, Turn};
 use crate::content::Source;
-use crate::credentials::Writer;
 use crate::debit;
 use crate::errno::Error;
 use crate::inode::{Inode, State};
@@ -12,7 +11,6 @@ use crate::open_file::OpenFile;
 use crate::session::unexpected;
 use crate::sync::{Arc, Ordering};
 use cuesta_format::entry::HEADER_BYTES;
-use cuesta_format::operation::Attributes;
 use cuesta_format::quota::Amounts;
 use cuesta_format::wire::{Request, Response};
 use cuesta_format::{
@@ -418,28 +416,6 @@ impl Client {
         state.touch_content(turn.now);
         state.logged = appended.end;
         Ok(Written::Whole { end })
-    }
-
-    /// Takes away what gives whoever runs the file rights (set-id bits, capabilities), before somebody else's content
-    /// goes under it.
-    pub(crate) fn take_rights(&self, inode: &Inode, writer: Writer) -> Result<(), Error> {
-        self.take_capability(inode)?;
-        self.operate(|turn| {
-            let empty = Operation::SetAttributes { inode: inode.number, attributes: Attributes::default() };
-            turn.prepare(empty.body_bytes(), 0)?;
-            let mut state = self.changing(inode)?;
-            let taken = writer.takes(&state.record);
-            if taken == 0 || state.released {
-                return Ok(());
-            }
-            let mode = state.record.mode & !taken;
-            let attributes = Attributes { mode: Some(mode & 0o7777), ..Attributes::default() };
-            let appended = turn.append(&Operation::SetAttributes { inode: inode.number, attributes })?;
-            state.record.mode = mode;
-            state.record.changed = turn.now;
-            state.logged = appended.end;
-            Ok(())
-        })
     }
 
     /// Sets the size of an open file.

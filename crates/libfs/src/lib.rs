@@ -71,6 +71,7 @@ mod shared_offset;
 mod split_table;
 mod sync;
 mod taken_names;
+mod taken_rights;
 mod walk;
 mod whereabouts;
 

@@ -1,5 +1,6 @@
 //! Attributes and extended attributes of inodes, and totals of the store.
 
+use super::kinds::is_in_chown;
 use super::overtaken::is_stand_in;
 use super::who;
 use super::{Call, Door, Refusal};
@@ -8,13 +9,15 @@ use crate::abi::{
     SetExtendedIn, StatFsOut, StatxIn, StatxOut, StatxTime, valid,
 };
 use cuesta_format::{FileKind, InodeNumber, InodeRecord, Timestamp};
-use cuesta_libfs::{Error, ExtendedFlags, SetAttributes, SetTime, Target};
+use cuesta_libfs::{Credentials, Error, ExtendedFlags, SetAttributes, SetTime, Target};
 
 /// Bytes in a block of the store, and in what the kernel counts blocks in.
 const BLOCK_BYTES: u32 = 4096;
 const UNIT_BYTES: u64 = 512;
 /// Bytes of a name at most.
 const NAME_BYTES_MAX: u32 = 255;
+/// What the kernel takes from a file with its set-id bits.
+const CAPABILITY: &[u8] = b"security.capability";
 /// [`SetExtendedIn::set_flags`]: whoever sets this access list is not of the file's group.
 const LIST_TAKES_SET_GID: u32 = 1;
 
@@ -126,10 +129,14 @@ impl Door {
         if has(valid::SIZE) {
             let size = i64::try_from(asked.size).map_err(|_| Refusal(libc::EFBIG))?;
             let file = if has(valid::HANDLE) { Some(self.files.get(asked.handle)?) } else { None };
+            if has(valid::TAKES_SET_ID) {
+                self.take_set_id(call)?;
+            }
             match file.filter(|file| file.check_writable().is_ok()) {
                 Some(file) => self.client.truncate_open(&file, size)?,
                 None => {
-                    self.client.truncate(&who::asks(&call.header), call.base(), b"", size).map_err(stale)?
+                    let who = self.writer(call);
+                    self.client.truncate(&who, call.base(), b"", size).map_err(stale)?;
                 }
             }
         }
@@ -140,6 +147,12 @@ impl Door {
         };
         // The time of a truncation is LibFS's.
         let is_of_size = has(valid::SIZE) && has(valid::MODIFIED_NOW);
+        // So Linux tells of a change of owner that names neither owner nor group, and of a write that takes set-id bits.
+        let names_nothing = !has(valid::ANYTHING);
+        let is_write = names_nothing && !self.is_chown(call);
+        if is_write && !who::keeps_set_id(&call.header) {
+            self.take_set_id(call)?;
+        }
         let set = SetAttributes {
             mode: has(valid::MODE).then_some(asked.mode & 0o7777),
             uid: has(valid::UID).then_some(asked.uid),
@@ -150,8 +163,7 @@ impl Door {
             } else {
                 time(valid::MODIFIED, valid::MODIFIED_NOW, asked.modified, asked.modified_ns)
             },
-            // So Linux tells of a change of owner that names neither owner nor group.
-            chown: !has(valid::ANYTHING),
+            chown: names_nothing && !is_write,
         };
         if set.chown {
             self.check_owner_of_set_id(call)?;
@@ -168,6 +180,28 @@ impl Door {
         self.known.tell(&stat.record);
         call.answer.put(&AttributesOut { attributes: shown(&stat.record), ..AttributesOut::default() });
         Ok(())
+    }
+
+    /// Credentials of a writer: a kernel that says so takes set-id bits by [`Self::take_set_id`].
+    pub(super) fn writer(&self, call: &Call<'_>) -> Credentials {
+        if self.kernel.tells_of_set_id { who::trusted(&call.header) } else { who::asks(&call.header) }
+    }
+
+    /// The sender of a request writes, and does not keep the set-id bits of what it writes to.
+    pub(super) fn take_set_id(&self, call: &Call<'_>) -> Result<(), Refusal> {
+        let inode = call.inode();
+        if self.client.take_rights_of(&who::takes_set_id(&call.header), inode).map_err(stale)? {
+            // The kernel would go by what it knows.
+            call.device.doubt_attributes(inode);
+        }
+        Ok(())
+    }
+
+    /// Whether a change that names no attribute is of a `chown`: the request does not say. Where it cannot be seen, a file
+    /// that nobody has open is not written to.
+    fn is_chown(&self, call: &Call<'_>) -> bool {
+        let inode = call.inode();
+        !self.files.writes_to(inode) || is_in_chown(call.header.pid).unwrap_or(false)
     }
 
     /// Set-id bits go with a change of owner; that only its owner may make them go the kernel sees where somebody is named.
@@ -232,6 +266,10 @@ impl Door {
 
     pub(super) fn remove_extended(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
         let name = call.arguments.text()?;
+        if name == CAPABILITY && is_in_chown(call.header.pid) == Some(true) {
+            // It goes with a change of owner, which is refused behind this.
+            self.check_owner_of_set_id(call)?;
+        }
         let target = Target::Path { base: call.base(), path: b"", follow: false };
         self.client.remove_extended(&who::trusted(&call.header), target, name).map_err(stale)
     }

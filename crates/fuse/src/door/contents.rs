@@ -33,7 +33,7 @@ impl Door {
     pub(super) fn open(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
         let OpenIn { flags, .. } = call.arguments.structure()?;
         let flags = flags as i32 & !NOT_OURS;
-        let file = self.client.open(&who::asks(&call.header), call.base(), b"", flags, 0).map_err(stale)?;
+        let file = self.client.open(&self.writer(call), call.base(), b"", flags, 0).map_err(stale)?;
         // What the kernel has cached stays, if it holds; with the attributes it asks again before each read, but not where
         // pages are mapped or spliced.
         let holds = match self.client.stat_inode(call.inode()) {
@@ -55,7 +55,7 @@ impl Door {
         }
         let handle = self.files.add(file);
         // Before Linux 6.6 such a file could not be mapped by others' programs.
-        let past_cache = if self.can_map_direct { PAST_CACHE } else { libc::O_DIRECT };
+        let past_cache = if self.kernel.maps_direct { PAST_CACHE } else { libc::O_DIRECT };
         let direct = if flags & past_cache != 0 { OPEN_DIRECT } else { 0 };
         let keeps = if keeps_cache { OPEN_KEEP_CACHE } else { 0 };
         call.answer.put(&OpenOut { handle, open_flags: keeps | direct, padding: 0 });
@@ -162,6 +162,9 @@ impl Door {
         let appends = flags as i32 & libc::O_APPEND != 0 && write_flags & WRITE_FROM_CACHE == 0;
         let is_call = write_flags & WRITE_FROM_CACHE == 0;
         let is_past_cache = write_flags & WRITE_PAST_CACHE != 0;
+        if write_flags & WRITE_TAKES_SET_ID != 0 {
+            self.take_set_id(call)?;
+        }
         let written = self.at_its_offset(handle, &file, offset, is_call, |offset| {
             Ok(self.client.write_appending(&file, &[UserSlice::from(data)], Some(offset), appends)?)
         })?;
@@ -183,10 +186,6 @@ impl Door {
             );
         } else if is_call {
             self.doubt_older_pages(call, file.inode(), offset as u64..end);
-        }
-        if write_flags & WRITE_TAKES_SET_ID != 0 {
-            // What the file had of these bits is gone, and the kernel would go by what it knows.
-            call.device.doubt_attributes(file.inode());
         }
         call.answer.put(&WriteOut { size: written as u32, padding: 0 });
         Ok(())

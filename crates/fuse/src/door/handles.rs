@@ -1,6 +1,7 @@
 //! What the kernel has open: files by their handles.
 
 use super::Refusal;
+use cuesta_format::InodeNumber;
 use cuesta_libfs::OpenFile;
 use parking_lot::{Mutex, RwLock};
 use std::sync::Arc;
@@ -30,6 +31,12 @@ impl Handles {
         let places = self.places.read();
         let found = usize::try_from(handle).ok().and_then(|place| places.get(place)?.clone());
         found.ok_or(Refusal(libc::EBADF))
+    }
+
+    /// Whether the inode is open to be written.
+    pub(super) fn writes_to(&self, inode: InodeNumber) -> bool {
+        let places = self.places.read();
+        places.iter().flatten().any(|file| file.inode() == inode && file.check_writable().is_ok())
     }
 
     /// Takes a file out, whose handle may then be another one's.

@@ -30,11 +30,12 @@ mod pages;
 mod records;
 mod who;
 
-use crate::abi::{EntryOut, InHeader, Opcode};
+use crate::abi::{EntryOut, InHeader, Opcode, init};
 use crate::answer::Answer;
 use crate::device::Device;
 use crate::keeping::Keeping;
 use crate::request::{Arguments, Malformed, Request};
+use crate::server::Agreed;
 use crate::serves::{Outcome, Serves};
 use cuesta_format::InodeNumber;
 use cuesta_libfs::{Base, Client, Error, Moment};
@@ -105,13 +106,36 @@ pub struct Door {
     locks: Locks,
     keeping: Keeping,
     overtaken: Overtaken,
+    kernel: KernelAbilities,
+}
+
+/// What depends on the kernel's version.
+#[derive(Clone, Copy, Debug)]
+struct KernelAbilities {
     /// Files that are read and written past the kernel's cache can be mapped, too (Linux 6.6).
-    can_map_direct: bool,
+    maps_direct: bool,
+    /// It says with each write whether its sender may keep the file's set-id bits (Linux 5.12).
+    tells_of_set_id: bool,
+}
+
+impl KernelAbilities {
+    fn of(agreed: Agreed) -> KernelAbilities {
+        let has = |flag| agreed.flags & flag != 0;
+        KernelAbilities {
+            maps_direct: has(init::DIRECT_IO_ALLOW_MMAP),
+            tells_of_set_id: has(init::HANDLE_KILLPRIV_V2),
+        }
+    }
 }
 
 impl Door {
     /// One on a session.
-    pub fn new(client: Arc<Client>, device: Arc<Device>, keeping: Keeping, can_map_direct: bool) -> Door {
+    pub fn new(
+        client: Arc<Client>,
+        device: Arc<Device>,
+        keeping: Keeping,
+        agreed: Agreed,
+        ) -> Door {
         Door {
             client,
             device,
@@ -121,7 +145,7 @@ impl Door {
             locks: Locks::default(),
             keeping,
             overtaken: Overtaken::default(),
-            can_map_direct,
+            kernel: KernelAbilities::of(agreed),
         }
     }
 }

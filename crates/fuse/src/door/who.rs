@@ -29,6 +29,23 @@ pub(super) fn trusted(header: &InHeader) -> Credentials {
     Credentials { capabilities: Capabilities::from_bits(!others | kept), ..asking }
 }
 
+/// The same for a write of which the kernel says that set-id bits go: its sender has not the capability to keep them, be it root.
+pub(super) fn takes_set_id(header: &InHeader) -> Credentials {
+    let kept = 1 << Capability::KeepSetId as u8;
+    Credentials { capabilities: Capabilities::from_bits(!kept), ..asks(header) }
+}
+
+/// Whether the sender keeps set-id bits where the kernel does not say so: root does, unless it has given the capability up.
+pub(super) fn keeps_set_id(header: &InHeader) -> bool {
+    if header.uid != 0 {
+        return false;
+    }
+    let status = std::fs::read_to_string(format!("/proc/{}/status", header.pid)).unwrap_or_default();
+    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    let bits = effective.and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok());
+    bits.is_none_or(|bits| bits & 1 << Capability::KeepSetId as u8 != 0)
+}
+
 /// Who only looks.
 pub(super) fn anybody() -> Credentials {
     Credentials { capabilities: Capabilities::ALL, ..Credentials::default() }
