@@ -93,17 +93,20 @@ fn main() -> ExitCode {
     })
 }
 
-/// What `mount` starts for a line of `/etc/fstab` is called `mount.fuse.cuesta`: it is this command, with the word left out, and
-/// with options of `mount` that say nothing here.
+/// What mount(8) starts for a line of `/etc/fstab`, or to change the options of a mount, is this program called
+/// `mount.fuse.cuesta`; or, where that is not installed, `mount.fuse3`, which starts `cuesta` with a source and a place. Either is
+/// `cuesta mount`, with options of mount(8) that say nothing here. No command begins with a slash.
 fn as_mount_helper(mut arguments: Vec<OsString>) -> Vec<OsString> {
     let name = arguments.first().and_then(|name| Path::new(name).file_name());
-    if name.is_some_and(|name| name.as_bytes().starts_with(b"mount.")) {
+    let by_name = name.is_some_and(|name| name.as_bytes().starts_with(b"mount."));
+    let by_source = arguments.len() > 2 && arguments[1].as_bytes().starts_with(b"/");
+    if by_name || by_source {
         // A dry run.
         if arguments.iter().any(|argument| argument == "-f") {
             std::process::exit(0);
         }
         arguments.retain(|argument| !matches!(argument.as_bytes(), b"-n" | b"-s" | b"-v"));
-        arguments.insert(1, "mount".into());
+        arguments.splice(1..1, ["mount".into(), "--by-mount".into()]);
     }
     arguments
 }

@@ -392,3 +392,41 @@ fn appends_by_a_flag_that_was_set_later_lose_nothing() {
         assert_eq!(mounted.run(&script), format!("abc{}\n", wanted.len()));
     }
 }
+
+#[test]
+fn options_of_a_mount_are_changed() {
+    let Some(mounted) = Mounted::new() else { return };
+    let place = &mounted.place;
+    std::fs::write(mounted.path("file"), "content").unwrap();
+    let remount = |options: &str| place.cuesta(&["mount", "-o", options, "store", "files"]);
+    let writes = || std::fs::write(mounted.path("new"), "").map_err(|error| error.raw_os_error().unwrap());
+    let written = File::options().append(true).open(mounted.path("file")).unwrap();
+    let refused = remount("remount,ro");
+    assert_eq!(refused.status(), 1);
+    assert!(refused.errors().contains("open for writing"), "{}", refused.errors());
+    drop(written);
+    // The kernel closes files a moment later.
+    while remount("remount,ro,noexec").status() != 0 {}
+    assert_eq!(writes(), Err(libc::EROFS));
+    let list = || std::fs::read_to_string("/proc/self/mountinfo").unwrap();
+    let options = || {
+        let list = list();
+        let at = mounted.path("").canonicalize().unwrap();
+        let line = list.lines().find(|line| line.contains(at.to_str().unwrap())).unwrap();
+        line.split(' ').nth(5).unwrap().to_owned()
+    };
+    assert_eq!(options(), "ro,noexec,relatime");
+    assert_eq!(remount("remount,rw,nosymfollow,nodiratime").status(), 0);
+    assert_eq!(writes(), Ok(()));
+    assert_eq!(options(), "rw,noexec,nodiratime,relatime,nosymfollow");
+    let unknown = remount("remount,rot");
+    assert_eq!((unknown.status(), unknown.text()), (2, String::new()));
+    // As mount(8) and mount.fuse3 start it: with all options that there are to be.
+    let (store, files) = (place.path("store"), place.path("files"));
+    let paths = [store.canonicalize().unwrap(), files.canonicalize().unwrap()];
+    let mut helper = Command::new(place.path("bin/cuesta"));
+    helper.args(paths).args(["-o", "rw,remount,noatime,dev,suid,user_id=0,default_permissions"]);
+    assert!(helper.status().unwrap().success());
+    assert_eq!(options(), "rw,noatime");
+    assert_eq!(place.cuesta(&["mount", "-o", "remount,ro", "store", "bin"]).status(), 1);
+}

@@ -3,9 +3,10 @@
 
 use crate::device::Device;
 use crate::life::{Life, life};
+use crate::options::Options;
 use rustix::fd::{AsFd, AsRawFd, OwnedFd};
 use rustix::io::{Errno, FdFlags, fcntl_setfd};
-use rustix::mount::{MountFlags, UnmountFlags};
+use rustix::mount::UnmountFlags;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketFlags, SocketType,
 };
@@ -25,64 +26,6 @@ const MOUNTS: &str = "/proc/self/mountinfo";
 /// The helper, and the variable that tells it where to send the device.
 const HELPER: &str = "fusermount3";
 const HELPER_SOCKET: &str = "_FUSE_COMMFD";
-
-/// How a mount is to be.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Options {
-    /// What is shown as its source.
-    pub source: String,
-    /// Other users may use it, too.
-    pub allow_other: bool,
-    /// Nothing is written.
-    pub read_only: bool,
-    /// No programs are executed from it,
-    pub no_exec: bool,
-    /// no set-id bits count,
-    pub no_set_id: bool,
-    /// no devices are opened.
-    pub no_devices: bool,
-    /// Times of last access stay.
-    pub no_accessed: bool,
-}
-
-impl Options {
-    /// Sets the option that `/etc/fstab` has for this word. `false`: there is none.
-    pub fn set(&mut self, word: &str) -> bool {
-        let (option, is_set) = match word {
-            "allow_other" => (&mut self.allow_other, true),
-            "ro" | "rw" => (&mut self.read_only, word == "ro"),
-            "exec" | "noexec" => (&mut self.no_exec, word == "noexec"),
-            "suid" | "nosuid" => (&mut self.no_set_id, word == "nosuid"),
-            "dev" | "nodev" => (&mut self.no_devices, word == "nodev"),
-            "atime" | "relatime" | "noatime" => (&mut self.no_accessed, word == "noatime"),
-            "defaults"
-            | "auto"
-            | "noauto"
-            | "user"
-            | "nouser"
-            | "nofail"
-            | "_netdev"
-            | "async"
-            | "default_permissions" => return true,
-            word => return word.starts_with("x-") || word.starts_with("comment="),
-        };
-        *option = is_set;
-        true
-    }
-
-    /// Each option, whether it is set, and its word.
-    #[must_use]
-    pub fn flags(&self) -> [(bool, &'static str); 6] {
-        [
-            (self.allow_other, "allow_other"),
-            (self.read_only, "ro"),
-            (self.no_exec, "noexec"),
-            (self.no_set_id, "nosuid"),
-            (self.no_devices, "nodev"),
-            (self.no_accessed, "noatime"),
-        ]
-    }
-}
 
 /// Why there is no mount, or it does not go.
 #[derive(Debug, thiserror::Error)]
@@ -107,6 +50,12 @@ pub enum MountError {
     /// Nothing is.
     #[error("no store is mounted there")]
     NotMounted,
+    /// It cannot be made read only.
+    #[error("it is in use: a program has a file open for writing there (fuser -m names it)")]
+    Written,
+    /// The options of a mount are the administrator's.
+    #[error("only root may change the options of a mount")]
+    OnlyRoot,
     /// Somebody uses it.
     #[error("it is in use: a program has a file or its working directory there (fuser -m names it)")]
     InUse,
@@ -228,21 +177,11 @@ fn mount_directly(at: &Path, options: &Options) -> Result<Device, MountError> {
         rustix::process::getgid().as_raw(),
     );
     let data = CString::new(data).map_err(|_| MountError::Refused(Errno::INVAL))?;
-    let flags = [
-        (options.read_only, MountFlags::RDONLY),
-        (options.no_exec, MountFlags::NOEXEC),
-        (options.no_set_id, MountFlags::NOSUID),
-        (options.no_devices, MountFlags::NODEV),
-        (options.no_accessed, MountFlags::NOATIME),
-    ];
-    let flags =
-        flags.iter().filter(|(wanted, _)| *wanted).fold(MountFlags::empty(), |sum, &(_, flag)| sum | flag);
-    rustix::mount::mount(options.source.as_str(), at, KIND, flags, Some(data.as_c_str())).map_err(
-        |errno| match errno {
+    rustix::mount::mount(options.source.as_str(), at, KIND, options.kernel_flags(), Some(data.as_c_str()))
+        .map_err(|errno| match errno {
             Errno::NODEV => MountError::NoFuse(errno),
             errno => MountError::Refused(errno),
-        },
-    )?;
+        })?;
     Ok(device)
 }
 
@@ -257,7 +196,7 @@ fn mount_by_helper(at: &Path, options: &Options) -> Result<Device, MountError> {
         "subtype=cuesta".to_owned(),
         format!("fsname={}", options.source.replace('\\', "\\\\").replace(',', "\\,")),
     ];
-    words.extend(options.flags().iter().filter(|(is_set, _)| *is_set).map(|(_, word)| (*word).to_owned()));
+    words.extend(options.words().into_iter().map(str::to_owned));
     let mut command = Command::new(HELPER);
     command
         .arg("-o")
@@ -303,6 +242,37 @@ fn receive_device(socket: &OwnedFd) -> Result<Option<OwnedFd>, Errno> {
         _ => None,
     });
     Ok(rights)
+}
+
+/// Gives a mount of a store other options: the `words`, and else those it has, unless these are all there are to be. When access
+/// times move stays in either case if no word says it, as it does for the kernel.
+pub fn remount(at: &Path, words: &[&str], are_all: bool) -> Result<(), MountError> {
+    let at = without_links(at).map_err(MountError::Place)?;
+    let listed = mount_lines(&at).map_err(MountError::Place)?;
+    let mut options = listed.last().map(|line| Options::of_mounted(line)).ok_or(MountError::NotMounted)?;
+    if are_all {
+        options = Options { accessed: options.accessed, ..Options::default() };
+    }
+    for word in words {
+        options.set(word);
+    }
+    rustix::mount::mount_remount(&at, options.kernel_flags(), c"").map_err(|errno| match errno {
+        Errno::BUSY => MountError::Written,
+        Errno::PERM => MountError::OnlyRoot,
+        errno => MountError::Refused(errno),
+    })
+}
+
+/// What the kernel's list says of the mounts of stores at a place, one line each.
+pub(crate) fn mount_lines(at: &Path) -> io::Result<Vec<Vec<u8>>> {
+    let mut found = Vec::new();
+    for line in BufReader::new(File::open(MOUNTS)?).split(b'\n') {
+        let line = line?;
+        if mounted(&line).is_some_and(|mounted| mounted.at == at) {
+            found.push(line);
+        }
+    }
+    Ok(found)
 }
 
 /// Takes a mount of a store away; with `lazy` from the tree at once, although it may be in use.
@@ -376,18 +346,6 @@ mod tests {
         assert_eq!(mounted(br"97 66 0:51 /part /mnt rw - fuse.cuesta /store rw,user_id=0"), None);
         assert_eq!(mounted(b""), None);
         assert_eq!(unescaped(br"a\b\0"), br"a\b\0");
-    }
-
-    #[test]
-    fn options_are_those_of_fstab() {
-        let mut options = Options::default();
-        for word in ["ro", "noexec", "nosuid", "suid", "allow_other", "x-systemd.automount", "defaults"] {
-            assert!(options.set(word), "{word}");
-        }
-        assert!(!options.set("rot"));
-        let set: Vec<&str> =
-            options.flags().iter().filter(|(is_set, _)| *is_set).map(|(_, word)| *word).collect();
-        assert_eq!(set, ["allow_other", "ro", "noexec"]);
     }
 
     #[test]

@@ -7,8 +7,10 @@
 use crate::abi::{InHeader, InitIn, InitOut, MAJOR, MINOR, MINOR_LEAST, Opcode, init};
 use crate::answer::Answer;
 use crate::device::{Device, Received};
-use crate::door::Door;
+use crate::door::{Door, Synchrony};
 use crate::keeping::Keeping;
+use crate::options::Options;
+use crate::options_watch;
 use crate::request::Request;
 use crate::root;
 use crate::serves::{Outcome, Serves};
@@ -102,7 +104,14 @@ impl Server {
     pub fn start(client: Arc<Client>, device: Device, at: &Path) -> Result<Server, ServeError> {
         let server = Server::start_with(device, |device, agreed| {
             let keeping = what_is_kept(&client, device)?;
-            Ok(Box::new(Door::new(client, Arc::clone(device), keeping, agreed)))
+            let synchrony = Arc::new(Synchrony::default());
+            let told = (Arc::downgrade(&client), Arc::clone(&synchrony));
+            let tell = move |options: &Options| {
+                told.1.set(options);
+                told.0.upgrade().map(|client| client.set_access_times(options.access_times())).is_some()
+            };
+            options_watch::watch(at.to_path_buf(), tell).map_err(ServeError::Thread)?;
+            Ok(Box::new(Door::new(client, Arc::clone(device), keeping, agreed, synchrony)))
         })?;
         root::make_known(at).map_err(ServeError::Root)?;
         Ok(server)

@@ -6,6 +6,7 @@ mod coherence;
 mod deadlock;
 mod kept_names;
 mod lock_holders;
+mod options;
 mod overtaken;
 mod set_id;
 mod two_doors;

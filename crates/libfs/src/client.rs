@@ -76,6 +76,8 @@ pub struct Client {
     /// What it is called by `cuesta status`.
     pub(crate) program: Box<str>,
     pub(crate) kernel: Kernel,
+    /// When reads move times of last access.
+    pub(crate) access_times: AtomicU32,
 }
 
 /// The question for the block a number lies in, that nobody waits for.
@@ -164,6 +166,7 @@ impl Client {
             starter: Starter::default(),
             program: program.into(),
             kernel: Kernel::default(),
+            access_times: AtomicU32::new(0),
         });
         // What a fence took away meanwhile goes with the first operation, which sees the generation moved.
         client.session.parcels.add(ahead)?;

@@ -14,14 +14,10 @@ use cuesta_format::entry::HEADER_BYTES;
 use cuesta_format::quota::Amounts;
 use cuesta_format::wire::{Request, Response};
 use cuesta_format::{
-    ArenaId, BLOCK_BYTES, BlockAddress, FILE_BYTES_MAX, FileKind, InodeNumber, Operation, Timestamp,
-    WRITE_BYTES_MAX,
+    ArenaId, BLOCK_BYTES, BlockAddress, FILE_BYTES_MAX, FileKind, InodeNumber, Operation, WRITE_BYTES_MAX,
 };
 use cuesta_media::planted::{self, Bug};
 use cuesta_media::{AccessError, UserSlice, UserSliceMut};
-
-/// How old a time of last read may get before a read renews it anyway, in nanoseconds (relatime).
-const ACCESSED_AGE_MAX: i64 = 24 * 3600 * 1_000_000_000;
 
 /// A block is not found half written so often, one look after the other.
 const DOUBTS_MAX: u32 = 1000;
@@ -112,7 +108,7 @@ impl Client {
         if self.session.shown_generation() != generation && !planted::active(Bug::StaleRead) {
             return None;
         }
-        note_read(file, inode, &state);
+        self.note_read(file, inode, &state);
         Some(bytes)
     }
 
@@ -129,13 +125,13 @@ impl Client {
             loop {
                 let state = self.reading(inode)?;
                 if let Some(mapped) = state.mapped().map(Arc::clone) {
-                    note_read(file, inode, &state);
+                    self.note_read(file, inode, &state);
                     drop(state);
                     return Ok(self.read_mapped(&mapped, out, offset)?);
                 }
                 match self.read_locked(&state, out, offset) {
                     Ok(bytes) => {
-                        note_read(file, inode, &state);
+                        self.note_read(file, inode, &state);
                         return Ok(bytes);
                     }
                     Err(Stop::Failed(error)) => return Err(error.into()),
@@ -524,20 +520,6 @@ impl Client {
                 }
             }
         })
-    }
-}
-
-/// The time of last read, as relatime keeps it; in memory only.
-#[inline]
-fn note_read(file: &OpenFile, inode: &Inode, state: &State) {
-    if file.flags() & libc::O_NOATIME != 0 {
-        return;
-    }
-    let accessed = inode.accessed();
-    let now = cuesta_media::clock::now();
-    let Timestamp(age) = Timestamp(now.0.saturating_sub(accessed.0));
-    if accessed <= state.record.modified || accessed <= state.record.changed || age >= ACCESSED_AGE_MAX {
-        inode.set_accessed(now);
     }
 }
 

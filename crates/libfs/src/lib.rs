@@ -22,6 +22,7 @@
 //! `struct stat` or paths outside the store: that is a door's business.
 
 mod access_lists;
+mod access_times;
 mod ahead;
 mod allocate;
 mod arenas;
@@ -76,6 +77,7 @@ mod walk;
 mod whereabouts;
 
 pub use access_lists::NewMode;
+pub use access_times::{AccessTimes, When};
 pub use allocate::Allocation;
 pub use attributes::{SetAttributes, SetTime, Stat, Target, Tenure, Version};
 pub use capabilities::{Capabilities, Capability};

@@ -104,10 +104,11 @@ impl Client {
             for (name, named) in content.names() {
                 listing.push(name, named.inode, named.kind);
             }
+            let now = cuesta_media::clock::now();
+            let moves = self.moves_access_time(inode.accessed(), &state.record, now);
             drop(state);
             listing.items[2..].sort_unstable_by_key(|item| (item.inode, item.start));
-            let now = cuesta_media::clock::now();
-            if inode.accessed() < now {
+            if moves {
                 inode.set_accessed(now);
             }
             return Ok(listing);

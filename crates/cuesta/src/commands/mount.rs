@@ -23,6 +23,8 @@ use std::process::ExitCode;
 const PROGRAM: &str = "(mount)";
 /// The option that leaves the next daemon to others.
 const NO_START: &str = "nostart";
+/// The option that changes those of a mount that is there.
+const REMOUNT: &str = "remount";
 
 #[derive(Debug, clap::Args)]
 #[command(
@@ -37,10 +39,12 @@ Examples:
   cuesta mount ~/store ~/files
   cuesta mount --allow-other ~/store /srv/files      for all users, with the usual permissions
   cuesta mount -o ro,noexec ~/store /mnt             with options as in /etc/fstab
+  cuesta mount -o remount,ro ~/store /mnt            the same mount, read only from now on (root)
   cuesta mount --foreground ~/store /mnt             for service managers
 
-Options behind -o: allow_other, nonempty, nostart, ro, noexec, nosuid, nodev, noatime; what other file systems have as a
-default (rw, exec, suid, dev, defaults, auto, noauto, user, nofail, _netdev, x-...) is accepted.
+Options behind -o: allow_other, nonempty, nostart, remount, ro, noexec, nosuid, nodev, nosymfollow, noatime, nodiratime,
+strictatime, lazytime, sync, dirsync; what other file systems have as a default (rw, exec, suid, dev, relatime, async,
+defaults, auto, noauto, user, nofail, _netdev, x-...) is accepted. With remount, a mount that is there gets the other options named.
 
 Exit status: 0 mounted (in the foreground: and unmounted again); 1 failed; 2 wrong usage."
 )]
@@ -61,12 +65,18 @@ pub struct Arguments {
     /// Options as in /etc/fstab
     #[arg(short, value_name = "OPTIONS", value_delimiter = ',')]
     options: Vec<String>,
+    /// Started by mount(8), which names all options there are to be
+    #[arg(long, hide = true)]
+    by_mount: bool,
     /// Where to say that it is mounted, or why not: an inherited descriptor
     #[arg(long, hide = true)]
     tell_descriptor: Option<RawFd>,
 }
 
 pub fn execute(arguments: &Arguments) -> Result<ExitCode, Failure> {
+    if arguments.options.iter().any(|word| word == REMOUNT) {
+        return remount(arguments);
+    }
     if arguments.foreground || arguments.tell_descriptor.is_some() {
         prepare_log(arguments.tell_descriptor.is_some())?;
         // Before the descriptor is adopted: a copy inherits it, too.
@@ -90,6 +100,25 @@ pub fn execute(arguments: &Arguments) -> Result<ExitCode, Failure> {
         Outcome::Ready => Ok(ExitCode::SUCCESS),
         Outcome::InUse(why) | Outcome::Failed(why) => Err(Failure::new(why)),
     }
+}
+
+/// Gives the mount other options. The process that serves it sees them in the kernel's list.
+fn remount(arguments: &Arguments) -> Result<ExitCode, Failure> {
+    let words = || arguments.options.iter().map(String::as_str).filter(|word| !["", REMOUNT].contains(word));
+    let mut known = Options::default();
+    for word in words().filter(|word| !["nonempty", NO_START].contains(word)) {
+        if !known.set(word) {
+            return Err(no_such_option(word));
+        }
+    }
+    let words: Vec<&str> = words().collect();
+    cuesta_fuse::remount(&arguments.mountpoint, &words, arguments.by_mount)
+        .map_err(|error| Failure::on(&arguments.mountpoint, error))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn no_such_option(word: &str) -> Failure {
+    Failure::new(format!("-o {word}: there is no such option (cuesta mount --help)")).exiting(WRONG_USAGE)
 }
 
 /// What is to be mounted where, and how.
@@ -124,11 +153,7 @@ impl Wanted {
                 "nonempty" => non_empty = true,
                 NO_START => no_start = true,
                 word if options.set(word) => {}
-                word => {
-                    let failure =
-                        Failure::new(format!("-o {word}: there is no such option (cuesta mount --help)"));
-                    return Err(failure.exiting(WRONG_USAGE));
-                }
+                word => return Err(no_such_option(word)),
             }
         }
         // Who serves it in the background stands elsewhere.
@@ -139,9 +164,8 @@ impl Wanted {
 
     /// The options, for `-o`.
     fn words(&self) -> String {
-        let flags = self.options.flags();
-        let flags = flags.into_iter().chain([(self.no_start, NO_START)]);
-        flags.filter(|(is_set, _)| *is_set).map(|(_, word)| word).collect::<Vec<_>>().join(",")
+        let words = self.options.words().into_iter().chain(self.no_start.then_some(NO_START));
+        words.collect::<Vec<_>>().join(",")
     }
 
     /// Makes sure that the store is served and can be mounted there.

@@ -14,6 +14,7 @@
 //! | `overtaken` | whose call was overtaken on its path |
 //! | `pages` | what pages of them it may have cached |
 //! | `handles` | what it has open |
+//! | `synchrony` | what is durable at once, by the mount's options |
 //! | `who` | who asks |
 
 mod attributes;
@@ -28,6 +29,7 @@ mod names;
 mod overtaken;
 mod pages;
 mod records;
+mod synchrony;
 mod who;
 
 use crate::abi::{EntryOut, InHeader, Opcode, init};
@@ -47,6 +49,7 @@ use overtaken::Overtaken;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
+pub(crate) use synchrony::Synchrony;
 
 /// Why a request is refused: an error number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,6 +110,7 @@ pub struct Door {
     keeping: Keeping,
     overtaken: Overtaken,
     kernel: KernelAbilities,
+    synchrony: Arc<Synchrony>,
 }
 
 /// What depends on the kernel's version.
@@ -135,7 +139,8 @@ impl Door {
         device: Arc<Device>,
         keeping: Keeping,
         agreed: Agreed,
-        ) -> Door {
+        synchrony: Arc<Synchrony>,
+    ) -> Door {
         Door {
             client,
             device,
@@ -146,6 +151,7 @@ impl Door {
             keeping,
             overtaken: Overtaken::default(),
             kernel: KernelAbilities::of(agreed),
+            synchrony,
         }
     }
 }
@@ -163,7 +169,7 @@ impl Serves for Door {
             Some(opcode) => self.serve_plainly(opcode, &mut call),
             None => Err(Refusal(libc::ENOSYS)),
         };
-        match done {
+        match done.and_then(|()| self.make_durable(opcode)) {
             Ok(()) => {
                 self.keep_name(&mut call);
                 match call.older_pages.take() {
@@ -260,6 +266,12 @@ impl Door {
                 Err(Refusal(libc::EIO))
             }
         }
+    }
+
+    /// What the request changed is durable, if the mount is to be so.
+    fn make_durable(&self, opcode: Option<Opcode>) -> Result<(), Refusal> {
+        let Some(opcode) = opcode.filter(|_| self.synchrony.any()) else { return Ok(()) };
+        if self.synchrony.asks(opcode) { Ok(self.client.sync_everything()?) } else { Ok(()) }
     }
 
     fn close(&self, file: Arc<cuesta_libfs::OpenFile>) {
