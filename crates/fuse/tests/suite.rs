@@ -10,3 +10,4 @@ mod options;
 mod overtaken;
 mod set_id;
 mod two_doors;
+mod whiteouts;

@@ -75,6 +75,7 @@ mod taken_names;
 mod taken_rights;
 mod walk;
 mod whereabouts;
+mod whiteouts;
 
 pub use access_lists::NewMode;
 pub use access_times::{AccessTimes, When};

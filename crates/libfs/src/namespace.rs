@@ -12,6 +12,7 @@ use crate::open_file::OpenFile;
 use crate::quotas::Payers;
 use crate::sync::{Arc, Ordering};
 use crate::walk::{Base, Follow, Found, Last, Name};
+use crate::whiteouts::is_whiteout;
 use cuesta_format::quota::Amounts;
 use cuesta_format::{
     FileKind, InodeNumber, InodeRecord, LINKS_MAX, LogPosition, Operation, SYMLINK_BYTES_MAX,
@@ -127,7 +128,8 @@ impl Client {
             // Asked before a number is taken and room is made: the answer may be no.
             let parent = self.reading(directory)?;
             check_can_make(credentials, &parent)?;
-            if is_device(making.kind) && !credentials.may(Capability::MakeDevices) {
+            let is_free = is_whiteout(making.kind, making.device);
+            if is_device(making.kind) && !is_free && !credentials.may(Capability::MakeDevices) {
                 return Err(Error::NotPermitted.into());
             }
             let list = list_for(&parent, making.kind)?.to_vec();

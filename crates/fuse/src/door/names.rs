@@ -140,27 +140,40 @@ impl Door {
 
     pub(super) fn rename(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
         let RenameIn { new_directory } = call.arguments.structure()?;
-        self.rename_to(call, new_directory, RenameFlags::default())
+        self.rename_to(call, new_directory, RenameFlags::default(), false)
     }
 
     pub(super) fn rename_flagged(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
         let RenameFlaggedIn { new_directory, flags, .. } = call.arguments.structure()?;
-        if flags & !(libc::RENAME_NOREPLACE | libc::RENAME_EXCHANGE) != 0 {
+        const KNOWN: u32 = libc::RENAME_NOREPLACE | libc::RENAME_EXCHANGE | libc::RENAME_WHITEOUT;
+        if flags & !KNOWN != 0 {
             return Err(Refusal(libc::EINVAL));
         }
         let no_replace = flags & libc::RENAME_NOREPLACE != 0;
         let exchange = flags & libc::RENAME_EXCHANGE != 0;
-        self.rename_to(call, new_directory, RenameFlags { no_replace, exchange })
+        let whiteout = flags & libc::RENAME_WHITEOUT != 0;
+        self.rename_to(call, new_directory, RenameFlags { no_replace, exchange }, whiteout)
     }
 
-    fn rename_to(&self, call: &mut Call<'_>, directory: u64, flags: RenameFlags) -> Result<(), Refusal> {
+    fn rename_to(
+        &self,
+        call: &mut Call<'_>,
+        directory: u64,
+        flags: RenameFlags,
+        whiteout: bool,
+    ) -> Result<(), Refusal> {
         let (old, new) = (call.arguments.text()?, call.arguments.text()?);
         let (from, to) = (call.inode(), overtaken::inode_of(directory));
         let directory = Base::Inode(to);
         let replaced = if flags == RenameFlags::default() { self.hold(directory, new) } else { None };
         let moved = self.directories_moved((from, old), (to, new), flags);
         let who = who::trusted(&call.header);
-        let done = self.client.rename(&who, (call.base(), old), (directory, new), flags);
+        let (source, target) = ((call.base(), old), (directory, new));
+        let done = if whiteout {
+            self.client.rename_leaving_whiteout(&who, source, target, flags.no_replace)
+        } else {
+            self.client.rename(&who, source, target, flags)
+        };
         self.let_go(replaced);
         done?;
         for (inode, from, to) in moved.into_iter().flatten() {
@@ -207,11 +220,7 @@ impl Door {
     /// Goes on holding it if that was its last name and the kernel knows it.
     fn let_go(&self, held: Option<Arc<OpenFile>>) {
         let Some(file) = held else { return };
-        let has_names = |record: InodeRecord| match record.kind() {
-            FileKind::Directory => record.parent != InodeNumber::NONE && record.links > 0,
-            _ => record.links > 0,
-        };
-        let stays = self.client.stat_open(&file).is_ok_and(|stat| has_names(stat.record));
+        let stays = self.client.stat_open(&file).is_ok_and(|stat| has_names(&stat.record));
         let left = if stays { Some(file) } else { self.known.keep(file) };
         left.into_iter().for_each(|file| self.close(file));
     }
@@ -235,6 +244,13 @@ impl Door {
         if let Some(kept) = self.known.forget(overtaken::inode_of(node), lookups) {
             self.close(kept);
         }
+    }
+}
+
+fn has_names(record: &InodeRecord) -> bool {
+    match record.kind() {
+        FileKind::Directory => record.parent != InodeNumber::NONE && record.links > 0,
+        _ => record.links > 0,
     }
 }
 
