@@ -393,6 +393,84 @@ fn appends_by_a_flag_that_was_set_later_lose_nothing() {
     }
 }
 
+/// Calls of a program that keeps file handles, as a backup does, or a server of NFS.
+struct Handle {
+    bytes: [u8; 136],
+}
+
+impl Handle {
+    fn of(path: &std::path::Path) -> Handle {
+        let mut bytes = [0; 136];
+        bytes[..4].copy_from_slice(&128u32.to_ne_bytes());
+        let name = std::ffi::CString::new(path.as_os_str().as_encoded_bytes()).unwrap();
+        let mut mount = 0;
+        // SAFETY: the path ends with a zero byte, and the handle has the 128 bytes that its head says.
+        let made = unsafe {
+            libc::syscall(
+                libc::SYS_name_to_handle_at,
+                libc::AT_FDCWD,
+                name.as_ptr(),
+                bytes.as_mut_ptr(),
+                &raw mut mount,
+                0,
+            )
+        };
+        assert_eq!(made, 0, "{}", std::io::Error::last_os_error());
+        Handle { bytes }
+    }
+
+    fn open(&mut self, on: &File) -> std::io::Result<File> {
+        // SAFETY: the handle is as long as its head says.
+        let opened = unsafe {
+            libc::syscall(
+                libc::SYS_open_by_handle_at,
+                on.as_raw_fd(),
+                self.bytes.as_mut_ptr(),
+                libc::O_RDONLY,
+            )
+        };
+        if opened < 0 {
+            return Err(std::io::Error::last_os_error());
+        }
+        // SAFETY: the call made the descriptor, which is nobody else's.
+        Ok(unsafe { std::os::fd::FromRawFd::from_raw_fd(opened as i32) })
+    }
+}
+
+#[test]
+fn file_handles_outlive_the_mount_and_the_daemon() {
+    let Some(mounted) = Mounted::new() else { return };
+    std::fs::create_dir_all(mounted.path("folder/deeper")).unwrap();
+    std::fs::write(mounted.path("folder/deeper/file"), "content").unwrap();
+    std::fs::write(mounted.path("gone"), "").unwrap();
+    let handle = |name: &str| Handle::of(&mounted.path(name));
+    let (mut file, mut folder, mut gone) =
+        (handle("folder/deeper/file"), handle("folder/deeper"), handle("gone"));
+    std::fs::remove_file(mounted.path("gone")).unwrap();
+    std::fs::rename(mounted.path("folder/deeper"), mounted.path("moved")).unwrap();
+    mounted.unmount();
+    assert_eq!(mounted.place.cuesta(&["stop", "store"]).status(), 0);
+    mounted.mount();
+    // Nothing is looked up by its path before: the kernel knows the root alone.
+    let root = File::open(mounted.path("")).unwrap();
+    let mut text = String::new();
+    file.open(&root).unwrap().read_to_string(&mut text).unwrap();
+    assert_eq!(text, "content");
+    let folder = folder.open(&root).unwrap();
+    let path = std::fs::read_link(format!("/proc/self/fd/{}", folder.as_raw_fd())).unwrap();
+    assert_eq!(path, mounted.path("moved").canonicalize().unwrap());
+    assert_eq!(gone.open(&root).unwrap_err().raw_os_error(), Some(libc::ESTALE));
+    // One of another store is not taken for one of this.
+    let mut of_another = Handle { bytes: file.bytes };
+    of_another.bytes[16] ^= 1;
+    drop((root, folder));
+    mounted.unmount();
+    mounted.mount();
+    let root = File::open(mounted.path("")).unwrap();
+    assert_eq!(of_another.open(&root).unwrap_err().raw_os_error(), Some(libc::ESTALE));
+    assert!(file.open(&root).is_ok());
+}
+
 #[test]
 fn options_of_a_mount_are_changed() {
     let Some(mounted) = Mounted::new() else { return };

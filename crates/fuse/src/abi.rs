@@ -119,6 +119,8 @@ pub mod init {
     pub const ASYNC_READ: u64 = 1;
     /// Record locks are ours.
     pub const POSIX_LOCKS: u64 = 1 << 1;
+    /// Inodes can be looked up by their numbers: `.` of one that the kernel does not know, and `..`.
+    pub const EXPORT_SUPPORT: u64 = 1 << 4;
     /// Writes may be longer than a page.
     pub const BIG_WRITES: u64 = 1 << 5;
     /// The umask is applied here, where default access lists are known.
@@ -145,8 +147,6 @@ pub mod init {
     pub const INIT_EXT: u64 = 1 << 30;
     /// Files opened past the cache may be mapped and shared.
     pub const DIRECT_IO_ALLOW_MMAP: u64 = 1 << 36;
-    /// There are no lasting handles for NFS.
-    pub const NO_EXPORT_SUPPORT: u64 = 1 << 38;
 }
 
 /// Bits of [`SetAttributesIn::valid`].

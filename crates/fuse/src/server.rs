@@ -55,7 +55,7 @@ const WANTED: u64 = init::ASYNC_READ
     | init::SETXATTR_EXT
     | init::INIT_EXT
     | init::DIRECT_IO_ALLOW_MMAP
-    | init::NO_EXPORT_SUPPORT;
+    | init::EXPORT_SUPPORT;
 
 /// Why a mount is not served.
 #[derive(Debug, thiserror::Error)]

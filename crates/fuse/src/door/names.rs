@@ -8,13 +8,16 @@ use crate::abi::{
     BatchForgetIn, EntryOut, ForgetIn, ForgetOne, LinkIn, MakeDirectoryIn, MakeNodeIn, RenameFlaggedIn,
     RenameIn,
 };
-use cuesta_format::{FileKind, InodeNumber, InodeRecord};
+use cuesta_format::{FileKind, InodeNumber, InodeRecord, StoreId};
 use cuesta_libfs::{Base, Error, LinkSource, NewMode, OpenFile, RenameFlags};
 use std::sync::Arc;
 
 impl Door {
     pub(super) fn look_up(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
         let name = call.arguments.text()?;
+        if name == b"." || name == b".." {
+            return self.look_up_of_handle(call, name);
+        }
         if let Some(inode) = self.asked_by_number(call, name) {
             return self.look_up_number(call, inode);
         }
@@ -51,6 +54,25 @@ impl Door {
         }
     }
 
+    /// The inode of a file handle (`open_by_handle_at`, NFS) that the kernel does not know any more, or the directory a
+    /// directory lies in, on the way to the root. One that has lost its last name is not found again.
+    fn look_up_of_handle(&self, call: &mut Call<'_>, name: &[u8]) -> Result<(), Refusal> {
+        let node = call.header.node;
+        let (stat, _) = self.client.stat_inode(call.inode())?;
+        if !has_names(&stat.record) {
+            return Err(Refusal(libc::ENOENT));
+        }
+        let entry = if name == b"." {
+            EntryOut { node, ..self.entry(&stat.record) }
+        } else {
+            let (parent, _) = self.client.stat_inode(stat.record.parent)?;
+            self.entry(&parent.record)
+        };
+        // These are no names that the kernel keeps.
+        call.answer.put(&entry);
+        Ok(())
+    }
+
     /// What it leads to stays until the kernel has forgotten it.
     fn look_up_and_hold(&self, call: &mut Call<'_>, name: &[u8]) -> Result<(), Refusal> {
         let flags = libc::O_PATH | libc::O_NOFOLLOW;
@@ -74,7 +96,16 @@ impl Door {
     pub(super) fn entry(&self, record: &InodeRecord) -> EntryOut {
         self.known.note(record);
         self.known.tell(record);
-        EntryOut { node: record.inode.0, attributes: shown(record), ..EntryOut::default() }
+        let generation = self.generation_of(record.inode);
+        EntryOut { node: record.inode.0, generation, attributes: shown(record), ..EntryOut::default() }
+    }
+
+    /// No number is ever another inode's within a store, so that a handle is one of the store's, or of another store. The
+    /// kernel knows the root without having been told.
+    fn generation_of(&self, inode: InodeNumber) -> u64 {
+        let StoreId(store) = self.client.store();
+        let [a, b, c, d, ..] = store;
+        if inode == InodeNumber::ROOT { 0 } else { u32::from_le_bytes([a, b, c, d]).into() }
     }
 
     /// Has the kernel keep the name that is the answer, if it may. That goes out at once.
