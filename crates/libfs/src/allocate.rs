@@ -88,10 +88,17 @@ impl Client {
         if wanted <= held.saturating_add(self.statfs()?.blocks_unpromised()) {
             return Ok(());
         }
-        // What is promised to other sessions, and not used, may yet be had.
+        // What is promised to this session counts, and what is promised to others and not used may yet be had. SharedFS gives
+        // what it has at hand: more is to be had as long as it gives anything.
         let missing = wanted - held;
-        self.make_credit(missing)?;
-        if self.session.credit_left() < missing { Err(Error::NoSpace) } else { Ok(()) }
+        while self.session.credit_left() < missing {
+            let limit = self.session.credit_limit();
+            self.make_credit(missing)?;
+            if self.session.credit_limit() == limit {
+                return Err(Error::NoSpace);
+            }
+        }
+        Ok(())
     }
 
     /// Makes the file reach to `end`, if whoever is charged for it may have what `range` wants; one that does is touched.

@@ -1,6 +1,7 @@
 //! `fallocate`: sizes, zeros, what stays, and that a digest and a fresh client see the same.
 
 use crate::common::{Store, root, small};
+use cuesta_format::{BLOCK_BYTES, Geometry};
 use cuesta_libfs::{Allocation, Error};
 use libc::{O_APPEND, O_CREAT, O_RDONLY, O_RDWR};
 
@@ -48,4 +49,40 @@ fn what_cannot_be_is_an_error() {
     assert_eq!(client.allocate(&file, Allocation::Zero, i64::MAX, i64::MAX), Err(Error::FileTooBig));
     assert_eq!(client.allocate(&file, Allocation::KeepSize, 0, 1 << 42), Err(Error::NoSpace));
     assert_eq!(call.read_file("f").unwrap(), b"x");
+}
+
+/// Small files leave sessions promises that they have not used, and arenas are still to be laid out.
+#[test]
+fn all_that_is_said_to_be_free_can_be_had() {
+    let geometry = Geometry { nvm_bytes: 64 << 20, arena_bytes: 8 << 20, ..Geometry::default() };
+    let store = Store::new(geometry);
+    let (client, other) = (store.attach(), store.attach());
+    let (call, beside) = (root(&client), root(&other));
+    for number in 0..40 {
+        call.write_file(&format!("f{number}"), &[number as u8; 20_000]).unwrap();
+        beside.write_file(&format!("g{number}"), b"small").unwrap();
+        // What another session has written takes its room when it is digested.
+        other.digest().unwrap();
+        let bytes = client.statfs().unwrap().blocks_free * BLOCK_BYTES;
+        let file = call.open("all", O_CREAT | O_RDWR).unwrap();
+        for what in [Allocation::Extend, Allocation::KeepSize, Allocation::Zero] {
+            client.allocate(&file, what, 0, bytes as i64).unwrap_or_else(|error| {
+                panic!("{what:?} of {bytes} bytes after {number} files: {error}");
+            });
+        }
+        client.close(file).unwrap();
+        call.unlink("all").unwrap();
+    }
+    // And it can be written.
+    let blocks = client.statfs().unwrap().blocks_free;
+    let file = call.open("all", O_CREAT | O_RDWR).unwrap();
+    client.allocate(&file, Allocation::Extend, 0, (blocks * BLOCK_BYTES) as i64).unwrap();
+    let content = vec![7u8; 64 * BLOCK_BYTES as usize];
+    let mut at = 0;
+    while at < blocks * BLOCK_BYTES {
+        let bytes = (blocks * BLOCK_BYTES - at).min(content.len() as u64) as usize;
+        let written = client.pwrite(&file, &[content[..bytes].into()], at as i64).unwrap();
+        assert_ne!(written, 0);
+        at += written as u64;
+    }
 }
