@@ -131,7 +131,9 @@ impl Options {
     }
 
     pub(crate) fn access_times(&self) -> AccessTimes {
-        AccessTimes { when: self.accessed, not_of_directories: self.no_accessed_of_directories }
+        // What is read only stays as it is.
+        let when = if self.read_only { When::Never } else { self.accessed };
+        AccessTimes { when, not_of_directories: self.no_accessed_of_directories }
     }
 
     /// Whether what a call changes in directories is durable when it returns, and whether all else is, too.
@@ -177,6 +179,14 @@ mod tests {
             assert!(options.set(word), "{word}");
             assert_eq!(options.words(), [word]);
         }
+    }
+
+    #[test]
+    fn access_times_stay_where_nothing_is_written() {
+        let mut options = Options { accessed: When::Always, ..Options::default() };
+        assert_eq!(options.access_times().when, When::Always);
+        options.read_only = true;
+        assert_eq!(options.access_times().when, When::Never);
     }
 
     #[test]

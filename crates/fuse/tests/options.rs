@@ -25,7 +25,7 @@ fn moves(path: &Path) -> bool {
     } else {
         let file = rustix::fs::open(
             path,
-            rustix::fs::OFlags::RDWR | rustix::fs::OFlags::APPEND,
+            rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::APPEND,
             rustix::fs::Mode::empty(),
         )
         .unwrap();
@@ -49,6 +49,7 @@ fn access_times_move_as_the_mount_says_now() {
         (MountFlags::STRICTATIME, true, true),
         (MountFlags::STRICTATIME | MountFlags::NODIRATIME, true, false),
         (MountFlags::RELATIME, false, false),
+        (MountFlags::STRICTATIME | MountFlags::RDONLY, false, false),
         (MountFlags::STRICTATIME, true, true),
     ] {
         mount_remount(mounted.at(), flags, c"").unwrap();
