@@ -7,15 +7,13 @@ CUESTA := $(TARGET)/release/cuesta
 # Crates with lock-free code, built so that the model checker runs it.
 MODELS := -p cuesta-oplog -p cuesta-threads --features cuesta-oplog/model,cuesta-threads/model
 
-<<<<<<< HEAD
-.PHONY: help build demo test conform programs bench explore models kill-campaign damage-campaign linearizability soak fuzz test-pmem lint install setup
-=======
-.PHONY: help build demo test conform programs bench explore models kill-campaign linearizability soak fuzz fuzz-door test-pmem lint install setup
->>>>>>> f45d304 (Add a differential fuzzer of the preload door)
+.PHONY: help build demo test test-suites test-campaigns test-long conform programs bench explore models kill-campaign damage-campaign \
+	linearizability soak fuzz fuzz-door test-pmem lint install setup
 
 help:
 	@echo "make demo           build, run the main job on real input, kill it, prove that nothing was lost"
 	@echo "make test           all tests"
+	@echo "make test-long      the campaigns at length, one after the other: some hours"
 	@echo "make conform        pjdfstest and fsx at length (make test runs a slice; ARGUMENTS=--help)"
 	@echo "make programs       more real programs compared with ext4: python3's own tests, redis, RocksDB, git gc, make"
 	@echo "make bench          measure against tmpfs, ext4 and XFS; writes JSON and plots into out/"
@@ -44,18 +42,40 @@ demo: build
 	@python3 demo/demo.py $(CUESTA) $(TARGET)/demo
 
 # One profile and one set of features for everything, so that each crate is compiled once; only what the recorder
-# touches is built again, for the crash explorer.
+# touches is built again, for the crash explorer. Once all is built there are two lanes: the suites, of which many wait for
+# something most of the time, beside what keeps one processor busy. Each stage tells how long it took.
+STAGE := @setup/stage
+
 test: setup
-	@setup/packages fio=fio mkfs.ext4=e2fsprogs /usr/include/sqlite3.h=libsqlite3-dev \
-		perl=perl git=git node=nodejs setfattr=attr setfacl=acl sudo=sudo $(COMPARED)
-	$(CARGO) build --release --workspace
-	$(CARGO) test --release --workspace --features cuesta-sim/record --test explorer
-	$(CARGO) test --release --workspace
-	CUESTA_TEST_MEDIUM=block $(CARGO) test --release -p cuesta-media -p cuesta-sharedfs -p cuesta-libfs
-	$(CARGO) test --release $(MODELS) --lib models::
-	SEED=1 fuzz/run 2
-	$(MAKE) --no-print-directory conform ARGUMENTS="--seeds 3 --operations 15000"
-	$(MAKE) --no-print-directory test-pmem ARGUMENTS=--slice
+	@setup/packages fio=fio mkfs.ext4=e2fsprogs /usr/include/sqlite3.h=libsqlite3-dev /usr/include/sys/acl.h=libacl1-dev \
+		perl=perl git=git node=nodejs setfattr=attr setfacl=acl sudo=sudo $(COMPARED) $(GUEST)
+	$(STAGE) explorer $(CARGO) test --release --workspace --features cuesta-sim/record --test explorer
+	$(STAGE) build $(CARGO) build --release --workspace
+	$(STAGE) build-tests $(CARGO) test --release --workspace --no-run
+	$(STAGE) lanes $(MAKE) --no-print-directory -j2 test-suites test-campaigns
+
+test-suites:
+	$(STAGE) suites $(CARGO) test --release --workspace
+	$(STAGE) suites-on-disk env CUESTA_TEST_MEDIUM=block $(CARGO) test --release -p cuesta-media -p cuesta-sharedfs -p cuesta-libfs
+
+test-campaigns:
+	$(STAGE) guest python3 guest/test.py $(TARGET) --slice
+	$(STAGE) conform python3 conform/conform.py $(CUESTA) $(TARGET)/conform --seeds 3 --operations 15000
+	$(STAGE) fuzz env SEED=1 fuzz/run 2
+	$(STAGE) models $(CARGO) test --release $(MODELS) --lib models::
+
+# The campaigns at length, for those who touched what they look at: some hours.
+test-long: build
+	$(MAKE) explore
+	$(MAKE) models
+	$(MAKE) kill-campaign
+	$(MAKE) linearizability
+	$(MAKE) damage-campaign
+	$(MAKE) soak
+	$(MAKE) fuzz
+	$(MAKE) conform
+	$(MAKE) programs
+	$(MAKE) test-pmem
 
 # What the scripts in crates/preload/tests/same and crates/cuesta/tests/programs start, apart from what every Debian has.
 COMPARED := rsync=rsync cpio=cpio zip=zip unzip=unzip xz=xz-utils bzip2=bzip2 zstd=zstd lz4=lz4 patch=patch ed=ed \
@@ -113,10 +133,13 @@ fuzz: setup
 	@setup/packages g++=g++
 	fuzz/run $$(( $(MINUTES) * 60 )) $(TARGETS)
 
+# What the guest is made of.
+GUEST := qemu-system-x86_64=qemu-system-x86 ndctl=ndctl cpio=cpio modprobe=kmod mkfs.ext4=e2fsprogs python3=python3 \
+	ip=iproute2 /bin/busybox=busybox /usr/share/doc/linux-image-amd64=linux-image-amd64
+
 test-pmem: build
 	$(CARGO) build --release -p cuesta-sim --bins
-	@setup/packages qemu-system-x86_64=qemu-system-x86 ndctl=ndctl cpio=cpio modprobe=kmod mkfs.ext4=e2fsprogs \
-		python3=python3 ip=iproute2 /bin/busybox=busybox /usr/share/doc/linux-image-amd64=linux-image-amd64
+	@setup/packages $(GUEST)
 	@python3 guest/test.py $(TARGET) $(ARGUMENTS)
 
 lint:

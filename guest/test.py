@@ -54,11 +54,16 @@ def suites():
             yield said['executable'], pathlib.Path(said['manifest_path']).parent
 
 
+def called(program, package):
+    """A test program's name: suites of several crates have the same one."""
+    return f'{package.name}/{pathlib.Path(program).name}'
+
+
 def run_tests(folder, medium, suite):
-    programs = [found for found in suites() if suite in pathlib.Path(found[0]).name]
+    programs = [(program, package) for program, package in suites() if suite in called(program, package)]
     script = f'export CUESTA_TEST_MEDIUM={medium} TMPDIR=/dev/shm/tmp RUST_BACKTRACE=0\n'
     for program, package in programs:
-        script += f'cd {shlex.quote(str(package))}; echo "begins {program}"\n'
+        script += f'cd {shlex.quote(str(package))}; echo "begins {called(program, package)}"\n'
         script += f'if {shlex.quote(program)} --color=never 2>&1; then echo "suite passed"; else echo "suite failed"; fi\n'
     guest.forget(folder)
     began, passed, failed, name, lines = time.monotonic(), 0, [], '', []
@@ -66,7 +71,7 @@ def run_tests(folder, medium, suite):
         for line in running.lines():
             lines.append(line)
             if line.startswith('begins '):
-                name, lines = pathlib.Path(line.split(' ', 1)[1]).name, []
+                name, lines = line.split(' ', 1)[1], []
             elif line == 'suite passed':
                 passed += 1
                 told = next((line for line in reversed(lines) if line.startswith('test result')), '')
@@ -177,7 +182,7 @@ def main():
     parser.add_argument('--slice', action='store_true', help='platform, nodes, and one cut each of pmem and device')
     parser.add_argument('--only', choices=['cuts', 'kills', 'nodes', 'platform', 'tests'])
     parser.add_argument('--medium', choices=list(DAX), help='one of them [default: all for cuts, pmem and device for kills, pmem for tests]')
-    parser.add_argument('--suite', default='', help='only test programs whose names contain this')
+    parser.add_argument('--suite', default='', help='only test programs whose names contain this, as libfs/suite')
     parser.add_argument('--cuts', type=int, default=3)
     parser.add_argument('--kills', type=int, default=24)
     parser.add_argument('--seed', type=int, default=random.randrange(1 << 32))
