@@ -8,6 +8,7 @@ mod commands;
 mod daemon;
 mod error_names;
 mod failure;
+mod log;
 mod mounts;
 mod next_daemon;
 mod output;

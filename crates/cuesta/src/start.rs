@@ -9,6 +9,7 @@
 
 use crate::daemon::Daemon;
 use crate::failure::Failure;
+use crate::log;
 use crate::own_program::OwnProgram;
 use crate::store::Store;
 use rustix::io::Errno;
@@ -16,10 +17,9 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connec
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::thread::{CpuSet, sched_getaffinity};
 use std::ffi::OsStr;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::Read;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
-use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -66,9 +66,6 @@ const PAUSE_MAX: Duration = Duration::from_millis(200);
 
 /// The stack of a thread that waits for a child to end.
 const WAITING_STACK_BYTES: usize = 64 << 10;
-
-/// A longer log of the daemon is put aside when the next one starts.
-const LOG_BYTES_MAX: u64 = 8 << 20;
 
 /// Who starts something in the background.
 #[derive(Clone, Copy, Debug)]
@@ -158,7 +155,7 @@ pub fn in_background(
 ) -> Result<Outcome, Failure> {
     let fail =
         |what: &str, error: std::io::Error| Failure::on(store.folder(), format!("cannot {what}: {error}"));
-    let log = open_log(store).map_err(|error| fail("open the daemon's log", error))?;
+    let log = log::open(&store.log()).map_err(|error| fail("open the daemon's log", error))?;
     let (outcome, told) = pipe_with(PipeFlags::CLOEXEC).map_err(|errno| fail("make a pipe", errno.into()))?;
     let descriptor = told.as_raw_fd();
     let start = |program: &OwnProgram| {
@@ -223,14 +220,6 @@ pub fn in_background(
         let why = format!("the {called} died while it started (its log: {})", store.log().display());
         Outcome::Failed(Failure::on(store.folder(), why).to_string())
     }))
-}
-
-fn open_log(store: &Store) -> std::io::Result<File> {
-    let path = store.log();
-    if path.metadata().is_ok_and(|log| log.len() > LOG_BYTES_MAX) {
-        std::fs::rename(&path, path.with_extension("log.old"))?;
-    }
-    OpenOptions::new().append(true).create(true).mode(0o600).open(path)
 }
 
 /// Whoever waits for what is started, if anybody does.

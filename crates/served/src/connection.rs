@@ -3,8 +3,11 @@
 //! Everything is done with the credentials the kernel noted when the process connected. What LibFS takes for granted
 //! of a door is made sure of here: flags and modes that exist, and names without a zero byte.
 
+use crate::accounts::{Holder, Resource, Share};
+use crate::complaints::Complaint;
 use crate::files::File;
-use crate::frames::{FrameError, Frames};
+use crate::frames::{Bounds, FrameError, Frames};
+use crate::limits::UNCOUNTED_BYTES;
 use crate::peer;
 use crate::protocol::{Entry, Offset, Place, READ_BYTES_MAX, Request, Response, Subject, VERSION};
 use crate::server::Shared;
@@ -18,10 +21,15 @@ use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
+use std::time::Instant;
 
 const READ: u32 = 4;
 const WRITE: u32 = 2;
 const PERMISSIONS: u32 = 0o7777;
+/// What is read lies in memory as often before it is sent: as it was read, and as a message.
+const READ_COPIES: usize = 2;
+/// What names and their answer take of memory, at most, for each byte they are counted with.
+const LIST_COPIES: usize = 4;
 /// Bytes of a directory's answer beside each name.
 const ENTRY_BYTES: usize = 24;
 
@@ -29,8 +37,9 @@ const ENTRY_BYTES: usize = 24;
 pub(crate) struct Connection<'s> {
     shared: &'s Shared,
     who: Credentials,
-    /// It is of the store's own user, or root.
-    is_trusted: bool,
+    holder: Holder,
+    /// What the answer that is made takes, until it was taken.
+    answer_room: Option<Share>,
     files: HashMap<u64, Weak<File>>,
     file_limit: u64,
 }
@@ -86,13 +95,28 @@ impl HeldSubject<'_> {
 
 /// Serves a process until it hangs up, or sends what is no request.
 pub(crate) fn serve(socket: OwnedFd, who: Credentials, shared: &Shared) {
-    let is_trusted = who.uid == 0 || who.uid == rustix::process::geteuid().as_raw();
-    let mut connection =
-        Connection { shared, who, is_trusted, files: HashMap::new(), file_limit: FILE_BYTES_MAX };
-    let mut frames = Frames::new(socket);
-    if let Err(error @ FrameError::Malformed) = connection.run(&mut frames) {
-        tracing::warn!(user = connection.who.uid, %error, "a connection is closed");
+    let holder = holder(&who);
+    let bounds = Bounds { accounts: Arc::clone(shared.files.accounts()), holder };
+    let mut connection = Connection {
+        shared,
+        who,
+        holder,
+        answer_room: None,
+        files: HashMap::new(),
+        file_limit: FILE_BYTES_MAX,
+    };
+    let mut frames = Frames::bounded(socket, bounds);
+    if let Err(error @ (FrameError::Malformed | FrameError::Late)) = connection.run(&mut frames)
+        && let Some(left_out) = shared.complaints.is_told(Complaint::Message, holder.user)
+    {
+        tracing::warn!(user = holder.user, left_out, %error, "a connection is closed");
     }
+}
+
+/// For whom a process's share of the daemon counts.
+pub(crate) fn holder(who: &Credentials) -> Holder {
+    let is_trusted = who.uid == 0 || who.uid == rustix::process::geteuid().as_raw();
+    Holder { user: who.uid, is_trusted }
 }
 
 /// Whom a connection is served for, if it may be served at all.
@@ -118,7 +142,21 @@ impl Connection<'_> {
             }
             let (response, token) = answer.unwrap_or_else(|error| (Response::Failed(error), None));
             frames.send(&response, token.as_ref().map(AsFd::as_fd))?;
+            self.answer_room = None;
         }
+    }
+
+    /// Counts what an answer is about to take for the user; waits until there is room for it.
+    fn make_room(&mut self, bytes: usize) -> Result<(), Error> {
+        if bytes <= UNCOUNTED_BYTES {
+            return Ok(());
+        }
+        let accounts = self.shared.files.accounts();
+        let deadline = Instant::now() + accounts.limits().half_message;
+        let room = accounts.wait_for(self.holder, Resource::MessageBytes, bytes as u64, deadline);
+        let crowded = || Error::Daemon("this user's other requests take all the memory it may have".into());
+        self.answer_room = Some(room.ok_or_else(crowded)?);
+        Ok(())
     }
 
     fn answer(&mut self, request: Request<'_>, token: Option<OwnedFd>) -> Answer {
@@ -146,7 +184,7 @@ impl Connection<'_> {
                 self.opened(&file)?
             }
             Request::Adopt { inode, flags, offset, cell } => {
-                if !self.is_trusted {
+                if !self.holder.is_trusted {
                     return Err(Error::NotPermitted);
                 }
                 let client = self.shared.client()?;
@@ -155,7 +193,7 @@ impl Connection<'_> {
                     _ => None,
                 };
                 let file = client.reopen(&self.who, inode, flags & OPEN_FLAGS & !OPENING_FLAGS, offset)?;
-                let (file, token) = self.shared.files.add(client, file, &self.who, cell)?;
+                let (file, token) = self.shared.files.add(client, file, (&self.who, self.holder), cell)?;
                 return Ok((self.opened(&file)?, Some(token)));
             }
             Request::Close { file } => {
@@ -284,7 +322,7 @@ impl Connection<'_> {
                 return Ok((Response::Done, Some(locks)));
             }
             Request::AdoptLocks { file } => {
-                if !self.is_trusted {
+                if !self.holder.is_trusted {
                     return Err(Error::NotPermitted);
                 }
                 self.file(file)?.adopt_locks(token.ok_or(Error::AccessMode)?);
@@ -328,7 +366,7 @@ impl Connection<'_> {
 
     /// A file that was just opened, for this process to use.
     fn keep(&mut self, client: Arc<Client>, file: Arc<OpenFile>) -> Answer {
-        let (file, token) = self.shared.files.add(client, file, &self.who, None)?;
+        let (file, token) = self.shared.files.add(client, file, (&self.who, self.holder), None)?;
         Ok((self.opened(&file)?, Some(token)))
     }
 
@@ -378,10 +416,12 @@ impl Connection<'_> {
         answer
     }
 
-    fn read(&self, file: u64, count: u32, place: Offset) -> Result<Response, Error> {
+    fn read(&mut self, file: u64, count: u32, place: Offset) -> Result<Response, Error> {
         let file = self.file(file)?;
         let open = file.open()?;
-        let mut bytes = vec![0; (count as usize).min(READ_BYTES_MAX)];
+        let count = (count as usize).min(READ_BYTES_MAX);
+        self.make_room(READ_COPIES * count)?;
+        let mut bytes = vec![0; count];
         let mut out = [UserSliceMut::from(bytes.as_mut_slice())];
         let count = match place {
             Offset::At(at) => file.client.pread(open, &mut out, at)?,
@@ -446,12 +486,13 @@ impl Connection<'_> {
     }
 
     /// Where reading goes on is for the process to say: what it takes of the answer is not known here.
-    fn list(&self, file: u64, bytes: u32) -> Result<Response, Error> {
+    fn list(&mut self, file: u64, bytes: u32) -> Result<Response, Error> {
         let file = self.file(file)?;
         let open = file.open()?;
+        let mut room = (bytes as usize).min(READ_BYTES_MAX);
+        self.make_room(LIST_COPIES * room)?;
         let _moving = file.moving(0)?;
         let offset = open.offset();
-        let mut room = (bytes as usize).min(READ_BYTES_MAX);
         let mut entries: Vec<Entry> = Vec::new();
         file.client.read_directory(open, &mut |item| {
             match room.checked_sub(ENTRY_BYTES + item.name.len()) {

@@ -1,11 +1,15 @@
 //! Open files, and who may use them.
 //!
 //! The token of a file is the reading end of a pipe ([`crate::kept`]). We keep the writing end: it breaks when nobody has the
-//! token any more, and then the file is closed. Who shows a token is asked to prove it, since numbers of pipes may come
-//! again: what we write into our end must come out of theirs. A file whose token somebody has when the daemon ends is open
-//! with the next one, unless its inode lost its last name.
+//! token any more, and then the file is closed. A token that is shown is looked for by its file system and its number. Some file
+//! systems in memory give a number twice, so the process also has to prove it: what the daemon writes into its end must come out
+//! of the token. What an earlier proof left in the pipe is read first; a proof by another pipe leaves nothing that counts.
+//! A file whose token somebody has when the daemon ends is open with the next one, unless its inode lost its last name.
 
+use crate::accounts::{Accounts, Holder, Resource, Share};
+use crate::connection::holder;
 use crate::kept::{Found, Kept, Made, Record, Slot};
+use crate::limits::DESCRIPTORS_OF_FILE;
 use cuesta_libfs::{Client, Credentials, Error, HeldOffset, OpenFile, SharedOffset};
 use cuesta_media::lock_files::{self, Access, Mark};
 use parking_lot::{Mutex, MutexGuard};
@@ -19,12 +23,12 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Files one user may have open.
-const FILES_OF_USER_MAX: usize = 8 << 10;
 /// How long a proof waits for another's of the same file.
 const PROOF_WAIT: Duration = Duration::from_secs(2);
 /// Bytes of a proof.
 const PROOF_BYTES: usize = 16;
+/// What a pipe holds at most; a larger one is root's.
+const PIPE_BYTES_MAX: usize = 1 << 20;
 /// Breaks taken from the kernel at once.
 const EVENTS_MAX: usize = 64;
 /// What stops the watch is known by this: no pipe has the number.
@@ -38,10 +42,13 @@ pub(crate) struct File {
     pub(crate) client: Arc<Client>,
     file: Option<Arc<OpenFile>>,
     pipe: OwnedFd,
-    pipe_number: u64,
+    pipe_identity: PipeIdentity,
+    accounts: Arc<Accounts>,
     kept: Arc<Kept>,
     slot: Slot,
-    user: u32,
+    holder: Holder,
+    /// What it counts as for its user.
+    _shares: [Share; 2],
     proving: Mutex<()>,
     /// Where its offset is, if processes share it by memory.
     shared_offset: Option<SharedOffset>,
@@ -50,35 +57,45 @@ pub(crate) struct File {
     /// Held while a call moves the offset.
     moving: Mutex<()>,
     /// What the kernel has its locks on, once somebody asked for it: one open file description, whoever has the file.
-    locks: Mutex<Option<OwnedFd>>,
+    locks: Mutex<Option<Locks>>,
+}
+
+/// What the kernel has a file's locks on.
+struct Locks {
+    file: OwnedFd,
+    /// What it counts as for the file's user; nothing if another process took it.
+    _share: Option<Share>,
 }
 
 /// All of them.
 pub(crate) struct Files {
     known: Mutex<Known>,
+    accounts: Arc<Accounts>,
     kept: Arc<Kept>,
     watched: OwnedFd,
     stop: OwnedFd,
 }
 
-#[derive(Default)]
-struct Known {
-    by_pipe: HashMap<u64, Arc<File>>,
-    of_user: HashMap<u32, usize>,
-    next: u64,
+/// Which pipe it is: no other one is it while this one is open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct PipeIdentity {
+    device: u64,
+    number: u64,
 }
 
-impl Known {
-    fn remove(&mut self, pipe_number: u64) -> Option<Arc<File>> {
-        let gone = self.by_pipe.remove(&pipe_number)?;
-        if let Some(count) = self.of_user.get_mut(&gone.user) {
-            *count -= 1;
-            if *count == 0 {
-                self.of_user.remove(&gone.user);
-            }
-        }
-        Some(gone)
+impl PipeIdentity {
+    /// `None`: it is no pipe.
+    fn of(file: &OwnedFd) -> Option<PipeIdentity> {
+        let found = fstat(file).ok()?;
+        let is_pipe = FileType::from_raw_mode(found.st_mode) == FileType::Fifo;
+        is_pipe.then_some(PipeIdentity { device: found.st_dev, number: found.st_ino })
     }
+}
+
+#[derive(Default)]
+struct Known {
+    by_pipe: HashMap<PipeIdentity, Arc<File>>,
+    next: u64,
 }
 
 impl File {
@@ -119,7 +136,7 @@ impl File {
             Some(taken) => taken,
             None => self.take_lock_file()?,
         };
-        let copy = rustix::io::fcntl_dupfd_cloexec(&taken, 0);
+        let copy = rustix::io::fcntl_dupfd_cloexec(&taken.file, 0);
         *locks = Some(taken);
         copy.map_err(|_| Error::Descriptors)
     }
@@ -130,11 +147,12 @@ impl File {
         if kept.is_none() {
             // Without the mark it is only found later that nobody has the file any more.
             let _ = lock_files::mark(&locks, Mark::Served);
-            *kept = Some(locks);
+            *kept = Some(Locks { file: locks, _share: None });
         }
     }
 
-    fn take_lock_file(&self) -> Result<OwnedFd, Error> {
+    fn take_lock_file(&self) -> Result<Locks, Error> {
+        let share = self.accounts.take(self.holder, Resource::Descriptors, 1).ok_or(Error::Descriptors)?;
         let open = self.open()?;
         open.check_not_path()?;
         let access = match open.flags() & libc::O_ACCMODE {
@@ -145,7 +163,7 @@ impl File {
         let taken = lock_files::take(&*self.client.references(), open.inode(), access)
             .map_err(|_| Error::Descriptors)?;
         lock_files::mark(&taken, Mark::Served).map_err(|_| Error::Descriptors)?;
-        Ok(taken)
+        Ok(Locks { file: taken, _share: Some(share) })
     }
 
     /// Whether nobody has the token.
@@ -181,11 +199,22 @@ impl Drop for File {
 }
 
 impl Files {
-    pub(crate) fn new(kept: Kept) -> io::Result<Files> {
+    pub(crate) fn new(kept: Kept, accounts: Arc<Accounts>) -> io::Result<Files> {
         let watched = epoll::create(CreateFlags::CLOEXEC)?;
         let stop = eventfd(0, EventfdFlags::CLOEXEC)?;
         epoll::add(&watched, &stop, EventData::new_u64(STOP), EventFlags::IN)?;
-        Ok(Files { known: Mutex::default(), kept: Arc::new(kept), watched, stop })
+        Ok(Files { known: Mutex::default(), accounts, kept: Arc::new(kept), watched, stop })
+    }
+
+    /// What counts how much of the daemon each user has.
+    pub(crate) fn accounts(&self) -> &Arc<Accounts> {
+        &self.accounts
+    }
+
+    /// What an open file counts as; `None`: its user has enough.
+    fn take_shares(&self, holder: Holder) -> Option<[Share; 2]> {
+        let file = self.accounts.take(holder, Resource::Files, 1)?;
+        Some([file, self.accounts.take(holder, Resource::Descriptors, DESCRIPTORS_OF_FILE)?])
     }
 
     /// Keeps a file for whoever has the token that is answered along.
@@ -193,7 +222,7 @@ impl Files {
         &self,
         client: Arc<Client>,
         file: Arc<OpenFile>,
-        who: &Credentials,
+        (who, holder): (&Credentials, Holder),
         shared_offset: Option<SharedOffset>,
     ) -> Result<(Arc<File>, OwnedFd), Error> {
         let mut known = self.known.lock();
@@ -207,15 +236,15 @@ impl Files {
             offset: file.offset(),
             has_cell: shared_offset.is_some(),
         };
-        let has_room = known.of_user.get(&who.uid).is_none_or(|&count| count < FILES_OF_USER_MAX);
-        let made = if has_room { self.kept.make(&record).ok() } else { None };
+        let shares = self.take_shares(holder);
+        let made = shares.and_then(|shares| Some((self.kept.make(&record).ok()?, shares)));
         drop(known);
-        let Some(Made { slot, token, pipe }) = made else {
+        let Some((Made { slot, token, pipe }, shares)) = made else {
             client.close(file)?;
             return Err(Error::Descriptors);
         };
         let found = Found { slot, record, pipe };
-        self.watch_over(client, file, found, shared_offset).map(|file| (file, token))
+        self.watch_over(client, file, found, (holder, shares), shared_offset).map(|file| (file, token))
     }
 
     /// Opens what was open with the daemon before and somebody has: what of it is still there.
@@ -227,8 +256,15 @@ impl Files {
                 known.next = known.next.max(number);
             }
             let who = Credentials::of_user(user, group, Vec::new());
-            let kept = match client.reopen(&who, inode, flags, offset) {
-                Ok(file) => self.watch_over(Arc::clone(client), file, found, None).map(drop),
+            let holder = holder(&who);
+            let reopened = self.take_shares(holder).ok_or(Error::Descriptors).and_then(|shares| {
+                let file = client.reopen(&who, inode, flags, offset)?;
+                Ok((file, shares))
+            });
+            let kept = match reopened {
+                Ok((file, shares)) => {
+                    self.watch_over(Arc::clone(client), file, found, (holder, shares), None).map(drop)
+                }
                 Err(error) => {
                     self.kept.give_back(found.slot);
                     Err(error)
@@ -246,9 +282,10 @@ impl Files {
         client: Arc<Client>,
         file: Arc<OpenFile>,
         Found { slot, record, pipe }: Found,
+        (holder, shares): (Holder, [Share; 2]),
         shared_offset: Option<SharedOffset>,
     ) -> Result<Arc<File>, Error> {
-        let Ok(pipe_number) = fstat(&pipe).map(|found| found.st_ino) else {
+        let Some(pipe_identity) = PipeIdentity::of(&pipe) else {
             self.kept.give_back(slot);
             client.close(file)?;
             return Err(Error::Descriptors);
@@ -258,10 +295,12 @@ impl Files {
             client,
             file: Some(file),
             pipe,
-            pipe_number,
+            pipe_identity,
+            accounts: Arc::clone(&self.accounts),
             kept: Arc::clone(&self.kept),
             slot,
-            user: record.user,
+            holder,
+            _shares: shares,
             proving: Mutex::new(()),
             is_offset_lost: record.has_cell && shared_offset.is_none(),
             shared_offset,
@@ -270,15 +309,13 @@ impl Files {
         });
         let mut known = self.known.lock();
         // What had a pipe of this number is gone, and about to be seen to be.
-        let before = known.remove(pipe_number);
-        *known.of_user.entry(record.user).or_default() += 1;
-        known.by_pipe.insert(pipe_number, Arc::clone(&file));
+        let before = known.by_pipe.insert(pipe_identity, Arc::clone(&file));
         drop(known);
         if let Some(before) = before {
             self.kept.give_back(before.slot);
         }
         let flags = EventFlags::ERR | EventFlags::ET;
-        if epoll::add(&self.watched, &file.pipe, EventData::new_u64(pipe_number), flags).is_err() {
+        if epoll::add(&self.watched, &file.pipe, EventData::new_u64(pipe_identity.number), flags).is_err() {
             self.forget(&file);
             return Err(Error::Descriptors);
         }
@@ -287,11 +324,8 @@ impl Files {
 
     /// The file whose token this is.
     pub(crate) fn redeem(&self, token: &OwnedFd) -> Option<Arc<File>> {
-        let found = fstat(token).ok()?;
-        if FileType::from_raw_mode(found.st_mode) != FileType::Fifo {
-            return None;
-        }
-        let file = Arc::clone(self.known.lock().by_pipe.get(&found.st_ino)?);
+        let identity = PipeIdentity::of(token)?;
+        let file = Arc::clone(self.known.lock().by_pipe.get(&identity)?);
         let is_proved = {
             // Processes that share it come back at once after a daemon's end; who has it may also make it block.
             let _proving = file.proving.try_lock_for(PROOF_WAIT)?;
@@ -321,8 +355,8 @@ impl Files {
 
     fn forget(&self, file: &File) {
         let mut known = self.known.lock();
-        let is_known = known.by_pipe.get(&file.pipe_number).is_some_and(|it| it.number == file.number);
-        let gone = if is_known { known.remove(file.pipe_number) } else { None };
+        let is_known = known.by_pipe.get(&file.pipe_identity).is_some_and(|it| it.number == file.number);
+        let gone = if is_known { known.by_pipe.remove(&file.pipe_identity) } else { None };
         drop(known);
         if let Some(gone) = gone {
             self.kept.give_back(gone.slot);
@@ -343,8 +377,10 @@ impl Files {
             for &Event { data, .. } in &events {
                 match data.u64() {
                     STOP => return,
-                    pipe => {
-                        let found = self.known.lock().by_pipe.get(&pipe).cloned();
+                    number => {
+                        let device = self.kept.device();
+                        let identity = PipeIdentity { device, number };
+                        let found = self.known.lock().by_pipe.get(&identity).cloned();
                         found.into_iter().for_each(|file| self.close(&file));
                     }
                 }
@@ -364,9 +400,20 @@ fn proves(pipe: &OwnedFd, token: &OwnedFd) -> bool {
     let is_random = rustix::rand::getrandom(&mut proof[..], rustix::rand::GetRandomFlags::empty());
     // Whoever made it block waits for itself.
     let is_ready = fcntl_setfl(token, OFlags::NONBLOCK).is_ok();
-    if is_random != Ok(PROOF_BYTES) || !is_ready || rustix::io::write(pipe, &proof) != Ok(PROOF_BYTES) {
+    if is_random != Ok(PROOF_BYTES)
+        || !is_ready
+        || !is_emptied(token)
+        || rustix::io::write(pipe, &proof) != Ok(PROOF_BYTES)
+    {
         return false;
     }
     let mut shown = [0; PROOF_BYTES];
     rustix::io::read(token, &mut shown[..]) == Ok(PROOF_BYTES) && shown == proof
+}
+
+/// Reads what an earlier proof left in a pipe. A pipe that somebody fills all the while is none of ours.
+fn is_emptied(token: &OwnedFd) -> bool {
+    let mut bytes = [0; 4096];
+    let read = |_| rustix::io::read(token, &mut bytes[..]);
+    (0..=PIPE_BYTES_MAX / 4096).map(read).find(|read| !matches!(read, Ok(1..))) == Some(Err(Errno::AGAIN))
 }

@@ -1,9 +1,15 @@
 //! Messages over a stream socket, each in turn with the other side's; one descriptor may lie beside one.
 //!
 //! The socket is used by its raw system calls: libc's wrappers are intercepted in the processes this runs in.
+//!
+//! The daemon's end is bounded ([`Bounds`]): a message that has begun must arrive in time, an answer must be taken in time, and
+//! the memory of both counts for the user at the other end before it is touched.
 
+use crate::accounts::{Accounts, Holder, Resource, Share};
+use crate::limits::UNCOUNTED_BYTES;
 use crate::protocol::FRAME_BYTES_MAX;
-use rustix::fd::{BorrowedFd, OwnedFd};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fd::{AsRawFd as _, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
@@ -12,6 +18,8 @@ use rustix::net::{
 use serde::{Deserialize, Serialize};
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// Bytes asked of the socket before it is known how many there are: most messages are shorter.
 const RECEIVE_BYTES: usize = 8 << 10;
@@ -28,6 +36,15 @@ pub(crate) enum FrameError {
     Ended(Errno),
     #[error("what came is no message")]
     Malformed,
+    #[error("a message did not arrive, or an answer was not taken, in time")]
+    Late,
+}
+
+/// Who is at the other end, and for whom messages count.
+#[derive(Debug)]
+pub(crate) struct Bounds {
+    pub(crate) accounts: Arc<Accounts>,
+    pub(crate) holder: Holder,
 }
 
 /// One end of a connection.
@@ -35,11 +52,43 @@ pub(crate) enum FrameError {
 pub(crate) struct Frames {
     pub(crate) socket: OwnedFd,
     buffer: Vec<u8>,
+    bounds: Option<Bounds>,
+    /// What the message takes, until the next one is received.
+    share: Option<Share>,
+    has_received: bool,
+    /// A descriptor was sent with the last message.
+    has_sent_descriptor: bool,
 }
 
 impl Frames {
     pub(crate) fn new(socket: OwnedFd) -> Frames {
-        Frames { socket, buffer: Vec::new() }
+        Frames {
+            socket,
+            buffer: Vec::new(),
+            bounds: None,
+            share: None,
+            has_received: false,
+            has_sent_descriptor: false,
+        }
+    }
+
+    /// The daemon's end.
+    pub(crate) fn bounded(socket: OwnedFd, bounds: Bounds) -> Frames {
+        Frames { bounds: Some(bounds), ..Frames::new(socket) }
+    }
+
+    fn count(&mut self, bytes: usize, deadline: Instant) -> Result<(), FrameError> {
+        let Some(Bounds { accounts, holder }) = &self.bounds else { return Ok(()) };
+        if bytes <= UNCOUNTED_BYTES {
+            return Ok(());
+        }
+        let share = accounts.wait_for(*holder, Resource::MessageBytes, bytes as u64, deadline);
+        self.share = Some(share.ok_or(FrameError::Late)?);
+        Ok(())
+    }
+
+    fn half_message(&self) -> Duration {
+        self.bounds.as_ref().map_or(Duration::MAX, |bounds| bounds.accounts.limits().half_message)
     }
 
     /// Sends a message, with a descriptor.
@@ -57,14 +106,18 @@ impl Frames {
             return Err(FrameError::Malformed);
         }
         frame[..HEAD_BYTES].copy_from_slice(&(length as u32).to_le_bytes());
+        self.has_sent_descriptor = descriptor.is_some();
         let sent = self.send_all(&frame, descriptor);
         self.keep(frame);
-        sent.map_err(FrameError::Ended)
+        sent
     }
 
-    fn send_all(&self, frame: &[u8], descriptor: Option<BorrowedFd<'_>>) -> Result<(), Errno> {
+    fn send_all(&self, frame: &[u8], descriptor: Option<BorrowedFd<'_>>) -> Result<(), FrameError> {
         let mut rest = frame;
         let mut beside = descriptor;
+        let deadline = self.bounds.as_ref().map(|_| Instant::now() + self.half_message());
+        let flags =
+            if deadline.is_some() { SendFlags::NOSIGNAL | SendFlags::DONTWAIT } else { SendFlags::NOSIGNAL };
         while !rest.is_empty() {
             let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
             let mut control = SendAncillaryBuffer::new(&mut space);
@@ -72,28 +125,60 @@ impl Frames {
             if let Some(borrowed) = &borrowed {
                 control.push(SendAncillaryMessage::ScmRights(borrowed));
             }
-            match sendmsg(&self.socket, &[IoSlice::new(rest)], &mut control, SendFlags::NOSIGNAL) {
+            match sendmsg(&self.socket, &[IoSlice::new(rest)], &mut control, flags) {
                 Ok(sent) => {
                     rest = rest.get(sent..).unwrap_or_default();
                     beside = None;
                 }
                 Err(Errno::INTR) => {}
-                Err(errno) => return Err(errno),
+                Err(Errno::AGAIN) if deadline.is_some() => self.wait(PollFlags::OUT, deadline)?,
+                Err(errno) => return Err(FrameError::Ended(errno)),
             }
         }
         Ok(())
     }
 
+    /// Waits until the socket is ready, but no longer than `deadline`.
+    fn wait(&self, ready: PollFlags, deadline: Option<Instant>) -> Result<(), FrameError> {
+        loop {
+            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            let left = left.and_then(|left| Timespec::try_from(left).ok());
+            match poll(&mut [PollFd::new(&self.socket, ready)], left.as_ref()) {
+                Ok(0) => return Err(FrameError::Late),
+                Ok(_) => return Ok(()),
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(FrameError::Ended(errno)),
+            }
+        }
+    }
+
+    /// Whether the other end has not taken all that was sent to it.
+    fn is_untaken(&self) -> bool {
+        let mut bytes: libc::c_int = 0;
+        // SAFETY: the kernel writes one number.
+        let asked = unsafe { libc::ioctl(self.socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
+        asked == 0 && bytes > 0
+    }
+
     /// Waits for a message and hands it to `take`, with the descriptor that came beside it.
     pub(crate) fn receive<'b, M: Deserialize<'b>>(&'b mut self) -> Result<(M, Option<OwnedFd>), FrameError> {
-        if self.buffer.capacity() > KEPT_BYTES {
+        let kept_max = if self.bounds.is_some() { UNCOUNTED_BYTES } else { KEPT_BYTES };
+        if self.buffer.capacity() > kept_max {
             self.buffer = Vec::new();
         }
         self.buffer.clear();
+        self.share = None;
         let mut descriptor = None;
         let mut wanted = HEAD_BYTES;
+        let mut deadline = None;
+        if let Some(bounds) = self.bounds.as_ref().filter(|_| !self.has_received) {
+            self.wait(PollFlags::IN, Some(Instant::now() + bounds.accounts.limits().greeting))?;
+        }
         while self.buffer.len() < wanted {
             let have = self.buffer.len();
+            if have > 0 && deadline.is_some() {
+                self.wait(PollFlags::IN, deadline)?;
+            }
             let room = RECEIVE_BYTES.max((wanted - have).min(STEP_BYTES));
             self.buffer.resize(have + room, 0);
             let got = receive_some(&self.socket, &mut self.buffer[have..], &mut descriptor);
@@ -103,10 +188,17 @@ impl Frames {
                 Ok(_) => {}
                 Err(errno) => return Err(FrameError::Ended(errno)),
             }
+            if have == 0 && self.bounds.is_some() {
+                deadline = Some(Instant::now() + self.half_message());
+            }
             if let Some(head) = self.buffer.first_chunk::<HEAD_BYTES>() {
                 let length = u32::from_le_bytes(*head) as usize;
                 if length > FRAME_BYTES_MAX {
                     return Err(FrameError::Malformed);
+                }
+                if let (true, Some(deadline)) = (wanted == HEAD_BYTES, deadline) {
+                    // All of it at once: messages that each had a part would wait for each other.
+                    self.count(length, deadline)?;
                 }
                 wanted = HEAD_BYTES + length;
             }
@@ -114,6 +206,11 @@ impl Frames {
         if self.buffer.len() > wanted {
             return Err(FrameError::Malformed);
         }
+        // Descriptors on their way count for the daemon's user: those of one connection are one.
+        if self.bounds.is_some() && self.has_sent_descriptor && self.is_untaken() {
+            return Err(FrameError::Malformed);
+        }
+        self.has_received = true;
         let message = postcard::from_bytes(&self.buffer[HEAD_BYTES..]).map_err(|_| FrameError::Malformed)?;
         Ok((message, descriptor))
     }

@@ -31,6 +31,8 @@ const SLOT_BYTES: u64 = 64;
 const SLOTS: u32 = 1 << 17;
 /// No daemon ever gave so many files a number: a record that says so is damaged, and others are numbered behind it.
 const NUMBERS_MAX: u64 = 1 << 62;
+/// The least that a pipe can hold.
+const PIPE_BYTES: usize = 4096;
 const FOLDER_MODE: Mode = Mode::from_raw_mode(0o700);
 const FILE_MODE: Mode = Mode::from_raw_mode(0o600);
 
@@ -86,6 +88,8 @@ pub(crate) struct Made {
 pub(crate) struct Kept {
     folder: OwnedFd,
     file: OwnedFd,
+    /// Of the table, the pipes and the folder.
+    device: u64,
     table: Mapping,
     free: Mutex<Free>,
 }
@@ -115,16 +119,22 @@ impl Kept {
         let bytes = u64::from(SLOTS) * SLOT_BYTES;
         let is_whole = fstat(&file)?.st_size.unsigned_abs() == bytes;
         ftruncate(&file, bytes)?;
+        let device = fstat(&file)?.st_dev;
         // A page that is not there could not be had later, on a full medium.
         fallocate(&file, FallocateFlags::empty(), 0, SLOT_BYTES)?;
         let table = Mapping::of_file(file.as_fd(), 0, bytes, Protection::ReadWrite, Medium::Memory, false)
             .map_err(io::Error::other)?;
         let mut kept =
-            Kept { folder, file, table, free: Mutex::new(Free { given_back: Vec::new(), next: 1 }) };
+            Kept { folder, file, device, table, free: Mutex::new(Free { given_back: Vec::new(), next: 1 }) };
         let is_ours = is_whole && kept.word(Slot(0), Word::Number).load(Ordering::Acquire) == VERSION;
         let found = kept.look(is_ours)?;
         kept.word(Slot(0), Word::Number).store(VERSION, Ordering::Release);
         Ok((kept, found))
+    }
+
+    /// The device that the pipes lie on.
+    pub(crate) fn device(&self) -> u64 {
+        self.device
     }
 
     /// Goes through the pipes; keeps none that `is_ours` does not vouch for.
@@ -234,6 +244,8 @@ impl Kept {
         let flags = OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let token = openat(&self.folder, &name, flags | OFlags::RDONLY, Mode::empty())?;
         let pipe = openat(&self.folder, &name, flags | OFlags::WRONLY, Mode::empty())?;
+        // A larger one counts for more against what the kernel allows the daemon's user: a proof is all that goes through.
+        let _ = rustix::pipe::fcntl_setpipe_size(&pipe, PIPE_BYTES);
         Ok(Made { slot, token, pipe })
     }
 

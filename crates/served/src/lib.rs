@@ -12,6 +12,7 @@
 //! | `server` | the answering end: sockets, threads, limits |
 //! | `connection` | one process: who it is, what it has open, and what each request does |
 //! | `files` | open files, which live as long as any process has their token |
+//! | `limits`, `accounts`, `complaints` | how much of the daemon and of its log each user may have, and has |
 //! | `kept` | what is known of them, where the next daemon finds it |
 //!
 //! An open file is named by a *token*, the reading end of a pipe that is made for it. It is a descriptor like any other: it
@@ -25,17 +26,21 @@
 //! What must hold of names, rights and contents is LibFS's to see to, which does the work here as it does in any
 //! process. Nothing here decides about permissions, but who asks.
 
+mod accounts;
 mod client;
+mod complaints;
 mod connection;
 mod files;
 mod frames;
 mod kept;
+mod limits;
 mod open_file;
 mod peer;
 mod protocol;
 mod server;
 
 pub use client::{Client, Holder};
+pub use limits::Limits;
 pub use open_file::OpenFile;
 pub use protocol::{Offset, Place, READ_BYTES_MAX, Request, Response, Subject, VERSION};
 pub use server::{Listener, Server, StartError};

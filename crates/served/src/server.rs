@@ -2,9 +2,12 @@
 //!
 //! One session does the work of all. It is begun when the first of them comes, and anew if it was ended.
 
+use crate::accounts::{Accounts, Resource, Share};
+use crate::complaints::{Complaint, Complaints};
 use crate::connection;
 use crate::files::Files;
 use crate::kept::Kept;
+use crate::limits::Limits;
 use cuesta_format::geometry::USERS_SOCKET_FILE;
 use cuesta_format::wire;
 use cuesta_libfs::{Client, Error, Link, LinkError, SocketLink};
@@ -13,7 +16,6 @@ use rustix::fd::{BorrowedFd, OwnedFd};
 use rustix::fs::Mode;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
-use std::collections::HashMap;
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
@@ -25,13 +27,12 @@ use std::time::Duration;
 const FOLDER_MODE: Mode = Mode::from_raw_mode(0o711);
 /// Connections that may wait to be accepted.
 const BACKLOG: i32 = 128;
-/// Processes of one user that are served at once, and of all.
-const CONNECTIONS_OF_USER_MAX: usize = 256;
-const CONNECTIONS_MAX: usize = 1024;
 /// Address space of a connection's stack; only what is touched costs memory.
 const STACK_BYTES: usize = 512 << 10;
 /// How long to wait before accepting again when descriptors or threads have run out.
 const EXHAUSTED_PAUSE: Duration = Duration::from_millis(50);
+/// What concerns no user in particular is told of as this one's: it is nobody's number.
+const DAEMON: u32 = u32::MAX;
 /// What `cuesta status` calls the session.
 const PROGRAM: &str = "(other users)";
 
@@ -78,7 +79,8 @@ pub(crate) struct Shared {
     sharedfs: PathBuf,
     session: Mutex<Option<Arc<Client>>>,
     pub(crate) files: Files,
-    connections: Mutex<HashMap<u32, usize>>,
+    accounts: Arc<Accounts>,
+    pub(crate) complaints: Complaints,
 }
 
 /// The socket, at its path for as long as this lives. Who comes before it is served waits.
@@ -108,40 +110,6 @@ impl Shared {
         *session = Some(Arc::clone(&client));
         Ok(client)
     }
-
-    /// Counts one more connection of a user. `false`: there are enough.
-    fn enter(&self, user: u32) -> bool {
-        let mut connections = self.connections.lock();
-        if connections.values().sum::<usize>() >= CONNECTIONS_MAX {
-            return false;
-        }
-        let count = connections.entry(user).or_default();
-        let is_welcome = *count < CONNECTIONS_OF_USER_MAX;
-        *count += usize::from(is_welcome);
-        is_welcome
-    }
-
-    fn leave(&self, user: u32) {
-        let mut connections = self.connections.lock();
-        if let Some(count) = connections.get_mut(&user) {
-            *count -= 1;
-            if *count == 0 {
-                connections.remove(&user);
-            }
-        }
-    }
-}
-
-/// Leaves however the connection's thread ends.
-struct Entered {
-    shared: Arc<Shared>,
-    user: u32,
-}
-
-impl Drop for Entered {
-    fn drop(&mut self) {
-        self.shared.leave(self.user);
-    }
 }
 
 impl std::fmt::Debug for Server {
@@ -169,17 +137,29 @@ impl Drop for Listener {
 }
 
 impl Server {
-    /// Serves whom `listener` hears by a session of the daemon at `sharedfs`. What must outlive it lies in the store's
-    /// `tier`: what was open with the daemon before is again.
+    /// As [`Server::start_within`], with the limits that a store has by default.
     pub fn start(listener: Listener, sharedfs: &Path, tier: &Path) -> Result<Server, StartError> {
+        Server::start_within(Limits::default(), listener, sharedfs, tier)
+    }
+
+    /// Serves whom `listener` hears by a session of the daemon at `sharedfs`, each user within `limits`. What must outlive it
+    /// lies in the store's `tier`: what was open with the daemon before is again.
+    pub fn start_within(
+        limits: Limits,
+        listener: Listener,
+        sharedfs: &Path,
+        tier: &Path,
+    ) -> Result<Server, StartError> {
         let listener = Arc::new(listener);
         let fail = |source: io::Error| StartError { path: listener.path.display().to_string(), source };
         let (kept, found) = Kept::open(tier).map_err(fail)?;
+        let accounts = Accounts::new(limits);
         let shared = Arc::new(Shared {
             sharedfs: sharedfs.to_owned(),
             session: Mutex::new(None),
-            files: Files::new(kept).map_err(fail)?,
-            connections: Mutex::default(),
+            files: Files::new(kept, Arc::clone(&accounts)).map_err(fail)?,
+            accounts,
+            complaints: Complaints::default(),
         });
         if !found.is_empty() {
             match shared.client() {
@@ -243,21 +223,37 @@ fn accept(shared: &Arc<Shared>, listening: &OwnedFd) {
             // What Linux answers once the listening socket was shut down.
             Err(Errno::INVAL) => return,
             Err(error) => {
-                tracing::error!(%error, "cannot accept a connection of another user");
+                if let Some(left_out) = shared.complaints.is_told(Complaint::Service, DAEMON) {
+                    tracing::error!(%error, left_out, "cannot accept a connection of another user");
+                }
                 std::thread::sleep(EXHAUSTED_PAUSE);
                 continue;
             }
         };
         let Some(who) = connection::who(&socket) else { continue };
-        if !shared.enter(who.uid) {
-            tracing::warn!(user = who.uid, "too many connections: one is closed");
+        let holder = connection::holder(&who);
+        let take = |resource| shared.accounts.take(holder, resource, 1);
+        let (Some(connection), Some(descriptor)) = (take(Resource::Connections), take(Resource::Descriptors))
+        else {
+            if let Some(left_out) = shared.complaints.is_told(Complaint::Connections, who.uid) {
+                tracing::warn!(user = who.uid, left_out, "too many connections: one is closed");
+            }
             continue;
-        }
-        let entered = Entered { shared: Arc::clone(shared), user: who.uid };
+        };
+        let entered: [Share; 2] = [connection, descriptor];
         let thread = Builder::new().name("user".into()).stack_size(STACK_BYTES);
-        let spawned = thread.spawn(move || connection::serve(socket, who, &entered.shared));
+        let spawned = thread.spawn({
+            let shared = Arc::clone(shared);
+            move || {
+                // They go last, however the connection's thread ends.
+                let _entered = entered;
+                connection::serve(socket, who, &shared);
+            }
+        });
         if let Err(error) = spawned {
-            tracing::error!(%error, "no thread for a connection: it is closed");
+            if let Some(left_out) = shared.complaints.is_told(Complaint::Service, DAEMON) {
+                tracing::error!(%error, left_out, "no thread for a connection: it is closed");
+            }
             std::thread::sleep(EXHAUSTED_PAUSE);
         }
     }

@@ -10,6 +10,8 @@ use std::path::Path;
 
 /// Fewer undigested entries would have a thousand sessions wait for digests all the time.
 const UNDIGESTED_ENTRIES_LEAST: u64 = 10_000;
+/// The longest message, and what it is answered.
+const USER_MESSAGE_BYTES_LEAST: u64 = 18 << 20;
 /// redb wants some pages at hand.
 const METADATA_CACHE_BYTES_LEAST: u64 = 1 << 20;
 /// A lease that is taken away before its holder could use it once is of use to nobody. Nobody waits longer for somebody
@@ -51,6 +53,41 @@ pub struct Options {
     pub emulate: Profile,
     /// Where stores to persistent memory are durable.
     pub persistence_domain: Domain,
+    /// What one other user may have of the daemon.
+    pub users: UserLimits,
+}
+
+/// How much of the daemon one user may have who is neither the store's own nor root. All of them together may have four times as
+/// much.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct UserLimits {
+    /// Processes that are served at once.
+    pub connections: u64,
+    /// Open files.
+    pub open_files: u64,
+    /// Bytes of messages that are on their way.
+    pub message_bytes: u64,
+    /// How long a message may be on its way, in seconds.
+    pub message_seconds: u64,
+}
+
+impl Default for UserLimits {
+    fn default() -> Self {
+        UserLimits { connections: 256, open_files: 8192, message_bytes: 36 << 20, message_seconds: 30 }
+    }
+}
+
+impl UserLimits {
+    fn check(&self) -> Result<(), String> {
+        if self.connections == 0 || self.open_files == 0 || self.message_seconds == 0 {
+            return Err("connections, open_files and message_seconds of [users] must not be 0".into());
+        }
+        if self.message_bytes < USER_MESSAGE_BYTES_LEAST {
+            return Err(format!("message_bytes of [users] must be at least {USER_MESSAGE_BYTES_LEAST}"));
+        }
+        Ok(())
+    }
 }
 
 fn profile<'de, D: Deserializer<'de>>(text: D) -> Result<Profile, D::Error> {
@@ -100,6 +137,7 @@ impl Default for Options {
             await_sessions: true,
             emulate: Profile::default(),
             persistence_domain: Domain::Auto,
+            users: UserLimits::default(),
         }
     }
 }
@@ -144,6 +182,7 @@ pub fn template(emulate: Profile) -> String {
         await_sessions,
         emulate: default_emulate,
         persistence_domain: _,
+        users: UserLimits { connections, open_files, message_bytes, message_seconds },
     } = Options::default();
     let mark = if emulate == default_emulate { "# " } else { "" };
     format!(
@@ -203,7 +242,16 @@ pub fn template(emulate: Profile) -> String {
          \n\
          # Where what is stored to persistent memory survives a loss of power: \"memory_controller\", so that lines are\n\
          # written back (ADR), \"cpu_cache\", so that they need not be (eADR), or \"auto\": as the kernel says.\n\
-         # persistence_domain = \"auto\"\n"
+         # persistence_domain = \"auto\"\n\
+         \n\
+         # How much of the daemon one user may have who is neither the store's own nor root: processes served at once, open\n\
+         # files, bytes of messages on their way, and how many seconds a message may be on its way. All of them together may\n\
+         # have four times as much, and of the daemon's descriptors half.\n\
+         # [users]\n\
+         # connections = {connections}\n\
+         # open_files = {open_files}\n\
+         # message_bytes = {message_bytes}\n\
+         # message_seconds = {message_seconds}\n"
     )
 }
 
@@ -237,6 +285,7 @@ impl Options {
             let (least, most) = (LEASE_HOLD_US.start(), LEASE_HOLD_US.end());
             return Err(format!("lease_hold_us must be from {least} to {most}"));
         }
+        options.users.check()?;
         Ok(options)
     }
 }
@@ -251,9 +300,11 @@ mod tests {
         assert_eq!(Options::parse(&template).unwrap(), Options::default());
         let uncommented: String = template
             .lines()
-            .filter_map(|line| line.strip_prefix("# ").filter(|line| line.contains(" = ")))
+            .filter_map(|line| {
+                line.strip_prefix("# ").filter(|line| line.contains(" = ") || line.starts_with('['))
+            })
             .fold(String::new(), |text, line| text + line + "\n");
-        assert_eq!(uncommented.lines().count(), 15);
+        assert_eq!(uncommented.lines().count(), 20);
         assert_eq!(Options::parse(&uncommented).unwrap(), Options::default());
     }
 
@@ -275,6 +326,8 @@ mod tests {
         assert!(Options::parse("digest_batch_bytes = 1").is_err());
         assert!(Options::parse("metadata_cache_bytes = 1000").unwrap_err().contains("1048576"));
         assert!(Options::parse("undigested_entries = 1").unwrap_err().contains("10000"));
+        assert!(Options::parse("users.connections = 0").unwrap_err().contains("[users]"));
+        assert!(Options::parse("users.message_bytes = 1000").unwrap_err().contains("message_bytes"));
         for wrong in ["lease_hold_us = 100001", "lease_hold_us = 0"] {
             assert!(Options::parse(wrong).unwrap_err().contains("from 200 to 100000"));
         }

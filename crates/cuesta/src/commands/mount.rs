@@ -1,7 +1,8 @@
 //! `cuesta mount`: the FUSE door, in a process of its own.
 
-use crate::commands::serve::{allow_descriptors, prepare_log};
+use crate::commands::serve::allow_descriptors;
 use crate::failure::{Failure, WRONG_USAGE};
+use crate::log;
 use crate::next_daemon::NextDaemon;
 use crate::output;
 use crate::own_program;
@@ -78,7 +79,7 @@ pub fn execute(arguments: &Arguments) -> Result<ExitCode, Failure> {
         return remount(arguments);
     }
     if arguments.foreground || arguments.tell_descriptor.is_some() {
-        prepare_log(arguments.tell_descriptor.is_some())?;
+        log::prepare(&arguments.store, arguments.tell_descriptor.is_some())?;
         // Before the descriptor is adopted: a copy inherits it, too.
         own_program::settle();
         return serve(arguments, Told::adopt(arguments.tell_descriptor));

@@ -1,24 +1,25 @@
 //! `cuesta serve`: the daemon.
 
 use crate::commands::calibrate;
-use crate::failure::{Failure, WRONG_USAGE};
+use crate::failure::Failure;
+use crate::log;
 use crate::own_program;
 use crate::start::{Outcome, Told};
 use crate::store::Store;
 use cuesta_served::StartError;
+use cuesta_sharedfs::configuration::UserLimits;
 use cuesta_sharedfs::server::{Listener, LockError, Server, StopReason, StoreLock};
 use cuesta_sharedfs::{Options, SharedFs};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use std::io::IsTerminal;
 use std::os::fd::RawFd;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use tracing::level_filters::LevelFilter;
+use std::time::Duration;
 
-/// The variable that says how much the daemon tells.
-const LOG_VARIABLE: &str = "CUESTA_LOG";
+/// All other users together may have as much as so many of them.
+const USERS: u64 = 4;
 
 #[derive(Debug, clap::Args)]
 #[command(
@@ -42,7 +43,7 @@ pub struct Arguments {
 }
 
 pub fn execute(arguments: &Arguments) -> Result<ExitCode, Failure> {
-    prepare_log(arguments.tell_descriptor.is_some())?;
+    log::prepare(&arguments.store, arguments.tell_descriptor.is_some())?;
     // Before it is adopted: a copy inherits it, too.
     own_program::settle();
     let told = Told::adopt(arguments.tell_descriptor);
@@ -93,6 +94,7 @@ fn start(folder: &Path) -> Result<(Server<SharedFs>, Option<cuesta_served::Serve
     })?;
     let listener = Listener::bind(&store.socket()).map_err(|error| fail(&error))?;
     let asked = options.emulate;
+    let limits = limits(&options.users);
     let shared = SharedFs::open(&store.tier(), options).map_err(|error| fail(&error))?;
     // Told and not refused: what a medium does is not the same each day, and files have to be reached.
     if let Err(why) = calibrate::refuse_faster(&store.tier(), shared.superblock().medium, asked) {
@@ -115,7 +117,9 @@ fn start(folder: &Path) -> Result<(Server<SharedFs>, Option<cuesta_served::Serve
         })
         .map_err(|error| fail(&error))?;
     let users = users.and_then(|listener| {
-        cuesta_served::Server::start(listener, &store.socket(), &store.tier()).inspect_err(not_served).ok()
+        cuesta_served::Server::start_within(limits, listener, &store.socket(), &store.tier())
+            .inspect_err(not_served)
+            .ok()
     });
     tracing::info!(
         store = %store.folder().display(),
@@ -137,6 +141,22 @@ pub fn in_use(store: &Store, error: &LockError) -> Failure {
     }
 }
 
+/// What other users may have of this daemon.
+fn limits(users: &UserLimits) -> cuesta_served::Limits {
+    let UserLimits { connections, open_files, message_bytes, message_seconds } = *users;
+    cuesta_served::Limits {
+        connections_of_user: connections,
+        connections: USERS * connections,
+        files_of_user: open_files,
+        files: USERS * open_files,
+        message_bytes_of_user: message_bytes,
+        message_bytes: USERS * message_bytes,
+        half_message: Duration::from_secs(message_seconds),
+        descriptors: getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX),
+        ..cuesta_served::Limits::default()
+    }
+}
+
 /// Every session takes some descriptors.
 pub fn allow_descriptors() {
     let limit = getrlimit(Resource::Nofile);
@@ -144,34 +164,4 @@ pub fn allow_descriptors() {
     if let Err(error) = setrlimit(Resource::Nofile, raised) {
         tracing::warn!(%error, "few programs can attach at once: the limit of open files cannot be raised");
     }
-}
-
-/// What is told goes to standard error. A level that does not exist is refused, or in the background told and passed over, so that
-/// the store is served.
-pub fn prepare_log(in_background: bool) -> Result<(), Failure> {
-    let asked = std::env::var_os(LOG_VARIABLE).filter(|text| !text.is_empty());
-    let level = asked.as_ref().and_then(|text| text.to_str()?.parse().ok());
-    let unknown = asked.filter(|_| level.is_none()).map(|text| {
-        format!(
-            "{LOG_VARIABLE}={}: there is no such level (error, warn, info, debug, trace, off)",
-            text.display()
-        )
-    });
-    if let Some(unknown) = &unknown
-        && !in_background
-    {
-        return Err(Failure::new(unknown).exiting(WRONG_USAGE));
-    }
-    tracing_subscriber::fmt()
-        .with_max_level(level.unwrap_or(LevelFilter::INFO))
-        .with_ansi(std::io::stderr().is_terminal())
-        .with_target(false)
-        .with_writer(std::io::stderr)
-        // Where the log cannot be written, nobody can be told so, and the daemon goes on without.
-        .log_internal_errors(false)
-        .init();
-    if let Some(unknown) = unknown {
-        tracing::warn!("{unknown}; info is used");
-    }
-    Ok(())
 }

@@ -1,0 +1,106 @@
+//! What a process in the background tells, and where: in the store's log, which is put aside when it is long.
+//!
+//! The daemon and the mount's process write to the same file, each as its standard error. The one that finds it long puts it
+//! aside, and the other one follows. So both logs together take twice [`BYTES_MAX`], and a line more for each process.
+
+use crate::failure::{Failure, WRONG_USAGE};
+use crate::store::LOG_FILE;
+use std::fs::{File, OpenOptions};
+use std::io::{IsTerminal as _, Write};
+use std::os::fd::{AsFd as _, AsRawFd as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use tracing::level_filters::LevelFilter;
+
+/// A longer log is put aside.
+const BYTES_MAX: u64 = 8 << 20;
+/// The variable that says how much is told.
+const LEVEL_VARIABLE: &str = "CUESTA_LOG";
+
+/// Tells what happens on standard error, which may be the log of the store in `folder`. A level that does not exist is refused, or
+/// in the background told and passed over, so that the store is served.
+pub fn prepare(folder: &Path, in_background: bool) -> Result<(), Failure> {
+    let asked = std::env::var_os(LEVEL_VARIABLE).filter(|text| !text.is_empty());
+    let level = asked.as_ref().and_then(|text| text.to_str()?.parse().ok());
+    let unknown = asked.filter(|_| level.is_none()).map(|text| {
+        format!(
+            "{LEVEL_VARIABLE}={}: there is no such level (error, warn, info, debug, trace, off)",
+            text.display()
+        )
+    });
+    if let Some(unknown) = &unknown
+        && !in_background
+    {
+        return Err(Failure::new(unknown).exiting(WRONG_USAGE));
+    }
+    tracing_subscriber::fmt()
+        .with_max_level(level.unwrap_or(LevelFilter::INFO))
+        .with_ansi(std::io::stderr().is_terminal())
+        .with_target(false)
+        .with_writer(Mutex::new(Log { path: folder.join(LOG_FILE), bytes_max: BYTES_MAX }))
+        // Where the log cannot be written, nobody can be told so, and the daemon goes on without.
+        .log_internal_errors(false)
+        .init();
+    if let Some(unknown) = unknown {
+        tracing::warn!("{unknown}; info is used");
+    }
+    Ok(())
+}
+
+/// The log that the next process in the background writes to.
+pub fn open(path: &Path) -> std::io::Result<File> {
+    if path.symlink_metadata().is_ok_and(|log| log.len() > BYTES_MAX) {
+        std::fs::rename(path, aside(path))?;
+    }
+    OpenOptions::new().append(true).create(true).mode(0o600).custom_flags(libc::O_NOFOLLOW).open(path)
+}
+
+fn aside(path: &Path) -> PathBuf {
+    path.with_extension("log.old")
+}
+
+/// Standard error, as long as it is the file at `path`.
+struct Log {
+    path: PathBuf,
+    bytes_max: u64,
+}
+
+impl Log {
+    /// Goes on with a log that is not long. What fails leaves the one there is.
+    fn turn_over(&self) -> std::io::Result<()> {
+        let error = std::io::stderr();
+        let ours = File::from(error.as_fd().try_clone_to_owned()?).metadata()?;
+        if ours.len() <= self.bytes_max || !ours.is_file() {
+            return Ok(());
+        }
+        let there = self.path.symlink_metadata()?;
+        let is = |other: &std::fs::Metadata| (other.dev(), other.ino()) == (ours.dev(), ours.ino());
+        let is_at = |path: &Path| path.symlink_metadata().is_ok_and(|found| is(&found));
+        if is(&there) {
+            std::fs::rename(&self.path, aside(&self.path))?;
+        } else if !is_at(&aside(&self.path)) {
+            // It is another file, which a service manager, perhaps, keeps short.
+            return Ok(());
+        }
+        let next = open(&self.path)?;
+        for number in [libc::STDOUT_FILENO, libc::STDERR_FILENO] {
+            // SAFETY: both are the log that was put aside, or what was started with it: nobody else's, and nobody owns them.
+            if unsafe { libc::dup2(next.as_raw_fd(), number) } < 0 {
+                return Err(std::io::Error::last_os_error());
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Write for Log {
+    fn write(&mut self, line: &[u8]) -> std::io::Result<usize> {
+        let _ = self.turn_over();
+        std::io::stderr().write(line)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
