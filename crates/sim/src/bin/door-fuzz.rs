@@ -2,11 +2,13 @@
 
 use clap::{Parser, Subcommand};
 use cuesta_sim::door_fuzz::campaign::{self, CALLS, Report};
+use cuesta_sim::door_fuzz::enclosure;
 use cuesta_sim::door_fuzz::fixture::Directories;
 use cuesta_sim::door_fuzz::player::{self, SLOWLY};
 use cuesta_sim::door_fuzz::players::Players;
 use cuesta_sim::door_fuzz::sequence::Call;
 use std::io;
+use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -52,6 +54,15 @@ enum Action {
         /// One call a line, as a campaign prints them
         list: PathBuf,
     },
+    /// Run a command that can change nothing of the machine but what is below folders (used by the other actions)
+    #[command(hide = true)]
+    Enclosed {
+        root: PathBuf,
+        #[arg(long = "folder")]
+        folders: Vec<PathBuf>,
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        command: Vec<String>,
+    },
     /// Be a player (started by the other actions)
     #[command(hide = true)]
     Play { inside: String, outside: String },
@@ -94,6 +105,12 @@ fn act(action: &Action) -> io::Result<bool> {
             Ok(report.found.is_empty())
         }
         Action::Replay { at, list } => replay(at, list),
+        Action::Enclosed { root, folders, command } => {
+            let programs = std::env::current_exe()?.parent().map(PathBuf::from).unwrap_or_default();
+            enclosure::enter(root, folders, &programs)?;
+            let (program, arguments) = command.split_first().ok_or_else(|| io::Error::other("no command"))?;
+            Err(std::process::Command::new(program).args(arguments).exec())
+        }
         Action::Play { inside, outside } => {
             player::main(&Directories { inside: inside.clone(), outside: outside.clone() })?;
             Ok(true)

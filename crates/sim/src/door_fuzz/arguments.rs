@@ -41,7 +41,7 @@ pub const NAMES: &[&str] = &[
     "$D",
     "$E/f",
     "$E",
-    "../../at/w/f",
+    "$D/../w/f",
     "../..",
     "(n*255)",
     "(n*256)",
@@ -279,7 +279,7 @@ fn argument(random: &mut Random, kind: Kind) -> Argument {
         Kind::Times => {
             let mut time = || {
                 let seconds =
-                    *random.pick(&[0, 1, 1_000_000_000, 1_500_000_000, 4_000_000_000, -1i64 as u64, 1 << 40]);
+                    *random.pick(&[0, 1, 1_000_000_000, 1_500_000_000, 4_000_000_000, -1i64 as u64]);
                 [
                     seconds,
                     *random.pick(&[0, 1, 999_999_999, 1_000_000_000, 0x3fff_ffff, 0x3fff_fffe, u64::MAX]),

@@ -173,7 +173,7 @@ pub fn open(said: i32) {
     open(c"outside/f", libc::O_PATH);
     open(c"d/a", libc::O_WRONLY);
     open(c"f", libc::O_RDWR | libc::O_APPEND);
-    open(c"/proc/sys/kernel/random", libc::O_RDONLY | libc::O_DIRECTORY);
+    open(c"outside/d", libc::O_RDONLY | libc::O_DIRECTORY);
     open(c"outside/d/a", libc::O_RDONLY);
     open(c"empty", libc::O_RDWR);
 }

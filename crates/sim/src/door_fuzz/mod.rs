@@ -5,12 +5,15 @@
 //! wrote to memory, and what changed in descriptors and files ([`snapshot`]). The campaign ([`campaign`]) compares the
 //! transcripts, shrinks a sequence that differs, and prints it as a list that `door-fuzz replay` takes.
 //!
+//! Neither player can change anything but its own folders ([`enclosure`]).
+//!
 //! [`table`] says which calls there are, [`arguments`] what their arguments are drawn from, [`sequence`] is the
 //! text form. [`allowed`] holds the differences that stay; `docs/door-differences.md` gives the reason for each.
 
 pub mod allowed;
 pub mod arguments;
 pub mod campaign;
+pub mod enclosure;
 pub mod fixture;
 pub mod place;
 pub mod player;

@@ -149,7 +149,7 @@ struct Scene<'a> {
 /// Where the outside lies has another last name for each player; what is told of it has not.
 fn same_name(mut text: Vec<u8>) -> Vec<u8> {
     for at in 0..text.len().saturating_sub(3) {
-        if &text[at..at + 4] == b"out2" {
+        if matches!(&text[at..at + 4], b"out2" | b"/at2") {
             text[at + 3] = b'1';
         }
     }
@@ -298,7 +298,11 @@ impl Scene<'_> {
             Leaves::Statx(argument) => {
                 if let Some(found) = whole(argument, size_of::<libc::statx>() as u64) {
                     // SAFETY: as above.
-                    tell_statx(&unsafe { found.as_ptr().cast::<libc::statx>().read_unaligned() }, told);
+                    tell_statx(
+                        &unsafe { found.as_ptr().cast::<libc::statx>().read_unaligned() },
+                        numbers[3] as u32,
+                        told,
+                    );
                 }
             }
             Leaves::Entries(argument) => {
@@ -312,7 +316,8 @@ impl Scene<'_> {
             let (head, tail) =
                 (memory(ROOM, pages * PAGE), memory(ROOM + ROOM_BYTES - pages * PAGE, pages * PAGE));
             let head = same_name(head.to_vec());
-            let _ = writeln!(told, "  memory {:x} {:x}", checksum(&head), checksum(tail));
+            let _ =
+                writeln!(told, "  memory {:x} {:x}", checksum(&head), checksum(&same_name(tail.to_vec())));
             for (index, argument) in call.arguments.iter().enumerate() {
                 if let Argument::Words(words) = argument {
                     // SAFETY: the page of this argument.
@@ -360,7 +365,7 @@ fn tell_stat(found: &libc::stat, told: &mut String) {
     );
 }
 
-fn tell_statx(found: &libc::statx, told: &mut String) {
+fn tell_statx(found: &libc::statx, asked: u32, told: &mut String) {
     let is_directory = u32::from(found.stx_mode) & libc::S_IFMT == libc::S_IFDIR;
     let _ = writeln!(
         told,
@@ -372,7 +377,7 @@ fn tell_statx(found: &libc::statx, told: &mut String) {
         found.stx_rdev_major,
         found.stx_rdev_minor,
         if is_directory { 0 } else { found.stx_size },
-        if found.stx_mask & libc::STATX_MTIME == 0 {
+        if asked & found.stx_mask & libc::STATX_MTIME == 0 {
             "no time".to_owned()
         } else {
             snapshot::time(found.stx_mtime.tv_sec, i64::from(found.stx_mtime.tv_nsec))
@@ -488,9 +493,11 @@ fn play(
             shared.add("# the directory cannot be entered\n");
         }
         fixture::open(said.as_raw_fd());
-        let snapshot = Snapshot::new(&directories.inside, &directories.outside);
+        let mut told = format!("{CALL} fixture\n");
+        let snapshot = Snapshot::new(&directories.inside, &directories.outside, &mut told, &same_name);
+        shared.add(&told);
         let mut scene = Scene { directories, shared, snapshot, slowly };
-        let mut told = String::new();
+        told.clear();
         for call in calls {
             scene.play(call, &mut told);
         }
@@ -526,6 +533,7 @@ fn play(
 ///
 /// A line is no call, or a fixture cannot be made.
 pub fn main(directories: &Directories) -> io::Result<()> {
+    super::enclosure::check()?;
     place_limits();
     fixture::map()?;
     let shared = Shared::new()?;

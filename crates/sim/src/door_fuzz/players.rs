@@ -78,6 +78,8 @@ pub struct Players {
     folder: TempDir,
     store: TempDir,
     outside: TempDir,
+    /// Where the players' enclosures are made.
+    root: TempDir,
     pair: Option<[Player; 2]>,
 }
 
@@ -90,7 +92,8 @@ impl Players {
     pub fn new(cuesta: &Path, fuzzer: &Path, on_disk: &Path) -> io::Result<Players> {
         let folder = tempfile::Builder::new().prefix("door-").tempdir_in(on_disk)?;
         let store = crate::stores::folder(None, "cuesta-door-")?;
-        std::fs::create_dir(folder.path().join("at"))?;
+        // The kernel has nothing where the store appears: where it has something, paths are looked at in another way.
+        std::fs::create_dir(folder.path().join("at1"))?;
         // Of another file system than the directory on the disk, as it is of another than the store.
         let outside = crate::stores::folder(None, "door-outside-")?;
         let status = Command::new(cuesta)
@@ -103,24 +106,48 @@ impl Players {
             return Err(io::Error::other(format!("mkfs: {status}")));
         }
         let (cuesta, fuzzer) = (cuesta.to_owned(), fuzzer.to_owned());
-        Ok(Players { cuesta, fuzzer, folder, store, outside, pair: None })
+        let root = tempfile::Builder::new().prefix("door-root-").tempdir_in(on_disk)?;
+        Ok(Players { cuesta, fuzzer, folder, store, outside, root, pair: None })
     }
 
     fn start(&self) -> io::Result<[Player; 2]> {
-        let at = self.folder.path().join("at");
-        let play = |command: &mut Command, outside: &str| {
-            command.arg("play").arg(at.join("w")).arg(self.outside.path().join(outside)).env("LC_ALL", "C");
-            Player::start(command)
-        };
-        let mut door = Command::new(&self.cuesta);
-        door.arg("run")
-            .arg("--store")
-            .arg(self.store.path().join("store"))
-            .arg("--at")
-            .arg(&at)
-            .arg("--")
-            .arg(&self.fuzzer);
-        Ok([play(&mut Command::new(&self.fuzzer), "out1")?, play(&mut door, "out2")?])
+        // The daemon stays outside.
+        let ready = self.inside_store(Command::new(&self.cuesta)).arg("true").status()?;
+        if !ready.success() {
+            return Err(io::Error::other(format!("cuesta run: {ready}")));
+        }
+        Ok([self.start_player("1")?, self.start_player("2")?])
+    }
+
+    fn at(&self, number: &str) -> PathBuf {
+        self.folder.path().join(format!("at{number}"))
+    }
+
+    fn inside_store(&self, mut command: Command) -> Command {
+        command.arg("run").arg("--store").arg(self.store.path().join("store")).arg("--at").arg(self.at("2"));
+        command.arg("--");
+        command
+    }
+
+    fn start_player(&self, number: &str) -> io::Result<Player> {
+        let root = self.root.path().join(number);
+        std::fs::create_dir_all(&root)?;
+        let mut command = Command::new(&self.fuzzer);
+        command.arg("enclosed").arg(root).env("LC_ALL", "C");
+        let memory = std::fs::read_link(self.store.path().join("store/nvm")).ok();
+        let folders =
+            [self.folder.path(), self.store.path(), self.outside.path()].into_iter().chain(memory.as_deref());
+        for folder in folders {
+            command.arg("--folder").arg(folder);
+        }
+        command.arg("--");
+        if number == "2" {
+            command.arg(&self.cuesta);
+            command = self.inside_store(command);
+        }
+        let outside = self.outside.path().join(format!("out{number}"));
+        command.arg(&self.fuzzer).arg("play").arg(self.at(number).join("w")).arg(outside);
+        Player::start(&mut command)
     }
 
     /// Has both play a sequence; `slowly`, so that times differ by calls.
@@ -138,6 +165,23 @@ impl Players {
         }
         let [disk, door] = &mut pair;
         let transcripts = Transcripts { disk: disk.answer()?, door: door.answer()? };
+        self.pair = Some(pair);
+        Ok(transcripts)
+    }
+
+    /// Has one play a sequence after the other.
+    ///
+    /// # Errors
+    ///
+    /// One of them does not answer.
+    pub fn play_in_turn(&mut self, calls: &[Call], slowly: bool) -> io::Result<Transcripts> {
+        let mut pair = match self.pair.take() {
+            Some(pair) => pair,
+            None => self.start()?,
+        };
+        let play = |player: &mut Player| player.ask(calls, slowly).and_then(|()| player.answer());
+        let [disk, door] = &mut pair;
+        let transcripts = Transcripts { disk: play(disk)?, door: play(door)? };
         self.pair = Some(pair);
         Ok(transcripts)
     }

@@ -107,7 +107,12 @@ fn umask() -> u32 {
 impl Snapshot {
     /// The first.
     #[must_use]
-    pub fn new(inside: &str, outside: &str) -> Snapshot {
+    pub fn new(
+        inside: &str,
+        outside: &str,
+        told: &mut String,
+        same_name: &dyn Fn(Vec<u8>) -> Vec<u8>,
+    ) -> Snapshot {
         let named = |directory: &str, names: &[&str], shown: &str| -> Vec<_> {
             let path = |name: &str| CString::new(format!("{directory}/{name}")).unwrap_or_default();
             names.iter().map(|name| (format!("{shown}/{name}"), path(name), None)).collect()
@@ -115,7 +120,7 @@ impl Snapshot {
         let mut files = named(inside, INSIDE, "");
         files.extend(named(outside, OUTSIDE, "outside"));
         let mut first = Snapshot { descriptors: vec![None; DESCRIPTORS], files, directory: None, umask: 0 };
-        first.update(&mut String::new(), false, &|name| name);
+        first.update(told, false, same_name);
         first
     }
 
