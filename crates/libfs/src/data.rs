@@ -548,6 +548,7 @@ fn cut_to<'d>(data: &[UserSlice<'d>], bytes: usize) -> Vec<UserSlice<'d>> {
             left -= part.len();
             part
         })
-        .take_while(|part| !part.is_empty())
+        // Parts that were empty before may lie between others.
+        .filter(|part| !part.is_empty())
         .collect()
 }

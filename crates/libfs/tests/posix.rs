@@ -312,6 +312,19 @@ fn no_file_grows_beyond_the_limit_of_its_writer() {
 }
 
 #[test]
+fn a_write_that_is_cut_short_passes_over_empty_parts() {
+    let store = Store::new(small());
+    let client = store.attach();
+    let file = root(&client).open("f", O_CREAT | O_RDWR).unwrap();
+    client.limit_files(7);
+    let parts = [b"one".as_slice().into(), b"".as_slice().into(), b"twothree".as_slice().into()];
+    assert_eq!(client.write(&file, &parts), Ok(7));
+    assert_eq!(root(&client).read_file("f").unwrap(), b"onetwot");
+    client.digest().unwrap();
+    assert_eq!(root(&store.attach()).read_file("f").unwrap(), b"onetwot");
+}
+
+#[test]
 fn the_offset_of_a_file_in_use_can_be_asked_for() {
     let store = Store::new(small());
     let client = store.attach();
