@@ -46,8 +46,9 @@ pub const CLASS_CLONE: u8 = 12;
 
 /// Bit of a call's number, on its way to Rust: it is on a path, and the kernel has answered ENOENT.
 pub const FOUND_NOTHING_BIT: usize = 62;
-/// Bit of a call's number, on its way back: it is on a path, and not ours. No answer that is no error has either.
-pub const TRY_KERNEL_BIT: usize = 61;
+/// Bit of a call's number, on its way back: it is on a path, and not ours. Error numbers have this bit and the one above,
+/// other answers, offsets of any size among them, have at most the one above.
+pub const TRY_KERNEL_BIT: usize = 63;
 
 /// System call numbers the class table covers.
 pub const SYSCALL_LIMIT: usize = 512;

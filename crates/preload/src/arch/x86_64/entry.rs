@@ -400,11 +400,14 @@ global_asm!(
     "  pop rsi",
     "  pop rdi",
     "  pop rax",
+    // Answers are at least 0 (both bits are clear) or error numbers (both are set).
     "  test rax, rax",
-    "  js 60b",
+    "  jns 60b",
+    "  bts rax, {found_nothing}",
+    "  jc 60b",
+    "  btr rax, {found_nothing}",
     "  btr rax, {try_kernel}",
-    "  jc 38b",
-    "  jmp 60b",
+    "  jmp 38b",
     // The thread's first call: its stack may be too small even for the vector state (a goroutine's). Its own
     // client stack is made on one that threads take in turns, with handlers deferred.
     "79:",

@@ -49,7 +49,7 @@ impl Frame {
 
     /// The call is on a path, and not ours: the kernel's answer decides whether it is looked at again.
     pub fn try_kernel(&mut self) {
-        self.number_or_answer |= 1 << TRY_KERNEL_BIT;
+        self.number_or_answer = self.number() | 1 << TRY_KERNEL_BIT;
     }
 
     /// Its six arguments.
