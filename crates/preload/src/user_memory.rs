@@ -125,6 +125,16 @@ pub fn slice_mut(address: usize, length: usize) -> UserSliceMut<'static> {
     unsafe { UserSliceMut::new(address as *mut u8, length) }
 }
 
+/// The first address that no program can have.
+const END_OF_MEMORY: usize = 0x7fff_ffff_f000;
+
+/// Whether a program can have memory of this length at `address`: where it cannot, the kernel refuses a buffer before it moves
+/// any byte. What lies inside need not be mapped.
+#[inline]
+pub fn is_in_reach(address: usize, length: usize) -> bool {
+    address.checked_add(length).is_some_and(|end| end <= END_OF_MEMORY)
+}
+
 /// The zero-terminated string at `address`, without its terminator; `None` if that does not come within `limit` bytes.
 pub fn read_string(address: usize, limit: usize) -> Result<Option<Vec<u8>>, Failure> {
     let mut string = Vec::new();

@@ -288,6 +288,7 @@ pub fn change_times(call: &Call) -> Answer {
             }
             match (time(accessed[0], accessed[1]), time(modified[0], modified[1])) {
                 (Ok(accessed), Ok(modified)) => times(accessed, modified),
+                _ if call.int(3) & !CHANGE_FLAGS != 0 => return Err(Failure::Errno(libc::EINVAL)),
                 // A file that is not there is missed first.
                 _ if call.word(1) == 0 => return call.pin(0).and(Err(Failure::Errno(libc::EINVAL))),
                 _ => {

@@ -138,6 +138,7 @@ pub fn control(call: &Call) -> Answer {
         libc::F_GETPIPE_SZ | libc::F_SETPIPE_SZ => Err(Failure::Errno(libc::EBADF)),
         libc::F_GETOWN | libc::F_SETOWN | F_SETSIG | F_GETSIG => Ok(0),
         // For files in memory only.
+        libc::F_ADD_SEALS if !pin.writes() => Err(Failure::Errno(libc::EPERM)),
         libc::F_ADD_SEALS | libc::F_GET_SEALS => Err(Failure::Errno(libc::EINVAL)),
         libc::F_GETLEASE => Ok(libc::F_UNLCK as isize),
         libc::F_SETLEASE if argument as i32 == libc::F_UNLCK => Err(Failure::Errno(libc::EAGAIN)),

@@ -1,4 +1,4 @@
-//! Paths that name one of our descriptors: `/proc/self/fd/N`, `/dev/fd/N`, `/dev/stdin`.
+//! Paths that name one of our descriptors: `/proc/self/fd/N`, `/dev/fd/N`, `/dev/stdin`; and `/proc/self/cwd`.
 //!
 //! In the kernel such a path leads to the placeholder, which is the wrong file. What follows it means the
 //! file behind the descriptor, as it is now; what does not (`lstat`, `unlink`) means the link, which the
@@ -13,7 +13,7 @@ use super::{Call, Failure, running};
 use crate::descriptors::{self, Pin};
 use crate::store::{Base, Client, OpenFile};
 use crate::user_memory::UserPath;
-use crate::{credentials, process};
+use crate::{credentials, process, working_directory};
 
 /// What the kernel puts behind the name of a file that has none any more.
 const DELETED: &[u8] = b" (deleted)";
@@ -35,6 +35,12 @@ pub enum Passed<'a> {
 pub fn first_passed(path: &[u8]) -> Option<Passed<'_>> {
     let mut walk = Walk::new(path)?;
     while walk.step() {
+        if names_directory(&walk.passed)
+            && let Some(pin) = working_directory::pin()
+        {
+            let is_directory = walk.rest.is_empty() && path.ends_with(b"/");
+            return Some(Passed::Ours(pin, if is_directory { b"." } else { walk.rest }));
+        }
         let Some(fd) = number(&walk.passed) else {
             match listed(&walk.passed, b"fdinfo") {
                 Some(fd) if descriptors::is_hidden(fd) => return Some(Passed::Hidden),
@@ -109,8 +115,17 @@ fn listed(path: &[u8], list: &[u8]) -> Option<i32> {
 
 /// Whether `path` is the link to this process's program.
 pub fn names_program(path: &[u8]) -> bool {
-    let folder = path::normal(path).and_then(|path| Some(path.strip_suffix(b"/exe")?.to_vec()));
-    let process = folder.as_deref().and_then(|folder| folder.strip_prefix(b"/proc/"));
+    path::normal(path).is_some_and(|path| is_own_link(&path, b"/exe"))
+}
+
+/// Whether the kernel calls `path` the link to this process's working directory.
+fn names_directory(path: &[u8]) -> bool {
+    is_own_link(path, b"/cwd")
+}
+
+/// Whether a normal path is this process's link of that name.
+fn is_own_link(path: &[u8], link: &[u8]) -> bool {
+    let process = path.strip_suffix(link).and_then(|folder| folder.strip_prefix(b"/proc/"));
     process.is_some_and(|process| {
         process == b"self"
             || process == b"thread-self"

@@ -29,7 +29,8 @@ pub fn read_entries(call: &Call) -> Answer {
     if file.kind() != FileKind::Directory {
         return Err(Failure::Errno(libc::ENOTDIR));
     }
-    let room = call.word(2).min(BATCH_LIMIT);
+    // The kernel counts with an int.
+    let room = usize::try_from(call.int(2)).unwrap_or(0).min(BATCH_LIMIT);
     let client = process::client()?;
     let mut bytes = Vec::with_capacity(room.min(4096));
     let mut was_too_small = false;

@@ -38,7 +38,10 @@ pub fn serve(call: &Call) -> Answer {
     pin.file()?.check_not_path()?;
     let file = pin.file()?;
     match call.word(1) as u32 as usize {
-        FICLONE | FICLONERANGE | FIDEDUPERANGE => Err(Failure::Errno(libc::EOPNOTSUPP)),
+        FICLONE => clone_from(call.int(2)),
+        // struct file_clone_range begins with the descriptor.
+        FICLONERANGE => clone_from(user_memory::read::<i64>(call.word(2))? as i32),
+        FIDEDUPERANGE => Err(Failure::Errno(libc::EOPNOTSUPP)),
         FIONREAD if file.kind() == FileKind::File => {
             let size = process::client()?.stat_open(file)?.record.size;
             let offset = pin.with_offset(|file| Ok(file.offset()))?;
@@ -80,6 +83,16 @@ pub fn serve(call: &Call) -> Answer {
         FS_IOC_FSSETXATTR => flags::set_extended(call, file),
         _ => Err(Failure::Errno(libc::ENOTTY)),
     }
+}
+
+/// Files share no blocks. The kernel looks at the other descriptor before it asks the file system.
+fn clone_from(source: i32) -> Answer {
+    let is_open = match descriptors::pin(source) {
+        Some(pin) => !pin.is_path(),
+        None => rustix::fs::fcntl_getfl(process::borrow(source))
+            .is_ok_and(|flags| !flags.contains(rustix::fs::OFlags::PATH)),
+    };
+    Err(Failure::Errno(if is_open { libc::EOPNOTSUPP } else { libc::EBADF }))
 }
 
 /// A request to a file of the kernel's about one of ours.

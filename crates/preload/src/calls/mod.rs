@@ -33,6 +33,7 @@ pub mod running;
 mod sockets;
 mod stand_ins;
 mod transfer;
+mod two_names;
 mod variables;
 
 pub use attributes::device;

@@ -3,14 +3,13 @@
 use crate::store::{LinkSource, OpenFile};
 use cuesta_format::{FileKind, InodeNumber};
 use cuesta_libfs::{Error, NewMode, OPEN_FLAGS, RenameFlags, Resolve, UNNAMED};
-use rustix::fs::{AtFlags, Mode, OFlags};
-use rustix::io::Errno;
 
 use super::path::{self, Named, Place};
-use super::{Answer, Call, Failure, by_mount, descriptor_names, links, stand_ins};
+use super::two_names::{self, Kind, Source};
+use super::{Answer, Call, Failure, by_mount, descriptor_names, stand_ins};
 use crate::descriptors;
 use crate::open_file::Description;
-use crate::{credentials, process, references, thread, user_memory};
+use crate::{process, references, thread, user_memory, working_directory};
 
 const MODE_BITS: u32 = 0o7777;
 
@@ -31,12 +30,30 @@ fn new_mode(mode: usize) -> NewMode {
 
 pub fn open(call: &Call, directory: Option<usize>, path: usize, flags: i32, mode: usize) -> Answer {
     // Flags that do not exist are passed over.
-    let flags = flags & OPEN_FLAGS;
+    let flags = sound_flags(flags & OPEN_FLAGS);
+    if asks_for_nothing(flags) {
+        return Err(Failure::NotOurs);
+    }
     match path::locate(call, directory, path) {
         Ok(place) => open_place(call, (directory, path), place, flags, mode, Through::default()),
         Err(Failure::NotOurs) => open_named(call, path, flags),
         Err(failure) => Err(failure),
     }
+}
+
+/// Flags as the kernel takes them: beside `O_PATH` most mean nothing, and the greater kind of durability has the lesser.
+fn sound_flags(flags: i32) -> i32 {
+    const GREATER: i32 = libc::O_SYNC & !libc::O_DSYNC;
+    match flags {
+        flags if flags & libc::O_PATH != 0 => flags,
+        flags if flags & GREATER != 0 => flags | libc::O_DSYNC,
+        flags => flags,
+    }
+}
+
+/// Whether an open asks for a file without a name that it could not write: the kernel refuses it before it looks at the path.
+pub fn asks_for_nothing(flags: i32) -> bool {
+    flags & libc::O_PATH == 0 && flags & UNNAMED == UNNAMED && flags & libc::O_ACCMODE == libc::O_RDONLY
 }
 
 /// Which ways an open may take.
@@ -156,6 +173,10 @@ pub fn make_directory(call: &Call, directory: Option<usize>, path: usize, mode: 
 
 pub fn make_node(call: &Call, directory: Option<usize>, path: usize, mode: usize, device: usize) -> Answer {
     let kind = mode as u32 & libc::S_IFMT;
+    if !matches!(kind, 0 | libc::S_IFREG | libc::S_IFIFO | libc::S_IFSOCK | libc::S_IFCHR | libc::S_IFBLK) {
+        // The kernel refuses that before it looks at the path.
+        return Err(Failure::NotOurs);
+    }
     let mode = new_mode(mode);
     let mode = NewMode { bits: mode.bits | kind, ..mode };
     path::at(
@@ -180,143 +201,51 @@ pub fn remove(call: &Call, directory: Option<usize>, path: usize, is_directory: 
     )
 }
 
-/// Both places of a call with two names. One in the store and one outside are on two file systems, which the kernel says
-/// once it has found the folders of both. `look` is how far the call looks at the first before it reads the second.
-fn both(
-    call: &Call,
-    from: Named,
-    to: Named,
-    look: impl Fn(&[u8]) -> Option<&[u8]>,
-) -> Result<(Place, Place), Failure> {
-    match (path::locate(call, from.0, from.1), path::locate(call, to.0, to.1)) {
-        (Ok(from), Ok(to)) => Ok((from, to)),
-        (Err(Failure::NotOurs), Err(Failure::NotOurs)) => Err(Failure::NotOurs),
-        (Err(Failure::NotOurs), Ok(place)) => match links::behind_link(call, from) {
-            Some(found) => Ok((path::locate_bytes(libc::AT_FDCWD, found.as_bytes())?, place)),
-            None => {
-                outside(call, from, true)?;
-                let (base, path) = place.located()?;
-                let (client, credentials) = (process::client()?, credentials::effective());
-                if let Some(folder) = directory_of(path) {
-                    client.stat(&credentials, base, folder, true)?;
-                }
-                if is_link(call) && client.stat(&credentials, base, path, false).is_ok() {
-                    return Err(Failure::Errno(libc::EEXIST));
-                }
-                Err(Failure::Errno(libc::EXDEV))
-            }
-        },
-        (Ok(place), Err(failure)) => {
-            let (base, path) = place.located()?;
-            if let Some(path) = look(path) {
-                process::client()?.stat(&credentials::effective(), base, path, false)?;
-            }
-            if failure != Failure::NotOurs {
-                return Err(failure);
-            }
-            match links::behind_link(call, to) {
-                Some(found) => Ok((place, path::locate_bytes(libc::AT_FDCWD, found.as_bytes())?)),
-                None => Err(apart(call, to)),
-            }
-        }
-        (Err(failure), _) => Err(failure),
-    }
-}
-
-fn is_link(call: &Call) -> bool {
-    matches!(call.number as i64, libc::SYS_link | libc::SYS_linkat)
-}
-
-/// Why a call fails whose first path is in the store, and this one is not.
-fn apart(call: &Call, named: Named) -> Failure {
-    outside(call, named, false).err().unwrap_or(Failure::Errno(libc::EXDEV))
-}
-
-/// What the kernel says of one of a call's two paths, which is outside the store, before it says that they are on two
-/// file systems.
-fn outside(call: &Call, (directory, path): Named, is_source: bool) -> Result<(), Failure> {
-    let path = user_memory::UserPath::read(call.word(path))?;
-    if path.as_bytes().is_empty() {
-        return Err(Failure::Errno(libc::ENOENT));
-    }
-    let directory = directory.map_or(libc::AT_FDCWD, |index| call.int(index));
-    let follow =
-        is_source && call.number as i64 == libc::SYS_linkat && call.int(4) & libc::AT_SYMLINK_FOLLOW != 0;
-    outside_at(directory, path.as_bytes(), is_link(call), is_source, follow)
-}
-
-/// As [`outside`], for a path already read.
-fn outside_at(
-    directory: i32,
-    path: &[u8],
-    is_link: bool,
-    is_source: bool,
-    follow: bool,
-) -> Result<(), Failure> {
-    let directory = process::borrow(directory);
-    // Without a folder in the path it is the directory itself that must be one.
-    let folder = directory_of(path).unwrap_or(b".");
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    rustix::fs::openat(directory, folder, flags, Mode::empty())?;
-    if !is_link {
-        return Ok(());
-    }
-    let end = if follow { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
-    match (rustix::fs::statat(directory, path, end), is_source) {
-        (Ok(_), true) | (Err(Errno::NOENT), false) => Ok(()),
-        (Ok(_), false) => Err(Failure::Errno(libc::EEXIST)),
-        (Err(errno), _) => Err(errno.into()),
-    }
-}
-
-/// The directory a path's last name is in, with the slash; none if it is where the path begins.
-fn directory_of(path: &[u8]) -> Option<&[u8]> {
-    let end = path.len() - path.iter().rev().take_while(|byte| **byte == b'/').count();
-    path[..end].iter().rposition(|byte| *byte == b'/').map(|slash| &path[..=slash])
-}
-
 pub fn rename(call: &Call, from: Named, to: Named, flags: u32) -> Answer {
     const BOTH: u32 = libc::RENAME_NOREPLACE | libc::RENAME_EXCHANGE;
     if flags & !(BOTH | libc::RENAME_WHITEOUT) != 0 || flags & BOTH == BOTH {
         // The kernel refuses that before it looks at the paths.
         return Err(Failure::NotOurs);
     }
-    let places = both(call, from, to, directory_of)?;
     if flags & !BOTH != 0 {
-        return call.unserved(libc::EINVAL);
+        return two_names::serve(call, (from, to), Kind::Rename, None, |_, _, _, _| Err(Error::Unsupported))
+            .or_else(|failure| match failure {
+                Failure::Errno(libc::EOPNOTSUPP) => call.unserved(libc::EINVAL),
+                failure => Err(failure),
+            });
     }
     let flags = RenameFlags {
         no_replace: flags & libc::RENAME_NOREPLACE != 0,
         exchange: flags & libc::RENAME_EXCHANGE != 0,
     };
-    path::at_both(places, |client, credentials, from, to| client.rename(credentials, from, to, flags))
+    two_names::serve(call, (from, to), Kind::Rename, None, |client, credentials, source, to| match source {
+        Source::Path(from) => client.rename(credentials, from, to, flags),
+        Source::File(_) => Err(Error::NotFound),
+    })
 }
 
 pub fn link(call: &Call, from: Named, to: Named, flags: i32) -> Answer {
     if flags & !(libc::AT_EMPTY_PATH | libc::AT_SYMLINK_FOLLOW) != 0 {
         return Err(Failure::NotOurs);
     }
-    let is_empty = flags & libc::AT_EMPTY_PATH != 0
-        && user_memory::UserPath::read(call.word(from.1))?.as_bytes().is_empty();
+    let (follow, may_be_empty) = (flags & libc::AT_SYMLINK_FOLLOW != 0, flags & libc::AT_EMPTY_PATH != 0);
+    let is_empty = may_be_empty && user_memory::UserPath::read(call.word(from.1))?.as_bytes().is_empty();
     let file = match is_empty {
-        true => Some(call.pin(0)?),
-        false if flags & libc::AT_SYMLINK_FOLLOW != 0 => descriptor_names::itself(call, from.1).ok(),
+        true if call.int(0) == libc::AT_FDCWD => working_directory::pin(),
+        true => match call.pin(0) {
+            Err(Failure::NotOurs) => None,
+            pin => Some(pin?),
+        },
+        false if follow => descriptor_names::itself(call, from.1).ok(),
         false => None,
     };
-    if let Some(file) = file {
-        let to = match path::locate(call, to.0, to.1) {
-            Err(Failure::NotOurs) => return Err(apart(call, to)),
-            to => to?,
+    let kind = Kind::Link { follow, may_be_empty };
+    two_names::serve(call, (from, to), kind, file, |client, credentials, source, to| {
+        let source = match source {
+            Source::Path((base, path)) => LinkSource::Path { base, path, follow },
+            Source::File(file) => LinkSource::File(file),
         };
-        let source = LinkSource::File(file.file()?);
-        let (base, path) = to.located()?;
-        process::client()?.link(&credentials::effective(), source, base, path)?;
-        return Ok(0);
-    }
-    let places = both(call, from, to, |path| Some(path))?;
-    let follow = flags & libc::AT_SYMLINK_FOLLOW != 0;
-    path::at_both(places, |client, credentials, (base, path), to| {
-        client.link(credentials, LinkSource::Path { base, path, follow }, to.0, to.1)
+        client.link(credentials, source, to.0, to.1)
     })
 }
 

@@ -229,36 +229,8 @@ pub fn outside(path: &[u8]) -> Result<Vec<u8>, Failure> {
     Ok(normal(&absolute).unwrap_or_else(|| b"/".to_vec()))
 }
 
-/// As [`at`] for a call with two paths. One that ends outside, or comes from there, is on another file system.
-pub fn at_both(
-    (mut from, mut to): (Place, Place),
-    mut serve: impl FnMut(&Client, &Credentials, Located<'_>, Located<'_>) -> Result<(), Error>,
-) -> Answer {
-    let client = process::client()?;
-    let credentials = credentials::effective();
-    for _ in 0..CROSSINGS {
-        match serve(client, &credentials, from.located()?, to.located()?) {
-            Ok(()) => return Ok(0),
-            Err(Error::Leaves { path, second }) => {
-                let outside = outside(&path)?;
-                let prefix = &process::configuration()?.prefix;
-                let place = match below(prefix, &outside) {
-                    Some(rest) => Place::below_root(rest),
-                    None => match links::into_store(libc::AT_FDCWD, &outside, false) {
-                        Some(inside) => led_back(prefix, &inside)?,
-                        None => return Err(Failure::Errno(libc::EXDEV)),
-                    },
-                };
-                *(if second { &mut to } else { &mut from }) = place;
-            }
-            Err(error) => return Err(error.into()),
-        }
-    }
-    Err(Failure::Errno(libc::ELOOP))
-}
-
 /// The place of a path of the store that a link of the kernel's led to.
-fn led_back(prefix: &[u8], inside: &[u8]) -> Result<Place, Failure> {
+pub fn led_back(prefix: &[u8], inside: &[u8]) -> Result<Place, Failure> {
     below(prefix, inside).map(Place::below_root).ok_or(Failure::Errno(libc::ENOENT))
 }
 
@@ -319,6 +291,7 @@ pub fn refuse(call: &Call) -> Answer {
         _ => Err(Failure::NotOurs),
     };
     ours?;
+    check_others(call)?;
     let errno = match call.number as i64 {
         libc::SYS_name_to_handle_at | libc::SYS_open_by_handle_at => libc::EOPNOTSUPP,
         // As on every file system but its own.
@@ -328,6 +301,47 @@ pub fn refuse(call: &Call) -> Answer {
     };
     process::client()?;
     call.unserved(errno)
+}
+
+/// What is wrong with the other arguments of a call that is not served, where programs try whether it is.
+fn check_others(call: &Call) -> Result<(), Failure> {
+    const HANDLE_BYTES_MAX: u32 = 128;
+    let mut arguments = call.arguments;
+    match call.number as i64 {
+        libc::SYS_inotify_add_watch if call.pin(0).is_ok_and(|pin| !pin.is_path()) => {
+            return Err(Failure::Errno(libc::EINVAL));
+        }
+        libc::SYS_inotify_add_watch if call.pin(0).is_ok() => return Err(Failure::Errno(libc::EBADF)),
+        // These look at the path last, and cannot read the one the kernel gets.
+        libc::SYS_inotify_add_watch => arguments[1] = 0,
+        libc::SYS_name_to_handle_at => (arguments[0], arguments[1]) = (libc::AT_FDCWD as usize, 0),
+        libc::SYS_open_by_handle_at => {
+            let bytes: u32 = user_memory::read(call.word(1))?;
+            return match bytes {
+                1..=HANDLE_BYTES_MAX => Ok(()),
+                _ => Err(Failure::Errno(libc::EINVAL)),
+            };
+        }
+        _ => return Ok(()),
+    }
+    let answer = call.kernel(arguments);
+    if answer != -(libc::EFAULT as isize) {
+        return Err(Failure::Errno(-answer as i32));
+    }
+    let (named, follow) = match call.number as i64 {
+        libc::SYS_name_to_handle_at => ((Some(0), 1), call.int(4) & libc::AT_SYMLINK_FOLLOW != 0),
+        _ => ((None, 1), call.word(2) as u32 & libc::IN_DONT_FOLLOW == 0),
+    };
+    let path = UserPath::read(call.word(named.1))?;
+    if path.as_bytes().is_empty() {
+        return Ok(());
+    }
+    let place = locate(call, named.0, named.1)?;
+    let (base, path) = place.located()?;
+    match process::client()?.stat(&credentials::effective(), base, path, follow) {
+        Ok(_) | Err(Error::Leaves { .. }) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// What makes a name for an object of BPF's, and what finds it by that.

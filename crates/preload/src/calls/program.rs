@@ -227,6 +227,9 @@ fn flags_and_stack(call: &Call) -> Result<(u64, u64), Failure> {
     })
 }
 
+/// `execveat` that only asks whether it could.
+const AT_EXECVE_CHECK: i32 = 0x1_0000;
+
 pub fn execute(
     call: &Call,
     directory: Option<usize>,
@@ -237,6 +240,12 @@ pub fn execute(
 ) -> Answer {
     process::configuration()?;
     let name = UserPath::read(call.word(path))?;
+    if flags & !(libc::AT_SYMLINK_NOFOLLOW | libc::AT_EMPTY_PATH | AT_EXECVE_CHECK) != 0 {
+        return match name.as_bytes() {
+            b"" if flags & libc::AT_EMPTY_PATH == 0 => Err(Failure::Errno(libc::ENOENT)),
+            _ => Err(Failure::Errno(libc::EINVAL)),
+        };
+    }
     let directory_argument = directory;
     let directory = directory.map_or(libc::AT_FDCWD, |index| call.int(index));
     let mut chain = Chain::new(directory, name.as_bytes(), flags)?;

@@ -3,7 +3,7 @@
 //! The kernel is asked about the others, without waiting if one of ours is ready.
 
 use super::{Answer, Call, Failure};
-use crate::{descriptors, thread, user_memory};
+use crate::{descriptors, process, thread, user_memory};
 
 /// Most descriptors of one call: the kernel's table has no more.
 const COUNT_LIMIT: usize = 1 << 20;
@@ -30,10 +30,50 @@ fn kernel(call: &Call, arguments: [usize; 6]) -> Result<isize, Failure> {
     if answer < 0 { Err(Failure::Errno(-answer as i32)) } else { Ok(answer) }
 }
 
-/// `epoll_ctl`: a file is nothing to wait for.
+/// `epoll_ctl`: a file is nothing to wait for, and waits for nothing.
 pub fn watch(call: &Call) -> Answer {
-    call.pin(2)?.file()?.check_not_path()?;
-    Err(Failure::Errno(libc::EPERM))
+    let (waiting, watched) = (call.pin(0), call.pin(2));
+    if [&waiting, &watched].map(|pin| pin.as_ref().err().copied()) == [Some(Failure::NotOurs); 2] {
+        return Err(Failure::NotOurs);
+    }
+    let has_event = call.int(1) != libc::EPOLL_CTL_DEL;
+    if has_event {
+        // struct epoll_event is packed.
+        user_memory::read::<[u32; 3]>(call.word(3))?;
+    }
+    for (pin, fd) in [(&waiting, call.int(0)), (&watched, call.int(2))] {
+        match pin {
+            Ok(pin) => pin.file()?.check_not_path()?,
+            Err(Failure::NotOurs) => check_open(fd)?,
+            Err(failure) => return Err(*failure),
+        }
+    }
+    if watched.is_ok() || !can_wait_for(call.int(2)) {
+        return Err(Failure::Errno(libc::EPERM));
+    }
+    Err(Failure::Errno(libc::EINVAL))
+}
+
+/// Fails if a descriptor of the kernel's is none, or for paths only.
+fn check_open(fd: i32) -> Result<(), Failure> {
+    match rustix::fs::fcntl_getfl(process::borrow(fd)) {
+        Ok(flags) if !flags.contains(rustix::fs::OFlags::PATH) => Ok(()),
+        _ => Err(Failure::Errno(libc::EBADF)),
+    }
+}
+
+/// Whether what is behind a descriptor of the kernel's can be waited for, which an epoll of ours tries.
+fn can_wait_for(fd: i32) -> bool {
+    use rustix::event::epoll;
+    let Ok(waiting) = epoll::create(epoll::CreateFlags::CLOEXEC) else { return true };
+    let data = epoll::EventData::new_u64(0);
+    epoll::add(&waiting, process::borrow(fd), data, epoll::EventFlags::empty())
+        != Err(rustix::io::Errno::PERM)
+}
+
+/// Whether a descriptor is one for paths only.
+fn is_path(fd: i32) -> bool {
+    descriptors::pin(fd).is_some_and(|pin| pin.is_path())
 }
 
 /// `poll` and `ppoll`.
@@ -54,7 +94,7 @@ pub fn poll(call: &Call) -> Answer {
     let mut others = asked.clone();
     let mut ready = 0;
     for ((one, other), _) in asked.iter_mut().zip(&mut others).zip(&ours).filter(|(_, ours)| **ours) {
-        one.seen = one.events & READY;
+        one.seen = if is_path(one.fd) { libc::POLLNVAL as u16 } else { one.events & READY };
         ready += isize::from(one.seen != 0);
         other.fd = -1;
     }
@@ -99,8 +139,8 @@ pub fn select(call: &Call) -> Answer {
     for fd in ours {
         let bit = 1 << (fd % WORD_BITS);
         for (index, set) in sets.iter_mut().enumerate().filter(|(_, set)| !set.is_empty()) {
-            // Nothing exceptional happens to a file.
-            if set[fd / WORD_BITS] & bit != 0 && index < 2 {
+            // Nothing exceptional happens to a file, and what is no open file is all at once.
+            if set[fd / WORD_BITS] & bit != 0 && (index < 2 || is_path(fd as i32)) {
                 found[index][fd / WORD_BITS] |= bit;
                 ready += 1;
             }

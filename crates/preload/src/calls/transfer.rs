@@ -3,7 +3,7 @@
 //! The kernel cannot reach what is ours, so the bytes go through a buffer. What has been read but could not be
 //! written stays unread: offsets move by what arrived.
 
-use cuesta_format::FileKind;
+use cuesta_format::{FILE_BYTES_MAX, FileKind};
 use cuesta_libfs::Whence;
 
 use super::{Answer, Call, Failure};
@@ -30,14 +30,41 @@ struct End {
 }
 
 impl End {
+    /// The end at a descriptor; where it begins is still to be read from `offset`, if that is an address.
     fn new(call: &Call, fd: usize, offset: usize) -> Result<Self, Failure> {
         let fd = call.int(fd);
         if descriptors::is_hidden(fd) {
             return Err(Failure::Errno(libc::EBADF));
         }
         let kept_at = if offset == 0 { None } else { Some(offset) };
-        let position = kept_at.map(user_memory::read::<i64>).transpose()?;
-        Ok(Self { fd, pin: descriptors::pin(fd), position, kept_at })
+        Ok(Self { fd, pin: descriptors::pin(fd), position: None, kept_at })
+    }
+
+    /// Reads where it begins, if the application says so.
+    fn read_offset(&mut self) -> Result<(), Failure> {
+        self.position = self.kept_at.map(user_memory::read::<i64>).transpose()?;
+        Ok(())
+    }
+
+    /// Fails if the descriptor is no open file.
+    fn check_open(&self) -> Result<(), Failure> {
+        if self.flags()? & libc::O_PATH != 0 { Err(Failure::Errno(libc::EBADF)) } else { Ok(()) }
+    }
+
+    /// Fails if `count` bytes from its beginning lead beyond the last offset.
+    fn check_area(&self, count: usize) -> Result<(), Failure> {
+        let position = match (self.position, &self.pin) {
+            (Some(position), _) => position as u64,
+            (None, Some(pin)) => pin.with_offset(|file| Ok(file.offset()))?,
+            // The kernel checks its own.
+            (None, None) => 0,
+        };
+        super::data::check_position(count, position)
+    }
+
+    /// Whether it has no offsets: a pipe or a socket.
+    fn is_stream(&self) -> Result<bool, Failure> {
+        Ok(matches!(self.kind()?, libc::S_IFIFO | libc::S_IFSOCK))
     }
 
     /// The flags it was opened with.
@@ -288,12 +315,20 @@ fn drain_pipe(from: End, to: End, count: usize, flags: u32) -> Answer {
 
 pub fn send_file(call: &Call) -> Answer {
     let to = End::new(call, 0, 0)?;
-    let from = End::new(call, 1, call.word(2))?;
+    let mut from = End::new(call, 1, call.word(2))?;
     if from.pin.is_none() && to.pin.is_none() {
         return Err(Failure::NotOurs);
     }
+    from.read_offset()?;
     from.check_readable()?;
+    if from.kept_at.is_some() && from.is_stream()? {
+        return Err(Failure::Errno(libc::ESPIPE));
+    }
+    from.check_area(call.word(3))?;
     to.check_writable()?;
+    if from.position.is_some_and(|position| position as u64 >= FILE_BYTES_MAX) {
+        return Err(Failure::Errno(libc::EOVERFLOW));
+    }
     let appends = to.flags()? & libc::O_APPEND != 0 && !to.is_pipe();
     // What could not be put back is not taken.
     let cannot_seek = matches!(from.kind()?, libc::S_IFDIR | libc::S_IFIFO | libc::S_IFSOCK);
@@ -349,20 +384,31 @@ pub fn splice(call: &Call) -> Answer {
             return Err(Failure::Errno(libc::EINVAL));
         }
     }
-    let (from, to) = (End::new(call, 0, call.word(1))?, End::new(call, 2, call.word(3))?);
+    let (mut from, mut to) = (End::new(call, 0, call.word(1))?, End::new(call, 2, call.word(3))?);
     if from.pin.is_none() && to.pin.is_none() {
         return Err(Failure::NotOurs);
     }
-    from.check_readable()?;
-    to.check_writable()?;
-    let pipe = if from.pin.is_none() { &from } else { &to };
-    if !pipe.is_pipe() || to.flags()? & libc::O_APPEND != 0 {
-        return Err(Failure::Errno(libc::EINVAL));
-    }
-    if pipe.kept_at.is_some() {
+    let (count, flags) = (call.word(4), call.word(5) as u32);
+    from.check_open()?;
+    to.check_open()?;
+    let is_filling = from.pin.is_some();
+    let (file, pipe) = if is_filling { (&from, &to) } else { (&to, &from) };
+    let (has_pipe, file_appends) = (pipe.is_pipe(), file.flags()? & libc::O_APPEND != 0);
+    if has_pipe && pipe.kept_at.is_some() {
         return Err(Failure::Errno(libc::ESPIPE));
     }
-    let (count, flags) = (call.word(4), call.word(5) as u32);
+    to.read_offset()?;
+    from.read_offset()?;
+    from.check_readable()?;
+    to.check_writable()?;
+    if !has_pipe || !is_filling && file_appends {
+        return Err(Failure::Errno(libc::EINVAL));
+    }
+    if is_filling {
+        from.check_area(count)?
+    } else {
+        to.check_area(count)?
+    }
     if from.pin.is_none() { drain_pipe(from, to, count, flags) } else { fill_pipe(from, to, count, flags) }
 }
 
@@ -372,12 +418,11 @@ pub fn copy_range(call: &Call) -> Answer {
     if from.pin.is_none() && to.pin.is_none() {
         return Err(Failure::NotOurs);
     }
+    from.check_open()?;
+    to.check_open()?;
+    from.read_offset()?;
+    to.read_offset()?;
     let kinds = [from.kind()?, to.kind()?];
-    for end in [&from, &to] {
-        if end.flags()? & libc::O_PATH != 0 {
-            return Err(Failure::Errno(libc::EBADF));
-        }
-    }
     if call.word(5) != 0 {
         return Err(Failure::Errno(libc::EINVAL));
     }
@@ -400,9 +445,15 @@ pub fn copy_range(call: &Call) -> Answer {
     from.begin()?;
     to.begin()?;
     let (read, written) = (from.position.unwrap_or(0), to.position.unwrap_or(0));
+    let asked = call.word(4) as u64;
+    if [read, written].iter().any(|at| (*at as u64).checked_add(asked).is_none()) {
+        return Err(Failure::Errno(libc::EOVERFLOW));
+    }
     let count = call.word(4).min(size.saturating_sub(read as u64) as usize);
     if is_same && read.abs_diff(written) < count as u64 {
         return Err(Failure::Errno(libc::EINVAL));
     }
+    super::data::check_position(count, read as u64)?;
+    super::data::check_position(count, written as u64)?;
     transfer(from, to, count, |_, _| Ok(STEP_BYTES))
 }
