@@ -12,6 +12,7 @@ mod directory_quotas;
 mod doctor;
 mod emulation;
 mod failing_disk;
+mod formats;
 mod life;
 mod locks;
 mod mount;

@@ -493,6 +493,8 @@ pub struct Status {
     pub sessions: Vec<SessionStatus>,
     /// Calls under the path that were not served, ever since start: (system call number, count).
     pub unserved: Vec<(u32, u64)>,
+    /// How often one copy of the metadata was mended from the other since start.
+    pub healed: u64,
 }
 
 /// Requests of one kind in [`Status`].

@@ -7,7 +7,9 @@ use crate::sessions::{MarksFile, SessionTable, make_segment};
 use crate::store::SharedFs;
 use crate::superblocks::{self, Superblocks};
 use crate::tiers::{Parts, claim_device, medium_of_files};
-use cuesta_format::geometry::{ARENAS_FOLDER, LOGS_FOLDER, METADATA_FILE, SESSIONS_COPY_FILE, SESSIONS_FILE};
+use cuesta_format::geometry::{
+    ARENAS_FOLDER, LOGS_FOLDER, METADATA_COPY_FILE, METADATA_FILE, SESSIONS_COPY_FILE, SESSIONS_FILE,
+};
 use cuesta_format::superblock::{Opening, Superblock};
 use cuesta_format::{FileKind, InodeNumber, InodeRecord, Medium, SegmentId};
 use cuesta_media::clock;
@@ -44,7 +46,7 @@ impl SharedFs {
             let made = DirBuilder::new().recursive(true).mode(0o700).create(&folder);
             made.map_err(Error::io("create a folder"))?;
         }
-        for file in [SESSIONS_FILE, SESSIONS_COPY_FILE, METADATA_FILE] {
+        for file in [SESSIONS_FILE, SESSIONS_COPY_FILE, METADATA_FILE, METADATA_COPY_FILE] {
             match std::fs::remove_file(tier.join(file)) {
                 Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
                     return Err(Error::io("remove what an unfinished mkfs left")(error));

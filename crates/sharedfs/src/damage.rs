@@ -136,6 +136,7 @@ impl SharedFs {
     pub(crate) fn scrub(&self, from: ScrubPlace) -> Result<Response, Trouble> {
         if from == ScrubPlace::default() {
             self.digest_everything()?;
+            self.scrub_copies()?;
         }
         let snapshot = self.metadata.read()?;
         let (began, end) = (Instant::now(), snapshot.inodes_end()?);
@@ -152,6 +153,18 @@ impl SharedFs {
             }
         }
         Ok(Response::Scrubbed(scrubbed))
+    }
+
+    /// Looks at both copies of the superblock and of the metadata, and mends one from the other.
+    fn scrub_copies(&self) -> Result<(), Error> {
+        let lost = self.metadata.scrub_copies()?;
+        if lost > 0 {
+            tracing::error!(
+                pages = lost,
+                "pages of the metadata are damaged in every copy: stop the store, and run cuesta fsck --repair"
+            );
+        }
+        self.heal_superblocks()
     }
 
     fn add_damaged(&self, inode: InodeNumber, offset: u64, scrubbed: &mut Scrubbed) {

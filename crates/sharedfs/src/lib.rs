@@ -21,6 +21,7 @@
 //! | `emulation` | a medium that is played on the store's own | how |
 //! | `placement` | on which memory node segments and the arenas' memory are made and taken | how the kernel is asked |
 //! | `pace` | what anybody may cause, done a part of the time at most | |
+//! | `opening` | which opening of the store this is | what files hold |
 //! | `superblocks` | the superblock, twice | what else there is |
 //! | `stand_ins` | what the kernel has in the place of pipes and sockets | |
 //!
@@ -49,6 +50,7 @@ mod mapped;
 pub mod metadata;
 mod namespace;
 mod observe;
+mod opening;
 mod orphans;
 mod pace;
 mod passed;

@@ -12,7 +12,7 @@ use crate::kernel_caches::Doubt;
 use crate::leases::Leases;
 use crate::lost::Lost;
 use crate::mapped::MappedFiles;
-use crate::metadata::{MetadataError, MetadataStore, Watch};
+use crate::metadata::{Files, MetadataError, MetadataStore, Owner, Watch};
 use crate::observe::{Counters, Events, RequestTimes};
 use crate::pace::Pace;
 use crate::passed::PassedFiles;
@@ -24,13 +24,13 @@ use crate::sessions::{
 };
 use crate::stand_ins::StandIns;
 use crate::superblocks::Superblocks;
-use crate::tiers::{Arenas, Credits, Parts, Region, medium_of_files, region};
+use crate::tiers::{Arenas, Credits, Parts, Region, lost_arenas, medium_of_files, mend_arenas, region};
 use crate::{Error, check, emulation, recovery};
 use cuesta_format::emulation::Profile;
 use cuesta_format::event::Step;
 use cuesta_format::geometry::METADATA_FILE;
 use cuesta_format::session_table::{SessionRecord, TableHead};
-use cuesta_format::superblock::{Opening, Superblock};
+use cuesta_format::superblock::Superblock;
 use cuesta_format::wire::Welcome;
 use cuesta_format::{Geometry, InodeNumber, LeaseGeneration, LogGeneration, LogPosition, Medium, SessionId};
 use cuesta_media::emulate::Emulated;
@@ -78,7 +78,7 @@ pub struct SharedFs {
     pub(crate) parts: Arc<Parts>,
     pub(crate) superblock: Superblock,
     /// As its copies say it, with the opening this is.
-    superblocks: Mutex<Superblocks>,
+    pub(crate) superblocks: Mutex<Superblocks>,
     /// The medium that is played on the store's own.
     pub(crate) emulated: Option<Arc<Emulated>>,
     /// The persistent memory the tier is on.
@@ -200,11 +200,15 @@ impl SharedFs {
         let references = References::open(tier)?;
         let mapped = MappedFiles::open(references.folder()?, medium_of_files)?;
         let cache_bytes = options.metadata_cache_bytes;
-        let metadata = MetadataStore::open_caching(&tier.join(METADATA_FILE), medium_of_files, cache_bytes)?;
+        let owner = Owner { store: superblock.store, now: superblocks.opening };
+        let files = Files::new(&tier.join(METADATA_FILE), medium_of_files).of(owner);
+        let metadata = MetadataStore::open_caching(files, cache_bytes)?;
         let packed = Arc::new(Packed::default());
         metadata.watch(Arc::clone(&packed) as Arc<dyn Watch>);
         let owned = occupied.iter().flat_map(|(_, record)| record.all_segments()).collect();
         let pool = SegmentPool::open(&parts, &geometry, &owned, &nodes)?;
+        let lost = lost_arenas(&parts, &geometry, metadata.read()?.arenas_end()?)?;
+        mend_arenas(tier, &geometry, &lost)?;
         let arenas = Arenas::open(&parts, geometry, medium, &nodes)?;
         if let Some(emulated) = &emulated {
             metadata.emulate(emulated);
@@ -526,26 +530,6 @@ impl SharedFs {
         if let Err(error) = self.say_closed() {
             tracing::warn!(%error, "that the store was left in order cannot be noted");
         }
-    }
-
-    /// Which opening of the store this is.
-    #[must_use]
-    pub fn opening(&self) -> Opening {
-        self.superblocks.lock().opening
-    }
-
-    /// From now on each file of the store is of this opening.
-    fn say_opened(&self) -> Result<(), Error> {
-        let mut superblocks = self.superblocks.lock();
-        let generation = superblocks.opening.generation + 1;
-        superblocks.say(&self.tier, Opening { generation, is_closed: false })
-    }
-
-    /// Nothing of the store is written any more in this opening.
-    fn say_closed(&self) -> Result<(), Error> {
-        let mut superblocks = self.superblocks.lock();
-        let opening = Opening { is_closed: true, ..superblocks.opening };
-        superblocks.say(&self.tier, opening)
     }
 
     /// Whether it was left.

@@ -112,11 +112,16 @@ impl Superblocks {
         })
     }
 
-    /// Writes the copies anew that are not what they should be, and says so in the log.
-    pub(crate) fn heal(&mut self, tier: &Path) -> Result<(), Error> {
+    /// Says so in the log.
+    pub(crate) fn tell(&self) {
         for flaw in self.damage() {
             tracing::error!(%flaw, "a copy of the superblock is not what it should be, and is written anew");
         }
+    }
+
+    /// Writes the copies anew that are not what they should be, and says so in the log.
+    pub(crate) fn heal(&mut self, tier: &Path) -> Result<(), Error> {
+        self.tell();
         for flaw in std::mem::take(&mut self.flaws) {
             write_copy(tier, flaw.file(), &self.superblock, self.opening)?;
         }

@@ -75,11 +75,13 @@ fn logs_are_digested_by_a_repair_only_and_leave_a_clean_store() {
 
 /// Damages the journal's record with this name.
 fn damage_journal(store: &Store, name: &[u8]) {
-    let metadata = store.tier().join("meta.redb");
-    let mut bytes = std::fs::read(&metadata).unwrap();
-    let found = bytes[..4 << 20].windows(name.len()).position(|bytes| bytes == name);
-    bytes[found.expect("the name is in the journal")] = b'?';
-    std::fs::write(&metadata, bytes).unwrap();
+    let copies = ["meta.redb", "meta.copy"].map(|name| store.tier().join(name));
+    for metadata in copies.iter().filter(|path| path.exists()) {
+        let mut bytes = std::fs::read(metadata).unwrap();
+        let found = bytes[..4 << 20].windows(name.len()).position(|bytes| bytes == name);
+        bytes[found.expect("the name is in the journal")] = b'?';
+        std::fs::write(metadata, bytes).unwrap();
+    }
 }
 
 /// What the metadata's journal lost is digested again, as far as the log still has it.

@@ -9,7 +9,7 @@ use cuesta_format::quota::{Amounts, Limited, Limits};
 use cuesta_format::wire::{LeaseMode, PROTOCOL_VERSION, Refusal, Request, Response};
 use cuesta_format::{FileKind, InodeNumber, SessionId};
 use cuesta_sharedfs::check::{Mode, check, told};
-use cuesta_sharedfs::metadata::{Dirent, MetadataError, MetadataStore};
+use cuesta_sharedfs::metadata::{Dirent, Files, MetadataError, MetadataStore};
 use cuesta_sharedfs::server::Service;
 use cuesta_sharedfs::{Options, SharedFs};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -171,12 +171,15 @@ fn what_is_free_under_a_quota_is_told_on_a_full_medium() {
 
 /// Flips a bit of a name in the metadata's journal. Says whether it is there.
 fn damage_journal(store: &Store, name: &[u8]) -> bool {
-    let path = store.tier().join("meta.redb");
-    let journal = std::fs::read(&path).unwrap()[..4 << 20].to_vec();
-    let Some(found) = journal.windows(name.len()).position(|bytes| bytes == name) else { return false };
-    let file = std::fs::File::options().write(true).open(&path).unwrap();
-    file.write_all_at(&[journal[found] ^ 1], found as u64).unwrap();
-    true
+    let copies = ["meta.redb", "meta.copy"].map(|name| store.tier().join(name));
+    let damage = |path: &std::path::PathBuf| {
+        let journal = std::fs::read(path).unwrap()[..4 << 20].to_vec();
+        let Some(found) = journal.windows(name.len()).position(|bytes| bytes == name) else { return false };
+        let file = std::fs::File::options().write(true).open(path).unwrap();
+        file.write_all_at(&[journal[found] ^ 1], found as u64).unwrap();
+        true
+    };
+    copies.iter().filter(|path| path.exists()).all(damage)
 }
 
 /// Who finds the medium full reads the journal again. What it held is known, is read on, and nothing is written over it.
@@ -209,7 +212,7 @@ fn a_journal_that_is_found_damaged_on_a_full_medium_is_read_on_and_left() {
     }
     drop(metadata);
     assert!(matches!(open(), Err(MetadataError::Journal(_))));
-    let sound = MetadataStore::open_sound_part(&path, medium()).unwrap();
+    let sound = MetadataStore::open_sound_part(Files::new(&path, medium())).unwrap();
     assert!(sound.loss().is_some());
     drop(sound.drop_rest().unwrap());
     open().unwrap();

@@ -5,6 +5,7 @@ mod common;
 
 mod ahead;
 mod check;
+mod copies;
 mod damaged;
 mod damaged_logs;
 mod digest;

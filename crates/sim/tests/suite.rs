@@ -1,5 +1,6 @@
 //! Tests of the instruments, as one program: it is linked once, and its tests share the processors to the end.
 
+mod damage;
 mod differential;
 mod ext4;
 mod family;

@@ -89,7 +89,9 @@ pub fn execute(arguments: &Arguments) -> Result<ExitCode, Failure> {
 /// Whether the check ended because of what the store holds, not of what the machine could not do.
 fn is_damage(error: &Error) -> bool {
     match error {
-        Error::Superblock(error) => !matches!(error, SuperblockError::Version { .. }),
+        Error::Superblock(error) => {
+            !matches!(error, SuperblockError::Version { .. } | SuperblockError::Minor { .. })
+        }
         Error::SessionTable { .. } | Error::SessionTableHead | Error::Metadata(_) | Error::Damaged(_) => true,
         _ => false,
     }

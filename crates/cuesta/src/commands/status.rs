@@ -82,6 +82,12 @@ fn as_text(store: &Store, status: &Status) -> String {
     if status.bad_blocks > 0 {
         text += &format!("  {}", output::bad_blocks(status.bad_blocks));
     }
+    if status.healed > 0 {
+        text += &format!(
+            "  mended the metadata from its other copy {} times (sharedfs.log says where; look at the disk)\n",
+            status.healed
+        );
+    }
     text += &format!(
         "  {} of {} used by {} files, directories and links\n  medium {}: {}\n",
         human(used * BLOCK_BYTES),

@@ -23,13 +23,14 @@ mod survey;
 use crate::configuration::Options;
 pub use crate::log_losses::LogLoss;
 use crate::lost::{Lines, forget_all};
-use crate::metadata::{JournalFlaw, JournalLoss, MetadataStore};
+use crate::metadata::{CACHE_BYTES, Files, JournalFlaw, JournalLoss, MetadataError, MetadataStore, Owner};
 use crate::superblocks::Superblocks;
-use crate::tiers::{Arenas, Parts, medium_of_files};
+use crate::tiers::{Arenas, LostArena, Parts, lost_arenas, medium_of_files};
 use crate::{Error, SharedFs};
 pub use content::check_content;
 use cuesta_format::geometry::METADATA_FILE;
 use cuesta_format::quota::{Amounts, Payer};
+use cuesta_format::stamp::{Misplaced, Stamp};
 use cuesta_format::{ArenaId, BlockAddress, InodeNumber, SessionId};
 use losses::Losses;
 pub(crate) use losses::is_untold;
@@ -47,6 +48,14 @@ const FILES_TOLD_MAX: usize = 64;
 pub enum Problem {
     #[error("a copy of the superblock was not what it should be: {0}; the other was sound")]
     SuperblockCopy(String),
+    #[error("a copy of the metadata was not what it should be: {0}; the other was sound")]
+    MetadataCopy(String),
+    #[error(
+        "{}: {why}. It was taken all the same: what changed since then is lost, and files may hold bytes of other files", path.display()
+    )]
+    Misplaced { path: PathBuf, why: Misplaced },
+    #[error("{0}")]
+    LostArena(LostArena),
     #[error("the metadata store's pages were not all sound")]
     Pages,
     #[error(
@@ -174,7 +183,7 @@ fn log_loss(loss: &LogLoss) -> String {
 impl Problem {
     /// Whether its repair loses something.
     fn is_loss(&self) -> bool {
-        matches!(self, Problem::Journal { .. } | Problem::MissingMapped(_))
+        matches!(self, Problem::Journal { .. } | Problem::MissingMapped(_) | Problem::Misplaced { .. })
     }
 }
 
@@ -257,10 +266,21 @@ pub fn check(tier: &Path, mode: Mode) -> Result<CheckReport, Error> {
     let mut losses = Losses::of_earlier(tier)?;
     let earlier = losses.clone().unwrap_or_default();
     let mut noted = Vec::new();
+    let any = Files::new(&path, medium_of_files);
+    let files = any.clone().of(Owner { store: superblock.store, now: superblocks.opening });
     let mut metadata = match mode {
-        Mode::Report | Mode::Repair => MetadataStore::open(&path, medium_of_files)?,
+        Mode::Report => MetadataStore::open_caching(files.only_looked_at(), CACHE_BYTES)?,
+        Mode::Repair => MetadataStore::open_caching(files, CACHE_BYTES)?,
         Mode::RepairWithLoss => {
-            let sound = MetadataStore::open_sound_part(&path, medium_of_files)?;
+            let sound = match MetadataStore::open_sound_part(files) {
+                Err(MetadataError::Misplaced { path, why }) => {
+                    let lost = Problem::Misplaced { path, why };
+                    losses.get_or_insert_default().note(tier, std::iter::once(&lost))?;
+                    report.findings.push(Finding { problem: lost, verdict: Verdict::Repaired });
+                    MetadataStore::open_sound_part(any)?
+                }
+                sound => sound?,
+            };
             if let Some(JournalLoss { flaw, commits_kept }) = sound.loss() {
                 let lost = Problem::Journal { flaw, commits_kept };
                 let aside = mapped::plan_aside(tier, &sound.read()?)?;
@@ -270,12 +290,17 @@ pub fn check(tier: &Path, mode: Mode) -> Result<CheckReport, Error> {
                 mapped::set_aside(tier, &aside)?;
                 report.findings.push(Finding { problem: lost, verdict: Verdict::Repaired });
             }
-            sound.drop_rest()?
+            let metadata = sound.drop_rest()?;
+            metadata.stamp(&Stamp { store: superblock.store, what: 0, opening: superblocks.opening })?;
+            metadata
         }
     };
+    metadata.scrub_copies()?;
     if !metadata.check_pages()? {
         report.findings.push(Finding { problem: Problem::Pages, verdict: Verdict::Repaired });
     }
+    let copies = metadata.flaws().into_iter().map(Problem::MetadataCopy);
+    report.findings.extend(copies.map(|problem| Finding { problem, verdict }));
     noted.extend(logs::look(
         &*Parts::open(tier, superblock.store, &superblock.geometry)?,
         &superblock,
@@ -297,13 +322,27 @@ pub fn check(tier: &Path, mode: Mode) -> Result<CheckReport, Error> {
     // The store, when it is opened, takes them away.
     noted.extend(mapped::strays(tier, &metadata.read()?)?);
     report.findings.extend(noted.into_iter().map(|problem| Finding { problem, verdict: Verdict::Noted }));
+    let parts = Parts::open(tier, superblock.store, &superblock.geometry)?;
+    let lost = lost_arenas(&parts, &superblock.geometry, metadata.read()?.arenas_end()?)?;
+    let is_arena_lost = !lost.is_empty();
+    report.findings.extend(
+        lost.into_iter()
+            .map(|arena| Finding { problem: Problem::LostArena(arena), verdict: Verdict::Damaged }),
+    );
+    if mode == Mode::Report && is_arena_lost {
+        // Nothing can be compared with it.
+        return Ok(report);
+    }
     if mode != Mode::Report {
         let gives_up = mode == Mode::RepairWithLoss && mapped::is_any_missing(tier, &metadata.read()?)?;
         drop(metadata);
         // What programs that still run know, or have mapped, is of what was lost, too.
         let await_sessions = !losses.as_ref().is_some_and(Losses::concern_all) && !gives_up;
         let options = Options { spare_segments: 0, spare_arenas: 0, await_sessions, ..Options::default() };
-        report.recovered_entries = SharedFs::open_untold(tier, options)?.recovered().entries;
+        let shared = SharedFs::open_untold(tier, options)?;
+        report.recovered_entries = shared.recovered().entries;
+        shared.leave();
+        drop(shared);
         if mode == Mode::RepairWithLoss {
             // What a broken off repair has lost stands among its losses until it was told.
             forget_all(tier)?;

@@ -11,53 +11,29 @@
 //! Stores go through `media`'s write-through copies: durable at the next fence of the same thread. The thread
 //! that syncs announces itself; what another thread writes (eviction by a reader) is fenced on the spot.
 
-use super::checked_pages::{CheckedPages, medium_bytes, tree_bytes};
+use super::checked_pages::{CheckedPages, PAGE_BYTES, medium_bytes, tree_bytes};
+use super::copies::{Copies, Files, Side};
+use super::header::{
+    HEADER_BYTES, JOURNAL_BYTES, JOURNAL_OFFSET, LENGTH_MAX, LENGTH_OFFSET, MAGIC, MAGIC_OFFSET, TREE_OFFSET,
+    WRITTEN_OFFSET, seal, unseal,
+};
 use super::{MetadataError, guard};
-use cuesta_format::entry::crc32c;
 use cuesta_media::emulate::Emulated;
-use cuesta_media::{AccessError, GrowableMapping, MediaError, Medium};
+use cuesta_media::{AccessError, MediaError};
 use parking_lot::{RwLock, RwLockReadGuard};
 use std::io;
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-
-/// The header page, then the journal, then redb's bytes.
-const HEADER_BYTES: u64 = 4096;
-const TREE_OFFSET: u64 = HEADER_BYTES + BackendFile::JOURNAL_BYTES;
-const MAGIC: u64 = u64::from_le_bytes(*b"CUESTAM6");
-const MAGIC_OFFSET: u64 = 0;
-const LENGTH_OFFSET: u64 = 8;
-const WRITTEN_OFFSET: u64 = 16;
-const JOURNAL_OFFSET: u64 = 24;
 
 /// The medium is allocated in steps of this size.
 const CHUNK_BYTES: u64 = 4 << 20;
 /// The header's note of how far the file was written moves in steps of this size.
 const WRITTEN_STEP_BYTES: u64 = 1 << 20;
-/// Longest file: what `media` reserves addresses for, less a margin for the header.
-const LENGTH_MAX: u64 = 1 << 39;
-
-/// Bits of a number of the header; the rest of its word is a checksum, so that a damaged length never makes the file
-/// grow until the medium is full, and yet a number changes in one store.
-const NUMBER_BITS: u32 = 40;
-const _: () = assert!(2 * LENGTH_MAX <= 1 << NUMBER_BITS);
-
-fn seal(number: u64) -> u64 {
-    debug_assert!(number < 1 << NUMBER_BITS);
-    let checksum = u64::from(crc32c(&number.to_le_bytes()) ^ u32::MAX);
-    number | checksum << NUMBER_BITS
-}
-
-fn unseal(word: u64) -> Option<u64> {
-    let number = word & ((1 << NUMBER_BITS) - 1);
-    (seal(number) == word).then_some(number)
-}
 
 /// The file under the tree.
 #[derive(Debug)]
 pub(super) struct BackendFile {
-    mapping: GrowableMapping,
+    copies: Copies,
     /// Length redb sees.
     length: AtomicU64,
     /// Nothing at or behind it was ever written: it reads as zeros. A copy of the header's.
@@ -75,57 +51,42 @@ pub(super) struct BackendFile {
 
 impl BackendFile {
     /// Bytes of the journal.
-    pub(super) const JOURNAL_BYTES: u64 = (4 << 20) - HEADER_BYTES;
+    pub(super) const JOURNAL_BYTES: u64 = JOURNAL_BYTES;
 
     /// Opens the file, or makes an empty one if the file is empty.
-    pub(super) fn open(path: &Path, medium: Medium) -> Result<BackendFile, MetadataError> {
-        let mapping = GrowableMapping::open(path, medium)?;
-        let foreign = || MetadataError::Foreign(path.to_path_buf());
-        let file = if mapping.is_empty() {
-            mapping.set_len(TREE_OFFSET)?;
-            mapping.write_zeros(0, TREE_OFFSET)?;
-            let file = BackendFile::new(mapping, 0, 0);
-            // The magic goes last: a header without it is no store yet.
-            file.note(LENGTH_OFFSET, 0).map_err(|_| foreign())?;
-            file.note(WRITTEN_OFFSET, 0).map_err(|_| foreign())?;
-            file.note_journal(0).map_err(|_| foreign())?;
-            file.note_word(MAGIC_OFFSET, MAGIC).map_err(|_| foreign())?;
-            file
-        } else {
-            let word = |offset| -> Result<u64, MetadataError> {
-                let mut bytes = [0; 8];
-                mapping.read(offset, &mut bytes).map_err(|_| foreign())?;
-                Ok(u64::from_le_bytes(bytes))
-            };
-            if mapping.len() < TREE_OFFSET || word(MAGIC_OFFSET)? != MAGIC {
-                return Err(foreign());
+    pub(super) fn open(files: &Files) -> Result<BackendFile, MetadataError> {
+        let file = match Copies::open(files)? {
+            (copies, None) => BackendFile::make(copies, files)?,
+            (copies, Some(header)) => {
+                let file = BackendFile::new(copies, header.length, header.written);
+                if header.written > header.length.next_multiple_of(WRITTEN_STEP_BYTES) {
+                    // A kill came between the two steps of making it shorter.
+                    file.shrink(header.length).map_err(|error| MetadataError::Damaged(error.to_string()))?;
+                }
+                file
             }
-            let number = |offset| -> Result<u64, MetadataError> {
-                unseal(word(offset)?).ok_or_else(|| {
-                    MetadataError::Damaged("a number of the header is not what was written".into())
-                })
-            };
-            let (length, written) = (number(LENGTH_OFFSET)?, number(WRITTEN_OFFSET)?);
-            if length > LENGTH_MAX || written > tree_bytes(mapping.len() - TREE_OFFSET) {
-                return Err(MetadataError::Damaged(format!(
-                    "header: length {length}, written {written}, in a file of {}",
-                    mapping.len()
-                )));
-            }
-            let file = BackendFile::new(mapping, length, written);
-            if written > length.next_multiple_of(WRITTEN_STEP_BYTES) {
-                // A kill came between the two steps of making it shorter.
-                file.shrink(length).map_err(|error| MetadataError::Damaged(error.to_string()))?;
-            }
-            file
         };
         file.announce_syncing_thread();
         Ok(file)
     }
 
-    fn new(mapping: GrowableMapping, length: u64, written: u64) -> BackendFile {
+    fn make(copies: Copies, files: &Files) -> Result<BackendFile, MetadataError> {
+        copies.set_len(TREE_OFFSET)?;
+        copies.write_zeros(0, TREE_OFFSET)?;
+        let file = BackendFile::new(copies, 0, 0);
+        let unwritten = |_| MetadataError::Foreign(files.path().to_path_buf());
+        // The magic goes last: a header without it is no store yet.
+        file.note(LENGTH_OFFSET, 0).map_err(unwritten)?;
+        file.note(WRITTEN_OFFSET, 0).map_err(unwritten)?;
+        file.note_journal(0).map_err(unwritten)?;
+        file.note_word(MAGIC_OFFSET, MAGIC).map_err(unwritten)?;
+        file.copies.fence_second();
+        Ok(file)
+    }
+
+    fn new(copies: Copies, length: u64, written: u64) -> BackendFile {
         BackendFile {
-            mapping,
+            copies,
             length: length.into(),
             written: written.into(),
             growth: Mutex::new(()),
@@ -137,15 +98,25 @@ impl BackendFile {
         }
     }
 
+    /// The copies it lies in.
+    pub(super) fn copies(&self) -> &Copies {
+        &self.copies
+    }
+
+    /// Bytes of the tree that were ever written.
+    pub(super) fn written_bytes(&self) -> u64 {
+        self.written.load(Ordering::Acquire)
+    }
+
     /// Has it play another medium.
     pub(super) fn emulate(&self, emulated: &Arc<Emulated>) {
-        self.mapping.emulate(emulated);
+        self.copies.first.emulate(emulated);
     }
 
     /// How far the journal counts, as [`super::journal`] says it; `None` if that is not what was written.
     pub(super) fn journal_number(&self) -> Result<Option<u64>, AccessError> {
         let mut bytes = [0; 8];
-        self.mapping.read(JOURNAL_OFFSET, &mut bytes)?;
+        self.copies.first.read(JOURNAL_OFFSET, &mut bytes)?;
         Ok(unseal(u64::from_le_bytes(bytes)))
     }
 
@@ -156,13 +127,32 @@ impl BackendFile {
 
     /// Reads bytes of the journal.
     pub(super) fn read_journal(&self, offset: u64, out: &mut [u8]) -> Result<(), AccessError> {
-        self.mapping.read(HEADER_BYTES + offset, out)
+        self.copies.first.read(HEADER_BYTES + offset, out)
+    }
+
+    /// Reads bytes of the journal's second copy; false: there is none, or it cannot be read.
+    pub(super) fn read_second_journal(&self, offset: u64, out: &mut [u8]) -> bool {
+        matches!(self.copies.read_second(HEADER_BYTES + offset, out), Some(Ok(())))
+    }
+
+    /// Writes bytes of one copy of the journal anew.
+    pub(super) fn mend_journal(&self, side: Side, bytes: &[u8], is_told: bool) {
+        let what = match side {
+            Side::First => "the metadata's journal",
+            Side::Second => "the second copy of the metadata's journal",
+        };
+        self.copies.mend_part(side, HEADER_BYTES, bytes, is_told.then_some(what));
     }
 
     /// Durably writes bytes of the journal.
     pub(super) fn write_journal(&self, offset: u64, bytes: &[u8]) -> Result<(), AccessError> {
-        self.mapping.write_through(HEADER_BYTES + offset, bytes)?;
-        self.mapping.fence()
+        self.copies.write_through(HEADER_BYTES + offset, bytes)?;
+        self.copies.fence()
+    }
+
+    /// The second copy is as durable as the first.
+    pub(super) fn settle_second(&self) {
+        self.copies.fence_second();
     }
 
     /// From here on, this thread writes and syncs.
@@ -172,12 +162,12 @@ impl BackendFile {
 
     /// Bytes allocated on the medium that were never written: what can be added without asking it for more.
     pub(super) fn slack_bytes(&self) -> u64 {
-        tree_bytes(self.mapping.len() - TREE_OFFSET).saturating_sub(self.written.load(Ordering::Acquire))
+        tree_bytes(self.copies.first.len() - TREE_OFFSET).saturating_sub(self.written.load(Ordering::Acquire))
     }
 
     /// Bytes taken on the medium.
     pub(super) fn allocated_bytes(&self) -> u64 {
-        self.mapping.len()
+        self.copies.bytes()
     }
 
     /// Allocates until there are `bytes` of slack; on a file that was given up, nothing.
@@ -210,7 +200,7 @@ impl BackendFile {
     fn allocate(&self, end: u64) -> Result<(), MediaError> {
         let wanted = medium_bytes(end.min(2 * LENGTH_MAX)) + TREE_OFFSET;
         let wanted = wanted.next_multiple_of(CHUNK_BYTES);
-        if wanted > self.mapping.len() { self.mapping.set_len(wanted) } else { Ok(()) }
+        if wanted > self.copies.first.len() { self.copies.set_len(wanted) } else { Ok(()) }
     }
 
     /// Durably changes a number of the header.
@@ -219,8 +209,8 @@ impl BackendFile {
     }
 
     fn note_word(&self, offset: u64, value: u64) -> Result<(), AccessError> {
-        self.mapping.write_through(offset, &value.to_le_bytes())?;
-        self.mapping.fence()
+        self.copies.write_through(offset, &value.to_le_bytes())?;
+        self.copies.fence()
     }
 
     fn extend_written(&self, end: u64) -> io::Result<()> {
@@ -245,17 +235,43 @@ impl BackendFile {
         let written = self.written.load(Ordering::Acquire);
         if written > length {
             // What is cut off is given back, and reads as zeros when the file grows again.
-            self.pages().cut(length, written).and_then(|()| self.mapping.fence()).map_err(outside)?;
+            self.copies.cut_pages(length, written).and_then(|()| self.copies.fence()).map_err(outside)?;
             self.note(WRITTEN_OFFSET, length).map_err(outside)?;
             self.written.store(length, Ordering::Release);
-            self.mapping.set_len(TREE_OFFSET + medium_bytes(length)).map_err(refused)?;
+            self.copies.set_len(TREE_OFFSET + medium_bytes(length)).map_err(refused)?;
         }
         Ok(())
     }
 
     /// The tree.
     fn pages(&self) -> CheckedPages<'_> {
-        CheckedPages { medium: &self.mapping, start: TREE_OFFSET }
+        CheckedPages { medium: &self.copies.first, start: TREE_OFFSET }
+    }
+
+    /// Reads bytes of the tree that were written; what one copy does not have comes from the other. Answers a page that neither has.
+    fn read_tree(&self, offset: u64, out: &mut [u8]) -> io::Result<Option<u64>> {
+        let is_first_torn = offset == 0 && !matches!(self.pages().is_first_intact(), Ok(true));
+        match self.pages().read(offset, out) {
+            Ok(None) if !is_first_torn => return Ok(None),
+            Ok(found) if !self.copies.are_two() => return Ok(found),
+            // The medium does not give it.
+            Err(AccessError::Fault(_)) if !self.copies.are_two() => return Ok(Some(offset)),
+            Ok(_) | Err(AccessError::Fault(_)) => {}
+            Err(error) => return Err(outside(error)),
+        }
+        let end = offset + out.len() as u64;
+        let mut lost = None;
+        for page in (offset / PAGE_BYTES..end.div_ceil(PAGE_BYTES)).map(|page| page * PAGE_BYTES) {
+            let (from, to) = (page.max(offset), (page + PAGE_BYTES).min(end));
+            let part = &mut out[(from - offset) as usize..(to - offset) as usize];
+            match self.copies.mend(page) {
+                Some(bytes) => part.copy_from_slice(&bytes[(from - page) as usize..(to - page) as usize]),
+                // A crash may have torn it: redb finds out by its own checksums.
+                None if page == 0 => {}
+                None => lost = lost.or(Some(page)),
+            }
+        }
+        Ok(lost)
     }
 
     fn check(&self, offset: u64, len: usize) -> io::Result<u64> {
@@ -299,11 +315,7 @@ impl redb::StorageBackend for Backend {
         if stored.is_empty() {
             return Ok(());
         }
-        let damaged = match self.0.pages().read(offset, stored) {
-            // The medium does not give it.
-            Err(AccessError::Fault(_)) => Some(offset),
-            read => read.map_err(outside)?,
-        };
+        let damaged = self.0.read_tree(offset, stored)?;
         if let Some(page) = damaged {
             // redb goes on after no error. What it makes of this is abandoned.
             guard::note_damage(page);
@@ -328,7 +340,7 @@ impl redb::StorageBackend for Backend {
 
     fn sync_data(&self) -> io::Result<()> {
         let _kept = self.0.check_kept()?;
-        self.0.mapping.fence().map_err(outside)?;
+        self.0.copies.fence().map_err(outside)?;
         #[cfg(test)]
         if self.0.syncs_left.fetch_sub(1, Ordering::Relaxed) == 0 {
             self.0.full.store(true, Ordering::Release);
@@ -343,9 +355,9 @@ impl redb::StorageBackend for Backend {
         if end > self.0.written.load(Ordering::Acquire) {
             self.0.extend_written(end)?;
         }
-        self.0.pages().write(offset, data).map_err(outside)?;
+        self.0.copies.write_pages(offset, data).map_err(outside)?;
         if self.0.syncing_thread.load(Ordering::Relaxed) != thread_mark() {
-            self.0.mapping.fence().map_err(outside)?;
+            self.0.copies.fence().map_err(outside)?;
         }
         Ok(())
     }
@@ -354,13 +366,14 @@ impl redb::StorageBackend for Backend {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use cuesta_media::Medium;
     use redb::StorageBackend;
 
     #[test]
     fn what_was_cut_off_reads_as_zeros_and_lengths_survive() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("meta");
-        let open = || Backend(Arc::new(BackendFile::open(&path, Medium::Memory).unwrap()));
+        let open = || Backend(Arc::new(BackendFile::open(&Files::new(&path, Medium::Memory)).unwrap()));
         let backend = open();
         backend.set_len(64 << 20).unwrap();
         assert!(backend.0.allocated_bytes() < 8 << 20, "nothing is written yet");
@@ -383,7 +396,7 @@ mod tests {
     #[test]
     fn slack_is_allocated_ahead() {
         let folder = tempfile::tempdir().unwrap();
-        let file = BackendFile::open(&folder.path().join("meta"), Medium::Memory).unwrap();
+        let file = BackendFile::open(&Files::new(&folder.path().join("meta"), Medium::Memory)).unwrap();
         assert!(file.slack_bytes() < CHUNK_BYTES);
         file.ensure_slack(10 << 20).unwrap();
         assert!((10 << 20..(10 << 20) + CHUNK_BYTES + 1).contains(&file.slack_bytes()));
@@ -395,8 +408,14 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("meta");
         std::fs::write(&path, [3; 5000]).unwrap();
-        assert!(matches!(BackendFile::open(&path, Medium::Memory), Err(MetadataError::Foreign(_))));
+        assert!(matches!(
+            BackendFile::open(&Files::new(&path, Medium::Memory)),
+            Err(MetadataError::Foreign(_))
+        ));
         std::fs::write(&path, b"short").unwrap();
-        assert!(matches!(BackendFile::open(&path, Medium::Memory), Err(MetadataError::Foreign(_))));
+        assert!(matches!(
+            BackendFile::open(&Files::new(&path, Medium::Memory)),
+            Err(MetadataError::Foreign(_))
+        ));
     }
 }

@@ -11,8 +11,10 @@ use std::ops::Range;
 use std::sync::LazyLock;
 
 /// Bytes that are summed as one.
-const PAGE_BYTES: u64 = 4096;
+pub(super) const PAGE_BYTES: u64 = 4096;
 const SUM_BYTES: u64 = size_of::<u32>() as u64;
+/// Checksums that lie in one page.
+pub(super) const SUMS: usize = (PAGE_BYTES / SUM_BYTES) as usize;
 /// Bytes of the tree behind each page of checksums.
 const CHUNK_BYTES: u64 = PAGE_BYTES / SUM_BYTES * PAGE_BYTES;
 /// With that page.
@@ -67,13 +69,34 @@ impl CheckedPages<'_> {
         self.medium.sum(self.start + place(page), PAGE_BYTES)
     }
 
+    /// Reads a page; answers the checksum of what is there, and the one that is kept of it.
+    pub(super) fn load(
+        &self,
+        page: u64,
+        out: &mut [u8; PAGE_BYTES as usize],
+    ) -> Result<(u32, u32), AccessError> {
+        let mut bytes = [0; SUM_BYTES as usize];
+        self.medium.read(self.start + sum_place(page), &mut bytes)?;
+        self.medium.read(self.start + place(page), out)?;
+        Ok((kept(crc32c(out)), u32::from_le_bytes(bytes)))
+    }
+
+    /// The checksums that are kept of the pages of the chunk that a page is in.
+    pub(super) fn sums(&self, page: u64) -> Result<Vec<u32>, AccessError> {
+        let mut bytes = [0; PAGE_BYTES as usize];
+        self.medium.read(self.start + page / CHUNK_BYTES * STRIDE_BYTES, &mut bytes)?;
+        let words = bytes.chunks_exact(SUM_BYTES as usize);
+        Ok(words.map(|word| u32::from_le_bytes([word[0], word[1], word[2], word[3]])).collect())
+    }
+
     fn is_intact(&self, page: u64) -> Result<bool, AccessError> {
         let mut bytes = [0; SUM_BYTES as usize];
         self.medium.read(self.start + sum_place(page), &mut bytes)?;
         Ok(kept(self.sum(page)?) == u32::from_le_bytes(bytes))
     }
 
-    /// Reads bytes that are there. Answers the first page of them that is not what was written.
+    /// Reads bytes that are there. Answers the first page of them that is not what was written. The tree's first page a crash may have
+    /// torn: it is judged by [`CheckedPages::is_first_intact`].
     pub(super) fn read(&self, offset: u64, out: &mut [u8]) -> Result<Option<u64>, AccessError> {
         let end = offset + out.len() as u64;
         for piece in pieces(offset..end) {
@@ -87,6 +110,11 @@ impl CheckedPages<'_> {
             }
         }
         Ok(None)
+    }
+
+    /// Whether the tree's first page is what was written.
+    pub(super) fn is_first_intact(&self) -> Result<bool, AccessError> {
+        self.is_intact(0)
     }
 
     /// Writes bytes for which there is room, pages of them whole; a fence has to follow.

@@ -2,6 +2,7 @@
 
 use super::journal::JournalFlaw;
 use cuesta_format::InodeNumber;
+use cuesta_format::stamp::Misplaced;
 use cuesta_media::MediaError;
 use std::path::PathBuf;
 
@@ -17,6 +18,17 @@ pub enum MetadataError {
     /// The file is something else.
     #[error("{} is no metadata store", .0.display())]
     Foreign(PathBuf),
+    /// Neither copy is the one that belongs there.
+    #[error(
+        "{}: {why}. Put the right one back; or cuesta fsck --repair goes on with this one, and what it lacks is lost",
+        path.display()
+    )]
+    Misplaced {
+        /// The file.
+        path: PathBuf,
+        /// What it is instead.
+        why: Misplaced,
+    },
     /// It was written by another version.
     #[error("the metadata store has format version {found}; this cuesta reads version {expected}")]
     Version {

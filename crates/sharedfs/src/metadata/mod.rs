@@ -9,10 +9,12 @@
 mod apply;
 mod backend;
 mod checked_pages;
+mod copies;
 mod error;
 mod extents;
 mod gaps;
 mod guard;
+mod header;
 mod journal;
 mod keys;
 mod layered;
@@ -29,8 +31,10 @@ mod transaction;
 mod usage;
 mod watch;
 
+pub use copies::Files;
 pub use error::MetadataError;
 pub use extents::ExtentWrite;
+pub use header::Owner;
 pub use journal::JournalFlaw;
 #[cfg(test)]
 pub(crate) use journal::tests::plant_extent;

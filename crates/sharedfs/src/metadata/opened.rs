@@ -2,11 +2,10 @@
 
 use super::MetadataError;
 use super::backend::{Backend, BackendFile};
+use super::copies::Files;
 use super::guard::{Tree, guarded};
 use super::layered::TreeAt;
-use cuesta_media::Medium;
 use redb::{Database, ReadableDatabase};
-use std::path::Path;
 use std::sync::Arc;
 
 /// redb on its file.
@@ -23,8 +22,8 @@ impl Drop for Opened {
 }
 
 impl Opened {
-    pub(super) fn new(path: &Path, medium: Medium, cache_bytes: u64) -> Result<Opened, MetadataError> {
-        let file = Arc::new(BackendFile::open(path, medium)?);
+    pub(super) fn new(files: &Files, cache_bytes: u64) -> Result<Opened, MetadataError> {
+        let file = Arc::new(BackendFile::open(files)?);
         let backend = Backend(Arc::clone(&file));
         let cache_bytes = usize::try_from(cache_bytes).unwrap_or(usize::MAX);
         let database =
@@ -34,11 +33,16 @@ impl Opened {
 
     /// redb writes its last: what it knows of free pages, which are found anew where that cannot be done.
     pub(super) fn close(&mut self) {
-        let database = self.database.take();
-        let _ = guarded(|| {
+        let Some(database) = self.database.take() else { return };
+        let closed = guarded(|| {
             drop(database);
             Ok(())
         });
+        if closed.is_ok()
+            && let Err(error) = self.file.copies().close()
+        {
+            tracing::warn!(%error, "the second copy of the metadata is behind: the next start brings it in step");
+        }
     }
 
     fn database(&self) -> Result<&Database, MetadataError> {

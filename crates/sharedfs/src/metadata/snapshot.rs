@@ -261,6 +261,11 @@ impl Snapshot {
         })
     }
 
+    /// How many arenas it counts on: behind the last one with a bitmap there may be others, of which nothing is used.
+    pub fn arenas_end(&self) -> Result<u32, MetadataError> {
+        Ok(self.arenas()?.last().map_or(0, |(last, _)| last.0 + 1))
+    }
+
     /// The bitmap of an arena's used blocks.
     pub fn arena(&self, arena: ArenaId) -> Result<Option<Vec<u8>>, MetadataError> {
         guarded(|| Ok(self.get(Table::Arenas, &number_key(arena.0.into()))?.map(|bitmap| bitmap.to_vec())))

@@ -2,6 +2,8 @@
 
 use super::apply::apply_sorted;
 use super::backend::BackendFile;
+use super::checked_pages::PAGE_BYTES;
+use super::copies::{Exist, Files};
 use super::guard::guarded;
 use super::journal::{self, JournalFlaw, JournalGeneration, Place};
 use super::keys::Table;
@@ -11,10 +13,11 @@ use super::opened::Opened;
 use super::redo::{Change, Redo};
 use super::spare::Spare;
 use super::{Counters, MetadataError, Snapshot, Transaction, Watch};
+use cuesta_format::stamp::Stamp;
 use cuesta_media::Medium;
 use cuesta_media::emulate::Emulated;
 use parking_lot::{ArcMutexGuard, Mutex, RawMutex, RwLock};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -60,8 +63,7 @@ pub(super) type Writing = ArcMutexGuard<RawMutex, ()>;
 
 /// What transactions use, too.
 pub(super) struct Shared {
-    path: PathBuf,
-    medium: Medium,
+    files: Files,
     cache_bytes: u64,
     current: RwLock<Current>,
     /// A commit of the tree ended with an error, and may have been done all the same: where a next transaction would go
@@ -107,10 +109,11 @@ struct Current {
 impl MetadataStore {
     /// Makes an empty store; not even the root is in it.
     pub fn create(path: &Path, medium: Medium) -> Result<MetadataStore, MetadataError> {
-        if path.exists() {
+        let files = Files::new(path, medium);
+        if files.exist() != Exist::No {
             return Err(MetadataError::Exists(path.to_path_buf()));
         }
-        let store = MetadataStore::attach(path, medium, CACHE_BYTES)?;
+        let store = MetadataStore::attach(files, CACHE_BYTES)?;
         guarded(|| {
             let tree = store.shared.current.read().opened.begin_tree()?;
             for table in Table::ALL {
@@ -129,16 +132,12 @@ impl MetadataStore {
 
     /// Opens a store as it was left, by a clean end or by a kill: as of the last commit.
     pub fn open(path: &Path, medium: Medium) -> Result<MetadataStore, MetadataError> {
-        MetadataStore::open_caching(path, medium, CACHE_BYTES)
+        MetadataStore::open_caching(Files::new(path, medium), CACHE_BYTES)
     }
 
     /// As [`MetadataStore::open`], with up to `cache_bytes` of its pages kept in memory.
-    pub fn open_caching(
-        path: &Path,
-        medium: Medium,
-        cache_bytes: u64,
-    ) -> Result<MetadataStore, MetadataError> {
-        let (store, loss) = MetadataStore::open_with_journal(path, medium, cache_bytes)?;
+    pub fn open_caching(files: Files, cache_bytes: u64) -> Result<MetadataStore, MetadataError> {
+        let (store, loss) = MetadataStore::open_with_journal(files, cache_bytes)?;
         if let Some(loss) = loss {
             return Err(MetadataError::Journal(loss.flaw));
         }
@@ -147,8 +146,8 @@ impl MetadataStore {
     }
 
     /// As [`MetadataStore::open`], but of a journal that is damaged with what it holds before that.
-    pub fn open_sound_part(path: &Path, medium: Medium) -> Result<SoundPart, MetadataError> {
-        let (store, loss) = MetadataStore::open_with_journal(path, medium, CACHE_BYTES)?;
+    pub fn open_sound_part(files: Files) -> Result<SoundPart, MetadataError> {
+        let (store, loss) = MetadataStore::open_with_journal(files, CACHE_BYTES)?;
         store.check_whole()?;
         Ok(SoundPart { store, loss })
     }
@@ -162,17 +161,15 @@ impl MetadataStore {
 
     /// Opens it with what the journal holds, as far as that is sound.
     fn open_with_journal(
-        path: &Path,
-        medium: Medium,
+        files: Files,
         cache_bytes: u64,
     ) -> Result<(MetadataStore, Option<JournalLoss>), MetadataError> {
-        if !path.exists() {
-            return Err(MetadataError::Missing(path.to_path_buf()));
+        match files.exist() {
+            Exist::No => return Err(MetadataError::Missing(files.path().to_path_buf())),
+            Exist::Empty => return Err(MetadataError::Foreign(files.path().to_path_buf())),
+            Exist::Yes => {}
         }
-        if path.metadata().is_ok_and(|metadata| metadata.len() == 0) {
-            return Err(MetadataError::Foreign(path.to_path_buf()));
-        }
-        let store = MetadataStore::attach(path, medium, cache_bytes)?;
+        let store = MetadataStore::attach(files, cache_bytes)?;
         // Behind a tree of another version there is no journal that could be read.
         let tree = guarded(|| store.shared.current.read().opened.read_tree())?;
         let found = Snapshot::new(tree, Arc::default()).counter(FORMAT_COUNTER)?.unwrap_or(0);
@@ -183,15 +180,14 @@ impl MetadataStore {
         Ok((store, loss))
     }
 
-    fn attach(path: &Path, medium: Medium, cache_bytes: u64) -> Result<MetadataStore, MetadataError> {
-        let opened = Arc::new(Opened::new(path, medium, cache_bytes)?);
+    fn attach(files: Files, cache_bytes: u64) -> Result<MetadataStore, MetadataError> {
+        let opened = Arc::new(Opened::new(&files, cache_bytes)?);
         let current = Current { opened, tree: None, overlay: Arc::default(), journal: Place::default() };
-        let (path, current, watch) = (path.to_owned(), RwLock::new(current), OnceLock::new());
+        let (current, watch) = (RwLock::new(current), OnceLock::new());
         let emulated = OnceLock::new();
         let (in_doubt, is_left) = (AtomicBool::new(false), AtomicBool::new(false));
         let (flaw, spare) = (OnceLock::new(), Mutex::default());
-        let shared =
-            Shared { path, medium, cache_bytes, current, in_doubt, is_left, flaw, spare, emulated, watch };
+        let shared = Shared { files, cache_bytes, current, in_doubt, is_left, flaw, spare, emulated, watch };
         let shared = Arc::new(shared);
         Ok(MetadataStore { shared, writer: Arc::default(), read_only: OnceLock::new() })
     }
@@ -325,6 +321,37 @@ impl MetadataStore {
         self.file().allocated_bytes()
     }
 
+    /// Durably says of which opening of the store it is, even once it was left.
+    pub fn stamp(&self, stamp: &Stamp) -> Result<(), MetadataError> {
+        let stamped = self.file().copies().stamp(stamp);
+        stamped.map_err(|error| MetadataError::Damaged(error.to_string()))
+    }
+
+    /// What was wrong with one copy of it and came from the other, since it was opened.
+    pub fn flaws(&self) -> Vec<String> {
+        self.file().copies().flaws()
+    }
+
+    /// How often one copy was mended from the other since it was opened.
+    pub fn healed(&self) -> u64 {
+        self.file().copies().healed()
+    }
+
+    /// Compares each page with its checksum in both copies, and mends one from the other. Answers how many neither has.
+    pub fn scrub_copies(&self) -> Result<u64, MetadataError> {
+        let _writing = self.writer.lock();
+        self.shared.check_kept()?;
+        let file = self.file();
+        let mut lost = 0;
+        for page in (0..file.written_bytes()).step_by(PAGE_BYTES as usize) {
+            // The first may have been torn by a crash; redb has its own checksums there.
+            lost += u64::from(!file.copies().scrub(page) && page > 0);
+        }
+        let place = self.shared.current.read().journal;
+        journal::scrub(&file, place).map_err(|error| MetadataError::Damaged(error.to_string()))?;
+        Ok(lost)
+    }
+
     /// Reads every page and checks its checksum: true if all is well, false if something was repaired.
     pub fn check_pages(&mut self) -> Result<bool, MetadataError> {
         let mut current = self.shared.current.write();
@@ -373,7 +400,7 @@ impl Shared {
             if current.opened.file.ran_full() {
                 current.opened.file.give_up();
                 current.tree = None;
-                current.opened = Arc::new(Opened::new(&self.path, self.medium, self.cache_bytes)?);
+                current.opened = Arc::new(Opened::new(&self.files, self.cache_bytes)?);
                 if let Some(emulated) = self.emulated.get() {
                     current.opened.file.emulate(emulated);
                 }
@@ -533,7 +560,9 @@ fn write_tree(
     let number = next.0.to_le_bytes();
     tree.open_table(Table::Counters.definition())?.insert(JOURNAL_COUNTER.as_bytes(), &number[..])?;
     tree.commit()?;
-    journal::begin(&opened.file, next)
+    let begun = journal::begin(&opened.file, next)?;
+    opened.file.settle_second();
+    Ok(begun)
 }
 
 /// What to do with a journal that has a flaw.

@@ -556,6 +556,7 @@ impl SharedFs {
             recovery_ms: self.recovered.milliseconds,
             recovered_entries: self.recovered.entries,
             totals,
+            healed: self.metadata.healed(),
             refuses_writes: self.metadata.read_only().map(|why| why.to_string()),
             metadata_bytes: self.metadata.allocated_bytes(),
             digested_entries: digested_entries.load(Ordering::Relaxed),

@@ -6,6 +6,7 @@
 //! | `zones` | what of that device is taken |
 //! | `arenas` | the arena files and their mappings |
 //! | `content` | what is in blocks, and its checksums |
+//! | `mend` | arenas that were cut or are gone |
 //! | `written_arenas` | the files they are written to where that is done by calls |
 //! | `region` | what the kernel knows of the persistent memory they lie on |
 //! | `page_size` | when an arena's memory is made of huge pages |
@@ -22,6 +23,7 @@ mod bitmap;
 mod content;
 mod credits;
 mod freed;
+mod mend;
 mod page_size;
 mod parts;
 mod region;
@@ -35,6 +37,8 @@ pub use arenas::{Arenas, Grown};
 pub use bitmap::Bitmap;
 pub use content::ContentWriter;
 pub use credits::Credits;
+pub use mend::LostArena;
+pub(crate) use mend::{lost_arenas, mend_arenas};
 pub use parts::{Part, Parts, medium_of_files, room_on_device, superblock_on_device};
 pub(crate) use parts::{claim_device, region};
 pub use region::{Region, namespace_of_device};

@@ -24,12 +24,13 @@ pub(super) mod tests;
 
 use super::MetadataError;
 use super::backend::BackendFile;
+use super::copies::Side;
 use super::layered::Overlay;
 use super::redo::{self, Redo};
 use cuesta_media::AccessError;
 use cuesta_media::planted::{self, Bug};
 pub(super) use policy::{growth_bytes, takes};
-pub(super) use record::{JournalGeneration, Place};
+pub(super) use record::{JournalGeneration, Place, is_newer};
 use record::{Records, encode};
 
 /// Begins the journal that comes behind a tree that was just committed.
@@ -109,7 +110,12 @@ pub(super) fn replay(file: &BackendFile, generation: JournalGeneration) -> Resul
     }
     let end = said.map_or(BackendFile::JOURNAL_BYTES, |said| said.end);
     let mut bytes = vec![0; end as usize];
-    file.read_journal(0, &mut bytes).map_err(unread)?;
+    let is_read = file.read_journal(0, &mut bytes);
+    if said.is_some() {
+        choose(file, generation, &mut bytes, AfterCrash::Maybe);
+    } else {
+        is_read.map_err(unread)?;
+    }
     let mut records = Records::new(generation, &bytes);
     let (mut overlay, mut commits, mut sound_end) = (Overlay::default(), 0, 0);
     while let Some(changes) = records.next() {
@@ -127,4 +133,43 @@ pub(super) fn replay(file: &BackendFile, generation: JournalGeneration) -> Resul
         Some(JournalFlaw::Record { number: commits + 1, at: sound_end, end })
     };
     Ok(Replayed { overlay, place: Place { generation, end: sound_end }, commits, flaw })
+}
+
+/// Whether all of it is what was written.
+fn is_whole(generation: JournalGeneration, bytes: &[u8]) -> bool {
+    let mut records = Records::new(generation, bytes);
+    while records.next().is_some() {}
+    records.at_end()
+}
+
+/// Whether a crash may have left the second copy behind, which is nothing to tell of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum AfterCrash {
+    Maybe,
+    No,
+}
+
+/// Compares the two copies of what counts, `bytes` of the first, and mends one from the other. Takes what is whole.
+fn choose(file: &BackendFile, generation: JournalGeneration, bytes: &mut [u8], crash: AfterCrash) {
+    let mut second = vec![0; bytes.len()];
+    if !file.copies().are_two() || (file.read_second_journal(0, &mut second) && second == bytes) {
+        return;
+    }
+    if is_whole(generation, bytes) {
+        file.mend_journal(Side::Second, bytes, crash == AfterCrash::No);
+    } else if is_whole(generation, &second) {
+        bytes.copy_from_slice(&second);
+        file.mend_journal(Side::First, bytes, true);
+    }
+}
+
+/// Compares the two copies of what counts, and mends one from the other.
+pub(super) fn scrub(file: &BackendFile, place: Place) -> Result<(), AccessError> {
+    let mut bytes = vec![0; place.end as usize];
+    file.read_journal(0, &mut bytes)?;
+    choose(file, place.generation, &mut bytes, AfterCrash::No);
+    if !file.copies().headers_agree() {
+        file.copies().mend_header()?;
+    }
+    Ok(())
 }

@@ -44,6 +44,15 @@ impl Place {
     }
 }
 
+/// Whether one number says more than another, of journals that are not half of all generations apart.
+pub(in super::super) fn is_newer(one: u64, other: u64) -> bool {
+    let newer_by = (one >> HALF_BITS).wrapping_sub(other >> HALF_BITS) & HALF;
+    match newer_by {
+        0 => one & HALF > other & HALF,
+        _ => newer_by <= HALF / 2,
+    }
+}
+
 /// Bytes that a record takes of so many bytes of changes.
 pub(super) fn record_bytes(changes: usize) -> u64 {
     ((HEADER_BYTES + changes) as u64).next_multiple_of(UNIT_BYTES)

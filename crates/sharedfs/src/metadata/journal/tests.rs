@@ -6,7 +6,7 @@ use crate::metadata::keys::{Table, pair_key};
 use crate::metadata::records::encode_extent_place;
 use crate::metadata::redo::Redo;
 use crate::metadata::tests::{folder_in_memory, put_much, reopen};
-use crate::metadata::{JournalLoss, MetadataError, MetadataStore, SessionRecord};
+use crate::metadata::{Files, JournalLoss, MetadataError, MetadataStore, SessionRecord};
 use cuesta_format::{BlockAddress, InodeNumber, SessionId};
 use cuesta_media::Medium;
 use std::path::Path;
@@ -57,7 +57,7 @@ fn three_records(path: &Path) -> (Vec<u8>, [usize; 3]) {
 }
 
 fn open_dropping(path: &Path) -> (MetadataStore, Option<JournalLoss>) {
-    let sound = MetadataStore::open_sound_part(path, Medium::Memory).unwrap();
+    let sound = MetadataStore::open_sound_part(Files::new(path, Medium::Memory)).unwrap();
     let loss = sound.loss();
     (sound.drop_rest().unwrap(), loss)
 }
@@ -180,7 +180,7 @@ fn a_journal_that_went_into_the_tree_counts_no_more_and_one_ahead_of_its_tree_is
 
 /// An extent in the table that no inode's record speaks of, as damage leaves it.
 pub(crate) fn plant_extent(path: &Path, inode: InodeNumber, file_block: u64) {
-    let file = BackendFile::open(path, Medium::Memory).unwrap();
+    let file = BackendFile::open(&Files::new(path, Medium::Memory)).unwrap();
     let place = Place::from_number(file.journal_number().unwrap().unwrap(), JournalGeneration(0));
     let mut redo = Redo::default();
     let extent = encode_extent_place(BlockAddress(0), 1);
