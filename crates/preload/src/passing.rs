@@ -3,7 +3,8 @@
 //! What travels is the descriptor that keeps a file for whoever has it (see `references`), marked with one more number: by
 //! that SharedFS keeps what a receiver needs, as long as anybody has the descriptor, or it is on its way. Who receives one
 //! finds the numbers among the locks of the descriptor, which nobody can forge who has none of the store's lock files, and
-//! has its own session open the file. It shares the offset and the flags with all who have it ([`crate::cells`]), and the
+//! has its own session open the file. A process of another user has lock files of what it may open, and can set any number
+//! on them: so a descriptor stands for one that writes only if it is open for writing itself, as those of readers never are. It shares the offset and the flags with all who have it ([`crate::cells`]), and the
 //! locks. Where nothing is known of it any more it is made a descriptor that answers nothing but EBADF. Without this library,
 //! or a session of the same store, it is a descriptor of a lock file: reading finds its end, and writing at its offset fails.
 
@@ -99,6 +100,9 @@ pub fn receive(fd: i32) -> Result<(), Failure> {
         }
     };
     let inode = InodeNumber(pin.inode());
+    if pin.writes() && !is_for_writing(fd) {
+        return Err(Failure::Errno(libc::EOPNOTSUPP));
+    }
     if client.references(|folder| lock_files::is_of(folder, inode, borrow(fd))) == Some(true) {
         descriptors::install(fd, pin);
     }
@@ -127,6 +131,11 @@ fn describe(client: &Client, number: u64) -> Option<Description> {
     let text = String::from_utf8(found.description).ok()?;
     let from = inheritance::parse(&mut text.split(' '))?;
     Some(Description::received(&from, number, cells::passed(found.cells, found.cell)?))
+}
+
+/// Whether a descriptor is open for writing.
+fn is_for_writing(fd: i32) -> bool {
+    rustix::fs::fcntl_getfl(borrow(fd)).is_ok_and(|flags| flags.contains(OFlags::RDWR))
 }
 
 /// Whether a descriptor is of the file system that this store's lock files are on.
