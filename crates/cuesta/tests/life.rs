@@ -207,3 +207,26 @@ fn a_store_is_made_of_what_its_place_is() {
     place.kill_daemon();
     assert_eq!(shell(&place, "cat /cuesta/a").text(), "kept\n");
 }
+
+/// Other users make it long, too: the daemon puts it aside itself, and says in the next one what it has to say.
+#[test]
+fn a_long_log_is_put_aside_while_the_daemon_runs() {
+    use std::io::{Read as _, Write as _};
+    let place = Place::with_store();
+    assert_eq!(shell(&place, "true").status(), 0);
+    let (log, aside) = (place.path("store/sharedfs.log"), place.path("store/sharedfs.log.old"));
+    let nonsense = || {
+        let mut users = std::os::unix::net::UnixStream::connect(place.path("store/users/sock")).unwrap();
+        users.write_all(&[255; 4]).unwrap();
+        // It hangs up behind what it has to say.
+        let _ = users.read(&mut [0]);
+    };
+    // Every time the log is long again.
+    for _ in 0..2 {
+        std::fs::File::options().write(true).open(&log).unwrap().set_len(9 << 20).unwrap();
+        nonsense();
+        let told = std::fs::read_to_string(&log).unwrap();
+        assert!(told.contains("a connection is closed") && told.len() < 10_000, "{} bytes", told.len());
+        assert!(std::fs::metadata(&aside).unwrap().len() >= 9 << 20);
+    }
+}

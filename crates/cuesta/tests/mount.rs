@@ -508,3 +508,22 @@ fn options_of_a_mount_are_changed() {
     assert_eq!(options(), "rw,noatime");
     assert_eq!(place.cuesta(&["mount", "-o", "remount,ro", "store", "bin"]).status(), 1);
 }
+
+/// A program that only reads the file may lock it so.
+#[test]
+fn a_record_lock_of_a_reader_keeps_no_program_from_being_executed() {
+    let Some(mounted) = Mounted::new() else { return };
+    mounted.run("printf '#!/bin/sh\\necho ran\\n' >/cuesta/tool; chmod 755 /cuesta/tool");
+    let file = File::open(mounted.path("tool")).unwrap();
+    let lock = libc::flock {
+        l_type: libc::F_RDLCK as i16,
+        l_whence: libc::SEEK_SET as i16,
+        l_start: 0,
+        l_len: 0,
+        l_pid: 0,
+    };
+    // SAFETY: the descriptor is open, and the kernel reads the one structure.
+    assert_eq!(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETLK, &raw const lock) }, 0);
+    assert_eq!(mounted.run("/cuesta/tool"), "ran\n");
+    drop(file);
+}

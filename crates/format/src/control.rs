@@ -14,7 +14,8 @@
 //! | a process that has a descriptor and perhaps no session (after fork, before and after exec) | the descriptor is an open file description of the inode's *lock file*, with a shared OFD lock on the byte [`OPENER_MARK`]: the kernel counts who has it |
 //!
 //! Whether it may write is seen there, too, since a file that is open for writing is not executed: the number in a slot
-//! has the bit [`OPEN_FOR_WRITING`], and the next byte, [`WRITER_MARK`], is locked as well.
+//! has the bit [`OPEN_FOR_WRITING`], and a byte of its own among [`WRITER_MARKS`] is locked exclusively: the kernel lets nobody do that
+//! who has the lock file for reading only, as processes of other users have those of files that they may only read.
 //!
 //! What is sent over a socket has a third locked byte, [`PASSED_MARKS`] further on than the number under which SharedFS
 //! keeps the rest of what a receiver needs ([`crate::wire::Request::Pass`]).
@@ -40,6 +41,7 @@
 //! | sees that it has a name still, or begins again | closes it |
 
 use crate::kept_names::{SETS, WAYS};
+use std::ops::Range;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
 /// Bytes of a page, and of its mapping unless it says otherwise.
@@ -60,11 +62,11 @@ pub const USER_LOCK_LAST: u64 = MARKS_OFFSET - 1;
 /// The byte that says that the inode is open. It does not join what programs lock below: the kernel would make one of both.
 pub const OPENER_MARK: u64 = MARKS_OFFSET + 1;
 
-/// The byte that says that it is for writing.
-pub const WRITER_MARK: u64 = OPENER_MARK + 1;
-
 /// The byte that says that SharedFS has the description, for processes it serves: it may outlive the last of them for a moment.
-pub const SERVED_MARK: u64 = WRITER_MARK + 1;
+pub const SERVED_MARK: u64 = OPENER_MARK + 2;
+
+/// Bytes one of which, locked exclusively, says that it is for writing.
+pub const WRITER_MARKS: Range<u64> = MARKS_OFFSET + (1 << 60)..MARKS_OFFSET + (1 << 60) + (1 << 32);
 
 /// The byte that says that the description was sent to other processes under the number 0; those of larger numbers follow.
 pub const PASSED_MARKS: u64 = MARKS_OFFSET + (1 << 61);

@@ -15,9 +15,18 @@ pub fn claim(file: impl AsFd, range: Range<u64>) -> Result<(), Errno> {
     control(file.as_fd(), libc::F_OFD_SETLK, &mut lock(libc::F_WRLCK, range))
 }
 
-/// Some bytes in a range that are marked, by another open file description than `file` is.
+/// Some bytes in a range that are marked or claimed, by another open file description than `file` is.
 pub fn marked(file: impl AsFd, range: Range<u64>) -> Result<Option<Range<u64>>, Errno> {
-    let mut lock = lock(libc::F_WRLCK, range);
+    in_the_way(file, libc::F_WRLCK, range)
+}
+
+/// Some bytes in a range that are claimed, by another open file description than `file` is.
+pub fn claimed(file: impl AsFd, range: Range<u64>) -> Result<Option<Range<u64>>, Errno> {
+    in_the_way(file, libc::F_RDLCK, range)
+}
+
+fn in_the_way(file: impl AsFd, kind: i32, range: Range<u64>) -> Result<Option<Range<u64>>, Errno> {
+    let mut lock = lock(kind, range);
     control(file.as_fd(), libc::F_OFD_GETLK, &mut lock)?;
     if lock.l_type == libc::F_UNLCK as i16 {
         return Ok(None);

@@ -21,6 +21,7 @@ pub mod lock_files;
 pub mod mapped_files;
 mod mapping;
 mod node;
+pub mod owner_rights;
 pub mod persist;
 pub mod planted;
 pub mod recorder;

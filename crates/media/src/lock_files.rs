@@ -2,14 +2,19 @@
 //!
 //! What lies in them, and how those who make them and who takes them away get along, is in [`cuesta_format::control`].
 //! There is one who takes away, at any time, and any number of others.
+//!
+//! Processes of other users get descriptors of lock files, to set locks by; of files they may only read, for reading. So the
+//! files are their owner's alone: such a descriptor is not opened again for more by `/proc/self/fd`. A process that acts for
+//! another user for a while, and may go back, acts as the folder's owner here.
 
 use crate::byte_locks;
+use crate::owner_rights::{as_owner, give_to_owner};
 use cuesta_format::InodeNumber;
 use cuesta_format::control::{
-    MARKS_OFFSET, OPENER_MARK, PASSED_MARKS, PATH_SUFFIX, SERVED_MARK, WRITER_MARK,
+    MARKS_OFFSET, OPENER_MARK, PASSED_MARKS, PATH_SUFFIX, SERVED_MARK, WRITER_MARKS,
 };
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::fs::{Dir, Mode, OFlags, SeekFrom, fchmod, fstat, openat, seek};
+use rustix::fs::{AtFlags, Dir, Mode, OFlags, SeekFrom, fchmod, fstat, ftruncate, openat, seek, statat};
 use rustix::io::Errno;
 use rustix::thread::sched_yield;
 use std::ops::Range;
@@ -21,8 +26,10 @@ const ATTEMPTS: usize = 10_000;
 /// What [`seek_farthest`] found last: one process's lock files lie on one file system, mostly.
 static LAST_FARTHEST: AtomicU64 = AtomicU64::new(0);
 
-/// Whoever may ask for one may have it.
-const FILE_MODE: Mode = Mode::from_raw_mode(0o666);
+/// Other users' processes use what they are handed, and open nothing.
+const FILE_MODE: Mode = Mode::from_raw_mode(0o600);
+/// Bytes that are tried for a writer's mark: a byte that a reader has locked takes none.
+const WRITER_ATTEMPTS: usize = 8;
 
 /// How a file is open whose lock file is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +40,8 @@ pub enum Access {
     Write,
     /// To be named (`O_PATH`).
     Path,
+    /// To set locks of any kind. Who has it open for writing is known without.
+    Locks,
 }
 
 /// What somebody's descriptor can say of an inode.
@@ -49,14 +58,41 @@ pub enum Mark {
 }
 
 impl Mark {
-    fn byte(self) -> Range<u64> {
+    /// The bytes where descriptions have it.
+    fn bytes(self) -> Range<u64> {
         let first = match self {
             Mark::Opener => OPENER_MARK,
-            Mark::Writer => WRITER_MARK,
+            Mark::Writer => return WRITER_MARKS,
             Mark::Served => SERVED_MARK,
             Mark::Passed(number) => PASSED_MARKS.saturating_add(number),
         };
         first..first.saturating_add(1)
+    }
+
+    /// Sets it on a description. A writer's is a byte of its own, locked exclusively, as no reader can: one who cannot get
+    /// any, since readers are in the way, goes on without.
+    fn set(self, file: impl AsFd) -> Result<(), Errno> {
+        if self != Mark::Writer {
+            return byte_locks::mark(file, self.bytes());
+        }
+        for _ in 0..WRITER_ATTEMPTS {
+            let mut random = [0; 4];
+            rustix::rand::getrandom(&mut random[..], rustix::rand::GetRandomFlags::empty())?;
+            let first = WRITER_MARKS.start + u64::from(u32::from_ne_bytes(random));
+            match byte_locks::claim(&file, first..first + 1) {
+                Err(Errno::AGAIN | Errno::ACCESS) => {}
+                claimed => return claimed,
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether another description than `file` has it.
+    fn is_seen_by(self, file: impl AsFd) -> Result<bool, Errno> {
+        match self {
+            Mark::Writer => Ok(byte_locks::claimed(file, self.bytes())?.is_some()),
+            _ => Ok(byte_locks::marked(file, self.bytes())?.is_some()),
+        }
     }
 }
 
@@ -69,14 +105,21 @@ fn name(inode: InodeNumber, is_path: bool) -> String {
 /// far as offsets (ext4), `EFBIG` when it writes and, but for DAX, that nothing follows when it reads.
 pub fn take(folder: impl AsFd, inode: InodeNumber, access: Access) -> Result<OwnedFd, Errno> {
     let name = name(inode, access == Access::Path);
-    let (mode, marks) = match access {
-        Access::Write => (OFlags::RDWR, OPENER_MARK..WRITER_MARK + 1),
-        Access::Read | Access::Path => (OFlags::RDONLY, OPENER_MARK..OPENER_MARK + 1),
+    let mode = match access {
+        Access::Write | Access::Locks => OFlags::RDWR,
+        Access::Read | Access::Path => OFlags::RDONLY,
     };
+    let flags = mode | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     for _ in 0..ATTEMPTS {
-        let file =
-            openat(&folder, &name, mode | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC, FILE_MODE)?;
-        match byte_locks::mark(&file, marks.clone()) {
+        let file = match as_owner(&folder, || openat(&folder, &name, flags, FILE_MODE)) {
+            // Root has made it, and is about to give it to its owner.
+            Err(Errno::ACCESS) => {
+                sched_yield();
+                continue;
+            }
+            file => file?,
+        };
+        match Mark::Opener.set(&file) {
             Ok(()) => {}
             Err(Errno::AGAIN | Errno::ACCESS) => {
                 sched_yield();
@@ -88,9 +131,13 @@ pub fn take(folder: impl AsFd, inode: InodeNumber, access: Access) -> Result<Own
         if found.st_nlink == 0 {
             continue;
         }
-        if found.st_mode & FILE_MODE.as_raw_mode() != FILE_MODE.as_raw_mode() {
-            // Whoever made it under a umask does so, too, if this process is another user's.
+        if Mode::from_raw_mode(found.st_mode) != FILE_MODE {
+            // It was made under a umask, or by an earlier version. Another process of the owner's sees to that, too.
             let _ = fchmod(&file, FILE_MODE);
+        }
+        give_to_owner(&folder, &file, &found);
+        if access == Access::Write {
+            Mark::Writer.set(&file)?;
         }
         seek_farthest(&file)?;
         return Ok(file);
@@ -124,23 +171,24 @@ fn seek_farthest(file: &OwnedFd) -> Result<(), Errno> {
 
 /// Adds a mark to a lock file that is open.
 pub fn mark(file: impl AsFd, mark: Mark) -> Result<(), Errno> {
-    byte_locks::mark(file, mark.byte())
+    mark.set(file)
 }
 
 /// Whether another description of the lock file has the mark.
 pub fn has_other(file: impl AsFd, mark: Mark) -> Result<bool, Errno> {
-    Ok(byte_locks::marked(file, mark.byte())?.is_some())
+    mark.is_seen_by(file)
 }
 
 /// Whether somebody has the mark in a lock file of the inode. Opens and closes it: not for processes with record locks on it.
 pub fn is_marked(folder: impl AsFd, inode: InodeNumber, mark: Mark) -> Result<bool, Errno> {
     for is_path in [false, true] {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let file = match openat(&folder, name(inode, is_path), flags, Mode::empty()) {
+        let open = || openat(&folder, name(inode, is_path), flags, Mode::empty());
+        let file = match as_owner(&folder, open) {
             Err(Errno::NOENT) => continue,
             file => file?,
         };
-        if byte_locks::marked(&file, mark.byte())?.is_some() {
+        if mark.is_seen_by(&file)? {
             return Ok(true);
         }
     }
@@ -150,7 +198,8 @@ pub fn is_marked(folder: impl AsFd, inode: InodeNumber, mark: Mark) -> Result<bo
 /// Whether there is a lock file that might tell of an open file of the inode. Opens nothing.
 #[must_use]
 pub fn exists(folder: impl AsFd, inode: InodeNumber) -> bool {
-    let found = rustix::fs::statat(folder, name(inode, false), rustix::fs::AtFlags::SYMLINK_NOFOLLOW);
+    let flags = AtFlags::SYMLINK_NOFOLLOW;
+    let found = as_owner(&folder, || statat(&folder, name(inode, false), flags));
     found.err() != Some(Errno::NOENT)
 }
 
@@ -159,8 +208,8 @@ pub fn exists(folder: impl AsFd, inode: InodeNumber) -> bool {
 pub fn is_of(folder: impl AsFd, inode: InodeNumber, file: impl AsFd) -> bool {
     let Ok(file) = fstat(file) else { return false };
     [false, true].into_iter().any(|is_path| {
-        let flags = rustix::fs::AtFlags::SYMLINK_NOFOLLOW;
-        let found = rustix::fs::statat(&folder, name(inode, is_path), flags);
+        let flags = AtFlags::SYMLINK_NOFOLLOW;
+        let found = as_owner(&folder, || statat(&folder, name(inode, is_path), flags));
         found.is_ok_and(|found| (found.st_dev, found.st_ino) == (file.st_dev, file.st_ino))
     })
 }
@@ -200,11 +249,19 @@ fn remove_if_unused(folder: BorrowedFd<'_>, name: &std::ffi::CStr) -> Result<boo
     let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let file = match openat(folder, name, flags, Mode::empty()) {
         Err(Errno::NOENT) => return Ok(true),
+        // Root has made it, and is about to give it to its owner.
+        Err(Errno::ACCESS) => return Ok(false),
         file => file?,
     };
     match byte_locks::claim(&file, MARKS_OFFSET..u64::MAX) {
-        Ok(()) => rustix::fs::unlinkat(folder, name, rustix::fs::AtFlags::empty()).map(|()| true),
-        Err(Errno::AGAIN | Errno::ACCESS) => Ok(false),
+        Ok(()) => rustix::fs::unlinkat(folder, name, AtFlags::empty()).map(|()| true),
+        Err(Errno::AGAIN | Errno::ACCESS) => {
+            if fstat(&file)?.st_size != 0 {
+                // Nothing of ours writes to one.
+                ftruncate(&file, 0)?;
+            }
+            Ok(false)
+        }
         Err(errno) => Err(errno),
     }
 }
@@ -213,7 +270,7 @@ fn remove_if_unused(folder: BorrowedFd<'_>, name: &std::ffi::CStr) -> Result<boo
 mod tests {
     use super::*;
     use std::fs::File;
-    use std::os::unix::fs::FileExt as _;
+    use std::os::unix::fs::{FileExt as _, MetadataExt as _};
     use std::sync::atomic::AtomicBool;
 
     const INODE: InodeNumber = InodeNumber(7);
@@ -246,6 +303,34 @@ mod tests {
         assert_eq!(remove_unused(&folder), Ok(1));
         assert!(!says(Mark::Opener) && !exists(&folder, INODE));
         assert_eq!(list(&folder, 1), Ok(Some(vec![InodeNumber(9)])));
+    }
+
+    #[test]
+    fn who_may_only_read_neither_says_that_it_writes_nor_keeps_a_writer_out() {
+        let (_guard, folder) = folder();
+        let says = |mark| is_marked(&folder, INODE, mark).unwrap();
+        let reader = take(&folder, INODE, Access::Read).unwrap();
+        assert!(mark(&reader, Mark::Writer).is_err());
+        byte_locks::mark(&reader, MARKS_OFFSET..u64::MAX).unwrap();
+        assert!(!says(Mark::Writer));
+        let locks = take(&folder, INODE, Access::Locks).unwrap();
+        assert!(!says(Mark::Writer), "it may set locks, and does not write");
+        let writer = take(&folder, INODE, Access::Write).unwrap();
+        drop((reader, writer));
+        let writer = take(&folder, INODE, Access::Write).unwrap();
+        assert!(says(Mark::Writer));
+        drop((writer, locks));
+        assert!(!says(Mark::Writer));
+    }
+
+    #[test]
+    fn a_lock_file_is_its_owner_s_and_what_was_written_to_one_is_cut() {
+        let (_guard, folder) = folder();
+        let file = File::from(take(&folder, INODE, Access::Write).unwrap());
+        assert_eq!(file.metadata().unwrap().mode() & 0o7777, 0o600);
+        file.write_at(b"x", 5).unwrap();
+        assert_eq!(remove_unused(&folder), Ok(1));
+        assert_eq!(file.metadata().unwrap().len(), 0);
     }
 
     #[test]

@@ -318,7 +318,7 @@ impl Connection<'_> {
                 Response::Done
             }
             Request::LockFile { file } => {
-                let locks = self.file(file)?.locks()?;
+                let locks = self.shared.files.lend_locks(&*self.file(file)?)?;
                 return Ok((Response::Done, Some(locks)));
             }
             Request::AdoptLocks { file } => {

@@ -10,6 +10,7 @@ use crate::accounts::{Accounts, Holder, Resource, Share};
 use crate::connection::holder;
 use crate::kept::{Found, Kept, Made, Record, Slot};
 use crate::limits::DESCRIPTORS_OF_FILE;
+use cuesta_format::InodeNumber;
 use cuesta_libfs::{Client, Credentials, Error, HeldOffset, OpenFile, SharedOffset};
 use cuesta_media::lock_files::{self, Access, Mark};
 use parking_lot::{Mutex, MutexGuard};
@@ -18,7 +19,7 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd};
 use rustix::fd::OwnedFd;
 use rustix::fs::{FileType, OFlags, fcntl_setfl, fstat};
 use rustix::io::Errno;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -71,6 +72,7 @@ struct Locks {
 pub(crate) struct Files {
     known: Mutex<Known>,
     accounts: Arc<Accounts>,
+    lent: Lent,
     kept: Arc<Kept>,
     watched: OwnedFd,
     stop: OwnedFd,
@@ -157,7 +159,8 @@ impl File {
         open.check_not_path()?;
         let access = match open.flags() & libc::O_ACCMODE {
             libc::O_RDONLY => Access::Read,
-            _ => Access::Write,
+            // That it is open for writing this session says itself.
+            _ => Access::Locks,
         };
         self.client.note_lock_file();
         let taken = lock_files::take(&*self.client.references(), open.inode(), access)
@@ -203,7 +206,8 @@ impl Files {
         let watched = epoll::create(CreateFlags::CLOEXEC)?;
         let stop = eventfd(0, EventfdFlags::CLOEXEC)?;
         epoll::add(&watched, &stop, EventData::new_u64(STOP), EventFlags::IN)?;
-        Ok(Files { known: Mutex::default(), accounts, kept: Arc::new(kept), watched, stop })
+        let lent = Lent::default();
+        Ok(Files { known: Mutex::default(), accounts, lent, kept: Arc::new(kept), watched, stop })
     }
 
     /// What counts how much of the daemon each user has.
@@ -274,6 +278,16 @@ impl Files {
                 tracing::debug!(%error, inode = inode.0, "a file of another user's is lost to who has it");
             }
         }
+    }
+
+    /// What locks on the file are set on, for a process to use: as long as it likes, even when the file is closed.
+    pub(crate) fn lend_locks(&self, file: &File) -> Result<OwnedFd, Error> {
+        let inode = file.open()?.inode();
+        let most = self.accounts.limits().files_of_user;
+        if !file.holder.is_trusted && !self.lent.note(file.holder.user, inode, most, &file.client) {
+            return Err(Error::Descriptors);
+        }
+        file.locks()
     }
 
     /// Watches whether somebody has the file; gives its slot back if that cannot be.
@@ -391,6 +405,45 @@ impl Files {
     /// Ends the watch.
     pub(crate) fn stop(&self) {
         let _ = rustix::io::write(&self.stop, &1u64.to_ne_bytes());
+    }
+}
+
+/// Lock files that processes of other users were given, and may have still.
+#[derive(Default)]
+struct Lent(Mutex<HashMap<u32, LentToUser>>);
+
+#[derive(Default)]
+struct LentToUser {
+    inodes: HashSet<InodeNumber>,
+    /// A thread looks which of them are still there: that takes a while, and nobody else waits for it.
+    is_looked_at: bool,
+}
+
+impl Lent {
+    /// Notes one more. `false`: the user has as many as it may, and all of them are there still.
+    fn note(&self, user: u32, inode: InodeNumber, most: u64, client: &Client) -> bool {
+        let mut lent = self.0.lock();
+        let of_user = lent.entry(user).or_default();
+        if (of_user.inodes.len() as u64) < most || of_user.inodes.contains(&inode) {
+            of_user.inodes.insert(inode);
+            return true;
+        }
+        if std::mem::replace(&mut of_user.is_looked_at, true) {
+            return false;
+        }
+        let all: Vec<InodeNumber> = of_user.inodes.iter().copied().collect();
+        drop(lent);
+        let folder = client.references();
+        let is_gone =
+            |inode: &InodeNumber| lock_files::is_marked(&*folder, *inode, Mark::Opener) == Ok(false);
+        let gone: Vec<InodeNumber> = all.into_iter().filter(is_gone).collect();
+        let mut lent = self.0.lock();
+        let of_user = lent.entry(user).or_default();
+        of_user.is_looked_at = false;
+        gone.iter().for_each(|inode| {
+            of_user.inodes.remove(inode);
+        });
+        (of_user.inodes.len() as u64) < most && of_user.inodes.insert(inode)
     }
 }
 

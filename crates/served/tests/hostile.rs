@@ -1,136 +1,15 @@
-//! A client that means harm: it speaks the protocol itself, as user 65534, and wants what is root's.
-//!
-//! Needs root, to be somebody else in a thread of its own; skipped visibly otherwise.
+//! A client that means harm: it wants what is root's.
 
-use cuesta_format::geometry::{USERS_FOLDER, USERS_SOCKET_FILE};
-use cuesta_format::superblock::{Medium, Superblock};
-use cuesta_format::{Geometry, InodeNumber, StoreId};
+use crate::common::*;
+use cuesta_format::InodeNumber;
 use cuesta_libfs::{
-    Allocation, Base, Client, Credentials, Error, ExtendedFlags, RenameFlags, Resolve, SetAttributes,
-    SocketLink, Whence,
+    Allocation, Base, Error, ExtendedFlags, RenameFlags, Resolve, SetAttributes, SocketLink, Whence,
 };
-use cuesta_served::{Listener as UsersListener, Offset, Place, Request, Response, Server, Subject, VERSION};
-use cuesta_sharedfs::server::{Listener, Server as SharedServer};
-use cuesta_sharedfs::{Options, SharedFs};
-use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
-use std::io::{IoSliceMut, Read, Write};
-use std::mem::MaybeUninit;
-use std::os::fd::{AsFd as _, AsRawFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::PermissionsExt;
+use cuesta_served::{Offset, Place, Request, Response, Subject, VERSION};
+use std::io::{Read as _, Write as _};
+use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
-
-const NOBODY: u32 = 65534;
-const ROOT: Credentials = Credentials::of_user(0, 0, Vec::new());
-
-struct Store {
-    users: PathBuf,
-    sharedfs: PathBuf,
-    _server: Mutex<SharedServer<SharedFs>>,
-    _users: Server,
-    root: Arc<Client>,
-    /// Removed when nobody makes files in it any more.
-    _folder: tempfile::TempDir,
-}
-
-fn store() -> Store {
-    let folder = tempfile::tempdir_in("/dev/shm").unwrap();
-    std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o711)).unwrap();
-    let geometry = Geometry { nvm_bytes: 64 << 20, arena_bytes: 16 << 20, ..Geometry::default() };
-    let superblock = Superblock { store: StoreId([7; 16]), medium: Medium::Memory, geometry };
-    SharedFs::create(folder.path(), superblock).unwrap();
-    let (users, sharedfs) = (folder.path().join(USERS_FOLDER), folder.path().join("sock"));
-    let listener = Listener::bind(&sharedfs).unwrap();
-    let shared = SharedFs::open(folder.path(), Options::default()).unwrap();
-    let server = SharedServer::start(shared, listener).unwrap();
-    let service = Server::start(UsersListener::bind(&users).unwrap(), &sharedfs, folder.path()).unwrap();
-    let link = SocketLink::connect(sharedfs.as_os_str().as_bytes(), 0).unwrap();
-    let root = Client::attach(Box::new(link), "test").unwrap();
-    let users = users.join(USERS_SOCKET_FILE);
-    Store { _folder: folder, users, sharedfs, _server: Mutex::new(server), _users: service, root }
-}
-
-/// Runs `act` in a thread that is user 65534 to the kernel, and nobody else.
-fn as_nobody<T: Send>(act: impl FnOnce() -> T + Send) -> T {
-    std::thread::scope(|scope| {
-        let thread = scope.spawn(|| {
-            // SAFETY: only this thread's credentials change, for libc is not asked.
-            unsafe {
-                assert_eq!(libc::syscall(libc::SYS_setgroups, 0, 0), 0);
-                assert_eq!(libc::syscall(libc::SYS_setresgid, NOBODY, NOBODY, NOBODY), 0);
-                assert_eq!(libc::syscall(libc::SYS_setresuid, NOBODY, NOBODY, NOBODY), 0);
-            }
-            act()
-        });
-        thread.join().unwrap()
-    })
-}
-
-fn is_root() -> bool {
-    if !rustix::process::geteuid().is_root() {
-        println!("skipped: only root becomes somebody else");
-    }
-    rustix::process::geteuid().is_root()
-}
-
-/// The protocol by hand.
-struct Raw(UnixStream, Vec<OwnedFd>);
-
-impl Raw {
-    fn connect(store: &Store) -> Raw {
-        let mut raw = Raw(UnixStream::connect(&store.users).unwrap(), Vec::new());
-        assert!(matches!(raw.ask(&Request::Hello { version: VERSION }), Response::Welcome { .. }));
-        raw
-    }
-
-    fn send(&mut self, body: &[u8]) {
-        self.0.write_all(&(body.len() as u32).to_le_bytes()).unwrap();
-        self.0.write_all(body).unwrap();
-    }
-
-    fn ask(&mut self, request: &Request<'_>) -> Response {
-        self.send(&postcard::to_stdvec(request).unwrap());
-        let mut head = [0; 4];
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-        let mut control = RecvAncillaryBuffer::new(&mut space);
-        let mut parts = [IoSliceMut::new(&mut head)];
-        let got = recvmsg(&self.0, &mut parts, &mut control, RecvFlags::CMSG_CLOEXEC).unwrap();
-        assert_eq!(got.bytes, 4);
-        for part in control.drain() {
-            if let RecvAncillaryMessage::ScmRights(files) = part {
-                self.1.extend(files);
-            }
-        }
-        let mut body = vec![0; u32::from_le_bytes(head) as usize];
-        self.0.read_exact(&mut body).unwrap();
-        postcard::from_bytes(&body).unwrap()
-    }
-
-    /// Whether the other end has hung up.
-    fn has_ended(&mut self) -> bool {
-        !matches!(self.0.read(&mut [0; 16]), Ok(1..))
-    }
-}
-
-fn write_as_root(store: &Store, path: &[u8], content: &[u8], mode: u32) -> InodeNumber {
-    let flags = libc::O_CREAT | libc::O_RDWR;
-    let file = store.root.open(&ROOT, Base::Root, path, flags, mode).unwrap();
-    store.root.write(&file, &[content.into()]).unwrap();
-    let inode = file.inode();
-    store.root.close(file).unwrap();
-    inode
-}
-
-fn read_as_root(store: &Store, path: &[u8]) -> Vec<u8> {
-    let file = store.root.open(&ROOT, Base::Root, path, libc::O_RDONLY, 0).unwrap();
-    let mut bytes = vec![0; 100];
-    let count = store.root.read(&file, &mut [bytes.as_mut_slice().into()]).unwrap();
-    store.root.close(file).unwrap();
-    bytes.truncate(count);
-    bytes
-}
 
 #[test]
 fn nothing_of_anothers_is_to_be_had_by_any_request() {

@@ -6,6 +6,7 @@
 
 use super::kinds::{Kind, kind_of_wait};
 use super::records::{Held, Owner, Range, Records};
+use super::shares::{self, Share, Shares};
 use super::{Call, Door, Refusal};
 use crate::abi::{InterruptIn, LOCK_FLOCK, LockIn, LockOut};
 use cuesta_format::InodeNumber;
@@ -31,9 +32,32 @@ const END_OF_ALL: u64 = i64::MAX as u64;
 /// What locks of this mount are on.
 #[derive(Default)]
 pub(super) struct Locks {
-    of_files: Mutex<HashMap<u64, Arc<OwnedFd>>>,
+    of_files: Mutex<HashMap<u64, Arc<LockFile>>>,
     records: Arc<Mutex<Records>>,
     waits: Arc<Mutex<Waits>>,
+    shares: Shares,
+}
+
+/// What a lock is on.
+#[derive(Debug)]
+pub(super) struct LockFile {
+    file: OwnedFd,
+    /// What it counts as for the user it was taken for.
+    _share: Option<Share>,
+}
+
+impl std::ops::Deref for LockFile {
+    type Target = OwnedFd;
+
+    fn deref(&self) -> &OwnedFd {
+        &self.file
+    }
+}
+
+impl From<OwnedFd> for LockFile {
+    fn from(file: OwnedFd) -> LockFile {
+        LockFile { file, _share: None }
+    }
 }
 
 /// Requests that wait, by their numbers, and their threads.
@@ -135,11 +159,12 @@ impl Locks {
 
 impl Door {
     /// What the lock is to be on; `None`: there is none, and none is to be. Who has it makes an [`Asking`] of it.
-    fn lock_file(&self, inode: InodeNumber, asked: &LockIn) -> Result<Option<Arc<OwnedFd>>, Refusal> {
+    fn lock_file(&self, call: &Call<'_>, asked: &LockIn) -> Result<Option<Arc<LockFile>>, Refusal> {
+        let (inode, user) = (call.inode(), call.header.uid);
         let is_given_up = asked.kind as i32 == libc::F_UNLCK;
         if asked.flags & LOCK_FLOCK != 0 {
             let file = self.files.get(asked.handle)?;
-            let access = if file.check_writable().is_ok() { Access::Write } else { Access::Read };
+            let access = if file.check_writable().is_ok() { Access::Locks } else { Access::Read };
             let mut of_files = self.locks.of_files.lock();
             if let Some(found) = of_files.get(&asked.handle) {
                 return Ok(Some(Arc::clone(found)));
@@ -147,27 +172,33 @@ impl Door {
             if is_given_up {
                 return Ok(None);
             }
-            let file = self.take_lock_file(inode, access)?;
+            let file = self.take_lock_file(inode, access, user)?;
             of_files.insert(asked.handle, Arc::clone(&file));
             return Ok(Some(file));
         }
         let owner = Owner { inode, owner: asked.owner };
-        self.locks.use_records(owner, asked, || self.take_lock_file(inode, Access::Write))
+        self.locks.use_records(owner, asked, || self.take_lock_file(inode, Access::Locks, user))
     }
 
-    fn take_lock_file(&self, inode: InodeNumber, access: Access) -> Result<Arc<OwnedFd>, Refusal> {
+    fn take_lock_file(
+        &self,
+        inode: InodeNumber,
+        access: Access,
+        user: u32,
+    ) -> Result<Arc<LockFile>, Refusal> {
+        let share = self.locks.shares.take(user, shares::Kind::LockFile).ok_or(Refusal(libc::ENOLCK))?;
         self.client.note_lock_file();
         let file =
             lock_files::take(&*self.client.references(), inode, access).map_err(|errno| match errno {
                 Errno::MFILE | Errno::NFILE => Refusal(libc::ENOLCK),
                 errno => errno.into(),
             })?;
-        Ok(Arc::new(file))
+        Ok(Arc::new(LockFile { file, _share: Some(share) }))
     }
 
     pub(super) fn set_lock(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
         let asked: LockIn = call.arguments.structure()?;
-        if let Some(file) = self.lock_file(call.inode(), &asked)? {
+        if let Some(file) = self.lock_file(call, &asked)? {
             self.locks.asking(call, &asked, &file).set()?;
         }
         Ok(())
@@ -177,7 +208,7 @@ impl Door {
     pub(super) fn wait_for_lock(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
         let asked: LockIn = call.arguments.structure()?;
         let (unique, device) = (call.header.unique, Arc::clone(call.device));
-        let Some(file) = self.lock_file(call.inode(), &asked)? else {
+        let Some(file) = self.lock_file(call, &asked)? else {
             device.answer(unique, b"");
             return Ok(());
         };
@@ -190,10 +221,15 @@ impl Door {
                 return Ok(());
             }
         }
+        let share =
+            self.locks.shares.take(call.header.uid, shares::Kind::Wait).ok_or(Refusal(libc::ENOLCK))?;
         hear_wakes();
-        let waiting = move || match asking.wait() {
-            Ok(()) => device.answer(unique, b""),
-            Err(errno) => device.refuse(unique, errno.raw_os_error()),
+        let waiting = move || {
+            let _share = share;
+            match asking.wait() {
+                Ok(()) => device.answer(unique, b""),
+                Err(errno) => device.refuse(unique, errno.raw_os_error()),
+            }
         };
         let started = Builder::new().name("fuse-lock".into()).spawn(waiting);
         started.map(drop).map_err(|_| Refusal(libc::ENOLCK))
@@ -213,7 +249,7 @@ impl Door {
         drop(records);
         let file = match own {
             Some(file) => file,
-            None => self.take_lock_file(inode, Access::Write)?,
+            None => self.take_lock_file(inode, Access::Locks, call.header.uid)?,
         };
         let Wanted::Range(mut found) = Wanted::of(&asked) else { return Err(Refusal(libc::EINVAL)) };
         // SAFETY: the descriptor is open; the kernel reads and writes the one structure, which outlives the call.
@@ -240,7 +276,7 @@ impl Door {
 }
 
 /// The kernel forgets all record locks on the description: others may have it, so that it does not go with them.
-fn unlock_all(file: &OwnedFd) {
+fn unlock_all(file: &LockFile) {
     let all = LockIn { end: END_OF_ALL, kind: libc::F_UNLCK as u32, ..LockIn::default() };
     let _ = Wanted::of(&all).set(file, false);
 }
@@ -250,7 +286,7 @@ struct Asking {
     wanted: Wanted,
     asked: LockIn,
     inode: InodeNumber,
-    file: Arc<OwnedFd>,
+    file: Arc<LockFile>,
     /// The request's number,
     unique: u64,
     /// and the thread that made it.
@@ -265,8 +301,8 @@ impl Locks {
         &self,
         owner: Owner,
         asked: &LockIn,
-        take: impl FnOnce() -> Result<Arc<OwnedFd>, Refusal>,
-    ) -> Result<Option<Arc<OwnedFd>>, Refusal> {
+        take: impl FnOnce() -> Result<Arc<LockFile>, Refusal>,
+    ) -> Result<Option<Arc<LockFile>>, Refusal> {
         let mut records = self.records.lock();
         if let Some(held) = records.owners.get_mut(&owner) {
             held.users += 1;
@@ -283,7 +319,7 @@ impl Locks {
         Ok(Some(file))
     }
 
-    fn asking(&self, call: &Call<'_>, asked: &LockIn, file: &Arc<OwnedFd>) -> Asking {
+    fn asking(&self, call: &Call<'_>, asked: &LockIn, file: &Arc<LockFile>) -> Asking {
         Asking {
             wanted: Wanted::of(asked),
             asked: *asked,
@@ -439,8 +475,9 @@ mod tests {
 
     const OWNER: Owner = Owner { inode: InodeNumber(1), owner: 1 };
 
-    fn description(path: &std::path::Path) -> Arc<OwnedFd> {
-        Arc::new(std::fs::File::options().read(true).write(true).open(path).unwrap().into())
+    fn description(path: &std::path::Path) -> Arc<LockFile> {
+        let file = std::fs::File::options().read(true).write(true).open(path).unwrap();
+        Arc::new(OwnedFd::from(file).into())
     }
 
     /// A thread's of the owner that locks one byte.

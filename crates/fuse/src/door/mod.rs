@@ -29,6 +29,7 @@ mod names;
 mod overtaken;
 mod pages;
 mod records;
+mod shares;
 mod synchrony;
 mod who;
 

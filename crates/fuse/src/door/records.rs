@@ -12,9 +12,9 @@
 //! While a request of an owner's is under way its description stays, though its locks go: the request may be granted on it.
 
 use super::kinds::Kind;
+use super::locks::LockFile;
 use cuesta_format::InodeNumber;
 use hashbrown::{HashMap, HashSet};
-use rustix::fd::OwnedFd;
 use std::sync::Arc;
 
 /// Who has record locks, in one inode.
@@ -58,7 +58,7 @@ impl Range {
 /// What an owner has them on.
 #[derive(Debug)]
 pub(super) struct Held {
-    pub file: Arc<OwnedFd>,
+    pub file: Arc<LockFile>,
     /// The process that set the last one,
     pub pid: u32,
     /// by way of this open file. Locks of an open file description have no other end than its.
@@ -127,7 +127,7 @@ impl Records {
     }
 
     /// A request on the owner's description is over.
-    pub(super) fn end_use(&mut self, owner: Owner, file: &Arc<OwnedFd>) {
+    pub(super) fn end_use(&mut self, owner: Owner, file: &Arc<LockFile>) {
         let Some(held) = self.owners.get_mut(&owner).filter(|held| Arc::ptr_eq(&held.file, file)) else {
             return;
         };
@@ -138,7 +138,7 @@ impl Records {
     }
 
     /// The owner's locks go, and its description as soon as nobody uses it. `unlock` has the kernel forget them.
-    pub(super) fn let_go(&mut self, owner: Owner, unlock: impl FnOnce(&OwnedFd)) {
+    pub(super) fn let_go(&mut self, owner: Owner, unlock: impl FnOnce(&LockFile)) {
         let Some(held) = self.owners.get_mut(&owner) else { return };
         unlock(&held.file);
         held.ranges.clear();
@@ -227,7 +227,8 @@ mod tests {
     fn with(holders: &[(Owner, Range)]) -> Records {
         let mut records = Records::default();
         for (owner, range) in holders {
-            let file = Arc::new(OwnedFd::from(std::fs::File::open("/dev/null").unwrap()));
+            let file = rustix::fd::OwnedFd::from(std::fs::File::open("/dev/null").unwrap());
+            let file = Arc::new(LockFile::from(file));
             let held = Held { file, pid: 0, handle: 0, ranges: Vec::new(), users: 0, is_closed: false };
             records.owners.entry(*owner).or_insert(held);
             records.grant(*owner, *range);

@@ -27,8 +27,8 @@ const LISTED_MAX: usize = 4096;
 /// So many new lock files at least before it is looked which are unused.
 const NEW_MIN: u64 = 256;
 
-/// Whoever was given the folder may make lock files in it, whatever user it has become. Nobody else comes near it.
-const FOLDER_MODE: u32 = 0o777;
+/// Sessions make lock files in it as its owner ([`cuesta_media::owner_rights`]). Nobody else comes near it.
+const FOLDER_MODE: u32 = 0o700;
 
 /// The folder of lock files.
 #[derive(Debug)]
