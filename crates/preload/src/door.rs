@@ -4,6 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::arch::{self, Frame};
 use crate::calls::{self, Call, Failure};
+use crate::proxy::{self, How};
 use crate::{counting, filter, process, sanitizers, signals, thread};
 
 /// Entered by patched sites (see `arch`), with all state saved.
@@ -35,11 +36,12 @@ extern "C" fn run(frame: &mut Frame) {
     let call = Call { number: frame.number(), arguments: frame.arguments() };
     let found_nothing = frame.found_nothing();
     let serve = || {
-        let answer = match found_nothing {
-            true => calls::look_again(&call),
-            false if calls::must_look_first() => calls::look_first(&call),
-            false => calls::serve(call.number, call.arguments),
+        let how = match found_nothing {
+            true => How::LookingAgain,
+            false if calls::must_look_first() => How::LookingFirst,
+            false => How::Plainly,
         };
+        let answer = proxy::serve(&call, how);
         counting::note(frame, &call, answer);
         answer
     };

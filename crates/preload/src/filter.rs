@@ -324,6 +324,9 @@ pub const fn class_of(number: i64) -> u8 {
         | libc::SYS_kcmp
         // Some requests are about a second descriptor, which may stand in a structure.
         | libc::SYS_ioctl
+        // A filter of system calls may come.
+        | libc::SYS_prctl
+        | libc::SYS_seccomp
         | libc::SYS_io_submit => CLASS_ACTIVE,
         libc::SYS_exit_group => CLASS_LEAVING,
         libc::SYS_clone | libc::SYS_clone3 | libc::SYS_fork | libc::SYS_vfork => CLASS_CLONE,

@@ -38,6 +38,7 @@ pub mod open_file;
 mod passing;
 pub mod patch;
 pub mod process;
+mod proxy;
 mod record_locks;
 mod references;
 mod sanitizers;

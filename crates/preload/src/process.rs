@@ -18,7 +18,7 @@ use crate::authority::StoreUser;
 use crate::calls::{self, Failure};
 use crate::environment::Environment;
 use crate::store::Client;
-use crate::{cells, descriptors, filter, gate, record_locks, signals, thread, way, working_directory};
+use crate::{cells, descriptors, filter, gate, proxy, record_locks, signals, thread, way, working_directory};
 
 /// How many descriptors below the limit are ours to take.
 const RESERVED_DESCRIPTORS: u64 = 128;
@@ -276,6 +276,7 @@ pub fn note_sharing(shares: bool) {
 fn after_fork() {
     FORKED.store(0, Ordering::Relaxed);
     thread::forget_guests();
+    proxy::after_fork();
     if SHARES_DESCRIPTORS.swap(false, Ordering::Relaxed) {
         // The table that says what they are is a copy: this process's changes to them would be lost on the other, and those
         // of this library's own that are closed here are the other's session.
@@ -587,6 +588,15 @@ pub fn leave() {
         return;
     }
     gate::shut();
+    end_session();
+}
+
+/// The same by a thread that is not the program's, while that which ends waits inside.
+pub fn leave_by_proxy() {
+    end_session();
+}
+
+fn end_session() {
     for (fd, _) in descriptors::all() {
         drop(descriptors::remove(fd));
     }

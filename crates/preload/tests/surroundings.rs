@@ -141,3 +141,8 @@ fn a_program_built_with_the_thread_sanitizer_gets_no_reports() {
 fn a_program_built_with_the_sanitizer_of_undefined_behaviour_works() {
     sanitized("-fsanitize=undefined");
 }
+
+#[test]
+fn a_program_that_filters_its_calls_down_to_reading_and_writing_works_on() {
+    c("filtered", &["-w"]);
+}

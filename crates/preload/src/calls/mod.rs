@@ -46,7 +46,7 @@ pub use program::ExecImage;
 pub use sockets::brings_ours;
 
 use crate::descriptors::{self, Pin};
-use crate::{credentials, numbers, process, signals, thread, user_memory};
+use crate::{credentials, numbers, process, proxy, signals, thread, user_memory};
 
 /// Why a call has no answer of ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -269,6 +269,7 @@ pub fn serve(number: usize, arguments: [usize; 6]) -> Answer {
         libc::SYS_umask => control::change_umask(&call),
         libc::SYS_setrlimit | libc::SYS_prlimit64 => control::change_limits(&call),
         libc::SYS_clone | libc::SYS_clone3 | libc::SYS_fork | libc::SYS_vfork => program::make_process(&call),
+        libc::SYS_prctl | libc::SYS_seccomp => proxy::before_filter(&call),
         libc::SYS_exit_group => {
             process::leave();
             Err(Failure::NotOurs)
