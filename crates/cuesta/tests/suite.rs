@@ -13,6 +13,7 @@ mod doctor;
 mod emulation;
 mod failing_disk;
 mod formats;
+mod full_disk;
 mod life;
 mod locks;
 mod mount;

@@ -284,7 +284,11 @@ pub fn create_whole(
         return Err(error);
     }
     recorder::on_rename(file.as_fd());
-    sync_parent(path)?;
+    if let Err(error) = sync_parent(path) {
+        // Left behind, it would be in the way of the next one of that name.
+        let _ = remove(path);
+        return Err(error);
+    }
     Ok(file)
 }
 

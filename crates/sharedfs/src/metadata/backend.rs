@@ -30,6 +30,10 @@ const CHUNK_BYTES: u64 = 4 << 20;
 /// The header's note of how far the file was written moves in steps of this size.
 const WRITTEN_STEP_BYTES: u64 = 1 << 20;
 
+/// What stays allocated on a disk behind the last byte, also while no daemon runs: other programs may fill the disk meanwhile, and
+/// reading, removing and stopping take some changes of the metadata.
+const SET_ASIDE_BYTES: u64 = 8 << 20;
+
 /// The file under the tree.
 #[derive(Debug)]
 pub(super) struct BackendFile {
@@ -67,6 +71,10 @@ impl BackendFile {
             }
         };
         file.announce_syncing_thread();
+        if files.heals() {
+            let _growing = file.growth.lock().unwrap_or_else(PoisonError::into_inner);
+            file.set_aside();
+        }
         Ok(file)
     }
 
@@ -203,6 +211,16 @@ impl BackendFile {
         if wanted > self.copies.first.len() { self.copies.set_len(wanted) } else { Ok(()) }
     }
 
+    /// On a disk, allocates what is set aside, if there is room; `growth` is held.
+    fn set_aside(&self) {
+        if self.copies.are_two() {
+            let end = self.written.load(Ordering::Acquire).saturating_add(SET_ASIDE_BYTES);
+            if let Err(error) = self.allocate(end) {
+                tracing::debug!(%error, "the disk has no room for what is set aside for the metadata");
+            }
+        }
+    }
+
     /// Durably changes a number of the header.
     fn note(&self, offset: u64, value: u64) -> Result<(), AccessError> {
         self.note_word(offset, seal(value))
@@ -239,6 +257,7 @@ impl BackendFile {
             self.note(WRITTEN_OFFSET, length).map_err(outside)?;
             self.written.store(length, Ordering::Release);
             self.copies.set_len(TREE_OFFSET + medium_bytes(length)).map_err(refused)?;
+            self.set_aside();
         }
         Ok(())
     }

@@ -60,6 +60,11 @@ impl Files {
         &self.path
     }
 
+    /// Whether they may be changed.
+    pub(super) fn heals(&self) -> bool {
+        self.heals
+    }
+
     /// Where the second copy lies, if there is to be one.
     pub(super) fn second(&self) -> Option<PathBuf> {
         (self.medium == Medium::Block).then(|| self.path.with_extension("copy"))

@@ -244,11 +244,18 @@ impl Arenas {
             return Err(Error::NoSpace);
         }
         let (blocks, len) = (self.geometry.arena_bytes, self.geometry.arena_file_bytes());
-        let part = self.parts.make(&arena_path(arena), len)?;
-        let mapping = part.map(Protection::ReadWrite, self.medium)?;
-        if len > blocks {
-            mapping.provide(&*part.file, blocks, len - blocks, false)?;
-        }
+        let path = arena_path(arena);
+        let part = self.parts.make(&path, len)?;
+        let mapped = part.map(Protection::ReadWrite, self.medium).and_then(|mapping| {
+            if len > blocks {
+                mapping.provide(&*part.file, blocks, len - blocks, false)?;
+            }
+            Ok(mapping)
+        });
+        let mapping = mapped.inspect_err(|_| {
+            // The error to report is the first one. What is left behind would be in the way of the next attempt.
+            let _ = self.parts.remove(&path);
+        })?;
         if let Some(emulated) = self.emulated.get() {
             mapping.emulate(emulated);
         }
