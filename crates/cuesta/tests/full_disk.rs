@@ -51,7 +51,10 @@ fn what_is_there_is_read_and_removed() {
     fill(&disk);
     // May be refused: it is its end that must not be in the way of others.
     shell(&disk, "echo new >/cuesta/new");
-    let read = shell(&disk, "cat /cuesta/kept && ls /cuesta/big && rm /cuesta/big && rm -f /cuesta/new && ls /cuesta");
+    let read = shell(
+        &disk,
+        "cat /cuesta/kept && ls /cuesta/big && rm /cuesta/big && rm -f /cuesta/new && ls /cuesta",
+    );
     assert_eq!((read.status(), read.text().as_str()), (0, "kept\n/cuesta/big\nkept\n"), "{}", read.errors());
     assert_eq!(disk.place.cuesta(&["stop", "disk/store"]).status(), 0);
     let checked = disk.place.cuesta(&["fsck", "disk/store"]);
