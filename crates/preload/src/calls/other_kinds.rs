@@ -2,10 +2,6 @@
 //! there, which of a placeholder it would not say.
 
 use super::{Answer, Call, Failure};
-use crate::user_memory;
-
-/// Bytes of `struct epoll_event`, which is packed.
-const EVENT_BYTES: usize = 12;
 
 /// What the kernel answers where the descriptor of such a call is a file's; `None` if it is no such call.
 pub const fn answer_for_file(number: i64) -> Option<i32> {
@@ -35,16 +31,6 @@ pub const fn takes_other_kinds(number: i64) -> bool {
 /// nothing but EBADF.
 pub fn refuse(call: &Call, errno: i32) -> Answer {
     let pin = call.pin(0)?;
-    if matches!(call.number as i64, libc::SYS_epoll_wait | libc::SYS_epoll_pwait | libc::SYS_epoll_pwait2) {
-        // It looks at the descriptor last.
-        let events = call.int(2);
-        if events <= 0 || events as usize > i32::MAX as usize / EVENT_BYTES {
-            return Err(Failure::Errno(libc::EINVAL));
-        }
-        if !user_memory::is_in_reach(call.word(1), events as usize * EVENT_BYTES) {
-            return Err(Failure::Errno(libc::EFAULT));
-        }
-    }
     let answer = call.kernel(call.arguments);
     let is_path = pin.file()?.check_not_path().is_err();
     match answer {
