@@ -69,18 +69,18 @@ fn writers_of_neighbouring_bytes_read_back_what_they_wrote() {
 }
 
 /// One asynchronous write at a time, as the kernel's own interface has it.
-struct AsyncWrites(libc::c_ulong);
+pub struct AsyncWrites(libc::c_ulong);
 
 impl AsyncWrites {
-    fn new() -> AsyncWrites {
+    pub fn new() -> AsyncWrites {
         let mut context: libc::c_ulong = 0;
         // SAFETY: the call stores one number, at the address of a variable of its type.
         assert_eq!(unsafe { libc::syscall(libc::SYS_io_setup, 1, &raw mut context) }, 0);
         AsyncWrites(context)
     }
 
-    /// Writes all of `bytes` at the start of `file`, and waits until it is done.
-    fn write(&self, file: &File, bytes: &[u8]) {
+    /// Writes all of `bytes` to `file` at `offset`, and waits until it is done.
+    pub fn write_at(&self, file: &File, bytes: &[u8], offset: i64) {
         const PWRITE: u16 = 1;
         #[repr(C)]
         #[derive(Default)]
@@ -103,6 +103,7 @@ impl AsyncWrites {
             file: file.as_raw_fd().unsigned_abs(),
             buffer: bytes.as_ptr() as u64,
             bytes: bytes.len() as u64,
+            offset,
             ..ControlBlock::default()
         };
         let mut event = [0u64; 4];
@@ -168,7 +169,7 @@ fn direct_writes_are_read_by_the_cache(write: impl Fn(&File, &[u8])) {
 fn what_was_written_asynchronously_past_the_cache_is_read_by_it() {
     if can_mount() {
         let writes = AsyncWrites::new();
-        direct_writes_are_read_by_the_cache(|file, bytes| writes.write(file, bytes));
+        direct_writes_are_read_by_the_cache(|file, bytes| writes.write_at(file, bytes, 0));
     }
 }
 

@@ -4,6 +4,7 @@ mod common;
 
 mod coherence;
 mod deadlock;
+mod hammer;
 mod kept_names;
 mod lock_holders;
 mod options;
