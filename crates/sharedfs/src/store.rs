@@ -24,7 +24,9 @@ use crate::sessions::{
 };
 use crate::stand_ins::StandIns;
 use crate::superblocks::Superblocks;
-use crate::tiers::{Arenas, Credits, Parts, Region, lost_arenas, medium_of_files, mend_arenas, region};
+use crate::tiers::{
+    ArenaStamps, Arenas, Credits, Needed, Parts, Region, lost_arenas, medium_of_files, mend_arenas, region,
+};
 use crate::{Error, check, emulation, recovery};
 use cuesta_format::emulation::Profile;
 use cuesta_format::event::Step;
@@ -207,9 +209,12 @@ impl SharedFs {
         metadata.watch(Arc::clone(&packed) as Arc<dyn Watch>);
         let owned = occupied.iter().flat_map(|(_, record)| record.all_segments()).collect();
         let pool = SegmentPool::open(&parts, &geometry, &owned, &nodes)?;
-        let lost = lost_arenas(&parts, &geometry, metadata.read()?.arenas_end()?)?;
-        mend_arenas(tier, &geometry, &lost)?;
+        let written_in = metadata.read()?.arenas_written_in()?;
+        let needed = Needed { store: superblock.store, written_in: &written_in };
+        mend_arenas(tier, &geometry, &needed, &lost_arenas(&parts, &geometry, &needed)?)?;
         let arenas = Arenas::open(&parts, geometry, medium, &nodes)?;
+        let generation = superblocks.opening.generation + 1;
+        arenas.stamp(ArenaStamps::new(superblock.store, generation, &geometry));
         if let Some(emulated) = &emulated {
             metadata.emulate(emulated);
             table.emulate(emulated);

@@ -25,7 +25,7 @@ pub use crate::log_losses::LogLoss;
 use crate::lost::{Lines, forget_all};
 use crate::metadata::{CACHE_BYTES, Files, JournalFlaw, JournalLoss, MetadataError, MetadataStore, Owner};
 use crate::superblocks::Superblocks;
-use crate::tiers::{Arenas, LostArena, Parts, lost_arenas, medium_of_files};
+use crate::tiers::{Arenas, LostArena, Needed, Parts, lost_arenas, medium_of_files};
 use crate::{Error, SharedFs};
 pub use content::check_content;
 use cuesta_format::geometry::METADATA_FILE;
@@ -323,7 +323,9 @@ pub fn check(tier: &Path, mode: Mode) -> Result<CheckReport, Error> {
     noted.extend(mapped::strays(tier, &metadata.read()?)?);
     report.findings.extend(noted.into_iter().map(|problem| Finding { problem, verdict: Verdict::Noted }));
     let parts = Parts::open(tier, superblock.store, &superblock.geometry)?;
-    let lost = lost_arenas(&parts, &superblock.geometry, metadata.read()?.arenas_end()?)?;
+    let written_in = metadata.read()?.arenas_written_in()?;
+    let needed = Needed { store: superblock.store, written_in: &written_in };
+    let lost = lost_arenas(&parts, &superblock.geometry, &needed)?;
     let is_arena_lost = !lost.is_empty();
     report.findings.extend(
         lost.into_iter()

@@ -77,6 +77,10 @@ impl Digester {
             transaction.remove_session(session);
         }
         put_bitmaps(&mut transaction, &mut storage.space.lock().allocator, reservation)?;
+        if let Some(stamps) = storage.arenas.stamps() {
+            let (stamped, generation) = stamps.take_new();
+            stamped.into_iter().for_each(|arena| transaction.put_written_in(arena, generation));
+        }
         transaction.put_session(log.session, row);
         let committed = transaction.commit();
         let mut space = storage.space.lock();

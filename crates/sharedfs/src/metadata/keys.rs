@@ -1,7 +1,7 @@
 //! The tables, and how their keys are made. All are byte strings that sort as what they stand for does.
 
 use super::MetadataError;
-use cuesta_format::InodeNumber;
+use cuesta_format::{ArenaId, InodeNumber};
 use redb::TableDefinition;
 
 /// A table, in the order in which they are written.
@@ -143,4 +143,9 @@ pub(super) fn owner_and_name(key: &[u8]) -> Option<(InodeNumber, &[u8])> {
 /// The name in such a key, if it is one of `owner`.
 pub(super) fn name_in(owner: InodeNumber, key: &[u8]) -> Option<&[u8]> {
     key.strip_prefix(&owner.0.to_be_bytes()[..])
+}
+
+/// The counter that says in which opening of the store an arena was last written.
+pub(super) fn written_in_key(arena: ArenaId) -> String {
+    format!("arena-{:010}", arena.0)
 }

@@ -4,7 +4,7 @@ use super::extents::close_together;
 use super::guard::guarded;
 use super::keys::{
     CHUNK_INODES, Table, chunk_of, name_in, name_key, number_in, number_key, owner_and_name, pair_in,
-    pair_key, payer_in, payer_key,
+    pair_key, payer_in, payer_key, written_in_key,
 };
 use super::layered::{self, Bounds, Direction, EVERYTHING, Found, Merged, Overlay, TreeAt};
 use super::records::{Chunk, allowance, amounts, counter, extent_place, walk};
@@ -261,9 +261,12 @@ impl Snapshot {
         })
     }
 
-    /// How many arenas it counts on: behind the last one with a bitmap there may be others, of which nothing is used.
-    pub fn arenas_end(&self) -> Result<u32, MetadataError> {
-        Ok(self.arenas()?.last().map_or(0, |(last, _)| last.0 + 1))
+    /// In which opening of the store each arena was last written that it counts on; 0: that was not noted. Behind the last one with a bitmap
+    /// there may be others, of which nothing is used.
+    pub fn arenas_written_in(&self) -> Result<Vec<u64>, MetadataError> {
+        let end = self.arenas()?.last().map_or(0, |(last, _)| last.0 + 1);
+        let written_in = |arena| self.counter(&written_in_key(ArenaId(arena)));
+        (0..end).map(|arena| Ok(written_in(arena)?.unwrap_or_default())).collect()
     }
 
     /// The bitmap of an arena's used blocks.

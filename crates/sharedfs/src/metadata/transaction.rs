@@ -6,7 +6,9 @@
 
 use super::extents::{ExtentWrite, close_together, differences, splice};
 use super::guard::guarded;
-use super::keys::{Table, chunk_of, name_in, name_key, number_key, owner_and_name, pair_key, payer_key};
+use super::keys::{
+    Table, chunk_of, name_in, name_key, number_key, owner_and_name, pair_key, payer_key, written_in_key,
+};
 use super::name_changes::{NameChange, NameChanges, NewNames};
 use super::records::{Chunk, INLINE_EXTENTS_MAX, encode_allowance, encode_amounts, encode_extent_place};
 use super::redo::Redo;
@@ -38,6 +40,7 @@ pub struct Transaction {
     orphans: BTreeMap<(u64, u64), bool>,
     usage: UsageChanges,
     counters: Counters,
+    written_in: BTreeMap<u32, u64>,
     /// Where they will be gathered.
     redo: Redo,
 }
@@ -65,6 +68,7 @@ impl Transaction {
             orphans: BTreeMap::new(),
             usage: UsageChanges::default(),
             counters,
+            written_in: BTreeMap::new(),
             redo: spare.redo,
         })
     }
@@ -470,6 +474,11 @@ impl Transaction {
         self.usage.limit(payer, allowance);
     }
 
+    /// Notes in which opening of the store an arena was last written.
+    pub fn put_written_in(&mut self, arena: ArenaId, generation: u64) {
+        self.written_in.insert(arena.0, generation);
+    }
+
     /// The store's numbers, as this transaction leaves them.
     pub fn counters(&self) -> Counters {
         self.counters
@@ -567,6 +576,14 @@ impl Transaction {
         }
         for (&arena, bitmap) in &self.bad {
             redo.push(Table::Bad, &number_key(arena.into()), Some(bitmap));
+        }
+        // Their names come before those of the counters.
+        for (&arena, generation) in &self.written_in {
+            redo.push(
+                Table::Counters,
+                written_in_key(ArenaId(arena)).as_bytes(),
+                Some(&generation.to_le_bytes()),
+            );
         }
         let before = self.base.counters()?.named();
         for (before, now) in before.into_iter().zip(self.counters.named()) {

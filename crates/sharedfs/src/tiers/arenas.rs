@@ -9,8 +9,10 @@ use crate::Error;
 use crate::tiers::content::ContentWriter;
 use crate::tiers::page_size::PageSizes;
 use crate::tiers::parts::{Part, Parts};
+use crate::tiers::stamps::ArenaStamps;
 use crate::tiers::written_arenas::WrittenArenas;
 use cuesta_format::geometry::arena_path;
+use cuesta_format::stamp::STAMP_BYTES;
 use cuesta_format::superblock::Medium;
 use cuesta_format::{ArenaId, BLOCK_BYTES, BlockAddress, Geometry};
 use cuesta_media::emulate::Emulated;
@@ -88,6 +90,8 @@ pub struct Arenas {
     /// Where content is written by calls.
     written: Option<Arc<WrittenArenas>>,
     last: Mutex<Last>,
+    /// Says in them in which opening they were written.
+    stamps: OnceLock<Arc<ArenaStamps>>,
     /// Steps that may have small pages.
     small: Mutex<VecDeque<(ArenaId, u64)>>,
 }
@@ -112,7 +116,9 @@ impl Arenas {
                     .map(Protection::ReadWrite, medium)?,
                 false => Mapping::open(&parts.tier().join(&path), Protection::ReadWrite, medium)?,
             };
-            if mapping.len() != geometry.arena_file_bytes() {
+            // Behind what it holds may lie its stamp.
+            let bytes = geometry.arena_file_bytes();
+            if mapping.len() != bytes && mapping.len() != bytes + STAMP_BYTES as u64 {
                 return Err(Error::Damaged(format!("arena {arena} is {} bytes long", mapping.len())));
             }
             mapped.push(Arc::new(mapping));
@@ -130,7 +136,20 @@ impl Arenas {
             Medium::Memory | Medium::Pmem => None,
         };
         let parts = Arc::clone(parts);
-        Ok(Arenas { parts, geometry, medium, nodes, mapped, emulated, written, last, small })
+        let stamps = OnceLock::new();
+        Ok(Arenas { parts, geometry, medium, nodes, mapped, emulated, written, last, stamps, small })
+    }
+
+    /// From now on each arena says in which opening of the store it was written, where that is of use.
+    pub(crate) fn stamp(&self, stamps: ArenaStamps) {
+        if self.geometry.checks_content && self.medium == Medium::Block {
+            let _ = self.stamps.set(Arc::new(stamps));
+        }
+    }
+
+    /// What says so.
+    pub(crate) fn stamps(&self) -> Option<&Arc<ArenaStamps>> {
+        self.stamps.get()
     }
 
     /// Has them, and those to come, play another medium.

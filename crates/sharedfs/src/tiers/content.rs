@@ -7,6 +7,7 @@
 //! other time a block whose checksum is wrong keeps a wrong one, whatever is written over a part of it.
 
 use crate::Error;
+use crate::tiers::stamps::ArenaStamps;
 use crate::tiers::written_arenas::WrittenArenas;
 use crate::tiers::{Arenas, Run};
 use cuesta_format::entry::Crc32c;
@@ -36,13 +37,19 @@ pub struct ContentWriter {
     geometry: Geometry,
     mapped: Vec<Arc<Mapping>>,
     files: Option<Arc<WrittenArenas>>,
+    stamps: Option<Arc<ArenaStamps>>,
 }
 
 impl ContentWriter {
     /// One for the arenas there are.
     #[must_use]
     pub fn new(geometry: Geometry, arenas: &Arenas) -> ContentWriter {
-        ContentWriter { geometry, mapped: arenas.all(), files: arenas.written() }
+        ContentWriter {
+            geometry,
+            mapped: arenas.all(),
+            files: arenas.written(),
+            stamps: arenas.stamps().cloned(),
+        }
     }
 
     fn mapping(&self, address: BlockAddress) -> Result<&Mapping, Error> {
@@ -74,6 +81,9 @@ impl ContentWriter {
     /// Writes bytes of the file of the arena that a block is of.
     fn write(&self, of: BlockAddress, offset: u64, bytes: &[u8]) -> Result<Result<(), AccessError>, Error> {
         let mapping = self.mapping(of)?;
+        if let (Some(stamps), Some(files)) = (&self.stamps, &self.files) {
+            stamps.note(self.geometry.arena(of), files);
+        }
         let file = self.files.as_ref().and_then(|files| files.file(self.geometry.arena(of)));
         Ok(match file {
             Some(file) => mapping.write_by_calls(file, offset, bytes),

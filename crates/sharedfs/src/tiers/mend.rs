@@ -1,14 +1,16 @@
-//! Arenas whose files were cut or are gone, in a store with checksums of content: each gets its length again, and what was lost has no
-//! checksum that is right. So reading it is an error, and everything else of the store goes on.
+//! Arenas whose files were cut, are gone, or are not the ones that belong there, in a store with checksums of content: each gets its length again, and
+//! what was lost has no checksum that is right. So reading it is an error, and everything else of the store goes on.
 
-use super::Parts;
+use super::{Parts, stamps};
 use crate::Error;
 use cuesta_format::geometry::arena_path;
-use cuesta_format::{ArenaId, Geometry};
+use cuesta_format::stamp::Misplaced;
+use cuesta_format::{ArenaId, Geometry, StoreId};
 use cuesta_media::create_allocated;
 use rustix::fs::FallocateFlags;
 use std::fs::File;
 use std::io::ErrorKind;
+use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
 /// An arena that has lost something.
@@ -27,10 +29,33 @@ pub enum LostArena {
         /// and how long it was.
         right: u64,
     },
+    /// Its file is another one, or an old copy.
+    #[error("{file}: {why}: files with blocks there cannot be read there (EIO)")]
+    Misplaced {
+        /// The file.
+        file: String,
+        /// Whose it is.
+        arena: ArenaId,
+        /// What it is instead.
+        why: Misplaced,
+    },
 }
 
-/// The arenas that have lost something, of `needed` that the metadata counts on.
-pub(crate) fn lost_arenas(parts: &Parts, geometry: &Geometry, needed: u32) -> Result<Vec<LostArena>, Error> {
+/// What the metadata counts on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Needed<'a> {
+    /// The store.
+    pub(crate) store: StoreId,
+    /// In which opening each arena was last written; 0: that was not noted.
+    pub(crate) written_in: &'a [u64],
+}
+
+/// The arenas that have lost something of what the metadata counts on.
+pub(crate) fn lost_arenas(
+    parts: &Parts,
+    geometry: &Geometry,
+    needed: &Needed<'_>,
+) -> Result<Vec<LostArena>, Error> {
     let mut lost = Vec::new();
     if parts.is_device() || !geometry.checks_content {
         return Ok(lost);
@@ -42,8 +67,15 @@ pub(crate) fn lost_arenas(parts: &Parts, geometry: &Geometry, needed: u32) -> Re
             Ok(found) if found.len() < right => {
                 lost.push(LostArena::Cut { file, found: found.len(), right });
             }
-            Ok(_) => {}
-            Err(error) if error.kind() == ErrorKind::NotFound && arena.0 < needed => {
+            Ok(_) => {
+                let written_in = needed.written_in.get(arena.0 as usize).copied().unwrap_or_default();
+                if let Err(why) = stamps::judge(parts.tier(), geometry, needed.store, arena, written_in) {
+                    lost.push(LostArena::Misplaced { file, arena, why });
+                }
+            }
+            Err(error)
+                if error.kind() == ErrorKind::NotFound && (arena.0 as usize) < needed.written_in.len() =>
+            {
                 lost.push(LostArena::Missing(file));
             }
             Err(error) if error.kind() == ErrorKind::NotFound => break,
@@ -54,7 +86,12 @@ pub(crate) fn lost_arenas(parts: &Parts, geometry: &Geometry, needed: u32) -> Re
 }
 
 /// Gives them their length again.
-pub(crate) fn mend_arenas(tier: &Path, geometry: &Geometry, lost: &[LostArena]) -> Result<(), Error> {
+pub(crate) fn mend_arenas(
+    tier: &Path,
+    geometry: &Geometry,
+    needed: &Needed<'_>,
+    lost: &[LostArena],
+) -> Result<(), Error> {
     for arena in lost {
         tracing::error!(%arena, "content is lost");
         match arena {
@@ -68,6 +105,19 @@ pub(crate) fn mend_arenas(tier: &Path, geometry: &Geometry, lost: &[LostArena]) 
                     .map_err(Error::io("open an arena that was cut"))?;
                 rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, *right)
                     .map_err(Error::errno("give an arena its length again"))?;
+                file.sync_all().map_err(Error::io("sync an arena"))?;
+            }
+            LostArena::Misplaced { file, arena, .. } => {
+                let file = File::options()
+                    .write(true)
+                    .open(tier.join(file))
+                    .map_err(Error::io("open an arena that does not belong there"))?;
+                let sums = vec![0; (geometry.arena_file_bytes() - geometry.arena_bytes) as usize];
+                file.write_all_at(&sums, geometry.arena_bytes)
+                    .and_then(|()| file.sync_all())
+                    .map_err(Error::io("take away an arena's checksums"))?;
+                let written_in = needed.written_in.get(arena.0 as usize).copied().unwrap_or_default();
+                stamps::write(&file, geometry, needed.store, *arena, written_in)?;
                 file.sync_all().map_err(Error::io("sync an arena"))?;
             }
         }

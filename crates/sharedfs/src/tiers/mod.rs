@@ -6,7 +6,8 @@
 //! | `zones` | what of that device is taken |
 //! | `arenas` | the arena files and their mappings |
 //! | `content` | what is in blocks, and its checksums |
-//! | `mend` | arenas that were cut or are gone |
+//! | `mend` | arenas that were cut, are gone, or are not the ones that belong there |
+//! | `stamps` | in which opening of the store an arena was last written |
 //! | `written_arenas` | the files they are written to where that is done by calls |
 //! | `region` | what the kernel knows of the persistent memory they lie on |
 //! | `page_size` | when an arena's memory is made of huge pages |
@@ -28,6 +29,7 @@ mod page_size;
 mod parts;
 mod region;
 mod reservation;
+mod stamps;
 mod steps;
 mod written_arenas;
 mod zones;
@@ -38,11 +40,12 @@ pub use bitmap::Bitmap;
 pub use content::ContentWriter;
 pub use credits::Credits;
 pub use mend::LostArena;
-pub(crate) use mend::{lost_arenas, mend_arenas};
+pub(crate) use mend::{Needed, lost_arenas, mend_arenas};
 pub use parts::{Part, Parts, medium_of_files, room_on_device, superblock_on_device};
 pub(crate) use parts::{claim_device, region};
 pub use region::{Region, namespace_of_device};
 pub use reservation::{Reservation, Run};
+pub(crate) use stamps::ArenaStamps;
 pub use steps::StepNodes;
 
 use cuesta_format::{BLOCK_BYTES, Extent, Geometry};
