@@ -18,7 +18,7 @@ use crate::quota::{Amounts, Limited, Limits, Payer, Quota};
 use crate::superblock::Medium;
 use crate::{
     ArenaId, BlockAddress, Extent, Geometry, InodeNumber, InodeRecord, LeaseGeneration, LogGeneration,
-    LogPosition, PersistenceDomain, SessionId, StoreId,
+    LogPosition, PersistenceDomain, SessionId, StoreId, Timestamp,
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
@@ -41,6 +41,9 @@ pub const AHEAD_MAX: u32 = 1024;
 
 /// Most inodes named to be granted along.
 pub const BESIDE_MAX: usize = 512;
+
+/// Most inodes of one [`Request::Accessed`].
+pub const ACCESSES_MAX: usize = 512;
 
 /// What LibFS (or the command) asks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -246,6 +249,12 @@ pub enum Request {
     Stands,
     /// Where this session says how far its log is acknowledged (medium `block`). Answered [`Response::Marks`]. Descriptor: the file.
     Marks,
+    /// Inodes that were read, and when, whose times of last access that may move. Answered [`Response::Done`], whatever became
+    /// of them.
+    Accessed {
+        /// At most [`ACCESSES_MAX`].
+        accesses: Vec<(InodeNumber, Timestamp)>,
+    },
 }
 
 /// A request as it is sent.

@@ -2,6 +2,7 @@
 
 mod common;
 
+mod access_times;
 mod coherence;
 mod deadlock;
 mod hammer;

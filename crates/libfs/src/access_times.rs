@@ -1,8 +1,6 @@
 //! Policy: when a read moves an inode's time of last access. As Linux has it by default (relatime), unless a mount says otherwise.
 
 use crate::client::Client;
-use crate::inode::{Inode, State};
-use crate::open_file::OpenFile;
 use crate::sync::Ordering;
 use cuesta_format::{FileKind, InodeRecord, Timestamp};
 
@@ -49,18 +47,6 @@ impl Client {
     /// Sets the policy.
     pub fn set_access_times(&self, times: AccessTimes) {
         self.access_times.store(times.bits(), Ordering::Relaxed);
-    }
-
-    /// A file was read; in memory only.
-    #[inline]
-    pub(crate) fn note_read(&self, file: &OpenFile, inode: &Inode, state: &State) {
-        if file.flags() & libc::O_NOATIME != 0 {
-            return;
-        }
-        let now = cuesta_media::clock::now();
-        if self.moves_access_time(inode.accessed(), &state.record, now) {
-            inode.set_accessed(now);
-        }
     }
 
     /// Whether a read at `now` moves a time of last access.

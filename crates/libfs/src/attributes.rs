@@ -216,19 +216,20 @@ impl Client {
     ) -> Result<Vec<u8>, Error> {
         self.operate(|_turn| {
             let (inode, _) = self.find(credentials, base, path, false)?;
-            match &self.reading(&inode)?.content {
-                Content::Symlink(target) => Ok(target.to_vec()),
-                _ => Err(Error::Invalid.into()),
-            }
+            self.read_target(&inode, Error::Invalid)
         })
     }
 
     /// Target of an open symbolic link (`readlinkat` with an empty path).
     pub fn read_link_open(&self, file: &OpenFile) -> Result<Vec<u8>, Error> {
-        self.operate(|_turn| match &self.reading(file.inode_ref())?.content {
-            Content::Symlink(target) => Ok(target.to_vec()),
-            _ => Err(Error::NotFound.into()),
-        })
+        self.operate(|_turn| self.read_target(file.inode_ref(), Error::NotFound))
+    }
+
+    fn read_target(&self, inode: &Inode, none: Error) -> Result<Vec<u8>, Halt> {
+        let state = self.reading(inode)?;
+        let Content::Symlink(target) = &state.content else { return Err(none.into()) };
+        self.note_access(0, inode, &state);
+        Ok(target.to_vec())
     }
 
     /// What a path names. Within an attempt.

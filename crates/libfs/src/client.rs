@@ -10,6 +10,7 @@
 //!
 //! Whatever must wait (for a digest, credit, numbers) waits outside the gate, and the attempt starts over.
 
+use crate::accesses::Accesses;
 use crate::ahead::Ahead;
 use crate::asking::Subject;
 use crate::attempts::{Attempts, GivingUp, NO_LEASE, NO_SENSE, OPERATION_ATTEMPTS};
@@ -78,6 +79,7 @@ pub struct Client {
     pub(crate) kernel: Kernel,
     /// When reads move times of last access.
     pub(crate) access_times: AtomicU32,
+    pub(crate) accesses: Accesses,
 }
 
 /// The question for the block a number lies in, that nobody waits for.
@@ -167,6 +169,7 @@ impl Client {
             program: program.into(),
             kernel: Kernel::default(),
             access_times: AtomicU32::new(0),
+            accesses: Accesses::default(),
         });
         // What a fence took away meanwhile goes with the first operation, which sees the generation moved.
         client.session.parcels.add(ahead)?;
@@ -191,6 +194,9 @@ impl Client {
     pub fn detach(&self) {
         if self.abandoned.swap(1, Ordering::AcqRel) == 0 {
             let _closed = self.gate.write();
+            if let Some(accesses) = self.last_accesses() {
+                let _ = self.session.ask(&accesses);
+            }
             // A daemon that is gone recovers the log all the same.
             let _ = self.session.ask(&Request::Detach);
         }
@@ -200,6 +206,9 @@ impl Client {
     pub fn part(&self) {
         if self.abandoned.swap(1, Ordering::AcqRel) == 0 {
             let _closed = self.gate.write();
+            if let Some(accesses) = self.last_accesses() {
+                self.session.asking.part(&accesses);
+            }
             self.session.asking.part(&Request::Detach);
         }
     }

@@ -108,7 +108,7 @@ impl Client {
         if self.session.shown_generation() != generation && !planted::active(Bug::StaleRead) {
             return None;
         }
-        self.note_read(file, inode, &state);
+        self.note_access(file.flags(), inode, &state);
         Some(bytes)
     }
 
@@ -125,13 +125,13 @@ impl Client {
             loop {
                 let state = self.reading(inode)?;
                 if let Some(mapped) = state.mapped().map(Arc::clone) {
-                    self.note_read(file, inode, &state);
+                    self.note_access(file.flags(), inode, &state);
                     drop(state);
                     return Ok(self.read_mapped(&mapped, out, offset)?);
                 }
                 match self.read_locked(&state, out, offset) {
                     Ok(bytes) => {
-                        self.note_read(file, inode, &state);
+                        self.note_access(file.flags(), inode, &state);
                         return Ok(bytes);
                     }
                     Err(Stop::Failed(error)) => return Err(error.into()),

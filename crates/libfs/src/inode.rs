@@ -30,7 +30,7 @@ pub(crate) struct Inode {
     pub(crate) opens: AtomicU32,
     /// This session took its last name while it was open, or made it without one: it is ours to release.
     pub(crate) orphaned: AtomicBool,
-    /// Time of last read: changes under a shared lock, kept in memory only.
+    /// Time of last access: changes under a shared lock ([`crate::accesses`]).
     accessed: AtomicI64,
 }
 

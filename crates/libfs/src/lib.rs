@@ -23,6 +23,7 @@
 
 mod access_lists;
 mod access_times;
+mod accesses;
 mod ahead;
 mod allocate;
 mod arenas;

@@ -56,7 +56,7 @@ impl Client {
         let mut offset = file.offset.lock();
         let mut listing = file.listing.lock();
         if *offset == 0 || listing.is_none() {
-            *listing = Some(self.operate(|_turn| self.list(file.inode_ref()))?);
+            *listing = Some(self.operate(|_turn| self.list(file.inode_ref(), file.flags()))?);
         }
         let Some(listing) = listing.as_ref() else {
             return Ok(());
@@ -78,7 +78,7 @@ impl Client {
         Ok(())
     }
 
-    pub(crate) fn list(&self, inode: &Inode) -> Result<Listing, Halt> {
+    pub(crate) fn list(&self, inode: &Inode, flags: i32) -> Result<Listing, Halt> {
         loop {
             let state = self.reading(inode)?;
             let Some(content) = state.directory() else {
@@ -104,13 +104,9 @@ impl Client {
             for (name, named) in content.names() {
                 listing.push(name, named.inode, named.kind);
             }
-            let now = cuesta_media::clock::now();
-            let moves = self.moves_access_time(inode.accessed(), &state.record, now);
+            self.note_access(flags, inode, &state);
             drop(state);
             listing.items[2..].sort_unstable_by_key(|item| (item.inode, item.start));
-            if moves {
-                inode.set_accessed(now);
-            }
             return Ok(listing);
         }
     }

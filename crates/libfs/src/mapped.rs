@@ -112,6 +112,7 @@ impl Client {
             self.operate(|_turn| {
                 let state = self.reading(inode)?;
                 let is_mapped = state.mapped().is_some();
+                self.note_access(file.flags(), inode, &state);
                 drop(state);
                 if is_mapped { Ok(()) } else { self.begin_mapped(inode) }
             })?;

@@ -344,6 +344,7 @@ impl Client {
         };
         let inode = Arc::clone(file.open.inode());
         let was_mapped = file.was_mapped.load(Ordering::Relaxed);
+        self.tell_old_accesses();
         drop(file);
         if was_mapped {
             self.let_go_of_mapped(&inode);

@@ -101,6 +101,7 @@ impl Client {
     /// Runs `execute`, which does not come back if it succeeds: then the session ends with everything it has open, at
     /// once, however late SharedFS learns of it. What descriptors keep open is seen by those.
     pub fn while_executing<T>(&self, execute: impl FnOnce() -> T) -> T {
+        self.tell_accesses();
         let writers = self.session.open_slots.hide_writers();
         let answer = execute();
         self.session.open_slots.show_writers(&writers);

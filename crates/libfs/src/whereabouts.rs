@@ -53,7 +53,7 @@ impl Client {
             let above = self.above(&state)?;
             drop(state);
             // One that was moved meanwhile is looked for again.
-            let listing = self.list(&above)?;
+            let listing = self.list(&above, libc::O_NOATIME)?;
             let name = listing.name_of(here.number).ok_or(Halt::Again)?;
             path.splice(0..0, [b"/", name].concat());
             here = above;

@@ -199,6 +199,7 @@ impl Connection<'_> {
             Request::Close { file } => {
                 if let Some(file) = self.files.remove(&file).and_then(|file| file.upgrade()) {
                     self.shared.files.close(&file);
+                    self.shared.client()?.tell_accesses();
                 }
                 Response::Done
             }

@@ -1,5 +1,6 @@
 //! Attributes and extended attributes of inodes, and totals of the store.
 
+use super::contents::may_read;
 use super::kinds::is_in_chown;
 use super::overtaken::is_stand_in;
 use super::who;
@@ -51,16 +52,18 @@ pub(super) fn stale(error: Error) -> Refusal {
 
 impl Door {
     pub(super) fn get_attributes(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
-        let GetAttributesIn { flags, .. } = call.arguments.structure()?;
-        let (record, (valid, valid_ns)) = self.attributes_of(call, flags)?;
+        let GetAttributesIn { flags, handle, .. } = call.arguments.structure()?;
+        let of_handle = (flags & ATTRIBUTES_OF_HANDLE != 0).then_some(handle);
+        let (record, (valid, valid_ns)) = self.attributes_of(call, of_handle)?;
         call.answer.put(&AttributesOut { valid, valid_ns, padding: 0, attributes: shown(&record) });
         Ok(())
     }
 
     /// The same with the time of birth.
     pub(super) fn statx(&self, call: &mut Call<'_>) -> Result<(), Refusal> {
-        let StatxIn { get_flags, .. } = call.arguments.structure()?;
-        let (record, (valid, valid_ns)) = self.attributes_of(call, get_flags)?;
+        let StatxIn { get_flags, handle, .. } = call.arguments.structure()?;
+        let of_handle = (get_flags & ATTRIBUTES_OF_HANDLE != 0).then_some(handle);
+        let (record, (valid, valid_ns)) = self.attributes_of(call, of_handle)?;
         let Attributes { size, blocks, mode, block_size, .. } = shown(&record);
         let time = |time: Timestamp| StatxTime {
             seconds: time.seconds(),
@@ -95,10 +98,19 @@ impl Door {
     /// go on with the size it knew.
     ///
     /// Where stores through mappings may have turned holes into data, it is written back before blocks are counted, and what
-    /// is told holds no longer.
-    fn attributes_of(&self, call: &Call<'_>, flags: u32) -> Result<(InodeRecord, (u64, u32)), Refusal> {
+    /// is told holds no longer. What is asked by an open file, the kernel asks before it reads its own pages, or looks for the
+    /// end. While such a read would move the time of last access, nothing that is told holds, so that it is asked for.
+    fn attributes_of(
+        &self,
+        call: &Call<'_>,
+        of_handle: Option<u64>,
+    ) -> Result<(InodeRecord, (u64, u32)), Refusal> {
         let inode = call.inode();
-        if flags & ATTRIBUTES_OF_HANDLE == 0 && self.may_hide_data(inode) {
+        if let Some(file) = of_handle.and_then(|handle| self.files.get(handle).ok()) {
+            if may_read(&file) {
+                self.client.note_read(&file).map_err(stale)?;
+            }
+        } else if self.may_hide_data(inode) {
             self.write_back_all_holes(call)?;
         }
         let (stat, tenure) = self.client.stat_inode(inode).map_err(stale)?;
@@ -108,8 +120,18 @@ impl Door {
         }
         // Of a file that programs share by mappings nobody is told when it changes, nor of what stands in for another.
         let is_told = !stat.record.mapped && !is_stand_in(call.header.node) && !self.may_hide_data(inode);
+        let is_told = is_told && !self.may_move_access(&stat.record);
         let holds = if !is_told { (0, 0) } else { self.keeping.attributes() };
         Ok((stat.record, holds))
+    }
+
+    fn may_move_access(&self, record: &InodeRecord) -> bool {
+        let may_be_read = || {
+            // Where a symbolic link leads the kernel keeps for good.
+            let is_link = record.kind() == FileKind::Symlink;
+            is_link || self.known.pages(record.inode, |pages| pages.may_be_read()) == Some(true)
+        };
+        self.client.is_access_due(record) && may_be_read()
     }
 
     fn may_hide_data(&self, inode: InodeNumber) -> bool {

@@ -9,11 +9,13 @@ use crate::abi::{
     READ_OF_CALL, ReadIn, ReleaseIn, SeekIn, SeekOut, WRITE_FROM_CACHE, WRITE_PAST_CACHE, WRITE_TAKES_SET_ID,
     WriteIn, WriteOut,
 };
-use cuesta_format::{BLOCK_BYTES, FileKind, InodeNumber};
+use cuesta_format::{BLOCK_BYTES, FileKind, InodeNumber, InodeRecord};
 use cuesta_libfs::{Allocation, NewMode, OpenFile, UNNAMED, Whence};
 use cuesta_media::{UserSlice, UserSliceMut};
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 /// Flags of an open that the kernel has dealt with, or that concern the descriptor.
 const NOT_OURS: i32 = libc::O_CREAT | libc::O_EXCL | libc::O_NOCTTY | libc::O_TRUNC | libc::O_NOFOLLOW;
@@ -21,8 +23,17 @@ const NOT_OURS: i32 = libc::O_CREAT | libc::O_EXCL | libc::O_NOCTTY | libc::O_TR
 const PAST_CACHE: i32 = libc::O_APPEND | libc::O_DIRECT;
 /// Bytes that are copied from file to file at once.
 const COPY_BYTES: usize = 1 << 20;
+/// How long after a file was closed SharedFS learns that it was read.
+const TOLD_AFTER: Duration = Duration::from_millis(2);
 /// Holes that are written back one by one; with more, everything behind them is.
 const HOLES_MAX: usize = 64;
+
+/// Whether reads by it move the time of last access.
+pub(super) fn may_read(file: &OpenFile) -> bool {
+    let flags = file.flags();
+    let is_read = flags & libc::O_ACCMODE != libc::O_WRONLY && flags & (libc::O_PATH | libc::O_NOATIME) == 0;
+    file.kind() == FileKind::File && is_read
+}
 
 /// Whether it can be mapped so that stores change it, which takes a file that is open for both.
 fn may_store(file: &OpenFile) -> bool {
@@ -37,12 +48,25 @@ impl Door {
         // What the kernel has cached stays, if it holds; with the attributes it asks again before each read, but not where
         // pages are mapped or spliced.
         let holds = match self.client.stat_inode(call.inode()) {
-            Ok((_, tenure)) => self.known.content_holds(call.inode(), tenure),
+            Ok((stat, tenure)) => {
+                self.expect_reads(call, &file, &stat.record);
+                self.known.content_holds(call.inode(), tenure)
+            }
             Err(_) => false,
         };
         self.known.note_content(call.inode(), None);
         self.put_open(call, file, flags, holds);
         Ok(())
+    }
+
+    /// Where a read will move the time of last access, the kernel has to ask for attributes before it reads its own pages.
+    fn expect_reads(&self, call: &Call<'_>, file: &OpenFile, record: &InodeRecord) {
+        if may_read(file) {
+            self.known.pages(file.inode(), Pages::note_readable);
+            if self.client.is_access_due(record) {
+                call.device.doubt_attributes(file.inode());
+            }
+        }
     }
 
     /// With its cache the kernel cuts a write where it takes the pages of the end to be, and shows what is written before it
@@ -89,6 +113,9 @@ impl Door {
         // Nothing is cached of it before this is answered.
         let tenure = self.client.stat_inode(file.inode()).ok().map(|(_, tenure)| tenure);
         self.known.note_content(file.inode(), tenure);
+        if may_read(&file) {
+            self.known.pages(file.inode(), Pages::note_readable);
+        }
         self.put_open(call, file, flags, true);
         Ok(())
     }
@@ -230,9 +257,22 @@ impl Door {
             if may_store(&file) {
                 self.known.pages(file.inode(), Pages::end_writable);
             }
+            if may_read(&file) {
+                self.known.pages(file.inode(), Pages::end_readable);
+            }
             self.close(file);
+            self.tell_accesses_soon();
         }
         Ok(())
+    }
+
+    /// Nobody waits for this request. Of what is closed in the same moment SharedFS is told at once.
+    fn tell_accesses_soon(&self) {
+        if self.client.has_accesses() && !self.is_telling.swap(true, Ordering::AcqRel) {
+            std::thread::sleep(TOLD_AFTER);
+            self.is_telling.store(false, Ordering::Release);
+            self.client.tell_accesses();
+        }
     }
 
     pub(super) fn allocate(&self, call: &mut Call<'_>) -> Result<(), Refusal> {

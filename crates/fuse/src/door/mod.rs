@@ -49,6 +49,7 @@ use locks::Locks;
 use overtaken::Overtaken;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 pub(crate) use synchrony::Synchrony;
 
@@ -112,6 +113,8 @@ pub struct Door {
     overtaken: Overtaken,
     kernel: KernelAbilities,
     synchrony: Arc<Synchrony>,
+    /// A thread is about to tell SharedFS of times of last access.
+    is_telling: AtomicBool,
 }
 
 /// What depends on the kernel's version.
@@ -153,6 +156,7 @@ impl Door {
             overtaken: Overtaken::default(),
             kernel: KernelAbilities::of(agreed),
             synchrony,
+            is_telling: AtomicBool::new(false),
         }
     }
 }
@@ -173,15 +177,24 @@ impl Serves for Door {
         match done.and_then(|()| self.make_durable(opcode)) {
             Ok(()) => {
                 self.keep_name(&mut call);
-                match call.older_pages.take() {
-                    Some(bytes) => {
-                        // The kernel may hold on to one of them until it has the answer.
-                        device.answer(call.header.unique, call.answer.bytes());
-                        device.forget_content_part(call.inode(), bytes);
-                        Outcome::Silent
-                    }
-                    None => Outcome::Answered,
+                let older_pages = call.older_pages.take();
+                // A link is closed by no request behind this one.
+                let tells = match opcode {
+                    Some(Opcode::ReadLink) => self.client.has_accesses(),
+                    _ => self.client.has_old_accesses(),
+                };
+                if older_pages.is_none() && !tells {
+                    return Outcome::Answered;
                 }
+                device.answer(call.header.unique, call.answer.bytes());
+                // The kernel may have held on to one of them until it had the answer.
+                if let Some(bytes) = older_pages {
+                    device.forget_content_part(call.inode(), bytes);
+                }
+                if tells {
+                    self.client.tell_accesses();
+                }
+                Outcome::Silent
             }
             Err(Refusal(errno)) => {
                 if errno == libc::ESTALE {

@@ -23,8 +23,10 @@ pub(super) struct Pages {
     readers: Readers,
     /// Some of them may lie in holes.
     of_holes: bool,
-    /// Open files by which it can be mapped so that stores change it.
+    /// Open files by which it can be mapped so that stores change it,
     writable: u32,
+    /// and those that may read these pages without a word.
+    readable: u32,
 }
 
 impl Pages {
@@ -51,6 +53,21 @@ impl Pages {
     /// One that was opened so is closed.
     pub(super) fn end_writable(&mut self) {
         self.writable = self.writable.saturating_sub(1);
+    }
+
+    /// The file is opened to be read.
+    pub(super) fn note_readable(&mut self) {
+        self.readable += 1;
+    }
+
+    /// One that was opened so is closed.
+    pub(super) fn end_readable(&mut self) {
+        self.readable = self.readable.saturating_sub(1);
+    }
+
+    /// Whether reads may come that the door is not told of, unless the kernel has to ask for attributes before.
+    pub(super) fn may_be_read(&self) -> bool {
+        self.readable > 0
     }
 
     /// Whether there may be any.

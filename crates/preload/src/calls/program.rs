@@ -182,6 +182,9 @@ pub fn make_process(call: &Call) -> Answer {
         unsafe { thread::delta() }.get_or_insert_default().has_children = true;
         return Err(Failure::NotOurs);
     }
+    if let Some(client) = process::attached() {
+        client.tell_accesses();
+    }
     process::settle_vfork();
     let (flags, stack) = flags_and_stack(call)?;
     let shares = |flag: i32| flags & flag as u64 != 0;

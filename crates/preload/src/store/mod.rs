@@ -94,6 +94,13 @@ impl Client {
         }
     }
 
+    /// Another process is about to be made, which may look at what this one read.
+    pub fn tell_accesses(&self) {
+        if let Client::Own(client) = self {
+            client.tell_accesses();
+        }
+    }
+
     /// The process ends.
     pub fn part(&self) {
         if let Client::Own(client) = self {

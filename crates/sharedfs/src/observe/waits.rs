@@ -68,6 +68,7 @@ fn kind(request: &Request) -> usize {
         | Request::Trace { .. }
         | Request::Stop
         | Request::Stands
+        | Request::Accessed { .. }
         | Request::Unheard => 20,
     }
 }

@@ -1,5 +1,6 @@
 //! Requests: everything LibFS and the command may ask (`format::wire`), answered without sockets.
 
+mod accesses;
 mod ahead;
 mod commit_file;
 mod first;
@@ -170,6 +171,12 @@ impl SharedFs {
             Request::Resync => self.resync(session),
             Request::Stands => self.stands(),
             Request::Marks => self.marks_of(session, descriptors),
+            Request::Accessed { accesses } => {
+                if let Err(error) = self.move_accesses(session, accesses) {
+                    tracing::debug!(%error, "times of last access stay as they were");
+                }
+                Ok(Response::Done)
+            }
             Request::Detach => {
                 self.end_session(session, Ending::Gone)?;
                 Ok(Response::Done)
