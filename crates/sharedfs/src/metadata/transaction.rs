@@ -340,8 +340,7 @@ impl Transaction {
     }
 
     /// As [`Transaction::put_dirent`], of a name the caller takes to be new without having looked: should it be there
-    /// after all, the commit fails with [`MetadataError::NameTaken`] and changes nothing. Looking costs as much as
-    /// putting.
+    /// after all, the commit fails with [`MetadataError::NameTaken`] and changes nothing. Looking costs as much.
     pub fn put_new_dirent(&mut self, parent: InodeNumber, name: &[u8], dirent: Dirent) {
         self.names.insert(parent, name, NameChange { now: Some(dirent), must_be_new: true });
     }
@@ -579,11 +578,8 @@ impl Transaction {
         }
         // Their names come before those of the counters.
         for (&arena, generation) in &self.written_in {
-            redo.push(
-                Table::Counters,
-                written_in_key(ArenaId(arena)).as_bytes(),
-                Some(&generation.to_le_bytes()),
-            );
+            let key = written_in_key(ArenaId(arena));
+            redo.push(Table::Counters, key.as_bytes(), Some(&generation.to_le_bytes()));
         }
         let before = self.base.counters()?.named();
         for (before, now) in before.into_iter().zip(self.counters.named()) {
