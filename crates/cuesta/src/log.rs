@@ -5,10 +5,13 @@
 
 use crate::failure::{Failure, WRONG_USAGE};
 use crate::store::LOG_FILE;
-use std::fs::{File, OpenOptions};
+use rustix::fs::{FileType, Gid, Mode, OFlags, Uid, fchown, fstat, openat};
+use rustix::io::Errno;
+use rustix::process::geteuid;
+use std::fs::File;
 use std::io::{IsTerminal as _, Write};
 use std::os::fd::{AsFd as _, AsRawFd as _};
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use tracing::level_filters::LevelFilter;
@@ -48,12 +51,34 @@ pub fn prepare(folder: &Path, in_background: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The log that the next process in the background writes to.
+/// The log at `path`, which the next process in the background writes to. Root opens it also in a store of another user, who may
+/// have put a link or another file in its place: it is looked at by its descriptor before anything is written.
 pub fn open(path: &Path) -> std::io::Result<File> {
-    if path.symlink_metadata().is_ok_and(|log| log.len() > BYTES_MAX) {
+    if path.symlink_metadata().is_ok_and(|log| log.is_file() && log.len() > BYTES_MAX) {
         std::fs::rename(path, aside(path))?;
     }
-    OpenOptions::new().append(true).create(true).mode(0o600).custom_flags(libc::O_NOFOLLOW).open(path)
+    let folder = File::open(path.parent().unwrap_or(Path::new(".")))?;
+    let name = path.file_name().unwrap_or_default();
+    let owner = fstat(&folder)?;
+    let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let open = |more| openat(&folder, name, flags | more, Mode::RUSR | Mode::WUSR);
+    let file = match open(OFlags::CREATE | OFlags::EXCL) {
+        Ok(file) => {
+            if geteuid().is_root() && owner.st_uid != 0 {
+                fchown(&file, Some(Uid::from_raw(owner.st_uid)), Some(Gid::from_raw(owner.st_gid)))?;
+            }
+            file
+        }
+        Err(Errno::EXIST) => open(OFlags::empty())?,
+        Err(errno) => return Err(errno.into()),
+    };
+    let found = fstat(&file)?;
+    let is_file = FileType::from_raw_mode(found.st_mode) == FileType::RegularFile;
+    if !is_file || found.st_nlink != 1 || found.st_uid != owner.st_uid {
+        let why = format!("{} is not the log of the store's user: remove it", path.display());
+        return Err(std::io::Error::other(why));
+    }
+    Ok(File::from(file))
 }
 
 fn aside(path: &Path) -> PathBuf {

@@ -2,7 +2,7 @@
 //!
 //! One file a subcommand under [`commands`]; each returns what the process exits with. What they share:
 //! where a store's parts lie ([`store`]), a connection to its daemon ([`daemon`]), starting one
-//! ([`start`], [`own_program`]), where stores are mounted ([`mounts`]), what is meant by a store in the wrong place ([`slips`]), what numbers are called ([`system_calls`], [`error_names`]), who users are ([`user_names`]), and how things are said ([`output`], [`failure`]).
+//! ([`start`], [`own_program`]), becoming its user ([`owner`]), where stores are mounted ([`mounts`]), what is meant by a store in the wrong place ([`slips`]), what numbers are called ([`system_calls`], [`error_names`]), who users are ([`user_names`]), and how things are said ([`output`], [`failure`]).
 
 mod commands;
 mod daemon;
@@ -13,6 +13,7 @@ mod mounts;
 mod next_daemon;
 mod output;
 mod own_program;
+mod owner;
 mod program;
 mod size;
 mod slips;

@@ -1,13 +1,13 @@
 //! Where the parts of a store lie, and whether a path is one.
 
 use crate::failure::{Failure, WRONG_USAGE};
-use cuesta_format::geometry::{CONFIGURATION_FILE, LOCK_FILE, SOCKET_FILE, USERS_FOLDER, USERS_SOCKET_FILE};
+use crate::owner;
+use cuesta_format::geometry::{CONFIGURATION_FILE, SOCKET_FILE, USERS_FOLDER, USERS_SOCKET_FILE};
+use cuesta_sharedfs::trust::{Purpose, TIER_NAME, TrustError, TrustedStore, named_tier};
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-/// The fast tier below the store's directory: a directory, or a symbolic link to where it is.
-pub const TIER_FOLDER: &str = "nvm";
 /// What the daemon has to tell when nobody watches it.
 pub const LOG_FILE: &str = "sharedfs.log";
 /// The variable that names the store when no argument does.
@@ -39,21 +39,46 @@ impl Store {
         if !found.is_ok_and(|found| found.is_file()) {
             return Err(Failure::on(folder, "this is no Cuesta store (cuesta mkfs makes one)"));
         }
-        match store.tier().metadata() {
-            Ok(_) => Ok(store),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                let place = std::fs::read_link(store.tier()).unwrap_or_else(|_| store.tier());
-                Err(Failure::on(
-                    folder,
-                    format!(
-                        "its fast tier {} is gone; memory does not survive a reboot \
-                         (remove the directory and make a new store), persistent memory must be mounted",
-                        place.display()
-                    ),
-                ))
-            }
-            Err(error) => Err(Failure::on(&store.tier(), error)),
+        let owner = |path: &Path| path.metadata().map(|found| found.uid());
+        match (owner(&store.tier()), owner(store.folder())) {
+            (Ok(of_tier), Ok(of_store)) if of_tier != of_store => Err(store.planted(of_tier)),
+            (Ok(_), _) => Ok(store),
+            (Err(error), _) if error.kind() == io::ErrorKind::NotFound => Err(store.without_tier()),
+            (Err(error), _) => Err(Failure::on(&store.tier(), error)),
         }
+    }
+
+    /// What is told of a store whose fast tier is not there.
+    fn without_tier(&self) -> Failure {
+        let place = named_tier(&self.folder);
+        let why = format!(
+            "its fast tier {} is gone; memory does not survive a reboot \
+             (remove the directory and make a new store), persistent memory must be mounted",
+            place.display()
+        );
+        Failure::on(&self.folder, why)
+    }
+
+    /// What is told of a store in the place of whose fast tier another user has something.
+    fn planted(&self, owner: u32) -> Failure {
+        let place = named_tier(&self.folder);
+        let why = format!(
+            "its fast tier {} is gone, and what lies there now is user {owner}'s: nothing of it is used. Memory does not \
+             survive a reboot (remove the directory and make a new store), persistent memory must be mounted",
+            place.display()
+        );
+        Failure::on(&self.folder, why)
+    }
+
+    /// Opens its folders for a process that serves, checks or removes it, which becomes the store's user for that: root does
+    /// nothing as root in a folder that another user may change meanwhile.
+    pub fn open_trusted(&self, purpose: Purpose) -> Result<TrustedStore, Failure> {
+        owner::become_owner(&self.folder)?;
+        TrustedStore::open(&self.folder, purpose).map_err(|error| match error {
+            TrustError::Missing(path) if path != self.folder => self.without_tier(),
+            TrustError::Owner { path, owner, .. } if path != self.folder => self.planted(owner),
+            error => Failure::on(&self.folder, error),
+        })
     }
 
     /// The store an option or else the environment names.
@@ -64,6 +89,11 @@ impl Store {
             _ => Err(Failure::new(format!("which store? give --store STORE or set {STORE_VARIABLE}"))
                 .exiting(WRONG_USAGE)),
         }
+    }
+
+    /// The paths of what lies in its folder, through the descriptor that was checked. They are this process's alone.
+    pub fn anchored(trusted: &TrustedStore) -> Store {
+        Store { folder: trusted.folder().path().to_owned() }
     }
 
     /// A store to be made at the absolute path `folder`.
@@ -86,7 +116,7 @@ impl Store {
 
     /// The fast tier.
     pub fn tier(&self) -> PathBuf {
-        self.folder.join(TIER_FOLDER)
+        self.folder.join(TIER_NAME)
     }
 
     /// The configuration.
@@ -113,11 +143,6 @@ impl Store {
     /// The folder of the daemon's socket for processes of other users.
     pub fn users_folder(&self) -> PathBuf {
         self.folder.join(USERS_FOLDER)
-    }
-
-    /// The daemon's lock.
-    pub fn lock(&self) -> PathBuf {
-        self.folder.join(LOCK_FILE)
     }
 
     /// The daemon's log.

@@ -26,6 +26,26 @@ pub fn name(uid: u32) -> String {
     found.map_or_else(|| uid.to_string(), |(_, name)| name)
 }
 
+/// The name of a user and the group it logs in with, if it has a name.
+pub fn login(uid: u32) -> Option<(String, u32)> {
+    let mut record = MaybeUninit::<libc::passwd>::uninit();
+    let mut buffer: Vec<c_char> = vec![0; RECORD_BYTES];
+    let mut found = ptr::null_mut();
+    // SAFETY: all that is written to is there, and as long as is said.
+    let status = unsafe {
+        libc::getpwuid_r(uid, record.as_mut_ptr(), buffer.as_mut_ptr(), buffer.len(), &raw mut found)
+    };
+    if status != 0 || found.is_null() {
+        return None;
+    }
+    // SAFETY: it was found, so the record is filled, and its name is a string in the buffer, which still lives.
+    let (name, group) = unsafe {
+        let record = record.assume_init();
+        (CStr::from_ptr(record.pw_name), record.pw_gid)
+    };
+    Some((name.to_str().ok()?.to_owned(), group))
+}
+
 /// The number of a group that is given by name, or by number.
 pub fn group_number(group: &str) -> Option<u32> {
     let name = CString::new(group).ok()?;

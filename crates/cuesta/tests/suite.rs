@@ -22,6 +22,7 @@ mod operator;
 mod restart;
 mod sharing;
 mod tidy;
+mod trust;
 mod users;
 mod versions;
 mod written_to_disk;

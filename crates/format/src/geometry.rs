@@ -182,6 +182,8 @@ pub const MAPPED_FOLDER: &str = "mapped";
 pub const USERS_FILES_FOLDER: &str = "users-files";
 /// What a repair with loss lost, in the tier's directory until that was told: lines for people.
 pub const REPAIR_FILE: &str = "repair";
+/// What makes a store this one ([`crate::identity`]), in the store's directory and in the tier's.
+pub const IDENTITY_FILE: &str = "identity";
 /// The configuration's name in the store's directory.
 pub const CONFIGURATION_FILE: &str = "cuesta.toml";
 /// The daemon's socket in the store's directory.

@@ -17,6 +17,7 @@ pub mod entry;
 pub mod event;
 pub mod folding;
 pub mod geometry;
+pub mod identity;
 pub mod ids;
 pub mod inode;
 pub mod inode_layout;

@@ -23,6 +23,7 @@
 //! | `pace` | what anybody may cause, done a part of the time at most | |
 //! | `opening` | which opening of the store this is | what files hold |
 //! | `superblocks` | the superblock, twice | what else there is |
+//! | `trust` | what is checked of a store's folders before anything in them is believed | what they hold |
 //! | `stand_ins` | what the kernel has in the place of pipes and sockets | |
 //!
 //! Locks, in the order they are taken: the digester, then the core, then the quotas, then the space. The digester is held through
@@ -67,6 +68,7 @@ mod store;
 mod superblocks;
 mod tiers;
 mod tree;
+pub mod trust;
 
 pub use configuration::Options;
 pub use creation::read_superblock;

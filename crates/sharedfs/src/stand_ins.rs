@@ -15,14 +15,18 @@ use std::path::{Path, PathBuf};
 #[derive(Debug)]
 pub(crate) struct StandIns {
     folder: PathBuf,
+    /// How doors, in other processes, name it.
+    named: PathBuf,
 }
 
 impl StandIns {
-    /// Those of the store in `tier`.
-    pub(crate) fn open(tier: &Path) -> Result<StandIns, Error> {
-        let folder = std::path::absolute(tier).map_err(Error::io("name a folder"))?.join(STAND_INS_FOLDER);
+    /// Those of the store in `tier`, which other processes find at `named`.
+    pub(crate) fn open(tier: &Path, named: &Path) -> Result<StandIns, Error> {
+        let absolute = |path| std::path::absolute(path).map_err(Error::io("name a folder"));
+        let (folder, named) =
+            (absolute(tier)?.join(STAND_INS_FOLDER), absolute(named)?.join(STAND_INS_FOLDER));
         std::fs::create_dir_all(&folder).map_err(Error::io("create a folder"))?;
-        Ok(StandIns { folder })
+        Ok(StandIns { folder, named })
     }
 
     /// Takes away what a daemon that was killed left. Call when nothing is in the logs any more.
@@ -39,8 +43,8 @@ impl StandIns {
     }
 
     /// Where doors find them.
-    pub(crate) fn folder(&self) -> &Path {
-        &self.folder
+    pub(crate) fn named(&self) -> &Path {
+        &self.named
     }
 
     /// The inode is gone.

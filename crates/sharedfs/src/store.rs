@@ -165,14 +165,19 @@ impl SharedFs {
     /// Opens the store in `tier` and digests whatever logs still hold: afterwards no session is left but those of
     /// processes that live and may come back ([`SharedFs::resume`]).
     pub fn open(tier: &Path, options: Options) -> Result<Arc<SharedFs>, Error> {
+        SharedFs::open_named(tier, tier, options)
+    }
+
+    /// The same by a path that may mean something to this process alone; others find the tier at `named`.
+    pub fn open_named(tier: &Path, named: &Path, options: Options) -> Result<Arc<SharedFs>, Error> {
         if check::is_untold(tier) {
             return Err(Error::Repairing);
         }
-        SharedFs::open_untold(tier, options)
+        SharedFs::open_untold(tier, named, options)
     }
 
     /// The same by a repair, which tells what it loses when it has ended.
-    pub(crate) fn open_untold(tier: &Path, options: Options) -> Result<Arc<SharedFs>, Error> {
+    pub(crate) fn open_untold(tier: &Path, named: &Path, options: Options) -> Result<Arc<SharedFs>, Error> {
         let mut superblocks = Superblocks::read(tier)?;
         superblocks.heal(tier)?;
         let superblock = superblocks.superblock;
@@ -223,7 +228,7 @@ impl SharedFs {
         let allocator = recovery::load_allocator(&metadata, &arenas, geometry)?;
         let blocks = u64::from(geometry.arenas_max()) * u64::from(geometry.arena_blocks());
         let next_session = table.head().next_session;
-        let stand_ins = StandIns::open(tier)?;
+        let stand_ins = StandIns::open(tier, named)?;
         let quotas = Quotas::open(&metadata.read()?)?;
         let mut shared = SharedFs {
             tier: tier.to_owned(),
@@ -415,7 +420,7 @@ impl SharedFs {
             awake_us: self.options.awake_us,
             inode_first,
             inode_count,
-            stand_ins: self.stand_ins.folder().as_os_str().as_encoded_bytes().to_vec(),
+            stand_ins: self.stand_ins.named().as_os_str().as_encoded_bytes().to_vec(),
             ahead: Vec::new(),
         }
     }

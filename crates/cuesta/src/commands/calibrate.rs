@@ -8,6 +8,7 @@ use cuesta_format::emulation::{Figure, Profile};
 use cuesta_format::geometry::DEVICE_LINK;
 use cuesta_media::Medium;
 use cuesta_media::emulate::calibrate::Scratch;
+use cuesta_sharedfs::trust::Purpose;
 use cuesta_sharedfs::{Options, read_superblock};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -66,11 +67,13 @@ pub fn execute(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let (folder, medium, asked) = match &arguments.store {
         Some(store) => {
             let store = Store::find(store)?;
+            // What is measured below lies in the place that was checked.
+            let trusted = store.open_trusted(Purpose::Look)?;
+            let tier = trusted.tier().path();
             let options =
                 Options::load(&store.configuration()).map_err(|error| Failure::new(error.to_string()))?;
-            let superblock =
-                read_superblock(&store.tier()).map_err(|error| Failure::on(store.folder(), error))?;
-            if store.tier().join(DEVICE_LINK).is_symlink() {
+            let superblock = read_superblock(tier).map_err(|error| Failure::on(store.folder(), error))?;
+            if tier.join(DEVICE_LINK).is_symlink() {
                 let why = "is on a device of bytes, where no other medium is played (a file system mounted with DAX does)";
                 return Err(Failure::on(store.folder(), why));
             }

@@ -8,6 +8,7 @@ use cuesta_format::superblock::SuperblockError;
 use cuesta_sharedfs::Error;
 use cuesta_sharedfs::check::{CheckReport, Mode, Verdict, check, check_content, told};
 use cuesta_sharedfs::server::StoreLock;
+use cuesta_sharedfs::trust::Purpose;
 use serde_json::json;
 use std::fmt::Write;
 use std::path::PathBuf;
@@ -58,20 +59,22 @@ pub struct Arguments {
 
 pub fn execute(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let store = Store::find(&arguments.store).map_err(|failure| failure.exiting(FSCK_FAILED))?;
-    let _lock =
-        StoreLock::take(&store.lock()).map_err(|error| in_use(&store, &error).exiting(FSCK_FAILED))?;
+    let purpose = if arguments.dry_run { Purpose::Look } else { Purpose::Repair };
+    let trusted = store.open_trusted(purpose).map_err(|failure| failure.exiting(FSCK_FAILED))?;
+    let _lock = StoreLock::take(&trusted).map_err(|error| in_use(&store, &error).exiting(FSCK_FAILED))?;
     let mode = match arguments {
         Arguments { dry_run: true, .. } => Mode::Report,
         Arguments { repair: true, .. } => Mode::RepairWithLoss,
         _ => Mode::Repair,
     };
-    let failed = |error| {
-        let failure = Failure::on(store.folder(), &error);
+    let failed = |error: Error| {
+        let failure = Failure::on(store.folder(), trusted.worded(&error.to_string()));
         failure.exiting(if is_damage(&error) { DAMAGED } else { FSCK_FAILED })
     };
-    let mut report = check(&store.tier(), mode).map_err(failed)?;
+    let tier = trusted.tier().path();
+    let mut report = check(tier, mode).map_err(failed)?;
     if arguments.content {
-        report.findings.extend(check_content(&store.tier()).map_err(failed)?);
+        report.findings.extend(check_content(tier).map_err(failed)?);
     }
     let exit_status = match report.worst() {
         None | Some(Verdict::Noted) => 0,
@@ -79,9 +82,10 @@ pub fn execute(arguments: &Arguments) -> Result<ExitCode, Failure> {
         Some(Verdict::Repairable | Verdict::Damaged) => DAMAGED,
     };
     let text = if arguments.json { as_json(&report, exit_status) } else { as_text(&report) };
+    let text = trusted.worded(&text);
     // Who went away before it was said has not been told.
     if output::print(&text).map_err(|failure| failure.exiting(FSCK_FAILED))? && mode != Mode::Report {
-        told(&store.tier()).map_err(|error| Failure::on(store.folder(), &error).exiting(FSCK_FAILED))?;
+        told(tier).map_err(|error| Failure::on(store.folder(), &error).exiting(FSCK_FAILED))?;
     }
     Ok(ExitCode::from(exit_status))
 }

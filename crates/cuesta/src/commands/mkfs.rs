@@ -3,8 +3,9 @@
 use crate::commands::calibrate::refuse_faster;
 use crate::failure::{Failure, WRONG_USAGE};
 use crate::output;
+use crate::owner::become_owner;
 use crate::size::{Size, human};
-use crate::store::{Store, TIER_FOLDER};
+use crate::store::Store;
 use clap::ValueEnum;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use cuesta_format::emulation::Profile;
@@ -12,6 +13,7 @@ use cuesta_format::geometry::DEVICE_LINK;
 use cuesta_format::superblock::{Medium, Superblock};
 use cuesta_format::{BLOCK_BYTES, Geometry, StoreId};
 use cuesta_media::{Mapping, Protection};
+use cuesta_sharedfs::trust::{self, TIER_NAME, TrustedFolder};
 use cuesta_sharedfs::{Region, SharedFs, configuration, namespace_of_device};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
@@ -101,6 +103,10 @@ pub fn execute(arguments: &Arguments) -> Result<ExitCode, Failure> {
         std::path::absolute(&arguments.store).map_err(|error| Failure::on(&arguments.store, error))?;
     let store = Store::planned(folder)?;
     refuse_device(store.folder())?;
+    if store.folder().is_dir() {
+        // An empty one that is there already stays its owner's, and so does the store.
+        become_owner(store.folder())?;
+    }
     refuse_to_overwrite(store.folder())?;
     let id = random_id(store.folder())?;
     let given = arguments.nvm_path.as_deref();
@@ -122,13 +128,13 @@ pub fn execute(arguments: &Arguments) -> Result<ExitCode, Failure> {
         return Err(Failure::new(why).exiting(WRONG_USAGE));
     }
     let (medium, tier) = match arguments.medium {
-        Some(medium) => (medium, tier_folder(&store, id, medium, given)?),
-        None => match tier_folder(&store, id, Medium::Pmem, given) {
+        Some(medium) => (medium, tier_folder(&store, medium, given)?),
+        None => match tier_folder(&store, Medium::Pmem, given) {
             Ok(tier) => (Medium::Pmem, tier),
             Err(_) => {
                 let tier = existing_ancestor(given.unwrap_or(store.folder()));
                 let medium = if survival::is_memory(&tier) { Medium::Memory } else { Medium::Block };
-                (medium, tier_folder(&store, id, medium, given)?)
+                (medium, tier_folder(&store, medium, given)?)
             }
         },
     };
@@ -262,12 +268,17 @@ fn random_id(folder: &Path) -> Result<StoreId, Failure> {
     }
 }
 
+/// The name of a fast tier in shared memory. It is not the store's, which may stand where others read it.
+fn tier_name() -> Result<String, Failure> {
+    Ok(format!("cuesta-{}", random_id(Path::new(MEMORY_FOLDER))?))
+}
+
 /// Where the fast tier is to lie, on `medium`.
-fn tier_folder(store: &Store, id: StoreId, medium: Medium, given: Option<&Path>) -> Result<PathBuf, Failure> {
+fn tier_folder(store: &Store, medium: Medium, given: Option<&Path>) -> Result<PathBuf, Failure> {
     let tier = match given {
         Some(path) => std::path::absolute(path).map_err(|error| Failure::on(path, error))?,
         None if medium == Medium::Memory && !survival::is_memory(&existing_ancestor(store.folder())) => {
-            Path::new(MEMORY_FOLDER).join(format!("cuesta-{id}"))
+            Path::new(MEMORY_FOLDER).join(tier_name()?)
         }
         None => store.tier(),
     };
@@ -393,10 +404,15 @@ fn make_all(
         Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
         Err(error) => Err(Failure::on(path, format!("cannot be made: {error}"))),
     };
+    let distrusted = |error: trust::TrustError| Failure::new(error.to_string());
+    let us = rustix::process::geteuid().as_raw();
     make_folder(store.folder(), made)?;
+    TrustedFolder::open(store.folder(), us).map_err(distrusted)?;
     make_folder(tier, made)?;
+    // What was there already, in a place where all users make folders, is another's perhaps.
+    let trusted = TrustedFolder::open(tier, us).map_err(distrusted)?;
     if tier != store.tier() {
-        let link = store.folder().join(TIER_FOLDER);
+        let link = store.folder().join(TIER_NAME);
         symlink(tier, &link).map_err(|error| Failure::on(&link, error))?;
         made.0.push(link);
     }
@@ -405,7 +421,8 @@ fn make_all(
         symlink(device, &link).map_err(|error| Failure::on(&link, error))?;
         made.0.push(link);
     }
-    SharedFs::create(tier, superblock).map_err(|error| Failure::on(tier, error))?;
+    SharedFs::create(trusted.path(), superblock).map_err(|error| Failure::on(tier, error))?;
+    trust::create_identity(store.folder(), tier, superblock.store).map_err(distrusted)?;
     // Last: without a configuration the directory is no store.
     let text = format!(
         "# Store {}: medium {}, fast tier in {}.\n{}",

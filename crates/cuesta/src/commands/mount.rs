@@ -9,8 +9,10 @@ use crate::own_program;
 use crate::start::{self, Outcome, Parent, Told};
 use crate::store::Store;
 use cuesta_format::InodeNumber;
+use cuesta_format::geometry::SOCKET_FILE;
 use cuesta_fuse::{Device, Life, MountError, Mounted, Options, Server};
 use cuesta_libfs::Client;
+use cuesta_sharedfs::trust::TrustedFolder;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::ffi::OsStr;
@@ -207,7 +209,12 @@ impl Wanted {
         let on_store = |error: &dyn std::fmt::Display| Failure::on(self.store.folder(), error);
         // Relative paths mean nothing to who unmounts.
         let at = self.at.canonicalize().map_err(|error| Failure::on(&self.at, error))?;
-        let socket = self.store.socket();
+        // Whatever has its name later: the daemon is spoken to in the folder that was checked.
+        let us = rustix::process::geteuid().as_raw();
+        let folder = TrustedFolder::open(self.store.folder(), us).map_err(|error| on_store(&error))?;
+        let socket = folder.path().join(SOCKET_FILE);
+        // The mount's process does not come to an end before the mount does.
+        std::mem::forget(folder);
         let client = Client::attach_to(socket.as_os_str().as_bytes(), 0, PROGRAM, InodeNumber::ROOT)
             .map_err(|error| on_store(&error))?;
         client.tell_of_giving_up(|why| tracing::error!(why, "a call by the mount fails"));

@@ -9,6 +9,7 @@ use crate::store::Store;
 use cuesta_served::StartError;
 use cuesta_sharedfs::configuration::UserLimits;
 use cuesta_sharedfs::server::{Listener, LockError, Server, StopReason, StoreLock};
+use cuesta_sharedfs::trust::{Purpose, TrustedStore};
 use cuesta_sharedfs::{Options, SharedFs};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -48,14 +49,14 @@ pub fn execute(arguments: &Arguments) -> Result<ExitCode, Failure> {
     own_program::settle();
     let told = Told::adopt(arguments.tell_descriptor);
     match start(&arguments.store) {
-        Ok((server, users, lock)) => {
+        Ok(Serving { server, users, lock, trusted }) => {
             told.say(&Outcome::Ready);
             let reason = server.wait();
             if let Some(users) = users {
                 users.stop();
             }
-            // It goes with the process: until then threads of connections may still read and write the store.
-            std::mem::forget(lock);
+            // They go with the process: until then threads of connections may still read and write the store.
+            std::mem::forget((lock, trusted));
             match reason {
                 StopReason::Failed(why) => Err(Failure::on(&arguments.store, why)),
                 StopReason::Asked(_) | StopReason::Signal(_) => Ok(ExitCode::SUCCESS),
@@ -81,30 +82,44 @@ impl From<Failure> for Refusal {
     }
 }
 
-fn start(folder: &Path) -> Result<(Server<SharedFs>, Option<cuesta_served::Server>, StoreLock), Refusal> {
+/// A daemon at work.
+struct Serving {
+    server: Server<SharedFs>,
+    users: Option<cuesta_served::Server>,
+    lock: StoreLock,
+    trusted: TrustedStore,
+}
+
+fn start(folder: &Path) -> Result<Serving, Refusal> {
     let store = Store::find(folder)?;
-    let fail = |error: &dyn std::fmt::Display| Failure::on(store.folder(), error);
-    let options = Options::load(&store.configuration()).map_err(|error| Failure::new(error.to_string()))?;
+    // As root may: the store's user may not.
     allow_descriptors();
+    let trusted = store.open_trusted(Purpose::Serve)?;
+    let fail =
+        |error: &dyn std::fmt::Display| Failure::on(store.folder(), trusted.worded(&error.to_string()));
+    // Whatever has the names of the two folders from now on: all that is opened lies in those that were checked.
+    let (place, tier) = (Store::anchored(&trusted), trusted.tier());
+    let options = Options::load(&place.configuration())
+        .map_err(|error| Failure::new(trusted.worded(&error.to_string())))?;
     // Before the store takes long to recover, so that a signal then is not lost.
     let mut signals = Signals::new([SIGTERM, SIGINT]).map_err(|error| fail(&error))?;
-    let lock = StoreLock::take(&store.lock()).map_err(|error| Refusal {
+    let lock = StoreLock::take(&trusted).map_err(|error| Refusal {
         failure: in_use(&store, &error),
         in_use: matches!(error, LockError::Held { .. }),
     })?;
-    let listener = Listener::bind(&store.socket()).map_err(|error| fail(&error))?;
+    let listener = Listener::bind(&place.socket()).map_err(|error| fail(&error))?;
     let asked = options.emulate;
     let limits = limits(&options.users);
-    let shared = SharedFs::open(&store.tier(), options).map_err(|error| fail(&error))?;
+    let shared = SharedFs::open_named(tier.path(), tier.named(), options).map_err(|error| fail(&error))?;
     // Told and not refused: what a medium does is not the same each day, and files have to be reached.
-    if let Err(why) = calibrate::refuse_faster(&store.tier(), shared.superblock().medium, asked) {
+    if let Err(why) = calibrate::refuse_faster(tier.path(), shared.superblock().medium, asked) {
         tracing::warn!(%why, emulate = %asked, "a medium is played, and not all of it is obtained");
     }
     let recovered = *shared.recovered();
     // Before anybody is answered: who was told that the store is served finds this socket, too. Without it, other users'
     // programs are told that the store is not served to them.
     let not_served = |error: &StartError| tracing::warn!(%error, "other users are not served");
-    let users = cuesta_served::Listener::bind(&store.users_folder()).inspect_err(not_served).ok();
+    let users = cuesta_served::Listener::bind(&place.users_folder()).inspect_err(not_served).ok();
     let server = Server::start(shared, listener).map_err(|error| fail(&error))?;
     let stop = server.stop_sender();
     std::thread::Builder::new()
@@ -117,7 +132,7 @@ fn start(folder: &Path) -> Result<(Server<SharedFs>, Option<cuesta_served::Serve
         })
         .map_err(|error| fail(&error))?;
     let users = users.and_then(|listener| {
-        cuesta_served::Server::start_within(limits, listener, &store.socket(), &store.tier())
+        cuesta_served::Server::start_within(limits, listener, &place.socket(), tier.path())
             .inspect_err(not_served)
             .ok()
     });
@@ -128,7 +143,7 @@ fn start(folder: &Path) -> Result<(Server<SharedFs>, Option<cuesta_served::Serve
         recovery_ms = recovered.milliseconds,
         "serving"
     );
-    Ok((server, users, lock))
+    Ok(Serving { server, users, lock, trusted })
 }
 
 /// What a lock that cannot be had means to the user.

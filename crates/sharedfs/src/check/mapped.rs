@@ -37,7 +37,8 @@ pub(super) fn strays(tier: &Path, snapshot: &Snapshot) -> Result<Vec<Problem>, E
 
 /// The inodes of files that nothing counts on, and where these are to be moved.
 pub(super) fn plan_aside(tier: &Path, snapshot: &Snapshot) -> Result<Vec<(InodeNumber, PathBuf)>, Error> {
-    let folder = tier.join(SET_ASIDE_FOLDER);
+    // Told to people, who have no use for a path of this process alone.
+    let folder = tier.canonicalize().unwrap_or_else(|_| tier.to_owned()).join(SET_ASIDE_FOLDER);
     let plan = uncounted(tier, snapshot)?.into_iter().map(|inode| {
         let name = inode.0.to_string();
         // What an earlier repair set aside stays.
@@ -56,7 +57,8 @@ pub(super) fn set_aside(tier: &Path, plan: &[(InodeNumber, PathBuf)]) -> Result<
     let folder = tier.join(SET_ASIDE_FOLDER);
     DirBuilder::new().recursive(true).mode(0o700).create(&folder).map_err(Error::io("make a folder"))?;
     let mapped = tier.join(REFERENCES_FOLDER).join(MAPPED_FOLDER);
-    for (inode, target) in plan {
+    for (inode, told) in plan {
+        let target = told.file_name().map_or_else(|| told.clone(), |name| folder.join(name));
         std::fs::rename(mapped.join(inode.0.to_string()), target).map_err(Error::io("set a file aside"))?;
     }
     [tier, &folder, &mapped].into_iter().try_for_each(sync_folder)

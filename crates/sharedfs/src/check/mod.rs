@@ -341,7 +341,7 @@ pub fn check(tier: &Path, mode: Mode) -> Result<CheckReport, Error> {
         // What programs that still run know, or have mapped, is of what was lost, too.
         let await_sessions = !losses.as_ref().is_some_and(Losses::concern_all) && !gives_up;
         let options = Options { spare_segments: 0, spare_arenas: 0, await_sessions, ..Options::default() };
-        let shared = SharedFs::open_untold(tier, options)?;
+        let shared = SharedFs::open_untold(tier, tier, options)?;
         report.recovered_entries = shared.recovered().entries;
         shared.leave();
         drop(shared);

@@ -19,7 +19,7 @@ mod nearness;
 mod preparer;
 mod service;
 
-pub use lock::{LockError, StoreLock};
+pub use lock::{LockError, StoreLock, holder_of};
 pub use service::{Answer, Attached, Service};
 
 use accept::Acceptors;
