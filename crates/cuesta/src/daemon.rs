@@ -1,6 +1,7 @@
 //! A connection to the daemon of a store, for commands.
 
 use crate::failure::{Failure, NOT_RUNNING};
+use crate::holder;
 use crate::store::Store;
 use cuesta_format::InodeNumber;
 use cuesta_format::wire::{PROTOCOL_VERSION, Question, Request, Response, WireError};
@@ -9,6 +10,11 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use rustix::process::{PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+/// How long a daemon may be without a socket: one that was removed it puts back after two seconds.
+const PATIENCE: Duration = Duration::from_secs(4);
+const PAUSE: Duration = Duration::from_millis(50);
 
 /// A connection that has no session.
 #[derive(Debug)]
@@ -35,6 +41,17 @@ impl Daemon {
 
     /// Connects to a daemon that must be there.
     pub fn expect(store: &Store) -> Result<Daemon, Failure> {
+        let began = Instant::now();
+        while let Some(holder) =
+            holder::daemon_of(store).ok().flatten().filter(|_| began.elapsed() < PATIENCE)
+        {
+            match Daemon::connect(store)? {
+                Some(daemon) => return Ok(daemon),
+                // It puts a socket back that was removed, or leaves.
+                None => std::thread::sleep(PAUSE),
+            }
+            drop(holder);
+        }
         Daemon::connect(store)?.ok_or_else(|| {
             Failure::on(
                 store.folder(),
@@ -85,6 +102,12 @@ impl Daemon {
         let Ok(Some(process)) = self.process() else { return false };
         let mut ended = [rustix::event::PollFd::new(&process, rustix::event::PollFlags::IN)];
         rustix::event::poll(&mut ended, Some(&rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 })) == Ok(0)
+    }
+
+    /// The daemon's process id.
+    pub fn pid(&self) -> Option<u32> {
+        let peer = rustix::net::sockopt::socket_peercred(self.frames.socket()).ok()?;
+        u32::try_from(peer.pid.as_raw_nonzero().get()).ok()
     }
 
     /// Waits until the daemon's process has ended.

@@ -2,12 +2,16 @@
 //!
 //! One file a subcommand under [`commands`]; each returns what the process exits with. What they share:
 //! where a store's parts lie ([`store`]), a connection to its daemon ([`daemon`]), starting one
-//! ([`start`], [`own_program`]), becoming its user ([`owner`]), where stores are mounted ([`mounts`]), what is meant by a store in the wrong place ([`slips`]), what numbers are called ([`system_calls`], [`error_names`]), who users are ([`user_names`]), and how things are said ([`output`], [`failure`]).
+//! ([`start`], [`own_program`]), becoming its user ([`owner`]), having it alone ([`locking`], [`holder`]), watching over its folder ([`guard`]), its number ([`device`]), where stores are mounted ([`mounts`]), what is meant by a store in the wrong place ([`slips`]), what numbers are called ([`system_calls`], [`error_names`]), who users are ([`user_names`]), and how things are said ([`output`], [`failure`]).
 
 mod commands;
 mod daemon;
+mod device;
 mod error_names;
 mod failure;
+mod guard;
+mod holder;
+mod locking;
 mod log;
 mod mounts;
 mod next_daemon;
@@ -24,8 +28,8 @@ mod user_names;
 
 use clap::Parser;
 use commands::{
-    Command, calibrate, doctor, explain, fsck, mkfs, mount, quota, run, scrub, serve, status, stop, trace,
-    unmount,
+    Command, calibrate, destroy, doctor, explain, fsck, mkfs, mount, quota, run, scrub, serve, status, stop,
+    trace, unmount,
 };
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt as _;
@@ -45,6 +49,7 @@ First steps:
   cuesta mount ~/store ~/files                 the same files, for every program
   cuesta status ~/store                        what goes on
   cuesta stop ~/store                          stop its daemon; the files stay
+  cuesta destroy ~/store                       remove it, with all that is in it
 
 Exit status: 0 done, 1 failed, 2 wrong usage, 3 no daemon serves the store.
 `run` and `doctor` exit as their program does (125: cuesta failed, 126: cannot be run, 127: not found);
@@ -79,6 +84,7 @@ fn main() -> ExitCode {
         Command::Mount(arguments) => mount::execute(arguments),
         Command::Unmount(arguments) => unmount::execute(arguments),
         Command::Stop(arguments) => stop::execute(arguments),
+        Command::Destroy(arguments) => destroy::execute(arguments),
         Command::Status(arguments) => status::execute(arguments),
         Command::Run(arguments) => run::execute(arguments),
         Command::Doctor(arguments) => doctor::execute(arguments),

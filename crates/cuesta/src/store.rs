@@ -53,7 +53,7 @@ impl Store {
         let place = named_tier(&self.folder);
         let why = format!(
             "its fast tier {} is gone; memory does not survive a reboot \
-             (remove the directory and make a new store), persistent memory must be mounted",
+             (remove it with cuesta destroy and make a new store), persistent memory must be mounted",
             place.display()
         );
         Failure::on(&self.folder, why)
@@ -64,7 +64,7 @@ impl Store {
         let place = named_tier(&self.folder);
         let why = format!(
             "its fast tier {} is gone, and what lies there now is user {owner}'s: nothing of it is used. Memory does not \
-             survive a reboot (remove the directory and make a new store), persistent memory must be mounted",
+             survive a reboot (remove it with cuesta destroy and make a new store), persistent memory must be mounted",
             place.display()
         );
         Failure::on(&self.folder, why)

@@ -14,6 +14,7 @@ mod emulation;
 mod failing_disk;
 mod formats;
 mod full_disk;
+mod identity;
 mod life;
 mod locks;
 mod mount;

@@ -168,3 +168,123 @@ fn root_writes_through_no_link_in_another_users_store() {
     run(&place, "true").refused(125, &["sharedfs.log", "remove it"]);
     assert_eq!(std::fs::read_to_string(&victim).unwrap(), "untouched");
 }
+
+/// `rm -rf` of a store frees its memory, and its daemon ends.
+#[test]
+fn a_removed_store_leaves_neither_memory_nor_a_daemon() {
+    let (place, tier) = with_tier_elsewhere();
+    assert_eq!(run(&place, "echo hello >/cuesta/a").status(), 0);
+    let daemon = place.daemon();
+    std::fs::remove_dir_all(place.path("store")).unwrap();
+    wait_until("the daemon ends", || has_ended(&daemon));
+    assert!(!tier.exists(), "{}", tier.display());
+}
+
+/// It may not have been waited for yet by the process that has orphans for children.
+fn has_ended(pid: &str) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(')').is_none_or(|(_, rest)| rest.starts_with(" Z") || rest.starts_with(" X"))
+}
+
+#[track_caller]
+fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+    let began = std::time::Instant::now();
+    while !is_so() {
+        assert!(began.elapsed().as_secs() < 60, "{what}: not within a minute");
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn a_removed_lock_file_and_socket_come_back_and_let_no_second_daemon_in() {
+    let place = Place::with_store();
+    assert_eq!(run(&place, "echo one >/cuesta/a").status(), 0);
+    let daemon = place.daemon();
+    let (lock, socket) = (place.path("store/lock"), place.path("store/sharedfs.sock"));
+    for name in [&lock, &socket, &place.path("store/users/sock")] {
+        std::fs::remove_file(name).unwrap();
+    }
+    place.cuesta(&["serve", "store"]).refused(1, &["store in use by process", &daemon]);
+    // Who asks meanwhile waits for it.
+    assert_eq!(place.daemon(), daemon);
+    wait_until("they are put back", || lock.exists() && place.path("store/users/sock").exists());
+    assert_eq!(std::fs::read_to_string(&lock).unwrap().trim(), daemon);
+    assert_eq!(run(&place, "cat /cuesta/a").text(), "one\n");
+    stopped(&place);
+    assert!(!socket.exists() && !place.path("store/.sharedfs.sock").exists());
+}
+
+#[test]
+fn a_daemon_without_a_socket_is_stopped() {
+    let place = Place::with_store();
+    assert_eq!(run(&place, "echo one >/cuesta/a").status(), 0);
+    let daemon = place.daemon();
+    for name in ["sharedfs.sock", ".sharedfs.sock"] {
+        std::fs::remove_file(place.path("store").join(name)).unwrap();
+    }
+    assert_eq!(place.cuesta(&["stop", "store"]).text(), "stopped\n");
+    assert!(has_ended(&daemon));
+    assert_eq!(place.cuesta(&["stop", "store"]).text(), "no daemon was running\n");
+    assert_eq!(place.cuesta(&["fsck", "store"]).status(), 0);
+}
+
+#[test]
+fn serve_waits_for_a_daemon_that_was_killed() {
+    let place = Place::with_store();
+    for _ in 0..5 {
+        assert_eq!(run(&place, "head -c 4M /dev/zero >/cuesta/a").status(), 0);
+        place.kill_daemon();
+        let mut serving =
+            place.command(&["serve", "store"]).stderr(std::process::Stdio::piped()).spawn().unwrap();
+        wait_until("it serves", || place.cuesta(&["status", "store"]).status() == 0);
+        stopped(&place);
+        assert!(serving.wait().unwrap().success());
+    }
+}
+
+#[test]
+fn a_store_is_destroyed_with_all_that_is_in_it() {
+    let (place, tier) = with_tier_elsewhere();
+    std::fs::create_dir(place.path("there")).unwrap();
+    assert_eq!(run(&place, "head -c 1M /dev/zero >/cuesta/a").status(), 0);
+    let daemon = place.daemon();
+    place.cuesta(&["destroy", "store"]).refused(2, &["--yes"]);
+    let mut user =
+        place.command(&["run", "--store", "store", "--", "sh", "-c", "exec 3>/cuesta/b; echo; read x <&0"]);
+    let mut user =
+        user.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped()).spawn().unwrap();
+    let mut said = [0];
+    std::io::Read::read_exact(user.stdout.as_mut().unwrap(), &mut said).unwrap();
+    place.cuesta(&["destroy", "--yes", "store"]).refused(1, &["programs use it", "--force"]);
+    drop(user.stdin.take());
+    user.wait().unwrap();
+    wait_until("its session ends", || !place.cuesta(&["status", "store"]).text().contains("sh "));
+    let destroyed = place.cuesta(&["destroy", "--yes", "--json", "store"]);
+    assert_eq!(destroyed.status(), 0, "{}", destroyed.errors());
+    let told: serde_json::Value = serde_json::from_str(&destroyed.text()).unwrap();
+    assert_eq!(told["stopped_daemon"].to_string(), daemon);
+    assert!(told["freed_bytes"].as_u64().unwrap() > 1 << 20, "{told}");
+    assert!(!tier.exists() && !place.path("store").exists() && has_ended(&daemon));
+    place.cuesta(&["destroy", "--yes", "store"]).refused(1, &["no such store"]);
+    place.cuesta(&["destroy", "--yes", "there"]).refused(1, &["no Cuesta store"]);
+}
+
+#[test]
+fn destroy_leaves_what_is_no_part_of_the_store() {
+    let (place, tier) = with_tier_elsewhere();
+    std::fs::write(place.path("store/notes"), "mine").unwrap();
+    // After a reboot, another store lies there.
+    std::fs::rename(&tier, place.path("gone")).unwrap();
+    let other = place.cuesta(&["mkfs", "other", "--medium", "memory", "--nvm", "8M", "--nvm-path", "tier"]);
+    assert_eq!(other.status(), 0, "{}", other.errors());
+    let destroyed = place.cuesta(&["destroy", "--yes", "store"]);
+    assert_eq!(destroyed.status(), 0, "{}", destroyed.errors());
+    assert_eq!(std::fs::read_dir(place.path("store")).unwrap().count(), 1);
+    assert!(destroyed.text().contains("notes: it is no part"), "{}", destroyed.text());
+    assert!(tier.join("superblock").exists());
+    // What an rm -rf without a daemon leaves.
+    std::fs::remove_dir_all(place.path("other")).unwrap();
+    let freed = place.cuesta(&["destroy", "--yes", "tier"]);
+    assert_eq!(freed.status(), 0, "{}", freed.errors());
+    assert!(!tier.exists());
+}

@@ -192,6 +192,8 @@ pub const SOCKET_FILE: &str = "sharedfs.sock";
 pub const USERS_FOLDER: &str = "users";
 /// and in it the daemon's socket for processes of other users.
 pub const USERS_SOCKET_FILE: &str = "sock";
+/// Beside it: the store's device number ([`crate::identity::DeviceNumber`]), in decimal digits.
+pub const USERS_DEVICE_FILE: &str = "device";
 /// The daemon's lock file in the store's directory.
 pub const LOCK_FILE: &str = "lock";
 

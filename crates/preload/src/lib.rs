@@ -6,6 +6,8 @@
 //! |---|---|
 //! | `CUESTA_SOCKET` | the daemon's socket; without it the library does nothing |
 //! | `CUESTA_AT` | the prefix that is the store, default `/cuesta` |
+//! | `CUESTA_MOUNTED` | the device number of the mount at that prefix, if there is one |
+//! | `CUESTA_DEVICE` | what `stat` shows as the store's device: of its mount, wherever that is, or its own |
 //! | `CUESTA_TABLE` | what the program before exec left (see `inheritance`) |
 //! | `CUESTA_DOCTOR` | where calls are counted by what became of them (see `counting`) |
 //! | `CUESTA_PATCH` | `all` patches every site, for tests of the patcher; `report` says what was done |

@@ -34,6 +34,8 @@ pub struct Configuration {
     pub prefix: Vec<u8>,
     /// The store is mounted there: the device's number as the kernel tells it of files.
     pub mounted: Option<u64>,
+    /// What `stat` shows as the store's device, for as long as this program and those that it starts run.
+    pub device: Option<u64>,
     variables: Vec<CString>,
 }
 
@@ -58,13 +60,16 @@ pub fn configure(socket: &CStr, prefix: Vec<u8>, environment: &Environment) {
         (c"CUESTA_SOCKET", Some(socket)),
         (c"CUESTA_AT", environment.at),
         (c"CUESTA_MOUNTED", environment.mounted),
+        (c"CUESTA_DEVICE", environment.device),
         (c"CUESTA_PATCH", environment.patch),
     ];
+    let number = |text: Option<&CStr>| text.and_then(|text| text.to_str().ok()?.parse().ok());
     let variables = given.into_iter().filter_map(|(name, value)| Some(assignment(name, value?)));
     let configuration = Configuration {
         socket: socket.to_bytes().to_vec(),
         prefix,
-        mounted: environment.mounted.and_then(|number| number.to_str().ok()?.parse().ok()),
+        mounted: number(environment.mounted),
+        device: number(environment.device),
         variables: variables.collect(),
     };
     CONFIGURATION.store(Box::into_raw(Box::new(configuration)), Ordering::Release);

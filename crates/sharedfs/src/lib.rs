@@ -78,4 +78,4 @@ pub use error::Error;
 pub use recovery::Recovered;
 pub use sessions::Control;
 pub use store::{Progress, SessionHandle, SharedFs};
-pub use tiers::{Region, namespace_of_device, room_on_device, superblock_on_device};
+pub use tiers::{Region, namespace_of_device, release_device, room_on_device, superblock_on_device};

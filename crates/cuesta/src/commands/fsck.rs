@@ -2,12 +2,12 @@
 
 use super::serve::in_use;
 use crate::failure::{FSCK_FAILED, Failure};
+use crate::locking;
 use crate::output;
 use crate::store::Store;
 use cuesta_format::superblock::SuperblockError;
 use cuesta_sharedfs::Error;
 use cuesta_sharedfs::check::{CheckReport, Mode, Verdict, check, check_content, told};
-use cuesta_sharedfs::server::StoreLock;
 use cuesta_sharedfs::trust::Purpose;
 use serde_json::json;
 use std::fmt::Write;
@@ -61,7 +61,8 @@ pub fn execute(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let store = Store::find(&arguments.store).map_err(|failure| failure.exiting(FSCK_FAILED))?;
     let purpose = if arguments.dry_run { Purpose::Look } else { Purpose::Repair };
     let trusted = store.open_trusted(purpose).map_err(|failure| failure.exiting(FSCK_FAILED))?;
-    let _lock = StoreLock::take(&trusted).map_err(|error| in_use(&store, &error).exiting(FSCK_FAILED))?;
+    let _lock =
+        locking::take(&store, &trusted).map_err(|error| in_use(&store, &error).exiting(FSCK_FAILED))?;
     let mode = match arguments {
         Arguments { dry_run: true, .. } => Mode::Report,
         Arguments { repair: true, .. } => Mode::RepairWithLoss,

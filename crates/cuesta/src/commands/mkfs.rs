@@ -9,7 +9,7 @@ use crate::store::Store;
 use clap::ValueEnum;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use cuesta_format::emulation::Profile;
-use cuesta_format::geometry::DEVICE_LINK;
+use cuesta_format::geometry::{CONFIGURATION_FILE, DEVICE_LINK};
 use cuesta_format::superblock::{Medium, Superblock};
 use cuesta_format::{BLOCK_BYTES, Geometry, StoreId};
 use cuesta_media::{Mapping, Protection};
@@ -228,6 +228,9 @@ fn refuse_device(path: &Path) -> Result<(), Failure> {
 fn refuse_to_overwrite(folder: &Path) -> Result<(), Failure> {
     match std::fs::read_dir(folder) {
         Ok(mut entries) => match entries.next() {
+            Some(_) if folder.join(CONFIGURATION_FILE).exists() => {
+                Err(Failure::on(folder, "holds a store; mkfs overwrites nothing (cuesta destroy removes it)"))
+            }
             Some(_) => {
                 Err(Failure::on(folder, "exists and is not empty; mkfs overwrites nothing (remove it first)"))
             }

@@ -1,6 +1,7 @@
 //! The subcommands, one a file.
 
 pub mod calibrate;
+pub mod destroy;
 pub mod doctor;
 pub mod explain;
 pub mod fsck;
@@ -33,6 +34,8 @@ pub enum Command {
     Serve(serve::Arguments),
     #[command(about = "Digest everything, then stop the daemon of a store")]
     Stop(stop::Arguments),
+    #[command(about = "Remove a store and all that is in it")]
+    Destroy(destroy::Arguments),
     #[command(about = "Show what a store holds and who uses it")]
     Status(status::Arguments),
     #[command(about = "Check a store, and repair what can be")]

@@ -1,5 +1,6 @@
 //! `cuesta run`: becomes the program, with the preload door in it.
 
+use crate::device;
 use crate::failure::{CANNOT_EXECUTE, Failure, NOT_FOUND, RUN_FAILED};
 use crate::mounts::{self, DEFAULT_AT};
 use crate::program::{self, ProgramError};
@@ -131,10 +132,14 @@ impl Target {
             .env("LD_PRELOAD", preload_list(&library))
             .env("CUESTA_SOCKET", store.socket())
             .env("CUESTA_AT", &at);
-        match mounted {
-            Some(device) => command.env("CUESTA_MOUNTED", device.to_string()),
-            None => command.env_remove("CUESTA_MOUNTED"),
-        };
+        // The number of a mount anywhere is what other programs are shown, and else the store's own.
+        let shown = mounted.or_else(|| device_of_any_mount(&mounts, &store)).or_else(|| device::read(&store));
+        for (name, number) in [("CUESTA_MOUNTED", mounted), ("CUESTA_DEVICE", shown)] {
+            match number {
+                Some(number) => command.env(name, number.to_string()),
+                None => command.env_remove(name),
+            };
+        }
         Ok((command, Whereabouts { at, is_mounted }))
     }
 
@@ -193,6 +198,12 @@ fn device_of_mount(mounts: &[Mounted], store: &Store, at: &Path) -> Option<u64> 
     let on_top = mounts.iter().rev().find(|mounted| mounted.at == at)?;
     let is_of_store = Path::new(&on_top.source) == store.folder();
     at.metadata().ok().filter(|_| is_of_store).map(|root| root.dev())
+}
+
+/// The device of a mount of the store that answers, wherever it is.
+fn device_of_any_mount(mounts: &[Mounted], store: &Store) -> Option<u64> {
+    let is_of_store = |mounted: &&Mounted| Path::new(&mounted.source) == store.folder();
+    mounts.iter().rev().filter(is_of_store).find_map(|mounted| device_of_mount(mounts, store, &mounted.at))
 }
 
 /// The path without `.`, `..` and repeated slashes, if it is absolute and not the root.

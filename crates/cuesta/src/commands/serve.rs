@@ -1,7 +1,10 @@
 //! `cuesta serve`: the daemon.
 
 use crate::commands::calibrate;
+use crate::device;
 use crate::failure::Failure;
+use crate::guard::Guarded;
+use crate::locking;
 use crate::log;
 use crate::own_program;
 use crate::start::{Outcome, Told};
@@ -9,7 +12,7 @@ use crate::store::Store;
 use cuesta_served::StartError;
 use cuesta_sharedfs::configuration::UserLimits;
 use cuesta_sharedfs::server::{Listener, LockError, Server, StopReason, StoreLock};
-use cuesta_sharedfs::trust::{Purpose, TrustedStore};
+use cuesta_sharedfs::trust::{self, Purpose, TrustedStore};
 use cuesta_sharedfs::{Options, SharedFs};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -17,6 +20,7 @@ use signal_hook::iterator::Signals;
 use std::os::fd::RawFd;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// All other users together may have as much as so many of them.
@@ -48,18 +52,24 @@ pub fn execute(arguments: &Arguments) -> Result<ExitCode, Failure> {
     // Before it is adopted: a copy inherits it, too.
     own_program::settle();
     let told = Told::adopt(arguments.tell_descriptor);
-    match start(&arguments.store) {
-        Ok(Serving { server, users, lock, trusted }) => {
+    // A daemon that was started in the background is started again by the process that did.
+    let is_patient = arguments.tell_descriptor.is_none();
+    match start(&arguments.store, is_patient) {
+        Ok(Serving { server, users, guarded }) => {
             told.say(&Outcome::Ready);
             let reason = server.wait();
+            guarded.release();
             if let Some(users) = users {
                 users.stop();
             }
-            // They go with the process: until then threads of connections may still read and write the store.
-            std::mem::forget((lock, trusted));
+            if matches!(reason, StopReason::Removed) {
+                free(&guarded.trusted);
+            }
+            // It goes with the process: until then threads of connections may still read and write the store.
+            std::mem::forget(guarded);
             match reason {
                 StopReason::Failed(why) => Err(Failure::on(&arguments.store, why)),
-                StopReason::Asked(_) | StopReason::Signal(_) => Ok(ExitCode::SUCCESS),
+                StopReason::Asked(_) | StopReason::Signal(_) | StopReason::Removed => Ok(ExitCode::SUCCESS),
             }
         }
         Err(Refusal { failure, in_use }) => {
@@ -86,11 +96,21 @@ impl From<Failure> for Refusal {
 struct Serving {
     server: Server<SharedFs>,
     users: Option<cuesta_served::Server>,
-    lock: StoreLock,
-    trusted: TrustedStore,
+    guarded: Arc<Guarded>,
 }
 
-fn start(folder: &Path) -> Result<Serving, Refusal> {
+/// Frees what lies elsewhere of a store that was removed.
+fn free(trusted: &TrustedStore) {
+    match trust::free_tier(trusted.tier(), trusted.identity().store, None) {
+        Ok(freed) => tracing::info!(bytes = freed.bytes, "the removed store's fast tier is freed"),
+        Err(error) => {
+            let tier = trusted.tier().named().display();
+            tracing::error!(%error, %tier, "the removed store's fast tier stays: cuesta destroy removes it");
+        }
+    }
+}
+
+fn start(folder: &Path, is_patient: bool) -> Result<Serving, Refusal> {
     let store = Store::find(folder)?;
     // As root may: the store's user may not.
     allow_descriptors();
@@ -103,7 +123,8 @@ fn start(folder: &Path) -> Result<Serving, Refusal> {
         .map_err(|error| Failure::new(trusted.worded(&error.to_string())))?;
     // Before the store takes long to recover, so that a signal then is not lost.
     let mut signals = Signals::new([SIGTERM, SIGINT]).map_err(|error| fail(&error))?;
-    let lock = StoreLock::take(&trusted).map_err(|error| Refusal {
+    let taken = if is_patient { locking::take(&store, &trusted) } else { StoreLock::take(&trusted) };
+    let lock = taken.map_err(|error| Refusal {
         failure: in_use(&store, &error),
         in_use: matches!(error, LockError::Held { .. }),
     })?;
@@ -120,6 +141,10 @@ fn start(folder: &Path) -> Result<Serving, Refusal> {
     // programs are told that the store is not served to them.
     let not_served = |error: &StartError| tracing::warn!(%error, "other users are not served");
     let users = cuesta_served::Listener::bind(&place.users_folder()).inspect_err(not_served).ok();
+    // So is the store's number there when the first program asks for it.
+    if let Err(error) = device::publish(&trusted) {
+        tracing::warn!(%error, "the store's device number cannot be told to programs");
+    }
     let server = Server::start(shared, listener).map_err(|error| fail(&error))?;
     let stop = server.stop_sender();
     std::thread::Builder::new()
@@ -143,7 +168,11 @@ fn start(folder: &Path) -> Result<Serving, Refusal> {
         recovery_ms = recovered.milliseconds,
         "serving"
     );
-    Ok(Serving { server, users, lock, trusted })
+    let guarded = Guarded::new(trusted, lock);
+    if let Err(error) = guarded.watch(server.stop_sender()) {
+        tracing::warn!(%error, "the store's folder is not watched: a daemon whose store is removed goes on");
+    }
+    Ok(Serving { server, users, guarded })
 }
 
 /// What a lock that cannot be had means to the user.

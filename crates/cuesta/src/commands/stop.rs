@@ -2,6 +2,7 @@
 
 use crate::daemon::Daemon;
 use crate::failure::Failure;
+use crate::holder;
 use crate::mounts;
 use crate::output;
 use crate::store::Store;
@@ -24,21 +25,31 @@ pub struct Arguments {
 
 pub fn execute(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let store = Store::find(&arguments.store)?;
-    let Some(mut daemon) = Daemon::connect(&store)? else {
-        output::print("no daemon was running\n")?;
-        return Ok(ExitCode::SUCCESS);
-    };
-    match daemon.ask(&Request::Stop) {
-        Ok(Response::Done) => daemon.wait_for_end()?,
-        // One of another version need not understand the question, but every one leaves in order at a signal.
-        Ok(_) | Err(_) => daemon.terminate()?,
-    }
-    output::print("stopped\n")?;
-    if let Some(at) = mounts::place_of(&store) {
+    let was_running = stop(&store)?.is_some();
+    output::print(if was_running { "stopped\n" } else { "no daemon was running\n" })?;
+    if was_running && let Some(at) = mounts::place_of(&store) {
         let (folder, at) = (store.folder().display(), output::shell_word(&at));
         output::warning(format!(
             "{folder} is mounted, and the next call there starts its daemon again; to stop it for good: cuesta unmount {at}"
         ));
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Stops the store's daemon, if one runs, and waits until it has ended. Returns its process id.
+pub fn stop(store: &Store) -> Result<Option<u32>, Failure> {
+    let Some(mut daemon) = Daemon::connect(store)? else {
+        // Its socket may have been removed, or closed already.
+        return match holder::daemon_of(store)? {
+            Some(holder) => holder.terminate(store).map(Some),
+            None => Ok(None),
+        };
+    };
+    let pid = daemon.pid();
+    match daemon.ask(&Request::Stop) {
+        Ok(Response::Done) => daemon.wait_for_end()?,
+        // One of another version need not understand the question, but every one leaves in order at a signal.
+        Ok(_) | Err(_) => daemon.terminate()?,
+    }
+    Ok(pid)
 }

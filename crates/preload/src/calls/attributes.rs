@@ -19,10 +19,25 @@ const NAME_LIMIT: i64 = 255;
 /// An owner or group that stays as it is.
 const UNCHANGED: u32 = u32::MAX;
 
-/// The device number of the store.
+/// The device number of a store whose own one was not said: by tests of this library.
+const DEVICE_UNKNOWN: u64 = 0xc0c_cce5;
+
+/// The device number of the store, which is the same for as long as the program runs. The kernel gives a mount its own, so that
+/// is what is shown by this door, too: one file is one file by both.
 pub fn device() -> u64 {
-    // One store a process; a major number the kernel gives to no disk.
-    libc::makedev(0, 0xcce5)
+    let configuration = process::configuration();
+    configuration.ok().and_then(|store| store.device.or(store.mounted)).unwrap_or(DEVICE_UNKNOWN)
+}
+
+/// What `statfs` shows as the file system's number. A mount by FUSE has none, and so this door says none where the store is mounted.
+fn file_system_number() -> [i32; 2] {
+    match process::configuration() {
+        Ok(store) if store.device.is_some_and(|device| libc::major(device) != 0) => {
+            let number = device();
+            [number as i32, (number >> 32) as i32]
+        }
+        _ => [0; 2],
+    }
 }
 
 fn fill(stat: &InodeRecord) -> libc::stat {
@@ -347,6 +362,8 @@ fn write_totals(buffer: usize, totals: StoreTotals) -> Answer {
     out.f_files = totals.inodes.saturating_add(totals.inodes_free);
     out.f_ffree = totals.inodes_free;
     out.f_namelen = NAME_LIMIT;
+    // SAFETY: the field is two integers, as many bytes.
+    out.f_fsid = unsafe { std::mem::transmute::<[i32; 2], libc::fsid_t>(file_system_number()) };
     user_memory::write(buffer, &out)?;
     Ok(0)
 }

@@ -83,6 +83,14 @@ impl StoreLock {
     }
 }
 
+impl TrustedFolder {
+    /// Whether a process has it locked, as a store's folder or as a fast tier.
+    #[must_use]
+    pub fn is_locked(&self) -> bool {
+        open_again(self).and_then(|own| lock(&own)) == Ok(false)
+    }
+}
+
 /// The process that has the store in `folder`, if one has.
 pub fn holder_of(folder: &Path, owner: u32) -> Result<Option<String>, TrustError> {
     let folder = TrustedFolder::open(folder, owner)?;
@@ -91,14 +99,13 @@ pub fn holder_of(folder: &Path, owner: u32) -> Result<Option<String>, TrustError
 
 fn is_locked(folder: &TrustedFolder) -> bool {
     // A lock that is had is dropped at once.
-    let free = open_again(folder).and_then(|own| lock(&own));
     let file = openat(
         folder,
         LOCK_FILE,
         OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC,
         Mode::empty(),
     );
-    free == Ok(false) || file.and_then(|file| lock(&file)) == Ok(false)
+    folder.is_locked() || file.and_then(|file| lock(&file)) == Ok(false)
 }
 
 fn open_again(folder: &TrustedFolder) -> Result<OwnedFd, Errno> {

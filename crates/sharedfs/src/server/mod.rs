@@ -94,6 +94,8 @@ pub enum StopReason {
     Signal(i32),
     /// The store failed: nothing can be digested until it is opened anew.
     Failed(String),
+    /// The store's folder was removed.
+    Removed,
 }
 
 impl std::fmt::Display for StopReason {
@@ -102,6 +104,7 @@ impl std::fmt::Display for StopReason {
             StopReason::Asked(_) => f.write_str("cuesta stop"),
             StopReason::Signal(signal) => write!(f, "signal {signal}"),
             StopReason::Failed(why) => write!(f, "the store failed: {why}"),
+            StopReason::Removed => f.write_str("the store was removed"),
         }
     }
 }

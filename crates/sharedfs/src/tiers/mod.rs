@@ -41,7 +41,7 @@ pub use content::ContentWriter;
 pub use credits::Credits;
 pub use mend::LostArena;
 pub(crate) use mend::{Needed, lost_arenas, mend_arenas};
-pub use parts::{Part, Parts, medium_of_files, room_on_device, superblock_on_device};
+pub use parts::{Part, Parts, medium_of_files, release_device, room_on_device, superblock_on_device};
 pub(crate) use parts::{claim_device, region};
 pub use region::{Region, namespace_of_device};
 pub use reservation::{Reservation, Run};

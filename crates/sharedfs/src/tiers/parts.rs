@@ -108,6 +108,18 @@ pub(crate) fn claim_device(tier: &Path, superblock: &Superblock) -> Result<(), E
     Ok(mapping.fence()?)
 }
 
+/// Gives a device back that holds the store `id`: it holds none then.
+pub fn release_device(path: &Path, id: StoreId) -> Result<bool, Error> {
+    if superblock_on_device(path)?.map(|superblock| superblock.store) != Some(id) {
+        return Ok(false);
+    }
+    let (file, _) = open_device(path, OFlags::RDWR)?;
+    let mapping = Mapping::of_file(&file, 0, ZONE_BYTES, Protection::ReadWrite, Medium::Pmem, false)?;
+    mapping.write_through(0, &[0; SUPERBLOCK_BYTES])?;
+    mapping.fence()?;
+    Ok(true)
+}
+
 /// Bytes that segments and arenas can have of a device.
 pub fn room_on_device(path: &Path) -> Result<u64, Error> {
     let (_, bytes) = open_device(path, OFlags::RDWR)?;

@@ -170,6 +170,12 @@ impl TrustedFolder {
         named.is_ok_and(|named| this.is_ok_and(|it| (it.st_dev, it.st_ino) == (named.st_dev, named.st_ino)))
     }
 
+    /// Whether there is anything of this name in it.
+    #[must_use]
+    pub fn has(&self, name: &str) -> bool {
+        statat(&self.descriptor, name, AtFlags::SYMLINK_NOFOLLOW).is_ok()
+    }
+
     /// Whether it was removed.
     #[must_use]
     pub fn is_removed(&self) -> bool {

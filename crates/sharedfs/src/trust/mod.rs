@@ -3,6 +3,7 @@
 //! | file | idea |
 //! |---|---|
 //! | `folder` | a folder that was opened once, and whose owner, type, mode and link count are right |
+//! | `removal` | what becomes of a fast tier whose store is removed |
 //! | `identity` | the secret that a fast tier proves to be the store's by, and the store's device number |
 //!
 //! A path is only a name: another user can put something else there, for example in the place of a fast tier in shared
@@ -11,8 +12,10 @@
 
 mod folder;
 mod identity;
+mod removal;
 
 pub use folder::{TrustError, TrustedFolder};
+pub use removal::{Freed, free_tier};
 
 use crate::creation::read_superblock;
 use cuesta_format::identity::Identity;
