@@ -146,6 +146,8 @@ fn what_is_damaged_while_the_store_is_open_comes_from_the_other_copy() {
     }
     assert_eq!(all_of(&store), expected);
     assert!(store.healed() > 10, "{}", store.healed());
+    // Pages that nothing has read are found by a look at all of both copies.
+    assert_eq!(store.scrub_copies().unwrap(), 0);
     put(&store, FILES + 10..FILES + 11);
     store.leave();
     drop(store);
