@@ -4,10 +4,12 @@
 //! bytes of postcard: a [`Question`] one way, a [`Response`] the other. Descriptors travel beside a response by
 //! SCM_RIGHTS, in the order the response names them.
 
+mod frame;
 mod lease;
 mod report;
 mod scrub;
 
+pub use frame::{decode, encode, frame_length};
 pub use lease::{DOUBTFUL_MAX, DirectoryEntry, ExtendedAttribute, Grant, Kept, LeaseMode, Resynced};
 pub use report::{Placed, Report};
 pub use scrub::{DamagedContent, ScrubPlace, Scrubbed};
@@ -20,15 +22,10 @@ use crate::{
     ArenaId, BlockAddress, Extent, Geometry, InodeNumber, InodeRecord, LeaseGeneration, LogGeneration,
     LogPosition, PersistenceDomain, SessionId, StoreId, Timestamp,
 };
-use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde::{Deserialize, Serialize};
 
 /// Version of the protocol; both sides must agree.
 pub const PROTOCOL_VERSION: u32 = 28;
-
-/// Where a frame's first word has the version.
-const VERSION_SHIFT: u32 = 24;
-const _: () =
-    assert!(PROTOCOL_VERSION < 1 << (u32::BITS - VERSION_SHIFT) && FRAME_BYTES_MAX < 1 << VERSION_SHIFT);
 
 /// Longest frame either side accepts, in bytes.
 pub const FRAME_BYTES_MAX: usize = 8 << 20;
@@ -568,41 +565,6 @@ pub enum WireError {
     /// Its bytes are no message.
     #[error("a message cannot be read: {0}")]
     Content(postcard::Error),
-}
-
-/// Appends a frame to `out`.
-pub fn encode<M: Serialize>(message: &M, out: &mut Vec<u8>) -> Result<(), WireError> {
-    let start = out.len();
-    out.extend_from_slice(&[0; 4]);
-    let filled = postcard::to_extend(message, std::mem::take(out)).map_err(WireError::Content)?;
-    *out = filled;
-    let length = out.len() - start - 4;
-    if length > FRAME_BYTES_MAX {
-        out.truncate(start);
-        return Err(WireError::Length(length));
-    }
-    let head = PROTOCOL_VERSION << VERSION_SHIFT | length as u32;
-    out[start..start + 4].copy_from_slice(&head.to_le_bytes());
-    Ok(())
-}
-
-/// The length announced by a frame's first four bytes.
-pub fn frame_length(head: [u8; 4]) -> Result<usize, WireError> {
-    let head = u32::from_le_bytes(head);
-    let version = head >> VERSION_SHIFT;
-    if version != PROTOCOL_VERSION {
-        return Err(WireError::Version(version));
-    }
-    let length = (head & !(u32::MAX << VERSION_SHIFT)) as usize;
-    if length > FRAME_BYTES_MAX {
-        return Err(WireError::Length(length));
-    }
-    Ok(length)
-}
-
-/// Reads a message from a frame's content.
-pub fn decode<M: DeserializeOwned>(content: &[u8]) -> Result<M, WireError> {
-    postcard::from_bytes(content).map_err(WireError::Content)
 }
 
 #[cfg(test)]

@@ -34,11 +34,8 @@ const PAGE_BYTES: usize = 4096;
 const READ_BYTES: usize = 16 << 10;
 /// How often a file is asked for that goes out of the mode meanwhile.
 const ATTEMPTS: usize = 100;
-/// Pages a file may get before it is looked again whether there is room: as a part of what is free, and at most.
-const ALLOWANCE_PART: u64 = 64;
-const ALLOWANCE_MAX: u64 = 256;
 /// What `stat` counts blocks in.
-const SECTOR_BYTES: u64 = 512;
+pub(crate) const SECTOR_BYTES: u64 = 512;
 /// Provided at once, while the inode is locked.
 const PROVIDED_BYTES: u64 = 16 << 20;
 
@@ -49,7 +46,7 @@ pub(crate) struct MappedFile {
     _pin: Pin,
     descriptor: Option<Arc<Kept>>,
     /// Pages it may still get before it is asked again whether there is room.
-    allowance: AtomicU64,
+    pub(crate) allowance: AtomicU64,
     /// Held from the moment an end of the file is taken until it is the file's.
     appending: Mutex<()>,
 }
@@ -78,7 +75,7 @@ fn failed(errno: Errno) -> Error {
 }
 
 /// Does a call again that a signal interrupted.
-fn whole<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, Error> {
+pub(crate) fn whole<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, Error> {
     loop {
         match call() {
             Err(Errno::INTR) => {}
@@ -88,7 +85,7 @@ fn whole<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, Error> {
 }
 
 /// The kernel's file, for one call.
-enum Opened<'m> {
+pub(crate) enum Opened<'m> {
     Kept(KeptFile<'m>),
     Now(OwnedFd),
 }
@@ -195,7 +192,7 @@ impl Client {
         self.operate(|_turn| Ok(self.reading(inode)?.mapped().map(Arc::clone)))
     }
 
-    fn open_mapped<'m>(&self, mapped: &'m MappedFile) -> Result<Opened<'m>, Error> {
+    pub(crate) fn open_mapped<'m>(&self, mapped: &'m MappedFile) -> Result<Opened<'m>, Error> {
         if let Some(kept) = mapped.descriptor.as_ref().and_then(|kept| kept.get()) {
             return Ok(Opened::Kept(kept));
         }
@@ -339,69 +336,6 @@ impl Client {
         let written = whole(|| mapped_files::write(&file, &page[..filled], offset))?;
         self.settle_mapped(&file)?;
         Ok(Some(MappedWrite::Written(written, offset + written as u64)))
-    }
-
-    /// The file gets one more page, which is the store's.
-    fn take_room(&self, mapped: &MappedFile) -> Result<(), Error> {
-        let take = |left: u64| left.checked_sub(1);
-        if mapped.allowance.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok() {
-            return Ok(());
-        }
-        let mut free = self.statfs()?.blocks_unpromised();
-        if free == 0 {
-            // What is promised to other sessions, and not used, may yet be had.
-            self.make_credit(1)?;
-            free = self.statfs()?.blocks_unpromised();
-        }
-        if free == 0 {
-            return Err(Error::NoSpace);
-        }
-        let allowance = (free / ALLOWANCE_PART).clamp(1, ALLOWANCE_MAX);
-        mapped.allowance.store(allowance - 1, Ordering::Relaxed);
-        Ok(())
-    }
-
-    /// Whether there is room for what `range` wants that the file does not have.
-    fn check_room(&self, file: impl AsFd, range: &Range<u64>) -> Result<(), Error> {
-        let held = whole(|| rustix::fs::fstat(&file))?.st_blocks.unsigned_abs() * SECTOR_BYTES / BLOCK_BYTES;
-        let wanted = range.end.div_ceil(BLOCK_BYTES) - range.start / BLOCK_BYTES;
-        if wanted <= held.saturating_add(self.statfs()?.blocks_unpromised()) {
-            Ok(())
-        } else {
-            Err(Error::NoSpace)
-        }
-    }
-
-    /// Pages of a range that the file does not have.
-    fn missing_in_mapped(&self, mapped: &MappedFile, range: &Range<u64>) -> Result<u64, Error> {
-        let file = self.open_mapped(mapped)?;
-        let (mut at, end) = (range.start / BLOCK_BYTES, range.end.div_ceil(BLOCK_BYTES));
-        let mut missing = 0;
-        while at < end {
-            let data = whole(|| mapped_files::next_data(&file, at * BLOCK_BYTES))?;
-            let (start, stop) =
-                data.map_or((end, end), |data| (data.start / BLOCK_BYTES, data.end.div_ceil(BLOCK_BYTES)));
-            missing += start.clamp(at, end) - at;
-            at = stop.max(at + 1);
-        }
-        Ok(missing)
-    }
-
-    /// Blocks that the file counts for: those it has, and at least as many as in the arenas.
-    pub(crate) fn mapped_blocks(&self, mapped: &MappedFile, record: &InodeRecord) -> Result<u64, Error> {
-        Ok(self.mapped_record(mapped, record)?.blocks.max(record.blocks))
-    }
-
-    /// Blocks it counts for beyond those when it has all of a range.
-    fn added_to_mapped(
-        &self,
-        mapped: &MappedFile,
-        record: &InodeRecord,
-        range: &Range<u64>,
-    ) -> Result<u64, Error> {
-        let has = self.mapped_record(mapped, record)?.blocks;
-        let will_have = has + self.missing_in_mapped(mapped, range)?;
-        Ok(will_have.saturating_sub(has.max(record.blocks)))
     }
 
     fn log_mapped(

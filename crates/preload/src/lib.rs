@@ -49,6 +49,7 @@ mod stacks;
 pub mod start;
 mod store;
 pub mod thread;
+mod umask;
 pub mod user_memory;
 mod way;
 pub mod working_directory;

@@ -200,7 +200,7 @@ pub fn change_limits(call: &Call) -> Answer {
 pub fn change_umask(call: &Call) -> Answer {
     let answer = call.kernel(call.arguments);
     if !thread::is_vforked() {
-        process::umask_changed(call.word(0) as u32 & 0o777);
+        crate::umask::changed(call.word(0) as u32 & 0o777);
     }
     Ok(answer)
 }

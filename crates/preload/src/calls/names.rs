@@ -25,7 +25,7 @@ pub enum Opened {
 
 /// The mode, and the process's umask.
 fn new_mode(mode: usize) -> NewMode {
-    NewMode { bits: mode as u32 & MODE_BITS, umask: process::umask() }
+    NewMode { bits: mode as u32 & MODE_BITS, umask: crate::umask::current() }
 }
 
 pub fn open(call: &Call, directory: Option<usize>, path: usize, flags: i32, mode: usize) -> Answer {

@@ -79,7 +79,7 @@ pub fn bind(call: &Call) -> Answer {
         let (address, _kept) = by_mount(&place)?;
         return there(call, &address);
     }
-    let mode = NewMode { bits: mode_unbound(call)?, umask: process::umask() };
+    let mode = NewMode { bits: mode_unbound(call)?, umask: crate::umask::current() };
     let made = at(place, |place| {
         let (client, credentials) = (process::client()?, credentials::effective());
         let (base, path) = place.located()?;

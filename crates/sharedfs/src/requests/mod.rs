@@ -3,6 +3,7 @@
 mod accesses;
 mod ahead;
 mod commit_file;
+mod explanation;
 mod first;
 mod granting;
 mod holding;
@@ -12,19 +13,20 @@ mod quotas;
 mod written;
 
 pub(crate) use ahead::Ahead;
+pub(crate) use explanation::find;
 pub(crate) use packed::Packed;
 
 use crate::ending::{Ending, Loses};
 use crate::lost::unreadable;
-use crate::metadata::{Entry, MetadataError, Snapshot};
+use crate::metadata::{Entry, MetadataError};
 use crate::observe::Counters;
 use crate::sessions::{Presence, Segment, Session, copies, offsets, remove_segment};
 use crate::store::Core;
 use crate::{Error, SharedFs};
 use cuesta_format::event::Step;
 use cuesta_format::wire::{
-    DESCRIPTORS_MAX, DirectoryEntry, Explanation, PROTOCOL_VERSION, Refusal, Request, Response, Resynced,
-    SessionStatus, Status, StoreTotals,
+    DESCRIPTORS_MAX, DirectoryEntry, PROTOCOL_VERSION, Refusal, Request, Response, Resynced, SessionStatus,
+    Status, StoreTotals,
 };
 use cuesta_format::{ArenaId, InodeNumber, Medium, SessionId};
 use cuesta_media::Node;
@@ -575,29 +577,6 @@ impl SharedFs {
             unserved: self.counters.unserved(core.sessions.values().map(|found| found.control.unserved())),
         })
     }
-
-    /// Where a file's blocks lie, and who holds it; what lies in logs is digested first.
-    fn explain(&self, path: &[u8]) -> Result<Response, Trouble> {
-        self.digest_everything()?;
-        let snapshot = self.metadata.read()?;
-        let inode = find(&snapshot, path)?;
-        let record = snapshot.inode(inode)?.ok_or(Trouble::Refused(Refusal::NotFound))?.record;
-        let extents = snapshot.extents(inode, 0..u64::MAX)?.into_iter().take(ANSWER_ITEMS);
-        let extents = self.split(extents);
-        let target = snapshot.symlink(inode)?.unwrap_or_default();
-        let leases = self.core.lock().leases.holders(inode);
-        Ok(Response::Explained(Box::new(Explanation { record, extents, target, leases })))
-    }
-}
-
-/// What a path below the root names; nothing is followed.
-pub(crate) fn find(snapshot: &Snapshot, path: &[u8]) -> Result<InodeNumber, Trouble> {
-    let mut inode = InodeNumber::ROOT;
-    for name in path.split(|&byte| byte == b'/').filter(|name| !name.is_empty()) {
-        let found = snapshot.lookup(inode, name)?;
-        inode = found.ok_or(Trouble::Refused(Refusal::NotFound))?.inode;
-    }
-    Ok(inode)
 }
 
 fn directory_entry(entry: Entry) -> DirectoryEntry {

@@ -1,0 +1,32 @@
+//! `cuesta explain`: where a file's blocks lie, and who holds it.
+
+use super::{ANSWER_ITEMS, Trouble};
+use crate::SharedFs;
+use crate::metadata::Snapshot;
+use cuesta_format::InodeNumber;
+use cuesta_format::wire::{Explanation, Refusal, Response};
+
+impl SharedFs {
+    /// Where a file's blocks lie, and who holds it; what lies in logs is digested first.
+    pub(super) fn explain(&self, path: &[u8]) -> Result<Response, Trouble> {
+        self.digest_everything()?;
+        let snapshot = self.metadata.read()?;
+        let inode = find(&snapshot, path)?;
+        let record = snapshot.inode(inode)?.ok_or(Trouble::Refused(Refusal::NotFound))?.record;
+        let extents = snapshot.extents(inode, 0..u64::MAX)?.into_iter().take(ANSWER_ITEMS);
+        let extents = self.split(extents);
+        let target = snapshot.symlink(inode)?.unwrap_or_default();
+        let leases = self.core.lock().leases.holders(inode);
+        Ok(Response::Explained(Box::new(Explanation { record, extents, target, leases })))
+    }
+}
+
+/// What a path below the root names; nothing is followed.
+pub(crate) fn find(snapshot: &Snapshot, path: &[u8]) -> Result<InodeNumber, Trouble> {
+    let mut inode = InodeNumber::ROOT;
+    for name in path.split(|&byte| byte == b'/').filter(|name| !name.is_empty()) {
+        let found = snapshot.lookup(inode, name)?;
+        inode = found.ok_or(Trouble::Refused(Refusal::NotFound))?.inode;
+    }
+    Ok(inode)
+}
