@@ -4,7 +4,7 @@ use super::{FRAME_BYTES_MAX, PROTOCOL_VERSION, WireError};
 use serde::{Serialize, de::DeserializeOwned};
 
 /// Where a frame's first word has the version.
-const VERSION_SHIFT: u32 = 24;
+pub(super) const VERSION_SHIFT: u32 = 24;
 const _: () =
     assert!(PROTOCOL_VERSION < 1 << (u32::BITS - VERSION_SHIFT) && FRAME_BYTES_MAX < 1 << VERSION_SHIFT);
 

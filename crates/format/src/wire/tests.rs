@@ -9,7 +9,7 @@ fn a_message_survives_its_frame() {
     assert_eq!(length, frame.len() - 5);
     assert_eq!(decode::<Request>(&frame[5..]), Ok(request));
     assert!(decode::<Request>(&frame[5..frame.len() - 1]).is_err());
-    let too_long = PROTOCOL_VERSION << VERSION_SHIFT | (FRAME_BYTES_MAX as u32 + 1);
+    let too_long = PROTOCOL_VERSION << frame::VERSION_SHIFT | (FRAME_BYTES_MAX as u32 + 1);
     assert_eq!(frame_length(too_long.to_le_bytes()), Err(WireError::Length(FRAME_BYTES_MAX + 1)));
     frame[4] ^= 1;
     let other = PROTOCOL_VERSION ^ 1;
