@@ -81,12 +81,14 @@ fn mkfs_names_what_cannot_be() {
     assert!(!place.path("new").exists());
 }
 
-/// Changes one byte of the store's superblock, or changes it back.
+/// Changes one byte of both copies of the store's superblock, or changes it back.
 fn flip_superblock(place: &Place, at: usize) {
-    let path = place.path("store/nvm/superblock");
-    let mut bytes = std::fs::read(&path).unwrap();
-    bytes[at] ^= 0x10;
-    std::fs::write(&path, bytes).unwrap();
+    for name in ["superblock", "superblock.copy"] {
+        let path = place.path("store/nvm").join(name);
+        let mut bytes = std::fs::read(&path).unwrap();
+        bytes[at] ^= 0x10;
+        std::fs::write(&path, bytes).unwrap();
+    }
 }
 
 #[test]

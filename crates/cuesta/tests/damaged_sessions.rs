@@ -1,6 +1,7 @@
 //! What every program has mapped, damaged under it; and logs on a disk, damaged while nobody has the store open.
 
-use crate::common::Place;
+use crate::common::disk::Disk;
+use crate::common::{Place, can_mount};
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::fs::FileExt as _;
@@ -16,16 +17,19 @@ for line in sys.stdin:
     print('done', flush=True)
 ";
 
-/// A store on a disk that is digested only when it must be.
-fn place() -> Place {
-    let place = Place::new();
-    assert_eq!(place.cuesta(&["mkfs", "store", "--medium", "block", "--nvm", "64M"]).status(), 0);
-    let configuration = place.path("store/cuesta.toml");
+/// A store on a disk, which is digested only when it must be; also found as `store`.
+fn disk() -> Option<Disk> {
+    if !can_mount() {
+        return None;
+    }
+    let disk = Disk::with_store_of("64M");
+    std::os::unix::fs::symlink("disk/store", disk.place.path("store")).unwrap();
+    let configuration = disk.place.path("store/cuesta.toml");
     let text = std::fs::read_to_string(&configuration).unwrap();
     let text: String =
         text.lines().filter(|line| !line.contains("digest_idle_ms")).flat_map(|line| [line, "\n"]).collect();
     std::fs::write(&configuration, text + "digest_idle_ms = 600000\n").unwrap();
-    place
+    Some(disk)
 }
 
 struct Program {
@@ -78,23 +82,27 @@ fn expected(lines: u32) -> String {
 /// A cut page ended programs by SIGBUS; a zeroed one had them answer EIO to everything.
 #[test]
 fn a_program_goes_on_whatever_becomes_of_the_page_that_counts_daemons() {
-    let place = place();
-    let mut program = Program::start(&place);
+    let Some(disk) = disk() else { return };
+    let place = &disk.place;
+    let mut program = Program::start(place);
     program.append();
-    let page = tier(&place).join("incarnation");
+    let page = tier(place).join("incarnation");
     for harm in ["cut", "zeroed", "noise", "name removed", "next daemon", "cut"] {
         match harm {
             "cut" => write(&page).set_len(0).unwrap(),
             "zeroed" => write(&page).write_all_at(&[0; 4096], 0).unwrap(),
             "noise" => write(&page).write_all_at(&[0xa5; 4096], 0).unwrap(),
             "name removed" => std::fs::remove_file(&page).unwrap(),
-            _ => place.kill_daemon(),
+            _ => {
+                place.kill_daemon();
+                assert_eq!(place.cuesta(&["run", "--store", "store", "--", "true"]).status(), 0);
+            }
         }
         program.append();
         program.append();
     }
     let written = program.end();
-    assert_eq!(lines(&place), expected(written));
+    assert_eq!(lines(place), expected(written));
     let log = std::fs::read_to_string(place.path("store/sharedfs.log")).unwrap();
     assert!(log.contains("incarnation was damaged under the daemon"), "{log}");
     assert_eq!(place.cuesta(&["stop", "store"]).text(), "stopped\n");
@@ -106,10 +114,11 @@ fn a_program_goes_on_whatever_becomes_of_the_page_that_counts_daemons() {
 fn what_was_waited_for_survives_the_loss_of_either_file_of_the_session_table() {
     for file in ["sessions", "sessions.copy"] {
         for harm in ["zeroed", "cut", "removed", "old"] {
-            let place = place();
-            let path = tier(&place).join(file);
+            let Some(disk) = disk() else { return };
+            let place = &disk.place;
+            let path = tier(place).join(file);
             let old = std::fs::read(&path).unwrap();
-            let mut program = Program::start(&place);
+            let mut program = Program::start(place);
             (0..5).for_each(|_| program.append());
             place.kill_daemon();
             program.child.kill().unwrap();
@@ -122,7 +131,7 @@ fn what_was_waited_for_survives_the_loss_of_either_file_of_the_session_table() {
                 _ => std::fs::write(&path, old).unwrap(),
             }
             assert_eq!(place.cuesta(&["fsck", "--dry-run", "store"]).status(), 0, "{file} {harm}");
-            assert_eq!(lines(&place), expected(5), "{file} {harm}");
+            assert_eq!(lines(place), expected(5), "{file} {harm}");
             place.cuesta(&["stop", "store"]);
         }
     }
@@ -131,19 +140,21 @@ fn what_was_waited_for_survives_the_loss_of_either_file_of_the_session_table() {
 /// The last entries of a log, of which nothing behind them tells.
 #[test]
 fn the_last_lines_that_were_waited_for_are_not_lost_in_silence() {
-    let place = place();
-    let mut program = Program::start(&place);
-    (0..2).for_each(|_| program.append());
+    let Some(disk) = disk() else { return };
+    let place = &disk.place;
+    let mut program = Program::start(place);
+    // The third one stands whole behind the damage, and tells which file it was.
+    (0..3).for_each(|_| program.append());
     place.kill_daemon();
     program.child.kill().unwrap();
     program.child.wait().unwrap();
     place.wait_until_unused();
-    for entry in std::fs::read_dir(tier(&place).join("logs")).unwrap() {
+    for entry in std::fs::read_dir(tier(place).join("logs")).unwrap() {
         let path = entry.unwrap().path();
         let bytes = std::fs::read(&path).unwrap();
-        // Without the commit file nothing is left of it.
+        // Without the commit file nothing is left of the second.
         if let Some(at) = bytes.windows(7).position(|bytes| bytes == b"line 2\n") {
-            write(&path).write_all_at(&[0; 200], at as u64 - 64).unwrap();
+            write(&path).write_all_at(&[0; 80], at as u64 - 64).unwrap();
         }
     }
     let told = place.cuesta(&["fsck", "--dry-run", "store"]);

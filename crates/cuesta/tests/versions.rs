@@ -37,10 +37,16 @@ fn a_daemon_of_another_version_is_told_with_both_and_can_be_stopped() {
     let place = Place::with_store();
     for (age, protocol) in [("newer", "protocol 200,"), ("older", "a protocol before 12,")] {
         let mut daemon = daemon(&place, age);
-        for arguments in [&["status", "store"][..], &["trace", "store"], &["status", "--json", "store"]] {
-            let refused = place.cuesta(arguments);
-            refused.refused(1, &["the daemon speaks", protocol, "and this cuesta ", "cuesta stop"]);
+        let words = ["the daemon speaks", protocol, "and this cuesta ", "cuesta stop"];
+        for arguments in [["status", "store"], ["trace", "store"]] {
+            place.cuesta(&arguments).refused(1, &words);
         }
+        // As JSON, where programs look for it.
+        let told = place.cuesta(&["status", "--json", "store"]);
+        let object: serde_json::Value = serde_json::from_str(&told.text()).unwrap();
+        let error = object["error"].as_str().unwrap();
+        assert!(words.iter().all(|word| error.contains(word)), "{error}");
+        assert_eq!((told.status(), told.errors().as_str()), (1, ""));
         for command in ["run", "doctor"].iter().filter(|_| age == "newer") {
             let refused = place.cuesta(&[command, "--store", "store", "--", "cat", "/cuesta/f"]);
             refused.refused(125, &["the daemon speaks", protocol, "and this cuesta ", "cuesta stop"]);

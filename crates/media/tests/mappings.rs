@@ -223,7 +223,7 @@ fn a_maker_killed_in_the_middle_leaves_no_part_of_a_file() {
         let path = directory.path().join(format!("file-{number}"));
         let mut killed = Command::new("sh");
         killed.args(["-c", "ulimit -f 8; exec \"$0\" --exact \"$1\""]).arg(std::env::current_exe().unwrap());
-        killed.arg("a_maker_killed_in_the_middle_leaves_no_part_of_a_file");
+        killed.arg("mappings::a_maker_killed_in_the_middle_leaves_no_part_of_a_file");
         killed.env(MAKES, format!("{number} {}", path.display()));
         let ended = killed.output().unwrap();
         assert_eq!(ended.status.signal(), Some(libc::SIGXFSZ), "{ended:?}");

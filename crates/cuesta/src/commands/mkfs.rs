@@ -228,9 +228,10 @@ fn refuse_device(path: &Path) -> Result<(), Failure> {
 fn refuse_to_overwrite(folder: &Path) -> Result<(), Failure> {
     match std::fs::read_dir(folder) {
         Ok(mut entries) => match entries.next() {
-            Some(_) if folder.join(CONFIGURATION_FILE).exists() => {
-                Err(Failure::on(folder, "holds a store; mkfs overwrites nothing (cuesta destroy removes it)"))
-            }
+            Some(_) if folder.join(CONFIGURATION_FILE).exists() => Err(Failure::on(
+                folder,
+                "holds a store, and is not empty; mkfs overwrites nothing (cuesta destroy removes it)",
+            )),
             Some(_) => {
                 Err(Failure::on(folder, "exists and is not empty; mkfs overwrites nothing (remove it first)"))
             }

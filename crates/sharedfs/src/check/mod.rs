@@ -317,8 +317,8 @@ pub fn check(tier: &Path, mode: Mode) -> Result<CheckReport, Error> {
         // The logs go when the store is opened.
         losses.get_or_insert_default().note(tier, damaged.iter())?;
     }
-    let verdict = if mode == Mode::RepairWithLoss { Verdict::Repaired } else { Verdict::Damaged };
-    report.findings.extend(damaged.into_iter().map(|problem| Finding { problem, verdict }));
+    let of_logs = if mode == Mode::RepairWithLoss { Verdict::Repaired } else { Verdict::Damaged };
+    report.findings.extend(damaged.into_iter().map(|problem| Finding { problem, verdict: of_logs }));
     // The store, when it is opened, takes them away.
     noted.extend(mapped::strays(tier, &metadata.read()?)?);
     report.findings.extend(noted.into_iter().map(|problem| Finding { problem, verdict: Verdict::Noted }));

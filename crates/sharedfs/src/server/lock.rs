@@ -14,7 +14,7 @@ use rustix::fd::OwnedFd;
 use rustix::fs::{FlockOperation, Mode, OFlags, fstat, openat};
 use rustix::io::Errno;
 use std::fs::File;
-use std::io::{Read, Seek, Write};
+use std::io::{ErrorKind, Read, Seek, Write};
 use std::path::Path;
 
 /// Who says which process holds which lock.
@@ -129,7 +129,11 @@ fn lock(file: impl rustix::fd::AsFd) -> Result<bool, Errno> {
 fn write_holder(file: &mut File) -> std::io::Result<()> {
     file.set_len(0)?;
     file.rewind()?;
-    writeln!(file, "{}", std::process::id())
+    match writeln!(file, "{}", std::process::id()) {
+        // A full disk is checked and served all the same: the lock counts, and who holds it is only told.
+        Err(error) if matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded) => Ok(()),
+        written => written,
+    }
 }
 
 /// Who has the store: as the kernel says, or else as the lock file does.

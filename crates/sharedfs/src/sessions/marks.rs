@@ -53,7 +53,10 @@ impl MarksFile {
                 }
                 Ok(())
             }
-            Err(Errno::NOENT) => Ok(drop(create_written(&self.path, MARKS_BYTES)?)),
+            Err(Errno::NOENT) => {
+                create_written(&self.path, MARKS_BYTES)?;
+                Ok(())
+            }
             Err(errno) => Err(Error::errno("open what says how far logs are acknowledged")(errno)),
         }
     }

@@ -146,8 +146,11 @@ impl TableRead {
             .collect();
         for (slot, _) in (0..SESSION_SLOTS).zip(&slots).filter(|(_, kept)| kept.is_none()) {
             let damaged = files.iter().flat_map(|file| &file.damaged).filter(|&&damaged| damaged == slot);
+            // A file that is whole there says that the slot was never used.
+            let is_sound =
+                |file: &OneFile| !file.is_short && file.head.is_some() && !file.damaged.contains(&slot);
             // One may be the first that was ever written there, and torn.
-            if damaged.count() > 1 {
+            if damaged.count() > 1 && !files.iter().any(is_sound) {
                 return Err(Error::SessionTable { slot });
             }
         }
