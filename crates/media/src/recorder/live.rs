@@ -481,7 +481,12 @@ fn note_written(file: BorrowedFd<'_>, offset: u64, bytes: &[u8], in_pages: bool)
     });
 }
 
-/// Notes a write made with `pwrite` and its like.
+/// Notes a new length of a file (`ftruncate`, a write behind its end).
+pub fn record_file_length(file: BorrowedFd<'_>, len: u64) {
+    on_set_len(file, len);
+}
+
+/// Notes a write made with `pwrite` and its like, within the file.
 pub fn record_file_write(file: BorrowedFd<'_>, offset: u64, bytes: &[u8]) {
     with_state(|state| {
         if state.follows(&path_of(file)) {

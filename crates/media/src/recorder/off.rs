@@ -55,6 +55,10 @@ pub(crate) fn on_remove(_path: &Path) {}
 #[inline(always)]
 pub fn record_file_read(_file: impl AsFd, _offset: u64, _len: usize) {}
 
+/// Notes a new length of a file.
+#[inline(always)]
+pub fn record_file_length(_file: BorrowedFd<'_>, _len: u64) {}
+
 /// Notes a write made with `pwrite` and its like.
 #[inline(always)]
 pub fn record_file_write(_file: BorrowedFd<'_>, _offset: u64, _bytes: &[u8]) {}

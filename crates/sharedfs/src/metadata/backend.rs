@@ -227,8 +227,7 @@ impl BackendFile {
     }
 
     fn note_word(&self, offset: u64, value: u64) -> Result<(), AccessError> {
-        self.copies.write_through(offset, &value.to_le_bytes())?;
-        self.copies.fence()
+        self.copies.write_word(offset, value)
     }
 
     fn extend_written(&self, end: u64) -> io::Result<()> {
@@ -254,6 +253,7 @@ impl BackendFile {
         if written > length {
             // What is cut off is given back, and reads as zeros when the file grows again.
             self.copies.cut_pages(length, written).and_then(|()| self.copies.fence()).map_err(outside)?;
+            self.copies.fence_second();
             self.note(WRITTEN_OFFSET, length).map_err(outside)?;
             self.written.store(length, Ordering::Release);
             self.copies.set_len(TREE_OFFSET + medium_bytes(length)).map_err(refused)?;

@@ -96,6 +96,8 @@ pub(super) struct Copies {
     pub(super) first: GrowableMapping,
     second: Option<GrowableMapping>,
     heals: bool,
+    /// An orderly end leaves the second copy in step.
+    ends_in_step: bool,
     /// Where the copies keep different checksums of a page, and the first is damaged, the second is not older.
     is_second_trusted: bool,
     /// Held while a page is mended.
@@ -145,6 +147,7 @@ impl Copies {
             first,
             second,
             heals: files.heals,
+            ends_in_step: files.heals,
             is_second_trusted: true,
             healing: Mutex::new(()),
             healed: AtomicU64::new(0),
@@ -213,6 +216,11 @@ impl Copies {
         self.is_second_trusted = other.in_step;
         if self.heals {
             self.is_second_trusted |= self.reconcile(&first, &other)?;
+        } else if other.in_step {
+            // Even who only looks opens the tree, which redb writes to.
+            write_word(second, STEP_OFFSET, seal(Step::Behind as u64)).map_err(damaged)?;
+            second.fence().map_err(damaged)?;
+            self.ends_in_step = true;
         }
         Ok((self, first))
     }
@@ -282,19 +290,23 @@ impl Copies {
         if second.len() != self.first.len() {
             second.set_len(self.first.len())?;
         }
-        for (offset, number) in [(LENGTH_OFFSET, first.length), (WRITTEN_OFFSET, first.written)] {
-            write_word(second, offset, seal(number)).map_err(damaged)?;
+        let numbers = [
+            (LENGTH_OFFSET, Some(first.length)),
+            (WRITTEN_OFFSET, Some(first.written)),
+            (JOURNAL_OFFSET, first.journal),
+        ];
+        for (offset, number) in numbers {
+            number.map_or(Ok(()), |number| write_word(second, offset, seal(number))).map_err(damaged)?;
         }
         if let Some(stamp) = first.stamp.filter(|stamp| other.stamp != Some(*stamp)) {
             write_stamp(second, &stamp).map_err(damaged)?;
         }
         let pages = [&self.first, second].map(pages);
-        let end = first.written.div_ceil(PAGE_BYTES);
+        let end = first.written.max(other.written).div_ceil(PAGE_BYTES);
         for start in (0..end).step_by(SUMS) {
             let sums = pages.map(|pages| pages.sums(start * PAGE_BYTES));
-            if let [Ok(one), Ok(two)] = &sums
-                && one == two
-            {
+            let is_same = matches!(&sums, [Ok(one), Ok(two)] if one == two);
+            if is_same && other.in_step {
                 continue;
             }
             for page in start..end.min(start + SUMS as u64) {
@@ -302,7 +314,10 @@ impl Copies {
                     [Ok(one), Ok(two)] => one[(page - start) as usize] != two[(page - start) as usize],
                     _ => true,
                 };
-                if differ {
+                // Of a page that was being written, a crash may leave the checksum alone.
+                let is_torn =
+                    || !other.in_step && !load(second, page * PAGE_BYTES).is_some_and(|page| page.is_sound());
+                if differ || is_torn() {
                     is_all_settled &= self.settle_page(page * PAGE_BYTES, other.in_step);
                 }
             }
@@ -387,6 +402,14 @@ impl Copies {
         self.second.as_ref().map_or(Ok(()), |second| second.write_through(offset, bytes))
     }
 
+    /// Writes a word of the header, durably in the first copy. The second copy gets it behind that, so that it never says more than the
+    /// first one.
+    pub(super) fn write_word(&self, offset: u64, word: u64) -> Result<(), AccessError> {
+        write_word(&self.first, offset, word)?;
+        self.first.fence()?;
+        self.second.as_ref().map_or(Ok(()), |second| write_word(second, offset, word))
+    }
+
     /// Writes pages of the tree to both.
     pub(super) fn write_pages(&self, offset: u64, bytes: &[u8]) -> Result<(), AccessError> {
         pages(&self.first).write(offset, bytes)?;
@@ -450,7 +473,7 @@ impl Copies {
     /// Nothing is written any more: the second copy is in step.
     pub(super) fn close(&self) -> Result<(), AccessError> {
         self.first.fence()?;
-        let Some(second) = self.second.as_ref().filter(|_| self.heals) else { return Ok(()) };
+        let Some(second) = self.second.as_ref().filter(|_| self.ends_in_step) else { return Ok(()) };
         second.fence()?;
         write_word(second, STEP_OFFSET, seal(Step::Equal as u64))?;
         second.fence()

@@ -8,6 +8,7 @@
 //! | 24 | 8 | how far the journal counts ([`super::journal`]) |
 //! | 32 | 8 | of the second copy: whether it is in step with the first |
 //! | 64 | 48 | the stamp ([`cuesta_format::stamp`]) |
+//! | 128 | 48 | the stamp again, written behind the first: a crash may tear one of them |
 
 use super::MetadataError;
 use super::checked_pages::tree_bytes;
@@ -29,7 +30,7 @@ pub(super) const LENGTH_OFFSET: u64 = 8;
 pub(super) const WRITTEN_OFFSET: u64 = 16;
 pub(super) const JOURNAL_OFFSET: u64 = 24;
 pub(super) const STEP_OFFSET: u64 = 32;
-const STAMP_OFFSET: u64 = 64;
+const STAMP_OFFSETS: [u64; 2] = [64, 128];
 
 /// Longest file: what `media` reserves addresses for, less a margin for the header.
 pub(super) const LENGTH_MAX: u64 = 1 << 39;
@@ -76,17 +77,25 @@ fn word(memory: &SharedMemory, offset: u64) -> Result<u64, AccessError> {
     Ok(u64::from_le_bytes(bytes))
 }
 
-/// What says of which opening a file is.
+/// What says of which opening a file is: the newer stamp, or the one before it where a crash tore that.
 pub(super) fn stamp_in(memory: &SharedMemory) -> Result<Option<Stamp>, AccessError> {
-    let mut bytes = [0; STAMP_BYTES];
-    memory.read(STAMP_OFFSET, &mut bytes)?;
-    Ok(Stamp::decode(&bytes))
+    for offset in STAMP_OFFSETS {
+        let mut bytes = [0; STAMP_BYTES];
+        memory.read(offset, &mut bytes)?;
+        if let Some(stamp) = Stamp::decode(&bytes) {
+            return Ok(Some(stamp));
+        }
+    }
+    Ok(None)
 }
 
-/// Says it durably.
+/// Writes the stamp durably. At any moment, one of its two places holds a whole one.
 pub(super) fn write_stamp(memory: &SharedMemory, stamp: &Stamp) -> Result<(), AccessError> {
-    memory.write_through(STAMP_OFFSET, &stamp.encode())?;
-    memory.fence()
+    for offset in STAMP_OFFSETS {
+        memory.write_through(offset, &stamp.encode())?;
+        memory.fence()?;
+    }
+    Ok(())
 }
 
 impl Header {

@@ -11,9 +11,12 @@ use cuesta_format::geometry::arena_path;
 use cuesta_format::stamp::{Misplaced, STAMP_BYTES, Stamp};
 use cuesta_format::superblock::Opening;
 use cuesta_format::{ArenaId, Geometry, StoreId};
+use cuesta_media::recorder;
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
 use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
@@ -47,12 +50,27 @@ impl ArenaStamps {
             return;
         }
         let Some(file) = files.file(arena) else { return };
-        let bytes = stamp(self.store, arena, self.generation).encode();
-        let is_whole = rustix::io::pwrite(&*file, &bytes, self.offset) == Ok(bytes.len());
-        if is_whole && rustix::fs::fdatasync(&*file).is_ok() {
+        if self.put(&file, arena).is_ok() {
             stamped.all.insert(arena);
             stamped.new.insert(arena);
         }
+    }
+
+    /// Writes the stamp of an arena durably, and as the crash explorer sees it.
+    fn put(&self, file: &OwnedFd, arena: ArenaId) -> io::Result<()> {
+        let bytes = stamp(self.store, arena, self.generation).encode();
+        let end = self.offset + bytes.len() as u64;
+        if rustix::fs::fstat(file)?.st_size.unsigned_abs() < end {
+            rustix::fs::ftruncate(file, end)?;
+            recorder::record_file_length(file.as_fd(), end);
+        }
+        if rustix::io::pwrite(file, &bytes, self.offset)? != bytes.len() {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        recorder::record_file_write(file.as_fd(), self.offset, &bytes);
+        rustix::fs::fdatasync(file)?;
+        recorder::record_file_sync(file.as_fd());
+        Ok(())
     }
 
     /// Those stamped since the last time, and the opening.

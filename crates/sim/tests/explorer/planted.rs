@@ -156,7 +156,7 @@ fn a_commit_file_that_runs_over_what_it_alone_holds_is_caught() {
 fn an_overwrite_before_the_log_is_on_the_disk_is_caught() {
     let overwriting = overwriting().into_iter().next().expect("there are some");
     let workload = Workload { on: On::Disk(usize::MAX), ..overwriting };
-    caught_in(Bug::OverwriteUnwritten, &workload, &Bounds::thorough());
+    caught_in(Bug::OverwriteUnwritten, &workload, &Bounds::quick());
 }
 
 /// A lease on a directory changes hands: the one makes a name there, and so does the other.
