@@ -118,7 +118,7 @@ impl Options {
         let line = String::from_utf8_lossy(line);
         let mut fields = line.split(' ');
         let (of_mount, of_file_system) =
-            (fields.nth(5).unwrap_or_default(), fields.last().unwrap_or_default());
+            (fields.nth(5).unwrap_or_default(), fields.next_back().unwrap_or_default());
         // Strict is what the kernel has no word for.
         let mut options = Options { accessed: When::Always, ..Options::default() };
         for word in of_mount.split(',') {

@@ -2,6 +2,7 @@
 
 use crate::capabilities::Capability;
 use crate::client::{Client, Halt, Turn};
+use crate::confinement::Rights;
 use crate::credentials::{Credentials, WRITE};
 use crate::data::checked_size;
 use crate::debit;
@@ -255,7 +256,9 @@ impl Client {
         let size = checked_size(size)?;
         loop {
             let loses_rights = self.operate(|turn| {
-                let (inode, kind) = self.find(credentials, base, path, true)?;
+                let found = self.walk(credentials, base, path, Follow::Always)?;
+                let is_confined = self.check_confined(credentials, &found, Rights::TRUNCATE);
+                let (inode, kind) = found.existing()?;
                 match kind {
                     FileKind::File => {}
                     FileKind::Directory => return Err(Error::IsDirectory.into()),
@@ -268,6 +271,7 @@ impl Client {
                 }
                 state.check(credentials, WRITE)?;
                 self.check_not_running(&state.record)?;
+                is_confined?;
                 let writer = credentials.writer(&state.record);
                 if state.loses_rights(writer) {
                     drop(state);

@@ -1,8 +1,10 @@
 //! Who asks, and what the mode bits allow them.
 
 use crate::capabilities::{Capabilities, Capability};
+use crate::confinement::Confinement;
 use crate::errno::Error;
 use cuesta_format::{FileKind, InodeRecord};
+use std::sync::Arc;
 
 /// What a thread acts under: its fsuid, fsgid, supplementary groups and effective capabilities.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -15,6 +17,8 @@ pub struct Credentials {
     pub groups: Vec<u32>,
     /// What they may whatever the mode bits say.
     pub capabilities: Capabilities,
+    /// What they have forbidden themselves.
+    pub confinement: Option<Arc<Confinement>>,
 }
 
 /// Bit of a right: to read.
@@ -56,7 +60,7 @@ impl Credentials {
     #[must_use]
     pub const fn of_user(uid: u32, gid: u32, groups: Vec<u32>) -> Credentials {
         let capabilities = if uid == 0 { Capabilities::ALL } else { Capabilities::NONE };
-        Credentials { uid, gid, groups, capabilities }
+        Credentials { uid, gid, groups, capabilities, confinement: None }
     }
 
     /// As a writer of the inode.

@@ -422,6 +422,9 @@ impl Client {
         if file.kind() != FileKind::File {
             return Err(Error::Invalid);
         }
+        if !file.may_cut {
+            return Err(Error::Denied);
+        }
         let inode = file.inode_ref();
         loop {
             let done = self.operate(|turn| {

@@ -8,7 +8,7 @@
 //! | `ahead`, `parcels` | leases asked for ahead, and what they brought |
 //! | `content`, `interval`, `directory`, `split_table`, `extended_set` | content of a file and of a directory, extended attributes |
 //! | `retire`, `resync`, `resume` | letting go of digested log space; going on after a fence, and with another daemon |
-//! | `walk`, `credentials`, `capabilities`, `rights`, `whereabouts` | from a path to an inode, and who may; from a directory to its path |
+//! | `walk`, `credentials`, `capabilities`, `rights`, `confinement`, `whereabouts` | from a path to an inode, and who may; from a directory to its path |
 //! | `open_file`, `open_flags`, `opened`, `data`, `allocate`, `namespace`, `rename`, `attributes`, `glance`, `extended`, `access_lists`, `listing` | the calls |
 //! | `durability`, `commit_file` | waiting until what was done is durable, and the way there on a disk |
 //! | `mapped`, `mapped_descriptors` | files whose content is a file of the kernel's, while programs share mappings of them |
@@ -34,6 +34,7 @@ mod cache;
 mod capabilities;
 mod client;
 mod commit_file;
+mod confinement;
 mod content;
 mod control;
 mod credentials;
@@ -86,6 +87,7 @@ pub use allocate::Allocation;
 pub use attributes::{SetAttributes, SetTime, Stat, Target, Tenure, Version};
 pub use capabilities::{Capabilities, Capability};
 pub use client::Client;
+pub use confinement::{Confinement, Layer, Rights};
 pub use credentials::Credentials;
 pub use data::Whence;
 pub use errno::Error;

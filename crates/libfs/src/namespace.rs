@@ -3,6 +3,7 @@
 use crate::access_lists::{NewMode, inherited};
 use crate::capabilities::Capability;
 use crate::client::{Client, Halt, Turn};
+use crate::confinement::{Refer, Rights};
 use crate::content::FileContent;
 use crate::credentials::{Credentials, EXECUTE, WRITE};
 use crate::directory::{DirectoryContent, Known, Named};
@@ -111,6 +112,7 @@ impl Client {
         self.operate(|turn| {
             let found = self.walk(credentials, base, path, Follow::Never)?;
             let name = new_name(&found, making.kind == FileKind::Directory)?;
+            self.check_confined_in(credentials, &found.parent, Rights::to_make(making.kind))?;
             self.make(turn, credentials, &found.parent, name, making).map(|(_, record)| record)
         })
     }
@@ -243,15 +245,25 @@ impl Client {
         path: &[u8],
     ) -> Result<InodeRecord, Error> {
         self.operate(|turn| {
-            let (inode, kind) = match source {
-                LinkSource::File(file) => (Arc::clone(file.inode_ref()), file.kind()),
+            let (from, (inode, kind)) = match source {
+                LinkSource::File(file) => (None, (Arc::clone(file.inode_ref()), file.kind())),
                 LinkSource::Path { base, path, follow } => {
                     let follow = if follow { Follow::Always } else { Follow::BeforeSlash };
-                    self.walk(credentials, base, path, follow)?.existing()?
+                    let found = self.walk(credentials, base, path, follow)?;
+                    (Some(Arc::clone(&found.parent)), found.existing()?)
                 }
             };
             let found = self.walk_second(credentials, base, path)?;
             let name = new_name(&found, false)?;
+            let refer = Refer {
+                from: from.as_ref(),
+                inode: (inode.number, kind),
+                to: &found.parent,
+                replaced: None,
+                moves: false,
+                exchanges: false,
+            };
+            self.check_may_refer(credentials, &refer)?;
             let operation = Operation::Link { parent: found.parent.number, inode: inode.number, name };
             turn.prepare(operation.body_bytes(), 0)?;
             let mut locked = self.lock_all([Some(&found.parent), Some(&inode), None, None])?;
@@ -333,6 +345,8 @@ impl Client {
             if found.slash && !directory {
                 return Err(if is_directory { Error::IsDirectory } else { Error::NotDirectory }.into());
             }
+            let wanted = if directory { Rights::REMOVE_DIRECTORY } else { Rights::REMOVE_FILE };
+            self.check_confined_in(credentials, &found.parent, wanted)?;
             let operation =
                 |orphan| Operation::Unlink { parent: found.parent.number, inode: inode.number, name, orphan };
             turn.prepare(operation(false).body_bytes(), 0)?;

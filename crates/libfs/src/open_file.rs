@@ -2,6 +2,7 @@
 
 use crate::access_lists::NewMode;
 use crate::client::{Client, Halt, Turn};
+use crate::confinement::Rights;
 use crate::credentials::{Credentials, READ, WRITE, Writer};
 use crate::errno::Error;
 use crate::inode::{Inode, State};
@@ -17,6 +18,7 @@ use libc::{
     O_TRUNC, O_WRONLY,
 };
 use rustix::fd::OwnedFd;
+use std::cell::Cell;
 use std::ops::Deref;
 
 /// An open file description.
@@ -31,6 +33,8 @@ pub struct OpenFile {
     pub(crate) writer: Writer,
     /// The inode was put in mapped mode by way of this one, or found in it by a write.
     pub(crate) was_mapped: AtomicBool,
+    /// Whoever opened it has left itself to cut it.
+    pub(crate) may_cut: bool,
 }
 
 /// How far an open came.
@@ -187,10 +191,14 @@ impl Client {
             (false, false) => Follow::Always,
         };
         loop {
+            let may_cut = Cell::new(true);
             let opening = self.operate(|turn| {
                 let found = self.walk_within(credentials, base, path, follow, resolve)?;
+                may_cut.set(self.leaves_to_cut(credentials, &found)?);
                 match (&found.inode, &found.last) {
                     (Some((directory, FileKind::Directory)), _) if unnamed => {
+                        let wanted = Rights::to_open(FileKind::File, flags);
+                        self.check_confined_in(credentials, directory, wanted)?;
                         let exclusive = flags & O_EXCL != 0;
                         let (inode, record) =
                             self.make_unnamed(turn, credentials, directory, mode, exclusive)?;
@@ -203,6 +211,8 @@ impl Client {
                         self.open_existing(turn, credentials, inode, *kind, &found, flags)
                     }
                     (None, Last::Name(name)) if flags & O_CREAT != 0 => {
+                        let wanted = Rights::to_make(FileKind::File) | Rights::to_open(FileKind::File, flags);
+                        self.check_confined_in(credentials, &found.parent, wanted)?;
                         let making =
                             Making { kind: FileKind::File, mode, device: 0, target: b"", open: true };
                         let (inode, record) = self.make(turn, credentials, &found.parent, name, &making)?;
@@ -214,14 +224,15 @@ impl Client {
             })?;
             match opening {
                 Opening::Done(open, record) => {
-                    return Ok((self.opened(open, flags, credentials.writer(&record)), record));
+                    let writer = credentials.writer(&record);
+                    return Ok((self.opened(open, flags, writer, may_cut.get()), record));
                 }
                 Opening::Rights(inode, writer) => self.take_rights(&inode, writer)?,
             }
         }
     }
 
-    fn opened(&self, open: Opened, flags: i32, writer: Writer) -> Arc<OpenFile> {
+    fn opened(&self, open: Opened, flags: i32, writer: Writer, may_cut: bool) -> Arc<OpenFile> {
         let kept = flags & !(O_CREAT | O_EXCL | O_TRUNC | libc::O_NOCTTY | libc::O_CLOEXEC);
         Arc::new(OpenFile {
             open,
@@ -230,6 +241,7 @@ impl Client {
             listing: Mutex::new(None),
             writer,
             was_mapped: AtomicBool::new(false),
+            may_cut,
         })
     }
 
@@ -259,6 +271,7 @@ impl Client {
             // Who may not open what cannot be opened is told that he may not.
             _ => {}
         }
+        let is_confined = self.check_confined(credentials, found, Rights::to_open(kind, flags));
         let mut rights = if flags & O_ACCMODE == O_WRONLY { 0 } else { READ };
         if writes || flags & O_TRUNC != 0 {
             rights |= WRITE;
@@ -280,6 +293,7 @@ impl Client {
             turn.prepare(0, crate::debit::of_truncation(0))?;
             let mut state = self.changing(inode)?;
             check(&state)?;
+            is_confined?;
             if state.is_unlinked() {
                 return Err(Halt::Again);
             }
@@ -292,6 +306,7 @@ impl Client {
         }
         let state = if writes && !path_only { self.opening_to_write(inode)? } else { self.reading(inode)? };
         check(&state)?;
+        is_confined?;
         match kind {
             _ if path_only => {}
             FileKind::File | FileKind::Directory | FileKind::Symlink => {}
@@ -332,7 +347,7 @@ impl Client {
             }
             Ok((self.count_open(&inode, state.kind(), flags), credentials.writer(&state.record)))
         })?;
-        let file = self.opened(open, flags, writer);
+        let file = self.opened(open, flags, writer, true);
         file.set_offset(offset);
         Ok(file)
     }

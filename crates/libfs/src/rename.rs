@@ -1,6 +1,7 @@
 //! Moving names.
 
 use crate::client::{Client, Halt, Turn};
+use crate::confinement::Refer;
 use crate::credentials::{Credentials, EXECUTE, WRITE};
 use crate::directory::{Known, Named};
 use crate::errno::Error;
@@ -92,6 +93,16 @@ impl Client {
         if new.slash && flags.exchange && !replaced_is_directory {
             return Err(Error::NotDirectory.into());
         }
+        let number = |(inode, kind): &(Arc<Inode>, FileKind)| (inode.number, *kind);
+        let refer = Refer {
+            from: Some(&old.parent),
+            inode: (inode.number, *kind),
+            to: &new.parent,
+            replaced: replaced.map(number),
+            moves: true,
+            exchanges: flags.exchange,
+        };
+        self.check_may_refer(credentials, &refer)?;
         let moving = Move {
             from: &old.parent,
             from_name,

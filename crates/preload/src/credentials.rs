@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use cuesta_libfs::{Capabilities, Credentials};
 
 use crate::calls::{Answer, Call};
-use crate::{arch, becoming, thread};
+use crate::{arch, becoming, confinement, thread};
 
 /// Counts the calls that changed somebody's credentials.
 static CHANGES: AtomicU32 = AtomicU32::new(0);
@@ -79,6 +79,11 @@ pub fn forget() {
     drop(unsafe { (*arch::thread_state()).credentials.take() });
 }
 
+/// What decides has changed otherwise than by such a call.
+pub fn changed() {
+    CHANGES.fetch_add(1, Ordering::AcqRel);
+}
+
 fn known<T>(take: impl FnOnce(&Known) -> T) -> T {
     let changes = CHANGES.load(Ordering::Acquire);
     if thread::is_vforked() {
@@ -105,14 +110,20 @@ fn ask() -> Known {
     let gid = current(libc::SYS_setfsgid);
     let sets = capability_sets();
     let [effective, permitted] = sets.map(Capabilities::from_bits);
-    let effective = Arc::new(Credentials { uid, gid, groups: groups(), capabilities: effective });
+    let effective = Arc::new(Credentials {
+        uid,
+        gid,
+        groups: groups(),
+        capabilities: effective,
+        confinement: confinement::current(),
+    });
     let real_uid = rustix::process::getuid().as_raw();
     let real_gid = rustix::process::getgid().as_raw();
     let capabilities = if real_uid == 0 { permitted } else { Capabilities::NONE };
     let real = if (real_uid, real_gid, capabilities) == (uid, gid, effective.capabilities) {
         Arc::clone(&effective)
     } else {
-        Arc::new(Credentials { uid: real_uid, gid: real_gid, groups: effective.groups.clone(), capabilities })
+        Arc::new(Credentials { uid: real_uid, gid: real_gid, capabilities, ..Credentials::clone(&effective) })
     };
     Known { changes, effective, real }
 }

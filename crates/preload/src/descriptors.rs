@@ -10,9 +10,10 @@
 //! [`Delta`], which only it sees, until it is gone.
 
 use std::os::fd::AsRawFd as _;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use cuesta_libfs::Keeper;
+use cuesta_libfs::{Confinement, Keeper};
 use cuesta_threads::{Pool, Table, Turn};
 
 use crate::calls::ExecImage;
@@ -55,6 +56,8 @@ pub struct Delta {
     pub session: Option<ChildSession>,
     /// Whose authority the child's calls have, as it asked.
     pub credentials: Option<Known>,
+    /// What the child has forbidden itself, with what its parent has.
+    pub confinement: Option<Arc<Confinement>>,
     /// Whether its parent waits until it is gone, as far as that is in doubt.
     pub is_of_suspending_child: bool,
     /// Whether its descriptors are its parent's, so that what it changed of them stays.

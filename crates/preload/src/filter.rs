@@ -298,6 +298,10 @@ pub const fn class_of(number: i64) -> u8 {
         | libc::SYS_setuid
         | libc::SYS_setreuid
         | libc::SYS_setresuid
+        // What a program forbids itself before it comes to the store holds there, too.
+        | libc::SYS_landlock_create_ruleset
+        | libc::SYS_landlock_add_rule
+        | libc::SYS_landlock_restrict_self
         // Who serves faults makes calls of ours perhaps.
         | libc::SYS_userfaultfd
         | libc::SYS_umask => CLASS_ALWAYS,
@@ -318,7 +322,6 @@ pub const fn class_of(number: i64) -> u8 {
         | libc::SYS_sendmmsg
         | libc::SYS_close_range
         | libc::SYS_fanotify_mark
-        | libc::SYS_landlock_add_rule
         | libc::SYS_fsconfig
         | libc::SYS_bpf
         | libc::SYS_kcmp

@@ -1,5 +1,5 @@
 //! What a program leaves to the one it executes: its open files of the store, its working directory
-//! there, and the memory that holds shared offsets. Text, one line each, in a variable of the environment or,
+//! there, what it has forbidden itself, and the memory that holds shared offsets. Text, one line each, in a variable of the environment or,
 //! if it is long, in a memory file whose descriptor the variable names; the next program trusts it no further
 //! than its own user's environment, and skips lines it cannot read.
 
@@ -14,7 +14,7 @@ use crate::link_maps::HandedOver;
 use crate::open_file::{Description, Inherited, Shared};
 use crate::process::borrow;
 use crate::store::Token;
-use crate::{cells, environment, process, record_locks, references, way, working_directory};
+use crate::{cells, confinement, environment, process, record_locks, references, way, working_directory};
 
 const HEX_DIGITS: &[u8; 16] = b"0123456789abcdef";
 
@@ -72,6 +72,8 @@ pub struct Table {
     libraries: Vec<Library>,
     /// The way to SharedFS for other users' programs.
     way: Option<i32>,
+    /// What it has forbidden itself.
+    confinement: Option<String>,
 }
 
 impl Table {
@@ -88,12 +90,14 @@ impl Table {
             .zip(working_directory::name())
             .map(|(pin, name)| (name, pin.without_offset()));
         let way = way::get();
+        let confinement = confinement::word();
         let has_something = !open.is_empty()
             || directory.is_some()
             || identity.is_some()
             || !libraries.is_empty()
-            || way.is_some();
-        has_something.then_some(Self { identity, open, directory, libraries, way })
+            || way.is_some()
+            || confinement.is_some();
+        has_something.then_some(Self { identity, open, directory, libraries, way, confinement })
     }
 
     /// The table as the next program reads it.
@@ -107,6 +111,9 @@ impl Table {
         };
         if let Some(cells) = &cells {
             writeln!(text, "cells {}", cells.as_raw_fd()).ok()?;
+        }
+        if let Some(confinement) = &self.confinement {
+            writeln!(text, "confined {confinement}").ok()?;
         }
         let mut kept = Vec::new();
         if let Some(way) = self.way {
@@ -232,6 +239,10 @@ fn adopt_line(line: &str, adopted: &mut Adopted) -> Option<()> {
             unsafe { environment::forget_folders(handed_over.len()) };
             // The loader has mapped the copies.
             adopted.libraries.extend(handed_over.into_iter().map(|library| library.original));
+            Some(())
+        }
+        "confined" => {
+            confinement::inherit(words.next()?);
             Some(())
         }
         "way" => {

@@ -22,6 +22,7 @@ mod authority;
 mod becoming;
 pub mod calls;
 pub mod cells;
+mod confinement;
 mod counting;
 mod credentials;
 pub mod descriptors;

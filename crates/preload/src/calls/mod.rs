@@ -15,6 +15,7 @@ mod directories;
 mod extended;
 mod flags;
 mod ioctl;
+mod landlock;
 mod links;
 mod loaders;
 mod locks;
@@ -270,6 +271,9 @@ pub fn serve(number: usize, arguments: [usize; 6]) -> Answer {
         libc::SYS_setrlimit | libc::SYS_prlimit64 => control::change_limits(&call),
         libc::SYS_clone | libc::SYS_clone3 | libc::SYS_fork | libc::SYS_vfork => program::make_process(&call),
         libc::SYS_prctl | libc::SYS_seccomp => proxy::before_filter(&call),
+        libc::SYS_landlock_create_ruleset => landlock::create_ruleset(&call),
+        libc::SYS_landlock_add_rule => landlock::add_rule(&call),
+        libc::SYS_landlock_restrict_self => landlock::restrict_self(&call),
         libc::SYS_exit_group => {
             process::leave();
             Err(Failure::NotOurs)

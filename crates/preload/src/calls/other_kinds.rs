@@ -17,7 +17,6 @@ pub const fn answer_for_file(number: i64) -> Option<i32> {
         | libc::SYS_setns
         | libc::SYS_fsmount => Some(libc::EINVAL),
         libc::SYS_io_uring_enter | libc::SYS_io_uring_register => Some(libc::EOPNOTSUPP),
-        libc::SYS_landlock_restrict_self => Some(libc::EBADFD),
         _ => None,
     }
 }

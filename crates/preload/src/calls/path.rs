@@ -285,7 +285,6 @@ pub fn refuse(call: &Call) -> Answer {
         _ if call.number as i64 == libc::SYS_fanotify_mark => {
             locate(call, Some(3), 4).map(|_| ()).or_else(|_| call.pin(3).map(|_| ()))
         }
-        _ if call.number as i64 == libc::SYS_landlock_add_rule => below_of_rule(call),
         _ if call.number as i64 == libc::SYS_fsconfig => parameter(call),
         _ if call.number as i64 == libc::SYS_bpf => pinned(call),
         _ => Err(Failure::NotOurs),
@@ -362,17 +361,6 @@ fn pinned(call: &Call) -> Result<(), Failure> {
         _ => user_memory::read(call.word(1).wrapping_add(16)).map_err(|_| Failure::NotOurs)?,
     };
     locate_bytes(directory, UserPath::read(path as usize)?.as_bytes()).map(|_| ())
-}
-
-/// The descriptor that a rule of Landlock's is about.
-fn below_of_rule(call: &Call) -> Result<(), Failure> {
-    const PATH_BENEATH: i32 = 1;
-    if call.int(1) != PATH_BENEATH {
-        return Err(Failure::NotOurs);
-    }
-    // struct landlock_path_beneath_attr: what is allowed, and below which descriptor.
-    let rule: [u32; 3] = user_memory::read(call.word(2)).map_err(|_| Failure::NotOurs)?;
-    descriptors::pin(rule[2] as i32).map(|_| ()).ok_or(Failure::NotOurs)
 }
 
 /// The path or descriptor among a file system's parameters.

@@ -1,14 +1,14 @@
 //! The file an exec names: where it lies, what the kernel would make of it, and whether the library could be
 //! loaded into it.
 
-use crate::store::OpenFile;
+use crate::store::{Base, OpenFile};
 use cuesta_format::FileKind;
 use cuesta_format::account::Barrier;
 use cuesta_libfs::Error;
 use rustix::fs::{Mode, OFlags, fstat, openat};
 use rustix::io::Errno;
 
-use super::path::{self, CROSSINGS};
+use super::path::{self, CROSSINGS, Place};
 use super::{Failure, descriptor_names, links, running};
 use crate::descriptors::{self, Pin};
 use crate::process::borrow;
@@ -91,7 +91,8 @@ impl ProgramFile {
             let (base, below) = place.located()?;
             let open_flags = libc::O_PATH | if follow { 0 } else { libc::O_NOFOLLOW };
             let found = client.open(&credentials, base, below, open_flags, 0).and_then(|file| {
-                client.access(&credentials, base, below, libc::X_OK as u32, follow).map(|()| file)
+                client.access(&credentials, base, below, libc::X_OK as u32, follow)?;
+                client.check_may_execute(&credentials, base, below, follow).map(|()| file)
             });
             match found {
                 Ok(file) => {
@@ -127,7 +128,10 @@ impl ProgramFile {
 
     /// What is behind a descriptor of ours.
     fn behind(pin: &Pin) -> Result<Self, Failure> {
-        descriptor_names::check(pin, &credentials::effective(), libc::X_OK as u32)?;
+        let credentials = credentials::effective();
+        descriptor_names::check(pin, &credentials, libc::X_OK as u32)?;
+        let place = Place::below_root(pin.path().strip_prefix(b"/").unwrap_or(pin.path()));
+        process::client()?.check_may_execute(&credentials, Base::Root, &place.path, true)?;
         let mut name = process::configuration()?.prefix.clone();
         name.extend_from_slice(pin.path());
         Self::in_store(pin.file()?, name)

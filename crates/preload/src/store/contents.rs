@@ -10,6 +10,7 @@ use cuesta_media::{UserSlice, UserSliceMut};
 use rustix::fd::OwnedFd;
 
 use super::open_files::ServedFile;
+use super::targets::unconfined;
 use super::{Base, Client, OpenFile, Target, Token, Version, stranger};
 
 impl Client {
@@ -43,6 +44,9 @@ impl Client {
                 client.open_within(credentials, base.own()?, path, flags, mode, resolve).map(OpenFile::Own)
             }
             Client::Served(client) => {
+                if flags & libc::O_PATH == 0 {
+                    unconfined(credentials)?;
+                }
                 let (file, token) = client.open(base.place()?, path, flags, mode, resolve)?;
                 Ok(OpenFile::served(token, file))
             }

@@ -4,7 +4,7 @@ use cuesta_format::InodeNumber;
 use cuesta_format::wire::StoreTotals;
 use cuesta_libfs::{Credentials, Error, ExtendedFlags, NewMode, RenameFlags, SetAttributes, Stat};
 
-use super::targets::at;
+use super::targets::{at, unconfined};
 use super::{Base, Client, LinkSource, OpenFile, Target};
 
 impl Client {
@@ -18,7 +18,10 @@ impl Client {
     ) -> Result<(), Error> {
         match self {
             Client::Own(client) => client.truncate(credentials, base.own()?, path, size),
-            Client::Served(client) => client.truncate(at(base, path, true)?, size),
+            Client::Served(client) => {
+                unconfined(credentials)?;
+                client.truncate(at(base, path, true)?, size)
+            }
         }
     }
 
@@ -65,6 +68,20 @@ impl Client {
         match self {
             Client::Own(client) => client.access(credentials, base.own()?, path, rights, follow),
             Client::Served(client) => client.access(at(base, path, follow)?, rights),
+        }
+    }
+
+    /// Whether what the program has forbidden itself leaves it to execute what a path names.
+    pub fn check_may_execute(
+        &self,
+        credentials: &Credentials,
+        base: Base<'_>,
+        path: &[u8],
+        follow: bool,
+    ) -> Result<(), Error> {
+        match self {
+            Client::Own(client) => client.check_may_execute(credentials, base.own()?, path, follow),
+            Client::Served(_) => unconfined(credentials),
         }
     }
 
@@ -129,7 +146,10 @@ impl Client {
     ) -> Result<(), Error> {
         match self {
             Client::Own(client) => client.make_directory(credentials, base.own()?, path, mode).map(drop),
-            Client::Served(client) => client.make_directory(base.place()?, path, mode),
+            Client::Served(client) => {
+                unconfined(credentials)?;
+                client.make_directory(base.place()?, path, mode)
+            }
         }
     }
 
@@ -144,7 +164,10 @@ impl Client {
     ) -> Result<InodeNumber, Error> {
         match self {
             Client::Own(client) => Ok(client.make_node(credentials, base.own()?, path, mode, device)?.inode),
-            Client::Served(client) => client.make_node(base.place()?, path, mode, device),
+            Client::Served(client) => {
+                unconfined(credentials)?;
+                client.make_node(base.place()?, path, mode, device)
+            }
         }
     }
 
@@ -158,7 +181,10 @@ impl Client {
     ) -> Result<(), Error> {
         match self {
             Client::Own(client) => client.symlink(credentials, target, base.own()?, path).map(drop),
-            Client::Served(client) => client.symlink(target, base.place()?, path),
+            Client::Served(client) => {
+                unconfined(credentials)?;
+                client.symlink(target, base.place()?, path)
+            }
         }
     }
 
@@ -174,7 +200,10 @@ impl Client {
             Client::Own(client) => {
                 client.link(credentials, source.own_source()?, base.own()?, path).map(drop)
             }
-            Client::Served(client) => client.link(source.subject()?, base.place()?, path),
+            Client::Served(client) => {
+                unconfined(credentials)?;
+                client.link(source.subject()?, base.place()?, path)
+            }
         }
     }
 
@@ -182,7 +211,10 @@ impl Client {
     pub fn unlink(&self, credentials: &Credentials, base: Base<'_>, path: &[u8]) -> Result<(), Error> {
         match self {
             Client::Own(client) => client.unlink(credentials, base.own()?, path),
-            Client::Served(client) => client.unlink(base.place()?, path, false),
+            Client::Served(client) => {
+                unconfined(credentials)?;
+                client.unlink(base.place()?, path, false)
+            }
         }
     }
 
@@ -195,7 +227,10 @@ impl Client {
     ) -> Result<(), Error> {
         match self {
             Client::Own(client) => client.remove_directory(credentials, base.own()?, path),
-            Client::Served(client) => client.unlink(base.place()?, path, true),
+            Client::Served(client) => {
+                unconfined(credentials)?;
+                client.unlink(base.place()?, path, true)
+            }
         }
     }
 
@@ -212,6 +247,7 @@ impl Client {
                 client.rename(credentials, (old_base.own()?, old_path), (new_base.own()?, new_path), flags)
             }
             Client::Served(client) => {
+                unconfined(credentials)?;
                 client.rename((old_base.place()?, old_path), (new_base.place()?, new_path), flags)
             }
         }

@@ -74,6 +74,7 @@ scripts! {
     git,
     #[ignore = "long: make programs"]
     git_packs,
+    landlock,
     list,
     locks,
     #[ignore = "long: make programs"]
