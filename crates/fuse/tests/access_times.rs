@@ -66,13 +66,13 @@ fn what_a_read_by_the_mount_moves_is_shown_by_both_doors_and_kept() {
     let mounted = Mounted::new();
     let session = mounted.session();
     make(&session);
-    let read_file = |path: &Path| assert_eq!(std::fs::read(path).unwrap(), CONTENT);
-    let read_directory = |path: &Path| assert_eq!(std::fs::read_dir(path).unwrap().count(), 0);
-    let read_link = |path: &Path| drop(std::fs::read_link(path).unwrap());
-    let read: [(&str, &dyn Fn(&Path)); 3] =
-        [("file", &read_file), ("directory", &read_directory), ("link", &read_link)];
+    let read = |path: &Path| match path.file_name().and_then(std::ffi::OsStr::to_str) {
+        Some("file") => assert_eq!(std::fs::read(path).unwrap(), CONTENT),
+        Some("directory") => assert_eq!(std::fs::read_dir(path).unwrap().count(), 0),
+        _ => drop(std::fs::read_link(path).unwrap()),
+    };
     let mut moved = Vec::new();
-    for (name, read) in read {
+    for name in ["file", "directory", "link"] {
         let path = mounted.path(name);
         set_unread(&session, name);
         assert_eq!((by_mount(&path).seconds(), by_mount(&path).seconds()), (LONG_AGO, LONG_AGO), "{name}");
