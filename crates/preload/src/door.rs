@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use crate::arch::{self, Frame};
 use crate::calls::{self, Call, Failure};
 use crate::proxy::{self, How};
-use crate::{counting, filter, process, sanitizers, signals, thread};
+use crate::{counting, errno, filter, process, sanitizers, signals, thread};
 
 /// Entered by patched sites (see `arch`), with all state saved.
 pub(crate) extern "C" fn cuesta_dispatch(frame: *mut Frame) {
@@ -21,11 +21,13 @@ pub fn call(frame: &mut Frame) -> Option<isize> {
 
 #[inline(always)]
 fn run_on_client_stack(frame: &mut Frame) {
+    let errno = errno::get();
     // SAFETY: this thread's own state.
     if unsafe { (*arch::thread_state()).stack_top } == 0 {
         thread::ensure_stack();
     }
     arch::call_on_stack(run, frame);
+    errno::set(errno);
 }
 
 extern "C" fn run(frame: &mut Frame) {

@@ -28,6 +28,7 @@ mod credentials;
 pub mod descriptors;
 pub mod door;
 mod environment;
+mod errno;
 pub mod filter;
 mod gate;
 pub mod inheritance;

@@ -22,7 +22,7 @@ use super::variables::{self, Variable};
 use super::{Answer, Call, Failure, descriptor_names, loaders, needed};
 use crate::inheritance::{Identity, Library, Table, Written};
 use crate::user_memory::UserPath;
-use crate::{counting, gate, process, references, thread, user_memory};
+use crate::{counting, errno, gate, process, references, thread, user_memory};
 
 /// Variables every program under Cuesta has.
 const KEPT: [&CStr; 6] =
@@ -242,6 +242,7 @@ pub fn execute(
     variables: usize,
     flags: i32,
 ) -> Answer {
+    let errno = errno::get();
     process::configuration()?;
     let name = UserPath::read(call.word(path))?;
     if flags & !(libc::AT_SYMLINK_NOFOLLOW | libc::AT_EMPTY_PATH | AT_EXECVE_CHECK) != 0 {
@@ -296,7 +297,8 @@ pub fn execute(
         // Leaves with the child: nobody comes back here to free it.
         // SAFETY: the reference ends within the statement.
         unsafe { thread::delta() }.get_or_insert_default().exec = kept.take();
-        // A vfork child shares this thread's state with its parent, which is not inside.
+        // A vfork child shares this thread's state with its parent, which is not inside, and errno.
+        errno::set(errno);
         thread::leave();
     }
     let answer = match process::attached() {

@@ -11,7 +11,7 @@ use libc::{off_t, size_t, ssize_t};
 
 use crate::arch::Frame;
 use crate::descriptors::is_of_interest;
-use crate::{arch, at_once, door, thread};
+use crate::{arch, at_once, door, errno, thread};
 
 /// Looks libc's own functions up. Later that would wait for whoever loads a library, who may wait for the caller; and it
 /// would forget what `dlerror` was to tell.
@@ -70,8 +70,7 @@ fn kernel(number: c_long, arguments: [usize; 6]) -> isize {
 
 fn libc_answer(answer: isize) -> isize {
     if (-4095..0).contains(&answer) {
-        // SAFETY: errno is this thread's own.
-        unsafe { *libc::__errno_location() = -answer as c_int };
+        errno::set(-answer as c_int);
         return -1;
     }
     answer

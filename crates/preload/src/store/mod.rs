@@ -97,12 +97,7 @@ impl Client {
     /// Another process is about to be made, which may look at what this one read.
     pub fn tell_accesses(&self) {
         if let Client::Own(client) = self {
-            // The program's call goes on in libc, which would leave what the question made of errno.
-            // SAFETY: it is this thread's own, for as long as the thread lives.
-            let errno = unsafe { *libc::__errno_location() };
             client.tell_accesses();
-            // SAFETY: as above.
-            unsafe { *libc::__errno_location() = errno };
         }
     }
 
