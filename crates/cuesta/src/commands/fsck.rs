@@ -26,7 +26,9 @@ const DAMAGED: u8 = 2;
                   is no repair. Then everything the store holds is read and compared. A repair only makes counts, marks \
                   and names agree with what is there; it never drops content.\n\n\
                   Where the journal of the metadata is damaged, the store stays closed. --repair drops the journal from \
-                  its first damaged record on, which loses what was committed last, and repairs the rest. Files with what \
+                  its first damaged record on, which loses what was committed last, and repairs the rest. Where pages of the \
+                  metadata are damaged in every copy, --repair goes on with what can be read of it, says what that \
+                  lacks, and keeps the damaged files in the store's folder \"damaged\". Files with what \
                   was stored through mappings that nothing counts on after that are set aside, and told. A file whose \
                   content was stored through mappings and is gone holds what it held before again. Programs that \
                   still run on the store must be started again then. Until all of it is repaired and said the store \

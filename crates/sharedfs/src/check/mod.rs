@@ -8,6 +8,7 @@
 //! |---|---|
 //! | `survey` | what the store holds, and each [`Problem`] with it |
 //! | `repair` | the one safe change for a problem that has one |
+//! | `salvage` | metadata that is damaged in every copy |
 //! | `losses` | what a repair drops, until it was told |
 //! | `content` | content against its checksums |
 //! | `logs` | what the logs hold that is not digested |
@@ -18,6 +19,7 @@ mod logs;
 mod losses;
 mod mapped;
 mod repair;
+mod salvage;
 mod survey;
 
 use crate::configuration::Options;
@@ -58,6 +60,17 @@ pub enum Problem {
     LostArena(LostArena),
     #[error("the metadata store's pages were not all sound")]
     Pages,
+    #[error(
+        "{0} pages of the metadata are damaged in every copy: cuesta fsck --repair goes on with what can be read of it, and what cannot is \
+         lost"
+    )]
+    LostPages(u64),
+    #[error(
+        "the metadata was damaged in every copy. What could be read of it is the metadata now; the damaged files are kept in {}. Lost: {}",
+        aside.display(),
+        if lost.is_empty() { "nothing".to_owned() } else { lost.join("; ") }
+    )]
+    Salvaged { aside: PathBuf, lost: Vec<String> },
     #[error(
         "the journal of the metadata store was damaged: {flaw}. {commits_kept} commits before that were kept and all behind \
          it dropped: names, sizes and attributes that changed last are as they were before, and files that were written \
@@ -183,7 +196,17 @@ fn log_loss(loss: &LogLoss) -> String {
 impl Problem {
     /// Whether its repair loses something.
     fn is_loss(&self) -> bool {
-        matches!(self, Problem::Journal { .. } | Problem::MissingMapped(_) | Problem::Misplaced { .. })
+        matches!(
+            self,
+            Problem::Journal { .. }
+                | Problem::MissingMapped(_)
+                | Problem::Misplaced { .. }
+                | Problem::Salvaged { .. }
+                | Problem::NoRoot
+                | Problem::Unreachable(_)
+                | Problem::Blocks { .. }
+                | Problem::Totals { .. }
+        )
     }
 }
 
@@ -250,6 +273,17 @@ pub enum Mode {
     RepairWithLoss,
 }
 
+/// Whether pages of the metadata are damaged in every copy.
+fn is_damaged(files: &Files) -> Result<bool, Error> {
+    let opened = match MetadataStore::open_sound_part(files.clone()) {
+        Err(MetadataError::Damaged(_)) => return Ok(true),
+        // What else keeps it closed is told by who opens it.
+        Err(_) => return Ok(false),
+        Ok(opened) => opened,
+    };
+    Ok(opened.lost_pages()? > 0)
+}
+
 /// Checks a store nobody has open. Goes on with a repair that was broken off, but for [`Mode::Report`].
 pub fn check(tier: &Path, mode: Mode) -> Result<CheckReport, Error> {
     let mut superblocks = Superblocks::read(tier)?;
@@ -266,12 +300,20 @@ pub fn check(tier: &Path, mode: Mode) -> Result<CheckReport, Error> {
     let mut losses = Losses::of_earlier(tier)?;
     let earlier = losses.clone().unwrap_or_default();
     let mut noted = Vec::new();
+    let mut is_salvaged = false;
     let any = Files::new(&path, medium_of_files);
     let files = any.clone().of(Owner { store: superblock.store, now: superblocks.opening });
     let mut metadata = match mode {
         Mode::Report => MetadataStore::open_caching(files.only_looked_at(), CACHE_BYTES)?,
         Mode::Repair => MetadataStore::open_caching(files, CACHE_BYTES)?,
         Mode::RepairWithLoss => {
+            let stamp = Stamp { store: superblock.store, what: 0, opening: superblocks.opening };
+            if is_damaged(&files)? {
+                let lost = salvage::salvage(tier, &files.clone().only_looked_at(), medium_of_files, &stamp)?;
+                losses.get_or_insert_default().note(tier, std::iter::once(&lost))?;
+                report.findings.push(Finding { problem: lost, verdict: Verdict::Repaired });
+                is_salvaged = true;
+            }
             let sound = match MetadataStore::open_sound_part(files) {
                 Err(MetadataError::Misplaced { path, why }) => {
                     let lost = Problem::Misplaced { path, why };
@@ -291,11 +333,14 @@ pub fn check(tier: &Path, mode: Mode) -> Result<CheckReport, Error> {
                 report.findings.push(Finding { problem: lost, verdict: Verdict::Repaired });
             }
             let metadata = sound.drop_rest()?;
-            metadata.stamp(&Stamp { store: superblock.store, what: 0, opening: superblocks.opening })?;
+            metadata.stamp(&stamp)?;
             metadata
         }
     };
-    metadata.scrub_copies()?;
+    let pages = metadata.scrub_copies()?;
+    if pages > 0 {
+        report.findings.push(Finding { problem: Problem::LostPages(pages), verdict: Verdict::Damaged });
+    }
     if !metadata.check_pages()? {
         report.findings.push(Finding { problem: Problem::Pages, verdict: Verdict::Repaired });
     }
@@ -334,6 +379,11 @@ pub fn check(tier: &Path, mode: Mode) -> Result<CheckReport, Error> {
     if mode == Mode::Report && is_arena_lost {
         // Nothing can be compared with it.
         return Ok(report);
+    }
+    if is_salvaged {
+        let arenas = Arenas::open(&parts, superblock.geometry, superblock.medium, &Arc::default())?;
+        let inode_limit = logs::inode_limit(tier, &superblock)?;
+        report.findings.extend(salvage::settle(&metadata, &arenas, superblock.geometry, inode_limit)?);
     }
     if mode != Mode::Report {
         let gives_up = mode == Mode::RepairWithLoss && mapped::is_any_missing(tier, &metadata.read()?)?;

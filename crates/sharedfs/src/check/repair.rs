@@ -9,6 +9,7 @@ use crate::Error;
 use crate::metadata::{Dirent, MetadataStore, Transaction};
 use crate::tiers::{Arenas, runs_of};
 use cuesta_format::{ArenaId, BLOCK_BYTES, Extent, FileKind, Geometry, InodeNumber, InodeRecord};
+use cuesta_media::clock;
 
 /// Whether a problem has a repair that is safe, or is wanted all the same.
 pub(super) fn has_repair(problem: &Problem, mode: Mode) -> bool {
@@ -127,6 +128,16 @@ fn repair_one(
         Problem::Tree { inode, right, .. } => change(transaction, *inode, |record| record.tree = *right)?,
         Problem::StrayExtended(inode) => transaction.remove_all_extended(*inode)?,
         Problem::StrayExtents(inode) => transaction.remove_stray_extents(*inode)?,
+        Problem::NoRoot => {
+            let root = InodeRecord::new(InodeNumber::ROOT, 0o040_755, 0, 0, clock::now());
+            transaction.put_inode(&InodeRecord { parent: InodeNumber::ROOT, links: 2, ..root })?;
+        }
+        Problem::Unreachable(inode) => give_a_name(transaction, *inode)?,
+        Problem::Blocks { inode, .. } => {
+            let left = transaction.extents(*inode, 0..u64::MAX)?;
+            transaction.replace_extents(*inode, &left, &[])?;
+        }
+        Problem::Totals { inodes, blocks, .. } => transaction.put_totals(*inodes, *blocks),
         Problem::MissingMapped(inode) => change(transaction, *inode, |record| record.mapped = false)?,
         _ => {}
     }

@@ -38,7 +38,7 @@ pub enum MetadataError {
         expected: u64,
     },
     /// What it holds makes no sense.
-    #[error("the metadata store is damaged: {0}")]
+    #[error("the metadata store is damaged: {0} (cuesta fsck --repair goes on with what can be read of it)")]
     Damaged(String),
     /// What was committed last cannot be read.
     #[error(

@@ -18,6 +18,11 @@ pub(super) fn note_damage(page: u64) {
     DAMAGED.set(Some(page));
 }
 
+/// Whether it was, since this thread entered redb.
+pub(super) fn is_damage_noted() -> bool {
+    DAMAGED.get().is_some()
+}
+
 /// Does something with redb. What it may have left half done is not looked at again: after [`MetadataError::Damaged`]
 /// nothing is committed any more.
 pub(super) fn guarded<T>(enter: impl FnOnce() -> Result<T, MetadataError>) -> Result<T, MetadataError> {

@@ -58,7 +58,11 @@ impl Table {
 
     /// What redb calls it.
     pub(super) fn definition(self) -> TableDefinition<'static, &'static [u8], &'static [u8]> {
-        TableDefinition::new(match self {
+        TableDefinition::new(self.name())
+    }
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
             Table::Inodes => "inodes",
             Table::Dirents => "dirents",
             Table::Extended => "extended attributes",
@@ -71,7 +75,7 @@ impl Table {
             Table::Limits => "limits",
             Table::Bad => "bad blocks",
             Table::Counters => "counters",
-        })
+        }
     }
 }
 

@@ -22,6 +22,7 @@ mod name_changes;
 mod opened;
 mod records;
 mod redo;
+mod salvage;
 mod snapshot;
 mod spare;
 mod store;

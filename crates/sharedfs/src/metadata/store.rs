@@ -4,7 +4,7 @@ use super::apply::apply_sorted;
 use super::backend::BackendFile;
 use super::checked_pages::PAGE_BYTES;
 use super::copies::{Exist, Files};
-use super::guard::guarded;
+use super::guard::{Tree, guarded};
 use super::journal::{self, JournalFlaw, JournalGeneration, Place};
 use super::keys::Table;
 use super::layered::{Overlay, TreeAt};
@@ -25,7 +25,7 @@ use std::sync::{Arc, OnceLock};
 const FORMAT_VERSION: u64 = 7;
 const FORMAT_COUNTER: &str = "format";
 /// The generation of the journal whose changes come behind the tree.
-const JOURNAL_COUNTER: &str = "journal";
+pub(super) const JOURNAL_COUNTER: &str = "journal";
 
 /// Pages of the tree kept in memory of our own, unless somebody says how many. More than this bought nothing in the
 /// measurement.
@@ -115,7 +115,7 @@ impl MetadataStore {
         }
         let store = MetadataStore::attach(files, CACHE_BYTES)?;
         guarded(|| {
-            let tree = store.shared.current.read().opened.begin_tree()?;
+            let tree = store.begin_tree()?;
             for table in Table::ALL {
                 tree.open_table(table.definition())?;
             }
@@ -201,6 +201,11 @@ impl MetadataStore {
     pub fn emulate(&self, emulated: &Arc<Emulated>) {
         let _ = self.shared.emulated.set(Arc::clone(emulated));
         self.file().emulate(emulated);
+    }
+
+    /// Begins a transaction of the tree itself, past the journal: by who makes a store.
+    pub(super) fn begin_tree(&self) -> Result<Tree, MetadataError> {
+        self.shared.current.read().opened.begin_tree()
     }
 
     fn file(&self) -> Arc<BackendFile> {
@@ -371,6 +376,11 @@ impl SoundPart {
     /// What is there.
     pub fn read(&self) -> Result<Snapshot, MetadataError> {
         self.store.read()
+    }
+
+    /// Pages that are damaged in every copy.
+    pub fn lost_pages(&self) -> Result<u64, MetadataError> {
+        self.store.scrub_copies()
     }
 
     /// Drops what is not sound, for good.

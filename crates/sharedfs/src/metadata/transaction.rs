@@ -478,6 +478,11 @@ impl Transaction {
         self.written_in.insert(arena.0, generation);
     }
 
+    /// Sets what is counted, where that was found wrong.
+    pub fn put_totals(&mut self, inodes: u64, used_blocks: u64) {
+        (self.counters.inodes, self.counters.used_blocks) = (inodes, used_blocks);
+    }
+
     /// The store's numbers, as this transaction leaves them.
     pub fn counters(&self) -> Counters {
         self.counters
