@@ -41,22 +41,23 @@ demo: build
 	@setup/packages eatmydata=eatmydata
 	@python3 demo/demo.py $(CUESTA) $(TARGET)/demo
 
-# One profile and one set of features for everything, so that each crate is compiled once; only what the recorder
-# touches is built again, for the crash explorer. Once all is built there are two lanes: the suites, of which many wait for
-# something most of the time, beside what keeps one processor busy. Each stage tells how long it took.
+# One profile and one set of features for everything, so that each crate is compiled once: with the recorder, which the crash
+# explorer needs and which costs everything else one look at a flag. Once all is built there are two lanes: the suites, of which many
+# wait for something most of the time, beside what keeps one processor busy. Each stage tells how long it took.
+RECORDED := --release --workspace --features cuesta-sim/record
 STAGE := @setup/stage
 
 test: setup
 	@setup/packages fio=fio mkfs.ext4=e2fsprogs /usr/include/sqlite3.h=libsqlite3-dev /usr/include/sys/acl.h=libacl1-dev \
 		perl=perl git=git node=nodejs setfattr=attr setfacl=acl sudo=sudo $(COMPARED) $(GUEST)
-	$(STAGE) explorer $(CARGO) test --release --workspace --features cuesta-sim/record --test explorer
-	$(STAGE) build $(CARGO) build --release --workspace
-	$(STAGE) build-tests $(CARGO) test --release --workspace --no-run
+	$(STAGE) build $(CARGO) build $(RECORDED)
+	$(STAGE) build-tests $(CARGO) test $(RECORDED) --no-run
 	$(STAGE) lanes $(MAKE) --no-print-directory -j2 test-suites test-campaigns
 
 test-suites:
-	$(STAGE) suites $(CARGO) test --release --workspace
-	$(STAGE) suites-on-disk env CUESTA_TEST_MEDIUM=block $(CARGO) test --release -p cuesta-media -p cuesta-sharedfs -p cuesta-libfs
+	$(STAGE) suites $(CARGO) test $(RECORDED) --no-fail-fast
+	$(STAGE) suites-on-disk env CUESTA_TEST_MEDIUM=block $(CARGO) test --release --no-fail-fast -p cuesta-media -p cuesta-sharedfs \
+		-p cuesta-libfs --features cuesta-media/record,cuesta-libfs/record,cuesta-sharedfs/record
 
 test-campaigns:
 	$(STAGE) guest python3 guest/test.py $(TARGET) --slice

@@ -64,10 +64,23 @@ pub fn read<T: Plain>(address: usize) -> Result<T, Failure> {
 
 /// Writes `value` at `address`.
 pub fn write<T: Plain>(address: usize, value: &T) -> Result<(), Failure> {
+    if size_of::<T>() <= WORD_BYTES && address % PAGE_BYTES > PAGE_BYTES - size_of::<T>() {
+        // A word is stored in one go: if the page of its end is not there, nothing of it is.
+        read_bytes(address.wrapping_add(size_of::<T>() - 1), &mut [0])?;
+    }
     // SAFETY: a plain value is its bytes.
     let bytes =
         unsafe { std::slice::from_raw_parts(core::ptr::from_ref(value).cast::<u8>(), size_of::<T>()) };
     write_bytes(address, bytes)
+}
+
+/// What the kernel stores at once.
+const WORD_BYTES: usize = 8;
+const PAGE_BYTES: usize = 4096;
+
+/// Whether an address is one of the kernel's, which no program's memory can have.
+pub fn is_kernels(address: usize) -> bool {
+    (address as isize) < 0
 }
 
 /// Fills `bytes` from `address`.

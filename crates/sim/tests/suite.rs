@@ -2,6 +2,7 @@
 
 mod damage;
 mod differential;
+mod door_fuzz;
 mod ext4;
 mod family;
 mod kernel;

@@ -140,6 +140,7 @@ scripts! {
     image,
     kinds,
     large,
+    landlock,
     list,
     locks,
     #[ignore = "long: make programs"]

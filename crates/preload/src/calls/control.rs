@@ -141,6 +141,7 @@ pub fn control(call: &Call) -> Answer {
         libc::F_ADD_SEALS if !pin.writes() => Err(Failure::Errno(libc::EPERM)),
         libc::F_ADD_SEALS | libc::F_GET_SEALS => Err(Failure::Errno(libc::EINVAL)),
         libc::F_GETLEASE => Ok(libc::F_UNLCK as isize),
+        libc::F_SETLEASE if pin.file()?.kind() != FileKind::File => Err(Failure::Errno(libc::EINVAL)),
         libc::F_SETLEASE if argument as i32 == libc::F_UNLCK => Err(Failure::Errno(libc::EAGAIN)),
         libc::F_NOTIFY if pin.file()?.kind() != FileKind::Directory => Err(Failure::Errno(libc::ENOTDIR)),
         libc::F_NOTIFY if argument == 0 => Ok(0),

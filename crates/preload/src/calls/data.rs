@@ -167,6 +167,10 @@ pub fn read_vector(call: &Call) -> Answer {
     if bytes == 0 {
         return Ok(0);
     }
+    let flags = if call.number as i64 == libc::SYS_preadv2 { call.int(5) } else { 0 };
+    if flags & !libc::RWF_HIPRI != 0 && pin.file()?.kind() == FileKind::Directory {
+        return Err(Failure::Errno(libc::EOPNOTSUPP));
+    }
     let mut buffers: Vec<_> =
         parts.iter().map(|[address, length]| user_memory::slice_mut(*address, *length)).collect();
     let check = |position: u64| {

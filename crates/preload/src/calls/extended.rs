@@ -150,6 +150,8 @@ pub fn set_below(call: &Call) -> Answer {
 }
 
 pub fn remove_below(call: &Call) -> Answer {
+    // The name is read before the path.
+    let _: u8 = user_memory::read(call.word(3))?;
     let (subject, call) = below_directory(call, libc::SYS_removexattr)?;
     remove(&call, subject)
 }

@@ -164,14 +164,14 @@ pub fn serve(number: usize, arguments: [usize; 6]) -> Answer {
         | libc::SYS_listen
         | libc::SYS_accept
         | libc::SYS_accept4
-        | libc::SYS_shutdown
-        | libc::SYS_recvfrom => sockets::refuse_file(&call).and(Err(Failure::NotOurs)),
+        | libc::SYS_shutdown => sockets::refuse_file(&call).and(Err(Failure::NotOurs)),
+        libc::SYS_recvfrom => sockets::refuse_file_with_buffer(&call).and(Err(Failure::NotOurs)),
         libc::SYS_poll | libc::SYS_ppoll => ready::poll(&call),
         libc::SYS_select | libc::SYS_pselect6 => ready::select(&call),
         libc::SYS_sendmsg => sockets::send_message(&call),
         libc::SYS_bind => sockets::refuse_file(&call).and_then(|()| stand_ins::bind(&call)),
         libc::SYS_connect => sockets::refuse_file(&call).and_then(|()| stand_ins::connect(&call)),
-        libc::SYS_sendto => sockets::refuse_file(&call).and_then(|()| stand_ins::send_to(&call)),
+        libc::SYS_sendto => sockets::refuse_file_with_buffer(&call).and_then(|()| stand_ins::send_to(&call)),
         libc::SYS_sendmmsg => sockets::send_messages(&call),
         libc::SYS_recvmsg => sockets::receive_message(&call),
         libc::SYS_recvmmsg => sockets::receive_messages(&call),

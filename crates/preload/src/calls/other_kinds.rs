@@ -2,6 +2,7 @@
 //! there, which of a placeholder it would not say.
 
 use super::{Answer, Call, Failure};
+use crate::user_memory;
 
 /// What the kernel answers where the descriptor of such a call is a file's; `None` if it is no such call.
 pub const fn answer_for_file(number: i64) -> Option<i32> {
@@ -32,8 +33,13 @@ pub fn refuse(call: &Call, errno: i32) -> Answer {
     let pin = call.pin(0)?;
     let answer = call.kernel(call.arguments);
     let is_path = pin.file()?.check_not_path().is_err();
+    let waits =
+        matches!(call.number as i64, libc::SYS_epoll_wait | libc::SYS_epoll_pwait | libc::SYS_epoll_pwait2);
     match answer {
-        answer if answer == -(libc::EBADF as isize) && !is_path => Err(Failure::Errno(errno)),
+        answer if answer == -(libc::EBADF as isize) && !is_path => {
+            let is_fault = waits && call.int(2) > 0 && user_memory::is_kernels(call.word(1));
+            Err(Failure::Errno(if is_fault { libc::EFAULT } else { errno }))
+        }
         answer => Ok(answer),
     }
 }

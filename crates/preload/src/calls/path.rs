@@ -307,6 +307,9 @@ fn check_others(call: &Call) -> Result<(), Failure> {
     const HANDLE_BYTES_MAX: u32 = 128;
     let mut arguments = call.arguments;
     match call.number as i64 {
+        libc::SYS_inotify_add_watch if !is_watch_mask(call.word(2) as u32) => {
+            return Err(Failure::Errno(libc::EINVAL));
+        }
         libc::SYS_inotify_add_watch if call.pin(0).is_ok_and(|pin| !pin.is_path()) => {
             return Err(Failure::Errno(libc::EINVAL));
         }
@@ -341,6 +344,18 @@ fn check_others(call: &Call) -> Result<(), Failure> {
         Ok(_) | Err(Error::Leaves { .. }) => Ok(()),
         Err(error) => Err(error.into()),
     }
+}
+
+/// Whether a watch may be for this.
+fn is_watch_mask(mask: u32) -> bool {
+    const OPTIONS: u32 = libc::IN_ONLYDIR
+        | libc::IN_DONT_FOLLOW
+        | libc::IN_EXCL_UNLINK
+        | libc::IN_MASK_CREATE
+        | libc::IN_MASK_ADD;
+    const TOLD: u32 =
+        libc::IN_UNMOUNT | libc::IN_Q_OVERFLOW | libc::IN_IGNORED | libc::IN_ISDIR | libc::IN_ONESHOT;
+    mask != 0 && mask & !(libc::IN_ALL_EVENTS | OPTIONS | TOLD) == 0
 }
 
 /// What makes a name for an object of BPF's, and what finds it by that.

@@ -27,6 +27,14 @@ pub fn refuse_file(call: &Call) -> Result<(), Failure> {
     }
 }
 
+/// The same of a call with a buffer, which is looked at first.
+pub fn refuse_file_with_buffer(call: &Call) -> Result<(), Failure> {
+    match refuse_file(call) {
+        Err(Failure::Errno(_)) if user_memory::is_kernels(call.word(1)) => Err(Failure::Errno(libc::EFAULT)),
+        refused => refused,
+    }
+}
+
 /// `sendmsg`: descriptors of ours become such as can travel first.
 pub fn send_message(call: &Call) -> Answer {
     refuse_file(call)?;

@@ -314,6 +314,16 @@ fn drain_pipe(from: End, to: End, count: usize, flags: u32) -> Answer {
 }
 
 pub fn send_file(call: &Call) -> Answer {
+    let answer = send(call);
+    if call.word(2) != 0 && matches!(answer, Err(Failure::Errno(_))) {
+        // The position is written back whatever became of the call.
+        let position: i64 = user_memory::read(call.word(2))?;
+        user_memory::write(call.word(2), &position)?;
+    }
+    answer
+}
+
+fn send(call: &Call) -> Answer {
     let to = End::new(call, 0, 0)?;
     let mut from = End::new(call, 1, call.word(2))?;
     if from.pin.is_none() && to.pin.is_none() {
