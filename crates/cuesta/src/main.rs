@@ -18,6 +18,7 @@ mod next_daemon;
 mod output;
 mod own_program;
 mod owner;
+mod places;
 mod program;
 mod size;
 mod slips;

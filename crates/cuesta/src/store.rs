@@ -2,6 +2,7 @@
 
 use crate::failure::{Failure, WRONG_USAGE};
 use crate::owner;
+use crate::places::{existing_ancestor, is_memory};
 use cuesta_format::geometry::{CONFIGURATION_FILE, SOCKET_FILE, USERS_FOLDER, USERS_SOCKET_FILE};
 use cuesta_sharedfs::trust::{Purpose, TIER_NAME, TrustError, TrustedStore, named_tier};
 use std::io;
@@ -14,6 +15,15 @@ pub const LOG_FILE: &str = "sharedfs.log";
 pub const STORE_VARIABLE: &str = "CUESTA_STORE";
 /// Longest path a Unix socket can have.
 const SOCKET_PATH_BYTES_MAX: usize = 107;
+
+/// What to do about a fast tier that is not where it was.
+fn advice(place: &Path) -> &'static str {
+    if is_memory(&existing_ancestor(place)) {
+        "; it lay in memory, which does not survive a reboot: remove the store with cuesta destroy, and make a new one"
+    } else {
+        "; mount the file system that it lies on, and try again. Only if that was in memory, which does not survive a reboot, it is lost"
+    }
+}
 
 /// A store's directory, by its absolute path.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,21 +61,16 @@ impl Store {
     /// What is told of a store whose fast tier is not there.
     fn without_tier(&self) -> Failure {
         let place = named_tier(&self.folder);
-        let why = format!(
-            "its fast tier {} is gone; memory does not survive a reboot \
-             (remove it with cuesta destroy and make a new store), persistent memory must be mounted",
-            place.display()
-        );
-        Failure::on(&self.folder, why)
+        Failure::on(&self.folder, format!("its fast tier {} is gone{}", place.display(), advice(&place)))
     }
 
     /// What is told of a store in the place of whose fast tier another user has something.
     fn planted(&self, owner: u32) -> Failure {
         let place = named_tier(&self.folder);
         let why = format!(
-            "its fast tier {} is gone, and what lies there now is user {owner}'s: nothing of it is used. Memory does not \
-             survive a reboot (remove it with cuesta destroy and make a new store), persistent memory must be mounted",
-            place.display()
+            "its fast tier {} is gone, and what lies there now is user {owner}'s: nothing of it is used{}",
+            place.display(),
+            advice(&place)
         );
         Failure::on(&self.folder, why)
     }
@@ -148,5 +153,18 @@ impl Store {
     /// The daemon's log.
     pub fn log(&self) -> PathBuf {
         self.folder.join(LOG_FILE)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_has_not_mounted_a_disk_is_not_told_to_remove_the_store() {
+        let on_disk = advice(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/not mounted/tier")));
+        assert!(on_disk.contains("mount the file system") && !on_disk.contains("destroy"), "{on_disk}");
+        let in_memory = advice(Path::new("/dev/shm/not there"));
+        assert!(in_memory.contains("cuesta destroy"), "{in_memory}");
     }
 }

@@ -4,6 +4,7 @@ use crate::commands::calibrate::refuse_faster;
 use crate::failure::{Failure, WRONG_USAGE};
 use crate::output;
 use crate::owner::become_owner;
+use crate::places;
 use crate::size::{Size, human};
 use crate::store::Store;
 use clap::ValueEnum;
@@ -132,13 +133,13 @@ pub fn execute(arguments: &Arguments) -> Result<ExitCode, Failure> {
         None => match tier_folder(&store, Medium::Pmem, given) {
             Ok(tier) => (Medium::Pmem, tier),
             Err(_) => {
-                let tier = existing_ancestor(given.unwrap_or(store.folder()));
-                let medium = if survival::is_memory(&tier) { Medium::Memory } else { Medium::Block };
+                let tier = places::existing_ancestor(given.unwrap_or(store.folder()));
+                let medium = if places::is_memory(&tier) { Medium::Memory } else { Medium::Block };
                 (medium, tier_folder(&store, medium, given)?)
             }
         },
     };
-    refuse_faster(&existing_ancestor(&tier), medium, arguments.emulate)?;
+    refuse_faster(&places::existing_ancestor(&tier), medium, arguments.emulate)?;
     let checks_content = match arguments.checksums {
         Some(asked) => asked == Checksums::On,
         None => medium == Medium::Block,
@@ -170,7 +171,7 @@ fn on_device(arguments: &Arguments, store: &Store, id: StoreId, device: &Path) -
     if let Some((_, why)) = unfit.iter().find(|(is_so, _)| *is_so) {
         return Err(Failure::on(device, *why).exiting(WRONG_USAGE));
     }
-    device::refuse(device, &existing_ancestor(store.folder()), arguments.overwrite_device)?;
+    device::refuse(device, &places::existing_ancestor(store.folder()), arguments.overwrite_device)?;
     let geometry = device::geometry(device, arguments.nvm)?;
     let superblock = Superblock { store: id, medium: Medium::Pmem, geometry };
     make(store, &store.tier(), Some(device), superblock, arguments.emulate)?;
@@ -245,12 +246,6 @@ fn refuse_to_overwrite(folder: &Path) -> Result<(), Failure> {
     }
 }
 
-/// The directory that decides which file system `path` will be on.
-fn existing_ancestor(path: &Path) -> PathBuf {
-    let found = path.ancestors().find(|ancestor| ancestor.is_dir());
-    found.filter(|ancestor| !ancestor.as_os_str().is_empty()).unwrap_or(Path::new(".")).to_path_buf()
-}
-
 /// Why files in `folder` cannot be mapped such that what is flushed needs no fsync, if so.
 fn refusal_of_pmem(folder: &Path) -> Option<Errno> {
     let try_mapping = || {
@@ -281,7 +276,9 @@ fn tier_name() -> Result<String, Failure> {
 fn tier_folder(store: &Store, medium: Medium, given: Option<&Path>) -> Result<PathBuf, Failure> {
     let tier = match given {
         Some(path) => std::path::absolute(path).map_err(|error| Failure::on(path, error))?,
-        None if medium == Medium::Memory && !survival::is_memory(&existing_ancestor(store.folder())) => {
+        None if medium == Medium::Memory
+            && !places::is_memory(&places::existing_ancestor(store.folder())) =>
+        {
             Path::new(MEMORY_FOLDER).join(tier_name()?)
         }
         None => store.tier(),
@@ -290,9 +287,9 @@ fn tier_folder(store: &Store, medium: Medium, given: Option<&Path>) -> Result<Pa
         refuse_device(&tier)?;
         refuse_to_overwrite(&tier)?;
     }
-    let place = existing_ancestor(&tier);
+    let place = places::existing_ancestor(&tier);
     match medium {
-        Medium::Memory if !survival::is_memory(&place) => Err(Failure::on(
+        Medium::Memory if !places::is_memory(&place) => Err(Failure::on(
             &tier,
             "is not in memory; --medium memory needs a tmpfs (give --nvm-path DIR on one)",
         )),
@@ -302,12 +299,12 @@ fn tier_folder(store: &Store, medium: Medium, given: Option<&Path>) -> Result<Pa
                 format!(
                     "is not on a file system mounted with DAX ({errno}), which --medium pmem needs; give --nvm-path \
                      DIR on one (ext4 or XFS on persistent memory, mount -o dax), or use --medium {}",
-                    if survival::is_memory(&place) { Medium::Memory } else { Medium::Block }
+                    if places::is_memory(&place) { Medium::Memory } else { Medium::Block }
                 ),
             )),
             None => Ok(tier),
         },
-        Medium::Block if survival::is_memory(&place) => Err(Failure::on(
+        Medium::Block if places::is_memory(&place) => Err(Failure::on(
             &tier,
             "is in memory, where nothing is written to a disk; give --nvm-path DIR on one, or use --medium memory",
         )),
@@ -317,7 +314,7 @@ fn tier_folder(store: &Store, medium: Medium, given: Option<&Path>) -> Result<Pa
 
 /// The sizes of the new store: what was asked for, or what there is room for.
 fn geometry(tier: &Path, medium: Medium, asked: Option<Size>) -> Result<Geometry, Failure> {
-    let place = existing_ancestor(tier);
+    let place = places::existing_ancestor(tier);
     let room = rustix::fs::statvfs(&place).map_err(|errno| Failure::on(&place, errno))?;
     let overhead = if medium == Medium::Block { OVERHEAD_BYTES_ON_DISK } else { OVERHEAD_BYTES };
     let free = room.f_bavail.saturating_mul(room.f_frsize);

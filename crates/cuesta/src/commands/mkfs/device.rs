@@ -1,7 +1,8 @@
 //! A fast tier on a device of bytes (`/dev/dax0.0`): what it needs, and how it is divided.
 
-use super::{sizes, survival};
+use super::sizes;
 use crate::failure::Failure;
+use crate::places;
 use crate::size::{Size, human};
 use cuesta_format::Geometry;
 use cuesta_sharedfs::{namespace_of_device, room_on_device, superblock_on_device};
@@ -23,7 +24,7 @@ pub(super) fn named(given: Option<&Path>) -> Result<Option<PathBuf>, Failure> {
 /// All but segments and arenas lies in the store's own folder, which must outlive the power as the device does; and another
 /// store's device is not taken from it.
 pub(super) fn refuse(device: &Path, folder: &Path, overwrites: bool) -> Result<(), Failure> {
-    if survival::is_memory(folder) {
+    if places::is_memory(folder) {
         return Err(Failure::on(
             folder,
             "is in memory; a store on a device of bytes keeps its names and tables beside it, so give a directory on a disk",

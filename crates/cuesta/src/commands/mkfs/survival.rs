@@ -1,24 +1,10 @@
 //! What a store in memory does not survive on this machine, told when it is made.
 
 use crate::output;
-use rustix::fs::statfs;
 use std::path::Path;
-
-const TMPFS_MAGIC: i64 = 0x0102_1994;
-const RAMFS_MAGIC: i64 = 0x8584_58f6;
-const HUGETLBFS_MAGIC: i64 = 0x9584_58f6;
 
 /// Users below are the system's: logind leaves their memory alone.
 const FIRST_LOGIN_UID: u32 = 1000;
-
-/// Whether files in `folder` are memory.
-pub fn is_memory(folder: &Path) -> bool {
-    statfs(folder).is_ok_and(|found| {
-        #[allow(clippy::unnecessary_cast, reason = "the field's type differs between machines")]
-        let magic = found.f_type as i64;
-        [TMPFS_MAGIC, RAMFS_MAGIC, HUGETLBFS_MAGIC].contains(&magic)
-    })
-}
 
 /// Says what the user must know before trusting the store in `tier` with anything.
 pub fn warn(tier: &Path) {

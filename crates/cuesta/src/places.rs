@@ -1,0 +1,23 @@
+//! What lies at a place, or would.
+
+use rustix::fs::statfs;
+use std::path::{Path, PathBuf};
+
+const TMPFS_MAGIC: i64 = 0x0102_1994;
+const RAMFS_MAGIC: i64 = 0x8584_58f6;
+const HUGETLBFS_MAGIC: i64 = 0x9584_58f6;
+
+/// Whether files in `folder` are memory.
+pub fn is_memory(folder: &Path) -> bool {
+    statfs(folder).is_ok_and(|found| {
+        #[allow(clippy::unnecessary_cast, reason = "the field's type differs between machines")]
+        let magic = found.f_type as i64;
+        [TMPFS_MAGIC, RAMFS_MAGIC, HUGETLBFS_MAGIC].contains(&magic)
+    })
+}
+
+/// The directory that decides which file system `path` will be on.
+pub fn existing_ancestor(path: &Path) -> PathBuf {
+    let found = path.ancestors().find(|ancestor| ancestor.is_dir());
+    found.filter(|ancestor| !ancestor.as_os_str().is_empty()).unwrap_or(Path::new(".")).to_path_buf()
+}
