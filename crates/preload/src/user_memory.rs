@@ -76,7 +76,6 @@ pub fn write<T: Plain>(address: usize, value: &T) -> Result<(), Failure> {
 
 /// What the kernel stores at once.
 const WORD_BYTES: usize = 8;
-const PAGE_BYTES: usize = 4096;
 
 /// Whether an address is one of the kernel's, which no program's memory can have.
 pub fn is_kernels(address: usize) -> bool {
