@@ -12,8 +12,8 @@ use rustix::process::{PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-/// How long a daemon may be without a socket: one that was removed it puts back after two seconds.
-const PATIENCE: Duration = Duration::from_secs(4);
+/// How long a living daemon may be without a socket: one that was removed it puts back after two seconds, and later on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(20);
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// A connection that has no session.

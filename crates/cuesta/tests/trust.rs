@@ -191,7 +191,7 @@ fn wait_until(what: &str, is_so: impl Fn() -> bool) {
     let began = std::time::Instant::now();
     while !is_so() {
         assert!(began.elapsed().as_secs() < 60, "{what}: not within a minute");
-        std::thread::yield_now();
+        std::thread::park_timeout(std::time::Duration::from_millis(10));
     }
 }
 

@@ -4,6 +4,7 @@ use super::serve::in_use;
 use super::stop::stop;
 use crate::daemon::Daemon;
 use crate::failure::{Failure, WRONG_USAGE};
+use crate::holder;
 use crate::locking;
 use crate::output;
 use crate::owner::become_owner;
@@ -161,8 +162,10 @@ fn refuse_while_used(store: &Store, mounted: &[PathBuf]) -> Result<(), Failure> 
     }
     let Some(mut daemon) = Daemon::connect(store)? else { return Ok(()) };
     let Ok(Response::Status(status)) = daemon.ask(&Request::Status) else { return Ok(()) };
+    // The daemon sees the end of a program a moment later.
+    let living = status.sessions.iter().filter(|session| !holder::is_ending(session.pid, store));
     let programs: Vec<String> =
-        status.sessions.iter().map(|session| format!("{} {}", session.program, session.pid)).collect();
+        living.map(|session| format!("{} {}", session.program, session.pid)).collect();
     if programs.is_empty() {
         return Ok(());
     }

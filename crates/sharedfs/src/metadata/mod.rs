@@ -24,6 +24,7 @@ mod records;
 mod redo;
 mod salvage;
 mod snapshot;
+mod sound_part;
 mod spare;
 mod store;
 #[cfg(test)]
@@ -41,7 +42,8 @@ pub use journal::JournalFlaw;
 pub(crate) use journal::tests::plant_extent;
 pub use records::{Counters, Dirent, ExtentList, RawInode, SessionRecord, StoredInode};
 pub use snapshot::{Entry, Snapshot};
-pub use store::{CACHE_BYTES, JournalLoss, MetadataStore, ReadOnly, SoundPart};
+pub use sound_part::{JournalLoss, SoundPart};
+pub use store::{CACHE_BYTES, MetadataStore, ReadOnly};
 pub use transaction::Transaction;
 pub(crate) use usage::payers;
 pub use watch::{Changed, Watch};

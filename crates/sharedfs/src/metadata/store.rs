@@ -11,6 +11,7 @@ use super::layered::{Overlay, TreeAt};
 use super::name_changes::NewNames;
 use super::opened::Opened;
 use super::redo::{Change, Redo};
+use super::sound_part::{JournalLoss, SoundPart};
 use super::spare::Spare;
 use super::{Counters, MetadataError, Snapshot, Transaction, Watch};
 use cuesta_format::stamp::Stamp;
@@ -81,21 +82,6 @@ pub(super) struct Shared {
     pub(super) watch: OnceLock<Arc<dyn Watch>>,
 }
 
-/// A journal that is damaged.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct JournalLoss {
-    /// How. Whatever it held behind that is lost.
-    pub flaw: JournalFlaw,
-    /// Commits it holds before that.
-    pub commits_kept: u64,
-}
-
-/// A store as far as its journal is sound. Nothing was changed yet.
-pub struct SoundPart {
-    store: MetadataStore,
-    loss: Option<JournalLoss>,
-}
-
 /// What is committed, and where.
 struct Current {
     opened: Arc<Opened>,
@@ -149,7 +135,7 @@ impl MetadataStore {
     pub fn open_sound_part(files: Files) -> Result<SoundPart, MetadataError> {
         let (store, loss) = MetadataStore::open_with_journal(files, CACHE_BYTES)?;
         store.check_whole()?;
-        Ok(SoundPart { store, loss })
+        Ok(SoundPart::new(store, loss))
     }
 
     fn check_whole(&self) -> Result<(), MetadataError> {
@@ -364,31 +350,6 @@ impl MetadataStore {
         let opened = Arc::get_mut(&mut current.opened).ok_or(MetadataError::Failed)?;
         let database = opened.database.as_mut().ok_or(MetadataError::Left)?;
         guarded(|| Ok(database.check_integrity()?))
-    }
-}
-
-impl SoundPart {
-    /// What is wrong with the journal, if anything is.
-    pub fn loss(&self) -> Option<JournalLoss> {
-        self.loss
-    }
-
-    /// What is there.
-    pub fn read(&self) -> Result<Snapshot, MetadataError> {
-        self.store.read()
-    }
-
-    /// Pages that are damaged in every copy.
-    pub fn lost_pages(&self) -> Result<u64, MetadataError> {
-        self.store.scrub_copies()
-    }
-
-    /// Drops what is not sound, for good.
-    pub fn drop_rest(self) -> Result<MetadataStore, MetadataError> {
-        if self.loss.is_some() {
-            self.store.begin()?.write_out()?;
-        }
-        Ok(self.store)
     }
 }
 

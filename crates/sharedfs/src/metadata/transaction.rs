@@ -488,20 +488,6 @@ impl Transaction {
         self.counters
     }
 
-    /// Takes `count` inode numbers that were never used; answers the first.
-    pub fn take_inodes(&mut self, count: u64) -> InodeNumber {
-        let first = self.counters.next_inode;
-        self.counters.next_inode = InodeNumber(first.0 + count);
-        first
-    }
-
-    /// Takes a session id that was never used.
-    pub fn take_session(&mut self) -> SessionId {
-        let session = SessionId(self.counters.next_session);
-        self.counters.next_session += 1;
-        session
-    }
-
     /// Changes nothing, and writes to the tree what was committed and is not there yet.
     pub(super) fn write_out(self) -> Result<(), MetadataError> {
         let Transaction { store, writing, base, .. } = self;
