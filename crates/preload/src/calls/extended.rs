@@ -150,8 +150,10 @@ pub fn set_below(call: &Call) -> Answer {
 }
 
 pub fn remove_below(call: &Call) -> Answer {
-    // The name is read before the path.
-    let _: u8 = user_memory::read(call.word(3))?;
+    // The name is read before the path, and the flags are looked at before both.
+    if call.int(2) & !(libc::AT_SYMLINK_NOFOLLOW | libc::AT_EMPTY_PATH) == 0 {
+        let _: u8 = user_memory::read(call.word(3))?;
+    }
     let (subject, call) = below_directory(call, libc::SYS_removexattr)?;
     remove(&call, subject)
 }
