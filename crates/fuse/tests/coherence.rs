@@ -2,6 +2,7 @@
 //! processes of one mount, in every way the kernel has past its cache or through it.
 
 use crate::common::{Child, Mounted, can_mount, map_shared};
+use cuesta_libfs::{Base, Credentials};
 use rustix::fs::{FallocateFlags, SeekFrom};
 use std::fs::{File, OpenOptions};
 use std::os::fd::AsRawFd as _;
@@ -237,4 +238,40 @@ fn what_is_stored_through_a_mapping_is_no_hole_to_others() {
     let punched = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
     rustix::fs::fallocate(&file, punched, 0, (PAGES * PAGE_BYTES) as u64).unwrap();
     assert_eq!((looking.metadata().unwrap().blocks(), data_found(&looking).len()), (0, 0));
+}
+
+/// The kernel is made to write back what it has of holes before it is told of attributes, and ignores an answer that such a request
+/// overtakes. So it went on with the size it knew, and a page behind that is SIGBUS.
+#[test]
+fn a_size_that_another_door_changed_arrives_although_pages_of_holes_are_written_back() {
+    if !can_mount() {
+        return;
+    }
+    const PAGES: [usize; 4] = [32, 64, 48, 96];
+    let mounted = Mounted::new();
+    let (path, session) = (mounted.path("file"), mounted.session());
+    let mut child = Child::new(|ends| {
+        let file = open(&path);
+        file.set_len(8 * PAGE_BYTES as u64).unwrap();
+        let stored = map_shared(&file, 8 * PAGE_BYTES);
+        for (round, pages) in PAGES.into_iter().enumerate() {
+            // SAFETY: a page of the mapping, which the file reaches to.
+            unsafe { stored.add((round + 1) * PAGE_BYTES).write_volatile(1) };
+            ends.tell();
+            ends.wait();
+            let bytes = pages * PAGE_BYTES;
+            assert_eq!(file.metadata().unwrap().len(), bytes as u64);
+            let mapped = map_shared(&file, bytes);
+            // SAFETY: the last page of the mapping, which the file reaches to.
+            assert_eq!(unsafe { mapped.add(bytes - PAGE_BYTES).read_volatile() }, 0);
+            assert_eq!(rustix::fs::seek(&file, SeekFrom::End(0)).unwrap(), bytes as u64, "round {round}");
+        }
+    });
+    for pages in PAGES {
+        child.wait();
+        let bytes = (pages * PAGE_BYTES) as i64;
+        session.truncate(&Credentials::default(), Base::Root, b"file", bytes).unwrap();
+        child.tell();
+    }
+    child.end();
 }

@@ -106,15 +106,21 @@ impl Door {
         of_handle: Option<u64>,
     ) -> Result<(InodeRecord, (u64, u32)), Refusal> {
         let inode = call.inode();
+        let mut ignores = false;
         if let Some(file) = of_handle.and_then(|handle| self.files.get(handle).ok()) {
             if may_read(&file) {
                 self.client.note_read(&file).map_err(stale)?;
             }
         } else if self.may_hide_data(inode) {
-            self.write_back_all_holes(call)?;
+            let (stat, _) = self.client.stat_inode(inode).map_err(stale)?;
+            // Where the size is new the kernel must take the answer, and writes pages back by itself.
+            ignores = self.known.is_told(&stat.record);
+            if ignores {
+                self.write_back_all_holes(call)?;
+            }
         }
         let (stat, tenure) = self.client.stat_inode(inode).map_err(stale)?;
-        if self.known.must_forget_content(&stat.record, tenure) {
+        if self.known.must_forget_content(&stat.record, tenure, ignores) {
             self.device.forget_content(inode);
             self.known.forgot_content(inode);
         }

@@ -212,6 +212,7 @@ impl Door {
                 if appends { 0..i64::MAX as u64 } else { offset as u64..end },
             );
         } else if is_call {
+            self.known.pages(file.inode(), Pages::note_written);
             self.doubt_older_pages(call, file.inode(), offset as u64..end);
         }
         call.answer.put(&WriteOut { size: written as u32, padding: 0 });

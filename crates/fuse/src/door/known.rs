@@ -128,6 +128,12 @@ impl Known {
         }
     }
 
+    /// Whether the kernel knows the size already.
+    pub(super) fn is_told(&self, record: &InodeRecord) -> bool {
+        let part = self.part(record.inode).lock();
+        part.get(&record.inode.0).is_some_and(|entry| entry.told_size == Some(record.size))
+    }
+
     /// It takes a file to reach to `end` at least, which was written there.
     pub(super) fn note_end(&self, inode: InodeNumber, end: u64) {
         if let Some(entry) = self.part(inode).lock().get_mut(&inode.0) {
@@ -136,16 +142,20 @@ impl Known {
     }
 
     /// The kernel is about to be told of attributes, and may have content that was not read under `tenure`. Whether it
-    /// must be made to forget that: it does so by itself where the size is another than it knew. What is cached from then
-    /// on is read under `tenure`.
-    pub(super) fn must_forget_content(&self, record: &InodeRecord, tenure: Tenure) -> bool {
+    /// must be made to forget that: it does so by itself where the size is another than it knew, unless it `ignores` the answer,
+    /// because it was told that attributes are in doubt since it asked. What is cached from then on is read under `tenure`.
+    pub(super) fn must_forget_content(&self, record: &InodeRecord, tenure: Tenure, ignores: bool) -> bool {
         let mut part = self.part(record.inode).lock();
         let Some(entry) = part.get_mut(&record.inode.0) else { return false };
-        let told = entry.told_size.replace(record.size);
+        let told = entry.told_size;
+        if !ignores {
+            entry.told_size = Some(record.size);
+        }
         let must = match &mut entry.content {
             Some(under) if *under != Some(tenure) => {
                 *under = Some(tenure);
-                told.is_none_or(|size| size == record.size)
+                // An answer is ignored when content is forgotten meanwhile: where there is none, the size must arrive.
+                entry.pages.may_be_there() && (ignores || told.is_none_or(|size| size == record.size))
             }
             // Who asks beside one for whom it is being forgotten must not go on with what is still there.
             _ => entry.forgetting > 0,

@@ -21,6 +21,8 @@ enum Readers {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Pages {
     readers: Readers,
+    /// Cached writes have filled some.
+    written: bool,
     /// Some of them may lie in holes.
     of_holes: bool,
     /// Open files by which it can be mapped so that stores change it,
@@ -70,7 +72,17 @@ impl Pages {
         self.readable > 0
     }
 
-    /// Whether there may be any.
+    /// A cached write fills pages.
+    pub(super) fn note_written(&mut self) {
+        self.written = true;
+    }
+
+    /// Whether the kernel may have any.
+    pub(super) fn may_be_there(&self) -> bool {
+        self.written || self.are_there()
+    }
+
+    /// Whether any were read.
     pub(super) fn are_there(&self) -> bool {
         self.readers != Readers::None
     }
@@ -94,6 +106,7 @@ impl Pages {
     /// All are.
     pub(super) fn forget(&mut self) {
         self.readers = Readers::None;
+        self.written = false;
         self.of_holes = false;
     }
 }
