@@ -332,7 +332,7 @@ fn hammer(ways: &[Way], looks: &[Look]) {
         }
         let end = Instant::now() + HAMMERED;
         while Instant::now() < end && !shared.is_over() {
-            std::thread::sleep(Duration::from_millis(20));
+            std::thread::park_timeout(Duration::from_millis(20));
         }
         shared.is_over.store(true, Ordering::SeqCst);
     });

@@ -143,13 +143,17 @@ impl Door {
     /// Pages are about to be read into the kernel's cache.
     fn note_pages_read(&self, call: &Call<'_>, file: &OpenFile, bytes: Range<i64>) {
         let inode = file.inode();
-        let of_holes = self.client.stat_inode(inode).is_ok_and(|(stat, _)| {
-            let is_sparse = stat.record.blocks < stat.record.size.div_ceil(BLOCK_BYTES);
+        let known = self.client.stat_inode(inode).map(|(stat, _)| stat.record);
+        let of_holes = known.as_ref().is_ok_and(|record| {
+            let is_sparse = record.blocks < record.size.div_ceil(BLOCK_BYTES);
             let hole = || self.client.find_boundary(file, bytes.start, false);
             is_sparse && hole().is_ok_and(|hole| hole < bytes.end as u64)
         });
+        // Of a file in mapped mode it keeps no attributes; told to doubt them, it would ignore an answer that is on its way.
+        let keeps_attributes = known.is_ok_and(|record| !record.mapped);
         let thread = call.header.pid;
-        if self.known.pages(inode, |pages| pages.note_read(thread, of_holes)) == Some(true) {
+        let hides = self.known.pages(inode, |pages| pages.note_read(thread, of_holes)) == Some(true);
+        if hides && keeps_attributes {
             call.device.doubt_attributes(inode);
         }
     }
