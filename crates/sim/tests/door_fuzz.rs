@@ -9,7 +9,7 @@ use cuesta_sim::door_fuzz::players::Players;
 use std::path::{Path, PathBuf};
 
 /// Some ten thousand calls.
-const SEQUENCES: u64 = 300;
+const SEQUENCES: u64 = 240;
 
 #[test]
 fn random_calls_answer_by_the_door_as_on_the_disk() {

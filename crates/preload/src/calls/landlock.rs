@@ -27,11 +27,18 @@ pub fn create_ruleset(call: &Call) -> Answer {
 
 /// `landlock_add_rule`.
 pub fn add_rule(call: &Call) -> Answer {
+    match call.pin(0) {
+        Err(Failure::NotOurs) => {}
+        Ok(_) if call.word(3) != 0 => return Err(Failure::Errno(libc::EINVAL)),
+        Ok(pin) if pin.is_path() => return Err(Failure::Errno(libc::EBADF)),
+        Ok(_) => return Err(Failure::Errno(libc::EBADFD)),
+        Err(failure) => return Err(failure),
+    }
     if call.int(1) != PATH_BENEATH {
         return Err(Failure::NotOurs);
     }
-    // struct landlock_path_beneath_attr: what is allowed, and below which descriptor.
-    let [low, high, below]: [u32; 3] = user_memory::read(call.word(2))?;
+    // struct landlock_path_beneath_attr: what is allowed, and below which descriptor. What is wrong with it comes last.
+    let [low, high, below]: [u32; 3] = user_memory::read(call.word(2)).map_err(|_| Failure::NotOurs)?;
     let allowed = Rights(u64::from(high) << 32 | u64::from(low));
     let Some(pin) = descriptors::pin(below as i32) else {
         if descriptors::is_hidden(below as i32) {
@@ -43,12 +50,6 @@ pub fn add_rule(call: &Call) -> Answer {
         }
         return Ok(answer);
     };
-    match call.pin(0) {
-        Err(Failure::NotOurs) => {}
-        Ok(_) if call.word(3) == 0 => return Err(Failure::Errno(libc::EBADFD)),
-        Ok(_) => return Err(Failure::Errno(libc::EINVAL)),
-        Err(failure) => return Err(failure),
-    }
     // Which directory it is the kernel looks at last: of one it cannot take it says nothing but that.
     let nowhere = rustix::fs::memfd_create("cuesta-rule", MemfdFlags::CLOEXEC)?;
     let rule = [low, high, nowhere.as_raw_fd() as u32];
