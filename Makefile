@@ -56,8 +56,7 @@ test: setup
 
 test-suites:
 	$(STAGE) suites $(CARGO) test $(RECORDED) --no-fail-fast
-	$(STAGE) suites-on-disk env CUESTA_TEST_MEDIUM=block $(CARGO) test --release --no-fail-fast -p cuesta-media -p cuesta-sharedfs \
-		-p cuesta-libfs --features cuesta-media/record,cuesta-libfs/record,cuesta-sharedfs/record
+	$(STAGE) suites-on-disk env CUESTA_TEST_MEDIUM=block setup/suites media sharedfs libfs -- $(CARGO) test $(RECORDED)
 
 test-campaigns:
 	$(STAGE) guest python3 guest/test.py $(TARGET) --slice

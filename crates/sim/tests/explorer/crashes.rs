@@ -31,7 +31,7 @@ fn as_it_is(case: Case) -> Case {
 
 #[test]
 fn a_call_survives_crashes_whole_or_not_at_all() {
-    slice(Part::Single, 8, as_it_is);
+    slice(Part::Single, 5, as_it_is);
 }
 
 #[test]
@@ -57,7 +57,7 @@ fn a_store_that_grows_survives_crashes_while_its_files_are_made() {
 
 #[test]
 fn recovery_itself_may_crash() {
-    slice(Part::Recovery, 5, |case| case.bounded(|bounds| bounds.recoveries_one_in = 8));
+    slice(Part::Recovery, 3, |case| case.bounded(|bounds| bounds.recoveries_one_in = 8));
 }
 
 #[test]
@@ -143,7 +143,7 @@ fn leases_that_change_hands_take_nothing_along() {
 
 #[test]
 fn what_was_synced_to_a_disk_survives_and_the_rest_as_a_prefix() {
-    slice(Part::Disk, 24, as_it_is);
+    slice(Part::Disk, 14, as_it_is);
 }
 
 #[test]
