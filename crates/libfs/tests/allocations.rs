@@ -171,7 +171,8 @@ fn making_a_file_allocates_its_inode_and_its_open_file() {
     assert!(call.list(".").unwrap().is_empty());
 
     let made = allocations(make);
-    assert!((2 * ROUNDS..2 * ROUNDS + ROUNDS / 50).contains(&made), "create: {made} of {ROUNDS}");
+    // How often it asks for more credit and numbers is the load's to say, too.
+    assert!((2 * ROUNDS..2 * ROUNDS + ROUNDS / 25).contains(&made), "create: {made} of {ROUNDS}");
     let renamed = allocations(rename);
     assert!(renamed <= ROUNDS / 50, "rename: {renamed} of {ROUNDS}");
     let unlinked = allocations(unlink);
