@@ -141,7 +141,11 @@ impl Connection<'_> {
                 return Err(FrameError::Ended(Errno::CONNRESET));
             }
             let (response, token) = answer.unwrap_or_else(|error| (Response::Failed(error), None));
-            frames.send(&response, token.as_ref().map(AsFd::as_fd))?;
+            let sending = token.is_some().then(|| self.shared.files.sendings().begin());
+            let sent = frames.send(&response, token.as_ref().map(AsFd::as_fd));
+            drop(token);
+            drop(sending);
+            sent?;
             self.answer_room = None;
         }
     }
@@ -330,6 +334,7 @@ impl Connection<'_> {
                 Response::Done
             }
             Request::Settle => {
+                self.shared.files.sendings().wait();
                 self.shared.files.close_released();
                 Response::Done
             }

@@ -10,6 +10,7 @@ use crate::accounts::{Accounts, Holder, Resource, Share};
 use crate::connection::holder;
 use crate::kept::{Found, Kept, Made, Record, Slot};
 use crate::limits::DESCRIPTORS_OF_FILE;
+use crate::sending::Sendings;
 use cuesta_format::InodeNumber;
 use cuesta_libfs::{Client, Credentials, Error, HeldOffset, OpenFile, SharedOffset};
 use cuesta_media::lock_files::{self, Access, Mark};
@@ -73,6 +74,7 @@ pub(crate) struct Files {
     known: Mutex<Known>,
     accounts: Arc<Accounts>,
     lent: Lent,
+    sendings: Sendings,
     kept: Arc<Kept>,
     watched: OwnedFd,
     stop: OwnedFd,
@@ -206,8 +208,13 @@ impl Files {
         let watched = epoll::create(CreateFlags::CLOEXEC)?;
         let stop = eventfd(0, EventfdFlags::CLOEXEC)?;
         epoll::add(&watched, &stop, EventData::new_u64(STOP), EventFlags::IN)?;
-        let lent = Lent::default();
-        Ok(Files { known: Mutex::default(), accounts, lent, kept: Arc::new(kept), watched, stop })
+        let (lent, sendings) = (Lent::default(), Sendings::default());
+        Ok(Files { known: Mutex::default(), accounts, lent, sendings, kept: Arc::new(kept), watched, stop })
+    }
+
+    /// Descriptors that are being sent.
+    pub(crate) fn sendings(&self) -> &Sendings {
+        &self.sendings
     }
 
     /// What counts how much of the daemon each user has.
