@@ -5,6 +5,7 @@
 //! description, and the description keeps the mark ([`crate::byte_locks`]). Who wants the file for itself claims the
 //! marked byte, which fails while there are marks.
 
+use crate::owner_rights::as_owner;
 use crate::{byte_locks, recorder};
 use cuesta_format::geometry::MAPPED_FOLDER;
 use cuesta_format::{InodeNumber, Medium};
@@ -75,7 +76,7 @@ pub fn make_folder(references: impl AsFd) -> Result<(), Errno> {
 /// Makes the file, empty, whatever was there.
 pub fn create(references: impl AsFd, inode: InodeNumber) -> Result<OwnedFd, Errno> {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let file = openat(references, path(inode), flags, FILE_MODE)?;
+    let file = as_owner(&references, || openat(&references, path(inode), flags, FILE_MODE))?;
     recorder::on_create(file.as_fd());
     Ok(file)
 }
@@ -86,7 +87,8 @@ pub fn open(references: impl AsFd, inode: InodeNumber) -> Result<Option<OwnedFd>
 }
 
 fn open_as(references: impl AsFd, inode: InodeNumber, access: OFlags) -> Result<Option<OwnedFd>, Errno> {
-    match openat(references, path(inode), access | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty()) {
+    let flags = access | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    match as_owner(&references, || openat(&references, path(inode), flags, Mode::empty())) {
         Err(Errno::NOENT) => Ok(None),
         file => file.map(Some),
     }
@@ -126,7 +128,7 @@ pub fn claim(references: impl AsFd, inode: InodeNumber) -> Result<Option<OwnedFd
 
 /// Size, blocks and times of the file.
 pub fn stat(references: impl AsFd, inode: InodeNumber) -> Result<Stat, Errno> {
-    statat(references, path(inode), AtFlags::SYMLINK_NOFOLLOW)
+    as_owner(&references, || statat(&references, path(inode), AtFlags::SYMLINK_NOFOLLOW))
 }
 
 /// Whether the file has memory for the page that `offset` is in.

@@ -121,3 +121,14 @@ with env.begin() as t: print(t.stat()['entries'], sum(len(v) for _, v in t.curso
 env.copy('.'); print(env.info()['last_txnid'])
 P
 rm -r lmdb data.mdb
+
+# What is open may be mapped, whoever the thread uses files as by now.
+python3 - <<'END'
+import ctypes, mmap, os
+file = os.open('mapped later', os.O_RDWR | os.O_CREAT)
+os.write(file, b'a' * 8192)
+ctypes.CDLL(None).setfsuid(65534)
+memory = mmap.mmap(file, 8192)
+memory[4096:4097] = b'b'
+print(os.pread(file, 2, 4095))
+END
