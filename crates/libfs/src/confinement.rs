@@ -201,7 +201,8 @@ impl Client {
             };
             drop(state);
             if way.contains(&above.number) {
-                return Err(Halt::Again);
+                // Only a damaged directory lies in itself: nothing above it allows anything.
+                break;
             }
             way.push(above.number);
             at = above;

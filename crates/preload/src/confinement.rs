@@ -7,7 +7,7 @@
 //! A ruleset is known by a copy of its descriptor: the program may duplicate its own, or close it and get the number for another file. One
 //! that is not known, as one that another process sent, allows nothing in the store. Of several threads, one that confines itself confines all.
 
-use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::fd::{FromRawFd as _, IntoRawFd as _, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cuesta_format::InodeNumber;
@@ -22,9 +22,11 @@ const KNOWN_MAX: usize = 16;
 const KCMP_FILE: usize = 0;
 
 /// A ruleset that the program has made, and not put into force yet.
-struct Ruleset {
-    /// A copy of its descriptor, of this library's own.
-    copy: OwnedFd,
+#[derive(Debug)]
+pub struct Ruleset {
+    /// A copy of its descriptor, of this library's own: open in the process that made it and in its children. A vfork child's is not
+    /// open in its parent, which forgets it.
+    copy: i32,
     layer: Layer,
 }
 
@@ -50,26 +52,39 @@ pub fn current() -> Option<Arc<Confinement>> {
 /// The program has made a ruleset that forbids `handled`.
 pub fn made(descriptor: i32, handled: Rights) {
     let Ok(copy) = process::set_aside(borrow(descriptor)) else { return };
-    descriptors::keep_hidden(copy.as_raw_fd());
-    let layer = Layer { handled, ..Layer::default() };
+    let copy = copy.into_raw_fd();
+    let ruleset = Ruleset { copy, layer: Layer { handled, ..Layer::default() } };
+    if thread::is_vforked() {
+        // SAFETY: the reference ends with the statement.
+        return unsafe { thread::delta() }.get_or_insert_default().rulesets.push(ruleset);
+    }
+    descriptors::keep_hidden(copy);
     let mut rulesets = lock(&RULESETS);
     if rulesets.len() == KNOWN_MAX {
-        descriptors::hide(rulesets.remove(0).copy.as_raw_fd(), false);
+        let oldest = rulesets.remove(0).copy;
+        descriptors::hide(oldest, false);
+        // SAFETY: it was made above, and is nobody else's.
+        drop(unsafe { OwnedFd::from_raw_fd(oldest) });
     }
-    rulesets.push(Ruleset { copy, layer });
+    rulesets.push(ruleset);
 }
 
 /// Runs `change` on the ruleset behind a descriptor, if it is known.
 pub fn of<T>(descriptor: i32, change: impl FnOnce(&mut Layer) -> T) -> Option<T> {
-    let mut rulesets = lock(&RULESETS);
     let process = std::process::id() as usize;
     let is_it = |ruleset: &&mut Ruleset| {
-        let arguments =
-            [process, process, KCMP_FILE, descriptor as usize, ruleset.copy.as_raw_fd() as usize, 0];
+        let arguments = [process, process, KCMP_FILE, descriptor as usize, ruleset.copy as usize, 0];
         // SAFETY: it compares two descriptors and changes nothing.
         unsafe { arch::syscall(libc::SYS_kcmp as usize, arguments) == 0 }
     };
-    rulesets.iter_mut().rev().find(is_it).map(|ruleset| change(&mut ruleset.layer))
+    if thread::is_vforked() {
+        // SAFETY: the reference ends before anything else here refers to it.
+        let delta = unsafe { thread::delta() }.get_or_insert_default();
+        if let Some(ruleset) = delta.rulesets.iter_mut().rev().find(is_it) {
+            return Some(change(&mut ruleset.layer));
+        }
+    }
+    lock(&RULESETS).iter_mut().rev().find(is_it).map(|ruleset| change(&mut ruleset.layer))
 }
 
 /// The ruleset behind a descriptor is in force from now on.

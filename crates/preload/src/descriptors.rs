@@ -17,6 +17,7 @@ use cuesta_libfs::{Confinement, Keeper};
 use cuesta_threads::{Pool, Table, Turn};
 
 use crate::calls::ExecImage;
+use crate::confinement::Ruleset;
 use crate::credentials::Known;
 use crate::filter::{ACTIVE, DESCRIPTOR_LIMIT, DESCRIPTORS, HOLDS, own_class};
 use crate::open_file::Description;
@@ -58,6 +59,8 @@ pub struct Delta {
     pub credentials: Option<Known>,
     /// What the child has forbidden itself, with what its parent has.
     pub confinement: Option<Arc<Confinement>>,
+    /// The rulesets the child has made.
+    pub rulesets: Vec<Ruleset>,
     /// Whether its parent waits until it is gone, as far as that is in doubt.
     pub is_of_suspending_child: bool,
     /// Whether its descriptors are its parent's, so that what it changed of them stays.

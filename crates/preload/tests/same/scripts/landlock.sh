@@ -178,3 +178,50 @@ if os.fork() == 0:
 os.wait()
 END
 python3 confine.py
+
+# A launcher that makes the ruleset between vfork and exec: its child is confined, and it is not.
+cat >launch.c <<'END'
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+int main(void)
+{
+	struct { uint64_t allowed; int32_t below; } __attribute__((packed)) rule = { 1 << 1, open("in", O_PATH) };
+	for (int round = 0; round < 20; round++) {
+		pid_t child = vfork();
+		if (child == 0) {
+			uint64_t handled = 1 << 1;
+			int made = syscall(SYS_landlock_create_ruleset, &handled, 8, 0);
+			syscall(SYS_landlock_add_rule, made, 1, &rule, 0);
+			prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+			syscall(SYS_landlock_restrict_self, made, 0);
+			execlp("sh", "sh", "-c", "echo in >in/file && echo out >out/file", NULL);
+			_exit(1);
+		}
+		int status;
+		waitpid(child, &status, 0);
+		int out = open("out/file", O_WRONLY);
+		printf("%d %d %d\n", status, write(out, "still", 5), close(out));
+	}
+	/* What the children made is not the parent's. */
+	for (int round = 0; round < 20; round++) {
+		uint64_t handled = 1 << 1;
+		int made = syscall(SYS_landlock_create_ruleset, &handled, 8, 0);
+		syscall(SYS_landlock_add_rule, made, 1, &rule, 0);
+		if (round == 19) {
+			prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+			printf("%ld\n", syscall(SYS_landlock_restrict_self, made, 0));
+		}
+		close(made);
+	}
+	printf("%d %d\n", open("in/file", O_WRONLY) >= 0, open("out/file", O_WRONLY) >= 0);
+}
+END
+gcc -O1 -w -o launch launch.c && ./launch 2>/dev/null
+rm -f launch
