@@ -52,6 +52,7 @@ test: setup
 		perl=perl git=git node=nodejs setfattr=attr setfacl=acl sudo=sudo $(COMPARED) $(GUEST)
 	$(STAGE) build $(CARGO) build $(RECORDED)
 	$(STAGE) build-tests $(CARGO) test $(RECORDED) --no-run
+	$(STAGE) build-explorer $(CARGO) test $(RECORDED) --test explorer --no-run
 	$(STAGE) lanes $(MAKE) --no-print-directory -j2 test-suites test-campaigns
 
 test-suites:
@@ -59,6 +60,7 @@ test-suites:
 	$(STAGE) suites-on-disk env CUESTA_TEST_MEDIUM=block setup/suites media sharedfs libfs -- $(CARGO) test $(RECORDED)
 
 test-campaigns:
+	$(STAGE) explorer $(CARGO) test $(RECORDED) --test explorer
 	$(STAGE) guest python3 guest/test.py $(TARGET) --slice
 	$(STAGE) conform python3 conform/conform.py $(CUESTA) $(TARGET)/conform --seeds 3 --operations 15000
 	$(STAGE) fuzz env SEED=1 fuzz/run 2

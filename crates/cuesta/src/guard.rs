@@ -1,6 +1,6 @@
 //! Watches over a store's folder while a daemon serves it. Between changes its thread sleeps in the kernel.
 //!
-//! | somebody removes | the daemon |
+//! | a user removes | the daemon |
 //! |---|---|
 //! | the store (`rm -rf`) | ends, and frees the memory of the fast tier |
 //! | its socket | puts the socket back, by a second name that it keeps for that |
@@ -24,7 +24,7 @@ use std::thread::Builder;
 
 /// After a removal the folder is looked at once nothing more was removed for so long.
 const SETTLED: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
-/// And what is lacking is put back after so much longer.
+/// The daemon puts back a missing socket or lock file after so much longer.
 const QUIET: Timespec = Timespec { tv_sec: 2, tv_nsec: 0 };
 const STACK_BYTES: usize = 256 << 10;
 

@@ -1,8 +1,16 @@
 //! The `cuesta` command: makes, serves, inspects and repairs stores, and runs programs on them.
 //!
 //! One file a subcommand under [`commands`]; each returns what the process exits with. What they share:
-//! where a store's parts lie ([`store`]), a connection to its daemon ([`daemon`]), starting one
-//! ([`start`], [`own_program`]), becoming its user ([`owner`]), having it alone ([`locking`], [`holder`]), watching over its folder ([`guard`]), its number ([`device`]), where stores are mounted ([`mounts`]), what is meant by a store in the wrong place ([`slips`]), what numbers are called ([`system_calls`], [`error_names`]), who users are ([`user_names`]), and how things are said ([`output`], [`failure`]).
+//!
+//! | file | idea |
+//! |---|---|
+//! | [`store`], [`places`] | where a store's parts lie, and on which kind of file system |
+//! | [`daemon`], [`start`], [`next_daemon`], [`own_program`] | a connection to a store's daemon, and starting one |
+//! | [`owner`], [`locking`], [`holder`] | becoming the store's user, and having the store alone |
+//! | [`guard`] | watching over the folder of a store that is served |
+//! | [`device`], [`mounts`] | a store's device number, and where stores are mounted |
+//! | [`slips`], [`failure`], [`output`], [`log`] | what users get wrong, and how the command says things |
+//! | [`system_calls`], [`error_names`], [`user_names`] | names for numbers |
 
 mod commands;
 mod daemon;

@@ -11,8 +11,8 @@ use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
-/// Becomes the owner of `folder`, for good, if this is root and the owner is not. What is opened later is checked against the
-/// user that this process then is.
+/// Becomes the owner of `folder`, for good, if this is root and the owner is not. Later checks compare the
+/// owner of a file with this process's new user.
 pub fn become_owner(folder: &Path) -> Result<(), Failure> {
     if !geteuid().is_root() {
         return Ok(());

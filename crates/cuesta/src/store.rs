@@ -58,13 +58,13 @@ impl Store {
         }
     }
 
-    /// What is told of a store whose fast tier is not there.
+    /// The error for a store whose fast tier is missing.
     fn without_tier(&self) -> Failure {
         let place = named_tier(&self.folder);
         Failure::on(&self.folder, format!("its fast tier {} is gone{}", place.display(), advice(&place)))
     }
 
-    /// What is told of a store in the place of whose fast tier another user has something.
+    /// The error for a store whose fast tier was replaced by another user's folder.
     fn planted(&self, owner: u32) -> Failure {
         let place = named_tier(&self.folder);
         let why = format!(

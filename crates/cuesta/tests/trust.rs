@@ -154,7 +154,7 @@ fn root_writes_through_no_link_in_another_users_store() {
         let ended = run(&place, "true");
         assert_eq!(std::fs::read_to_string(&victim).unwrap(), "untouched", "{name}");
         assert_eq!(victim.metadata().unwrap().uid(), 0, "{name}");
-        // What is left in two copies, or is no file to begin with, is made anew; the rest is refused.
+        // The daemon makes a socket anew, and restores a file from its second copy; it refuses the rest.
         let is_replaced = matches!(name, "sharedfs.sock" | "nvm/superblock");
         assert!(ended.status() == 125 || is_replaced, "{name}: {}", ended.errors());
         let _ = place.cuesta(&["stop", "store"]);

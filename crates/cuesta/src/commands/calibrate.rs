@@ -67,7 +67,7 @@ pub fn execute(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let (folder, medium, asked) = match &arguments.store {
         Some(store) => {
             let store = Store::find(store)?;
-            // What is measured below lies in the place that was checked.
+            // The measurement uses the folder that was checked, by its descriptor.
             let trusted = store.open_trusted(Purpose::Look)?;
             let tier = trusted.tier().path();
             let options =

@@ -52,7 +52,7 @@ pub struct Arguments {
     json: bool,
 }
 
-/// What was removed, and what was not.
+/// The parts of a store that were removed, and the files that stayed.
 #[derive(Debug, Default)]
 struct Removed {
     daemon: Option<u32>,

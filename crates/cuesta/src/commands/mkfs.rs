@@ -410,7 +410,7 @@ fn make_all(
     make_folder(store.folder(), made)?;
     TrustedFolder::open(store.folder(), us).map_err(distrusted)?;
     make_folder(tier, made)?;
-    // What was there already, in a place where all users make folders, is another's perhaps.
+    // In a place where all users make folders, another user may have made this one first.
     let trusted = TrustedFolder::open(tier, us).map_err(distrusted)?;
     if tier != store.tier() {
         let link = store.folder().join(TIER_NAME);
