@@ -9,6 +9,9 @@ use crate::{credentials, gate, process, record_locks, references, thread, user_m
 
 const F_SETSIG: i32 = 10;
 const F_GETSIG: i32 = 11;
+const F_SETOWN_EX: i32 = 15;
+const F_GETOWN_EX: i32 = 16;
+const DN_MULTISHOT: u32 = 0x8000_0000;
 const F_DUPFD_QUERY: i32 = 1027;
 const F_GET_RW_HINT: i32 = 1035;
 const F_SET_RW_HINT: i32 = 1036;
@@ -137,14 +140,20 @@ pub fn control(call: &Call) -> Answer {
         // For pipes only.
         libc::F_GETPIPE_SZ | libc::F_SETPIPE_SZ => Err(Failure::Errno(libc::EBADF)),
         libc::F_GETOWN | libc::F_SETOWN | F_SETSIG | F_GETSIG => Ok(0),
+        // How libc asks for the same.
+        F_GETOWN_EX => user_memory::write(argument, &[0i32; 2]).map(|()| 0),
+        F_SETOWN_EX => match user_memory::read::<[i32; 2]>(argument)?[0] {
+            0..=2 => Ok(0),
+            _ => Err(Failure::Errno(libc::EINVAL)),
+        },
         // For files in memory only.
         libc::F_ADD_SEALS if !pin.writes() => Err(Failure::Errno(libc::EPERM)),
         libc::F_ADD_SEALS | libc::F_GET_SEALS => Err(Failure::Errno(libc::EINVAL)),
         libc::F_GETLEASE => Ok(libc::F_UNLCK as isize),
         libc::F_SETLEASE if pin.file()?.kind() != FileKind::File => Err(Failure::Errno(libc::EINVAL)),
         libc::F_SETLEASE if argument as i32 == libc::F_UNLCK => Err(Failure::Errno(libc::EAGAIN)),
+        libc::F_NOTIFY if argument as u32 & !DN_MULTISHOT == 0 => Ok(0),
         libc::F_NOTIFY if pin.file()?.kind() != FileKind::Directory => Err(Failure::Errno(libc::ENOTDIR)),
-        libc::F_NOTIFY if argument == 0 => Ok(0),
         libc::F_NOTIFY | libc::F_SETLEASE => call.unserved(libc::EOPNOTSUPP),
         F_GET_RW_HINT => user_memory::write(argument, &0u64).map(|()| 0),
         F_SET_RW_HINT => match user_memory::read::<u64>(argument)? {

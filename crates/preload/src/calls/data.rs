@@ -110,7 +110,8 @@ pub fn pwrite(call: &Call) -> Answer {
 
 /// The parts of an I/O vector, as pairs of address and length, which are at most [`COUNT_LIMIT`] together.
 pub fn vector(call: &Call) -> Result<Vec<[usize; 2]>, Failure> {
-    let count = call.word(2);
+    // The kernel takes the lower half for the number.
+    let count = call.word(2) as u32 as usize;
     if count > VECTOR_LIMIT {
         return Err(Failure::Errno(libc::EINVAL));
     }
@@ -266,6 +267,9 @@ pub fn truncate_open(call: &Call) -> Answer {
 pub fn truncate(call: &Call) -> Answer {
     const NAMED: Named = (None, 0);
     let size = call.word(1) as i64;
+    if size < 0 {
+        return Err(Failure::Errno(libc::EINVAL));
+    }
     let answer = path::at(
         call,
         NAMED,
@@ -284,6 +288,7 @@ pub fn allocate(call: &Call) -> Answer {
     const KEEP_PUNCHED: i32 = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
     const KEEP_ZEROED: i32 = libc::FALLOC_FL_ZERO_RANGE | libc::FALLOC_FL_KEEP_SIZE;
     const UNSHARE: i32 = libc::FALLOC_FL_UNSHARE_RANGE;
+    const WRITE_ZEROES: i32 = 0x80;
     const KEEP_UNSHARED: i32 = libc::FALLOC_FL_UNSHARE_RANGE | libc::FALLOC_FL_KEEP_SIZE;
     let pin = call.pin(0)?;
     let file = pin.file()?;
@@ -299,7 +304,7 @@ pub fn allocate(call: &Call) -> Answer {
         libc::FALLOC_FL_INSERT_RANGE => Allocation::Insert,
         _ if offset < 0 || length <= 0 => return Err(Failure::Errno(libc::EINVAL)),
         // These the kernel has for file systems that can do them, once it has looked at the file.
-        UNSHARE | KEEP_UNSHARED => {
+        UNSHARE | KEEP_UNSHARED | WRITE_ZEROES => {
             file.check_writable()?;
             return Err(Failure::Errno(libc::EOPNOTSUPP));
         }
@@ -322,7 +327,8 @@ pub fn read_ahead(call: &Call) -> Answer {
     let pin = call.pin(0)?;
     let file = pin.file()?;
     file.check_readable()?;
-    if file.kind() == FileKind::File { Ok(0) } else { Err(Failure::Errno(libc::EINVAL)) }
+    let is_length = call.word(2) as isize >= 0;
+    if is_length && file.kind() == FileKind::File { Ok(0) } else { Err(Failure::Errno(libc::EINVAL)) }
 }
 
 pub fn sync_range(call: &Call) -> Answer {

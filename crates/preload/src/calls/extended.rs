@@ -108,7 +108,9 @@ fn below_directory(call: &Call, number: i64) -> Result<(Subject, Call), Failure>
     let (value, length, flags) = match number {
         libc::SYS_listxattr => (call.word(3), call.word(4), 0),
         libc::SYS_removexattr => (0, 0, 0),
-        _ if call.word(5) != size_of::<[u64; 2]>() => return Err(Failure::NotOurs),
+        _ if !is_structure(call.word(4), call.word(5), size_of::<[u64; 2]>())? => {
+            return Err(Failure::NotOurs);
+        }
         _ => {
             let [value, rest]: [u64; 2] = user_memory::read(call.word(4))?;
             (value as usize, rest as u32 as usize, (rest >> 32) as usize)
@@ -132,6 +134,17 @@ fn below_directory(call: &Call, number: i64) -> Result<(Subject, Call), Failure>
         _ => [first, call.word(3), value, length, flags, call.word(0)],
     };
     Ok((subject, Call { number: number as usize, arguments }))
+}
+
+/// Whether a structure of `length` bytes is one of `known` bytes: what a later kernel may know of it beyond them must be zero.
+fn is_structure(address: usize, length: usize, known: usize) -> Result<bool, Failure> {
+    const STRUCTURE_BYTES_MAX: usize = 4096;
+    if !(known..=STRUCTURE_BYTES_MAX).contains(&length) {
+        return Ok(false);
+    }
+    let mut rest = vec![0; length - known];
+    user_memory::read_bytes(address.wrapping_add(known), &mut rest)?;
+    Ok(rest.iter().all(|&byte| byte == 0))
 }
 
 pub fn get_below(call: &Call) -> Answer {

@@ -269,6 +269,11 @@ fn continue_outside(call: &Call, named: Named, mut path: Vec<u8>) -> Outside {
 
 /// Answers a call of ours that is not served: by descriptor or path, whichever its class looks at.
 pub fn refuse(call: &Call) -> Answer {
+    if call.number as i64 == libc::SYS_inotify_add_watch
+        && let Some(errno) = refusal_of_watcher(call)?
+    {
+        return Err(Failure::Errno(errno));
+    }
     let ours = match class_of(call.number as i64) {
         filter::CLASS_FD => call.pin(0).map(|_| ()),
         filter::CLASS_FD_FD => call.pin(0).or_else(|_| call.pin(1)).map(|_| ()),
@@ -307,13 +312,6 @@ fn check_others(call: &Call) -> Result<(), Failure> {
     const HANDLE_BYTES_MAX: u32 = 128;
     let mut arguments = call.arguments;
     match call.number as i64 {
-        libc::SYS_inotify_add_watch if !is_watch_mask(call.word(2) as u32) => {
-            return Err(Failure::Errno(libc::EINVAL));
-        }
-        libc::SYS_inotify_add_watch if call.pin(0).is_ok_and(|pin| !pin.is_path()) => {
-            return Err(Failure::Errno(libc::EINVAL));
-        }
-        libc::SYS_inotify_add_watch if call.pin(0).is_ok() => return Err(Failure::Errno(libc::EBADF)),
         // These look at the path last, and cannot read the one the kernel gets.
         libc::SYS_inotify_add_watch => arguments[1] = 0,
         libc::SYS_name_to_handle_at => (arguments[0], arguments[1]) = (libc::AT_FDCWD as usize, 0),
@@ -343,6 +341,17 @@ fn check_others(call: &Call) -> Result<(), Failure> {
     match process::client()?.stat(&credentials::effective(), base, path, follow) {
         Ok(_) | Err(Error::Leaves { .. }) => Ok(()),
         Err(error) => Err(error.into()),
+    }
+}
+
+/// What is wrong with the watcher of `inotify_add_watch`, if anything is: the kernel looks at it before the path.
+fn refusal_of_watcher(call: &Call) -> Result<Option<i32>, Failure> {
+    match call.pin(0) {
+        _ if !is_watch_mask(call.word(2) as u32) => Ok(Some(libc::EINVAL)),
+        Ok(pin) if pin.is_path() => Ok(Some(libc::EBADF)),
+        Ok(_) => Ok(Some(libc::EINVAL)),
+        Err(Failure::NotOurs) => Ok(None),
+        Err(failure) => Err(failure),
     }
 }
 

@@ -433,7 +433,7 @@ pub fn copy_range(call: &Call) -> Answer {
     from.read_offset()?;
     to.read_offset()?;
     let kinds = [from.kind()?, to.kind()?];
-    if call.word(5) != 0 {
+    if call.int(5) != 0 {
         return Err(Failure::Errno(libc::EINVAL));
     }
     if kinds.contains(&libc::S_IFDIR) {

@@ -123,7 +123,13 @@ pub static ALLOWED: &[Allowed] = &[
     Allowed {
         heading: "Without waiting for the disk",
         goes_on: false,
-        is: |disk, door| disk.name() == "openat2" && (disk.answer() == "EAGAIN" || door.answer() == "EAGAIN"),
+        is: |disk, door| {
+            let opens = disk.name() == "openat2" && (disk.answer() == "EAGAIN" || door.answer() == "EAGAIN");
+            // RWF_NOWAIT.
+            let is_at_once = |word: &str| place::parse(word).is_some_and(|flags| flags & 8 != 0);
+            let writes = disk.name() == "pwritev2" && disk.answer() == "EOPNOTSUPP";
+            opens || writes && disk.call.split(' ').next_back().is_some_and(is_at_once)
+        },
     },
     Allowed {
         heading: "Flags of an open tree",
