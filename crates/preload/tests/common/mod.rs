@@ -1,10 +1,15 @@
-//! A store served in this process, and programs run on it under the library just built.
+//! A store with a daemon, and programs run on it under the library just built.
 
 #![allow(dead_code)]
 
+use std::cell::RefCell;
+use std::io::{Read as _, Write as _};
+use std::net::Shutdown;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
@@ -84,36 +89,66 @@ pub fn told(output: &Output) -> String {
     format!("{}{}{}\n", text(&output.stdout), text(&output.stderr), output.status)
 }
 
-/// A store in memory with its daemon.
+/// A store in memory with its daemon. That is a process of its own: in this one, every program that another test starts would
+/// have copies of the daemon's descriptors between its fork and its exec, and hold the locks that are set on them.
 pub struct Served {
     folder: tempfile::TempDir,
-    shared: Arc<SharedFs>,
-    _server: Server<SharedFs>,
-    _users: cuesta_served::Server,
+    daemon: Child,
+    /// The daemon answers each byte with the number of inodes, and ends when no more can come.
+    questions: RefCell<UnixStream>,
+}
+
+/// Where the daemon finds its store.
+const STORE_VARIABLE: &str = "CUESTA_TEST_STORE";
+
+/// The daemon of a [`Served`].
+#[test]
+#[ignore = "other tests start it"]
+fn daemon() {
+    let Some(folder) = std::env::var_os(STORE_VARIABLE) else { return };
+    let folder = Path::new(&folder);
+    let geometry = Geometry { nvm_bytes: 1 << 30, ..Geometry::default() };
+    let superblock = Superblock { store: StoreId([3; 16]), medium: Medium::Memory, geometry };
+    SharedFs::create(folder, superblock).expect("a new store");
+    let listener = Listener::bind(&folder.join("sock")).expect("socket");
+    let shared = SharedFs::open(folder, Options::default()).expect("the store");
+    let _server = Server::start(Arc::clone(&shared), listener).expect("server");
+    let users = cuesta_served::Listener::bind(&folder.join(USERS_FOLDER)).expect("socket");
+    let _users = cuesta_served::Server::start(users, &folder.join("sock"), folder).expect("server");
+    let mut questions =
+        UnixStream::from(std::io::stdin().as_fd().try_clone_to_owned().expect("the questions"));
+    // The first is whether it serves.
+    while matches!(questions.read(&mut [0; 1]), Ok(1)) {
+        let inodes = shared.totals().expect("totals").inodes;
+        questions.write_all(&inodes.to_ne_bytes()).expect("who asks waits");
+    }
 }
 
 impl Served {
     pub fn new() -> Self {
         let folder = tempfile::tempdir_in("/dev/shm").expect("folder");
-        let geometry = Geometry { nvm_bytes: 1 << 30, ..Geometry::default() };
-        let superblock = Superblock { store: StoreId([3; 16]), medium: Medium::Memory, geometry };
-        SharedFs::create(folder.path(), superblock).expect("a new store");
-        let listener = Listener::bind(&folder.path().join("sock")).expect("socket");
-        let shared = SharedFs::open(folder.path(), Options::default()).expect("the store");
-        let server = Server::start(Arc::clone(&shared), listener).expect("server");
-        let users = folder.path().join(USERS_FOLDER);
-        let users = cuesta_served::Server::start(
-            cuesta_served::Listener::bind(&users).expect("socket"),
-            &folder.path().join("sock"),
-            folder.path(),
-        )
-        .expect("server");
-        Self { folder, shared, _server: server, _users: users }
+        let (ours, theirs) = UnixStream::pair().expect("sockets");
+        let name =
+            module_path!().split_once("::").map_or("daemon".into(), |(_, path)| format!("{path}::daemon"));
+        let daemon = Command::new(std::env::current_exe().expect("path of the test"))
+            .args(["--exact", "--ignored", "--nocapture", &name])
+            .env(STORE_VARIABLE, folder.path())
+            .stdin(OwnedFd::from(theirs))
+            .stdout(Stdio::null())
+            .spawn()
+            .expect("runs");
+        let served = Self { folder, daemon, questions: RefCell::new(ours) };
+        served.inodes();
+        served
     }
 
     /// Inodes there are, the root among them.
     pub fn inodes(&self) -> u64 {
-        self.shared.totals().expect("totals").inodes
+        let mut questions = self.questions.borrow_mut();
+        questions.write_all(b"?").expect("the daemon serves");
+        let mut inodes = [0; 8];
+        questions.read_exact(&mut inodes).expect("the daemon answers");
+        u64::from_ne_bytes(inodes)
     }
 
     /// Where it lies.
@@ -129,6 +164,17 @@ impl Served {
     /// A command to which the store appears at `at`.
     pub fn command_at(&self, program: &str, at: &Path) -> Command {
         preloaded_at(program, &self.folder.path().join("sock"), self.folder.path(), at)
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        // Processes that are being started have copies of this end, too.
+        let _ = self.questions.get_mut().shutdown(Shutdown::Both);
+        let ended = self.daemon.wait();
+        if !std::thread::panicking() {
+            assert!(ended.is_ok_and(|status| status.success()), "the daemon failed");
+        }
     }
 }
 
