@@ -203,7 +203,6 @@ impl Problem {
                 | Problem::Misplaced { .. }
                 | Problem::Salvaged { .. }
                 | Problem::NoRoot
-                | Problem::Unreachable(_)
                 | Problem::Blocks { .. }
                 | Problem::Totals { .. }
         )

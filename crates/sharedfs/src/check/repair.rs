@@ -132,7 +132,6 @@ fn repair_one(
             let root = InodeRecord::new(InodeNumber::ROOT, 0o040_755, 0, 0, clock::now());
             transaction.put_inode(&InodeRecord { parent: InodeNumber::ROOT, links: 2, ..root })?;
         }
-        Problem::Unreachable(inode) => give_a_name(transaction, *inode)?,
         Problem::Blocks { inode, .. } => {
             let left = transaction.extents(*inode, 0..u64::MAX)?;
             transaction.replace_extents(*inode, &left, &[])?;
