@@ -44,27 +44,27 @@ demo: build
 # One profile and one set of features for everything, so that each crate is compiled once: with the recorder, which the crash
 # explorer needs and which costs everything else one look at a flag. Once all is built there are two lanes: the suites, of which many
 # wait for something most of the time, beside what keeps one processor busy. Each stage tells how long it took.
-RECORDED := --release --workspace --features cuesta-sim/record
+CHECKED := --profile checked
+RECORDED := $(CHECKED) --workspace --features cuesta-sim/record
 STAGE := @setup/stage
 
 test: setup
 	@setup/packages fio=fio mkfs.ext4=e2fsprogs /usr/include/sqlite3.h=libsqlite3-dev /usr/include/sys/acl.h=libacl1-dev \
 		perl=perl git=git node=nodejs setfattr=attr setfacl=acl sudo=sudo $(COMPARED) $(GUEST)
-	$(STAGE) build $(CARGO) build $(RECORDED)
-	$(STAGE) build-tests $(CARGO) test $(RECORDED) --no-run
-	$(STAGE) build-explorer $(CARGO) test $(RECORDED) --test explorer --no-run
+	$(STAGE) build $(CARGO) build $(RECORDED) --all-targets
+	$(STAGE) build-explorer $(CARGO) build $(RECORDED) --test explorer
 	$(STAGE) lanes $(MAKE) --no-print-directory -j2 test-suites test-campaigns
 
 test-suites:
-	$(STAGE) suites $(CARGO) test $(RECORDED) --no-fail-fast
+	$(STAGE) suites $(CARGO) test $(RECORDED) --lib --bins --tests --no-fail-fast
 	$(STAGE) suites-on-disk env CUESTA_TEST_MEDIUM=block setup/suites media sharedfs libfs -- $(CARGO) test $(RECORDED)
 
 test-campaigns:
 	$(STAGE) explorer $(CARGO) test $(RECORDED) --test explorer
-	$(STAGE) guest python3 guest/test.py $(TARGET) --slice
-	$(STAGE) conform python3 conform/conform.py $(CUESTA) $(TARGET)/conform --seeds 3 --operations 15000
+	$(STAGE) guest python3 guest/test.py $(TARGET) --profile checked --slice
+	$(STAGE) conform python3 conform/conform.py $(TARGET)/checked/cuesta $(TARGET)/conform --seeds 3 --operations 15000
 	$(STAGE) fuzz env SEED=1 fuzz/run 2
-	$(STAGE) models $(CARGO) test --release $(MODELS) --lib models::
+	$(STAGE) models $(CARGO) test $(CHECKED) $(MODELS) --lib models::
 
 # The campaigns at length, for those who touched what they look at: some hours.
 test-long: build

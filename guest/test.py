@@ -179,6 +179,7 @@ def run_kills(folder, medium, campaign, kills, seed):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument('target', type=pathlib.Path)
+    parser.add_argument('--profile', default='release', help='by which cargo profile it was built (default: %(default)s)')
     parser.add_argument('--slice', action='store_true', help='platform, nodes, and one cut each of pmem and device')
     parser.add_argument('--only', choices=['cuts', 'kills', 'nodes', 'platform', 'tests'])
     parser.add_argument('--medium', choices=list(DAX), help='one of them [default: all for cuts, pmem and device for kills, pmem for tests]')
@@ -193,20 +194,20 @@ def main():
         parts = [arguments.only] if arguments.only else ['cuts', 'platform', 'nodes', 'kills', 'tests']
         media, cuts = [arguments.medium] if arguments.medium else list(DAX), arguments.cuts
     target = arguments.target.resolve()
-    folder = target / 'guest'
+    folder, built = target / 'guest', target / arguments.profile
     folder.mkdir(parents=True, exist_ok=True)
     print(f'seed {arguments.seed}', flush=True)
     try:
         if 'cuts' in parts:
             for medium in media:
-                run_cuts(folder, medium, target / 'release/cuesta', cuts, random.Random(arguments.seed))
+                run_cuts(folder, medium, built / 'cuesta', cuts, random.Random(arguments.seed))
         if 'platform' in parts:
-            run_platform(folder, target / 'release/cuesta')
+            run_platform(folder, built / 'cuesta')
         if 'nodes' in parts:
-            run_nodes(folder, target / 'release/cuesta')
+            run_nodes(folder, built / 'cuesta')
         if 'kills' in parts:
             for medium in [arguments.medium] if arguments.medium else ['pmem', 'device']:
-                run_kills(folder, medium, target / 'release/kill-campaign', arguments.kills, arguments.seed)
+                run_kills(folder, medium, built / 'kill-campaign', arguments.kills, arguments.seed)
         if 'tests' in parts:
             run_tests(folder, arguments.medium or 'pmem', arguments.suite)
     except guest.Failed as failed:

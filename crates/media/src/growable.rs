@@ -19,8 +19,8 @@ use std::ops::Deref;
 use std::path::Path;
 use std::sync::Mutex;
 
-/// Addresses reserved for one file.
-const RESERVED_BYTES: u64 = 1 << 40;
+/// Addresses reserved for one file: metadata of a billion inodes. A process has 128 TiB of addresses, on some machines less.
+const RESERVED_BYTES: u64 = 1 << 38;
 
 /// The file is allocated and mapped in steps of this size.
 const CHUNK_BYTES: u64 = 4 << 20;

@@ -115,7 +115,7 @@ impl OneFile {
                 let at = record_offset(ring_slots, slot, copy) as usize;
                 let bytes = &bytes[at..at + record_bytes(ring_slots)];
                 // Most slots were never used.
-                if bytes.iter().all(|&byte| byte == 0) {
+                if bytes.iter().fold(0, |all, &byte| all | byte) == 0 {
                     continue;
                 }
                 match SessionRecord::decode(bytes) {
