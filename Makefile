@@ -58,13 +58,13 @@ test: setup
 test-suites:
 	$(STAGE) suites $(CARGO) test $(RECORDED) --lib --bins --tests --no-fail-fast
 	$(STAGE) suites-on-disk env CUESTA_TEST_MEDIUM=block setup/suites media sharedfs libfs -- $(CARGO) test $(RECORDED)
+	$(STAGE) fuzz env SEED=1 fuzz/run 2
+	$(STAGE) models $(CARGO) test $(CHECKED) $(MODELS) --lib models::
 
 test-campaigns:
 	$(STAGE) explorer $(CARGO) test $(RECORDED) --test explorer
 	$(STAGE) guest python3 guest/test.py $(TARGET) --profile checked --slice
-	$(STAGE) conform python3 conform/conform.py $(TARGET)/checked/cuesta $(TARGET)/conform --seeds 3 --operations 15000
-	$(STAGE) fuzz env SEED=1 fuzz/run 2
-	$(STAGE) models $(CARGO) test $(CHECKED) $(MODELS) --lib models::
+	$(STAGE) conform python3 conform/conform.py $(TARGET)/checked/cuesta $(TARGET)/conform --seeds 2 --operations 15000
 
 # The campaigns at length, for those who touched what they look at: some hours.
 test-long: build

@@ -10,7 +10,7 @@ platform: what the firmware says of caches when the power goes (both of what it 
 kills: programs, the daemon and the mount are killed with SIGKILL (kill-campaign), in a guest that stays; on DAX, and on the device.
 
 Usage: test.py TARGET [--slice] [--only cuts|kills|nodes|platform|tests] [--medium pmem|block|device] [--suite NAME] [--cuts N] [--kills N] [--seed N].
---slice: platform, nodes and two cuts, for every day. TARGET is cargo's folder; the guest reads the host's files.
+--slice: platform and a cut, for every day. TARGET is cargo's folder; the guest reads the host's files.
 """
 
 import argparse
@@ -180,7 +180,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument('target', type=pathlib.Path)
     parser.add_argument('--profile', default='release', help='by which cargo profile it was built (default: %(default)s)')
-    parser.add_argument('--slice', action='store_true', help='platform, nodes, and one cut each of pmem and device')
+    parser.add_argument('--slice', action='store_true', help='platform, and one cut of device')
     parser.add_argument('--only', choices=['cuts', 'kills', 'nodes', 'platform', 'tests'])
     parser.add_argument('--medium', choices=list(DAX), help='one of them [default: all for cuts, pmem and device for kills, pmem for tests]')
     parser.add_argument('--suite', default='', help='only test programs whose names contain this, as libfs/suite')
@@ -189,7 +189,7 @@ def main():
     parser.add_argument('--seed', type=int, default=random.randrange(1 << 32))
     arguments = parser.parse_args()
     if arguments.slice:
-        parts, media, cuts = ['platform', 'nodes', 'cuts'], ['pmem', 'device'], 1
+        parts, media, cuts = ['platform', 'cuts'], ['device'], 1
     else:
         parts = [arguments.only] if arguments.only else ['cuts', 'platform', 'nodes', 'kills', 'tests']
         media, cuts = [arguments.medium] if arguments.medium else list(DAX), arguments.cuts

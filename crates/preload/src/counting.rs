@@ -197,6 +197,7 @@ fn about(call: &Call) -> Vec<u8> {
         filter::CLASS_FD_FIFTH => return of_descriptor(call.int(4)),
         _ => match number {
             libc::SYS_execve | libc::SYS_chdir => (None, 0),
+            libc::SYS_inotify_add_watch => (None, 1),
             libc::SYS_openat2 | libc::SYS_execveat => (Some(0), 1),
             libc::SYS_fchdir | libc::SYS_sendmsg | libc::SYS_sendmmsg => return of_descriptor(call.int(0)),
             _ => return Vec::new(),

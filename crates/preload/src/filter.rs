@@ -258,7 +258,7 @@ pub const fn class_of(number: i64) -> u8 {
         | libc::SYS_swapoff
         | libc::SYS_umount2 => CLASS_PATH,
         libc::SYS_rename | libc::SYS_link | libc::SYS_mount | libc::SYS_pivot_root => CLASS_PATH_PATH,
-        libc::SYS_symlink | libc::SYS_inotify_add_watch | libc::SYS_quotactl => CLASS_PATH_SECOND,
+        libc::SYS_symlink | libc::SYS_quotactl => CLASS_PATH_SECOND,
         libc::SYS_openat
         | libc::SYS_newfstatat
         | libc::SYS_statx
@@ -321,6 +321,8 @@ pub const fn class_of(number: i64) -> u8 {
         | libc::SYS_sendto
         | libc::SYS_sendmmsg
         | libc::SYS_close_range
+        // The kernel looks at the watcher, which may be a file of ours, before it looks at the path.
+        | libc::SYS_inotify_add_watch
         | libc::SYS_fanotify_mark
         | libc::SYS_fsconfig
         | libc::SYS_bpf

@@ -87,12 +87,14 @@ pub fn serve(call: &Call) -> Answer {
 
 /// Files share no blocks. The kernel looks at the other descriptor before it asks the file system.
 fn clone_from(source: i32) -> Answer {
-    let is_open = match descriptors::pin(source) {
-        Some(pin) => !pin.is_path(),
-        None => rustix::fs::fcntl_getfl(process::borrow(source))
-            .is_ok_and(|flags| !flags.contains(rustix::fs::OFlags::PATH)),
+    let (is_open, if_open) = match descriptors::pin(source) {
+        Some(pin) => (!pin.is_path(), libc::EOPNOTSUPP),
+        None => {
+            let flags = rustix::fs::fcntl_getfl(process::borrow(source));
+            (flags.is_ok_and(|flags| !flags.contains(rustix::fs::OFlags::PATH)), libc::EXDEV)
+        }
     };
-    Err(Failure::Errno(if is_open { libc::EOPNOTSUPP } else { libc::EBADF }))
+    Err(Failure::Errno(if is_open { if_open } else { libc::EBADF }))
 }
 
 /// A request to a file of the kernel's about one of ours.

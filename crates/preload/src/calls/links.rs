@@ -10,7 +10,7 @@
 use std::ffi::CString;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use rustix::fs::{Access, CWD, Mode, OFlags, ResolveFlags, openat2, readlink};
+use rustix::fs::{Access, AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, openat2, readlink, statat};
 use rustix::io::Errno;
 
 use super::path::{self, Named, Walk};
@@ -159,6 +159,7 @@ fn follows_end(call: &Call, path: usize) -> bool {
 fn paths_of(call: &Call) -> [Option<Named>; 2] {
     match class_of(call.number as i64) {
         _ if call.number as i64 == libc::SYS_chdir => [Some((None, 0)), None],
+        _ if call.number as i64 == libc::SYS_inotify_add_watch => [Some((None, 1)), None],
         filter::CLASS_PATH => [Some((None, 0)), None],
         filter::CLASS_PATH_PATH => [Some((None, 0)), Some((None, 1))],
         filter::CLASS_PATH_SECOND => [Some((None, 1)), None],
@@ -182,6 +183,12 @@ pub fn into_store(directory: i32, path: &[u8], follow: bool) -> Option<Vec<u8>> 
         [&working_directory::kernel_path(directory).ok()?[..], path].join(&b'/')
     };
     self::follow(prefix, absolute, follow)
+}
+
+/// Whether a path of the kernel's ends at a symbolic link.
+pub fn is_link(directory: i32, path: &[u8]) -> bool {
+    let found = statat(process::borrow(directory), path, AtFlags::SYMLINK_NOFOLLOW);
+    found.is_ok_and(|found| FileType::from_raw_mode(found.st_mode) == FileType::Symlink)
 }
 
 /// Whether a symbolic link lies on the way, as far as there is one.

@@ -5,7 +5,7 @@
 //! Code that is mapped, of whatever file, is patched before it can run.
 
 use crate::store::OpenFile;
-use cuesta_format::FileKind;
+use cuesta_format::{FILE_BYTES_MAX, FileKind};
 use cuesta_libfs::Error;
 use rustix::fd::{AsFd, AsRawFd, OwnedFd};
 use rustix::fs::{MemfdFlags, memfd_create};
@@ -34,7 +34,14 @@ pub fn map(call: &Call) -> Answer {
     file.check_not_path()?;
     let kind = flags as i32 & libc::MAP_TYPE;
     let is_shared = matches!(kind, libc::MAP_SHARED | libc::MAP_SHARED_VALIDATE);
-    if length == 0 || kind != libc::MAP_PRIVATE && !is_shared {
+    if length == 0 {
+        return Err(Failure::Errno(libc::EINVAL));
+    }
+    let last = (FILE_BYTES_MAX as usize).checked_sub(length).ok_or(Failure::Errno(libc::ENOMEM))?;
+    if file.kind() == FileKind::File && offset > last {
+        return Err(Failure::Errno(libc::EOVERFLOW));
+    }
+    if kind != libc::MAP_PRIVATE && !is_shared {
         return Err(Failure::Errno(libc::EINVAL));
     }
     let access = file.flags() & libc::O_ACCMODE;

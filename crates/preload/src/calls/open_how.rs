@@ -80,13 +80,15 @@ pub fn open(call: &Call) -> Answer {
     let is_absolute = path.as_bytes().first() == Some(&b'/');
     let names_descriptor =
         is_absolute && !has(IN_ROOT) && descriptor_names::passed(path.as_bytes()).is_some();
+    if names_descriptor && has(NO_CROSSING | BENEATH) {
+        return Err(Failure::Errno(libc::EXDEV));
+    }
     if names_descriptor && has(NO_MAGIC | NO_SYMLINKS) {
         return Err(Failure::Errno(libc::ELOOP));
     }
     let place = match place {
-        Err(Failure::NotOurs) if names_descriptor && has(NO_CROSSING | BENEATH) => {
-            return Err(Failure::Errno(libc::EXDEV));
-        }
+        // The path begins at a directory of the kernel's.
+        Err(Failure::NotOurs) if has(IN_ROOT) => return Err(Failure::NotOurs),
         Err(Failure::NotOurs) => {
             let answer = names::open_named(call, 1, flags);
             let follows = resolve & !(NO_MAGIC | CACHED) == 0;

@@ -275,6 +275,10 @@ pub fn refuse(call: &Call) -> Answer {
         return Err(Failure::Errno(errno));
     }
     let ours = match class_of(call.number as i64) {
+        _ if call.number as i64 == libc::SYS_inotify_add_watch => {
+            locate(call, None, 1).map(|_| ()).or_else(|failure| followed(call, 1, failure))
+        }
+        _ if is_handle_of_descriptor(call) => call.pin(0).map(|_| ()),
         filter::CLASS_FD => call.pin(0).map(|_| ()),
         filter::CLASS_FD_FD => call.pin(0).or_else(|_| call.pin(1)).map(|_| ()),
         filter::CLASS_FD_THIRD => call.pin(0).or_else(|_| call.pin(2)).map(|_| ()),
@@ -305,6 +309,13 @@ pub fn refuse(call: &Call) -> Answer {
     };
     process::client()?;
     call.unserved(errno)
+}
+
+/// Whether the call asks for a handle of what a descriptor is open for.
+fn is_handle_of_descriptor(call: &Call) -> bool {
+    call.number as i64 == libc::SYS_name_to_handle_at
+        && call.int(4) & libc::AT_EMPTY_PATH != 0
+        && UserPath::read(call.word(1)).is_ok_and(|path| path.as_bytes().is_empty())
 }
 
 /// What is wrong with the other arguments of a call that is not served, where programs try whether it is.
@@ -350,7 +361,13 @@ fn refusal_of_watcher(call: &Call) -> Result<Option<i32>, Failure> {
         _ if !is_watch_mask(call.word(2) as u32) => Ok(Some(libc::EINVAL)),
         Ok(pin) if pin.is_path() => Ok(Some(libc::EBADF)),
         Ok(_) => Ok(Some(libc::EINVAL)),
-        Err(Failure::NotOurs) => Ok(None),
+        // The kernel cannot read the path that it gets.
+        Err(Failure::NotOurs) => {
+            let mut arguments = call.arguments;
+            arguments[1] = 0;
+            let answer = call.kernel(arguments);
+            Ok((answer != -(libc::EFAULT as isize)).then_some(-answer as i32))
+        }
         Err(failure) => Err(failure),
     }
 }

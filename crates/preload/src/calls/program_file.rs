@@ -66,6 +66,9 @@ impl ProgramFile {
             let place = match path::locate_bytes(directory, &path) {
                 Ok(place) => place,
                 Err(Failure::NotOurs) => {
+                    if !follow && links::is_link(directory, &path) {
+                        return Err(Failure::Errno(libc::ELOOP));
+                    }
                     if let Some((pin, b"")) = descriptor_names::passed(&path).filter(|_| follow) {
                         return Self::behind(&pin);
                     }

@@ -19,6 +19,9 @@ const RWF_NOWAIT: usize = 8;
 /// Most bytes one call moves, as the kernel has it.
 const COUNT_LIMIT: usize = 0x7fff_f000;
 
+/// The kind of what the kernel has no file of.
+const NO_KIND: u32 = 0;
+
 /// One end of a transfer.
 struct End {
     fd: i32,
@@ -62,9 +65,9 @@ impl End {
         super::data::check_position(count, position)
     }
 
-    /// Whether it has no offsets: a pipe or a socket.
+    /// Whether it has no offsets: a pipe or a socket, or what the kernel made without a file (`eventfd`, `epoll_create`).
     fn is_stream(&self) -> Result<bool, Failure> {
-        Ok(matches!(self.kind()?, libc::S_IFIFO | libc::S_IFSOCK))
+        Ok(matches!(self.kind()?, libc::S_IFIFO | libc::S_IFSOCK | NO_KIND))
     }
 
     /// The flags it was opened with.
@@ -281,6 +284,9 @@ fn fill_pipe(mut from: End, to: End, count: usize, flags: u32) -> Answer {
     let mut moved = 0;
     from.begin()?;
     to.wait_ready(libc::POLLOUT, flags)?;
+    if from.pin.is_some() && from.kind()? == libc::S_IFDIR {
+        return Err(Failure::Errno(libc::EINVAL));
+    }
     while moved < count {
         let wanted = (count - moved).min(buffer.len());
         let done = match from.read(&mut buffer[..wanted]) {
@@ -341,8 +347,7 @@ fn send(call: &Call) -> Answer {
     }
     let appends = to.flags()? & libc::O_APPEND != 0 && !to.is_pipe();
     // What could not be put back is not taken.
-    let cannot_seek = matches!(from.kind()?, libc::S_IFDIR | libc::S_IFIFO | libc::S_IFSOCK);
-    if appends || cannot_seek {
+    if appends || from.is_stream()? || from.kind()? == libc::S_IFDIR {
         return Err(Failure::Errno(libc::EINVAL));
     }
     let count = call.word(3);

@@ -218,8 +218,14 @@ fn look_in_store(place: &Place, how: Look) -> Result<(), Leaving> {
     if !matches!(how, Look::New) {
         return Ok(());
     }
-    let exists = is_no_name(last) || client.stat(&credentials, base, trimmed(path), false).is_ok();
-    check_new(exists, last)
+    if is_no_name(last) {
+        return check_new(true, last);
+    }
+    match client.stat(&credentials, base, trimmed(path), false) {
+        Ok(_) => check_new(true, last),
+        Err(error) if error.errno() == libc::ENOENT => check_new(false, last),
+        Err(error) => Err(error.into()),
+    }
 }
 
 fn look_outside(directory: i32, path: &[u8], how: Look) -> Result<(), Failure> {

@@ -108,7 +108,12 @@ fn daemon() {
     let Some(folder) = std::env::var_os(STORE_VARIABLE) else { return };
     let folder = Path::new(&folder);
     let geometry = Geometry { nvm_bytes: 1 << 30, ..Geometry::default() };
-    let superblock = Superblock { store: StoreId([3; 16]), medium: Medium::Memory, geometry };
+    // By its number the machine's processes tell which store's programs they run.
+    let mut store = StoreId([0; 16]);
+    std::fs::File::open("/dev/urandom")
+        .and_then(|mut random| random.read_exact(&mut store.0))
+        .expect("16 bytes");
+    let superblock = Superblock { store, medium: Medium::Memory, geometry };
     SharedFs::create(folder, superblock).expect("a new store");
     let listener = Listener::bind(&folder.join("sock")).expect("socket");
     let shared = SharedFs::open(folder, Options::default()).expect("the store");
