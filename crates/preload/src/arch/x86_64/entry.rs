@@ -162,6 +162,13 @@ global_asm!(
     "31:",
     "  mov r11, rsi",
     "  mov ecx, edi",
+    "  test r11, r11",
+    "  jnz 37f",
+    // No path may stand for an empty one (fstatat, statx): the working directory.
+    "  cmp ecx, -100",
+    "  jne 37f",
+    "  cmp dword ptr [rip + {cwd_virtual}], 0",
+    "  jne 70f",
     "  jmp 37f",
     "35:",
     "  mov r11, rdx",
