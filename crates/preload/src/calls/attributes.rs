@@ -8,8 +8,7 @@ use cuesta_libfs::{Credentials, Error, SetAttributes, SetTime, Stat};
 use super::path::{self, Named};
 use super::{Answer, Call, Failure, descriptor_names, own_listing};
 use crate::descriptors::Pin;
-use crate::user_memory::UserPath;
-use crate::{credentials, descriptors, process, user_memory, working_directory};
+use crate::{credentials, process, user_memory};
 
 const MODE_BITS: u32 = 0o7777;
 /// What `statfs` calls the file system: "cues".
@@ -88,24 +87,6 @@ fn fill_extended(stat: &InodeRecord) -> libc::statx {
     out
 }
 
-/// The open file a call with an empty path means: the descriptor, or the working directory.
-fn itself(call: &Call, directory: Option<usize>, path: usize, flags: i32) -> Result<Option<Pin>, Failure> {
-    let Some(directory) = directory else { return Ok(None) };
-    if flags & libc::AT_EMPTY_PATH == 0 {
-        return Ok(None);
-    }
-    // Newer kernels take no path for an empty one where they only look.
-    let is_null =
-        call.word(path) == 0 && matches!(call.number as i64, libc::SYS_newfstatat | libc::SYS_statx);
-    if !is_null && !UserPath::read(call.word(path))?.as_bytes().is_empty() {
-        return Ok(None);
-    }
-    match call.int(directory) {
-        libc::AT_FDCWD => working_directory::pin().map(Some).ok_or(Failure::NotOurs),
-        fd => descriptors::pin(fd).map(Some).ok_or(Failure::NotOurs),
-    }
-}
-
 /// All that may be asked of a `stat`; the kernel refuses the rest.
 const STAT_FLAGS: i32 =
     libc::AT_SYMLINK_NOFOLLOW | libc::AT_NO_AUTOMOUNT | libc::AT_EMPTY_PATH | libc::AT_STATX_SYNC_TYPE;
@@ -171,7 +152,7 @@ fn look<T>(
     if flags & !STAT_FLAGS != 0 {
         return Err(Failure::NotOurs);
     }
-    if let Some(pin) = itself(call, named.0, named.1, flags)? {
+    if let Some(pin) = path::itself(call, named.0, named.1, flags)? {
         return write((question.open)(process::client()?, pin.file()?)?);
     }
     let follow = flags & libc::AT_SYMLINK_NOFOLLOW == 0;
@@ -198,7 +179,7 @@ pub fn access(call: &Call, directory: Option<usize>, path: usize, mode: i32, fla
     }
     let asks_for_effective = flags & libc::AT_EACCESS != 0;
     let whose = if asks_for_effective { credentials::effective } else { credentials::real };
-    if let Some(pin) = itself(call, directory, path, flags)? {
+    if let Some(pin) = path::itself(call, directory, path, flags)? {
         return descriptor_names::check(&pin, &whose(), mode as u32).map(|()| 0);
     }
     let follow = flags & libc::AT_SYMLINK_NOFOLLOW == 0;
@@ -220,7 +201,7 @@ fn set(call: &Call, named: Named, flags: i32, attributes: SetAttributes) -> Answ
     if flags & !CHANGE_FLAGS != 0 {
         return Err(Failure::NotOurs);
     }
-    if let Some(pin) = itself(call, named.0, named.1, flags)? {
+    if let Some(pin) = path::itself(call, named.0, named.1, flags)? {
         return set_behind(&pin, attributes);
     }
     let follow = flags & libc::AT_SYMLINK_NOFOLLOW == 0;

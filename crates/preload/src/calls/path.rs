@@ -278,7 +278,14 @@ pub fn refuse(call: &Call) -> Answer {
         _ if call.number as i64 == libc::SYS_inotify_add_watch => {
             locate(call, None, 1).map(|_| ()).or_else(|failure| followed(call, 1, failure))
         }
-        _ if is_handle_of_descriptor(call) => call.pin(0).map(|_| ()),
+        _ if call.number as i64 == libc::SYS_name_to_handle_at => {
+            match itself(call, Some(0), 1, call.int(4)) {
+                Ok(None) => {
+                    locate(call, Some(0), 1).map(|_| ()).or_else(|failure| followed(call, 1, failure))
+                }
+                file => file.map(|_| ()),
+            }
+        }
         filter::CLASS_FD => call.pin(0).map(|_| ()),
         filter::CLASS_FD_FD => call.pin(0).or_else(|_| call.pin(1)).map(|_| ()),
         filter::CLASS_FD_THIRD => call.pin(0).or_else(|_| call.pin(2)).map(|_| ()),
@@ -311,21 +318,45 @@ pub fn refuse(call: &Call) -> Answer {
     call.unserved(errno)
 }
 
-/// Whether the call asks for a handle of what a descriptor is open for.
-fn is_handle_of_descriptor(call: &Call) -> bool {
-    call.number as i64 == libc::SYS_name_to_handle_at
-        && call.int(4) & libc::AT_EMPTY_PATH != 0
-        && UserPath::read(call.word(1)).is_ok_and(|path| path.as_bytes().is_empty())
+/// The open file a call with an empty path means: the descriptor, or the working directory.
+pub fn itself(
+    call: &Call,
+    directory: Option<usize>,
+    path: usize,
+    flags: i32,
+) -> Result<Option<Pin>, Failure> {
+    let Some(directory) = directory else { return Ok(None) };
+    if flags & libc::AT_EMPTY_PATH == 0 {
+        return Ok(None);
+    }
+    // Newer kernels take no path for an empty one where they only look.
+    let is_null =
+        call.word(path) == 0 && matches!(call.number as i64, libc::SYS_newfstatat | libc::SYS_statx);
+    if !is_null && !UserPath::read(call.word(path))?.as_bytes().is_empty() {
+        return Ok(None);
+    }
+    match call.int(directory) {
+        libc::AT_FDCWD => working_directory::pin().map(Some).ok_or(Failure::NotOurs),
+        fd => descriptors::pin(fd).map(Some).ok_or(Failure::NotOurs),
+    }
 }
 
 /// What is wrong with the other arguments of a call that is not served, where programs try whether it is.
 fn check_others(call: &Call) -> Result<(), Failure> {
     const HANDLE_BYTES_MAX: u32 = 128;
-    let mut arguments = call.arguments;
-    match call.number as i64 {
-        // These look at the path last, and cannot read the one the kernel gets.
-        libc::SYS_inotify_add_watch => arguments[1] = 0,
-        libc::SYS_name_to_handle_at => (arguments[0], arguments[1]) = (libc::AT_FDCWD as usize, 0),
+    let (named, follow) = match call.number as i64 {
+        // The kernel has looked at the rest.
+        libc::SYS_inotify_add_watch => ((None, 1), call.word(2) as u32 & libc::IN_DONT_FOLLOW == 0),
+        libc::SYS_name_to_handle_at => {
+            // It looks at the path last, and cannot read the one the kernel gets.
+            let mut arguments = call.arguments;
+            (arguments[0], arguments[1]) = (libc::AT_FDCWD as usize, 0);
+            let answer = call.kernel(arguments);
+            if answer != -(libc::EFAULT as isize) {
+                return Err(Failure::Errno(-answer as i32));
+            }
+            ((Some(0), 1), call.int(4) & libc::AT_SYMLINK_FOLLOW != 0)
+        }
         libc::SYS_open_by_handle_at => {
             let bytes: u32 = user_memory::read(call.word(1))?;
             return match bytes {
@@ -334,14 +365,6 @@ fn check_others(call: &Call) -> Result<(), Failure> {
             };
         }
         _ => return Ok(()),
-    }
-    let answer = call.kernel(arguments);
-    if answer != -(libc::EFAULT as isize) {
-        return Err(Failure::Errno(-answer as i32));
-    }
-    let (named, follow) = match call.number as i64 {
-        libc::SYS_name_to_handle_at => ((Some(0), 1), call.int(4) & libc::AT_SYMLINK_FOLLOW != 0),
-        _ => ((None, 1), call.word(2) as u32 & libc::IN_DONT_FOLLOW == 0),
     };
     let path = UserPath::read(call.word(named.1))?;
     if path.as_bytes().is_empty() {
@@ -355,13 +378,14 @@ fn check_others(call: &Call) -> Result<(), Failure> {
     }
 }
 
-/// What is wrong with the watcher of `inotify_add_watch`, if anything is: the kernel looks at it before the path.
+/// The error number for `inotify_add_watch` with a wrong mask, or a descriptor that is not inotify's. The kernel checks both before
+/// it reads the path.
 fn refusal_of_watcher(call: &Call) -> Result<Option<i32>, Failure> {
     match call.pin(0) {
         _ if !is_watch_mask(call.word(2) as u32) => Ok(Some(libc::EINVAL)),
         Ok(pin) if pin.is_path() => Ok(Some(libc::EBADF)),
         Ok(_) => Ok(Some(libc::EINVAL)),
-        // The kernel cannot read the path that it gets.
+        // The kernel checks its own descriptor. This call adds no watch: it fails with EFAULT at a path that the kernel cannot read.
         Err(Failure::NotOurs) => {
             let mut arguments = call.arguments;
             arguments[1] = 0;
