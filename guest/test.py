@@ -9,7 +9,7 @@ nodes: two memory nodes; the log of a program on one lies there.
 platform: what the firmware says of caches when the power goes (both of what it may say), poisoned pages, a device of bytes.
 kills: programs, the daemon and the mount are killed with SIGKILL (kill-campaign), in a guest that stays; on DAX, and on the device.
 
-Usage: test.py TARGET [--slice] [--only cuts|kills|nodes|platform|tests] [--medium pmem|block|device] [--suite NAME] [--cuts N] [--kills N] [--seed N].
+Usage: test.py TARGET [--profile NAME] [--slice] [--only cuts|kills|nodes|platform|tests] [--medium pmem|block|device] [--suite NAME] [--cuts N] [--kills N] [--seed N].
 --slice: platform and a cut, for every day. TARGET is cargo's folder; the guest reads the host's files.
 """
 

@@ -63,7 +63,7 @@ pub fn made(descriptor: i32, handled: Rights) {
     if rulesets.len() == KNOWN_MAX {
         let oldest = rulesets.remove(0).copy;
         descriptors::hide(oldest, false);
-        // SAFETY: it was made above, and is nobody else's.
+        // SAFETY: `made` opened this descriptor, and only the ruleset that was just removed had its number.
         drop(unsafe { OwnedFd::from_raw_fd(oldest) });
     }
     rulesets.push(ruleset);

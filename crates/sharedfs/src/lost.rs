@@ -5,7 +5,7 @@
 //! less than was acknowledged. A file that is cut to nothing, or removed, is whole again.
 //!
 //! Two files hold the same lines, so that no block that is lost takes both. A line begins with its checksum:
-//! `XXXXXXXX file INODE SIZE`, or `XXXXXXXX log` and words for people.
+//! `CHECKSUM file INODE SIZE`, or `CHECKSUM log` and words for people.
 
 use crate::Error;
 use crate::creation::sync_folder;
