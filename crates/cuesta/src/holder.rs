@@ -30,7 +30,9 @@ pub fn daemon_of(store: &Store) -> Result<Option<Holder>, Failure> {
     };
     // Only now: until it was open, the number could have become another process's.
     let is_still = pid_of(store)? == Some(pid);
-    Ok((is_still && is_daemon_of(pid, store)).then_some(Holder { pid, process }))
+    // Of a process that exits the kernel takes the memory first, its command line with it, and then the files it has open.
+    let is_daemon = is_daemon_of(pid, store) || is_exiting(pid);
+    Ok((is_still && is_daemon).then_some(Holder { pid, process }))
 }
 
 fn pid_of(store: &Store) -> Result<Option<u32>, Failure> {
@@ -76,14 +78,22 @@ impl Holder {
     }
 }
 
-/// Whether a process is ending: it was killed, or is a daemon that listens no more.
-pub fn is_ending(pid: u32, store: &Store) -> bool {
+/// Whether the kernel is about to end a process, or has ended it.
+fn is_exiting(pid: u32) -> bool {
     let stat = text(pid, "stat");
     // Behind the name, which may hold anything: state, parent, …, flags.
     let Some((_, rest)) = stat.rsplit_once(')') else { return true };
     let words: Vec<&str> = rest.split_whitespace().collect();
     let is_dead = matches!(words.first(), Some(&"Z" | &"X"));
     let flags = words.get(6).and_then(|flags| flags.parse::<u64>().ok()).unwrap_or(0);
+    is_dead || flags & EXITING != 0
+}
+
+/// Whether a process is ending: it was killed, or is a daemon that listens no more.
+pub fn is_ending(pid: u32, store: &Store) -> bool {
+    if is_exiting(pid) {
+        return true;
+    }
     let status = text(pid, "status");
     let pending = |name| {
         let set = status.lines().find_map(|line| line.strip_prefix(name));
@@ -93,7 +103,7 @@ pub fn is_ending(pid: u32, store: &Store) -> bool {
     // A socket that was removed says nothing: its daemon goes on.
     let met = std::os::unix::net::UnixStream::connect(store.socket());
     let hears_no_more = met.is_err_and(|error| error.kind() == std::io::ErrorKind::ConnectionRefused);
-    is_dead || flags & EXITING != 0 || is_killed || (hears_no_more && is_daemon_of(pid, store))
+    is_killed || (hears_no_more && is_daemon_of(pid, store))
 }
 
 #[cfg(test)]
