@@ -7,7 +7,7 @@ CUESTA := $(TARGET)/release/cuesta
 # Crates with lock-free code, built so that the model checker runs it.
 MODELS := -p cuesta-oplog -p cuesta-threads --features cuesta-oplog/model,cuesta-threads/model
 
-.PHONY: help build demo test test-suites test-campaigns test-long conform programs bench explore models kill-campaign damage-campaign \
+.PHONY: help build demo test test-suites test-campaigns test-hunts test-long conform programs bench explore models kill-campaign damage-campaign \
 	linearizability soak fuzz fuzz-door test-pmem lint install setup
 
 help:
@@ -42,8 +42,8 @@ demo: build
 	@python3 demo/demo.py $(CUESTA) $(TARGET)/demo
 
 # One profile and one set of features for everything, so that each crate is compiled once: with the recorder, which the crash
-# explorer needs and which costs everything else one look at a flag. Once all is built there are two lanes: the suites, of which many
-# wait for something most of the time, beside what keeps one processor busy. Each stage tells how long it took.
+# explorer needs and which costs everything else one look at a flag. Once all is built there are three lanes for two processors: the
+# suites wait for something half of the time, and so do the guests. Each stage tells how long it took.
 CHECKED := --profile checked
 RECORDED := $(CHECKED) --workspace --features cuesta-sim/record
 STAGE := @setup/stage
@@ -53,18 +53,20 @@ test: setup
 		perl=perl git=git node=nodejs setfattr=attr setfacl=acl sudo=sudo $(COMPARED) $(GUEST)
 	$(STAGE) build $(CARGO) build $(RECORDED) --all-targets
 	$(STAGE) build-explorer $(CARGO) build $(RECORDED) --test explorer
-	$(STAGE) lanes $(MAKE) --no-print-directory -j2 test-suites test-campaigns
+	$(STAGE) lanes $(MAKE) --no-print-directory -j3 test-suites test-campaigns test-hunts
 
 test-suites:
 	$(STAGE) suites $(CARGO) test $(RECORDED) --lib --bins --tests --no-fail-fast
 	$(STAGE) suites-on-disk env CUESTA_TEST_MEDIUM=block setup/suites media sharedfs libfs -- $(CARGO) test $(RECORDED)
-	$(STAGE) fuzz env SEED=1 fuzz/run 2
-	$(STAGE) models $(CARGO) test $(CHECKED) $(MODELS) --lib models::
 
 test-campaigns:
 	$(STAGE) explorer $(CARGO) test $(RECORDED) --test explorer
 	$(STAGE) guest python3 guest/test.py $(TARGET) --profile checked --slice
 	$(STAGE) conform python3 conform/conform.py $(TARGET)/checked/cuesta $(TARGET)/conform --seeds 2 --operations 15000
+
+test-hunts:
+	$(STAGE) models $(CARGO) test $(CHECKED) $(MODELS) --lib models::
+	$(STAGE) fuzz env SEED=1 fuzz/run 2
 
 # The campaigns at length, for those who touched what they look at: some hours.
 test-long: build

@@ -32,7 +32,7 @@ def install(folder):
     for name, version in SUITES.items():
         if f'"{name} {version} ' not in have or not (folder / 'bin' / name).exists():
             print(f'installing {name} {version} from crates.io', flush=True)
-            must(['cargo', 'install', '--quiet', '--locked', '--force', '--root', folder, '--target-dir', folder / 'build',
+            must(['cargo', 'install', '--quiet', '--debug', '--locked', '--force', '--root', folder, '--target-dir', folder / 'build',
                   f'{name}@={version}'])
     shutil.rmtree(folder / 'build', ignore_errors=True)
     return folder / 'bin'

@@ -345,7 +345,7 @@ impl Client {
                     file.was_mapped.store(true, Ordering::Relaxed);
                     match self.write_mapped(file, &mapped, (data, bytes), at, limit)? {
                         MappedWrite::Written(bytes, end) => return Ok((bytes, end)),
-                        MappedWrite::Full(room) => bytes = room as usize,
+                        MappedWrite::Less(room) => bytes = room as usize,
                         MappedWrite::Ended => {}
                     }
                 }
@@ -510,7 +510,10 @@ impl Client {
                     return Ok(self.find_mapped(mapped, offset, data)?);
                 }
                 let Some(content) = state.file() else {
-                    return Err(Error::Invalid.into());
+                    // A directory's positions go on for ever, as ext4 has it.
+                    let is_directory = state.record.kind() == FileKind::Directory;
+                    let found = if data { offset } else { i64::MAX as u64 };
+                    return if is_directory { Ok(found) } else { Err(Error::Invalid.into()) };
                 };
                 if offset >= size {
                     return Err(Error::NoData.into());

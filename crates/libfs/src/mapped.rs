@@ -57,8 +57,8 @@ pub(crate) enum MappedWrite {
     Written(usize, u64),
     /// It is in mapped mode no more.
     Ended,
-    /// A file may be so many bytes longer only.
-    Full(u64),
+    /// Nothing yet: so many bytes can be written and no more, as the file may not grow further or the rest cannot be read.
+    Less(u64),
 }
 
 fn failed(errno: Errno) -> Error {
@@ -361,7 +361,7 @@ impl Client {
             };
             match limit.saturating_sub(offset) {
                 0 => return Err(too_big(limit).into()),
-                room if room < bytes as u64 => return Ok(MappedWrite::Full(room)),
+                room if room < bytes as u64 => return Ok(MappedWrite::Less(room)),
                 _ => {}
             }
             let range = offset..offset + bytes as u64;
@@ -369,6 +369,7 @@ impl Client {
             turn.charge(payers, added)?;
             let (bytes, appended) = match turn.append_write(inode.number, offset, data)? {
                 Ok(appended) => (bytes, appended),
+                Err(fault) if fault.copied > 0 => return Ok(MappedWrite::Less(fault.copied as u64)),
                 Err(_) => return Err(Error::Fault.into()),
             };
             state.logged = appended.end;
@@ -387,7 +388,6 @@ impl Client {
         self.settle_mapped(&file)
     }
 
-    /// What a call changes is durable when it returns.
     /// Makes durable what was stored through mappings of the file.
     pub(crate) fn sync_mapped(&self, mapped: &MappedFile) -> Result<(), Error> {
         let file = self.open_mapped(mapped)?;

@@ -92,6 +92,11 @@ pub fn write_bytes(address: usize, bytes: &[u8]) -> Result<(), Failure> {
     slice_mut(address, bytes.len()).copy_out(bytes).map_err(|_| Failure::Errno(libc::EFAULT))
 }
 
+/// Writes as many of `bytes` at `address` as can be, from the first on, and says how many.
+pub fn write_as_far_as_possible(address: usize, bytes: &[u8]) -> usize {
+    slice_mut(address, bytes.len()).copy_out(bytes).map_or_else(|fault| fault.copied, |()| bytes.len())
+}
+
 /// The program may serve faults in its memory itself, by threads that make calls of ours (`userfaultfd`).
 static SERVES_FAULTS: AtomicBool = AtomicBool::new(false);
 

@@ -1,7 +1,7 @@
 //! Listing directories, and the working directory.
 
 use cuesta_format::FileKind;
-use cuesta_libfs::DirectoryItem;
+use cuesta_libfs::{DirectoryItem, Whence};
 
 use super::path;
 use super::{Answer, Call, Failure, descriptor_names, links, own_listing};
@@ -35,7 +35,9 @@ pub fn read_entries(call: &Call) -> Answer {
     let mut bytes = Vec::with_capacity(room.min(4096));
     let mut was_too_small = false;
     let is_old = call.number as i64 == libc::SYS_getdents;
+    let mut told = 0;
     pin.with_offset(|file| {
+        let began = file.offset();
         client.read_directory(file, &mut |item: DirectoryItem<'_>| {
             let behind_name = if is_old { OLD_HEADER + 1 } else { ENTRY_HEADER };
             let length = (behind_name + item.name.len() + 1).next_multiple_of(ENTRY_ALIGNMENT);
@@ -57,13 +59,34 @@ pub fn read_entries(call: &Call) -> Answer {
             }
             true
         })?;
+        told = user_memory::write_as_far_as_possible(call.word(1), &bytes);
+        if told < bytes.len() {
+            let next;
+            (told, next) = last_whole(&bytes[..told]).unwrap_or((0, began));
+            client.seek(file, next as i64, Whence::Set)?;
+        }
         Ok(())
     })?;
-    if was_too_small {
-        return Err(Failure::Errno(libc::EINVAL));
+    match told {
+        _ if was_too_small => Err(Failure::Errno(libc::EINVAL)),
+        0 if !bytes.is_empty() => Err(Failure::Errno(libc::EFAULT)),
+        told => Ok(told as isize),
     }
-    user_memory::write_bytes(call.word(1), &bytes)?;
-    Ok(bytes.len() as isize)
+}
+
+/// Where the last of the entries ends that `bytes` has whole, and the position behind it.
+fn last_whole(bytes: &[u8]) -> Option<(usize, u64)> {
+    let mut last = None;
+    let mut at = 0;
+    while let Some((header, _)) = bytes.get(at..).and_then(|rest| rest.split_first_chunk::<OLD_HEADER>()) {
+        at += usize::from(u16::from_ne_bytes([header[16], header[17]]));
+        if at > bytes.len() {
+            break;
+        }
+        let position = header[8..].first_chunk().map_or(0, |position| u64::from_ne_bytes(*position));
+        last = Some((at, position));
+    }
+    last
 }
 
 fn kind_byte(kind: FileKind) -> u8 {

@@ -120,6 +120,10 @@ fn below_directory(call: &Call, number: i64) -> Result<(Subject, Call), Failure>
     if at & !FLAGS != 0 || number == libc::SYS_getxattr && flags != 0 {
         return Err(Failure::NotOurs);
     }
+    if number != libc::SYS_listxattr {
+        // The name is read before the path.
+        name(call, 3)?;
+    }
     let is_empty = at & libc::AT_EMPTY_PATH != 0
         && (call.word(1) == 0 || UserPath::read(call.word(1))?.as_bytes().is_empty());
     let (subject, first) = match is_empty {
@@ -163,10 +167,6 @@ pub fn set_below(call: &Call) -> Answer {
 }
 
 pub fn remove_below(call: &Call) -> Answer {
-    // The name is read before the path, and the flags are looked at before both.
-    if call.int(2) & !(libc::AT_SYMLINK_NOFOLLOW | libc::AT_EMPTY_PATH) == 0 {
-        let _: u8 = user_memory::read(call.word(3))?;
-    }
     let (subject, call) = below_directory(call, libc::SYS_removexattr)?;
     remove(&call, subject)
 }

@@ -31,12 +31,15 @@ fn new_mode(mode: usize) -> NewMode {
 pub fn open(call: &Call, directory: Option<usize>, path: usize, flags: i32, mode: usize) -> Answer {
     // Flags that do not exist are passed over.
     let flags = sound_flags(flags & OPEN_FLAGS);
-    if asks_for_nothing(flags) {
+    if contradicts_itself(flags) {
         return Err(Failure::NotOurs);
     }
+    const MAKES_DIRECTORY: i32 = libc::O_CREAT | libc::O_DIRECTORY;
     match path::locate(call, directory, path) {
         Ok(place) => open_place(call, (directory, path), place, flags, mode, Through::default()),
         Err(Failure::NotOurs) => open_named(call, path, flags),
+        // Newer kernels refuse the flags before they look at the path, which is wrong itself.
+        Err(Failure::Errno(_)) if flags & MAKES_DIRECTORY == MAKES_DIRECTORY => Err(Failure::NotOurs),
         Err(failure) => Err(failure),
     }
 }
@@ -51,9 +54,12 @@ fn sound_flags(flags: i32) -> i32 {
     }
 }
 
-/// Whether an open asks for a file without a name that it could not write: the kernel refuses it before it looks at the path.
-pub fn asks_for_nothing(flags: i32) -> bool {
-    flags & libc::O_PATH == 0 && flags & UNNAMED == UNNAMED && flags & libc::O_ACCMODE == libc::O_RDONLY
+/// Whether an open asks for a file without a name in a way that the kernel refuses before it looks at the path: not to be written, to
+/// be made by a name as well, or in what need be no directory.
+pub fn contradicts_itself(flags: i32) -> bool {
+    const UNNAMED_ALONE: i32 = UNNAMED & !libc::O_DIRECTORY;
+    let is_sound = flags & (UNNAMED | libc::O_CREAT) == UNNAMED && flags & libc::O_ACCMODE != libc::O_RDONLY;
+    flags & libc::O_PATH == 0 && flags & UNNAMED_ALONE != 0 && !is_sound
 }
 
 /// Which ways an open may take.

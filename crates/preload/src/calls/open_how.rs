@@ -49,7 +49,7 @@ fn request(call: &Call) -> Option<(i32, u64, u64)> {
         && mode & !(if makes { MODE_BITS } else { 0 }) == 0
         && resolve & !(NO_CROSSING | NO_MAGIC | NO_SYMLINKS | BENEATH | IN_ROOT | CACHED) == 0
         && resolve & (BENEATH | IN_ROOT) != BENEATH | IN_ROOT
-        && !names::asks_for_nothing(flags)
+        && !names::contradicts_itself(flags)
         && (resolve & CACHED == 0 || !changes);
     is_sound.then_some((flags, mode, resolve))
 }

@@ -274,6 +274,9 @@ pub fn refuse(call: &Call) -> Answer {
     {
         return Err(Failure::Errno(errno));
     }
+    if call.number as i64 == libc::SYS_name_to_handle_at && has_unknown_flags(call) {
+        return Err(Failure::Errno(libc::EINVAL));
+    }
     let ours = match class_of(call.number as i64) {
         _ if call.number as i64 == libc::SYS_inotify_add_watch => {
             locate(call, None, 1).map(|_| ()).or_else(|failure| followed(call, 1, failure))
@@ -376,6 +379,14 @@ fn check_others(call: &Call) -> Result<(), Failure> {
         Ok(_) | Err(Error::Leaves { .. }) => Ok(()),
         Err(error) => Err(error.into()),
     }
+}
+
+/// Whether the kernel does not know a flag of `name_to_handle_at`. It looks at them first, and cannot read the path that it gets here.
+fn has_unknown_flags(call: &Call) -> bool {
+    const NOWHERE: usize = 1;
+    let mut arguments = call.arguments;
+    (arguments[0], arguments[1]) = (libc::AT_FDCWD as usize, NOWHERE);
+    call.kernel(arguments) == -(libc::EINVAL as isize)
 }
 
 /// The error number for `inotify_add_watch` with a wrong mask, or a descriptor that is not inotify's. The kernel checks both before

@@ -12,6 +12,8 @@ const MESSAGE_BYTES: usize = 64;
 const SENT_AT: usize = 56;
 /// Most messages a call takes.
 const MESSAGES_MAX: usize = 1024;
+/// Most bytes one call moves, as the kernel has it.
+const COUNT_LIMIT: usize = 0x7fff_f000;
 /// More control data than the kernel takes.
 const CONTROL_LIMIT: usize = 1 << 16;
 
@@ -30,7 +32,9 @@ pub fn refuse_file(call: &Call) -> Result<(), Failure> {
 /// The same of a call with a buffer, which is looked at first.
 pub fn refuse_file_with_buffer(call: &Call) -> Result<(), Failure> {
     match refuse_file(call) {
-        Err(Failure::Errno(_)) if user_memory::is_kernels(call.word(1)) => Err(Failure::Errno(libc::EFAULT)),
+        Err(Failure::Errno(_)) if !user_memory::is_in_reach(call.word(1), call.word(2).min(COUNT_LIMIT)) => {
+            Err(Failure::Errno(libc::EFAULT))
+        }
         refused => refused,
     }
 }

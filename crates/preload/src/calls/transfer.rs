@@ -133,7 +133,9 @@ impl End {
 
     /// So many bytes went through.
     fn moved_by(&mut self, bytes: usize) {
-        if let Some(position) = &mut self.position {
+        // What comes from a device without end comes from no place in it.
+        let is_endless = self.pin.is_none() && self.kind() == Ok(libc::S_IFCHR);
+        if let Some(position) = self.position.as_mut().filter(|_| !is_endless) {
             *position += bytes as i64;
         }
     }
@@ -346,11 +348,11 @@ fn send(call: &Call) -> Answer {
         return Err(Failure::Errno(libc::EOVERFLOW));
     }
     let appends = to.flags()? & libc::O_APPEND != 0 && !to.is_pipe();
+    let count = call.word(3);
     // What could not be put back is not taken.
-    if appends || from.is_stream()? || from.kind()? == libc::S_IFDIR {
+    if appends || from.is_stream()? || count > 0 && from.kind()? == libc::S_IFDIR {
         return Err(Failure::Errno(libc::EINVAL));
     }
-    let count = call.word(3);
     if to.is_pipe() {
         fill_pipe(from, to, count, 0)
     } else {

@@ -51,6 +51,17 @@ fn open_up(path: &Path) {
     }
 }
 
+/// Removes the extended attributes of a directory that stays.
+fn strip(path: &CString) {
+    let mut names = vec![0u8; 1 << 16];
+    // SAFETY: a path that ends with a zero, and a buffer of this length.
+    let listed = unsafe { libc::llistxattr(path.as_ptr(), names.as_mut_ptr().cast(), names.len()) };
+    for name in names[..listed.max(0) as usize].split_inclusive(|byte| *byte == 0) {
+        // SAFETY: a path and a name that end with a zero.
+        unsafe { libc::lremovexattr(path.as_ptr(), name.as_ptr().cast()) };
+    }
+}
+
 fn path(path: &Path) -> CString {
     CString::new(path.as_os_str().as_encoded_bytes()).unwrap_or_default()
 }
@@ -72,6 +83,7 @@ fn age(path: &CString) -> io::Result<()> {
 pub fn make(directories: &Directories) -> io::Result<()> {
     let (inside, outside) = (Path::new(&directories.inside), Path::new(&directories.outside));
     for directory in [inside, outside] {
+        directory.parent().into_iter().for_each(|above| strip(&path(above)));
         fresh(directory)?;
         write(&directory.join("f"), &content(10_000, 7), 0o644)?;
         write(&directory.join("g"), &content(100, 9), 0o640)?;

@@ -310,6 +310,11 @@ impl Scene<'_> {
                     tell_entries(found, told);
                 }
             }
+            Leaves::Names(argument) => {
+                if let Some(found) = whole(argument, answer as u64) {
+                    tell_names(found, told);
+                }
+            }
             Leaves::Own | Leaves::Bytes => {}
         }
         if matches!(call.entry.leaves, Leaves::Bytes) {
@@ -383,6 +388,13 @@ fn tell_statx(found: &libc::statx, asked: u32, told: &mut String) {
             snapshot::time(found.stx_mtime.tv_sec, i64::from(found.stx_mtime.tv_nsec))
         },
     );
+}
+
+/// Names of extended attributes, sorted, as those of entries.
+fn tell_names(bytes: &[u8], told: &mut String) {
+    let mut names: Vec<_> = bytes.split(|byte| *byte == 0).map(String::from_utf8_lossy).collect();
+    names.sort();
+    let _ = writeln!(told, "  names {names:?}");
 }
 
 /// The names, sorted: their order is each file system's own.

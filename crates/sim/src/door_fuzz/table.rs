@@ -74,6 +74,8 @@ pub enum Leaves {
     Statx(usize),
     /// Directory entries at this argument.
     Entries(usize),
+    /// Names, each with a zero byte behind it, at this argument.
+    Names(usize),
     /// Something of the file system's own: only whether the call answers.
     Own,
 }
@@ -330,9 +332,11 @@ pub static TABLE: &[Entry] = &[
     call("setxattr", libc::SYS_setxattr, 4, &[Path, Name, In, Length, SETXATTR]).wrapped(),
     call("lsetxattr", libc::SYS_lsetxattr, 3, &[Path, Name, In, Length, SETXATTR]).wrapped(),
     call("fsetxattr", libc::SYS_fsetxattr, 4, &[Descriptor, Name, In, Length, SETXATTR]).wrapped(),
-    call("listxattr", libc::SYS_listxattr, 3, &[Path, Out, Length]).wrapped(),
-    call("llistxattr", libc::SYS_llistxattr, 3, &[Path, Out, Length]).wrapped(),
-    call("flistxattr", libc::SYS_flistxattr, 3, &[Descriptor, Out, Length]).wrapped(),
+    call("listxattr", libc::SYS_listxattr, 3, &[Path, Out, Length]).wrapped().leaves(Leaves::Names(1)),
+    call("llistxattr", libc::SYS_llistxattr, 3, &[Path, Out, Length]).wrapped().leaves(Leaves::Names(1)),
+    call("flistxattr", libc::SYS_flistxattr, 3, &[Descriptor, Out, Length])
+        .wrapped()
+        .leaves(Leaves::Names(1)),
     call("removexattr", libc::SYS_removexattr, 3, &[Path, Name]).wrapped(),
     call("lremovexattr", libc::SYS_lremovexattr, 2, &[Path, Name]).wrapped(),
     call("fremovexattr", libc::SYS_fremovexattr, 3, &[Descriptor, Name]).wrapped(),
@@ -348,7 +352,7 @@ pub static TABLE: &[Entry] = &[
         3,
         &[Directory, Path, AT, Name, AttributeArguments, Only(&[16, 16, 16, 0, 8, 24])],
     ),
-    call("listxattrat", 465, 3, &[Directory, Path, AT, Out, Length]),
+    call("listxattrat", 465, 3, &[Directory, Path, AT, Out, Length]).leaves(Leaves::Names(3)),
     call("removexattrat", 466, 3, &[Directory, Path, AT, Name]),
     call("chdir", libc::SYS_chdir, 3, &[Path]).wrapped(),
     call("fchdir", libc::SYS_fchdir, 3, &[Descriptor]).wrapped(),

@@ -31,7 +31,7 @@ fn as_it_is(case: Case) -> Case {
 
 #[test]
 fn a_call_survives_crashes_whole_or_not_at_all() {
-    slice(Part::Single, 4, as_it_is);
+    slice(Part::Single, 2, as_it_is);
 }
 
 #[test]
@@ -62,17 +62,17 @@ fn recovery_itself_may_crash() {
 
 #[test]
 fn what_one_client_passes_on_to_another_survives_crashes() {
-    slice(Part::Clients, 10, as_it_is);
+    slice(Part::Clients, 7, as_it_is);
 }
 
 #[test]
 fn what_is_open_outlives_the_daemon() {
-    slice(Part::Outliving, 8, as_it_is);
+    slice(Part::Outliving, 6, as_it_is);
 }
 
 #[test]
 fn a_client_that_dies_takes_nothing_from_another() {
-    slice(Part::Deaths, 6, as_it_is);
+    slice(Part::Deaths, 4, as_it_is);
 }
 
 /// And what is done below it meanwhile is charged to it or not, as it counts for it or not.
@@ -104,8 +104,7 @@ fn a_quota_is_set_on_a_directory_whole_or_not_at_all() {
         ..Workload::default()
     };
     let _sound = without_bugs();
-    let bounds = Bounds { recoveries_one_in: 32, ..Bounds::quick() };
-    match crash(&workload, &mut Memory::default(), &bounds, seed()) {
+    match crash(&workload, &mut Memory::default(), &Bounds::quick(), seed()) {
         Ok(coverage) => println!("{coverage}"),
         Err(failure) => panic!("{failure}"),
     }
@@ -123,7 +122,7 @@ fn blocks_that_are_overwritten_survive_crashes() {
 
 #[test]
 fn calls_that_overlap_survive_crashes_in_an_order_they_may_have_had() {
-    slice(Part::Overlapping, 12, as_it_is);
+    slice(Part::Overlapping, 8, as_it_is);
 }
 
 #[test]
@@ -138,12 +137,12 @@ fn a_client_that_dies_in_a_mapped_file_leaves_each_call_whole() {
 
 #[test]
 fn leases_that_change_hands_take_nothing_along() {
-    slice(Part::HandOvers, 8, as_it_is);
+    slice(Part::HandOvers, 6, as_it_is);
 }
 
 #[test]
 fn what_was_synced_to_a_disk_survives_and_the_rest_as_a_prefix() {
-    slice(Part::Disk, 8, as_it_is);
+    slice(Part::Disk, 5, as_it_is);
 }
 
 #[test]
