@@ -57,7 +57,6 @@ test: setup
 
 test-suites:
 	$(STAGE) suites $(CARGO) test $(RECORDED) --lib --bins --tests --no-fail-fast
-	$(STAGE) suites-on-disk env CUESTA_TEST_MEDIUM=block setup/suites media sharedfs libfs -- $(CARGO) test $(RECORDED)
 
 test-campaigns:
 	$(STAGE) explorer $(CARGO) test $(RECORDED) --test explorer
@@ -67,6 +66,7 @@ test-campaigns:
 test-hunts:
 	$(STAGE) models $(CARGO) test $(CHECKED) $(MODELS) --lib models::
 	$(STAGE) fuzz env SEED=1 fuzz/run 2
+	$(STAGE) suites-on-disk env CUESTA_TEST_MEDIUM=block setup/suites media sharedfs libfs -- $(CARGO) test $(RECORDED)
 
 # The campaigns at length, for those who touched what they look at: some hours.
 test-long: build

@@ -111,7 +111,7 @@ pub static ALLOWED: &[Allowed] = &[
                 is_listed && disk.answer() == "EINVAL" && matches!(door.answer(), "EFAULT" | "some");
             let is_moved = is_listed
                 && disk.answer() == door.answer()
-                && disk.answer() == "EINVAL"
+                && matches!(disk.answer(), "EINVAL" | "EFAULT")
                 && differs_only_in(disk, door, |line| line.starts_with("  descriptor"));
             let is_position = |part: &Part<'_>| part.answer() == "a position";
             let is_lock = disk.name() == "fcntl" && (disk.answer(), door.answer()) == ("0", "EINVAL");
