@@ -2,7 +2,7 @@
 
 use crate::creation::sync_folder;
 use crate::digest::{Digester, Until};
-use crate::leases::Leases;
+use crate::leases::{Leases, Outcome};
 use crate::metadata::MetadataError;
 use crate::requests::Ahead;
 use crate::sessions::{Presence, Session, SessionTable};
@@ -10,10 +10,13 @@ use crate::store::Core;
 use crate::{Error, SharedFs};
 use cuesta_format::event::Step;
 use cuesta_format::geometry::{LOGS_FOLDER, segment_path};
+use cuesta_format::wire::LeaseMode;
 use cuesta_format::{FileKind, InodeNumber, LogGeneration, SegmentId, SessionId};
 use cuesta_media::planted::{self, Bug};
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 /// How a session ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,13 +27,26 @@ pub enum Ending {
     GivenUp,
 }
 
+/// A lease that a session is fenced for, and who gets it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wanted<'a> {
+    /// The inode.
+    pub inode: InodeNumber,
+    /// For what.
+    pub mode: LeaseMode,
+    /// Who asked for it.
+    pub by: SessionId,
+    /// What is given up along.
+    pub along: &'a Ahead,
+}
+
 /// What a session loses in the moment its fence is settled.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Loses<'a> {
     /// Nothing.
     Nothing,
-    /// Its lease on the inode, and those along with it.
-    Lease(InodeNumber, &'a Ahead),
+    /// A lease that another session asked for, and those along with it.
+    Lease(Wanted<'a>),
     /// Its leases on these inodes, which nobody else asked for.
     Leases(&'a [InodeNumber]),
     /// What it was promised and has not used, and what its digests freed and it has not let go of.
@@ -43,7 +59,8 @@ impl SharedFs {
     /// From the moment the generation is published, no operation of the session returns without asking; so
     /// what the scan behind it does not find was never acknowledged, and the new log generation voids it for
     /// good before anybody else gets the lease.
-    pub(crate) fn fence(&self, session: SessionId, inode: InodeNumber, along: &Ahead) -> Result<(), Error> {
+    pub(crate) fn fence(&self, session: SessionId, wanted: Wanted<'_>) -> Result<(), Error> {
+        let inode = wanted.inode;
         let _wanted = self.await_names(session, std::slice::from_ref(&inode));
         // It stands still while a digest that is going on comes to its end. Others who have the digester may keep it for long.
         let is_stopped =
@@ -64,7 +81,7 @@ impl SharedFs {
             self.core.lock().leases.end_session(session);
             return Ok(());
         }
-        self.settle_fence(&mut digester, session, Loses::Lease(inode, along))?;
+        self.settle_fence(&mut digester, session, Loses::Lease(wanted))?;
         self.note_fence(session);
         Ok(())
     }
@@ -119,6 +136,7 @@ impl SharedFs {
             renew_log(found, table)?;
             found.move_generation();
             found.revoked_all = true;
+            found.untold.clear();
             found.lingering.clear();
             let is_mounted = found.kernel.is_some();
             leases.revoke_all(session);
@@ -198,52 +216,56 @@ impl SharedFs {
         if !planted::active(Bug::LostUpdate) && self.digest_all(digester, session, Until::Break)?.rejected {
             return self.end(digester, session, Ending::GivenUp);
         }
-        let revoked = match loses {
-            Loses::Lease(inode, along) => Some((inode, along)),
-            Loses::Nothing | Loses::Leases(_) | Loses::Space => None,
-        };
         // With the log digested, what the session made is in the metadata store: of its other numbers there is no inode.
         // Where what is near cannot be read nothing is given up along.
-        let near = revoked.and_then(|(_, along)| along.given_up_along(self).ok()).unwrap_or_default();
-        // Nobody else has changed it yet: this is the version the session knows.
-        let version =
-            revoked.and_then(|(inode, _)| self.is_directory(inode).then(|| self.catching_up.follow(inode)));
+        let (taken, near) = match loses {
+            Loses::Lease(Wanted { inode, by, along, .. }) => {
+                let along = along.given_up_along(self).unwrap_or_default();
+                let contended = self.core.lock().leases.goes_along(session, by, self.opened.elapsed());
+                let taken: BTreeSet<_> = contended.into_iter().chain([inode]).collect();
+                // Nobody else has changed them yet: this is the version the session knows.
+                let version = |inode| self.is_directory(inode).then(|| self.catching_up.follow(inode));
+                let taken: Vec<_> = taken.into_iter().map(|inode| (inode, version(inode))).collect();
+                (taken, along)
+            }
+            Loses::Leases(inodes) => (Vec::new(), inodes.to_vec()),
+            Loses::Nothing | Loses::Space => (Vec::new(), Vec::new()),
+        };
         self.quotas.lock().forget(session);
-        if let Some((inode, _)) = revoked {
-            let lost = std::iter::once(inode).chain(near.iter().copied());
-            self.doubt_in_kernel(session, lost);
-        }
-        if let Loses::Leases(inodes) = loses {
-            self.doubt_in_kernel(session, inodes.iter().copied());
+        if !taken.is_empty() || !near.is_empty() {
+            self.doubt_in_kernel(session, taken.iter().map(|&(inode, _)| inode).chain(near.iter().copied()));
         }
         let mut core = self.core.lock();
         let Core { sessions, table, leases, .. } = &mut *core;
         let Some(found) = sessions.get_mut(&session) else { return Ok(()) };
         renew_log(found, table)?;
-        match loses {
-            Loses::Nothing => {}
-            Loses::Lease(inode, _) => {
+        for &(inode, version) in &taken {
+            let now = self.opened.elapsed();
+            if found.untold.remove(&inode) {
+                leases.revoke_unasked(session, inode, now);
+            } else {
+                leases.revoke(session, inode, now);
                 // What it lost before and was not told of yet, it has had as it was since then.
                 found.revoked.entry(inode).or_insert(version);
-                leases.revoke(session, inode, self.opened.elapsed());
-                let near = near.iter().copied().filter(|&near| near != inode);
-                take_along(found, leases, near);
             }
-            Loses::Leases(inodes) => take_along(found, leases, inodes.iter().copied()),
-            Loses::Space => {
-                let promised = found.promised();
-                found.credit_limit = found.debited;
-                found.control.publish_credit(found.credit_limit);
-                let mut space = self.space.lock();
-                space.allocator.retired(session, found.digested);
-                space.credits.settle(promised);
-            }
+        }
+        take_along(found, leases, near.into_iter());
+        if let Loses::Space = loses {
+            let promised = found.promised();
+            found.credit_limit = found.debited;
+            found.control.publish_credit(found.credit_limit);
+            let mut space = self.space.lock();
+            space.allocator.retired(session, found.digested);
+            space.credits.settle(promised);
+        }
+        if let Loses::Lease(wanted) = loses {
+            hand_over(sessions, leases, wanted, self.opened.elapsed());
         }
         Ok(())
     }
 
     /// Whether it is one that can be read.
-    fn is_directory(&self, inode: InodeNumber) -> bool {
+    pub(crate) fn is_directory(&self, inode: InodeNumber) -> bool {
         let stored = self.metadata.read().and_then(|snapshot| snapshot.inode(inode));
         matches!(stored, Ok(Some(stored)) if stored.record.kind() == FileKind::Directory)
     }
@@ -428,10 +450,30 @@ impl SharedFs {
 fn take_along(session: &mut Session, leases: &mut Leases, inodes: impl Iterator<Item = InodeNumber>) {
     for inode in inodes {
         if leases.held(session.id, inode).is_some() {
-            session.revoked.entry(inode).or_insert(None);
+            if !session.untold.remove(&inode) {
+                session.revoked.entry(inode).or_insert(None);
+            }
             leases.revoke_along(session.id, inode);
         }
     }
+}
+
+/// What was taken for the sake of a session is that one's in the same moment: somebody else who waits for a part of it would part
+/// what is wanted together.
+fn hand_over(
+    sessions: &mut BTreeMap<SessionId, Session>,
+    leases: &mut Leases,
+    wanted: Wanted<'_>,
+    now: Duration,
+) {
+    let Some(found) = sessions.get_mut(&wanted.by) else { return };
+    let is_new = leases.held(wanted.by, wanted.inode).is_none();
+    if let Outcome::Granted(_) = leases.request(wanted.by, wanted.inode, wanted.mode, now)
+        && is_new
+    {
+        found.untold.insert(wanted.inode);
+    }
+    found.untold.extend(leases.grant_along(wanted.by, now));
 }
 
 /// Starts a new generation of a log where its digest ended: whatever lies behind is void from now on.

@@ -577,6 +577,7 @@ pub(crate) fn new_session(
         reports: VecDeque::new(),
         revoked: BTreeMap::new(),
         revoked_all: false,
+        untold: BTreeSet::new(),
         lingering: VecDeque::new(),
         attended: false,
         ending: None,

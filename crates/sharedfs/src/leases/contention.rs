@@ -1,7 +1,8 @@
-//! Which inodes several sessions want: remembered for a while after the last fence.
+//! Which inodes several sessions want, and which sessions want them: remembered for a while after the last fence.
 
-use cuesta_format::InodeNumber;
+use cuesta_format::{InodeNumber, SessionId};
 use hashbrown::HashMap;
+use std::collections::VecDeque;
 use std::time::Duration;
 
 /// So long after the last fence an inode counts as contended. All it costs a session that comes later is one more
@@ -10,6 +11,10 @@ const MEMORY: Duration = Duration::from_secs(10);
 
 /// More inodes are not remembered: when there are as many, those whose time is over are forgotten, or else all.
 const INODES_MAX: usize = 1 << 16;
+/// Of each session so many inodes are remembered that were taken from it last.
+const LOST_MAX: usize = 32;
+/// What comes back so many times and is not asked for is not wanted any more. A turn may end before it is.
+const UNASKED_MAX: u32 = 8;
 
 #[derive(Clone, Copy, Debug)]
 struct Contended {
@@ -19,16 +24,45 @@ struct Contended {
     held_until: Duration,
 }
 
+/// What was taken from a session that it changed.
+#[derive(Clone, Copy, Debug)]
+struct Lost {
+    inode: InodeNumber,
+    /// How often it came back along with another one and was not asked for.
+    unasked: u32,
+}
+
 /// The contended inodes.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Contention {
     hold: Duration,
     inodes: HashMap<InodeNumber, Contended>,
+    /// What was taken from each session that it changed, the last at the end.
+    lost: HashMap<SessionId, VecDeque<Lost>>,
+    /// Who waits for which inode, the first one first.
+    waiting: VecDeque<(SessionId, InodeNumber)>,
 }
 
 impl Contention {
     pub(super) fn new(hold: Duration) -> Contention {
-        Contention { hold, inodes: HashMap::new() }
+        Contention { hold, ..Contention::default() }
+    }
+
+    /// An inode was taken from the session that it changed.
+    pub(super) fn note_lost(&mut self, session: SessionId, inode: InodeNumber) {
+        let lost = self.lost.entry(session).or_default();
+        lost.retain(|one| one.inode != inode);
+        if lost.len() == LOST_MAX {
+            lost.pop_front();
+        }
+        lost.push_back(Lost { inode, unasked: 0 });
+    }
+
+    /// An inode was taken from the session that it was granted along with another, and that it has not asked for since.
+    pub(super) fn note_unasked(&mut self, session: SessionId, inode: InodeNumber) {
+        let Some(lost) = self.lost.get_mut(&session) else { return };
+        lost.iter_mut().filter(|one| one.inode == inode).for_each(|one| one.unasked += 1);
+        lost.retain(|one| one.unasked < UNASKED_MAX);
     }
 
     /// Somebody was fenced for the inode.
@@ -40,6 +74,46 @@ impl Contention {
             }
         }
         self.inodes.insert(inode, Contended { fenced: now, held_until: now });
+    }
+
+    /// The inode is gone.
+    pub(super) fn end_inode(&mut self, inode: InodeNumber) {
+        self.inodes.remove(&inode);
+    }
+
+    /// The session is gone.
+    pub(super) fn end_session(&mut self, session: SessionId) {
+        self.lost.remove(&session);
+        self.stop_waiting(session);
+    }
+
+    /// The session waits for the inode.
+    pub(super) fn wait(&mut self, session: SessionId, inode: InodeNumber) {
+        if !self.waiting.contains(&(session, inode)) {
+            self.stop_waiting(session);
+            self.waiting.push_back((session, inode));
+        }
+    }
+
+    /// It waits no more.
+    pub(super) fn stop_waiting(&mut self, session: SessionId) {
+        self.waiting.retain(|&(other, _)| other != session);
+    }
+
+    /// For what others wait, since before the session does.
+    pub(super) fn wanted_before(&self, session: SessionId) -> impl Iterator<Item = InodeNumber> + '_ {
+        let before = self.waiting.iter().take_while(move |&&(other, _)| other != session);
+        before.map(|&(_, inode)| inode)
+    }
+
+    /// The contended inodes that were taken from the session.
+    pub(super) fn lost_by(
+        &self,
+        session: SessionId,
+        now: Duration,
+    ) -> impl Iterator<Item = InodeNumber> + '_ {
+        let lost = self.lost.get(&session).into_iter().flatten().map(|one| one.inode);
+        lost.filter(move |&inode| self.is_remembered(inode, now))
     }
 
     /// Whether somebody was fenced for it not long ago.
@@ -57,6 +131,11 @@ impl Contention {
         if let Some(contended) = self.inodes.get_mut(&inode) {
             contended.held_until = until;
         }
+    }
+
+    /// How long it has been free to be taken.
+    pub(super) fn free_for(&self, inode: InodeNumber, now: Duration) -> Duration {
+        self.inodes.get(&inode).map_or(Duration::MAX, |contended| now.saturating_sub(contended.held_until))
     }
 
     /// How much longer those who hold the inode may keep it.

@@ -19,6 +19,10 @@
 //! is private, and wrong for a directory that several programs only pass through, where each would fence the other
 //! for ever. So an inode that somebody was fenced for is *contended* for a while ([`contention`]): there everybody
 //! gets what it asks for and no more, and keeps it for a moment (`requests::holding`), so that busy sessions trade batches and not operations.
+//!
+//! Programs that deliver mail into one folder want several such inodes, for each operation two of them. They go from hand to hand
+//! together ([`Leases::goes_along`], [`Leases::grant_along`]): otherwise each session would hold one and wait for the other. Whoever has
+//! waited longest comes next.
 
 mod blocks;
 mod contention;
@@ -49,6 +53,8 @@ pub enum Outcome {
     Fence(Vec<SessionId>),
     /// Those who hold the inode may keep it so much longer; then ask again.
     Hold(Duration),
+    /// Somebody waits for longer for what they hold; after so long ask again.
+    Queue(Duration),
     /// This session's log must be digested up to the position first; then ask again.
     Drain(SessionId, LogPosition),
 }
@@ -86,6 +92,11 @@ struct Range {
     count: u64,
     session: SessionId,
 }
+
+/// Whoever is not next looks again after so long.
+const YIELD: Duration = Duration::from_micros(150);
+/// Whoever is next, and does not come for so long, is not waited for: its thread may get no processor.
+const YIELD_MAX: Duration = Duration::from_millis(10);
 
 /// A table that was large is made smaller when it holds next to nothing any more: what a session gave back that made
 /// files without a pause lingers by the hundred thousand, and for a moment.
@@ -218,11 +229,18 @@ impl Leases {
             LeaseMode::Write => lease.holders().filter(|&other| other != session).collect(),
         };
         if !others.is_empty() {
-            return match self.contention.held_for(inode, now) {
+            let left = self.contention.held_for(inode, now);
+            let is_early = left.is_some() || self.is_anothers_turn(session, inode, &others, now);
+            if is_early {
+                self.contention.wait(session, inode);
+            }
+            return match left {
                 Some(left) => Outcome::Hold(left),
+                None if is_early => Outcome::Queue(YIELD),
                 None => Outcome::Fence(others),
             };
         }
+        self.contention.stop_waiting(session);
         let alone = lease.readers.iter().all(|&reader| reader == session);
         let contended = self.contention.is_remembered(inode, now);
         // Whoever joins the readers does not make a writer wait any longer.
@@ -240,6 +258,30 @@ impl Leases {
             }
             LeaseMode::Read
         }))
+    }
+
+    /// Whether somebody waits for longer than the session for what these hold: that one comes next, if it comes soon.
+    fn is_anothers_turn(
+        &self,
+        session: SessionId,
+        inode: InodeNumber,
+        holders: &[SessionId],
+        now: Duration,
+    ) -> bool {
+        let is_held = |inode| self.lease(inode).holders().any(|holder| holders.contains(&holder));
+        self.contention.free_for(inode, now) < YIELD_MAX
+            && self.contention.wanted_before(session).any(is_held)
+    }
+
+    /// Whether the inode is contended, and was taken from the session when it changed it.
+    #[must_use]
+    pub fn changes_in_turn(&self, session: SessionId, inode: InodeNumber, now: Duration) -> bool {
+        self.contention.lost_by(session, now).any(|lost| lost == inode)
+    }
+
+    /// The session waits for nothing any more: its question failed.
+    pub fn stop_waiting(&mut self, session: SessionId) {
+        self.contention.stop_waiting(session);
     }
 
     /// Leases the session did not ask for, but will want, on `wanted`, near ones behind each other: as [`Leases::request`], only where
@@ -299,9 +341,33 @@ impl Leases {
         true
     }
 
-    /// Whoever was granted the inode may keep it until then, if others want it.
-    pub fn keep(&mut self, inode: InodeNumber, until: Duration) {
-        self.contention.hold_until(inode, until);
+    /// What else goes from `from` to `to`, for whom it was fenced: contended inodes that it changes, and that
+    /// `to` changed when they were taken from it.
+    #[must_use]
+    pub fn goes_along(&self, from: SessionId, to: SessionId, now: Duration) -> Vec<InodeNumber> {
+        let lost = self.contention.lost_by(to, now);
+        lost.filter(|&inode| self.held(from, inode) == Some(LeaseMode::Write)).collect()
+    }
+
+    /// Grants a session the contended inodes that were taken from it and that nobody has now: it will ask for them next. Answers
+    /// which.
+    pub fn grant_along(&mut self, session: SessionId, now: Duration) -> Vec<InodeNumber> {
+        let mut wanted: Vec<InodeNumber> = self.contention.lost_by(session, now).collect();
+        wanted.retain(|&inode| {
+            let is_free = self.lease(inode).is_vacant();
+            is_free && matches!(self.request(session, inode, LeaseMode::Write, now), Outcome::Granted(_))
+        });
+        wanted
+    }
+
+    /// Whoever was granted the inode may keep it until then, if others want it, and what else it was granted that others want.
+    pub fn keep_all(&mut self, session: SessionId, inode: InodeNumber, now: Duration, until: Duration) {
+        let along: Vec<InodeNumber> = self.contention.lost_by(session, now).collect();
+        for inode in along.into_iter().chain([inode]) {
+            if self.held(session, inode).is_some() {
+                self.contention.hold_until(inode, until);
+            }
+        }
     }
 
     /// Whoever has the inode does nothing: it need not be kept any longer.
@@ -326,9 +392,19 @@ impl Leases {
         }
     }
 
+    /// As [`Leases::revoke`], of an inode that the session was granted along with another, and has not asked for.
+    pub fn revoke_unasked(&mut self, session: SessionId, inode: InodeNumber, now: Duration) {
+        self.contention.note(inode, now);
+        self.contention.note_unasked(session, inode);
+        self.change(session, inode, |lease| lease.remove(session));
+    }
+
     /// The session was fenced at `now` for the sake of another one, and digested: its lease on the inode is gone.
     pub fn revoke(&mut self, session: SessionId, inode: InodeNumber, now: Duration) {
         self.contention.note(inode, now);
+        if self.held(session, inode) == Some(LeaseMode::Write) {
+            self.contention.note_lost(session, inode);
+        }
         self.change(session, inode, |lease| lease.remove(session));
     }
 
@@ -392,6 +468,7 @@ impl Leases {
 
     /// The inode is gone.
     pub fn forget(&mut self, inode: InodeNumber) {
+        self.contention.end_inode(inode);
         let involved: Vec<SessionId> = self.involved(inode).collect();
         for session in involved {
             self.change(session, inode, |lease| lease.remove(session));
@@ -406,7 +483,8 @@ impl Leases {
 
     /// The session is gone, its log digested to the end.
     pub fn end_session(&mut self, session: SessionId) {
-        let Leases { ranges, lost, .. } = self;
+        let Leases { ranges, lost, contention, .. } = self;
+        contention.end_session(session);
         ranges.retain(|&first, range| {
             if range.session == session {
                 lost.forget(first..first.saturating_add(range.count));

@@ -51,6 +51,47 @@ fn who_joins_the_readers_takes_nothing_from_anybody() {
     assert_eq!(leases.holders(X), []);
 }
 
+/// Two inodes that two sessions change: whoever gets the one gets the other with it.
+#[test]
+fn what_two_sessions_change_goes_from_hand_to_hand_together() {
+    const Y: InodeNumber = InodeNumber(11);
+    let mut leases = Leases::new(HOLD);
+    for inode in [X, Y] {
+        leases.request(A, inode, WRITE, NOW);
+        assert_eq!(leases.goes_along(A, B, NOW), [], "nobody knows yet that B wants it");
+        assert_eq!(leases.request(B, inode, WRITE, NOW), Outcome::Fence(vec![A]));
+        leases.revoke(A, inode, NOW);
+        assert_eq!(leases.request(B, inode, WRITE, NOW), Outcome::Granted(WRITE));
+    }
+    let then = later(2000);
+    assert_eq!(leases.request(A, Y, WRITE, then), Outcome::Fence(vec![B]));
+    assert_eq!(leases.goes_along(B, A, then), [X, Y]);
+    for inode in [X, Y] {
+        leases.revoke(B, inode, then);
+    }
+    assert_eq!(leases.request(A, Y, WRITE, then), Outcome::Granted(WRITE));
+    assert_eq!(leases.grant_along(A, then), [X]);
+    assert_eq!(leases.held(A, X), Some(WRITE));
+    assert!(matches!(leases.request(B, X, WRITE, then), Outcome::Hold(_)));
+    // What it never asks for stays away from it in the end.
+    let comes_back = |leases: &mut Leases| {
+        leases.revoke_unasked(A, X, then);
+        !leases.grant_along(A, then).is_empty()
+    };
+    let times = (0..100).take_while(|_| comes_back(&mut leases)).count();
+    assert!((1..20).contains(&times), "{times}");
+}
+
+/// Whoever looks only lets others look.
+#[test]
+fn what_a_session_only_read_does_not_come_back_to_it_unasked() {
+    let mut leases = contended();
+    assert_eq!(leases.request(A, X, WRITE, NOW), Outcome::Hold(HOLD));
+    leases.revoke(B, X, later(1000));
+    assert_eq!(leases.request(A, X, WRITE, later(1000)), Outcome::Granted(WRITE));
+    assert_eq!(leases.goes_along(A, B, later(1000)), []);
+}
+
 #[test]
 fn who_had_to_fence_gets_no_more_than_it_asked_for_and_readers_share() {
     let mut leases = contended();

@@ -3,6 +3,7 @@
 use super::holding::kept_for;
 use super::{Ahead, GRANT_EXTENDED_BYTES, GRANT_ITEMS, Trouble, directory_entry, invalid};
 use crate::catching_up;
+use crate::ending::Wanted;
 use crate::leases::Outcome;
 use crate::lost::unreadable;
 use crate::metadata::{ExtentList, MetadataError, ReadOnly, Snapshot};
@@ -19,6 +20,23 @@ impl SharedFs {
     /// Grants a lease, after whatever must happen first. Who is fenced for it gives up what lies `ahead` as well,
     /// unless the inode changes hands all the time.
     pub(super) fn lease(
+        &self,
+        session: SessionId,
+        inode: InodeNumber,
+        mode: LeaseMode,
+        ahead: &Ahead,
+    ) -> Result<LeaseMode, Trouble> {
+        // Whoever makes names looks at the directory first: to share it for that moment would be a turn for nothing.
+        let changes = self.core.lock().leases.changes_in_turn(session, inode, self.opened.elapsed());
+        let mode = if changes && self.is_directory(inode) { LeaseMode::Write } else { mode };
+        let granted = self.lease_in_turn(session, inode, mode, ahead);
+        if granted.is_err() {
+            self.core.lock().leases.stop_waiting(session);
+        }
+        granted
+    }
+
+    fn lease_in_turn(
         &self,
         session: SessionId,
         inode: InodeNumber,
@@ -47,7 +65,10 @@ impl SharedFs {
             let outcome = core.leases.request(session, inode, mode, now);
             if let (Outcome::Granted(_), Some(since)) = (&outcome, fenced) {
                 let least = Duration::from_micros(self.options.lease_hold_us);
-                core.leases.keep(inode, now + kept_for(now - since, least));
+                core.leases.keep_all(session, inode, now, now + kept_for(now - since, least));
+            }
+            if let (Outcome::Granted(_), Some(found)) = (&outcome, core.sessions.get_mut(&session)) {
+                found.untold.remove(&inode);
             }
             let along = if core.leases.is_contended(inode, now) { Ahead::none() } else { ahead.clone() };
             drop(core);
@@ -65,7 +86,7 @@ impl SharedFs {
                     fenced.get_or_insert(now);
                     is_taken = true;
                     for other in others {
-                        self.fence(other, inode, &along)?;
+                        self.fence(other, Wanted { inode, mode, by: session, along: &along })?;
                     }
                 }
                 Outcome::Hold(left) => {
@@ -73,6 +94,7 @@ impl SharedFs {
                     fenced = None;
                     self.wait_for_holders(inode, left);
                 }
+                Outcome::Queue(pause) => std::thread::sleep(pause),
                 Outcome::Drain(other, _) => self.drain(other, inode)?,
             }
         }

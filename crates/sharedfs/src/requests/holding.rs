@@ -13,14 +13,16 @@ use cuesta_format::{InodeNumber, SessionId};
 use std::time::{Duration, Instant};
 
 /// A lease is kept for so many times what it took to come by,
-const COSTS_KEPT: u32 = 8;
+const COSTS_KEPT: u32 = 64;
 /// but never longer.
 const KEPT_MAX: Duration = Duration::from_millis(5);
 
 /// The holder is looked at so often.
 const LOOK: Duration = Duration::from_micros(100);
-/// One that does nothing for so many looks does nothing: it may take two of them to wake up.
+/// One that does nothing for so many looks does nothing.
 const IDLE_LOOKS: u32 = 3;
+/// One that would go on if it had a processor is given so many: a scheduler lets others run for some milliseconds.
+const STARVED_LOOKS: u32 = 40;
 /// A log with less than this is left for later: a commit costs the same for many entries.
 const BATCH_LEAST_BYTES: u64 = 256 << 10;
 /// Less than this is digested in the time that the fence takes anyway.
@@ -61,7 +63,12 @@ impl SharedFs {
             if self.holders_of(inode) != holders {
                 return;
             }
-            if idle_looks == IDLE_LOOKS {
+            let is_idle = match idle_looks {
+                ..IDLE_LOOKS => false,
+                IDLE_LOOKS..STARVED_LOOKS => !self.want_processors(&holders),
+                STARVED_LOOKS.. => true,
+            };
+            if is_idle {
                 self.core.lock().leases.release(inode);
                 return;
             }
@@ -70,6 +77,15 @@ impl SharedFs {
 
     fn holders_of(&self, inode: InodeNumber) -> Vec<SessionId> {
         self.core.lock().leases.holders(inode).into_iter().map(|(session, _)| session).collect()
+    }
+
+    /// Whether one of these sessions' processes waits for a processor, or has one.
+    fn want_processors(&self, sessions: &[SessionId]) -> bool {
+        let core = self.core.lock();
+        let pids: Vec<_> =
+            sessions.iter().filter_map(|session| core.sessions.get(session)).map(|found| found.pid).collect();
+        drop(core);
+        pids.into_iter().any(wants_processor)
     }
 
     /// Digests what a session's log holds while it goes on, as long as each time less was added: what is left when it is
@@ -99,15 +115,42 @@ impl SharedFs {
     }
 }
 
+/// Whether the first thread of a process waits for a processor, or has one: the kernel calls that running. Of a process with more
+/// threads that is a guess.
+fn wants_processor(pid: u32) -> bool {
+    let told = std::fs::read(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // The program's name, in brackets, may hold anything.
+    let behind_name = told.iter().rposition(|&byte| byte == b')').map_or(&[][..], |at| &told[at + 1..]);
+    behind_name.starts_with(b" R")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
+    fn who_runs_wants_a_processor_and_who_sleeps_does_not() {
+        assert!(!wants_processor(u32::MAX));
+        let mut sleeper = std::process::Command::new("sleep").arg("100").spawn().unwrap();
+        let mut spinner =
+            std::process::Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap();
+        let until = Instant::now() + Duration::from_secs(20);
+        let is_as_told = || !wants_processor(sleeper.id()) && wants_processor(spinner.id());
+        while !is_as_told() && Instant::now() < until {
+            std::thread::yield_now();
+        }
+        assert!(is_as_told());
+        for one in [&mut sleeper, &mut spinner] {
+            one.kill().unwrap();
+            one.wait().unwrap();
+        }
+    }
+
+    #[test]
     fn what_is_dear_is_kept_longer_within_bounds() {
         let us = Duration::from_micros;
-        assert_eq!(kept_for(us(50), us(1000)), us(1000));
-        assert_eq!(kept_for(us(300), us(1000)), us(2400));
+        assert_eq!(kept_for(us(10), us(1000)), us(1000));
+        assert_eq!(kept_for(us(50), us(1000)), us(3200));
         assert_eq!(kept_for(us(90_000), us(1000)), us(5000));
         assert_eq!(kept_for(us(90_000), us(20_000)), us(20_000));
     }

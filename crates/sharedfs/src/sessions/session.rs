@@ -12,7 +12,7 @@ use cuesta_format::wire::{Placed, Report};
 use cuesta_format::{Geometry, InodeNumber, LeaseGeneration, LogPosition, SessionId, StoreId};
 use cuesta_media::Node;
 use cuesta_media::emulate::Emulated;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -85,6 +85,8 @@ pub struct Session {
     pub revoked: BTreeMap<InodeNumber, Option<u64>>,
     /// It lost them all.
     pub revoked_all: bool,
+    /// Leases it has and was not told of: they were granted along with one that it asked for.
+    pub untold: BTreeSet<InodeNumber>,
     /// Inodes it gave back while its log could still change them, the first one first.
     pub lingering: VecDeque<(InodeNumber, LogPosition)>,
     /// Its log is looked at without a kick.

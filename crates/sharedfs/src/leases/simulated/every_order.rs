@@ -81,7 +81,7 @@ impl World {
         self.recovered.hash(hasher);
         let is_last = |inode: usize, value: u64| self.truth[inode] == value;
         for it in &self.sessions {
-            (it.is_alive, it.is_known, &it.revoked, &it.operation).hash(hasher);
+            (it.is_alive, it.is_known, &it.revoked, &it.untold, &it.operation).hash(hasher);
             (it.generation - it.knows_generation, it.generation - it.settled_generation).hash(hasher);
             (it.log_generation - it.knows_log_generation, self.daemon - it.knows_daemon).hash(hasher);
             it.log.iter().for_each(|&(inode, value)| (inode, is_last(inode, value)).hash(hasher));

@@ -109,6 +109,8 @@ struct Session {
     log_generation: u64,
     /// Inodes it lost and was not told of.
     revoked: Vec<usize>,
+    /// Inodes it was granted along and was not told of.
+    untold: Vec<usize>,
     lingering: VecDeque<(usize, LogPosition)>,
     /// The log: where the digest ended, and what lies behind.
     digested: u64,
@@ -177,6 +179,7 @@ impl World {
             settled_generation: 1,
             log_generation: 1,
             revoked: Vec::new(),
+            untold: Vec::new(),
             lingering: VecDeque::new(),
             digested: 0,
             log: Vec::new(),
@@ -396,12 +399,15 @@ impl World {
         let (inode, mode) = (operation.inode(), operation.mode());
         let next = match phase {
             Phase::Asked => match self.leases.request(id(session), number(inode), mode, self.now) {
-                Outcome::Granted(granted) => Phase::Granted(granted),
+                Outcome::Granted(granted) => {
+                    self.grant_along(session, inode);
+                    Phase::Granted(granted)
+                }
                 Outcome::Fence(others) => {
                     let others = others.into_iter().map(|SessionId(other)| other as usize - 1).collect();
                     Phase::Fencing { others, moved: false }
                 }
-                Outcome::Hold(left) => {
+                Outcome::Hold(left) | Outcome::Queue(left) => {
                     self.now += left;
                     Phase::Asked
                 }
@@ -424,7 +430,7 @@ impl World {
                 }
             }
             Phase::Fencing { mut others, moved: true } => {
-                self.settle(others.remove(0), inode);
+                self.settle(others.remove(0), session, inode);
                 if others.is_empty() { Phase::Asked } else { Phase::Fencing { others, moved: false } }
             }
             Phase::Granted(granted) => {
@@ -449,8 +455,16 @@ impl World {
         }
     }
 
-    /// A fence whose generation was moved comes to its end.
-    fn settle(&mut self, session: usize, inode: usize) {
+    /// What was taken from a session comes back with what it asks for.
+    fn grant_along(&mut self, session: usize, inode: usize) {
+        let along = self.leases.grant_along(id(session), self.now);
+        let it = &mut self.sessions[session];
+        it.untold.extend(along.into_iter().map(|InodeNumber(number)| number as usize - 10));
+        it.untold.retain(|&untold| untold != inode);
+    }
+
+    /// A fence for the sake of `to` whose generation was moved comes to its end.
+    fn settle(&mut self, session: usize, to: usize, inode: usize) {
         if self.makes(Mistake::FenceWithoutDigest) {
             self.sessions[session].log.clear();
         } else {
@@ -460,8 +474,17 @@ impl World {
         let it = &mut self.sessions[session];
         it.log_generation += u64::from(it.generation != it.settled_generation);
         it.settled_generation = it.generation;
-        it.revoked.push(inode);
-        self.leases.revoke(id(session), number(inode), self.now);
+        let along = self.leases.goes_along(id(session), id(to), self.now);
+        for taken in along.into_iter().chain([number(inode)]) {
+            let place = taken.0 as usize - 10;
+            if it.untold.contains(&place) {
+                it.untold.retain(|&untold| untold != place);
+                self.leases.revoke_unasked(id(session), taken, self.now);
+            } else {
+                it.revoked.push(place);
+                self.leases.revoke(id(session), taken, self.now);
+            }
+        }
         for near in (0..self.stored.len()).filter(|&near| near != inode && self.ahead && !contended) {
             if self.leases.held(id(session), number(near)).is_some() {
                 self.sessions[session].revoked.push(near);
@@ -510,6 +533,7 @@ impl World {
         it.settled_generation = it.generation;
         it.log_generation += u64::from(!goes_on);
         it.revoked.clear();
+        it.untold.clear();
         it.lingering.clear();
         it.is_known = it.is_alive;
     }
