@@ -61,7 +61,7 @@ test-suites:
 test-campaigns:
 	$(STAGE) explorer $(CARGO) test $(RECORDED) --test explorer
 	$(STAGE) guest python3 guest/test.py $(TARGET) --profile checked --slice
-	$(STAGE) conform python3 conform/conform.py $(TARGET)/checked/cuesta $(TARGET)/conform --seeds 2 --operations 15000
+	$(STAGE) conform python3 conform/conform.py $(TARGET)/checked/cuesta $(TARGET)/conform --seeds 1 --operations 20000
 
 test-hunts:
 	$(STAGE) models $(CARGO) test $(CHECKED) $(MODELS) --lib models::

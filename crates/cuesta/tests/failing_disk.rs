@@ -44,8 +44,9 @@ say('size', lambda: os.stat('/cuesta/9').st_size)
          read b'acknowledged'\nsize 6\n"
     );
     assert_eq!(ended.text(), said, "{}", ended.errors());
-    let status = disk.place.cuesta(&["status", "disk/store"]).text();
-    assert!(status.contains("nothing is written any more: a write failed"), "{status}");
+    let asked = disk.place.cuesta(&["status", "disk/store"]);
+    let status = asked.text();
+    assert!(status.contains("nothing is written any more: a write failed"), "{status} {}", asked.errors());
     disk.unmount();
     disk.mount();
     assert_eq!(disk.place.cuesta(&["fsck", "disk/store"]).status(), 0);

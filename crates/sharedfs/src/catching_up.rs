@@ -101,6 +101,13 @@ impl CatchingUp {
         inner.forget_unwanted();
     }
 
+    /// When `directory` was changed last, as far as that was noted.
+    pub(crate) fn last_change(&self, directory: InodeNumber) -> u64 {
+        let inner = self.inner.lock();
+        let last = inner.directories.get(&directory).and_then(|followed| followed.changes.back());
+        last.map_or(0, |change| change.version)
+    }
+
     /// The names of `directory` that changed behind `version`, in the order they did; `None`: that is not known.
     pub(crate) fn since(&self, directory: InodeNumber, version: u64) -> Option<Vec<DirectoryEntry>> {
         let mut inner = self.inner.lock();

@@ -241,6 +241,9 @@ impl SharedFs {
         renew_log(found, table)?;
         for &(inode, version) in &taken {
             let now = self.opened.elapsed();
+            if found.looked_at.remove(&inode) == Some(self.catching_up.last_change(inode)) {
+                leases.only_looked(session, inode);
+            }
             if found.untold.remove(&inode) {
                 leases.revoke_unasked(session, inode, now);
             } else {

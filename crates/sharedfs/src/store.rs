@@ -578,6 +578,7 @@ pub(crate) fn new_session(
         revoked: BTreeMap::new(),
         revoked_all: false,
         untold: BTreeSet::new(),
+        looked_at: BTreeMap::new(),
         lingering: VecDeque::new(),
         attended: false,
         ending: None,

@@ -30,6 +30,8 @@ struct Lost {
     inode: InodeNumber,
     /// How often it came back along with another one and was not asked for.
     unasked: u32,
+    /// It looked at the inode before it changed it, and has changed it in each turn since.
+    looks_first: bool,
 }
 
 /// The contended inodes.
@@ -50,12 +52,33 @@ impl Contention {
 
     /// An inode was taken from the session that it changed.
     pub(super) fn note_lost(&mut self, session: SessionId, inode: InodeNumber) {
+        let looks_first = self.looks_first(session, inode);
+        self.remember(session, Lost { inode, unasked: 0, looks_first });
+    }
+
+    fn remember(&mut self, session: SessionId, one: Lost) {
         let lost = self.lost.entry(session).or_default();
-        lost.retain(|one| one.inode != inode);
+        lost.retain(|other| other.inode != one.inode);
         if lost.len() == LOST_MAX {
             lost.pop_front();
         }
-        lost.push_back(Lost { inode, unasked: 0 });
+        lost.push_back(one);
+    }
+
+    /// Whether the session looks at the inode before it changes it, and then does.
+    pub(super) fn looks_first(&self, session: SessionId, inode: InodeNumber) -> bool {
+        self.lost.get(&session).into_iter().flatten().any(|one| one.inode == inode && one.looks_first)
+    }
+
+    /// The session has looked at the inode, and wants to change it now.
+    pub(super) fn note_look(&mut self, session: SessionId, inode: InodeNumber) {
+        self.remember(session, Lost { inode, unasked: 0, looks_first: true });
+    }
+
+    /// The session had the inode for a turn and only looked at it.
+    pub(super) fn note_only_looked(&mut self, session: SessionId, inode: InodeNumber) {
+        let lost = self.lost.get_mut(&session).into_iter().flatten();
+        lost.filter(|one| one.inode == inode).for_each(|one| one.looks_first = false);
     }
 
     /// An inode was taken from the session that it was granted along with another, and that it has not asked for since.

@@ -222,7 +222,14 @@ impl Leases {
             return Outcome::Drain(other, until);
         }
         if lease.writer == Some(session) {
+            self.contention.stop_waiting(session);
             return Outcome::Granted(LeaseMode::Write);
+        }
+        if mode == LeaseMode::Write
+            && lease.readers.contains(&session)
+            && self.contention.is_remembered(inode, now)
+        {
+            self.contention.note_look(session, inode);
         }
         let others: Vec<SessionId> = match mode {
             LeaseMode::Read => lease.writer.into_iter().collect(),
@@ -273,10 +280,15 @@ impl Leases {
             && self.contention.wanted_before(session).any(is_held)
     }
 
-    /// Whether the inode is contended, and was taken from the session when it changed it.
+    /// Whether the inode is contended, and the session changes it after each look.
     #[must_use]
-    pub fn changes_in_turn(&self, session: SessionId, inode: InodeNumber, now: Duration) -> bool {
-        self.contention.lost_by(session, now).any(|lost| lost == inode)
+    pub fn changes_after_look(&self, session: SessionId, inode: InodeNumber, now: Duration) -> bool {
+        self.contention.is_remembered(inode, now) && self.contention.looks_first(session, inode)
+    }
+
+    /// The session had the inode for a turn, and did not change it.
+    pub fn only_looked(&mut self, session: SessionId, inode: InodeNumber) {
+        self.contention.note_only_looked(session, inode);
     }
 
     /// The session waits for nothing any more: its question failed.

@@ -82,6 +82,39 @@ fn what_two_sessions_change_goes_from_hand_to_hand_together() {
     assert!((1..20).contains(&times), "{times}");
 }
 
+/// The third comes back first, once its time is over: it has waited for less than the second.
+#[test]
+fn who_has_waited_longest_comes_next() {
+    const C: SessionId = SessionId(3);
+    let mut leases = Leases::new(HOLD);
+    leases.request(A, X, WRITE, NOW);
+    assert_eq!(leases.request(B, X, WRITE, NOW), Outcome::Fence(vec![A]));
+    leases.revoke(A, X, NOW);
+    assert_eq!(leases.request(B, X, WRITE, NOW), Outcome::Granted(WRITE));
+    leases.keep_all(B, X, NOW, later(1000));
+    assert_eq!(leases.request(A, X, WRITE, later(10)), Outcome::Hold(Duration::from_micros(990)));
+    assert_eq!(leases.request(C, X, WRITE, later(20)), Outcome::Hold(Duration::from_micros(980)));
+    assert!(matches!(leases.request(C, X, WRITE, later(1001)), Outcome::Queue(_)));
+    // Who has been passed over for long enough is not waited for; nor is who has given up.
+    assert_eq!(leases.request(C, X, WRITE, later(50_000)), Outcome::Fence(vec![B]));
+    assert_eq!(leases.request(A, X, WRITE, later(1002)), Outcome::Fence(vec![B]));
+    leases.stop_waiting(A);
+    assert_eq!(leases.request(C, X, WRITE, later(1003)), Outcome::Fence(vec![B]));
+}
+
+/// Such a one is given it to change when it looks; for as long as it does.
+#[test]
+fn who_changes_what_it_has_looked_at_is_remembered() {
+    let mut leases = contended();
+    assert!(!leases.changes_after_look(B, X, NOW), "it has only looked");
+    assert_eq!(leases.request(B, X, WRITE, NOW), Outcome::Granted(WRITE));
+    assert!(leases.changes_after_look(B, X, NOW) && !leases.changes_after_look(A, X, NOW));
+    leases.revoke(B, X, later(1000));
+    assert!(leases.changes_after_look(B, X, later(1000)));
+    leases.only_looked(B, X);
+    assert!(!leases.changes_after_look(B, X, later(1000)));
+}
+
 /// Whoever looks only lets others look.
 #[test]
 fn what_a_session_only_read_does_not_come_back_to_it_unasked() {

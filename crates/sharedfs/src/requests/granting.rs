@@ -27,9 +27,16 @@ impl SharedFs {
         ahead: &Ahead,
     ) -> Result<LeaseMode, Trouble> {
         // Whoever makes names looks at the directory first: to share it for that moment would be a turn for nothing.
-        let changes = self.core.lock().leases.changes_in_turn(session, inode, self.opened.elapsed());
-        let mode = if changes && self.is_directory(inode) { LeaseMode::Write } else { mode };
+        let changes = self.core.lock().leases.changes_after_look(session, inode, self.opened.elapsed());
+        let is_raised = mode == LeaseMode::Read && changes && self.is_directory(inode);
+        let mode = if is_raised { LeaseMode::Write } else { mode };
         let granted = self.lease_in_turn(session, inode, mode, ahead);
+        if is_raised
+            && granted.is_ok()
+            && let Some(found) = self.core.lock().sessions.get_mut(&session)
+        {
+            found.looked_at.insert(inode, self.catching_up.last_change(inode));
+        }
         if granted.is_err() {
             self.core.lock().leases.stop_waiting(session);
         }

@@ -19,6 +19,8 @@ use std::path::Path;
 
 /// Who says which process holds which lock.
 const LOCKS: &str = "/proc/locks";
+/// A shorter list is read in one piece.
+const PAGE_BYTES: usize = 3 << 10;
 
 /// Why the lock was not had.
 #[derive(Debug, thiserror::Error)]
@@ -136,11 +138,13 @@ fn write_holder(file: &mut File) -> std::io::Result<()> {
     }
 }
 
-/// Who has the store: as the kernel says, or else as the lock file does.
+/// The kernel's list is read so often, at most. It comes by pages: where others drop locks meanwhile, one in it is passed over.
+const READINGS_MAX: usize = 100;
+
+/// Who has the store, which is locked: as the kernel says, or else as the lock file does.
 fn holder(folder: &TrustedFolder) -> Option<String> {
-    let listed = std::fs::read_to_string(LOCKS).unwrap_or_default();
     let stat = fstat(folder).ok();
-    let by_kernel = stat.and_then(|stat| holder_in(&listed, stat.st_dev, stat.st_ino));
+    let by_kernel = stat.and_then(|stat| holder_listed(folder, stat.st_dev, stat.st_ino));
     by_kernel.map(|pid| pid.to_string()).or_else(|| {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = File::from(openat(folder, LOCK_FILE, flags, Mode::empty()).ok()?);
@@ -148,6 +152,18 @@ fn holder(folder: &TrustedFolder) -> Option<String> {
         file.take(32).read_to_string(&mut text).ok()?;
         Some(text.trim().to_owned()).filter(|text| !text.is_empty())
     })
+}
+
+/// The process that has the folder locked, by the kernel's list, unless nobody has it any more or it cannot be seen.
+fn holder_listed(folder: &TrustedFolder, device: u64, inode: u64) -> Option<u32> {
+    for _ in 0..READINGS_MAX {
+        let listed = std::fs::read_to_string(LOCKS).unwrap_or_default();
+        match holder_in(&listed, device, inode) {
+            None if listed.len() >= PAGE_BYTES && folder.is_locked() => {}
+            found => return found,
+        }
+    }
+    None
 }
 
 /// The process that has a file locked as a whole: `1: FLOCK  ADVISORY  WRITE 123 fe:01:456 0 EOF`.

@@ -87,6 +87,8 @@ pub struct Session {
     pub revoked_all: bool,
     /// Leases it has and was not told of: they were granted along with one that it asked for.
     pub untold: BTreeSet<InodeNumber>,
+    /// When directories had been changed last that it has to change, because it will, though it asked to look at them.
+    pub(crate) looked_at: BTreeMap<InodeNumber, u64>,
     /// Inodes it gave back while its log could still change them, the first one first.
     pub lingering: VecDeque<(InodeNumber, LogPosition)>,
     /// Its log is looked at without a kick.
