@@ -15,6 +15,8 @@ const INODES_MAX: usize = 1 << 16;
 const LOST_MAX: usize = 32;
 /// What comes back so many times and is not asked for is not wanted any more. A turn may end before it is.
 const UNASKED_MAX: u32 = 8;
+/// Who looks and changes nothing in so many turns only looks: a turn may end before anything is changed.
+const LOOKS_MAX: u32 = 4;
 
 #[derive(Clone, Copy, Debug)]
 struct Contended {
@@ -30,8 +32,8 @@ struct Lost {
     inode: InodeNumber,
     /// How often it came back along with another one and was not asked for.
     unasked: u32,
-    /// It looked at the inode before it changed it, and has changed it in each turn since.
-    looks_first: bool,
+    /// It looked at the inode before it changed it: in so many turns more it may leave it unchanged, and counts as one that does.
+    looks_first: u32,
 }
 
 /// The contended inodes.
@@ -52,7 +54,8 @@ impl Contention {
 
     /// An inode was taken from the session that it changed.
     pub(super) fn note_lost(&mut self, session: SessionId, inode: InodeNumber) {
-        let looks_first = self.looks_first(session, inode);
+        let known = self.lost.get(&session).into_iter().flatten().find(|one| one.inode == inode);
+        let looks_first = known.map_or(0, |one| one.looks_first);
         self.remember(session, Lost { inode, unasked: 0, looks_first });
     }
 
@@ -67,18 +70,19 @@ impl Contention {
 
     /// Whether the session looks at the inode before it changes it, and then does.
     pub(super) fn looks_first(&self, session: SessionId, inode: InodeNumber) -> bool {
-        self.lost.get(&session).into_iter().flatten().any(|one| one.inode == inode && one.looks_first)
+        self.lost.get(&session).into_iter().flatten().any(|one| one.inode == inode && one.looks_first > 0)
     }
 
     /// The session has looked at the inode, and wants to change it now.
     pub(super) fn note_look(&mut self, session: SessionId, inode: InodeNumber) {
-        self.remember(session, Lost { inode, unasked: 0, looks_first: true });
+        self.remember(session, Lost { inode, unasked: 0, looks_first: LOOKS_MAX });
     }
 
     /// The session had the inode for a turn and only looked at it.
     pub(super) fn note_only_looked(&mut self, session: SessionId, inode: InodeNumber) {
         let lost = self.lost.get_mut(&session).into_iter().flatten();
-        lost.filter(|one| one.inode == inode).for_each(|one| one.looks_first = false);
+        lost.filter(|one| one.inode == inode)
+            .for_each(|one| one.looks_first = one.looks_first.saturating_sub(1));
     }
 
     /// An inode was taken from the session that it was granted along with another, and that it has not asked for since.
