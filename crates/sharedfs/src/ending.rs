@@ -13,7 +13,7 @@ use cuesta_format::geometry::{LOGS_FOLDER, segment_path};
 use cuesta_format::wire::LeaseMode;
 use cuesta_format::{FileKind, InodeNumber, LogGeneration, SegmentId, SessionId};
 use cuesta_media::planted::{self, Bug};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -27,17 +27,17 @@ pub enum Ending {
     GivenUp,
 }
 
-/// A lease that a session is fenced for, and who gets it.
+/// One session's question for a lease that another one holds.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Wanted<'a> {
-    /// The inode.
-    pub inode: InodeNumber,
-    /// For what.
-    pub mode: LeaseMode,
-    /// Who asked for it.
+pub(crate) struct Claim<'a> {
+    /// The session that asks.
     pub by: SessionId,
-    /// What is given up along.
-    pub along: &'a Ahead,
+    /// The inode it asks for.
+    pub inode: InodeNumber,
+    /// Whether it asks to read the inode or to change it.
+    pub mode: LeaseMode,
+    /// Inodes near it, on which the fenced session's leases end as well.
+    pub ahead: &'a Ahead,
 }
 
 /// What a session loses in the moment its fence is settled.
@@ -45,8 +45,8 @@ pub(crate) struct Wanted<'a> {
 pub(crate) enum Loses<'a> {
     /// Nothing.
     Nothing,
-    /// A lease that another session asked for, and those along with it.
-    Lease(Wanted<'a>),
+    /// Its leases on these inodes, which go to the session that claims one of them.
+    Lease(Claim<'a>, &'a [InodeNumber]),
     /// Its leases on these inodes, which nobody else asked for.
     Leases(&'a [InodeNumber]),
     /// What it was promised and has not used, and what its digests freed and it has not let go of.
@@ -59,9 +59,12 @@ impl SharedFs {
     /// From the moment the generation is published, no operation of the session returns without asking; so
     /// what the scan behind it does not find was never acknowledged, and the new log generation voids it for
     /// good before anybody else gets the lease.
-    pub(crate) fn fence(&self, session: SessionId, wanted: Wanted<'_>) -> Result<(), Error> {
-        let inode = wanted.inode;
-        let _wanted = self.await_names(session, std::slice::from_ref(&inode));
+    pub(crate) fn fence(&self, session: SessionId, claim: Claim<'_>) -> Result<(), Error> {
+        let inode = claim.inode;
+        let mut taken = self.core.lock().leases.goes_along(session, claim.by, self.opened.elapsed());
+        taken.retain(|&along| along != inode);
+        taken.push(inode);
+        let _wanted = self.await_names(session, &taken);
         // It stands still while a digest that is going on comes to its end. Others who have the digester may keep it for long.
         let is_stopped =
             self.digests.load(Ordering::Relaxed) && self.stop_holder(session, inode) == Some(true);
@@ -81,7 +84,7 @@ impl SharedFs {
             self.core.lock().leases.end_session(session);
             return Ok(());
         }
-        self.settle_fence(&mut digester, session, Loses::Lease(wanted))?;
+        self.settle_fence(&mut digester, session, Loses::Lease(claim, &taken))?;
         self.note_fence(session);
         Ok(())
     }
@@ -219,14 +222,11 @@ impl SharedFs {
         // With the log digested, what the session made is in the metadata store: of its other numbers there is no inode.
         // Where what is near cannot be read nothing is given up along.
         let (taken, near) = match loses {
-            Loses::Lease(Wanted { inode, by, along, .. }) => {
-                let along = along.given_up_along(self).unwrap_or_default();
-                let contended = self.core.lock().leases.goes_along(session, by, self.opened.elapsed());
-                let taken: BTreeSet<_> = contended.into_iter().chain([inode]).collect();
-                // Nobody else has changed them yet: this is the version the session knows.
+            Loses::Lease(claim, taken) => {
+                // Until the claim is granted no other session changes a directory: this version is the one the fenced session knows.
                 let version = |inode| self.is_directory(inode).then(|| self.catching_up.follow(inode));
-                let taken: Vec<_> = taken.into_iter().map(|inode| (inode, version(inode))).collect();
-                (taken, along)
+                let taken: Vec<_> = taken.iter().map(|&inode| (inode, version(inode))).collect();
+                (taken, claim.ahead.given_up_along(self).unwrap_or_default())
             }
             Loses::Leases(inodes) => (Vec::new(), inodes.to_vec()),
             Loses::Nothing | Loses::Space => (Vec::new(), Vec::new()),
@@ -240,6 +240,9 @@ impl SharedFs {
         let Some(found) = sessions.get_mut(&session) else { return Ok(()) };
         renew_log(found, table)?;
         for &(inode, version) in &taken {
+            if leases.held(session, inode).is_none() {
+                continue;
+            }
             let now = self.opened.elapsed();
             if found.looked_at.remove(&inode) == Some(self.catching_up.last_change(inode)) {
                 leases.only_looked(session, inode);
@@ -261,8 +264,8 @@ impl SharedFs {
             space.allocator.retired(session, found.digested);
             space.credits.settle(promised);
         }
-        if let Loses::Lease(wanted) = loses {
-            hand_over(sessions, leases, wanted, self.opened.elapsed());
+        if let Loses::Lease(claim, _) = loses {
+            hand_over(sessions, leases, claim, self.opened.elapsed());
         }
         Ok(())
     }
@@ -461,22 +464,22 @@ fn take_along(session: &mut Session, leases: &mut Leases, inodes: impl Iterator<
     }
 }
 
-/// What was taken for the sake of a session is that one's in the same moment: somebody else who waits for a part of it would part
-/// what is wanted together.
+/// Grants the claim, and the contended inodes that its session changes, under the lock that the fence is settled under. Otherwise a
+/// third session that waits for one of these inodes could take it in between, and the two would each hold a part.
 fn hand_over(
     sessions: &mut BTreeMap<SessionId, Session>,
     leases: &mut Leases,
-    wanted: Wanted<'_>,
+    claim: Claim<'_>,
     now: Duration,
 ) {
-    let Some(found) = sessions.get_mut(&wanted.by) else { return };
-    let is_new = leases.held(wanted.by, wanted.inode).is_none();
-    if let Outcome::Granted(_) = leases.request(wanted.by, wanted.inode, wanted.mode, now)
+    let Some(found) = sessions.get_mut(&claim.by) else { return };
+    let is_new = leases.held(claim.by, claim.inode).is_none();
+    if let Outcome::Granted(_) = leases.request(claim.by, claim.inode, claim.mode, now)
         && is_new
     {
-        found.untold.insert(wanted.inode);
+        found.untold.insert(claim.inode);
     }
-    found.untold.extend(leases.grant_along(wanted.by, now));
+    found.untold.extend(leases.grant_along(claim.by, now));
 }
 
 /// Starts a new generation of a log where its digest ended: whatever lies behind is void from now on.

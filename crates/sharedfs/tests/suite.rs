@@ -18,3 +18,4 @@ mod planted;
 mod recovery;
 mod sessions;
 mod threads;
+mod wanted_together;

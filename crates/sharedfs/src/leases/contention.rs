@@ -1,4 +1,4 @@
-//! Which inodes several sessions want, and which sessions want them: remembered for a while after the last fence.
+//! Which inodes several sessions want, and which sessions change them: remembered for a while after the last fence.
 
 use cuesta_format::{InodeNumber, SessionId};
 use hashbrown::HashMap;
@@ -11,11 +11,12 @@ const MEMORY: Duration = Duration::from_secs(10);
 
 /// More inodes are not remembered: when there are as many, those whose time is over are forgotten, or else all.
 const INODES_MAX: usize = 1 << 16;
-/// Of each session so many inodes are remembered that were taken from it last.
+/// So many inodes are remembered of each session: those it lost last.
 const LOST_MAX: usize = 32;
-/// What comes back so many times and is not asked for is not wanted any more. A turn may end before it is.
+/// A session that is granted an inode along so many times and does not ask for it does not want it any more. In one turn of a few
+/// milliseconds it may not come to ask.
 const UNASKED_MAX: u32 = 8;
-/// Who looks and changes nothing in so many turns only looks: a turn may end before anything is changed.
+/// A session that changes a directory in none of so many turns only looks at it. In one turn it may not come to change it.
 const LOOKS_MAX: u32 = 4;
 
 #[derive(Clone, Copy, Debug)]
@@ -26,13 +27,14 @@ struct Contended {
     held_until: Duration,
 }
 
-/// What was taken from a session that it changed.
+/// An inode that a session held for writing when it was fenced for the inode.
 #[derive(Clone, Copy, Debug)]
 struct Lost {
     inode: InodeNumber,
-    /// How often it came back along with another one and was not asked for.
+    /// How often the session was granted the inode along with another one and did not ask for it.
     unasked: u32,
-    /// It looked at the inode before it changed it: in so many turns more it may leave it unchanged, and counts as one that does.
+    /// Not zero if the session reads the inode and then changes it: so many turns without a change are left before it counts as one
+    /// that only reads.
     looks_first: u32,
 }
 
@@ -41,9 +43,9 @@ struct Lost {
 pub(super) struct Contention {
     hold: Duration,
     inodes: HashMap<InodeNumber, Contended>,
-    /// What was taken from each session that it changed, the last at the end.
+    /// The inodes that each session lost, the last one at the end.
     lost: HashMap<SessionId, VecDeque<Lost>>,
-    /// Who waits for which inode, the first one first.
+    /// Sessions that wait for an inode, in the order in which they began to.
     waiting: VecDeque<(SessionId, InodeNumber)>,
 }
 
@@ -52,7 +54,7 @@ impl Contention {
         Contention { hold, ..Contention::default() }
     }
 
-    /// An inode was taken from the session that it changed.
+    /// The session was fenced for an inode that it held for writing.
     pub(super) fn note_lost(&mut self, session: SessionId, inode: InodeNumber) {
         let known = self.lost.get(&session).into_iter().flatten().find(|one| one.inode == inode);
         let looks_first = known.map_or(0, |one| one.looks_first);
@@ -68,24 +70,24 @@ impl Contention {
         lost.push_back(one);
     }
 
-    /// Whether the session looks at the inode before it changes it, and then does.
+    /// Whether the session reads the inode and then changes it.
     pub(super) fn looks_first(&self, session: SessionId, inode: InodeNumber) -> bool {
         self.lost.get(&session).into_iter().flatten().any(|one| one.inode == inode && one.looks_first > 0)
     }
 
-    /// The session has looked at the inode, and wants to change it now.
+    /// The session held the inode for reading, and asks to change it.
     pub(super) fn note_look(&mut self, session: SessionId, inode: InodeNumber) {
         self.remember(session, Lost { inode, unasked: 0, looks_first: LOOKS_MAX });
     }
 
-    /// The session had the inode for a turn and only looked at it.
+    /// The session held the inode for a turn and did not change it.
     pub(super) fn note_only_looked(&mut self, session: SessionId, inode: InodeNumber) {
         let lost = self.lost.get_mut(&session).into_iter().flatten();
         lost.filter(|one| one.inode == inode)
             .for_each(|one| one.looks_first = one.looks_first.saturating_sub(1));
     }
 
-    /// An inode was taken from the session that it was granted along with another, and that it has not asked for since.
+    /// The session was fenced for an inode that it was granted along with another one, and has not asked for.
     pub(super) fn note_unasked(&mut self, session: SessionId, inode: InodeNumber) {
         let Some(lost) = self.lost.get_mut(&session) else { return };
         lost.iter_mut().filter(|one| one.inode == inode).for_each(|one| one.unasked += 1);
@@ -127,13 +129,13 @@ impl Contention {
         self.waiting.retain(|&(other, _)| other != session);
     }
 
-    /// For what others wait, since before the session does.
+    /// The inodes that other sessions wait for, those that began to before this session did.
     pub(super) fn wanted_before(&self, session: SessionId) -> impl Iterator<Item = InodeNumber> + '_ {
         let before = self.waiting.iter().take_while(move |&&(other, _)| other != session);
         before.map(|&(_, inode)| inode)
     }
 
-    /// The contended inodes that were taken from the session.
+    /// The contended inodes that the session lost.
     pub(super) fn lost_by(
         &self,
         session: SessionId,
@@ -160,7 +162,7 @@ impl Contention {
         }
     }
 
-    /// How long it has been free to be taken.
+    /// How long ago its holders' turn ended.
     pub(super) fn free_for(&self, inode: InodeNumber, now: Duration) -> Duration {
         self.inodes.get(&inode).map_or(Duration::MAX, |contended| now.saturating_sub(contended.held_until))
     }

@@ -20,9 +20,9 @@
 //! for ever. So an inode that somebody was fenced for is *contended* for a while ([`contention`]): there everybody
 //! gets what it asks for and no more, and keeps it for a moment (`requests::holding`), so that busy sessions trade batches and not operations.
 //!
-//! Programs that deliver mail into one folder want several such inodes, for each operation two of them. They go from hand to hand
-//! together ([`Leases::goes_along`], [`Leases::grant_along`]): otherwise each session would hold one and wait for the other. Whoever has
-//! waited longest comes next.
+//! A program that delivers mail changes two such directories in each operation. One fence moves both
+//! ([`Leases::goes_along`], [`Leases::grant_along`]): otherwise each session would hold one of them and wait for the other. The session
+//! that has waited longest gets them next.
 
 mod blocks;
 mod contention;
@@ -53,7 +53,7 @@ pub enum Outcome {
     Fence(Vec<SessionId>),
     /// Those who hold the inode may keep it so much longer; then ask again.
     Hold(Duration),
-    /// Somebody waits for longer for what they hold; after so long ask again.
+    /// Another session has waited longer for what the holders have; ask again after this pause.
     Queue(Duration),
     /// This session's log must be digested up to the position first; then ask again.
     Drain(SessionId, LogPosition),
@@ -93,10 +93,10 @@ struct Range {
     session: SessionId,
 }
 
-/// Whoever is not next looks again after so long.
-const YIELD: Duration = Duration::from_micros(150);
-/// Whoever is next, and does not come for so long, is not waited for: its thread may get no processor.
-const YIELD_MAX: Duration = Duration::from_millis(10);
+/// A session behind another one in the queue asks again after so long.
+const QUEUE_PAUSE: Duration = Duration::from_micros(150);
+/// The first session in the queue loses its place if it does not take the inode for so long: its thread may get no processor.
+const FIRST_IN_QUEUE_MAX: Duration = Duration::from_millis(10);
 
 /// A table that was large is made smaller when it holds next to nothing any more: what a session gave back that made
 /// files without a pause lingers by the hundred thousand, and for a moment.
@@ -243,7 +243,7 @@ impl Leases {
             }
             return match left {
                 Some(left) => Outcome::Hold(left),
-                None if is_early => Outcome::Queue(YIELD),
+                None if is_early => Outcome::Queue(QUEUE_PAUSE),
                 None => Outcome::Fence(others),
             };
         }
@@ -267,7 +267,7 @@ impl Leases {
         }))
     }
 
-    /// Whether somebody waits for longer than the session for what these hold: that one comes next, if it comes soon.
+    /// Whether another session has waited longer than this one for something that these holders have, and is still expected to take it.
     fn is_anothers_turn(
         &self,
         session: SessionId,
@@ -276,22 +276,22 @@ impl Leases {
         now: Duration,
     ) -> bool {
         let is_held = |inode| self.lease(inode).holders().any(|holder| holders.contains(&holder));
-        self.contention.free_for(inode, now) < YIELD_MAX
+        self.contention.free_for(inode, now) < FIRST_IN_QUEUE_MAX
             && self.contention.wanted_before(session).any(is_held)
     }
 
-    /// Whether the inode is contended, and the session changes it after each look.
+    /// Whether the inode is contended, and the session reads it and then changes it.
     #[must_use]
     pub fn changes_after_look(&self, session: SessionId, inode: InodeNumber, now: Duration) -> bool {
         self.contention.is_remembered(inode, now) && self.contention.looks_first(session, inode)
     }
 
-    /// The session had the inode for a turn, and did not change it.
+    /// The session held the inode for a turn, and did not change it.
     pub fn only_looked(&mut self, session: SessionId, inode: InodeNumber) {
         self.contention.note_only_looked(session, inode);
     }
 
-    /// The session waits for nothing any more: its question failed.
+    /// The session's question failed: it leaves the queue.
     pub fn stop_waiting(&mut self, session: SessionId) {
         self.contention.stop_waiting(session);
     }
@@ -353,16 +353,15 @@ impl Leases {
         true
     }
 
-    /// What else goes from `from` to `to`, for whom it was fenced: contended inodes that it changes, and that
-    /// `to` changed when they were taken from it.
+    /// The contended inodes that move to the session `to` when it has `from` fenced: those that `from` holds for writing and `to` has
+    /// lost.
     #[must_use]
     pub fn goes_along(&self, from: SessionId, to: SessionId, now: Duration) -> Vec<InodeNumber> {
         let lost = self.contention.lost_by(to, now);
         lost.filter(|&inode| self.held(from, inode) == Some(LeaseMode::Write)).collect()
     }
 
-    /// Grants a session the contended inodes that were taken from it and that nobody has now: it will ask for them next. Answers
-    /// which.
+    /// Grants a session the contended inodes that it lost and that nobody holds now: it will ask for them next. Answers which.
     pub fn grant_along(&mut self, session: SessionId, now: Duration) -> Vec<InodeNumber> {
         let mut wanted: Vec<InodeNumber> = self.contention.lost_by(session, now).collect();
         wanted.retain(|&inode| {
@@ -372,7 +371,7 @@ impl Leases {
         wanted
     }
 
-    /// Whoever was granted the inode may keep it until then, if others want it, and what else it was granted that others want.
+    /// The session may keep the inode until then, and the contended inodes it was granted along, though others want them.
     pub fn keep_all(&mut self, session: SessionId, inode: InodeNumber, now: Duration, until: Duration) {
         let along: Vec<InodeNumber> = self.contention.lost_by(session, now).collect();
         for inode in along.into_iter().chain([inode]) {
@@ -404,7 +403,7 @@ impl Leases {
         }
     }
 
-    /// As [`Leases::revoke`], of an inode that the session was granted along with another, and has not asked for.
+    /// As [`Leases::revoke`], for an inode that the session was granted along with another one and has not asked for.
     pub fn revoke_unasked(&mut self, session: SessionId, inode: InodeNumber, now: Duration) {
         self.contention.note(inode, now);
         self.contention.note_unasked(session, inode);

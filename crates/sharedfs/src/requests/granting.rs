@@ -3,7 +3,7 @@
 use super::holding::kept_for;
 use super::{Ahead, GRANT_EXTENDED_BYTES, GRANT_ITEMS, Trouble, directory_entry, invalid};
 use crate::catching_up;
-use crate::ending::Wanted;
+use crate::ending::Claim;
 use crate::leases::Outcome;
 use crate::lost::unreadable;
 use crate::metadata::{ExtentList, MetadataError, ReadOnly, Snapshot};
@@ -93,7 +93,7 @@ impl SharedFs {
                     fenced.get_or_insert(now);
                     is_taken = true;
                     for other in others {
-                        self.fence(other, Wanted { inode, mode, by: session, along: &along })?;
+                        self.fence(other, Claim { by: session, inode, mode, ahead: &along })?;
                     }
                 }
                 Outcome::Hold(left) => {

@@ -138,7 +138,8 @@ fn write_holder(file: &mut File) -> std::io::Result<()> {
     }
 }
 
-/// The kernel's list is read so often, at most. It comes by pages: where others drop locks meanwhile, one in it is passed over.
+/// The kernel's list is read so often, at most. The kernel hands it out in pages, and can leave out a lock when other locks are dropped
+/// between two of them.
 const READINGS_MAX: usize = 100;
 
 /// Who has the store, which is locked: as the kernel says, or else as the lock file does.

@@ -85,9 +85,9 @@ pub struct Session {
     pub revoked: BTreeMap<InodeNumber, Option<u64>>,
     /// It lost them all.
     pub revoked_all: bool,
-    /// Leases it has and was not told of: they were granted along with one that it asked for.
+    /// Leases that it was granted along with one it asked for, and was not told of.
     pub untold: BTreeSet<InodeNumber>,
-    /// When directories had been changed last that it has to change, because it will, though it asked to look at them.
+    /// Directories that it asked to read and was granted for writing, with the version of the last change before that.
     pub(crate) looked_at: BTreeMap<InodeNumber, u64>,
     /// Inodes it gave back while its log could still change them, the first one first.
     pub lingering: VecDeque<(InodeNumber, LogPosition)>,

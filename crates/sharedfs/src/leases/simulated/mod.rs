@@ -400,7 +400,7 @@ impl World {
         let next = match phase {
             Phase::Asked => match self.leases.request(id(session), number(inode), mode, self.now) {
                 Outcome::Granted(granted) => {
-                    self.grant_along(session, inode);
+                    self.sessions[session].untold.retain(|&untold| untold != inode);
                     Phase::Granted(granted)
                 }
                 Outcome::Fence(others) => {
@@ -430,7 +430,7 @@ impl World {
                 }
             }
             Phase::Fencing { mut others, moved: true } => {
-                self.settle(others.remove(0), session, inode);
+                self.settle(others.remove(0), inode, session, mode);
                 if others.is_empty() { Phase::Asked } else { Phase::Fencing { others, moved: false } }
             }
             Phase::Granted(granted) => {
@@ -455,16 +455,20 @@ impl World {
         }
     }
 
-    /// What was taken from a session comes back with what it asks for.
-    fn grant_along(&mut self, session: usize, inode: usize) {
-        let along = self.leases.grant_along(id(session), self.now);
-        let it = &mut self.sessions[session];
-        it.untold.extend(along.into_iter().map(|InodeNumber(number)| number as usize - 10));
-        it.untold.retain(|&untold| untold != inode);
+    /// The session that had another one fenced is granted what it claims, and what it lost before, in the same moment.
+    fn hand_over(&mut self, to: usize, inode: usize, mode: LeaseMode) {
+        if !self.sessions[to].is_known {
+            return;
+        }
+        let is_new = self.leases.held(id(to), number(inode)).is_none();
+        let claimed = self.leases.request(id(to), number(inode), mode, self.now);
+        let claimed = (is_new && matches!(claimed, Outcome::Granted(_))).then_some(number(inode));
+        let along = self.leases.grant_along(id(to), self.now).into_iter().chain(claimed);
+        self.sessions[to].untold.extend(along.map(|InodeNumber(number)| number as usize - 10));
     }
 
-    /// A fence for the sake of `to` whose generation was moved comes to its end.
-    fn settle(&mut self, session: usize, to: usize, inode: usize) {
+    /// A fence whose generation was moved comes to its end: `to` claims the inode.
+    fn settle(&mut self, session: usize, inode: usize, to: usize, mode: LeaseMode) {
         if self.makes(Mistake::FenceWithoutDigest) {
             self.sessions[session].log.clear();
         } else {
@@ -487,10 +491,15 @@ impl World {
         }
         for near in (0..self.stored.len()).filter(|&near| near != inode && self.ahead && !contended) {
             if self.leases.held(id(session), number(near)).is_some() {
-                self.sessions[session].revoked.push(near);
+                let it = &mut self.sessions[session];
+                match it.untold.iter().position(|&untold| untold == near) {
+                    Some(at) => drop(it.untold.remove(at)),
+                    None => it.revoked.push(near),
+                }
                 self.leases.revoke_along(id(session), number(near));
             }
         }
+        self.hand_over(to, inode, mode);
     }
 
     fn digest(&mut self, session: usize) {
