@@ -13,6 +13,13 @@ use std::hash::BuildHasher;
 /// Names taken that are remembered before those SharedFS knows of are swept out.
 const TAKEN_KEPT: usize = 1024;
 
+/// A session that asks for so many names of an incomplete directory one by one, and for one in so many of those it has, fetches all
+/// names instead: a question takes as long as some eighty names of a listing.
+const ASKED_ONE_BY_ONE_MIN: u32 = 16;
+const NAMES_FOR_A_QUESTION: u64 = 64;
+/// A larger directory is never fetched whole: its names would take some hundred megabytes.
+const FETCHED_NAMES_MAX: u64 = 1 << 20;
+
 /// Directories asked for along with the second that is asked for in a directory.
 const BESIDE_FIRST: usize = 16;
 /// More names are not looked through for directories to ask for.
@@ -124,6 +131,8 @@ pub(crate) struct DirectoryContent {
     taken_swept: usize,
     complete: bool,
     listed_to: Vec<u8>,
+    /// Names asked for one by one.
+    asked: u32,
     /// How often a directory in it was asked for: the next may bring others along.
     beside: AtomicU32,
     /// What is known is out of date, and complete as of this.
@@ -141,6 +150,7 @@ impl DirectoryContent {
             taken_swept: 0,
             complete: true,
             listed_to: Vec::new(),
+            asked: 0,
             beside: AtomicU32::new(0),
             kept: None,
             changed: false,
@@ -215,6 +225,14 @@ impl DirectoryContent {
                 _ => self.names.remove(&name),
             }
         }
+    }
+
+    /// A name is about to be asked for. Says whether to fetch all names instead; the directory has `size`.
+    pub(crate) fn fetches_all(&mut self, size: u64) -> bool {
+        self.asked = self.asked.saturating_add(1);
+        self.asked > ASKED_ONE_BY_ONE_MIN
+            && size <= FETCHED_NAMES_MAX
+            && u64::from(self.asked) > size / NAMES_FOR_A_QUESTION
     }
 
     /// The last name listed by SharedFS, while more follow.

@@ -113,7 +113,7 @@ impl Client {
 
     /// Fetches every name that is not known yet. The lock is held over each question: what SharedFS answers is
     /// older than what is cached, never newer.
-    fn complete(&self, inode: &Inode) -> Result<(), Error> {
+    pub(crate) fn complete(&self, inode: &Inode) -> Result<(), Error> {
         loop {
             let mut state = inode.state.write();
             let Some(content) = state.directory_mut() else {

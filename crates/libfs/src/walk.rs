@@ -321,10 +321,16 @@ impl Client {
     fn ask_for(&self, directory: &Inode, name: &[u8]) -> Result<Option<(Arc<Inode>, FileKind)>, Halt> {
         let mut state = directory.state.write();
         let retired = self.session.retired();
+        let size = state.record.size;
         let Some(content) = state.directory_mut() else {
             return Err(Halt::Again);
         };
         if content.find(name, retired) != Known::Unknown {
+            return Err(Halt::Again);
+        }
+        if content.fetches_all(size) {
+            drop(state);
+            self.complete(directory)?;
             return Err(Halt::Again);
         }
         let request = Request::Lookup { parent: directory.number, name: name.to_vec() };

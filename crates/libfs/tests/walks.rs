@@ -112,6 +112,33 @@ fn a_walk_through_a_thousand_files_asks_few_questions() {
     }
 }
 
+/// As a program that delivers mail into a folder with thousands of letters.
+#[test]
+fn new_names_in_a_large_directory_are_not_asked_for_one_by_one() {
+    const OLD: u32 = 3000;
+    const NEW: u32 = 600;
+    let store = Store::new(small()).digesting();
+    let maker = store.attach();
+    root(&maker).mkdir("large").unwrap();
+    (0..OLD).for_each(|number| root(&maker).write_file(&format!("large/{number}"), b"").unwrap());
+    maker.detach();
+    let asked = Arc::new(AtomicU32::new(0));
+    let link = Counting { link: store.link(), asked: Arc::clone(&asked) };
+    let client = Client::attach(Box::new(link), "deliverer").unwrap();
+    let call = root(&client);
+    for number in OLD..OLD + NEW {
+        call.write_file(&format!("large/{number}"), b"").unwrap();
+    }
+    let questions = asked.load(Ordering::Relaxed);
+    assert!(questions < NEW / 3, "{questions} questions");
+    // What it fetched is no older than what others do.
+    let other = store.attach();
+    root(&other).write_file("large/others", b"seen").unwrap();
+    root(&other).rename("large/7", "large/moved").unwrap();
+    assert_eq!(call.read_file("large/others").unwrap(), b"seen");
+    assert!(call.stat("large/moved").is_ok() && call.stat("large/7").is_err());
+}
+
 #[test]
 fn what_others_do_to_what_was_granted_ahead_is_seen() {
     let store = made(true);
