@@ -250,7 +250,10 @@ impl SharedFs {
             if found.untold.remove(&inode) {
                 leases.revoke_unasked(session, inode, now);
             } else {
-                leases.revoke(session, inode, now);
+                match version {
+                    Some(_) => leases.revoke_directory(session, inode, now),
+                    None => leases.revoke(session, inode, now),
+                }
                 // What it lost before and was not told of yet, it has had as it was since then.
                 found.revoked.entry(inode).or_insert(version);
             }

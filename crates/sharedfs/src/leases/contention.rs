@@ -11,7 +11,7 @@ const MEMORY: Duration = Duration::from_secs(10);
 
 /// More inodes are not remembered: when there are as many, those whose time is over are forgotten, or else all.
 const INODES_MAX: usize = 1 << 16;
-/// So many inodes are remembered of each session: those it lost last.
+/// So many directories are remembered of each session: those it lost last.
 const LOST_MAX: usize = 32;
 /// A session that is granted an inode along so many times and does not ask for it does not want it any more. In one turn of a few
 /// milliseconds it may not come to ask.
@@ -25,9 +25,10 @@ struct Contended {
     fenced: Duration,
     /// Until when those who hold it may keep it.
     held_until: Duration,
+    is_directory: bool,
 }
 
-/// An inode that a session held for writing when it was fenced for the inode.
+/// A directory that a session held for writing when it was fenced for the directory.
 #[derive(Clone, Copy, Debug)]
 struct Lost {
     inode: InodeNumber,
@@ -43,9 +44,9 @@ struct Lost {
 pub(super) struct Contention {
     hold: Duration,
     inodes: HashMap<InodeNumber, Contended>,
-    /// The inodes that each session lost, the last one at the end.
+    /// The directories that each session lost, the last one at the end.
     lost: HashMap<SessionId, VecDeque<Lost>>,
-    /// Sessions that wait for an inode, in the order in which they began to.
+    /// Sessions that wait for a directory, in the order in which they began to.
     waiting: VecDeque<(SessionId, InodeNumber)>,
 }
 
@@ -54,7 +55,7 @@ impl Contention {
         Contention { hold, ..Contention::default() }
     }
 
-    /// The session was fenced for an inode that it held for writing.
+    /// The session was fenced for a directory that it held for writing.
     pub(super) fn note_lost(&mut self, session: SessionId, inode: InodeNumber) {
         let known = self.lost.get(&session).into_iter().flatten().find(|one| one.inode == inode);
         let looks_first = known.map_or(0, |one| one.looks_first);
@@ -102,7 +103,8 @@ impl Contention {
                 self.inodes.clear();
             }
         }
-        self.inodes.insert(inode, Contended { fenced: now, held_until: now });
+        let is_directory = self.is_directory(inode);
+        self.inodes.insert(inode, Contended { fenced: now, held_until: now, is_directory });
     }
 
     /// The inode is gone.
@@ -114,6 +116,18 @@ impl Contention {
     pub(super) fn end_session(&mut self, session: SessionId) {
         self.lost.remove(&session);
         self.stop_waiting(session);
+    }
+
+    /// The contended inode is a directory.
+    pub(super) fn note_directory(&mut self, inode: InodeNumber) {
+        if let Some(contended) = self.inodes.get_mut(&inode) {
+            contended.is_directory = true;
+        }
+    }
+
+    /// Whether it is a directory that somebody was fenced for.
+    pub(super) fn is_directory(&self, inode: InodeNumber) -> bool {
+        self.inodes.get(&inode).is_some_and(|contended| contended.is_directory)
     }
 
     /// The session waits for the inode.

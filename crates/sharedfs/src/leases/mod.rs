@@ -22,7 +22,8 @@
 //!
 //! A program that delivers mail changes two such directories in each operation. One fence moves both
 //! ([`Leases::goes_along`], [`Leases::grant_along`]): otherwise each session would hold one of them and wait for the other. The session
-//! that has waited longest gets them next.
+//! that has waited longest gets them next. Files are not grouped, and their turns are shorter: a database's processes change a page of one
+//! file here and a page of another there.
 
 mod blocks;
 mod contention;
@@ -225,10 +226,8 @@ impl Leases {
             self.contention.stop_waiting(session);
             return Outcome::Granted(LeaseMode::Write);
         }
-        if mode == LeaseMode::Write
-            && lease.readers.contains(&session)
-            && self.contention.is_remembered(inode, now)
-        {
+        let is_directory = self.contention.is_directory(inode) && self.contention.is_remembered(inode, now);
+        if is_directory && mode == LeaseMode::Write && lease.readers.contains(&session) {
             self.contention.note_look(session, inode);
         }
         let others: Vec<SessionId> = match mode {
@@ -237,8 +236,9 @@ impl Leases {
         };
         if !others.is_empty() {
             let left = self.contention.held_for(inode, now);
-            let is_early = left.is_some() || self.is_anothers_turn(session, inode, &others, now);
-            if is_early {
+            let is_anothers = is_directory && self.is_anothers_turn(session, inode, &others, now);
+            let is_early = left.is_some() || is_anothers;
+            if is_early && is_directory {
                 self.contention.wait(session, inode);
             }
             return match left {
@@ -353,7 +353,7 @@ impl Leases {
         true
     }
 
-    /// The contended inodes that move to the session `to` when it has `from` fenced: those that `from` holds for writing and `to` has
+    /// The contended directories that move to the session `to` when it has `from` fenced: those that `from` holds for writing and `to` has
     /// lost.
     #[must_use]
     pub fn goes_along(&self, from: SessionId, to: SessionId, now: Duration) -> Vec<InodeNumber> {
@@ -361,7 +361,7 @@ impl Leases {
         lost.filter(|&inode| self.held(from, inode) == Some(LeaseMode::Write)).collect()
     }
 
-    /// Grants a session the contended inodes that it lost and that nobody holds now: it will ask for them next. Answers which.
+    /// Grants a session the contended directories that it lost and that nobody holds now: it will ask for them next. Answers which.
     pub fn grant_along(&mut self, session: SessionId, now: Duration) -> Vec<InodeNumber> {
         let mut wanted: Vec<InodeNumber> = self.contention.lost_by(session, now).collect();
         wanted.retain(|&inode| {
@@ -371,7 +371,7 @@ impl Leases {
         wanted
     }
 
-    /// The session may keep the inode until then, and the contended inodes it was granted along, though others want them.
+    /// The session may keep the inode until then, and the contended directories it was granted along, though others want them.
     pub fn keep_all(&mut self, session: SessionId, inode: InodeNumber, now: Duration, until: Duration) {
         let along: Vec<InodeNumber> = self.contention.lost_by(session, now).collect();
         for inode in along.into_iter().chain([inode]) {
@@ -403,7 +403,7 @@ impl Leases {
         }
     }
 
-    /// As [`Leases::revoke`], for an inode that the session was granted along with another one and has not asked for.
+    /// As [`Leases::revoke`], for a directory that the session was granted along with another one and has not asked for.
     pub fn revoke_unasked(&mut self, session: SessionId, inode: InodeNumber, now: Duration) {
         self.contention.note(inode, now);
         self.contention.note_unasked(session, inode);
@@ -413,10 +413,22 @@ impl Leases {
     /// The session was fenced at `now` for the sake of another one, and digested: its lease on the inode is gone.
     pub fn revoke(&mut self, session: SessionId, inode: InodeNumber, now: Duration) {
         self.contention.note(inode, now);
-        if self.held(session, inode) == Some(LeaseMode::Write) {
-            self.contention.note_lost(session, inode);
-        }
         self.change(session, inode, |lease| lease.remove(session));
+    }
+
+    /// As [`Leases::revoke`], for a directory.
+    pub fn revoke_directory(&mut self, session: SessionId, directory: InodeNumber, now: Duration) {
+        if self.held(session, directory) == Some(LeaseMode::Write) {
+            self.contention.note_lost(session, directory);
+        }
+        self.revoke(session, directory, now);
+        self.contention.note_directory(directory);
+    }
+
+    /// Whether the inode is a directory that sessions take turns with.
+    #[must_use]
+    pub fn is_contended_directory(&self, inode: InodeNumber) -> bool {
+        self.contention.is_directory(inode)
     }
 
     /// The session was fenced, and its log digested to the end: all its leases are gone, but for those on what it made of

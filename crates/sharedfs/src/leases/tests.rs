@@ -51,7 +51,7 @@ fn who_joins_the_readers_takes_nothing_from_anybody() {
     assert_eq!(leases.holders(X), []);
 }
 
-/// Two inodes that two sessions change: whoever gets the one gets the other with it.
+/// Two directories that two sessions change: whoever gets the one gets the other with it.
 #[test]
 fn what_two_sessions_change_goes_from_hand_to_hand_together() {
     const Y: InodeNumber = InodeNumber(11);
@@ -60,14 +60,14 @@ fn what_two_sessions_change_goes_from_hand_to_hand_together() {
         leases.request(A, inode, WRITE, NOW);
         assert_eq!(leases.goes_along(A, B, NOW), [], "nobody knows yet that B wants it");
         assert_eq!(leases.request(B, inode, WRITE, NOW), Outcome::Fence(vec![A]));
-        leases.revoke(A, inode, NOW);
+        leases.revoke_directory(A, inode, NOW);
         assert_eq!(leases.request(B, inode, WRITE, NOW), Outcome::Granted(WRITE));
     }
     let then = later(2000);
     assert_eq!(leases.request(A, Y, WRITE, then), Outcome::Fence(vec![B]));
     assert_eq!(leases.goes_along(B, A, then), [X, Y]);
     for inode in [X, Y] {
-        leases.revoke(B, inode, then);
+        leases.revoke_directory(B, inode, then);
     }
     assert_eq!(leases.request(A, Y, WRITE, then), Outcome::Granted(WRITE));
     assert_eq!(leases.grant_along(A, then), [X]);
@@ -89,7 +89,7 @@ fn who_has_waited_longest_comes_next() {
     let mut leases = Leases::new(HOLD);
     leases.request(A, X, WRITE, NOW);
     assert_eq!(leases.request(B, X, WRITE, NOW), Outcome::Fence(vec![A]));
-    leases.revoke(A, X, NOW);
+    leases.revoke_directory(A, X, NOW);
     assert_eq!(leases.request(B, X, WRITE, NOW), Outcome::Granted(WRITE));
     leases.keep_all(B, X, NOW, later(1000));
     assert_eq!(leases.request(A, X, WRITE, later(10)), Outcome::Hold(Duration::from_micros(990)));
@@ -105,11 +105,14 @@ fn who_has_waited_longest_comes_next() {
 /// Such a one is given it to change when it looks; for as long as it does.
 #[test]
 fn who_changes_what_it_has_looked_at_is_remembered() {
-    let mut leases = contended();
+    let mut leases = Leases::new(HOLD);
+    leases.request(A, X, WRITE, NOW);
+    leases.revoke_directory(A, X, NOW);
+    assert_eq!(leases.request(B, X, READ, NOW), Outcome::Granted(READ));
     assert!(!leases.changes_after_look(B, X, NOW), "it has only looked");
     assert_eq!(leases.request(B, X, WRITE, NOW), Outcome::Granted(WRITE));
     assert!(leases.changes_after_look(B, X, NOW) && !leases.changes_after_look(A, X, NOW));
-    leases.revoke(B, X, later(1000));
+    leases.revoke_directory(B, X, later(1000));
     assert!(leases.changes_after_look(B, X, later(1000)));
     (0..10).for_each(|_| leases.only_looked(B, X));
     assert!(!leases.changes_after_look(B, X, later(1000)));
@@ -118,11 +121,27 @@ fn who_changes_what_it_has_looked_at_is_remembered() {
 /// Whoever looks only lets others look.
 #[test]
 fn what_a_session_only_read_does_not_come_back_to_it_unasked() {
-    let mut leases = contended();
+    let mut leases = Leases::new(HOLD);
+    leases.request(A, X, WRITE, NOW);
+    leases.revoke_directory(A, X, NOW);
+    assert_eq!(leases.request(B, X, READ, NOW), Outcome::Granted(READ));
     assert_eq!(leases.request(A, X, WRITE, NOW), Outcome::Hold(HOLD));
-    leases.revoke(B, X, later(1000));
+    leases.revoke_directory(B, X, later(1000));
     assert_eq!(leases.request(A, X, WRITE, later(1000)), Outcome::Granted(WRITE));
     assert_eq!(leases.goes_along(A, B, later(1000)), []);
+}
+
+/// Processes of a database read and change pages of many files: none of them is kept from a file for the sake of another.
+#[test]
+fn files_do_not_go_from_hand_to_hand_together() {
+    const Y: InodeNumber = InodeNumber(11);
+    let mut leases = Leases::new(HOLD);
+    for inode in [X, Y] {
+        leases.request(A, inode, WRITE, NOW);
+        leases.revoke(A, inode, NOW);
+        assert_eq!(leases.request(B, inode, WRITE, NOW), Outcome::Granted(WRITE));
+    }
+    assert_eq!(leases.goes_along(B, A, later(2000)), []);
 }
 
 #[test]

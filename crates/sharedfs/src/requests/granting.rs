@@ -72,7 +72,9 @@ impl SharedFs {
             let outcome = core.leases.request(session, inode, mode, now);
             if let (Outcome::Granted(_), Some(since)) = (&outcome, fenced) {
                 let least = Duration::from_micros(self.options.lease_hold_us);
-                core.leases.keep_all(session, inode, now, now + kept_for(now - since, least));
+                let is_directory = core.leases.is_contended_directory(inode);
+                let until = now + kept_for(now - since, least, is_directory);
+                core.leases.keep_all(session, inode, now, until);
             }
             if let (Outcome::Granted(_), Some(found)) = (&outcome, core.sessions.get_mut(&session)) {
                 found.untold.remove(&inode);

@@ -12,8 +12,9 @@ use crate::store::Progress;
 use cuesta_format::{InodeNumber, SessionId};
 use std::time::{Duration, Instant};
 
-/// A lease is kept for so many times what it took to come by,
-const COSTS_KEPT: u32 = 64;
+/// A lease is kept for so many times what it took to come by, on a file and on a directory,
+const COSTS_KEPT: u32 = 8;
+const COSTS_KEPT_OF_DIRECTORY: u32 = 64;
 /// but never longer.
 const KEPT_MAX: Duration = Duration::from_millis(5);
 
@@ -21,7 +22,7 @@ const KEPT_MAX: Duration = Duration::from_millis(5);
 const LOOK: Duration = Duration::from_micros(100);
 /// One that does nothing for so many looks does nothing.
 const IDLE_LOOKS: u32 = 3;
-/// One that would go on if it had a processor is given so many: a scheduler lets others run for some milliseconds.
+/// One that would change a directory if it had a processor is given so many: a scheduler lets others run for some milliseconds.
 const STARVED_LOOKS: u32 = 40;
 /// A log with less than this is left for later: a commit costs the same for many entries.
 const BATCH_LEAST_BYTES: u64 = 256 << 10;
@@ -33,8 +34,8 @@ const CATCHING_UP_MAX: Duration = Duration::from_millis(5);
 const TOO_MUCH_BYTES: u64 = 4 << 20;
 
 /// How long a lease is kept that took so long to come by, where `least` is the least.
-pub(super) fn kept_for(cost: Duration, least: Duration) -> Duration {
-    (cost * COSTS_KEPT).clamp(least, KEPT_MAX.max(least))
+pub(super) fn kept_for(cost: Duration, least: Duration, is_directory: bool) -> Duration {
+    (cost * if is_directory { COSTS_KEPT_OF_DIRECTORY } else { COSTS_KEPT }).clamp(least, KEPT_MAX.max(least))
 }
 
 impl SharedFs {
@@ -42,6 +43,7 @@ impl SharedFs {
     pub(super) fn wait_for_holders(&self, inode: InodeNumber, left: Duration) {
         let until = Instant::now() + left;
         let holders = self.holders_of(inode);
+        let is_directory = self.core.lock().leases.is_contended_directory(inode);
         let mut seen = self.work_of(&holders);
         let mut idle_looks = 0;
         loop {
@@ -65,7 +67,7 @@ impl SharedFs {
             }
             let is_idle = match idle_looks {
                 ..IDLE_LOOKS => false,
-                IDLE_LOOKS..STARVED_LOOKS => !self.want_processors(&holders),
+                IDLE_LOOKS..STARVED_LOOKS => !is_directory || !self.want_processors(&holders),
                 STARVED_LOOKS.. => true,
             };
             if is_idle {
@@ -149,9 +151,12 @@ mod tests {
     #[test]
     fn what_is_dear_is_kept_longer_within_bounds() {
         let us = Duration::from_micros;
-        assert_eq!(kept_for(us(10), us(1000)), us(1000));
-        assert_eq!(kept_for(us(50), us(1000)), us(3200));
-        assert_eq!(kept_for(us(90_000), us(1000)), us(5000));
-        assert_eq!(kept_for(us(90_000), us(20_000)), us(20_000));
+        assert_eq!(kept_for(us(50), us(1000), false), us(1000));
+        assert_eq!(kept_for(us(300), us(1000), false), us(2400));
+        assert_eq!(kept_for(us(50), us(1000), true), us(3200));
+        for is_directory in [false, true] {
+            assert_eq!(kept_for(us(90_000), us(1000), is_directory), us(5000));
+            assert_eq!(kept_for(us(90_000), us(20_000), is_directory), us(20_000));
+        }
     }
 }

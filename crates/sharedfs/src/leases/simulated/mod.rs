@@ -486,7 +486,7 @@ impl World {
                 self.leases.revoke_unasked(id(session), taken, self.now);
             } else {
                 it.revoked.push(place);
-                self.leases.revoke(id(session), taken, self.now);
+                self.leases.revoke_directory(id(session), taken, self.now);
             }
         }
         for near in (0..self.stored.len()).filter(|&near| near != inode && self.ahead && !contended) {
