@@ -59,7 +59,9 @@ impl SharedFs {
     /// From the moment the generation is published, no operation of the session returns without asking; so
     /// what the scan behind it does not find was never acknowledged, and the new log generation voids it for
     /// good before anybody else gets the lease.
-    pub(crate) fn fence(&self, session: SessionId, claim: Claim<'_>) -> Result<(), Error> {
+    ///
+    /// Answers what the claim was granted in the moment the fence was settled. `None`: it is to be asked for again.
+    pub(crate) fn fence(&self, session: SessionId, claim: Claim<'_>) -> Result<Option<LeaseMode>, Error> {
         let inode = claim.inode;
         let mut taken = self.core.lock().leases.goes_along(session, claim.by, self.opened.elapsed());
         taken.retain(|&along| along != inode);
@@ -74,7 +76,7 @@ impl SharedFs {
             // given back, and whom this stopped is not to stand still for that.
             return match is_stopped.then(|| self.settle_fence(&mut digester, session, Loses::Nothing)) {
                 // Its own question settles it when there is room.
-                None | Some(Err(Error::NoSpace)) => Ok(()),
+                None | Some(Err(Error::NoSpace)) => Ok(None),
                 Some(settled) => settled,
             };
         }
@@ -82,11 +84,11 @@ impl SharedFs {
         if self.stop_holder(session, inode).is_none() {
             // Whatever it left in the table of leases, nobody waits for it.
             self.core.lock().leases.end_session(session);
-            return Ok(());
+            return Ok(None);
         }
-        self.settle_fence(&mut digester, session, Loses::Lease(claim, &taken))?;
+        let granted = self.settle_fence(&mut digester, session, Loses::Lease(claim, &taken))?;
         self.note_fence(session);
-        Ok(())
+        Ok(granted)
     }
 
     /// Fences a session so that it lets go of the blocks its digests freed, and takes back what it was promised and has
@@ -171,7 +173,7 @@ impl SharedFs {
                 return renew_log(found, table);
             }
         }
-        self.settle_fence(digester, session, Loses::Nothing)
+        self.settle_fence(digester, session, Loses::Nothing).map(drop)
     }
 
     /// From now on no operation of the session returns without asking. Says whether there is such a session.
@@ -206,18 +208,18 @@ impl SharedFs {
     /// Takes what a session's log holds, once its generation was moved, and voids the rest; what it loses goes in the same
     /// moment, so that whoever sees the fence settled sees that, too. A fence that
     /// failed before it got there is finished by the session's own question, which must not be answered with an older
-    /// log's end.
+    /// log's end. Answers what was granted of a claim.
     pub(crate) fn settle_fence(
         &self,
         digester: &mut Digester,
         session: SessionId,
         loses: Loses<'_>,
-    ) -> Result<(), Error> {
+    ) -> Result<Option<LeaseMode>, Error> {
         if !self.core.lock().sessions.get(&session).is_some_and(Session::is_unsettled) {
-            return Ok(());
+            return Ok(None);
         }
         if !planted::active(Bug::LostUpdate) && self.digest_all(digester, session, Until::Break)?.rejected {
-            return self.end(digester, session, Ending::GivenUp);
+            return self.end(digester, session, Ending::GivenUp).map(|()| None);
         }
         // With the log digested, what the session made is in the metadata store: of its other numbers there is no inode.
         // Where what is near cannot be read nothing is given up along.
@@ -237,7 +239,7 @@ impl SharedFs {
         }
         let mut core = self.core.lock();
         let Core { sessions, table, leases, .. } = &mut *core;
-        let Some(found) = sessions.get_mut(&session) else { return Ok(()) };
+        let Some(found) = sessions.get_mut(&session) else { return Ok(None) };
         renew_log(found, table)?;
         for &(inode, version) in &taken {
             if leases.held(session, inode).is_none() {
@@ -267,10 +269,10 @@ impl SharedFs {
             space.allocator.retired(session, found.digested);
             space.credits.settle(promised);
         }
-        if let Loses::Lease(claim, _) = loses {
-            hand_over(sessions, leases, claim, self.opened.elapsed());
-        }
-        Ok(())
+        Ok(match loses {
+            Loses::Lease(claim, _) => hand_over(sessions, leases, claim, self.opened.elapsed()),
+            Loses::Nothing | Loses::Leases(_) | Loses::Space => None,
+        })
     }
 
     /// Whether it is one that can be read.
@@ -467,22 +469,21 @@ fn take_along(session: &mut Session, leases: &mut Leases, inodes: impl Iterator<
     }
 }
 
-/// Grants the claim, and the contended inodes that its session changes, under the lock that the fence is settled under. Otherwise a
-/// third session that waits for one of these inodes could take it in between, and the two would each hold a part.
+/// Grants the claim, and the contended directories that its session changes, under the lock that the fence is settled under. Otherwise
+/// a third session that waits for one of these inodes could take it in between, and the two would each hold a part.
 fn hand_over(
     sessions: &mut BTreeMap<SessionId, Session>,
     leases: &mut Leases,
     claim: Claim<'_>,
     now: Duration,
-) {
-    let Some(found) = sessions.get_mut(&claim.by) else { return };
-    let is_new = leases.held(claim.by, claim.inode).is_none();
-    if let Outcome::Granted(_) = leases.request(claim.by, claim.inode, claim.mode, now)
-        && is_new
-    {
-        found.untold.insert(claim.inode);
-    }
+) -> Option<LeaseMode> {
+    let found = sessions.get_mut(&claim.by)?;
+    let outcome = leases.request(claim.by, claim.inode, claim.mode, now);
     found.untold.extend(leases.grant_along(claim.by, now));
+    match outcome {
+        Outcome::Granted(granted) => Some(granted),
+        Outcome::Fence(_) | Outcome::Hold(_) | Outcome::Queue(_) | Outcome::Drain(..) => None,
+    }
 }
 
 /// Starts a new generation of a log where its digest ended: whatever lies behind is void from now on.

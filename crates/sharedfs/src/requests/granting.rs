@@ -52,6 +52,7 @@ impl SharedFs {
     ) -> Result<LeaseMode, Trouble> {
         let mut fenced = None;
         let mut is_taken = false;
+        let mut handed_over = None;
         loop {
             let now = self.opened.elapsed();
             let mut core = self.core.lock();
@@ -69,7 +70,10 @@ impl SharedFs {
                 self.check_born(owner, inode)?;
                 core = self.core.lock();
             }
-            let outcome = core.leases.request(session, inode, mode, now);
+            let outcome = match handed_over.take() {
+                Some(granted) => Outcome::Granted(granted),
+                None => core.leases.request(session, inode, mode, now),
+            };
             if let (Outcome::Granted(_), Some(since)) = (&outcome, fenced) {
                 let least = Duration::from_micros(self.options.lease_hold_us);
                 let is_directory = core.leases.is_contended_directory(inode);
@@ -95,7 +99,7 @@ impl SharedFs {
                     fenced.get_or_insert(now);
                     is_taken = true;
                     for other in others {
-                        self.fence(other, Claim { by: session, inode, mode, ahead: &along })?;
+                        handed_over = self.fence(other, Claim { by: session, inode, mode, ahead: &along })?;
                     }
                 }
                 Outcome::Hold(left) => {

@@ -19,7 +19,7 @@ mod many_sessions;
 use super::{Leases, Outcome};
 use cuesta_format::wire::LeaseMode;
 use cuesta_format::{InodeNumber, LogPosition, SessionId};
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
 const HOLD: Duration = Duration::from_millis(1);
@@ -110,7 +110,7 @@ struct Session {
     /// Inodes it lost and was not told of.
     revoked: Vec<usize>,
     /// Inodes it was granted along and was not told of.
-    untold: Vec<usize>,
+    untold: BTreeSet<usize>,
     lingering: VecDeque<(usize, LogPosition)>,
     /// The log: where the digest ended, and what lies behind.
     digested: u64,
@@ -179,7 +179,7 @@ impl World {
             settled_generation: 1,
             log_generation: 1,
             revoked: Vec::new(),
-            untold: Vec::new(),
+            untold: BTreeSet::new(),
             lingering: VecDeque::new(),
             digested: 0,
             log: Vec::new(),
@@ -275,6 +275,7 @@ impl World {
             Step::End(session) => {
                 self.digest(session);
                 self.sessions[session].is_known = false;
+                self.sessions[session].untold.clear();
                 self.leases.end_session(id(session));
             }
             Step::Kill(session) => {
@@ -386,6 +387,7 @@ impl World {
         let lingers = !self.makes(Mistake::NothingLingers);
         let it = &mut self.sessions[session];
         it.cached[inode] = None;
+        it.untold.remove(&inode);
         let completed = LogPosition(it.digested + it.log.len() as u64);
         let until = (!it.log.is_empty() && lingers).then_some(completed);
         if self.leases.give_back(id(session), number(inode), until) {
@@ -400,7 +402,7 @@ impl World {
         let next = match phase {
             Phase::Asked => match self.leases.request(id(session), number(inode), mode, self.now) {
                 Outcome::Granted(granted) => {
-                    self.sessions[session].untold.retain(|&untold| untold != inode);
+                    self.sessions[session].untold.remove(&inode);
                     Phase::Granted(granted)
                 }
                 Outcome::Fence(others) => {
@@ -430,8 +432,12 @@ impl World {
                 }
             }
             Phase::Fencing { mut others, moved: true } => {
-                self.settle(others.remove(0), inode, session, mode);
-                if others.is_empty() { Phase::Asked } else { Phase::Fencing { others, moved: false } }
+                let granted = self.settle(others.remove(0), inode, session, mode);
+                match granted {
+                    _ if !others.is_empty() => Phase::Fencing { others, moved: false },
+                    Some(granted) => Phase::Granted(granted),
+                    None => Phase::Asked,
+                }
             }
             Phase::Granted(granted) => {
                 self.deliver(session, inode, granted);
@@ -456,19 +462,18 @@ impl World {
     }
 
     /// The session that had another one fenced is granted what it claims, and what it lost before, in the same moment.
-    fn hand_over(&mut self, to: usize, inode: usize, mode: LeaseMode) {
+    fn hand_over(&mut self, to: usize, inode: usize, mode: LeaseMode) -> Option<LeaseMode> {
         if !self.sessions[to].is_known {
-            return;
+            return None;
         }
-        let is_new = self.leases.held(id(to), number(inode)).is_none();
         let claimed = self.leases.request(id(to), number(inode), mode, self.now);
-        let claimed = (is_new && matches!(claimed, Outcome::Granted(_))).then_some(number(inode));
-        let along = self.leases.grant_along(id(to), self.now).into_iter().chain(claimed);
+        let along = self.leases.grant_along(id(to), self.now).into_iter();
         self.sessions[to].untold.extend(along.map(|InodeNumber(number)| number as usize - 10));
+        if let Outcome::Granted(granted) = claimed { Some(granted) } else { None }
     }
 
     /// A fence whose generation was moved comes to its end: `to` claims the inode.
-    fn settle(&mut self, session: usize, inode: usize, to: usize, mode: LeaseMode) {
+    fn settle(&mut self, session: usize, inode: usize, to: usize, mode: LeaseMode) -> Option<LeaseMode> {
         if self.makes(Mistake::FenceWithoutDigest) {
             self.sessions[session].log.clear();
         } else {
@@ -481,8 +486,7 @@ impl World {
         let along = self.leases.goes_along(id(session), id(to), self.now);
         for taken in along.into_iter().chain([number(inode)]) {
             let place = taken.0 as usize - 10;
-            if it.untold.contains(&place) {
-                it.untold.retain(|&untold| untold != place);
+            if it.untold.remove(&place) {
                 self.leases.revoke_unasked(id(session), taken, self.now);
             } else {
                 it.revoked.push(place);
@@ -492,14 +496,13 @@ impl World {
         for near in (0..self.stored.len()).filter(|&near| near != inode && self.ahead && !contended) {
             if self.leases.held(id(session), number(near)).is_some() {
                 let it = &mut self.sessions[session];
-                match it.untold.iter().position(|&untold| untold == near) {
-                    Some(at) => drop(it.untold.remove(at)),
-                    None => it.revoked.push(near),
+                if !it.untold.remove(&near) {
+                    it.revoked.push(near);
                 }
                 self.leases.revoke_along(id(session), number(near));
             }
         }
-        self.hand_over(to, inode, mode);
+        self.hand_over(to, inode, mode)
     }
 
     fn digest(&mut self, session: usize) {
