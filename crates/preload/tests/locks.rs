@@ -23,11 +23,18 @@ fn locks_are_between_processes_what_they_are_on_the_kernels_file_system() {
 
 /// Lock files that nobody has go soon.
 fn nothing_is_left(store: &Served) {
+    at_most_are_left(store, 0);
+}
+
+/// SharedFS takes unused lock files away beside the program, and may be behind it.
+fn at_most_are_left(store: &Served, most: usize) {
     let deadline = Instant::now() + Duration::from_secs(60);
-    while lock_files_of(store) > 0 && Instant::now() < deadline {
+    let mut left = lock_files_of(store);
+    while left > most && Instant::now() < deadline {
         std::thread::yield_now();
+        left = lock_files_of(store);
     }
-    assert_eq!(lock_files_of(store), 0);
+    assert!(left <= most, "{left} lock files");
 }
 
 fn lock_files_of(store: &Served) -> usize {
@@ -79,8 +86,7 @@ fn files_that_are_locked_in_turn_leave_nothing_behind() {
     let mut said = [0; 7];
     std::io::Read::read_exact(running.stdout.as_mut().expect("a pipe"), &mut said).expect("it says so");
     // It lives still.
-    let left = lock_files_of(&store);
-    assert!(left < 10_000, "{left} lock files");
+    at_most_are_left(&store, 10_000);
     drop(running.stdin.take());
     assert!(running.wait().expect("its end").success());
     nothing_is_left(&store);
