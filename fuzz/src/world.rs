@@ -93,7 +93,14 @@ impl World {
                 // What it is granted it may change.
                 if inode != self.directory && inode != self.file {
                     let mode = if write { LeaseMode::Write } else { LeaseMode::Read };
-                    let ask = Request::Acquire { inode, mode, ahead: 0, beside: Vec::new(), kept: None };
+                    let ask = Request::Acquire {
+                        inode,
+                        mode,
+                        ahead: 0,
+                        beside: Vec::new(),
+                        kept: None,
+                        ships: false,
+                    };
                     hostile.request(&ask);
                 }
             }
@@ -108,6 +115,7 @@ impl World {
                     ahead: 64,
                     beside: Vec::new(),
                     kept: None,
+                    ships: false,
                 };
                 self.honest.request(&ask(InodeNumber::ROOT));
                 self.resync();

@@ -51,6 +51,8 @@ pub enum Step {
     Fence { session: SessionId, accepted: LogPosition, generation: LogGeneration },
     /// Recovery digested what a log still held.
     Recover { session: SessionId, from: LogPosition, to: LogPosition, entries: u64, microseconds: u64 },
+    /// A session sends the operations on an inode to SharedFS for so long.
+    Ship { session: SessionId, inode: InodeNumber, term_ms: u32 },
     /// A log was given up at an entry that cannot be applied.
     Reject { session: SessionId, at: LogPosition, why: String },
 }

@@ -25,7 +25,7 @@ use crate::{
 use serde::{Deserialize, Serialize};
 
 /// Version of the protocol; both sides must agree.
-pub const PROTOCOL_VERSION: u32 = 28;
+pub const PROTOCOL_VERSION: u32 = 29;
 
 /// Longest frame either side accepts, in bytes.
 pub const FRAME_BYTES_MAX: usize = 8 << 20;
@@ -84,6 +84,8 @@ pub enum Request {
         beside: Vec<InodeNumber>,
         /// What changed since is enough.
         kept: Option<Kept>,
+        /// If SharedFS performs the operations on the inode itself, it may say so ([`Response::Shipped`]) and grant nothing.
+        ships: bool,
     },
     /// Leases that will be wanted soon, to read, on inodes of a block of numbers, aligned as that of `Acquire`: only where
     /// nothing has to happen first. Answered [`Response::Ahead`], which fits a socket: nobody may be reading yet.
@@ -281,6 +283,11 @@ pub enum Response {
         /// What is granted ahead, if anything is: a [`crate::parcel`].
         #[serde(with = "serde_bytes")]
         ahead: Vec<u8>,
+    },
+    /// To [`Request::Acquire`]: SharedFS performs the operations on this inode, which several sessions change. They are sent to it.
+    Shipped {
+        /// For so long; then the session asks for a lease again.
+        term_ms: u32,
     },
     /// To [`Request::Ahead`]: a [`crate::parcel`].
     Ahead(#[serde(with = "serde_bytes")] Vec<u8>),
@@ -493,6 +500,8 @@ pub struct Status {
     pub digested_bytes: u64,
     /// Sessions that lost a lease to others' requests since start.
     pub fences: u64,
+    /// Files that several sessions change, on which SharedFS performs the operations itself at present.
+    pub shipped_files: u64,
     /// How long requests waited for their answers since start.
     pub requests: Vec<RequestWaits>,
     /// Live sessions.

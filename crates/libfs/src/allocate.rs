@@ -10,6 +10,7 @@ use crate::debit;
 use crate::errno::Error;
 use crate::inode::State;
 use crate::open_file::OpenFile;
+use crate::shipping::ShippedChange;
 use crate::sync::RwLockWriteGuard;
 use cuesta_format::{BLOCK_BYTES, FILE_BYTES_MAX, FileKind, Operation};
 use std::ops::Range;
@@ -42,6 +43,10 @@ impl Client {
         }
         let end = offset.checked_add(length).filter(|&end| end <= FILE_BYTES_MAX).ok_or(Error::FileTooBig)?;
         let range = offset..end;
+        let change = ShippedChange::Allocate { what, offset: offset as i64, length: length as i64 };
+        if let Some(shipped) = self.ship_change(file, change) {
+            return shipped;
+        }
         loop {
             let is_done = match self.mapped(file.inode_ref())? {
                 Some(mapped) if matches!(what, Allocation::Collapse | Allocation::Insert) => {

@@ -113,6 +113,9 @@ impl Client {
 
     /// `fstat`.
     pub fn stat_open(&self, file: &OpenFile) -> Result<Stat, Error> {
+        if let Some(shipped) = self.ship_stat(file) {
+            return Ok(Stat { record: shipped? });
+        }
         self.operate(|_turn| Ok(Stat { record: self.attributes_of(file.inode_ref())? }))
     }
 

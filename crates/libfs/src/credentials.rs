@@ -4,6 +4,7 @@ use crate::capabilities::{Capabilities, Capability};
 use crate::confinement::Confinement;
 use crate::errno::Error;
 use cuesta_format::{FileKind, InodeRecord};
+use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 /// What a thread acts under: its fsuid, fsgid, supplementary groups and effective capabilities.
@@ -29,8 +30,8 @@ pub(crate) const WRITE: u32 = 2;
 pub(crate) const EXECUTE: u32 = 1;
 
 /// What decides, of who writes a file, about its set-id bits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Writer {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Writer {
     keeps_set_id: bool,
     /// Quotas do not hold them.
     pub(crate) passes_quotas: bool,
@@ -64,7 +65,8 @@ impl Credentials {
     }
 
     /// As a writer of the inode.
-    pub(crate) fn writer(&self, record: &InodeRecord) -> Writer {
+    #[must_use]
+    pub fn writer(&self, record: &InodeRecord) -> Writer {
         let group = self.is_in_group(record.gid).then_some(record.gid);
         let passes_quotas = self.may(Capability::PassQuotas);
         Writer { keeps_set_id: self.may(Capability::KeepSetId), passes_quotas, gid: self.gid, group }

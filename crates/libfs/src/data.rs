@@ -9,6 +9,7 @@ use crate::inode::{Inode, State};
 use crate::mapped::{MappedFile, MappedWrite};
 use crate::open_file::OpenFile;
 use crate::session::unexpected;
+use crate::shipping::ShippedChange;
 use crate::sync::{Arc, Ordering};
 use cuesta_format::entry::HEADER_BYTES;
 use cuesta_format::quota::Amounts;
@@ -82,13 +83,24 @@ impl Client {
     }
 
     #[inline]
-    fn read_at(&self, file: &OpenFile, out: &mut [UserSliceMut<'_>], offset: u64) -> Result<usize, Error> {
+    pub(crate) fn read_at(
+        &self,
+        file: &OpenFile,
+        out: &mut [UserSliceMut<'_>],
+        offset: u64,
+    ) -> Result<usize, Error> {
         if file.kind() != FileKind::File {
             return Err(if file.kind() == FileKind::Directory { Error::IsDirectory } else { Error::Invalid });
         }
         let bytes = match self.read_quickly(file, out, offset) {
             Some(bytes) => bytes,
-            None => self.read_slowly(file, out, offset)?,
+            None => match self.read_slowly(file, out, offset, self.can_ship()) {
+                Err(Error::Shipped(_)) => match self.ship_read(file, out, offset) {
+                    Err(Error::Shipped(_)) => self.read_slowly(file, out, offset, false)?,
+                    read => read?,
+                },
+                read => read?,
+            },
         };
         self.session.count(bytes as u64, 0);
         Ok(bytes)
@@ -118,12 +130,13 @@ impl Client {
         file: &OpenFile,
         out: &mut [UserSliceMut<'_>],
         offset: u64,
+        ships: bool,
     ) -> Result<usize, Error> {
         let inode = file.inode_ref();
         let mut doubts = 0;
         self.operate(|_turn| {
             loop {
-                let state = self.reading(inode)?;
+                let state = self.reading_or_ship(inode, ships)?;
                 if let Some(mapped) = state.mapped().map(Arc::clone) {
                     self.note_access(file.flags(), inode, &state);
                     drop(state);
@@ -312,7 +325,19 @@ impl Client {
         data: &[UserSlice<'_>],
         at: Option<u64>,
     ) -> Result<(usize, u64), Error> {
-        let limit = self.file_limit();
+        self.write_within(file, data, at, self.file_limit())
+    }
+
+    /// The same to a file that is not to grow beyond `limit`.
+    #[inline]
+    pub(crate) fn write_within(
+        &self,
+        file: &OpenFile,
+        data: &[UserSlice<'_>],
+        at: Option<u64>,
+        limit: u64,
+    ) -> Result<(usize, u64), Error> {
+        let mut ships = self.can_ship();
         if file.kind() != FileKind::File {
             return Err(Error::Invalid);
         }
@@ -338,7 +363,17 @@ impl Client {
             };
             let written = match self.known_mapped(file) {
                 Some(mapped) => Written::Mapped(mapped),
-                None => self.operate(|turn| self.write_once(turn, file, data, bytes, at, limit))?,
+                None => match self.operate(|turn| self.write_once(turn, file, data, bytes, at, limit, ships))
+                {
+                    Err(Error::Shipped(_)) => match self.ship_write(file, data, at) {
+                        Err(Error::Shipped(_)) => {
+                            ships = false;
+                            continue;
+                        }
+                        written => return written,
+                    },
+                    written => written?,
+                },
             };
             match written {
                 Written::Mapped(mapped) => {
@@ -370,12 +405,13 @@ impl Client {
         bytes: usize,
         at: Option<u64>,
         limit: u64,
+        ships: bool,
     ) -> Result<Written, Halt> {
         // Where an append goes is known under the lock. Few touch a block more than from a block's start: cheaper to debit that
         // then than to give back what most do not need.
         turn.prepare(bytes, debit::of_write(at.unwrap_or(0), bytes as u64))?;
         let inode = file.inode_ref();
-        let mut state = self.changing(inode)?;
+        let mut state = self.changing_or_ship(inode, ships)?;
         if state.loses_rights(file.writer) {
             return Ok(Written::Rights);
         }
@@ -424,6 +460,9 @@ impl Client {
         }
         if !file.may_cut {
             return Err(Error::Denied);
+        }
+        if let Some(shipped) = self.ship_change(file, ShippedChange::Truncate { size: size as i64 }) {
+            return shipped;
         }
         let inode = file.inode_ref();
         loop {
@@ -494,8 +533,7 @@ impl Client {
     }
 
     fn end_of(&self, file: &OpenFile) -> Result<u64, Error> {
-        let inode = file.inode_ref();
-        self.operate(|_turn| Ok(self.attributes_of(inode)?.size))
+        Ok(self.stat_open(file)?.record.size)
     }
 
     /// The first offset from `offset` on with data, or else in a hole. The file's own stays as it is.

@@ -8,6 +8,7 @@
 use crate::client::Client;
 use crate::errno::Error;
 use crate::open_file::OpenFile;
+use crate::shipping::ShippedChange;
 use cuesta_format::Medium;
 use cuesta_media::{Piece, Window};
 use libc::O_DSYNC;
@@ -21,6 +22,12 @@ impl Client {
             self.ask_whether_it_stands()?;
         }
         if self.session.welcome.medium == Medium::Block { self.sync_log() } else { Ok(()) }
+    }
+
+    /// Whether its daemon has not given the session up, as far as is known here.
+    #[must_use]
+    pub fn is_attached(&self) -> bool {
+        self.check_alive().is_ok() && !self.session.closed()
     }
 
     /// Whether all that was done is durable without being waited for, and the session stands.
@@ -53,7 +60,10 @@ impl Client {
     pub fn fsync(&self, file: &OpenFile) -> Result<(), Error> {
         file.check_not_path()?;
         if self.session.welcome.medium != Medium::Memory {
-            self.settle_content(file)?;
+            match self.ship_change(file, ShippedChange::Sync) {
+                Some(shipped) => shipped?,
+                None => self.settle_content(file)?,
+            }
         }
         self.sync()
     }

@@ -109,10 +109,13 @@ pub enum Error {
         /// Of a call with two paths, it is the second one.
         second: bool,
     },
+    /// SharedFS performs the operations on the inode: this one is sent to it ([`crate::Shipper`]).
+    #[error("operations on inode {0} are sent to the daemon")]
+    Shipped(InodeNumber),
 }
 
 impl Error {
-    /// The error number an application sees. [`Error::Leaves`] and [`Error::Pipe`] never reach one.
+    /// The error number an application sees. [`Error::Leaves`], [`Error::Pipe`] and [`Error::Shipped`] never reach one.
     #[must_use]
     pub fn errno(&self) -> i32 {
         match self {
@@ -147,7 +150,8 @@ impl Error {
             | Error::SessionEnded
             | Error::Daemon(_)
             | Error::Content(_)
-            | Error::LogLost => libc::EIO,
+            | Error::LogLost
+            | Error::Shipped(_) => libc::EIO,
         }
     }
 }

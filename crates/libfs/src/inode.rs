@@ -8,6 +8,7 @@ use crate::directory::DirectoryContent;
 use crate::extended_set::ExtendedSet;
 use crate::mapped::MappedFile;
 use crate::parcels::Taken;
+use crate::shipping::ShippedUntil;
 use crate::sync::{Arc, AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering, RwLock};
 use cuesta_format::wire::{Grant, Kept, LeaseMode};
 use cuesta_format::{FileKind, InodeNumber, InodeRecord, LogPosition, Timestamp};
@@ -32,6 +33,8 @@ pub(crate) struct Inode {
     pub(crate) orphaned: AtomicBool,
     /// Time of last access: changes under a shared lock ([`crate::accesses`]).
     accessed: AtomicI64,
+    /// Until when SharedFS performs the operations on it ([`crate::shipping`]).
+    pub(crate) shipped: ShippedUntil,
 }
 
 /// What is known of it.
@@ -85,6 +88,7 @@ impl Inode {
             opens: AtomicU32::new(0),
             orphaned: AtomicBool::new(false),
             accessed: AtomicI64::new(record.accessed.0),
+            shipped: ShippedUntil::default(),
             state: RwLock::new(State {
                 lease,
                 record,

@@ -5,7 +5,7 @@
 //! | `client` | how an operation runs until it stands: gate, attempt, generation |
 //! | `session`, `asking`, `link`, `credit`, `quotas`, `control`, `arenas` | one attachment: log, requests, credits, room of users, numbers, mapped memory |
 //! | `cache`, `inode`, `locked` | what is known under leases, and the order of locks |
-//! | `ahead`, `parcels` | leases asked for ahead, and what they brought |
+//! | `acquiring`, `ahead`, `parcels` | coming by leases, those asked for ahead, and what they brought |
 //! | `content`, `interval`, `directory`, `split_table`, `extended_set` | content of a file and of a directory, extended attributes |
 //! | `retire`, `resync`, `resume` | letting go of digested log space; going on after a fence, and with another daemon |
 //! | `walk`, `credentials`, `capabilities`, `rights`, `confinement`, `whereabouts` | from a path to an inode, and who may; from a directory to its path |
@@ -13,6 +13,7 @@
 //! | `durability`, `commit_file` | waiting until what was done is durable, and the way there on a disk |
 //! | `mapped`, `mapped_descriptors` | files whose content is a file of the kernel's, while programs share mappings of them |
 //! | `kernel` | what the kernel may keep of a mount |
+//! | `shipping` | operations that SharedFS performs, on files that several sessions change |
 //! | `shared_offset` | offsets that other processes share with those a session does calls for |
 //! | `programs` | what is executed is not written, and the other way round |
 //! | `errno` | every error, and the one table of error numbers |
@@ -24,6 +25,7 @@
 mod access_lists;
 mod access_times;
 mod accesses;
+mod acquiring;
 mod ahead;
 mod allocate;
 mod arenas;
@@ -73,6 +75,7 @@ mod retire;
 mod rights;
 mod session;
 mod shared_offset;
+mod shipping;
 mod split_table;
 mod sync;
 mod taken_names;
@@ -88,7 +91,7 @@ pub use attributes::{SetAttributes, SetTime, Stat, Target, Tenure, Version};
 pub use capabilities::{Capabilities, Capability};
 pub use client::Client;
 pub use confinement::{Confinement, Layer, Rights};
-pub use credentials::Credentials;
+pub use credentials::{Credentials, Writer};
 pub use data::Whence;
 pub use errno::Error;
 pub use extended::ExtendedFlags;
@@ -103,4 +106,5 @@ pub use passing::PassedFile;
 pub use rename::RenameFlags;
 pub use resume::{RESUME_WAIT, patiently};
 pub use shared_offset::{HeldOffset, SharedOffset};
+pub use shipping::{ShippedChange, ShippedFile, Shipper};
 pub use walk::{Base, Resolve};

@@ -10,6 +10,7 @@ use crate::namespace::Making;
 use crate::offset::Offset;
 use crate::open_flags::{STATUS_FLAGS, UNNAMED};
 use crate::opened::Opened;
+use crate::shipping::ShippedFile;
 use crate::sync::{Arc, AtomicBool, AtomicI32, Mutex, Ordering};
 use crate::walk::{Base, Follow, Found, Last, Resolve};
 use cuesta_format::{FileKind, InodeNumber, InodeRecord, Operation};
@@ -334,7 +335,25 @@ impl Client {
         flags: i32,
         offset: u64,
     ) -> Result<Arc<OpenFile>, Error> {
-        let (open, writer) = self.operate(|_turn| {
+        let (open, writer) = self.open_number(credentials, inode, flags)?;
+        let file = self.opened(open, flags, writer, true);
+        file.set_offset(offset);
+        Ok(file)
+    }
+
+    /// The file that an operation is about which another session sent.
+    pub(crate) fn reopen_for(&self, file: &ShippedFile) -> Result<Arc<OpenFile>, Error> {
+        let (open, _) = self.open_number(&Credentials::default(), file.inode, file.flags)?;
+        Ok(self.opened(open, file.flags, file.writer, true))
+    }
+
+    fn open_number(
+        &self,
+        credentials: &Credentials,
+        inode: InodeNumber,
+        flags: i32,
+    ) -> Result<(Opened, Writer), Error> {
+        self.operate(|_turn| {
             if self.cache.get(inode).is_none() {
                 // It may be one this session took the last name of, not having it open: SharedFS must know.
                 self.digest_own_log()?;
@@ -346,10 +365,7 @@ impl Client {
                 return Err(Halt::Again);
             }
             Ok((self.count_open(&inode, state.kind(), flags), credentials.writer(&state.record)))
-        })?;
-        let file = self.opened(open, flags, writer, true);
-        file.set_offset(offset);
-        Ok(file)
+        })
     }
 
     /// Closes an open file. An inode without names goes with the last open file on it.

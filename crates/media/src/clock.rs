@@ -25,6 +25,14 @@ pub fn ticks() -> TickTime {
     TickTime((time.tv_sec * 1000 + time.tv_nsec / 1_000_000) as u32)
 }
 
+/// Milliseconds by the kernel's ticks, from some moment before the first process.
+#[inline]
+#[must_use]
+pub fn milliseconds() -> u64 {
+    let time = clock_gettime(ClockId::MonotonicCoarse);
+    time.tv_sec.unsigned_abs() * 1000 + time.tv_nsec.unsigned_abs() / 1_000_000
+}
+
 #[cfg(feature = "record")]
 pub use repeated::RepeatedClock;
 

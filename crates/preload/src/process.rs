@@ -17,7 +17,7 @@ use rustix::io::Errno;
 use crate::authority::StoreUser;
 use crate::calls::{self, Failure};
 use crate::environment::Environment;
-use crate::store::Client;
+use crate::store::{Client, shipping};
 use crate::{cells, descriptors, filter, gate, proxy, record_locks, signals, thread, way, working_directory};
 
 /// How many descriptors below the limit are ours to take.
@@ -296,6 +296,7 @@ fn after_fork() {
     cuesta_threads::after_fork();
     descriptors::after_fork();
     record_locks::after_fork();
+    shipping::after_fork();
     let parents = CLIENT.swap(std::ptr::null_mut(), Ordering::AcqRel);
     // SAFETY: null, or a client made by `attach`, whose reference was leaked for the process's life.
     if let Some(client) = unsafe { parents.as_ref() } {
@@ -372,7 +373,10 @@ fn attach() -> Result<&'static Client, Failure> {
             Err(_) if way::is_of_another_user(configuration) => {
                 way::connect_as_user(configuration).map(Client::Served)
             }
-            own => own.map(Client::Own).map_err(|error| error.to_string()),
+            own => own
+                .inspect(|client| client.ship_by(Box::new(shipping::Sending)))
+                .map(Client::Own)
+                .map_err(|error| error.to_string()),
         }
     };
     let client = match attached {
@@ -453,6 +457,7 @@ pub fn give_up_client() {
     // SAFETY: null, or a client that was leaked for the process's life.
     let Some(client) = (unsafe { client.as_ref() }) else { return };
     client.part();
+    shipping::forget();
     calls::forget_copies();
     let own = client.descriptors();
     for fd in own {

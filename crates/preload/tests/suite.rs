@@ -12,6 +12,7 @@ mod openers;
 mod passing;
 mod processes;
 mod programs;
+mod sharing;
 mod starts;
 mod surroundings;
 mod threads;

@@ -99,7 +99,7 @@ impl Client {
         if socket.as_raw_fd() == number { std::mem::replace(socket, copy) } else { copy }
     }
 
-    fn ask(&self, request: &Request<'_>) -> Result<Response, Error> {
+    pub(crate) fn ask(&self, request: &Request<'_>) -> Result<Response, Error> {
         self.ask_with(request, None).map(|(response, _)| response)
     }
 
@@ -191,7 +191,7 @@ impl Client {
         Ok(has_lost_files)
     }
 
-    fn done(&self, request: &Request<'_>) -> Result<(), Error> {
+    pub(crate) fn done(&self, request: &Request<'_>) -> Result<(), Error> {
         match self.ask(request)? {
             Response::Done => Ok(()),
             _ => Err(unexpected()),
@@ -205,7 +205,7 @@ impl Client {
         }
     }
 
-    fn bytes(&self, request: &Request<'_>) -> Result<Vec<u8>, Error> {
+    pub(crate) fn bytes(&self, request: &Request<'_>) -> Result<Vec<u8>, Error> {
         match self.ask(request)? {
             Response::Bytes(bytes) => Ok(bytes),
             _ => Err(unexpected()),
@@ -550,12 +550,12 @@ fn lift(file: OwnedFd, floor: i32) -> OwnedFd {
     rustix::io::fcntl_dupfd_cloexec(file.as_fd(), floor).unwrap_or(file)
 }
 
-fn unexpected() -> Error {
+pub(crate) fn unexpected() -> Error {
     Error::Daemon("the answer does not fit the request".into())
 }
 
 /// What one write takes of the application's memory; what lies before a bad address, if something does.
-fn gather(data: &[UserSlice<'_>]) -> Result<Vec<u8>, Error> {
+pub(crate) fn gather(data: &[UserSlice<'_>]) -> Result<Vec<u8>, Error> {
     let wanted: usize = data.iter().map(UserSlice::len).sum();
     let mut bytes = vec![0; wanted.min(WRITE_BYTES_MAX)];
     let mut filled = 0;
@@ -572,7 +572,7 @@ fn gather(data: &[UserSlice<'_>]) -> Result<Vec<u8>, Error> {
 }
 
 /// Copies `bytes` to the application's memory, `skip` bytes into it. `Err`: how many were copied before a bad address.
-fn scatter(bytes: &[u8], out: &mut [UserSliceMut<'_>], skip: usize) -> Result<(), usize> {
+pub(crate) fn scatter(bytes: &[u8], out: &mut [UserSliceMut<'_>], skip: usize) -> Result<(), usize> {
     let (mut skip, mut done) = (skip, 0);
     for slice in out {
         if skip >= slice.len() {

@@ -35,9 +35,9 @@ const ENTRY_BYTES: usize = 24;
 
 /// The process.
 pub(crate) struct Connection<'s> {
-    shared: &'s Shared,
+    pub(crate) shared: &'s Shared,
     who: Credentials,
-    holder: Holder,
+    pub(crate) holder: Holder,
     /// What the answer that is made takes, until it was taken.
     answer_room: Option<Share>,
     files: HashMap<u64, Weak<File>>,
@@ -346,6 +346,10 @@ impl Connection<'_> {
                 let tree = self.stat(subject)?.tree;
                 Response::Totals(self.shared.client()?.statfs_in(tree)?)
             }
+            Request::ShippedRead { file, at, count } => self.shipped_read(&file, at, count)?,
+            Request::ShippedWrite { file, at, data } => self.shipped_write(&file, at, data)?,
+            Request::ShippedChange { file, change } => self.shipped_change(&file, change)?,
+            Request::ShippedStat { file } => self.shipped_stat(&file)?,
         };
         Ok((response, None))
     }
@@ -422,12 +426,17 @@ impl Connection<'_> {
         answer
     }
 
+    /// Memory for what is read, which counts for the user.
+    pub(crate) fn room_to_read(&mut self, count: u32) -> Result<Vec<u8>, Error> {
+        let count = (count as usize).min(READ_BYTES_MAX);
+        self.make_room(READ_COPIES * count)?;
+        Ok(vec![0; count])
+    }
+
     fn read(&mut self, file: u64, count: u32, place: Offset) -> Result<Response, Error> {
         let file = self.file(file)?;
         let open = file.open()?;
-        let count = (count as usize).min(READ_BYTES_MAX);
-        self.make_room(READ_COPIES * count)?;
-        let mut bytes = vec![0; count];
+        let mut bytes = self.room_to_read(count)?;
         let mut out = [UserSliceMut::from(bytes.as_mut_slice())];
         let count = match place {
             Offset::At(at) => file.client.pread(open, &mut out, at)?,

@@ -12,6 +12,7 @@
 //! | `server` | the answering end: sockets, threads, limits |
 //! | `connection` | one process: who it is, what it has open, and what each request does |
 //! | `files` | open files, which live as long as any process has their token |
+//! | `shipped` | operations that sessions send, on files that several of them change: both ends |
 //! | `sending` | descriptors that are on their way to processes |
 //! | `limits`, `accounts`, `complaints` | how much of the daemon and of its log each user may have, and has |
 //! | `kept` | what is known of them, where the next daemon finds it |
@@ -40,6 +41,7 @@ mod peer;
 mod protocol;
 mod sending;
 mod server;
+mod shipped;
 
 pub use client::{Client, Holder};
 pub use limits::Limits;

@@ -4,7 +4,10 @@
 
 use cuesta_format::wire::StoreTotals;
 use cuesta_format::{FileKind, InodeNumber, InodeRecord, StoreId, WRITE_BYTES_MAX};
-use cuesta_libfs::{Allocation, Error, ExtendedFlags, NewMode, RenameFlags, Resolve, SetAttributes, Whence};
+use cuesta_libfs::{
+    Allocation, Error, ExtendedFlags, NewMode, RenameFlags, Resolve, SetAttributes, ShippedChange,
+    ShippedFile, Whence,
+};
 use serde::{Deserialize, Serialize};
 
 /// Version of the protocol; both sides must agree.
@@ -227,6 +230,29 @@ pub enum Request<'a> {
     Statfs {
         subject: Subject<'a>,
     },
+    /// Reads a file that SharedFS keeps for sessions that share it. This and the next three are for the store's own user and
+    /// root. Answered [`Response::Bytes`].
+    ShippedRead {
+        file: ShippedFile,
+        at: u64,
+        count: u32,
+    },
+    /// Writes to such a file, at the end without an offset. Answered [`Response::Written`].
+    ShippedWrite {
+        file: ShippedFile,
+        at: Option<u64>,
+        #[serde(borrow, with = "serde_bytes")]
+        data: &'a [u8],
+    },
+    /// Changes such a file otherwise.
+    ShippedChange {
+        file: ShippedFile,
+        change: ShippedChange,
+    },
+    /// Answered [`Response::Record`].
+    ShippedStat {
+        file: ShippedFile,
+    },
 }
 
 impl Request<'_> {
@@ -239,6 +265,10 @@ impl Request<'_> {
             Request::Seek { offset, whence, .. } => *whence != Whence::Current || *offset == 0,
             Request::Allocate { what, .. } => !matches!(what, Allocation::Collapse | Allocation::Insert),
             Request::SetExtended { flags, .. } => !flags.create,
+            Request::ShippedWrite { at, .. } => at.is_some(),
+            Request::ShippedChange { change: ShippedChange::Allocate { what, .. }, .. } => {
+                !matches!(what, Allocation::Collapse | Allocation::Insert)
+            }
             Request::Adopt { .. }
             | Request::AdoptLocks { .. }
             | Request::MakeDirectory { .. }
@@ -267,7 +297,10 @@ impl Request<'_> {
             | Request::LockFile { .. }
             | Request::Settle
             | Request::Whereabouts { .. }
-            | Request::Statfs { .. } => true,
+            | Request::Statfs { .. }
+            | Request::ShippedRead { .. }
+            | Request::ShippedChange { .. }
+            | Request::ShippedStat { .. } => true,
         }
     }
 }
@@ -308,4 +341,9 @@ pub enum Response {
     Record(InodeRecord),
     Totals(StoreTotals),
     Failed(Error),
+    /// So many bytes, up to an offset.
+    Written {
+        count: u64,
+        end: u64,
+    },
 }

@@ -34,7 +34,7 @@ const EXHAUSTED_PAUSE: Duration = Duration::from_millis(50);
 /// What concerns no user in particular is told of as this one's: it is nobody's number.
 const DAEMON: u32 = u32::MAX;
 /// What `cuesta status` calls the session.
-const PROGRAM: &str = "(other users)";
+const PROGRAM: &str = "(served)";
 
 /// Why other users are not served.
 #[derive(Debug, thiserror::Error)]
@@ -101,7 +101,7 @@ impl Shared {
     /// The session.
     pub(crate) fn client(&self) -> Result<Arc<Client>, Error> {
         let mut session = self.session.lock();
-        if let Some(client) = session.as_ref().filter(|client| client.sync().is_ok()) {
+        if let Some(client) = session.as_ref().filter(|client| client.is_attached()) {
             return Ok(Arc::clone(client));
         }
         let link = SocketLink::connect(self.sharedfs.as_os_str().as_bytes(), 0)?;

@@ -3,7 +3,8 @@
 use crate::common::*;
 use cuesta_format::InodeNumber;
 use cuesta_libfs::{
-    Allocation, Base, Error, ExtendedFlags, RenameFlags, Resolve, SetAttributes, SocketLink, Whence,
+    Allocation, Base, Credentials, Error, ExtendedFlags, RenameFlags, Resolve, SetAttributes, ShippedChange,
+    ShippedFile, SocketLink, Whence,
 };
 use cuesta_served::{Offset, Place, Request, Response, Subject, VERSION};
 use std::io::{Read as _, Write as _};
@@ -21,6 +22,7 @@ fn nothing_of_anothers_is_to_be_had_by_any_request() {
     store.root.make_directory(&ROOT, Base::Root, b"private", 0o700).unwrap();
     write_as_root(&store, b"private/inner", b"inner", 0o666);
     let roots = store.root.open(&ROOT, Base::Root, b"secret", libc::O_RDWR, 0).unwrap();
+    let secret_record = store.root.stat_open(&roots).unwrap().record;
     // A file of root's with SharedFS, whose number nobody else was told.
     let bridge = cuesta_served::Client::connect(store.users.as_os_str().as_bytes(), 0).unwrap();
     let token = bridge.adopt(inode, libc::O_RDWR, 0, None, None).unwrap();
@@ -32,7 +34,15 @@ fn nothing_of_anothers_is_to_be_had_by_any_request() {
         let inner = Subject::Path { place: root, path: b"private/inner", follow: true };
         let (path, resolve) = (&b"secret"[..], Resolve::default());
         let set = |set: SetAttributes| set;
+        let writer = Credentials::of_user(0, 0, Vec::new()).writer(&secret_record);
+        let shipped = ShippedFile { inode, flags: libc::O_RDWR, writer, limit: u64::MAX };
         let mut requests = vec![
+            Request::ShippedRead { file: shipped, at: 0, count: 100 },
+            Request::ShippedWrite { file: shipped, at: Some(0), data: b"mine" },
+            Request::ShippedWrite { file: shipped, at: None, data: b"mine" },
+            Request::ShippedChange { file: shipped, change: ShippedChange::Truncate { size: 0 } },
+            Request::ShippedChange { file: shipped, change: ShippedChange::Sync },
+            Request::ShippedStat { file: shipped },
             Request::Adopt { inode, flags: libc::O_RDWR, offset: 0, cell: None },
             Request::Adopt { inode: InodeNumber::ROOT, flags: libc::O_RDONLY, offset: 0, cell: Some(0) },
             Request::Redeem,

@@ -87,6 +87,7 @@ impl Writer {
             ahead: 0,
             beside: Vec::new(),
             kept: None,
+            ships: false,
         });
         writer
     }
@@ -220,6 +221,7 @@ impl Work<'_> {
                         ahead: 0,
                         beside: Vec::new(),
                         kept: None,
+                        ships: false,
                     });
                 }
             }

@@ -32,6 +32,8 @@ pub struct Options {
     pub undigested_entries: u64,
     /// How long a session that goes on keeps a lease others want too, at least, in microseconds.
     pub lease_hold_us: u64,
+    /// On which files the daemon performs the operations of all who share them.
+    pub ship: Ship,
     /// On a disk, how often a session waits for its log's own pages before it gets a commit file.
     pub commit_file_waits: u32,
     /// On a disk, how long a wait for it keeps its processor awake, in microseconds.
@@ -119,6 +121,21 @@ impl Domain {
     }
 }
 
+/// On which files SharedFS performs the operations of all who share them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Ship {
+    /// On those that change hands for a few operations each time.
+    #[default]
+    Auto,
+    /// On none.
+    Never,
+    /// On all that may be.
+    Always,
+    /// On some for a moment, then on others: what is switched meets everything else that way.
+    Random,
+}
+
 impl Default for Options {
     fn default() -> Self {
         Options {
@@ -127,6 +144,7 @@ impl Default for Options {
             kick_bytes: 4 << 20,
             undigested_entries: 200_000,
             lease_hold_us: 1000,
+            ship: Ship::Auto,
             commit_file_waits: 3,
             awake_us: 1000,
             spare_segments: 16,
@@ -172,6 +190,7 @@ pub fn template(emulate: Profile) -> String {
         kick_bytes,
         undigested_entries,
         lease_hold_us,
+        ship: _,
         commit_file_waits,
         awake_us,
         spare_segments,
@@ -207,6 +226,11 @@ pub fn template(emulate: Profile) -> String {
          # How long a program that goes on keeps what several change in turns, at least, in microseconds. Longer lets\n\
          # each do more at a time; shorter lets the others wait less.\n\
          # lease_hold_us = {lease_hold_us}\n\
+         \n\
+         # On which files the daemon performs the operations of all programs that share them: \"auto\", on those that change\n\
+         # hands for a few operations each time; \"never\"; \"always\"; or \"random\", on some for a moment and then on others,\n\
+         # which is for tests.\n\
+         # ship = \"auto\"\n\
          \n\
          # On a disk: how often a program waits for it (fsync) before it gets a file of 2 MiB, by which its waits become\n\
          # shorter.\n\
@@ -304,7 +328,7 @@ mod tests {
                 line.strip_prefix("# ").filter(|line| line.contains(" = ") || line.starts_with('['))
             })
             .fold(String::new(), |text, line| text + line + "\n");
-        assert_eq!(uncommented.lines().count(), 20);
+        assert_eq!(uncommented.lines().count(), 21);
         assert_eq!(Options::parse(&uncommented).unwrap(), Options::default());
     }
 

@@ -70,7 +70,7 @@ mod tiers;
 mod tree;
 pub mod trust;
 
-pub use configuration::Options;
+pub use configuration::{Options, Ship};
 pub use creation::read_superblock;
 pub use digest::policy;
 pub use ending::Ending;

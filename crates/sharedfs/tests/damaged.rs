@@ -66,7 +66,8 @@ fn a_damaged_page_of_metadata_ends_digests_and_not_the_daemon() {
         Response::Failed(Refusal::Internal(why)) => assert!(why.contains("damaged"), "{why}"),
         other => panic!("{other:?}"),
     };
-    let acquire = |mode| Request::Acquire { inode: near, mode, ahead: 0, beside: Vec::new(), kept: None };
+    let acquire =
+        |mode| Request::Acquire { inode: near, mode, ahead: 0, beside: Vec::new(), kept: None, ships: false };
     // Its names cannot be told, but new ones could be made.
     is_damage(writer.request(&acquire(LeaseMode::Write)));
     writer.create_in(near, name(FILES / 2).as_bytes(), 0o100_644);

@@ -95,8 +95,14 @@ fn a_fence_that_fails_half_way_voids_nothing_that_was_acknowledged() {
     }
     let (store, shared, mut first, mut second) = full_store();
     let made = fill(&mut first, |number| number as u64);
-    let acquire =
-        Request::Acquire { inode: ROOT, mode: LeaseMode::Read, ahead: 0, beside: Vec::new(), kept: None };
+    let acquire = Request::Acquire {
+        inode: ROOT,
+        mode: LeaseMode::Read,
+        ahead: 0,
+        beside: Vec::new(),
+        kept: None,
+        ships: false,
+    };
     assert!(matches!(second.request(&acquire), Response::Failed(_)));
     assert!(first.generation() > first.lease_generation, "it is fenced");
     assert!(
@@ -125,8 +131,14 @@ fn a_daemon_that_found_the_medium_full_goes_on_when_there_is_room() {
             assert_eq!(first.request(&Request::Digest), Response::Failed(Refusal::NoSpace));
             assert!(!Service::digest(&*shared, true).unwrap(), "the daemon lives");
         }
-        let acquire =
-            Request::Acquire { inode: ROOT, mode: LeaseMode::Read, ahead: 0, beside: Vec::new(), kept: None };
+        let acquire = Request::Acquire {
+            inode: ROOT,
+            mode: LeaseMode::Read,
+            ahead: 0,
+            beside: Vec::new(),
+            kept: None,
+            ships: false,
+        };
         assert_eq!(second.request(&acquire), Response::Failed(Refusal::NoSpace));
         assert_eq!(first.request(&Request::Detach), Response::Failed(Refusal::NoSpace));
 

@@ -294,6 +294,7 @@ fn who_may_only_read_changes_nothing_even_if_it_gave_that_back() {
         ahead: 0,
         beside: Vec::new(),
         kept: None,
+        ships: false,
     }) else {
         panic!("not granted")
     };
@@ -345,7 +346,14 @@ fn an_inode_that_is_not_made_yet_is_granted_to_nobody() {
     let mut maker = Writer::attach(&beside.shared);
     let mut hostile = Writer::attach(&beside.shared);
     let generation = maker.generation();
-    let acquire = |inode, mode| Request::Acquire { inode, mode, ahead: 64, beside: vec![inode], kept: None };
+    let acquire = |inode, mode| Request::Acquire {
+        inode,
+        mode,
+        ahead: 64,
+        beside: vec![inode],
+        kept: None,
+        ships: false,
+    };
     let not_found = Response::Failed(Refusal::NotFound);
     for ahead in 0..10 {
         let unborn = InodeNumber(maker.next_inode + ahead);

@@ -81,6 +81,7 @@ fn who_comes_to_an_inode_while_it_goes_has_it_or_is_told_that_it_is_gone() {
                 ahead: 0,
                 beside: Vec::new(),
                 kept: None,
+                ships: false,
             };
             let generation = opener.generation();
             if matches!(opener.request(&ask), Response::Granted { .. }) {

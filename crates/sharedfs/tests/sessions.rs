@@ -107,6 +107,7 @@ fn what_does_not_exist_is_not_leased() {
         ahead: 0,
         beside: Vec::new(),
         kept: None,
+        ships: false,
     };
     assert_eq!(writer.request(&acquire), not_found);
     let lookup = |parent, name: &[u8]| Request::Lookup { parent, name: name.to_vec() };
@@ -392,7 +393,14 @@ fn what_needs_no_digest_is_answered_while_one_runs() {
         Request::Report { from: LogPosition(0), skip: 0 },
         Request::InodeNumbers { count: 10 },
         Request::Resync,
-        Request::Acquire { inode: ROOT, mode: LeaseMode::Write, ahead: 0, beside: Vec::new(), kept: None },
+        Request::Acquire {
+            inode: ROOT,
+            mode: LeaseMode::Write,
+            ahead: 0,
+            beside: Vec::new(),
+            kept: None,
+            ships: false,
+        },
         Request::GiveBack { inodes: vec![ROOT] },
         Request::Statfs { tree: InodeNumber::NONE },
         Request::Status,

@@ -156,6 +156,12 @@ fn inside(status: &Status) -> String {
         human(status.digested_bytes),
         status.fences,
     );
+    if status.shipped_files > 0 {
+        text += &format!(
+            "  performs operations itself, on files that programs share: {}\n",
+            status.shipped_files
+        );
+    }
     if !status.sessions.is_empty() {
         let rows: Vec<Vec<String>> = status
             .sessions

@@ -11,10 +11,12 @@
 //! | `targets` | what a call is about |
 //! | `names` | calls on paths |
 //! | `contents` | calls on open files |
+//! | `shipping` | how the session sends operations to SharedFS |
 
 mod contents;
 mod names;
 mod open_files;
+pub mod shipping;
 mod targets;
 
 pub use open_files::{OpenFile, Renewal, Token, Version};
@@ -82,7 +84,9 @@ impl Client {
     /// Goes on with `copy` in the place of the descriptor `number`, which is answered; `copy` if it is none of these.
     pub fn replace_descriptor(&self, number: i32, copy: OwnedFd) -> OwnedFd {
         match self {
-            Client::Own(client) => client.replace_descriptor(number, copy),
+            Client::Own(client) => {
+                shipping::replace_descriptor(number, client.replace_descriptor(number, copy))
+            }
             Client::Served(client) => client.replace_descriptor(number, copy),
         }
     }

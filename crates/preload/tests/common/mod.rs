@@ -101,6 +101,9 @@ pub struct Served {
 /// Where the daemon finds its store.
 const STORE_VARIABLE: &str = "CUESTA_TEST_STORE";
 
+/// What its daemons are configured to do, if not what they do by default: lines as those of `cuesta.toml`.
+const OPTIONS_VARIABLE: &str = "CUESTA_TEST_OPTIONS";
+
 /// The daemon of a [`Served`], which runs this program for it. Without a store it has nothing to do.
 #[test]
 fn daemon() {
@@ -115,7 +118,9 @@ fn daemon() {
     let superblock = Superblock { store, medium: Medium::Memory, geometry };
     SharedFs::create(folder, superblock).expect("a new store");
     let listener = Listener::bind(&folder.join("sock")).expect("socket");
-    let shared = SharedFs::open(folder, Options::default()).expect("the store");
+    let options = std::env::var(OPTIONS_VARIABLE).unwrap_or_default();
+    let options = Options::parse(&options).expect("lines of a configuration");
+    let shared = SharedFs::open(folder, options).expect("the store");
     let _server = Server::start(Arc::clone(&shared), listener).expect("server");
     let users = cuesta_served::Listener::bind(&folder.join(USERS_FOLDER)).expect("socket");
     let _users = cuesta_served::Server::start(users, &folder.join("sock"), folder).expect("server");

@@ -23,17 +23,20 @@
 //! A program that delivers mail changes two such directories in each operation. One fence moves both
 //! ([`Leases::goes_along`], [`Leases::grant_along`]): otherwise each session would hold one of them and wait for the other. The session
 //! that has waited longest gets them next. Files are not grouped, and their turns are shorter: a database's processes change a page of one
-//! file here and a page of another there.
+//! file here and a page of another there. A file that changes hands all the time is *shipped* for a while: SharedFS keeps its lease, and
+//! performs the operations that sessions send ([`shipping`]).
 
 mod blocks;
 mod contention;
 mod logged;
 mod lost;
+mod shipping;
 #[cfg(test)]
 mod simulated;
 #[cfg(test)]
 mod tests;
 
+use crate::configuration::Ship;
 use blocks::Blocks;
 use contention::Contention;
 use cuesta_format::wire::LeaseMode;
@@ -42,6 +45,7 @@ use hashbrown::hash_map::Entry;
 use hashbrown::{HashMap, HashSet};
 pub use logged::LoggedChange;
 use lost::Lost;
+use shipping::Shipping;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -118,6 +122,7 @@ pub struct Leases {
     /// Leases granted ahead, where there is no entry.
     blocks: Blocks,
     contention: Contention,
+    shipping: Shipping,
 }
 
 impl Leases {
@@ -125,6 +130,12 @@ impl Leases {
     #[must_use]
     pub fn new(hold: Duration) -> Leases {
         Leases { contention: Contention::new(hold), ..Leases::default() }
+    }
+
+    /// The same, with some files on which SharedFS performs the operations itself.
+    #[must_use]
+    pub fn shipping(self, which: Ship) -> Leases {
+        Leases { shipping: Shipping::new(which), ..self }
     }
 
     /// Inode numbers granted to a session: what it creates there is its own.
@@ -416,6 +427,26 @@ impl Leases {
         self.change(session, inode, |lease| lease.remove(session));
     }
 
+    /// As [`Leases::revoke`], for a file. The session did so many operations since it was taken from others, if it was.
+    pub fn revoke_file(&mut self, session: SessionId, file: InodeNumber, now: Duration, done: Option<u64>) {
+        self.revoke(session, file, now);
+        if let Some(done) = done {
+            self.shipping.note_turn(file, now, done);
+        }
+    }
+
+    /// For how much longer SharedFS performs the operations on the file itself, if it does ([`shipping`]).
+    #[must_use]
+    pub fn shipped_for(&self, file: InodeNumber, now: Duration) -> Option<Duration> {
+        self.shipping.left(file, now)
+    }
+
+    /// On how many files SharedFS performs the operations itself.
+    #[must_use]
+    pub fn shipped_files(&self, now: Duration) -> u64 {
+        self.shipping.count(now)
+    }
+
     /// As [`Leases::revoke`], for a directory.
     pub fn revoke_directory(&mut self, session: SessionId, directory: InodeNumber, now: Duration) {
         if self.held(session, directory) == Some(LeaseMode::Write) {
@@ -492,6 +523,7 @@ impl Leases {
     /// The inode is gone.
     pub fn forget(&mut self, inode: InodeNumber) {
         self.contention.end_inode(inode);
+        self.shipping.forget(inode);
         let involved: Vec<SessionId> = self.involved(inode).collect();
         for session in involved {
             self.change(session, inode, |lease| lease.remove(session));

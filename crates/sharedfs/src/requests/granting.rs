@@ -82,6 +82,9 @@ impl SharedFs {
             }
             if let (Outcome::Granted(_), Some(found)) = (&outcome, core.sessions.get_mut(&session)) {
                 found.untold.remove(&inode);
+                if is_taken {
+                    found.begin_turn(inode);
+                }
             }
             let along = if core.leases.is_contended(inode, now) { Ahead::none() } else { ahead.clone() };
             drop(core);
@@ -155,7 +158,12 @@ impl SharedFs {
         mode: LeaseMode,
         ahead: Ahead,
         kept: Option<&Kept>,
+        ships: bool,
     ) -> Result<Response, Trouble> {
+        if ships && let Some(term_ms) = self.shipped_for(session, inode) {
+            self.events.record(Step::Ship { session, inode, term_ms });
+            return Ok(Response::Shipped { term_ms });
+        }
         let granted = self.lease(session, inode, mode, &ahead)?;
         let mut grant = self.grant(session, inode, granted, kept)?;
         if grant.as_ref().is_some_and(|grant| grant.record.mapped) {
@@ -165,6 +173,14 @@ impl SharedFs {
         let Some(grant) = grant else { return Err(self.not_found(session, inode)) };
         let ahead = self.grant_around(session, inode, mode, &ahead)?;
         Ok(Response::Granted { grant: Box::new(grant), ahead })
+    }
+
+    /// For how long the session is to send its operations on the inode. What it holds it uses.
+    fn shipped_for(&self, session: SessionId, inode: InodeNumber) -> Option<u32> {
+        let core = self.core.lock();
+        let left = core.leases.shipped_for(inode, self.opened.elapsed())?;
+        let is_held = core.leases.held(session, inode) == Some(LeaseMode::Write);
+        (!is_held).then(|| u32::try_from(left.as_millis()).unwrap_or(u32::MAX).max(1))
     }
 
     /// Puts a file in mapped mode, for the session to map.
@@ -201,7 +217,7 @@ impl SharedFs {
             return Err(invalid("no name a directory can hold"));
         }
         match self.metadata.read()?.lookup(parent, name)? {
-            Some(found) => self.acquire(session, found.inode, LeaseMode::Read, Ahead::none(), None),
+            Some(found) => self.acquire(session, found.inode, LeaseMode::Read, Ahead::none(), None, false),
             None => Err(Trouble::Refused(Refusal::NotFound)),
         }
     }

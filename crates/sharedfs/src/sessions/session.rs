@@ -40,6 +40,9 @@ pub enum Presence {
     Returning,
 }
 
+/// More inodes than these are not remembered to have been taken from others.
+const TURNS_MAX: usize = 4096;
+
 /// A session.
 #[derive(Debug)]
 pub struct Session {
@@ -89,6 +92,8 @@ pub struct Session {
     pub untold: BTreeSet<InodeNumber>,
     /// Directories that it asked to read and was granted for writing, with the version of the last change before that.
     pub(crate) looked_at: BTreeMap<InodeNumber, u64>,
+    /// Inodes that others were fenced for, so that it got them, with the number of operations it had done by then.
+    pub(crate) turns: BTreeMap<InodeNumber, u64>,
     /// Inodes it gave back while its log could still change them, the first one first.
     pub lingering: VecDeque<(InodeNumber, LogPosition)>,
     /// Its log is looked at without a kick.
@@ -105,6 +110,14 @@ impl Session {
         self.control.publish_slots(self.segments.len() as u32);
         self.control.publish_digested(self.digested, self.digested_entries);
         self.control.publish_credit(self.credit_limit);
+    }
+
+    /// It got an inode that was taken from others.
+    pub(crate) fn begin_turn(&mut self, inode: InodeNumber) {
+        if self.turns.len() >= TURNS_MAX {
+            self.turns.clear();
+        }
+        self.turns.insert(inode, self.control.operations());
     }
 
     /// How long its log may become before it is digested.

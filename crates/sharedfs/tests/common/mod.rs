@@ -205,7 +205,14 @@ impl Writer {
         if mode == LeaseMode::Write {
             self.held.insert(inode);
         }
-        match self.request(&Request::Acquire { inode, mode, ahead, beside: Vec::new(), kept: None }) {
+        match self.request(&Request::Acquire {
+            inode,
+            mode,
+            ahead,
+            beside: Vec::new(),
+            kept: None,
+            ships: false,
+        }) {
             Response::Granted { grant, ahead } => [vec![*grant], unpacked(ahead)].concat(),
             other => panic!("{other:?}"),
         }
@@ -307,6 +314,7 @@ impl Writer {
                     ahead: 0,
                     beside: Vec::new(),
                     kept: None,
+                    ships: false,
                 });
             }
         }

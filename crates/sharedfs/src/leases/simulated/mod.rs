@@ -125,7 +125,6 @@ struct Session {
 
 /// What is wrong.
 type Wrong = String;
-
 /// The whole.
 #[derive(Clone)]
 struct World {
@@ -432,8 +431,7 @@ impl World {
                 }
             }
             Phase::Fencing { mut others, moved: true } => {
-                let granted = self.settle(others.remove(0), inode, session, mode);
-                match granted {
+                match self.settle(others.remove(0), inode, session, mode) {
                     _ if !others.is_empty() => Phase::Fencing { others, moved: false },
                     Some(granted) => Phase::Granted(granted),
                     None => Phase::Asked,
@@ -467,8 +465,8 @@ impl World {
             return None;
         }
         let claimed = self.leases.request(id(to), number(inode), mode, self.now);
-        let along = self.leases.grant_along(id(to), self.now).into_iter();
-        self.sessions[to].untold.extend(along.map(|InodeNumber(number)| number as usize - 10));
+        let along = self.leases.grant_along(id(to), self.now);
+        self.sessions[to].untold.extend(along.iter().map(|number| number.0 as usize - 10));
         if let Outcome::Granted(granted) = claimed { Some(granted) } else { None }
     }
 

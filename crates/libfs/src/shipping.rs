@@ -1,0 +1,220 @@
+//! Operations that SharedFS performs: on files that several sessions change.
+//!
+//! Such a file would change hands with each operation. So SharedFS keeps its lease, in a session of its own, and says so to whoever asks
+//! for one ([`cuesta_format::wire::Response::Shipped`]). A session with a way to send operations ([`Shipper`]) sends them, for as long as the
+//! answer said; one without a way gets the lease as before.
+//!
+//! What is sent is performed by [`Client::perform`] of the session in the daemon, and is complete when it is answered. SharedFS digests what the
+//! sender logged of the file before its own session gets the lease, so both see one order of all operations.
+
+use crate::allocate::Allocation;
+use crate::attributes::Stat;
+use crate::client::Client;
+use crate::credentials::Writer;
+use crate::errno::Error;
+use crate::inode::Inode;
+use crate::open_file::OpenFile;
+use crate::sync::{Arc, AtomicU64, Ordering};
+use cuesta_format::{InodeNumber, InodeRecord};
+use cuesta_media::{UserSlice, UserSliceMut, clock};
+use serde::{Deserialize, Serialize};
+use std::sync::OnceLock;
+
+/// The open file that an operation is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ShippedFile {
+    /// Its inode, which stays: the sender has it open.
+    pub inode: InodeNumber,
+    /// Its flags, as `fcntl(F_GETFL)` shows them.
+    pub flags: i32,
+    /// Who opened it.
+    pub writer: Writer,
+    /// It does not grow beyond so many bytes.
+    pub limit: u64,
+}
+
+/// A change that is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub enum ShippedChange {
+    Truncate {
+        size: i64,
+    },
+    Allocate {
+        what: Allocation,
+        offset: i64,
+        length: i64,
+    },
+    /// `fsync`.
+    Sync,
+}
+
+/// The way to SharedFS for operations. Each answers [`Error::Shipped`] if the way cannot be had: nothing was sent then.
+pub trait Shipper: Send + Sync {
+    /// Reads at an offset.
+    fn read(&self, file: &ShippedFile, out: &mut [UserSliceMut<'_>], at: u64) -> Result<usize, Error>;
+    /// Writes at an offset, or at the end; answers how much, and the offset behind it.
+    fn write(
+        &self,
+        file: &ShippedFile,
+        data: &[UserSlice<'_>],
+        at: Option<u64>,
+    ) -> Result<(usize, u64), Error>;
+    /// Changes the file otherwise.
+    fn change(&self, file: &ShippedFile, change: ShippedChange) -> Result<(), Error>;
+    /// What the inode is like.
+    fn record(&self, file: &ShippedFile) -> Result<InodeRecord, Error>;
+}
+
+/// How this session sends operations, if it does.
+#[derive(Default)]
+pub(crate) struct Shipping {
+    shipper: OnceLock<Box<dyn Shipper>>,
+}
+
+/// Until when SharedFS performs the operations on an inode: kernel ticks in milliseconds, and 0 if it never did.
+#[derive(Debug, Default)]
+pub(crate) struct ShippedUntil(AtomicU64);
+
+impl ShippedUntil {
+    pub(crate) fn set(&self, term_ms: u32) {
+        self.0.store(clock::milliseconds() + u64::from(term_ms), Ordering::Relaxed);
+    }
+
+    #[inline]
+    pub(crate) fn is_now(&self) -> bool {
+        match self.0.load(Ordering::Relaxed) {
+            0 => false,
+            until => clock::milliseconds() < until,
+        }
+    }
+}
+
+impl Client {
+    /// Operations on files that several sessions change go to SharedFS from now on, by `shipper`.
+    pub fn ship_by(&self, shipper: Box<dyn Shipper>) {
+        // The first one stays: there is one door.
+        let _ = self.shipping.shipper.set(shipper);
+    }
+
+    #[inline]
+    pub(crate) fn can_ship(&self) -> bool {
+        self.shipping.shipper.get().is_some()
+    }
+
+    /// The way for an operation on a file that SharedFS is known to have.
+    fn way_for(&self, inode: &Inode) -> Option<&dyn Shipper> {
+        let shipper = self.shipping.shipper.get()?;
+        (inode.shipped.is_now() && inode.state.read().lease.is_none()).then_some(&**shipper)
+    }
+
+    fn shipped_file(&self, file: &OpenFile) -> ShippedFile {
+        let (inode, flags, writer) = (file.inode(), file.flags(), file.writer);
+        ShippedFile { inode, flags, writer, limit: self.file_limit() }
+    }
+
+    /// Has SharedFS read. `Err(Error::Shipped)`: it is to be done here.
+    #[cold]
+    pub(crate) fn ship_read(
+        &self,
+        file: &OpenFile,
+        out: &mut [UserSliceMut<'_>],
+        at: u64,
+    ) -> Result<usize, Error> {
+        let shipper = self.shipping.shipper.get().ok_or(Error::Shipped(file.inode()))?;
+        shipper.read(&self.shipped_file(file), out, at)
+    }
+
+    /// Has SharedFS write. `Err(Error::Shipped)`: it is to be done here.
+    #[cold]
+    pub(crate) fn ship_write(
+        &self,
+        file: &OpenFile,
+        data: &[UserSlice<'_>],
+        at: Option<u64>,
+    ) -> Result<(usize, u64), Error> {
+        let shipper = self.shipping.shipper.get().ok_or(Error::Shipped(file.inode()))?;
+        shipper.write(&self.shipped_file(file), data, at)
+    }
+
+    /// Has SharedFS change a file that it is known to have. `None`: it is to be done here.
+    pub(crate) fn ship_change(&self, file: &OpenFile, change: ShippedChange) -> Option<Result<(), Error>> {
+        let shipper = self.way_for(file.inode_ref())?;
+        match shipper.change(&self.shipped_file(file), change) {
+            Err(Error::Shipped(_)) => None,
+            changed => Some(changed),
+        }
+    }
+
+    /// What SharedFS says of a file that it is known to have. `None`: it is to be found out here.
+    pub(crate) fn ship_stat(&self, file: &OpenFile) -> Option<Result<InodeRecord, Error>> {
+        let shipper = self.way_for(file.inode_ref())?;
+        match shipper.record(&self.shipped_file(file)) {
+            Err(Error::Shipped(_)) => None,
+            record => Some(record),
+        }
+    }
+
+    /// In the daemon: opens the file that an operation was sent about.
+    pub fn perform<T>(
+        &self,
+        file: &ShippedFile,
+        operation: impl FnOnce(&Arc<OpenFile>) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let open = self.reopen_for(file)?;
+        let answer = operation(&open);
+        self.close(open)?;
+        answer
+    }
+
+    /// In the daemon: writes what was sent.
+    pub fn perform_write(
+        &self,
+        file: &ShippedFile,
+        data: &[UserSlice<'_>],
+        at: Option<u64>,
+    ) -> Result<(usize, u64), Error> {
+        self.perform(file, |open| {
+            let written = self.write_within(open, data, at, file.limit.min(self.file_limit()))?;
+            self.sync_if_asked(open)?;
+            Ok(written)
+        })
+    }
+
+    /// In the daemon: reads what was asked for.
+    pub fn perform_read(
+        &self,
+        file: &ShippedFile,
+        out: &mut [UserSliceMut<'_>],
+        at: u64,
+    ) -> Result<usize, Error> {
+        self.perform(file, |open| self.read_at(open, out, at))
+    }
+
+    /// In the daemon: makes a change that was sent.
+    pub fn perform_change(&self, file: &ShippedFile, change: ShippedChange) -> Result<(), Error> {
+        self.perform(file, |open| {
+            let grown = match change {
+                ShippedChange::Truncate { size } => u64::try_from(size).ok(),
+                ShippedChange::Allocate { offset, length, .. } => {
+                    offset.checked_add(length).and_then(|end| u64::try_from(end).ok())
+                }
+                ShippedChange::Sync => None,
+            };
+            if grown.is_some_and(|size| size > file.limit) && grown > Some(self.stat_open(open)?.record.size)
+            {
+                return Err(Error::OverLimit);
+            }
+            match change {
+                ShippedChange::Truncate { size } => self.truncate_open(open, size),
+                ShippedChange::Allocate { what, offset, length } => self.allocate(open, what, offset, length),
+                ShippedChange::Sync => self.fsync(open),
+            }
+        })
+    }
+
+    /// In the daemon: what the inode is like.
+    pub fn perform_stat(&self, file: &ShippedFile) -> Result<Stat, Error> {
+        self.perform(file, |open| self.stat_open(open))
+    }
+}

@@ -1,0 +1,114 @@
+//! Operations that sessions send: on files that several of them change, and that SharedFS therefore keeps in its own session
+//! ([`cuesta_libfs::Shipper`]).
+//!
+//! They name inodes by their numbers, which only processes of the store's own user and of root may: those have a session, whose log
+//! could say the same.
+
+use crate::client::{Client, gather, scatter, unexpected};
+use crate::connection::Connection;
+use crate::protocol::{READ_BYTES_MAX, Request, Response};
+use cuesta_format::InodeRecord;
+use cuesta_libfs::{Error, ShippedChange, ShippedFile};
+use cuesta_media::{UserSlice, UserSliceMut};
+
+impl Client {
+    /// Reads a file that SharedFS keeps, at an offset.
+    pub fn ship_read(
+        &self,
+        file: &ShippedFile,
+        out: &mut [UserSliceMut<'_>],
+        at: u64,
+    ) -> Result<usize, Error> {
+        let wanted: usize = out.iter().map(UserSliceMut::len).sum();
+        let mut done = 0;
+        loop {
+            let count = (wanted - done).min(READ_BYTES_MAX) as u32;
+            let request = Request::ShippedRead { file: *file, at: at.saturating_add(done as u64), count };
+            let bytes = match self.bytes(&request) {
+                Err(_) if done > 0 => return Ok(done),
+                read => read?,
+            };
+            match scatter(&bytes, out, done) {
+                Ok(()) => done += bytes.len(),
+                Err(copied) if done + copied > 0 => return Ok(done + copied),
+                Err(_) => return Err(Error::Fault),
+            }
+            if bytes.len() < count as usize || done >= wanted {
+                return Ok(done);
+            }
+        }
+    }
+
+    /// Writes to a file that SharedFS keeps, at an offset or at its end. Answers how much, and the offset behind it.
+    pub fn ship_write(
+        &self,
+        file: &ShippedFile,
+        data: &[UserSlice<'_>],
+        at: Option<u64>,
+    ) -> Result<(usize, u64), Error> {
+        let data = gather(data)?;
+        match self.ask(&Request::ShippedWrite { file: *file, at, data: &data })? {
+            Response::Written { count, end } => Ok((count as usize, end)),
+            _ => Err(unexpected()),
+        }
+    }
+
+    /// Changes a file that SharedFS keeps.
+    pub fn ship_change(&self, file: &ShippedFile, change: ShippedChange) -> Result<(), Error> {
+        self.done(&Request::ShippedChange { file: *file, change })
+    }
+
+    /// What a file that SharedFS keeps is like.
+    pub fn ship_stat(&self, file: &ShippedFile) -> Result<InodeRecord, Error> {
+        match self.ask(&Request::ShippedStat { file: *file })? {
+            Response::Record(record) => Ok(record),
+            _ => Err(unexpected()),
+        }
+    }
+}
+
+impl Connection<'_> {
+    /// Whether the process may name an inode by its number.
+    fn check_trusted(&self) -> Result<(), Error> {
+        if self.holder.is_trusted { Ok(()) } else { Err(Error::NotPermitted) }
+    }
+
+    pub(crate) fn shipped_read(
+        &mut self,
+        file: &ShippedFile,
+        at: u64,
+        count: u32,
+    ) -> Result<Response, Error> {
+        self.check_trusted()?;
+        let mut bytes = self.room_to_read(count)?;
+        let read = self.shared.client()?.perform_read(file, &mut [UserSliceMut::from(&mut bytes[..])], at)?;
+        bytes.truncate(read);
+        Ok(Response::Bytes(bytes))
+    }
+
+    pub(crate) fn shipped_write(
+        &self,
+        file: &ShippedFile,
+        at: Option<u64>,
+        data: &[u8],
+    ) -> Result<Response, Error> {
+        self.check_trusted()?;
+        let (count, end) = self.shared.client()?.perform_write(file, &[UserSlice::from(data)], at)?;
+        Ok(Response::Written { count: count as u64, end })
+    }
+
+    pub(crate) fn shipped_change(
+        &self,
+        file: &ShippedFile,
+        change: ShippedChange,
+    ) -> Result<Response, Error> {
+        self.check_trusted()?;
+        self.shared.client()?.perform_change(file, change)?;
+        Ok(Response::Done)
+    }
+
+    pub(crate) fn shipped_stat(&self, file: &ShippedFile) -> Result<Response, Error> {
+        self.check_trusted()?;
+        Ok(Response::Record(self.shared.client()?.perform_stat(file)?.record))
+    }
+}
