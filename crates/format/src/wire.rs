@@ -10,7 +10,7 @@ mod report;
 mod scrub;
 
 pub use frame::{decode, encode, frame_length};
-pub use lease::{DOUBTFUL_MAX, DirectoryEntry, ExtendedAttribute, Grant, Kept, LeaseMode, Resynced};
+pub use lease::{DOUBTFUL_MAX, DirectoryEntry, ExtendedAttribute, Grant, Kept, LeaseMode, Resynced, Sends};
 pub use report::{Placed, Report};
 pub use scrub::{DamagedContent, ScrubPlace, Scrubbed};
 
@@ -84,8 +84,8 @@ pub enum Request {
         beside: Vec<InodeNumber>,
         /// What changed since is enough.
         kept: Option<Kept>,
-        /// If SharedFS performs the operations on the inode itself, it may say so ([`Response::Shipped`]) and grant nothing.
-        ships: bool,
+        /// If SharedFS performs such operations on the inode itself, it may say so ([`Response::Shipped`]) and grant nothing.
+        sends: Sends,
     },
     /// Leases that will be wanted soon, to read, on inodes of a block of numbers, aligned as that of `Acquire`: only where
     /// nothing has to happen first. Answered [`Response::Ahead`], which fits a socket: nobody may be reading yet.
@@ -500,8 +500,8 @@ pub struct Status {
     pub digested_bytes: u64,
     /// Sessions that lost a lease to others' requests since start.
     pub fences: u64,
-    /// Files that several sessions change, on which SharedFS performs the operations itself at present.
-    pub shipped_files: u64,
+    /// Files and directories that several sessions change, on which SharedFS performs the operations itself at present.
+    pub shipped: u64,
     /// How long requests waited for their answers since start.
     pub requests: Vec<RequestWaits>,
     /// Live sessions.

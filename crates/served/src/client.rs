@@ -92,6 +92,11 @@ impl Client {
         self.line.lock().frames.socket.as_raw_fd()
     }
 
+    /// Ends the connection: calls fail from now on.
+    pub fn hang_up(&self) {
+        let _ = rustix::net::shutdown(&self.line.lock().frames.socket, rustix::net::Shutdown::Both);
+    }
+
     /// Goes on with `copy` for the descriptor `number`, which is answered; `copy` itself if it is not ours.
     #[must_use]
     pub fn replace_descriptor(&self, number: i32, copy: OwnedFd) -> OwnedFd {

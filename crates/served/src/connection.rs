@@ -11,7 +11,7 @@ use crate::limits::UNCOUNTED_BYTES;
 use crate::peer;
 use crate::protocol::{Entry, Offset, Place, READ_BYTES_MAX, Request, Response, Subject, VERSION};
 use crate::server::Shared;
-use cuesta_format::{FILE_BYTES_MAX, FileKind, InodeRecord};
+use cuesta_format::{FILE_BYTES_MAX, FileKind, InodeNumber, InodeRecord};
 use cuesta_libfs::{
     Base, Client, Credentials, Error, LinkSource, NewMode, OPEN_FLAGS, OPENING_FLAGS, OpenFile,
     SetAttributes, SharedOffset, Target,
@@ -51,12 +51,13 @@ type Answer = Result<(Response, Option<OwnedFd>), Error>;
 enum Held {
     Root(Arc<Client>),
     Directory(Arc<File>),
+    Inode(Arc<Client>, InodeNumber),
 }
 
 impl Held {
     fn client(&self) -> &Arc<Client> {
         match self {
-            Held::Root(client) => client,
+            Held::Root(client) | Held::Inode(client, _) => client,
             Held::Directory(file) => &file.client,
         }
     }
@@ -65,6 +66,7 @@ impl Held {
         match self {
             Held::Root(_) => Ok(Base::Root),
             Held::Directory(file) => Ok(Base::Directory(file.open()?)),
+            Held::Inode(_, inode) => Ok(Base::Inode(*inode)),
         }
     }
 }
@@ -362,6 +364,10 @@ impl Connection<'_> {
         Ok(match place {
             Place::Root => Held::Root(self.shared.client()?),
             Place::Directory(file) => Held::Directory(self.file(file)?),
+            Place::Inode(inode) => {
+                self.check_trusted()?;
+                Held::Inode(self.shared.client()?, inode)
+            }
         })
     }
 

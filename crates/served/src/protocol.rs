@@ -24,6 +24,8 @@ pub enum Place {
     Root,
     /// An open directory.
     Directory(u64),
+    /// A directory that the process has open in a session: for the store's own user and root.
+    Inode(InodeNumber),
 }
 
 /// What a call is about.

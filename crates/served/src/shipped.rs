@@ -69,7 +69,7 @@ impl Client {
 
 impl Connection<'_> {
     /// Whether the process may name an inode by its number.
-    fn check_trusted(&self) -> Result<(), Error> {
+    pub(crate) fn check_trusted(&self) -> Result<(), Error> {
         if self.holder.is_trusted { Ok(()) } else { Err(Error::NotPermitted) }
     }
 
