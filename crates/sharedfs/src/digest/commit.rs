@@ -73,6 +73,7 @@ impl Digester {
                 Some(dirent) => transaction.put_dirent(name.parent, name.bytes(bytes), dirent),
             }
         }
+        view.calls.changes().for_each(|(slot, record)| transaction.put_call(slot, record));
         for &session in ended {
             transaction.remove_session(session);
         }
