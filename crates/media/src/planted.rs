@@ -77,6 +77,61 @@ impl Bug {
 #[cfg(feature = "record")]
 static PLANTED: core::sync::atomic::AtomicU8 = core::sync::atomic::AtomicU8::new(0);
 
+/// A moment at which a daemon dies if the test that started it says so: a variable of its environment, as `executed:3` for the
+/// third time it comes there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Death {
+    /// It was asked for a call that is executed once, and has not begun.
+    Unexecuted,
+    /// It has executed it, and not answered.
+    Executed,
+    /// It has digested it as well, and not answered.
+    Digested,
+}
+
+impl Death {
+    /// Where tests say it.
+    pub const VARIABLE: &str = "CUESTA_PLANTED_DEATH";
+    /// All of them.
+    pub const ALL: [Death; 3] = [Death::Unexecuted, Death::Executed, Death::Digested];
+
+    /// What it is called there.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Death::Unexecuted => "unexecuted",
+            Death::Executed => "executed",
+            Death::Digested => "digested",
+        }
+    }
+}
+
+/// Whether this build has the places where bugs and deaths are planted.
+pub const CAN_PLANT: bool = cfg!(feature = "record");
+
+/// Whether the process is to die now, at `death`; counts how often it was asked.
+#[cfg(feature = "record")]
+pub fn is_time_for(death: Death) -> bool {
+    use core::sync::atomic::{AtomicU64, Ordering};
+    use std::sync::OnceLock;
+    static WANTED: OnceLock<Option<(Death, u64)>> = OnceLock::new();
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let wanted = WANTED.get_or_init(|| {
+        let said = std::env::var(Death::VARIABLE).ok()?;
+        let (name, count) = said.split_once(':')?;
+        let death = Death::ALL.into_iter().find(|death| death.name() == name)?;
+        Some((death, count.parse().ok()?))
+    });
+    let is_wanted = wanted.is_some_and(|(wanted, _)| wanted == death);
+    is_wanted && wanted.is_some_and(|(_, count)| COUNT.fetch_add(1, Ordering::SeqCst) + 1 == count)
+}
+
+/// Never.
+#[cfg(not(feature = "record"))]
+pub fn is_time_for(_: Death) -> bool {
+    false
+}
+
 /// Makes the whole process behave with `bug`, or without any.
 #[cfg(feature = "record")]
 pub fn plant(bug: Option<Bug>) {

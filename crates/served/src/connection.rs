@@ -3,7 +3,11 @@
 //! Everything is done with the credentials the kernel noted when the process connected. What LibFS takes for granted
 //! of a door is made sure of here: flags and modes that exist, and names without a zero byte.
 
+mod once;
+
 use crate::accounts::{Holder, Resource, Share};
+use crate::call::Call;
+use crate::callers::Connected;
 use crate::complaints::Complaint;
 use crate::files::File;
 use crate::frames::{Bounds, FrameError, Frames};
@@ -42,6 +46,14 @@ pub(crate) struct Connection<'s> {
     answer_room: Option<Share>,
     files: HashMap<u64, Weak<File>>,
     file_limit: u64,
+    /// The process, or 0.
+    process: u32,
+    /// Which caller it is, once it said so.
+    caller: Option<Connected>,
+    /// What a call that moves an offset is known by, if it was numbered; else 0.
+    operation: u64,
+    /// The daemon ends the connection, and the process may come back.
+    is_cut: bool,
 }
 
 /// An answer, and the token beside it.
@@ -104,9 +116,15 @@ pub(crate) fn serve(socket: OwnedFd, who: Credentials, shared: &Shared) {
         answer_room: None,
         files: HashMap::new(),
         file_limit: FILE_BYTES_MAX,
+        process: peer::process(&socket),
+        caller: None,
+        operation: 0,
+        is_cut: false,
     };
     let mut frames = Frames::bounded(socket, bounds);
-    if let Err(error @ (FrameError::Malformed | FrameError::Late)) = connection.run(&mut frames)
+    let ended = connection.run(&mut frames);
+    connection.forget_caller(!connection.is_cut);
+    if let Err(error @ (FrameError::Malformed | FrameError::Late)) = ended
         && let Some(left_out) = shared.complaints.is_told(Complaint::Message, holder.user)
     {
         tracing::warn!(user = holder.user, left_out, %error, "a connection is closed");
@@ -130,14 +148,18 @@ impl Connection<'_> {
     fn run(&mut self, frames: &mut Frames) -> Result<(), FrameError> {
         let mut is_greeted = false;
         loop {
-            let (request, token) = frames.receive::<Request<'_>>()?;
-            if !is_greeted && !matches!(request, Request::Hello { .. }) {
+            let (call, token) = frames.receive::<Call<'_>>()?;
+            if !is_greeted && !matches!(call.request, Request::Hello { .. }) {
                 return Err(FrameError::Malformed);
             }
             is_greeted = true;
-            let answer = self.answer(request, token);
+            let answer = match call.once {
+                Some(once) => self.answer_once(once, call.request, token),
+                None => self.answer(call.request, token),
+            };
             if matches!(answer, Err(Error::Disconnected | Error::SessionEnded)) {
                 // SharedFS goes away beneath us: the next daemon is who to ask.
+                self.is_cut = true;
                 return Err(FrameError::Ended(Errno::CONNRESET));
             }
             let (response, token) = answer.unwrap_or_else(|error| (Response::Failed(error), None));
@@ -211,7 +233,7 @@ impl Connection<'_> {
             Request::Write { file, place, appends, data } => self.write(file, place, appends, data)?,
             Request::Seek { file, offset, whence } => {
                 let file = self.file(file)?;
-                let _moving = file.moving(0)?;
+                let _moving = file.moving(self.operation)?;
                 Response::Number(file.client.seek(file.open()?, offset, whence)?)
             }
             Request::SetFlags { file, flags } => {
@@ -342,6 +364,11 @@ impl Connection<'_> {
                 let file = self.file(file)?;
                 Response::Bytes(file.client.whereabouts(file.open()?, guess)?)
             }
+            Request::Identify { caller } => {
+                self.identify(caller, true)?;
+                Response::Done
+            }
+            Request::Once(_) => return Err(Error::Invalid),
             Request::Statfs { subject } => {
                 let tree = self.stat(subject)?.tree;
                 Response::Totals(self.shared.client()?.statfs_in(tree)?)
