@@ -46,11 +46,13 @@ pub enum Bug {
     CommitFileLapped = 19,
     /// Recovery does not look into commit files.
     CommitFileForgotten = 20,
+    /// A digest that leaves nothing of a file forgets the calls that made and removed it.
+    CallFoldedAway = 21,
 }
 
 impl Bug {
     /// Every bug there is a switch for.
-    pub const ALL: [Bug; 20] = [
+    pub const ALL: [Bug; 21] = [
         Bug::MissingFence,
         Bug::UnflushedTail,
         Bug::ReusedSalt,
@@ -71,6 +73,7 @@ impl Bug {
         Bug::OverwriteUnwritten,
         Bug::CommitFileLapped,
         Bug::CommitFileForgotten,
+        Bug::CallFoldedAway,
     ];
 }
 
