@@ -3,6 +3,7 @@
 //! Everything is done with the credentials the kernel noted when the process connected. What LibFS takes for granted
 //! of a door is made sure of here: flags and modes that exist, and names without a zero byte.
 
+mod held;
 mod once;
 
 use crate::accounts::{Holder, Resource, Share};
@@ -17,10 +18,11 @@ use crate::protocol::{Entry, Offset, Place, READ_BYTES_MAX, Request, Response, S
 use crate::server::Shared;
 use cuesta_format::{FILE_BYTES_MAX, FileKind, InodeRecord};
 use cuesta_libfs::{
-    Base, Client, Credentials, Error, LinkSource, NewMode, OPEN_FLAGS, OPENING_FLAGS, OpenFile,
-    SetAttributes, SharedOffset, Target,
+    Client, Credentials, Error, LinkSource, NewMode, OPEN_FLAGS, OPENING_FLAGS, OpenFile, SetAttributes,
+    SharedOffset, Target,
 };
 use cuesta_media::{UserSlice, UserSliceMut};
+use held::{Held, HeldSubject};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
 use std::collections::HashMap;
@@ -58,52 +60,6 @@ pub(crate) struct Connection<'s> {
 
 /// An answer, and the token beside it.
 type Answer = Result<(Response, Option<OwnedFd>), Error>;
-
-/// A place, held for the length of a request.
-enum Held {
-    Root(Arc<Client>),
-    Directory(Arc<File>),
-}
-
-impl Held {
-    fn client(&self) -> &Arc<Client> {
-        match self {
-            Held::Root(client) => client,
-            Held::Directory(file) => &file.client,
-        }
-    }
-
-    fn base(&self) -> Result<Base<'_>, Error> {
-        match self {
-            Held::Root(_) => Ok(Base::Root),
-            Held::Directory(file) => Ok(Base::Directory(file.open()?)),
-        }
-    }
-}
-
-/// What a request is about, held for its length.
-enum HeldSubject<'a> {
-    Path(Held, &'a [u8], bool),
-    File(Arc<File>),
-}
-
-impl HeldSubject<'_> {
-    fn client(&self) -> &Arc<Client> {
-        match self {
-            HeldSubject::Path(place, ..) => place.client(),
-            HeldSubject::File(file) => &file.client,
-        }
-    }
-
-    fn target(&self) -> Result<Target<'_>, Error> {
-        Ok(match self {
-            HeldSubject::Path(place, path, follow) => {
-                Target::Path { base: place.base()?, path, follow: *follow }
-            }
-            HeldSubject::File(file) => Target::File(file.open()?),
-        })
-    }
-}
 
 /// Serves a process until it hangs up, or sends what is no request.
 pub(crate) fn serve(socket: OwnedFd, who: Credentials, shared: &Shared) {

@@ -128,7 +128,7 @@ fn what_an_ended_session_executed_is_known_to_the_next() {
 fn end_service_session(store: &Store) {
     let status = store.shared.handle(SessionId::NOBODY, &Wire::Status, &mut Vec::new());
     let Answer::Status(status) = status else { panic!("{status:?}") };
-    let served = status.sessions.iter().find(|session| session.program == "(other users)").unwrap();
+    let served = status.sessions.iter().find(|session| session.program == "(served)").unwrap();
     store.shared.end_session(served.session, cuesta_sharedfs::Ending::Gone).unwrap();
 }
 

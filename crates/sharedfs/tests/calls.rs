@@ -2,12 +2,29 @@
 
 use crate::common::*;
 use crate::recovery::name_another_boot;
+use cuesta_format::entry::FLAG_TAGGED;
 use cuesta_format::wire::{Request, Response};
 use cuesta_format::{CallRecord, CallSlot, CallTag, Caller, CallerId, InodeNumber, Operation};
 use cuesta_sharedfs::SharedFs;
 use std::process::{Command, Stdio};
 
 const CALLER: Caller = Caller { user: 1000, id: CallerId([7; 16]) };
+
+impl Writer {
+    /// Appends an operation that executes a caller's call, and completes it.
+    fn append_tagged(&mut self, operation: Operation<'_>, tag: CallTag) {
+        self.clock += 1;
+        let mut body = vec![0; operation.body_bytes()];
+        operation.encode_body(&mut body);
+        body.extend(tag.encode());
+        let blocks = u32::from(matches!(operation, Operation::Write { .. }));
+        let mut header = self.header(&operation, blocks);
+        header.body_bytes = body.len() as u32;
+        header.flags |= FLAG_TAGGED;
+        self.append_sealed(&header, &body);
+        self.complete(self.at);
+    }
+}
 
 /// A call of the caller, by a process that this one is.
 fn tag(slot: u16, number: u64) -> CallTag {
@@ -37,11 +54,11 @@ fn hold_root(writer: &mut Writer) {
 fn work(writer: &mut Writer) -> InodeNumber {
     hold_root(writer);
     let (gone, file) = (writer.number(), writer.number());
-    writer.append_tagged(create(b"gone", gone), Some(tag(0, 1)));
-    writer.append_tagged(unlink(b"gone", gone), Some(tag(1, 5)));
+    writer.append_tagged(create(b"gone", gone), tag(0, 1));
+    writer.append_tagged(unlink(b"gone", gone), tag(1, 5));
     writer.append(create(b"file", file));
-    writer.append_tagged(Operation::Write { inode: file, offset: 0, data: b"first" }, Some(tag(2, 1)));
-    writer.append_tagged(Operation::Write { inode: file, offset: 5, data: b"second" }, Some(tag(2, 2)));
+    writer.append_tagged(Operation::Write { inode: file, offset: 0, data: b"first" }, tag(2, 1));
+    writer.append_tagged(Operation::Write { inode: file, offset: 5, data: b"second" }, tag(2, 2));
     gone
 }
 
@@ -84,7 +101,7 @@ fn a_caller_that_is_forgotten_leaves_nothing() {
     assert_eq!([0, 1, 2].map(|slot| known(&shared, slot)), none, "all of it was one batch");
 
     let file = writer.number();
-    writer.append_tagged(create(b"more", file), Some(tag(0, 9)));
+    writer.append_tagged(create(b"more", file), tag(0, 9));
     writer.digest();
     assert_eq!(known(&shared, 0), Some((9, file.0, 0)));
     let other = Caller { user: 1001, ..CALLER };
@@ -104,9 +121,9 @@ fn a_call_that_makes_no_sense_leaves_no_record() {
     let mut writer = Writer::attach(&shared);
     hold_root(&mut writer);
     let file = writer.number();
-    writer.append_tagged(create(b"file", file), Some(tag(0, 1)));
-    writer.append_tagged(unlink(b"another", file), Some(tag(0, 2)));
-    writer.append_tagged(unlink(b"file", file), Some(tag(0, 3)));
+    writer.append_tagged(create(b"file", file), tag(0, 1));
+    writer.append_tagged(unlink(b"another", file), tag(0, 2));
+    writer.append_tagged(unlink(b"file", file), tag(0, 3));
     writer.digest_to_its_end();
     assert_eq!(known(&shared, 0), Some((1, file.0, 0)));
 }
@@ -123,7 +140,7 @@ fn callers_whose_processes_are_gone_are_forgotten_by_the_next_daemon() {
         for (caller, process) in callers.into_iter().zip([std::process::id(), child.id(), 0]) {
             let tag = CallTag { slot: CallSlot { caller, slot: 0 }, process, number: 1 };
             let file = writer.number();
-            writer.append_tagged(create(&[b'a' + process as u8 % 2, caller.id.0[0]], file), Some(tag));
+            writer.append_tagged(create(&[b'a' + process as u8 % 2, caller.id.0[0]], file), tag);
         }
     }
     child.kill().unwrap();

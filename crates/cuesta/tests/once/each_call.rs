@@ -1,8 +1,11 @@
 //! Every call that must not be executed twice, and its daemon dies at one planted moment: before it, behind it, or when it was
 //! digested. The call is answered by the next daemon as if nothing had been.
 
-use super::{Daemons, Replace, Served};
-use cuesta_libfs::{Allocation, ExtendedFlags, RenameFlags, SetAttributes, Whence};
+use super::{Daemons, Replace, Replacing, Served};
+use cuesta_libfs::{
+    Allocation, Credentials, ExtendedFlags, RenameFlags, SetAttributes, ShippedChange, ShippedFile, Whence,
+};
+use cuesta_media::UserSlice;
 use cuesta_media::planted::{CAN_PLANT, Death};
 use cuesta_served::{Place as Base, Subject};
 
@@ -238,26 +241,85 @@ const CASES: [Case; 21] = [
     ),
 ];
 
-#[test]
-fn every_call_is_executed_once_whenever_its_daemon_dies() {
+/// What sessions send of files that SharedFS keeps for them.
+const SENT: [Case; 4] = [
+    (
+        "a sent append",
+        |served, at| {
+            let file = sent(served, at, "other", libc::O_WRONLY | libc::O_APPEND);
+            let data = [UserSlice::from(&b" more"[..])];
+            assert_eq!(served.client.ship_write(&file, &data, None), Ok((5, 10)));
+        },
+        |served, at| assert_eq!(served.read(&path(at, "other")), b"other more"),
+    ),
+    (
+        "a sent write",
+        |served, at| {
+            let file = sent(served, at, "other", libc::O_WRONLY);
+            let data = [UserSlice::from(&b"written"[..])];
+            assert_eq!(served.client.ship_write(&file, &data, Some(2)), Ok((7, 9)));
+        },
+        |served, at| assert_eq!(served.read(&path(at, "other")), b"otwritten"),
+    ),
+    (
+        "a sent truncation",
+        |served, at| {
+            let file = sent(served, at, "one", libc::O_WRONLY);
+            served.client.ship_change(&file, ShippedChange::Truncate { size: 10 }).unwrap();
+        },
+        |served, at| assert_eq!(served.read(&path(at, "one")), [b'a'; 10]),
+    ),
+    (
+        "a sent collapse",
+        |served, at| {
+            let file = sent(served, at, "one", libc::O_WRONLY);
+            let (what, offset, length) = (Allocation::Collapse, 0, PAGE as i64);
+            served.client.ship_change(&file, ShippedChange::Allocate { what, offset, length }).unwrap();
+        },
+        |served, at| assert_eq!(served.read(&path(at, "one")), [b'b'; PAGE]),
+    ),
+];
+
+fn sent(served: &Served, at: &str, name: &str, flags: i32) -> ShippedFile {
+    let record = served.client.stat(subject(&path(at, name))).unwrap();
+    let writer = Credentials::of_user(0, 0, Vec::new()).writer(&record);
+    ShippedFile { inode: record.inode, flags, writer, limit: u64::MAX }
+}
+
+/// Each case, with a daemon that dies at each of the moments.
+fn each(daemons: &Daemons, replacing: &Replacing, cases: &[Case]) {
+    let served = daemons.client();
+    for death in Death::ALL {
+        for (number, (name, call, check)) in cases.iter().enumerate() {
+            println!("{name}, and the daemon dies {death:?}");
+            let at = format!("{}-{number}", death.name());
+            prepare(&served, &at);
+            replacing.begin(Replace::Kill(Some(death))).recv().unwrap();
+            let next = replacing.begin(Replace::Await);
+            call(&served, &at);
+            next.recv().unwrap();
+            check(&served, &at);
+        }
+    }
+}
+
+/// A store in which deaths can be planted.
+fn plantable() -> Option<Daemons> {
     if !CAN_PLANT {
         println!("skipped: nothing can be planted in this build");
-        return;
+        return None;
     }
-    let Some(daemons) = Daemons::new() else { return };
-    daemons.as_nobody(|replacing| {
-        let served = daemons.client();
-        for death in Death::ALL {
-            for (number, (name, call, check)) in CASES.iter().enumerate() {
-                println!("{name}, and the daemon dies {death:?}");
-                let at = format!("{}-{number}", death.name());
-                prepare(&served, &at);
-                replacing.begin(Replace::Kill(Some(death))).recv().unwrap();
-                let next = replacing.begin(Replace::Await);
-                call(&served, &at);
-                next.recv().unwrap();
-                check(&served, &at);
-            }
-        }
-    });
+    Daemons::new()
+}
+
+#[test]
+fn every_call_is_executed_once_whenever_its_daemon_dies() {
+    let Some(daemons) = plantable() else { return };
+    daemons.as_nobody(|replacing| each(&daemons, replacing, &CASES));
+}
+
+#[test]
+fn what_a_session_sends_is_executed_once_whenever_the_daemon_dies() {
+    let Some(daemons) = plantable() else { return };
+    daemons.beside(|replacing| each(&daemons, replacing, &SENT));
 }

@@ -107,12 +107,17 @@ impl Daemons {
 
     /// Runs `act` in a thread that is user 65534 to the kernel, while this one replaces daemons.
     fn as_nobody(&self, act: impl FnOnce(&Replacing) + Send) {
+        self.beside(|replacing| {
+            become_nobody();
+            act(replacing);
+        });
+    }
+
+    /// Runs `act` in a thread, while this one replaces daemons.
+    fn beside(&self, act: impl FnOnce(&Replacing) + Send) {
         let (wanted, asked) = mpsc::channel::<(Replace, Sender<()>)>();
         std::thread::scope(|scope| {
-            let thread = scope.spawn(move || {
-                become_nobody();
-                act(&Replacing { wanted });
-            });
+            let thread = scope.spawn(move || act(&Replacing { wanted }));
             for (how, done) in asked {
                 let planted = match how {
                     Replace::Kill(planted) => {

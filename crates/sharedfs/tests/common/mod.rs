@@ -7,14 +7,14 @@ mod medium;
 pub use medium::medium;
 
 use cuesta_format::control::{ClientPage, NoticePage, OPEN_SLOTS_OFFSET};
-use cuesta_format::entry::{FLAG_TAGGED, HEADER_BYTES, Header, Salt, crc32c};
+use cuesta_format::entry::{HEADER_BYTES, Header, Salt, crc32c};
 use cuesta_format::parcel::Parcel;
 use cuesta_format::superblock::Superblock;
 use cuesta_format::wire::{
     DirectoryEntry, Grant, LeaseMode, PROTOCOL_VERSION, Refusal, Report, Request, Response, Resynced,
 };
 use cuesta_format::{
-    CallTag, FileKind, Geometry, InodeNumber, LeaseGeneration, LogGeneration, LogPosition, Medium, Operation,
+    FileKind, Geometry, InodeNumber, LeaseGeneration, LogGeneration, LogPosition, Medium, Operation,
     SessionId, StoreId, Timestamp,
 };
 use cuesta_sharedfs::{Options, SharedFs};
@@ -326,15 +326,9 @@ impl Writer {
 
     /// Appends an operation and completes it, whatever it changes.
     pub fn append_forged(&mut self, operation: Operation<'_>) {
-        self.append_tagged(operation, None);
-    }
-
-    /// The same of one that executes a caller's call.
-    pub fn append_tagged(&mut self, operation: Operation<'_>, tag: Option<CallTag>) {
         self.clock += 1;
         let mut body = vec![0; operation.body_bytes()];
         operation.encode_body(&mut body);
-        body.extend(tag.iter().flat_map(CallTag::encode));
         let debit = match operation {
             Operation::Write { offset, data, .. } if !data.is_empty() => {
                 offset.saturating_add(data.len() as u64).div_ceil(4096) - offset / 4096
@@ -342,9 +336,7 @@ impl Writer {
             Operation::Truncate { .. } => 1,
             _ => 0,
         };
-        let mut header = self.header(&operation, debit as u32);
-        header.body_bytes = body.len() as u32;
-        header.flags |= if tag.is_some() { FLAG_TAGGED } else { 0 };
+        let header = self.header(&operation, debit as u32);
         self.append_sealed(&header, &body);
         self.complete(self.at);
     }
