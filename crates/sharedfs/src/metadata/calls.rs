@@ -90,8 +90,10 @@ impl Snapshot {
             let mut callers = BTreeSet::new();
             for pair in self.range(Table::Calls, EVERYTHING)? {
                 let (key, value) = pair?;
-                let (slot, record) = slot_of(&key).zip(decode(&value)).ok_or_else(damaged)?;
-                callers.insert((slot.caller, record.process));
+                // One that cannot be read is nobody's, and for the checker.
+                if let Some((slot, record)) = slot_of(&key).zip(decode(&value)) {
+                    callers.insert((slot.caller, record.process));
+                }
             }
             Ok(callers)
         })
@@ -134,7 +136,13 @@ impl Transaction {
 
 #[cfg(test)]
 mod tests {
+    use super::super::MetadataStore;
     use super::*;
+    use crate::SharedFs;
+    use crate::check::{Mode, Problem, Verdict, check};
+    use cuesta_format::geometry::METADATA_FILE;
+    use cuesta_format::superblock::Superblock;
+    use cuesta_format::{Geometry, Medium, StoreId};
 
     #[test]
     fn golden_bytes_of_a_record_and_its_key() {
@@ -155,5 +163,72 @@ mod tests {
             [1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0]
         );
         assert_eq!((decode(bytes), decode(&bytes[1..])), (Some(record), None));
+    }
+
+    #[test]
+    fn a_store_without_the_table_gets_it_with_its_first_record() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("meta");
+        let store = MetadataStore::create(&path, Medium::Memory).unwrap();
+        let without = guarded(|| {
+            let tree = store.begin_tree()?;
+            tree.delete_table(Table::Calls.definition())?;
+            tree.commit()
+        });
+        without.unwrap();
+        store.leave();
+        drop(store);
+
+        let store = MetadataStore::open(&path, Medium::Memory).unwrap();
+        let slot = CallSlot { caller: Caller { user: 7, id: CallerId([1; 16]) }, slot: 0 };
+        let record = CallRecord { number: 3, process: 4, value: 5, end: 6 };
+        let before = store.read().unwrap();
+        assert_eq!((before.call(slot).unwrap(), before.callers().unwrap().len()), (None, 0));
+        assert_eq!(
+            (before.call_slots(slot.caller).unwrap(), before.unreadable_calls().unwrap().len()),
+            (vec![], 0)
+        );
+        drop(before);
+        let mut transaction = store.begin().unwrap();
+        transaction.remove_caller(slot.caller).unwrap();
+        transaction.put_call(slot, Some(record));
+        transaction.commit().unwrap();
+        assert_eq!(store.read().unwrap().call(slot).unwrap(), Some(record), "in the journal");
+        store.write_out().unwrap();
+        store.leave();
+        drop(store);
+        let store = MetadataStore::open(&path, Medium::Memory).unwrap();
+        assert_eq!(
+            store.read().unwrap().callers().unwrap().into_iter().collect::<Vec<_>>(),
+            [(slot.caller, 4)]
+        );
+        let mut transaction = store.begin().unwrap();
+        transaction.remove_caller(slot.caller).unwrap();
+        transaction.commit().unwrap();
+        assert_eq!(store.read().unwrap().call(slot).unwrap(), None);
+    }
+
+    #[test]
+    fn a_record_that_cannot_be_read_is_found_and_goes() {
+        let folder = tempfile::tempdir_in("/dev/shm").unwrap();
+        let geometry = Geometry { nvm_bytes: 4 << 20, arena_bytes: 1 << 20, ..Geometry::default() };
+        let superblock = Superblock { store: StoreId([9; 16]), medium: Medium::Memory, geometry };
+        SharedFs::create(folder.path(), superblock).unwrap();
+        let path = folder.path().join(METADATA_FILE);
+        let store = MetadataStore::open(&path, Medium::Memory).unwrap();
+        let mut transaction = store.begin().unwrap();
+        let record = CallRecord { number: 3, process: 4, value: 5, end: 6 };
+        transaction.calls.insert(b"nobody".to_vec(), Some(record));
+        transaction.commit().unwrap();
+        store.leave();
+        drop(store);
+        let found = |mode| {
+            let findings = check(folder.path(), mode).unwrap().findings;
+            findings.into_iter().map(|finding| (finding.problem, finding.verdict)).collect::<Vec<_>>()
+        };
+        let problem = || Problem::Call(b"nobody".to_vec());
+        assert_eq!(found(Mode::Report), [(problem(), Verdict::Repairable)]);
+        assert_eq!(found(Mode::Repair), [(problem(), Verdict::Repaired)]);
+        assert_eq!(found(Mode::Report), []);
     }
 }
