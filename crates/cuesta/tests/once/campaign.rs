@@ -1,11 +1,12 @@
-//! Random calls of several clients, each in a directory of its own, against what they must come to; daemons are killed at random
-//! moments. No call answers EIO, none is executed twice, and what was acknowledged is there.
+//! Random calls of several clients, each in a directory of its own, against what they must come to. Daemons are killed at random
+//! moments, and most die within a call: before it, behind it, or when it was digested. No call answers EIO, none is executed twice, and what was acknowledged is there.
 //!
 //! `CUESTA_ONCE_SEED` repeats one seed, as far as moments are the same.
 
-use super::{Daemons, Open, Replace, Served};
+use super::{Daemons, Failing, Open, Planted, Replace, Served};
 use cuesta_format::FileKind;
 use cuesta_libfs::{Allocation, Error, ExtendedFlags, RenameFlags};
+use cuesta_media::planted::{CAN_PLANT, Death};
 use cuesta_served::{Place as Base, Subject};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,7 +14,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 const CLIENTS: u64 = 3;
-const DAEMONS: u64 = 12;
+const DAEMONS: u64 = 24;
+/// One that dies in a call dies in one of so many.
+const CALLS_OF_DAEMON: u64 = 60;
 const NAMES: u64 = 6;
 const PAGE: usize = 4096;
 /// A daemon lives for less than so long, in microseconds, once it serves.
@@ -267,6 +270,7 @@ fn random_calls_are_executed_once_while_daemons_die() {
     let (is_over, calls) = (AtomicBool::new(false), AtomicU64::new(0));
     daemons.as_nobody(|replacing| {
         let work = |number: u64| {
+            let _failing = Failing(&daemons);
             let served = daemons.client();
             let at = format!("client-{number}");
             served.client.make_directory(Base::Root, at.as_bytes(), 0o755.into()).unwrap();
@@ -285,10 +289,21 @@ fn random_calls_are_executed_once_while_daemons_die() {
         let appended: Vec<(String, u64)> = std::thread::scope(|scope| {
             let workers: Vec<_> = (0..CLIENTS).map(|number| scope.spawn(move || work(number))).collect();
             let mut random = Random(!seed | 1);
-            for _ in 0..DAEMONS {
-                // Not to wait for something, but for a daemon to die at whatever it does then.
-                std::thread::sleep(Duration::from_micros(random.below(LIFE_US)));
-                replacing.begin(Replace::Kill(None)).recv().unwrap();
+            let mut present = None;
+            for daemon in 0..DAEMONS {
+                let death = Death::ALL[random.below(Death::ALL.len() as u64) as usize];
+                let planted = Planted { death, count: 1 + random.below(CALLS_OF_DAEMON) };
+                let next = (CAN_PLANT && daemon % 3 != 0 && daemon + 1 < DAEMONS).then_some(planted);
+                let how = match present {
+                    Some(_) => Replace::Await(next),
+                    None => {
+                        // Not to wait for something, but for a daemon to die at whatever it does then.
+                        std::thread::sleep(Duration::from_micros(random.below(LIFE_US)));
+                        Replace::Kill(next)
+                    }
+                };
+                replacing.begin(how).recv().unwrap();
+                present = next;
             }
             is_over.store(true, Ordering::Relaxed);
             workers.into_iter().map(|worker| worker.join().unwrap()).collect()

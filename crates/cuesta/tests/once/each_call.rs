@@ -1,7 +1,7 @@
 //! Every call that must not be executed twice, and its daemon dies at one planted moment: before it, behind it, or when it was
 //! digested. The call is answered by the next daemon as if nothing had been.
 
-use super::{Daemons, Replace, Replacing, Served};
+use super::{Daemons, Planted, Replace, Replacing, Served};
 use cuesta_libfs::{
     Allocation, Credentials, ExtendedFlags, RenameFlags, SetAttributes, ShippedChange, ShippedFile, Whence,
 };
@@ -294,8 +294,8 @@ fn each(daemons: &Daemons, replacing: &Replacing, cases: &[Case]) {
             println!("{name}, and the daemon dies {death:?}");
             let at = format!("{}-{number}", death.name());
             prepare(&served, &at);
-            replacing.begin(Replace::Kill(Some(death))).recv().unwrap();
-            let next = replacing.begin(Replace::Await);
+            replacing.begin(Replace::Kill(Some(Planted { death, count: 1 }))).recv().unwrap();
+            let next = replacing.begin(Replace::Await(None));
             call(&served, &at);
             next.recv().unwrap();
             check(&served, &at);

@@ -4,10 +4,12 @@
 //! |---|---|
 //! | `mod` | a store whose daemons are killed, and clients that are served as another user |
 //! | `each_call` | every call, and its daemon dies at one planted moment of it |
+//! | `programs` | programs as they are |
 //! | `campaign` | random calls against what they must come to, and daemons that die at random moments |
 
 mod campaign;
 mod each_call;
+mod programs;
 
 use crate::common::Place;
 use cuesta_format::InodeNumber;
@@ -23,6 +25,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::{Child, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex};
 
@@ -32,6 +35,17 @@ const NOBODY: u32 = 65534;
 struct Daemons {
     place: Place,
     daemon: Mutex<Option<Child>>,
+    /// A client has failed: no daemon dies in a call any more.
+    has_failed: AtomicBool,
+}
+
+/// Says so if the thread that has it panics.
+struct Failing<'d>(&'d Daemons);
+
+impl Drop for Failing<'_> {
+    fn drop(&mut self) {
+        self.0.has_failed.fetch_or(std::thread::panicking(), Ordering::Relaxed);
+    }
 }
 
 /// Has root replace daemons on behalf of threads that are other users.
@@ -41,10 +55,17 @@ struct Replacing {
 
 /// How one daemon follows another.
 enum Replace {
-    /// The one before is killed; the next dies at this moment the first time that it comes there.
-    Kill(Option<Death>),
-    /// The one before dies by itself.
-    Await,
+    /// The one before is killed; the next dies as planted.
+    Kill(Option<Planted>),
+    /// The one before dies by itself; the next dies as planted.
+    Await(Option<Planted>),
+}
+
+/// A daemon dies when it comes to such a moment for the `count`th time.
+#[derive(Clone, Copy, Debug)]
+struct Planted {
+    death: Death,
+    count: u64,
 }
 
 impl Replacing {
@@ -66,19 +87,19 @@ impl Daemons {
         let place = Place::with_store_of("64M");
         set_permissions(place.path(""), Permissions::from_mode(0o755)).unwrap();
         set_permissions(place.path("store"), Permissions::from_mode(0o711)).unwrap();
-        let daemons = Daemons { place, daemon: Mutex::new(None) };
+        let daemons = Daemons { place, daemon: Mutex::new(None), has_failed: AtomicBool::new(false) };
         daemons.start(None);
         let made = daemons.place.cuesta(&["run", "--store", "store", "--", "chmod", "777", "/cuesta"]);
         assert_eq!(made.status(), 0, "{}", made.errors());
         Some(daemons)
     }
 
-    /// Starts a daemon, which dies at the moment `dies` the first time it comes there. Returns when it serves.
-    fn start(&self, dies: Option<Death>) {
+    /// Starts a daemon, which dies as `planted`. Returns when it serves.
+    fn start(&self, planted: Option<Planted>) {
         let mut command = self.place.command(&["serve", "store"]);
         command.stderr(Stdio::null()).stdout(Stdio::null());
-        if let Some(death) = dies {
-            command.env(Death::VARIABLE, format!("{}:1", death.name()));
+        if let Some(Planted { death, count }) = planted {
+            command.env(Death::VARIABLE, format!("{}:{count}", death.name()));
         }
         let mut daemon = command.spawn().unwrap();
         let socket = self.place.path("store").join(SOCKET_FILE);
@@ -93,7 +114,28 @@ impl Daemons {
     /// Waits for the end of one that dies by itself.
     fn await_death(&self) {
         let mut daemon = self.daemon.lock().unwrap().take().unwrap();
-        daemon.wait().unwrap();
+        while daemon.try_wait().unwrap().is_none() {
+            if self.has_failed.load(Ordering::Relaxed) {
+                daemon.kill().unwrap();
+            }
+            std::thread::yield_now();
+        }
+    }
+
+    /// Waits for the end of one that dies by itself, or of a program. Says whether it was the daemon.
+    fn dies_before(&self, program: &mut Child) -> bool {
+        let mut present = self.daemon.lock().unwrap();
+        let daemon = present.as_mut().unwrap();
+        loop {
+            if daemon.try_wait().unwrap().is_some() {
+                *present = None;
+                return true;
+            }
+            if program.try_wait().unwrap().is_some() {
+                return false;
+            }
+            std::thread::yield_now();
+        }
     }
 
     fn kill(&self) {
@@ -117,16 +159,19 @@ impl Daemons {
     fn beside(&self, act: impl FnOnce(&Replacing) + Send) {
         let (wanted, asked) = mpsc::channel::<(Replace, Sender<()>)>();
         std::thread::scope(|scope| {
-            let thread = scope.spawn(move || act(&Replacing { wanted }));
+            let thread = scope.spawn(move || {
+                let _failing = Failing(self);
+                act(&Replacing { wanted });
+            });
             for (how, done) in asked {
                 let planted = match how {
                     Replace::Kill(planted) => {
                         self.kill();
                         planted
                     }
-                    Replace::Await => {
+                    Replace::Await(planted) => {
                         self.await_death();
-                        None
+                        planted
                     }
                 };
                 self.start(planted);
