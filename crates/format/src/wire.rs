@@ -19,8 +19,8 @@ use crate::event::Event;
 use crate::quota::{Amounts, Limited, Limits, Payer, Quota};
 use crate::superblock::Medium;
 use crate::{
-    ArenaId, BlockAddress, Extent, Geometry, InodeNumber, InodeRecord, LeaseGeneration, LogGeneration,
-    LogPosition, PersistenceDomain, SessionId, StoreId, Timestamp,
+    ArenaId, BlockAddress, CallRecord, CallSlot, Extent, Geometry, InodeNumber, InodeRecord, LeaseGeneration,
+    LogGeneration, LogPosition, PersistenceDomain, SessionId, StoreId, Timestamp,
 };
 use serde::{Deserialize, Serialize};
 
@@ -254,6 +254,11 @@ pub enum Request {
         /// At most [`ACCESSES_MAX`].
         accesses: Vec<(InodeNumber, Timestamp)>,
     },
+    /// The last call of a caller's slot that took effect and was digested. Answered [`Response::Call`].
+    Call {
+        /// The slot.
+        slot: CallSlot,
+    },
 }
 
 /// A request as it is sent.
@@ -366,6 +371,8 @@ pub enum Response {
         /// The session's slot ([`crate::acknowledged`]).
         slot: u32,
     },
+    /// To [`Request::Call`]; `None`: none of the slot's calls took effect, or its caller is forgotten.
+    Call(Option<CallRecord>),
 }
 
 /// Why SharedFS refuses.

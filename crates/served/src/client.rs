@@ -1,5 +1,6 @@
 //! The asking end: calls of a process that is another user than the store's, as LibFS has them.
 
+use crate::call::{Numbering, Once};
 use crate::frames::{FrameError, Frames};
 use crate::open_file::OpenFile;
 use crate::protocol::{Offset, Place, READ_BYTES_MAX, Request, Response, Subject, VERSION};
@@ -49,6 +50,7 @@ struct Line {
     frames: Frames,
     /// How long the next daemon is waited for. Who waited in vain once asks only once from then on.
     patience: Duration,
+    numbering: Numbering,
 }
 
 impl From<FrameError> for Error {
@@ -61,15 +63,14 @@ impl Client {
     /// Connects to the socket at `path`. Every descriptor that comes is `descriptor_floor` or higher.
     pub fn connect(path: &[u8], descriptor_floor: i32) -> Result<Client, Error> {
         let (frames, store) = greet(path, descriptor_floor)?;
-        let mut random = [0; 8];
-        rustix::rand::getrandom(&mut random[..], rustix::rand::GetRandomFlags::empty())
-            .map_err(|errno| Error::Daemon(format!("no random numbers: {errno}")))?;
+        let numbering = Numbering::new()?;
+        let operation = AtomicU64::new(numbering.random());
         Ok(Client {
-            line: Mutex::new(Line { frames, patience: RESUME_WAIT }),
+            line: Mutex::new(Line { frames, patience: RESUME_WAIT, numbering }),
             descriptor_floor,
             store,
             holder: None,
-            operation: AtomicU64::new(u64::from_ne_bytes(random)),
+            operation,
             limit: AtomicU64::new(u64::MAX),
         })
     }
@@ -115,26 +116,24 @@ impl Client {
     ) -> Result<(Response, Option<OwnedFd>), Error> {
         let mut line = self.line.lock();
         let (mut has_lost_files, mut lost) = (false, None);
+        let mut call = line.numbering.call(request);
         loop {
-            let (error, is_known_undone) = match line.frames.send(request, descriptor) {
-                Err(error) => (error, true),
-                Ok(()) => match line.frames.receive::<Response>() {
-                    // The file it is about is one that the next daemon does not have.
-                    Ok((Response::Failed(Error::AccessMode), _)) if has_lost_files => {
-                        return Err(Error::Disconnected);
-                    }
-                    Ok((Response::Failed(error), _)) => return Err(error),
-                    Ok((response, token)) => {
-                        return Ok((response, token.map(|token| lift(token, self.descriptor_floor))));
-                    }
-                    Err(error) => (error, false),
-                },
+            line.numbering.introduce(&mut call);
+            let sent = line.frames.send(&call, descriptor);
+            let error = match sent.and_then(|()| line.frames.receive::<Response>()) {
+                // The file it is about is one that the next daemon does not have.
+                Ok((Response::Failed(Error::AccessMode), _)) if has_lost_files => {
+                    return Err(Error::Disconnected);
+                }
+                Ok((Response::Failed(error), _)) => return Err(error),
+                Ok((response, token)) => {
+                    return Ok((response, token.map(|token| lift(token, self.descriptor_floor))));
+                }
+                Err(error) => error,
             };
             let FrameError::Ended(_) = error else { return Err(error.into()) };
             has_lost_files |= self.renew_in_time(&mut line, &mut lost)?;
-            if !is_known_undone && !request.is_repeatable() {
-                return Err(Error::Disconnected);
-            }
+            call.once = call.once.map(|once| Once { again: true, ..once });
         }
     }
 
@@ -169,6 +168,10 @@ impl Client {
         let (mut frames, store) = greeted?;
         if store != self.store {
             return Err(Error::Disconnected);
+        }
+        if let Some(caller) = line.numbering.reintroduction() {
+            frames.send(&caller, None)?;
+            frames.receive::<Response>()?;
         }
         let limit = self.limit.load(Ordering::Relaxed);
         if limit != u64::MAX {

@@ -3,7 +3,12 @@
 //! Everything is done with the credentials the kernel noted when the process connected. What LibFS takes for granted
 //! of a door is made sure of here: flags and modes that exist, and names without a zero byte.
 
+mod held;
+mod once;
+
 use crate::accounts::{Holder, Resource, Share};
+use crate::call::Call;
+use crate::callers::Connected;
 use crate::complaints::Complaint;
 use crate::files::File;
 use crate::frames::{Bounds, FrameError, Frames};
@@ -11,12 +16,13 @@ use crate::limits::UNCOUNTED_BYTES;
 use crate::peer;
 use crate::protocol::{Entry, Offset, Place, READ_BYTES_MAX, Request, Response, Subject, VERSION};
 use crate::server::Shared;
-use cuesta_format::{FILE_BYTES_MAX, FileKind, InodeNumber, InodeRecord};
+use cuesta_format::{FILE_BYTES_MAX, FileKind, InodeRecord};
 use cuesta_libfs::{
-    Base, Client, Credentials, Error, LinkSource, NewMode, OPEN_FLAGS, OPENING_FLAGS, OpenFile,
-    SetAttributes, SharedOffset, Target,
+    Client, Credentials, Error, LinkSource, NewMode, OPEN_FLAGS, OPENING_FLAGS, OpenFile, SetAttributes,
+    SharedOffset, Target,
 };
 use cuesta_media::{UserSlice, UserSliceMut};
+use held::{Held, HeldSubject};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
 use std::collections::HashMap;
@@ -42,58 +48,18 @@ pub(crate) struct Connection<'s> {
     answer_room: Option<Share>,
     files: HashMap<u64, Weak<File>>,
     file_limit: u64,
+    /// The process, or 0.
+    process: u32,
+    /// Which caller it is, once it said so.
+    caller: Option<Connected>,
+    /// What a call that moves an offset is known by, if it was numbered; else 0.
+    operation: u64,
+    /// The daemon ends the connection, and the process may come back.
+    is_cut: bool,
 }
 
 /// An answer, and the token beside it.
 type Answer = Result<(Response, Option<OwnedFd>), Error>;
-
-/// A place, held for the length of a request.
-enum Held {
-    Root(Arc<Client>),
-    Directory(Arc<File>),
-    Inode(Arc<Client>, InodeNumber),
-}
-
-impl Held {
-    fn client(&self) -> &Arc<Client> {
-        match self {
-            Held::Root(client) | Held::Inode(client, _) => client,
-            Held::Directory(file) => &file.client,
-        }
-    }
-
-    fn base(&self) -> Result<Base<'_>, Error> {
-        match self {
-            Held::Root(_) => Ok(Base::Root),
-            Held::Directory(file) => Ok(Base::Directory(file.open()?)),
-            Held::Inode(_, inode) => Ok(Base::Inode(*inode)),
-        }
-    }
-}
-
-/// What a request is about, held for its length.
-enum HeldSubject<'a> {
-    Path(Held, &'a [u8], bool),
-    File(Arc<File>),
-}
-
-impl HeldSubject<'_> {
-    fn client(&self) -> &Arc<Client> {
-        match self {
-            HeldSubject::Path(place, ..) => place.client(),
-            HeldSubject::File(file) => &file.client,
-        }
-    }
-
-    fn target(&self) -> Result<Target<'_>, Error> {
-        Ok(match self {
-            HeldSubject::Path(place, path, follow) => {
-                Target::Path { base: place.base()?, path, follow: *follow }
-            }
-            HeldSubject::File(file) => Target::File(file.open()?),
-        })
-    }
-}
 
 /// Serves a process until it hangs up, or sends what is no request.
 pub(crate) fn serve(socket: OwnedFd, who: Credentials, shared: &Shared) {
@@ -106,9 +72,15 @@ pub(crate) fn serve(socket: OwnedFd, who: Credentials, shared: &Shared) {
         answer_room: None,
         files: HashMap::new(),
         file_limit: FILE_BYTES_MAX,
+        process: peer::process(&socket),
+        caller: None,
+        operation: 0,
+        is_cut: false,
     };
     let mut frames = Frames::bounded(socket, bounds);
-    if let Err(error @ (FrameError::Malformed | FrameError::Late)) = connection.run(&mut frames)
+    let ended = connection.run(&mut frames);
+    connection.forget_caller(!connection.is_cut);
+    if let Err(error @ (FrameError::Malformed | FrameError::Late)) = ended
         && let Some(left_out) = shared.complaints.is_told(Complaint::Message, holder.user)
     {
         tracing::warn!(user = holder.user, left_out, %error, "a connection is closed");
@@ -132,14 +104,18 @@ impl Connection<'_> {
     fn run(&mut self, frames: &mut Frames) -> Result<(), FrameError> {
         let mut is_greeted = false;
         loop {
-            let (request, token) = frames.receive::<Request<'_>>()?;
-            if !is_greeted && !matches!(request, Request::Hello { .. }) {
+            let (call, token) = frames.receive::<Call<'_>>()?;
+            if !is_greeted && !matches!(call.request, Request::Hello { .. }) {
                 return Err(FrameError::Malformed);
             }
             is_greeted = true;
-            let answer = self.answer(request, token);
+            let answer = match call.once {
+                Some(once) => self.answer_once(once, call.request, token),
+                None => self.answer(call.request, token),
+            };
             if matches!(answer, Err(Error::Disconnected | Error::SessionEnded)) {
                 // SharedFS goes away beneath us: the next daemon is who to ask.
+                self.is_cut = true;
                 return Err(FrameError::Ended(Errno::CONNRESET));
             }
             let (response, token) = answer.unwrap_or_else(|error| (Response::Failed(error), None));
@@ -213,7 +189,7 @@ impl Connection<'_> {
             Request::Write { file, place, appends, data } => self.write(file, place, appends, data)?,
             Request::Seek { file, offset, whence } => {
                 let file = self.file(file)?;
-                let _moving = file.moving(0)?;
+                let _moving = file.moving(self.operation)?;
                 Response::Number(file.client.seek(file.open()?, offset, whence)?)
             }
             Request::SetFlags { file, flags } => {
@@ -344,6 +320,11 @@ impl Connection<'_> {
                 let file = self.file(file)?;
                 Response::Bytes(file.client.whereabouts(file.open()?, guess)?)
             }
+            Request::Identify { caller } => {
+                self.identify(caller, true)?;
+                Response::Done
+            }
+            Request::Once(_) => return Err(Error::Invalid),
             Request::Statfs { subject } => {
                 let tree = self.stat(subject)?.tree;
                 Response::Totals(self.shared.client()?.statfs_in(tree)?)

@@ -11,6 +11,7 @@
 //! | `client`, `open_file` | the asking end, in the process of the other user |
 //! | `server` | the answering end: sockets, threads, limits |
 //! | `connection` | one process: who it is, what it has open, and what each request does |
+//! | `call`, `callers` | calls that are executed exactly once, whichever daemons they are asked of |
 //! | `files` | open files, which live as long as any process has their token |
 //! | `shipped` | operations that sessions send, on files that several of them change: both ends |
 //! | `sending` | descriptors that are on their way to processes |
@@ -22,13 +23,16 @@
 //! does any more, the daemon sees its own end of the pipe break, and closes the file.
 //!
 //! When the daemon dies, tokens stay what they are. The next one has the files open again that somebody holds tokens of; a
-//! process connects anew, shows its tokens, and asks again what it was not answered, if that comes to the same
-//! when it was done already. Otherwise the call answers EIO, and so do all on a file that is not there any more.
+//! process connects anew, shows its tokens, and asks again what it was not answered. A call that must not be executed twice has a number,
+//! which lies in the log beside what it did: the daemon that finds it there only answers. On a file that is not there any more calls answer
+//! EIO.
 //!
 //! What must hold of names, rights and contents is LibFS's to see to, which does the work here as it does in any
 //! process. Nothing here decides about permissions, but who asks.
 
 mod accounts;
+mod call;
+mod callers;
 mod client;
 mod complaints;
 mod connection;
@@ -43,6 +47,7 @@ mod sending;
 mod server;
 mod shipped;
 
+pub use call::Once;
 pub use client::{Client, Holder};
 pub use limits::Limits;
 pub use open_file::OpenFile;

@@ -5,3 +5,4 @@ mod common;
 mod hostile;
 mod limits;
 mod lock_files;
+mod once;

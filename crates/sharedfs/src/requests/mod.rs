@@ -180,6 +180,7 @@ impl SharedFs {
                 }
                 Ok(Response::Done)
             }
+            Request::Call { slot } => self.last_call(*slot),
             Request::Detach => {
                 self.end_session(session, Ending::Gone)?;
                 Ok(Response::Done)
