@@ -7,8 +7,8 @@ use crate::protocol::{Offset, Place, READ_BYTES_MAX, Request, Response, Subject,
 use cuesta_format::wire::StoreTotals;
 use cuesta_format::{InodeNumber, InodeRecord, StoreId, WRITE_BYTES_MAX};
 use cuesta_libfs::{
-    Allocation, DirectoryItem, Error, ExtendedFlags, NewMode, RESUME_WAIT, RenameFlags, Resolve,
-    SetAttributes, Whence, patiently,
+    Allocation, Capabilities, DirectoryItem, Error, ExtendedFlags, NewMode, RESUME_WAIT, RenameFlags,
+    Resolve, SetAttributes, Whence, patiently,
 };
 use cuesta_media::{UserSlice, UserSliceMut};
 use parking_lot::Mutex;
@@ -42,6 +42,8 @@ pub struct Client {
     operation: AtomicU64,
     /// The largest a file may get.
     limit: AtomicU64,
+    /// What the process may, if it is less than its user may.
+    capabilities: Option<Capabilities>,
 }
 
 /// The way to the daemon there is.
@@ -72,7 +74,14 @@ impl Client {
             holder: None,
             operation,
             limit: AtomicU64::new(u64::MAX),
+            capabilities: None,
         })
+    }
+
+    /// Calls are judged by no other capabilities than these, of those that go with the user.
+    pub fn within(self, capabilities: Capabilities) -> Result<Client, Error> {
+        self.done(&Request::Capabilities { bits: capabilities.bits() })?;
+        Ok(Client { capabilities: Some(capabilities), ..self })
     }
 
     /// It outlives its daemon: `holder` knows what to tell the next one.
@@ -171,6 +180,10 @@ impl Client {
         }
         if let Some(caller) = line.numbering.reintroduction() {
             frames.send(&caller, None)?;
+            frames.receive::<Response>()?;
+        }
+        if let Some(capabilities) = self.capabilities {
+            frames.send(&Request::Capabilities { bits: capabilities.bits() }, None)?;
             frames.receive::<Response>()?;
         }
         let limit = self.limit.load(Ordering::Relaxed);

@@ -18,8 +18,8 @@ use crate::protocol::{Entry, Offset, Place, READ_BYTES_MAX, Request, Response, S
 use crate::server::Shared;
 use cuesta_format::{FILE_BYTES_MAX, FileKind, InodeRecord};
 use cuesta_libfs::{
-    Client, Credentials, Error, LinkSource, NewMode, OPEN_FLAGS, OPENING_FLAGS, OpenFile, SetAttributes,
-    SharedOffset, Target,
+    Capabilities, Client, Credentials, Error, LinkSource, NewMode, OPEN_FLAGS, OPENING_FLAGS, OpenFile,
+    SetAttributes, SharedOffset, Target,
 };
 use cuesta_media::{UserSlice, UserSliceMut};
 use held::{Held, HeldSubject};
@@ -146,6 +146,10 @@ impl Connection<'_> {
             Request::Hello { version: VERSION } => Response::Welcome { store: self.shared.client()?.store() },
             Request::Hello { .. } => {
                 return Err(Error::Version(format!("the daemon serves users by protocol {VERSION}")));
+            }
+            Request::Capabilities { bits } => {
+                self.who.capabilities = self.who.capabilities.within(Capabilities::from_bits(bits));
+                Response::Done
             }
             Request::Limit { bytes } => {
                 self.file_limit = bytes.min(FILE_BYTES_MAX);

@@ -256,6 +256,10 @@ pub enum Request<'a> {
     ShippedStat {
         file: ShippedFile,
     },
+    /// The process has no other capabilities than these, whatever goes with its user.
+    Capabilities {
+        bits: u64,
+    },
     /// The process is a caller of before, which the last daemon knew. Answered [`Response::Done`].
     Identify {
         caller: CallerId,
@@ -305,6 +309,7 @@ impl Request<'_> {
             | Request::LockFile { .. }
             | Request::Settle
             | Request::Whereabouts { .. }
+            | Request::Capabilities { .. }
             | Request::Identify { .. }
             | Request::Once(_)
             | Request::ShippedRead { .. }
