@@ -9,11 +9,11 @@ use cuesta_format::session_table::{SessionRecord, TableHead};
 use cuesta_format::superblock::{Medium, Superblock};
 use cuesta_format::wire::{self, LeaseMode, PROTOCOL_VERSION, Question, Request, Response};
 use cuesta_format::{
-    ArenaId, Geometry, InodeNumber, LeaseGeneration, LogGeneration, LogPosition, Operation, SegmentId,
+    ArenaId, Caller, CallerId, Geometry, InodeNumber, LeaseGeneration, LogGeneration, LogPosition, Operation, SegmentId,
     SessionId, StoreId, Timestamp,
 };
 use cuesta_libfs::{Allocation, Whence};
-use cuesta_served::{Offset, Place, Request as ServedRequest, Subject};
+use cuesta_served::{Offset, Once, Place, Request as ServedRequest, Subject};
 use std::path::Path;
 use zerocopy::IntoBytes;
 
@@ -103,6 +103,7 @@ fn operations(first: u64) -> Vec<Operation<'static>> {
         Operation::Unlink { parent: ROOT, inode, name: b"second", orphan: false },
         Operation::Unlink { parent: ROOT, inode, name: b"link", orphan: true },
         Operation::Release { inode },
+        Operation::ForgetCaller { caller: Caller { user: 1000, id: CallerId([7; 16]) } },
     ]
 }
 
@@ -353,9 +354,16 @@ fn served() -> Vec<Vec<u8>> {
         ServedRequest::Whereabouts { file: 2, guess: b"directory" },
         ServedRequest::Close { file: 3 },
         ServedRequest::Settle,
+        ServedRequest::Identify { caller: CallerId([7; 16]) },
         ServedRequest::Statfs { subject },
     ];
-    requests.iter().map(|request| postcard::to_stdvec(request).expect("a request can be written")).collect()
+    let numbers = (1..).flat_map(|number| [false, true].map(|again| (number, again)));
+    let numbered = requests.iter().zip(numbers).map(|(request, (number, again))| {
+        let once = Once { caller: Some(CallerId([7; 16])), slot: 0, number, again };
+        postcard::to_stdvec(&(ServedRequest::Once(once), request))
+    });
+    let alone = requests.iter().map(|request| postcard::to_stdvec(request));
+    alone.chain(numbered).map(|written| written.expect("a request can be written")).collect()
 }
 
 /// One program's questions, one after the other, on files it has opened; and each alone.
