@@ -7,10 +7,10 @@ use cuesta_format::account::{Account, Barrier, Kind, Outcome};
 use cuesta_format::operation::Attributes;
 use cuesta_format::session_table::{SessionRecord, TableHead};
 use cuesta_format::superblock::{Medium, Superblock};
-use cuesta_format::wire::{self, LeaseMode, PROTOCOL_VERSION, Question, Request, Response};
+use cuesta_format::wire::{self, LeaseMode, PROTOCOL_VERSION, Question, Request, Response, Sends};
 use cuesta_format::{
-    ArenaId, Caller, CallerId, Geometry, InodeNumber, LeaseGeneration, LogGeneration, LogPosition, Operation, SegmentId,
-    SessionId, StoreId, Timestamp,
+    ArenaId, Caller, CallerId, Geometry, InodeNumber, LeaseGeneration, LogGeneration, LogPosition, Operation,
+    SegmentId, SessionId, StoreId, Timestamp,
 };
 use cuesta_libfs::{Allocation, Whence};
 use cuesta_served::{Offset, Once, Place, Request as ServedRequest, Subject};
@@ -200,8 +200,22 @@ fn requests(file: InodeNumber) -> Vec<Request> {
     vec![
         Request::GrowLog { have: 8, slots: 8 },
         Request::CommitFile,
-        Request::Acquire { inode: ROOT, mode: LeaseMode::Read, ahead: 64, beside: vec![file], kept: None },
-        Request::Acquire { inode: file, mode: LeaseMode::Write, ahead: 0, beside: Vec::new(), kept: None },
+        Request::Acquire {
+            inode: ROOT,
+            mode: LeaseMode::Read,
+            ahead: 64,
+            beside: vec![file],
+            kept: None,
+            sends: Sends::Nothing,
+        },
+        Request::Acquire {
+            inode: file,
+            mode: LeaseMode::Write,
+            ahead: 0,
+            beside: Vec::new(),
+            kept: None,
+            sends: Sends::Nothing,
+        },
         Request::Ahead { near: file, count: 128 },
         Request::Lookup { parent: ROOT, name: b"honest".to_vec() },
         Request::List { parent: ROOT, after: Vec::new() },
@@ -241,7 +255,7 @@ fn wrong_requests() -> Vec<Request> {
     let (mode, ahead, kept) = (LeaseMode::Write, u32::MAX, None);
     vec![
         Request::GrowLog { have: u32::MAX, slots: u32::MAX },
-        Request::Acquire { inode: none, mode, ahead, beside: vec![none; 100], kept },
+        Request::Acquire { inode: none, mode, ahead, beside: vec![none; 100], kept, sends: Sends::Nothing },
         Request::Ahead { near: InodeNumber(u64::MAX), count: u32::MAX },
         Request::Lookup { parent: none, name: vec![b'x'; 256] },
         Request::List { parent: ROOT, after: vec![0xff; 300] },

@@ -68,7 +68,8 @@ impl Daemon {
             line.read_exact(&mut head)?;
             line.read_exact(&mut vec![0; u32::from_le_bytes(head) as usize])
         };
-        let written = |request: &Request<'_>| postcard::to_stdvec(request).expect("what was read can be written");
+        let written =
+            |request: &Request<'_>| postcard::to_stdvec(request).expect("what was read can be written");
         let greeted = ask(&written(&Request::Hello { version: cuesta_served::VERSION }));
         greeted.expect("whoever speaks its version is welcome");
         let mut rest = questions;
