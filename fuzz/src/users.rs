@@ -62,22 +62,28 @@ impl Daemon {
         let server = Server::start(listener, &self.socket, tier.path()).expect("it begins");
         let mut line = UnixStream::connect(users.join(USERS_SOCKET_FILE)).expect("it listens");
         line.set_read_timeout(Some(PATIENCE)).expect("a timeout");
-        let mut ask = |request: &Request<'_>| {
-            let body = postcard::to_stdvec(request).expect("what was read can be written");
+        let mut ask = |body: &[u8]| {
             let mut head = [0; 4];
-            line.write_all(&(body.len() as u32).to_le_bytes()).and_then(|()| line.write_all(&body))?;
+            line.write_all(&(body.len() as u32).to_le_bytes()).and_then(|()| line.write_all(body))?;
             line.read_exact(&mut head)?;
             line.read_exact(&mut vec![0; u32::from_le_bytes(head) as usize])
         };
-        let greeted = ask(&Request::Hello { version: cuesta_served::VERSION });
+        let written =
+            |request: &Request<'_>| postcard::to_stdvec(request).expect("what was read can be written");
+        let greeted = ask(&written(&Request::Hello { version: cuesta_served::VERSION }));
         greeted.expect("whoever speaks its version is welcome");
         let mut rest = questions;
         while let Some((length, behind)) = rest.split_first_chunk() {
             let (content, behind) =
                 behind.split_at(usize::from(u16::from_le_bytes(*length)).min(behind.len()));
             rest = behind;
-            let Ok(request) = postcard::from_bytes::<Request<'_>>(content) else { continue };
-            match ask(&request) {
+            let Ok((request, call)) = postcard::take_from_bytes::<Request<'_>>(content) else { continue };
+            let mut body = written(&request);
+            if let Request::Once(_) = request {
+                let Ok(call) = postcard::from_bytes::<Request<'_>>(call) else { continue };
+                body.extend(written(&call));
+            }
+            match ask(&body) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     panic!("{request:?} is not answered")
                 }

@@ -55,19 +55,18 @@ impl Connection<'_> {
         request: Request<'_>,
         token: Option<OwnedFd>,
     ) -> Answer {
-        if again && let Some(record) = self.shared.client()?.last_call(tag.slot)? {
-            if record.number == tag.number {
-                return self.answer_executed(request, record);
-            }
-            if record.number > tag.number {
-                return Err(Error::Invalid);
-            }
-        }
-        self.operation = tag.slot.caller.id.0.first_chunk().map_or(0, |bytes| u64::from_ne_bytes(*bytes));
-        self.operation = self.operation.wrapping_add(tag.number).max(1);
         die_if_planted(Death::Unexecuted);
-        let answer = tagged(tag, || self.answer(request, token));
-        self.operation = 0;
+        let known = if again { self.shared.client()?.last_call(tag.slot)? } else { None };
+        let answer = match known {
+            Some(record) if record.number > tag.number => Err(Error::Invalid),
+            Some(record) if record.number == tag.number => self.answer_executed(request, record),
+            _ => {
+                self.operation = moved_by(&tag);
+                let answer = tagged(tag, || self.answer(request, token));
+                self.operation = 0;
+                answer
+            }
+        };
         if answer.is_ok() {
             die_if_planted(Death::Executed);
             if planted::is_time_for(Death::Digested) {
@@ -113,6 +112,13 @@ impl Connection<'_> {
             tracing::debug!(%error, "what is kept of a process's calls stays for now");
         }
     }
+}
+
+/// What a call is known by that moves an offset: a number that neither another call has, nor one of those that begin at the first
+/// half of a caller's number ([`Offset::Own`]).
+fn moved_by(tag: &CallTag) -> u64 {
+    let random = tag.slot.caller.id.0.last_chunk().map_or(0, |bytes| u64::from_ne_bytes(*bytes));
+    random.wrapping_add(u64::from(tag.slot.slot) << 48).wrapping_add(tag.number).max(1)
 }
 
 fn die_if_planted(death: Death) {
