@@ -10,8 +10,9 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use crate::{credentials, process, thread};
 
-/// Calls that are served, unless `CUESTA_CALLS_SERVED` says another number.
-const ALLOWANCE: u32 = 24;
+/// Calls that are served, unless `CUESTA_CALLS_SERVED` says another number. None for now: a few things are not yet to a served process of the
+/// store's user what they are to one with a session, such as descriptors that it sends, or files that lose their names.
+const ALLOWANCE: u32 = 0;
 /// An open file costs SharedFS a pipe, and so counts as so many calls.
 pub const COST_OF_OPEN: u32 = 3;
 /// As many bytes read or written count as one call more.

@@ -40,30 +40,26 @@ impl Client {
         resolve: Resolve,
     ) -> Result<OpenFile, Error> {
         let mode = mode.into();
-        let opened = self.by_name(
-            credentials,
-            |client| {
-                client.open_within(credentials, base.own()?, path, flags, mode, resolve).map(OpenFile::Own)
-            },
-            |client| {
-                if flags & libc::O_PATH == 0 {
-                    unconfined(credentials)?;
-                }
-                trial::spend(trial::COST_OF_OPEN);
-                let (file, token) = client.open(base.place()?, path, flags, mode, resolve)?;
-                Ok(OpenFile::served(token, file))
-            },
-        );
-        match (opened, self) {
+        let client = match self {
+            // Never sent: the open file is the session's.
+            Client::Own(client) => {
+                let opened = client.open_within(credentials, base.own()?, path, flags, mode, resolve);
+                return opened.map(OpenFile::Own);
+            }
+            Client::Served(client) => client,
+        };
+        if flags & libc::O_PATH == 0 {
+            unconfined(credentials)?;
+        }
+        trial::spend(trial::COST_OF_OPEN);
+        match client.open(base.place()?, path, flags, mode, resolve) {
+            Ok((file, token)) => Ok(OpenFile::served(token, file)),
             // A named pipe, which only a session comes by.
-            (Err(Error::Unsupported), Client::Served(_)) if trial::is_on() => {
+            Err(Error::Unsupported) if trial::is_on() => {
                 let client = process::session().map_err(|_| Error::Unsupported)?;
                 client.open_within(credentials, base, path, flags, mode, resolve)
             }
-            (Err(Error::Unsupported), Client::Own(client)) => {
-                client.open_within(credentials, base.own()?, path, flags, mode, resolve).map(OpenFile::Own)
-            }
-            (opened, _) => opened,
+            Err(error) => Err(error),
         }
     }
 
