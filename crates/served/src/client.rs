@@ -3,6 +3,8 @@
 use crate::frames::{FrameError, Frames};
 use crate::open_file::OpenFile;
 use crate::protocol::{Offset, Place, READ_BYTES_MAX, Request, Response, Subject, VERSION};
+use crate::ring::CALLS_BEFORE_RING;
+use crate::ring::client::{NotAnswered, Ring, Socket, Started};
 use cuesta_format::wire::StoreTotals;
 use cuesta_format::{InodeNumber, InodeRecord, StoreId, WRITE_BYTES_MAX};
 use cuesta_libfs::{
@@ -10,10 +12,12 @@ use cuesta_libfs::{
     SetAttributes, Whence, patiently,
 };
 use cuesta_media::{UserSlice, UserSliceMut};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
 use rustix::io::{DupFlags, Errno};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -34,6 +38,8 @@ pub trait Holder: std::fmt::Debug + Send + Sync {
 #[derive(Debug)]
 pub struct Client {
     line: Mutex<Line>,
+    /// The ring beside the line, once the process has asked often enough.
+    ring: RwLock<Option<Arc<Ring>>>,
     descriptor_floor: i32,
     store: StoreId,
     holder: Option<&'static dyn Holder>,
@@ -49,6 +55,36 @@ struct Line {
     frames: Frames,
     /// How long the next daemon is waited for. Who waited in vain once asks only once from then on.
     patience: Duration,
+    /// Calls until a ring is asked for; 0: it was.
+    calls_before_ring: u32,
+    /// The daemon that is asked now does not have all the files that were open when it was first asked.
+    has_lost_files: bool,
+}
+
+/// What a call knows of a daemon that went away while it asked.
+#[derive(Debug, Default)]
+struct Loss {
+    has_lost_files: bool,
+    since: Option<Instant>,
+}
+
+impl Socket for Mutex<Line> {
+    fn start(&self, lane: usize) -> Started {
+        let Some(mut line) = self.try_lock() else { return Started::NotNow };
+        let request = Request::Lane { lane: lane as u32 };
+        let answer = line.frames.send(&request, None).and_then(|()| line.frames.receive::<Response>());
+        match answer {
+            Ok((Response::Done, _)) => Started::Yes,
+            _ => Started::No,
+        }
+    }
+
+    fn has_hung_up(&self) -> bool {
+        let Some(line) = self.try_lock() else { return false };
+        let mut socket = [PollFd::new(&line.frames.socket, PollFlags::empty())];
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        matches!(poll(&mut socket, Some(&now)), Ok(1..))
+    }
 }
 
 impl From<FrameError> for Error {
@@ -65,7 +101,13 @@ impl Client {
         rustix::rand::getrandom(&mut random[..], rustix::rand::GetRandomFlags::empty())
             .map_err(|errno| Error::Daemon(format!("no random numbers: {errno}")))?;
         Ok(Client {
-            line: Mutex::new(Line { frames, patience: RESUME_WAIT }),
+            line: Mutex::new(Line {
+                frames,
+                patience: RESUME_WAIT,
+                calls_before_ring: CALLS_BEFORE_RING,
+                has_lost_files: false,
+            }),
+            ring: RwLock::new(None),
             descriptor_floor,
             store,
             holder: None,
@@ -99,8 +141,30 @@ impl Client {
         if socket.as_raw_fd() == number { std::mem::replace(socket, copy) } else { copy }
     }
 
+    /// Whether calls go by a ring.
+    #[must_use]
+    pub fn has_ring(&self) -> bool {
+        self.ring.read().is_some()
+    }
+
     pub(crate) fn ask(&self, request: &Request<'_>) -> Result<Response, Error> {
-        self.ask_with(request, None).map(|(response, _)| response)
+        let mut loss = Loss::default();
+        let ring = self.ring.read().clone();
+        if let Some(ring) = ring {
+            match ring.ask(request, &self.line) {
+                Ok(Response::Failed(error)) => return Err(error),
+                Ok(response) => return Ok(response),
+                Err(NotAnswered::Unsuited) => {}
+                Err(NotAnswered::Ended { is_undone }) => {
+                    let mut line = self.line.lock();
+                    self.renew_after(&ring, &mut line, &mut loss)?;
+                    if !is_undone && !request.is_repeatable() {
+                        return Err(Error::Disconnected);
+                    }
+                }
+            }
+        }
+        self.ask_by_socket(request, None, loss).map(|(response, _)| response)
     }
 
     fn ask_with(
@@ -108,40 +172,82 @@ impl Client {
         request: &Request<'_>,
         descriptor: Option<BorrowedFd<'_>>,
     ) -> Result<(Response, Option<OwnedFd>), Error> {
+        self.ask_by_socket(request, descriptor, Loss::default())
+    }
+
+    fn ask_by_socket(
+        &self,
+        request: &Request<'_>,
+        descriptor: Option<BorrowedFd<'_>>,
+        mut loss: Loss,
+    ) -> Result<(Response, Option<OwnedFd>), Error> {
         let mut line = self.line.lock();
-        let (mut has_lost_files, mut lost) = (false, None);
         loop {
             let (error, is_known_undone) = match line.frames.send(request, descriptor) {
                 Err(error) => (error, true),
                 Ok(()) => match line.frames.receive::<Response>() {
-                    // The file it is about is one that the next daemon does not have.
-                    Ok((Response::Failed(Error::AccessMode), _)) if has_lost_files => {
-                        return Err(Error::Disconnected);
-                    }
-                    Ok((Response::Failed(error), _)) => return Err(error),
                     Ok((response, token)) => {
-                        return Ok((response, token.map(|token| lift(token, self.descriptor_floor))));
+                        self.count_call(&mut line);
+                        return match response {
+                            // The file it is about is one that the next daemon does not have.
+                            Response::Failed(Error::AccessMode) if loss.has_lost_files => {
+                                Err(Error::Disconnected)
+                            }
+                            Response::Failed(error) => Err(error),
+                            response => Ok((response, token.map(|token| lift(token, self.descriptor_floor)))),
+                        };
                     }
                     Err(error) => (error, false),
                 },
             };
             let FrameError::Ended(_) = error else { return Err(error.into()) };
-            has_lost_files |= self.renew_in_time(&mut line, &mut lost)?;
+            self.renew_in_time(&mut line, &mut loss)?;
             if !is_known_undone && !request.is_repeatable() {
                 return Err(Error::Disconnected);
             }
         }
     }
 
+    /// A call was answered by the socket: after some of them a ring is worth its while.
+    fn count_call(&self, line: &mut Line) {
+        match line.calls_before_ring {
+            0 => {}
+            1 => self.ask_for_ring(line),
+            more => line.calls_before_ring = more - 1,
+        }
+    }
+
+    /// Asks for a ring, once for each daemon. Without one the socket serves on.
+    fn ask_for_ring(&self, line: &mut Line) {
+        line.calls_before_ring = 0;
+        let answer = line.frames.send(&Request::Ring, None).and_then(|()| line.frames.receive::<Response>());
+        match answer {
+            Ok((Response::Done, Some(memory))) => *self.ring.write() = Ring::map(&memory).map(Arc::new),
+            Ok(_) => {}
+            // A daemon that knows of no rings hangs up. If it is gone the next call finds that out.
+            Err(_) => drop(self.renew(line)),
+        }
+    }
+
+    /// A ring's daemon is gone: goes on with the next one, unless another thread has done so.
+    fn renew_after(&self, ring: &Arc<Ring>, line: &mut Line, loss: &mut Loss) -> Result<(), Error> {
+        let is_current = self.ring.read().as_ref().is_some_and(|current| Arc::ptr_eq(current, ring));
+        if is_current {
+            return self.renew_in_time(line, loss);
+        }
+        loss.has_lost_files |= line.has_lost_files;
+        Ok(())
+    }
+
     /// Goes on with the next daemon, until so long after the connection was first `lost`: one that is about to end may take
     /// connections, and answer nothing.
-    fn renew_in_time(&self, line: &mut Line, lost: &mut Option<Instant>) -> Result<bool, Error> {
+    fn renew_in_time(&self, line: &mut Line, loss: &mut Loss) -> Result<(), Error> {
         if self.holder.is_none() {
             return Err(Error::Disconnected);
         }
         let patience = line.patience;
-        let began = match *lost {
-            None => *lost.insert(Instant::now()),
+        let began = match loss.since {
+            None => *loss.since.insert(Instant::now()),
             Some(began) if began.elapsed() < patience => {
                 std::thread::sleep(PAUSE);
                 began
@@ -151,13 +257,20 @@ impl Client {
         loop {
             match self.renew(line) {
                 Err(Error::Disconnected) if began.elapsed() < line.patience => std::thread::sleep(PAUSE),
-                renewed => return renewed,
+                renewed => {
+                    renewed?;
+                    loss.has_lost_files |= line.has_lost_files;
+                    if self.ring.read().is_none() {
+                        line.calls_before_ring = CALLS_BEFORE_RING;
+                    }
+                    return Ok(());
+                }
             }
         }
     }
 
-    /// Goes on with the next daemon. Answers whether it has not all the files that were open.
-    fn renew(&self, line: &mut Line) -> Result<bool, Error> {
+    /// Goes on with the next daemon, and notes whether it has not all the files that were open.
+    fn renew(&self, line: &mut Line) -> Result<(), Error> {
         let holder = self.holder.ok_or(Error::Disconnected)?;
         let greeted = patiently(line.patience, || greet(&holder.path(), self.descriptor_floor));
         line.patience = if greeted.is_ok() { RESUME_WAIT } else { Duration::ZERO };
@@ -188,7 +301,13 @@ impl Client {
         // The number stays: it is known as one of this library's own.
         rustix::io::dup3(&frames.socket, &mut line.frames.socket, DupFlags::CLOEXEC)
             .map_err(|_| Error::Descriptors)?;
-        Ok(has_lost_files)
+        line.has_lost_files = has_lost_files;
+        let ring = self.ring.write().take();
+        if let Some(ring) = ring {
+            ring.end();
+            self.ask_for_ring(line);
+        }
+        Ok(())
     }
 
     pub(crate) fn done(&self, request: &Request<'_>) -> Result<(), Error> {

@@ -10,6 +10,7 @@ use crate::frames::{Bounds, FrameError, Frames};
 use crate::limits::UNCOUNTED_BYTES;
 use crate::peer;
 use crate::protocol::{Entry, Offset, Place, READ_BYTES_MAX, Request, Response, Subject, VERSION};
+use crate::ring::daemon::Ring;
 use crate::server::Shared;
 use cuesta_format::{FILE_BYTES_MAX, FileKind, InodeRecord};
 use cuesta_libfs::{
@@ -17,10 +18,13 @@ use cuesta_libfs::{
     SetAttributes, SharedOffset, Target,
 };
 use cuesta_media::{UserSlice, UserSliceMut};
+use parking_lot::Mutex;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
 use std::collections::HashMap;
-use std::sync::{Arc, Weak};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
+use std::thread::Scope;
 use std::time::Instant;
 
 const READ: u32 = 4;
@@ -33,16 +37,18 @@ const LIST_COPIES: usize = 4;
 /// Bytes of a directory's answer beside each name.
 const ENTRY_BYTES: usize = 24;
 
-/// The process.
+/// The process. The threads of its socket and of its lanes share it.
 pub(crate) struct Connection<'s> {
     pub(crate) shared: &'s Shared,
     who: Credentials,
     pub(crate) holder: Holder,
-    /// What the answer that is made takes, until it was taken.
-    answer_room: Option<Share>,
-    files: HashMap<u64, Weak<File>>,
-    file_limit: u64,
+    files: Mutex<HashMap<u64, Weak<File>>>,
+    file_limit: AtomicU64,
 }
+
+/// What the answer that a thread makes takes of memory, until the client has it.
+#[derive(Debug, Default)]
+pub(crate) struct Room(#[allow(dead_code, reason = "held, not read")] Option<Share>);
 
 /// An answer, and the token beside it.
 type Answer = Result<(Response, Option<OwnedFd>), Error>;
@@ -97,16 +103,24 @@ impl HeldSubject<'_> {
 pub(crate) fn serve(socket: OwnedFd, who: Credentials, shared: &Shared) {
     let holder = holder(&who);
     let bounds = Bounds { accounts: Arc::clone(shared.files.accounts()), holder };
-    let mut connection = Connection {
+    let connection = Connection {
         shared,
         who,
         holder,
-        answer_room: None,
-        files: HashMap::new(),
-        file_limit: FILE_BYTES_MAX,
+        files: Mutex::default(),
+        file_limit: AtomicU64::new(FILE_BYTES_MAX),
     };
     let mut frames = Frames::bounded(socket, bounds);
-    if let Err(error @ (FrameError::Malformed | FrameError::Late)) = connection.run(&mut frames)
+    let ring = OnceLock::new();
+    let ended = std::thread::scope(|scope| {
+        let _ending = EndOfRing(&ring);
+        connection.run(&mut frames, &ring, scope)
+    });
+    let ended = match ended {
+        Err(FrameError::Ended(_)) if ring.get().is_some_and(Ring::is_broken) => Err(FrameError::Malformed),
+        ended => ended,
+    };
+    if let Err(error @ (FrameError::Malformed | FrameError::Late)) = ended
         && let Some(left_out) = shared.complaints.is_told(Complaint::Message, holder.user)
     {
         tracing::warn!(user = holder.user, left_out, %error, "a connection is closed");
@@ -126,8 +140,22 @@ pub(crate) fn who(socket: &OwnedFd) -> Option<Credentials> {
         .ok()
 }
 
+/// The connection ends, in order or by a panic: so do the threads of its lanes.
+struct EndOfRing<'r>(&'r OnceLock<Ring>);
+
+impl Drop for EndOfRing<'_> {
+    fn drop(&mut self) {
+        self.0.get().into_iter().for_each(Ring::end);
+    }
+}
+
 impl Connection<'_> {
-    fn run(&mut self, frames: &mut Frames) -> Result<(), FrameError> {
+    fn run<'scope>(
+        &'scope self,
+        frames: &mut Frames,
+        ring: &'scope OnceLock<Ring>,
+        scope: &'scope Scope<'scope, '_>,
+    ) -> Result<(), FrameError> {
         let mut is_greeted = false;
         loop {
             let (request, token) = frames.receive::<Request<'_>>()?;
@@ -135,7 +163,12 @@ impl Connection<'_> {
                 return Err(FrameError::Malformed);
             }
             is_greeted = true;
-            let answer = self.answer(request, token);
+            let mut room = Room::default();
+            let answer = match request {
+                Request::Ring => self.make_ring(&frames.socket, ring, scope),
+                Request::Lane { lane } => self.start_lane(ring.get(), lane, scope),
+                request => self.answer(request, token, &mut room),
+            };
             if matches!(answer, Err(Error::Disconnected | Error::SessionEnded)) {
                 // SharedFS goes away beneath us: the next daemon is who to ask.
                 return Err(FrameError::Ended(Errno::CONNRESET));
@@ -146,31 +179,61 @@ impl Connection<'_> {
             drop(token);
             drop(sending);
             sent?;
-            self.answer_room = None;
         }
     }
 
+    /// Makes the connection's ring, with a thread for its first lane.
+    fn make_ring<'scope>(
+        &'scope self,
+        socket: &OwnedFd,
+        ring: &'scope OnceLock<Ring>,
+        scope: &'scope Scope<'scope, '_>,
+    ) -> Answer {
+        if ring.get().is_some() {
+            return Err(Error::Invalid);
+        }
+        let (made, file) = Ring::make(socket, self.shared.files.accounts(), self.holder)?;
+        ring.get_or_init(|| made).start(0, self, scope)?;
+        Ok((Response::Done, Some(file)))
+    }
+
+    fn start_lane<'scope>(
+        &'scope self,
+        ring: Option<&'scope Ring>,
+        lane: u32,
+        scope: &'scope Scope<'scope, '_>,
+    ) -> Answer {
+        ring.ok_or(Error::Invalid)?.start(lane as usize, self, scope)?;
+        Ok((Response::Done, None))
+    }
+
+    /// Takes `amount` of a resource for the user.
+    pub(crate) fn take(&self, resource: Resource, amount: u64) -> Option<Share> {
+        self.shared.files.accounts().take(self.holder, resource, amount)
+    }
+
     /// Counts what an answer is about to take for the user; waits until there is room for it.
-    fn make_room(&mut self, bytes: usize) -> Result<(), Error> {
+    fn make_room(&self, bytes: usize, room: &mut Room) -> Result<(), Error> {
         if bytes <= UNCOUNTED_BYTES {
             return Ok(());
         }
         let accounts = self.shared.files.accounts();
         let deadline = Instant::now() + accounts.limits().half_message;
-        let room = accounts.wait_for(self.holder, Resource::MessageBytes, bytes as u64, deadline);
+        let share = accounts.wait_for(self.holder, Resource::MessageBytes, bytes as u64, deadline);
         let crowded = || Error::Daemon("this user's other requests take all the memory it may have".into());
-        self.answer_room = Some(room.ok_or_else(crowded)?);
+        *room = Room(Some(share.ok_or_else(crowded)?));
         Ok(())
     }
 
-    fn answer(&mut self, request: Request<'_>, token: Option<OwnedFd>) -> Answer {
+    /// Does what is asked, with the token that came beside it.
+    pub(crate) fn answer(&self, request: Request<'_>, token: Option<OwnedFd>, room: &mut Room) -> Answer {
         let response = match request {
             Request::Hello { version: VERSION } => Response::Welcome { store: self.shared.client()?.store() },
             Request::Hello { .. } => {
                 return Err(Error::Version(format!("the daemon serves users by protocol {VERSION}")));
             }
             Request::Limit { bytes } => {
-                self.file_limit = bytes.min(FILE_BYTES_MAX);
+                self.file_limit.store(bytes.min(FILE_BYTES_MAX), Ordering::Relaxed);
                 Response::Done
             }
             Request::Open { place, path, flags, mode, resolve } => {
@@ -201,13 +264,14 @@ impl Connection<'_> {
                 return Ok((self.opened(&file)?, Some(token)));
             }
             Request::Close { file } => {
-                if let Some(file) = self.files.remove(&file).and_then(|file| file.upgrade()) {
+                let closed = self.files.lock().remove(&file).and_then(|file| file.upgrade());
+                if let Some(file) = closed {
                     self.shared.files.close(&file);
                     self.shared.client()?.tell_accesses();
                 }
                 Response::Done
             }
-            Request::Read { file, count, place } => self.read(file, count, place)?,
+            Request::Read { file, count, place } => self.read(file, count, place, room)?,
             Request::Write { file, place, appends, data } => self.write(file, place, appends, data)?,
             Request::Seek { file, offset, whence } => {
                 let file = self.file(file)?;
@@ -237,7 +301,7 @@ impl Connection<'_> {
                 file.client.fsync(file.open()?)?;
                 Response::Done
             }
-            Request::List { file, bytes } => self.list(file, bytes)?,
+            Request::List { file, bytes } => self.list(file, bytes, room)?,
             Request::Stat { subject } => Response::Record(self.stat(subject)?),
             Request::Access { subject, rights } => self.access(subject, rights)?,
             Request::ReadLink { subject } => Response::Bytes(match self.subject(subject)? {
@@ -346,16 +410,18 @@ impl Connection<'_> {
                 let tree = self.stat(subject)?.tree;
                 Response::Totals(self.shared.client()?.statfs_in(tree)?)
             }
-            Request::ShippedRead { file, at, count } => self.shipped_read(&file, at, count)?,
+            Request::ShippedRead { file, at, count } => self.shipped_read(&file, at, count, room)?,
             Request::ShippedWrite { file, at, data } => self.shipped_write(&file, at, data)?,
             Request::ShippedChange { file, change } => self.shipped_change(&file, change)?,
             Request::ShippedStat { file } => self.shipped_stat(&file)?,
+            // What the thread of the socket does itself.
+            Request::Ring | Request::Lane { .. } => return Err(Error::Invalid),
         };
         Ok((response, None))
     }
 
     fn file(&self, number: u64) -> Result<Arc<File>, Error> {
-        self.files.get(&number).and_then(Weak::upgrade).ok_or(Error::AccessMode)
+        self.files.lock().get(&number).and_then(Weak::upgrade).ok_or(Error::AccessMode)
     }
 
     fn place(&self, place: Place) -> Result<Held, Error> {
@@ -375,23 +441,25 @@ impl Connection<'_> {
     }
 
     /// A file that was just opened, for this process to use.
-    fn keep(&mut self, client: Arc<Client>, file: Arc<OpenFile>) -> Answer {
+    fn keep(&self, client: Arc<Client>, file: Arc<OpenFile>) -> Answer {
         let (file, token) = self.shared.files.add(client, file, (&self.who, self.holder), None)?;
         Ok((self.opened(&file)?, Some(token)))
     }
 
-    fn opened(&mut self, file: &Arc<File>) -> Result<Response, Error> {
-        if self.files.len() == self.files.capacity() {
-            self.files.retain(|_, file| file.strong_count() > 0);
+    fn opened(&self, file: &Arc<File>) -> Result<Response, Error> {
+        let mut files = self.files.lock();
+        if files.len() == files.capacity() {
+            files.retain(|_, file| file.strong_count() > 0);
         }
-        self.files.insert(file.number, Arc::downgrade(file));
+        files.insert(file.number, Arc::downgrade(file));
+        drop(files);
         let open = file.open()?;
         let (inode, kind, flags) = (open.inode(), open.kind(), open.flags());
         Ok(Response::Opened { file: file.number, inode, kind, flags })
     }
 
     /// Opens the inode of an open file for another purpose, as by a path to it.
-    fn reopen(&mut self, number: u64, flags: i32) -> Answer {
+    fn reopen(&self, number: u64, flags: i32) -> Answer {
         let file = self.file(number)?;
         let open = file.open()?;
         if flags & libc::O_PATH == 0 {
@@ -427,16 +495,16 @@ impl Connection<'_> {
     }
 
     /// Memory for what is read, which counts for the user.
-    pub(crate) fn room_to_read(&mut self, count: u32) -> Result<Vec<u8>, Error> {
+    pub(crate) fn room_to_read(&self, count: u32, room: &mut Room) -> Result<Vec<u8>, Error> {
         let count = (count as usize).min(READ_BYTES_MAX);
-        self.make_room(READ_COPIES * count)?;
+        self.make_room(READ_COPIES * count, room)?;
         Ok(vec![0; count])
     }
 
-    fn read(&mut self, file: u64, count: u32, place: Offset) -> Result<Response, Error> {
+    fn read(&self, file: u64, count: u32, place: Offset, room: &mut Room) -> Result<Response, Error> {
         let file = self.file(file)?;
         let open = file.open()?;
-        let mut bytes = self.room_to_read(count)?;
+        let mut bytes = self.room_to_read(count, room)?;
         let mut out = [UserSliceMut::from(bytes.as_mut_slice())];
         let count = match place {
             Offset::At(at) => file.client.pread(open, &mut out, at)?,
@@ -457,13 +525,14 @@ impl Connection<'_> {
             Offset::At(at) => (Some(at), None),
             Offset::Own { operation } => (None, Some(file.moving(operation)?)),
         };
-        if self.file_limit < FILE_BYTES_MAX && !data.is_empty() && open.kind() == FileKind::File {
+        let limit = self.file_limit.load(Ordering::Relaxed);
+        if limit < FILE_BYTES_MAX && !data.is_empty() && open.kind() == FileKind::File {
             let offset = match at {
                 _ if appends => file.client.stat_open(open)?.record.size,
                 Some(at) => u64::try_from(at).unwrap_or(0),
                 None => open.offset(),
             };
-            let room = self.file_limit.saturating_sub(offset);
+            let room = limit.saturating_sub(offset);
             if room == 0 {
                 return Err(Error::OverLimit);
             }
@@ -482,8 +551,8 @@ impl Connection<'_> {
             }
             HeldSubject::Path(place, path, _) => {
                 let (client, base) = (place.client(), place.base()?);
-                if wanted > self.file_limit && wanted > client.stat(&self.who, base, path, true)?.record.size
-                {
+                let limit = self.file_limit.load(Ordering::Relaxed);
+                if wanted > limit && wanted > client.stat(&self.who, base, path, true)?.record.size {
                     return Err(Error::OverLimit);
                 }
                 client.truncate(&self.who, base, path, size)?;
@@ -494,25 +563,27 @@ impl Connection<'_> {
 
     /// Whether the process allows itself a file as long as `size`.
     fn check_growth(&self, file: &File, size: u64) -> Result<(), Error> {
-        if size > self.file_limit && size > file.client.stat_open(file.open()?)?.record.size {
+        if size > self.file_limit.load(Ordering::Relaxed)
+            && size > file.client.stat_open(file.open()?)?.record.size
+        {
             return Err(Error::OverLimit);
         }
         Ok(())
     }
 
     /// Where reading goes on is for the process to say: what it takes of the answer is not known here.
-    fn list(&mut self, file: u64, bytes: u32) -> Result<Response, Error> {
+    fn list(&self, file: u64, bytes: u32, room: &mut Room) -> Result<Response, Error> {
         let file = self.file(file)?;
         let open = file.open()?;
-        let mut room = (bytes as usize).min(READ_BYTES_MAX);
-        self.make_room(LIST_COPIES * room)?;
+        let mut left = (bytes as usize).min(READ_BYTES_MAX);
+        self.make_room(LIST_COPIES * left, room)?;
         let _moving = file.moving(0)?;
         let offset = open.offset();
         let mut entries: Vec<Entry> = Vec::new();
         file.client.read_directory(open, &mut |item| {
-            match room.checked_sub(ENTRY_BYTES + item.name.len()) {
-                Some(left) => room = left,
-                None if entries.is_empty() => room = 0,
+            match left.checked_sub(ENTRY_BYTES + item.name.len()) {
+                Some(rest) => left = rest,
+                None if entries.is_empty() => left = 0,
                 None => return false,
             }
             entries.push(Entry {
@@ -553,7 +624,7 @@ impl Connection<'_> {
 impl Drop for Connection<'_> {
     fn drop(&mut self) {
         // What a killed process had is closed now, and not when the watch comes to it.
-        for file in self.files.values().filter_map(Weak::upgrade) {
+        for file in self.files.get_mut().values().filter_map(Weak::upgrade) {
             self.shared.files.close(&file);
         }
     }

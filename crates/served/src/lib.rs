@@ -8,6 +8,7 @@
 //! |---|---|
 //! | `protocol` | what may be asked: calls, on paths and on open files |
 //! | `frames` | messages over the socket, one descriptor beside them |
+//! | `ring` | calls by shared memory, beside the socket |
 //! | `client`, `open_file` | the asking end, in the process of the other user |
 //! | `server` | the answering end: sockets, threads, limits |
 //! | `connection` | one process: who it is, what it has open, and what each request does |
@@ -16,6 +17,7 @@
 //! | `sending` | descriptors that are on their way to processes |
 //! | `limits`, `accounts`, `complaints` | how much of the daemon and of its log each user may have, and has |
 //! | `kept` | what is known of them, where the next daemon finds it |
+//! | `sync` | where the ring has its atomics from |
 //!
 //! An open file is named by a *token*, the reading end of a pipe that is made for it. It is a descriptor like any other: it
 //! is inherited by fork and exec, and the kernel counts who has it. Whoever holds it may use the file; when nobody
@@ -39,9 +41,11 @@ mod limits;
 mod open_file;
 mod peer;
 mod protocol;
+mod ring;
 mod sending;
 mod server;
 mod shipped;
+mod sync;
 
 pub use client::{Client, Holder};
 pub use limits::Limits;

@@ -253,6 +253,12 @@ pub enum Request<'a> {
     ShippedStat {
         file: ShippedFile,
     },
+    /// A ring beside the socket. Answered [`Response::Done`]; descriptor: its memory. Its lane 0 is served.
+    Ring,
+    /// Another lane of the ring, which is served once it is answered.
+    Lane {
+        lane: u32,
+    },
 }
 
 impl Request<'_> {
@@ -300,8 +306,26 @@ impl Request<'_> {
             | Request::Statfs { .. }
             | Request::ShippedRead { .. }
             | Request::ShippedChange { .. }
-            | Request::ShippedStat { .. } => true,
+            | Request::ShippedStat { .. }
+            | Request::Ring
+            | Request::Lane { .. } => true,
         }
+    }
+
+    /// Whether a ring can carry it: the request, or its answer, has no descriptor beside it.
+    pub(crate) fn goes_by_ring(&self) -> bool {
+        !matches!(
+            self,
+            Request::Hello { .. }
+                | Request::Open { .. }
+                | Request::Reopen { .. }
+                | Request::Redeem
+                | Request::Adopt { .. }
+                | Request::AdoptLocks { .. }
+                | Request::LockFile { .. }
+                | Request::Ring
+                | Request::Lane { .. }
+        )
     }
 }
 

@@ -5,7 +5,7 @@
 //! could say the same.
 
 use crate::client::{Client, gather, scatter, unexpected};
-use crate::connection::Connection;
+use crate::connection::{Connection, Room};
 use crate::protocol::{READ_BYTES_MAX, Request, Response};
 use cuesta_format::InodeRecord;
 use cuesta_libfs::{Error, ShippedChange, ShippedFile};
@@ -74,13 +74,14 @@ impl Connection<'_> {
     }
 
     pub(crate) fn shipped_read(
-        &mut self,
+        &self,
         file: &ShippedFile,
         at: u64,
         count: u32,
+        room: &mut Room,
     ) -> Result<Response, Error> {
         self.check_trusted()?;
-        let mut bytes = self.room_to_read(count)?;
+        let mut bytes = self.room_to_read(count, room)?;
         let read = self.shared.client()?.perform_read(file, &mut [UserSliceMut::from(&mut bytes[..])], at)?;
         bytes.truncate(read);
         Ok(Response::Bytes(bytes))

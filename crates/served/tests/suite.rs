@@ -3,5 +3,8 @@
 mod common;
 
 mod hostile;
+mod hostile_rings;
 mod limits;
 mod lock_files;
+mod ring_endings;
+mod rings;

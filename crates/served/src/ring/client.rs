@@ -1,0 +1,214 @@
+//! The client's end of a ring: takes a lane, stores the request there, and waits for the answer.
+//!
+//! No lock is held across a call. What the socket is needed for (starting a lane, noticing that the daemon is gone) is the
+//! caller's.
+
+use crate::protocol::{Request, Response};
+use crate::ring::free::FreeLanes;
+use crate::ring::lane::ClientEnd;
+use crate::ring::layout::{ANSWER_BYTES, LANES, LaneLayout, REQUEST_BYTES, RING_BYTES, TOO_LONG};
+use crate::ring::policy::{CLIENT_SLEEP, LANE_WAIT, LANE_WAITS};
+use cuesta_format::Medium;
+use cuesta_media::wait::{self, Waited};
+use cuesta_media::{AccessError, Mapping, Protection};
+use rustix::fd::OwnedFd;
+use rustix::fs::SealFlags;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+/// Most requests and answers fit into so many bytes of the stack.
+const USUAL_BYTES: usize = 256;
+
+/// A ring, as long as its daemon lives.
+#[derive(Debug)]
+pub(crate) struct Ring {
+    memory: Mapping,
+    free: FreeLanes<AtomicU32>,
+    /// Lanes that the daemon has a thread for. A bit for each.
+    served: AtomicU32,
+    /// Lanes that the daemon makes no thread for.
+    refused: AtomicU32,
+    is_over: AtomicBool,
+}
+
+/// Why a request was not answered by a ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NotAnswered {
+    /// It goes by the socket: it is too long, or no lane is to be had.
+    Unsuited,
+    /// The daemon is gone. `is_undone`: it has not begun with the request, and no daemon will.
+    Ended { is_undone: bool },
+}
+
+/// What the socket does for a ring.
+pub(crate) trait Socket {
+    /// Has the daemon make a thread for a lane.
+    fn start(&self, lane: usize) -> Started;
+    /// Whether the daemon has hung up. A socket that is in use has not.
+    fn has_hung_up(&self) -> bool;
+}
+
+/// Whether the daemon serves a lane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Started {
+    Yes,
+    No,
+    /// The socket is in use.
+    NotNow,
+}
+
+/// A lane that the calling thread has.
+struct Taken<'r> {
+    ring: &'r Ring,
+    lane: usize,
+}
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        if self.ring.free.give_back(self.lane) {
+            wait::wake_all(&self.ring.free.0);
+        }
+    }
+}
+
+impl Ring {
+    /// Maps the ring in `file`, the lane 0 of which is served. Nothing if it is no ring, or there is no room for it.
+    pub(crate) fn map(file: &OwnedFd) -> Option<Ring> {
+        let seals = rustix::fs::fcntl_get_seals(file).ok()?;
+        if !seals.contains(SealFlags::SHRINK) {
+            return None;
+        }
+        let memory =
+            Mapping::of_file(file, 0, RING_BYTES, Protection::ReadWrite, Medium::Memory, false).ok()?;
+        memory.keep_from_children().ok()?;
+        Some(Ring {
+            memory,
+            free: FreeLanes(AtomicU32::new(0)),
+            served: AtomicU32::new(1),
+            refused: AtomicU32::new(0),
+            is_over: AtomicBool::new(false),
+        })
+    }
+
+    /// The daemon is gone: all that wait for it stop waiting.
+    pub(crate) fn end(&self) {
+        self.is_over.store(true, Ordering::Release);
+        for lane in 0..LANES {
+            if let Ok(word) = self.memory.atomic_u32(LaneLayout::of(lane).state()) {
+                wait::wake_all(word);
+            }
+        }
+        wait::wake_all(&self.free.0);
+    }
+
+    fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::Acquire)
+    }
+
+    /// Asks by a lane.
+    pub(crate) fn ask(&self, request: &Request<'_>, socket: &impl Socket) -> Result<Response, NotAnswered> {
+        if self.is_over() {
+            return Err(NotAnswered::Ended { is_undone: true });
+        }
+        let (mut usual, long);
+        let bytes = match postcard::to_slice(request, {
+            usual = [0; USUAL_BYTES];
+            &mut usual
+        }) {
+            Ok(bytes) => &*bytes,
+            Err(_) => {
+                long = postcard::to_stdvec(request).map_err(|_| NotAnswered::Unsuited)?;
+                &long
+            }
+        };
+        if bytes.len() > REQUEST_BYTES {
+            return Err(NotAnswered::Unsuited);
+        }
+        let taken = self.take(socket).ok_or(NotAnswered::Unsuited)?;
+        let layout = LaneLayout::of(taken.lane);
+        self.call(layout, bytes, socket)?;
+        self.answer(layout)
+    }
+
+    /// Takes a lane that the daemon serves; nothing if it is better to go by the socket.
+    fn take(&self, socket: &impl Socket) -> Option<Taken<'_>> {
+        if let Ok(lane) = self.free.take(self.served.load(Ordering::Acquire)) {
+            return Some(Taken { ring: self, lane });
+        }
+        self.take_later(socket)
+    }
+
+    #[cold]
+    fn take_later(&self, socket: &impl Socket) -> Option<Taken<'_>> {
+        let mut waits = 0;
+        while waits < LANE_WAITS && !self.is_over() {
+            let untried = !self.served.load(Ordering::Acquire) & !self.refused.load(Ordering::Relaxed);
+            if let Ok(lane) = self.free.take(untried) {
+                let taken = Taken { ring: self, lane };
+                match socket.start(lane) {
+                    Started::Yes => {
+                        self.served.fetch_or(1 << lane, Ordering::Release);
+                        return Some(taken);
+                    }
+                    Started::No => {
+                        self.refused.fetch_or(1 << lane, Ordering::Relaxed);
+                    }
+                    // Whatever comes first: a lane, or the socket.
+                    Started::NotNow => waits = 0,
+                }
+            }
+            let seen = match self.free.take(self.served.load(Ordering::Acquire)) {
+                Ok(lane) => return Some(Taken { ring: self, lane }),
+                Err(seen) => seen,
+            };
+            if wait::wait(&self.free.0, seen, Some(LANE_WAIT)) == Waited::TimedOut {
+                waits += 1;
+            }
+        }
+        None
+    }
+
+    fn call(&self, layout: LaneLayout, request: &[u8], socket: &impl Socket) -> Result<(), NotAnswered> {
+        let unmapped = |_: AccessError| NotAnswered::Unsuited;
+        let word = self.memory.atomic_u32(layout.state()).map_err(unmapped)?;
+        let length = self.memory.atomic_u32(layout.request_bytes()).map_err(unmapped)?;
+        self.memory.write(layout.request(), request).map_err(unmapped)?;
+        let lane = ClientEnd(word);
+        if lane.ask(|| length.store(request.len() as u32, Ordering::Relaxed)) {
+            wait::wake_all(word);
+        }
+        while !lane.is_answered() {
+            let Some(seen) = lane.begin_sleep() else { continue };
+            let waited = wait::wait(word, seen, Some(CLIENT_SLEEP));
+            if waited != Waited::Changed && !lane.is_answered() && (self.is_over() || socket.has_hung_up()) {
+                self.end();
+                let is_undone = lane.withdraw();
+                // The daemon may have answered with its last breath.
+                return if lane.is_answered() && !is_undone {
+                    Ok(())
+                } else {
+                    Err(NotAnswered::Ended { is_undone })
+                };
+            }
+        }
+        Ok(())
+    }
+
+    fn answer(&self, layout: LaneLayout) -> Result<Response, NotAnswered> {
+        let unreadable = |_: AccessError| NotAnswered::Ended { is_undone: false };
+        let length = self.memory.atomic_u32(layout.answer_bytes()).map_err(unreadable)?;
+        let length = match length.load(Ordering::Relaxed) {
+            TOO_LONG => return Err(NotAnswered::Unsuited),
+            length => length as usize,
+        };
+        let (mut usual, mut long);
+        let bytes = if length <= USUAL_BYTES {
+            usual = [0; USUAL_BYTES];
+            &mut usual[..length]
+        } else {
+            long = vec![0; length.min(ANSWER_BYTES)];
+            &mut long[..]
+        };
+        self.memory.read(layout.answer(), bytes).map_err(unreadable)?;
+        postcard::from_bytes(bytes).map_err(|_| NotAnswered::Ended { is_undone: false })
+    }
+}

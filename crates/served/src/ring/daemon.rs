@@ -1,0 +1,211 @@
+//! The daemon's end of a ring: a thread for each lane that is used.
+//!
+//! The client may change any byte at any time. So each word is read once, a length is checked before it is used, and a
+//! request is copied out before it is decoded. A client that breaks the protocol has its connection closed. The ring's
+//! memory cannot shrink, and it is given back to the kernel when the connection ends, even if the client keeps it mapped.
+
+use crate::accounts::{Accounts, Holder, Resource, Share};
+use crate::connection::{Connection, Room};
+use crate::protocol::{Request, Response};
+use crate::ring::lane::{Broken, DaemonEnd};
+use crate::ring::layout::{ANSWER_BYTES, LANES, LaneLayout, REQUEST_BYTES, RING_BYTES, TOO_LONG};
+use crate::ring::policy::DAEMON_SLEEP;
+use cuesta_format::Medium;
+use cuesta_libfs::Error;
+use cuesta_media::wait;
+use cuesta_media::{AccessError, Mapping, MediaError, Protection};
+use parking_lot::{Condvar, Mutex};
+use rustix::fd::OwnedFd;
+use rustix::net::Shutdown;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{Builder, Scope};
+use std::time::Duration;
+
+/// Address space of a lane's stack; only what is touched costs memory.
+const STACK_BYTES: usize = 512 << 10;
+/// Threads that have not ended are woken again after so long.
+const END_PAUSE: Duration = Duration::from_millis(20);
+
+/// Why a lane ends.
+#[derive(Debug)]
+enum LaneError {
+    /// The client broke the protocol.
+    Broken,
+    /// SharedFS goes away beneath us: the client has to ask the next daemon.
+    Ended,
+}
+
+impl From<Broken> for LaneError {
+    fn from(_: Broken) -> Self {
+        LaneError::Broken
+    }
+}
+
+impl From<AccessError> for LaneError {
+    fn from(_: AccessError) -> Self {
+        LaneError::Broken
+    }
+}
+
+/// A ring, and the threads that serve it.
+#[derive(Debug)]
+pub(crate) struct Ring {
+    memory: Mapping,
+    /// A copy of the connection's socket, which is shut down when a lane ends.
+    socket: OwnedFd,
+    _shares: [Share; 2],
+    lanes: Mutex<Lanes>,
+    ended_one: Condvar,
+    is_over: AtomicBool,
+    is_broken: AtomicBool,
+}
+
+#[derive(Debug, Default)]
+struct Lanes {
+    /// The lanes that have been started, a bit for each.
+    started: u32,
+    running: usize,
+}
+
+impl Ring {
+    /// Makes a ring for the process at the other end of `socket`. Answers it, and the descriptor to send.
+    pub(crate) fn make(
+        socket: &OwnedFd,
+        accounts: &Arc<Accounts>,
+        holder: Holder,
+    ) -> Result<(Ring, OwnedFd), Error> {
+        let take = |resource, amount| accounts.take(holder, resource, amount).ok_or(Error::Descriptors);
+        let shares = [take(Resource::RingBytes, RING_BYTES)?, take(Resource::Descriptors, 1)?];
+        let failed = |error: MediaError| Error::Daemon(format!("no ring: {error}"));
+        let file = wait::sealed_memfd("cuesta-ring", RING_BYTES).map_err(failed)?;
+        let memory = Mapping::of_file(&file, 0, RING_BYTES, Protection::ReadWrite, Medium::Memory, false)
+            .map_err(failed)?;
+        let socket = rustix::io::fcntl_dupfd_cloexec(socket, 0).map_err(|_| Error::Descriptors)?;
+        let ring = Ring {
+            memory,
+            socket,
+            _shares: shares,
+            lanes: Mutex::default(),
+            ended_one: Condvar::new(),
+            is_over: AtomicBool::new(false),
+            is_broken: AtomicBool::new(false),
+        };
+        Ok((ring, file))
+    }
+
+    /// Makes the thread of a lane.
+    pub(crate) fn start<'scope>(
+        &'scope self,
+        lane: usize,
+        connection: &'scope Connection<'_>,
+        scope: &'scope Scope<'scope, '_>,
+    ) -> Result<(), Error> {
+        let mut lanes = self.lanes.lock();
+        if lane >= LANES || lanes.started & 1 << lane != 0 {
+            return Err(Error::Invalid);
+        }
+        let share = connection.take(Resource::LaneThreads, 1).ok_or(Error::Descriptors)?;
+        let thread = Builder::new().name("user-lane".into()).stack_size(STACK_BYTES);
+        let spawned = thread.spawn_scoped(scope, move || {
+            let _share = share;
+            let _ending = Ending(self);
+            match self.serve(LaneLayout::of(lane), connection) {
+                Ok(()) | Err(LaneError::Ended) => {}
+                Err(LaneError::Broken) => self.is_broken.store(true, Ordering::Release),
+            }
+        });
+        spawned.map_err(|_| Error::Descriptors)?;
+        lanes.started |= 1 << lane;
+        lanes.running += 1;
+        Ok(())
+    }
+
+    /// Ends the threads of all lanes, and gives the memory back.
+    pub(crate) fn end(&self) {
+        self.is_over.store(true, Ordering::Release);
+        let mut lanes = self.lanes.lock();
+        while lanes.running > 0 {
+            for lane in 0..LANES {
+                if let Ok(word) = self.memory.atomic_u32(LaneLayout::of(lane).state()) {
+                    wait::wake_all(word);
+                }
+            }
+            self.ended_one.wait_for(&mut lanes, END_PAUSE);
+        }
+        drop(lanes);
+        self.memory.empty();
+    }
+
+    /// Whether the client broke the protocol of a lane.
+    pub(crate) fn is_broken(&self) -> bool {
+        self.is_broken.load(Ordering::Acquire)
+    }
+
+    fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::Acquire)
+    }
+
+    fn serve(&self, layout: LaneLayout, connection: &Connection<'_>) -> Result<(), LaneError> {
+        let word = self.memory.atomic_u32(layout.state())?;
+        let lane = DaemonEnd(word);
+        let mut request = vec![0; REQUEST_BYTES].into_boxed_slice();
+        let mut answer = vec![0; ANSWER_BYTES].into_boxed_slice();
+        while !self.is_over() {
+            if lane.take()? {
+                let length = self.answer(layout, connection, &mut request, &mut answer)?;
+                let answer_bytes = self.memory.atomic_u32(layout.answer_bytes())?;
+                if lane.answer(|| answer_bytes.store(length, Ordering::Relaxed))? {
+                    wait::wake_all(word);
+                }
+            } else if let Some(seen) = lane.begin_sleep() {
+                if self.is_over() {
+                    break;
+                }
+                wait::wait(word, seen, Some(DAEMON_SLEEP));
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs the request of a lane, and stores the answer. Answers its length.
+    fn answer(
+        &self,
+        layout: LaneLayout,
+        connection: &Connection<'_>,
+        request: &mut [u8],
+        answer: &mut [u8],
+    ) -> Result<u32, LaneError> {
+        let length = self.memory.atomic_u32(layout.request_bytes())?.load(Ordering::Relaxed) as usize;
+        let request = request.get_mut(..length).ok_or(LaneError::Broken)?;
+        self.memory.read(layout.request(), request)?;
+        let request: Request<'_> = postcard::from_bytes(request).map_err(|_| LaneError::Broken)?;
+        if !request.goes_by_ring() {
+            return Err(LaneError::Broken);
+        }
+        let mut room = Room::default();
+        let response = match connection.answer(request, None, &mut room) {
+            Err(Error::Disconnected | Error::SessionEnded) => return Err(LaneError::Ended),
+            Ok((response, _)) => response,
+            Err(error) => Response::Failed(error),
+        };
+        match postcard::to_slice(&response, answer) {
+            Ok(bytes) => {
+                self.memory.write(layout.answer(), bytes)?;
+                Ok(bytes.len() as u32)
+            }
+            Err(_) => Ok(TOO_LONG),
+        }
+    }
+}
+
+/// A lane's thread is about to end, in order or by a panic: so does its connection.
+struct Ending<'r>(&'r Ring);
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        let _ = rustix::net::shutdown(&self.0.socket, Shutdown::Both);
+        self.0.lanes.lock().running -= 1;
+        self.0.ended_one.notify_all();
+    }
+}
