@@ -85,6 +85,12 @@ impl Socket for Mutex<Line> {
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
         matches!(poll(&mut socket, Some(&now)), Ok(1..))
     }
+
+    fn tell_unheard(&self) {
+        let Some(mut line) = self.try_lock() else { return };
+        // If the daemon is gone the next look at the socket shows it.
+        let _ = line.frames.send(&Request::Unheard, None).and_then(|()| line.frames.receive::<Response>());
+    }
 }
 
 impl From<FrameError> for Error {

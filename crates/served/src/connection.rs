@@ -167,6 +167,10 @@ impl Connection<'_> {
             let answer = match request {
                 Request::Ring => self.make_ring(&frames.socket, ring, scope),
                 Request::Lane { lane } => self.start_lane(ring.get(), lane, scope),
+                Request::Unheard => {
+                    ring.get().into_iter().for_each(Ring::let_go);
+                    Ok((Response::Done, None))
+                }
                 request => self.answer(request, token, &mut room),
             };
             if matches!(answer, Err(Error::Disconnected | Error::SessionEnded)) {
@@ -415,7 +419,7 @@ impl Connection<'_> {
             Request::ShippedChange { file, change } => self.shipped_change(&file, change)?,
             Request::ShippedStat { file } => self.shipped_stat(&file)?,
             // What the thread of the socket does itself.
-            Request::Ring | Request::Lane { .. } => return Err(Error::Invalid),
+            Request::Ring | Request::Lane { .. } | Request::Unheard => return Err(Error::Invalid),
         };
         Ok((response, None))
     }

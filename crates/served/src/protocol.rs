@@ -259,6 +259,8 @@ pub enum Request<'a> {
     Lane {
         lane: u32,
     },
+    /// A request in a lane waits for long: perhaps its thread waits for a processor. From now on they may use all.
+    Unheard,
 }
 
 impl Request<'_> {
@@ -308,7 +310,8 @@ impl Request<'_> {
             | Request::ShippedChange { .. }
             | Request::ShippedStat { .. }
             | Request::Ring
-            | Request::Lane { .. } => true,
+            | Request::Lane { .. }
+            | Request::Unheard => true,
         }
     }
 
@@ -325,6 +328,7 @@ impl Request<'_> {
                 | Request::LockFile { .. }
                 | Request::Ring
                 | Request::Lane { .. }
+                | Request::Unheard
         )
     }
 }

@@ -7,12 +7,13 @@ use crate::protocol::{Request, Response};
 use crate::ring::free::FreeLanes;
 use crate::ring::lane::ClientEnd;
 use crate::ring::layout::{ANSWER_BYTES, LANES, LaneLayout, REQUEST_BYTES, RING_BYTES, TOO_LONG};
-use crate::ring::policy::{CLIENT_SLEEP, LANE_WAIT, LANE_WAITS};
+use crate::ring::policy::{CLIENT_SLEEP, LANE_WAIT, LANE_WAITS, Looking};
 use cuesta_format::Medium;
 use cuesta_media::wait::{self, Waited};
 use cuesta_media::{AccessError, Mapping, Protection};
 use rustix::fd::OwnedFd;
 use rustix::fs::SealFlags;
+use rustix::thread::sched_getcpu;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 /// Most requests and answers fit into so many bytes of the stack.
@@ -27,6 +28,8 @@ pub(crate) struct Ring {
     served: AtomicU32,
     /// Lanes that the daemon makes no thread for.
     refused: AtomicU32,
+    /// Of each lane, the [`Looking`] of the thread that has it.
+    looking: [AtomicU32; LANES],
     is_over: AtomicBool,
 }
 
@@ -45,6 +48,8 @@ pub(crate) trait Socket {
     fn start(&self, lane: usize) -> Started;
     /// Whether the daemon has hung up. A socket that is in use has not.
     fn has_hung_up(&self) -> bool;
+    /// Tells the daemon that a request waits for long. A socket that is in use tells nothing.
+    fn tell_unheard(&self);
 }
 
 /// Whether the daemon serves a lane.
@@ -85,6 +90,7 @@ impl Ring {
             free: FreeLanes(AtomicU32::new(0)),
             served: AtomicU32::new(1),
             refused: AtomicU32::new(0),
+            looking: [const { AtomicU32::new(0) }; LANES],
             is_over: AtomicBool::new(false),
         })
     }
@@ -124,9 +130,8 @@ impl Ring {
             return Err(NotAnswered::Unsuited);
         }
         let taken = self.take(socket).ok_or(NotAnswered::Unsuited)?;
-        let layout = LaneLayout::of(taken.lane);
-        self.call(layout, bytes, socket)?;
-        self.answer(layout)
+        self.call(taken.lane, bytes, socket)?;
+        self.answer(LaneLayout::of(taken.lane))
     }
 
     /// Takes a lane that the daemon serves; nothing if it is better to go by the socket.
@@ -167,18 +172,31 @@ impl Ring {
         None
     }
 
-    fn call(&self, layout: LaneLayout, request: &[u8], socket: &impl Socket) -> Result<(), NotAnswered> {
+    fn call(&self, lane: usize, request: &[u8], socket: &impl Socket) -> Result<(), NotAnswered> {
+        let (layout, looking) = (LaneLayout::of(lane), &self.looking[lane]);
         let unmapped = |_: AccessError| NotAnswered::Unsuited;
         let word = self.memory.atomic_u32(layout.state()).map_err(unmapped)?;
         let length = self.memory.atomic_u32(layout.request_bytes()).map_err(unmapped)?;
         self.memory.write(layout.request(), request).map_err(unmapped)?;
+        let processor = self.memory.atomic_u32(layout.processor()).map_err(unmapped)?;
         let lane = ClientEnd(word);
-        if lane.ask(|| length.store(request.len() as u32, Ordering::Relaxed)) {
+        let is_asleep = lane.ask(|| {
+            length.store(request.len() as u32, Ordering::Relaxed);
+            processor.store(sched_getcpu() as u32, Ordering::Relaxed);
+        });
+        if is_asleep {
             wait::wake_all(word);
+        } else {
+            let mut looks = Looking::from_bits(looking.load(Ordering::Relaxed));
+            looks.look(|| lane.is_answered());
+            looking.store(looks.to_bits(), Ordering::Relaxed);
         }
         while !lane.is_answered() {
             let Some(seen) = lane.begin_sleep() else { continue };
             let waited = wait::wait(word, seen, Some(CLIENT_SLEEP));
+            if waited == Waited::TimedOut && lane.is_unheard() && !self.is_over() {
+                socket.tell_unheard();
+            }
             if waited != Waited::Changed && !lane.is_answered() && (self.is_over() || socket.has_hung_up()) {
                 self.end();
                 let is_undone = lane.withdraw();

@@ -9,7 +9,8 @@ use crate::connection::{Connection, Room};
 use crate::protocol::{Request, Response};
 use crate::ring::lane::{Broken, DaemonEnd};
 use crate::ring::layout::{ANSWER_BYTES, LANES, LaneLayout, REQUEST_BYTES, RING_BYTES, TOO_LONG};
-use crate::ring::policy::DAEMON_SLEEP;
+use crate::ring::placement::{Place, Placement};
+use crate::ring::policy::{DAEMON_SLEEP, QUICK, look};
 use cuesta_format::Medium;
 use cuesta_libfs::Error;
 use cuesta_media::wait;
@@ -17,10 +18,12 @@ use cuesta_media::{AccessError, Mapping, MediaError, Protection};
 use parking_lot::{Condvar, Mutex};
 use rustix::fd::OwnedFd;
 use rustix::net::Shutdown;
+use rustix::process::Pid;
+use rustix::thread::{CpuSet, gettid, sched_getaffinity, sched_setaffinity};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{Builder, Scope};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Address space of a lane's stack; only what is touched costs memory.
 const STACK_BYTES: usize = 512 << 10;
@@ -59,6 +62,8 @@ pub(crate) struct Ring {
     ended_one: Condvar,
     is_over: AtomicBool,
     is_broken: AtomicBool,
+    /// The threads may run anywhere, from now on.
+    is_let_go: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -66,6 +71,8 @@ struct Lanes {
     /// The lanes that have been started, a bit for each.
     started: u32,
     running: usize,
+    /// The threads that have moved, and where they could run before.
+    moved: Vec<(Pid, CpuSet)>,
 }
 
 impl Ring {
@@ -90,6 +97,7 @@ impl Ring {
             ended_one: Condvar::new(),
             is_over: AtomicBool::new(false),
             is_broken: AtomicBool::new(false),
+            is_let_go: AtomicBool::new(false),
         };
         Ok((ring, file))
     }
@@ -137,6 +145,12 @@ impl Ring {
         self.memory.empty();
     }
 
+    /// Something keeps the processor of a lane's thread for itself: they all may run anywhere.
+    pub(crate) fn let_go(&self) {
+        self.is_let_go.store(true, Ordering::Release);
+        self.lanes.lock().moved.iter().for_each(|(thread, home)| allow(Some(*thread), home));
+    }
+
     /// Whether the client broke the protocol of a lane.
     pub(crate) fn is_broken(&self) -> bool {
         self.is_broken.load(Ordering::Acquire)
@@ -151,13 +165,21 @@ impl Ring {
         let lane = DaemonEnd(word);
         let mut request = vec![0; REQUEST_BYTES].into_boxed_slice();
         let mut answer = vec![0; ANSWER_BYTES].into_boxed_slice();
+        let mut mover = Mover::new(self);
+        let (mut answered, mut was_found) = (None::<Instant>, false);
         while !self.is_over() {
             if lane.take()? {
+                let is_quick = was_found || answered.is_some_and(|answered| answered.elapsed() < QUICK);
+                let processor = self.memory.atomic_u32(layout.processor())?.load(Ordering::Relaxed);
                 let length = self.answer(layout, connection, &mut request, &mut answer)?;
                 let answer_bytes = self.memory.atomic_u32(layout.answer_bytes())?;
                 if lane.answer(|| answer_bytes.store(length, Ordering::Relaxed))? {
                     wait::wake_all(word);
                 }
+                mover.served(processor, is_quick);
+                answered = Some(Instant::now());
+                let longest = mover.placement.look();
+                was_found = longest.is_some_and(|longest| look(longest, || lane.is_asked()));
             } else if let Some(seen) = lane.begin_sleep() {
                 if self.is_over() {
                     break;
@@ -196,6 +218,50 @@ impl Ring {
             }
             Err(_) => Ok(TOO_LONG),
         }
+    }
+}
+
+/// Has the thread of a lane run where the policy says.
+struct Mover<'r> {
+    ring: &'r Ring,
+    placement: Placement,
+    home: CpuSet,
+    has_moved: bool,
+}
+
+impl<'r> Mover<'r> {
+    fn new(ring: &'r Ring) -> Mover<'r> {
+        // Without it the thread moves nowhere.
+        let home = sched_getaffinity(None).unwrap_or_default();
+        Mover { ring, placement: Placement::default(), home, has_moved: false }
+    }
+
+    fn served(&mut self, processor: u32, is_quick: bool) {
+        let processor = Some(processor as usize)
+            .filter(|processor| *processor < CpuSet::MAX_CPU && self.home.is_set(*processor))
+            .filter(|_| self.home.count() > 1 && !self.ring.is_let_go.load(Ordering::Acquire));
+        let mut processors = self.home;
+        match self.placement.served(processor, is_quick) {
+            None => return,
+            Some(Place::Anywhere) => {}
+            Some(Place::Near(processor)) => {
+                processors = CpuSet::new();
+                processors.set(processor);
+            }
+            Some(Place::Far(processor)) => processors.unset(processor),
+        }
+        if !self.has_moved {
+            self.has_moved = true;
+            self.ring.lanes.lock().moved.push((gettid(), self.home));
+        }
+        allow(None, &processors);
+    }
+}
+
+fn allow(thread: Option<Pid>, processors: &CpuSet) {
+    // A processor that went away, or may no longer be used: the thread stays where it is, which is slower at worst.
+    if let Err(error) = sched_setaffinity(thread, processors) {
+        tracing::debug!(%error, "a thread stays where it is");
     }
 }
 

@@ -51,7 +51,7 @@ impl<W: Word> ClientEnd<'_, W> {
     }
 
     /// Whether the daemon has not begun with the request.
-    pub(crate) fn is_waiting(&self) -> bool {
+    pub(crate) fn is_unheard(&self) -> bool {
         self.0.load(Ordering::Relaxed) & STATE == ASKED
     }
 
@@ -91,6 +91,12 @@ impl<W: Word> ClientEnd<'_, W> {
 }
 
 impl<W: Word> DaemonEnd<'_, W> {
+    /// Whether there is something to take.
+    #[inline]
+    pub(crate) fn is_asked(&self) -> bool {
+        self.0.load(Ordering::Relaxed) & STATE != QUIET
+    }
+
     /// Takes a request if there is one. If so, it may be read.
     #[inline]
     pub(crate) fn take(&self) -> Result<bool, Broken> {

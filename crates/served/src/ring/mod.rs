@@ -9,7 +9,8 @@
 //! | `layout` | where things lie in the memory |
 //! | `lane` | the protocol of one lane: whose turn it is, who sleeps |
 //! | `free` | which lanes the threads of the client have taken |
-//! | `policy` | when a ring is made, and how long its ends wait |
+//! | `policy` | when a ring is made, and how long its ends look and sleep |
+//! | `placement` | on which processor the daemon's thread of a lane runs |
 //! | `client`, `daemon` | the two ends |
 //! | `models` | what is checked of `lane` and `free` |
 //!
@@ -22,6 +23,7 @@ mod lane;
 mod layout;
 #[cfg(all(test, feature = "model"))]
 mod models;
+mod placement;
 mod policy;
 
 pub(crate) use layout::RING_BYTES;
