@@ -205,6 +205,7 @@ impl Ring {
         if !request.goes_by_ring() {
             return Err(LaneError::Broken);
         }
+        let is_repeatable = request.is_repeatable();
         let mut room = Room::default();
         let response = match connection.answer(request, None, &mut room) {
             Err(Error::Disconnected | Error::SessionEnded) => return Err(LaneError::Ended),
@@ -216,7 +217,9 @@ impl Ring {
                 self.memory.write(layout.answer(), bytes)?;
                 Ok(bytes.len() as u32)
             }
-            Err(_) => Ok(TOO_LONG),
+            Err(_) if is_repeatable => Ok(TOO_LONG),
+            // No such request has an answer that long; by the socket it would be run again.
+            Err(_) => Err(LaneError::Broken),
         }
     }
 }

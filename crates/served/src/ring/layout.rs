@@ -20,7 +20,7 @@ pub(crate) const REQUEST_BYTES: usize = (LANE_BYTES / 2 - WORDS_BYTES) as usize;
 pub(crate) const ANSWER_BYTES: usize = (LANE_BYTES / 2) as usize;
 /// Bytes of a ring.
 pub(crate) const RING_BYTES: u64 = LANES as u64 * LANE_BYTES;
-/// An answer of so many bytes did not fit. It has no effects: the client asks again by the socket.
+/// An answer of so many bytes did not fit: the client asks again by the socket, which comes to the same.
 pub(crate) const TOO_LONG: u32 = u32::MAX;
 
 /// Where the parts of one lane lie.
