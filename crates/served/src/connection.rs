@@ -4,13 +4,9 @@
 //! of a door is made sure of here: flags and modes that exist, and names without a zero byte.
 
 use crate::accounts::{Holder, Resource, Share};
-use crate::complaints::Complaint;
 use crate::files::File;
-use crate::frames::{Bounds, FrameError, Frames};
 use crate::limits::UNCOUNTED_BYTES;
-use crate::peer;
 use crate::protocol::{Entry, Offset, Place, READ_BYTES_MAX, Request, Response, Subject, VERSION};
-use crate::ring::daemon::Ring;
 use crate::server::Shared;
 use cuesta_format::{FILE_BYTES_MAX, FileKind, InodeRecord};
 use cuesta_libfs::{
@@ -19,12 +15,10 @@ use cuesta_libfs::{
 };
 use cuesta_media::{UserSlice, UserSliceMut};
 use parking_lot::Mutex;
-use rustix::fd::{AsFd, OwnedFd};
-use rustix::io::Errno;
+use rustix::fd::OwnedFd;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock, Weak};
-use std::thread::Scope;
+use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 const READ: u32 = 4;
@@ -51,7 +45,7 @@ pub(crate) struct Connection<'s> {
 pub(crate) struct Room(#[allow(dead_code, reason = "held, not read")] Option<Share>);
 
 /// An answer, and the token beside it.
-type Answer = Result<(Response, Option<OwnedFd>), Error>;
+pub(crate) type Answer = Result<(Response, Option<OwnedFd>), Error>;
 
 /// A place, held for the length of a request.
 enum Held {
@@ -99,116 +93,10 @@ impl HeldSubject<'_> {
     }
 }
 
-/// Serves a process until it hangs up, or sends what is no request.
-pub(crate) fn serve(socket: OwnedFd, who: Credentials, shared: &Shared) {
-    let holder = holder(&who);
-    let bounds = Bounds { accounts: Arc::clone(shared.files.accounts()), holder };
-    let connection = Connection {
-        shared,
-        who,
-        holder,
-        files: Mutex::default(),
-        file_limit: AtomicU64::new(FILE_BYTES_MAX),
-    };
-    let mut frames = Frames::bounded(socket, bounds);
-    let ring = OnceLock::new();
-    let ended = std::thread::scope(|scope| {
-        let _ending = EndOfRing(&ring);
-        connection.run(&mut frames, &ring, scope)
-    });
-    let ended = match ended {
-        Err(FrameError::Ended(_)) if ring.get().is_some_and(Ring::is_broken) => Err(FrameError::Malformed),
-        ended => ended,
-    };
-    if let Err(error @ (FrameError::Malformed | FrameError::Late)) = ended
-        && let Some(left_out) = shared.complaints.is_told(Complaint::Message, holder.user)
-    {
-        tracing::warn!(user = holder.user, left_out, %error, "a connection is closed");
-    }
-}
-
-/// For whom a process's share of the daemon counts.
-pub(crate) fn holder(who: &Credentials) -> Holder {
-    let is_trusted = who.uid == 0 || who.uid == rustix::process::geteuid().as_raw();
-    Holder { user: who.uid, is_trusted }
-}
-
-/// Whom a connection is served for, if it may be served at all.
-pub(crate) fn who(socket: &OwnedFd) -> Option<Credentials> {
-    peer::credentials(socket)
-        .inspect_err(|error| tracing::warn!(%error, "a connection without credentials is closed"))
-        .ok()
-}
-
-/// The connection ends, in order or by a panic: so do the threads of its lanes.
-struct EndOfRing<'r>(&'r OnceLock<Ring>);
-
-impl Drop for EndOfRing<'_> {
-    fn drop(&mut self) {
-        self.0.get().into_iter().for_each(Ring::end);
-    }
-}
-
-impl Connection<'_> {
-    fn run<'scope>(
-        &'scope self,
-        frames: &mut Frames,
-        ring: &'scope OnceLock<Ring>,
-        scope: &'scope Scope<'scope, '_>,
-    ) -> Result<(), FrameError> {
-        let mut is_greeted = false;
-        loop {
-            let (request, token) = frames.receive::<Request<'_>>()?;
-            if !is_greeted && !matches!(request, Request::Hello { .. }) {
-                return Err(FrameError::Malformed);
-            }
-            is_greeted = true;
-            let mut room = Room::default();
-            let answer = match request {
-                Request::Ring => self.make_ring(&frames.socket, ring, scope),
-                Request::Lane { lane } => self.start_lane(ring.get(), lane, scope),
-                Request::Unheard => {
-                    ring.get().into_iter().for_each(Ring::let_go);
-                    Ok((Response::Done, None))
-                }
-                request => self.answer(request, token, &mut room),
-            };
-            if matches!(answer, Err(Error::Disconnected | Error::SessionEnded)) {
-                // SharedFS goes away beneath us: the next daemon is who to ask.
-                return Err(FrameError::Ended(Errno::CONNRESET));
-            }
-            let (response, token) = answer.unwrap_or_else(|error| (Response::Failed(error), None));
-            let sending = token.is_some().then(|| self.shared.files.sendings().begin());
-            let sent = frames.send(&response, token.as_ref().map(AsFd::as_fd));
-            drop(token);
-            drop(sending);
-            sent?;
-        }
-    }
-
-    /// Makes the connection's ring, with a thread for its first lane.
-    fn make_ring<'scope>(
-        &'scope self,
-        socket: &OwnedFd,
-        ring: &'scope OnceLock<Ring>,
-        scope: &'scope Scope<'scope, '_>,
-    ) -> Answer {
-        if ring.get().is_some() {
-            return Err(Error::Invalid);
-        }
-        let (made, file) = Ring::make(socket, self.shared.files.accounts(), self.holder)?;
-        ring.get_or_init(|| made).start(0, self, scope)?;
-        Ok((Response::Done, Some(file)))
-    }
-
-    fn start_lane<'scope>(
-        &'scope self,
-        ring: Option<&'scope Ring>,
-        lane: u32,
-        scope: &'scope Scope<'scope, '_>,
-    ) -> Answer {
-        ring.ok_or(Error::Invalid)?.start(lane as usize, self, scope)?;
-        Ok((Response::Done, None))
+impl<'s> Connection<'s> {
+    pub(crate) fn new(shared: &'s Shared, who: Credentials, holder: Holder) -> Connection<'s> {
+        let file_limit = AtomicU64::new(FILE_BYTES_MAX);
+        Connection { shared, who, holder, files: Mutex::default(), file_limit }
     }
 
     /// Takes `amount` of a resource for the user.

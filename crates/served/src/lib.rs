@@ -9,15 +9,16 @@
 //! | `protocol` | what may be asked: calls, on paths and on open files |
 //! | `frames` | messages over the socket, one descriptor beside them |
 //! | `ring` | calls by shared memory, beside the socket |
+//! | `asking` | how a call gets its answer, from one daemon or the next |
 //! | `client`, `open_file` | the asking end, in the process of the other user |
 //! | `server` | the answering end: sockets, threads, limits |
+//! | `serving` | the thread of a connection |
 //! | `connection` | one process: who it is, what it has open, and what each request does |
 //! | `files` | open files, which live as long as any process has their token |
 //! | `shipped` | operations that sessions send, on files that several of them change: both ends |
 //! | `sending` | descriptors that are on their way to processes |
 //! | `limits`, `accounts`, `complaints` | how much of the daemon and of its log each user may have, and has |
 //! | `kept` | what is known of them, where the next daemon finds it |
-//! | `sync` | where the ring has its atomics from |
 //!
 //! An open file is named by a *token*, the reading end of a pipe that is made for it. It is a descriptor like any other: it
 //! is inherited by fork and exec, and the kernel counts who has it. Whoever holds it may use the file; when nobody
@@ -31,6 +32,7 @@
 //! process. Nothing here decides about permissions, but who asks.
 
 mod accounts;
+mod asking;
 mod client;
 mod complaints;
 mod connection;
@@ -44,8 +46,8 @@ mod protocol;
 mod ring;
 mod sending;
 mod server;
+mod serving;
 mod shipped;
-mod sync;
 
 pub use client::{Client, Holder};
 pub use limits::Limits;

@@ -1,7 +1,7 @@
 //! Which lanes of a ring are free: a word of the client process alone, which its threads take lanes by.
 
 use crate::ring::layout::LANES;
-use crate::sync::{Ordering, Word, mistake};
+use crate::ring::sync::{Ordering, Word, mistake};
 
 const ALL: u32 = (1 << LANES) - 1;
 /// A thread waits for a lane.

@@ -13,7 +13,7 @@
 //!
 //! This file knows neither memory nor futexes; `models` runs it under the model checker.
 
-use crate::sync::{Ordering, Word, mistake};
+use crate::ring::sync::{Ordering, Word, mistake};
 
 const QUIET: u32 = 0;
 const ASKED: u32 = 1;

@@ -12,6 +12,7 @@
 //! | `policy` | when a ring is made, and how long its ends look and sleep |
 //! | `placement` | on which processor the daemon's thread of a lane runs |
 //! | `client`, `daemon` | the two ends |
+//! | `sync` | where `lane` and `free` have their atomics from |
 //! | `models` | what is checked of `lane` and `free` |
 //!
 //! The socket stays open. The daemon sees the client's death there, and the client the daemon's.
@@ -25,6 +26,7 @@ mod layout;
 mod models;
 mod placement;
 mod policy;
+mod sync;
 
 pub(crate) use layout::RING_BYTES;
 pub(crate) use policy::CALLS_BEFORE_RING;
