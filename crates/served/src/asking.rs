@@ -4,7 +4,7 @@ use crate::client::{Client, unexpected};
 use crate::frames::{FrameError, Frames};
 use crate::protocol::{Request, Response, VERSION};
 use crate::ring::CALLS_BEFORE_RING;
-use crate::ring::client::{NotAnswered, Ring, Socket, Started};
+use crate::ring::client::{Answer, NotAnswered, Ring, Socket, Started};
 use cuesta_format::StoreId;
 use cuesta_libfs::{Error, RESUME_WAIT, patiently};
 use parking_lot::Mutex;
@@ -77,12 +77,23 @@ impl From<FrameError> for Error {
 
 impl Client {
     pub(crate) fn ask(&self, request: &Request<'_>) -> Result<Response, Error> {
+        match self.ask_then(request, |answer| answer.decode().map(Err::<std::convert::Infallible, _>))? {
+            Err(Response::Failed(error)) => Err(error),
+            Err(response) => Ok(response),
+        }
+    }
+
+    /// Asks, and has `take` read the answer in the lane of a ring, which may be none. An answer by the socket is itself.
+    pub(crate) fn ask_then<T>(
+        &self,
+        request: &Request<'_>,
+        take: impl FnOnce(&Answer<'_>) -> Option<Result<T, Response>>,
+    ) -> Result<Result<T, Response>, Error> {
         let mut loss = Loss::default();
         let ring = self.ring.read().clone();
         if let Some(ring) = ring {
-            match ring.ask(request, &self.line) {
-                Ok(Response::Failed(error)) => return Err(error),
-                Ok(response) => return Ok(response),
+            match ring.ask(request, &self.line, take) {
+                Ok(answer) => return Ok(answer),
                 Err(NotAnswered::Unsuited) => {}
                 Err(NotAnswered::Ended { is_undone }) => {
                     let mut line = self.line.lock();
@@ -93,7 +104,7 @@ impl Client {
                 }
             }
         }
-        self.ask_by_socket(request, None, loss).map(|(response, _)| response)
+        self.ask_by_socket(request, None, loss).map(|(response, _)| Err(response))
     }
 
     pub(crate) fn ask_with(

@@ -1,11 +1,12 @@
 //! The asking end: calls of a process that is another user than the store's, as LibFS has them.
 
 use crate::asking::{Line, greet};
+use crate::content::{Content, gather};
 use crate::open_file::OpenFile;
 use crate::protocol::{Offset, Place, READ_BYTES_MAX, Request, Response, Subject};
 use crate::ring::client::Ring;
 use cuesta_format::wire::StoreTotals;
-use cuesta_format::{InodeNumber, InodeRecord, StoreId, WRITE_BYTES_MAX};
+use cuesta_format::{InodeNumber, InodeRecord, StoreId};
 use cuesta_libfs::{
     Allocation, DirectoryItem, Error, ExtendedFlags, NewMode, RenameFlags, Resolve, SetAttributes, Whence,
 };
@@ -111,6 +112,24 @@ impl Client {
         }
     }
 
+    /// Asks for bytes, and has `take` take them from where they lie.
+    pub(crate) fn content<T>(
+        &self,
+        request: &Request<'_>,
+        mut take: impl FnMut(Content<'_>) -> T,
+    ) -> Result<T, Error> {
+        let answer = self.ask_then(request, |answer| match answer.content() {
+            Some(content) => Some(Ok(take(content))),
+            None => answer.decode().map(Err),
+        })?;
+        match answer {
+            Ok(taken) => Ok(taken),
+            Err(Response::Bytes(bytes)) => Ok(take(Content::Message(&bytes))),
+            Err(Response::Failed(error)) => Err(error),
+            Err(_) => Err(unexpected()),
+        }
+    }
+
     fn opened(&self, request: &Request<'_>) -> Result<(OpenFile, OwnedFd), Error> {
         match self.ask_with(request, None)? {
             (Response::Opened { file, inode, kind, flags }, Some(token)) => {
@@ -206,16 +225,16 @@ impl Client {
         loop {
             let count = (wanted - done).min(READ_BYTES_MAX) as u32;
             let place = self.place(at.map(|at| at.saturating_add(done as i64)));
-            let bytes = match self.bytes(&Request::Read { file: file.number(), count, place }) {
+            let request = Request::Read { file: file.number(), count, place };
+            let read = match self.content(&request, |content| (content.len(), content.scatter(out, done))) {
                 Err(_) if done > 0 => return Ok(done),
-                read => read?,
+                Err(error) => return Err(error),
+                Ok((read, Ok(()))) => read,
+                Ok((_, Err(copied))) if done + copied > 0 => return Ok(done + copied),
+                Ok((_, Err(_))) => return Err(Error::Fault),
             };
-            match scatter(&bytes, out, done) {
-                Ok(()) => done += bytes.len(),
-                Err(copied) if done + copied > 0 => return Ok(done + copied),
-                Err(_) => return Err(Error::Fault),
-            }
-            if bytes.len() < count as usize || done >= wanted {
+            done += read;
+            if read < count as usize || done >= wanted {
                 return Ok(done);
             }
         }
@@ -415,37 +434,4 @@ impl Client {
 
 pub(crate) fn unexpected() -> Error {
     Error::Daemon("the answer does not fit the request".into())
-}
-
-/// What one write takes of the application's memory; what lies before a bad address, if something does.
-pub(crate) fn gather(data: &[UserSlice<'_>]) -> Result<Vec<u8>, Error> {
-    let wanted: usize = data.iter().map(UserSlice::len).sum();
-    let mut bytes = vec![0; wanted.min(WRITE_BYTES_MAX)];
-    let mut filled = 0;
-    for slice in data {
-        let (part, _) = slice.split_at(bytes.len() - filled);
-        let end = filled + part.len();
-        if let Err(fault) = part.copy_in(&mut bytes[filled..end]) {
-            bytes.truncate(filled + fault.copied);
-            return if bytes.is_empty() { Err(Error::Fault) } else { Ok(bytes) };
-        }
-        filled = end;
-    }
-    Ok(bytes)
-}
-
-/// Copies `bytes` to the application's memory, `skip` bytes into it. `Err`: how many were copied before a bad address.
-pub(crate) fn scatter(bytes: &[u8], out: &mut [UserSliceMut<'_>], skip: usize) -> Result<(), usize> {
-    let (mut skip, mut done) = (skip, 0);
-    for slice in out {
-        if skip >= slice.len() {
-            skip -= slice.len();
-            continue;
-        }
-        let mut part = slice.part(skip, bytes.len() - done);
-        let end = done + part.len();
-        part.copy_out(&bytes[done..end]).map_err(|fault| done + fault.copied)?;
-        (skip, done) = (0, end);
-    }
-    Ok(())
 }

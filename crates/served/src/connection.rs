@@ -395,18 +395,28 @@ impl<'s> Connection<'s> {
 
     fn read(&self, file: u64, count: u32, place: Offset, room: &mut Room) -> Result<Response, Error> {
         let file = self.file(file)?;
-        let open = file.open()?;
         let mut bytes = self.room_to_read(count, room)?;
-        let mut out = [UserSliceMut::from(bytes.as_mut_slice())];
-        let count = match place {
-            Offset::At(at) => file.client.pread(open, &mut out, at)?,
-            Offset::Own { operation } => {
-                let _moving = file.moving(operation)?;
-                file.client.read(open, &mut out)?
-            }
-        };
-        bytes.truncate(count);
+        let read = read_into(&file, place, UserSliceMut::from(bytes.as_mut_slice()))?;
+        bytes.truncate(read);
         Ok(Response::Bytes(bytes))
+    }
+
+    /// Does a request that reads, into `out`. Nothing: it is another one, or reads more than that.
+    pub(crate) fn read_to(
+        &self,
+        request: &Request<'_>,
+        mut out: UserSliceMut<'_>,
+    ) -> Option<Result<usize, Error>> {
+        match request {
+            Request::Read { file, count, place } if *count as usize <= out.len() => {
+                let out = out.part(0, *count as usize);
+                Some(self.file(*file).and_then(|file| read_into(&file, *place, out)))
+            }
+            Request::ShippedRead { file, at, count } if *count as usize <= out.len() => {
+                Some(self.shipped_read_into(file, *at, out.part(0, *count as usize)))
+            }
+            _ => None,
+        }
     }
 
     fn write(&self, file: u64, place: Offset, appends: bool, data: &[u8]) -> Result<Response, Error> {
@@ -518,6 +528,18 @@ impl Drop for Connection<'_> {
         // What a killed process had is closed now, and not when the watch comes to it.
         for file in self.files.get_mut().values().filter_map(Weak::upgrade) {
             self.shared.files.close(&file);
+        }
+    }
+}
+
+/// Reads into `out` what it has room for.
+fn read_into(file: &File, place: Offset, out: UserSliceMut<'_>) -> Result<usize, Error> {
+    let open = file.open()?;
+    match place {
+        Offset::At(at) => file.client.pread(open, &mut [out], at),
+        Offset::Own { operation } => {
+            let _moving = file.moving(operation)?;
+            file.client.read(open, &mut [out])
         }
     }
 }

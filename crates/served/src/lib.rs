@@ -10,6 +10,7 @@
 //! | `frames` | messages over the socket, one descriptor beside them |
 //! | `ring` | calls by shared memory, beside the socket |
 //! | `asking` | how a call gets its answer, from one daemon or the next |
+//! | `content` | bytes between the application's memory and messages |
 //! | `client`, `open_file` | the asking end, in the process of the other user |
 //! | `server` | the answering end: sockets, threads, limits |
 //! | `serving` | the thread of a connection |
@@ -36,6 +37,7 @@ mod asking;
 mod client;
 mod complaints;
 mod connection;
+mod content;
 mod files;
 mod frames;
 mod kept;

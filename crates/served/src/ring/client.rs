@@ -3,14 +3,15 @@
 //! No lock is held across a call. What the socket is needed for (starting a lane, noticing that the daemon is gone) is the
 //! caller's.
 
+use crate::content::Content;
 use crate::protocol::{Request, Response};
 use crate::ring::free::FreeLanes;
 use crate::ring::lane::ClientEnd;
-use crate::ring::layout::{ANSWER_BYTES, LANES, LaneLayout, REQUEST_BYTES, RING_BYTES, TOO_LONG};
+use crate::ring::layout::{ANSWER_BYTES, BYTES, LANES, LaneLayout, REQUEST_BYTES, RING_BYTES, TOO_LONG};
 use crate::ring::policy::{CLIENT_SLEEP, LANE_WAIT, LANE_WAITS, Looking};
 use cuesta_format::Medium;
 use cuesta_media::wait::{self, Waited};
-use cuesta_media::{AccessError, Mapping, Protection};
+use cuesta_media::{AccessError, Mapping, Protection, SharedMemory};
 use rustix::fd::OwnedFd;
 use rustix::fs::SealFlags;
 use rustix::thread::sched_getcpu;
@@ -110,8 +111,13 @@ impl Ring {
         self.is_over.load(Ordering::Acquire)
     }
 
-    /// Asks by a lane.
-    pub(crate) fn ask(&self, request: &Request<'_>, socket: &impl Socket) -> Result<Response, NotAnswered> {
+    /// Asks by a lane, and has `take` read the answer there. Nothing: it is no answer.
+    pub(crate) fn ask<T>(
+        &self,
+        request: &Request<'_>,
+        socket: &impl Socket,
+        take: impl FnOnce(&Answer<'_>) -> Option<T>,
+    ) -> Result<T, NotAnswered> {
         if self.is_over() {
             return Err(NotAnswered::Ended { is_undone: true });
         }
@@ -131,7 +137,8 @@ impl Ring {
         }
         let taken = self.take(socket).ok_or(NotAnswered::Unsuited)?;
         self.call(taken.lane, bytes, socket)?;
-        self.answer(LaneLayout::of(taken.lane))
+        let answer = self.answer(LaneLayout::of(taken.lane))?;
+        take(&answer).ok_or(NotAnswered::Ended { is_undone: false })
     }
 
     /// Takes a lane that the daemon serves; nothing if it is better to go by the socket.
@@ -211,22 +218,79 @@ impl Ring {
         Ok(())
     }
 
-    fn answer(&self, layout: LaneLayout) -> Result<Response, NotAnswered> {
+    fn answer(&self, layout: LaneLayout) -> Result<Answer<'_>, NotAnswered> {
         let unreadable = |_: AccessError| NotAnswered::Ended { is_undone: false };
         let length = self.memory.atomic_u32(layout.answer_bytes()).map_err(unreadable)?;
-        let length = match length.load(Ordering::Relaxed) {
-            TOO_LONG => return Err(NotAnswered::Unsuited),
-            length => length as usize,
-        };
+        match length.load(Ordering::Relaxed) {
+            TOO_LONG => Err(NotAnswered::Unsuited),
+            length => Ok(Answer {
+                memory: &self.memory,
+                start: layout.answer(),
+                bytes: (length as usize).min(ANSWER_BYTES),
+            }),
+        }
+    }
+}
+
+/// An answer, in the lane of the calling thread.
+pub(crate) struct Answer<'r> {
+    memory: &'r SharedMemory,
+    start: u64,
+    bytes: usize,
+}
+
+impl Answer<'_> {
+    /// The message.
+    pub(crate) fn decode(&self) -> Option<Response> {
         let (mut usual, mut long);
-        let bytes = if length <= USUAL_BYTES {
+        let bytes = if self.bytes <= USUAL_BYTES {
             usual = [0; USUAL_BYTES];
-            &mut usual[..length]
+            &mut usual[..self.bytes]
         } else {
-            long = vec![0; length.min(ANSWER_BYTES)];
+            long = vec![0; self.bytes];
             &mut long[..]
         };
-        self.memory.read(layout.answer(), bytes).map_err(unreadable)?;
-        postcard::from_bytes(bytes).map_err(|_| NotAnswered::Ended { is_undone: false })
+        self.memory.read(self.start, bytes).ok()?;
+        postcard::from_bytes(bytes).ok()
+    }
+
+    /// The bytes that are answered, if the message is [`Response::Bytes`].
+    pub(crate) fn content(&self) -> Option<Content<'_>> {
+        let mut head = [0; HEAD_BYTES];
+        let head = &mut head[..HEAD_BYTES.min(self.bytes)];
+        self.memory.read(self.start, head).ok()?;
+        let (kind, rest) = postcard::take_from_bytes::<u32>(head).ok()?;
+        let (length, rest) = postcard::take_from_bytes::<u32>(rest).ok()?;
+        let start = head.len() - rest.len();
+        let is_whole = kind == BYTES && start + length as usize == self.bytes;
+        is_whole.then(|| Content::Lane(self.memory, self.start + start as u64, length as usize))
+    }
+}
+
+/// What is in front of the bytes takes no more.
+const HEAD_BYTES: usize = 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_are_told_from_other_answers_by_their_beginning() {
+        let file = wait::sealed_memfd("test-ring", RING_BYTES).unwrap();
+        let ring = Ring::map(&file).unwrap();
+        let answer = |response: &Response| {
+            let bytes = postcard::to_stdvec(response).unwrap();
+            ring.memory.write(7, &bytes).unwrap();
+            let answer = Answer { memory: &ring.memory, start: 7, bytes: bytes.len() };
+            assert_eq!(answer.decode().as_ref(), Some(response));
+            answer.content().map(|content| content.len())
+        };
+        for length in [0, 1, 127, 128, 20_000] {
+            assert_eq!(answer(&Response::Bytes(vec![3; length])), Some(length));
+        }
+        assert_eq!(answer(&Response::Done), None);
+        assert_eq!(answer(&Response::Number(3)), None);
+        let cut = Answer { memory: &ring.memory, start: 7, bytes: 1 };
+        assert!(cut.content().is_none());
     }
 }

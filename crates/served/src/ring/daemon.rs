@@ -8,13 +8,13 @@ use crate::accounts::{Accounts, Holder, Resource, Share};
 use crate::connection::{Connection, Room};
 use crate::protocol::{Request, Response};
 use crate::ring::lane::{Broken, DaemonEnd};
-use crate::ring::layout::{ANSWER_BYTES, LANES, LaneLayout, REQUEST_BYTES, RING_BYTES, TOO_LONG};
+use crate::ring::layout::{ANSWER_BYTES, BYTES, LANES, LaneLayout, REQUEST_BYTES, RING_BYTES, TOO_LONG};
 use crate::ring::placement::{Place, Placement};
 use crate::ring::policy::{DAEMON_SLEEP, QUICK, look};
 use cuesta_format::Medium;
 use cuesta_libfs::Error;
 use cuesta_media::wait;
-use cuesta_media::{AccessError, Mapping, MediaError, Protection};
+use cuesta_media::{AccessError, Mapping, MediaError, Protection, UserSliceMut};
 use parking_lot::{Condvar, Mutex};
 use rustix::fd::OwnedFd;
 use rustix::net::Shutdown;
@@ -27,6 +27,8 @@ use std::time::{Duration, Instant};
 
 /// Address space of a lane's stack; only what is touched costs memory.
 const STACK_BYTES: usize = 512 << 10;
+/// What is in front of bytes that are read.
+const CONTENT_HEAD_BYTES: usize = 4;
 /// Threads that have not ended are woken again after so long.
 const END_PAUSE: Duration = Duration::from_millis(20);
 
@@ -190,6 +192,15 @@ impl Ring {
         Ok(())
     }
 
+    /// Where bytes that are read go, in the answer of a lane.
+    fn room_for_content(&self, layout: LaneLayout) -> UserSliceMut<'_> {
+        let start = layout.answer() + CONTENT_HEAD_BYTES as u64;
+        let length = ANSWER_BYTES - CONTENT_HEAD_BYTES;
+        // SAFETY: in the ring, which is mapped for writing as long as `self` lives. The client may change what is there, and
+        // nothing here relies on it.
+        unsafe { UserSliceMut::new(self.memory.as_ptr().add(start as usize), length) }
+    }
+
     /// Runs the request of a lane, and stores the answer. Answers its length.
     fn answer(
         &self,
@@ -207,9 +218,18 @@ impl Ring {
         }
         let is_repeatable = request.is_repeatable();
         let mut room = Room::default();
-        let response = match connection.answer(request, None, &mut room) {
+        let answered = match connection.read_to(&request, self.room_for_content(layout)) {
+            Some(Ok(read)) => {
+                let head = content_head(read);
+                self.memory.write(layout.answer(), &head)?;
+                return Ok((head.len() + read) as u32);
+            }
+            Some(Err(error)) => Err(error),
+            None => connection.answer(request, None, &mut room).map(|(response, _)| response),
+        };
+        let response = match answered {
             Err(Error::Disconnected | Error::SessionEnded) => return Err(LaneError::Ended),
-            Ok((response, _)) => response,
+            Ok(response) => response,
             Err(error) => Response::Failed(error),
         };
         match postcard::to_slice(&response, answer) {
@@ -222,6 +242,12 @@ impl Ring {
             Err(_) => Err(LaneError::Broken),
         }
     }
+}
+
+/// The beginning of [`Response::Bytes`], as long for any length that fits a lane.
+fn content_head(length: usize) -> [u8; CONTENT_HEAD_BYTES] {
+    const MORE: u8 = 0x80;
+    [BYTES as u8, MORE | length as u8, MORE | (length >> 7) as u8, (length >> 14) as u8]
 }
 
 /// Has the thread of a lane run where the policy says.
@@ -276,5 +302,19 @@ impl Drop for Ending<'_> {
         let _ = rustix::net::shutdown(&self.0.socket, Shutdown::Both);
         self.0.lanes.lock().running -= 1;
         self.0.ended_one.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_that_were_read_are_an_answer() {
+        for length in [0, 1, 127, 128, 255, 16_383, 16_384, ANSWER_BYTES - CONTENT_HEAD_BYTES] {
+            let content = vec![7; length];
+            let message = [&content_head(length)[..], &content].concat();
+            assert_eq!(postcard::from_bytes(&message), Ok(Response::Bytes(content)), "{length}");
+        }
     }
 }

@@ -23,6 +23,9 @@ pub(crate) const RING_BYTES: u64 = LANES as u64 * LANE_BYTES;
 /// An answer of so many bytes did not fit: the client asks again by the socket, which comes to the same.
 pub(crate) const TOO_LONG: u32 = u32::MAX;
 
+/// [`crate::Response::Bytes`], as a message begins: such answers are written and read where they lie.
+pub(crate) const BYTES: u32 = 3;
+
 /// Where the parts of one lane lie.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LaneLayout {
