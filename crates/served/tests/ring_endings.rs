@@ -180,6 +180,27 @@ fn a_request_that_a_daemon_began_is_asked_again_if_that_comes_to_the_same() {
     });
 }
 
+#[test]
+fn a_request_that_waits_for_long_is_told_of_by_the_socket() {
+    let daemons = |listener: &UnixListener| {
+        let mut line = Line::accept(listener);
+        let ring = line.give_ring();
+        ring.await_state(0, ASKED);
+        assert_eq!(postcard::from_bytes(&line.receive()), Ok(Request::Unheard));
+        ring.set_state(0, RUNNING);
+        line.send(&Response::Done, None);
+        // One that was begun waits for what it does.
+        ring.put_answer(0, &Response::Done);
+        ring.await_state(0, ASKED);
+        ring.put_answer(0, &Response::Done);
+    };
+    beside(daemons, |client| {
+        warm(client);
+        assert_eq!(rename(client), Ok(()));
+        assert_eq!(client.settle(), Ok(()));
+    });
+}
+
 /// All threads that wait for a daemon go on with the next one, by one connection.
 #[test]
 fn threads_that_wait_go_on_with_the_next_daemon_together() {

@@ -275,6 +275,17 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_child_of_fork_does_not_have_a_ring() {
+        let file = wait::sealed_memfd("test-ring", RING_BYTES).unwrap();
+        let ring = Ring::map(&file).unwrap();
+        let start = format!("{:x}-", ring.memory.as_ptr() as usize);
+        let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+        let of_ring = maps.lines().skip_while(|line| !line.starts_with(&start));
+        let flags = of_ring.into_iter().find(|line| line.starts_with("VmFlags:")).unwrap();
+        assert!(flags.split(' ').any(|flag| flag == "dc"), "{flags}");
+    }
+
+    #[test]
     fn bytes_are_told_from_other_answers_by_their_beginning() {
         let file = wait::sealed_memfd("test-ring", RING_BYTES).unwrap();
         let ring = Ring::map(&file).unwrap();

@@ -310,6 +310,28 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_thread_that_was_let_go_may_run_where_it_could_at_first() {
+        let (socket, _other_end) = std::os::unix::net::UnixStream::pair().unwrap();
+        let holder = Holder { user: 1, is_trusted: false };
+        let accounts = Accounts::new(crate::Limits::default());
+        let (ring, _file) = Ring::make(&socket.into(), &accounts, holder).unwrap();
+        let home = sched_getaffinity(None).unwrap();
+        let here = (0..CpuSet::MAX_CPU).find(|processor| home.is_set(*processor)).unwrap();
+        let mut mover = Mover::new(&ring);
+        for nowhere in [u32::MAX, CpuSet::MAX_CPU as u32] {
+            mover.served(nowhere, false);
+            assert_eq!(sched_getaffinity(None).unwrap(), home);
+        }
+        mover.served(here as u32, false);
+        let placed = sched_getaffinity(None).unwrap();
+        assert!(placed.is_set(here) && placed.count() == 1);
+        ring.let_go();
+        assert_eq!(sched_getaffinity(None).unwrap(), home);
+        (0..100).for_each(|_| mover.served(here as u32, true));
+        assert_eq!(sched_getaffinity(None).unwrap(), home);
+    }
+
+    #[test]
     fn bytes_that_were_read_are_an_answer() {
         for length in [0, 1, 127, 128, 255, 16_383, 16_384, ANSWER_BYTES - CONTENT_HEAD_BYTES] {
             let content = vec![7; length];
