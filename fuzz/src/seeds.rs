@@ -41,6 +41,7 @@ fn of(target: &str) -> Vec<Vec<u8>> {
         "answers" => answers(),
         "served" => served(),
         "asked" => asked(),
+        "ring" => crate::rings::seeds(&served()),
         "kept" => crate::users::seeds(),
         "account" => accounts(),
         other => panic!("there is no target {other}"),
@@ -199,8 +200,22 @@ fn requests(file: InodeNumber) -> Vec<Request> {
     vec![
         Request::GrowLog { have: 8, slots: 8 },
         Request::CommitFile,
-        Request::Acquire { inode: ROOT, mode: LeaseMode::Read, ahead: 64, beside: vec![file], kept: None },
-        Request::Acquire { inode: file, mode: LeaseMode::Write, ahead: 0, beside: Vec::new(), kept: None },
+        Request::Acquire {
+            inode: ROOT,
+            mode: LeaseMode::Read,
+            ahead: 64,
+            beside: vec![file],
+            kept: None,
+            ships: true,
+        },
+        Request::Acquire {
+            inode: file,
+            mode: LeaseMode::Write,
+            ahead: 0,
+            beside: Vec::new(),
+            kept: None,
+            ships: false,
+        },
         Request::Ahead { near: file, count: 128 },
         Request::Lookup { parent: ROOT, name: b"honest".to_vec() },
         Request::List { parent: ROOT, after: Vec::new() },
@@ -240,7 +255,7 @@ fn wrong_requests() -> Vec<Request> {
     let (mode, ahead, kept) = (LeaseMode::Write, u32::MAX, None);
     vec![
         Request::GrowLog { have: u32::MAX, slots: u32::MAX },
-        Request::Acquire { inode: none, mode, ahead, beside: vec![none; 100], kept },
+        Request::Acquire { inode: none, mode, ahead, beside: vec![none; 100], kept, ships: true },
         Request::Ahead { near: InodeNumber(u64::MAX), count: u32::MAX },
         Request::Lookup { parent: none, name: vec![b'x'; 256] },
         Request::List { parent: ROOT, after: vec![0xff; 300] },
