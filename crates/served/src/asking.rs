@@ -1,12 +1,14 @@
 //! How a call gets its answer: by the ring, by the socket, or from the next daemon.
 
 use crate::client::{Client, unexpected};
+use crate::content::gather;
 use crate::frames::{FrameError, Frames};
 use crate::protocol::{Request, Response, VERSION};
 use crate::ring::CALLS_BEFORE_RING;
 use crate::ring::client::{Answer, NotAnswered, Ring, Socket, Started};
 use cuesta_format::StoreId;
 use cuesta_libfs::{Error, RESUME_WAIT, patiently};
+use cuesta_media::UserSlice;
 use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd as _, BorrowedFd, OwnedFd};
@@ -90,21 +92,52 @@ impl Client {
         take: impl FnOnce(&Answer<'_>) -> Option<Result<T, Response>>,
     ) -> Result<Result<T, Response>, Error> {
         let mut loss = Loss::default();
+        match self.ask_by_ring(request, &[], &mut loss, take)? {
+            Some(answer) => Ok(answer),
+            None => self.ask_by_socket(request, None, loss).map(|(response, _)| Err(response)),
+        }
+    }
+
+    /// Asks what `request` makes of bytes of the application's, with which it ends.
+    pub(crate) fn ask_writing(
+        &self,
+        data: &[UserSlice<'_>],
+        request: impl Fn(&[u8]) -> Request<'_>,
+    ) -> Result<Response, Error> {
+        let mut loss = Loss::default();
+        let response = match self.ask_by_ring(&request(&[]), data, &mut loss, |answer| answer.decode())? {
+            Some(response) => response,
+            None => self.ask_by_socket(&request(&gather(data)?), None, loss)?.0,
+        };
+        match response {
+            Response::Failed(error) => Err(error),
+            response => Ok(response),
+        }
+    }
+
+    /// Asks by the ring. Nothing: it is to be asked by the socket.
+    fn ask_by_ring<T>(
+        &self,
+        request: &Request<'_>,
+        payload: &[UserSlice<'_>],
+        loss: &mut Loss,
+        take: impl FnOnce(&Answer<'_>) -> Option<T>,
+    ) -> Result<Option<T>, Error> {
         let ring = self.ring.read().clone();
-        if let Some(ring) = ring {
-            match ring.ask(request, &self.line, take) {
-                Ok(answer) => return Ok(answer),
-                Err(NotAnswered::Unsuited) => {}
-                Err(NotAnswered::Ended { is_undone }) => {
-                    let mut line = self.line.lock();
-                    self.renew_after(&ring, &mut line, &mut loss)?;
-                    if !is_undone && !request.is_repeatable() {
-                        return Err(Error::Disconnected);
-                    }
+        let Some(ring) = ring else { return Ok(None) };
+        match ring.ask(request, payload, &self.line, take) {
+            Ok(answer) => return Ok(Some(answer)),
+            Err(NotAnswered::BadAddress) => return Err(Error::Fault),
+            Err(NotAnswered::Unsuited) => {}
+            Err(NotAnswered::Ended { is_undone }) => {
+                let mut line = self.line.lock();
+                self.renew_after(&ring, &mut line, loss)?;
+                if !is_undone && !request.is_repeatable() {
+                    return Err(Error::Disconnected);
                 }
             }
         }
-        self.ask_by_socket(request, None, loss).map(|(response, _)| Err(response))
+        Ok(None)
     }
 
     pub(crate) fn ask_with(

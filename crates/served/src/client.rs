@@ -1,7 +1,7 @@
 //! The asking end: calls of a process that is another user than the store's, as LibFS has them.
 
 use crate::asking::{Line, greet};
-use crate::content::{Content, gather};
+use crate::content::Content;
 use crate::open_file::OpenFile;
 use crate::protocol::{Offset, Place, READ_BYTES_MAX, Request, Response, Subject};
 use crate::ring::client::Ring;
@@ -249,9 +249,11 @@ impl Client {
         appends: bool,
     ) -> Result<usize, Error> {
         file.check_writable()?;
-        let bytes = gather(data)?;
-        let request = Request::Write { file: file.number(), place: self.place(at), appends, data: &bytes };
-        self.number(&request).map(|written| written as usize)
+        let (file, place) = (file.number(), self.place(at));
+        match self.ask_writing(data, |data| Request::Write { file, place, appends, data })? {
+            Response::Number(written) => Ok(written as usize),
+            _ => Err(unexpected()),
+        }
     }
 
     /// `lseek`.

@@ -6,7 +6,6 @@
 
 use crate::client::{Client, unexpected};
 use crate::connection::{Connection, Room};
-use crate::content::gather;
 use crate::protocol::{READ_BYTES_MAX, Request, Response};
 use cuesta_format::InodeRecord;
 use cuesta_libfs::{Error, ShippedChange, ShippedFile};
@@ -46,8 +45,7 @@ impl Client {
         data: &[UserSlice<'_>],
         at: Option<u64>,
     ) -> Result<(usize, u64), Error> {
-        let data = gather(data)?;
-        match self.ask(&Request::ShippedWrite { file: *file, at, data: &data })? {
+        match self.ask_writing(data, |data| Request::ShippedWrite { file: *file, at, data })? {
             Response::Written { count, end } => Ok((count as usize, end)),
             _ => Err(unexpected()),
         }

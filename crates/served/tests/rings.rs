@@ -5,7 +5,7 @@ use crate::common::*;
 use cuesta_format::Medium;
 use cuesta_format::control::CELL_HOLDER;
 use cuesta_libfs::{Allocation, Error, ExtendedFlags, RenameFlags, SetAttributes, Whence};
-use cuesta_media::{Mapping, Protection, wait};
+use cuesta_media::{Mapping, Protection, UserSlice, wait};
 use cuesta_served::{Client, Offset, Place, Request, Response, Subject};
 use std::os::fd::AsFd as _;
 use std::os::unix::ffi::OsStrExt as _;
@@ -120,6 +120,29 @@ fn what_does_not_fit_a_lane_goes_by_the_socket() {
     assert_eq!(client.get_extended(subject, b"user.long"), Ok(value));
     client.close(&file).unwrap();
     drop(token);
+}
+
+/// What lies before a bad address is written, as by the socket.
+#[test]
+fn bytes_come_from_several_places_up_to_a_bad_address() {
+    let store = store();
+    let client = client(&store);
+    let flags = libc::O_CREAT | libc::O_RDWR;
+    let opened = client.open(Place::Root, b"gathered", flags, 0o644.into(), Default::default());
+    let (file, _token) = opened.unwrap();
+    cuesta_media::install_fault_handler();
+    let none = std::ptr::without_provenance(4096);
+    // SAFETY: there is no memory: reading it faults, and is recovered from.
+    let bad = unsafe { UserSlice::new(none, 100) };
+    let written =
+        client.write(&file, &[b"one "[..].into(), b""[..].into(), b"two"[..].into(), bad], Some(0), false);
+    assert_eq!(written, Ok(7));
+    assert_eq!(client.write(&file, &[bad], Some(0), false), Err(Error::Fault));
+    assert_eq!(client.write(&file, &[], Some(0), false), Ok(0));
+    let (mut first, mut second) = ([0; 3], [0; 10]);
+    let mut out = [first.as_mut_slice().into(), second.as_mut_slice().into()];
+    assert_eq!(client.read(&file, &mut out, Some(0)), Ok(7));
+    assert_eq!((&first[..], &second[..4]), (&b"one"[..], &b" two"[..]));
 }
 
 #[test]

@@ -7,11 +7,14 @@ use crate::content::Content;
 use crate::protocol::{Request, Response};
 use crate::ring::free::FreeLanes;
 use crate::ring::lane::ClientEnd;
-use crate::ring::layout::{ANSWER_BYTES, BYTES, LANES, LaneLayout, REQUEST_BYTES, RING_BYTES, TOO_LONG};
+use crate::ring::layout::{
+    ANSWER_BYTES, BYTES, LANES, LENGTH_BYTES, LaneLayout, REQUEST_BYTES, RING_BYTES, TOO_LONG,
+    length_of_bytes,
+};
 use crate::ring::policy::{CLIENT_SLEEP, LANE_WAIT, LANE_WAITS, Looking};
 use cuesta_format::Medium;
 use cuesta_media::wait::{self, Waited};
-use cuesta_media::{AccessError, Mapping, Protection, SharedMemory};
+use cuesta_media::{AccessError, Mapping, Protection, SharedMemory, UserSlice};
 use rustix::fd::OwnedFd;
 use rustix::fs::SealFlags;
 use rustix::thread::sched_getcpu;
@@ -39,6 +42,8 @@ pub(crate) struct Ring {
 pub(crate) enum NotAnswered {
     /// It goes by the socket: it is too long, or no lane is to be had.
     Unsuited,
+    /// The application's memory cannot be read. The request was not asked.
+    BadAddress,
     /// The daemon is gone. `is_undone`: it has not begun with the request, and no daemon will.
     Ended { is_undone: bool },
 }
@@ -111,10 +116,12 @@ impl Ring {
         self.is_over.load(Ordering::Acquire)
     }
 
-    /// Asks by a lane, and has `take` read the answer there. Nothing: it is no answer.
+    /// Asks by a lane, and has `take` read the answer there. Nothing: it is no answer. A request that takes a `payload` along ends
+    /// with bytes, and is given without them.
     pub(crate) fn ask<T>(
         &self,
         request: &Request<'_>,
+        payload: &[UserSlice<'_>],
         socket: &impl Socket,
         take: impl FnOnce(&Answer<'_>) -> Option<T>,
     ) -> Result<T, NotAnswered> {
@@ -122,23 +129,60 @@ impl Ring {
             return Err(NotAnswered::Ended { is_undone: true });
         }
         let (mut usual, long);
-        let bytes = match postcard::to_slice(request, {
+        let head = match postcard::to_slice(request, {
             usual = [0; USUAL_BYTES];
             &mut usual
         }) {
-            Ok(bytes) => &*bytes,
+            Ok(head) => &*head,
             Err(_) => {
                 long = postcard::to_stdvec(request).map_err(|_| NotAnswered::Unsuited)?;
                 &long
             }
         };
-        if bytes.len() > REQUEST_BYTES {
+        let wanted: usize = payload.iter().map(UserSlice::len).sum();
+        if wanted > REQUEST_BYTES || head.len() + LENGTH_BYTES + wanted > REQUEST_BYTES {
             return Err(NotAnswered::Unsuited);
         }
         let taken = self.take(socket).ok_or(NotAnswered::Unsuited)?;
-        self.call(taken.lane, bytes, socket)?;
-        let answer = self.answer(LaneLayout::of(taken.lane))?;
+        let layout = LaneLayout::of(taken.lane);
+        let length = if wanted == 0 {
+            self.memory.write(layout.request(), head).map_err(|_| NotAnswered::Unsuited)?;
+            head.len()
+        } else {
+            self.store_payload(layout, head, payload)?
+        };
+        self.call(taken.lane, length, socket)?;
+        let answer = self.answer(layout)?;
         take(&answer).ok_or(NotAnswered::Ended { is_undone: false })
+    }
+
+    /// Stores a request, with the bytes that it ends with straight from the application's memory; those before a bad
+    /// address, if there are some. Answers how long it is.
+    fn store_payload(
+        &self,
+        layout: LaneLayout,
+        head: &[u8],
+        payload: &[UserSlice<'_>],
+    ) -> Result<usize, NotAnswered> {
+        // The length of the bytes that it does not have.
+        let (_, head) = head.split_last().ok_or(NotAnswered::Unsuited)?;
+        let at = layout.request() + head.len() as u64;
+        let mut stored = 0;
+        for part in payload {
+            match self.memory.write_user(at + (LENGTH_BYTES + stored) as u64, *part) {
+                Ok(()) => stored += part.len(),
+                Err(AccessError::Fault(fault)) if stored + fault.copied > 0 => {
+                    stored += fault.copied;
+                    break;
+                }
+                Err(AccessError::Fault(_)) => return Err(NotAnswered::BadAddress),
+                Err(_) => return Err(NotAnswered::Unsuited),
+            }
+        }
+        let length = length_of_bytes(stored);
+        self.memory.write(at, &length).map_err(|_| NotAnswered::Unsuited)?;
+        self.memory.write(layout.request(), head).map_err(|_| NotAnswered::Unsuited)?;
+        Ok(head.len() + length.len() + stored)
     }
 
     /// Takes a lane that the daemon serves; nothing if it is better to go by the socket.
@@ -179,16 +223,16 @@ impl Ring {
         None
     }
 
-    fn call(&self, lane: usize, request: &[u8], socket: &impl Socket) -> Result<(), NotAnswered> {
+    /// Publishes the request that is stored in a lane, and waits for the answer.
+    fn call(&self, lane: usize, request_bytes: usize, socket: &impl Socket) -> Result<(), NotAnswered> {
         let (layout, looking) = (LaneLayout::of(lane), &self.looking[lane]);
         let unmapped = |_: AccessError| NotAnswered::Unsuited;
         let word = self.memory.atomic_u32(layout.state()).map_err(unmapped)?;
         let length = self.memory.atomic_u32(layout.request_bytes()).map_err(unmapped)?;
-        self.memory.write(layout.request(), request).map_err(unmapped)?;
         let processor = self.memory.atomic_u32(layout.processor()).map_err(unmapped)?;
         let lane = ClientEnd(word);
         let is_asleep = lane.ask(|| {
-            length.store(request.len() as u32, Ordering::Relaxed);
+            length.store(request_bytes as u32, Ordering::Relaxed);
             processor.store(sched_getcpu() as u32, Ordering::Relaxed);
         });
         if is_asleep {

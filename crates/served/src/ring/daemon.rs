@@ -8,9 +8,12 @@ use crate::accounts::{Accounts, Holder, Resource, Share};
 use crate::connection::{Connection, Room};
 use crate::protocol::{Request, Response};
 use crate::ring::lane::{Broken, DaemonEnd};
-use crate::ring::layout::{ANSWER_BYTES, BYTES, LANES, LaneLayout, REQUEST_BYTES, RING_BYTES, TOO_LONG};
+use crate::ring::layout::{
+    ANSWER_BYTES, BYTES, LANES, LENGTH_BYTES, LaneLayout, REQUEST_BYTES, RING_BYTES, TOO_LONG,
+    length_of_bytes,
+};
 use crate::ring::placement::{Place, Placement};
-use crate::ring::policy::{DAEMON_SLEEP, QUICK, look};
+use crate::ring::policy::{DAEMON_SLEEP, QUICK_AFTER_SLEEP, look};
 use cuesta_format::Medium;
 use cuesta_libfs::Error;
 use cuesta_media::wait;
@@ -28,7 +31,7 @@ use std::time::{Duration, Instant};
 /// Address space of a lane's stack; only what is touched costs memory.
 const STACK_BYTES: usize = 512 << 10;
 /// What is in front of bytes that are read.
-const CONTENT_HEAD_BYTES: usize = 4;
+const CONTENT_HEAD_BYTES: usize = 1 + LENGTH_BYTES;
 /// Threads that have not ended are woken again after so long.
 const END_PAUSE: Duration = Duration::from_millis(20);
 
@@ -171,7 +174,8 @@ impl Ring {
         let (mut answered, mut was_found) = (None::<Instant>, false);
         while !self.is_over() {
             if lane.take()? {
-                let is_quick = was_found || answered.is_some_and(|answered| answered.elapsed() < QUICK);
+                let is_quick =
+                    was_found || answered.is_some_and(|answered| answered.elapsed() < QUICK_AFTER_SLEEP);
                 let processor = self.memory.atomic_u32(layout.processor())?.load(Ordering::Relaxed);
                 let length = self.answer(layout, connection, &mut request, &mut answer)?;
                 let answer_bytes = self.memory.atomic_u32(layout.answer_bytes())?;
@@ -244,10 +248,10 @@ impl Ring {
     }
 }
 
-/// The beginning of [`Response::Bytes`], as long for any length that fits a lane.
+/// The beginning of [`Response::Bytes`].
 fn content_head(length: usize) -> [u8; CONTENT_HEAD_BYTES] {
-    const MORE: u8 = 0x80;
-    [BYTES as u8, MORE | length as u8, MORE | (length >> 7) as u8, (length >> 14) as u8]
+    let [first, second, third] = length_of_bytes(length);
+    [BYTES as u8, first, second, third]
 }
 
 /// Has the thread of a lane run where the policy says.

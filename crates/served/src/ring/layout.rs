@@ -26,6 +26,15 @@ pub(crate) const TOO_LONG: u32 = u32::MAX;
 /// [`crate::Response::Bytes`], as a message begins: such answers are written and read where they lie.
 pub(crate) const BYTES: u32 = 3;
 
+/// What says how many bytes follow, in a message whose bytes are stored before their number is known.
+pub(crate) const LENGTH_BYTES: usize = 3;
+
+/// As postcard writes lengths, but of the same size for all that fit a lane.
+pub(crate) fn length_of_bytes(length: usize) -> [u8; LENGTH_BYTES] {
+    const MORE: u8 = 0x80;
+    [MORE | length as u8, MORE | (length >> 7) as u8, (length >> 14) as u8]
+}
+
 /// Where the parts of one lane lie.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LaneLayout {

@@ -27,13 +27,13 @@ pub(crate) enum Place {
 /// Quick requests before a first stay far from the client, counted as in [`Placement::served`].
 const SCORE_TO_GO: u32 = 16;
 /// The same after many stays that were short.
-const SCORE_TO_GO_MAX: u32 = 4096;
+const SCORE_TO_GO_MAX: u32 = 1024;
 /// What a slow request takes of the score.
 const SLOW_COSTS: u32 = 4;
 /// Score at the beginning of a stay, and the most of it.
 const SCORE_TO_STAY: u32 = 12;
 /// A stay with so many requests was worth the way.
-const LONG_STAY: u32 = 512;
+const LONG_STAY: u32 = 128;
 /// A stay begins with so many requests that are looked for longer: the client sleeps at first, on a processor that may sleep, too.
 const FIRST_REQUESTS: u32 = 16;
 const FIRST_LOOKS: Duration = Duration::from_micros(100);

@@ -18,10 +18,12 @@ pub(crate) const LANE_WAITS: u32 = 2;
 /// The daemon's thread of a lane looks after so long whether its connection has ended. It is woken when that happens,
 /// but a hostile client can have the kernel wake another word instead.
 pub(crate) const DAEMON_SLEEP: Duration = Duration::from_secs(5);
-/// A client looks so long for its answer: most calls take a few microseconds.
-const CLIENT_LOOK: Duration = Duration::from_micros(10);
+/// A client looks so long for its answer: most calls take a few microseconds, a write of 32 KiB ten.
+const CLIENT_LOOK: Duration = Duration::from_micros(25);
 /// A request that comes so soon after the last answer is worth looking for: about what two sleeps and wake-ups cost.
 pub(crate) const QUICK: Duration = Duration::from_micros(12);
+/// The same of a client that had to wake up first.
+pub(crate) const QUICK_AFTER_SLEEP: Duration = Duration::from_micros(20);
 /// Looks in vain that are counted. The client leaves out half of this power of two, at most.
 const MISSES_MAX: u32 = 6;
 /// Looks between two looks at the clock.
