@@ -229,15 +229,17 @@ impl Ring {
         let unmapped = |_: AccessError| NotAnswered::Unsuited;
         let word = self.memory.atomic_u32(layout.state()).map_err(unmapped)?;
         let length = self.memory.atomic_u32(layout.request_bytes()).map_err(unmapped)?;
-        let processor = self.memory.atomic_u32(layout.processor()).map_err(unmapped)?;
+        let here = self.memory.atomic_u32(layout.clients_processor()).map_err(unmapped)?;
+        let there = self.memory.atomic_u32(layout.daemons_processor()).map_err(unmapped)?;
+        let processor = sched_getcpu() as u32;
         let lane = ClientEnd(word);
         let is_asleep = lane.ask(|| {
             length.store(request_bytes as u32, Ordering::Relaxed);
-            processor.store(sched_getcpu() as u32, Ordering::Relaxed);
+            here.store(processor, Ordering::Relaxed);
         });
         if is_asleep {
             wait::wake_all(word);
-        } else {
+        } else if there.load(Ordering::Relaxed) != processor {
             let mut looks = Looking::from_bits(looking.load(Ordering::Relaxed));
             looks.look(|| lane.is_answered());
             looking.store(looks.to_bits(), Ordering::Relaxed);

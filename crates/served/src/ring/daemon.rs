@@ -22,7 +22,7 @@ use parking_lot::{Condvar, Mutex};
 use rustix::fd::OwnedFd;
 use rustix::net::Shutdown;
 use rustix::process::Pid;
-use rustix::thread::{CpuSet, gettid, sched_getaffinity, sched_setaffinity};
+use rustix::thread::{CpuSet, gettid, sched_getaffinity, sched_getcpu, sched_setaffinity};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{Builder, Scope};
@@ -139,21 +139,26 @@ impl Ring {
         self.is_over.store(true, Ordering::Release);
         let mut lanes = self.lanes.lock();
         while lanes.running > 0 {
-            for lane in 0..LANES {
-                if let Ok(word) = self.memory.atomic_u32(LaneLayout::of(lane).state()) {
-                    wait::wake_all(word);
-                }
-            }
+            self.wake_all();
             self.ended_one.wait_for(&mut lanes, END_PAUSE);
         }
         drop(lanes);
         self.memory.empty();
     }
 
+    fn wake_all(&self) {
+        for lane in 0..LANES {
+            if let Ok(word) = self.memory.atomic_u32(LaneLayout::of(lane).state()) {
+                wait::wake_all(word);
+            }
+        }
+    }
+
     /// Something keeps the processor of a lane's thread for itself: they all may run anywhere.
     pub(crate) fn let_go(&self) {
         self.is_let_go.store(true, Ordering::Release);
         self.lanes.lock().moved.iter().for_each(|(thread, home)| allow(Some(*thread), home));
+        self.wake_all();
     }
 
     /// Whether the client broke the protocol of a lane.
@@ -170,16 +175,21 @@ impl Ring {
         let lane = DaemonEnd(word);
         let mut request = vec![0; REQUEST_BYTES].into_boxed_slice();
         let mut answer = vec![0; ANSWER_BYTES].into_boxed_slice();
+        let here = self.memory.atomic_u32(layout.daemons_processor())?;
         let mut mover = Mover::new(self);
         let (mut answered, mut was_found) = (None::<Instant>, false);
         while !self.is_over() {
             if lane.take()? {
                 let is_quick =
                     was_found || answered.is_some_and(|answered| answered.elapsed() < QUICK_AFTER_SLEEP);
-                let processor = self.memory.atomic_u32(layout.processor())?.load(Ordering::Relaxed);
+                let processor = self.memory.atomic_u32(layout.clients_processor())?.load(Ordering::Relaxed);
                 let length = self.answer(layout, connection, &mut request, &mut answer)?;
                 let answer_bytes = self.memory.atomic_u32(layout.answer_bytes())?;
-                if lane.answer(|| answer_bytes.store(length, Ordering::Relaxed))? {
+                let is_asleep = lane.answer(|| {
+                    answer_bytes.store(length, Ordering::Relaxed);
+                    here.store(sched_getcpu() as u32, Ordering::Relaxed);
+                })?;
+                if is_asleep {
                     wait::wake_all(word);
                 }
                 mover.served(processor, is_quick);

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! lane 0                                                              lane 1
-//! | state | request bytes | processor | answer bytes | ... | request | answer | state | ...
-//! 0       4               8           12             16    64        34 KiB   68 KiB
+//! | state | request bytes | client's processor | answer bytes | daemon's processor | ... | request | answer | state | ...
+//! 0       4               8                    12             16                   20    64        34 KiB   68 KiB
 //! ```
 //!
 //! The words of a lane have a cache line of their own, which both ends write. No other lane's words share it.
@@ -57,12 +57,17 @@ impl LaneLayout {
     }
 
     /// The processor that the client waits on.
-    pub(crate) const fn processor(self) -> u64 {
+    pub(crate) const fn clients_processor(self) -> u64 {
         self.start + 8
     }
 
     pub(crate) const fn answer_bytes(self) -> u64 {
         self.start + 12
+    }
+
+    /// The processor that the daemon's thread answered on last.
+    pub(crate) const fn daemons_processor(self) -> u64 {
+        self.start + 16
     }
 
     pub(crate) const fn request(self) -> u64 {

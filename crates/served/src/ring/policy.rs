@@ -2,7 +2,7 @@
 //!
 //! | end | looks before it sleeps | |
 //! |---|---|---|
-//! | client, for its answer | for [`CLIENT_LOOK`] | if it need not wake the daemon. After looks in vain it leaves out 1, 2, 4, … 32 |
+//! | client, for its answer | for [`CLIENT_LOOK`] | if it need not wake the daemon, which is on another processor. After looks in vain it leaves out 1, 2, 4, … 32 |
 //! | daemon, for the next request | for [`QUICK`] | if it is far from its client ([`super::placement`]) |
 
 use std::time::{Duration, Instant};
