@@ -6,7 +6,7 @@ pub mod common;
 use crate::script::{self, Step};
 use common::{Store, Writer, content};
 use cuesta_format::entry::Header;
-use cuesta_format::wire::{LeaseMode, Request, Response};
+use cuesta_format::wire::{LeaseMode, Request, Response, Sends};
 use cuesta_format::{InodeNumber, LogPosition, Operation, Timestamp};
 use cuesta_sharedfs::check::{Mode, check};
 use cuesta_sharedfs::{Ending, SharedFs};
@@ -99,7 +99,7 @@ impl World {
                         ahead: 0,
                         beside: Vec::new(),
                         kept: None,
-                        ships: false,
+                        sends: Sends::Nothing,
                     };
                     hostile.request(&ask);
                 }
@@ -115,7 +115,7 @@ impl World {
                     ahead: 64,
                     beside: Vec::new(),
                     kept: None,
-                    ships: false,
+                    sends: Sends::Nothing,
                 };
                 self.honest.request(&ask(InodeNumber::ROOT));
                 self.resync();

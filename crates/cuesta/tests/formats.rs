@@ -50,6 +50,29 @@ fn a_store_of_format_9_0_on_a_disk_opens_and_has_two_copies_from_then_on() {
     assert_eq!(place.cuesta(&["fsck", "--content", "store"]).status(), 0);
 }
 
+/// It was left by a daemon that was killed with a program: a log of that format is recovered, and calls of other users' programs are
+/// recorded in a table that the store did not have.
+#[test]
+fn a_store_of_format_9_1_that_was_killed_opens_and_keeps_calls_from_then_on() {
+    let place = golden("9.1-block.tar.xz");
+    let looked = place.cuesta(&["fsck", "--dry-run", "store"]);
+    assert_eq!(looked.status(), 0, "{}{}", looked.text(), looked.errors());
+    let look = |more: &str| {
+        let script = format!("{LOOK}; cat late/moved; {more}");
+        let seen = place.cuesta(&["run", "--store", "store", "--", "sh", "-c", &script]);
+        assert_eq!(seen.status(), 0, "{}", seen.errors());
+        seen.text()
+    };
+    let seen = look("ulimit -v 900000; mkdir /cuesta/served");
+    assert!(seen.starts_with("hello\nhello\nhello\n") && seen.ends_with(" ./late/moved late\n"), "{seen}");
+    place.cuesta(&["stop", "store"]);
+    let log = std::fs::read_to_string(place.path("store/sharedfs.log")).unwrap();
+    assert!(!log.contains("ERROR") && !log.contains("WARN"), "{log}");
+    assert!(look("").contains("./served"), "SharedFS made it");
+    place.cuesta(&["stop", "store"]);
+    assert_eq!(place.cuesta(&["fsck", "--content", "store"]).status(), 0);
+}
+
 #[test]
 fn a_store_of_another_version_is_refused_by_a_line_that_says_what_to_do() {
     let place = golden("9.0-block.tar.xz");

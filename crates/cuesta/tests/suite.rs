@@ -19,6 +19,7 @@ mod life;
 mod locks;
 mod mount;
 mod mount_endings;
+mod once;
 mod operator;
 mod restart;
 mod sharing;

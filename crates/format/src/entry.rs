@@ -12,7 +12,7 @@
 //! | 40..48 | argument: file offset, new size, parent directory, length of a name or mode |
 //! | 48..56 | time of the operation |
 //! | 56 | kind |
-//! | 57 | flags |
+//! | 57 | flags; the highest says that the body ends with a call tag ([`crate::call_tag`]) |
 //! | 58..60 | zero |
 //! | 60..64 | how far before the entry everything was acknowledged when it was sealed, in units of 64 bytes, plus one; 0: it does not say |
 //!
@@ -20,6 +20,7 @@
 //! makes whatever an earlier owner or generation left in a recycled segment invalid; the position
 //! does the same for an earlier lap (DESIGN §4).
 
+use crate::call_tag::TAG_BYTES;
 pub use crate::checksum::{Crc32c, crc32c};
 use crate::{InodeNumber, LeaseGeneration, LogGeneration, LogPosition, SessionId, StoreId, Timestamp};
 use zerocopy::little_endian::{I64, U32, U64};
@@ -27,6 +28,9 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// Bytes of a header.
 pub const HEADER_BYTES: usize = 64;
+
+/// Header flag of any kind: the body ends with a [`crate::CallTag`].
+pub const FLAG_TAGGED: u8 = 128;
 
 /// What entries are aligned to, in bytes.
 pub const ENTRY_ALIGNMENT: usize = 64;
@@ -52,6 +56,7 @@ pub enum EntryKind {
     Shift = 13,
     CreateUnnamed = 14,
     SetAccessList = 15,
+    ForgetCaller = 16,
 }
 
 impl EntryKind {
@@ -74,6 +79,7 @@ impl EntryKind {
             13 => EntryKind::Shift,
             14 => EntryKind::CreateUnnamed,
             15 => EntryKind::SetAccessList,
+            16 => EntryKind::ForgetCaller,
             _ => return None,
         })
     }
@@ -203,6 +209,18 @@ impl Header {
     #[must_use]
     pub fn entry_bytes(&self) -> u64 {
         entry_bytes(self.body_bytes as usize) as u64
+    }
+
+    /// Whether the body ends with a tag.
+    #[must_use]
+    pub fn is_tagged(&self) -> bool {
+        self.flags & FLAG_TAGGED != 0
+    }
+
+    /// Bytes of the body without its tag.
+    #[must_use]
+    pub fn content_bytes(&self) -> u32 {
+        self.body_bytes.saturating_sub(if self.is_tagged() { TAG_BYTES as u32 } else { 0 })
     }
 
     /// The position behind the entry.

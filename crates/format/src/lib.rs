@@ -10,6 +10,7 @@
 pub mod access_list;
 pub mod account;
 pub mod acknowledged;
+pub mod call_tag;
 mod checksum;
 pub mod control;
 pub mod emulation;
@@ -35,6 +36,7 @@ pub mod stamp;
 pub mod superblock;
 pub mod wire;
 
+pub use call_tag::{CALL_SLOTS, CallRecord, CallSlot, CallTag, Caller, CallerId};
 pub use geometry::Geometry;
 pub use ids::{
     ArenaId, BlockAddress, InodeNumber, LeaseGeneration, LogGeneration, LogPosition, SegmentId, SessionId,

@@ -4,12 +4,15 @@
 //! can be replayed elsewhere as they are (Assise §3.2, Strata's operation log).
 
 mod attributes;
+mod names;
 
 use crate::access_list::LIST_BYTES_MAX;
+use crate::call_tag::{Caller, CallerId, TAG_BYTES};
 use crate::entry::{EntryKind, Header};
-use crate::{EXTENDED_VALUE_BYTES_MAX, FileKind, InodeNumber, NAME_BYTES_MAX, SYMLINK_BYTES_MAX};
+use crate::{EXTENDED_VALUE_BYTES_MAX, FileKind, InodeNumber, NAME_BYTES_MAX};
 use attributes::{ATTRIBUTES_BYTES, AttributesLayout};
-use zerocopy::little_endian::{U16, U32, U64};
+use names::{NAMES_BYTES, Names};
+use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 pub use attributes::Attributes;
@@ -184,25 +187,12 @@ pub enum Operation<'a> {
         /// The attribute's name, with its namespace.
         name: &'a [u8],
     },
+    /// The records of a caller's calls go: it asks for none of them again ([`crate::call_tag`]).
+    ForgetCaller {
+        /// The caller.
+        caller: Caller,
+    },
 }
-
-#[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
-#[repr(C)]
-struct NamesLayout {
-    mode: U32,
-    uid: U32,
-    gid: U32,
-    unused: U32,
-    device: U64,
-    new_parent: U64,
-    replaced: U64,
-    name_bytes: U16,
-    second_bytes: U16,
-    zero: U32,
-}
-
-const NAMES_BYTES: usize = size_of::<NamesLayout>();
-const _: () = assert!(NAMES_BYTES == 48);
 
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
@@ -249,17 +239,6 @@ pub fn is_extended_name(name: &[u8]) -> bool {
     !name.is_empty() && name.len() <= NAME_BYTES_MAX && !name.contains(&0)
 }
 
-struct Names<'a> {
-    mode: u32,
-    uid: u32,
-    gid: u32,
-    device: u64,
-    new_parent: InodeNumber,
-    replaced: InodeNumber,
-    name: &'a [u8],
-    second: &'a [u8],
-}
-
 impl<'a> Operation<'a> {
     /// The entry kind.
     #[must_use]
@@ -280,6 +259,7 @@ impl<'a> Operation<'a> {
             Operation::SetExtended { .. } => EntryKind::SetExtended,
             Operation::SetAccessList { .. } => EntryKind::SetAccessList,
             Operation::RemoveExtended { .. } => EntryKind::RemoveExtended,
+            Operation::ForgetCaller { .. } => EntryKind::ForgetCaller,
         }
     }
 
@@ -287,7 +267,7 @@ impl<'a> Operation<'a> {
     #[must_use]
     pub fn inode(&self) -> InodeNumber {
         match *self {
-            Operation::Void => InodeNumber::NONE,
+            Operation::Void | Operation::ForgetCaller { .. } => InodeNumber::NONE,
             Operation::Write { inode, .. }
             | Operation::Truncate { inode, .. }
             | Operation::Clear { inode, .. }
@@ -320,6 +300,7 @@ impl<'a> Operation<'a> {
             | Operation::Rename { parent, .. } => parent.0,
             Operation::SetExtended { name, .. } => name.len() as u64,
             Operation::SetAccessList { mode, .. } => mode.into(),
+            Operation::ForgetCaller { caller } => caller.user.into(),
             Operation::Void
             | Operation::SetAttributes { .. }
             | Operation::Release { .. }
@@ -360,6 +341,7 @@ impl<'a> Operation<'a> {
             Operation::SetExtended { name, value, .. } => name.len() + value.len(),
             Operation::SetAccessList { list, .. } => list.len(),
             Operation::RemoveExtended { name, .. } => name.len(),
+            Operation::ForgetCaller { caller } => caller.id.0.len(),
         }
     }
 
@@ -368,7 +350,7 @@ impl<'a> Operation<'a> {
     pub fn changes(&self) -> [InodeNumber; 4] {
         const NONE: InodeNumber = InodeNumber::NONE;
         match *self {
-            Operation::Void => [NONE; 4],
+            Operation::Void | Operation::ForgetCaller { .. } => [NONE; 4],
             Operation::Write { inode, .. }
             | Operation::Truncate { inode, .. }
             | Operation::Clear { inode, .. }
@@ -403,22 +385,13 @@ impl<'a> Operation<'a> {
     }
 
     /// Writes the body into `out`, whose length is [`Operation::body_bytes`]. Names must be
-    /// [`is_entry_name`]s (of extended attributes [`is_extended_name`]s) and targets at most [`SYMLINK_BYTES_MAX`] long.
+    /// [`is_entry_name`]s (of extended attributes [`is_extended_name`]s) and targets at most [`crate::SYMLINK_BYTES_MAX`] long.
     pub fn encode_body(&self, out: &mut [u8]) {
-        let none = Names {
-            mode: 0,
-            uid: 0,
-            gid: 0,
-            device: 0,
-            new_parent: InodeNumber::NONE,
-            replaced: InodeNumber::NONE,
-            name: b"",
-            second: b"",
-        };
         let names = match *self {
             Operation::Void | Operation::Truncate { .. } | Operation::Release { .. } => return,
             Operation::Write { data, .. } => return out.copy_from_slice(data),
             Operation::SetAccessList { list, .. } => return out.copy_from_slice(list),
+            Operation::ForgetCaller { caller } => return out.copy_from_slice(&caller.id.0),
             Operation::SetAttributes { attributes, .. } => {
                 return out.copy_from_slice(attributes.layout().as_bytes());
             }
@@ -445,32 +418,14 @@ impl<'a> Operation<'a> {
             Operation::Create { mode, uid, gid, device, name, target, list, .. } => {
                 debug_assert!(target.is_empty() || list.is_empty());
                 let second = if target.is_empty() { list } else { target };
-                Names { mode, uid, gid, device, name, second, ..none }
+                Names { mode, uid, gid, device, name, second, ..Names::NONE }
             }
-            Operation::Link { name, .. } | Operation::Unlink { name, .. } => Names { name, ..none },
+            Operation::Link { name, .. } | Operation::Unlink { name, .. } => Names { name, ..Names::NONE },
             Operation::Rename { name, new_parent, new_name, replaced, .. } => {
-                Names { new_parent, replaced, name, second: new_name, ..none }
+                Names { new_parent, replaced, name, second: new_name, ..Names::NONE }
             }
         };
-        debug_assert!(is_entry_name(names.name));
-        debug_assert!(names.second.len() <= SYMLINK_BYTES_MAX);
-        let layout = NamesLayout {
-            mode: names.mode.into(),
-            uid: names.uid.into(),
-            gid: names.gid.into(),
-            unused: U32::ZERO,
-            device: names.device.into(),
-            new_parent: names.new_parent.0.into(),
-            replaced: names.replaced.0.into(),
-            name_bytes: (names.name.len() as u16).into(),
-            second_bytes: (names.second.len() as u16).into(),
-            zero: U32::ZERO,
-        };
-        let (head, rest) = out.split_at_mut(NAMES_BYTES);
-        head.copy_from_slice(layout.as_bytes());
-        let (name, second) = rest.split_at_mut(names.name.len());
-        name.copy_from_slice(names.name);
-        second.copy_from_slice(names.second);
+        names.encode(out);
     }
 
     /// Reads an entry back. The body's checksum is right; its content is still not trusted.
@@ -481,6 +436,10 @@ impl<'a> Operation<'a> {
         if body.len() != header.body_bytes as usize && header.kind != EntryKind::Void {
             return Err(OperationError::Length);
         }
+        let body = match header.is_tagged() && header.kind != EntryKind::Void {
+            true => body.split_last_chunk::<TAG_BYTES>().ok_or(OperationError::Length)?.0,
+            false => body,
+        };
         let empty = |operation| {
             if body.is_empty() { Ok(operation) } else { Err(OperationError::Length) }
         };
@@ -506,6 +465,11 @@ impl<'a> Operation<'a> {
                 Ok(Operation::SetAccessList { inode, mode, list: access_list(body)? })
             }
             EntryKind::RemoveExtended => Ok(Operation::RemoveExtended { inode, name: extended_name(body)? }),
+            EntryKind::ForgetCaller => {
+                let id = CallerId(body.try_into().map_err(|_| OperationError::Length)?);
+                let user = u32::try_from(header.argument).map_err(|_| OperationError::Length)?;
+                Ok(Operation::ForgetCaller { caller: Caller { user, id } })
+            }
             EntryKind::Clear => {
                 let (offset, length) = (header.argument, decode_length(body)?);
                 Ok(Operation::Clear { inode, offset, length, grow: header.flags & FLAG_GROW != 0 })
@@ -522,19 +486,19 @@ impl<'a> Operation<'a> {
                 Ok(Operation::CreateUnnamed { parent, exclusive, inode, mode, uid, gid, list })
             }
             EntryKind::Create => {
-                let Names { mode, uid, gid, device, name, second, .. } = decode_names(body)?;
+                let Names { mode, uid, gid, device, name, second, .. } = Names::decode(body)?;
                 let (target, list) = match FileKind::from_mode(mode) {
                     Some(FileKind::Symlink) => (second, &b""[..]),
                     _ => (&b""[..], second),
                 };
                 Ok(Operation::Create { parent, inode, mode, uid, gid, device, name, target, list })
             }
-            EntryKind::Link => Ok(Operation::Link { parent, inode, name: decode_names(body)?.name }),
+            EntryKind::Link => Ok(Operation::Link { parent, inode, name: Names::decode(body)?.name }),
             EntryKind::Unlink => {
-                Ok(Operation::Unlink { parent, inode, name: decode_names(body)?.name, orphan })
+                Ok(Operation::Unlink { parent, inode, name: Names::decode(body)?.name, orphan })
             }
             EntryKind::Rename => {
-                let Names { new_parent, replaced, name, second, .. } = decode_names(body)?;
+                let Names { new_parent, replaced, name, second, .. } = Names::decode(body)?;
                 if !is_entry_name(second) {
                     return Err(OperationError::Name);
                 }
@@ -564,29 +528,6 @@ fn access_list(list: &[u8]) -> Result<&[u8], OperationError> {
 
 fn decode_length(body: &[u8]) -> Result<u64, OperationError> {
     Ok(U64::ref_from_bytes(body).map_err(|_| OperationError::Length)?.get())
-}
-
-fn decode_names(body: &[u8]) -> Result<Names<'_>, OperationError> {
-    let (layout, rest) = NamesLayout::ref_from_prefix(body).map_err(|_| OperationError::Length)?;
-    let name_bytes = usize::from(layout.name_bytes.get());
-    let second_bytes = usize::from(layout.second_bytes.get());
-    if rest.len() != name_bytes + second_bytes || second_bytes > SYMLINK_BYTES_MAX {
-        return Err(OperationError::Length);
-    }
-    let (name, second) = rest.split_at(name_bytes);
-    if !is_entry_name(name) {
-        return Err(OperationError::Name);
-    }
-    Ok(Names {
-        mode: layout.mode.get(),
-        uid: layout.uid.get(),
-        gid: layout.gid.get(),
-        device: layout.device.get(),
-        new_parent: InodeNumber(layout.new_parent.get()),
-        replaced: InodeNumber(layout.replaced.get()),
-        name,
-        second,
-    })
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ mod report;
 mod scrub;
 
 pub use frame::{decode, encode, frame_length};
-pub use lease::{DOUBTFUL_MAX, DirectoryEntry, ExtendedAttribute, Grant, Kept, LeaseMode, Resynced};
+pub use lease::{DOUBTFUL_MAX, DirectoryEntry, ExtendedAttribute, Grant, Kept, LeaseMode, Resynced, Sends};
 pub use report::{Placed, Report};
 pub use scrub::{DamagedContent, ScrubPlace, Scrubbed};
 
@@ -19,8 +19,8 @@ use crate::event::Event;
 use crate::quota::{Amounts, Limited, Limits, Payer, Quota};
 use crate::superblock::Medium;
 use crate::{
-    ArenaId, BlockAddress, Extent, Geometry, InodeNumber, InodeRecord, LeaseGeneration, LogGeneration,
-    LogPosition, PersistenceDomain, SessionId, StoreId, Timestamp,
+    ArenaId, BlockAddress, CallRecord, CallSlot, Extent, Geometry, InodeNumber, InodeRecord, LeaseGeneration,
+    LogGeneration, LogPosition, PersistenceDomain, SessionId, StoreId, Timestamp,
 };
 use serde::{Deserialize, Serialize};
 
@@ -84,8 +84,8 @@ pub enum Request {
         beside: Vec<InodeNumber>,
         /// What changed since is enough.
         kept: Option<Kept>,
-        /// If SharedFS performs the operations on the inode itself, it may say so ([`Response::Shipped`]) and grant nothing.
-        ships: bool,
+        /// If SharedFS performs such operations on the inode itself, it may say so ([`Response::Shipped`]) and grant nothing.
+        sends: Sends,
     },
     /// Leases that will be wanted soon, to read, on inodes of a block of numbers, aligned as that of `Acquire`: only where
     /// nothing has to happen first. Answered [`Response::Ahead`], which fits a socket: nobody may be reading yet.
@@ -254,6 +254,11 @@ pub enum Request {
         /// At most [`ACCESSES_MAX`].
         accesses: Vec<(InodeNumber, Timestamp)>,
     },
+    /// The last call of a caller's slot that took effect and was digested. Answered [`Response::Call`].
+    Call {
+        /// The slot.
+        slot: CallSlot,
+    },
 }
 
 /// A request as it is sent.
@@ -366,6 +371,8 @@ pub enum Response {
         /// The session's slot ([`crate::acknowledged`]).
         slot: u32,
     },
+    /// To [`Request::Call`]; `None`: none of the slot's calls took effect, or its caller is forgotten.
+    Call(Option<CallRecord>),
 }
 
 /// Why SharedFS refuses.
@@ -500,8 +507,8 @@ pub struct Status {
     pub digested_bytes: u64,
     /// Sessions that lost a lease to others' requests since start.
     pub fences: u64,
-    /// Files that several sessions change, on which SharedFS performs the operations itself at present.
-    pub shipped_files: u64,
+    /// Files and directories that several sessions change, on which SharedFS performs the operations itself at present.
+    pub shipped: u64,
     /// How long requests waited for their answers since start.
     pub requests: Vec<RequestWaits>,
     /// Live sessions.

@@ -11,6 +11,7 @@
 //! ext4 does, and taking away what is not there succeeds.
 
 use crate::attributes::Target;
+use crate::call_tags::Part;
 use crate::client::{Client, Halt, Turn};
 use crate::credentials::Credentials;
 use crate::errno::Error;
@@ -159,8 +160,8 @@ impl Client {
                     self.change_extended_of(
                         turn,
                         &inode,
-                        DEFAULT_LIST,
-                        kept.as_deref(),
+                        Part::Effect,
+                        (DEFAULT_LIST, kept.as_deref()),
                         |state, set| -> Result<(), Error> {
                             list.check_change(credentials, state, set, entries)?;
                             kept.as_deref()
@@ -192,7 +193,7 @@ impl Client {
         // Asked before room is made: the answer may be no.
         self.with_extended(inode, check)?;
         let operation = |mode| Operation::SetAccessList { inode: inode.number, mode, list: kept };
-        turn.prepare(operation(0).body_bytes(), 0)?;
+        turn.prepare_effect(operation(0).body_bytes(), 0)?;
         let mut state = self.changing(inode)?;
         if state.released {
             return Err(Halt::Again);

@@ -9,9 +9,10 @@ use crate::errno::Error;
 use crate::inode::{Content, Inode, State};
 use crate::parcels::Taken;
 use crate::session::unexpected;
+use crate::shipping;
 use crate::sync::{Arc, RwLockReadGuard, RwLockWriteGuard};
 use cuesta_format::InodeNumber;
-use cuesta_format::wire::{AHEAD_MAX, Grant, LeaseMode, Request, Response};
+use cuesta_format::wire::{AHEAD_MAX, Grant, LeaseMode, Request, Response, Sends};
 
 /// Who asks for so many directories at once comes into a tree.
 const TREE_DIRECTORIES: usize = 8;
@@ -31,14 +32,18 @@ enum Lease {
     },
 }
 
+fn contents_if(ships: bool) -> Sends {
+    if ships { Sends::Contents } else { Sends::Nothing }
+}
+
 impl Client {
     /// Makes an unleased inode known, or a read lease a write lease. Within an attempt.
     pub(crate) fn acquire(&self, inode: &Inode, mode: LeaseMode) -> Result<(), Error> {
-        self.acquire_or_ship(inode, mode, false)
+        self.acquire_or_ship(inode, mode, shipping::names())
     }
 
-    /// The same, unless the operation `ships` where SharedFS performs those on the inode: [`Error::Shipped`].
-    pub(crate) fn acquire_or_ship(&self, inode: &Inode, mode: LeaseMode, ships: bool) -> Result<(), Error> {
+    /// The same, unless the operation is one that is sent where SharedFS performs those on the inode: [`Error::Shipped`].
+    pub(crate) fn acquire_or_ship(&self, inode: &Inode, mode: LeaseMode, sends: Sends) -> Result<(), Error> {
         let mut state = inode.state.write();
         if state.lease >= Some(mode) {
             return Ok(());
@@ -55,12 +60,12 @@ impl Client {
         let mode = if will_change { LeaseMode::Write } else { mode };
         let mut attempts = Attempts::new(OPERATION_ATTEMPTS);
         loop {
-            if ships && inode.shipped.is_now() {
+            if inode.shipped.is_now(sends) {
                 return Err(Error::Shipped(inode.number));
             }
-            let is_filled = match self.ask_for_lease(inode, &state, mode, ships)? {
+            let is_filled = match self.ask_for_lease(inode, &state, mode, sends)? {
                 Lease::Shipped { term_ms } => {
-                    inode.shipped.set(term_ms);
+                    inode.shipped.set(sends, term_ms);
                     return Err(Error::Shipped(inode.number));
                 }
                 Lease::Taken(taken) => {
@@ -84,7 +89,7 @@ impl Client {
         inode: &Inode,
         state: &State,
         mode: LeaseMode,
-        ships: bool,
+        sends: Sends,
     ) -> Result<Lease, Error> {
         let known = || self.session.parcels.take(inode.number).map(Lease::Taken);
         // One that is held in turns with others is no part of a walk.
@@ -98,12 +103,14 @@ impl Client {
             if beside.len() >= TREE_DIRECTORIES {
                 self.ahead.comes_into_tree();
             }
-            Request::Acquire { inode: inode.number, mode, ahead, beside, kept: kept.cloned(), ships }
+            Request::Acquire { inode: inode.number, mode, ahead, beside, kept: kept.cloned(), sends }
         };
         let take = |answer| {
             let (grant, ahead) = match answer {
                 Response::Granted { grant, ahead } => (grant, ahead),
-                Response::Shipped { term_ms } if ships => return Ok(Lease::Shipped { term_ms }),
+                Response::Shipped { term_ms } if sends != Sends::Nothing => {
+                    return Ok(Lease::Shipped { term_ms });
+                }
                 other => return Err(unexpected(&other)),
             };
             if grant.record.inode != inode.number || grant.mode < mode {
@@ -191,7 +198,7 @@ impl Client {
                 return Ok(state);
             }
             drop(state);
-            self.acquire_or_ship(inode, LeaseMode::Read, ships)?;
+            self.acquire_or_ship(inode, LeaseMode::Read, contents_if(ships))?;
         }
     }
 
@@ -208,7 +215,7 @@ impl Client {
                 return Ok(state);
             }
             drop(state);
-            self.acquire_or_ship(inode, LeaseMode::Write, ships)?;
+            self.acquire_or_ship(inode, LeaseMode::Write, contents_if(ships))?;
         }
     }
 

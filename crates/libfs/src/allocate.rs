@@ -111,7 +111,7 @@ impl Client {
         let inode = file.inode_ref();
         self.take_rights(inode, file.writer)?;
         self.operate(|turn| {
-            turn.prepare(0, debit::of_truncation(end))?;
+            turn.prepare_effect(0, debit::of_truncation(end))?;
             let state = self.changing(inode)?;
             let size = state.record.size.max(end);
             if state.mapped().is_some() {
@@ -129,7 +129,7 @@ impl Client {
         self.operate(|turn| {
             let (offset, length) = (range.start, range.end - range.start);
             let operation = Operation::Clear { inode: inode.number, offset, length, grow };
-            turn.prepare(operation.body_bytes(), debit::of_clearing(range))?;
+            turn.prepare_effect(operation.body_bytes(), debit::of_clearing(range))?;
             let mut state = self.changing(inode)?;
             if state.mapped().is_some() {
                 return Ok(false);
@@ -187,7 +187,7 @@ impl Client {
         self.take_rights(inode, file.writer)?;
         self.operate(|turn| {
             let operation = Operation::Shift { inode: inode.number, offset, length, insert };
-            turn.prepare(operation.body_bytes(), 0)?;
+            turn.prepare_effect(operation.body_bytes(), 0)?;
             let mut state = self.changing(inode)?;
             if state.mapped().is_some() {
                 return Ok(false);

@@ -267,7 +267,7 @@ impl Client {
                     FileKind::Directory => return Err(Error::IsDirectory.into()),
                     _ => return Err(Error::Invalid.into()),
                 }
-                turn.prepare(0, debit::of_truncation(size))?;
+                turn.prepare_effect(0, debit::of_truncation(size))?;
                 let mut state = self.changing(&inode)?;
                 if state.released {
                     return Err(Halt::Again);
@@ -324,7 +324,7 @@ impl Client {
         set: SetAttributes,
     ) -> Result<bool, Halt> {
         let empty = Operation::SetAttributes { inode: inode.number, attributes: Attributes::default() };
-        turn.prepare(empty.body_bytes(), 0)?;
+        turn.prepare_effect(empty.body_bytes(), 0)?;
         let mut state = self.changing(inode)?;
         if state.released {
             return Err(Halt::Again);

@@ -30,7 +30,7 @@ use crate::sync::{Arc, AtomicBool, AtomicU32, AtomicU64, Mutex, Ordering, RwLock
 use cuesta_format::quota::{Amounts, Payer};
 use cuesta_format::wire::Request;
 use cuesta_format::{
-    FILE_BYTES_MAX, InodeNumber, LeaseGeneration, LogPosition, Operation, StoreId, Timestamp,
+    CallTag, FILE_BYTES_MAX, InodeNumber, LeaseGeneration, LogPosition, Operation, StoreId, Timestamp,
 };
 use cuesta_media::{Fault, UserSlice, clock};
 use cuesta_oplog::{Admission, Appended, Stamp};
@@ -73,6 +73,8 @@ pub struct Client {
     pub(crate) access_times: AtomicU32,
     pub(crate) accesses: Accesses,
     pub(crate) shipping: Shipping,
+    /// Threads may execute calls of others ([`crate::tagged`]).
+    pub(crate) has_callers: AtomicBool,
 }
 
 /// Why an attempt did not come to an end.
@@ -106,13 +108,15 @@ impl From<Error> for Halt {
 
 /// What one attempt holds.
 pub(crate) struct Turn<'c> {
-    client: &'c Client,
+    pub(crate) client: &'c Client,
     generation: u64,
     admission: Option<Admission<'c>>,
     debited: u64,
     /// What was charged to whom.
     pub(crate) charged: Option<(Payers, Amounts)>,
     appended: Option<LogPosition>,
+    /// What the prepared entry carries.
+    pub(crate) tag: Option<CallTag>,
     /// The operation's time.
     pub(crate) now: Timestamp,
 }
@@ -153,6 +157,7 @@ impl Client {
             access_times: AtomicU32::new(0),
             accesses: Accesses::default(),
             shipping: Shipping::default(),
+            has_callers: AtomicBool::new(false),
         });
         // What a fence took away meanwhile goes with the first operation, which sees the generation moved.
         client.session.parcels.add(ahead)?;
@@ -282,6 +287,7 @@ impl Client {
                 debited: 0,
                 charged: None,
                 appended: None,
+                tag: None,
                 now: clock::now(),
             };
             let learned = match unknown.take().map_or(Ok(()), |inode| self.learn_extended_of(inode)) {
@@ -369,11 +375,12 @@ impl<'c> Turn<'c> {
         &self.client.session
     }
 
-    fn stamp(&self) -> Stamp {
+    fn stamp(&self) -> Stamp<'_> {
         Stamp {
             lease_generation: LeaseGeneration(self.generation),
             debit_blocks: self.debited.min(u64::from(u32::MAX)) as u32,
             time: self.now,
+            tag: self.tag.as_ref(),
         }
     }
 

@@ -20,6 +20,8 @@ pub struct Credentials {
     pub capabilities: Capabilities,
     /// What they have forbidden themselves.
     pub confinement: Option<Arc<Confinement>>,
+    /// SharedFS takes the process for the same: its calls may be sent there.
+    pub is_plain: bool,
 }
 
 /// Bit of a right: to read.
@@ -61,7 +63,7 @@ impl Credentials {
     #[must_use]
     pub const fn of_user(uid: u32, gid: u32, groups: Vec<u32>) -> Credentials {
         let capabilities = if uid == 0 { Capabilities::ALL } else { Capabilities::NONE };
-        Credentials { uid, gid, groups, capabilities, confinement: None }
+        Credentials { uid, gid, groups, capabilities, confinement: None, is_plain: false }
     }
 
     /// As a writer of the inode.

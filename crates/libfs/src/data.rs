@@ -346,7 +346,7 @@ impl Client {
             self.check_alive()?;
             return Ok((0, 0));
         }
-        let body_max = self.session.geometry().entry_bytes_max() as usize - HEADER_BYTES;
+        let body_max = self.session.geometry().entry_bytes_max() as usize - HEADER_BYTES - self.tag_bytes();
         let mut bytes = wanted.min(WRITE_BYTES_MAX).min(body_max);
         if let Some(at) = at {
             let room = limit.checked_sub(at).filter(|&room| room > 0);
@@ -409,7 +409,7 @@ impl Client {
     ) -> Result<Written, Halt> {
         // Where an append goes is known under the lock. Few touch a block more than from a block's start: cheaper to debit that
         // then than to give back what most do not need.
-        turn.prepare(bytes, debit::of_write(at.unwrap_or(0), bytes as u64))?;
+        turn.prepare_effect(bytes, debit::of_write(at.unwrap_or(0), bytes as u64))?;
         let inode = file.inode_ref();
         let mut state = self.changing_or_ship(inode, ships)?;
         if state.loses_rights(file.writer) {
@@ -467,7 +467,7 @@ impl Client {
         let inode = file.inode_ref();
         loop {
             let done = self.operate(|turn| {
-                turn.prepare(0, debit::of_truncation(size))?;
+                turn.prepare_effect(0, debit::of_truncation(size))?;
                 let mut state = self.changing(inode)?;
                 if state.loses_rights(file.writer) {
                     return Ok(false);

@@ -13,6 +13,7 @@
 
 use crate::access_lists::List;
 use crate::attributes::Target;
+use crate::call_tags::Part;
 use crate::capabilities::Capability;
 use crate::client::{Client, Halt, Turn};
 use crate::credentials::{Credentials, READ, WRITE, Writer};
@@ -256,7 +257,7 @@ impl Client {
             if !self.reading(inode)?.may_hold_capability() {
                 return Ok(());
             }
-            self.change_extended_of(turn, inode, CAPABILITY, None, |state, set| {
+            self.change_extended_of(turn, inode, Part::Beside, (CAPABILITY, None), |state, set| {
                 if state.released || set.get(CAPABILITY).is_none() { Err(Error::NoAttribute) } else { Ok(()) }
             })
         })
@@ -278,10 +279,16 @@ impl Client {
         self.operate(|turn| {
             let inode = self.target(credentials, target)?;
             access.check(credentials, &*self.reading(&inode)?, name)?;
-            self.change_extended_of(turn, &inode, name, value, |state, set| -> Result<(), Halt> {
-                access.check(credentials, state, name)?;
-                Ok(check(state, set)?)
-            })
+            self.change_extended_of(
+                turn,
+                &inode,
+                Part::Effect,
+                (name, value),
+                |state, set| -> Result<(), Halt> {
+                    access.check(credentials, state, name)?;
+                    Ok(check(state, set)?)
+                },
+            )
         })
     }
 
@@ -290,8 +297,8 @@ impl Client {
         &self,
         turn: &mut Turn<'_>,
         inode: &Inode,
-        name: &[u8],
-        value: Option<&[u8]>,
+        part: Part,
+        (name, value): (&[u8], Option<&[u8]>),
         check: impl Fn(&State, &ExtendedSet) -> Result<(), E>,
     ) -> Result<(), Halt> {
         // Asked before room is made: the answer may be no.
@@ -300,7 +307,7 @@ impl Client {
             Some(value) => Operation::SetExtended { inode: inode.number, name, value },
             None => Operation::RemoveExtended { inode: inode.number, name },
         };
-        turn.prepare(operation.body_bytes(), 0)?;
+        turn.prepare_part(part, operation.body_bytes())?;
         let mut state = self.changing(inode)?;
         if state.released {
             return Err(Halt::Again);
@@ -324,7 +331,7 @@ impl Client {
         value: &[u8],
     ) -> Result<(), Error> {
         let bytes = name.len() + value.len();
-        let entry_max = self.session.geometry().entry_bytes_max() as usize - HEADER_BYTES;
+        let entry_max = self.session.geometry().entry_bytes_max() as usize - HEADER_BYTES - self.tag_bytes();
         let (before, name_bytes) = match set.get(name) {
             Some(before) => (name.len() + before.len(), 0),
             None => (0, name.len() + 1),

@@ -12,6 +12,7 @@
 //! | `open_file`, `open_flags`, `opened`, `data`, `allocate`, `namespace`, `rename`, `attributes`, `glance`, `extended`, `access_lists`, `listing` | the calls |
 //! | `durability`, `commit_file` | waiting until what was done is durable, and the way there on a disk |
 //! | `mapped`, `mapped_descriptors` | files whose content is a file of the kernel's, while programs share mappings of them |
+//! | `call_tags` | calls that are executed for others, each exactly once |
 //! | `kernel` | what the kernel may keep of a mount |
 //! | `shipping` | operations that SharedFS performs, on files that several sessions change |
 //! | `shared_offset` | offsets that other processes share with those a session does calls for |
@@ -33,6 +34,7 @@ mod asking;
 mod attempts;
 mod attributes;
 mod cache;
+mod call_tags;
 mod capabilities;
 mod client;
 mod commit_file;
@@ -88,6 +90,7 @@ pub use access_lists::NewMode;
 pub use access_times::{AccessTimes, When};
 pub use allocate::Allocation;
 pub use attributes::{SetAttributes, SetTime, Stat, Target, Tenure, Version};
+pub use call_tags::tagged;
 pub use capabilities::{Capabilities, Capability};
 pub use client::Client;
 pub use confinement::{Confinement, Layer, Rights};

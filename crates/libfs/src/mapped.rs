@@ -352,7 +352,7 @@ impl Client {
                 Some(offset) => debit::of_write(offset, bytes as u64),
                 None => debit::of_append(bytes as u64),
             };
-            turn.prepare(bytes, blocks)?;
+            turn.prepare_effect(bytes, blocks)?;
             let mut state = self.changing(inode)?;
             let Some(mapped) = state.mapped() else { return Ok(MappedWrite::Ended) };
             let offset = match at {
@@ -518,7 +518,7 @@ impl Client {
         let (offset, length) = (range.start, range.end - range.start);
         let operation = Operation::Clear { inode: inode.number, offset, length, grow: true };
         self.operate(|turn| {
-            turn.prepare(operation.body_bytes(), debit::of_clearing(range))?;
+            turn.prepare_effect(operation.body_bytes(), debit::of_clearing(range))?;
             let mut state = self.changing(inode)?;
             let Some(mapped) = state.mapped() else { return Ok(false) };
             self.check_mapped(turn, file, &state, mapped, range)?;

@@ -151,7 +151,7 @@ impl Client {
             target: making.target,
             list: &list,
         };
-        turn.prepare(operation.body_bytes(), 0)?;
+        turn.prepare_effect(operation.body_bytes(), 0)?;
         let mut parent = self.changing(directory)?;
         check_can_make(credentials, &parent)?;
         let is_as_seen = list_for(&parent, making.kind)? == list
@@ -223,7 +223,7 @@ impl Client {
         let InodeRecord { mode, uid, gid, .. } = record;
         let (inode, parent) = (turn.number()?, directory.number);
         let operation = Operation::CreateUnnamed { parent, exclusive, inode, mode, uid, gid, list: &list };
-        turn.prepare(operation.body_bytes(), 0)?;
+        turn.prepare_effect(operation.body_bytes(), 0)?;
         let appended = turn.append(&operation)?;
         let parent = if exclusive { InodeNumber::NONE } else { directory.number };
         let record = InodeRecord { inode, parent, links: 0, ..record };
@@ -265,7 +265,7 @@ impl Client {
             };
             self.check_may_refer(credentials, &refer)?;
             let operation = Operation::Link { parent: found.parent.number, inode: inode.number, name };
-            turn.prepare(operation.body_bytes(), 0)?;
+            turn.prepare_effect(operation.body_bytes(), 0)?;
             let mut locked = self.lock_all([Some(&found.parent), Some(&inode), None, None])?;
             let retired = self.session.retired();
             let parent = locked.of(&found.parent)?;
@@ -349,7 +349,7 @@ impl Client {
             self.check_confined_in(credentials, &found.parent, wanted)?;
             let operation =
                 |orphan| Operation::Unlink { parent: found.parent.number, inode: inode.number, name, orphan };
-            turn.prepare(operation(false).body_bytes(), 0)?;
+            turn.prepare_effect(operation(false).body_bytes(), 0)?;
             let mut locked = self.lock_all([Some(&found.parent), Some(inode), None, None])?;
             let parent = locked.of(&found.parent)?;
             if parent.is_unlinked() {

@@ -291,7 +291,7 @@ impl Client {
             Ok(())
         };
         if truncates {
-            turn.prepare(0, crate::debit::of_truncation(0))?;
+            turn.prepare_effect(0, crate::debit::of_truncation(0))?;
             let mut state = self.changing(inode)?;
             check(&state)?;
             is_confined?;

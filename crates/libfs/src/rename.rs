@@ -174,7 +174,7 @@ impl Client {
             orphan,
             exchange,
         };
-        turn.prepare(operation(false).body_bytes(), 0)?;
+        turn.prepare_effect(operation(false).body_bytes(), 0)?;
         let mut locked = self.lock_all([Some(from), Some(to), Some(inode), replaced])?;
         let (from_record, from_checked) = {
             let state = locked.of(from)?;

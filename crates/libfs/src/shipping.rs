@@ -15,9 +15,11 @@ use crate::errno::Error;
 use crate::inode::Inode;
 use crate::open_file::OpenFile;
 use crate::sync::{Arc, AtomicU64, Ordering};
+use cuesta_format::wire::Sends;
 use cuesta_format::{InodeNumber, InodeRecord};
 use cuesta_media::{UserSlice, UserSliceMut, clock};
 use serde::{Deserialize, Serialize};
+use std::cell::Cell;
 use std::sync::OnceLock;
 
 /// The open file that an operation is about.
@@ -72,20 +74,42 @@ pub(crate) struct Shipping {
     shipper: OnceLock<Box<dyn Shipper>>,
 }
 
-/// Until when SharedFS performs the operations on an inode: kernel ticks in milliseconds, and 0 if it never did.
+/// Until when SharedFS performs the operations on an inode: twice the kernel's ticks in milliseconds, and one more for a directory; 0 if it
+/// never did.
 #[derive(Debug, Default)]
 pub(crate) struct ShippedUntil(AtomicU64);
 
+thread_local! {
+    /// The calling thread's call on names may be sent.
+    static SENDS_NAMES: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Says that calls of this thread may be sent no more.
+struct Sending;
+
+impl Drop for Sending {
+    fn drop(&mut self) {
+        SENDS_NAMES.set(false);
+    }
+}
+
+/// What the calling thread's call would send rather than have the lease of a directory.
+pub(crate) fn names() -> Sends {
+    if SENDS_NAMES.get() { Sends::Names } else { Sends::Nothing }
+}
+
 impl ShippedUntil {
-    pub(crate) fn set(&self, term_ms: u32) {
-        self.0.store(clock::milliseconds() + u64::from(term_ms), Ordering::Relaxed);
+    pub(crate) fn set(&self, sends: Sends, term_ms: u32) {
+        let until = clock::milliseconds() + u64::from(term_ms);
+        self.0.store(until << 1 | u64::from(sends == Sends::Names), Ordering::Relaxed);
     }
 
+    /// Whether such operations are to be sent now.
     #[inline]
-    pub(crate) fn is_now(&self) -> bool {
-        match self.0.load(Ordering::Relaxed) {
-            0 => false,
-            until => clock::milliseconds() < until,
+    pub(crate) fn is_now(&self, sends: Sends) -> bool {
+        match (self.0.load(Ordering::Relaxed), sends) {
+            (0, _) | (_, Sends::Nothing) => false,
+            (until, _) => (until & 1 == 1) == (sends == Sends::Names) && clock::milliseconds() < until >> 1,
         }
     }
 }
@@ -97,6 +121,17 @@ impl Client {
         let _ = self.shipping.shipper.set(shipper);
     }
 
+    /// Makes a call on paths, which answers [`Error::Shipped`], with nothing done, if SharedFS keeps a directory on its way: it is to be
+    /// sent then.
+    pub fn sending<T>(&self, call: impl FnOnce(&Client) -> T) -> T {
+        if !self.can_ship() {
+            return call(self);
+        }
+        SENDS_NAMES.set(true);
+        let _sending = Sending;
+        call(self)
+    }
+
     #[inline]
     pub(crate) fn can_ship(&self) -> bool {
         self.shipping.shipper.get().is_some()
@@ -105,7 +140,7 @@ impl Client {
     /// The way for an operation on a file that SharedFS is known to have.
     fn way_for(&self, inode: &Inode) -> Option<&dyn Shipper> {
         let shipper = self.shipping.shipper.get()?;
-        (inode.shipped.is_now() && inode.state.read().lease.is_none()).then_some(&**shipper)
+        (inode.shipped.is_now(Sends::Contents) && inode.state.read().lease.is_none()).then_some(&**shipper)
     }
 
     fn shipped_file(&self, file: &OpenFile) -> ShippedFile {

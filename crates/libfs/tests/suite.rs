@@ -5,6 +5,7 @@ mod common;
 
 mod access_lists;
 mod allocate;
+mod call_tags;
 mod calls;
 mod directory_quotas;
 mod emulated;

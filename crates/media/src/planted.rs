@@ -46,11 +46,13 @@ pub enum Bug {
     CommitFileLapped = 19,
     /// Recovery does not look into commit files.
     CommitFileForgotten = 20,
+    /// A digest that leaves nothing of a file forgets the calls that made and removed it.
+    CallFoldedAway = 21,
 }
 
 impl Bug {
     /// Every bug there is a switch for.
-    pub const ALL: [Bug; 20] = [
+    pub const ALL: [Bug; 21] = [
         Bug::MissingFence,
         Bug::UnflushedTail,
         Bug::ReusedSalt,
@@ -71,11 +73,67 @@ impl Bug {
         Bug::OverwriteUnwritten,
         Bug::CommitFileLapped,
         Bug::CommitFileForgotten,
+        Bug::CallFoldedAway,
     ];
 }
 
 #[cfg(feature = "record")]
 static PLANTED: core::sync::atomic::AtomicU8 = core::sync::atomic::AtomicU8::new(0);
+
+/// A moment at which a daemon dies if the test that started it says so: a variable of its environment, as `executed:3` for the
+/// third time it comes there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Death {
+    /// It was asked for a call that is executed once, and has not begun.
+    Unexecuted,
+    /// It has executed it, and not answered.
+    Executed,
+    /// It has digested it as well, and not answered.
+    Digested,
+}
+
+impl Death {
+    /// Where tests say it.
+    pub const VARIABLE: &str = "CUESTA_PLANTED_DEATH";
+    /// All of them.
+    pub const ALL: [Death; 3] = [Death::Unexecuted, Death::Executed, Death::Digested];
+
+    /// What it is called there.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Death::Unexecuted => "unexecuted",
+            Death::Executed => "executed",
+            Death::Digested => "digested",
+        }
+    }
+}
+
+/// Whether this build has the places where bugs and deaths are planted.
+pub const CAN_PLANT: bool = cfg!(feature = "record");
+
+/// Whether the process is to die now, at `death`; counts how often it was asked.
+#[cfg(feature = "record")]
+pub fn is_time_for(death: Death) -> bool {
+    use core::sync::atomic::{AtomicU64, Ordering};
+    use std::sync::OnceLock;
+    static WANTED: OnceLock<Option<(Death, u64)>> = OnceLock::new();
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let wanted = WANTED.get_or_init(|| {
+        let said = std::env::var(Death::VARIABLE).ok()?;
+        let (name, count) = said.split_once(':')?;
+        let death = Death::ALL.into_iter().find(|death| death.name() == name)?;
+        Some((death, count.parse().ok()?))
+    });
+    let is_wanted = wanted.is_some_and(|(wanted, _)| wanted == death);
+    is_wanted && wanted.is_some_and(|(_, count)| COUNT.fetch_add(1, Ordering::SeqCst) + 1 == count)
+}
+
+/// Never.
+#[cfg(not(feature = "record"))]
+pub fn is_time_for(_: Death) -> bool {
+    false
+}
 
 /// Makes the whole process behave with `bug`, or without any.
 #[cfg(feature = "record")]

@@ -14,10 +14,11 @@ use crate::commit_file;
 use crate::durable::{Durable, LogUnwritten, Taken};
 use crate::order::Order;
 use crate::space::{Admission, LogFull, Space};
+use cuesta_format::call_tag::TAG_BYTES;
 use cuesta_format::control::ClientPage;
-use cuesta_format::entry::{Crc32c, EntryKind, HEADER_BYTES, Header, Salt, crc32c, entry_bytes};
+use cuesta_format::entry::{Crc32c, EntryKind, FLAG_TAGGED, HEADER_BYTES, Header, Salt, entry_bytes};
 use cuesta_format::{
-    Geometry, InodeNumber, LeaseGeneration, LogPosition, Medium, NAME_BYTES_MAX, Operation,
+    CallTag, Geometry, InodeNumber, LeaseGeneration, LogPosition, Medium, NAME_BYTES_MAX, Operation,
     SYMLINK_BYTES_MAX, Timestamp,
 };
 use cuesta_media::planted::{self, Bug};
@@ -83,15 +84,31 @@ impl Ring {
     }
 }
 
-/// What an entry's header says beside its operation.
+/// What an entry says beside its operation.
 #[derive(Clone, Copy, Debug)]
-pub struct Stamp {
+pub struct Stamp<'a> {
     /// The lease generation the operation runs under.
     pub lease_generation: LeaseGeneration,
     /// Blocks debited at worst.
     pub debit_blocks: u32,
     /// Its time.
     pub time: Timestamp,
+    /// Whose call it executes, if that caller may ask for it again; room for the tag was admitted as a part of the body.
+    pub tag: Option<&'a CallTag>,
+}
+
+impl Stamp<'_> {
+    /// Bytes of the tag, behind the body.
+    #[inline]
+    fn tag_bytes(&self) -> usize {
+        if self.tag.is_some() { TAG_BYTES } else { 0 }
+    }
+
+    /// The header's flag for it.
+    #[inline]
+    fn flag(&self) -> u8 {
+        if self.tag.is_some() { FLAG_TAGGED } else { 0 }
+    }
 }
 
 /// A place in the log that must be filled.
@@ -265,12 +282,12 @@ impl Appender {
     }
 
     /// Fills a reservation with an operation other than a write of application memory.
-    pub fn append(&self, reservation: Reservation, operation: &Operation<'_>, stamp: Stamp) -> Appended {
+    pub fn append(&self, reservation: Reservation, operation: &Operation<'_>, stamp: Stamp<'_>) -> Appended {
         let body_bytes = operation.body_bytes();
         let header = Header {
             kind: operation.kind(),
-            flags: operation.flags(),
-            body_bytes: body_bytes as u32,
+            flags: operation.flags() | stamp.flag(),
+            body_bytes: (body_bytes + stamp.tag_bytes()) as u32,
             debit_blocks: stamp.debit_blocks,
             position: reservation.position,
             lease_generation: stamp.lease_generation,
@@ -281,18 +298,19 @@ impl Appender {
         };
         let checksum = if let Operation::Write { data, .. } = operation {
             self.store(reservation.body(), data);
-            crc32c(data)
+            Crc32c::new().with(data)
         } else if let Operation::SetExtended { name, value, .. } = operation {
             // As it is, however long: its body is the two, one behind the other.
             self.store(reservation.body(), name);
             self.store(reservation.body().plus(name.len() as u64), value);
-            Crc32c::new().with(name).with(value).value()
+            Crc32c::new().with(name).with(value)
         } else if body_bytes <= SMALL_BODY_BYTES {
             self.store_encoded(&mut [0; SMALL_BODY_BYTES][..body_bytes], operation, reservation.body())
         } else {
             self.store_encoded(&mut [0; LARGE_BODY_BYTES][..body_bytes], operation, reservation.body())
         };
-        self.finish(&reservation, &header, checksum)
+        let checksum = self.store_tag(&reservation, body_bytes, stamp.tag, checksum);
+        self.finish(&reservation, &header, checksum.value())
     }
 
     /// Fills a reservation with a write of `data`, all parts of it one entry. A fault in the application's memory
@@ -304,7 +322,7 @@ impl Appender {
         inode: InodeNumber,
         offset: u64,
         data: &[UserSlice<'_>],
-        stamp: Stamp,
+        stamp: Stamp<'_>,
     ) -> Result<Appended, Fault> {
         let body = reservation.body();
         let mut copied = 0;
@@ -331,8 +349,8 @@ impl Appender {
         }
         let mut header = Header {
             kind: EntryKind::Write,
-            flags: 0,
-            body_bytes: copied as u32,
+            flags: stamp.flag(),
+            body_bytes: (copied + stamp.tag_bytes()) as u32,
             debit_blocks: stamp.debit_blocks,
             position: reservation.position,
             lease_generation: stamp.lease_generation,
@@ -343,17 +361,34 @@ impl Appender {
         };
         if let Some(fault) = fault {
             header.kind = EntryKind::Void;
+            header.flags = 0;
             header.body_bytes = (reservation.bytes - HEADER_BYTES as u64) as u32;
             self.finish(&reservation, &header, 0);
             return Err(fault);
         }
+        let sum = self.store_tag(&reservation, copied, stamp.tag, sum);
         Ok(self.finish(&reservation, &header, sum.value()))
     }
 
-    fn store_encoded(&self, buffer: &mut [u8], operation: &Operation<'_>, at: LogPosition) -> u32 {
+    fn store_encoded(&self, buffer: &mut [u8], operation: &Operation<'_>, at: LogPosition) -> Crc32c {
         operation.encode_body(buffer);
         self.store(at, buffer);
-        crc32c(buffer)
+        Crc32c::new().with(buffer)
+    }
+
+    /// Stores the tag, if there is one, behind a body of `body_bytes` with this checksum. Answers that of both.
+    #[inline]
+    fn store_tag(
+        &self,
+        reservation: &Reservation,
+        body_bytes: usize,
+        tag: Option<&CallTag>,
+        checksum: Crc32c,
+    ) -> Crc32c {
+        let Some(tag) = tag else { return checksum };
+        let bytes = tag.encode();
+        self.store(reservation.body().plus(body_bytes as u64), &bytes);
+        checksum.with(&bytes)
     }
 
     fn store(&self, at: LogPosition, bytes: &[u8]) {

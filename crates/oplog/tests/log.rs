@@ -4,11 +4,12 @@
 mod medium;
 use medium::medium;
 
+use cuesta_format::call_tag::TAG_BYTES;
 use cuesta_format::control::CONTROL_BYTES;
 use cuesta_format::entry::{EntryBreak, EntryKind, Salt};
 use cuesta_format::{
-    Geometry, InodeNumber, LeaseGeneration, LogGeneration, LogPosition, Operation, SessionId, StoreId,
-    Timestamp,
+    CallSlot, CallTag, Caller, CallerId, Geometry, InodeNumber, LeaseGeneration, LogGeneration, LogPosition,
+    Operation, SessionId, StoreId, Timestamp,
 };
 use cuesta_media::{Mapping, Protection, UserSlice, Window, install_fault_handler};
 use cuesta_oplog::{Appender, LogSource, Ring, ScanStep, Scanner, Stamp, read_batch};
@@ -28,8 +29,8 @@ fn salt(generation: u64) -> Salt {
     Salt::new(StoreId([3; 16]), SessionId(1), LogGeneration(generation))
 }
 
-fn stamp() -> Stamp {
-    Stamp { lease_generation: LeaseGeneration(1), debit_blocks: 1, time: Timestamp(5) }
+fn stamp() -> Stamp<'static> {
+    Stamp { lease_generation: LeaseGeneration(1), debit_blocks: 1, time: Timestamp(5), tag: None }
 }
 
 struct Log {
@@ -125,6 +126,40 @@ fn an_attribute_of_any_length_is_one_entry() {
         let mut scanner = Scanner::new(&batch, start, salt(1), &geometry());
         let ScanStep::Entry(header, body) = scanner.step() else { panic!("{length} bytes: no entry") };
         assert_eq!(Operation::decode(header.fields(), body), Ok(set));
+    }
+}
+
+#[test]
+fn a_tag_lies_behind_any_body() {
+    let log = Log::new();
+    let caller = Caller { user: 1000, id: CallerId([5; 16]) };
+    let tag = CallTag { slot: CallSlot { caller, slot: 3 }, process: 77, number: 8 };
+    let stamp = Stamp { tag: Some(&tag), ..stamp() };
+    for length in [0, 1, 31, 32, 33, 64, 5000] {
+        let start = log.appender.completed();
+        let data: Vec<u8> = (0..length).map(|at| at as u8).collect();
+        let write = Operation::Write { inode: INODE, offset: 9, data: &data };
+        let set = Operation::SetExtended { inode: INODE, name: b"user.odd", value: &data };
+        let name = vec![b'n'; 1 + length.min(254)];
+        let link = Operation::Link { parent: INODE, inode: INODE, name: &name };
+        let reserve = |operation: &Operation<'_>| {
+            let admission = log.appender.admit(operation.body_bytes() + TAG_BYTES).unwrap();
+            log.appender.reserve(admission)
+        };
+        let slice = [UserSlice::from(&data[..])];
+        log.appender.append_write(reserve(&write), INODE, 9, &slice, stamp).unwrap();
+        for operation in [&write, &set, &link] {
+            log.appender.append(reserve(operation), operation, stamp);
+        }
+        let mut batch = Vec::new();
+        read_batch(&log, &geometry(), geometry().ring_slots, start, u64::MAX, &mut batch).unwrap();
+        let mut scanner = Scanner::new(&batch, start, salt(1), &geometry());
+        for operation in [write, write, set, link] {
+            let ScanStep::Entry(header, body) = scanner.step() else { panic!("{length} bytes: no entry") };
+            assert_eq!(Operation::decode(header.fields(), body), Ok(operation));
+            assert_eq!(CallTag::of(header.fields(), body), Some(tag));
+        }
+        assert!(matches!(scanner.step(), ScanStep::End(_)));
     }
 }
 

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use cuesta_libfs::{Capabilities, Credentials};
 
 use crate::calls::{Answer, Call};
-use crate::{arch, becoming, confinement, thread};
+use crate::{arch, becoming, confinement, thread, trial};
 
 /// Counts the calls that changed somebody's credentials.
 static CHANGES: AtomicU32 = AtomicU32::new(0);
@@ -67,6 +67,7 @@ pub fn change(call: &Call) -> Answer {
     let bridge = if is_of_user { becoming::before() } else { None };
     let answer = call.kernel(call.arguments);
     CHANGES.fetch_add(1, Ordering::AcqRel);
+    trial::cut_short();
     if answer == 0 && !matches!(number, libc::SYS_setfsuid | libc::SYS_setfsgid) {
         becoming::after(bridge);
     }
@@ -82,6 +83,7 @@ pub fn forget() {
 /// What decides has changed otherwise than by such a call.
 pub fn changed() {
     CHANGES.fetch_add(1, Ordering::AcqRel);
+    trial::cut_short();
 }
 
 fn known<T>(take: impl FnOnce(&Known) -> T) -> T {
@@ -110,15 +112,17 @@ fn ask() -> Known {
     let gid = current(libc::SYS_setfsgid);
     let sets = capability_sets();
     let [effective, permitted] = sets.map(Capabilities::from_bits);
-    let effective = Arc::new(Credentials {
-        uid,
-        gid,
-        groups: groups(),
-        capabilities: effective,
-        confinement: confinement::current(),
-    });
     let real_uid = rustix::process::getuid().as_raw();
     let real_gid = rustix::process::getgid().as_raw();
+    let (users, confinement) = ([uid, rustix::process::geteuid().as_raw()], confinement::current());
+    // What the kernel tells SharedFS of a connection.
+    let of_user = Credentials::of_user(uid, gid, Vec::new());
+    let is_plain = users == [real_uid; 2]
+        && [gid, rustix::process::getegid().as_raw()] == [real_gid; 2]
+        && effective == of_user.capabilities
+        && confinement.is_none();
+    let effective =
+        Arc::new(Credentials { uid, gid, groups: groups(), capabilities: effective, confinement, is_plain });
     let capabilities = if real_uid == 0 { permitted } else { Capabilities::NONE };
     let real = if (real_uid, real_gid, capabilities) == (uid, gid, effective.capabilities) {
         Arc::clone(&effective)

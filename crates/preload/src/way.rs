@@ -23,6 +23,12 @@ pub fn connect_as_user(configuration: &Configuration) -> Result<cuesta_served::C
     client.map(|client| client.held_by(&Renewal)).map_err(|error| error.to_string())
 }
 
+/// The same for a process that can have a session instead: if nobody listens there now, it does.
+pub fn connect_at_once(configuration: &Configuration) -> Option<cuesta_served::Client> {
+    let client = cuesta_served::Client::connect(&users_socket(configuration), descriptor_floor());
+    client.ok().map(|client| client.held_by(&Renewal))
+}
+
 /// The socket for other users, as this process reaches it.
 pub fn users_socket(configuration: &Configuration) -> Vec<u8> {
     match get() {

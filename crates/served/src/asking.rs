@@ -1,11 +1,12 @@
 //! How a call gets its answer: by the ring, by the socket, or from the next daemon.
 
+use crate::call::{Call, Numbering, Once};
 use crate::client::{Client, unexpected};
 use crate::content::gather;
 use crate::frames::{FrameError, Frames};
 use crate::protocol::{Request, Response, VERSION};
 use crate::ring::CALLS_BEFORE_RING;
-use crate::ring::client::{Answer, NotAnswered, Ring, Socket, Started};
+use crate::ring::client::{Answer, Begun, NotAnswered, Ring, Socket, Started};
 use cuesta_format::StoreId;
 use cuesta_libfs::{Error, RESUME_WAIT, patiently};
 use cuesta_media::UserSlice;
@@ -31,19 +32,28 @@ pub(crate) struct Line {
     calls_before_ring: u32,
     /// The daemon that is asked now does not have all the files that were open when it was first asked.
     has_lost_files: bool,
+    numbering: Numbering,
 }
 
 impl Line {
-    pub(crate) fn new(frames: Frames) -> Line {
-        Line { frames, patience: RESUME_WAIT, calls_before_ring: CALLS_BEFORE_RING, has_lost_files: false }
+    pub(crate) fn new(frames: Frames, numbering: Numbering) -> Line {
+        Line {
+            frames,
+            patience: RESUME_WAIT,
+            calls_before_ring: CALLS_BEFORE_RING,
+            has_lost_files: false,
+            numbering,
+        }
     }
 }
 
 /// What a call knows of a daemon that went away while it asked.
 #[derive(Debug, Default)]
-struct Loss {
+pub(crate) struct Loss {
     has_lost_files: bool,
     since: Option<Instant>,
+    /// A daemon may have executed the call, which is asked again as the same call of the same slot.
+    begun: Option<Begun>,
 }
 
 impl Socket for Mutex<Line> {
@@ -129,12 +139,9 @@ impl Client {
             Ok(answer) => return Ok(Some(answer)),
             Err(NotAnswered::BadAddress) => return Err(Error::Fault),
             Err(NotAnswered::Unsuited) => {}
-            Err(NotAnswered::Ended { is_undone }) => {
-                let mut line = self.line.lock();
-                self.renew_after(&ring, &mut line, loss)?;
-                if !is_undone && !request.is_repeatable() {
-                    return Err(Error::Disconnected);
-                }
+            Err(NotAnswered::Ended(begun)) => {
+                loss.begun = begun;
+                self.renew_after(&ring, &mut self.line.lock(), loss)?;
             }
         }
         Ok(None)
@@ -155,29 +162,32 @@ impl Client {
         mut loss: Loss,
     ) -> Result<(Response, Option<OwnedFd>), Error> {
         let mut line = self.line.lock();
+        let mut call = match &loss.begun {
+            Some(begun) => {
+                Call { once: begun.once.map(|once| Once { again: true, ..once }), request: *request }
+            }
+            None => line.numbering.call(request),
+        };
         loop {
-            let (error, is_known_undone) = match line.frames.send(request, descriptor) {
-                Err(error) => (error, true),
-                Ok(()) => match line.frames.receive::<Response>() {
-                    Ok((response, token)) => {
-                        self.count_call(&mut line);
-                        return match response {
-                            // The file it is about is one that the next daemon does not have.
-                            Response::Failed(Error::AccessMode) if loss.has_lost_files => {
-                                Err(Error::Disconnected)
-                            }
-                            Response::Failed(error) => Err(error),
-                            response => Ok((response, token.map(|token| lift(token, self.descriptor_floor)))),
-                        };
-                    }
-                    Err(error) => (error, false),
-                },
+            line.numbering.introduce(&mut call);
+            let sent = line.frames.send(&call, descriptor);
+            let error = match sent.and_then(|()| line.frames.receive::<Response>()) {
+                Ok((response, token)) => {
+                    self.count_call(&mut line);
+                    return match response {
+                        // The file it is about is one that the next daemon does not have.
+                        Response::Failed(Error::AccessMode) if loss.has_lost_files => {
+                            Err(Error::Disconnected)
+                        }
+                        Response::Failed(error) => Err(error),
+                        response => Ok((response, token.map(|token| lift(token, self.descriptor_floor)))),
+                    };
+                }
+                Err(error) => error,
             };
             let FrameError::Ended(_) = error else { return Err(error.into()) };
             self.renew_in_time(&mut line, &mut loss)?;
-            if !is_known_undone && !request.is_repeatable() {
-                return Err(Error::Disconnected);
-            }
+            call.once = call.once.map(|once| Once { again: true, ..once });
         }
     }
 
@@ -193,13 +203,27 @@ impl Client {
     /// Asks for a ring, once for each daemon. Without one the socket serves on.
     fn ask_for_ring(&self, line: &mut Line) {
         line.calls_before_ring = 0;
-        let answer = line.frames.send(&Request::Ring, None).and_then(|()| line.frames.receive::<Response>());
-        match answer {
-            Ok((Response::Done, Some(memory))) => *self.ring.write() = Ring::map(&memory).map(Arc::new),
-            Ok(_) => {}
+        match self.try_ask_for_ring(line) {
+            Ok(ring) => *self.ring.write() = ring.map(Arc::new),
             // A daemon that knows of no rings hangs up. If it is gone the next call finds that out.
             Err(_) => drop(self.renew(line)),
         }
+    }
+
+    fn try_ask_for_ring(&self, line: &mut Line) -> Result<Option<Ring>, FrameError> {
+        // The calls of lanes do not say whose they are.
+        if let Some(introduction) = line.numbering.introduction() {
+            line.frames.send(&introduction, None)?;
+            let (Response::Done, _) = line.frames.receive::<Response>()? else { return Ok(None) };
+            line.numbering.note_introduction();
+        }
+        line.frames.send(&Request::Ring, None)?;
+        Ok(match line.frames.receive::<Response>()? {
+            (Response::Done, Some(memory)) => {
+                Ring::map(&memory, Arc::clone(&self.numbers), Arc::clone(&self.lanes))
+            }
+            _ => None,
+        })
     }
 
     /// A ring's daemon is gone: goes on with the next one, unless another thread has done so.
@@ -250,6 +274,10 @@ impl Client {
         let (mut frames, store) = greeted?;
         if store != self.store {
             return Err(Error::Disconnected);
+        }
+        if let Some(caller) = line.numbering.reintroduction() {
+            frames.send(&caller, None)?;
+            frames.receive::<Response>()?;
         }
         let limit = self.limit.load(Ordering::Relaxed);
         if limit != u64::MAX {

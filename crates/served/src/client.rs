@@ -1,10 +1,12 @@
 //! The asking end: calls of a process that is another user than the store's, as LibFS has them.
 
 use crate::asking::{Line, greet};
+use crate::call::{Numbering, Numbers};
 use crate::content::Content;
 use crate::open_file::OpenFile;
 use crate::protocol::{Offset, Place, READ_BYTES_MAX, Request, Response, Subject};
 use crate::ring::client::Ring;
+use crate::ring::free::FreeLanes;
 use cuesta_format::wire::StoreTotals;
 use cuesta_format::{InodeNumber, InodeRecord, StoreId};
 use cuesta_libfs::{
@@ -14,7 +16,7 @@ use cuesta_media::{UserSlice, UserSliceMut};
 use parking_lot::{Mutex, RwLock};
 use rustix::fd::{AsRawFd as _, BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// About so many bytes of names are asked for at once.
 const LIST_BYTES: u32 = 32 << 10;
@@ -40,22 +42,27 @@ pub struct Client {
     operation: AtomicU64,
     /// The largest a file may get.
     pub(crate) limit: AtomicU64,
+    /// What calls are known by.
+    pub(crate) numbers: Arc<Numbers>,
+    /// The lanes of the ring that no thread has; those of the next ring, too.
+    pub(crate) lanes: Arc<FreeLanes<AtomicU32>>,
 }
 
 impl Client {
     /// Connects to the socket at `path`. Every descriptor that comes is `descriptor_floor` or higher.
     pub fn connect(path: &[u8], descriptor_floor: i32) -> Result<Client, Error> {
         let (frames, store) = greet(path, descriptor_floor)?;
-        let mut random = [0; 8];
-        rustix::rand::getrandom(&mut random[..], rustix::rand::GetRandomFlags::empty())
-            .map_err(|errno| Error::Daemon(format!("no random numbers: {errno}")))?;
+        let numbering = Numbering::new()?;
+        let operation = AtomicU64::new(numbering.random());
         Ok(Client {
-            line: Mutex::new(Line::new(frames)),
+            numbers: numbering.numbers(),
+            lanes: Arc::default(),
+            line: Mutex::new(Line::new(frames, numbering)),
             ring: RwLock::new(None),
             descriptor_floor,
             store,
             holder: None,
-            operation: AtomicU64::new(u64::from_ne_bytes(random)),
+            operation,
             limit: AtomicU64::new(u64::MAX),
         })
     }
@@ -76,6 +83,11 @@ impl Client {
     #[must_use]
     pub fn descriptor(&self) -> i32 {
         self.line.lock().frames.socket.as_raw_fd()
+    }
+
+    /// Ends the connection: calls fail from now on.
+    pub fn hang_up(&self) {
+        let _ = rustix::net::shutdown(&self.line.lock().frames.socket, rustix::net::Shutdown::Both);
     }
 
     /// Goes on with `copy` for the descriptor `number`, which is answered; `copy` itself if it is not ours.

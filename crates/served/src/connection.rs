@@ -3,21 +3,26 @@
 //! Everything is done with the credentials the kernel noted when the process connected. What LibFS takes for granted
 //! of a door is made sure of here: flags and modes that exist, and names without a zero byte.
 
+mod held;
+mod once;
+
 use crate::accounts::{Holder, Resource, Share};
+use crate::callers::Connected;
 use crate::files::File;
 use crate::limits::UNCOUNTED_BYTES;
 use crate::protocol::{Entry, Offset, Place, READ_BYTES_MAX, Request, Response, Subject, VERSION};
 use crate::server::Shared;
 use cuesta_format::{FILE_BYTES_MAX, FileKind, InodeRecord};
 use cuesta_libfs::{
-    Base, Client, Credentials, Error, LinkSource, NewMode, OPEN_FLAGS, OPENING_FLAGS, OpenFile,
-    SetAttributes, SharedOffset, Target,
+    Client, Credentials, Error, LinkSource, NewMode, OPEN_FLAGS, OPENING_FLAGS, OpenFile, SetAttributes,
+    SharedOffset, Target,
 };
 use cuesta_media::{UserSlice, UserSliceMut};
+use held::{Held, HeldSubject};
 use parking_lot::Mutex;
 use rustix::fd::OwnedFd;
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
@@ -38,65 +43,38 @@ pub(crate) struct Connection<'s> {
     pub(crate) holder: Holder,
     files: Mutex<HashMap<u64, Weak<File>>>,
     file_limit: AtomicU64,
+    /// The process, or 0.
+    process: u32,
+    /// Which caller it is, once it said so.
+    caller: Mutex<Option<Arc<Connected>>>,
+    /// The daemon ends the connection, and the process may come back.
+    pub(crate) is_cut: AtomicBool,
 }
 
-/// What the answer that a thread makes takes of memory, until the client has it.
+/// What a thread knows of the call that it does.
 #[derive(Debug, Default)]
-pub(crate) struct Room(#[allow(dead_code, reason = "held, not read")] Option<Share>);
+pub(crate) struct InHand {
+    /// What the answer takes of memory, until the client has it.
+    room: Option<Share>,
+    /// What a call that moves an offset is known by, if it was numbered; else 0.
+    operation: u64,
+}
 
 /// An answer, and the token beside it.
 pub(crate) type Answer = Result<(Response, Option<OwnedFd>), Error>;
 
-/// A place, held for the length of a request.
-enum Held {
-    Root(Arc<Client>),
-    Directory(Arc<File>),
-}
-
-impl Held {
-    fn client(&self) -> &Arc<Client> {
-        match self {
-            Held::Root(client) => client,
-            Held::Directory(file) => &file.client,
-        }
-    }
-
-    fn base(&self) -> Result<Base<'_>, Error> {
-        match self {
-            Held::Root(_) => Ok(Base::Root),
-            Held::Directory(file) => Ok(Base::Directory(file.open()?)),
-        }
-    }
-}
-
-/// What a request is about, held for its length.
-enum HeldSubject<'a> {
-    Path(Held, &'a [u8], bool),
-    File(Arc<File>),
-}
-
-impl HeldSubject<'_> {
-    fn client(&self) -> &Arc<Client> {
-        match self {
-            HeldSubject::Path(place, ..) => place.client(),
-            HeldSubject::File(file) => &file.client,
-        }
-    }
-
-    fn target(&self) -> Result<Target<'_>, Error> {
-        Ok(match self {
-            HeldSubject::Path(place, path, follow) => {
-                Target::Path { base: place.base()?, path, follow: *follow }
-            }
-            HeldSubject::File(file) => Target::File(file.open()?),
-        })
-    }
-}
-
 impl<'s> Connection<'s> {
-    pub(crate) fn new(shared: &'s Shared, who: Credentials, holder: Holder) -> Connection<'s> {
-        let file_limit = AtomicU64::new(FILE_BYTES_MAX);
-        Connection { shared, who, holder, files: Mutex::default(), file_limit }
+    pub(crate) fn new(shared: &'s Shared, who: Credentials, holder: Holder, process: u32) -> Connection<'s> {
+        Connection {
+            shared,
+            who,
+            holder,
+            files: Mutex::default(),
+            file_limit: AtomicU64::new(FILE_BYTES_MAX),
+            process,
+            caller: Mutex::default(),
+            is_cut: AtomicBool::new(false),
+        }
     }
 
     /// Takes `amount` of a resource for the user.
@@ -105,7 +83,7 @@ impl<'s> Connection<'s> {
     }
 
     /// Counts what an answer is about to take for the user; waits until there is room for it.
-    fn make_room(&self, bytes: usize, room: &mut Room) -> Result<(), Error> {
+    fn make_room(&self, bytes: usize, in_hand: &mut InHand) -> Result<(), Error> {
         if bytes <= UNCOUNTED_BYTES {
             return Ok(());
         }
@@ -113,12 +91,17 @@ impl<'s> Connection<'s> {
         let deadline = Instant::now() + accounts.limits().half_message;
         let share = accounts.wait_for(self.holder, Resource::MessageBytes, bytes as u64, deadline);
         let crowded = || Error::Daemon("this user's other requests take all the memory it may have".into());
-        *room = Room(Some(share.ok_or_else(crowded)?));
+        in_hand.room = Some(share.ok_or_else(crowded)?);
         Ok(())
     }
 
     /// Does what is asked, with the token that came beside it.
-    pub(crate) fn answer(&self, request: Request<'_>, token: Option<OwnedFd>, room: &mut Room) -> Answer {
+    pub(crate) fn answer(
+        &self,
+        request: Request<'_>,
+        token: Option<OwnedFd>,
+        in_hand: &mut InHand,
+    ) -> Answer {
         let response = match request {
             Request::Hello { version: VERSION } => Response::Welcome { store: self.shared.client()?.store() },
             Request::Hello { .. } => {
@@ -163,11 +146,11 @@ impl<'s> Connection<'s> {
                 }
                 Response::Done
             }
-            Request::Read { file, count, place } => self.read(file, count, place, room)?,
+            Request::Read { file, count, place } => self.read(file, count, place, in_hand)?,
             Request::Write { file, place, appends, data } => self.write(file, place, appends, data)?,
             Request::Seek { file, offset, whence } => {
                 let file = self.file(file)?;
-                let _moving = file.moving(0)?;
+                let _moving = file.moving(in_hand.operation)?;
                 Response::Number(file.client.seek(file.open()?, offset, whence)?)
             }
             Request::SetFlags { file, flags } => {
@@ -193,7 +176,7 @@ impl<'s> Connection<'s> {
                 file.client.fsync(file.open()?)?;
                 Response::Done
             }
-            Request::List { file, bytes } => self.list(file, bytes, room)?,
+            Request::List { file, bytes } => self.list(file, bytes, in_hand)?,
             Request::Stat { subject } => Response::Record(self.stat(subject)?),
             Request::Access { subject, rights } => self.access(subject, rights)?,
             Request::ReadLink { subject } => Response::Bytes(match self.subject(subject)? {
@@ -298,11 +281,16 @@ impl<'s> Connection<'s> {
                 let file = self.file(file)?;
                 Response::Bytes(file.client.whereabouts(file.open()?, guess)?)
             }
+            Request::Identify { caller } => {
+                self.identify(caller, true)?;
+                Response::Done
+            }
+            Request::Once(_) => return Err(Error::Invalid),
             Request::Statfs { subject } => {
                 let tree = self.stat(subject)?.tree;
                 Response::Totals(self.shared.client()?.statfs_in(tree)?)
             }
-            Request::ShippedRead { file, at, count } => self.shipped_read(&file, at, count, room)?,
+            Request::ShippedRead { file, at, count } => self.shipped_read(&file, at, count, in_hand)?,
             Request::ShippedWrite { file, at, data } => self.shipped_write(&file, at, data)?,
             Request::ShippedChange { file, change } => self.shipped_change(&file, change)?,
             Request::ShippedStat { file } => self.shipped_stat(&file)?,
@@ -320,6 +308,10 @@ impl<'s> Connection<'s> {
         Ok(match place {
             Place::Root => Held::Root(self.shared.client()?),
             Place::Directory(file) => Held::Directory(self.file(file)?),
+            Place::Inode(inode) => {
+                self.check_trusted()?;
+                Held::Inode(self.shared.client()?, inode)
+            }
         })
     }
 
@@ -387,15 +379,15 @@ impl<'s> Connection<'s> {
     }
 
     /// Memory for what is read, which counts for the user.
-    pub(crate) fn room_to_read(&self, count: u32, room: &mut Room) -> Result<Vec<u8>, Error> {
+    pub(crate) fn room_to_read(&self, count: u32, in_hand: &mut InHand) -> Result<Vec<u8>, Error> {
         let count = (count as usize).min(READ_BYTES_MAX);
-        self.make_room(READ_COPIES * count, room)?;
+        self.make_room(READ_COPIES * count, in_hand)?;
         Ok(vec![0; count])
     }
 
-    fn read(&self, file: u64, count: u32, place: Offset, room: &mut Room) -> Result<Response, Error> {
+    fn read(&self, file: u64, count: u32, place: Offset, in_hand: &mut InHand) -> Result<Response, Error> {
         let file = self.file(file)?;
-        let mut bytes = self.room_to_read(count, room)?;
+        let mut bytes = self.room_to_read(count, in_hand)?;
         let read = read_into(&file, place, UserSliceMut::from(bytes.as_mut_slice()))?;
         bytes.truncate(read);
         Ok(Response::Bytes(bytes))
@@ -474,11 +466,11 @@ impl<'s> Connection<'s> {
     }
 
     /// Where reading goes on is for the process to say: what it takes of the answer is not known here.
-    fn list(&self, file: u64, bytes: u32, room: &mut Room) -> Result<Response, Error> {
+    fn list(&self, file: u64, bytes: u32, in_hand: &mut InHand) -> Result<Response, Error> {
         let file = self.file(file)?;
         let open = file.open()?;
         let mut left = (bytes as usize).min(READ_BYTES_MAX);
-        self.make_room(LIST_COPIES * left, room)?;
+        self.make_room(LIST_COPIES * left, in_hand)?;
         let _moving = file.moving(0)?;
         let offset = open.offset();
         let mut entries: Vec<Entry> = Vec::new();

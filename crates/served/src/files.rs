@@ -125,6 +125,20 @@ impl File {
         Ok(Moving { file: self, open, _held: held, _guard: guard })
     }
 
+    /// The call `operation` moved the offset to `offset`, and the daemon died before it noted that. Calls that came behind it
+    /// count.
+    pub(crate) fn end_move_of(&self, operation: u64, offset: u64) -> Result<(), Error> {
+        let _guard = self.moving.lock();
+        if self.is_offset_lost || !self.kept.is_last_move(self.slot, operation) {
+            return Ok(());
+        }
+        let open = self.open()?;
+        let _held = self.shared_offset.as_ref().map(|shared| shared.hold(open)).transpose()?;
+        open.set_offset(offset);
+        self.kept.end_move(self.slot, offset);
+        Ok(())
+    }
+
     /// `fcntl(F_SETFL)`.
     pub(crate) fn set_flags(&self, flags: i32) -> Result<(), Error> {
         let open = self.open()?;

@@ -276,6 +276,11 @@ impl Kept {
         offset
     }
 
+    /// Whether no call but `operation` began to move the offset last.
+    pub(crate) fn is_last_move(&self, slot: Slot, operation: u64) -> bool {
+        self.word(slot, Word::Operation).load(Ordering::Acquire) == operation
+    }
+
     /// It is here now.
     pub(crate) fn end_move(&self, slot: Slot, offset: u64) {
         self.word(slot, Word::Offset).store(offset, Ordering::Release);

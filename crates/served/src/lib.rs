@@ -15,6 +15,7 @@
 //! | `server` | the answering end: sockets, threads, limits |
 //! | `serving` | the thread of a connection |
 //! | `connection` | one process: who it is, what it has open, and what each request does |
+//! | `call`, `callers` | calls that are executed exactly once, whichever daemons they are asked of |
 //! | `files` | open files, which live as long as any process has their token |
 //! | `shipped` | operations that sessions send, on files that several of them change: both ends |
 //! | `sending` | descriptors that are on their way to processes |
@@ -26,14 +27,17 @@
 //! does any more, the daemon sees its own end of the pipe break, and closes the file.
 //!
 //! When the daemon dies, tokens stay what they are. The next one has the files open again that somebody holds tokens of; a
-//! process connects anew, shows its tokens, and asks again what it was not answered, if that comes to the same
-//! when it was done already. Otherwise the call answers EIO, and so do all on a file that is not there any more.
+//! process connects anew, shows its tokens, and asks again what it was not answered. A call that must not be executed twice has a number,
+//! which lies in the log beside what it did: the daemon that finds it there only answers. On a file that is not there any more calls answer
+//! EIO.
 //!
 //! What must hold of names, rights and contents is LibFS's to see to, which does the work here as it does in any
 //! process. Nothing here decides about permissions, but who asks.
 
 mod accounts;
 mod asking;
+mod call;
+mod callers;
 mod client;
 mod complaints;
 mod connection;
@@ -51,6 +55,7 @@ mod server;
 mod serving;
 mod shipped;
 
+pub use call::Once;
 pub use client::{Client, Holder};
 pub use limits::Limits;
 pub use open_file::OpenFile;

@@ -14,6 +14,12 @@ pub(crate) fn credentials(socket: &OwnedFd) -> io::Result<Credentials> {
     Ok(Credentials::of_user(peer.uid.as_raw(), peer.gid.as_raw(), groups(socket)?))
 }
 
+/// The process, as this one sees it; 0 if it cannot.
+pub(crate) fn process(socket: &OwnedFd) -> u32 {
+    let peer = rustix::net::sockopt::socket_peercred(socket);
+    peer.map_or(0, |peer| peer.pid.as_raw_pid().unsigned_abs())
+}
+
 fn groups(socket: &OwnedFd) -> io::Result<Vec<u32>> {
     let mut groups = vec![0u32; GROUPS_USUAL];
     loop {

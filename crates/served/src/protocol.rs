@@ -2,8 +2,9 @@
 //!
 //! A frame is a little-endian u32 length, then that many bytes of postcard.
 
+use crate::call::Once;
 use cuesta_format::wire::StoreTotals;
-use cuesta_format::{FileKind, InodeNumber, InodeRecord, StoreId, WRITE_BYTES_MAX};
+use cuesta_format::{CallerId, FileKind, InodeNumber, InodeRecord, StoreId, WRITE_BYTES_MAX};
 use cuesta_libfs::{
     Allocation, Error, ExtendedFlags, NewMode, RenameFlags, Resolve, SetAttributes, ShippedChange,
     ShippedFile, Whence,
@@ -24,6 +25,8 @@ pub enum Place {
     Root,
     /// An open directory.
     Directory(u64),
+    /// A directory that the process has open in a session: for the store's own user and root.
+    Inode(InodeNumber),
 }
 
 /// What a call is about.
@@ -253,6 +256,12 @@ pub enum Request<'a> {
     ShippedStat {
         file: ShippedFile,
     },
+    /// The process is a caller of before, which the last daemon knew. Answered [`Response::Done`].
+    Identify {
+        caller: CallerId,
+    },
+    /// No message of its own: the call that follows in the same one is executed exactly once.
+    Once(Once),
     /// A ring beside the socket. Answered [`Response::Done`]; descriptor: its memory. Its lane 0 is served.
     Ring,
     /// Another lane of the ring, which is served once it is answered.
@@ -264,54 +273,54 @@ pub enum Request<'a> {
 }
 
 impl Request<'_> {
-    /// Whether it comes to the same if it is done twice: so it may be asked of the next daemon when the one it was asked of
-    /// did not answer.
-    pub(crate) fn is_repeatable(&self) -> bool {
+    /// Whether it may change what other processes see. Then it is sent with a number, by which a daemon that is asked again
+    /// knows whether it was executed: executed twice, it could undo what others did between.
+    pub(crate) fn may_change(&self) -> bool {
         match self {
-            Request::Open { flags, .. } => flags & libc::O_EXCL == 0,
-            Request::Write { appends, .. } => !appends,
-            Request::Seek { offset, whence, .. } => *whence != Whence::Current || *offset == 0,
-            Request::Allocate { what, .. } => !matches!(what, Allocation::Collapse | Allocation::Insert),
-            Request::SetExtended { flags, .. } => !flags.create,
-            Request::ShippedWrite { at, .. } => at.is_some(),
-            Request::ShippedChange { change: ShippedChange::Allocate { what, .. }, .. } => {
-                !matches!(what, Allocation::Collapse | Allocation::Insert)
-            }
-            Request::Adopt { .. }
-            | Request::AdoptLocks { .. }
+            Request::Open { flags, .. } => flags & (libc::O_CREAT | libc::O_TRUNC) != 0,
+            Request::Seek { offset, whence, .. } => *whence == Whence::Current && *offset != 0,
+            Request::ShippedChange { change, .. } => *change != ShippedChange::Sync,
+            Request::Write { .. }
+            | Request::ShippedWrite { .. }
+            | Request::Truncate { .. }
+            | Request::Allocate { .. }
+            | Request::SetAttributes { .. }
             | Request::MakeDirectory { .. }
             | Request::MakeNode { .. }
             | Request::MakeLink { .. }
             | Request::Link { .. }
             | Request::Unlink { .. }
             | Request::Rename { .. }
-            | Request::RemoveExtended { .. } => false,
-            Request::Hello { .. }
+            | Request::SetExtended { .. }
+            | Request::RemoveExtended { .. } => true,
+            // What was adopted went with the token, which nobody has.
+            Request::Adopt { .. }
+            | Request::AdoptLocks { .. }
+            | Request::Hello { .. }
             | Request::Limit { .. }
             | Request::Reopen { .. }
             | Request::Redeem
             | Request::Close { .. }
             | Request::Read { .. }
             | Request::SetFlags { .. }
-            | Request::Truncate { .. }
             | Request::Fsync { .. }
             | Request::List { .. }
             | Request::Stat { .. }
             | Request::Access { .. }
             | Request::ReadLink { .. }
-            | Request::SetAttributes { .. }
             | Request::GetExtended { .. }
             | Request::ListExtended { .. }
             | Request::LockFile { .. }
             | Request::Settle
             | Request::Whereabouts { .. }
-            | Request::Statfs { .. }
+            | Request::Identify { .. }
+            | Request::Once(_)
             | Request::ShippedRead { .. }
-            | Request::ShippedChange { .. }
             | Request::ShippedStat { .. }
+            | Request::Statfs { .. }
             | Request::Ring
             | Request::Lane { .. }
-            | Request::Unheard => true,
+            | Request::Unheard => false,
         }
     }
 
@@ -320,6 +329,8 @@ impl Request<'_> {
         !matches!(
             self,
             Request::Hello { .. }
+                | Request::Identify { .. }
+                | Request::Once(_)
                 | Request::Open { .. }
                 | Request::Reopen { .. }
                 | Request::Redeem

@@ -3,6 +3,7 @@
 //! One session does the work of all. It is begun when the first of them comes, and anew if it was ended.
 
 use crate::accounts::{Accounts, Resource, Share};
+use crate::callers::Callers;
 use crate::complaints::{Complaint, Complaints};
 use crate::files::Files;
 use crate::kept::Kept;
@@ -81,6 +82,7 @@ pub(crate) struct Shared {
     pub(crate) files: Files,
     accounts: Arc<Accounts>,
     pub(crate) complaints: Complaints,
+    pub(crate) callers: Arc<Callers>,
 }
 
 /// The socket, at its path for as long as this lives. Who comes before it is served waits.
@@ -106,6 +108,7 @@ impl Shared {
         }
         let link = SocketLink::connect(self.sharedfs.as_os_str().as_bytes(), 0)?;
         let client = Client::attach(Box::new(Inward(link)), PROGRAM)?;
+        client.execute_for_callers();
         client.tell_of_giving_up(|why| tracing::error!(why, "a call of another user's fails"));
         *session = Some(Arc::clone(&client));
         Ok(client)
@@ -160,6 +163,7 @@ impl Server {
             files: Files::new(kept, Arc::clone(&accounts)).map_err(fail)?,
             accounts,
             complaints: Complaints::default(),
+            callers: Arc::default(),
         });
         if !found.is_empty() {
             match shared.client() {

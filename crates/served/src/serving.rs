@@ -1,8 +1,9 @@
 //! The thread of a connection: greets, takes requests from the socket, and makes the ring and the threads of its lanes.
 
 use crate::accounts::Holder;
+use crate::call::Call;
 use crate::complaints::Complaint;
-use crate::connection::{Answer, Connection, Room};
+use crate::connection::{Answer, Connection, InHand};
 use crate::frames::{Bounds, FrameError, Frames};
 use crate::peer;
 use crate::protocol::{Request, Response};
@@ -11,6 +12,7 @@ use crate::server::Shared;
 use cuesta_libfs::{Credentials, Error};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 use std::thread::Scope;
 
@@ -18,13 +20,14 @@ use std::thread::Scope;
 pub(crate) fn serve(socket: OwnedFd, who: Credentials, shared: &Shared) {
     let holder = holder(&who);
     let bounds = Bounds { accounts: Arc::clone(shared.files.accounts()), holder };
-    let connection = Connection::new(shared, who, holder);
+    let connection = Connection::new(shared, who, holder, peer::process(&socket));
     let mut frames = Frames::bounded(socket, bounds);
     let ring = OnceLock::new();
     let ended = std::thread::scope(|scope| {
         let _ending = EndOfRing(&ring);
         connection.run(&mut frames, &ring, scope)
     });
+    connection.forget_caller(!connection.is_cut.load(Ordering::Acquire));
     let ended = match ended {
         Err(FrameError::Ended(_)) if ring.get().is_some_and(Ring::is_broken) => Err(FrameError::Malformed),
         ended => ended,
@@ -67,23 +70,24 @@ impl Connection<'_> {
     ) -> Result<(), FrameError> {
         let mut is_greeted = false;
         loop {
-            let (request, token) = frames.receive::<Request<'_>>()?;
-            if !is_greeted && !matches!(request, Request::Hello { .. }) {
+            let (call, token) = frames.receive::<Call<'_>>()?;
+            if !is_greeted && !matches!(call.request, Request::Hello { .. }) {
                 return Err(FrameError::Malformed);
             }
             is_greeted = true;
-            let mut room = Room::default();
-            let answer = match request {
+            let mut in_hand = InHand::default();
+            let answer = match call.request {
                 Request::Ring => self.make_ring(&frames.socket, ring, scope),
                 Request::Lane { lane } => self.start_lane(ring.get(), lane, scope),
                 Request::Unheard => {
                     ring.get().into_iter().for_each(Ring::let_go);
                     Ok((Response::Done, None))
                 }
-                request => self.answer(request, token, &mut room),
+                request => self.answer_call(Call { request, ..call }, token, &mut in_hand),
             };
             if matches!(answer, Err(Error::Disconnected | Error::SessionEnded)) {
                 // SharedFS goes away beneath us: the next daemon is who to ask.
+                self.is_cut.store(true, Ordering::Release);
                 return Err(FrameError::Ended(Errno::CONNRESET));
             }
             let (response, token) = answer.unwrap_or_else(|error| (Response::Failed(error), None));
@@ -92,6 +96,14 @@ impl Connection<'_> {
             drop(token);
             drop(sending);
             sent?;
+        }
+    }
+
+    /// Does a call, exactly once if it asks for that.
+    pub(crate) fn answer_call(&self, call: Call<'_>, token: Option<OwnedFd>, in_hand: &mut InHand) -> Answer {
+        match call.once {
+            Some(once) => self.answer_once(once, call.request, token, in_hand),
+            None => self.answer(call.request, token, in_hand),
         }
     }
 

@@ -5,7 +5,7 @@
 //! could say the same.
 
 use crate::client::{Client, unexpected};
-use crate::connection::{Connection, Room};
+use crate::connection::{Connection, InHand};
 use crate::protocol::{READ_BYTES_MAX, Request, Response};
 use cuesta_format::InodeRecord;
 use cuesta_libfs::{Error, ShippedChange, ShippedFile};
@@ -67,7 +67,7 @@ impl Client {
 
 impl Connection<'_> {
     /// Whether the process may name an inode by its number.
-    fn check_trusted(&self) -> Result<(), Error> {
+    pub(crate) fn check_trusted(&self) -> Result<(), Error> {
         if self.holder.is_trusted { Ok(()) } else { Err(Error::NotPermitted) }
     }
 
@@ -76,9 +76,9 @@ impl Connection<'_> {
         file: &ShippedFile,
         at: u64,
         count: u32,
-        room: &mut Room,
+        in_hand: &mut InHand,
     ) -> Result<Response, Error> {
-        let mut bytes = self.room_to_read(count, room)?;
+        let mut bytes = self.room_to_read(count, in_hand)?;
         let read = self.shipped_read_into(file, at, UserSliceMut::from(&mut bytes[..]))?;
         bytes.truncate(read);
         Ok(Response::Bytes(bytes))

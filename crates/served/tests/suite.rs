@@ -6,5 +6,6 @@ mod hostile;
 mod hostile_rings;
 mod limits;
 mod lock_files;
+mod once;
 mod ring_endings;
 mod rings;

@@ -16,7 +16,7 @@
 use cuesta_format::control::ClientPage;
 use cuesta_format::entry::{Header, Salt, crc32c};
 use cuesta_format::superblock::{Medium, Superblock};
-use cuesta_format::wire::{LeaseMode, PROTOCOL_VERSION, Request, Response};
+use cuesta_format::wire::{LeaseMode, PROTOCOL_VERSION, Request, Response, Sends};
 use cuesta_format::{
     Geometry, InodeNumber, LeaseGeneration, LogPosition, Operation, SessionId, StoreId, Timestamp,
 };
@@ -87,7 +87,7 @@ impl Writer {
             ahead: 0,
             beside: Vec::new(),
             kept: None,
-            ships: false,
+            sends: Sends::Nothing,
         });
         writer
     }
@@ -221,7 +221,7 @@ impl Work<'_> {
                         ahead: 0,
                         beside: Vec::new(),
                         kept: None,
-                        ships: false,
+                        sends: Sends::Nothing,
                     });
                 }
             }

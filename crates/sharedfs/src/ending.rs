@@ -254,11 +254,10 @@ impl SharedFs {
             } else {
                 match version {
                     Some(_) => leases.revoke_directory(session, inode, now),
-                    None => {
-                        let begun = found.turns.remove(&inode);
-                        let done = begun.map(|begun| found.control.operations().saturating_sub(begun));
-                        leases.revoke_file(session, inode, now, done);
-                    }
+                    None => leases.revoke(session, inode, now),
+                }
+                if let Some(begun) = found.turns.remove(&inode) {
+                    leases.note_turn(inode, now, found.control.operations().saturating_sub(begun));
                 }
                 // What it lost before and was not told of yet, it has had as it was since then.
                 found.revoked.entry(inode).or_insert(version);

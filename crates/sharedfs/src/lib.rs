@@ -18,6 +18,7 @@
 //! | `mapped` | files whose content is a file of the kernel's, while programs share mappings of them | |
 //! | `quotas`, `quota_trees` | who may own how much, and which sessions were given how much of what is left | paths, but for setting one |
 //! | `boot` | whether the machine was started anew since the store was open | |
+//! | `callers` | processes without a session: what came of their last calls, and which of them are gone | who executes the calls |
 //! | `emulation` | a medium that is played on the store's own | how |
 //! | `placement` | on which memory node segments and the arenas' memory are made and taken | how the kernel is asked |
 //! | `pace` | what anybody may cause, done a part of the time at most | |
@@ -32,6 +33,7 @@
 
 mod attending;
 mod boot;
+mod callers;
 mod catching_up;
 pub mod check;
 pub mod configuration;

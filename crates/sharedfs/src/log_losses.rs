@@ -98,7 +98,7 @@ impl BrokenLog<'_> {
             loss.unknown_bytes += header.position.0.saturating_sub(at.0);
             at = at.max(header.end());
             let size = match header.kind {
-                EntryKind::Write => header.argument.saturating_add(header.body_bytes.into()),
+                EntryKind::Write => header.argument.saturating_add(header.content_bytes().into()),
                 EntryKind::Truncate | EntryKind::Clear | EntryKind::Shift => 0,
                 _ => continue,
             };

@@ -73,7 +73,7 @@ struct Found {
 }
 
 /// What a process of a session is when its daemon is gone.
-enum Process {
+pub(crate) enum Process {
     /// It cannot write to its log any more.
     Dead,
     /// It may, and is none that comes back: this one, or one of another namespace.
@@ -82,7 +82,7 @@ enum Process {
     Alive(OwnedFd),
 }
 
-fn process(pid: u32) -> Process {
+pub(crate) fn process(pid: u32) -> Process {
     let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) else { return Process::Stranger };
     if pid == getpid() {
         return Process::Stranger;
@@ -117,6 +117,7 @@ impl SharedFs {
                 recovered.damaged_logs += u64::from(found.is_damaged);
             }
         }
+        self.forget_callers(all_dead)?;
         self.forget_the_dead()?;
         recovered.milliseconds = started.elapsed().as_millis() as u64;
         Ok(recovered)

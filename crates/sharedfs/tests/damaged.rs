@@ -3,7 +3,7 @@
 
 use crate::common::*;
 use cuesta_format::InodeNumber;
-use cuesta_format::wire::{LeaseMode, Refusal, Request, Response};
+use cuesta_format::wire::{LeaseMode, Refusal, Request, Response, Sends};
 use cuesta_sharedfs::SharedFs;
 use cuesta_sharedfs::check::{Mode, check};
 use cuesta_sharedfs::server::Service;
@@ -66,8 +66,14 @@ fn a_damaged_page_of_metadata_ends_digests_and_not_the_daemon() {
         Response::Failed(Refusal::Internal(why)) => assert!(why.contains("damaged"), "{why}"),
         other => panic!("{other:?}"),
     };
-    let acquire =
-        |mode| Request::Acquire { inode: near, mode, ahead: 0, beside: Vec::new(), kept: None, ships: false };
+    let acquire = |mode| Request::Acquire {
+        inode: near,
+        mode,
+        ahead: 0,
+        beside: Vec::new(),
+        kept: None,
+        sends: Sends::Nothing,
+    };
     // Its names cannot be told, but new ones could be made.
     is_damage(writer.request(&acquire(LeaseMode::Write)));
     writer.create_in(near, name(FILES / 2).as_bytes(), 0o100_644);

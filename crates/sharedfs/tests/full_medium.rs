@@ -6,7 +6,7 @@ mod common;
 use common::*;
 use cuesta_format::Operation;
 use cuesta_format::quota::{Amounts, Limited, Limits};
-use cuesta_format::wire::{LeaseMode, PROTOCOL_VERSION, Refusal, Request, Response};
+use cuesta_format::wire::{LeaseMode, PROTOCOL_VERSION, Refusal, Request, Response, Sends};
 use cuesta_format::{FileKind, InodeNumber, SessionId};
 use cuesta_sharedfs::check::{Mode, check, told};
 use cuesta_sharedfs::metadata::{Dirent, Files, MetadataError, MetadataStore};
@@ -101,7 +101,7 @@ fn a_fence_that_fails_half_way_voids_nothing_that_was_acknowledged() {
         ahead: 0,
         beside: Vec::new(),
         kept: None,
-        ships: false,
+        sends: Sends::Nothing,
     };
     assert!(matches!(second.request(&acquire), Response::Failed(_)));
     assert!(first.generation() > first.lease_generation, "it is fenced");
@@ -137,7 +137,7 @@ fn a_daemon_that_found_the_medium_full_goes_on_when_there_is_room() {
             ahead: 0,
             beside: Vec::new(),
             kept: None,
-            ships: false,
+            sends: Sends::Nothing,
         };
         assert_eq!(second.request(&acquire), Response::Failed(Refusal::NoSpace));
         assert_eq!(first.request(&Request::Detach), Response::Failed(Refusal::NoSpace));

@@ -7,7 +7,7 @@
 use crate::common::*;
 use cuesta_format::operation::Attributes;
 use cuesta_format::quota::{Amounts, Limited, Limits};
-use cuesta_format::wire::{LeaseMode, Refusal, Request, Response, ScrubPlace};
+use cuesta_format::wire::{LeaseMode, Refusal, Request, Response, ScrubPlace, Sends};
 use cuesta_format::{BlockAddress, InodeNumber, LogPosition, Operation, SessionId};
 use cuesta_sharedfs::check::{Mode, check};
 use cuesta_sharedfs::{Progress, SharedFs};
@@ -294,7 +294,7 @@ fn who_may_only_read_changes_nothing_even_if_it_gave_that_back() {
         ahead: 0,
         beside: Vec::new(),
         kept: None,
-        ships: false,
+        sends: Sends::Nothing,
     }) else {
         panic!("not granted")
     };
@@ -352,7 +352,7 @@ fn an_inode_that_is_not_made_yet_is_granted_to_nobody() {
         ahead: 64,
         beside: vec![inode],
         kept: None,
-        ships: false,
+        sends: Sends::Nothing,
     };
     let not_found = Response::Failed(Refusal::NotFound);
     for ahead in 0..10 {

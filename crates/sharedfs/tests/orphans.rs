@@ -3,7 +3,7 @@
 use crate::common::*;
 use cuesta_format::control::OPEN_SLOTS_MAX;
 use cuesta_format::geometry::REFERENCES_FOLDER;
-use cuesta_format::wire::{LeaseMode, Request, Response};
+use cuesta_format::wire::{LeaseMode, Request, Response, Sends};
 use cuesta_format::{InodeNumber, Operation, SessionId};
 use cuesta_media::lock_files::{self, Access};
 use cuesta_sharedfs::{Ending, SharedFs};
@@ -81,7 +81,7 @@ fn who_comes_to_an_inode_while_it_goes_has_it_or_is_told_that_it_is_gone() {
                 ahead: 0,
                 beside: Vec::new(),
                 kept: None,
-                ships: false,
+                sends: Sends::Nothing,
             };
             let generation = opener.generation();
             if matches!(opener.request(&ask), Response::Granted { .. }) {

@@ -431,8 +431,10 @@ fn where_the_medium_needs_no_commit_file_none_is_given() {
     kill(shared, vec![writer]);
 }
 
-/// Has both files of the session table say that they were written in another boot.
-fn name_another_boot(tier: &Path) {
+/// Has a store say that it was written in another boot: the file that names it, and both files of the session table.
+pub fn name_another_boot(tier: &Path) {
+    const ANOTHER: &str = "00000000-0000-4000-8000-000000000000\n";
+    std::fs::write(tier.join(BOOT_FILE), ANOTHER).unwrap();
     for name in ["sessions", "sessions.copy"] {
         let path = tier.join(name);
         let mut bytes = std::fs::read(&path).unwrap();
@@ -449,13 +451,12 @@ fn name_another_boot(tier: &Path) {
 /// A number is another process's after the machine has started anew: nobody waits for that one.
 #[test]
 fn only_in_the_same_boot_are_programs_awaited() {
-    const ANOTHER: &str = "00000000-0000-4000-8000-000000000000\n";
     let program = Program::start();
     let notes: [(&str, Option<&str>, usize); 4] = [
         ("as it was left", None, 1),
         ("missing", Some("missing"), 1),
         ("cut off by a loss of power", Some(""), 1),
-        ("of another boot", Some(ANOTHER), 0),
+        ("of another boot", Some("another"), 0),
     ];
     for (what, note, awaited) in notes {
         let store = Store::new();
@@ -469,12 +470,8 @@ fn only_in_the_same_boot_are_programs_awaited() {
         match note {
             None => {}
             Some("missing") => std::fs::remove_file(&path).unwrap(),
-            Some(note) => {
-                std::fs::write(&path, note).unwrap();
-                if awaited == 0 {
-                    name_another_boot(&store.tier());
-                }
-            }
+            Some("another") => name_another_boot(&store.tier()),
+            Some(note) => std::fs::write(&path, note).unwrap(),
         }
         let shared = store.open();
         assert_eq!(shared.awaited().len(), awaited, "{what}");

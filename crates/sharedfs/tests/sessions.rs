@@ -1,7 +1,7 @@
 //! Leases, fences, credits and quarantine, between sessions driven by one thread.
 
 use crate::common::*;
-use cuesta_format::wire::{LeaseMode, Refusal, Request, Response};
+use cuesta_format::wire::{LeaseMode, Refusal, Request, Response, Sends};
 use cuesta_format::{Geometry, InodeNumber, LogGeneration, LogPosition};
 use cuesta_sharedfs::check::{Mode, check};
 use cuesta_sharedfs::metadata::MetadataError;
@@ -107,7 +107,7 @@ fn what_does_not_exist_is_not_leased() {
         ahead: 0,
         beside: Vec::new(),
         kept: None,
-        ships: false,
+        sends: Sends::Nothing,
     };
     assert_eq!(writer.request(&acquire), not_found);
     let lookup = |parent, name: &[u8]| Request::Lookup { parent, name: name.to_vec() };
@@ -399,7 +399,7 @@ fn what_needs_no_digest_is_answered_while_one_runs() {
             ahead: 0,
             beside: Vec::new(),
             kept: None,
-            ships: false,
+            sends: Sends::Nothing,
         },
         Request::GiveBack { inodes: vec![ROOT] },
         Request::Statfs { tree: InodeNumber::NONE },

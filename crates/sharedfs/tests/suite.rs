@@ -4,6 +4,7 @@
 mod common;
 
 mod ahead;
+mod calls;
 mod check;
 mod copies;
 mod damaged;

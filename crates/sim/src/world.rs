@@ -4,6 +4,7 @@
 //! Nothing runs by itself: a digest happens when the test asks for one, or when an operation finds
 //! the log full; then a helper thread does what the daemon's digest thread would.
 
+mod callers;
 mod daemon;
 mod mappings;
 mod open_files;

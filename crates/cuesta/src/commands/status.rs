@@ -156,10 +156,11 @@ fn inside(status: &Status) -> String {
         human(status.digested_bytes),
         status.fences,
     );
-    if status.shipped_files > 0 {
+    if status.shipped > 0 {
+        let shared = format!("{} files and directories", status.shipped);
         text += &format!(
-            "  performs operations itself, on files that programs share: {}\n",
-            status.shipped_files
+            "  performs operations itself, on {shared} that programs share
+"
         );
     }
     if !status.sessions.is_empty() {

@@ -1,5 +1,6 @@
 use super::*;
-use crate::{LeaseGeneration, LogPosition, Timestamp};
+use crate::entry::FLAG_TAGGED;
+use crate::{CallSlot, CallTag, LeaseGeneration, LogPosition, Timestamp};
 
 fn round_trip(operation: Operation<'_>) {
     let mut body = vec![0; operation.body_bytes()];
@@ -17,6 +18,13 @@ fn round_trip(operation: Operation<'_>) {
         acknowledged: LogPosition(0),
     };
     assert_eq!(Operation::decode(&header, &body), Ok(operation));
+    if operation != Operation::Void {
+        let tag = CallTag { slot: CallSlot::default(), process: 1, number: 2 };
+        let body = [&body[..], &tag.encode()].concat();
+        let tagged = Header { flags: header.flags | FLAG_TAGGED, body_bytes: body.len() as u32, ..header };
+        assert_eq!(Operation::decode(&tagged, &body), Ok(operation));
+        assert_eq!(CallTag::of(&tagged, &body), Some(tag));
+    }
     for cut in 0..body.len() {
         let header = Header { body_bytes: cut as u32, ..header };
         let cut_short = Operation::decode(&header, &body[..cut]);
@@ -38,6 +46,7 @@ fn every_operation_survives_its_codec() {
     let inode = InodeNumber(12);
     let parent = InodeNumber(1);
     round_trip(Operation::Void);
+    round_trip(Operation::ForgetCaller { caller: Caller { user: 1000, id: CallerId([3; 16]) } });
     round_trip(Operation::Write { inode, offset: 77, data: b"some bytes" });
     round_trip(Operation::Truncate { inode, size: 1 << 40 });
     round_trip(Operation::Create {

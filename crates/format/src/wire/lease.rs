@@ -16,6 +16,17 @@ pub enum LeaseMode {
     Write,
 }
 
+/// Which operations a session would send rather than have a lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Sends {
+    /// None.
+    Nothing,
+    /// Those on the content of an open file.
+    Contents,
+    /// Those on names in a directory.
+    Names,
+}
+
 /// A name in a directory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DirectoryEntry {

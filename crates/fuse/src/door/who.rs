@@ -15,7 +15,14 @@ pub(super) fn asks(header: &InHeader) -> Credentials {
     } else {
         Capabilities::from_bits(!DECIDED_HERE.iter().fold(0, |bits, &one| bits | 1 << one as u8))
     };
-    Credentials { uid: header.uid, gid: header.gid, groups: Vec::new(), capabilities, confinement: None }
+    Credentials {
+        uid: header.uid,
+        gid: header.gid,
+        groups: Vec::new(),
+        capabilities,
+        confinement: None,
+        is_plain: false,
+    }
 }
 
 /// The same for what the kernel has taken set-id bits from already, where its sender may not set them.

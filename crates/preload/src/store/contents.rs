@@ -11,7 +11,8 @@ use rustix::fd::OwnedFd;
 
 use super::open_files::ServedFile;
 use super::targets::unconfined;
-use super::{Base, Client, OpenFile, Target, Token, Version, stranger};
+use super::{Base, Client, OpenFile, Side, Target, Token, Version, stranger};
+use crate::{process, trial};
 
 impl Client {
     /// `open`.
@@ -39,17 +40,30 @@ impl Client {
         resolve: Resolve,
     ) -> Result<OpenFile, Error> {
         let mode = mode.into();
-        match self {
-            Client::Own(client) => {
+        let opened = self.by_name(
+            credentials,
+            |client| {
                 client.open_within(credentials, base.own()?, path, flags, mode, resolve).map(OpenFile::Own)
-            }
-            Client::Served(client) => {
+            },
+            |client| {
                 if flags & libc::O_PATH == 0 {
                     unconfined(credentials)?;
                 }
+                trial::spend(trial::COST_OF_OPEN);
                 let (file, token) = client.open(base.place()?, path, flags, mode, resolve)?;
                 Ok(OpenFile::served(token, file))
+            },
+        );
+        match (opened, self) {
+            // A named pipe, which only a session comes by.
+            (Err(Error::Unsupported), Client::Served(_)) if trial::is_on() => {
+                let client = process::session().map_err(|_| Error::Unsupported)?;
+                client.open_within(credentials, base, path, flags, mode, resolve)
             }
+            (Err(Error::Unsupported), Client::Own(client)) => {
+                client.open_within(credentials, base.own()?, path, flags, mode, resolve).map(OpenFile::Own)
+            }
+            (opened, _) => opened,
         }
     }
 
@@ -58,6 +72,7 @@ impl Client {
         match self {
             Client::Own(client) => client.reopen(credentials, open.inode(), flags, 0).map(OpenFile::Own),
             Client::Served(client) => {
+                trial::spend(trial::COST_OF_OPEN);
                 let (file, token) = client.reopen(open.with_shared_fs()?, flags)?;
                 Ok(OpenFile::served(token, file))
             }
@@ -80,66 +95,69 @@ impl Client {
 
     /// The file a token stands for, kept open by a token of its own.
     pub fn redeem(&self, token: &Token) -> Result<OpenFile, Error> {
-        let Client::Served(client) = self else { return Err(stranger()) };
         let token = token.copy()?;
-        let file = client.redeem(token.as_fd())?;
-        Ok(OpenFile::known(ServedFile { file, token }))
+        let file = self.with_shared_fs()?.redeem(token.as_fd())?;
+        Ok(OpenFile::known(file, token))
     }
 
     /// Closes a file, unless it is in use elsewhere.
     pub fn close(&self, file: OpenFile) -> Result<(), Error> {
         match (self, file) {
             (Client::Own(client), OpenFile::Own(file)) => client.close(file),
-            (Client::Served(client), OpenFile::Served(file)) => match Arc::into_inner(file) {
-                Some(ServedFile { file, token }) => {
+            (_, OpenFile::Served(file)) => match (Arc::into_inner(file), self) {
+                (Some(ServedFile { file, token, .. }), Client::Served(client)) => {
                     drop(token);
                     client.close(&file)
                 }
-                None => Ok(()),
+                // SharedFS sees that the token is gone.
+                _ => Ok(()),
             },
             (_, OpenFile::Own(file)) => {
                 // It belongs to a session that is over.
                 std::mem::forget(file);
                 Ok(())
             }
-            (_, OpenFile::Served(_)) => Ok(()),
         }
     }
 
     /// Reads at the file's offset.
     #[inline]
     pub fn read(&self, file: &OpenFile, out: &mut [UserSliceMut<'_>]) -> Result<usize, Error> {
-        match self {
-            Client::Own(client) => client.read(file.own()?, out),
-            Client::Served(client) => client.read(file.with_shared_fs()?, out, None),
+        match self.side(file)? {
+            Side::Own(client, file) => client.read(file, out),
+            Side::Served(client, file) => {
+                client.read(file, out, None).inspect(|bytes| trial::note_bytes(*bytes))
+            }
         }
     }
 
     /// Reads at `offset`.
     #[inline]
     pub fn pread(&self, file: &OpenFile, out: &mut [UserSliceMut<'_>], offset: i64) -> Result<usize, Error> {
-        match self {
-            Client::Own(client) => client.pread(file.own()?, out, offset),
-            Client::Served(client) => client.read(file.with_shared_fs()?, out, Some(offset)),
+        match self.side(file)? {
+            Side::Own(client, file) => client.pread(file, out, offset),
+            Side::Served(client, file) => {
+                client.read(file, out, Some(offset)).inspect(|bytes| trial::note_bytes(*bytes))
+            }
         }
     }
 
     /// Writes at the file's offset, or its end.
     #[inline]
     pub fn write(&self, file: &OpenFile, data: &[UserSlice<'_>]) -> Result<usize, Error> {
-        match self {
-            Client::Own(client) => client.write(file.own()?, data),
-            Client::Served(client) => client.write(file.with_shared_fs()?, data, None, file.appends()),
+        let appends = file.appends();
+        match self.side(file)? {
+            Side::Own(client, file) => client.write(file, data),
+            Side::Served(client, file) => {
+                client.write(file, data, None, appends).inspect(|bytes| trial::note_bytes(*bytes))
+            }
         }
     }
 
     /// Writes at `offset`, or at the end.
     #[inline]
     pub fn pwrite(&self, file: &OpenFile, data: &[UserSlice<'_>], offset: i64) -> Result<usize, Error> {
-        match self {
-            Client::Own(client) => client.pwrite(file.own()?, data, offset),
-            Client::Served(_) => self.write_appending(file, data, Some(offset), file.appends()),
-        }
+        self.write_appending(file, data, Some(offset), file.appends())
     }
 
     /// As LibFS.
@@ -151,27 +169,29 @@ impl Client {
         offset: Option<i64>,
         appends: bool,
     ) -> Result<usize, Error> {
-        match self {
-            Client::Own(client) => client.write_appending(file.own()?, data, offset, appends),
-            Client::Served(client) => client.write(file.with_shared_fs()?, data, offset, appends),
+        match self.side(file)? {
+            Side::Own(client, file) => client.write_appending(file, data, offset, appends),
+            Side::Served(client, file) => {
+                client.write(file, data, offset, appends).inspect(|bytes| trial::note_bytes(*bytes))
+            }
         }
     }
 
     /// `lseek`.
     #[inline]
     pub fn seek(&self, file: &OpenFile, offset: i64, whence: Whence) -> Result<u64, Error> {
-        match self {
-            Client::Own(client) => client.seek(file.own()?, offset, whence),
-            Client::Served(client) => client.seek(file.with_shared_fs()?, offset, whence),
+        match self.side(file)? {
+            Side::Own(client, file) => client.seek(file, offset, whence),
+            Side::Served(client, file) => client.seek(file, offset, whence),
         }
     }
 
     /// `fsync`.
     #[inline]
     pub fn fsync(&self, file: &OpenFile) -> Result<(), Error> {
-        match self {
-            Client::Own(client) => client.fsync(file.own()?),
-            Client::Served(client) => client.fsync(file.with_shared_fs()?),
+        match self.side(file)? {
+            Side::Own(client, file) => client.fsync(file),
+            Side::Served(client, file) => client.fsync(file),
         }
     }
 
@@ -194,17 +214,18 @@ impl Client {
 
     /// `ftruncate`.
     pub fn truncate_open(&self, file: &OpenFile, size: i64) -> Result<(), Error> {
-        match self {
-            Client::Own(client) => client.truncate_open(file.own()?, size),
-            Client::Served(client) => client.truncate(Target::File(file).subject()?, size),
+        let target = Target::File(file);
+        match self.side(file)? {
+            Side::Own(client, file) => client.truncate_open(file, size),
+            Side::Served(client, _) => client.truncate(target.subject()?, size),
         }
     }
 
     /// `fallocate`.
     pub fn allocate(&self, file: &OpenFile, what: Allocation, offset: i64, length: i64) -> Result<(), Error> {
-        match self {
-            Client::Own(client) => client.allocate(file.own()?, what, offset, length),
-            Client::Served(client) => client.allocate(file.with_shared_fs()?, what, offset, length),
+        match self.side(file)? {
+            Side::Own(client, file) => client.allocate(file, what, offset, length),
+            Side::Served(client, file) => client.allocate(file, what, offset, length),
         }
     }
 
@@ -214,52 +235,60 @@ impl Client {
         file: &OpenFile,
         sink: &mut dyn FnMut(DirectoryItem<'_>) -> bool,
     ) -> Result<(), Error> {
-        match self {
-            Client::Own(client) => client.read_directory(file.own()?, sink),
-            Client::Served(client) => client.read_directory(file.with_shared_fs()?, sink),
+        match self.side(file)? {
+            Side::Own(client, file) => client.read_directory(file, sink),
+            Side::Served(client, file) => client.read_directory(file, sink),
         }
     }
 
     /// Whether `credentials` have `rights` to what an open file is of.
     pub fn access_open(&self, credentials: &Credentials, file: &OpenFile, rights: u32) -> Result<(), Error> {
-        match self {
-            Client::Own(client) => client.access_open(credentials, file.own()?, rights),
-            Client::Served(client) => client.access(Target::File(file).subject()?, rights),
+        let target = Target::File(file);
+        match self.side(file)? {
+            Side::Own(client, file) => client.access_open(credentials, file, rights),
+            Side::Served(client, _) => client.access(target.subject()?, rights),
         }
     }
 
     /// `fstat`.
     #[inline]
     pub fn stat_open(&self, file: &OpenFile) -> Result<Stat, Error> {
-        match self {
-            Client::Own(client) => client.stat_open(file.own()?),
-            Client::Served(client) => {
-                client.stat(Target::File(file).subject()?).map(|record| Stat { record })
-            }
+        let target = Target::File(file);
+        match self.side(file)? {
+            Side::Own(client, file) => client.stat_open(file),
+            Side::Served(client, _) => client.stat(target.subject()?).map(|record| Stat { record }),
         }
     }
 
     /// `fstatfs`.
     pub fn statfs_open(&self, file: &OpenFile) -> Result<StoreTotals, Error> {
-        match self {
-            Client::Own(client) => client.statfs_in(client.stat_open(file.own()?)?.record.tree),
-            Client::Served(client) => client.statfs(Target::File(file).subject()?),
+        let target = Target::File(file);
+        match self.side(file)? {
+            Side::Own(client, file) => client.statfs_in(client.stat_open(file)?.record.tree),
+            Side::Served(client, _) => client.statfs(target.subject()?),
         }
     }
 
     /// A descriptor of what programs that share mappings of the file map; `writes`: to be written, too.
     pub fn map_shared(&self, file: &OpenFile, writes: bool) -> Result<OwnedFd, Error> {
-        match self {
-            Client::Own(client) => client.map_shared(file.own()?, writes),
-            Client::Served(_) => Err(Error::Unsupported),
+        match file {
+            OpenFile::Own(own) => match self {
+                Client::Own(client) => client.map_shared(own, writes),
+                Client::Served(_) => Err(stranger()),
+            },
+            // Which only a session may.
+            OpenFile::Served(_) => {
+                let client = process::session().map_err(|_| Error::Unsupported)?;
+                client.with_own(file, |client, file| client.map_shared(file, writes))
+            }
         }
     }
 
     /// The present version of an open file's inode.
     pub fn version(&self, file: &OpenFile) -> Result<Version, Error> {
-        match self {
-            Client::Own(client) => client.version(file.own()?).map(Version::Own),
-            Client::Served(_) => {
+        match self.side(file)? {
+            Side::Own(client, file) => client.version(file).map(Version::Own),
+            Side::Served(..) => {
                 let InodeRecord { inode, changed, modified, size, .. } = self.stat_open(file)?.record;
                 Ok(Version::Served(inode, changed, modified, size))
             }
@@ -268,17 +297,18 @@ impl Client {
 
     /// Target of an open symbolic link.
     pub fn read_link_open(&self, file: &OpenFile) -> Result<Vec<u8>, Error> {
-        match self {
-            Client::Own(client) => client.read_link_open(file.own()?),
-            Client::Served(client) => client.read_link(Target::File(file).subject()?),
+        let target = Target::File(file);
+        match self.side(file)? {
+            Side::Own(client, file) => client.read_link_open(file),
+            Side::Served(client, _) => client.read_link(target.subject()?),
         }
     }
 
     /// Where an open directory lies.
     pub fn whereabouts(&self, file: &OpenFile, guess: &[u8]) -> Result<Vec<u8>, Error> {
-        match self {
-            Client::Own(client) => client.whereabouts(file.own()?, guess),
-            Client::Served(client) => client.whereabouts(file.with_shared_fs()?, guess),
+        match self.side(file)? {
+            Side::Own(client, file) => client.whereabouts(file, guess),
+            Side::Served(client, file) => client.whereabouts(file, guess),
         }
     }
 }

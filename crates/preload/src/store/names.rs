@@ -1,13 +1,40 @@
 //! Calls on paths, and on what they name.
+//!
+//! A call on names in a directory that SharedFS keeps for several sessions is sent to it ([`cuesta_libfs::Client::sending`]).
 
 use cuesta_format::InodeNumber;
 use cuesta_format::wire::StoreTotals;
 use cuesta_libfs::{Credentials, Error, ExtendedFlags, NewMode, RenameFlags, SetAttributes, Stat};
 
 use super::targets::{at, unconfined};
-use super::{Base, Client, LinkSource, OpenFile, Target};
+use super::{Base, Client, LinkSource, OpenFile, Target, Way, shipping};
+use crate::trial;
 
 impl Client {
+    /// Does a call on names by the session, or has SharedFS do it: for a process without a session, and where SharedFS keeps a directory.
+    #[inline]
+    pub(super) fn by_name<T>(
+        &self,
+        credentials: &Credentials,
+        own: impl Fn(&cuesta_libfs::Client) -> Result<T, Error>,
+        served: impl FnOnce(&cuesta_served::Client) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        match self {
+            Client::Own(client) if credentials.is_plain => match client.sending(&own) {
+                Err(Error::Shipped(_)) => match self.with_shared_fs() {
+                    Ok(connection) if shipping::may_send(credentials) => served(connection),
+                    _ => own(client),
+                },
+                done => done,
+            },
+            Client::Own(client) => own(client),
+            Client::Served(client) => {
+                trial::spend(1);
+                served(client)
+            }
+        }
+    }
+
     /// `truncate`.
     pub fn truncate(
         &self,
@@ -16,13 +43,14 @@ impl Client {
         path: &[u8],
         size: i64,
     ) -> Result<(), Error> {
-        match self {
-            Client::Own(client) => client.truncate(credentials, base.own()?, path, size),
-            Client::Served(client) => {
+        self.by_name(
+            credentials,
+            |client| client.truncate(credentials, base.own()?, path, size),
+            |client| {
                 unconfined(credentials)?;
                 client.truncate(at(base, path, true)?, size)
-            }
-        }
+            },
+        )
     }
 
     /// `stat`.
@@ -34,10 +62,11 @@ impl Client {
         path: &[u8],
         follow: bool,
     ) -> Result<Stat, Error> {
-        match self {
-            Client::Own(client) => client.stat(credentials, base.own()?, path, follow),
-            Client::Served(client) => client.stat(at(base, path, follow)?).map(|record| Stat { record }),
-        }
+        self.by_name(
+            credentials,
+            |client| client.stat(credentials, base.own()?, path, follow),
+            |client| client.stat(at(base, path, follow)?).map(|record| Stat { record }),
+        )
     }
 
     /// `statfs`.
@@ -48,12 +77,11 @@ impl Client {
         path: &[u8],
         follow: bool,
     ) -> Result<StoreTotals, Error> {
-        match self {
-            Client::Own(client) => {
-                client.statfs_in(client.stat(credentials, base.own()?, path, follow)?.record.tree)
-            }
-            Client::Served(client) => client.statfs(at(base, path, follow)?),
-        }
+        self.by_name(
+            credentials,
+            |client| client.statfs_in(client.stat(credentials, base.own()?, path, follow)?.record.tree),
+            |client| client.statfs(at(base, path, follow)?),
+        )
     }
 
     /// `access`.
@@ -65,10 +93,11 @@ impl Client {
         rights: u32,
         follow: bool,
     ) -> Result<(), Error> {
-        match self {
-            Client::Own(client) => client.access(credentials, base.own()?, path, rights, follow),
-            Client::Served(client) => client.access(at(base, path, follow)?, rights),
-        }
+        self.by_name(
+            credentials,
+            |client| client.access(credentials, base.own()?, path, rights, follow),
+            |client| client.access(at(base, path, follow)?, rights),
+        )
     }
 
     /// Whether what the program has forbidden itself leaves it to execute what a path names.
@@ -92,10 +121,11 @@ impl Client {
         base: Base<'_>,
         path: &[u8],
     ) -> Result<Vec<u8>, Error> {
-        match self {
-            Client::Own(client) => client.read_link(credentials, base.own()?, path),
-            Client::Served(client) => client.read_link(at(base, path, false)?),
-        }
+        self.by_name(
+            credentials,
+            |client| client.read_link(credentials, base.own()?, path),
+            |client| client.read_link(at(base, path, false)?),
+        )
     }
 
     /// `chmod`, `chown` and `utimensat` in one.
@@ -105,15 +135,17 @@ impl Client {
         target: Target<'_>,
         set: SetAttributes,
     ) -> Result<(), Error> {
-        match self {
-            Client::Own(client) => client.set_attributes(credentials, target.own()?, set),
-            Client::Served(client) => {
+        self.on_target(
+            credentials,
+            &target,
+            |client| client.set_attributes(credentials, target.own()?, set),
+            |client| {
                 if let Target::File(file) = target {
                     file.check_not_path()?;
                 }
                 client.set_attributes(target.subject()?, set)
-            }
-        }
+            },
+        )
     }
 
     /// The same of what an open file is of, be it one for paths only.
@@ -123,16 +155,16 @@ impl Client {
         file: &OpenFile,
         set: SetAttributes,
     ) -> Result<(), Error> {
-        match self {
-            Client::Own(client) if file.check_not_path().is_err() => {
+        match self.way_of(&Target::File(file))? {
+            Way::Own(client) if file.check_not_path().is_err() => {
                 let file = client.reopen(credentials, file.inode(), libc::O_RDONLY, 0)?;
                 let target = cuesta_libfs::Target::File(&file);
                 let answer = client.set_attributes(credentials, target, set);
                 client.close(file)?;
                 answer
             }
-            Client::Own(_) => self.set_attributes(credentials, Target::File(file), set),
-            Client::Served(client) => client.set_attributes(Target::File(file).subject()?, set),
+            Way::Own(_) => self.set_attributes(credentials, Target::File(file), set),
+            Way::Served(client) => client.set_attributes(Target::File(file).subject()?, set),
         }
     }
 
@@ -144,13 +176,14 @@ impl Client {
         path: &[u8],
         mode: NewMode,
     ) -> Result<(), Error> {
-        match self {
-            Client::Own(client) => client.make_directory(credentials, base.own()?, path, mode).map(drop),
-            Client::Served(client) => {
+        self.by_name(
+            credentials,
+            |client| client.make_directory(credentials, base.own()?, path, mode).map(drop),
+            |client| {
                 unconfined(credentials)?;
                 client.make_directory(base.place()?, path, mode)
-            }
-        }
+            },
+        )
     }
 
     /// `mknod`.
@@ -162,13 +195,14 @@ impl Client {
         mode: NewMode,
         device: u64,
     ) -> Result<InodeNumber, Error> {
-        match self {
-            Client::Own(client) => Ok(client.make_node(credentials, base.own()?, path, mode, device)?.inode),
-            Client::Served(client) => {
+        self.by_name(
+            credentials,
+            |client| Ok(client.make_node(credentials, base.own()?, path, mode, device)?.inode),
+            |client| {
                 unconfined(credentials)?;
                 client.make_node(base.place()?, path, mode, device)
-            }
-        }
+            },
+        )
     }
 
     /// `symlink`.
@@ -179,13 +213,14 @@ impl Client {
         base: Base<'_>,
         path: &[u8],
     ) -> Result<(), Error> {
-        match self {
-            Client::Own(client) => client.symlink(credentials, target, base.own()?, path).map(drop),
-            Client::Served(client) => {
+        self.by_name(
+            credentials,
+            |client| client.symlink(credentials, target, base.own()?, path).map(drop),
+            |client| {
                 unconfined(credentials)?;
                 client.symlink(target, base.place()?, path)
-            }
-        }
+            },
+        )
     }
 
     /// `link`.
@@ -196,26 +231,36 @@ impl Client {
         base: Base<'_>,
         path: &[u8],
     ) -> Result<(), Error> {
-        match self {
-            Client::Own(client) => {
+        match (self, source) {
+            // An open file is not named by a path, and so not sent.
+            (Client::Own(client), Target::File(OpenFile::Own(_))) => {
                 client.link(credentials, source.own_source()?, base.own()?, path).map(drop)
             }
-            Client::Served(client) => {
-                unconfined(credentials)?;
-                client.link(source.subject()?, base.place()?, path)
-            }
+            (Client::Own(_), Target::File(file)) => self.with_own(file, |client, file| {
+                let source = cuesta_libfs::LinkSource::File(file);
+                client.link(credentials, source, base.own()?, path).map(drop)
+            }),
+            _ => self.by_name(
+                credentials,
+                |client| client.link(credentials, source.own_source()?, base.own()?, path).map(drop),
+                |client| {
+                    unconfined(credentials)?;
+                    client.link(source.subject()?, base.place()?, path)
+                },
+            ),
         }
     }
 
     /// `unlink`.
     pub fn unlink(&self, credentials: &Credentials, base: Base<'_>, path: &[u8]) -> Result<(), Error> {
-        match self {
-            Client::Own(client) => client.unlink(credentials, base.own()?, path),
-            Client::Served(client) => {
+        self.by_name(
+            credentials,
+            |client| client.unlink(credentials, base.own()?, path),
+            |client| {
                 unconfined(credentials)?;
                 client.unlink(base.place()?, path, false)
-            }
-        }
+            },
+        )
     }
 
     /// `rmdir`.
@@ -225,13 +270,14 @@ impl Client {
         base: Base<'_>,
         path: &[u8],
     ) -> Result<(), Error> {
-        match self {
-            Client::Own(client) => client.remove_directory(credentials, base.own()?, path),
-            Client::Served(client) => {
+        self.by_name(
+            credentials,
+            |client| client.remove_directory(credentials, base.own()?, path),
+            |client| {
                 unconfined(credentials)?;
                 client.unlink(base.place()?, path, true)
-            }
-        }
+            },
+        )
     }
 
     /// `rename`.
@@ -242,15 +288,16 @@ impl Client {
         (new_base, new_path): (Base<'_>, &[u8]),
         flags: RenameFlags,
     ) -> Result<(), Error> {
-        match self {
-            Client::Own(client) => {
+        self.by_name(
+            credentials,
+            |client| {
                 client.rename(credentials, (old_base.own()?, old_path), (new_base.own()?, new_path), flags)
-            }
-            Client::Served(client) => {
+            },
+            |client| {
                 unconfined(credentials)?;
                 client.rename((old_base.place()?, old_path), (new_base.place()?, new_path), flags)
-            }
-        }
+            },
+        )
     }
 
     /// `getxattr`.
@@ -260,18 +307,22 @@ impl Client {
         target: Target<'_>,
         name: &[u8],
     ) -> Result<Vec<u8>, Error> {
-        match self {
-            Client::Own(client) => client.get_extended(credentials, target.own()?, name),
-            Client::Served(client) => client.get_extended(target.subject()?, name),
-        }
+        self.on_target(
+            credentials,
+            &target,
+            |client| client.get_extended(credentials, target.own()?, name),
+            |client| client.get_extended(target.subject()?, name),
+        )
     }
 
     /// `listxattr`.
     pub fn list_extended(&self, credentials: &Credentials, target: Target<'_>) -> Result<Vec<u8>, Error> {
-        match self {
-            Client::Own(client) => client.list_extended(credentials, target.own()?),
-            Client::Served(client) => client.list_extended(target.subject()?),
-        }
+        self.on_target(
+            credentials,
+            &target,
+            |client| client.list_extended(credentials, target.own()?),
+            |client| client.list_extended(target.subject()?),
+        )
     }
 
     /// `setxattr`.
@@ -283,10 +334,12 @@ impl Client {
         value: &[u8],
         flags: ExtendedFlags,
     ) -> Result<(), Error> {
-        match self {
-            Client::Own(client) => client.set_extended(credentials, target.own()?, name, value, flags),
-            Client::Served(client) => client.set_extended(target.subject()?, name, value, flags),
-        }
+        self.on_target(
+            credentials,
+            &target,
+            |client| client.set_extended(credentials, target.own()?, name, value, flags),
+            |client| client.set_extended(target.subject()?, name, value, flags),
+        )
     }
 
     /// `removexattr`.
@@ -296,9 +349,26 @@ impl Client {
         target: Target<'_>,
         name: &[u8],
     ) -> Result<(), Error> {
-        match self {
-            Client::Own(client) => client.remove_extended(credentials, target.own()?, name),
-            Client::Served(client) => client.remove_extended(target.subject()?, name),
+        self.on_target(
+            credentials,
+            &target,
+            |client| client.remove_extended(credentials, target.own()?, name),
+            |client| client.remove_extended(target.subject()?, name),
+        )
+    }
+
+    /// Does a call on what a path names, or on an open file, of whoever has that.
+    fn on_target<T>(
+        &self,
+        credentials: &Credentials,
+        target: &Target<'_>,
+        own: impl Fn(&cuesta_libfs::Client) -> Result<T, Error>,
+        served: impl FnOnce(&cuesta_served::Client) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        match (self.way_of(target)?, target) {
+            (Way::Served(client), _) => served(client),
+            (Way::Own(client), Target::File(_)) => own(client),
+            (Way::Own(_), Target::Path { .. }) => self.by_name(credentials, own, served),
         }
     }
 }

@@ -3,6 +3,7 @@
 //! No lock is held across a call. What the socket is needed for (starting a lane, noticing that the daemon is gone) is the
 //! caller's.
 
+use crate::call::{Call, Numbers, Once};
 use crate::content::Content;
 use crate::protocol::{Request, Response};
 use crate::ring::free::FreeLanes;
@@ -12,12 +13,13 @@ use crate::ring::layout::{
     length_of_bytes,
 };
 use crate::ring::policy::{CLIENT_SLEEP, LANE_WAIT, LANE_WAITS, Looking};
-use cuesta_format::Medium;
+use cuesta_format::{CALL_SLOTS, Medium};
 use cuesta_media::wait::{self, Waited};
 use cuesta_media::{AccessError, Mapping, Protection, SharedMemory, UserSlice};
 use rustix::fd::OwnedFd;
 use rustix::fs::SealFlags;
 use rustix::thread::sched_getcpu;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 /// Most requests and answers fit into so many bytes of the stack.
@@ -27,7 +29,9 @@ const USUAL_BYTES: usize = 256;
 #[derive(Debug)]
 pub(crate) struct Ring {
     memory: Mapping,
-    free: FreeLanes<AtomicU32>,
+    /// They outlive a ring: a call that the next daemon is asked again keeps its lane's number.
+    free: Arc<FreeLanes<AtomicU32>>,
+    numbers: Arc<Numbers>,
     /// Lanes that the daemon has a thread for. A bit for each.
     served: AtomicU32,
     /// Lanes that the daemon makes no thread for.
@@ -38,14 +42,23 @@ pub(crate) struct Ring {
 }
 
 /// Why a request was not answered by a ring.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(crate) enum NotAnswered {
     /// It goes by the socket: it is too long, or no lane is to be had.
     Unsuited,
     /// The application's memory cannot be read. The request was not asked.
     BadAddress,
-    /// The daemon is gone. `is_undone`: it has not begun with the request, and no daemon will.
-    Ended { is_undone: bool },
+    /// The daemon is gone. It may have executed the call, or has not begun with it, and no daemon will.
+    Ended(Option<Begun>),
+}
+
+/// A call that a daemon may have executed.
+#[derive(Debug)]
+pub(crate) struct Begun {
+    /// What it is known by.
+    pub(crate) once: Option<Once>,
+    /// No other call of the slot is asked until this one is answered.
+    _lane: Taken,
 }
 
 /// What the socket does for a ring.
@@ -68,22 +81,36 @@ pub(crate) enum Started {
 }
 
 /// A lane that the calling thread has.
-struct Taken<'r> {
-    ring: &'r Ring,
+#[derive(Debug)]
+struct Taken {
+    free: Arc<FreeLanes<AtomicU32>>,
     lane: usize,
 }
 
-impl Drop for Taken<'_> {
+impl Taken {
+    /// Which of its caller's calls in flight one in this lane is; 0 is the socket's.
+    fn slot(&self) -> u16 {
+        self.lane as u16 + 1
+    }
+}
+
+impl Drop for Taken {
     fn drop(&mut self) {
-        if self.ring.free.give_back(self.lane) {
-            wait::wake_all(&self.ring.free.0);
+        if self.free.give_back(self.lane) {
+            wait::wake_all(&self.free.0);
         }
     }
 }
 
+const _: () = assert!(LANES < CALL_SLOTS as usize);
+
 impl Ring {
     /// Maps the ring in `file`, the lane 0 of which is served. Nothing if it is no ring, or there is no room for it.
-    pub(crate) fn map(file: &OwnedFd) -> Option<Ring> {
+    pub(crate) fn map(
+        file: &OwnedFd,
+        numbers: Arc<Numbers>,
+        free: Arc<FreeLanes<AtomicU32>>,
+    ) -> Option<Ring> {
         let seals = rustix::fs::fcntl_get_seals(file).ok()?;
         if !seals.contains(SealFlags::SHRINK) {
             return None;
@@ -93,7 +120,8 @@ impl Ring {
         memory.keep_from_children().ok()?;
         Some(Ring {
             memory,
-            free: FreeLanes(AtomicU32::new(0)),
+            free,
+            numbers,
             served: AtomicU32::new(1),
             refused: AtomicU32::new(0),
             looking: [const { AtomicU32::new(0) }; LANES],
@@ -126,24 +154,29 @@ impl Ring {
         take: impl FnOnce(&Answer<'_>) -> Option<T>,
     ) -> Result<T, NotAnswered> {
         if self.is_over() {
-            return Err(NotAnswered::Ended { is_undone: true });
+            return Err(NotAnswered::Ended(None));
         }
+        let wanted: usize = payload.iter().map(UserSlice::len).sum();
+        if wanted > REQUEST_BYTES {
+            return Err(NotAnswered::Unsuited);
+        }
+        let taken = self.take(socket).ok_or(NotAnswered::Unsuited)?;
+        let once = self.numbers.next(taken.slot(), request);
+        let call = Call { once, request: *request };
         let (mut usual, long);
-        let head = match postcard::to_slice(request, {
+        let head = match postcard::to_slice(&call, {
             usual = [0; USUAL_BYTES];
             &mut usual
         }) {
             Ok(head) => &*head,
             Err(_) => {
-                long = postcard::to_stdvec(request).map_err(|_| NotAnswered::Unsuited)?;
+                long = postcard::to_stdvec(&call).map_err(|_| NotAnswered::Unsuited)?;
                 &long
             }
         };
-        let wanted: usize = payload.iter().map(UserSlice::len).sum();
-        if wanted > REQUEST_BYTES || head.len() + LENGTH_BYTES + wanted > REQUEST_BYTES {
+        if head.len() + LENGTH_BYTES + wanted > REQUEST_BYTES {
             return Err(NotAnswered::Unsuited);
         }
-        let taken = self.take(socket).ok_or(NotAnswered::Unsuited)?;
         let layout = LaneLayout::of(taken.lane);
         let length = if wanted == 0 {
             self.memory.write(layout.request(), head).map_err(|_| NotAnswered::Unsuited)?;
@@ -151,9 +184,17 @@ impl Ring {
         } else {
             self.store_payload(layout, head, payload)?
         };
-        self.call(taken.lane, length, socket)?;
-        let answer = self.answer(layout)?;
-        take(&answer).ok_or(NotAnswered::Ended { is_undone: false })
+        match self.call(taken.lane, length, socket) {
+            Called::Answered => {}
+            Called::NotAsked => return Err(NotAnswered::Unsuited),
+            Called::Undone => return Err(NotAnswered::Ended(None)),
+            Called::Begun => return Err(NotAnswered::Ended(Some(Begun { once, _lane: taken }))),
+        }
+        let answer = match self.answer(layout) {
+            Some(answer) if answer.bytes == TOO_LONG as usize => return Err(NotAnswered::Unsuited),
+            answer => answer.and_then(|answer| take(&answer)),
+        };
+        answer.ok_or(NotAnswered::Ended(Some(Begun { once, _lane: taken })))
     }
 
     /// Stores a request, with the bytes that it ends with straight from the application's memory; those before a bad
@@ -186,20 +227,20 @@ impl Ring {
     }
 
     /// Takes a lane that the daemon serves; nothing if it is better to go by the socket.
-    fn take(&self, socket: &impl Socket) -> Option<Taken<'_>> {
+    fn take(&self, socket: &impl Socket) -> Option<Taken> {
         if let Ok(lane) = self.free.take(self.served.load(Ordering::Acquire)) {
-            return Some(Taken { ring: self, lane });
+            return Some(Taken { free: Arc::clone(&self.free), lane });
         }
         self.take_later(socket)
     }
 
     #[cold]
-    fn take_later(&self, socket: &impl Socket) -> Option<Taken<'_>> {
+    fn take_later(&self, socket: &impl Socket) -> Option<Taken> {
         let mut waits = 0;
         while waits < LANE_WAITS && !self.is_over() {
             let untried = !self.served.load(Ordering::Acquire) & !self.refused.load(Ordering::Relaxed);
             if let Ok(lane) = self.free.take(untried) {
-                let taken = Taken { ring: self, lane };
+                let taken = Taken { free: Arc::clone(&self.free), lane };
                 match socket.start(lane) {
                     Started::Yes => {
                         self.served.fetch_or(1 << lane, Ordering::Release);
@@ -213,7 +254,7 @@ impl Ring {
                 }
             }
             let seen = match self.free.take(self.served.load(Ordering::Acquire)) {
-                Ok(lane) => return Some(Taken { ring: self, lane }),
+                Ok(lane) => return Some(Taken { free: Arc::clone(&self.free), lane }),
                 Err(seen) => seen,
             };
             if wait::wait(&self.free.0, seen, Some(LANE_WAIT)) == Waited::TimedOut {
@@ -224,13 +265,14 @@ impl Ring {
     }
 
     /// Publishes the request that is stored in a lane, and waits for the answer.
-    fn call(&self, lane: usize, request_bytes: usize, socket: &impl Socket) -> Result<(), NotAnswered> {
+    fn call(&self, lane: usize, request_bytes: usize, socket: &impl Socket) -> Called {
         let (layout, looking) = (LaneLayout::of(lane), &self.looking[lane]);
-        let unmapped = |_: AccessError| NotAnswered::Unsuited;
-        let word = self.memory.atomic_u32(layout.state()).map_err(unmapped)?;
-        let length = self.memory.atomic_u32(layout.request_bytes()).map_err(unmapped)?;
-        let here = self.memory.atomic_u32(layout.clients_processor()).map_err(unmapped)?;
-        let there = self.memory.atomic_u32(layout.daemons_processor()).map_err(unmapped)?;
+        let [word, length, here, there] =
+            [layout.state(), layout.request_bytes(), layout.clients_processor(), layout.daemons_processor()]
+                .map(|offset| self.memory.atomic_u32(offset));
+        let (Ok(word), Ok(length), Ok(here), Ok(there)) = (word, length, here, there) else {
+            return Called::NotAsked;
+        };
         let processor = sched_getcpu() as u32;
         let lane = ClientEnd(word);
         let is_asleep = lane.ask(|| {
@@ -252,30 +294,30 @@ impl Ring {
             }
             if waited != Waited::Changed && !lane.is_answered() && (self.is_over() || socket.has_hung_up()) {
                 self.end();
-                let is_undone = lane.withdraw();
                 // The daemon may have answered with its last breath.
-                return if lane.is_answered() && !is_undone {
-                    Ok(())
-                } else {
-                    Err(NotAnswered::Ended { is_undone })
+                return match lane.withdraw() {
+                    true => Called::Undone,
+                    false if lane.is_answered() => Called::Answered,
+                    false => Called::Begun,
                 };
             }
         }
-        Ok(())
+        Called::Answered
     }
 
-    fn answer(&self, layout: LaneLayout) -> Result<Answer<'_>, NotAnswered> {
-        let unreadable = |_: AccessError| NotAnswered::Ended { is_undone: false };
-        let length = self.memory.atomic_u32(layout.answer_bytes()).map_err(unreadable)?;
-        match length.load(Ordering::Relaxed) {
-            TOO_LONG => Err(NotAnswered::Unsuited),
-            length => Ok(Answer {
-                memory: &self.memory,
-                start: layout.answer(),
-                bytes: (length as usize).min(ANSWER_BYTES),
-            }),
-        }
+    fn answer(&self, layout: LaneLayout) -> Option<Answer<'_>> {
+        let length = self.memory.atomic_u32(layout.answer_bytes()).ok()?.load(Ordering::Relaxed);
+        let bytes = if length == TOO_LONG { length as usize } else { (length as usize).min(ANSWER_BYTES) };
+        Some(Answer { memory: &self.memory, start: layout.answer(), bytes })
     }
+}
+
+/// What became of a request.
+enum Called {
+    Answered,
+    NotAsked,
+    Undone,
+    Begun,
 }
 
 /// An answer, in the lane of the calling thread.
@@ -323,7 +365,7 @@ mod tests {
     #[test]
     fn a_child_of_fork_does_not_have_a_ring() {
         let file = wait::sealed_memfd("test-ring", RING_BYTES).unwrap();
-        let ring = Ring::map(&file).unwrap();
+        let ring = Ring::map(&file, Arc::default(), Arc::default()).unwrap();
         let start = format!("{:x}-", ring.memory.as_ptr() as usize);
         let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
         let of_ring = maps.lines().skip_while(|line| !line.starts_with(&start));
@@ -334,7 +376,7 @@ mod tests {
     #[test]
     fn bytes_are_told_from_other_answers_by_their_beginning() {
         let file = wait::sealed_memfd("test-ring", RING_BYTES).unwrap();
-        let ring = Ring::map(&file).unwrap();
+        let ring = Ring::map(&file, Arc::default(), Arc::default()).unwrap();
         let answer = |response: &Response| {
             let bytes = postcard::to_stdvec(response).unwrap();
             ring.memory.write(7, &bytes).unwrap();

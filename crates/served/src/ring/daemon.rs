@@ -5,8 +5,9 @@
 //! memory cannot shrink, and it is given back to the kernel when the connection ends, even if the client keeps it mapped.
 
 use crate::accounts::{Accounts, Holder, Resource, Share};
-use crate::connection::{Connection, Room};
-use crate::protocol::{Request, Response};
+use crate::call::Call;
+use crate::connection::{Connection, InHand};
+use crate::protocol::Response;
 use crate::ring::lane::{Broken, DaemonEnd};
 use crate::ring::layout::{
     ANSWER_BYTES, BYTES, LANES, LENGTH_BYTES, LaneLayout, REQUEST_BYTES, RING_BYTES, TOO_LONG,
@@ -226,23 +227,26 @@ impl Ring {
         let length = self.memory.atomic_u32(layout.request_bytes())?.load(Ordering::Relaxed) as usize;
         let request = request.get_mut(..length).ok_or(LaneError::Broken)?;
         self.memory.read(layout.request(), request)?;
-        let request: Request<'_> = postcard::from_bytes(request).map_err(|_| LaneError::Broken)?;
-        if !request.goes_by_ring() {
+        let call: Call<'_> = postcard::from_bytes(request).map_err(|_| LaneError::Broken)?;
+        if !call.request.goes_by_ring() {
             return Err(LaneError::Broken);
         }
-        let is_repeatable = request.is_repeatable();
-        let mut room = Room::default();
-        let answered = match connection.read_to(&request, self.room_for_content(layout)) {
+        let may_change = call.request.may_change();
+        let mut in_hand = InHand::default();
+        let answered = match connection.read_to(&call.request, self.room_for_content(layout)) {
             Some(Ok(read)) => {
                 let head = content_head(read);
                 self.memory.write(layout.answer(), &head)?;
                 return Ok((head.len() + read) as u32);
             }
             Some(Err(error)) => Err(error),
-            None => connection.answer(request, None, &mut room).map(|(response, _)| response),
+            None => connection.answer_call(call, None, &mut in_hand).map(|(response, _)| response),
         };
         let response = match answered {
-            Err(Error::Disconnected | Error::SessionEnded) => return Err(LaneError::Ended),
+            Err(Error::Disconnected | Error::SessionEnded) => {
+                connection.is_cut.store(true, Ordering::Release);
+                return Err(LaneError::Ended);
+            }
             Ok(response) => response,
             Err(error) => Response::Failed(error),
         };
@@ -251,7 +255,7 @@ impl Ring {
                 self.memory.write(layout.answer(), bytes)?;
                 Ok(bytes.len() as u32)
             }
-            Err(_) if is_repeatable => Ok(TOO_LONG),
+            Err(_) if !may_change => Ok(TOO_LONG),
             // No such request has an answer that long; by the socket it would be run again.
             Err(_) => Err(LaneError::Broken),
         }

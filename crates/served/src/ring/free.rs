@@ -8,7 +8,7 @@ const ALL: u32 = (1 << LANES) - 1;
 const AWAITED: u32 = 1 << 31;
 
 /// The lanes that no thread has. A bit that is set is a lane that is taken.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct FreeLanes<W>(pub(crate) W);
 
 impl<W: Word> FreeLanes<W> {

@@ -19,7 +19,7 @@
 
 pub(crate) mod client;
 pub(crate) mod daemon;
-mod free;
+pub(crate) mod free;
 mod lane;
 mod layout;
 #[cfg(all(test, feature = "model"))]

@@ -32,6 +32,7 @@ pub struct Store {
     _server: Mutex<SharedServer<SharedFs>>,
     _users: Server,
     pub root: Arc<Client>,
+    pub shared: Arc<SharedFs>,
     /// Removed when nobody makes files in it any more.
     pub folder: tempfile::TempDir,
 }
@@ -49,13 +50,13 @@ pub fn store_within(limits: Limits) -> Store {
     let (users, sharedfs) = (folder.path().join(USERS_FOLDER), folder.path().join("sock"));
     let listener = Listener::bind(&sharedfs).unwrap();
     let shared = SharedFs::open(folder.path(), Options::default()).unwrap();
-    let server = SharedServer::start(shared, listener).unwrap();
+    let server = SharedServer::start(Arc::clone(&shared), listener).unwrap();
     let service =
         Server::start_within(limits, UsersListener::bind(&users).unwrap(), &sharedfs, folder.path()).unwrap();
     let link = SocketLink::connect(sharedfs.as_os_str().as_bytes(), 0).unwrap();
     let root = Client::attach(Box::new(link), "test").unwrap();
     let users = users.join(USERS_SOCKET_FILE);
-    Store { folder, users, sharedfs, _server: Mutex::new(server), _users: service, root }
+    Store { folder, users, sharedfs, shared, _server: Mutex::new(server), _users: service, root }
 }
 
 /// Runs `act` in a thread that is user 65534 to the kernel, and nobody else.
@@ -97,7 +98,11 @@ impl Raw {
     }
 
     pub fn ask(&mut self, request: &Request<'_>) -> Response {
-        self.send(&postcard::to_stdvec(request).unwrap());
+        self.ask_frame(&postcard::to_stdvec(request).unwrap())
+    }
+
+    pub fn ask_frame(&mut self, body: &[u8]) -> Response {
+        self.send(body);
         let mut head = [0; 4];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut control = RecvAncillaryBuffer::new(&mut space);

@@ -138,6 +138,8 @@ pub enum Problem {
     Lists { inode: InodeNumber, access: bool, default: bool },
     #[error("inode {0} has extended attributes, but does not exist")]
     StrayExtended(InodeNumber),
+    #[error("the record of a call of another user's program cannot be read")]
+    Call(Vec<u8>),
     #[error("a repair that was broken off found: {0}")]
     Earlier(String),
     #[error(

@@ -34,6 +34,7 @@ pub(super) fn has_repair(problem: &Problem, mode: Mode) -> bool {
                 | Problem::Usage { .. }
                 | Problem::Tree { .. }
                 | Problem::StrayExtended(_)
+                | Problem::Call(_)
                 | Problem::StrayExtents(_)
         )
 }
@@ -127,6 +128,7 @@ fn repair_one(
         Problem::Usage { payer, right, kept } => transaction.correct_usage(*payer, *kept, *right),
         Problem::Tree { inode, right, .. } => change(transaction, *inode, |record| record.tree = *right)?,
         Problem::StrayExtended(inode) => transaction.remove_all_extended(*inode)?,
+        Problem::Call(key) => transaction.remove_unreadable_call(key),
         Problem::StrayExtents(inode) => transaction.remove_stray_extents(*inode)?,
         Problem::NoRoot => {
             let root = InodeRecord::new(InodeNumber::ROOT, 0o040_755, 0, 0, clock::now());

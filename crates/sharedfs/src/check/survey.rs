@@ -61,6 +61,7 @@ pub(super) fn survey(
     survey.check_extended(snapshot)?;
     survey.check_trees();
     survey.check_usage(snapshot)?;
+    survey.problems.extend(snapshot.unreadable_calls()?.into_iter().map(Problem::Call));
     let counters = snapshot.counters()?;
     let (inodes, blocks) = (survey.inodes.len() as u64, survey.blocks);
     if (counters.inodes, counters.used_blocks) != (inodes, blocks) {

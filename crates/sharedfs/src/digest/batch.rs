@@ -14,7 +14,8 @@ use crate::stand_ins::StandIns;
 use crate::tiers::{Allocator, Arenas, ContentWriter, Credits, Grown, Reservation};
 use cuesta_format::entry::{Salt, VerifiedHeader};
 use cuesta_format::{
-    Extent, Geometry, InodeNumber, LeaseGeneration, LogGeneration, LogPosition, Medium, Operation, SessionId,
+    CallSlot, CallTag, Caller, Extent, Geometry, InodeNumber, LeaseGeneration, LogGeneration, LogPosition,
+    Medium, Operation, SessionId,
 };
 use cuesta_media::Node;
 use cuesta_media::planted::{self, Bug};
@@ -226,6 +227,10 @@ impl Lookup for Before<'_> {
 
     fn is_in_logs_elsewhere(&self, inode: InodeNumber) -> bool {
         self.storage.recovering || self.storage.others.have_lease(inode, self.session)
+    }
+
+    fn call_slots(&self, caller: Caller) -> Result<Vec<CallSlot>, Error> {
+        Ok(self.snapshot.call_slots(caller)?)
     }
 }
 
@@ -568,7 +573,11 @@ fn apply<'a, L: Lookup>(
     {
         return Err(Rejection::NotHeld(inode).into());
     }
-    applied.apply(view, &operation, fields.time)
+    applied.apply(view, &operation, fields.time)?;
+    if let Some(tag) = CallTag::of(fields, body) {
+        view.calls.note(&tag, &operation);
+    }
+    Ok(())
 }
 
 /// Has the disk take the log, unless it has: a batch is about to write over what the store has, and the log is all there is to do it

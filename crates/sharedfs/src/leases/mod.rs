@@ -427,23 +427,20 @@ impl Leases {
         self.change(session, inode, |lease| lease.remove(session));
     }
 
-    /// As [`Leases::revoke`], for a file. The session did so many operations since it was taken from others, if it was.
-    pub fn revoke_file(&mut self, session: SessionId, file: InodeNumber, now: Duration, done: Option<u64>) {
-        self.revoke(session, file, now);
-        if let Some(done) = done {
-            self.shipping.note_turn(file, now, done);
-        }
+    /// The inode was revoked from a session that took it from others, and did so many operations since.
+    pub fn note_turn(&mut self, inode: InodeNumber, now: Duration, operations: u64) {
+        self.shipping.note_turn(inode, now, operations);
     }
 
-    /// For how much longer SharedFS performs the operations on the file itself, if it does ([`shipping`]).
+    /// For how much longer SharedFS performs the operations on the inode itself, if it does ([`shipping`]).
     #[must_use]
-    pub fn shipped_for(&self, file: InodeNumber, now: Duration) -> Option<Duration> {
-        self.shipping.left(file, now)
+    pub fn shipped_for(&self, inode: InodeNumber, now: Duration) -> Option<Duration> {
+        self.shipping.left(inode, now)
     }
 
-    /// On how many files SharedFS performs the operations itself.
+    /// On how many inodes SharedFS performs the operations itself.
     #[must_use]
-    pub fn shipped_files(&self, now: Duration) -> u64 {
+    pub fn shipped(&self, now: Duration) -> u64 {
         self.shipping.count(now)
     }
 

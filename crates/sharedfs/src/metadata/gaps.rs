@@ -35,7 +35,8 @@ impl GapInTree {
             return Ok(false);
         }
         if self.looks >= GapInTree::LOOKS_LEAST && self.looks * GapInTree::KEYS_PAYING > self.keys {
-            return Ok(tree.table(Table::Dirents)?.get(key)?.is_some());
+            let Some(names) = tree.table(Table::Dirents)? else { return Ok(false) };
+            return Ok(names.get(key)?.is_some());
         }
         self.looks += 1;
         let end = next_in_tree(tree, Table::Dirents, key)?;

@@ -32,11 +32,13 @@ pub(super) enum Table {
     Bad,
     /// Name → number: the format version, [`super::Counters`], and which journal comes behind the tree.
     Counters,
+    /// Caller ++ slot → its last call that took effect. Stores of before format 9.2 get it with their first call.
+    Calls,
 }
 
 impl Table {
     /// All of them, each at the place of its number.
-    pub(super) const ALL: [Table; 12] = [
+    pub(super) const ALL: [Table; 13] = [
         Table::Inodes,
         Table::Dirents,
         Table::Extended,
@@ -49,6 +51,7 @@ impl Table {
         Table::Limits,
         Table::Bad,
         Table::Counters,
+        Table::Calls,
     ];
 
     /// The table with this number.
@@ -75,6 +78,7 @@ impl Table {
             Table::Limits => "limits",
             Table::Bad => "bad blocks",
             Table::Counters => "counters",
+            Table::Calls => "calls",
         }
     }
 }

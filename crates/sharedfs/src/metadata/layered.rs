@@ -10,7 +10,7 @@ use super::redo::{self, Change};
 use imbl::OrdMap;
 use imbl::ordmap::RangedIter;
 use imbl::shared_ptr::DefaultSharedPtr;
-use redb::{AccessGuard, Range, ReadOnlyTable, ReadTransaction};
+use redb::{AccessGuard, Range, ReadOnlyTable, ReadTransaction, TableError};
 use std::borrow::Borrow;
 use std::cmp::Ordering;
 use std::ops::{Bound, Deref};
@@ -125,14 +125,19 @@ impl TreeAt {
         TreeAt { reading, tables: Default::default() }
     }
 
-    /// A table of it.
-    pub(super) fn table(&self, table: Table) -> Result<&ReadOnlyTable<Raw, Raw>, MetadataError> {
+    /// A table of it; `None`: the store is of before there was this table, and has nothing in it.
+    pub(super) fn table(&self, table: Table) -> Result<Option<&ReadOnlyTable<Raw, Raw>>, MetadataError> {
         let place = &self.tables[table as usize];
         if let Some(opened) = place.get() {
-            return Ok(opened);
+            return Ok(Some(opened));
         }
-        let opened = self.reading.open_table(table.definition())?;
-        Ok(place.get_or_init(|| opened))
+        match self.reading.open_table(table.definition()) {
+            Err(TableError::TableDoesNotExist(_)) if table == Table::Calls => Ok(None),
+            opened => {
+                let opened = opened?;
+                Ok(Some(place.get_or_init(|| opened)))
+            }
+        }
     }
 }
 
@@ -162,7 +167,10 @@ pub(super) fn get(
 ) -> Result<Option<Found>, MetadataError> {
     match overlay.get(table, key) {
         Some(value) => Ok(value.cloned().map(Found::Overlay)),
-        None => Ok(tree.table(table)?.get(key)?.map(Found::Tree)),
+        None => match tree.table(table)? {
+            Some(opened) => Ok(opened.get(key)?.map(Found::Tree)),
+            None => Ok(None),
+        },
     }
 }
 
@@ -180,7 +188,8 @@ pub(super) fn next_in_tree(
     from: &[u8],
 ) -> Result<Option<AccessGuard<'static, Raw>>, MetadataError> {
     let bounds: Bounds<'_> = (Bound::Included(from), Bound::Unbounded);
-    let next = tree.table(table)?.range::<&[u8]>(bounds)?.next().transpose()?;
+    let Some(opened) = tree.table(table)? else { return Ok(None) };
+    let next = opened.range::<&[u8]>(bounds)?.next().transpose()?;
     Ok(next.map(|(key, _)| key))
 }
 
@@ -193,7 +202,7 @@ pub(super) fn range<'a>(
     direction: Direction,
 ) -> Result<Merged<'a>, MetadataError> {
     Ok(Merged {
-        tree: tree.table(table)?.range::<&[u8]>(bounds)?,
+        tree: tree.table(table)?.map(|opened| opened.range::<&[u8]>(bounds)).transpose()?,
         overlay: overlay.layers[table as usize].range::<_, [u8]>(bounds),
         next_of_tree: None,
         next_of_overlay: None,
@@ -203,7 +212,7 @@ pub(super) fn range<'a>(
 
 /// Pairs of both.
 pub(super) struct Merged<'a> {
-    tree: Range<'static, Raw, Raw>,
+    tree: Option<Range<'static, Raw, Raw>>,
     overlay: RangedIter<'a, Bytes, Option<Bytes>, DefaultSharedPtr>,
     next_of_tree: Option<PairInTree>,
     next_of_overlay: Option<PairInLayer<'a>>,
@@ -213,8 +222,8 @@ pub(super) struct Merged<'a> {
 impl Merged<'_> {
     fn step(&mut self) -> Result<Option<(Found, Found)>, MetadataError> {
         loop {
-            if self.next_of_tree.is_none() {
-                let next = if self.is_backwards { self.tree.next_back() } else { self.tree.next() };
+            if let Some(tree) = self.tree.as_mut().filter(|_| self.next_of_tree.is_none()) {
+                let next = if self.is_backwards { tree.next_back() } else { tree.next() };
                 self.next_of_tree = next.transpose()?;
             }
             if self.next_of_overlay.is_none() {

@@ -8,6 +8,7 @@
 
 mod apply;
 mod backend;
+mod calls;
 mod checked_pages;
 mod copies;
 mod error;

@@ -13,6 +13,7 @@
 //! | usage | blocks u64, inodes u64 |
 //! | limits | hard blocks, inodes, soft blocks, inodes, seconds of grace: u64; since when blocks, inodes are over: i64, lowest: not |
 //! | counters | u64 |
+//! | calls | see [`super::calls`] |
 
 use super::MetadataError;
 use super::keys::CHUNK_INODES;

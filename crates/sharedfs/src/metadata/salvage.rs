@@ -60,7 +60,8 @@ impl Damaged<'_> {
         let opened = self.opened()?;
         let read = guarded(|| {
             let tree = opened.read_tree()?;
-            let mut range = tree.table(table)?.range::<&[u8]>((from, to))?;
+            let Some(opened) = tree.table(table)? else { return Ok(()) };
+            let mut range = opened.range::<&[u8]>((from, to))?;
             loop {
                 let next = match direction {
                     Direction::Forwards => range.next(),

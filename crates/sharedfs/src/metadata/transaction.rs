@@ -4,6 +4,7 @@
 //! a later one undoes costs nothing, they are written in the order of their keys, and an inode chunk is decoded and
 //! encoded once however many of its inodes change. A transaction that is dropped changes nothing.
 
+use super::calls::{self, CallChanges};
 use super::extents::{ExtentWrite, close_together, differences, splice};
 use super::guard::guarded;
 use super::keys::{
@@ -41,6 +42,7 @@ pub struct Transaction {
     usage: UsageChanges,
     counters: Counters,
     written_in: BTreeMap<u32, u64>,
+    pub(super) calls: CallChanges,
     /// Where they will be gathered.
     redo: Redo,
 }
@@ -69,6 +71,7 @@ impl Transaction {
             usage: UsageChanges::default(),
             counters,
             written_in: BTreeMap::new(),
+            calls: CallChanges::new(),
             redo: spare.redo,
         })
     }
@@ -578,6 +581,7 @@ impl Transaction {
                 redo.push(Table::Counters, now.0.as_bytes(), Some(&now.1.to_le_bytes()));
             }
         }
+        calls::gather(&self.calls, redo);
         Ok(())
     }
 }

@@ -150,6 +150,7 @@ impl<'a, L: Lookup> Applied<'a, L> {
                 self.set_access_list(view, inode, mode, list, now)
             }
             Operation::RemoveExtended { inode, name } => self.set_extended(view, inode, name, None, now),
+            Operation::ForgetCaller { caller } => Ok(view.calls.forget(self.store, caller)?),
         }
     }
 

@@ -6,6 +6,7 @@
 //! | `view` | touched inodes and names, loaded once, reused from batch to batch without allocating |
 //! | `names` | the touched directory entries |
 //! | `extended` | the touched extended attributes |
+//! | `calls` | which calls of callers the batch executed |
 //! | `ancestry` | which directory lies above which, while they move |
 //! | `pieces` | writes and cuts of a file in log order, and what remains of them |
 //! | `shift` | what a file holds, when a range of it is taken out or room is made in it |
@@ -16,6 +17,7 @@
 mod ancestry;
 mod apply;
 mod attributes;
+mod calls;
 mod extended;
 mod names;
 mod pieces;

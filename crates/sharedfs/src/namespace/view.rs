@@ -1,13 +1,14 @@
 //! The inodes and names a batch touches, over what was committed before it.
 
 use super::ancestry::Ancestry;
+use super::calls::Calls;
 use super::extended::Attributes;
 use super::names::{Names, place_in};
 use super::pieces::{Content, Part};
 use super::shift;
 use crate::metadata::{Dirent, ExtentList};
 use crate::{Error, metadata::StoredInode};
-use cuesta_format::{Extent, InodeNumber, InodeRecord, SessionId};
+use cuesta_format::{CallSlot, Caller, Extent, InodeNumber, InodeRecord, SessionId};
 use hashbrown::HashMap;
 
 /// Where a view finds what was committed before.
@@ -26,6 +27,8 @@ pub trait Lookup {
     fn is_open_elsewhere(&self, inode: InodeNumber) -> bool;
     /// Whether another log may say something of the inode that is not digested.
     fn is_in_logs_elsewhere(&self, inode: InodeNumber) -> bool;
+    /// The slots of which a caller has records.
+    fn call_slots(&self, caller: Caller) -> Result<Vec<CallSlot>, Error>;
 }
 
 const NO_PIECE: u32 = u32::MAX;
@@ -126,6 +129,8 @@ pub struct View {
     pub names: Names,
     /// Extended attributes.
     pub extended: Attributes,
+    /// Calls that took effect.
+    pub calls: Calls,
     pieces: Vec<Piece>,
     ancestry: Ancestry,
     trusting: bool,
@@ -139,6 +144,7 @@ impl View {
         self.node_of.clear();
         self.names.clear();
         self.extended.clear();
+        self.calls.clear();
         self.pieces.clear();
         self.ancestry.clear();
     }

@@ -69,6 +69,7 @@ fn kind(request: &Request) -> usize {
         | Request::Stop
         | Request::Stands
         | Request::Accessed { .. }
+        | Request::Call { .. }
         | Request::Unheard => 20,
     }
 }

@@ -12,7 +12,7 @@ use crate::tiers::split_at_arenas;
 use crate::{Error, SharedFs};
 use cuesta_format::event::Step;
 use cuesta_format::operation::is_entry_name;
-use cuesta_format::wire::{DOUBTFUL_MAX, DirectoryEntry, Grant, Kept, LeaseMode, Refusal, Response};
+use cuesta_format::wire::{DOUBTFUL_MAX, DirectoryEntry, Grant, Kept, LeaseMode, Refusal, Response, Sends};
 use cuesta_format::{Extent, FileKind, InodeNumber, LogPosition, SessionId};
 use std::time::Duration;
 
@@ -158,9 +158,9 @@ impl SharedFs {
         mode: LeaseMode,
         ahead: Ahead,
         kept: Option<&Kept>,
-        ships: bool,
+        sends: Sends,
     ) -> Result<Response, Trouble> {
-        if ships && let Some(term_ms) = self.shipped_for(session, inode) {
+        if let Some(term_ms) = self.shipped_for(session, inode, sends) {
             self.events.record(Step::Ship { session, inode, term_ms });
             return Ok(Response::Shipped { term_ms });
         }
@@ -176,11 +176,17 @@ impl SharedFs {
     }
 
     /// For how long the session is to send its operations on the inode. What it holds it uses.
-    fn shipped_for(&self, session: SessionId, inode: InodeNumber) -> Option<u32> {
-        let core = self.core.lock();
-        let left = core.leases.shipped_for(inode, self.opened.elapsed())?;
-        let is_held = core.leases.held(session, inode) == Some(LeaseMode::Write);
-        (!is_held).then(|| u32::try_from(left.as_millis()).unwrap_or(u32::MAX).max(1))
+    fn shipped_for(&self, session: SessionId, inode: InodeNumber, sends: Sends) -> Option<u32> {
+        if sends == Sends::Nothing {
+            return None;
+        }
+        let left = {
+            let core = self.core.lock();
+            let is_held = core.leases.held(session, inode) == Some(LeaseMode::Write);
+            core.leases.shipped_for(inode, self.opened.elapsed()).filter(|_| !is_held)?
+        };
+        let is_sent = self.is_directory(inode) == (sends == Sends::Names);
+        is_sent.then(|| u32::try_from(left.as_millis()).unwrap_or(u32::MAX).max(1))
     }
 
     /// Puts a file in mapped mode, for the session to map.
@@ -217,7 +223,9 @@ impl SharedFs {
             return Err(invalid("no name a directory can hold"));
         }
         match self.metadata.read()?.lookup(parent, name)? {
-            Some(found) => self.acquire(session, found.inode, LeaseMode::Read, Ahead::none(), None, false),
+            Some(found) => {
+                self.acquire(session, found.inode, LeaseMode::Read, Ahead::none(), None, Sends::Nothing)
+            }
             None => Err(Trouble::Refused(Refusal::NotFound)),
         }
     }

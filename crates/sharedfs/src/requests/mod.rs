@@ -128,9 +128,9 @@ impl SharedFs {
         match request {
             Request::CommitFile => self.commit_file(session, descriptors),
             Request::GrowLog { have, slots } => self.grow_log(session, *have, *slots, descriptors),
-            Request::Acquire { inode, mode, ahead, beside, kept, ships } => {
+            Request::Acquire { inode, mode, ahead, beside, kept, sends } => {
                 let ahead = Ahead::of(*inode, *ahead, beside);
-                self.acquire(session, *inode, *mode, ahead, kept.as_ref(), *ships)
+                self.acquire(session, *inode, *mode, ahead, kept.as_ref(), *sends)
             }
             Request::Ahead { near, count } => Ok(self.ahead(session, *near, *count)?),
             Request::Lookup { parent, name } => self.lookup(session, *parent, name),
@@ -180,6 +180,7 @@ impl SharedFs {
                 }
                 Ok(Response::Done)
             }
+            Request::Call { slot } => self.last_call(*slot),
             Request::Detach => {
                 self.end_session(session, Ending::Gone)?;
                 Ok(Response::Done)
@@ -573,7 +574,7 @@ impl SharedFs {
             coalesced_entries: coalesced_entries.load(Ordering::Relaxed),
             digested_bytes: digested_bytes.load(Ordering::Relaxed),
             fences: self.counters.fences.load(Ordering::Relaxed),
-            shipped_files: core.leases.shipped_files(self.opened.elapsed()),
+            shipped: core.leases.shipped(self.opened.elapsed()),
             requests: self.request_times.summary(),
             sessions: sessions.collect(),
             unserved: self.counters.unserved(core.sessions.values().map(|found| found.control.unserved())),

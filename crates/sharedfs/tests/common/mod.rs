@@ -11,7 +11,7 @@ use cuesta_format::entry::{HEADER_BYTES, Header, Salt, crc32c};
 use cuesta_format::parcel::Parcel;
 use cuesta_format::superblock::Superblock;
 use cuesta_format::wire::{
-    DirectoryEntry, Grant, LeaseMode, PROTOCOL_VERSION, Refusal, Report, Request, Response, Resynced,
+    DirectoryEntry, Grant, LeaseMode, PROTOCOL_VERSION, Refusal, Report, Request, Response, Resynced, Sends,
 };
 use cuesta_format::{
     FileKind, Geometry, InodeNumber, LeaseGeneration, LogGeneration, LogPosition, Medium, Operation,
@@ -211,7 +211,7 @@ impl Writer {
             ahead,
             beside: Vec::new(),
             kept: None,
-            ships: false,
+            sends: Sends::Nothing,
         }) {
             Response::Granted { grant, ahead } => [vec![*grant], unpacked(ahead)].concat(),
             other => panic!("{other:?}"),
@@ -314,7 +314,7 @@ impl Writer {
                     ahead: 0,
                     beside: Vec::new(),
                     kept: None,
-                    ships: false,
+                    sends: Sends::Nothing,
                 });
             }
         }

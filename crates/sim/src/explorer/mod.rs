@@ -18,6 +18,7 @@
 //! Every fence that made something durable is a persist point, and so is each page the kernel wrote; one that was never crashed at is a
 //! failure of the run itself ([`Coverage::complete`]).
 
+pub mod calls;
 pub mod campaign;
 mod choice;
 pub mod deaths;

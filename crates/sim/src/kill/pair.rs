@@ -68,8 +68,10 @@ impl PairCampaign {
     /// A campaign on a new store, to which programs come by `doors`; the first one is killed after at most `operations_max`
     /// operations of its own.
     pub fn new(programs: Programs, seed: u64, doors: Doors, operations_max: u64) -> io::Result<PairCampaign> {
+        let served = Served::new(programs)?;
+        served.ship_by(seed)?;
         let mut campaign = PairCampaign {
-            served: Served::new(programs)?,
+            served,
             random: Random::new(seed),
             seed,
             doors,

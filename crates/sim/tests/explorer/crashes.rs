@@ -2,9 +2,11 @@
 
 use crate::{seed, without_bugs};
 use cuesta_format::quota::Amounts;
+use cuesta_sim::explorer::calls::{self, logged_calls, made_and_removed};
 use cuesta_sim::explorer::campaign::{Case, Part};
 use cuesta_sim::explorer::mapped::mapped;
 use cuesta_sim::explorer::store::{Step, Workload, crash};
+use cuesta_sim::explorer::workloads::DigestAt;
 use cuesta_sim::explorer::{Bounds, Coverage, Memory};
 use cuesta_sim::operation::{FallocateMode, OpenFlags, Operation, PathText, Pattern};
 use cuesta_sim::random::Random;
@@ -108,6 +110,27 @@ fn a_quota_is_set_on_a_directory_whole_or_not_at_all() {
         Ok(coverage) => println!("{coverage}"),
         Err(failure) => panic!("{failure}"),
     }
+}
+
+/// Whichever of a caller's calls is under way, its record says whether it took effect: of each call, and of a file that comes and goes.
+#[test]
+fn the_record_of_a_call_survives_crashes_with_what_the_call_did() {
+    let _sound = without_bugs();
+    let mut memory = Memory::default();
+    let mut total = Coverage::default();
+    let mut random = Random::new(seed());
+    let short_lived = made_and_removed();
+    let all = logged_calls();
+    let mut runs: Vec<Vec<Operation>> = (0..6).map(|_| vec![random.pick(&all).clone()]).collect();
+    runs.push(short_lived);
+    for (number, run) in runs.iter().enumerate() {
+        let digest = DigestAt::ALL[number % DigestAt::ALL.len()];
+        match calls::crash(run, digest, &mut memory, &Bounds::quick(), seed()) {
+            Ok(coverage) => total.add(coverage),
+            Err(failure) => panic!("{run:?}, {digest:?}: {failure}"),
+        }
+    }
+    println!("{} runs, {total}", runs.len());
 }
 
 #[test]

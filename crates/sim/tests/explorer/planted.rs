@@ -6,6 +6,7 @@
 
 use crate::{planting, seed};
 use cuesta_media::planted::{Bug, plant};
+use cuesta_sim::explorer::calls;
 use cuesta_sim::explorer::deaths::{self, Death};
 use cuesta_sim::explorer::hand_overs::{Digests, ended, given_back, scenarios};
 use cuesta_sim::explorer::lanes::{self, Overlapping};
@@ -80,6 +81,26 @@ fn a_digest_that_is_not_atomic_is_caught() {
 #[test]
 fn a_journal_that_counts_too_early_is_caught() {
     caught(Bug::JournalCountsFirst, &append_twice(), DigestAt::Last);
+}
+
+#[test]
+fn a_call_that_is_forgotten_with_what_it_made_is_caught() {
+    let _alone = planting();
+    let crash = || {
+        let memory = &mut Memory::default();
+        calls::crash(&calls::made_and_removed(), DigestAt::Last, memory, &Bounds::quick(), seed())
+    };
+    if let Err(failure) = crash() {
+        panic!("without the bug: {failure}");
+    }
+    plant(Some(Bug::CallFoldedAway));
+    let outcome = crash();
+    plant(None);
+    match outcome {
+        Err(WorkloadFailure::Crash(failure)) => println!("CallFoldedAway: {failure}"),
+        Err(other) => panic!("CallFoldedAway shows without a crash: {other}"),
+        Ok(coverage) => panic!("CallFoldedAway is not caught: {coverage}"),
+    }
 }
 
 /// The client dies between storing an entry and making it durable, in one of the calls there are.

@@ -1,0 +1,119 @@
+//! Calls that a session executes for processes without one (callers), each exactly once ([`cuesta_format::call_tag`]).
+//!
+//! The thread that executes a call says whose it is ([`tagged`]). The entry by which the call takes effect then carries the tag, so
+//! that log, digest and recovery have both or neither. An attempt that a fence voids is made again, with the tag.
+//!
+//! A call may log more than one entry. Only one of them must not be logged twice, and that one carries the tag:
+//!
+//! | call | its effect | beside it, and the same if done twice |
+//! |---|---|---|
+//! | `mkdir`, `mknod`, `symlink` | `Create` | |
+//! | `open` | `Create`, or `Truncate` if it cuts a file that is there | as `write` |
+//! | `link` | `Link` | |
+//! | `unlink`, `rmdir`, `rename` | `Unlink`, `Rename` | `Release` of what nobody has open any more |
+//! | `write` | `Write` | `SetAttributes`, `RemoveExtended`: what gives the file's owner's rights goes first |
+//! | `truncate`, `fallocate` | `Truncate`, `Clear`, `Shift` | as `write` |
+//! | `chmod`, `chown`, `utimensat` | `SetAttributes` | `RemoveExtended` |
+//! | `setxattr`, `removexattr` | `SetExtended`, `SetAccessList`, `RemoveExtended` | |
+//!
+//! What a call changes of a file in mapped mode past the log has no entry: such a call is done again.
+//!
+//! Sessions of programs execute nobody's calls, and look at one flag that says so.
+
+use crate::client::{Client, Halt, Turn};
+use crate::errno::Error;
+use crate::session::unexpected;
+use crate::sync::Ordering;
+use cuesta_format::call_tag::TAG_BYTES;
+use cuesta_format::wire::{Request, Response};
+use cuesta_format::{CallRecord, CallSlot, CallTag, Caller, Operation};
+use std::cell::Cell;
+
+thread_local! {
+    /// Whose call this thread executes.
+    static TAG: Cell<Option<CallTag>> = const { Cell::new(None) };
+}
+
+/// What an entry is to the call that logs it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// By it the call takes effect.
+    Effect,
+    /// Logging it twice is logging it once.
+    Beside,
+}
+
+/// Sets the thread's tag back.
+struct Before(Option<CallTag>);
+
+impl Drop for Before {
+    fn drop(&mut self) {
+        TAG.set(self.0);
+    }
+}
+
+/// Executes a caller's call: the entry by which it takes effect carries `tag`, in a session that was told that it
+/// [executes calls of others](Client::execute_for_callers).
+pub fn tagged<T>(tag: CallTag, call: impl FnOnce() -> T) -> T {
+    let _before = Before(TAG.replace(Some(tag)));
+    call()
+}
+
+impl Client {
+    /// This session executes calls of others, for whom [`tagged`] speaks.
+    pub fn execute_for_callers(&self) {
+        self.has_callers.store(true, Ordering::Relaxed);
+    }
+
+    /// Whose call this thread executes.
+    #[inline]
+    fn tag(&self) -> Option<CallTag> {
+        if self.has_callers.load(Ordering::Relaxed) { TAG.get() } else { None }
+    }
+
+    /// Bytes that the effect of a call of this thread takes beyond its body.
+    #[inline]
+    pub(crate) fn tag_bytes(&self) -> usize {
+        if self.tag().is_some() { TAG_BYTES } else { 0 }
+    }
+
+    /// The last call of a slot that took effect. Everything is known that this session did, or one that ended before.
+    pub fn last_call(&self, slot: CallSlot) -> Result<Option<CallRecord>, Error> {
+        self.check_alive()?;
+        self.asking(|| {
+            self.digest_own_log()?;
+            match self.session.ask(&Request::Call { slot })? {
+                Response::Call(record) => Ok(record),
+                other => Err(unexpected(&other)),
+            }
+        })
+    }
+
+    /// What is kept of a caller's calls goes: it is gone, and asks for none of them again.
+    pub fn forget_caller(&self, caller: Caller) -> Result<(), Error> {
+        self.operate(|turn| {
+            let operation = Operation::ForgetCaller { caller };
+            turn.prepare(operation.body_bytes(), 0)?;
+            turn.append(&operation).map(drop)
+        })
+    }
+}
+
+impl Turn<'_> {
+    /// As [`Turn::prepare`], for the entry by which the call takes effect.
+    #[inline]
+    pub(crate) fn prepare_effect(&mut self, body_bytes: usize, blocks: u64) -> Result<(), Halt> {
+        self.tag = self.client.tag();
+        let tag_bytes = if self.tag.is_some() { TAG_BYTES } else { 0 };
+        self.prepare(body_bytes + tag_bytes, blocks)
+    }
+
+    /// Either of them.
+    #[inline]
+    pub(crate) fn prepare_part(&mut self, part: Part, body_bytes: usize) -> Result<(), Halt> {
+        match part {
+            Part::Effect => self.prepare_effect(body_bytes, 0),
+            Part::Beside => self.prepare(body_bytes, 0),
+        }
+    }
+}
