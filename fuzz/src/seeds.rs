@@ -7,7 +7,7 @@ use cuesta_format::account::{Account, Barrier, Kind, Outcome};
 use cuesta_format::operation::Attributes;
 use cuesta_format::session_table::{SessionRecord, TableHead};
 use cuesta_format::superblock::{Medium, Superblock};
-use cuesta_format::wire::{self, LeaseMode, PROTOCOL_VERSION, Question, Request, Response};
+use cuesta_format::wire::{self, LeaseMode, PROTOCOL_VERSION, Question, Request, Response, Sends};
 use cuesta_format::{
     ArenaId, Geometry, InodeNumber, LeaseGeneration, LogGeneration, LogPosition, Operation, SegmentId,
     SessionId, StoreId, Timestamp,
@@ -206,7 +206,7 @@ fn requests(file: InodeNumber) -> Vec<Request> {
             ahead: 64,
             beside: vec![file],
             kept: None,
-            ships: true,
+            sends: Sends::Names,
         },
         Request::Acquire {
             inode: file,
@@ -214,7 +214,7 @@ fn requests(file: InodeNumber) -> Vec<Request> {
             ahead: 0,
             beside: Vec::new(),
             kept: None,
-            ships: false,
+            sends: Sends::Nothing,
         },
         Request::Ahead { near: file, count: 128 },
         Request::Lookup { parent: ROOT, name: b"honest".to_vec() },
@@ -255,7 +255,7 @@ fn wrong_requests() -> Vec<Request> {
     let (mode, ahead, kept) = (LeaseMode::Write, u32::MAX, None);
     vec![
         Request::GrowLog { have: u32::MAX, slots: u32::MAX },
-        Request::Acquire { inode: none, mode, ahead, beside: vec![none; 100], kept, ships: true },
+        Request::Acquire { inode: none, mode, ahead, beside: vec![none; 100], kept, sends: Sends::Names },
         Request::Ahead { near: InodeNumber(u64::MAX), count: u32::MAX },
         Request::Lookup { parent: none, name: vec![b'x'; 256] },
         Request::List { parent: ROOT, after: vec![0xff; 300] },

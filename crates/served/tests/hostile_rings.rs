@@ -21,6 +21,9 @@ fn open_store(limits: Limits) -> Store {
     store
 }
 
+/// Something that no honest client stores.
+type Wrong = Box<dyn Fn(&RawRing)>;
+
 fn works(ring: &RawRing) {
     assert!(matches!(ring.ask(0, &STAT), Response::Record(_)));
 }
@@ -48,7 +51,7 @@ fn rubbish_in_a_ring_ends_its_connection_and_nothing_else() {
         Request::Ring,
         Request::Lane { lane: 1 },
     ];
-    let mut wrongs: Vec<Box<dyn Fn(&RawRing)>> = vec![
+    let mut wrongs: Vec<Wrong> = vec![
         // No request, half a request, and none at all.
         Box::new(|ring| ring.store(0, &[0xff; 100])),
         Box::new(|ring| ring.store(0, &postcard::to_stdvec(&STAT).unwrap()[..3])),
