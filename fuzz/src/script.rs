@@ -154,7 +154,7 @@ pub fn encode(steps: &[Step]) -> Vec<u8> {
 /// The kind a byte stands for; some are none, and are left to the target of logs.
 #[must_use]
 pub fn kind(byte: u8) -> EntryKind {
-    EntryKind::from_byte(1 + byte % 15).unwrap_or(EntryKind::Void)
+    EntryKind::from_byte(1 + byte % 16).unwrap_or(EntryKind::Void)
 }
 
 /// An inode of a script.

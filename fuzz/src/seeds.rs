@@ -9,11 +9,11 @@ use cuesta_format::session_table::{SessionRecord, TableHead};
 use cuesta_format::superblock::{Medium, Superblock};
 use cuesta_format::wire::{self, LeaseMode, PROTOCOL_VERSION, Question, Request, Response, Sends};
 use cuesta_format::{
-    ArenaId, Geometry, InodeNumber, LeaseGeneration, LogGeneration, LogPosition, Operation, SegmentId,
-    SessionId, StoreId, Timestamp,
+    ArenaId, Caller, CallerId, Geometry, InodeNumber, LeaseGeneration, LogGeneration, LogPosition, Operation,
+    SegmentId, SessionId, StoreId, Timestamp,
 };
 use cuesta_libfs::{Allocation, Whence};
-use cuesta_served::{Offset, Place, Request as ServedRequest, Subject};
+use cuesta_served::{Offset, Once, Place, Request as ServedRequest, Subject};
 use std::path::Path;
 use zerocopy::IntoBytes;
 
@@ -104,6 +104,7 @@ fn operations(first: u64) -> Vec<Operation<'static>> {
         Operation::Unlink { parent: ROOT, inode, name: b"second", orphan: false },
         Operation::Unlink { parent: ROOT, inode, name: b"link", orphan: true },
         Operation::Release { inode },
+        Operation::ForgetCaller { caller: Caller { user: 1000, id: CallerId([7; 16]) } },
     ]
 }
 
@@ -206,7 +207,7 @@ fn requests(file: InodeNumber) -> Vec<Request> {
             ahead: 64,
             beside: vec![file],
             kept: None,
-            sends: Sends::Names,
+            sends: Sends::Nothing,
         },
         Request::Acquire {
             inode: file,
@@ -255,7 +256,7 @@ fn wrong_requests() -> Vec<Request> {
     let (mode, ahead, kept) = (LeaseMode::Write, u32::MAX, None);
     vec![
         Request::GrowLog { have: u32::MAX, slots: u32::MAX },
-        Request::Acquire { inode: none, mode, ahead, beside: vec![none; 100], kept, sends: Sends::Names },
+        Request::Acquire { inode: none, mode, ahead, beside: vec![none; 100], kept, sends: Sends::Nothing },
         Request::Ahead { near: InodeNumber(u64::MAX), count: u32::MAX },
         Request::Lookup { parent: none, name: vec![b'x'; 256] },
         Request::List { parent: ROOT, after: vec![0xff; 300] },
@@ -368,9 +369,16 @@ fn served() -> Vec<Vec<u8>> {
         ServedRequest::Whereabouts { file: 2, guess: b"directory" },
         ServedRequest::Close { file: 3 },
         ServedRequest::Settle,
+        ServedRequest::Identify { caller: CallerId([7; 16]) },
         ServedRequest::Statfs { subject },
     ];
-    requests.iter().map(|request| postcard::to_stdvec(request).expect("a request can be written")).collect()
+    let numbers = (1..).flat_map(|number| [false, true].map(|again| (number, again)));
+    let numbered = requests.iter().zip(numbers).map(|(request, (number, again))| {
+        let once = Once { caller: Some(CallerId([7; 16])), slot: 0, number, again };
+        postcard::to_stdvec(&(ServedRequest::Once(once), request))
+    });
+    let alone = requests.iter().map(|request| postcard::to_stdvec(request));
+    alone.chain(numbered).map(|written| written.expect("a request can be written")).collect()
 }
 
 /// One program's questions, one after the other, on files it has opened; and each alone.

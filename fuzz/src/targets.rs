@@ -3,12 +3,12 @@
 use crate::script;
 use crate::world::World;
 use cuesta_format::account::Account;
-use cuesta_format::entry::{HEADER_BYTES, Header, Salt, crc32c};
+use cuesta_format::entry::{FLAG_TAGGED, HEADER_BYTES, Header, Salt, crc32c};
 use cuesta_format::parcel::Parcel;
 use cuesta_format::session_table::{SessionRecord, TableHead};
 use cuesta_format::superblock::{SUPERBLOCK_BYTES, Superblock};
 use cuesta_format::wire::{self, Question, Request, Response};
-use cuesta_format::{ArenaId, BlockAddress, Extent, Geometry, LogPosition, Operation};
+use cuesta_format::{ArenaId, BlockAddress, CallTag, Extent, Geometry, LogPosition, Operation};
 use cuesta_oplog::{ScanStep, Scanner};
 use zerocopy::{FromZeros, IntoBytes};
 
@@ -44,8 +44,15 @@ fn scan(log: &[u8], start: LogPosition, salt: Salt, geometry: &Geometry) {
             let mut written = vec![0; operation.body_bytes()];
             operation.encode_body(&mut written);
             // It may have had bytes behind it that nobody reads.
-            let header = Header { body_bytes: written.len() as u32, ..*header.fields() };
-            assert_eq!(Operation::decode(&header, &written).as_ref(), Ok(&operation));
+            let plain = header.fields().flags & !FLAG_TAGGED;
+            let own = Header { body_bytes: written.len() as u32, flags: plain, ..*header.fields() };
+            assert_eq!(Operation::decode(&own, &written).as_ref(), Ok(&operation));
+            if let Some(tag) = CallTag::of(header.fields(), body) {
+                written.extend(tag.encode());
+                let tagged = Header { body_bytes: written.len() as u32, ..*header.fields() };
+                assert_eq!(CallTag::of(&tagged, &written), Some(tag));
+                assert_eq!(Operation::decode(&tagged, &written).as_ref(), Ok(&operation));
+            }
         }
     }
 }

@@ -82,6 +82,10 @@ impl Daemon {
     }
 }
 
+fn written(request: &Request<'_>) -> Vec<u8> {
+    postcard::to_stdvec(request).expect("what was read can be written")
+}
+
 /// A connection, by hand.
 pub(crate) struct Line(UnixStream);
 
@@ -98,9 +102,12 @@ impl Line {
 
     /// The answer, and what came beside it; nothing if the other end has hung up.
     pub(crate) fn ask(&mut self, request: &Request<'_>) -> Option<(Response, Option<OwnedFd>)> {
-        let body = postcard::to_stdvec(request).expect("what was read can be written");
+        self.ask_message(&written(request))
+    }
+
+    fn ask_message(&mut self, body: &[u8]) -> Option<(Response, Option<OwnedFd>)> {
         let head = (body.len() as u32).to_le_bytes();
-        self.0.write_all(&head).and_then(|()| self.0.write_all(&body)).ok()?;
+        self.0.write_all(&head).and_then(|()| self.0.write_all(body)).ok()?;
         let mut head = [0; 4];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
@@ -112,7 +119,7 @@ impl Line {
                 received => break received.map(|received| received.bytes),
             }
         };
-        assert_ne!(received, Err(Errno::AGAIN), "{request:?} is not answered");
+        assert_ne!(received, Err(Errno::AGAIN), "{body:?} is not answered");
         let mut files = control.drain().filter_map(|part| match part {
             RecvAncillaryMessage::ScmRights(files) => files.last(),
             _ => None,
@@ -149,9 +156,14 @@ pub fn asked(bytes: &[u8]) {
             let (content, behind) =
                 behind.split_at(usize::from(u16::from_le_bytes(*length)).min(behind.len()));
             rest = behind;
-            let Ok(request) = postcard::from_bytes::<Request<'_>>(content) else { continue };
+            let Ok((request, call)) = postcard::take_from_bytes::<Request<'_>>(content) else { continue };
+            let mut body = written(&request);
+            if let Request::Once(_) = request {
+                let Ok(call) = postcard::from_bytes::<Request<'_>>(call) else { continue };
+                body.extend(written(&call));
+            }
             // It may have hung up.
-            let Some(_) = line.ask(&request) else { break };
+            let Some(_) = line.ask_message(&body) else { break };
         }
     });
 }

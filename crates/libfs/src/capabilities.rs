@@ -40,6 +40,18 @@ impl Capabilities {
         Capabilities(bits)
     }
 
+    /// A bit for each number that is in it.
+    #[must_use]
+    pub const fn bits(self) -> u64 {
+        self.0
+    }
+
+    /// Those of them that are in `other`, too.
+    #[must_use]
+    pub const fn within(self, other: Capabilities) -> Capabilities {
+        Capabilities(self.0 & other.0)
+    }
+
     /// Whether `capability` is one of them.
     #[inline]
     #[must_use]

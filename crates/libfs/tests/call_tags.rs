@@ -49,7 +49,8 @@ fn each_call_that_takes_effect_leaves_its_number() {
             client.allocate(file, what, 0, 4096).unwrap();
         })
     };
-    let calls: [(&str, &dyn Fn(&Caller)); 20] = [
+    type Call<'a> = (&'a str, &'a dyn Fn(&Caller));
+    let calls: [Call<'_>; 20] = [
         ("mkdir", &|caller| caller.mkdir("made").unwrap()),
         ("symlink", &|caller| caller.symlink("there", "soft").unwrap()),
         ("link", &|caller| caller.link("one", "hard").unwrap()),

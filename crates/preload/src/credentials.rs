@@ -115,11 +115,11 @@ fn ask() -> Known {
     let real_uid = rustix::process::getuid().as_raw();
     let real_gid = rustix::process::getgid().as_raw();
     let (users, confinement) = ([uid, rustix::process::geteuid().as_raw()], confinement::current());
-    // What the kernel tells SharedFS of a connection.
+    // What the kernel tells SharedFS of a connection, or more: that one is told what is missing.
     let of_user = Credentials::of_user(uid, gid, Vec::new());
     let is_plain = users == [real_uid; 2]
         && [gid, rustix::process::getegid().as_raw()] == [real_gid; 2]
-        && effective == of_user.capabilities
+        && effective.within(of_user.capabilities) == effective
         && confinement.is_none();
     let effective =
         Arc::new(Credentials { uid, gid, groups: groups(), capabilities: effective, confinement, is_plain });

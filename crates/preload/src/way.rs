@@ -8,9 +8,9 @@ use rustix::fd::AsFd as _;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
-use crate::filter;
 use crate::process::{Configuration, attached, borrow, configuration, descriptor_floor, set_aside};
 use crate::store::{Client, Renewal, Token};
+use crate::{credentials, filter};
 
 /// The folder of the socket for other users, taken along; negative: it was not.
 static WAY: AtomicI32 = AtomicI32::new(-1);
@@ -25,8 +25,9 @@ pub fn connect_as_user(configuration: &Configuration) -> Result<cuesta_served::C
 
 /// The same for a process that can have a session instead: if nobody listens there now, it does.
 pub fn connect_at_once(configuration: &Configuration) -> Option<cuesta_served::Client> {
-    let client = cuesta_served::Client::connect(&users_socket(configuration), descriptor_floor());
-    client.ok().map(|client| client.held_by(&Renewal))
+    let capabilities = credentials::effective().capabilities;
+    let client = cuesta_served::Client::connect(&users_socket(configuration), descriptor_floor()).ok()?;
+    Some(client.within(capabilities).ok()?.held_by(&Renewal))
 }
 
 /// The socket for other users, as this process reaches it.

@@ -279,6 +279,10 @@ impl Client {
             frames.send(&caller, None)?;
             frames.receive::<Response>()?;
         }
+        if let Some(capabilities) = self.capabilities {
+            frames.send(&Request::Capabilities { bits: capabilities.bits() }, None)?;
+            frames.receive::<Response>()?;
+        }
         let limit = self.limit.load(Ordering::Relaxed);
         if limit != u64::MAX {
             frames.send(&Request::Limit { bytes: limit }, None)?;

@@ -10,7 +10,8 @@ use crate::ring::free::FreeLanes;
 use cuesta_format::wire::StoreTotals;
 use cuesta_format::{InodeNumber, InodeRecord, StoreId};
 use cuesta_libfs::{
-    Allocation, DirectoryItem, Error, ExtendedFlags, NewMode, RenameFlags, Resolve, SetAttributes, Whence,
+    Allocation, Capabilities, DirectoryItem, Error, ExtendedFlags, NewMode, RenameFlags, Resolve,
+    SetAttributes, Whence,
 };
 use cuesta_media::{UserSlice, UserSliceMut};
 use parking_lot::{Mutex, RwLock};
@@ -46,6 +47,8 @@ pub struct Client {
     pub(crate) numbers: Arc<Numbers>,
     /// The lanes of the ring that no thread has; those of the next ring, too.
     pub(crate) lanes: Arc<FreeLanes<AtomicU32>>,
+    /// What the process may, if it is less than its user may.
+    pub(crate) capabilities: Option<Capabilities>,
 }
 
 impl Client {
@@ -64,7 +67,14 @@ impl Client {
             holder: None,
             operation,
             limit: AtomicU64::new(u64::MAX),
+            capabilities: None,
         })
+    }
+
+    /// Calls are judged by no other capabilities than these, of those that go with the user.
+    pub fn within(self, capabilities: Capabilities) -> Result<Client, Error> {
+        self.done(&Request::Capabilities { bits: capabilities.bits() })?;
+        Ok(Client { capabilities: Some(capabilities), ..self })
     }
 
     /// It outlives its daemon: `holder` knows what to tell the next one.

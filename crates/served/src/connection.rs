@@ -14,8 +14,8 @@ use crate::protocol::{Entry, Offset, Place, READ_BYTES_MAX, Request, Response, S
 use crate::server::Shared;
 use cuesta_format::{FILE_BYTES_MAX, FileKind, InodeRecord};
 use cuesta_libfs::{
-    Client, Credentials, Error, LinkSource, NewMode, OPEN_FLAGS, OPENING_FLAGS, OpenFile, SetAttributes,
-    SharedOffset, Target,
+    Capabilities, Client, Credentials, Error, LinkSource, NewMode, OPEN_FLAGS, OPENING_FLAGS, OpenFile,
+    SetAttributes, SharedOffset, Target,
 };
 use cuesta_media::{UserSlice, UserSliceMut};
 use held::{Held, HeldSubject};
@@ -23,7 +23,7 @@ use parking_lot::Mutex;
 use rustix::fd::OwnedFd;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Instant;
 
 const READ: u32 = 4;
@@ -39,7 +39,9 @@ const ENTRY_BYTES: usize = 24;
 /// The process. The threads of its socket and of its lanes share it.
 pub(crate) struct Connection<'s> {
     pub(crate) shared: &'s Shared,
-    who: Credentials,
+    user: Credentials,
+    /// The same with fewer capabilities, if the process said that it has fewer.
+    narrowed: OnceLock<Credentials>,
     pub(crate) holder: Holder,
     files: Mutex<HashMap<u64, Weak<File>>>,
     file_limit: AtomicU64,
@@ -67,7 +69,8 @@ impl<'s> Connection<'s> {
     pub(crate) fn new(shared: &'s Shared, who: Credentials, holder: Holder, process: u32) -> Connection<'s> {
         Connection {
             shared,
-            who,
+            user: who,
+            narrowed: OnceLock::new(),
             holder,
             files: Mutex::default(),
             file_limit: AtomicU64::new(FILE_BYTES_MAX),
@@ -75,6 +78,11 @@ impl<'s> Connection<'s> {
             caller: Mutex::default(),
             is_cut: AtomicBool::new(false),
         }
+    }
+
+    /// Whom calls are judged by.
+    fn who(&self) -> &Credentials {
+        self.narrowed.get().unwrap_or(&self.user)
     }
 
     /// Takes `amount` of a resource for the user.
@@ -107,6 +115,15 @@ impl<'s> Connection<'s> {
             Request::Hello { .. } => {
                 return Err(Error::Version(format!("the daemon serves users by protocol {VERSION}")));
             }
+            Request::Capabilities { bits } => {
+                let capabilities = self.user.capabilities.within(Capabilities::from_bits(bits));
+                let narrowed =
+                    self.narrowed.get_or_init(|| Credentials { capabilities, ..self.user.clone() });
+                if narrowed.capabilities != capabilities {
+                    return Err(Error::Invalid);
+                }
+                Response::Done
+            }
             Request::Limit { bytes } => {
                 self.file_limit.store(bytes.min(FILE_BYTES_MAX), Ordering::Relaxed);
                 Response::Done
@@ -116,7 +133,7 @@ impl<'s> Connection<'s> {
                 let client = Arc::clone(place.client());
                 let (flags, mode) = (flags & OPEN_FLAGS, allowed(mode, PERMISSIONS));
                 let opened =
-                    client.open_within(&self.who, place.base()?, checked(path)?, flags, mode, resolve);
+                    client.open_within(self.who(), place.base()?, checked(path)?, flags, mode, resolve);
                 return self.keep(client, opened.map_err(without_pipes)?);
             }
             Request::Reopen { file, flags } => return self.reopen(file, flags & OPEN_FLAGS & !OPENING_FLAGS),
@@ -134,8 +151,8 @@ impl<'s> Connection<'s> {
                     (Some(memory), Some(place)) => Some(SharedOffset::new(&memory, place)?),
                     _ => None,
                 };
-                let file = client.reopen(&self.who, inode, flags & OPEN_FLAGS & !OPENING_FLAGS, offset)?;
-                let (file, token) = self.shared.files.add(client, file, (&self.who, self.holder), cell)?;
+                let file = client.reopen(self.who(), inode, flags & OPEN_FLAGS & !OPENING_FLAGS, offset)?;
+                let (file, token) = self.shared.files.add(client, file, (self.who(), self.holder), cell)?;
                 return Ok((self.opened(&file)?, Some(token)));
             }
             Request::Close { file } => {
@@ -157,7 +174,7 @@ impl<'s> Connection<'s> {
                 let file = self.file(file)?;
                 let open = file.open()?;
                 let is_new = flags & !open.flags() & libc::O_NOATIME != 0;
-                if is_new && !self.who.owns(&file.client.stat_open(open)?.record) {
+                if is_new && !self.who().owns(&file.client.stat_open(open)?.record) {
                     return Err(Error::NotPermitted);
                 }
                 file.set_flags(flags)?;
@@ -182,7 +199,7 @@ impl<'s> Connection<'s> {
             Request::ReadLink { subject } => Response::Bytes(match self.subject(subject)? {
                 HeldSubject::File(file) => file.client.read_link_open(file.open()?)?,
                 HeldSubject::Path(place, path, _) => {
-                    place.client().read_link(&self.who, place.base()?, path)?
+                    place.client().read_link(self.who(), place.base()?, path)?
                 }
             }),
             Request::SetAttributes { subject, set } => {
@@ -192,26 +209,26 @@ impl<'s> Connection<'s> {
                     HeldSubject::File(file) if file.open()?.check_not_path().is_err() => {
                         self.set_attributes_behind(file, set)?;
                     }
-                    _ => subject.client().set_attributes(&self.who, subject.target()?, set)?,
+                    _ => subject.client().set_attributes(self.who(), subject.target()?, set)?,
                 }
                 Response::Done
             }
             Request::MakeDirectory { place, path, mode } => {
                 let place = self.place(place)?;
                 let mode = allowed(mode, PERMISSIONS);
-                place.client().make_directory(&self.who, place.base()?, checked(path)?, mode)?;
+                place.client().make_directory(self.who(), place.base()?, checked(path)?, mode)?;
                 Response::Done
             }
             Request::MakeNode { place, path, mode, device } => {
                 let place = self.place(place)?;
                 let mode = allowed(mode, libc::S_IFMT | PERMISSIONS);
                 let (base, path) = (place.base()?, checked(path)?);
-                let made = place.client().make_node(&self.who, base, path, mode, device)?;
+                let made = place.client().make_node(self.who(), base, path, mode, device)?;
                 Response::Number(made.inode.0)
             }
             Request::MakeLink { target, place, path } => {
                 let place = self.place(place)?;
-                place.client().symlink(&self.who, checked(target)?, place.base()?, checked(path)?)?;
+                place.client().symlink(self.who(), checked(target)?, place.base()?, checked(path)?)?;
                 Response::Done
             }
             Request::Link { from, place, path } => {
@@ -221,15 +238,15 @@ impl<'s> Connection<'s> {
                     Target::File(file) => LinkSource::File(file),
                     Target::Path { base, path, follow } => LinkSource::Path { base, path, follow },
                 };
-                place.client().link(&self.who, source, place.base()?, checked(path)?)?;
+                place.client().link(self.who(), source, place.base()?, checked(path)?)?;
                 Response::Done
             }
             Request::Unlink { place, path, directory } => {
                 let place = self.place(place)?;
                 let (client, base, path) = (place.client(), place.base()?, checked(path)?);
                 match directory {
-                    true => client.remove_directory(&self.who, base, path)?,
-                    false => client.unlink(&self.who, base, path)?,
+                    true => client.remove_directory(self.who(), base, path)?,
+                    false => client.unlink(self.who(), base, path)?,
                 }
                 Response::Done
             }
@@ -238,27 +255,27 @@ impl<'s> Connection<'s> {
                 is_same(place.client(), new_place.client())?;
                 let old = (place.base()?, checked(path)?);
                 let new = (new_place.base()?, checked(new_path)?);
-                place.client().rename(&self.who, old, new, flags)?;
+                place.client().rename(self.who(), old, new, flags)?;
                 Response::Done
             }
             Request::GetExtended { subject, name } => {
                 let subject = self.subject(subject)?;
-                let value = subject.client().get_extended(&self.who, subject.target()?, checked(name)?)?;
+                let value = subject.client().get_extended(self.who(), subject.target()?, checked(name)?)?;
                 Response::Bytes(value)
             }
             Request::ListExtended { subject } => {
                 let subject = self.subject(subject)?;
-                Response::Bytes(subject.client().list_extended(&self.who, subject.target()?)?)
+                Response::Bytes(subject.client().list_extended(self.who(), subject.target()?)?)
             }
             Request::SetExtended { subject, name, value, flags } => {
                 let subject = self.subject(subject)?;
                 let (client, target) = (subject.client(), subject.target()?);
-                client.set_extended(&self.who, target, checked(name)?, value, flags)?;
+                client.set_extended(self.who(), target, checked(name)?, value, flags)?;
                 Response::Done
             }
             Request::RemoveExtended { subject, name } => {
                 let subject = self.subject(subject)?;
-                subject.client().remove_extended(&self.who, subject.target()?, checked(name)?)?;
+                subject.client().remove_extended(self.who(), subject.target()?, checked(name)?)?;
                 Response::Done
             }
             Request::LockFile { file } => {
@@ -326,7 +343,7 @@ impl<'s> Connection<'s> {
 
     /// A file that was just opened, for this process to use.
     fn keep(&self, client: Arc<Client>, file: Arc<OpenFile>) -> Answer {
-        let (file, token) = self.shared.files.add(client, file, (&self.who, self.holder), None)?;
+        let (file, token) = self.shared.files.add(client, file, (self.who(), self.holder), None)?;
         Ok((self.opened(&file)?, Some(token)))
     }
 
@@ -360,20 +377,20 @@ impl<'s> Connection<'s> {
                 FileKind::Symlink => return Err(Error::SymlinkLoop),
                 _ => return Err(Error::Unsupported),
             }
-            file.client.access_open(&self.who, open, rights)?;
-            let owns = || Ok::<_, Error>(self.who.owns(&file.client.stat_open(open)?.record));
+            file.client.access_open(self.who(), open, rights)?;
+            let owns = || Ok::<_, Error>(self.who().owns(&file.client.stat_open(open)?.record));
             if flags & libc::O_NOATIME != 0 && !owns()? {
                 return Err(Error::NotPermitted);
             }
         }
-        let reopened = file.client.reopen(&self.who, open.inode(), flags, 0)?;
+        let reopened = file.client.reopen(self.who(), open.inode(), flags, 0)?;
         self.keep(Arc::clone(&file.client), reopened)
     }
 
     /// Sets attributes of what a file for paths only is of.
     fn set_attributes_behind(&self, file: &File, set: SetAttributes) -> Result<(), Error> {
-        let opened = file.client.reopen(&self.who, file.open()?.inode(), libc::O_RDONLY, 0)?;
-        let answer = file.client.set_attributes(&self.who, Target::File(&opened), set);
+        let opened = file.client.reopen(self.who(), file.open()?.inode(), libc::O_RDONLY, 0)?;
+        let answer = file.client.set_attributes(self.who(), Target::File(&opened), set);
         file.client.close(opened)?;
         answer
     }
@@ -446,10 +463,10 @@ impl<'s> Connection<'s> {
             HeldSubject::Path(place, path, _) => {
                 let (client, base) = (place.client(), place.base()?);
                 let limit = self.file_limit.load(Ordering::Relaxed);
-                if wanted > limit && wanted > client.stat(&self.who, base, path, true)?.record.size {
+                if wanted > limit && wanted > client.stat(self.who(), base, path, true)?.record.size {
                     return Err(Error::OverLimit);
                 }
-                client.truncate(&self.who, base, path, size)?;
+                client.truncate(self.who(), base, path, size)?;
             }
         }
         Ok(Response::Done)
@@ -496,7 +513,7 @@ impl<'s> Connection<'s> {
         let stat = match self.subject(subject)? {
             HeldSubject::File(file) => file.client.stat_open(file.open()?)?,
             HeldSubject::Path(place, path, follow) => {
-                place.client().stat(&self.who, place.base()?, path, follow)?
+                place.client().stat(self.who(), place.base()?, path, follow)?
             }
         };
         Ok(stat.record)
@@ -505,10 +522,10 @@ impl<'s> Connection<'s> {
     fn access(&self, subject: Subject<'_>, rights: u32) -> Result<Response, Error> {
         match self.subject(subject)? {
             HeldSubject::File(file) => {
-                file.client.access_open(&self.who, file.open()?, rights & 7)?;
+                file.client.access_open(self.who(), file.open()?, rights & 7)?;
             }
             HeldSubject::Path(place, path, follow) => {
-                place.client().access(&self.who, place.base()?, path, rights, follow)?;
+                place.client().access(self.who(), place.base()?, path, rights, follow)?;
             }
         }
         Ok(Response::Done)

@@ -27,7 +27,7 @@
 //! does any more, the daemon sees its own end of the pipe break, and closes the file.
 //!
 //! When the daemon dies, tokens stay what they are. The next one has the files open again that somebody holds tokens of; a
-//! process connects anew, shows its tokens, and asks again what it was not answered. A call that must not be executed twice has a number,
+//! process connects anew, shows its tokens, and asks again what it was not answered. A call that may change something has a number,
 //! which lies in the log beside what it did: the daemon that finds it there only answers. On a file that is not there any more calls answer
 //! EIO.
 //!

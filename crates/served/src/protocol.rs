@@ -256,6 +256,10 @@ pub enum Request<'a> {
     ShippedStat {
         file: ShippedFile,
     },
+    /// The process has no other capabilities than these, whatever goes with its user.
+    Capabilities {
+        bits: u64,
+    },
     /// The process is a caller of before, which the last daemon knew. Answered [`Response::Done`].
     Identify {
         caller: CallerId,
@@ -313,6 +317,7 @@ impl Request<'_> {
             | Request::LockFile { .. }
             | Request::Settle
             | Request::Whereabouts { .. }
+            | Request::Capabilities { .. }
             | Request::Identify { .. }
             | Request::Once(_)
             | Request::ShippedRead { .. }
@@ -329,6 +334,7 @@ impl Request<'_> {
         !matches!(
             self,
             Request::Hello { .. }
+                | Request::Capabilities { .. }
                 | Request::Identify { .. }
                 | Request::Once(_)
                 | Request::Open { .. }

@@ -4,8 +4,10 @@
 use crate::common::*;
 use cuesta_format::wire::{Request as Wire, Response as Answer};
 use cuesta_format::{CALL_SLOTS, CallSlot, CallTag, Caller, CallerId, SessionId};
-use cuesta_libfs::{Base, Error};
-use cuesta_served::{Once, Place, Request, Response};
+use cuesta_libfs::{Base, Error, Whence};
+use cuesta_media::{UserSlice, UserSliceMut};
+use cuesta_served::{Client, Once, Place, Request, Response};
+use std::os::unix::ffi::OsStrExt as _;
 
 const CALLER: CallerId = CallerId([7; 16]);
 
@@ -148,6 +150,30 @@ fn what_is_kept_of_a_caller_goes_when_it_hangs_up() {
         while known(&store, NOBODY, 0).is_some() {
             end_of_service_log(&store);
             std::thread::yield_now();
+        }
+    });
+}
+
+/// Calls that move an offset are known by numbers of two kinds: of those that are sent again, and of those that are executed once. A seek
+/// was taken for the read before it, and moved from where that began.
+#[test]
+fn a_seek_is_not_taken_for_a_read_of_the_same_number() {
+    let Some(store) = open_store() else { return };
+    as_nobody(|| {
+        let client = Client::connect(store.users.as_os_str().as_bytes(), 0).unwrap();
+        let (flags, mode) = (libc::O_CREAT | libc::O_RDWR, 0o600.into());
+        let (file, _token) = client.open(Place::Root, b"file", flags, mode, Default::default()).unwrap();
+        client.write(&file, &[UserSlice::from(&[7; 1000][..])], Some(0), false).unwrap();
+        for number in 0..10 {
+            client.make_directory(Place::Root, &[b'a' + number], mode).unwrap();
+        }
+        // Reads catch up with the calls above, and overtake them.
+        for step in 1..=40 {
+            for _ in 0..2 {
+                let mut bytes = [0; 3];
+                assert_eq!(client.read(&file, &mut [UserSliceMut::from(&mut bytes[..])], None), Ok(3));
+            }
+            assert_eq!(client.seek(&file, 1, Whence::Current), Ok(7 * step));
         }
     });
 }

@@ -286,18 +286,22 @@ fn sent(served: &Served, at: &str, name: &str, flags: i32) -> ShippedFile {
     ShippedFile { inode: record.inode, flags, writer, limit: u64::MAX }
 }
 
-/// Each case, with a daemon that dies at each of the moments.
+/// Each case, with a daemon that dies at each of the moments; and with a next one that dies before it has answered.
 fn each(daemons: &Daemons, replacing: &Replacing, cases: &[Case]) {
     let served = daemons.client();
-    for death in Death::ALL {
+    let first = |death| Some(Planted { death, count: 1 });
+    for (death, next) in
+        Death::ALL.into_iter().flat_map(|death| [(death, None), (death, first(Death::Executed))])
+    {
         for (number, (name, call, check)) in cases.iter().enumerate() {
-            println!("{name}, and the daemon dies {death:?}");
-            let at = format!("{}-{number}", death.name());
+            println!("{name}, and the daemon dies {death:?}; the next: {next:?}");
+            let at = format!("{}-{}-{number}", death.name(), next.is_some());
             prepare(&served, &at);
-            replacing.begin(Replace::Kill(Some(Planted { death, count: 1 }))).recv().unwrap();
-            let next = replacing.begin(Replace::Await(None));
+            replacing.begin(Replace::Kill(first(death))).recv().unwrap();
+            let mut successions = vec![replacing.begin(Replace::Await(next))];
+            successions.extend(next.map(|_| replacing.begin(Replace::Await(None))));
             call(&served, &at);
-            next.recv().unwrap();
+            successions.into_iter().for_each(|succession| succession.recv().unwrap());
             check(&served, &at);
         }
     }

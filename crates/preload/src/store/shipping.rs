@@ -12,7 +12,6 @@ use cuesta_served::Client;
 use cuesta_threads::GenerationLock;
 use rustix::fd::OwnedFd;
 
-use crate::authority::StoreUser;
 use crate::{credentials, descriptors, process, thread, way};
 
 /// After a connection that could not be made, operations are done here for so long.
@@ -63,16 +62,18 @@ pub(super) fn connect() -> Option<&'static Client> {
     if let Some(client) = connection() {
         return Some(client);
     }
+    if !now.is_plain {
+        return None;
+    }
     *lock(&CONNECTED_AS) = Some(now);
-    let _as_store_user = StoreUser::become_again();
-    match way::connect_as_user(configuration) {
-        Ok(client) => {
+    match way::connect_at_once(configuration) {
+        Some(client) => {
             descriptors::hide(client.descriptor(), true);
             let client: &'static Client = Box::leak(Box::new(client));
             CONNECTION.store(ptr::from_ref(client).cast_mut(), Ordering::Release);
             Some(client)
         }
-        Err(_) => {
+        None => {
             NOT_BEFORE_MS.store(clock::milliseconds() + PAUSE_MS, Ordering::Relaxed);
             None
         }

@@ -21,7 +21,7 @@ use std::sync::Arc;
 impl Connection<'_> {
     /// The process says which caller it is. `is_back`: it has been one before.
     pub(super) fn identify(&self, id: CallerId, is_back: bool) -> Result<(), Error> {
-        let caller = Caller { user: self.who.uid, id };
+        let caller = Caller { user: self.who().uid, id };
         let mut connected = self.caller.lock();
         match &*connected {
             None => *connected = Some(Arc::new(self.shared.callers.connect(caller, is_back))),
@@ -58,18 +58,16 @@ impl Connection<'_> {
         token: Option<OwnedFd>,
         in_hand: &mut InHand,
     ) -> Answer {
-        if again && let Some(record) = self.shared.client()?.last_call(tag.slot)? {
-            if record.number == tag.number {
-                return self.answer_executed(request, record);
-            }
-            if record.number > tag.number {
-                return Err(Error::Invalid);
-            }
-        }
-        let caller = tag.slot.caller.id.0.first_chunk().map_or(0, |bytes| u64::from_ne_bytes(*bytes));
-        in_hand.operation = caller.wrapping_add(tag.number).max(1);
         die_if_planted(Death::Unexecuted);
-        let answer = tagged(tag, || self.answer(request, token, in_hand));
+        let known = if again { self.shared.client()?.last_call(tag.slot)? } else { None };
+        let answer = match known {
+            Some(record) if record.number > tag.number => Err(Error::Invalid),
+            Some(record) if record.number == tag.number => self.answer_executed(request, record),
+            _ => {
+                in_hand.operation = moved_by(&tag);
+                tagged(tag, || self.answer(request, token, in_hand))
+            }
+        };
         if answer.is_ok() {
             die_if_planted(Death::Executed);
             if planted::is_time_for(Death::Digested) {
@@ -87,7 +85,7 @@ impl Connection<'_> {
                 let client = self.shared.client()?;
                 let flags = flags & OPEN_FLAGS & !OPENING_FLAGS;
                 // Its rights were checked when it was made.
-                let opened = client.reopen(&self.who, InodeNumber(record.value), flags, 0);
+                let opened = client.reopen(self.who(), InodeNumber(record.value), flags, 0);
                 return self.keep(client, opened.map_err(lost)?);
             }
             Request::MakeNode { .. } => Response::Number(record.value),
@@ -115,6 +113,13 @@ impl Connection<'_> {
             tracing::debug!(%error, "what is kept of a process's calls stays for now");
         }
     }
+}
+
+/// What a call is known by that moves an offset: a number that neither another call has, nor one of those that begin at the first
+/// half of a caller's number ([`Offset::Own`]).
+fn moved_by(tag: &CallTag) -> u64 {
+    let random = tag.slot.caller.id.0.last_chunk().map_or(0, |bytes| u64::from_ne_bytes(*bytes));
+    random.wrapping_add(u64::from(tag.slot.slot) << 48).wrapping_add(tag.number).max(1)
 }
 
 fn die_if_planted(death: Death) {
