@@ -5,7 +5,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 CUESTA := $(TARGET)/release/cuesta
 
 # Crates with lock-free code, built so that the model checker runs it.
-MODELS := -p cuesta-oplog -p cuesta-threads --features cuesta-oplog/model,cuesta-threads/model
+MODELS := -p cuesta-oplog -p cuesta-threads -p cuesta-served --features cuesta-oplog/model,cuesta-threads/model,cuesta-served/model
 
 .PHONY: help build demo test test-suites test-campaigns test-hunts test-long conform programs bench explore models kill-campaign damage-campaign \
 	linearizability soak fuzz fuzz-door test-pmem lint install setup

@@ -9,17 +9,20 @@
 //! | `answers` | what LibFS is answered, with its parcels | |
 //! | `served` | what processes of other users ask and are answered | the same of messages |
 //! | `asked` | questions of such a process on its socket | each is answered |
+//! | `ring` | steps of such a process in its ring | its requests are answered or its connection ends; another process is served |
 //! | `kept` | the table of what other users have open | the next daemon serves, and finds what this one kept |
 //! | `account` | the account of a run of `cuesta doctor` | |
 //!
 //! `make fuzz` builds and runs all of them; `fuzz/run` says how. Where each begins is made by `seeds`, from logs and
 //! messages as the real code writes them.
 
+mod rings;
 pub mod script;
 pub mod seeds;
 mod targets;
 mod users;
 pub mod world;
 
+pub use rings::ring;
 pub use targets::{account, answers, digest, log_scan, messages, served, superblock};
 pub use users::{asked, kept};

@@ -41,6 +41,7 @@ fn of(target: &str) -> Vec<Vec<u8>> {
         "answers" => answers(),
         "served" => served(),
         "asked" => asked(),
+        "ring" => crate::rings::seeds(&served()),
         "kept" => crate::users::seeds(),
         "account" => accounts(),
         other => panic!("there is no target {other}"),

@@ -8,12 +8,16 @@ use crate::world::common::{Store, Writer};
 use cuesta_format::geometry::{USERS_FILES_FOLDER, USERS_FOLDER, USERS_SOCKET_FILE};
 use cuesta_format::{InodeNumber, InodeRecord};
 use cuesta_libfs::Whence;
-use cuesta_served::{Client, Listener as UsersListener, OpenFile, Place, Request, Server, Subject};
+use cuesta_served::{Client, Listener as UsersListener, OpenFile, Place, Request, Response, Server, Subject};
 use cuesta_sharedfs::SharedFs;
 use cuesta_sharedfs::server::{Listener, Server as SharedServer};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd as _, OwnedFd};
 use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat, openat};
-use std::io::{self, Read as _, Write as _};
+use rustix::io::Errno;
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
+use std::io::{IoSliceMut, Read as _, Write as _};
+use std::mem::MaybeUninit;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -54,45 +58,13 @@ impl Daemon {
         Daemon { store, socket, file, directory, _server: server }
     }
 
-    /// One connection to the service, by which every question is asked that can be read.
-    fn ask(&self, questions: &[u8]) {
+    /// The service for other users, and a way to connect to it as often as one likes.
+    fn serve_lines(&self, act: impl FnOnce(&dyn Fn() -> Line)) {
         let tier = tempfile::tempdir_in(self.store.folder.path()).expect("a folder");
         let users = tier.path().join(USERS_FOLDER);
         let listener = UsersListener::bind(&users).expect("a socket");
         let server = Server::start(listener, &self.socket, tier.path()).expect("it begins");
-        let mut line = UnixStream::connect(users.join(USERS_SOCKET_FILE)).expect("it listens");
-        line.set_read_timeout(Some(PATIENCE)).expect("a timeout");
-        let mut ask = |body: &[u8]| {
-            let mut head = [0; 4];
-            line.write_all(&(body.len() as u32).to_le_bytes()).and_then(|()| line.write_all(body))?;
-            line.read_exact(&mut head)?;
-            line.read_exact(&mut vec![0; u32::from_le_bytes(head) as usize])
-        };
-        let written =
-            |request: &Request<'_>| postcard::to_stdvec(request).expect("what was read can be written");
-        let greeted = ask(&written(&Request::Hello { version: cuesta_served::VERSION }));
-        greeted.expect("whoever speaks its version is welcome");
-        let mut rest = questions;
-        while let Some((length, behind)) = rest.split_first_chunk() {
-            let (content, behind) =
-                behind.split_at(usize::from(u16::from_le_bytes(*length)).min(behind.len()));
-            rest = behind;
-            let Ok((request, call)) = postcard::take_from_bytes::<Request<'_>>(content) else { continue };
-            let mut body = written(&request);
-            if let Request::Once(_) = request {
-                let Ok(call) = postcard::from_bytes::<Request<'_>>(call) else { continue };
-                body.extend(written(&call));
-            }
-            match ask(&body) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    panic!("{request:?} is not answered")
-                }
-                // It may have hung up.
-                Err(_) => break,
-                Ok(()) => {}
-            }
-        }
-        drop(line);
+        act(&|| Line::connect(&users.join(USERS_SOCKET_FILE)));
         server.stop();
     }
 
@@ -110,13 +82,90 @@ impl Daemon {
     }
 }
 
+fn written(request: &Request<'_>) -> Vec<u8> {
+    postcard::to_stdvec(request).expect("what was read can be written")
+}
+
+/// A connection, by hand.
+pub(crate) struct Line(UnixStream);
+
+impl Line {
+    /// Connects, and greets.
+    fn connect(path: &Path) -> Line {
+        let stream = UnixStream::connect(path).expect("it listens");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        let mut line = Line(stream);
+        let greeted = line.ask(&Request::Hello { version: cuesta_served::VERSION });
+        greeted.expect("whoever speaks its version is welcome");
+        line
+    }
+
+    /// The answer, and what came beside it; nothing if the other end has hung up.
+    pub(crate) fn ask(&mut self, request: &Request<'_>) -> Option<(Response, Option<OwnedFd>)> {
+        self.ask_message(&written(request))
+    }
+
+    fn ask_message(&mut self, body: &[u8]) -> Option<(Response, Option<OwnedFd>)> {
+        let head = (body.len() as u32).to_le_bytes();
+        self.0.write_all(&head).and_then(|()| self.0.write_all(body)).ok()?;
+        let mut head = [0; 4];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut control = RecvAncillaryBuffer::new(&mut space);
+        let received = loop {
+            let mut parts = [IoSliceMut::new(&mut head)];
+            match recvmsg(&self.0, &mut parts, &mut control, RecvFlags::CMSG_CLOEXEC) {
+                // The fuzzer's own alarm.
+                Err(Errno::INTR) => {}
+                received => break received.map(|received| received.bytes),
+            }
+        };
+        assert_ne!(received, Err(Errno::AGAIN), "{body:?} is not answered");
+        let mut files = control.drain().filter_map(|part| match part {
+            RecvAncillaryMessage::ScmRights(files) => files.last(),
+            _ => None,
+        });
+        let file = files.next();
+        received.ok().filter(|bytes| *bytes == head.len())?;
+        let mut body = vec![0; u32::from_le_bytes(head) as usize];
+        self.0.read_exact(&mut body).ok()?;
+        Some((postcard::from_bytes(&body).expect("an answer that can be read"), file))
+    }
+
+    /// Whether the other end has hung up.
+    pub(crate) fn has_ended(&self) -> bool {
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        poll(&mut [PollFd::new(&self.0, PollFlags::empty())], Some(&now)) != Ok(0)
+    }
+}
+
 thread_local! {
     static DAEMON: Daemon = Daemon::new();
 }
 
-/// What a program of another user asks.
+/// Runs `act` with a service, to which it may connect.
+pub(crate) fn with_lines(act: impl FnOnce(&dyn Fn() -> Line)) {
+    DAEMON.with(|daemon| daemon.serve_lines(act));
+}
+
+/// What a program of another user asks: one connection, by which every question is asked that can be read.
 pub fn asked(bytes: &[u8]) {
-    DAEMON.with(|daemon| daemon.ask(bytes));
+    with_lines(|connect| {
+        let mut line = connect();
+        let mut rest = bytes;
+        while let Some((length, behind)) = rest.split_first_chunk() {
+            let (content, behind) =
+                behind.split_at(usize::from(u16::from_le_bytes(*length)).min(behind.len()));
+            rest = behind;
+            let Ok((request, call)) = postcard::take_from_bytes::<Request<'_>>(content) else { continue };
+            let mut body = written(&request);
+            if let Request::Once(_) = request {
+                let Ok(call) = postcard::from_bytes::<Request<'_>>(call) else { continue };
+                body.extend(written(&call));
+            }
+            // It may have hung up.
+            let Some(_) = line.ask_message(&body) else { break };
+        }
+    });
 }
 
 /// Splits the bytes into slots and the table.

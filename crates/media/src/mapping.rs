@@ -198,6 +198,23 @@ impl Mapping {
         Ok(unsafe { huge::collapse(self.memory.as_ptr().add(offset as usize)) })
     }
 
+    /// Children that a fork makes do not have it. In such a child the value must not be dropped.
+    pub fn keep_from_children(&self) -> Result<(), MediaError> {
+        let advice = Advice::LinuxDontFork;
+        // SAFETY: the range is this mapping's own, and stays as it is in this process.
+        unsafe { rustix::mm::madvise(self.memory.as_ptr().cast(), self.memory.len() as usize, advice) }
+            .map_err(MediaError::system("keep memory from children"))
+    }
+
+    /// Gives all memory of a file in memory back to the kernel. Who has it mapped finds zeros.
+    pub fn empty(&self) {
+        // SAFETY: the range is this mapping's own; what changes is what is read there, as others can change it, too.
+        // Where the kernel cannot do it, the memory is given back with the last mapping.
+        let _ = unsafe {
+            rustix::mm::madvise(self.memory.as_ptr().cast(), self.memory.len() as usize, Advice::LinuxRemove)
+        };
+    }
+
     fn check_part(&self, offset: u64, len: u64) -> Result<(), MediaError> {
         let expected = offset.saturating_add(len);
         let found = self.memory.len();

@@ -36,6 +36,12 @@ impl Futex {
         self.word.store(value, order);
     }
 
+    /// Changes its word, and answers what it was.
+    #[track_caller]
+    pub fn swap(&self, value: u32, order: Ordering) -> u32 {
+        self.word.swap(value, order)
+    }
+
     /// Changes its word if it is `current`.
     #[track_caller]
     pub fn compare_exchange(

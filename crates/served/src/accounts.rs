@@ -16,9 +16,13 @@ pub(crate) enum Resource {
     Descriptors,
     /// Of messages that have begun to arrive, and of answers that were not taken.
     MessageBytes,
+    /// Memory of rings.
+    RingBytes,
+    /// Threads that serve lanes of rings.
+    LaneThreads,
 }
 
-const RESOURCES: usize = 4;
+const RESOURCES: usize = 6;
 
 /// For whom something is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

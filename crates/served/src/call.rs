@@ -6,6 +6,11 @@ use cuesta_libfs::Error;
 use serde::de::{Deserializer, Error as _, SeqAccess, Visitor};
 use serde::ser::{SerializeTuple as _, Serializer};
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The slot of calls by the socket, of which there is one at a time. That of a lane follows by its number.
+const SOCKET_SLOT: u16 = 0;
 
 /// Which of its caller's calls a request is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -64,13 +69,28 @@ impl<'de: 'a, 'a> Deserialize<'de> for Call<'a> {
     }
 }
 
+/// The number of the last call: each has a larger one than those before.
+#[derive(Debug, Default)]
+pub(crate) struct Numbers(AtomicU64);
+
+impl Numbers {
+    /// What `request` is known by, as a call of `slot`; nothing if it may be executed twice. To be asked when the slot is the
+    /// calling thread's.
+    pub(crate) fn next(&self, slot: u16, request: &Request<'_>) -> Option<Once> {
+        request.may_change().then(|| {
+            let number = (self.0.fetch_add(1, Ordering::Relaxed) + 1).min(CallTag::NUMBER_MAX);
+            Once { caller: None, slot, number, again: false }
+        })
+    }
+}
+
 /// How a client's calls are known.
 #[derive(Debug)]
 pub(crate) struct Numbering {
     caller: CallerId,
     /// The daemon knows the caller of this connection.
     is_introduced: bool,
-    last: u64,
+    numbers: Arc<Numbers>,
 }
 
 impl Numbering {
@@ -79,7 +99,7 @@ impl Numbering {
         let mut id = [0; 16];
         rustix::rand::getrandom(&mut id[..], rustix::rand::GetRandomFlags::empty())
             .map_err(|errno| Error::Daemon(format!("no random numbers: {errno}")))?;
-        Ok(Numbering { caller: CallerId(id), is_introduced: false, last: 0 })
+        Ok(Numbering { caller: CallerId(id), is_introduced: false, numbers: Arc::default() })
     }
 
     /// Some of its random bits.
@@ -87,13 +107,24 @@ impl Numbering {
         self.caller.0.first_chunk().map_or(0, |bytes| u64::from_ne_bytes(*bytes))
     }
 
-    /// `request` as it is asked for the first time.
-    pub(crate) fn call<'a>(&mut self, request: &Request<'a>) -> Call<'a> {
-        let once = request.may_change().then(|| {
-            self.last = (self.last + 1).min(CallTag::NUMBER_MAX);
-            Once { caller: None, slot: 0, number: self.last, again: false }
-        });
-        Call { once, request: *request }
+    /// The numbers of all its calls.
+    pub(crate) fn numbers(&self) -> Arc<Numbers> {
+        Arc::clone(&self.numbers)
+    }
+
+    /// `request` as it is asked by the socket for the first time.
+    pub(crate) fn call<'a>(&self, request: &Request<'a>) -> Call<'a> {
+        Call { once: self.numbers.next(SOCKET_SLOT, request), request: *request }
+    }
+
+    /// What makes the caller known to the daemon, unless it is.
+    pub(crate) fn introduction(&self) -> Option<Request<'static>> {
+        (!self.is_introduced).then_some(Request::Identify { caller: self.caller })
+    }
+
+    /// The daemon knows the caller.
+    pub(crate) fn note_introduction(&mut self) {
+        self.is_introduced = true;
     }
 
     /// The caller is told with the first of a connection's calls.

@@ -1,27 +1,26 @@
 //! The asking end: calls of a process that is another user than the store's, as LibFS has them.
 
-use crate::call::{Numbering, Once};
-use crate::frames::{FrameError, Frames};
+use crate::asking::{Line, greet};
+use crate::call::{Numbering, Numbers};
+use crate::content::Content;
 use crate::open_file::OpenFile;
-use crate::protocol::{Offset, Place, READ_BYTES_MAX, Request, Response, Subject, VERSION};
+use crate::protocol::{Offset, Place, READ_BYTES_MAX, Request, Response, Subject};
+use crate::ring::client::Ring;
+use crate::ring::free::FreeLanes;
 use cuesta_format::wire::StoreTotals;
-use cuesta_format::{InodeNumber, InodeRecord, StoreId, WRITE_BYTES_MAX};
+use cuesta_format::{InodeNumber, InodeRecord, StoreId};
 use cuesta_libfs::{
-    Allocation, Capabilities, DirectoryItem, Error, ExtendedFlags, NewMode, RESUME_WAIT, RenameFlags,
-    Resolve, SetAttributes, Whence, patiently,
+    Allocation, Capabilities, DirectoryItem, Error, ExtendedFlags, NewMode, RenameFlags, Resolve,
+    SetAttributes, Whence,
 };
 use cuesta_media::{UserSlice, UserSliceMut};
-use parking_lot::Mutex;
-use rustix::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
-use rustix::io::{DupFlags, Errno};
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use parking_lot::{Mutex, RwLock};
+use rustix::fd::{AsRawFd as _, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// About so many bytes of names are asked for at once.
 const LIST_BYTES: u32 = 32 << 10;
-/// How long to wait before asking a daemon again that did not answer.
-const PAUSE: Duration = Duration::from_millis(5);
 
 /// Who has files open by a connection, and can do with the next daemon what it did with the last.
 pub trait Holder: std::fmt::Debug + Send + Sync {
@@ -34,31 +33,22 @@ pub trait Holder: std::fmt::Debug + Send + Sync {
 /// A connection to the daemon.
 #[derive(Debug)]
 pub struct Client {
-    line: Mutex<Line>,
-    descriptor_floor: i32,
-    store: StoreId,
-    holder: Option<&'static dyn Holder>,
+    pub(crate) line: Mutex<Line>,
+    /// The ring beside the line, once the process has asked often enough.
+    pub(crate) ring: RwLock<Option<Arc<Ring>>>,
+    pub(crate) descriptor_floor: i32,
+    pub(crate) store: StoreId,
+    pub(crate) holder: Option<&'static dyn Holder>,
     /// What the next call is known by that moves an offset.
     operation: AtomicU64,
     /// The largest a file may get.
-    limit: AtomicU64,
+    pub(crate) limit: AtomicU64,
+    /// What calls are known by.
+    pub(crate) numbers: Arc<Numbers>,
+    /// The lanes of the ring that no thread has; those of the next ring, too.
+    pub(crate) lanes: Arc<FreeLanes<AtomicU32>>,
     /// What the process may, if it is less than its user may.
-    capabilities: Option<Capabilities>,
-}
-
-/// The way to the daemon there is.
-#[derive(Debug)]
-struct Line {
-    frames: Frames,
-    /// How long the next daemon is waited for. Who waited in vain once asks only once from then on.
-    patience: Duration,
-    numbering: Numbering,
-}
-
-impl From<FrameError> for Error {
-    fn from(_: FrameError) -> Self {
-        Error::Disconnected
-    }
+    pub(crate) capabilities: Option<Capabilities>,
 }
 
 impl Client {
@@ -68,7 +58,10 @@ impl Client {
         let numbering = Numbering::new()?;
         let operation = AtomicU64::new(numbering.random());
         Ok(Client {
-            line: Mutex::new(Line { frames, patience: RESUME_WAIT, numbering }),
+            numbers: numbering.numbers(),
+            lanes: Arc::default(),
+            line: Mutex::new(Line::new(frames, numbering)),
+            ring: RwLock::new(None),
             descriptor_floor,
             store,
             holder: None,
@@ -114,102 +107,10 @@ impl Client {
         if socket.as_raw_fd() == number { std::mem::replace(socket, copy) } else { copy }
     }
 
-    pub(crate) fn ask(&self, request: &Request<'_>) -> Result<Response, Error> {
-        self.ask_with(request, None).map(|(response, _)| response)
-    }
-
-    fn ask_with(
-        &self,
-        request: &Request<'_>,
-        descriptor: Option<BorrowedFd<'_>>,
-    ) -> Result<(Response, Option<OwnedFd>), Error> {
-        let mut line = self.line.lock();
-        let (mut has_lost_files, mut lost) = (false, None);
-        let mut call = line.numbering.call(request);
-        loop {
-            line.numbering.introduce(&mut call);
-            let sent = line.frames.send(&call, descriptor);
-            let error = match sent.and_then(|()| line.frames.receive::<Response>()) {
-                // The file it is about is one that the next daemon does not have.
-                Ok((Response::Failed(Error::AccessMode), _)) if has_lost_files => {
-                    return Err(Error::Disconnected);
-                }
-                Ok((Response::Failed(error), _)) => return Err(error),
-                Ok((response, token)) => {
-                    return Ok((response, token.map(|token| lift(token, self.descriptor_floor))));
-                }
-                Err(error) => error,
-            };
-            let FrameError::Ended(_) = error else { return Err(error.into()) };
-            has_lost_files |= self.renew_in_time(&mut line, &mut lost)?;
-            call.once = call.once.map(|once| Once { again: true, ..once });
-        }
-    }
-
-    /// Goes on with the next daemon, until so long after the connection was first `lost`: one that is about to end may take
-    /// connections, and answer nothing.
-    fn renew_in_time(&self, line: &mut Line, lost: &mut Option<Instant>) -> Result<bool, Error> {
-        if self.holder.is_none() {
-            return Err(Error::Disconnected);
-        }
-        let patience = line.patience;
-        let began = match *lost {
-            None => *lost.insert(Instant::now()),
-            Some(began) if began.elapsed() < patience => {
-                std::thread::sleep(PAUSE);
-                began
-            }
-            Some(_) => return Err(Error::Disconnected),
-        };
-        loop {
-            match self.renew(line) {
-                Err(Error::Disconnected) if began.elapsed() < line.patience => std::thread::sleep(PAUSE),
-                renewed => return renewed,
-            }
-        }
-    }
-
-    /// Goes on with the next daemon. Answers whether it has not all the files that were open.
-    fn renew(&self, line: &mut Line) -> Result<bool, Error> {
-        let holder = self.holder.ok_or(Error::Disconnected)?;
-        let greeted = patiently(line.patience, || greet(&holder.path(), self.descriptor_floor));
-        line.patience = if greeted.is_ok() { RESUME_WAIT } else { Duration::ZERO };
-        let (mut frames, store) = greeted?;
-        if store != self.store {
-            return Err(Error::Disconnected);
-        }
-        if let Some(caller) = line.numbering.reintroduction() {
-            frames.send(&caller, None)?;
-            frames.receive::<Response>()?;
-        }
-        if let Some(capabilities) = self.capabilities {
-            frames.send(&Request::Capabilities { bits: capabilities.bits() }, None)?;
-            frames.receive::<Response>()?;
-        }
-        let limit = self.limit.load(Ordering::Relaxed);
-        if limit != u64::MAX {
-            frames.send(&Request::Limit { bytes: limit }, None)?;
-            frames.receive::<Response>()?;
-        }
-        let mut shown = Ok(());
-        let mut has_lost_files = false;
-        holder.show(&mut |file, token| {
-            if shown.is_err() {
-                return;
-            }
-            shown = frames.send(&Request::Redeem, Some(token)).and_then(|()| {
-                let is_known = matches!(frames.receive::<Response>()?.0,
-                    Response::Opened { file: number, .. } if number == file.number());
-                file.note_whether_lost(!is_known);
-                has_lost_files |= !is_known;
-                Ok(())
-            });
-        });
-        shown?;
-        // The number stays: it is known as one of this library's own.
-        rustix::io::dup3(&frames.socket, &mut line.frames.socket, DupFlags::CLOEXEC)
-            .map_err(|_| Error::Descriptors)?;
-        Ok(has_lost_files)
+    /// Whether calls go by a ring.
+    #[must_use]
+    pub fn has_ring(&self) -> bool {
+        self.ring.read().is_some()
     }
 
     pub(crate) fn done(&self, request: &Request<'_>) -> Result<(), Error> {
@@ -230,6 +131,24 @@ impl Client {
         match self.ask(request)? {
             Response::Bytes(bytes) => Ok(bytes),
             _ => Err(unexpected()),
+        }
+    }
+
+    /// Asks for bytes, and has `take` take them from where they lie.
+    pub(crate) fn content<T>(
+        &self,
+        request: &Request<'_>,
+        mut take: impl FnMut(Content<'_>) -> T,
+    ) -> Result<T, Error> {
+        let answer = self.ask_then(request, |answer| match answer.content() {
+            Some(content) => Some(Ok(take(content))),
+            None => answer.decode().map(Err),
+        })?;
+        match answer {
+            Ok(taken) => Ok(taken),
+            Err(Response::Bytes(bytes)) => Ok(take(Content::Message(&bytes))),
+            Err(Response::Failed(error)) => Err(error),
+            Err(_) => Err(unexpected()),
         }
     }
 
@@ -328,16 +247,16 @@ impl Client {
         loop {
             let count = (wanted - done).min(READ_BYTES_MAX) as u32;
             let place = self.place(at.map(|at| at.saturating_add(done as i64)));
-            let bytes = match self.bytes(&Request::Read { file: file.number(), count, place }) {
+            let request = Request::Read { file: file.number(), count, place };
+            let read = match self.content(&request, |content| (content.len(), content.scatter(out, done))) {
                 Err(_) if done > 0 => return Ok(done),
-                read => read?,
+                Err(error) => return Err(error),
+                Ok((read, Ok(()))) => read,
+                Ok((_, Err(copied))) if done + copied > 0 => return Ok(done + copied),
+                Ok((_, Err(_))) => return Err(Error::Fault),
             };
-            match scatter(&bytes, out, done) {
-                Ok(()) => done += bytes.len(),
-                Err(copied) if done + copied > 0 => return Ok(done + copied),
-                Err(_) => return Err(Error::Fault),
-            }
-            if bytes.len() < count as usize || done >= wanted {
+            done += read;
+            if read < count as usize || done >= wanted {
                 return Ok(done);
             }
         }
@@ -352,9 +271,11 @@ impl Client {
         appends: bool,
     ) -> Result<usize, Error> {
         file.check_writable()?;
-        let bytes = gather(data)?;
-        let request = Request::Write { file: file.number(), place: self.place(at), appends, data: &bytes };
-        self.number(&request).map(|written| written as usize)
+        let (file, place) = (file.number(), self.place(at));
+        match self.ask_writing(data, |data| Request::Write { file, place, appends, data })? {
+            Response::Number(written) => Ok(written as usize),
+            _ => Err(unexpected()),
+        }
     }
 
     /// `lseek`.
@@ -535,75 +456,6 @@ impl Client {
     }
 }
 
-/// Connects, and says which protocol is spoken.
-fn greet(path: &[u8], descriptor_floor: i32) -> Result<(Frames, StoreId), Error> {
-    let socket = connect(path, descriptor_floor).map_err(|errno| match errno {
-        Errno::ACCESS | Errno::PERM => Error::Denied,
-        _ => Error::Disconnected,
-    })?;
-    let mut frames = Frames::new(socket);
-    frames.send(&Request::Hello { version: VERSION }, None)?;
-    match frames.receive::<Response>()?.0 {
-        Response::Welcome { store } => Ok((frames, store)),
-        Response::Failed(error) => Err(error),
-        _ => Err(unexpected()),
-    }
-}
-
-fn connect(path: &[u8], descriptor_floor: i32) -> Result<OwnedFd, Errno> {
-    let address = SocketAddrUnix::new(path)?;
-    let socket =
-        rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
-    let socket = lift(socket, descriptor_floor);
-    loop {
-        match rustix::net::connect(&socket, &address) {
-            Err(Errno::INTR) => {}
-            connected => return connected.map(|()| socket),
-        }
-    }
-}
-
-/// Moves a descriptor out of the application's way; where its limit leaves no room above, it stays in the way.
-fn lift(file: OwnedFd, floor: i32) -> OwnedFd {
-    if floor == 0 {
-        return file;
-    }
-    rustix::io::fcntl_dupfd_cloexec(file.as_fd(), floor).unwrap_or(file)
-}
-
 pub(crate) fn unexpected() -> Error {
     Error::Daemon("the answer does not fit the request".into())
-}
-
-/// What one write takes of the application's memory; what lies before a bad address, if something does.
-pub(crate) fn gather(data: &[UserSlice<'_>]) -> Result<Vec<u8>, Error> {
-    let wanted: usize = data.iter().map(UserSlice::len).sum();
-    let mut bytes = vec![0; wanted.min(WRITE_BYTES_MAX)];
-    let mut filled = 0;
-    for slice in data {
-        let (part, _) = slice.split_at(bytes.len() - filled);
-        let end = filled + part.len();
-        if let Err(fault) = part.copy_in(&mut bytes[filled..end]) {
-            bytes.truncate(filled + fault.copied);
-            return if bytes.is_empty() { Err(Error::Fault) } else { Ok(bytes) };
-        }
-        filled = end;
-    }
-    Ok(bytes)
-}
-
-/// Copies `bytes` to the application's memory, `skip` bytes into it. `Err`: how many were copied before a bad address.
-pub(crate) fn scatter(bytes: &[u8], out: &mut [UserSliceMut<'_>], skip: usize) -> Result<(), usize> {
-    let (mut skip, mut done) = (skip, 0);
-    for slice in out {
-        if skip >= slice.len() {
-            skip -= slice.len();
-            continue;
-        }
-        let mut part = slice.part(skip, bytes.len() - done);
-        let end = done + part.len();
-        part.copy_out(&bytes[done..end]).map_err(|fault| done + fault.copied)?;
-        (skip, done) = (0, end);
-    }
-    Ok(())
 }

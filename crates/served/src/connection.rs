@@ -7,13 +7,9 @@ mod held;
 mod once;
 
 use crate::accounts::{Holder, Resource, Share};
-use crate::call::Call;
 use crate::callers::Connected;
-use crate::complaints::Complaint;
 use crate::files::File;
-use crate::frames::{Bounds, FrameError, Frames};
 use crate::limits::UNCOUNTED_BYTES;
-use crate::peer;
 use crate::protocol::{Entry, Offset, Place, READ_BYTES_MAX, Request, Response, Subject, VERSION};
 use crate::server::Shared;
 use cuesta_format::{FILE_BYTES_MAX, FileKind, InodeRecord};
@@ -23,10 +19,11 @@ use cuesta_libfs::{
 };
 use cuesta_media::{UserSlice, UserSliceMut};
 use held::{Held, HeldSubject};
-use rustix::fd::{AsFd, OwnedFd};
-use rustix::io::Errno;
+use parking_lot::Mutex;
+use rustix::fd::OwnedFd;
 use std::collections::HashMap;
-use std::sync::{Arc, Weak};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Instant;
 
 const READ: u32 = 4;
@@ -39,120 +36,96 @@ const LIST_COPIES: usize = 4;
 /// Bytes of a directory's answer beside each name.
 const ENTRY_BYTES: usize = 24;
 
-/// The process.
+/// The process. The threads of its socket and of its lanes share it.
 pub(crate) struct Connection<'s> {
     pub(crate) shared: &'s Shared,
-    who: Credentials,
+    user: Credentials,
+    /// The same with fewer capabilities, if the process said that it has fewer.
+    narrowed: OnceLock<Credentials>,
     pub(crate) holder: Holder,
-    /// What the answer that is made takes, until it was taken.
-    answer_room: Option<Share>,
-    files: HashMap<u64, Weak<File>>,
-    file_limit: u64,
+    files: Mutex<HashMap<u64, Weak<File>>>,
+    file_limit: AtomicU64,
     /// The process, or 0.
     process: u32,
     /// Which caller it is, once it said so.
-    caller: Option<Connected>,
+    caller: Mutex<Option<Arc<Connected>>>,
+    /// The daemon ends the connection, and the process may come back.
+    pub(crate) is_cut: AtomicBool,
+}
+
+/// What a thread knows of the call that it does.
+#[derive(Debug, Default)]
+pub(crate) struct InHand {
+    /// What the answer takes of memory, until the client has it.
+    room: Option<Share>,
     /// What a call that moves an offset is known by, if it was numbered; else 0.
     operation: u64,
-    /// The daemon ends the connection, and the process may come back.
-    is_cut: bool,
 }
 
 /// An answer, and the token beside it.
-type Answer = Result<(Response, Option<OwnedFd>), Error>;
+pub(crate) type Answer = Result<(Response, Option<OwnedFd>), Error>;
 
-/// Serves a process until it hangs up, or sends what is no request.
-pub(crate) fn serve(socket: OwnedFd, who: Credentials, shared: &Shared) {
-    let holder = holder(&who);
-    let bounds = Bounds { accounts: Arc::clone(shared.files.accounts()), holder };
-    let mut connection = Connection {
-        shared,
-        who,
-        holder,
-        answer_room: None,
-        files: HashMap::new(),
-        file_limit: FILE_BYTES_MAX,
-        process: peer::process(&socket),
-        caller: None,
-        operation: 0,
-        is_cut: false,
-    };
-    let mut frames = Frames::bounded(socket, bounds);
-    let ended = connection.run(&mut frames);
-    connection.forget_caller(!connection.is_cut);
-    if let Err(error @ (FrameError::Malformed | FrameError::Late)) = ended
-        && let Some(left_out) = shared.complaints.is_told(Complaint::Message, holder.user)
-    {
-        tracing::warn!(user = holder.user, left_out, %error, "a connection is closed");
-    }
-}
-
-/// For whom a process's share of the daemon counts.
-pub(crate) fn holder(who: &Credentials) -> Holder {
-    let is_trusted = who.uid == 0 || who.uid == rustix::process::geteuid().as_raw();
-    Holder { user: who.uid, is_trusted }
-}
-
-/// Whom a connection is served for, if it may be served at all.
-pub(crate) fn who(socket: &OwnedFd) -> Option<Credentials> {
-    peer::credentials(socket)
-        .inspect_err(|error| tracing::warn!(%error, "a connection without credentials is closed"))
-        .ok()
-}
-
-impl Connection<'_> {
-    fn run(&mut self, frames: &mut Frames) -> Result<(), FrameError> {
-        let mut is_greeted = false;
-        loop {
-            let (call, token) = frames.receive::<Call<'_>>()?;
-            if !is_greeted && !matches!(call.request, Request::Hello { .. }) {
-                return Err(FrameError::Malformed);
-            }
-            is_greeted = true;
-            let answer = match call.once {
-                Some(once) => self.answer_once(once, call.request, token),
-                None => self.answer(call.request, token),
-            };
-            if matches!(answer, Err(Error::Disconnected | Error::SessionEnded)) {
-                // SharedFS goes away beneath us: the next daemon is who to ask.
-                self.is_cut = true;
-                return Err(FrameError::Ended(Errno::CONNRESET));
-            }
-            let (response, token) = answer.unwrap_or_else(|error| (Response::Failed(error), None));
-            let sending = token.is_some().then(|| self.shared.files.sendings().begin());
-            let sent = frames.send(&response, token.as_ref().map(AsFd::as_fd));
-            drop(token);
-            drop(sending);
-            sent?;
-            self.answer_room = None;
+impl<'s> Connection<'s> {
+    pub(crate) fn new(shared: &'s Shared, who: Credentials, holder: Holder, process: u32) -> Connection<'s> {
+        Connection {
+            shared,
+            user: who,
+            narrowed: OnceLock::new(),
+            holder,
+            files: Mutex::default(),
+            file_limit: AtomicU64::new(FILE_BYTES_MAX),
+            process,
+            caller: Mutex::default(),
+            is_cut: AtomicBool::new(false),
         }
     }
 
+    /// Whom calls are judged by.
+    fn who(&self) -> &Credentials {
+        self.narrowed.get().unwrap_or(&self.user)
+    }
+
+    /// Takes `amount` of a resource for the user.
+    pub(crate) fn take(&self, resource: Resource, amount: u64) -> Option<Share> {
+        self.shared.files.accounts().take(self.holder, resource, amount)
+    }
+
     /// Counts what an answer is about to take for the user; waits until there is room for it.
-    fn make_room(&mut self, bytes: usize) -> Result<(), Error> {
+    fn make_room(&self, bytes: usize, in_hand: &mut InHand) -> Result<(), Error> {
         if bytes <= UNCOUNTED_BYTES {
             return Ok(());
         }
         let accounts = self.shared.files.accounts();
         let deadline = Instant::now() + accounts.limits().half_message;
-        let room = accounts.wait_for(self.holder, Resource::MessageBytes, bytes as u64, deadline);
+        let share = accounts.wait_for(self.holder, Resource::MessageBytes, bytes as u64, deadline);
         let crowded = || Error::Daemon("this user's other requests take all the memory it may have".into());
-        self.answer_room = Some(room.ok_or_else(crowded)?);
+        in_hand.room = Some(share.ok_or_else(crowded)?);
         Ok(())
     }
 
-    fn answer(&mut self, request: Request<'_>, token: Option<OwnedFd>) -> Answer {
+    /// Does what is asked, with the token that came beside it.
+    pub(crate) fn answer(
+        &self,
+        request: Request<'_>,
+        token: Option<OwnedFd>,
+        in_hand: &mut InHand,
+    ) -> Answer {
         let response = match request {
             Request::Hello { version: VERSION } => Response::Welcome { store: self.shared.client()?.store() },
             Request::Hello { .. } => {
                 return Err(Error::Version(format!("the daemon serves users by protocol {VERSION}")));
             }
             Request::Capabilities { bits } => {
-                self.who.capabilities = self.who.capabilities.within(Capabilities::from_bits(bits));
+                let capabilities = self.user.capabilities.within(Capabilities::from_bits(bits));
+                let narrowed =
+                    self.narrowed.get_or_init(|| Credentials { capabilities, ..self.user.clone() });
+                if narrowed.capabilities != capabilities {
+                    return Err(Error::Invalid);
+                }
                 Response::Done
             }
             Request::Limit { bytes } => {
-                self.file_limit = bytes.min(FILE_BYTES_MAX);
+                self.file_limit.store(bytes.min(FILE_BYTES_MAX), Ordering::Relaxed);
                 Response::Done
             }
             Request::Open { place, path, flags, mode, resolve } => {
@@ -160,7 +133,7 @@ impl Connection<'_> {
                 let client = Arc::clone(place.client());
                 let (flags, mode) = (flags & OPEN_FLAGS, allowed(mode, PERMISSIONS));
                 let opened =
-                    client.open_within(&self.who, place.base()?, checked(path)?, flags, mode, resolve);
+                    client.open_within(self.who(), place.base()?, checked(path)?, flags, mode, resolve);
                 return self.keep(client, opened.map_err(without_pipes)?);
             }
             Request::Reopen { file, flags } => return self.reopen(file, flags & OPEN_FLAGS & !OPENING_FLAGS),
@@ -178,29 +151,30 @@ impl Connection<'_> {
                     (Some(memory), Some(place)) => Some(SharedOffset::new(&memory, place)?),
                     _ => None,
                 };
-                let file = client.reopen(&self.who, inode, flags & OPEN_FLAGS & !OPENING_FLAGS, offset)?;
-                let (file, token) = self.shared.files.add(client, file, (&self.who, self.holder), cell)?;
+                let file = client.reopen(self.who(), inode, flags & OPEN_FLAGS & !OPENING_FLAGS, offset)?;
+                let (file, token) = self.shared.files.add(client, file, (self.who(), self.holder), cell)?;
                 return Ok((self.opened(&file)?, Some(token)));
             }
             Request::Close { file } => {
-                if let Some(file) = self.files.remove(&file).and_then(|file| file.upgrade()) {
+                let closed = self.files.lock().remove(&file).and_then(|file| file.upgrade());
+                if let Some(file) = closed {
                     self.shared.files.close(&file);
                     self.shared.client()?.tell_accesses();
                 }
                 Response::Done
             }
-            Request::Read { file, count, place } => self.read(file, count, place)?,
+            Request::Read { file, count, place } => self.read(file, count, place, in_hand)?,
             Request::Write { file, place, appends, data } => self.write(file, place, appends, data)?,
             Request::Seek { file, offset, whence } => {
                 let file = self.file(file)?;
-                let _moving = file.moving(self.operation)?;
+                let _moving = file.moving(in_hand.operation)?;
                 Response::Number(file.client.seek(file.open()?, offset, whence)?)
             }
             Request::SetFlags { file, flags } => {
                 let file = self.file(file)?;
                 let open = file.open()?;
                 let is_new = flags & !open.flags() & libc::O_NOATIME != 0;
-                if is_new && !self.who.owns(&file.client.stat_open(open)?.record) {
+                if is_new && !self.who().owns(&file.client.stat_open(open)?.record) {
                     return Err(Error::NotPermitted);
                 }
                 file.set_flags(flags)?;
@@ -219,13 +193,13 @@ impl Connection<'_> {
                 file.client.fsync(file.open()?)?;
                 Response::Done
             }
-            Request::List { file, bytes } => self.list(file, bytes)?,
+            Request::List { file, bytes } => self.list(file, bytes, in_hand)?,
             Request::Stat { subject } => Response::Record(self.stat(subject)?),
             Request::Access { subject, rights } => self.access(subject, rights)?,
             Request::ReadLink { subject } => Response::Bytes(match self.subject(subject)? {
                 HeldSubject::File(file) => file.client.read_link_open(file.open()?)?,
                 HeldSubject::Path(place, path, _) => {
-                    place.client().read_link(&self.who, place.base()?, path)?
+                    place.client().read_link(self.who(), place.base()?, path)?
                 }
             }),
             Request::SetAttributes { subject, set } => {
@@ -235,26 +209,26 @@ impl Connection<'_> {
                     HeldSubject::File(file) if file.open()?.check_not_path().is_err() => {
                         self.set_attributes_behind(file, set)?;
                     }
-                    _ => subject.client().set_attributes(&self.who, subject.target()?, set)?,
+                    _ => subject.client().set_attributes(self.who(), subject.target()?, set)?,
                 }
                 Response::Done
             }
             Request::MakeDirectory { place, path, mode } => {
                 let place = self.place(place)?;
                 let mode = allowed(mode, PERMISSIONS);
-                place.client().make_directory(&self.who, place.base()?, checked(path)?, mode)?;
+                place.client().make_directory(self.who(), place.base()?, checked(path)?, mode)?;
                 Response::Done
             }
             Request::MakeNode { place, path, mode, device } => {
                 let place = self.place(place)?;
                 let mode = allowed(mode, libc::S_IFMT | PERMISSIONS);
                 let (base, path) = (place.base()?, checked(path)?);
-                let made = place.client().make_node(&self.who, base, path, mode, device)?;
+                let made = place.client().make_node(self.who(), base, path, mode, device)?;
                 Response::Number(made.inode.0)
             }
             Request::MakeLink { target, place, path } => {
                 let place = self.place(place)?;
-                place.client().symlink(&self.who, checked(target)?, place.base()?, checked(path)?)?;
+                place.client().symlink(self.who(), checked(target)?, place.base()?, checked(path)?)?;
                 Response::Done
             }
             Request::Link { from, place, path } => {
@@ -264,15 +238,15 @@ impl Connection<'_> {
                     Target::File(file) => LinkSource::File(file),
                     Target::Path { base, path, follow } => LinkSource::Path { base, path, follow },
                 };
-                place.client().link(&self.who, source, place.base()?, checked(path)?)?;
+                place.client().link(self.who(), source, place.base()?, checked(path)?)?;
                 Response::Done
             }
             Request::Unlink { place, path, directory } => {
                 let place = self.place(place)?;
                 let (client, base, path) = (place.client(), place.base()?, checked(path)?);
                 match directory {
-                    true => client.remove_directory(&self.who, base, path)?,
-                    false => client.unlink(&self.who, base, path)?,
+                    true => client.remove_directory(self.who(), base, path)?,
+                    false => client.unlink(self.who(), base, path)?,
                 }
                 Response::Done
             }
@@ -281,27 +255,27 @@ impl Connection<'_> {
                 is_same(place.client(), new_place.client())?;
                 let old = (place.base()?, checked(path)?);
                 let new = (new_place.base()?, checked(new_path)?);
-                place.client().rename(&self.who, old, new, flags)?;
+                place.client().rename(self.who(), old, new, flags)?;
                 Response::Done
             }
             Request::GetExtended { subject, name } => {
                 let subject = self.subject(subject)?;
-                let value = subject.client().get_extended(&self.who, subject.target()?, checked(name)?)?;
+                let value = subject.client().get_extended(self.who(), subject.target()?, checked(name)?)?;
                 Response::Bytes(value)
             }
             Request::ListExtended { subject } => {
                 let subject = self.subject(subject)?;
-                Response::Bytes(subject.client().list_extended(&self.who, subject.target()?)?)
+                Response::Bytes(subject.client().list_extended(self.who(), subject.target()?)?)
             }
             Request::SetExtended { subject, name, value, flags } => {
                 let subject = self.subject(subject)?;
                 let (client, target) = (subject.client(), subject.target()?);
-                client.set_extended(&self.who, target, checked(name)?, value, flags)?;
+                client.set_extended(self.who(), target, checked(name)?, value, flags)?;
                 Response::Done
             }
             Request::RemoveExtended { subject, name } => {
                 let subject = self.subject(subject)?;
-                subject.client().remove_extended(&self.who, subject.target()?, checked(name)?)?;
+                subject.client().remove_extended(self.who(), subject.target()?, checked(name)?)?;
                 Response::Done
             }
             Request::LockFile { file } => {
@@ -333,16 +307,18 @@ impl Connection<'_> {
                 let tree = self.stat(subject)?.tree;
                 Response::Totals(self.shared.client()?.statfs_in(tree)?)
             }
-            Request::ShippedRead { file, at, count } => self.shipped_read(&file, at, count)?,
+            Request::ShippedRead { file, at, count } => self.shipped_read(&file, at, count, in_hand)?,
             Request::ShippedWrite { file, at, data } => self.shipped_write(&file, at, data)?,
             Request::ShippedChange { file, change } => self.shipped_change(&file, change)?,
             Request::ShippedStat { file } => self.shipped_stat(&file)?,
+            // What the thread of the socket does itself.
+            Request::Ring | Request::Lane { .. } | Request::Unheard => return Err(Error::Invalid),
         };
         Ok((response, None))
     }
 
     fn file(&self, number: u64) -> Result<Arc<File>, Error> {
-        self.files.get(&number).and_then(Weak::upgrade).ok_or(Error::AccessMode)
+        self.files.lock().get(&number).and_then(Weak::upgrade).ok_or(Error::AccessMode)
     }
 
     fn place(&self, place: Place) -> Result<Held, Error> {
@@ -366,23 +342,25 @@ impl Connection<'_> {
     }
 
     /// A file that was just opened, for this process to use.
-    fn keep(&mut self, client: Arc<Client>, file: Arc<OpenFile>) -> Answer {
-        let (file, token) = self.shared.files.add(client, file, (&self.who, self.holder), None)?;
+    fn keep(&self, client: Arc<Client>, file: Arc<OpenFile>) -> Answer {
+        let (file, token) = self.shared.files.add(client, file, (self.who(), self.holder), None)?;
         Ok((self.opened(&file)?, Some(token)))
     }
 
-    fn opened(&mut self, file: &Arc<File>) -> Result<Response, Error> {
-        if self.files.len() == self.files.capacity() {
-            self.files.retain(|_, file| file.strong_count() > 0);
+    fn opened(&self, file: &Arc<File>) -> Result<Response, Error> {
+        let mut files = self.files.lock();
+        if files.len() == files.capacity() {
+            files.retain(|_, file| file.strong_count() > 0);
         }
-        self.files.insert(file.number, Arc::downgrade(file));
+        files.insert(file.number, Arc::downgrade(file));
+        drop(files);
         let open = file.open()?;
         let (inode, kind, flags) = (open.inode(), open.kind(), open.flags());
         Ok(Response::Opened { file: file.number, inode, kind, flags })
     }
 
     /// Opens the inode of an open file for another purpose, as by a path to it.
-    fn reopen(&mut self, number: u64, flags: i32) -> Answer {
+    fn reopen(&self, number: u64, flags: i32) -> Answer {
         let file = self.file(number)?;
         let open = file.open()?;
         if flags & libc::O_PATH == 0 {
@@ -399,45 +377,55 @@ impl Connection<'_> {
                 FileKind::Symlink => return Err(Error::SymlinkLoop),
                 _ => return Err(Error::Unsupported),
             }
-            file.client.access_open(&self.who, open, rights)?;
-            let owns = || Ok::<_, Error>(self.who.owns(&file.client.stat_open(open)?.record));
+            file.client.access_open(self.who(), open, rights)?;
+            let owns = || Ok::<_, Error>(self.who().owns(&file.client.stat_open(open)?.record));
             if flags & libc::O_NOATIME != 0 && !owns()? {
                 return Err(Error::NotPermitted);
             }
         }
-        let reopened = file.client.reopen(&self.who, open.inode(), flags, 0)?;
+        let reopened = file.client.reopen(self.who(), open.inode(), flags, 0)?;
         self.keep(Arc::clone(&file.client), reopened)
     }
 
     /// Sets attributes of what a file for paths only is of.
     fn set_attributes_behind(&self, file: &File, set: SetAttributes) -> Result<(), Error> {
-        let opened = file.client.reopen(&self.who, file.open()?.inode(), libc::O_RDONLY, 0)?;
-        let answer = file.client.set_attributes(&self.who, Target::File(&opened), set);
+        let opened = file.client.reopen(self.who(), file.open()?.inode(), libc::O_RDONLY, 0)?;
+        let answer = file.client.set_attributes(self.who(), Target::File(&opened), set);
         file.client.close(opened)?;
         answer
     }
 
     /// Memory for what is read, which counts for the user.
-    pub(crate) fn room_to_read(&mut self, count: u32) -> Result<Vec<u8>, Error> {
+    pub(crate) fn room_to_read(&self, count: u32, in_hand: &mut InHand) -> Result<Vec<u8>, Error> {
         let count = (count as usize).min(READ_BYTES_MAX);
-        self.make_room(READ_COPIES * count)?;
+        self.make_room(READ_COPIES * count, in_hand)?;
         Ok(vec![0; count])
     }
 
-    fn read(&mut self, file: u64, count: u32, place: Offset) -> Result<Response, Error> {
+    fn read(&self, file: u64, count: u32, place: Offset, in_hand: &mut InHand) -> Result<Response, Error> {
         let file = self.file(file)?;
-        let open = file.open()?;
-        let mut bytes = self.room_to_read(count)?;
-        let mut out = [UserSliceMut::from(bytes.as_mut_slice())];
-        let count = match place {
-            Offset::At(at) => file.client.pread(open, &mut out, at)?,
-            Offset::Own { operation } => {
-                let _moving = file.moving(operation)?;
-                file.client.read(open, &mut out)?
-            }
-        };
-        bytes.truncate(count);
+        let mut bytes = self.room_to_read(count, in_hand)?;
+        let read = read_into(&file, place, UserSliceMut::from(bytes.as_mut_slice()))?;
+        bytes.truncate(read);
         Ok(Response::Bytes(bytes))
+    }
+
+    /// Does a request that reads, into `out`. Nothing: it is another one, or reads more than that.
+    pub(crate) fn read_to(
+        &self,
+        request: &Request<'_>,
+        mut out: UserSliceMut<'_>,
+    ) -> Option<Result<usize, Error>> {
+        match request {
+            Request::Read { file, count, place } if *count as usize <= out.len() => {
+                let out = out.part(0, *count as usize);
+                Some(self.file(*file).and_then(|file| read_into(&file, *place, out)))
+            }
+            Request::ShippedRead { file, at, count } if *count as usize <= out.len() => {
+                Some(self.shipped_read_into(file, *at, out.part(0, *count as usize)))
+            }
+            _ => None,
+        }
     }
 
     fn write(&self, file: u64, place: Offset, appends: bool, data: &[u8]) -> Result<Response, Error> {
@@ -448,13 +436,14 @@ impl Connection<'_> {
             Offset::At(at) => (Some(at), None),
             Offset::Own { operation } => (None, Some(file.moving(operation)?)),
         };
-        if self.file_limit < FILE_BYTES_MAX && !data.is_empty() && open.kind() == FileKind::File {
+        let limit = self.file_limit.load(Ordering::Relaxed);
+        if limit < FILE_BYTES_MAX && !data.is_empty() && open.kind() == FileKind::File {
             let offset = match at {
                 _ if appends => file.client.stat_open(open)?.record.size,
                 Some(at) => u64::try_from(at).unwrap_or(0),
                 None => open.offset(),
             };
-            let room = self.file_limit.saturating_sub(offset);
+            let room = limit.saturating_sub(offset);
             if room == 0 {
                 return Err(Error::OverLimit);
             }
@@ -473,11 +462,11 @@ impl Connection<'_> {
             }
             HeldSubject::Path(place, path, _) => {
                 let (client, base) = (place.client(), place.base()?);
-                if wanted > self.file_limit && wanted > client.stat(&self.who, base, path, true)?.record.size
-                {
+                let limit = self.file_limit.load(Ordering::Relaxed);
+                if wanted > limit && wanted > client.stat(self.who(), base, path, true)?.record.size {
                     return Err(Error::OverLimit);
                 }
-                client.truncate(&self.who, base, path, size)?;
+                client.truncate(self.who(), base, path, size)?;
             }
         }
         Ok(Response::Done)
@@ -485,25 +474,27 @@ impl Connection<'_> {
 
     /// Whether the process allows itself a file as long as `size`.
     fn check_growth(&self, file: &File, size: u64) -> Result<(), Error> {
-        if size > self.file_limit && size > file.client.stat_open(file.open()?)?.record.size {
+        if size > self.file_limit.load(Ordering::Relaxed)
+            && size > file.client.stat_open(file.open()?)?.record.size
+        {
             return Err(Error::OverLimit);
         }
         Ok(())
     }
 
     /// Where reading goes on is for the process to say: what it takes of the answer is not known here.
-    fn list(&mut self, file: u64, bytes: u32) -> Result<Response, Error> {
+    fn list(&self, file: u64, bytes: u32, in_hand: &mut InHand) -> Result<Response, Error> {
         let file = self.file(file)?;
         let open = file.open()?;
-        let mut room = (bytes as usize).min(READ_BYTES_MAX);
-        self.make_room(LIST_COPIES * room)?;
+        let mut left = (bytes as usize).min(READ_BYTES_MAX);
+        self.make_room(LIST_COPIES * left, in_hand)?;
         let _moving = file.moving(0)?;
         let offset = open.offset();
         let mut entries: Vec<Entry> = Vec::new();
         file.client.read_directory(open, &mut |item| {
-            match room.checked_sub(ENTRY_BYTES + item.name.len()) {
-                Some(left) => room = left,
-                None if entries.is_empty() => room = 0,
+            match left.checked_sub(ENTRY_BYTES + item.name.len()) {
+                Some(rest) => left = rest,
+                None if entries.is_empty() => left = 0,
                 None => return false,
             }
             entries.push(Entry {
@@ -522,7 +513,7 @@ impl Connection<'_> {
         let stat = match self.subject(subject)? {
             HeldSubject::File(file) => file.client.stat_open(file.open()?)?,
             HeldSubject::Path(place, path, follow) => {
-                place.client().stat(&self.who, place.base()?, path, follow)?
+                place.client().stat(self.who(), place.base()?, path, follow)?
             }
         };
         Ok(stat.record)
@@ -531,10 +522,10 @@ impl Connection<'_> {
     fn access(&self, subject: Subject<'_>, rights: u32) -> Result<Response, Error> {
         match self.subject(subject)? {
             HeldSubject::File(file) => {
-                file.client.access_open(&self.who, file.open()?, rights & 7)?;
+                file.client.access_open(self.who(), file.open()?, rights & 7)?;
             }
             HeldSubject::Path(place, path, follow) => {
-                place.client().access(&self.who, place.base()?, path, rights, follow)?;
+                place.client().access(self.who(), place.base()?, path, rights, follow)?;
             }
         }
         Ok(Response::Done)
@@ -544,8 +535,20 @@ impl Connection<'_> {
 impl Drop for Connection<'_> {
     fn drop(&mut self) {
         // What a killed process had is closed now, and not when the watch comes to it.
-        for file in self.files.values().filter_map(Weak::upgrade) {
+        for file in self.files.get_mut().values().filter_map(Weak::upgrade) {
             self.shared.files.close(&file);
+        }
+    }
+}
+
+/// Reads into `out` what it has room for.
+fn read_into(file: &File, place: Offset, out: UserSliceMut<'_>) -> Result<usize, Error> {
+    let open = file.open()?;
+    match place {
+        Offset::At(at) => file.client.pread(open, &mut [out], at),
+        Offset::Own { operation } => {
+            let _moving = file.moving(operation)?;
+            file.client.read(open, &mut [out])
         }
     }
 }

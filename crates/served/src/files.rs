@@ -7,10 +7,10 @@
 //! A file whose token somebody has when the daemon ends is open with the next one, unless its inode lost its last name.
 
 use crate::accounts::{Accounts, Holder, Resource, Share};
-use crate::connection::holder;
 use crate::kept::{Found, Kept, Made, Record, Slot};
 use crate::limits::DESCRIPTORS_OF_FILE;
 use crate::sending::Sendings;
+use crate::serving::holder;
 use cuesta_format::InodeNumber;
 use cuesta_libfs::{Client, Credentials, Error, HeldOffset, OpenFile, SharedOffset};
 use cuesta_media::lock_files::{self, Access, Mark};

@@ -8,8 +8,12 @@
 //! |---|---|
 //! | `protocol` | what may be asked: calls, on paths and on open files |
 //! | `frames` | messages over the socket, one descriptor beside them |
+//! | `ring` | calls by shared memory, beside the socket |
+//! | `asking` | how a call gets its answer, from one daemon or the next |
+//! | `content` | bytes between the application's memory and messages |
 //! | `client`, `open_file` | the asking end, in the process of the other user |
 //! | `server` | the answering end: sockets, threads, limits |
+//! | `serving` | the thread of a connection |
 //! | `connection` | one process: who it is, what it has open, and what each request does |
 //! | `call`, `callers` | calls that are executed exactly once, whichever daemons they are asked of |
 //! | `files` | open files, which live as long as any process has their token |
@@ -31,11 +35,13 @@
 //! process. Nothing here decides about permissions, but who asks.
 
 mod accounts;
+mod asking;
 mod call;
 mod callers;
 mod client;
 mod complaints;
 mod connection;
+mod content;
 mod files;
 mod frames;
 mod kept;
@@ -43,8 +49,10 @@ mod limits;
 mod open_file;
 mod peer;
 mod protocol;
+mod ring;
 mod sending;
 mod server;
+mod serving;
 mod shipped;
 
 pub use call::Once;

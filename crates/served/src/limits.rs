@@ -4,6 +4,7 @@
 //! has, and the rest is theirs.
 
 use crate::accounts::Resource;
+use crate::ring::RING_BYTES;
 use std::time::Duration;
 
 /// A message and its answer that take no more than this together are not counted: 1,024 connections take 16 MiB so.
@@ -14,6 +15,9 @@ pub(crate) const DESCRIPTORS_OF_FILE: u64 = 2;
 const SHARE_OF_DESCRIPTORS: u64 = 2;
 /// Of what other users may have one of them may have one in so many, where there is little.
 const SHARE_OF_USER: u64 = 2;
+
+/// One connection in so many may have a ring. Together the rings have as many threads as there may be connections.
+const CONNECTIONS_OF_RING: u64 = 2;
 
 /// What other users may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,6 +65,8 @@ impl Limits {
             Resource::Connections => self.connections_of_user,
             Resource::Files => self.files_of_user,
             Resource::MessageBytes => self.message_bytes_of_user,
+            Resource::RingBytes => self.connections_of_user / CONNECTIONS_OF_RING * RING_BYTES,
+            Resource::LaneThreads => self.connections_of_user,
             Resource::Descriptors => self.of_all(resource) / SHARE_OF_USER,
         }
     }
@@ -71,6 +77,8 @@ impl Limits {
             Resource::Connections => self.connections,
             Resource::Files => self.files,
             Resource::MessageBytes => self.message_bytes,
+            Resource::RingBytes => self.connections / CONNECTIONS_OF_RING * RING_BYTES,
+            Resource::LaneThreads => self.connections,
             Resource::Descriptors => self.descriptors / SHARE_OF_DESCRIPTORS,
         }
     }

@@ -266,6 +266,14 @@ pub enum Request<'a> {
     },
     /// No message of its own: the call that follows in the same one is executed exactly once.
     Once(Once),
+    /// A ring beside the socket. Answered [`Response::Done`]; descriptor: its memory. Its lane 0 is served.
+    Ring,
+    /// Another lane of the ring, which is served once it is answered.
+    Lane {
+        lane: u32,
+    },
+    /// A request in a lane waits for long: perhaps its thread waits for a processor. From now on they may use all.
+    Unheard,
 }
 
 impl Request<'_> {
@@ -314,8 +322,31 @@ impl Request<'_> {
             | Request::Once(_)
             | Request::ShippedRead { .. }
             | Request::ShippedStat { .. }
-            | Request::Statfs { .. } => false,
+            | Request::Statfs { .. }
+            | Request::Ring
+            | Request::Lane { .. }
+            | Request::Unheard => false,
         }
+    }
+
+    /// Whether a ring can carry it: the request, or its answer, has no descriptor beside it.
+    pub(crate) fn goes_by_ring(&self) -> bool {
+        !matches!(
+            self,
+            Request::Hello { .. }
+                | Request::Capabilities { .. }
+                | Request::Identify { .. }
+                | Request::Once(_)
+                | Request::Open { .. }
+                | Request::Reopen { .. }
+                | Request::Redeem
+                | Request::Adopt { .. }
+                | Request::AdoptLocks { .. }
+                | Request::LockFile { .. }
+                | Request::Ring
+                | Request::Lane { .. }
+                | Request::Unheard
+        )
     }
 }
 

@@ -5,10 +5,10 @@
 use crate::accounts::{Accounts, Resource, Share};
 use crate::callers::Callers;
 use crate::complaints::{Complaint, Complaints};
-use crate::connection;
 use crate::files::Files;
 use crate::kept::Kept;
 use crate::limits::Limits;
+use crate::serving;
 use cuesta_format::geometry::USERS_SOCKET_FILE;
 use cuesta_format::wire;
 use cuesta_libfs::{Client, Error, Link, LinkError, SocketLink};
@@ -234,8 +234,8 @@ fn accept(shared: &Arc<Shared>, listening: &OwnedFd) {
                 continue;
             }
         };
-        let Some(who) = connection::who(&socket) else { continue };
-        let holder = connection::holder(&who);
+        let Some(who) = serving::who(&socket) else { continue };
+        let holder = serving::holder(&who);
         let take = |resource| shared.accounts.take(holder, resource, 1);
         let (Some(connection), Some(descriptor)) = (take(Resource::Connections), take(Resource::Descriptors))
         else {
@@ -251,7 +251,7 @@ fn accept(shared: &Arc<Shared>, listening: &OwnedFd) {
             move || {
                 // They go last, however the connection's thread ends.
                 let _entered = entered;
-                connection::serve(socket, who, &shared);
+                serving::serve(socket, who, &shared);
             }
         });
         if let Err(error) = spawned {

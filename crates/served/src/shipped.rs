@@ -4,8 +4,8 @@
 //! They name inodes by their numbers, which only processes of the store's own user and of root may: those have a session, whose log
 //! could say the same.
 
-use crate::client::{Client, gather, scatter, unexpected};
-use crate::connection::Connection;
+use crate::client::{Client, unexpected};
+use crate::connection::{Connection, InHand};
 use crate::protocol::{READ_BYTES_MAX, Request, Response};
 use cuesta_format::InodeRecord;
 use cuesta_libfs::{Error, ShippedChange, ShippedFile};
@@ -24,16 +24,15 @@ impl Client {
         loop {
             let count = (wanted - done).min(READ_BYTES_MAX) as u32;
             let request = Request::ShippedRead { file: *file, at: at.saturating_add(done as u64), count };
-            let bytes = match self.bytes(&request) {
+            let read = match self.content(&request, |content| (content.len(), content.scatter(out, done))) {
                 Err(_) if done > 0 => return Ok(done),
-                read => read?,
+                Err(error) => return Err(error),
+                Ok((read, Ok(()))) => read,
+                Ok((_, Err(copied))) if done + copied > 0 => return Ok(done + copied),
+                Ok((_, Err(_))) => return Err(Error::Fault),
             };
-            match scatter(&bytes, out, done) {
-                Ok(()) => done += bytes.len(),
-                Err(copied) if done + copied > 0 => return Ok(done + copied),
-                Err(_) => return Err(Error::Fault),
-            }
-            if bytes.len() < count as usize || done >= wanted {
+            done += read;
+            if read < count as usize || done >= wanted {
                 return Ok(done);
             }
         }
@@ -46,8 +45,7 @@ impl Client {
         data: &[UserSlice<'_>],
         at: Option<u64>,
     ) -> Result<(usize, u64), Error> {
-        let data = gather(data)?;
-        match self.ask(&Request::ShippedWrite { file: *file, at, data: &data })? {
+        match self.ask_writing(data, |data| Request::ShippedWrite { file: *file, at, data })? {
             Response::Written { count, end } => Ok((count as usize, end)),
             _ => Err(unexpected()),
         }
@@ -74,16 +72,26 @@ impl Connection<'_> {
     }
 
     pub(crate) fn shipped_read(
-        &mut self,
+        &self,
         file: &ShippedFile,
         at: u64,
         count: u32,
+        in_hand: &mut InHand,
     ) -> Result<Response, Error> {
-        self.check_trusted()?;
-        let mut bytes = self.room_to_read(count)?;
-        let read = self.shared.client()?.perform_read(file, &mut [UserSliceMut::from(&mut bytes[..])], at)?;
+        let mut bytes = self.room_to_read(count, in_hand)?;
+        let read = self.shipped_read_into(file, at, UserSliceMut::from(&mut bytes[..]))?;
         bytes.truncate(read);
         Ok(Response::Bytes(bytes))
+    }
+
+    pub(crate) fn shipped_read_into(
+        &self,
+        file: &ShippedFile,
+        at: u64,
+        out: UserSliceMut<'_>,
+    ) -> Result<usize, Error> {
+        self.check_trusted()?;
+        self.shared.client()?.perform_read(file, &mut [out], at)
     }
 
     pub(crate) fn shipped_write(

@@ -3,6 +3,9 @@
 mod common;
 
 mod hostile;
+mod hostile_rings;
 mod limits;
 mod lock_files;
 mod once;
+mod ring_endings;
+mod rings;

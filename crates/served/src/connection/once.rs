@@ -8,7 +8,7 @@
 //!
 //! A call that fails takes no effect, so what it was answered need not be kept.
 
-use super::{Answer, Connection};
+use super::{Answer, Connection, InHand};
 use crate::call::Once;
 use crate::protocol::{Offset, Request, Response};
 use cuesta_format::{CallRecord, CallSlot, CallTag, Caller, CallerId, InodeNumber};
@@ -16,13 +16,15 @@ use cuesta_libfs::{Error, OPEN_FLAGS, OPENING_FLAGS, tagged};
 use cuesta_media::planted::{self, Death};
 use rustix::fd::OwnedFd;
 use rustix::process::{Signal, getpid, kill_process};
+use std::sync::Arc;
 
 impl Connection<'_> {
     /// The process says which caller it is. `is_back`: it has been one before.
-    pub(super) fn identify(&mut self, id: CallerId, is_back: bool) -> Result<(), Error> {
-        let caller = Caller { user: self.who.uid, id };
-        match &self.caller {
-            None => self.caller = Some(self.shared.callers.connect(caller, is_back)),
+    pub(super) fn identify(&self, id: CallerId, is_back: bool) -> Result<(), Error> {
+        let caller = Caller { user: self.who().uid, id };
+        let mut connected = self.caller.lock();
+        match &*connected {
+            None => *connected = Some(Arc::new(self.shared.callers.connect(caller, is_back))),
             Some(known) if known.caller == caller => {}
             Some(_) => return Err(Error::Invalid),
         }
@@ -30,30 +32,31 @@ impl Connection<'_> {
     }
 
     /// Executes a call unless it was executed before.
-    pub(super) fn answer_once(&mut self, once: Once, request: Request<'_>, token: Option<OwnedFd>) -> Answer {
+    pub(crate) fn answer_once(
+        &self,
+        once: Once,
+        request: Request<'_>,
+        token: Option<OwnedFd>,
+        in_hand: &mut InHand,
+    ) -> Answer {
         if let Some(id) = once.caller {
             self.identify(id, once.again)?;
         }
-        let connected = self.caller.take().ok_or(Error::Invalid)?;
-        let answer = {
-            let slot = CallSlot { caller: connected.caller, slot: once.slot };
-            let executing = connected.execute(slot).filter(|_| once.number <= CallTag::NUMBER_MAX);
-            let tag = CallTag { slot, process: self.process, number: once.number };
-            match executing {
-                Some(_executing) => self.execute_once(tag, once.again, request, token),
-                None => Err(Error::Invalid),
-            }
-        };
-        self.caller = Some(connected);
-        answer
+        let connected = self.caller.lock().clone().ok_or(Error::Invalid)?;
+        let slot = CallSlot { caller: connected.caller, slot: once.slot };
+        let executing = connected.execute(slot).filter(|_| once.number <= CallTag::NUMBER_MAX);
+        let _executing = executing.ok_or(Error::Invalid)?;
+        let tag = CallTag { slot, process: self.process, number: once.number };
+        self.execute_once(tag, once.again, request, token, in_hand)
     }
 
     fn execute_once(
-        &mut self,
+        &self,
         tag: CallTag,
         again: bool,
         request: Request<'_>,
         token: Option<OwnedFd>,
+        in_hand: &mut InHand,
     ) -> Answer {
         die_if_planted(Death::Unexecuted);
         let known = if again { self.shared.client()?.last_call(tag.slot)? } else { None };
@@ -61,10 +64,8 @@ impl Connection<'_> {
             Some(record) if record.number > tag.number => Err(Error::Invalid),
             Some(record) if record.number == tag.number => self.answer_executed(request, record),
             _ => {
-                self.operation = moved_by(&tag);
-                let answer = tagged(tag, || self.answer(request, token));
-                self.operation = 0;
-                answer
+                in_hand.operation = moved_by(&tag);
+                tagged(tag, || self.answer(request, token, in_hand))
             }
         };
         if answer.is_ok() {
@@ -78,13 +79,13 @@ impl Connection<'_> {
     }
 
     /// What a call was answered that took effect, or would have been.
-    fn answer_executed(&mut self, request: Request<'_>, record: CallRecord) -> Answer {
+    fn answer_executed(&self, request: Request<'_>, record: CallRecord) -> Answer {
         let response = match request {
             Request::Open { flags, .. } => {
                 let client = self.shared.client()?;
                 let flags = flags & OPEN_FLAGS & !OPENING_FLAGS;
                 // Its rights were checked when it was made.
-                let opened = client.reopen(&self.who, InodeNumber(record.value), flags, 0);
+                let opened = client.reopen(self.who(), InodeNumber(record.value), flags, 0);
                 return self.keep(client, opened.map_err(lost)?);
             }
             Request::MakeNode { .. } => Response::Number(record.value),
@@ -101,8 +102,8 @@ impl Connection<'_> {
     }
 
     /// The connection has ended. `has_hung_up`: the process is gone, or has no use for it any more.
-    pub(super) fn forget_caller(&mut self, has_hung_up: bool) {
-        let Some(connected) = self.caller.take() else { return };
+    pub(crate) fn forget_caller(&self, has_hung_up: bool) {
+        let Some(connected) = self.caller.lock().take() else { return };
         if !connected.leave() || !has_hung_up {
             return;
         }

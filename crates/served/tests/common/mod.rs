@@ -4,6 +4,8 @@
 
 #![allow(dead_code)]
 
+pub mod ring;
+
 use cuesta_format::geometry::{USERS_FOLDER, USERS_SOCKET_FILE};
 use cuesta_format::superblock::{Medium, Superblock};
 use cuesta_format::{Geometry, InodeNumber, StoreId};

@@ -1,0 +1,353 @@
+//! How a call gets its answer: by the ring, by the socket, or from the next daemon.
+
+use crate::call::{Call, Numbering, Once};
+use crate::client::{Client, unexpected};
+use crate::content::gather;
+use crate::frames::{FrameError, Frames};
+use crate::protocol::{Request, Response, VERSION};
+use crate::ring::CALLS_BEFORE_RING;
+use crate::ring::client::{Answer, Begun, NotAnswered, Ring, Socket, Started};
+use cuesta_format::StoreId;
+use cuesta_libfs::{Error, RESUME_WAIT, patiently};
+use cuesta_media::UserSlice;
+use parking_lot::Mutex;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use rustix::io::{DupFlags, Errno};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// How long to wait before asking a daemon again that did not answer.
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// The way to the daemon there is.
+#[derive(Debug)]
+pub(crate) struct Line {
+    pub(crate) frames: Frames,
+    /// How long the next daemon is waited for. Who waited in vain once asks only once from then on.
+    patience: Duration,
+    /// Calls until a ring is asked for; 0: it was.
+    calls_before_ring: u32,
+    /// The daemon that is asked now does not have all the files that were open when it was first asked.
+    has_lost_files: bool,
+    numbering: Numbering,
+}
+
+impl Line {
+    pub(crate) fn new(frames: Frames, numbering: Numbering) -> Line {
+        Line {
+            frames,
+            patience: RESUME_WAIT,
+            calls_before_ring: CALLS_BEFORE_RING,
+            has_lost_files: false,
+            numbering,
+        }
+    }
+}
+
+/// What a call knows of a daemon that went away while it asked.
+#[derive(Debug, Default)]
+pub(crate) struct Loss {
+    has_lost_files: bool,
+    since: Option<Instant>,
+    /// A daemon may have executed the call, which is asked again as the same call of the same slot.
+    begun: Option<Begun>,
+}
+
+impl Socket for Mutex<Line> {
+    fn start(&self, lane: usize) -> Started {
+        let Some(mut line) = self.try_lock() else { return Started::NotNow };
+        let request = Request::Lane { lane: lane as u32 };
+        let answer = line.frames.send(&request, None).and_then(|()| line.frames.receive::<Response>());
+        match answer {
+            Ok((Response::Done, _)) => Started::Yes,
+            _ => Started::No,
+        }
+    }
+
+    fn has_hung_up(&self) -> bool {
+        let Some(line) = self.try_lock() else { return false };
+        let mut socket = [PollFd::new(&line.frames.socket, PollFlags::empty())];
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        matches!(poll(&mut socket, Some(&now)), Ok(1..))
+    }
+
+    fn tell_unheard(&self) {
+        let Some(mut line) = self.try_lock() else { return };
+        // If the daemon is gone the next look at the socket shows it.
+        let _ = line.frames.send(&Request::Unheard, None).and_then(|()| line.frames.receive::<Response>());
+    }
+}
+
+impl From<FrameError> for Error {
+    fn from(_: FrameError) -> Self {
+        Error::Disconnected
+    }
+}
+
+impl Client {
+    pub(crate) fn ask(&self, request: &Request<'_>) -> Result<Response, Error> {
+        match self.ask_then(request, |answer| answer.decode().map(Err::<std::convert::Infallible, _>))? {
+            Err(Response::Failed(error)) => Err(error),
+            Err(response) => Ok(response),
+        }
+    }
+
+    /// Asks, and has `take` read the answer in the lane of a ring, which may be none. An answer by the socket is itself.
+    pub(crate) fn ask_then<T>(
+        &self,
+        request: &Request<'_>,
+        take: impl FnOnce(&Answer<'_>) -> Option<Result<T, Response>>,
+    ) -> Result<Result<T, Response>, Error> {
+        let mut loss = Loss::default();
+        match self.ask_by_ring(request, &[], &mut loss, take)? {
+            Some(answer) => Ok(answer),
+            None => self.ask_by_socket(request, None, loss).map(|(response, _)| Err(response)),
+        }
+    }
+
+    /// Asks what `request` makes of bytes of the application's, with which it ends.
+    pub(crate) fn ask_writing(
+        &self,
+        data: &[UserSlice<'_>],
+        request: impl Fn(&[u8]) -> Request<'_>,
+    ) -> Result<Response, Error> {
+        let mut loss = Loss::default();
+        let response = match self.ask_by_ring(&request(&[]), data, &mut loss, |answer| answer.decode())? {
+            Some(response) => response,
+            None => self.ask_by_socket(&request(&gather(data)?), None, loss)?.0,
+        };
+        match response {
+            Response::Failed(error) => Err(error),
+            response => Ok(response),
+        }
+    }
+
+    /// Asks by the ring. Nothing: it is to be asked by the socket.
+    fn ask_by_ring<T>(
+        &self,
+        request: &Request<'_>,
+        payload: &[UserSlice<'_>],
+        loss: &mut Loss,
+        take: impl FnOnce(&Answer<'_>) -> Option<T>,
+    ) -> Result<Option<T>, Error> {
+        let ring = self.ring.read().clone();
+        let Some(ring) = ring else { return Ok(None) };
+        match ring.ask(request, payload, &self.line, take) {
+            Ok(answer) => return Ok(Some(answer)),
+            Err(NotAnswered::BadAddress) => return Err(Error::Fault),
+            Err(NotAnswered::Unsuited) => {}
+            Err(NotAnswered::Ended(begun)) => {
+                loss.begun = begun;
+                self.renew_after(&ring, &mut self.line.lock(), loss)?;
+            }
+        }
+        Ok(None)
+    }
+
+    pub(crate) fn ask_with(
+        &self,
+        request: &Request<'_>,
+        descriptor: Option<BorrowedFd<'_>>,
+    ) -> Result<(Response, Option<OwnedFd>), Error> {
+        self.ask_by_socket(request, descriptor, Loss::default())
+    }
+
+    fn ask_by_socket(
+        &self,
+        request: &Request<'_>,
+        descriptor: Option<BorrowedFd<'_>>,
+        mut loss: Loss,
+    ) -> Result<(Response, Option<OwnedFd>), Error> {
+        let mut line = self.line.lock();
+        let mut call = match &loss.begun {
+            Some(begun) => {
+                Call { once: begun.once.map(|once| Once { again: true, ..once }), request: *request }
+            }
+            None => line.numbering.call(request),
+        };
+        loop {
+            line.numbering.introduce(&mut call);
+            let sent = line.frames.send(&call, descriptor);
+            let error = match sent.and_then(|()| line.frames.receive::<Response>()) {
+                Ok((response, token)) => {
+                    self.count_call(&mut line);
+                    return match response {
+                        // The file it is about is one that the next daemon does not have.
+                        Response::Failed(Error::AccessMode) if loss.has_lost_files => {
+                            Err(Error::Disconnected)
+                        }
+                        Response::Failed(error) => Err(error),
+                        response => Ok((response, token.map(|token| lift(token, self.descriptor_floor)))),
+                    };
+                }
+                Err(error) => error,
+            };
+            let FrameError::Ended(_) = error else { return Err(error.into()) };
+            self.renew_in_time(&mut line, &mut loss)?;
+            call.once = call.once.map(|once| Once { again: true, ..once });
+        }
+    }
+
+    /// A call was answered by the socket: after some of them a ring is worth its while.
+    fn count_call(&self, line: &mut Line) {
+        match line.calls_before_ring {
+            0 => {}
+            1 => self.ask_for_ring(line),
+            more => line.calls_before_ring = more - 1,
+        }
+    }
+
+    /// Asks for a ring, once for each daemon. Without one the socket serves on.
+    fn ask_for_ring(&self, line: &mut Line) {
+        line.calls_before_ring = 0;
+        match self.try_ask_for_ring(line) {
+            Ok(ring) => *self.ring.write() = ring.map(Arc::new),
+            // A daemon that knows of no rings hangs up. If it is gone the next call finds that out.
+            Err(_) => drop(self.renew(line)),
+        }
+    }
+
+    fn try_ask_for_ring(&self, line: &mut Line) -> Result<Option<Ring>, FrameError> {
+        // The calls of lanes do not say whose they are.
+        if let Some(introduction) = line.numbering.introduction() {
+            line.frames.send(&introduction, None)?;
+            let (Response::Done, _) = line.frames.receive::<Response>()? else { return Ok(None) };
+            line.numbering.note_introduction();
+        }
+        line.frames.send(&Request::Ring, None)?;
+        Ok(match line.frames.receive::<Response>()? {
+            (Response::Done, Some(memory)) => {
+                Ring::map(&memory, Arc::clone(&self.numbers), Arc::clone(&self.lanes))
+            }
+            _ => None,
+        })
+    }
+
+    /// A ring's daemon is gone: goes on with the next one, unless another thread has done so.
+    fn renew_after(&self, ring: &Arc<Ring>, line: &mut Line, loss: &mut Loss) -> Result<(), Error> {
+        let is_current = self.ring.read().as_ref().is_some_and(|current| Arc::ptr_eq(current, ring));
+        if is_current {
+            return self.renew_in_time(line, loss);
+        }
+        loss.has_lost_files |= line.has_lost_files;
+        Ok(())
+    }
+
+    /// Goes on with the next daemon, until so long after the connection was first `lost`: one that is about to end may take
+    /// connections, and answer nothing.
+    fn renew_in_time(&self, line: &mut Line, loss: &mut Loss) -> Result<(), Error> {
+        if self.holder.is_none() {
+            return Err(Error::Disconnected);
+        }
+        let patience = line.patience;
+        let began = match loss.since {
+            None => *loss.since.insert(Instant::now()),
+            Some(began) if began.elapsed() < patience => {
+                std::thread::sleep(PAUSE);
+                began
+            }
+            Some(_) => return Err(Error::Disconnected),
+        };
+        loop {
+            match self.renew(line) {
+                Err(Error::Disconnected) if began.elapsed() < line.patience => std::thread::sleep(PAUSE),
+                renewed => {
+                    renewed?;
+                    loss.has_lost_files |= line.has_lost_files;
+                    if self.ring.read().is_none() {
+                        line.calls_before_ring = CALLS_BEFORE_RING;
+                    }
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    /// Goes on with the next daemon, and notes whether it has not all the files that were open.
+    fn renew(&self, line: &mut Line) -> Result<(), Error> {
+        let holder = self.holder.ok_or(Error::Disconnected)?;
+        let greeted = patiently(line.patience, || greet(&holder.path(), self.descriptor_floor));
+        line.patience = if greeted.is_ok() { RESUME_WAIT } else { Duration::ZERO };
+        let (mut frames, store) = greeted?;
+        if store != self.store {
+            return Err(Error::Disconnected);
+        }
+        if let Some(caller) = line.numbering.reintroduction() {
+            frames.send(&caller, None)?;
+            frames.receive::<Response>()?;
+        }
+        if let Some(capabilities) = self.capabilities {
+            frames.send(&Request::Capabilities { bits: capabilities.bits() }, None)?;
+            frames.receive::<Response>()?;
+        }
+        let limit = self.limit.load(Ordering::Relaxed);
+        if limit != u64::MAX {
+            frames.send(&Request::Limit { bytes: limit }, None)?;
+            frames.receive::<Response>()?;
+        }
+        let mut shown = Ok(());
+        let mut has_lost_files = false;
+        holder.show(&mut |file, token| {
+            if shown.is_err() {
+                return;
+            }
+            shown = frames.send(&Request::Redeem, Some(token)).and_then(|()| {
+                let is_known = matches!(frames.receive::<Response>()?.0,
+                    Response::Opened { file: number, .. } if number == file.number());
+                file.note_whether_lost(!is_known);
+                has_lost_files |= !is_known;
+                Ok(())
+            });
+        });
+        shown?;
+        // The number stays: it is known as one of this library's own.
+        rustix::io::dup3(&frames.socket, &mut line.frames.socket, DupFlags::CLOEXEC)
+            .map_err(|_| Error::Descriptors)?;
+        line.has_lost_files = has_lost_files;
+        let ring = self.ring.write().take();
+        if let Some(ring) = ring {
+            ring.end();
+            self.ask_for_ring(line);
+        }
+        Ok(())
+    }
+}
+
+/// Connects, and says which protocol is spoken.
+pub(crate) fn greet(path: &[u8], descriptor_floor: i32) -> Result<(Frames, StoreId), Error> {
+    let socket = connect(path, descriptor_floor).map_err(|errno| match errno {
+        Errno::ACCESS | Errno::PERM => Error::Denied,
+        _ => Error::Disconnected,
+    })?;
+    let mut frames = Frames::new(socket);
+    frames.send(&Request::Hello { version: VERSION }, None)?;
+    match frames.receive::<Response>()?.0 {
+        Response::Welcome { store } => Ok((frames, store)),
+        Response::Failed(error) => Err(error),
+        _ => Err(unexpected()),
+    }
+}
+
+fn connect(path: &[u8], descriptor_floor: i32) -> Result<OwnedFd, Errno> {
+    let address = SocketAddrUnix::new(path)?;
+    let socket =
+        rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    let socket = lift(socket, descriptor_floor);
+    loop {
+        match rustix::net::connect(&socket, &address) {
+            Err(Errno::INTR) => {}
+            connected => return connected.map(|()| socket),
+        }
+    }
+}
+
+/// Moves a descriptor out of the application's way; where its limit leaves no room above, it stays in the way.
+fn lift(file: OwnedFd, floor: i32) -> OwnedFd {
+    if floor == 0 {
+        return file;
+    }
+    rustix::io::fcntl_dupfd_cloexec(file.as_fd(), floor).unwrap_or(file)
+}

@@ -1,0 +1,134 @@
+//! The thread of a connection: greets, takes requests from the socket, and makes the ring and the threads of its lanes.
+
+use crate::accounts::Holder;
+use crate::call::Call;
+use crate::complaints::Complaint;
+use crate::connection::{Answer, Connection, InHand};
+use crate::frames::{Bounds, FrameError, Frames};
+use crate::peer;
+use crate::protocol::{Request, Response};
+use crate::ring::daemon::Ring;
+use crate::server::Shared;
+use cuesta_libfs::{Credentials, Error};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::io::Errno;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock};
+use std::thread::Scope;
+
+/// Serves a process until it hangs up, or sends what is no request.
+pub(crate) fn serve(socket: OwnedFd, who: Credentials, shared: &Shared) {
+    let holder = holder(&who);
+    let bounds = Bounds { accounts: Arc::clone(shared.files.accounts()), holder };
+    let connection = Connection::new(shared, who, holder, peer::process(&socket));
+    let mut frames = Frames::bounded(socket, bounds);
+    let ring = OnceLock::new();
+    let ended = std::thread::scope(|scope| {
+        let _ending = EndOfRing(&ring);
+        connection.run(&mut frames, &ring, scope)
+    });
+    connection.forget_caller(!connection.is_cut.load(Ordering::Acquire));
+    let ended = match ended {
+        Err(FrameError::Ended(_)) if ring.get().is_some_and(Ring::is_broken) => Err(FrameError::Malformed),
+        ended => ended,
+    };
+    if let Err(error @ (FrameError::Malformed | FrameError::Late)) = ended
+        && let Some(left_out) = shared.complaints.is_told(Complaint::Message, holder.user)
+    {
+        tracing::warn!(user = holder.user, left_out, %error, "a connection is closed");
+    }
+}
+
+/// For whom a process's share of the daemon counts.
+pub(crate) fn holder(who: &Credentials) -> Holder {
+    let is_trusted = who.uid == 0 || who.uid == rustix::process::geteuid().as_raw();
+    Holder { user: who.uid, is_trusted }
+}
+
+/// Whom a connection is served for, if it may be served at all.
+pub(crate) fn who(socket: &OwnedFd) -> Option<Credentials> {
+    peer::credentials(socket)
+        .inspect_err(|error| tracing::warn!(%error, "a connection without credentials is closed"))
+        .ok()
+}
+
+/// The connection ends, in order or by a panic: so do the threads of its lanes.
+struct EndOfRing<'r>(&'r OnceLock<Ring>);
+
+impl Drop for EndOfRing<'_> {
+    fn drop(&mut self) {
+        self.0.get().into_iter().for_each(Ring::end);
+    }
+}
+
+impl Connection<'_> {
+    fn run<'scope>(
+        &'scope self,
+        frames: &mut Frames,
+        ring: &'scope OnceLock<Ring>,
+        scope: &'scope Scope<'scope, '_>,
+    ) -> Result<(), FrameError> {
+        let mut is_greeted = false;
+        loop {
+            let (call, token) = frames.receive::<Call<'_>>()?;
+            if !is_greeted && !matches!(call.request, Request::Hello { .. }) {
+                return Err(FrameError::Malformed);
+            }
+            is_greeted = true;
+            let mut in_hand = InHand::default();
+            let answer = match call.request {
+                Request::Ring => self.make_ring(&frames.socket, ring, scope),
+                Request::Lane { lane } => self.start_lane(ring.get(), lane, scope),
+                Request::Unheard => {
+                    ring.get().into_iter().for_each(Ring::let_go);
+                    Ok((Response::Done, None))
+                }
+                request => self.answer_call(Call { request, ..call }, token, &mut in_hand),
+            };
+            if matches!(answer, Err(Error::Disconnected | Error::SessionEnded)) {
+                // SharedFS goes away beneath us: the next daemon is who to ask.
+                self.is_cut.store(true, Ordering::Release);
+                return Err(FrameError::Ended(Errno::CONNRESET));
+            }
+            let (response, token) = answer.unwrap_or_else(|error| (Response::Failed(error), None));
+            let sending = token.is_some().then(|| self.shared.files.sendings().begin());
+            let sent = frames.send(&response, token.as_ref().map(AsFd::as_fd));
+            drop(token);
+            drop(sending);
+            sent?;
+        }
+    }
+
+    /// Does a call, exactly once if it asks for that.
+    pub(crate) fn answer_call(&self, call: Call<'_>, token: Option<OwnedFd>, in_hand: &mut InHand) -> Answer {
+        match call.once {
+            Some(once) => self.answer_once(once, call.request, token, in_hand),
+            None => self.answer(call.request, token, in_hand),
+        }
+    }
+
+    /// Makes the connection's ring, with a thread for its first lane.
+    fn make_ring<'scope>(
+        &'scope self,
+        socket: &OwnedFd,
+        ring: &'scope OnceLock<Ring>,
+        scope: &'scope Scope<'scope, '_>,
+    ) -> Answer {
+        if ring.get().is_some() {
+            return Err(Error::Invalid);
+        }
+        let (made, file) = Ring::make(socket, self.shared.files.accounts(), self.holder)?;
+        ring.get_or_init(|| made).start(0, self, scope)?;
+        Ok((Response::Done, Some(file)))
+    }
+
+    fn start_lane<'scope>(
+        &'scope self,
+        ring: Option<&'scope Ring>,
+        lane: u32,
+        scope: &'scope Scope<'scope, '_>,
+    ) -> Answer {
+        ring.ok_or(Error::Invalid)?.start(lane as usize, self, scope)?;
+        Ok((Response::Done, None))
+    }
+}
