@@ -105,7 +105,7 @@ const TURNS: &str = r#"
 
 #[test]
 fn a_file_that_processes_take_turns_with_is_the_same_to_all_of_them() {
-    let store = Served::new();
+    let store = Served::configured("ship = \"auto\"");
     let folder = tempfile::tempdir().expect("folder");
     let program = compiled(folder.path(), "turns", TURNS, &[]);
     let path = program.to_str().expect("a plain name");

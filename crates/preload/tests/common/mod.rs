@@ -135,6 +135,11 @@ fn daemon() {
 
 impl Served {
     pub fn new() -> Self {
+        Self::configured("")
+    }
+
+    /// With a daemon that is configured by these lines, if there are any.
+    pub fn configured(lines: &str) -> Self {
         let folder = tempfile::tempdir_in("/dev/shm").expect("folder");
         let (ours, theirs) = UnixStream::pair().expect("sockets");
         let name =
@@ -142,6 +147,7 @@ impl Served {
         let daemon = Command::new(std::env::current_exe().expect("path of the test"))
             .args(["--exact", "--nocapture", &name])
             .env(STORE_VARIABLE, folder.path())
+            .envs((!lines.is_empty()).then_some((OPTIONS_VARIABLE, lines)))
             .stdin(OwnedFd::from(theirs))
             .stdout(Stdio::null())
             .spawn()
