@@ -116,21 +116,21 @@ mod tests {
 
     #[test]
     fn a_file_that_changes_hands_now_and_then_is_not_shipped() {
-        let mut shipping = Shipping::default();
+        let mut shipping = Shipping::new(Ship::Auto);
         let now = turns(&mut shipping, Duration::ZERO, WINDOW / 2, 100);
         assert_eq!(shipping.left(FILE, now), None);
     }
 
     #[test]
     fn a_file_with_much_done_to_it_in_each_turn_is_not_shipped() {
-        let mut shipping = Shipping::default();
+        let mut shipping = Shipping::new(Ship::Auto);
         (0..100).for_each(|turn| shipping.note_turn(FILE, Duration::from_millis(turn), OPERATIONS_MIN));
         assert_eq!(shipping.left(FILE, Duration::from_millis(100)), None);
     }
 
     #[test]
     fn a_file_that_changes_hands_all_the_time_is_shipped_for_a_term_that_grows() {
-        let mut shipping = Shipping::default();
+        let mut shipping = Shipping::new(Ship::Auto);
         let (mut now, mut terms) = (Duration::ZERO, Vec::new());
         for _ in 0..10 {
             now = turns(&mut shipping, now, Duration::from_millis(1), TURNS);
