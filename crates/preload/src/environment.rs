@@ -22,8 +22,6 @@ pub struct Environment {
     pub device: Option<&'static CStr>,
     /// `CUESTA_DOCTOR`.
     pub doctor: Option<&'static CStr>,
-    /// `CUESTA_CALLS_SERVED`.
-    pub calls_served: Option<&'static CStr>,
     /// `CUESTA_PATCH`.
     pub patch: Option<&'static CStr>,
     /// `CUESTA_TABLE`.
@@ -102,14 +100,13 @@ impl Environment {
     /// # Safety
     /// `entry` is a zero-terminated string that stays as it is while this structure is used.
     unsafe fn note(&mut self, entry: *const c_char) -> bool {
-        let wanted: [(&[u8], &mut Option<&'static CStr>, bool); 11] = [
+        let wanted: [(&[u8], &mut Option<&'static CStr>, bool); 10] = [
             (b"CUESTA_SOCKET=", &mut self.socket, false),
             (b"CUESTA_AT=", &mut self.at, false),
             (b"CUESTA_MOUNTED=", &mut self.mounted, false),
             (b"CUESTA_DEVICE=", &mut self.device, false),
             (b"CUESTA_DOCTOR=", &mut self.doctor, true),
             (b"CUESTA_PATCH=", &mut self.patch, false),
-            (b"CUESTA_CALLS_SERVED=", &mut self.calls_served, false),
             (b"CUESTA_TABLE=", &mut self.table, true),
             (b"LD_LIBRARY_PATH=", &mut self.library_path, false),
             (b"LD_PRELOAD=", &mut self.preload, false),

@@ -58,12 +58,6 @@ pub fn alone<T>(work: impl FnOnce() -> T) -> T {
     work()
 }
 
-/// Runs `work` with no other thread inside, unless one stays there for long.
-pub fn if_alone<T>(work: impl FnOnce() -> T) -> Option<T> {
-    let closed = close();
-    closed.is_alone(own_flag()).then(work)
-}
-
 /// Runs `fork` with the gate closed, in the thread that is inside now. It answers 0 in the child.
 pub fn pass(fork: impl FnOnce() -> isize) -> isize {
     let mut closed = close();

@@ -10,7 +10,6 @@
 //! | `CUESTA_DEVICE` | what `stat` shows as the store's device: of its mount, wherever that is, or its own |
 //! | `CUESTA_TABLE` | what the program before exec left (see `inheritance`) |
 //! | `CUESTA_DOCTOR` | where calls are counted by what became of them (see `counting`) |
-//! | `CUESTA_CALLS_SERVED` | how many calls SharedFS does for a process before it has a session (see `trial`) |
 //! | `CUESTA_PATCH` | `all` patches every site, for tests of the patcher; `report` says what was done |
 //!
 //! `arch` knows the processor, `patch` rewrites the C library family, `interpose` replaces its hottest
@@ -19,7 +18,6 @@
 
 pub mod arch;
 mod at_once;
-mod attaching;
 mod authority;
 mod becoming;
 pub mod calls;
@@ -53,7 +51,6 @@ mod stacks;
 pub mod start;
 mod store;
 pub mod thread;
-mod trial;
 mod umask;
 pub mod user_memory;
 mod way;

@@ -9,13 +9,13 @@
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
-use crate::store::{Client, OpenFile, Token, shipping};
+use crate::store::{Client, OpenFile, Token};
 use cuesta_threads::GenerationLock;
 use rustix::fd::BorrowedFd;
 
 use crate::calls::Failure;
 use crate::cells::Cell;
-use crate::{cells, credentials, passing, process, trial};
+use crate::{cells, credentials, passing, process};
 
 /// One open file description.
 #[derive(Debug)]
@@ -35,8 +35,6 @@ pub struct Description {
     is_reference: AtomicBool,
     /// The descriptor by which SharedFS knows it, until it is opened by that; negative: there is none.
     token: AtomicI32,
-    /// Other processes may have what stands for it.
-    is_shared: AtomicBool,
 }
 
 // SAFETY: `file` changes only under REOPENING, in a process in which nobody has read it since the fork
@@ -91,7 +89,6 @@ impl Description {
             passed: AtomicU64::new(0),
             is_reference: AtomicBool::new(false),
             token: AtomicI32::new(-1),
-            is_shared: AtomicBool::new(false),
         }
     }
 
@@ -115,7 +112,6 @@ impl Description {
             passed: AtomicU64::new(passed),
             is_reference: AtomicBool::new(false),
             token: AtomicI32::new(token),
-            is_shared: AtomicBool::new(true),
         }
     }
 
@@ -187,20 +183,12 @@ impl Description {
         if passed != 0 && self.own_cell().is_none() {
             self.follow(passed);
         }
-        let client = match client.is_served() && self.own_cell().is_some() && trial::is_on() {
-            // The next daemon would not find the offset that processes share.
-            true => process::session()?,
-            false => client,
-        };
         let reopened = match (client.is_served(), self.token.load(Ordering::Acquire), &*file) {
-            // It was served before this process had a session.
-            (false, _, Some(OpenFile::Served(_)))
-                if shipping::knows_files_of(self.client.load(Ordering::Acquire)) =>
-            {
-                self.client.store(address(client), Ordering::Release);
-                return Ok(());
+            (false, ..) => {
+                let inode = cuesta_format::InodeNumber(self.inode);
+                client.reopen_number(&credentials::effective(), inode, flags, offset)?
             }
-            (_, token @ 0.., _) => {
+            (true, token @ 0.., _) => {
                 let token = Token::of_number(token);
                 let redeemed = client.redeem(&token);
                 match &redeemed {
@@ -209,11 +197,7 @@ impl Description {
                 }
                 redeemed?
             }
-            (_, _, Some(OpenFile::Served(served))) => client.redeem(served.token())?,
-            (false, ..) => {
-                let inode = cuesta_format::InodeNumber(self.inode);
-                client.reopen_number(&credentials::effective(), inode, flags, offset)?
-            }
+            (true, _, Some(OpenFile::Served(served))) => client.redeem(served.token())?,
             (true, ..) => self.adopted(client, flags, offset)?,
         };
         match file.replace(reopened) {
@@ -223,29 +207,6 @@ impl Description {
         }
         self.client.store(address(client), Ordering::Release);
         Ok(())
-    }
-
-    /// SharedFS served the file so far: it is the session's from now on, with its offset. `false`: it stays with SharedFS, as other
-    /// processes may share it, or was none of its. Call with no other thread inside.
-    pub fn take_over(&self) -> bool {
-        let Some(client @ Client::Own(_)) = process::attached() else { return false };
-        // SAFETY: no other thread is inside to read it.
-        let file = unsafe { &mut *self.file.get() };
-        let Some(served @ OpenFile::Served(_)) = &*file else { return false };
-        if self.is_shared.load(Ordering::Relaxed) {
-            return false;
-        }
-        let inode = cuesta_format::InodeNumber(self.inode);
-        let (flags, offset) = (served.flags(), served.offset());
-        let Ok(own) = client.reopen_number(&credentials::effective(), inode, flags, offset) else {
-            return false;
-        };
-        self.client.store(address(client), Ordering::Release);
-        if let Some(served) = file.replace(own) {
-            // What is wrong with the daemon shows elsewhere.
-            let _ = client.close(served);
-        }
-        true
     }
 
     /// The file as SharedFS opens it for the store's own user, who has no session.
@@ -326,7 +287,6 @@ impl Description {
     /// Moves the offset and the flags to where another process, which is about to come, can share them. Without room
     /// for them each process goes on with its own.
     pub fn share(&self) {
-        self.is_shared.store(true, Ordering::Relaxed);
         self.move_to_cell();
         if let Some(cell) = self.cell() {
             cell.count_process();

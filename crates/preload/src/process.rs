@@ -8,18 +8,17 @@
 use std::ffi::{CStr, CString, c_char};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, Ordering};
 
+use cuesta_format::InodeNumber;
 use cuesta_threads::GenerationLock;
-use rustix::fd::{AsRawFd as _, BorrowedFd, IntoRawFd as _, OwnedFd};
+use rustix::fd::{AsFd as _, AsRawFd as _, BorrowedFd, IntoRawFd as _, OwnedFd};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
+use crate::authority::StoreUser;
 use crate::calls::{self, Failure};
 use crate::environment::Environment;
 use crate::store::{Client, shipping};
-use crate::{
-    attaching, cells, descriptors, filter, gate, proxy, record_locks, signals, thread, trial, way,
-    working_directory,
-};
+use crate::{cells, descriptors, filter, gate, proxy, record_locks, signals, thread, way, working_directory};
 
 /// How many descriptors below the limit are ours to take.
 const RESERVED_DESCRIPTORS: u64 = 128;
@@ -44,19 +43,15 @@ static CONFIGURATION: AtomicPtr<Configuration> = AtomicPtr::new(std::ptr::null_m
 static LIBRARY: AtomicPtr<c_char> = AtomicPtr::new(std::ptr::null_mut());
 /// Zero until it is first asked for.
 static FLOOR: AtomicI32 = AtomicI32::new(0);
-/// What is to be settled before the next call: `WAS_FORKED`, `WANTS_SESSION`.
 static FORKED: AtomicU32 = AtomicU32::new(0);
-/// As the patched code sets it in the child.
-const WAS_FORKED: u32 = 1;
-const WANTS_SESSION: u32 = 2;
-pub(crate) static CLIENT: AtomicPtr<Client> = AtomicPtr::new(std::ptr::null_mut());
-pub(crate) static ATTACHING: GenerationLock = GenerationLock::new();
-pub(crate) static MARKER: AtomicI32 = AtomicI32::new(-1);
+static CLIENT: AtomicPtr<Client> = AtomicPtr::new(std::ptr::null_mut());
+static ATTACHING: GenerationLock = GenerationLock::new();
+static MARKER: AtomicI32 = AtomicI32::new(-1);
 /// A vfork child needed a session that its parent did not have.
-pub(crate) static SESSION_WANTED: AtomicBool = AtomicBool::new(false);
+static SESSION_WANTED: AtomicBool = AtomicBool::new(false);
 /// Where this program lies, if it was executed from a copy.
 static PROGRAM: AtomicPtr<Vec<u8>> = AtomicPtr::new(std::ptr::null_mut());
-pub(crate) static COMPLAINED: AtomicBool = AtomicBool::new(false);
+static COMPLAINED: AtomicBool = AtomicBool::new(false);
 
 /// Notes where the store is. Call once.
 pub fn configure(socket: &CStr, prefix: Vec<u8>, environment: &Environment) {
@@ -66,7 +61,6 @@ pub fn configure(socket: &CStr, prefix: Vec<u8>, environment: &Environment) {
         (c"CUESTA_AT", environment.at),
         (c"CUESTA_MOUNTED", environment.mounted),
         (c"CUESTA_DEVICE", environment.device),
-        (c"CUESTA_CALLS_SERVED", environment.calls_served),
         (c"CUESTA_PATCH", environment.patch),
     ];
     let number = |text: Option<&CStr>| text.and_then(|text| text.to_str().ok()?.parse().ok());
@@ -148,7 +142,7 @@ pub fn preload_path() -> Option<&'static [u8]> {
 }
 
 /// The name the kernel shows of this program.
-pub(crate) fn own_name() -> String {
+fn own_name() -> String {
     let mut name = [0u8; NAME_BYTES];
     let arguments = [libc::PR_GET_NAME as usize, name.as_mut_ptr() as usize, 0, 0, 0, 0];
     // SAFETY: writes a name of the kernel's length, which ends with a zero.
@@ -238,15 +232,10 @@ pub fn forked_flag() -> *const u32 {
 
 /// This is the child of a fork that was made here.
 pub fn forked() {
-    FORKED.store(WAS_FORKED, Ordering::Relaxed);
+    FORKED.store(1, Ordering::Relaxed);
 }
 
-/// This process, which SharedFS serves, takes a session with its next call.
-pub fn want_session() {
-    FORKED.fetch_or(WANTS_SESSION, Ordering::Relaxed);
-}
-
-/// Whether nothing is to be settled: this process is none that was forked and has made no call since.
+/// Whether this process is none that was forked, and has made no call since.
 #[inline(always)]
 pub fn is_caught_up() -> bool {
     FORKED.load(Ordering::Relaxed) == 0
@@ -256,7 +245,7 @@ pub fn is_caught_up() -> bool {
 #[inline(always)]
 pub fn catch_up() {
     if !is_caught_up() {
-        settle();
+        after_fork();
     }
     if !thread::is_vforked() && (!thread::has_guests() || is_of_suspending_child()) {
         settle_vfork();
@@ -289,19 +278,8 @@ pub fn note_sharing(shares: bool) {
 }
 
 #[cold]
-fn settle() {
-    if FORKED.load(Ordering::Relaxed) & WAS_FORKED != 0 {
-        after_fork();
-    }
-    if FORKED.load(Ordering::Relaxed) & WANTS_SESSION != 0 && !thread::is_vforked() {
-        FORKED.fetch_and(!WANTS_SESSION, Ordering::Relaxed);
-        attaching::take_session_for_all();
-    }
-}
-
 fn after_fork() {
     FORKED.store(0, Ordering::Relaxed);
-    trial::after_fork();
     thread::forget_guests();
     proxy::after_fork();
     if SHARES_DESCRIPTORS.swap(false, Ordering::Relaxed) {
@@ -352,8 +330,8 @@ pub fn attached() -> Option<&'static Client> {
 /// parent, whose memory this is, can neither use nor close it.
 #[derive(Clone, Copy)]
 pub struct ChildSession {
-    pub(crate) client: &'static Client,
-    pub(crate) marker: i32,
+    client: &'static Client,
+    marker: i32,
 }
 
 impl std::fmt::Debug for ChildSession {
@@ -372,14 +350,104 @@ fn childs_own() -> Option<ChildSession> {
 pub fn client() -> Result<&'static Client, Failure> {
     match attached() {
         Some(client) => Ok(client),
-        None => attaching::attach(),
+        None => attach(),
     }
 }
 
-/// The session, which a process takes now that was served so far and may have one.
-pub fn session() -> Result<&'static Client, Failure> {
-    let client = client()?;
-    if client.is_served() && trial::is_on() { attaching::take_session() } else { Ok(client) }
+#[cold]
+fn attach() -> Result<&'static Client, Failure> {
+    let configuration = configuration()?;
+    let _attaching = ATTACHING.hold();
+    if let Some(client) = attached() {
+        return Ok(client);
+    }
+    let program = own_name();
+    let _as_store_user = StoreUser::become_again();
+    // Where the program is, or else paths begin at the root.
+    let first = working_directory::pin().map_or(InodeNumber::ROOT, |pin| InodeNumber(pin.inode()));
+    let attached = if way::is_another_user() || addresses_are_short() {
+        way::connect_as_user(configuration).map(Client::Served)
+    } else {
+        let own = cuesta_libfs::Client::attach_to(&configuration.socket, descriptor_floor(), &program, first);
+        match own {
+            Err(_) if way::is_of_another_user(configuration) => {
+                way::connect_as_user(configuration).map(Client::Served)
+            }
+            own => own
+                .inspect(|client| client.ship_by(Box::new(shipping::Sending)))
+                .map(Client::Own)
+                .map_err(|error| error.to_string()),
+        }
+    };
+    let client = match attached {
+        Ok(client) => client,
+        Err(error) => {
+            let socket = String::from_utf8_lossy(&configuration.socket);
+            let is_anothers = way::is_another_user() || way::is_of_another_user(configuration);
+            if !COMPLAINED.swap(true, Ordering::Relaxed) {
+                if is_anothers {
+                    let user = rustix::process::geteuid().as_raw();
+                    crate::report(format_args!(
+                        "the store at {socket} is another user's, and is not served to user {user}: {error} (a program \
+                         reaches it that was started by one of the store's user's, or if the store's folder may be \
+                         searched)"
+                    ));
+                } else {
+                    crate::report(format_args!("cannot attach to the store at {socket}: {error}"));
+                }
+            }
+            return Err(Failure::Errno(if is_anothers { libc::EACCES } else { libc::EIO }));
+        }
+    };
+    let wants_marker = !client.is_served() && (thread::is_vforked() || MARKER.load(Ordering::Relaxed) < 0);
+    let marker = match wants_marker.then(|| make_marker(configuration)).transpose() {
+        Ok(marker) => marker,
+        Err(failure) => {
+            // Nobody would know of it: the next call begins another.
+            client.part();
+            return Err(failure);
+        }
+    };
+    let client: &'static Client = Box::leak(Box::new(client));
+    let limit = file_limit();
+    if !client.is_served() || limit != u64::MAX {
+        client.limit_files(limit);
+    }
+    client.watch_programs(calls::running::is_running);
+    client.keep_descriptors(descriptors::KEEPER);
+    client.tell_of_giving_up(|why| crate::report_inside(format_args!("a call fails (EIO): {why}")));
+    filter::ACTIVE.store(1, Ordering::Release);
+    filter::HOLDS.store(1, Ordering::Release);
+    if thread::is_vforked() {
+        SESSION_WANTED.store(true, Ordering::Relaxed);
+        let own = ChildSession { client, marker: marker.unwrap_or(-1) };
+        // SAFETY: the reference ends within the statement.
+        unsafe { thread::delta() }.get_or_insert_default().session = Some(own);
+        return Ok(client);
+    }
+    if let Some(marker) = marker {
+        descriptors::hide(marker, true);
+        MARKER.store(marker, Ordering::Release);
+    }
+    for fd in client.descriptors() {
+        descriptors::hide(fd, true);
+    }
+    CLIENT.store(std::ptr::from_ref(client).cast_mut(), Ordering::Release);
+    Ok(client)
+}
+
+/// Addresses that a session may come to map: its log, and what it reads of the store.
+const ADDRESSES_WANTED: u64 = 1 << 30;
+
+/// Whether the process may not map what a session does (`ulimit -v`): then SharedFS does its calls.
+fn addresses_are_short() -> bool {
+    let Some(limit) = rustix::process::getrlimit(rustix::process::Resource::As).current else { return false };
+    let sizes = contents(c"/proc/self/statm").unwrap_or_default();
+    let pages = sizes
+        .split(|byte| *byte == b' ')
+        .next()
+        .and_then(|word| std::str::from_utf8(word).ok()?.parse().ok());
+    limit.saturating_sub(pages.unwrap_or(0u64) * rustix::param::page_size() as u64) < ADDRESSES_WANTED
 }
 
 /// Gives up the session, or the connection that SharedFS serves it by; the next call begins another. Call with no other
@@ -405,16 +473,32 @@ fn is_single_threaded() -> bool {
     std::fs::read_dir("/proc/self/task").is_ok_and(|threads| threads.count() == 1)
 }
 
+/// The largest a file may get, as the process allows itself.
+fn file_limit() -> u64 {
+    rustix::process::getrlimit(rustix::process::Resource::Fsize).current.unwrap_or(u64::MAX)
+}
+
 /// The process's limits may be others now.
 pub fn limits_changed() {
     // A vfork child's are its own, its parent's session is not.
     let client = if thread::is_vforked() { childs_own().map(|own| own.client) } else { attached() };
     if let Some(client) = client {
-        client.limit_files(attaching::file_limit());
-        if !thread::is_vforked() && !client.is_served() && attaching::addresses_are_short() {
+        client.limit_files(file_limit());
+        if !thread::is_vforked() && !client.is_served() && addresses_are_short() {
             gate::alone(give_up_client);
         }
     }
+}
+
+fn make_marker(configuration: &Configuration) -> Result<i32, Failure> {
+    let open = || rustix::fs::open(&configuration.socket[..], OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
+    // The daemon we attached to may have left by now: the next one makes its socket.
+    let marker = cuesta_libfs::patiently(cuesta_libfs::RESUME_WAIT, || match open() {
+        Err(Errno::NOENT) => Err(cuesta_libfs::Error::Disconnected),
+        opened => Ok(opened),
+    })??;
+    let marker = set_aside(marker.as_fd())?;
+    Ok(marker.into_raw_fd())
 }
 
 /// How much of a file of the kernel's is read at a time.
@@ -461,16 +545,6 @@ pub fn placeholder(token: Option<i32>, lowest: i32, close_on_exec: bool) -> Resu
         }
         _ => Err(Failure::Errno(-fd)),
     }
-}
-
-/// Puts a copy of the marker in the place of a descriptor of ours. Call with no other thread inside.
-pub fn put_placeholder(fd: i32) {
-    let is_closed_on_exec =
-        rustix::io::fcntl_getfd(borrow(fd)).is_ok_and(|flags| flags.contains(rustix::io::FdFlags::CLOEXEC));
-    let flags = if is_closed_on_exec { libc::O_CLOEXEC } else { 0 };
-    let arguments = [MARKER.load(Ordering::Acquire) as usize, fd as usize, flags as usize, 0, 0, 0];
-    // SAFETY: `fd` is ours: no descriptor of the application's is replaced.
-    unsafe { crate::arch::syscall(libc::SYS_dup3 as usize, arguments) };
 }
 
 /// The kernel's limit of a program's name, with the terminator.

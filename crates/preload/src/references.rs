@@ -118,7 +118,7 @@ pub fn descriptor(pin: &Pin, close_on_exec: bool) -> Result<i32, Failure> {
 /// sessions have it open.
 fn take(pin: &Pin) -> Option<OwnedFd> {
     let client = process::attached()?;
-    if client.is_served() || pin.token().is_some() {
+    if client.is_served() {
         return client.lock_file(pin.file().ok()?).ok();
     }
     let access = match (pin.is_path(), pin.writes()) {

@@ -1,7 +1,7 @@
 //! How a call gets its answer: by the ring, by the socket, or from the next daemon.
 
 use crate::call::{Call, Numbering, Once};
-use crate::client::{Client, unexpected};
+use crate::client::{Client, Holder, unexpected};
 use crate::content::gather;
 use crate::frames::{FrameError, Frames};
 use crate::protocol::{Request, Response, VERSION};
@@ -32,6 +32,8 @@ pub(crate) struct Line {
     calls_before_ring: u32,
     /// The daemon that is asked now does not have all the files that were open when it was first asked.
     has_lost_files: bool,
+    /// Another daemon was asked before this one.
+    is_next: bool,
     numbering: Numbering,
 }
 
@@ -42,6 +44,7 @@ impl Line {
             patience: RESUME_WAIT,
             calls_before_ring: CALLS_BEFORE_RING,
             has_lost_files: false,
+            is_next: false,
             numbering,
         }
     }
@@ -90,7 +93,6 @@ impl From<FrameError> for Error {
 impl Client {
     pub(crate) fn ask(&self, request: &Request<'_>) -> Result<Response, Error> {
         match self.ask_then(request, |answer| answer.decode().map(Err::<std::convert::Infallible, _>))? {
-            Err(Response::Failed(error)) => Err(error),
             Err(response) => Ok(response),
         }
     }
@@ -99,13 +101,13 @@ impl Client {
     pub(crate) fn ask_then<T>(
         &self,
         request: &Request<'_>,
-        take: impl FnOnce(&Answer<'_>) -> Option<Result<T, Response>>,
+        mut take: impl FnMut(&Answer<'_>) -> Option<Result<T, Response>>,
     ) -> Result<Result<T, Response>, Error> {
-        let mut loss = Loss::default();
-        match self.ask_by_ring(request, &[], &mut loss, take)? {
+        self.ask_behind_show(|loss| match self.ask_by_ring(request, &[], loss, &mut take)? {
+            Some(Err(Response::Failed(error))) => Err(error),
             Some(answer) => Ok(answer),
             None => self.ask_by_socket(request, None, loss).map(|(response, _)| Err(response)),
-        }
+        })
     }
 
     /// Asks what `request` makes of bytes of the application's, with which it ends.
@@ -114,15 +116,50 @@ impl Client {
         data: &[UserSlice<'_>],
         request: impl Fn(&[u8]) -> Request<'_>,
     ) -> Result<Response, Error> {
+        self.ask_behind_show(|loss| {
+            let answer = self.ask_by_ring(&request(&[]), data, loss, |answer| answer.decode())?;
+            match answer {
+                Some(Response::Failed(error)) => Err(error),
+                Some(response) => Ok(response),
+                None => Ok(self.ask_by_socket(&request(&gather(data)?), None, loss)?.0),
+            }
+        })
+    }
+
+    pub(crate) fn ask_with(
+        &self,
+        request: &Request<'_>,
+        descriptor: Option<BorrowedFd<'_>>,
+    ) -> Result<(Response, Option<OwnedFd>), Error> {
+        self.ask_behind_show(|loss| self.ask_by_socket(request, descriptor, loss))
+    }
+
+    /// Makes a call, and makes it again if the daemon does not know the file: the daemon before may have opened that just as it died, when
+    /// the others were shown to this one.
+    fn ask_behind_show<T>(&self, mut ask: impl FnMut(&mut Loss) -> Result<T, Error>) -> Result<T, Error> {
         let mut loss = Loss::default();
-        let response = match self.ask_by_ring(&request(&[]), data, &mut loss, |answer| answer.decode())? {
-            Some(response) => response,
-            None => self.ask_by_socket(&request(&gather(data)?), None, loss)?.0,
-        };
-        match response {
-            Response::Failed(error) => Err(error),
-            response => Ok(response),
+        let mut answer = ask(&mut loss);
+        if matches!(answer, Err(Error::AccessMode)) && self.show_again() {
+            loss.begun = None;
+            answer = ask(&mut loss);
         }
+        match answer {
+            // The file it is about is one that the next daemon does not have.
+            Err(Error::AccessMode) if loss.has_lost_files => Err(Error::Disconnected),
+            answer => answer,
+        }
+    }
+
+    /// Shows all open files to the daemon. `false`: it is the one that opened them.
+    #[cold]
+    fn show_again(&self) -> bool {
+        let mut line = self.line.lock();
+        let Some(holder) = self.holder.filter(|_| line.is_next) else { return false };
+        // If the daemon is gone the call finds that out by itself.
+        if let Ok(has_lost_files) = show(&mut line.frames, holder) {
+            line.has_lost_files |= has_lost_files;
+        }
+        true
     }
 
     /// Asks by the ring. Nothing: it is to be asked by the socket.
@@ -147,19 +184,11 @@ impl Client {
         Ok(None)
     }
 
-    pub(crate) fn ask_with(
-        &self,
-        request: &Request<'_>,
-        descriptor: Option<BorrowedFd<'_>>,
-    ) -> Result<(Response, Option<OwnedFd>), Error> {
-        self.ask_by_socket(request, descriptor, Loss::default())
-    }
-
     fn ask_by_socket(
         &self,
         request: &Request<'_>,
         descriptor: Option<BorrowedFd<'_>>,
-        mut loss: Loss,
+        loss: &mut Loss,
     ) -> Result<(Response, Option<OwnedFd>), Error> {
         let mut line = self.line.lock();
         let mut call = match &loss.begun {
@@ -175,10 +204,6 @@ impl Client {
                 Ok((response, token)) => {
                     self.count_call(&mut line);
                     return match response {
-                        // The file it is about is one that the next daemon does not have.
-                        Response::Failed(Error::AccessMode) if loss.has_lost_files => {
-                            Err(Error::Disconnected)
-                        }
                         Response::Failed(error) => Err(error),
                         response => Ok((response, token.map(|token| lift(token, self.descriptor_floor)))),
                     };
@@ -186,7 +211,7 @@ impl Client {
                 Err(error) => error,
             };
             let FrameError::Ended(_) = error else { return Err(error.into()) };
-            self.renew_in_time(&mut line, &mut loss)?;
+            self.renew_in_time(&mut line, loss)?;
             call.once = call.once.map(|once| Once { again: true, ..once });
         }
     }
@@ -288,25 +313,12 @@ impl Client {
             frames.send(&Request::Limit { bytes: limit }, None)?;
             frames.receive::<Response>()?;
         }
-        let mut shown = Ok(());
-        let mut has_lost_files = false;
-        holder.show(&mut |file, token| {
-            if shown.is_err() {
-                return;
-            }
-            shown = frames.send(&Request::Redeem, Some(token)).and_then(|()| {
-                let is_known = matches!(frames.receive::<Response>()?.0,
-                    Response::Opened { file: number, .. } if number == file.number());
-                file.note_whether_lost(!is_known);
-                has_lost_files |= !is_known;
-                Ok(())
-            });
-        });
-        shown?;
+        let has_lost_files = show(&mut frames, holder)?;
         // The number stays: it is known as one of this library's own.
         rustix::io::dup3(&frames.socket, &mut line.frames.socket, DupFlags::CLOEXEC)
             .map_err(|_| Error::Descriptors)?;
         line.has_lost_files = has_lost_files;
+        line.is_next = true;
         let ring = self.ring.write().take();
         if let Some(ring) = ring {
             ring.end();
@@ -314,6 +326,24 @@ impl Client {
         }
         Ok(())
     }
+}
+
+/// Shows all files that `holder` has open to a daemon, which knows them by their tokens. Answers whether it lacks one.
+fn show(frames: &mut Frames, holder: &dyn Holder) -> Result<bool, FrameError> {
+    let (mut shown, mut has_lost_files) = (Ok(()), false);
+    holder.show(&mut |file, token| {
+        if shown.is_err() {
+            return;
+        }
+        shown = frames.send(&Request::Redeem, Some(token)).and_then(|()| {
+            let is_known = matches!(frames.receive::<Response>()?.0,
+                Response::Opened { file: number, .. } if number == file.number());
+            file.note_whether_lost(!is_known);
+            has_lost_files |= !is_known;
+            Ok(())
+        });
+    });
+    shown.map(|()| has_lost_files)
 }
 
 /// Connects, and says which protocol is spoken.

@@ -147,7 +147,6 @@ impl Client {
         match answer {
             Ok(taken) => Ok(taken),
             Err(Response::Bytes(bytes)) => Ok(take(Content::Message(&bytes))),
-            Err(Response::Failed(error)) => Err(error),
             Err(_) => Err(unexpected()),
         }
     }

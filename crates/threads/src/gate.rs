@@ -168,15 +168,6 @@ impl Gate {
 }
 
 impl Closed<'_> {
-    /// Whether nobody is inside but the thread with this flag: those who were inside for longer than they are waited for may be.
-    #[must_use]
-    pub fn is_alone(&self, me: *const Inside) -> bool {
-        let mut others =
-            self.members.iter().flat_map(|members| members.iter()).filter(|member| member.0 != me);
-        // SAFETY: a member's flag lives until it resigns, for which it needs the lock held here.
-        self.members.is_some() && others.all(|member| !unsafe { &*member.0 }.is_set_elsewhere())
-    }
-
     /// This is the child of a fork: only the thread with this flag is left.
     pub fn forget_others(&mut self, me: *const Inside) {
         if let Some(members) = &mut self.members {

@@ -4,11 +4,13 @@
 //! |---|---|
 //! | `mod` | a store whose daemons are killed, and clients that are served as another user |
 //! | `each_call` | every call, and its daemon dies at one planted moment of it |
+//! | `opening` | files that are opened just as the daemon dies |
 //! | `programs` | programs as they are |
 //! | `campaign` | random calls against what they must come to, and daemons that die at random moments |
 
 mod campaign;
 mod each_call;
+mod opening;
 mod programs;
 
 use crate::common::Place;

@@ -25,15 +25,8 @@ use crate::user_memory::UserPath;
 use crate::{counting, errno, gate, process, references, thread, user_memory};
 
 /// Variables every program under Cuesta has.
-const KEPT: [&CStr; 7] = [
-    c"LD_PRELOAD",
-    c"CUESTA_SOCKET",
-    c"CUESTA_AT",
-    c"CUESTA_MOUNTED",
-    c"CUESTA_DEVICE",
-    c"CUESTA_CALLS_SERVED",
-    c"CUESTA_PATCH",
-];
+const KEPT: [&CStr; 6] =
+    [c"LD_PRELOAD", c"CUESTA_SOCKET", c"CUESTA_AT", c"CUESTA_MOUNTED", c"CUESTA_DEVICE", c"CUESTA_PATCH"];
 /// Variables meant for the library in the next program alone.
 const OURS_ALONE: [&str; 2] = ["CUESTA_TABLE", counting::VARIABLE];
 

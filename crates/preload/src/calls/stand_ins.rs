@@ -40,7 +40,7 @@ impl Address {
     }
 
     fn of_stand_in(call: &Call, inode: InodeNumber) -> Result<Self, Failure> {
-        let client = process::session()?;
+        let client = process::client()?;
         if client.is_served() {
             // They are out of reach of other users than the store's.
             call.unserved(libc::EOPNOTSUPP)?;
@@ -61,7 +61,7 @@ pub fn open_pipe(inode: InodeNumber, name: &[u8], flags: i32) -> Answer {
     if by_mount::is_mounted() {
         return by_mount::open(inode, name, flags);
     }
-    let path = process::session()?.stand_in(inode);
+    let path = process::client()?.stand_in(inode);
     let path = CString::new(path).map_err(|_| Failure::Errno(libc::EIO))?;
     match rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, 0o600.into(), 0) {
         Ok(()) | Err(rustix::io::Errno::EXIST) => {}
@@ -81,7 +81,7 @@ pub fn bind(call: &Call) -> Answer {
     }
     let mode = NewMode { bits: mode_unbound(call)?, umask: crate::umask::current() };
     let made = at(place, |place| {
-        let (client, credentials) = (process::session()?, credentials::effective());
+        let (client, credentials) = (process::client()?, credentials::effective());
         let (base, path) = place.located()?;
         if client.is_served() {
             // Before there is a name, which others would see; but it may be one out of the store.

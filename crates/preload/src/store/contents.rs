@@ -11,8 +11,7 @@ use rustix::fd::OwnedFd;
 
 use super::open_files::ServedFile;
 use super::targets::unconfined;
-use super::{Base, Client, OpenFile, Side, Target, Token, Version, stranger};
-use crate::{process, trial};
+use super::{Base, Client, OpenFile, Target, Token, Version, stranger};
 
 impl Client {
     /// `open`.
@@ -40,26 +39,17 @@ impl Client {
         resolve: Resolve,
     ) -> Result<OpenFile, Error> {
         let mode = mode.into();
-        let client = match self {
-            // Never sent: the open file is the session's.
+        match self {
             Client::Own(client) => {
-                let opened = client.open_within(credentials, base.own()?, path, flags, mode, resolve);
-                return opened.map(OpenFile::Own);
+                client.open_within(credentials, base.own()?, path, flags, mode, resolve).map(OpenFile::Own)
             }
-            Client::Served(client) => client,
-        };
-        if flags & libc::O_PATH == 0 {
-            unconfined(credentials)?;
-        }
-        trial::spend(trial::COST_OF_OPEN);
-        match client.open(base.place()?, path, flags, mode, resolve) {
-            Ok((file, token)) => Ok(OpenFile::served(token, file)),
-            // A named pipe, which only a session comes by.
-            Err(Error::Unsupported) if trial::is_on() => {
-                let client = process::session().map_err(|_| Error::Unsupported)?;
-                client.open_within(credentials, base, path, flags, mode, resolve)
+            Client::Served(client) => {
+                if flags & libc::O_PATH == 0 {
+                    unconfined(credentials)?;
+                }
+                let (file, token) = client.open(base.place()?, path, flags, mode, resolve)?;
+                Ok(OpenFile::served(token, file))
             }
-            Err(error) => Err(error),
         }
     }
 
@@ -68,7 +58,6 @@ impl Client {
         match self {
             Client::Own(client) => client.reopen(credentials, open.inode(), flags, 0).map(OpenFile::Own),
             Client::Served(client) => {
-                trial::spend(trial::COST_OF_OPEN);
                 let (file, token) = client.reopen(open.with_shared_fs()?, flags)?;
                 Ok(OpenFile::served(token, file))
             }
@@ -91,69 +80,66 @@ impl Client {
 
     /// The file a token stands for, kept open by a token of its own.
     pub fn redeem(&self, token: &Token) -> Result<OpenFile, Error> {
+        let Client::Served(client) = self else { return Err(stranger()) };
         let token = token.copy()?;
-        let file = self.with_shared_fs()?.redeem(token.as_fd())?;
-        Ok(OpenFile::known(file, token))
+        let file = client.redeem(token.as_fd())?;
+        Ok(OpenFile::known(ServedFile { file, token }))
     }
 
     /// Closes a file, unless it is in use elsewhere.
     pub fn close(&self, file: OpenFile) -> Result<(), Error> {
         match (self, file) {
             (Client::Own(client), OpenFile::Own(file)) => client.close(file),
-            (_, OpenFile::Served(file)) => match (Arc::into_inner(file), self) {
-                (Some(ServedFile { file, token, .. }), Client::Served(client)) => {
+            (Client::Served(client), OpenFile::Served(file)) => match Arc::into_inner(file) {
+                Some(ServedFile { file, token }) => {
                     drop(token);
                     client.close(&file)
                 }
-                // SharedFS sees that the token is gone.
-                _ => Ok(()),
+                None => Ok(()),
             },
             (_, OpenFile::Own(file)) => {
                 // It belongs to a session that is over.
                 std::mem::forget(file);
                 Ok(())
             }
+            (_, OpenFile::Served(_)) => Ok(()),
         }
     }
 
     /// Reads at the file's offset.
     #[inline]
     pub fn read(&self, file: &OpenFile, out: &mut [UserSliceMut<'_>]) -> Result<usize, Error> {
-        match self.side(file)? {
-            Side::Own(client, file) => client.read(file, out),
-            Side::Served(client, file) => {
-                client.read(file, out, None).inspect(|bytes| trial::note_bytes(*bytes))
-            }
+        match self {
+            Client::Own(client) => client.read(file.own()?, out),
+            Client::Served(client) => client.read(file.with_shared_fs()?, out, None),
         }
     }
 
     /// Reads at `offset`.
     #[inline]
     pub fn pread(&self, file: &OpenFile, out: &mut [UserSliceMut<'_>], offset: i64) -> Result<usize, Error> {
-        match self.side(file)? {
-            Side::Own(client, file) => client.pread(file, out, offset),
-            Side::Served(client, file) => {
-                client.read(file, out, Some(offset)).inspect(|bytes| trial::note_bytes(*bytes))
-            }
+        match self {
+            Client::Own(client) => client.pread(file.own()?, out, offset),
+            Client::Served(client) => client.read(file.with_shared_fs()?, out, Some(offset)),
         }
     }
 
     /// Writes at the file's offset, or its end.
     #[inline]
     pub fn write(&self, file: &OpenFile, data: &[UserSlice<'_>]) -> Result<usize, Error> {
-        let appends = file.appends();
-        match self.side(file)? {
-            Side::Own(client, file) => client.write(file, data),
-            Side::Served(client, file) => {
-                client.write(file, data, None, appends).inspect(|bytes| trial::note_bytes(*bytes))
-            }
+        match self {
+            Client::Own(client) => client.write(file.own()?, data),
+            Client::Served(client) => client.write(file.with_shared_fs()?, data, None, file.appends()),
         }
     }
 
     /// Writes at `offset`, or at the end.
     #[inline]
     pub fn pwrite(&self, file: &OpenFile, data: &[UserSlice<'_>], offset: i64) -> Result<usize, Error> {
-        self.write_appending(file, data, Some(offset), file.appends())
+        match self {
+            Client::Own(client) => client.pwrite(file.own()?, data, offset),
+            Client::Served(_) => self.write_appending(file, data, Some(offset), file.appends()),
+        }
     }
 
     /// As LibFS.
@@ -165,29 +151,27 @@ impl Client {
         offset: Option<i64>,
         appends: bool,
     ) -> Result<usize, Error> {
-        match self.side(file)? {
-            Side::Own(client, file) => client.write_appending(file, data, offset, appends),
-            Side::Served(client, file) => {
-                client.write(file, data, offset, appends).inspect(|bytes| trial::note_bytes(*bytes))
-            }
+        match self {
+            Client::Own(client) => client.write_appending(file.own()?, data, offset, appends),
+            Client::Served(client) => client.write(file.with_shared_fs()?, data, offset, appends),
         }
     }
 
     /// `lseek`.
     #[inline]
     pub fn seek(&self, file: &OpenFile, offset: i64, whence: Whence) -> Result<u64, Error> {
-        match self.side(file)? {
-            Side::Own(client, file) => client.seek(file, offset, whence),
-            Side::Served(client, file) => client.seek(file, offset, whence),
+        match self {
+            Client::Own(client) => client.seek(file.own()?, offset, whence),
+            Client::Served(client) => client.seek(file.with_shared_fs()?, offset, whence),
         }
     }
 
     /// `fsync`.
     #[inline]
     pub fn fsync(&self, file: &OpenFile) -> Result<(), Error> {
-        match self.side(file)? {
-            Side::Own(client, file) => client.fsync(file),
-            Side::Served(client, file) => client.fsync(file),
+        match self {
+            Client::Own(client) => client.fsync(file.own()?),
+            Client::Served(client) => client.fsync(file.with_shared_fs()?),
         }
     }
 
@@ -210,18 +194,17 @@ impl Client {
 
     /// `ftruncate`.
     pub fn truncate_open(&self, file: &OpenFile, size: i64) -> Result<(), Error> {
-        let target = Target::File(file);
-        match self.side(file)? {
-            Side::Own(client, file) => client.truncate_open(file, size),
-            Side::Served(client, _) => client.truncate(target.subject()?, size),
+        match self {
+            Client::Own(client) => client.truncate_open(file.own()?, size),
+            Client::Served(client) => client.truncate(Target::File(file).subject()?, size),
         }
     }
 
     /// `fallocate`.
     pub fn allocate(&self, file: &OpenFile, what: Allocation, offset: i64, length: i64) -> Result<(), Error> {
-        match self.side(file)? {
-            Side::Own(client, file) => client.allocate(file, what, offset, length),
-            Side::Served(client, file) => client.allocate(file, what, offset, length),
+        match self {
+            Client::Own(client) => client.allocate(file.own()?, what, offset, length),
+            Client::Served(client) => client.allocate(file.with_shared_fs()?, what, offset, length),
         }
     }
 
@@ -231,60 +214,52 @@ impl Client {
         file: &OpenFile,
         sink: &mut dyn FnMut(DirectoryItem<'_>) -> bool,
     ) -> Result<(), Error> {
-        match self.side(file)? {
-            Side::Own(client, file) => client.read_directory(file, sink),
-            Side::Served(client, file) => client.read_directory(file, sink),
+        match self {
+            Client::Own(client) => client.read_directory(file.own()?, sink),
+            Client::Served(client) => client.read_directory(file.with_shared_fs()?, sink),
         }
     }
 
     /// Whether `credentials` have `rights` to what an open file is of.
     pub fn access_open(&self, credentials: &Credentials, file: &OpenFile, rights: u32) -> Result<(), Error> {
-        let target = Target::File(file);
-        match self.side(file)? {
-            Side::Own(client, file) => client.access_open(credentials, file, rights),
-            Side::Served(client, _) => client.access(target.subject()?, rights),
+        match self {
+            Client::Own(client) => client.access_open(credentials, file.own()?, rights),
+            Client::Served(client) => client.access(Target::File(file).subject()?, rights),
         }
     }
 
     /// `fstat`.
     #[inline]
     pub fn stat_open(&self, file: &OpenFile) -> Result<Stat, Error> {
-        let target = Target::File(file);
-        match self.side(file)? {
-            Side::Own(client, file) => client.stat_open(file),
-            Side::Served(client, _) => client.stat(target.subject()?).map(|record| Stat { record }),
+        match self {
+            Client::Own(client) => client.stat_open(file.own()?),
+            Client::Served(client) => {
+                client.stat(Target::File(file).subject()?).map(|record| Stat { record })
+            }
         }
     }
 
     /// `fstatfs`.
     pub fn statfs_open(&self, file: &OpenFile) -> Result<StoreTotals, Error> {
-        let target = Target::File(file);
-        match self.side(file)? {
-            Side::Own(client, file) => client.statfs_in(client.stat_open(file)?.record.tree),
-            Side::Served(client, _) => client.statfs(target.subject()?),
+        match self {
+            Client::Own(client) => client.statfs_in(client.stat_open(file.own()?)?.record.tree),
+            Client::Served(client) => client.statfs(Target::File(file).subject()?),
         }
     }
 
     /// A descriptor of what programs that share mappings of the file map; `writes`: to be written, too.
     pub fn map_shared(&self, file: &OpenFile, writes: bool) -> Result<OwnedFd, Error> {
-        match file {
-            OpenFile::Own(own) => match self {
-                Client::Own(client) => client.map_shared(own, writes),
-                Client::Served(_) => Err(stranger()),
-            },
-            // Which only a session may.
-            OpenFile::Served(_) => {
-                let client = process::session().map_err(|_| Error::Unsupported)?;
-                client.with_own(file, |client, file| client.map_shared(file, writes))
-            }
+        match self {
+            Client::Own(client) => client.map_shared(file.own()?, writes),
+            Client::Served(_) => Err(Error::Unsupported),
         }
     }
 
     /// The present version of an open file's inode.
     pub fn version(&self, file: &OpenFile) -> Result<Version, Error> {
-        match self.side(file)? {
-            Side::Own(client, file) => client.version(file).map(Version::Own),
-            Side::Served(..) => {
+        match self {
+            Client::Own(client) => client.version(file.own()?).map(Version::Own),
+            Client::Served(_) => {
                 let InodeRecord { inode, changed, modified, size, .. } = self.stat_open(file)?.record;
                 Ok(Version::Served(inode, changed, modified, size))
             }
@@ -293,18 +268,17 @@ impl Client {
 
     /// Target of an open symbolic link.
     pub fn read_link_open(&self, file: &OpenFile) -> Result<Vec<u8>, Error> {
-        let target = Target::File(file);
-        match self.side(file)? {
-            Side::Own(client, file) => client.read_link_open(file),
-            Side::Served(client, _) => client.read_link(target.subject()?),
+        match self {
+            Client::Own(client) => client.read_link_open(file.own()?),
+            Client::Served(client) => client.read_link(Target::File(file).subject()?),
         }
     }
 
     /// Where an open directory lies.
     pub fn whereabouts(&self, file: &OpenFile, guess: &[u8]) -> Result<Vec<u8>, Error> {
-        match self.side(file)? {
-            Side::Own(client, file) => client.whereabouts(file, guess),
-            Side::Served(client, file) => client.whereabouts(file, guess),
+        match self {
+            Client::Own(client) => client.whereabouts(file.own()?, guess),
+            Client::Served(client) => client.whereabouts(file.with_shared_fs()?, guess),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Open files, and the descriptors that stand for those SharedFS serves.
 
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, FromRawFd as _, IntoRawFd as _, OwnedFd};
-use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use cuesta_format::{FileKind, InodeNumber, Timestamp};
@@ -9,9 +9,6 @@ use cuesta_libfs::{Error, Whence};
 
 use super::{Client, stranger};
 use crate::{descriptors, process, way};
-
-/// So many calls on one open file are served for a process that has a session.
-const CALLS_SERVED_MAX: u32 = 64;
 
 /// An open file.
 #[derive(Clone, Debug)]
@@ -27,8 +24,6 @@ pub enum OpenFile {
 pub struct ServedFile {
     pub(super) file: cuesta_served::OpenFile,
     pub(super) token: Token,
-    /// Calls on it that SharedFS did for a process with a session.
-    calls: AtomicU32,
 }
 
 /// A descriptor of this library's own that stands for an open file, and outlives its session.
@@ -119,11 +114,6 @@ impl Drop for Token {
 }
 
 impl ServedFile {
-    /// Its inode.
-    pub fn inode(&self) -> InodeNumber {
-        self.file.inode()
-    }
-
     /// The descriptor that keeps it open.
     pub fn token(&self) -> &Token {
         &self.token
@@ -132,12 +122,12 @@ impl ServedFile {
 
 impl OpenFile {
     pub(super) fn served(token: OwnedFd, file: cuesta_served::OpenFile) -> Self {
-        Self::known(file, Token::new(token))
+        Self::known(ServedFile { file, token: Token::new(token) })
     }
 
     /// One that the next daemon is to know of.
-    pub(super) fn known(file: cuesta_served::OpenFile, token: Token) -> Self {
-        let served = Arc::new(ServedFile { file, token, calls: AtomicU32::new(0) });
+    pub(super) fn known(served: ServedFile) -> Self {
+        let served = Arc::new(served);
         let mut files = SERVED.lock().unwrap_or_else(PoisonError::into_inner);
         if files.len() == files.capacity() {
             files.retain(|file| file.strong_count() > 0);
@@ -151,15 +141,6 @@ impl OpenFile {
         match self {
             OpenFile::Own(file) => Ok(file),
             OpenFile::Served(_) => Err(stranger()),
-        }
-    }
-
-    /// SharedFS does one more call on it for a process that has a session. Behind some of them the session takes the file over.
-    pub(super) fn note_served(&self) {
-        if let OpenFile::Served(served) = self
-            && served.calls.fetch_add(1, Ordering::Relaxed) == CALLS_SERVED_MAX
-        {
-            process::want_session();
         }
     }
 
@@ -215,7 +196,7 @@ impl OpenFile {
         match self {
             OpenFile::Own(file) => file.set_flags(flags),
             OpenFile::Served(served) => {
-                if let Some(Ok(client)) = process::attached().map(Client::with_shared_fs) {
+                if let Some(Client::Served(client)) = process::attached() {
                     // What is wrong shows with the next call.
                     let _ = client.set_flags(&served.file, flags);
                 }
@@ -227,8 +208,10 @@ impl OpenFile {
     pub fn offset(&self) -> u64 {
         match self {
             OpenFile::Own(file) => file.offset(),
-            OpenFile::Served(served) => match process::attached().map(Client::with_shared_fs) {
-                Some(Ok(client)) => client.seek(&served.file, 0, Whence::Current).unwrap_or_default(),
+            OpenFile::Served(served) => match process::attached() {
+                Some(Client::Served(client)) => {
+                    client.seek(&served.file, 0, Whence::Current).unwrap_or_default()
+                }
                 _ => 0,
             },
         }

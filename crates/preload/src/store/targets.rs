@@ -38,15 +38,13 @@ impl<'a> Base<'a> {
     pub(super) fn own(self) -> Result<cuesta_libfs::Base<'a>, Error> {
         Ok(match self {
             Base::Root => cuesta_libfs::Base::Root,
-            Base::Directory(OpenFile::Own(file)) => cuesta_libfs::Base::Directory(file),
-            Base::Directory(OpenFile::Served(served)) => cuesta_libfs::Base::Inode(served.inode()),
+            Base::Directory(file) => cuesta_libfs::Base::Directory(file.own()?),
         })
     }
 
     pub(super) fn place(self) -> Result<Place, Error> {
         Ok(match self {
             Base::Root => Place::Root,
-            Base::Directory(OpenFile::Own(file)) => Place::Inode(file.inode()),
             Base::Directory(file) => Place::Directory(file.with_shared_fs()?.number()),
         })
     }
