@@ -18,20 +18,32 @@
 //!
 //! What a call changes of a file in mapped mode past the log has no entry: such a call is done again.
 //!
+//! A process may be killed while its call waits here, for a lease or for room. Its parent learns that it has ended, and relies on it: the next
+//! program must not meet a change that comes later. So a call takes effect only while its process is there, which is
+//! looked up behind all waits, under the locks that every reader of the change takes ([`while_wanted`]).
+//!
 //! Sessions of programs execute nobody's calls, and look at one flag that says so.
 
 use crate::client::{Client, Halt, Turn};
 use crate::errno::Error;
 use crate::session::unexpected;
-use crate::sync::Ordering;
+use crate::sync::{Arc, Ordering};
 use cuesta_format::call_tag::TAG_BYTES;
 use cuesta_format::wire::{Request, Response};
 use cuesta_format::{CallRecord, CallSlot, CallTag, Caller, Operation};
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 
 thread_local! {
     /// Whose call this thread executes.
     static TAG: Cell<Option<CallTag>> = const { Cell::new(None) };
+    /// The process that waits for it.
+    static PROCESS: RefCell<Option<Arc<dyn CallingProcess>>> = const { RefCell::new(None) };
+}
+
+/// A process without a session, whose calls are executed here.
+pub trait CallingProcess: Send + Sync {
+    /// Whether it has ended, or at least knows no more of the calls that it asked for.
+    fn is_gone(&self) -> bool;
 }
 
 /// What an entry is to the call that logs it.
@@ -59,6 +71,28 @@ pub fn tagged<T>(tag: CallTag, call: impl FnOnce() -> T) -> T {
     call()
 }
 
+/// Forgets the thread's process.
+struct Unwanted;
+
+impl Drop for Unwanted {
+    fn drop(&mut self) {
+        PROCESS.set(None);
+    }
+}
+
+/// Executes calls of a process: a tagged one that has not taken effect when the process is gone fails with [`Error::Withdrawn`].
+pub fn while_wanted<T>(process: &Arc<dyn CallingProcess>, calls: impl FnOnce() -> T) -> T {
+    PROCESS.set(Some(Arc::clone(process)));
+    let _unwanted = Unwanted;
+    calls()
+}
+
+/// Whether the process is gone whose call this thread executes.
+#[cold]
+pub(crate) fn is_withdrawn() -> bool {
+    PROCESS.with_borrow(|process| process.as_ref().is_some_and(|process| process.is_gone()))
+}
+
 impl Client {
     /// This session executes calls of others, for whom [`tagged`] speaks.
     pub fn execute_for_callers(&self) {
@@ -69,6 +103,11 @@ impl Client {
     #[inline]
     fn tag(&self) -> Option<CallTag> {
         if self.has_callers.load(Ordering::Relaxed) { TAG.get() } else { None }
+    }
+
+    /// Fails if the process is gone whose call this thread executes.
+    pub(crate) fn check_wanted(&self) -> Result<(), Error> {
+        if self.tag().is_some() && is_withdrawn() { Err(Error::Withdrawn) } else { Ok(()) }
     }
 
     /// Bytes that the effect of a call of this thread takes beyond its body.

@@ -14,8 +14,10 @@ use crate::accesses::Accesses;
 use crate::ahead::Ahead;
 use crate::attempts::{Attempts, GivingUp, NO_LEASE, NO_SENSE, OPERATION_ATTEMPTS};
 use crate::cache::Cache;
+use crate::call_tags::is_withdrawn;
 use crate::commit_file::CommitFile;
 use crate::errno::Error;
+use crate::instant::NameChanges;
 use crate::kernel::Kernel;
 use crate::link::{Link, SocketLink};
 use crate::mapped_descriptors::{Keeper, MappedDescriptors};
@@ -75,6 +77,7 @@ pub struct Client {
     pub(crate) shipping: Shipping,
     /// Threads may execute calls of others ([`crate::tagged`]).
     pub(crate) has_callers: AtomicBool,
+    pub(crate) names: NameChanges,
 }
 
 /// Why an attempt did not come to an end.
@@ -158,6 +161,7 @@ impl Client {
             accesses: Accesses::default(),
             shipping: Shipping::default(),
             has_callers: AtomicBool::new(false),
+            names: NameChanges::default(),
         });
         // What a fence took away meanwhile goes with the first operation, which sees the generation moved.
         client.session.parcels.add(ahead)?;
@@ -295,10 +299,17 @@ impl Client {
                 Err(Halt::Failed(Error::NotFound)) => Ok(()),
                 learned => learned,
             };
-            let result = learned.and_then(|()| attempt(&mut turn));
+            self.begin_instant();
+            let mut result = learned.and_then(|()| attempt(&mut turn));
             // What the attempt read, it read before this.
             std::sync::atomic::fence(Ordering::Acquire);
             let moved = self.session.shown_generation() != generation;
+            if turn.appended.is_none()
+                && matches!(result, Ok(_) | Err(Halt::Failed(_)))
+                && !self.is_one_instant()
+            {
+                result = Err(Halt::Again);
+            }
             let Turn { admission, debited, charged, appended, .. } = turn;
             drop(admission);
             if appended.is_none() {
@@ -384,11 +395,19 @@ impl<'c> Turn<'c> {
         }
     }
 
-    /// Appends the prepared entry. Called with the inodes' locks held; nothing may fail any more.
+    /// The room of the prepared entry, unless it is the effect of a call that is wanted no more. Called with the inodes' locks held.
+    #[inline]
+    fn admitted(&mut self) -> Result<Admission<'c>, Halt> {
+        if self.tag.is_some() && is_withdrawn() {
+            return Err(Error::Withdrawn.into());
+        }
+        self.admission.take().ok_or_else(|| Error::Daemon("an entry was not prepared".into()).into())
+    }
+
+    /// Appends the prepared entry. Called with the inodes' locks held, and nothing changed yet.
     pub(crate) fn append(&mut self, operation: &Operation<'_>) -> Result<Appended, Halt> {
-        let Some(admission) = self.admission.take() else {
-            return Err(Error::Daemon("an entry was not prepared".into()).into());
-        };
+        let admission = self.admitted()?;
+        let _instant = self.client.at_one_instant(operation)?;
         let appender = &self.client.session.appender;
         let appended = appender.append(appender.reserve(admission), operation, self.stamp());
         self.appended = Some(appended.end);
@@ -403,9 +422,7 @@ impl<'c> Turn<'c> {
         offset: u64,
         data: &[UserSlice<'_>],
     ) -> Result<Result<Appended, Fault>, Halt> {
-        let Some(admission) = self.admission.take() else {
-            return Err(Error::Daemon("an entry was not prepared".into()).into());
-        };
+        let admission = self.admitted()?;
         let appender = &self.client.session.appender;
         let reservation = appender.reserve(admission);
         let (void, behind) = (reservation.position(), reservation.body());

@@ -112,10 +112,13 @@ pub enum Error {
     /// SharedFS performs the operations on the inode: this one is sent to it ([`crate::Shipper`]).
     #[error("operations on inode {0} are sent to the daemon")]
     Shipped(InodeNumber),
+    /// The process that asked for the call ended before it took effect.
+    #[error("the process that asked has ended")]
+    Withdrawn,
 }
 
 impl Error {
-    /// The error number an application sees. [`Error::Leaves`], [`Error::Pipe`] and [`Error::Shipped`] never reach one.
+    /// The error number an application sees. [`Error::Leaves`], [`Error::Pipe`], [`Error::Shipped`] and [`Error::Withdrawn`] never reach one.
     #[must_use]
     pub fn errno(&self) -> i32 {
         match self {
@@ -151,7 +154,8 @@ impl Error {
             | Error::Daemon(_)
             | Error::Content(_)
             | Error::LogLost
-            | Error::Shipped(_) => libc::EIO,
+            | Error::Shipped(_)
+            | Error::Withdrawn => libc::EIO,
         }
     }
 }

@@ -193,6 +193,7 @@ impl Client {
     }
 
     pub(crate) fn open_mapped<'m>(&self, mapped: &'m MappedFile) -> Result<Opened<'m>, Error> {
+        self.check_wanted()?;
         if let Some(kept) = mapped.descriptor.as_ref().and_then(|kept| kept.get()) {
             return Ok(Opened::Kept(kept));
         }

@@ -112,6 +112,7 @@ impl Found {
 impl Client {
     /// Where a path starts.
     pub(crate) fn start(&self, base: Base<'_>) -> Result<Arc<Inode>, Error> {
+        self.note_path();
         match base {
             Base::Root => Ok(self.cache.get_or_insert(InodeNumber::ROOT)),
             Base::Directory(file) if file.kind() == FileKind::Directory => Ok(Arc::clone(file.inode_ref())),

@@ -3,7 +3,8 @@
 use crate::common::*;
 use cuesta_format::{CallRecord, CallSlot, CallTag, CallerId};
 use cuesta_libfs::{
-    Allocation, Base, Client, Error, ExtendedFlags, RenameFlags, SetAttributes, Target, tagged,
+    Allocation, Base, CallingProcess, Client, Error, ExtendedFlags, RenameFlags, SetAttributes, Target,
+    tagged, while_wanted,
 };
 use std::sync::Arc;
 
@@ -199,4 +200,55 @@ fn an_attempt_that_is_made_again_carries_the_tag() {
         let record = last(client, slot as u16).unwrap();
         assert_eq!((record.number, record.value), (CALLS, made.0));
     }
+}
+
+/// A process that has ended.
+struct Gone;
+
+impl CallingProcess for Gone {
+    fn is_gone(&self) -> bool {
+        true
+    }
+}
+
+/// The program that comes after a killed one relies on its end: nothing of it may come later.
+#[test]
+fn a_call_whose_process_has_ended_takes_no_effect() {
+    let store = Store::new(small());
+    let client = executing(&store);
+    let caller = root(&client);
+    caller.write_file("f", b"content").unwrap();
+    caller.mkdir("d").unwrap();
+    let file = caller.open("f", libc::O_RDWR).unwrap();
+    let gone: Arc<dyn CallingProcess> = Arc::new(Gone);
+    let none = ExtendedFlags::default();
+    let chmod = SetAttributes { mode: Some(0), ..SetAttributes::default() };
+    type Call<'a> = (&'a str, &'a dyn Fn() -> Result<(), Error>);
+    let calls: [Call<'_>; 13] = [
+        ("mkdir", &|| caller.mkdir("made")),
+        ("symlink", &|| caller.symlink("there", "made")),
+        ("link", &|| caller.link("f", "made")),
+        ("unlink", &|| caller.unlink("f")),
+        ("rmdir", &|| caller.rmdir("d")),
+        ("rename", &|| caller.rename("f", "made")),
+        ("open", &|| caller.open("made", libc::O_CREAT | libc::O_RDWR).map(drop)),
+        ("write", &|| client.pwrite(&file, &[b"changed".as_slice().into()], 0).map(drop)),
+        ("truncate", &|| client.truncate_open(&file, 1)),
+        ("insert", &|| client.allocate(&file, Allocation::Insert, 0, 4096)),
+        ("allocate", &|| client.allocate(&file, Allocation::Extend, 0, 9000)),
+        ("chmod", &|| client.set_attributes(&caller.who, at("f"), chmod)),
+        ("setxattr", &|| client.set_extended(&caller.who, at("f"), b"user.a", b"v", none)),
+    ];
+    let before = caller.stat("f").unwrap();
+    for (number, (name, call)) in calls.iter().enumerate() {
+        let answer = while_wanted(&gone, || tagged(tag(0, number as u64 + 1), call));
+        assert_eq!(answer, Err(Error::Withdrawn), "{name}");
+    }
+    assert_eq!(last(&client, 0), None);
+    assert_eq!(caller.stat("f").unwrap(), before);
+    assert_eq!(caller.read_file("f").unwrap(), b"content");
+    assert_eq!(caller.stat("made").unwrap_err(), Error::NotFound);
+    // The thread is nobody's behind them, and what is its own goes on.
+    caller.mkdir("made").unwrap();
+    caller.rmdir("d").unwrap();
 }

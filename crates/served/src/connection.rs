@@ -14,8 +14,8 @@ use crate::protocol::{Entry, Offset, Place, READ_BYTES_MAX, Request, Response, S
 use crate::server::Shared;
 use cuesta_format::{FILE_BYTES_MAX, FileKind, InodeRecord};
 use cuesta_libfs::{
-    Capabilities, Client, Credentials, Error, LinkSource, NewMode, OPEN_FLAGS, OPENING_FLAGS, OpenFile,
-    SetAttributes, SharedOffset, Target,
+    CallingProcess, Capabilities, Client, Credentials, Error, LinkSource, NewMode, OPEN_FLAGS, OPENING_FLAGS,
+    OpenFile, SetAttributes, SharedOffset, Target,
 };
 use cuesta_media::{UserSlice, UserSliceMut};
 use held::{Held, HeldSubject};
@@ -47,6 +47,7 @@ pub(crate) struct Connection<'s> {
     file_limit: AtomicU64,
     /// The process, or 0.
     process: u32,
+    peer: Arc<dyn CallingProcess>,
     /// Which caller it is, once it said so.
     caller: Mutex<Option<Arc<Connected>>>,
     /// The daemon ends the connection, and the process may come back.
@@ -66,7 +67,13 @@ pub(crate) struct InHand {
 pub(crate) type Answer = Result<(Response, Option<OwnedFd>), Error>;
 
 impl<'s> Connection<'s> {
-    pub(crate) fn new(shared: &'s Shared, who: Credentials, holder: Holder, process: u32) -> Connection<'s> {
+    pub(crate) fn new(
+        shared: &'s Shared,
+        who: Credentials,
+        holder: Holder,
+        process: u32,
+        peer: Arc<dyn CallingProcess>,
+    ) -> Connection<'s> {
         Connection {
             shared,
             user: who,
@@ -75,6 +82,7 @@ impl<'s> Connection<'s> {
             files: Mutex::default(),
             file_limit: AtomicU64::new(FILE_BYTES_MAX),
             process,
+            peer,
             caller: Mutex::default(),
             is_cut: AtomicBool::new(false),
         }

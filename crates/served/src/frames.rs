@@ -9,7 +9,7 @@ use crate::accounts::{Accounts, Holder, Resource, Share};
 use crate::limits::UNCOUNTED_BYTES;
 use crate::protocol::FRAME_BYTES_MAX;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fd::{AsRawFd as _, BorrowedFd, OwnedFd};
+use rustix::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
@@ -49,8 +49,8 @@ pub(crate) struct Bounds {
 
 /// One end of a connection.
 #[derive(Debug)]
-pub(crate) struct Frames {
-    pub(crate) socket: OwnedFd,
+pub(crate) struct Frames<S = OwnedFd> {
+    pub(crate) socket: S,
     buffer: Vec<u8>,
     bounds: Option<Bounds>,
     /// What the message takes, until the next one is received.
@@ -60,8 +60,8 @@ pub(crate) struct Frames {
     has_sent_descriptor: bool,
 }
 
-impl Frames {
-    pub(crate) fn new(socket: OwnedFd) -> Frames {
+impl<S: AsFd> Frames<S> {
+    pub(crate) fn new(socket: S) -> Frames<S> {
         Frames {
             socket,
             buffer: Vec::new(),
@@ -73,7 +73,7 @@ impl Frames {
     }
 
     /// The daemon's end.
-    pub(crate) fn bounded(socket: OwnedFd, bounds: Bounds) -> Frames {
+    pub(crate) fn bounded(socket: S, bounds: Bounds) -> Frames<S> {
         Frames { bounds: Some(bounds), ..Frames::new(socket) }
     }
 
@@ -156,7 +156,7 @@ impl Frames {
     fn is_untaken(&self) -> bool {
         let mut bytes: libc::c_int = 0;
         // SAFETY: the kernel writes one number.
-        let asked = unsafe { libc::ioctl(self.socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
+        let asked = unsafe { libc::ioctl(self.socket.as_fd().as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
         asked == 0 && bytes > 0
     }
 
@@ -224,7 +224,7 @@ impl Frames {
 
 /// Receives what there is; of several descriptors the last one stays.
 fn receive_some(
-    socket: &OwnedFd,
+    socket: impl AsFd,
     buffer: &mut [u8],
     descriptor: &mut Option<OwnedFd>,
 ) -> Result<usize, Errno> {
@@ -232,7 +232,7 @@ fn receive_some(
     loop {
         let mut control = RecvAncillaryBuffer::new(&mut space);
         let mut parts = [IoSliceMut::new(buffer)];
-        match recvmsg(socket, &mut parts, &mut control, RecvFlags::CMSG_CLOEXEC) {
+        match recvmsg(&socket, &mut parts, &mut control, RecvFlags::CMSG_CLOEXEC) {
             Ok(message) => {
                 for part in control.drain() {
                     if let RecvAncillaryMessage::ScmRights(files) = part {

@@ -1,11 +1,27 @@
 //! Who is at the other end of a socket, as the kernel knows it since the connection was made.
 
-use cuesta_libfs::Credentials;
+use cuesta_libfs::{CallingProcess, Credentials};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsRawFd as _, OwnedFd};
 use std::io;
 
 /// Groups read at first; most users have fewer.
 const GROUPS_USUAL: usize = 64;
+
+/// A connected process, while it is there.
+#[derive(Debug)]
+pub(crate) struct Peer {
+    pub(crate) socket: OwnedFd,
+}
+
+impl CallingProcess for Peer {
+    /// The kernel closes the files of a process before its parent learns that it has ended.
+    fn is_gone(&self) -> bool {
+        let mut socket = [PollFd::new(&self.socket, PollFlags::empty())];
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        matches!(poll(&mut socket, Some(&now)), Ok(1..))
+    }
+}
 
 /// A connected process's credentials. A user has the capabilities that go with its number, whatever the process has:
 /// of that the kernel tells nothing.

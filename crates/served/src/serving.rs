@@ -5,7 +5,7 @@ use crate::call::Call;
 use crate::complaints::Complaint;
 use crate::connection::{Answer, Connection, InHand};
 use crate::frames::{Bounds, FrameError, Frames};
-use crate::peer;
+use crate::peer::{self, Peer};
 use crate::protocol::{Request, Response};
 use crate::ring::daemon::Ring;
 use crate::server::Shared;
@@ -20,8 +20,10 @@ use std::thread::Scope;
 pub(crate) fn serve(socket: OwnedFd, who: Credentials, shared: &Shared) {
     let holder = holder(&who);
     let bounds = Bounds { accounts: Arc::clone(shared.files.accounts()), holder };
-    let connection = Connection::new(shared, who, holder, peer::process(&socket));
-    let mut frames = Frames::bounded(socket, bounds);
+    let process = peer::process(&socket);
+    let peer = Arc::new(Peer { socket });
+    let connection = Connection::new(shared, who, holder, process, peer.clone());
+    let mut frames = Frames::bounded(&peer.socket, bounds);
     let ring = OnceLock::new();
     let ended = std::thread::scope(|scope| {
         let _ending = EndOfRing(&ring);
@@ -64,7 +66,7 @@ impl Drop for EndOfRing<'_> {
 impl Connection<'_> {
     fn run<'scope>(
         &'scope self,
-        frames: &mut Frames,
+        frames: &mut Frames<&OwnedFd>,
         ring: &'scope OnceLock<Ring>,
         scope: &'scope Scope<'scope, '_>,
     ) -> Result<(), FrameError> {
@@ -77,7 +79,7 @@ impl Connection<'_> {
             is_greeted = true;
             let mut in_hand = InHand::default();
             let answer = match call.request {
-                Request::Ring => self.make_ring(&frames.socket, ring, scope),
+                Request::Ring => self.make_ring(frames.socket, ring, scope),
                 Request::Lane { lane } => self.start_lane(ring.get(), lane, scope),
                 Request::Unheard => {
                     ring.get().into_iter().for_each(Ring::let_go);
@@ -85,6 +87,9 @@ impl Connection<'_> {
                 }
                 request => self.answer_call(Call { request, ..call }, token, &mut in_hand),
             };
+            if matches!(answer, Err(Error::Withdrawn)) {
+                return Err(FrameError::Ended(Errno::CONNRESET));
+            }
             if matches!(answer, Err(Error::Disconnected | Error::SessionEnded)) {
                 // SharedFS goes away beneath us: the next daemon is who to ask.
                 self.is_cut.store(true, Ordering::Release);

@@ -12,7 +12,7 @@ use super::{Answer, Connection, InHand};
 use crate::call::Once;
 use crate::protocol::{Offset, Request, Response};
 use cuesta_format::{CallRecord, CallSlot, CallTag, Caller, CallerId, InodeNumber};
-use cuesta_libfs::{Error, OPEN_FLAGS, OPENING_FLAGS, tagged};
+use cuesta_libfs::{Error, OPEN_FLAGS, OPENING_FLAGS, tagged, while_wanted};
 use cuesta_media::planted::{self, Death};
 use rustix::fd::OwnedFd;
 use rustix::process::{Signal, getpid, kill_process};
@@ -65,7 +65,7 @@ impl Connection<'_> {
             Some(record) if record.number == tag.number => self.answer_executed(request, record),
             _ => {
                 in_hand.operation = moved_by(&tag);
-                tagged(tag, || self.answer(request, token, in_hand))
+                while_wanted(&self.peer, || tagged(tag, || self.answer(request, token, in_hand)))
             }
         };
         if answer.is_ok() {

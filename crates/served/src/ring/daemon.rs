@@ -41,7 +41,7 @@ const END_PAUSE: Duration = Duration::from_millis(20);
 enum LaneError {
     /// The client broke the protocol.
     Broken,
-    /// SharedFS goes away beneath us: the client has to ask the next daemon.
+    /// SharedFS goes away beneath us, or the client is gone: if it is not, it has to ask the next daemon.
     Ended,
 }
 
@@ -243,6 +243,7 @@ impl Ring {
             None => connection.answer_call(call, None, &mut in_hand).map(|(response, _)| response),
         };
         let response = match answered {
+            Err(Error::Withdrawn) => return Err(LaneError::Ended),
             Err(Error::Disconnected | Error::SessionEnded) => {
                 connection.is_cut.store(true, Ordering::Release);
                 return Err(LaneError::Ended);
