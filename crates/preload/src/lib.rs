@@ -18,6 +18,7 @@
 
 pub mod arch;
 mod at_once;
+mod attaching;
 mod authority;
 mod becoming;
 pub mod calls;
@@ -30,6 +31,7 @@ pub mod door;
 mod environment;
 mod errno;
 pub mod filter;
+mod first_calls;
 mod gate;
 pub mod inheritance;
 pub mod interpose;

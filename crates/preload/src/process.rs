@@ -8,17 +8,19 @@
 use std::ffi::{CStr, CString, c_char};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, Ordering};
 
-use cuesta_format::InodeNumber;
 use cuesta_threads::GenerationLock;
-use rustix::fd::{AsFd as _, AsRawFd as _, BorrowedFd, IntoRawFd as _, OwnedFd};
+use rustix::fd::{AsRawFd as _, BorrowedFd, IntoRawFd as _, OwnedFd};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
-use crate::authority::StoreUser;
+use crate::attaching::{self, addresses_are_short, file_limit};
 use crate::calls::{self, Failure};
 use crate::environment::Environment;
 use crate::store::{Client, shipping};
-use crate::{cells, descriptors, filter, gate, proxy, record_locks, signals, thread, way, working_directory};
+use crate::{
+    cells, descriptors, filter, first_calls, gate, proxy, record_locks, signals, thread, way,
+    working_directory,
+};
 
 /// How many descriptors below the limit are ours to take.
 const RESERVED_DESCRIPTORS: u64 = 128;
@@ -44,14 +46,14 @@ static LIBRARY: AtomicPtr<c_char> = AtomicPtr::new(std::ptr::null_mut());
 /// Zero until it is first asked for.
 static FLOOR: AtomicI32 = AtomicI32::new(0);
 static FORKED: AtomicU32 = AtomicU32::new(0);
-static CLIENT: AtomicPtr<Client> = AtomicPtr::new(std::ptr::null_mut());
-static ATTACHING: GenerationLock = GenerationLock::new();
-static MARKER: AtomicI32 = AtomicI32::new(-1);
+pub(crate) static CLIENT: AtomicPtr<Client> = AtomicPtr::new(std::ptr::null_mut());
+pub(crate) static ATTACHING: GenerationLock = GenerationLock::new();
+pub(crate) static MARKER: AtomicI32 = AtomicI32::new(-1);
 /// A vfork child needed a session that its parent did not have.
-static SESSION_WANTED: AtomicBool = AtomicBool::new(false);
+pub(crate) static SESSION_WANTED: AtomicBool = AtomicBool::new(false);
 /// Where this program lies, if it was executed from a copy.
 static PROGRAM: AtomicPtr<Vec<u8>> = AtomicPtr::new(std::ptr::null_mut());
-static COMPLAINED: AtomicBool = AtomicBool::new(false);
+pub(crate) static COMPLAINED: AtomicBool = AtomicBool::new(false);
 
 /// Notes where the store is. Call once.
 pub fn configure(socket: &CStr, prefix: Vec<u8>, environment: &Environment) {
@@ -142,7 +144,7 @@ pub fn preload_path() -> Option<&'static [u8]> {
 }
 
 /// The name the kernel shows of this program.
-fn own_name() -> String {
+pub fn own_name() -> String {
     let mut name = [0u8; NAME_BYTES];
     let arguments = [libc::PR_GET_NAME as usize, name.as_mut_ptr() as usize, 0, 0, 0, 0];
     // SAFETY: writes a name of the kernel's length, which ends with a zero.
@@ -296,12 +298,14 @@ fn after_fork() {
     cuesta_threads::after_fork();
     descriptors::after_fork();
     record_locks::after_fork();
-    shipping::after_fork();
+    first_calls::after_fork();
+    let was_connected = shipping::after_fork();
     let parents = CLIENT.swap(std::ptr::null_mut(), Ordering::AcqRel);
     // SAFETY: null, or a client made by `attach`, whose reference was leaked for the process's life.
-    if let Some(client) = unsafe { parents.as_ref() } {
-        client.after_fork_in_child();
-        // The child's copies of the parent's connection would keep the session looking alive.
+    let parents = unsafe { parents.as_ref() };
+    parents.into_iter().for_each(Client::after_fork_in_child);
+    if was_connected || parents.is_some() {
+        // The child's copies of the parent's connections would keep the parent looking alive.
         close_own_descriptors();
     }
 }
@@ -330,8 +334,8 @@ pub fn attached() -> Option<&'static Client> {
 /// parent, whose memory this is, can neither use nor close it.
 #[derive(Clone, Copy)]
 pub struct ChildSession {
-    client: &'static Client,
-    marker: i32,
+    pub(crate) client: &'static Client,
+    pub(crate) marker: i32,
 }
 
 impl std::fmt::Debug for ChildSession {
@@ -350,114 +354,18 @@ fn childs_own() -> Option<ChildSession> {
 pub fn client() -> Result<&'static Client, Failure> {
     match attached() {
         Some(client) => Ok(client),
-        None => attach(),
+        None => attaching::attach(),
     }
-}
-
-#[cold]
-fn attach() -> Result<&'static Client, Failure> {
-    let configuration = configuration()?;
-    let _attaching = ATTACHING.hold();
-    if let Some(client) = attached() {
-        return Ok(client);
-    }
-    let program = own_name();
-    let _as_store_user = StoreUser::become_again();
-    // Where the program is, or else paths begin at the root.
-    let first = working_directory::pin().map_or(InodeNumber::ROOT, |pin| InodeNumber(pin.inode()));
-    let attached = if way::is_another_user() || addresses_are_short() {
-        way::connect_as_user(configuration).map(Client::Served)
-    } else {
-        let own = cuesta_libfs::Client::attach_to(&configuration.socket, descriptor_floor(), &program, first);
-        match own {
-            Err(_) if way::is_of_another_user(configuration) => {
-                way::connect_as_user(configuration).map(Client::Served)
-            }
-            own => own
-                .inspect(|client| client.ship_by(Box::new(shipping::Sending)))
-                .map(Client::Own)
-                .map_err(|error| error.to_string()),
-        }
-    };
-    let client = match attached {
-        Ok(client) => client,
-        Err(error) => {
-            let socket = String::from_utf8_lossy(&configuration.socket);
-            let is_anothers = way::is_another_user() || way::is_of_another_user(configuration);
-            if !COMPLAINED.swap(true, Ordering::Relaxed) {
-                if is_anothers {
-                    let user = rustix::process::geteuid().as_raw();
-                    crate::report(format_args!(
-                        "the store at {socket} is another user's, and is not served to user {user}: {error} (a program \
-                         reaches it that was started by one of the store's user's, or if the store's folder may be \
-                         searched)"
-                    ));
-                } else {
-                    crate::report(format_args!("cannot attach to the store at {socket}: {error}"));
-                }
-            }
-            return Err(Failure::Errno(if is_anothers { libc::EACCES } else { libc::EIO }));
-        }
-    };
-    let wants_marker = !client.is_served() && (thread::is_vforked() || MARKER.load(Ordering::Relaxed) < 0);
-    let marker = match wants_marker.then(|| make_marker(configuration)).transpose() {
-        Ok(marker) => marker,
-        Err(failure) => {
-            // Nobody would know of it: the next call begins another.
-            client.part();
-            return Err(failure);
-        }
-    };
-    let client: &'static Client = Box::leak(Box::new(client));
-    let limit = file_limit();
-    if !client.is_served() || limit != u64::MAX {
-        client.limit_files(limit);
-    }
-    client.watch_programs(calls::running::is_running);
-    client.keep_descriptors(descriptors::KEEPER);
-    client.tell_of_giving_up(|why| crate::report_inside(format_args!("a call fails (EIO): {why}")));
-    filter::ACTIVE.store(1, Ordering::Release);
-    filter::HOLDS.store(1, Ordering::Release);
-    if thread::is_vforked() {
-        SESSION_WANTED.store(true, Ordering::Relaxed);
-        let own = ChildSession { client, marker: marker.unwrap_or(-1) };
-        // SAFETY: the reference ends within the statement.
-        unsafe { thread::delta() }.get_or_insert_default().session = Some(own);
-        return Ok(client);
-    }
-    if let Some(marker) = marker {
-        descriptors::hide(marker, true);
-        MARKER.store(marker, Ordering::Release);
-    }
-    for fd in client.descriptors() {
-        descriptors::hide(fd, true);
-    }
-    CLIENT.store(std::ptr::from_ref(client).cast_mut(), Ordering::Release);
-    Ok(client)
-}
-
-/// Addresses that a session may come to map: its log, and what it reads of the store.
-const ADDRESSES_WANTED: u64 = 1 << 30;
-
-/// Whether the process may not map what a session does (`ulimit -v`): then SharedFS does its calls.
-fn addresses_are_short() -> bool {
-    let Some(limit) = rustix::process::getrlimit(rustix::process::Resource::As).current else { return false };
-    let sizes = contents(c"/proc/self/statm").unwrap_or_default();
-    let pages = sizes
-        .split(|byte| *byte == b' ')
-        .next()
-        .and_then(|word| std::str::from_utf8(word).ok()?.parse().ok());
-    limit.saturating_sub(pages.unwrap_or(0u64) * rustix::param::page_size() as u64) < ADDRESSES_WANTED
 }
 
 /// Gives up the session, or the connection that SharedFS serves it by; the next call begins another. Call with no other
 /// thread inside.
 pub fn give_up_client() {
+    shipping::forget();
     let client = CLIENT.swap(std::ptr::null_mut(), Ordering::AcqRel);
     // SAFETY: null, or a client that was leaked for the process's life.
     let Some(client) = (unsafe { client.as_ref() }) else { return };
     client.part();
-    shipping::forget();
     calls::forget_copies();
     let own = client.descriptors();
     for fd in own {
@@ -473,11 +381,6 @@ fn is_single_threaded() -> bool {
     std::fs::read_dir("/proc/self/task").is_ok_and(|threads| threads.count() == 1)
 }
 
-/// The largest a file may get, as the process allows itself.
-fn file_limit() -> u64 {
-    rustix::process::getrlimit(rustix::process::Resource::Fsize).current.unwrap_or(u64::MAX)
-}
-
 /// The process's limits may be others now.
 pub fn limits_changed() {
     // A vfork child's are its own, its parent's session is not.
@@ -488,17 +391,6 @@ pub fn limits_changed() {
             gate::alone(give_up_client);
         }
     }
-}
-
-fn make_marker(configuration: &Configuration) -> Result<i32, Failure> {
-    let open = || rustix::fs::open(&configuration.socket[..], OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
-    // The daemon we attached to may have left by now: the next one makes its socket.
-    let marker = cuesta_libfs::patiently(cuesta_libfs::RESUME_WAIT, || match open() {
-        Err(Errno::NOENT) => Err(cuesta_libfs::Error::Disconnected),
-        opened => Ok(opened),
-    })??;
-    let marker = set_aside(marker.as_fd())?;
-    Ok(marker.into_raw_fd())
 }
 
 /// How much of a file of the kernel's is read at a time.

@@ -4,13 +4,14 @@
 use std::sync::atomic::{AtomicI32, Ordering};
 
 use cuesta_format::geometry::{USERS_FOLDER, USERS_SOCKET_FILE};
+use cuesta_libfs::Capabilities;
 use rustix::fd::AsFd as _;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
+use crate::filter;
 use crate::process::{Configuration, attached, borrow, configuration, descriptor_floor, set_aside};
 use crate::store::{Client, Renewal, Token};
-use crate::{credentials, filter};
 
 /// The folder of the socket for other users, taken along; negative: it was not.
 static WAY: AtomicI32 = AtomicI32::new(-1);
@@ -23,9 +24,11 @@ pub fn connect_as_user(configuration: &Configuration) -> Result<cuesta_served::C
     client.map(|client| client.held_by(&Renewal)).map_err(|error| error.to_string())
 }
 
-/// The same for a process that can have a session instead: if nobody listens there now, it does.
-pub fn connect_at_once(configuration: &Configuration) -> Option<cuesta_served::Client> {
-    let capabilities = credentials::effective().capabilities;
+/// The same for a process with these capabilities that can have a session instead: if nobody listens there now, it does.
+pub fn connect_at_once(
+    configuration: &Configuration,
+    capabilities: Capabilities,
+) -> Option<cuesta_served::Client> {
     let client = cuesta_served::Client::connect(&users_socket(configuration), descriptor_floor()).ok()?;
     Some(client.within(capabilities).ok()?.held_by(&Renewal))
 }

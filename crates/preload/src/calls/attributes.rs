@@ -156,7 +156,7 @@ fn look<T>(
         return write((question.open)(process::client()?, pin.file()?)?);
     }
     let follow = flags & libc::AT_SYMLINK_NOFOLLOW == 0;
-    let answer = path::at(
+    let answer = path::at_name(
         call,
         named,
         |client, credentials, base, place| (question.named)(client, credentials, base, &place.path, follow),
@@ -183,7 +183,7 @@ pub fn access(call: &Call, directory: Option<usize>, path: usize, mode: i32, fla
         return descriptor_names::check(&pin, &whose(), mode as u32).map(|()| 0);
     }
     let follow = flags & libc::AT_SYMLINK_NOFOLLOW == 0;
-    let answer = path::at(
+    let answer = path::at_name(
         call,
         (directory, path),
         |client, _, base, place| client.access(&whose(), base, &place.path, mode as u32, follow),
@@ -212,7 +212,7 @@ fn set(call: &Call, named: Named, flags: i32, attributes: SetAttributes) -> Answ
      -> Result<(), Error> {
         client.set_attributes(credentials, Target::Path { base, path: &place.path, follow }, attributes)
     };
-    match path::at(call, named, serve, |()| Ok(0)) {
+    match path::at_name(call, named, serve, |()| Ok(0)) {
         Err(Failure::NotOurs) if follow => set_behind(&descriptor_names::itself(call, named.1)?, attributes),
         answer => answer,
     }

@@ -50,7 +50,7 @@ impl Subject {
             let pin = call.pin(0)?;
             return answer(serve(process::client()?, &credentials::effective(), Target::File(pin.file()?))?);
         };
-        let served = path::at(
+        let served = path::at_name(
             call,
             (directory, 0),
             |client, credentials, base, place| {

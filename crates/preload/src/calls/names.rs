@@ -83,7 +83,7 @@ pub fn open_place(
     path::at_place(
         call,
         named,
-        place,
+        (process::client, place),
         |client, credentials, base, place| {
             // The umask is looked up where it matters: who only reads never asks.
             let mode =
@@ -167,7 +167,7 @@ pub fn open_named(call: &Call, path: usize, flags: i32) -> Answer {
 }
 
 pub fn make_directory(call: &Call, directory: Option<usize>, path: usize, mode: usize) -> Answer {
-    path::at(
+    path::at_name(
         call,
         (directory, path),
         |client, credentials, base, place| {
@@ -185,7 +185,7 @@ pub fn make_node(call: &Call, directory: Option<usize>, path: usize, mode: usize
     }
     let mode = new_mode(mode);
     let mode = NewMode { bits: mode.bits | kind, ..mode };
-    path::at(
+    path::at_name(
         call,
         (directory, path),
         |client, credentials, base, place| {
@@ -196,7 +196,7 @@ pub fn make_node(call: &Call, directory: Option<usize>, path: usize, mode: usize
 }
 
 pub fn remove(call: &Call, directory: Option<usize>, path: usize, is_directory: bool) -> Answer {
-    path::at(
+    path::at_name(
         call,
         (directory, path),
         |client, credentials, base, place| match is_directory {
@@ -261,7 +261,7 @@ pub fn symlink(call: &Call, directory: Option<usize>, path: usize) -> Answer {
     if target.as_bytes().is_empty() {
         return Err(Failure::NotOurs);
     }
-    path::at(
+    path::at_name(
         call,
         (directory, path),
         |client, credentials, base, place| client.symlink(credentials, target.as_bytes(), base, &place.path),
@@ -285,7 +285,7 @@ pub fn read_link(call: &Call, directory: Option<usize>, path: usize, buffer: usi
     {
         return write(process::client()?.read_link_open(pin.file()?)?);
     }
-    let answer = path::at(
+    let answer = path::at_name(
         call,
         (directory, path),
         |client, credentials, base, place| client.read_link(credentials, base, &place.path),

@@ -12,6 +12,7 @@
 
 use std::ffi::CString;
 
+use cuesta_format::InodeNumber;
 use cuesta_libfs::{Credentials, Error};
 
 use super::descriptor_names::{self, Passed};
@@ -20,7 +21,7 @@ use crate::descriptors::{self, Pin};
 use crate::filter::{self, class_of};
 use crate::store::{Base, Client};
 use crate::user_memory::UserPath;
-use crate::{credentials, process, user_memory, working_directory};
+use crate::{credentials, first_calls, process, user_memory, working_directory};
 
 /// Times a path may leave the store and come back.
 pub const CROSSINGS: usize = 40;
@@ -112,6 +113,16 @@ impl Place {
         Ok((base, &self.path))
     }
 
+    /// As `client` takes it. One that does the process's first calls has nothing open.
+    pub fn located_by(&self, client: &Client) -> Result<Located<'_>, Failure> {
+        match &self.base {
+            Some(base) if first_calls::is_done_by(client) => {
+                Ok((Base::Number(InodeNumber(base.inode())), &self.path))
+            }
+            _ => self.located(),
+        }
+    }
+
     /// The place's name below the prefix, for getcwd.
     pub fn name(&self) -> Vec<u8> {
         let mut name = self.base.as_ref().map(|base| base.path().to_vec()).unwrap_or_default();
@@ -183,21 +194,31 @@ pub fn at<T>(
     serve: impl FnMut(&Client, &Credentials, Base<'_>, &Place) -> Result<T, Error>,
     answer: impl FnOnce(T) -> Answer,
 ) -> Answer {
-    at_place(call, named, locate(call, named.0, named.1)?, serve, answer)
+    at_place(call, named, (process::client, locate(call, named.0, named.1)?), serve, answer)
 }
 
-/// As [`at`], where that place is known.
+/// As [`at`], for a call that opens nothing.
+pub fn at_name<T>(
+    call: &Call,
+    named: Named,
+    serve: impl FnMut(&Client, &Credentials, Base<'_>, &Place) -> Result<T, Error>,
+    answer: impl FnOnce(T) -> Answer,
+) -> Answer {
+    at_place(call, named, (first_calls::client, locate(call, named.0, named.1)?), serve, answer)
+}
+
+/// As [`at`], where that place is known, and who serves the call.
 pub fn at_place<T>(
     call: &Call,
     named: Named,
-    mut place: Place,
+    (client, mut place): (fn() -> Result<&'static Client, Failure>, Place),
     mut serve: impl FnMut(&Client, &Credentials, Base<'_>, &Place) -> Result<T, Error>,
     answer: impl FnOnce(T) -> Answer,
 ) -> Answer {
-    let client = process::client()?;
+    let client = client()?;
     let credentials = credentials::effective();
     for _ in 0..CROSSINGS {
-        let (base, _) = place.located()?;
+        let (base, _) = place.located_by(client)?;
         match serve(client, &credentials, base, &place) {
             Ok(value) => return answer(value),
             Err(Error::Leaves { path, .. }) => {

@@ -19,7 +19,7 @@ use super::{Answer, Call, Failure, links};
 use crate::descriptors::Pin;
 use crate::store::{Client, OpenFile};
 use crate::user_memory::UserPath;
-use crate::{credentials, process};
+use crate::{credentials, first_calls, process};
 
 /// Where a name is.
 enum Spot {
@@ -90,6 +90,7 @@ pub fn serve(
     if let (Err(Failure::NotOurs), Err(Failure::NotOurs), None) = (&located.0, &located.1, &file) {
         return Err(Failure::NotOurs);
     }
+    let client = if file.is_some() { process::client } else { first_calls::client };
     let mut first = match file {
         Some(pin) => Spot::File(pin),
         None => spot(call, from, located.0, kind.may_be_empty())?,
@@ -101,12 +102,12 @@ pub fn serve(
             return Err(failure);
         }
     };
-    let client = process::client()?;
+    let client = client()?;
     let credentials = credentials::effective();
     for _ in 0..CROSSINGS {
         let served = match (&first, &second) {
             (Spot::Store(place), Spot::Store(to)) => {
-                serve(client, &credentials, Source::Path(place.located()?), to.located()?)
+                serve(client, &credentials, Source::Path(place.located_by(client)?), to.located_by(client)?)
             }
             (Spot::File(pin), Spot::Store(to)) => {
                 serve(client, &credentials, Source::File(pin.file()?), to.located()?)
@@ -199,8 +200,8 @@ impl<F: Into<Failure>> From<F> for Leaving {
 }
 
 fn look_in_store(place: &Place, how: Look) -> Result<(), Leaving> {
-    let (client, credentials) = (process::client()?, credentials::effective());
-    let (base, path) = place.located()?;
+    let (client, credentials) = (first_calls::client()?, credentials::effective());
+    let (base, path) = place.located_by(client)?;
     let (folder, last) = split(path);
     let is_file = matches!(how, Look::File { .. });
     let asked = if is_file { path } else { folder };

@@ -11,7 +11,7 @@
 //! | `targets` | what a call is about |
 //! | `names` | calls on paths |
 //! | `contents` | calls on open files |
-//! | `shipping` | how the session sends operations to SharedFS |
+//! | `shipping` | the connection by which SharedFS does what the session does not |
 
 mod contents;
 mod names;
@@ -28,8 +28,6 @@ use std::sync::Arc;
 use cuesta_format::{InodeNumber, InodeRecord, StoreId};
 use cuesta_libfs::{Error, Keeper, PassedFile};
 use rustix::fd::BorrowedFd;
-
-use crate::{credentials, trial};
 
 /// Where a pipe, a socket or a mark would stand that is out of a served process's reach.
 const OUT_OF_REACH: &[u8] = b"/proc/self/fdinfo/-";
@@ -48,18 +46,6 @@ impl std::fmt::Debug for Client {
     }
 }
 
-/// Who does a call on an open file.
-enum Side<'a> {
-    Own(&'a Arc<cuesta_libfs::Client>, &'a Arc<cuesta_libfs::OpenFile>),
-    Served(&'a cuesta_served::Client, &'a cuesta_served::OpenFile),
-}
-
-/// Who does a call that is about a path, or about a file that is named as one may be.
-enum Way<'a> {
-    Own(&'a Arc<cuesta_libfs::Client>),
-    Served(&'a cuesta_served::Client),
-}
-
 /// A file of one server is none of the other's.
 fn stranger() -> Error {
     Error::Disconnected
@@ -69,41 +55,6 @@ impl Client {
     /// Whether SharedFS serves this process.
     pub fn is_served(&self) -> bool {
         matches!(self, Client::Served(_))
-    }
-
-    /// The way to SharedFS: a process with a session has one beside it, for what it opened before and for what it sends.
-    pub fn with_shared_fs(&self) -> Result<&cuesta_served::Client, Error> {
-        match self {
-            Client::Served(client) => Ok(client),
-            Client::Own(_) => shipping::connection().or_else(shipping::connect).ok_or(Error::Disconnected),
-        }
-    }
-
-    /// Who does calls on the file.
-    #[inline(always)]
-    fn side<'a>(&'a self, file: &'a OpenFile) -> Result<Side<'a>, Error> {
-        match (self, file) {
-            (Client::Own(client), OpenFile::Own(file)) => Ok(Side::Own(client, file)),
-            (_, OpenFile::Served(_)) => {
-                trial::spend(1);
-                if !self.is_served() {
-                    file.note_served();
-                }
-                Ok(Side::Served(self.with_shared_fs()?, file.with_shared_fs()?))
-            }
-            (Client::Served(_), OpenFile::Own(_)) => Err(stranger()),
-        }
-    }
-
-    /// Who does a call on what a target is.
-    fn way_of<'a>(&'a self, target: &Target<'a>) -> Result<Way<'a>, Error> {
-        match (self, target) {
-            (Client::Own(_), Target::File(OpenFile::Served(_))) | (Client::Served(_), _) => {
-                trial::spend(1);
-                self.with_shared_fs().map(Way::Served)
-            }
-            (Client::Own(client), _) => Ok(Way::Own(client)),
-        }
     }
 
     /// The store.
@@ -164,7 +115,10 @@ impl Client {
     /// From now on no file grows beyond `bytes`.
     pub fn limit_files(&self, bytes: u64) {
         match self {
-            Client::Own(client) => client.limit_files(bytes),
+            Client::Own(client) => {
+                client.limit_files(bytes);
+                shipping::limit_files(bytes);
+            }
             Client::Served(client) => client.limit_files(bytes),
         }
     }
@@ -201,25 +155,9 @@ impl Client {
     /// As LibFS.
     pub fn check_not_written(&self, file: &OpenFile) -> Result<(), Error> {
         match self {
-            Client::Own(client) => match file {
-                OpenFile::Own(file) => client.check_not_written(file),
-                OpenFile::Served(_) => self.with_own(file, |client, file| client.check_not_written(file)),
-            },
+            Client::Own(client) => client.check_not_written(file.own()?),
             Client::Served(_) => Ok(()),
         }
-    }
-
-    /// Does with the session what SharedFS cannot do for a process to a file that it serves.
-    fn with_own<T>(
-        &self,
-        file: &OpenFile,
-        what: impl FnOnce(&cuesta_libfs::Client, &Arc<cuesta_libfs::OpenFile>) -> Result<T, Error>,
-    ) -> Result<T, Error> {
-        let Client::Own(client) = self else { return Err(Error::Unsupported) };
-        let open = client.reopen(&credentials::effective(), file.inode(), file.flags(), 0)?;
-        let answer = what(client, &open);
-        client.close(open)?;
-        answer
     }
 
     /// As LibFS.
@@ -286,6 +224,9 @@ impl Client {
 
     /// For a file with SharedFS: the descriptor that the kernel has its locks on, the same for all who have it.
     pub fn lock_file(&self, file: &OpenFile) -> Result<OwnedFd, Error> {
-        self.with_shared_fs()?.lock_file(file.with_shared_fs()?)
+        match self {
+            Client::Own(_) => Err(stranger()),
+            Client::Served(client) => client.lock_file(file.with_shared_fs()?),
+        }
     }
 }

@@ -7,12 +7,7 @@ use cuesta_format::wire::StoreTotals;
 use cuesta_libfs::{Credentials, Error, ExtendedFlags, NewMode, RenameFlags, SetAttributes, Stat};
 
 use super::targets::{at, unconfined};
-use super::{Base, Client, LinkSource, OpenFile, Target, Way, shipping};
-use crate::trial;
-
-/// Whether calls on names are sent. Not yet: a call of a process that is killed may take effect after its end, and two calls that threads
-/// of SharedFS's one session do at once may each see a half of the other.
-const SENDS_NAMES: bool = false;
+use super::{Base, Client, LinkSource, OpenFile, Target, shipping};
 
 impl Client {
     /// Does a call on names by the session, or has SharedFS do it: for a process without a session, and where SharedFS keeps a directory.
@@ -24,18 +19,15 @@ impl Client {
         served: impl FnOnce(&cuesta_served::Client) -> Result<T, Error>,
     ) -> Result<T, Error> {
         match self {
-            Client::Own(client) if SENDS_NAMES && credentials.is_plain => match client.sending(&own) {
-                Err(Error::Shipped(_)) => match self.with_shared_fs() {
-                    Ok(connection) if shipping::may_send(credentials) => served(connection),
-                    _ => own(client),
+            Client::Own(client) if credentials.is_plain => match client.sending(&own) {
+                Err(Error::Shipped(_)) => match shipping::way_for(credentials) {
+                    Some(connection) => served(connection),
+                    None => own(client),
                 },
                 done => done,
             },
             Client::Own(client) => own(client),
-            Client::Served(client) => {
-                trial::spend(1);
-                served(client)
-            }
+            Client::Served(client) => served(client),
         }
     }
 
@@ -47,14 +39,14 @@ impl Client {
         path: &[u8],
         size: i64,
     ) -> Result<(), Error> {
-        self.by_name(
-            credentials,
-            |client| client.truncate(credentials, base.own()?, path, size),
-            |client| {
+        match self {
+            // Never sent: what programs run is for the session to find out.
+            Client::Own(client) => client.truncate(credentials, base.own()?, path, size),
+            Client::Served(client) => {
                 unconfined(credentials)?;
                 client.truncate(at(base, path, true)?, size)
-            },
-        )
+            }
+        }
     }
 
     /// `stat`.
@@ -159,16 +151,16 @@ impl Client {
         file: &OpenFile,
         set: SetAttributes,
     ) -> Result<(), Error> {
-        match self.way_of(&Target::File(file))? {
-            Way::Own(client) if file.check_not_path().is_err() => {
+        match self {
+            Client::Own(client) if file.check_not_path().is_err() => {
                 let file = client.reopen(credentials, file.inode(), libc::O_RDONLY, 0)?;
                 let target = cuesta_libfs::Target::File(&file);
                 let answer = client.set_attributes(credentials, target, set);
                 client.close(file)?;
                 answer
             }
-            Way::Own(_) => self.set_attributes(credentials, Target::File(file), set),
-            Way::Served(client) => client.set_attributes(Target::File(file).subject()?, set),
+            Client::Own(_) => self.set_attributes(credentials, Target::File(file), set),
+            Client::Served(client) => client.set_attributes(Target::File(file).subject()?, set),
         }
     }
 
@@ -237,13 +229,9 @@ impl Client {
     ) -> Result<(), Error> {
         match (self, source) {
             // An open file is not named by a path, and so not sent.
-            (Client::Own(client), Target::File(OpenFile::Own(_))) => {
+            (Client::Own(client), Target::File(_)) => {
                 client.link(credentials, source.own_source()?, base.own()?, path).map(drop)
             }
-            (Client::Own(_), Target::File(file)) => self.with_own(file, |client, file| {
-                let source = cuesta_libfs::LinkSource::File(file);
-                client.link(credentials, source, base.own()?, path).map(drop)
-            }),
             _ => self.by_name(
                 credentials,
                 |client| client.link(credentials, source.own_source()?, base.own()?, path).map(drop),
@@ -369,10 +357,9 @@ impl Client {
         own: impl Fn(&cuesta_libfs::Client) -> Result<T, Error>,
         served: impl FnOnce(&cuesta_served::Client) -> Result<T, Error>,
     ) -> Result<T, Error> {
-        match (self.way_of(target)?, target) {
-            (Way::Served(client), _) => served(client),
-            (Way::Own(client), Target::File(_)) => own(client),
-            (Way::Own(_), Target::Path { .. }) => self.by_name(credentials, own, served),
+        match (self, target) {
+            (Client::Own(client), Target::File(_)) => own(client),
+            _ => self.by_name(credentials, own, served),
         }
     }
 }

@@ -1,5 +1,6 @@
-//! The way by which this process's session sends operations to SharedFS ([`cuesta_libfs::Shipper`]): a connection as those of processes
-//! that have no session, made when the first operation is sent.
+//! The connection by which SharedFS does what this process's session does not: operations that the session sends
+//! ([`cuesta_libfs::Shipper`]), and the first calls of a process that has no session yet ([`crate::first_calls`]). It is as those of
+//! other users' processes, and made when it is first needed.
 
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
@@ -8,19 +9,18 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use cuesta_format::InodeRecord;
 use cuesta_libfs::{Credentials, Error, ShippedChange, ShippedFile, Shipper};
 use cuesta_media::{UserSlice, UserSliceMut, clock};
-use cuesta_served::Client;
 use cuesta_threads::GenerationLock;
 use rustix::fd::OwnedFd;
 
-use crate::{credentials, descriptors, process, thread, way};
+use super::Client;
+use crate::{attaching, credentials, descriptors, filter, process, thread, way};
 
-/// After a connection that could not be made, operations are done here for so long.
+/// After a connection that could not be made, everything is done here for so long.
 const PAUSE_MS: u64 = 1000;
 
+/// A [`Client::Served`] that is never freed, as another thread may be about to use it.
 static CONNECTION: AtomicPtr<Client> = AtomicPtr::new(ptr::null_mut());
-/// Whose connection it was before this process had a session.
-static SERVED_BEFORE: AtomicPtr<super::Client> = AtomicPtr::new(ptr::null_mut());
-/// Who the thread was that made the connection.
+/// The credentials of the thread that made the connection: SharedFS judges by them.
 static CONNECTED_AS: Mutex<Option<Arc<Credentials>>> = Mutex::new(None);
 static CONNECTING: GenerationLock = GenerationLock::new();
 static NOT_BEFORE_MS: AtomicU64 = AtomicU64::new(0);
@@ -29,29 +29,35 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// SharedFS has the calling thread's credentials of the connection that is made now.
-pub fn note_credentials() {
-    *lock(&CONNECTED_AS) = Some(credentials::effective());
-}
-
-/// Whether SharedFS judges what is sent as this process judges it: by the same credentials.
-pub fn may_send(credentials: &Credentials) -> bool {
-    credentials.is_plain && lock(&CONNECTED_AS).as_deref() == Some(credentials)
-}
-
-/// Sends operations.
-#[derive(Debug)]
-pub struct Sending;
-
 /// The connection, if there is one.
-pub(super) fn connection() -> Option<&'static Client> {
+pub fn connection() -> Option<&'static Client> {
     // SAFETY: null, or a client that is never freed.
     unsafe { CONNECTION.load(Ordering::Acquire).as_ref() }
 }
 
-/// The connection, made now if there is none.
+fn served(client: &'static Client) -> Option<&'static cuesta_served::Client> {
+    match client {
+        Client::Served(client) => Some(client),
+        Client::Own(_) => None,
+    }
+}
+
+/// The connection, for a call that is judged by `credentials`: SharedFS must judge it by the same.
+pub fn connection_for(credentials: &Credentials) -> Option<&'static Client> {
+    if !credentials.is_plain {
+        return None;
+    }
+    let client = connection().or_else(connect)?;
+    (lock(&CONNECTED_AS).as_deref() == Some(credentials)).then_some(client)
+}
+
+/// The same for a session that sends a call.
+pub(super) fn way_for(credentials: &Credentials) -> Option<&'static cuesta_served::Client> {
+    connection_for(credentials).and_then(served)
+}
+
 #[cold]
-pub(super) fn connect() -> Option<&'static Client> {
+fn connect() -> Option<&'static Client> {
     let configuration = process::configuration().ok()?;
     // The descriptors of a vfork child are its own, its parent's memory is not.
     if thread::is_vforked() || clock::milliseconds() < NOT_BEFORE_MS.load(Ordering::Relaxed) {
@@ -65,47 +71,43 @@ pub(super) fn connect() -> Option<&'static Client> {
     if !now.is_plain {
         return None;
     }
+    let Some(client) = way::connect_at_once(configuration, now.capabilities) else {
+        NOT_BEFORE_MS.store(clock::milliseconds() + PAUSE_MS, Ordering::Relaxed);
+        return None;
+    };
     *lock(&CONNECTED_AS) = Some(now);
-    match way::connect_at_once(configuration) {
-        Some(client) => {
-            descriptors::hide(client.descriptor(), true);
-            let client: &'static Client = Box::leak(Box::new(client));
-            CONNECTION.store(ptr::from_ref(client).cast_mut(), Ordering::Release);
-            Some(client)
-        }
-        None => {
-            NOT_BEFORE_MS.store(clock::milliseconds() + PAUSE_MS, Ordering::Relaxed);
-            None
-        }
+    descriptors::hide(client.descriptor(), true);
+    filter::ACTIVE.store(1, Ordering::Release);
+    filter::HOLDS.store(1, Ordering::Release);
+    let limit = attaching::file_limit();
+    if limit != u64::MAX {
+        client.limit_files(limit);
+    }
+    let client: &'static Client = Box::leak(Box::new(Client::Served(client)));
+    CONNECTION.store(ptr::from_ref(client).cast_mut(), Ordering::Release);
+    Some(client)
+}
+
+/// No file is to grow beyond so many bytes by what is sent.
+pub(super) fn limit_files(bytes: u64) {
+    if let Some(client) = connection().and_then(served) {
+        client.limit_files(bytes);
     }
 }
 
-/// Forgets a parent's connection, of which the child closes its copies.
-pub fn after_fork() {
-    SERVED_BEFORE.store(ptr::null_mut(), Ordering::Release);
-    CONNECTION.store(ptr::null_mut(), Ordering::Release);
-}
-
-/// Operations are sent by the connection of `before`, by which the process was served so far.
-pub fn go_on_with(before: &'static super::Client) {
-    if let super::Client::Served(client) = before {
-        SERVED_BEFORE.store(ptr::from_ref(before).cast_mut(), Ordering::Release);
-        CONNECTION.store(ptr::from_ref(client).cast_mut(), Ordering::Release);
-    }
-}
-
-/// Whether files of this client, which is only compared, are known by the connection.
-pub fn knows_files_of(client: *const super::Client) -> bool {
-    !client.is_null() && ptr::eq(SERVED_BEFORE.load(Ordering::Acquire), client)
+/// Forgets a parent's connection, of which the child closes its copies. Says whether there was one.
+pub fn after_fork() -> bool {
+    !CONNECTION.swap(ptr::null_mut(), Ordering::AcqRel).is_null()
 }
 
 /// Gives the connection up; another thread may be about to use it, and finds it closed.
 pub fn forget() {
-    let Some(client) = connection() else { return };
-    SERVED_BEFORE.store(ptr::null_mut(), Ordering::Release);
+    let client = connection();
     CONNECTION.store(ptr::null_mut(), Ordering::Release);
-    descriptors::hide(client.descriptor(), false);
-    client.hang_up();
+    if let Some(client) = client.and_then(served) {
+        descriptors::hide(client.descriptor(), false);
+        client.hang_up();
+    }
 }
 
 /// Goes on with `copy` in the place of the connection's descriptor `number`, which is answered; `copy` if it is another's.
@@ -116,9 +118,13 @@ pub fn replace_descriptor(number: i32, copy: OwnedFd) -> OwnedFd {
     }
 }
 
+/// Sends the operations of the session.
+#[derive(Debug)]
+pub struct Sending;
+
 impl Sending {
-    fn way(&self, file: &ShippedFile) -> Result<&'static Client, Error> {
-        connection().or_else(connect).ok_or(Error::Shipped(file.inode))
+    fn way(&self, file: &ShippedFile) -> Result<&'static cuesta_served::Client, Error> {
+        connection().or_else(connect).and_then(served).ok_or(Error::Shipped(file.inode))
     }
 }
 

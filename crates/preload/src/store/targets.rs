@@ -1,5 +1,6 @@
 //! What a call is about: a path and where it starts, or an open file.
 
+use cuesta_format::InodeNumber;
 use cuesta_libfs::{Credentials, Error};
 use cuesta_served::{Place, Subject};
 
@@ -12,6 +13,8 @@ pub enum Base<'a> {
     Root,
     /// An open directory.
     Directory(&'a OpenFile),
+    /// The directory of that number, which the process may name so, and which is not open here.
+    Number(InodeNumber),
 }
 
 /// What a call is about.
@@ -39,13 +42,16 @@ impl<'a> Base<'a> {
         Ok(match self {
             Base::Root => cuesta_libfs::Base::Root,
             Base::Directory(file) => cuesta_libfs::Base::Directory(file.own()?),
+            Base::Number(inode) => cuesta_libfs::Base::Inode(inode),
         })
     }
 
     pub(super) fn place(self) -> Result<Place, Error> {
         Ok(match self {
             Base::Root => Place::Root,
+            Base::Directory(OpenFile::Own(file)) => Place::Inode(file.inode()),
             Base::Directory(file) => Place::Directory(file.with_shared_fs()?.number()),
+            Base::Number(inode) => Place::Inode(inode),
         })
     }
 }

@@ -1,0 +1,130 @@
+//! Attaching to the store: with a session, or as a process that SharedFS serves.
+
+use std::sync::atomic::Ordering;
+
+use cuesta_format::InodeNumber;
+use rustix::fd::{AsFd as _, IntoRawFd as _};
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+
+use crate::authority::StoreUser;
+use crate::calls::{self, Failure};
+use crate::process::{
+    ATTACHING, CLIENT, COMPLAINED, ChildSession, Configuration, MARKER, SESSION_WANTED, attached,
+    configuration, contents, descriptor_floor, own_name, set_aside,
+};
+use crate::store::{Client, shipping};
+use crate::{descriptors, filter, thread, way, working_directory};
+
+/// Attaches this process, unless another thread just has.
+#[cold]
+pub fn attach() -> Result<&'static Client, Failure> {
+    let configuration = configuration()?;
+    let _attaching = ATTACHING.hold();
+    if let Some(client) = attached() {
+        return Ok(client);
+    }
+    let program = own_name();
+    let _as_store_user = StoreUser::become_again();
+    // Where the program is, or else paths begin at the root.
+    let first = working_directory::pin().map_or(InodeNumber::ROOT, |pin| InodeNumber(pin.inode()));
+    let attached = if way::is_another_user() || addresses_are_short() {
+        way::connect_as_user(configuration).map(Client::Served)
+    } else {
+        let own = cuesta_libfs::Client::attach_to(&configuration.socket, descriptor_floor(), &program, first);
+        match own {
+            Err(_) if way::is_of_another_user(configuration) => {
+                way::connect_as_user(configuration).map(Client::Served)
+            }
+            own => own
+                .inspect(|client| client.ship_by(Box::new(shipping::Sending)))
+                .map(Client::Own)
+                .map_err(|error| error.to_string()),
+        }
+    };
+    let client = match attached {
+        Ok(client) => client,
+        Err(error) => {
+            let socket = String::from_utf8_lossy(&configuration.socket);
+            let is_anothers = way::is_another_user() || way::is_of_another_user(configuration);
+            if !COMPLAINED.swap(true, Ordering::Relaxed) {
+                if is_anothers {
+                    let user = rustix::process::geteuid().as_raw();
+                    crate::report(format_args!(
+                        "the store at {socket} is another user's, and is not served to user {user}: {error} (a program \
+                         reaches it that was started by one of the store's user's, or if the store's folder may be \
+                         searched)"
+                    ));
+                } else {
+                    crate::report(format_args!("cannot attach to the store at {socket}: {error}"));
+                }
+            }
+            return Err(Failure::Errno(if is_anothers { libc::EACCES } else { libc::EIO }));
+        }
+    };
+    let wants_marker = !client.is_served() && (thread::is_vforked() || MARKER.load(Ordering::Relaxed) < 0);
+    let marker = match wants_marker.then(|| make_marker(configuration)).transpose() {
+        Ok(marker) => marker,
+        Err(failure) => {
+            // Nobody would know of it: the next call begins another.
+            client.part();
+            return Err(failure);
+        }
+    };
+    let client: &'static Client = Box::leak(Box::new(client));
+    let limit = file_limit();
+    if !client.is_served() || limit != u64::MAX {
+        client.limit_files(limit);
+    }
+    client.watch_programs(calls::running::is_running);
+    client.keep_descriptors(descriptors::KEEPER);
+    client.tell_of_giving_up(|why| crate::report_inside(format_args!("a call fails (EIO): {why}")));
+    filter::ACTIVE.store(1, Ordering::Release);
+    filter::HOLDS.store(1, Ordering::Release);
+    if thread::is_vforked() {
+        SESSION_WANTED.store(true, Ordering::Relaxed);
+        let own = ChildSession { client, marker: marker.unwrap_or(-1) };
+        // SAFETY: the reference ends within the statement.
+        unsafe { thread::delta() }.get_or_insert_default().session = Some(own);
+        return Ok(client);
+    }
+    if let Some(marker) = marker {
+        descriptors::hide(marker, true);
+        MARKER.store(marker, Ordering::Release);
+    }
+    for fd in client.descriptors() {
+        descriptors::hide(fd, true);
+    }
+    CLIENT.store(std::ptr::from_ref(client).cast_mut(), Ordering::Release);
+    Ok(client)
+}
+
+/// Addresses that a session may come to map: its log, and what it reads of the store.
+const ADDRESSES_WANTED: u64 = 1 << 30;
+
+/// Whether the process may not map what a session does (`ulimit -v`): then SharedFS does its calls.
+pub fn addresses_are_short() -> bool {
+    let Some(limit) = rustix::process::getrlimit(rustix::process::Resource::As).current else { return false };
+    let sizes = contents(c"/proc/self/statm").unwrap_or_default();
+    let pages = sizes
+        .split(|byte| *byte == b' ')
+        .next()
+        .and_then(|word| std::str::from_utf8(word).ok()?.parse().ok());
+    limit.saturating_sub(pages.unwrap_or(0u64) * rustix::param::page_size() as u64) < ADDRESSES_WANTED
+}
+
+fn make_marker(configuration: &Configuration) -> Result<i32, Failure> {
+    let open = || rustix::fs::open(&configuration.socket[..], OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
+    // The daemon we attached to may have left by now: the next one makes its socket.
+    let marker = cuesta_libfs::patiently(cuesta_libfs::RESUME_WAIT, || match open() {
+        Err(Errno::NOENT) => Err(cuesta_libfs::Error::Disconnected),
+        opened => Ok(opened),
+    })??;
+    let marker = set_aside(marker.as_fd())?;
+    Ok(marker.into_raw_fd())
+}
+
+/// The largest a file may get, as the process allows itself.
+pub fn file_limit() -> u64 {
+    rustix::process::getrlimit(rustix::process::Resource::Fsize).current.unwrap_or(u64::MAX)
+}
