@@ -126,9 +126,9 @@ impl Domain {
 #[serde(rename_all = "lowercase")]
 pub enum Ship {
     /// On those that change hands for a few operations each time.
+    #[default]
     Auto,
     /// On none.
-    #[default]
     Never,
     /// On all that may be.
     Always,
@@ -144,7 +144,7 @@ impl Default for Options {
             kick_bytes: 4 << 20,
             undigested_entries: 200_000,
             lease_hold_us: 1000,
-            ship: Ship::Never,
+            ship: Ship::Auto,
             commit_file_waits: 3,
             awake_us: 1000,
             spare_segments: 16,
@@ -227,10 +227,10 @@ pub fn template(emulate: Profile) -> String {
          # each do more at a time; shorter lets the others wait less.\n\
          # lease_hold_us = {lease_hold_us}\n\
          \n\
-         # On which files the daemon performs the operations of all programs that share them: \"never\"; \"auto\", on those that\n\
-         # change hands for a few operations each time; \"always\"; or \"random\", on some for a moment and then on others. All but\n\
-         # \"never\" are being tried: what a program does as it is killed may then take effect shortly after its end.\n\
-         # ship = \"never\"\n\
+         # On which files and directories the daemon performs the operations of all programs that share them: \"auto\", on those\n\
+         # that change hands for a few operations each time; \"never\"; \"always\"; or \"random\", on some for a moment and then on\n\
+         # others, which is for tests.\n\
+         # ship = \"auto\"\n\
          \n\
          # On a disk: how often a program waits for it (fsync) before it gets a file of 2 MiB, by which its waits become\n\
          # shorter.\n\

@@ -256,7 +256,7 @@ impl SharedFs {
                     Some(_) => leases.revoke_directory(session, inode, now),
                     None => leases.revoke(session, inode, now),
                 }
-                if let (None, Some(begun)) = (version, found.turns.remove(&inode)) {
+                if let Some(begun) = found.turns.remove(&inode) {
                     leases.note_turn(inode, now, found.control.operations().saturating_sub(begun));
                 }
                 // What it lost before and was not told of yet, it has had as it was since then.

@@ -69,6 +69,7 @@ impl PairCampaign {
     /// operations of its own.
     pub fn new(programs: Programs, seed: u64, doors: Doors, operations_max: u64) -> io::Result<PairCampaign> {
         let served = Served::new(programs)?;
+        served.ship_by(seed)?;
         let mut campaign = PairCampaign {
             served,
             random: Random::new(seed),

@@ -4,9 +4,11 @@ use super::writer::{ACKNOWLEDGED, CUT_OFF, DISAGREED, ISSUED, SHARED_ACKNOWLEDGE
 use crate::doors::{Door, Doors};
 use crate::processes::{end, server_of_mount};
 use crate::stores;
+use cuesta_format::geometry::CONFIGURATION_FILE;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::{Pid, Signal};
-use std::io::{self, Read};
+use std::fs::OpenOptions;
+use std::io::{self, Read, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
@@ -85,6 +87,15 @@ impl Served {
         }
         told(command)?;
         Ok(served)
+    }
+
+    /// Has the daemon perform the operations on files that programs share, as `seed` has it: on some for a moment and then on others, on
+    /// all, on those that the daemon chooses, or on none.
+    pub(crate) fn ship_by(&self, seed: u64) -> io::Result<()> {
+        let which = ["random", "always", "auto", "never"][seed as usize % 4];
+        let mut configuration =
+            OpenOptions::new().append(true).open(self.store().join(CONFIGURATION_FILE))?;
+        writeln!(configuration, "ship = \"{which}\"")
     }
 
     /// A file beside the store.

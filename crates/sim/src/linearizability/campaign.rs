@@ -147,6 +147,7 @@ impl Campaign {
     /// A campaign on a new store.
     pub fn new(programs: Programs, seed: u64, doors: Doors) -> io::Result<Campaign> {
         let served = Served::new(programs)?;
+        served.ship_by(seed)?;
         let random = Random::new(seed);
         Ok(Campaign { served, random, seed, doors, rounds: 0, counted: Counted::default() })
     }
