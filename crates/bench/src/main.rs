@@ -1,6 +1,6 @@
 //! `cuesta-bench`: plain programs that are measured, and the runner that measures them on Cuesta and its peers.
 //!
-//! `works` and `limits` are the policy (which works, what goals); everything else is mechanism: `workload` the programs,
+//! `works` is the policy (which works, what goals); everything else is mechanism: `workload` the programs,
 //! `measure` and `stats` the figures, `peers` on `scratch` the file systems, put up by `stage`, `child` the processes, `daemon` what
 //! the kernel tells of one, `disk` what it tells of a disk, `runner` the rounds, `report` the verdicts.
 
@@ -11,7 +11,6 @@ mod disk;
 mod error;
 mod fio;
 mod goal;
-mod limits;
 mod machine;
 mod measure;
 mod null;

@@ -1,0 +1,117 @@
+//! The programs of works, and what each asks of the peers and the machine.
+
+use super::{KIB, MIB};
+use crate::workload::append::Append;
+use crate::workload::at_rest::AtRest;
+use crate::workload::calls::Calls;
+use crate::workload::create::Create;
+use crate::workload::digest::{Digest, Folded};
+use crate::workload::fill::Filling;
+use crate::workload::foreign::Foreign;
+use crate::workload::hand_over::HandOver;
+use crate::workload::job::Job;
+use crate::workload::limit::Limit;
+use crate::workload::mixed::Mixed;
+use crate::workload::pages::Pages;
+use crate::workload::sqlite::Sqlite;
+use crate::workload::start::Start;
+use crate::workload::stream::Stream;
+use crate::workload::threads::Threads;
+use crate::workload::together::{OneDirectory, OwnDirectories};
+
+/// The program of a work.
+#[derive(Clone, Copy, Debug)]
+pub enum Program {
+    /// Append and fsync.
+    Append(Append),
+    /// Append and fsync by several threads at once.
+    Threads(Threads),
+    /// 4 KiB pages of one file, in random order.
+    Pages(Pages),
+    /// Single-row commits.
+    Sqlite(Sqlite),
+    /// New files put in place by rename.
+    Create(Create),
+    /// The same by several processes at once in one directory.
+    OneDirectory(OneDirectory),
+    /// The same by one, two, four and eight processes, each in its own directory.
+    OwnDirectories(OwnDirectories),
+    /// Two processes that write one file.
+    HandOver(HandOver),
+    /// Calls compared with bare copies.
+    Limit(Limit),
+    /// Calls of all kinds at a steady pace.
+    Mixed(Mixed),
+    /// Logs that are digested.
+    Digest(Digest),
+    /// Large sustained writes.
+    Stream(Stream),
+    /// Calls that are not ours.
+    Foreign(Foreign),
+    /// Single calls on few files.
+    Calls(Calls),
+    /// Starting programs from a program that is already accelerated.
+    Start(Start),
+    /// A job of many programs in a tree of files.
+    Job(Job),
+    /// Starting one program from outside: all of `cuesta run`.
+    Launch {
+        /// How many times.
+        count: u32,
+    },
+    /// Killing everything with a full log, and starting the daemon again.
+    Recovery(Filling),
+    /// A store full of files, and programs that do nothing: what the daemon takes and does.
+    AtRest(AtRest),
+}
+
+impl Program {
+    /// Whether the files it works on are the peer's own; if not, every peer works on the same tmpfs.
+    pub fn works_on_peer(&self) -> bool {
+        !matches!(self, Program::Foreign(_))
+    }
+
+    /// The most memory its files take on a file system in memory, with some room for metadata.
+    pub fn memory_max(&self) -> u64 {
+        match self {
+            Program::Append(append) => append.bytes_max + 2 * u64::from(append.bursts) * append.burst_bytes,
+            Program::Threads(threads) => threads.bytes_max,
+            Program::Pages(pages) => 2 * pages.file_bytes,
+            Program::Create(create) => create.live_files * (create.size + 2 * KIB),
+            Program::OneDirectory(together) => {
+                u64::from(together.processes) * together.create.live_files * (together.create.size + 2 * KIB)
+            }
+            Program::OwnDirectories(apart) => 8 * apart.create.live_files * (apart.create.size + 2 * KIB),
+            Program::Limit(limit) => 2 * limit.file_bytes + u64::from(limit.bursts) * limit.burst_bytes,
+            Program::Mixed(mixed) => 3 * mixed.file_bytes,
+            Program::Digest(digest) if digest.folded == Folded::Fresh => {
+                u64::from(digest.processes) * digest.bytes_max
+            }
+            Program::Stream(stream) => stream.file_bytes + stream.file_bytes / 8,
+            Program::Sqlite(_) => 64 * MIB,
+            Program::Job(_) => 256 * MIB,
+            Program::Foreign(_)
+            | Program::Calls(_)
+            | Program::Digest(_)
+            | Program::HandOver(_)
+            | Program::Start(_)
+            | Program::Launch { .. }
+            | Program::Recovery(_)
+            | Program::AtRest(_) => 0,
+        }
+    }
+
+    /// Whether it is several processes at once, which need more than one CPU.
+    pub fn is_of_several(&self) -> bool {
+        match self {
+            Program::OneDirectory(_)
+            | Program::OwnDirectories(_)
+            | Program::HandOver(_)
+            | Program::Threads(_)
+            | Program::Digest(_)
+            | Program::AtRest(_) => true,
+            Program::Sqlite(sqlite) => sqlite.processes > 1,
+            _ => false,
+        }
+    }
+}
