@@ -37,7 +37,7 @@ use crate::peers::mount::MOUNTED;
 use crate::report::{Report, table};
 use crate::runner::Settings;
 use crate::stage::{Materials, Stage};
-use crate::works::Work;
+use crate::works::{Subject, Work};
 
 /// Measures Cuesta and its peers.
 #[derive(Debug, Parser)]
@@ -95,6 +95,9 @@ struct RunOptions {
     /// Only the works with these names (see `list`).
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = work_named)]
     only: Vec<&'static Work>,
+    /// Only the works about these subjects.
+    #[arg(long, value_name = "NAME", value_delimiter = ',', conflicts_with = "only")]
+    subject: Vec<Subject>,
     /// The peers, and the order they take turns in; those of mounts do only what has goals on them, and works that are named.
     #[arg(
         long,
@@ -165,14 +168,22 @@ fn workload(options: &WorkloadOptions) -> Result<ExitCode, BenchError> {
 }
 
 fn run(options: &RunOptions) -> Result<ExitCode, BenchError> {
-    let mut stage = Stage::set_up(&options.peers, &options.materials)?;
+    let is_named = !options.only.is_empty();
+    let works: Vec<&Work> = if is_named {
+        options.only.clone()
+    } else if options.subject.is_empty() {
+        works::all().collect()
+    } else {
+        options.subject.iter().flat_map(|subject| subject.works()).collect()
+    };
+    let is_concerned = |&peer: &PeerName| works.iter().any(|work| work.concerns(peer, is_named));
+    let peers: Vec<PeerName> = options.peers.iter().copied().filter(is_concerned).collect();
+    let mut stage = Stage::set_up(&peers, &options.materials)?;
     let fio = if options.with_fio { fio::find() } else { None };
     if options.with_fio && fio.is_none() {
         eprintln!("cuesta-bench: fio is not installed; going on without");
     }
-    let is_named = !options.only.is_empty();
     let settings = Settings { is_named, fio, ..stage.settings(options.quick, options.rounds)? };
-    let works: Vec<&Work> = if is_named { options.only.clone() } else { works::all().collect() };
     let measured = runner::run(&works, &mut stage.peers, &settings)?;
 
     let machine = stage.machine(settings.fio.as_deref());

@@ -125,6 +125,20 @@ fn a_run_on_tmpfs_gives_a_table_and_json() {
 }
 
 #[test]
+fn works_of_a_subject_are_run_alone_and_without_peers_that_they_say_nothing_about() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("bench.json");
+    let options = ["--quick", "--rounds", "1", "--peers", "tmpfs,bindfs", "--json", file.to_str().unwrap()];
+    let output = bench(&[&["run", "--subject", "calls"][..], &options].concat());
+    assert!(output.status.success(), "{output:?}");
+    let report = json(&file);
+    let works: std::collections::BTreeSet<&str> =
+        report["lines"].as_array().unwrap().iter().map(|line| line["work"].as_str().unwrap()).collect();
+    assert_eq!(works.into_iter().collect::<Vec<_>>(), ["calls", "foreign"]);
+    assert!(!String::from_utf8_lossy(&output.stdout).contains("bindfs"), "{output:?}");
+}
+
+#[test]
 fn the_cuesta_peer_takes_turns_is_killed_recovers_and_is_gone() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("bench.json");

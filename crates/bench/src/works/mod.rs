@@ -13,6 +13,8 @@ mod program;
 mod programs;
 mod writes;
 
+use clap::ValueEnum;
+
 use crate::curves;
 use crate::goal::Goal;
 use crate::measure::Figure;
@@ -66,12 +68,37 @@ pub const fn row(title: &'static str, figure: Figure, goal: Goal) -> Row {
     Row { title, figure, goal }
 }
 
-/// The tables, in the order in which they are shown.
-const TABLES: [&[Work]; 5] = [writes::WORKS, calls::WORKS, programs::WORKS, daemon::WORKS, limits::WORKS];
+/// What works are about, in the order of the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Subject {
+    /// Small synchronous writes, databases, files put in place, large writes.
+    Writes,
+    /// Single calls.
+    Calls,
+    /// Programs that are started, and jobs of many.
+    Programs,
+    /// What the daemon needs after a crash and at rest.
+    Daemon,
+    /// What the hardware does alone, and what a program sees of the digest.
+    Limits,
+}
+
+impl Subject {
+    /// Its works, in the order of the table.
+    pub fn works(self) -> &'static [Work] {
+        match self {
+            Subject::Writes => writes::WORKS,
+            Subject::Calls => calls::WORKS,
+            Subject::Programs => programs::WORKS,
+            Subject::Daemon => daemon::WORKS,
+            Subject::Limits => limits::WORKS,
+        }
+    }
+}
 
 /// Every work, in the order of the table.
 pub fn all() -> impl Iterator<Item = &'static Work> {
-    TABLES.into_iter().flatten()
+    Subject::value_variants().iter().flat_map(|subject| subject.works())
 }
 
 /// The work of that name, here or of a curve.
