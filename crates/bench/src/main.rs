@@ -102,7 +102,7 @@ struct RunOptions {
     #[arg(
         long,
         value_delimiter = ',',
-        default_value = "cuesta,tmpfs,ext4-ram,ext4-disk,mount,null,bindfs,on-mount,on-disk"
+        default_value = "cuesta,tmpfs,ext4-ram,ext4-disk,mount,null,bindfs,on-mount,on-disk,mount-disk"
     )]
     peers: Vec<PeerName>,
     /// Rounds of every work, in place of what each asks for.

@@ -70,7 +70,8 @@ impl Cuesta {
 
     fn make(&mut self) -> Result<(), BenchError> {
         let mut mkfs = self.on_store("mkfs");
-        let medium = if self.name == PeerName::OnDisk { "block" } else { "memory" };
+        let is_on_disk = matches!(self.name, PeerName::OnDisk | PeerName::MountDisk);
+        let medium = if is_on_disk { "block" } else { "memory" };
         mkfs.args(["--medium", medium, "--nvm", &self.nvm]);
         child::run(&mut mkfs, "cuesta mkfs", COMMAND_LIMIT)?;
         self.serve()

@@ -43,6 +43,8 @@ pub enum PeerName {
     OnMount,
     /// Cuesta on the medium `block`, in an ext4 as `Ext4Disk`.
     OnDisk,
+    /// The mount of a store as `OnDisk`.
+    MountDisk,
 }
 
 impl PeerName {
@@ -60,6 +62,7 @@ impl PeerName {
             PeerName::Bindfs => "bindfs",
             PeerName::OnMount => "on-mount",
             PeerName::OnDisk => "on-disk",
+            PeerName::MountDisk => "mount-disk",
         }
     }
 }

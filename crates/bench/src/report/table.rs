@@ -5,7 +5,7 @@ use crate::goal::Goal;
 use crate::peers::PeerName;
 
 /// All of them, in the order of the columns; those that nobody asked for have none.
-const PEERS: [PeerName; 11] = [
+const PEERS: [PeerName; 12] = [
     PeerName::Cuesta,
     PeerName::OnMount,
     PeerName::Mount,
@@ -17,6 +17,7 @@ const PEERS: [PeerName; 11] = [
     PeerName::Ext4Disk,
     PeerName::XfsDisk,
     PeerName::OnDisk,
+    PeerName::MountDisk,
 ];
 const NOTHING: &str = "–";
 

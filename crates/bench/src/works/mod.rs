@@ -122,9 +122,11 @@ impl Work {
                     | Program::Digest(_)
             ),
             PeerName::Null => matches!(self.program, Program::Calls(_)),
-            PeerName::Mount | PeerName::Bindfs | PeerName::OnMount | PeerName::OnDisk => {
-                is_named || self.rows.iter().any(|row| row.goal.is_about(peer))
-            }
+            PeerName::Mount
+            | PeerName::Bindfs
+            | PeerName::OnMount
+            | PeerName::OnDisk
+            | PeerName::MountDisk => is_named || self.rows.iter().any(|row| row.goal.is_about(peer)),
         }
     }
 }
