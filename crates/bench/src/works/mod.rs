@@ -11,6 +11,7 @@ mod daemon;
 mod limits;
 mod program;
 mod programs;
+mod sharing;
 mod writes;
 
 use clap::ValueEnum;
@@ -81,6 +82,8 @@ pub enum Subject {
     Daemon,
     /// What the hardware does alone, and what a program sees of the digest.
     Limits,
+    /// Several processes that share files and directories.
+    Sharing,
 }
 
 impl Subject {
@@ -92,6 +95,7 @@ impl Subject {
             Subject::Programs => programs::WORKS,
             Subject::Daemon => daemon::WORKS,
             Subject::Limits => limits::WORKS,
+            Subject::Sharing => sharing::WORKS,
         }
     }
 }
@@ -112,6 +116,9 @@ impl Work {
     pub fn concerns(&self, peer: PeerName, is_named: bool) -> bool {
         match peer {
             PeerName::Cuesta | PeerName::Tmpfs => true,
+            PeerName::Ext4Ram | PeerName::XfsRam | PeerName::XfsDisk if self.program.is_of_sharing() => {
+                is_named
+            }
             PeerName::Ext4Ram | PeerName::Ext4Disk | PeerName::XfsRam | PeerName::XfsDisk => !matches!(
                 self.program,
                 Program::Foreign(_)
@@ -120,6 +127,7 @@ impl Work {
                     | Program::Limit(_)
                     | Program::Mixed(_)
                     | Program::Digest(_)
+                    | Program::ServedRename(_)
             ),
             PeerName::Null => matches!(self.program, Program::Calls(_)),
             PeerName::Mount
@@ -152,6 +160,9 @@ mod tests {
             !concerned("stream-1m", PeerName::Mount, false) && concerned("stream-1m", PeerName::Mount, true)
         );
         assert!(!concerned("untar", PeerName::Null, true), "it keeps no contents");
+        assert!(
+            !concerned("mail-4", PeerName::Ext4Ram, false) && concerned("mail-4", PeerName::Ext4Ram, true)
+        );
     }
 
     #[test]

@@ -13,6 +13,8 @@ use crate::workload::job::Job;
 use crate::workload::limit::Limit;
 use crate::workload::mixed::Mixed;
 use crate::workload::pages::Pages;
+use crate::workload::sharing::rename::ServedRename;
+use crate::workload::sharing::{self, Shared};
 use crate::workload::sqlite::Sqlite;
 use crate::workload::start::Start;
 use crate::workload::stream::Stream;
@@ -63,6 +65,12 @@ pub enum Program {
     Recovery(Filling),
     /// A store full of files, and programs that do nothing: what the daemon takes and does.
     AtRest(AtRest),
+    /// Processes that share files and directories.
+    Shared(Shared),
+    /// The same, with programs of every day.
+    ParallelJob(sharing::job::Job),
+    /// A call that SharedFS performs for a process.
+    ServedRename(ServedRename),
 }
 
 impl Program {
@@ -89,7 +97,7 @@ impl Program {
             }
             Program::Stream(stream) => stream.file_bytes + stream.file_bytes / 8,
             Program::Sqlite(_) => 64 * MIB,
-            Program::Job(_) => 256 * MIB,
+            Program::Job(_) | Program::Shared(_) => 256 * MIB,
             Program::Foreign(_)
             | Program::Calls(_)
             | Program::Digest(_)
@@ -97,7 +105,9 @@ impl Program {
             | Program::Start(_)
             | Program::Launch { .. }
             | Program::Recovery(_)
-            | Program::AtRest(_) => 0,
+            | Program::AtRest(_)
+            | Program::ParallelJob(_)
+            | Program::ServedRename(_) => 0,
         }
     }
 
@@ -109,9 +119,40 @@ impl Program {
             | Program::HandOver(_)
             | Program::Threads(_)
             | Program::Digest(_)
-            | Program::AtRest(_) => true,
+            | Program::AtRest(_)
+            | Program::Shared(_)
+            | Program::ParallelJob(_)
+            | Program::ServedRename(_) => true,
             Program::Sqlite(sqlite) => sqlite.processes > 1,
             _ => false,
         }
     }
+
+    /// Whether it is about what processes share.
+    pub fn is_of_sharing(&self) -> bool {
+        matches!(self, Program::Shared(_) | Program::ParallelJob(_) | Program::ServedRename(_))
+    }
+
+    /// What is not there that it needs; nothing can be measured then.
+    pub fn lacks(&self) -> Option<String> {
+        match self {
+            Program::ParallelJob(job) => {
+                let missing = job.task.programs().iter().find(|name| !is_installed(name));
+                missing.map(|name| format!("{name} is not installed"))
+            }
+            Program::ServedRename(_) if !is_root() => {
+                Some("needs root, to have a process of another user".into())
+            }
+            _ => None,
+        }
+    }
+}
+
+fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+fn is_installed(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
 }
