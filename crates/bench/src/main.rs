@@ -20,6 +20,7 @@ mod runner;
 mod scratch;
 mod stage;
 mod stats;
+mod user;
 mod workload;
 mod works;
 

@@ -174,7 +174,13 @@ fn once(
         Program::Recovery(_) => peer.recover(work, settings.time(work)),
         Program::Launch { count } => Some(launch(peer, count)),
         Program::AtRest(_) => peer.daemon().map(|daemon| at_rest(work, &daemon, peer, settings)),
-        _ => Some(run_program(work, round, peer, settings)),
+        _ => match work.program.user() {
+            None => Some(run_program(work, round, peer, settings)),
+            Some(user) => {
+                let of_user = peer.of_user(user)?;
+                Some(of_user.and_then(|mut of_user| run_program(work, round, of_user.as_mut(), settings)))
+            }
+        },
     }
 }
 

@@ -288,13 +288,13 @@ pub(crate) mod tests {
 
     #[test]
     fn a_work_that_cannot_be_done_has_a_reason_and_no_lines() {
-        let skipped = Some("make is not installed".to_owned());
-        let work = works::find("make-parallel").unwrap();
+        let skipped = Some("PostgreSQL is not installed".to_owned());
+        let work = works::find("pgbench").unwrap();
         let measured = [Measured { work, peers: BTreeMap::new(), skipped }];
         let report = Report::new(machine(), true, BTreeMap::new(), &measured, "/private");
         assert!(report.lines.is_empty());
         let text = table::render(&report);
-        assert!(text.contains("\nmake-parallel skipped: make is not installed\n"), "{text}");
+        assert!(text.contains("\npgbench skipped: PostgreSQL is not installed\n"), "{text}");
     }
 
     #[test]

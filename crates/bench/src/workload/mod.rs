@@ -62,6 +62,7 @@ pub fn run(work: &Work, dir: &Path, time: Duration, disk: Option<&Path>) -> Resu
         Program::AtRest(rest) => within(dir, || rest.stay(dir)),
         Program::Recovery(filling) => within(dir, || filling.run_until_killed(dir)),
         Program::Shared(shared) => within(dir, || shared.run(dir, time)),
+        Program::PgBench(pgbench) => within(dir, || pgbench.run(dir, time)),
         Program::ServedRename(rename) => within(dir, || rename.run(dir, time)),
         Program::ParallelJob(job) => job.run(dir),
         Program::Start(start) => start.run(dir),

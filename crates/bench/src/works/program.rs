@@ -1,6 +1,7 @@
 //! The programs of works, and what each asks of the peers and the machine.
 
 use super::{KIB, MIB};
+use crate::user::User;
 use crate::workload::append::Append;
 use crate::workload::at_rest::AtRest;
 use crate::workload::calls::Calls;
@@ -13,13 +14,17 @@ use crate::workload::job::Job;
 use crate::workload::limit::Limit;
 use crate::workload::mixed::Mixed;
 use crate::workload::pages::Pages;
+use crate::workload::sharing::pgbench::PgBench;
 use crate::workload::sharing::rename::ServedRename;
-use crate::workload::sharing::{self, Shared};
+use crate::workload::sharing::{self, Shared, postgres};
 use crate::workload::sqlite::Sqlite;
 use crate::workload::start::Start;
 use crate::workload::stream::Stream;
 use crate::workload::threads::Threads;
 use crate::workload::together::{OneDirectory, OwnDirectories};
+
+/// The user that PostgreSQL is installed with.
+const POSTGRES: &str = "postgres";
 
 /// The program of a work.
 #[derive(Clone, Copy, Debug)]
@@ -69,6 +74,8 @@ pub enum Program {
     Shared(Shared),
     /// The same, with programs of every day.
     ParallelJob(sharing::job::Job),
+    /// The same, with those of a database server.
+    PgBench(PgBench),
     /// A call that SharedFS performs for a process.
     ServedRename(ServedRename),
 }
@@ -98,6 +105,7 @@ impl Program {
             Program::Stream(stream) => stream.file_bytes + stream.file_bytes / 8,
             Program::Sqlite(_) => 64 * MIB,
             Program::Job(_) | Program::Shared(_) => 256 * MIB,
+            Program::PgBench(_) => 512 * MIB,
             Program::Foreign(_)
             | Program::Calls(_)
             | Program::Digest(_)
@@ -122,6 +130,7 @@ impl Program {
             | Program::AtRest(_)
             | Program::Shared(_)
             | Program::ParallelJob(_)
+            | Program::PgBench(_)
             | Program::ServedRename(_) => true,
             Program::Sqlite(sqlite) => sqlite.processes > 1,
             _ => false,
@@ -130,7 +139,10 @@ impl Program {
 
     /// Whether it is about what processes share.
     pub fn is_of_sharing(&self) -> bool {
-        matches!(self, Program::Shared(_) | Program::ParallelJob(_) | Program::ServedRename(_))
+        matches!(
+            self,
+            Program::Shared(_) | Program::ParallelJob(_) | Program::PgBench(_) | Program::ServedRename(_)
+        )
     }
 
     /// What is not there that it needs; nothing can be measured then.
@@ -140,11 +152,23 @@ impl Program {
                 let missing = job.task.programs().iter().find(|name| !is_installed(name));
                 missing.map(|name| format!("{name} is not installed"))
             }
+            Program::PgBench(_) if postgres::programs().is_none() => {
+                Some("PostgreSQL is not installed".into())
+            }
+            Program::PgBench(_) if is_root() && User::named(POSTGRES).is_none() => {
+                Some(format!("there is no user {POSTGRES}"))
+            }
             Program::ServedRename(_) if !is_root() => {
                 Some("needs root, to have a process of another user".into())
             }
             _ => None,
         }
+    }
+
+    /// The user whose processes it has to be, if we are root and its programs refuse to be; the file system is that user's, too.
+    pub fn user(&self) -> Option<User> {
+        let refuses_root = matches!(self, Program::PgBench(_));
+        (refuses_root && is_root()).then(|| User::named(POSTGRES)).flatten()
     }
 }
 

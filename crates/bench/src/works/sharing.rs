@@ -9,6 +9,7 @@ use crate::workload::sharing::append::{AccessLog, Append};
 use crate::workload::sharing::job::{Job, Task};
 use crate::workload::sharing::mail::Mail;
 use crate::workload::sharing::pages::Pages;
+use crate::workload::sharing::pgbench::PgBench;
 use crate::workload::sharing::rename::ServedRename;
 
 const ROUNDS: u32 = 3;
@@ -20,6 +21,9 @@ type Figures = [Figure; 3];
 
 const RATE: Figures = [Figure::Rate, Figure::Percentile99, Figure::LongestWait];
 const TIME: Figures = [Figure::Elapsed, Figure::Percentile99, Figure::LongestWait];
+const FOUR_CLIENTS: Figures = [Figure::FourRate, Figure::FourPercentile99, Figure::FourLongestWait];
+const EIGHT_CLIENTS: Figures = [Figure::EightRate, Figure::EightPercentile99, Figure::EightLongestWait];
+
 /// The rows of a work, with its goals in memory and on a disk.
 const fn rows(title: &'static str, figures: Figures, memory: Goal, disk: Goal) -> [Row; 6] {
     let [done, tail, longest] = figures;
@@ -101,6 +105,18 @@ pub const WORKS: &[Work] = &[
         Shared::AccessLog(AccessLog { workers: 2, page: 4 * KIB, line: 180 }),
         &rows("2 serve a page, one access log", RATE, AS_TMPFS, goal::disk(1.0)),
     ),
+    Work {
+        name: "pgbench",
+        program: Program::PgBench(PgBench { scale: 5 }),
+        seconds: 2.0,
+        seconds_quick: 1.0,
+        rounds: LONG_ROUNDS,
+        rows: &joined([
+            rows("PostgreSQL, pgbench -N, 1 client", RATE, AS_TMPFS, goal::disk(1.3)),
+            rows("PostgreSQL, pgbench -N, 4 clients", FOUR_CLIENTS, AS_TMPFS, goal::disk(1.3)),
+            rows("PostgreSQL, pgbench -N, 8 clients", EIGHT_CLIENTS, AS_TMPFS, goal::disk(1.3)),
+        ]),
+    },
     job(
         "make-parallel",
         LONG_ROUNDS,
@@ -144,6 +160,16 @@ pub const WORKS: &[Work] = &[
     },
 ];
 
+const fn joined(parts: [[Row; 6]; 3]) -> [Row; 18] {
+    let mut all = [parts[0][0]; 18];
+    let mut at = 0;
+    while at < all.len() {
+        all[at] = parts[at / 6][at % 6];
+        at += 1;
+    }
+    all
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -179,5 +205,12 @@ mod tests {
             .map(|work| work.name)
             .collect();
         assert_eq!(mounted, ["mail-4", "append-shared-sync", "pages-shared-sync"]);
+    }
+
+    #[test]
+    fn the_rows_of_each_number_of_clients_follow_one_another() {
+        assert_eq!(goals("pgbench", Figure::FourRate), goals("pgbench", Figure::Rate));
+        assert_eq!(goals("pgbench", Figure::EightLongestWait), goals("pgbench", Figure::LongestWait));
+        assert_eq!(WORKS.iter().find(|work| work.name == "pgbench").unwrap().rows.len(), 18);
     }
 }

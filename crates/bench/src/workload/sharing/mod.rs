@@ -8,6 +8,8 @@ pub mod clock;
 pub mod job;
 pub mod mail;
 pub mod pages;
+pub mod pgbench;
+pub mod postgres;
 pub mod rename;
 
 use std::path::Path;
