@@ -33,6 +33,15 @@ pub enum Goal {
         /// the value of this one.
         of: PeerName,
     },
+    /// A peer's value is less than so much more than another one's.
+    MoreThanBelow {
+        /// Whose,
+        peer: PeerName,
+        /// so much more, in the figure's unit,
+        limit: f64,
+        /// than the value of this one.
+        of: PeerName,
+    },
     /// Reported, not judged.
     Reported,
 }
@@ -41,9 +50,9 @@ impl Goal {
     /// Whether it is one of that peer: as the one judged, or as the one it is judged by.
     pub fn is_about(&self, peer: PeerName) -> bool {
         match *self {
-            Goal::AtMost { peer: judged, of, .. } | Goal::AtLeast { peer: judged, of, .. } => {
-                judged == peer || of == peer
-            }
+            Goal::AtMost { peer: judged, of, .. }
+            | Goal::AtLeast { peer: judged, of, .. }
+            | Goal::MoreThanBelow { peer: judged, of, .. } => judged == peer || of == peer,
             _ => false,
         }
     }
@@ -92,4 +101,21 @@ pub const DISK_TREE: Goal = Goal::AtMost { peer: PeerName::OnDisk, times: 1.0, o
 /// What waits for a disk is as much more done as there.
 pub const fn disk(times: f64) -> Goal {
     Goal::AtLeast { peer: PeerName::OnDisk, times, of: PeerName::Ext4Disk }
+}
+
+/// A job of several programs at once takes no longer than on tmpfs, within what rounds differ,
+pub const SHARED_JOB: Goal = Goal::AtMost { peer: PeerName::Cuesta, times: 1.05, of: PeerName::Tmpfs };
+/// and git, which makes its files and renames them, no longer.
+pub const SHARED_GIT: Goal = Goal::AtMost { peer: PeerName::Cuesta, times: 1.0, of: PeerName::Tmpfs };
+/// Where processes share, 99 of 100 operations take little longer than there,
+pub const SHARED_TAIL: Goal = Goal::AtMost { peer: PeerName::Cuesta, times: 2.0, of: PeerName::Tmpfs };
+/// and on a disk little longer than on the kernel's own.
+pub const SHARED_TAIL_ON_DISK: Goal =
+    Goal::AtMost { peer: PeerName::OnDisk, times: 2.0, of: PeerName::Ext4Disk };
+/// A call on a disk waits no longer than in memory, beyond what the disk itself makes one wait.
+pub const WAIT_ON_DISK: Goal =
+    Goal::MoreThanBelow { peer: PeerName::OnDisk, limit: 50.0, of: PeerName::Ext4Disk };
+/// The mount of a store on a disk, to the kernel's own file system there.
+pub const fn mount_on_disk(times: f64) -> Goal {
+    Goal::AtLeast { peer: PeerName::MountDisk, times, of: PeerName::Ext4Disk }
 }

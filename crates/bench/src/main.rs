@@ -1,6 +1,6 @@
 //! `cuesta-bench`: plain programs that are measured, and the runner that measures them on Cuesta and its peers.
 //!
-//! `works` and `limits` are the policy (which works, what goals); everything else is mechanism: `workload` the programs,
+//! `works` is the policy (which works, what goals); everything else is mechanism: `workload` the programs,
 //! `measure` and `stats` the figures, `peers` on `scratch` the file systems, put up by `stage`, `child` the processes, `daemon` what
 //! the kernel tells of one, `disk` what it tells of a disk, `runner` the rounds, `report` the verdicts.
 
@@ -11,7 +11,6 @@ mod disk;
 mod error;
 mod fio;
 mod goal;
-mod limits;
 mod machine;
 mod measure;
 mod null;
@@ -21,6 +20,7 @@ mod runner;
 mod scratch;
 mod stage;
 mod stats;
+mod user;
 mod workload;
 mod works;
 
@@ -38,7 +38,7 @@ use crate::peers::mount::MOUNTED;
 use crate::report::{Report, table};
 use crate::runner::Settings;
 use crate::stage::{Materials, Stage};
-use crate::works::Work;
+use crate::works::{Subject, Work};
 
 /// Measures Cuesta and its peers.
 #[derive(Debug, Parser)]
@@ -96,11 +96,14 @@ struct RunOptions {
     /// Only the works with these names (see `list`).
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = work_named)]
     only: Vec<&'static Work>,
+    /// Only the works about these subjects.
+    #[arg(long, value_name = "NAME", value_delimiter = ',', conflicts_with = "only")]
+    subject: Vec<Subject>,
     /// The peers, and the order they take turns in; those of mounts do only what has goals on them, and works that are named.
     #[arg(
         long,
         value_delimiter = ',',
-        default_value = "cuesta,tmpfs,ext4-ram,ext4-disk,mount,null,bindfs,on-mount,on-disk"
+        default_value = "cuesta,tmpfs,ext4-ram,ext4-disk,mount,null,bindfs,on-mount,on-disk,mount-disk"
     )]
     peers: Vec<PeerName>,
     /// Rounds of every work, in place of what each asks for.
@@ -166,14 +169,22 @@ fn workload(options: &WorkloadOptions) -> Result<ExitCode, BenchError> {
 }
 
 fn run(options: &RunOptions) -> Result<ExitCode, BenchError> {
-    let mut stage = Stage::set_up(&options.peers, &options.materials)?;
+    let is_named = !options.only.is_empty();
+    let works: Vec<&Work> = if is_named {
+        options.only.clone()
+    } else if options.subject.is_empty() {
+        works::all().collect()
+    } else {
+        options.subject.iter().flat_map(|subject| subject.works()).collect()
+    };
+    let is_concerned = |&peer: &PeerName| works.iter().any(|work| work.concerns(peer, is_named));
+    let peers: Vec<PeerName> = options.peers.iter().copied().filter(is_concerned).collect();
+    let mut stage = Stage::set_up(&peers, &options.materials)?;
     let fio = if options.with_fio { fio::find() } else { None };
     if options.with_fio && fio.is_none() {
         eprintln!("cuesta-bench: fio is not installed; going on without");
     }
-    let is_named = !options.only.is_empty();
     let settings = Settings { is_named, fio, ..stage.settings(options.quick, options.rounds)? };
-    let works: Vec<&Work> = if is_named { options.only.clone() } else { works::all().collect() };
     let measured = runner::run(&works, &mut stage.peers, &settings)?;
 
     let machine = stage.machine(settings.fio.as_deref());

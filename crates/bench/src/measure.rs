@@ -32,6 +32,24 @@ pub enum Figure {
     Percentile999,
     /// How long after its time to begin the answer of 999 of 1,000 operations came at most, in µs.
     Late999,
+    /// The longest time any single call took, in ms; of several rounds the worst counts.
+    LongestWait,
+    /// Operations per second of four at once,
+    FourRate,
+    /// what 99 of 100 of them took no longer than, in µs,
+    FourPercentile99,
+    /// and what the longest took, in ms.
+    FourLongestWait,
+    /// The same of eight.
+    EightRate,
+    /// See `FourPercentile99`.
+    EightPercentile99,
+    /// See `FourLongestWait`.
+    EightLongestWait,
+    /// Renaming a file by SharedFS while the other processor is idle, in µs,
+    RenameBesideIdle,
+    /// and while it is busy.
+    RenameBesideBusy,
     /// How many times as long a call takes as a bare copy of its bytes.
     ToBareCopy,
     /// One call, in ns.
@@ -112,9 +130,16 @@ impl Figure {
     /// The unit the value is in.
     pub fn unit(self) -> &'static str {
         match self {
-            Figure::Rate | Figure::BurstRate | Figure::FioRate => "op/s",
+            Figure::Rate | Figure::BurstRate | Figure::FioRate | Figure::FourRate | Figure::EightRate => {
+                "op/s"
+            }
             Figure::Bandwidth => "MB/s",
-            Figure::LongestStall | Figure::Start | Figure::Elapsed => "ms",
+            Figure::LongestStall
+            | Figure::LongestWait
+            | Figure::FourLongestWait
+            | Figure::EightLongestWait
+            | Figure::Start
+            | Figure::Elapsed => "ms",
             Figure::OneCall
             | Figure::BareCopy
             | Figure::PreadCall
@@ -126,6 +151,10 @@ impl Figure {
             | Figure::Percentile99
             | Figure::Percentile999
             | Figure::Late999
+            | Figure::FourPercentile99
+            | Figure::EightPercentile99
+            | Figure::RenameBesideIdle
+            | Figure::RenameBesideBusy
             | Figure::StatAgain
             | Figure::StatAnew
             | Figure::LookForNone
@@ -149,6 +178,11 @@ impl Figure {
             Figure::DiskWrites | Figure::DiskFlushes => "/op",
             Figure::Memory | Figure::MappedStorage => "MiB",
         }
+    }
+
+    /// Whether the worst of all rounds counts, not the one in the middle: it is about what must not happen once.
+    pub fn is_of_the_worst_round(self) -> bool {
+        matches!(self, Figure::LongestWait | Figure::FourLongestWait | Figure::EightLongestWait)
     }
 }
 

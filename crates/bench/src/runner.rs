@@ -69,6 +69,8 @@ pub struct Measured {
     pub work: &'static Work,
     /// By peer; a peer that the work does not concern is absent.
     pub peers: BTreeMap<PeerName, PeerResult>,
+    /// Why it was run on none.
+    pub skipped: Option<String>,
 }
 
 /// Runs all `works`. Fails only if interrupted, or for want of memory; a peer that fails a work is left out of that work.
@@ -84,7 +86,13 @@ pub fn run(
     );
     let mut all = Vec::new();
     for &work in works {
-        let mut measured = Measured { work, peers: BTreeMap::new() };
+        let mut measured = Measured { work, peers: BTreeMap::new(), skipped: work.program.lacks() };
+        if let Some(reason) = &measured.skipped {
+            progress.println(format!("cuesta-bench: {} skipped: {reason}", work.name));
+            progress.inc(u64::from(settings.rounds(work)) * peers.len() as u64);
+            all.push(measured);
+            continue;
+        }
         progress.set_message("touching memory");
         let bytes = work.program.memory_max().min(settings.touched_bytes_max);
         Scratch::touch_memory(&settings.elsewhere, bytes)?;
@@ -114,6 +122,11 @@ pub fn failures(measured: &[Measured], private: &str) -> BTreeMap<&'static str, 
         (one.work.name, failures.collect::<BTreeMap<_, _>>())
     };
     measured.iter().map(of_work).filter(|(_, peers)| !peers.is_empty()).collect()
+}
+
+/// By work: why it was run on no peer.
+pub fn skipped(measured: &[Measured]) -> BTreeMap<&'static str, String> {
+    measured.iter().filter_map(|one| Some((one.work.name, one.skipped.clone()?))).collect()
 }
 
 fn step(
@@ -161,7 +174,13 @@ fn once(
         Program::Recovery(_) => peer.recover(work, settings.time(work)),
         Program::Launch { count } => Some(launch(peer, count)),
         Program::AtRest(_) => peer.daemon().map(|daemon| at_rest(work, &daemon, peer, settings)),
-        _ => Some(run_program(work, round, peer, settings)),
+        _ => match work.program.user() {
+            None => Some(run_program(work, round, peer, settings)),
+            Some(user) => {
+                let of_user = peer.of_user(user)?;
+                Some(of_user.and_then(|mut of_user| run_program(work, round, of_user.as_mut(), settings)))
+            }
+        },
     }
 }
 

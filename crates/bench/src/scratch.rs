@@ -6,8 +6,9 @@
 //! ourselves and remove the mount points. Not as root, there is only a directory on the system's tmpfs.
 
 use std::ffi::CString;
-use std::fs::File;
+use std::fs::{File, Permissions};
 use std::io::{ErrorKind, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -95,6 +96,9 @@ impl Scratch {
         mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)
             .context("making mounts private")?;
         let root = builder().tempdir().context("making a directory for the peers")?;
+        // Programs of other users find what is theirs below.
+        std::fs::set_permissions(root.path(), Permissions::from_mode(0o711))
+            .context("making a directory for the peers")?;
         Ok(Scratch { root, mounted: Vec::new(), is_root })
     }
 
@@ -107,7 +111,7 @@ impl Scratch {
     pub fn tmpfs(&mut self, name: &str, bytes_max: u64) -> Result<PathBuf, BenchError> {
         let at = self.point(name)?;
         if self.is_root {
-            let data = CString::new(format!("size={bytes_max},mode=700")).expect("no NUL in a number");
+            let data = CString::new(format!("size={bytes_max},mode=711")).expect("no NUL in a number");
             mount("cuesta-bench", &at, "tmpfs", MountFlags::empty(), Some(data.as_c_str()))
                 .context(format!("mounting a tmpfs for {name}"))?;
             self.mounted.push(at.clone());

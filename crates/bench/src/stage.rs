@@ -32,7 +32,7 @@ pub struct Materials {
     /// Size of the fast tier of the store.
     #[arg(long, value_name = "SIZE", default_value = "4G")]
     nvm: String,
-    /// A directory on a disk, for the images of ext4-disk, xfs-disk and on-disk (6 GiB each).
+    /// A directory on a disk, for the images of ext4-disk, xfs-disk, on-disk and mount-disk (6 GiB each).
     #[arg(long, value_name = "DIR", default_value = "/var/tmp")]
     disk_dir: PathBuf,
 }
@@ -93,8 +93,10 @@ impl Stage {
 
     /// The machine, and the programs on it.
     pub fn machine(&self, fio: Option<&Path>) -> Machine {
-        let has_cuesta =
-            self.peers.iter().any(|peer| matches!(peer.name(), PeerName::Cuesta | PeerName::OnDisk));
+        let has_cuesta = self
+            .peers
+            .iter()
+            .any(|peer| matches!(peer.name(), PeerName::Cuesta | PeerName::OnDisk | PeerName::MountDisk));
         Machine::describe(has_cuesta.then_some(&*self.binary), fio)
     }
 
@@ -107,7 +109,11 @@ impl Stage {
         let disk = &materials.disk_dir;
         let scratch = &mut self.scratch;
         let at = match name {
-            PeerName::Cuesta | PeerName::Mount | PeerName::OnMount | PeerName::OnDisk => {
+            PeerName::Cuesta
+            | PeerName::Mount
+            | PeerName::OnMount
+            | PeerName::OnDisk
+            | PeerName::MountDisk => {
                 return self.cuesta(name, materials);
             }
             PeerName::Null => {
@@ -135,7 +141,7 @@ impl Stage {
         }
         let scratch = &mut self.scratch;
         let home = match name {
-            PeerName::OnDisk => {
+            PeerName::OnDisk | PeerName::MountDisk => {
                 scratch.image_on_disk(Journalled::Ext4, name.as_str(), &materials.disk_dir, DISK_BYTES)?
             }
             _ => scratch.tmpfs(name.as_str(), CUESTA_BYTES_MAX)?,
@@ -144,6 +150,7 @@ impl Stage {
         let cuesta = Cuesta::new(name, binary, own, home, materials.nvm.clone())?;
         Ok(match name {
             PeerName::Mount => Box::new(Mount::new(cuesta, scratch.mount_point("mounted")?)),
+            PeerName::MountDisk => Box::new(Mount::on_disk(cuesta, scratch.mount_point("mounted-disk")?)),
             PeerName::OnMount => Box::new(Mount::for_run(cuesta, scratch.mount_point("mounted-for-run")?)),
             _ => Box::new(cuesta),
         })

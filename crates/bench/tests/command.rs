@@ -125,6 +125,40 @@ fn a_run_on_tmpfs_gives_a_table_and_json() {
 }
 
 #[test]
+fn works_of_a_subject_are_run_alone_and_without_peers_that_they_say_nothing_about() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("bench.json");
+    let options = ["--quick", "--rounds", "1", "--peers", "tmpfs,bindfs", "--json", file.to_str().unwrap()];
+    let output = bench(&[&["run", "--subject", "calls"][..], &options].concat());
+    assert!(output.status.success(), "{output:?}");
+    let report = json(&file);
+    let works: std::collections::BTreeSet<&str> =
+        report["lines"].as_array().unwrap().iter().map(|line| line["work"].as_str().unwrap()).collect();
+    assert_eq!(works.into_iter().collect::<Vec<_>>(), ["calls", "foreign"]);
+    assert!(!String::from_utf8_lossy(&output.stdout).contains("bindfs"), "{output:?}");
+}
+
+#[test]
+fn processes_that_share_are_measured_with_the_longest_wait_of_a_call() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("bench.json");
+    let only = ["run", "--only", "mail-2,readers,touch-parallel", "--quick", "--rounds", "1"];
+    let output = bench(&[&only[..], &["--peers", "tmpfs", "--json", file.to_str().unwrap()]].concat());
+    assert!(output.status.success(), "{output:?}");
+    let report = json(&file);
+    for work in ["mail-2", "readers", "touch-parallel"] {
+        let waits: Vec<f64> = report["lines"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter(|line| line["work"] == work && line["figure"] == "longest-wait")
+            .map(|line| line["peers"]["tmpfs"]["max"].as_f64().unwrap())
+            .collect();
+        assert!(waits.len() == 2 && waits[0] > 0.0, "{work}: {waits:?}");
+    }
+}
+
+#[test]
 fn the_cuesta_peer_takes_turns_is_killed_recovers_and_is_gone() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("bench.json");

@@ -204,7 +204,7 @@ pub(super) mod tests {
         let result = |us| PeerResult { outcomes: vec![outcome(us), outcome(us)], failure: None };
         let peers = || BTreeMap::from([(PeerName::Cuesta, result(1.0)), (PeerName::Tmpfs, result(2.0))]);
         let measured: Vec<Measured> =
-            steps.iter().map(|step| Measured { work: &step.work, peers: peers() }).collect();
+            steps.iter().map(|step| Measured { work: &step.work, peers: peers(), skipped: None }).collect();
         charts(&steps, &measured)
     }
 

@@ -5,16 +5,19 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use super::{Peer, PeerName};
+use super::{OF_USER, Peer, PeerName};
 use crate::child::{self, Guarded, Role};
 use crate::daemon::Daemon;
 use crate::error::{BenchError, Context};
 use crate::measure::{Figure, Outcome};
+use crate::user::User;
 use crate::workload::fill::READY;
 use crate::works::Work;
 
 /// Where programs see the store.
 const MOUNT: &str = "/cuesta";
+/// The fast tier of a store that lies beside another one.
+const NVM_OF_USER: &str = "1G";
 const COMMAND_LIMIT: Duration = Duration::from_secs(30);
 const STOP_LIMIT: Duration = Duration::from_secs(10);
 const STATUS_INTERVAL: Duration = Duration::from_millis(1);
@@ -33,6 +36,8 @@ pub struct Cuesta {
     daemon: Option<Guarded>,
     /// Whose CPUs it has, or gets.
     role: Role,
+    /// Whose store it is, if not ours.
+    user: Option<User>,
 }
 
 impl Cuesta {
@@ -45,7 +50,7 @@ impl Cuesta {
         nvm: String,
     ) -> Result<Self, BenchError> {
         let role = Role::Daemon;
-        let mut cuesta = Cuesta { binary, own_executable, name, home, nvm, daemon: None, role };
+        let mut cuesta = Cuesta { binary, own_executable, name, home, nvm, daemon: None, role, user: None };
         cuesta.make()?;
         Ok(cuesta)
     }
@@ -58,6 +63,9 @@ impl Cuesta {
     /// The command's subcommand.
     pub fn tool(&self, subcommand: &str) -> Command {
         let mut command = Command::new(&self.binary);
+        if let Some(user) = self.user {
+            user.run(&mut command);
+        }
         command.arg(subcommand);
         command
     }
@@ -70,7 +78,8 @@ impl Cuesta {
 
     fn make(&mut self) -> Result<(), BenchError> {
         let mut mkfs = self.on_store("mkfs");
-        let medium = if self.name == PeerName::OnDisk { "block" } else { "memory" };
+        let is_on_disk = matches!(self.name, PeerName::OnDisk | PeerName::MountDisk);
+        let medium = if is_on_disk { "block" } else { "memory" };
         mkfs.args(["--medium", medium, "--nvm", &self.nvm]);
         child::run(&mut mkfs, "cuesta mkfs", COMMAND_LIMIT)?;
         self.serve()
@@ -83,8 +92,9 @@ impl Cuesta {
         let mut serve = self.on_store("serve");
         serve.stdin(Stdio::null()).stdout(output).stderr(errors);
         let deadline = Instant::now() + COMMAND_LIMIT;
-        let daemon = self.daemon.insert(Guarded::spawn(&mut serve, self.role)?);
+        self.daemon = Some(Guarded::spawn(&mut serve, self.role)?);
         loop {
+            let daemon = self.daemon.as_mut().expect("it was started");
             if let Some(status) = daemon.ended().context("watching the daemon")? {
                 child::check_interrupted()?;
                 return Err(BenchError::Child {
@@ -93,9 +103,7 @@ impl Cuesta {
                     words: last_line(&self.home.join("daemon-output")),
                 });
             }
-            let mut status = Command::new(&self.binary);
-            status.arg("status").arg(self.home.join("store"));
-            match child::run(&mut status, "cuesta status", COMMAND_LIMIT) {
+            match child::run(&mut self.on_store("status"), "cuesta status", COMMAND_LIMIT) {
                 Ok(_) => return Ok(()),
                 Err(BenchError::Child { .. }) if Instant::now() < deadline => {}
                 Err(BenchError::Child { .. }) => {
@@ -108,6 +116,27 @@ impl Cuesta {
             }
             std::thread::sleep(STATUS_INTERVAL);
         }
+    }
+
+    /// A new store of that user's, served by that user.
+    fn store_of(&self, user: User) -> Result<Cuesta, BenchError> {
+        let home = self.home.join(OF_USER);
+        if home.exists() {
+            std::fs::remove_dir_all(&home).context("removing an older store of another user")?;
+        }
+        user.make_dir(&home)?;
+        let mut store = Cuesta {
+            binary: self.binary.clone(),
+            own_executable: self.own_executable.clone(),
+            name: self.name,
+            home,
+            nvm: NVM_OF_USER.to_owned(),
+            daemon: None,
+            role: self.role,
+            user: Some(user),
+        };
+        store.make()?;
+        Ok(store)
     }
 
     /// Ends the daemon: politely, then not.
@@ -161,8 +190,8 @@ impl Peer for Cuesta {
     }
 
     fn command(&self, program: &Path) -> Command {
-        let mut command = Command::new(&self.binary);
-        command.arg("run").arg("--store").arg(self.store()).args(["--at", MOUNT, "--"]).arg(program);
+        let mut command = self.tool("run");
+        command.arg("--store").arg(self.store()).args(["--at", MOUNT, "--"]).arg(program);
         command
     }
 
@@ -181,6 +210,10 @@ impl Peer for Cuesta {
         self.stop();
         std::fs::remove_dir_all(self.store()).context("removing a store that failed")?;
         self.make()
+    }
+
+    fn of_user(&self, user: User) -> Option<Result<Box<dyn Peer>, BenchError>> {
+        Some(self.store_of(user).map(|store| Box::new(store) as Box<dyn Peer>))
     }
 
     fn daemon(&self) -> Option<Daemon> {

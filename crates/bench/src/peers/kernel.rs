@@ -4,11 +4,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use super::{Peer, PeerName};
+use super::{OF_USER, Peer, PeerName};
 use crate::child::Role;
 use crate::daemon::Daemon;
 use crate::error::{BenchError, Context};
 use crate::measure::Outcome;
+use crate::user::User;
 use crate::works::Work;
 
 /// A mounted file system of the kernel.
@@ -16,12 +17,14 @@ use crate::works::Work;
 pub struct Kernel {
     name: PeerName,
     at: PathBuf,
+    /// Whose programs are run, if not ours.
+    user: Option<User>,
 }
 
 impl Kernel {
     /// The file system mounted `at`.
     pub fn new(name: PeerName, at: PathBuf) -> Self {
-        Kernel { name, at }
+        Kernel { name, at, user: None }
     }
 }
 
@@ -39,7 +42,11 @@ impl Peer for Kernel {
     }
 
     fn command(&self, program: &Path) -> Command {
-        Command::new(program)
+        let mut command = Command::new(program);
+        if let Some(user) = self.user {
+            user.run(&mut command);
+        }
+        command
     }
 
     fn ensure_ready(&mut self, _daemon: Role) -> Result<(), BenchError> {
@@ -56,6 +63,12 @@ impl Peer for Kernel {
         Ok(())
     }
 
+    fn of_user(&self, user: User) -> Option<Result<Box<dyn Peer>, BenchError>> {
+        let at = self.at.join(OF_USER);
+        let made = user.make_dir(&at);
+        Some(made.map(|()| Box::new(Kernel { name: self.name, at, user: Some(user) }) as Box<dyn Peer>))
+    }
+
     fn daemon(&self) -> Option<Daemon> {
         None
     }
@@ -68,6 +81,25 @@ impl Peer for Kernel {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+
+    #[test]
+    fn another_user_has_a_directory_and_programs() {
+        let Some(nobody) = User::named("nobody").filter(|_| rustix::process::geteuid().is_root()) else {
+            println!("skipped: needs root, and the user nobody");
+            return;
+        };
+        let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+        std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o711)).unwrap();
+        let peer = Kernel::new(PeerName::Tmpfs, dir.path().to_owned());
+        for _ in 0..2 {
+            let of_user = peer.of_user(nobody).unwrap().unwrap();
+            let mut make = of_user.command(Path::new("mkdir"));
+            assert!(make.arg("-p").arg(of_user.dir("work")).status().unwrap().success());
+        }
+        let work = std::fs::metadata(dir.path().join(OF_USER).join("work")).unwrap();
+        assert_ne!(work.uid(), 0);
+    }
 
     #[test]
     fn renewing_empties_the_file_system() {

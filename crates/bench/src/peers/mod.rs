@@ -15,7 +15,11 @@ use crate::child::Role;
 use crate::daemon::Daemon;
 use crate::error::BenchError;
 use crate::measure::Outcome;
+use crate::user::User;
 use crate::works::Work;
+
+/// Where, in a peer, that of another user lies.
+const OF_USER: &str = "of-user";
 
 /// The name of a peer, in the order of the table's columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, ValueEnum)]
@@ -43,6 +47,8 @@ pub enum PeerName {
     OnMount,
     /// Cuesta on the medium `block`, in an ext4 as `Ext4Disk`.
     OnDisk,
+    /// The mount of a store as `OnDisk`.
+    MountDisk,
 }
 
 impl PeerName {
@@ -60,6 +66,7 @@ impl PeerName {
             PeerName::Bindfs => "bindfs",
             PeerName::OnMount => "on-mount",
             PeerName::OnDisk => "on-disk",
+            PeerName::MountDisk => "mount-disk",
         }
     }
 }
@@ -85,6 +92,11 @@ pub trait Peer {
 
     /// Makes the peer as new; called after a run that failed.
     fn renew(&mut self) -> Result<(), BenchError>;
+
+    /// The same for programs of `user`: a file system that belongs to that user, beside this one. `None` where there is none.
+    fn of_user(&self, _user: User) -> Option<Result<Box<dyn Peer>, BenchError>> {
+        None
+    }
 
     /// What serves it, if that is a process.
     fn daemon(&self) -> Option<Daemon>;

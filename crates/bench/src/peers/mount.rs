@@ -41,6 +41,11 @@ impl Mount {
         Mount::for_peer(PeerName::OnMount, cuesta, at)
     }
 
+    /// The same as the first, of a store on a disk.
+    pub fn on_disk(cuesta: Cuesta, at: PathBuf) -> Mount {
+        Mount::for_peer(PeerName::MountDisk, cuesta, at)
+    }
+
     fn for_peer(name: PeerName, cuesta: Cuesta, at: PathBuf) -> Mount {
         Mount { name, cuesta, files: Kernel::new(name, at.clone()), at, is_mounted: false }
     }
@@ -63,7 +68,7 @@ impl Peer for Mount {
     }
 
     fn command(&self, program: &Path) -> Command {
-        if self.name == PeerName::Mount {
+        if self.name != PeerName::OnMount {
             return self.files.command(program);
         }
         let mut run = self.cuesta.tool("run");

@@ -32,6 +32,8 @@ pub struct Report {
     pub quick: bool,
     /// Peers that could not be had, and why.
     pub skipped: BTreeMap<PeerName, String>,
+    /// Works that could not be done on any peer, and why.
+    pub skipped_works: BTreeMap<&'static str, String>,
     /// The lines of the table.
     pub lines: Vec<Line>,
     /// By work: latencies of single operations.
@@ -57,9 +59,11 @@ pub struct Line {
     pub ratio_to_tmpfs: Option<f64>,
     /// Cuesta's median minus tmpfs's.
     pub added_to_tmpfs: Option<f64>,
-    /// The median of the peer that the goal is about over that of the one it is compared with: Cuesta's over tmpfs's unless the
+    /// What counts of the peer that the goal is about over that of the one it is compared with: Cuesta's over tmpfs's unless the
     /// goal names others.
     pub ratio_of_goal: Option<f64>,
+    /// The same difference.
+    pub added_of_goal: Option<f64>,
     /// The goal, in words.
     pub goal: String,
     /// Whether it is met; nothing if there is no goal, or not the figures to judge it.
@@ -83,11 +87,12 @@ impl Report {
             machine,
             quick,
             skipped,
+            skipped_works: runner::skipped(measured),
             lines: Vec::new(),
             latencies: BTreeMap::new(),
             failures: runner::failures(measured, private),
         };
-        for one in measured {
+        for one in measured.iter().filter(|one| one.skipped.is_none()) {
             report.lines.extend(one.work.rows.iter().map(|row| Line::new(one, row)));
             let beside = BESIDE.iter().map(|row| Line::new(one, row));
             report.lines.extend(beside.filter(|line| !line.peers.is_empty()));
@@ -112,18 +117,21 @@ impl Line {
                 Some((peer, Summary::of(samples.collect())?))
             })
             .collect();
-        let median = |peer| peers.get(&peer).map(|summary: &Summary| summary.median);
-        let (cuesta, tmpfs) = (median(PeerName::Cuesta), median(PeerName::Tmpfs));
-        let pair = cuesta.zip(tmpfs);
+        let counted = |peer| peers.get(&peer).map(|summary| counted(row.figure, summary));
+        let (cuesta, tmpfs) = (counted(PeerName::Cuesta), counted(PeerName::Tmpfs));
         let ratio = |one: Option<f64>, of: Option<f64>| {
             one.zip(of).filter(|&(_, of)| of > 0.0).map(|(one, of)| one / of)
         };
         let ratio_to_tmpfs = ratio(cuesta, tmpfs);
-        let added_to_tmpfs = pair.map(|(cuesta, tmpfs)| cuesta - tmpfs);
-        let ratio_of_goal = match row.goal {
-            Goal::AtMost { peer, of, .. } | Goal::AtLeast { peer, of, .. } => ratio(median(peer), median(of)),
-            _ => ratio_to_tmpfs,
+        let added_to_tmpfs = cuesta.zip(tmpfs).map(|(cuesta, tmpfs)| cuesta - tmpfs);
+        let (judged, of) = match row.goal {
+            Goal::AtMost { peer, of, .. }
+            | Goal::AtLeast { peer, of, .. }
+            | Goal::MoreThanBelow { peer, of, .. } => (counted(peer), counted(of)),
+            _ => (cuesta, tmpfs),
         };
+        let ratio_of_goal = ratio(judged, of);
+        let added_of_goal = judged.zip(of).map(|(judged, of)| judged - of);
         let unit = row.figure.unit();
         Line {
             work: measured.work.name,
@@ -133,7 +141,8 @@ impl Line {
             ratio_to_tmpfs,
             added_to_tmpfs,
             goal: in_words(row.goal, unit),
-            met: is_met(row.goal, cuesta, ratio_of_goal, added_to_tmpfs),
+            met: is_met(row.goal, cuesta, ratio_of_goal, added_of_goal),
+            added_of_goal,
             ratio_of_goal,
             compared_by: row.goal,
             peers,
@@ -150,15 +159,23 @@ fn in_words(goal: Goal, unit: &str) -> String {
         Goal::Above(limit) => format!("≥ {limit} {unit}"),
         Goal::AtMost { peer, times, of } => format!("{} ≤ {times}× {}", peer.as_str(), of.as_str()),
         Goal::AtLeast { peer, times, of } => format!("{} ≥ {times}× {}", peer.as_str(), of.as_str()),
+        Goal::MoreThanBelow { peer, limit, of } => {
+            format!("{} < {} +{limit} {unit}", peer.as_str(), of.as_str())
+        }
         Goal::Reported => String::new(),
     }
+}
+
+/// What counts of all rounds.
+fn counted(figure: Figure, summary: &Summary) -> f64 {
+    if figure.is_of_the_worst_round() { summary.max } else { summary.median }
 }
 
 fn is_met(goal: Goal, value: Option<f64>, ratio: Option<f64>, added: Option<f64>) -> Option<bool> {
     match goal {
         Goal::TimesTmpfs(times) => ratio.map(|ratio| ratio >= times),
         Goal::BelowTimesTmpfs(times) => ratio.map(|ratio| ratio < times),
-        Goal::AddedBelow(limit) => added.map(|added| added < limit),
+        Goal::AddedBelow(limit) | Goal::MoreThanBelow { limit, .. } => added.map(|added| added < limit),
         Goal::Below(limit) => value.map(|value| value < limit),
         Goal::Above(limit) => value.map(|value| value >= limit),
         Goal::AtMost { times, .. } => ratio.map(|ratio| ratio <= times),
@@ -204,7 +221,7 @@ pub(crate) mod tests {
             (PeerName::Tmpfs, result([150_000.0, 250_000.0])),
             (PeerName::Ext4Ram, PeerResult { outcomes: vec![], failure }),
         ]);
-        vec![Measured { work: works::find("append-4k").unwrap(), peers }]
+        vec![Measured { work: works::find("append-4k").unwrap(), peers, skipped: None }]
     }
 
     #[test]
@@ -245,6 +262,39 @@ pub(crate) mod tests {
         measured[0].peers.remove(&PeerName::Cuesta);
         let report = Report::new(machine(), true, BTreeMap::new(), &measured, "/private");
         assert!(report.lines.iter().all(|line| line.met.is_none()), "nobody to compare with, no verdict");
+    }
+
+    #[test]
+    fn of_the_longest_waits_the_worst_round_counts_beyond_what_the_disk_takes() {
+        let result = |waits: [f64; 3]| PeerResult {
+            outcomes: waits.iter().map(|&wait| Outcome::of(Figure::LongestWait, wait)).collect(),
+            failure: None,
+        };
+        for (longest, met) in [(69.0, true), (71.0, false)] {
+            let peers = BTreeMap::from([
+                (PeerName::Cuesta, result([3.0, longest, 2.0])),
+                (PeerName::OnDisk, result([3.0, longest, 2.0])),
+                (PeerName::Ext4Disk, result([1.0, 1.0, 20.0])),
+            ]);
+            let work = works::find("mail-2").unwrap();
+            let measured = [Measured { work, peers, skipped: None }];
+            let report = Report::new(machine(), true, BTreeMap::new(), &measured, "/private");
+            let [in_memory, on_disk] = &report.lines[4..] else { panic!("{:?}", report.lines) };
+            assert_eq!((in_memory.met, &*in_memory.goal), (Some(false), "< 50 ms"));
+            assert_eq!(on_disk.added_of_goal, Some(longest - 20.0));
+            assert_eq!((on_disk.met, &*on_disk.goal), (Some(met), "on-disk < ext4-disk +50 ms"));
+        }
+    }
+
+    #[test]
+    fn a_work_that_cannot_be_done_has_a_reason_and_no_lines() {
+        let skipped = Some("PostgreSQL is not installed".to_owned());
+        let work = works::find("pgbench").unwrap();
+        let measured = [Measured { work, peers: BTreeMap::new(), skipped }];
+        let report = Report::new(machine(), true, BTreeMap::new(), &measured, "/private");
+        assert!(report.lines.is_empty());
+        let text = table::render(&report);
+        assert!(text.contains("\npgbench skipped: PostgreSQL is not installed\n"), "{text}");
     }
 
     #[test]

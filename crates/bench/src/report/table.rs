@@ -1,11 +1,11 @@
 //! The report as text.
 
-use super::{Line, Report};
+use super::{Line, Report, counted};
 use crate::goal::Goal;
 use crate::peers::PeerName;
 
 /// All of them, in the order of the columns; those that nobody asked for have none.
-const PEERS: [PeerName; 11] = [
+const PEERS: [PeerName; 12] = [
     PeerName::Cuesta,
     PeerName::OnMount,
     PeerName::Mount,
@@ -17,6 +17,7 @@ const PEERS: [PeerName; 11] = [
     PeerName::Ext4Disk,
     PeerName::XfsDisk,
     PeerName::OnDisk,
+    PeerName::MountDisk,
 ];
 const NOTHING: &str = "–";
 
@@ -43,6 +44,9 @@ pub fn render(report: &Report) -> String {
     for (peer, reason) in &report.skipped {
         text += &format!("\n{} skipped: {reason}", peer.as_str());
     }
+    for (work, reason) in &report.skipped_works {
+        text += &format!("\n{work} skipped: {reason}");
+    }
     for (work, peers) in &report.failures {
         for (peer, reason) in peers {
             text += &format!("\n{work} failed on {}: {reason}", peer.as_str());
@@ -68,11 +72,12 @@ fn is_shown(report: &Report, peer: PeerName) -> bool {
 
 fn cells(line: &Line, shown: &[PeerName]) -> Vec<String> {
     let mut cells = vec![line.title.clone(), line.unit.to_owned()];
-    let values =
-        shown.iter().map(|peer| line.peers.get(peer).map_or(NOTHING.to_owned(), |s| number(s.median)));
+    let values = shown
+        .iter()
+        .map(|peer| line.peers.get(peer).map_or(NOTHING.to_owned(), |s| number(counted(line.figure, s))));
     cells.extend(values);
     let compared = match line.compared_by {
-        Goal::AddedBelow(_) => line.added_to_tmpfs.map(added),
+        Goal::AddedBelow(_) | Goal::MoreThanBelow { .. } => line.added_of_goal.map(added),
         Goal::Below(_) | Goal::Above(_) => None,
         Goal::TimesTmpfs(_)
         | Goal::BelowTimesTmpfs(_)

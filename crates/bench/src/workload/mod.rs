@@ -14,6 +14,7 @@ pub mod job;
 pub mod limit;
 pub mod mixed;
 pub mod pages;
+pub mod sharing;
 pub mod sqlite;
 pub mod start;
 pub mod stream;
@@ -60,6 +61,10 @@ pub fn run(work: &Work, dir: &Path, time: Duration, disk: Option<&Path>) -> Resu
         Program::Calls(calls) => within(dir, || calls.run(dir, time)),
         Program::AtRest(rest) => within(dir, || rest.stay(dir)),
         Program::Recovery(filling) => within(dir, || filling.run_until_killed(dir)),
+        Program::Shared(shared) => within(dir, || shared.run(dir, time)),
+        Program::PgBench(pgbench) => within(dir, || pgbench.run(dir, time)),
+        Program::ServedRename(rename) => within(dir, || rename.run(dir, time)),
+        Program::ParallelJob(job) => job.run(dir),
         Program::Start(start) => start.run(dir),
         Program::Job(job) => job.run(dir),
         Program::Launch { .. } => {

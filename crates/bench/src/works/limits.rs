@@ -1,12 +1,12 @@
 //! Policy: what is compared with the hardware alone, and what a program is to see of the digest beside it
 //! (docs/decisions/0031-how-far-from-the-limit.md).
 
+use super::{BURSTS, KIB, MIB, Program, Row, Work, row};
 use crate::goal::{self, Goal};
 use crate::measure::Figure;
 use crate::workload::digest::{Digest, Folded};
 use crate::workload::limit::{Limit, LimitWork};
 use crate::workload::mixed::Mixed;
-use crate::works::{BURSTS, KIB, MIB, Program, Row, Work, row};
 
 const fn limit(
     name: &'static str,
