@@ -76,3 +76,60 @@ fn what_was_written_in_turns_leaves_the_logs_when_it_is_quiet() {
     drop(program.stdin.take());
     assert!(program.wait().unwrap().success());
 }
+
+/// How often programs attached a session.
+fn attached(place: &Place) -> u64 {
+    let status = status(place);
+    let requests = status["requests"].as_array().unwrap();
+    let attach = requests.iter().find(|request| request["kind"] == "attach");
+    attach.map_or(0, |attach| attach["count"].as_u64().unwrap())
+}
+
+#[test]
+fn programs_that_only_name_files_attach_no_session() {
+    let place = Place::with_store();
+    let run = |script: &str| {
+        let ran = place.cuesta(&["run", "--store", "store", "--", "sh", "-c", script]);
+        assert_eq!(ran.status(), 0, "{script}: {}", ran.errors());
+        ran.text()
+    };
+    // SharedFS attaches a session of its own with the first call that it does.
+    run("echo content >/cuesta/f && /bin/mkdir /cuesta/d");
+    let before = attached(&place);
+    // Each of these is a program of its own. The shell opens nothing, and moves nowhere.
+    let script = "/bin/mkdir /cuesta/d/e && /bin/mv /cuesta/f /cuesta/d/g && /bin/ln /cuesta/d/g /cuesta/h && \
+        /bin/ln -s h /cuesta/s && /bin/chmod 640 /cuesta/h && /bin/rm /cuesta/d/g && /bin/rmdir /cuesta/d/e && \
+        /usr/bin/stat -c '%a %h %s' /cuesta/h && /bin/readlink /cuesta/s && ! /bin/mkdir /cuesta/d/none/e 2>/dev/null";
+    assert_eq!(run(script), "640 1 8\nh\n");
+    assert_eq!(attached(&place), before);
+    assert_eq!(run("cat /cuesta/h"), "content\n");
+    assert!(attached(&place) > before);
+}
+
+/// The first call of a program is a rename in the working directory, and then it does all the rest.
+#[test]
+fn a_program_goes_on_with_a_session_where_its_first_calls_were_served() {
+    let place = Place::with_store();
+    let script = "
+import os
+os.mkdir('d')
+os.rename('d', 'e')
+open('e/f', 'w').write('content')
+assert os.stat('e/f').st_size == 7
+for number in range(600):
+    os.rename('e/f', 'e/g')
+    os.rename('e/g', 'e/f')
+child = os.fork()
+if child == 0:
+    os.rename('e/f', 'e/child')
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+assert os.listdir('e') == ['child'] and open('e/child').read() == 'content'
+print('done')
+";
+    let made = place.cuesta(&["run", "--store", "store", "--", "sh", "-c", "mkdir /cuesta/here"]);
+    assert_eq!(made.status(), 0, "{}", made.errors());
+    let shell = "cd /cuesta/here && exec python3 -c \"$0\"";
+    let ran = place.cuesta(&["run", "--store", "store", "--", "sh", "-c", shell, script]);
+    assert_eq!(ran.text(), "done\n", "{}", ran.errors());
+}

@@ -18,6 +18,7 @@ use cuesta_format::quota::Amounts;
 use cuesta_format::{
     FileKind, InodeNumber, InodeRecord, LINKS_MAX, LogPosition, Operation, SYMLINK_BYTES_MAX,
 };
+use std::cell::Cell;
 
 /// What is to be made.
 pub(crate) struct Making<'a> {
@@ -27,6 +28,8 @@ pub(crate) struct Making<'a> {
     pub(crate) target: &'a [u8],
     /// It counts as open from the moment it has a name.
     pub(crate) open: bool,
+    /// The number that it is to have, if that was reserved, until an attempt uses it.
+    pub(crate) number: Option<&'a Cell<Option<InodeNumber>>>,
 }
 
 /// What gets one more name.
@@ -56,7 +59,8 @@ impl Client {
     ) -> Result<InodeRecord, Error> {
         let mode = mode.into();
         let mode = NewMode { bits: mode.bits & (0o777 | libc::S_ISVTX), ..mode };
-        let making = Making { kind: FileKind::Directory, mode, device: 0, target: b"", open: false };
+        let making =
+            Making { kind: FileKind::Directory, mode, device: 0, target: b"", open: false, number: None };
         self.make_at(credentials, base, path, &making)
     }
 
@@ -80,7 +84,7 @@ impl Client {
             _ => {}
         }
         let device = if is_device(kind) { device } else { 0 };
-        let making = Making { kind, mode, device, target: b"", open: false };
+        let making = Making { kind, mode, device, target: b"", open: false, number: None };
         self.make_at(credentials, base, path, &making)
     }
 
@@ -98,11 +102,18 @@ impl Client {
         if target.len() > SYMLINK_BYTES_MAX {
             return Err(Error::NameTooLong);
         }
-        let making = Making { kind: FileKind::Symlink, mode: 0o777.into(), device: 0, target, open: false };
+        let making = Making {
+            kind: FileKind::Symlink,
+            mode: 0o777.into(),
+            device: 0,
+            target,
+            open: false,
+            number: None,
+        };
         self.make_at(credentials, base, path, &making)
     }
 
-    fn make_at(
+    pub(crate) fn make_at(
         &self,
         credentials: &Credentials,
         base: Base<'_>,
@@ -139,7 +150,11 @@ impl Client {
             (list, record)
         };
         charge_inode(turn, credentials, &record)?;
-        let number = turn.number()?;
+        let number = match making.number {
+            // An entry that a fence voided had it: whatever has that number is gone.
+            Some(reserved) => reserved.get().ok_or(Error::Shipped(InodeNumber::NONE))?,
+            None => turn.number()?,
+        };
         let operation = Operation::Create {
             parent: directory.number,
             inode: number,
@@ -172,6 +187,7 @@ impl Client {
             return Err(Error::LinkLimit.into());
         }
         let appended = turn.append(&operation)?;
+        making.number.inspect(|reserved| reserved.set(None));
         let mut record = InodeRecord { inode: number, ..record };
         record.device = making.device;
         record.size = making.target.len() as u64;

@@ -214,8 +214,14 @@ impl Client {
                     (None, Last::Name(name)) if flags & O_CREAT != 0 => {
                         let wanted = Rights::to_make(FileKind::File) | Rights::to_open(FileKind::File, flags);
                         self.check_confined_in(credentials, &found.parent, wanted)?;
-                        let making =
-                            Making { kind: FileKind::File, mode, device: 0, target: b"", open: true };
+                        let making = Making {
+                            kind: FileKind::File,
+                            mode,
+                            device: 0,
+                            target: b"",
+                            open: true,
+                            number: None,
+                        };
                         let (inode, record) = self.make(turn, credentials, &found.parent, name, &making)?;
                         let open = Opened::made(&inode, FileKind::File, flags, &self.session.open_slots);
                         Ok(Opening::Done(open, record))
@@ -233,7 +239,7 @@ impl Client {
         }
     }
 
-    fn opened(&self, open: Opened, flags: i32, writer: Writer, may_cut: bool) -> Arc<OpenFile> {
+    pub(crate) fn opened(&self, open: Opened, flags: i32, writer: Writer, may_cut: bool) -> Arc<OpenFile> {
         let kept = flags & !(O_CREAT | O_EXCL | O_TRUNC | libc::O_NOCTTY | libc::O_CLOEXEC);
         Arc::new(OpenFile {
             open,
@@ -322,7 +328,7 @@ impl Client {
         Ok(Opening::Done(self.count_open(inode, kind, flags), state.record))
     }
 
-    fn count_open(&self, inode: &Arc<Inode>, kind: FileKind, flags: i32) -> Opened {
+    pub(crate) fn count_open(&self, inode: &Arc<Inode>, kind: FileKind, flags: i32) -> Opened {
         Opened::new(inode, kind, flags, &self.session.open_slots)
     }
 

@@ -130,3 +130,75 @@ fn a_file_that_processes_take_turns_with_is_the_same_to_all_of_them() {
     }
     assert!(senders.len() > 1, "operations were sent by {senders:?}");
 }
+
+/// Processes that make files in one directory, and do with them what programs do; of those that want the same name one gets it.
+const MAKING: &str = r#"
+import os, random, sys
+PROCESSES, ROUNDS = 3, 80
+seed = int(sys.argv[1])
+os.mkdir(f'/cuesta/{seed}')
+os.chdir(f'/cuesta/{seed}')
+def work(me):
+    won, chance = 0, random.Random(seed * 100 + me)
+    for turn in range(ROUNDS):
+        try:
+            os.close(os.open(f'race-{turn}', os.O_CREAT | os.O_EXCL | os.O_WRONLY))
+            won += 1
+        except FileExistsError:
+            pass
+        name, text = f'{me}-{turn}', os.urandom(chance.randrange(1, 9000))
+        file = os.open(name, os.O_CREAT | os.O_RDWR | os.O_TRUNC, 0o640)
+        assert os.write(file, text) == len(text)
+        found = os.fstat(file)
+        assert (found.st_size, found.st_mode, found.st_nlink) == (len(text), 0o100640, 1), found
+        assert os.stat(name).st_ino == found.st_ino
+        way = turn % 5
+        if way == 0:
+            os.rename(name, name + '-moved')
+            name += '-moved'
+        elif way == 1:
+            os.unlink(name)
+            assert os.fstat(file).st_nlink == 0
+        elif way == 2:
+            child = os.fork()
+            if child == 0:
+                os._exit(os.write(file, b'child') != 5)
+            assert os.waitpid(child, 0)[1] == 0
+            text += b'child'
+        elif way == 3:
+            os.fchmod(file, 0o600)
+            os.ftruncate(file, len(text) // 2)
+            os.lseek(file, 0, os.SEEK_END)
+            text = text[:len(text) // 2]
+        assert os.write(file, b'more') == 4
+        text += b'more'
+        assert os.pread(file, 20000, 0) == text
+        os.close(file)
+        if way == 1:
+            assert not os.path.exists(name)
+            continue
+        with open(name, 'rb') as again:
+            assert again.read() == text
+    return won
+pipes = [os.pipe() for _ in range(PROCESSES)]
+for me in range(PROCESSES):
+    if os.fork() == 0:
+        os.write(pipes[me][1], b'%d ' % work(me))
+        os._exit(0)
+for _ in range(PROCESSES):
+    assert os.wait()[1] == 0
+assert sum(int(os.read(pipe[0], 10)) for pipe in pipes) == ROUNDS
+left = sorted(os.listdir('.'))
+assert len(left) == ROUNDS + PROCESSES * ROUNDS * 4 // 5, left
+"#;
+
+#[test]
+fn files_that_are_made_in_a_shared_directory_are_as_any() {
+    for which in ["always", "random", "auto", "never"] {
+        let store = Served::configured(&format!("ship = \"{which}\""));
+        for seed in 1..3 {
+            let ran = store.command("python3").args(["-c", MAKING, &seed.to_string()]).finish();
+            assert!(ran.status.success(), "{which}, seed {seed}: {}", told(&ran));
+        }
+    }
+}

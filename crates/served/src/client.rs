@@ -49,6 +49,8 @@ pub struct Client {
     pub(crate) lanes: Arc<FreeLanes<AtomicU32>>,
     /// What the process may, if it is less than its user may.
     pub(crate) capabilities: Option<Capabilities>,
+    /// Numbers for files that are to be made.
+    pub(crate) reserved: Mutex<Vec<InodeNumber>>,
 }
 
 impl Client {
@@ -68,6 +70,7 @@ impl Client {
             operation,
             limit: AtomicU64::new(u64::MAX),
             capabilities: None,
+            reserved: Mutex::default(),
         })
     }
 
@@ -120,7 +123,7 @@ impl Client {
         }
     }
 
-    fn number(&self, request: &Request<'_>) -> Result<u64, Error> {
+    pub(crate) fn number(&self, request: &Request<'_>) -> Result<u64, Error> {
         match self.ask(request)? {
             Response::Number(number) => Ok(number),
             _ => Err(unexpected()),

@@ -12,7 +12,7 @@ use crate::files::File;
 use crate::limits::UNCOUNTED_BYTES;
 use crate::protocol::{Entry, Offset, Place, READ_BYTES_MAX, Request, Response, Subject, VERSION};
 use crate::server::Shared;
-use cuesta_format::{FILE_BYTES_MAX, FileKind, InodeRecord};
+use cuesta_format::{FILE_BYTES_MAX, FileKind, InodeNumber, InodeRecord};
 use cuesta_libfs::{
     CallingProcess, Capabilities, Client, Credentials, Error, LinkSource, NewMode, OPEN_FLAGS, OPENING_FLAGS,
     OpenFile, SetAttributes, SharedOffset, Target,
@@ -50,6 +50,8 @@ pub(crate) struct Connection<'s> {
     peer: Arc<dyn CallingProcess>,
     /// Which caller it is, once it said so.
     caller: Mutex<Option<Arc<Connected>>>,
+    /// Numbers that are reserved for files of the process.
+    pub(crate) reserved: Mutex<Vec<InodeNumber>>,
     /// The daemon ends the connection, and the process may come back.
     pub(crate) is_cut: AtomicBool,
 }
@@ -84,12 +86,13 @@ impl<'s> Connection<'s> {
             process,
             peer,
             caller: Mutex::default(),
+            reserved: Mutex::default(),
             is_cut: AtomicBool::new(false),
         }
     }
 
     /// Whom calls are judged by.
-    fn who(&self) -> &Credentials {
+    pub(crate) fn who(&self) -> &Credentials {
         self.narrowed.get().unwrap_or(&self.user)
     }
 
@@ -319,6 +322,10 @@ impl<'s> Connection<'s> {
             Request::ShippedWrite { file, at, data } => self.shipped_write(&file, at, data)?,
             Request::ShippedChange { file, change } => self.shipped_change(&file, change)?,
             Request::ShippedStat { file } => self.shipped_stat(&file)?,
+            Request::Reserve => Response::Number(self.reserve()?.0),
+            Request::MakeFile { place, path, mode, inode } => {
+                self.make_file(place, checked(path)?, allowed(mode, PERMISSIONS), inode)?
+            }
             // What the thread of the socket does itself.
             Request::Ring | Request::Lane { .. } | Request::Unheard => return Err(Error::Invalid),
         };
@@ -329,7 +336,7 @@ impl<'s> Connection<'s> {
         self.files.lock().get(&number).and_then(Weak::upgrade).ok_or(Error::AccessMode)
     }
 
-    fn place(&self, place: Place) -> Result<Held, Error> {
+    pub(crate) fn place(&self, place: Place) -> Result<Held, Error> {
         Ok(match place {
             Place::Root => Held::Root(self.shared.client()?),
             Place::Directory(file) => Held::Directory(self.file(file)?),

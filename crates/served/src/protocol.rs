@@ -274,6 +274,16 @@ pub enum Request<'a> {
     },
     /// A request in a lane waits for long: perhaps its thread waits for a processor. From now on they may use all.
     Unheard,
+    /// A number for a file that is to be made. This and the next one are for the store's own user and root.
+    Reserve,
+    /// Makes a file that the process has open already, with a number that was reserved. Answered [`Response::Made`].
+    MakeFile {
+        place: Place,
+        #[serde(borrow, with = "serde_bytes")]
+        path: &'a [u8],
+        mode: NewMode,
+        inode: InodeNumber,
+    },
 }
 
 impl Request<'_> {
@@ -291,6 +301,7 @@ impl Request<'_> {
             | Request::SetAttributes { .. }
             | Request::MakeDirectory { .. }
             | Request::MakeNode { .. }
+            | Request::MakeFile { .. }
             | Request::MakeLink { .. }
             | Request::Link { .. }
             | Request::Unlink { .. }
@@ -325,6 +336,7 @@ impl Request<'_> {
             | Request::Statfs { .. }
             | Request::Ring
             | Request::Lane { .. }
+            | Request::Reserve
             | Request::Unheard => false,
         }
     }
@@ -390,5 +402,10 @@ pub enum Response {
     Written {
         count: u64,
         end: u64,
+    },
+    /// The file, and a number for the next one.
+    Made {
+        record: InodeRecord,
+        next: InodeNumber,
     },
 }

@@ -6,9 +6,12 @@
 
 use crate::client::{Client, unexpected};
 use crate::connection::{Connection, InHand};
-use crate::protocol::{READ_BYTES_MAX, Request, Response};
-use cuesta_format::InodeRecord;
-use cuesta_libfs::{Error, ShippedChange, ShippedFile};
+use crate::protocol::{Place, READ_BYTES_MAX, Request, Response};
+use cuesta_format::{InodeNumber, InodeRecord};
+use cuesta_libfs::{Error, NewMode, ShippedChange, ShippedFile};
+
+/// So many numbers are reserved for one process at most: one for each of its threads that makes a file.
+const NUMBERS_MAX: usize = 64;
 use cuesta_media::{UserSlice, UserSliceMut};
 
 impl Client {
@@ -65,7 +68,66 @@ impl Client {
     }
 }
 
+impl Client {
+    /// A number for a file that is to be made.
+    pub fn number_for_file(&self) -> Result<InodeNumber, Error> {
+        let kept = self.reserved.lock().pop();
+        kept.map_or_else(|| self.number(&Request::Reserve).map(InodeNumber), Ok)
+    }
+
+    /// Makes a file that the process has open already, by a number for it. [`Error::Exists`]: so does the name.
+    /// [`Error::Shipped`]: the daemon does not know the number.
+    pub fn make_file(
+        &self,
+        place: Place,
+        path: &[u8],
+        mode: NewMode,
+        inode: InodeNumber,
+    ) -> Result<InodeRecord, Error> {
+        match self.ask(&Request::MakeFile { place, path, mode, inode })? {
+            Response::Made { record, next } => {
+                self.reserved.lock().push(next);
+                Ok(record)
+            }
+            _ => Err(unexpected()),
+        }
+    }
+}
+
 impl Connection<'_> {
+    /// A number for a file of the process.
+    pub(crate) fn reserve(&self) -> Result<InodeNumber, Error> {
+        self.check_trusted()?;
+        let number = self.shared.client()?.reserve_number()?;
+        let mut reserved = self.reserved.lock();
+        if reserved.len() >= NUMBERS_MAX {
+            reserved.remove(0);
+        }
+        reserved.push(number);
+        Ok(number)
+    }
+
+    /// The number is used up, whatever comes of it.
+    fn take_reserved(&self, inode: InodeNumber) -> Result<(), Error> {
+        let mut reserved = self.reserved.lock();
+        let known = reserved.iter().position(|number| *number == inode).ok_or(Error::Shipped(inode))?;
+        reserved.swap_remove(known);
+        Ok(())
+    }
+
+    pub(crate) fn make_file(
+        &self,
+        place: Place,
+        path: &[u8],
+        mode: NewMode,
+        inode: InodeNumber,
+    ) -> Result<Response, Error> {
+        self.take_reserved(inode)?;
+        let place = self.place(place)?;
+        let record = place.client().make_file(self.who(), place.base()?, path, mode, inode)?;
+        Ok(Response::Made { record, next: self.reserve()? })
+    }
+
     /// Whether the process may name an inode by its number.
     pub(crate) fn check_trusted(&self) -> Result<(), Error> {
         if self.holder.is_trusted { Ok(()) } else { Err(Error::NotPermitted) }

@@ -5,13 +5,34 @@ use std::sync::Arc;
 
 use cuesta_format::wire::StoreTotals;
 use cuesta_format::{InodeNumber, InodeRecord};
-use cuesta_libfs::{Allocation, Credentials, DirectoryItem, Error, NewMode, Resolve, Stat, Whence};
+use cuesta_libfs::{Allocation, Credentials, DirectoryItem, Error, NewMode, Resolve, Stat, UNNAMED, Whence};
 use cuesta_media::{UserSlice, UserSliceMut};
 use rustix::fd::OwnedFd;
 
 use super::open_files::ServedFile;
 use super::targets::unconfined;
-use super::{Base, Client, OpenFile, Target, Token, Version, stranger};
+use super::{Base, Client, OpenFile, Target, Token, Version, shipping, stranger};
+
+/// Has SharedFS make a file that the session opens. `None`: the session is to open it, as it may be there already.
+#[cold]
+fn made(
+    client: &cuesta_libfs::Client,
+    credentials: &Credentials,
+    base: Base<'_>,
+    path: &[u8],
+    flags: i32,
+    mode: NewMode,
+) -> Option<Result<Arc<cuesta_libfs::OpenFile>, Error>> {
+    let shared_fs = shipping::way_for(credentials)?;
+    let number = shared_fs.number_for_file().ok()?;
+    let awaited = client.await_file(number, flags);
+    match shared_fs.make_file(base.place().ok()?, path, mode, number) {
+        Ok(record) => Some(Ok(client.open_made(credentials, awaited, &record, flags))),
+        // It may have been made.
+        Err(error @ (Error::Disconnected | Error::Daemon(_))) => Some(Err(error)),
+        Err(_) => None,
+    }
+}
 
 impl Client {
     /// `open`.
@@ -41,7 +62,22 @@ impl Client {
         let mode = mode.into();
         match self {
             Client::Own(client) => {
-                client.open_within(credentials, base.own()?, path, flags, mode, resolve).map(OpenFile::Own)
+                let open = |client: &cuesta_libfs::Client| {
+                    client.open_within(credentials, base.own()?, path, flags, mode, resolve)
+                };
+                let may_make = flags & (libc::O_CREAT | libc::O_PATH | UNNAMED) == libc::O_CREAT;
+                let may_send = may_make && credentials.is_plain && resolve == Resolve::default();
+                let opened = match may_send.then(|| client.sending(open)) {
+                    Some(Err(Error::Shipped(_))) => {
+                        match made(client, credentials, base, path, flags, mode) {
+                            Some(made) => made,
+                            None => open(client),
+                        }
+                    }
+                    Some(opened) => opened,
+                    None => open(client),
+                };
+                opened.map(OpenFile::Own)
             }
             Client::Served(client) => {
                 if flags & libc::O_PATH == 0 {

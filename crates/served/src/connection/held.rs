@@ -6,21 +6,21 @@ use cuesta_libfs::{Base, Client, Error, Target};
 use std::sync::Arc;
 
 /// A place, held for the length of a request.
-pub(super) enum Held {
+pub(crate) enum Held {
     Root(Arc<Client>),
     Directory(Arc<File>),
     Inode(Arc<Client>, InodeNumber),
 }
 
 impl Held {
-    pub(super) fn client(&self) -> &Arc<Client> {
+    pub(crate) fn client(&self) -> &Arc<Client> {
         match self {
             Held::Root(client) | Held::Inode(client, _) => client,
             Held::Directory(file) => &file.client,
         }
     }
 
-    pub(super) fn base(&self) -> Result<Base<'_>, Error> {
+    pub(crate) fn base(&self) -> Result<Base<'_>, Error> {
         match self {
             Held::Root(_) => Ok(Base::Root),
             Held::Directory(file) => Ok(Base::Directory(file.open()?)),
@@ -30,20 +30,20 @@ impl Held {
 }
 
 /// What a request is about, held for its length.
-pub(super) enum HeldSubject<'a> {
+pub(crate) enum HeldSubject<'a> {
     Path(Held, &'a [u8], bool),
     File(Arc<File>),
 }
 
 impl HeldSubject<'_> {
-    pub(super) fn client(&self) -> &Arc<Client> {
+    pub(crate) fn client(&self) -> &Arc<Client> {
         match self {
             HeldSubject::Path(place, ..) => place.client(),
             HeldSubject::File(file) => &file.client,
         }
     }
 
-    pub(super) fn target(&self) -> Result<Target<'_>, Error> {
+    pub(crate) fn target(&self) -> Result<Target<'_>, Error> {
         Ok(match self {
             HeldSubject::Path(place, path, follow) => {
                 Target::Path { base: place.base()?, path, follow: *follow }

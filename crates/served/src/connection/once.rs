@@ -89,6 +89,10 @@ impl Connection<'_> {
                 return self.keep(client, opened.map_err(lost)?);
             }
             Request::MakeNode { .. } => Response::Number(record.value),
+            Request::MakeFile { .. } => {
+                let made = self.shared.client()?.stat_inode(InodeNumber(record.value)).map_err(lost)?;
+                Response::Made { record: made.0.record, next: self.reserve()? }
+            }
             Request::ShippedWrite { .. } => Response::Written { count: record.value, end: record.end },
             Request::Write { file, place, .. } => {
                 if let Offset::Own { operation } = place {

@@ -1,0 +1,68 @@
+//! Files that SharedFS makes for a session, in a directory that it keeps ([`crate::shipping`]).
+//!
+//! What is open is seen in the slots of the session that has it open ([`crate::opened`]), and the file must be there before anybody can take its
+//! name. So its number is agreed upon first: the session in the daemon reserves one, the session that opens the file marks it as open, and only then
+//! the file is made with that number. What is done to it at first is sent, too, so that a short file needs no lease.
+
+use crate::access_lists::NewMode;
+use crate::client::Client;
+use crate::credentials::Credentials;
+use crate::errno::Error;
+use crate::namespace::Making;
+use crate::open_file::OpenFile;
+use crate::opened::Opened;
+use crate::sync::Arc;
+use crate::walk::Base;
+use cuesta_format::wire::Sends;
+use cuesta_format::{FileKind, InodeNumber, InodeRecord};
+use std::cell::Cell;
+
+/// Operations on a new file are sent for so long.
+const TERM_MS: u32 = 20;
+
+/// A file that is open, and about to be made.
+#[derive(Debug)]
+pub struct Awaited(Opened);
+
+impl Client {
+    /// Marks a file as open, by `flags`, that is to have this number.
+    #[must_use]
+    pub fn await_file(&self, inode: InodeNumber, flags: i32) -> Awaited {
+        let inode = self.cache.get_or_insert(inode);
+        Awaited(self.count_open(&inode, FileKind::File, flags))
+    }
+
+    /// The open file, now that it was made.
+    #[must_use]
+    pub fn open_made(
+        &self,
+        credentials: &Credentials,
+        awaited: Awaited,
+        record: &InodeRecord,
+        flags: i32,
+    ) -> Arc<OpenFile> {
+        awaited.0.inode().shipped.set(Sends::Contents, TERM_MS);
+        self.opened(awaited.0, flags, credentials.writer(record), true)
+    }
+
+    /// In the daemon: a number for a file that is to be made.
+    pub fn reserve_number(&self) -> Result<InodeNumber, Error> {
+        self.operate(|turn| turn.number())
+    }
+
+    /// In the daemon: makes a file with a number that was reserved. A name that is there is [`Error::Exists`], whatever it names.
+    /// [`Error::Shipped`]: a fence voided what was made, and with it the number.
+    pub fn make_file(
+        &self,
+        credentials: &Credentials,
+        base: Base<'_>,
+        path: &[u8],
+        mode: NewMode,
+        number: InodeNumber,
+    ) -> Result<InodeRecord, Error> {
+        let reserved = Cell::new(Some(number));
+        let number = Some(&reserved);
+        let making = Making { kind: FileKind::File, mode, device: 0, target: b"", open: false, number };
+        self.make_at(credentials, base, path, &making)
+    }
+}
