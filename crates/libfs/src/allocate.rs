@@ -90,8 +90,13 @@ impl Client {
     fn check_space(&self, file: &OpenFile, range: &Range<u64>) -> Result<(), Error> {
         let held = self.stat_open(file)?.record.blocks;
         let wanted = range.end.div_ceil(BLOCK_BYTES) - range.start / BLOCK_BYTES;
-        if wanted <= held.saturating_add(self.statfs()?.blocks_unpromised()) {
+        let totals = self.statfs()?;
+        if wanted <= held.saturating_add(totals.blocks_unpromised()) {
             return Ok(());
+        }
+        // A range larger than the store must not take all credit before it is refused.
+        if wanted > held.saturating_add(totals.blocks) {
+            return Err(Error::NoSpace);
         }
         // What is promised to this session counts, and what is promised to others and not used may yet be had. SharedFS gives
         // what it has at hand: more is to be had as long as it gives anything.

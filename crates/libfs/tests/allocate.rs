@@ -51,6 +51,22 @@ fn what_cannot_be_is_an_error() {
     assert_eq!(call.read_file("f").unwrap(), b"x");
 }
 
+/// Else the room of the store would be promised to the refused session until it gives it back.
+#[test]
+fn a_range_larger_than_the_store_is_refused_and_takes_no_room() {
+    let geometry = Geometry { nvm_bytes: 64 << 20, arena_bytes: 8 << 20, ..Geometry::default() };
+    let store = Store::new(geometry);
+    let client = store.attach();
+    let call = root(&client);
+    let file = call.open("f", O_CREAT | O_RDWR).unwrap();
+    let totals = client.statfs().unwrap();
+    let bytes = ((totals.blocks + 1) * BLOCK_BYTES) as i64;
+    for what in [Allocation::Extend, Allocation::KeepSize, Allocation::Zero] {
+        assert_eq!(client.allocate(&file, what, 0, bytes), Err(Error::NoSpace), "{what:?}");
+    }
+    assert_eq!(client.statfs().unwrap().blocks_promised, totals.blocks_promised);
+}
+
 /// Small files leave sessions promises that they have not used, and arenas are still to be laid out.
 #[test]
 fn all_that_is_said_to_be_free_can_be_had() {
