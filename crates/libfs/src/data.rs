@@ -363,17 +363,18 @@ impl Client {
             };
             let written = match self.known_mapped(file) {
                 Some(mapped) => Written::Mapped(mapped),
-                None => match self.operate(|turn| self.write_once(turn, file, data, bytes, at, limit, ships))
-                {
-                    Err(Error::Shipped(_)) => match self.ship_write(file, data, at) {
-                        Err(Error::Shipped(_)) => {
-                            ships = false;
-                            continue;
-                        }
-                        written => return written,
-                    },
-                    written => written?,
-                },
+                None => {
+                    match self.operate(|turn| self.write_once(turn, file, (data, bytes), at, limit, ships)) {
+                        Err(Error::Shipped(_)) => match self.ship_write(file, data, at) {
+                            Err(Error::Shipped(_)) => {
+                                ships = false;
+                                continue;
+                            }
+                            written => return written,
+                        },
+                        written => written?,
+                    }
+                }
             };
             match written {
                 Written::Mapped(mapped) => {
@@ -401,8 +402,7 @@ impl Client {
         &self,
         turn: &mut Turn<'_>,
         file: &OpenFile,
-        data: &[UserSlice<'_>],
-        bytes: usize,
+        (data, bytes): (&[UserSlice<'_>], usize),
         at: Option<u64>,
         limit: u64,
         ships: bool,
