@@ -299,6 +299,9 @@ impl Client {
     ) -> Result<(), Error> {
         if let Target::File(file) = target {
             file.check_not_path()?;
+            if let Some(shipped) = self.ship_attributes(credentials, file, set) {
+                return shipped;
+            }
         }
         loop {
             let loses_capability = self.operate(|turn| {

@@ -8,9 +8,9 @@
 //! sender logged of the file before its own session gets the lease, so both see one order of all operations.
 
 use crate::allocate::Allocation;
-use crate::attributes::Stat;
+use crate::attributes::{SetAttributes, Stat, Target};
 use crate::client::Client;
-use crate::credentials::Writer;
+use crate::credentials::{Credentials, Writer};
 use crate::errno::Error;
 use crate::inode::Inode;
 use crate::open_file::OpenFile;
@@ -49,6 +49,10 @@ pub enum ShippedChange {
     },
     /// `fsync`.
     Sync,
+    /// `fchmod`, `fchown`, `futimens`: by the credentials that the way has.
+    SetAttributes {
+        set: SetAttributes,
+    },
 }
 
 /// The way to SharedFS for operations. Each answers [`Error::Shipped`] if the way cannot be had: nothing was sent then.
@@ -62,6 +66,13 @@ pub trait Shipper: Send + Sync {
         data: &[UserSlice<'_>],
         at: Option<u64>,
     ) -> Result<(usize, u64), Error>;
+    /// Changes attributes of the file by these credentials, which must be those that SharedFS judges by.
+    fn set_attributes(
+        &self,
+        credentials: &Credentials,
+        file: &ShippedFile,
+        set: SetAttributes,
+    ) -> Result<(), Error>;
     /// Changes the file otherwise.
     fn change(&self, file: &ShippedFile, change: ShippedChange) -> Result<(), Error>;
     /// What the inode is like.
@@ -181,6 +192,20 @@ impl Client {
         }
     }
 
+    /// Has SharedFS change attributes of a file that it is known to have. `None`: it is to be done here.
+    pub(crate) fn ship_attributes(
+        &self,
+        credentials: &Credentials,
+        file: &OpenFile,
+        set: SetAttributes,
+    ) -> Option<Result<(), Error>> {
+        let shipper = self.way_for(file.inode_ref())?;
+        match shipper.set_attributes(credentials, &self.shipped_file(file), set) {
+            Err(Error::Shipped(_)) => None,
+            set => Some(set),
+        }
+    }
+
     /// What SharedFS says of a file that it is known to have. `None`: it is to be found out here.
     pub(crate) fn ship_stat(&self, file: &OpenFile) -> Option<Result<InodeRecord, Error>> {
         let shipper = self.way_for(file.inode_ref())?;
@@ -226,15 +251,20 @@ impl Client {
         self.perform(file, |open| self.read_at(open, out, at))
     }
 
-    /// In the daemon: makes a change that was sent.
-    pub fn perform_change(&self, file: &ShippedFile, change: ShippedChange) -> Result<(), Error> {
+    /// In the daemon: makes a change that was sent, by the sender's credentials.
+    pub fn perform_change(
+        &self,
+        credentials: &Credentials,
+        file: &ShippedFile,
+        change: ShippedChange,
+    ) -> Result<(), Error> {
         self.perform(file, |open| {
             let grown = match change {
                 ShippedChange::Truncate { size } => u64::try_from(size).ok(),
                 ShippedChange::Allocate { offset, length, .. } => {
                     offset.checked_add(length).and_then(|end| u64::try_from(end).ok())
                 }
-                ShippedChange::Sync => None,
+                ShippedChange::Sync | ShippedChange::SetAttributes { .. } => None,
             };
             if grown.is_some_and(|size| size > file.limit) && grown > Some(self.stat_open(open)?.record.size)
             {
@@ -244,6 +274,9 @@ impl Client {
                 ShippedChange::Truncate { size } => self.truncate_open(open, size),
                 ShippedChange::Allocate { what, offset, length } => self.allocate(open, what, offset, length),
                 ShippedChange::Sync => self.fsync(open),
+                ShippedChange::SetAttributes { set } => {
+                    self.set_attributes(credentials, Target::File(open), set)
+                }
             }
         })
     }

@@ -215,7 +215,7 @@ impl<'s> Connection<'s> {
             }),
             Request::SetAttributes { subject, set } => {
                 let subject = self.subject(subject)?;
-                let set = SetAttributes { mode: set.mode.map(|mode| mode & PERMISSIONS), ..set };
+                let set = permitted(set);
                 match &subject {
                     HeldSubject::File(file) if file.open()?.check_not_path().is_err() => {
                         self.set_attributes_behind(file, set)?;
@@ -571,6 +571,11 @@ fn read_into(file: &File, place: Offset, out: UserSliceMut<'_>) -> Result<usize,
 /// A mode without bits that are not the caller's to choose.
 fn allowed(mode: NewMode, bits: u32) -> NewMode {
     NewMode { bits: mode.bits & bits, umask: mode.umask & 0o777 }
+}
+
+/// Attributes without bits of the mode that are not the caller's to choose.
+pub(crate) fn permitted(set: SetAttributes) -> SetAttributes {
+    SetAttributes { mode: set.mode.map(|mode| mode & PERMISSIONS), ..set }
 }
 
 /// A path, target or name that C can hold.

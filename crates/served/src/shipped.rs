@@ -5,7 +5,7 @@
 //! could say the same.
 
 use crate::client::{Client, unexpected};
-use crate::connection::{Connection, InHand};
+use crate::connection::{Connection, InHand, permitted};
 use crate::protocol::{Place, READ_BYTES_MAX, Request, Response};
 use cuesta_format::{InodeNumber, InodeRecord};
 use cuesta_libfs::{Error, NewMode, ShippedChange, ShippedFile};
@@ -173,7 +173,11 @@ impl Connection<'_> {
         change: ShippedChange,
     ) -> Result<Response, Error> {
         self.check_trusted()?;
-        self.shared.client()?.perform_change(file, change)?;
+        let change = match change {
+            ShippedChange::SetAttributes { set } => ShippedChange::SetAttributes { set: permitted(set) },
+            change => change,
+        };
+        self.shared.client()?.perform_change(self.who(), file, change)?;
         Ok(Response::Done)
     }
 

@@ -3,7 +3,8 @@
 
 use super::{Daemons, Planted, Replace, Replacing, Served};
 use cuesta_libfs::{
-    Allocation, Credentials, ExtendedFlags, RenameFlags, SetAttributes, ShippedChange, ShippedFile, Whence,
+    Allocation, Credentials, Error, ExtendedFlags, RenameFlags, SetAttributes, ShippedChange, ShippedFile,
+    Whence,
 };
 use cuesta_media::UserSlice;
 use cuesta_media::planted::{CAN_PLANT, Death};
@@ -242,7 +243,7 @@ const CASES: [Case; 21] = [
 ];
 
 /// What sessions send of files that SharedFS keeps for them.
-const SENT: [Case; 4] = [
+const SENT: [Case; 6] = [
     (
         "a sent append",
         |served, at| {
@@ -277,6 +278,35 @@ const SENT: [Case; 4] = [
             served.client.ship_change(&file, ShippedChange::Allocate { what, offset, length }).unwrap();
         },
         |served, at| assert_eq!(served.read(&path(at, "one")), [b'b'; PAGE]),
+    ),
+    (
+        "a sent chmod",
+        |served, at| {
+            let file = sent(served, at, "one", libc::O_RDONLY);
+            let set = SetAttributes { mode: Some(0o600), ..SetAttributes::default() };
+            served.client.ship_change(&file, ShippedChange::SetAttributes { set }).unwrap();
+        },
+        |served, at| {
+            let mode = served.client.stat(subject(&path(at, "one"))).unwrap().mode;
+            assert_eq!(mode & 0o7777, 0o600);
+        },
+    ),
+    (
+        "a file that is made for its opener",
+        |served, at| {
+            let make = || {
+                let number = served.client.number_for_file().unwrap();
+                let made = served.client.make_file(Base::Root, &path(at, "made"), 0o600.into(), number);
+                (made.map(|record| record.inode), number)
+            };
+            // Numbers go with the daemon that reserved them, unless it made the file.
+            let (made, number) = match make() {
+                (Err(Error::Shipped(_)), _) => make(),
+                made => made,
+            };
+            assert_eq!(made, Ok(number));
+        },
+        |served, at| assert_eq!(names(served, at), "inner made one other"),
     ),
 ];
 

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cuesta_format::InodeRecord;
-use cuesta_libfs::{Credentials, Error, ShippedChange, ShippedFile, Shipper};
+use cuesta_libfs::{Credentials, Error, SetAttributes, ShippedChange, ShippedFile, Shipper};
 use cuesta_media::{UserSlice, UserSliceMut, clock};
 use cuesta_threads::GenerationLock;
 use rustix::fd::OwnedFd;
@@ -140,6 +140,16 @@ impl Shipper for Sending {
         at: Option<u64>,
     ) -> Result<(usize, u64), Error> {
         self.way(file)?.ship_write(file, data, at)
+    }
+
+    fn set_attributes(
+        &self,
+        credentials: &Credentials,
+        file: &ShippedFile,
+        set: SetAttributes,
+    ) -> Result<(), Error> {
+        let way = way_for(credentials).ok_or(Error::Shipped(file.inode))?;
+        way.ship_change(file, ShippedChange::SetAttributes { set })
     }
 
     fn change(&self, file: &ShippedFile, change: ShippedChange) -> Result<(), Error> {
