@@ -12,14 +12,14 @@ use crate::{process, thread, user_memory};
 
 /// Most bytes moved in one step.
 const STEP_BYTES: usize = 128 * 1024;
-/// What a pipe that is ready to be written takes without waiting.
-const PIPE_BYTES: usize = 4096;
+/// What a slot of a pipe holds: a pipe that is ready to be written takes as much without waiting.
+const SLOT_BYTES: usize = 4096;
 /// `pwritev2`: no more than can be written without waiting.
 const RWF_NOWAIT: usize = 8;
 /// Most bytes one call moves, as the kernel has it.
 const COUNT_LIMIT: usize = 0x7fff_f000;
 
-/// The kind of what the kernel has no file of.
+/// The kind of what the kernel made without a file (`eventfd`, `epoll_create`).
 const NO_KIND: u32 = 0;
 
 /// One end of a transfer.
@@ -65,9 +65,9 @@ impl End {
         super::data::check_position(count, position)
     }
 
-    /// Whether it has no offsets: a pipe or a socket, or what the kernel made without a file (`eventfd`, `epoll_create`).
+    /// Whether it has no offsets: a pipe or a socket.
     fn is_stream(&self) -> Result<bool, Failure> {
-        Ok(matches!(self.kind()?, libc::S_IFIFO | libc::S_IFSOCK | NO_KIND))
+        Ok(matches!(self.kind()?, libc::S_IFIFO | libc::S_IFSOCK))
     }
 
     /// The flags it was opened with.
@@ -174,7 +174,7 @@ impl End {
             Err(_) if answer == -(libc::EAGAIN as isize) => Ok(None),
             // Kernels before 6.4 cannot say it of pipes.
             Err(_) if answer == -(libc::EOPNOTSUPP as isize) => {
-                let part = bytes.len().min(PIPE_BYTES);
+                let part = bytes.len().min(SLOT_BYTES);
                 waiting(libc::SYS_write, [self.fd as usize, bytes.as_ptr() as usize, part, 0]).map(Some)
             }
             Err(_) => Err(Failure::Errno(-answer as i32)),
@@ -187,6 +187,16 @@ impl End {
         let answer =
             kernel(libc::SYS_ioctl, [self.fd as usize, libc::FIONREAD as usize, &raw mut bytes as usize, 0]);
         if answer < 0 { Err(Failure::Errno(-answer as i32)) } else { Ok(bytes.unsigned_abs() as usize) }
+    }
+
+    /// How many bytes of a file the kernel would put into a pipe that takes something: each of its slots gets a part of one page of
+    /// the file, so that one that begins inside a page leaves the last slot's end empty.
+    fn room_from(&self, position: i64) -> Result<usize, Failure> {
+        let capacity = kernel(libc::SYS_fcntl, [self.fd as usize, libc::F_GETPIPE_SZ as usize, 0, 0]);
+        let capacity = usize::try_from(capacity).map_err(|_| Failure::Errno(-capacity as i32))?;
+        let free = capacity.saturating_sub(self.bytes_ready()?.next_multiple_of(SLOT_BYTES));
+        // Another writer may have been faster.
+        Ok(free.max(SLOT_BYTES) - position as usize % SLOT_BYTES)
     }
 
     /// Waits until a pipe can be read or written; not at all if `flags` of the call or the pipe's own say so.
@@ -272,23 +282,23 @@ fn transfer(
 
 fn finish(from: &End, to: &End, moved: usize) -> Answer {
     if moved > 0 {
-        // In this order: both may be the same description.
-        to.finish()?;
-        from.finish()?;
+        // In this order: both may be the same description. Each moves whether or not the other offset can be written.
+        let finished = [to.finish(), from.finish()];
+        finished.into_iter().collect::<Result<(), Failure>>()?;
     }
     Ok(moved as isize)
 }
 
 /// Fills a pipe from a file, as far as it takes something without waiting once it has begun to.
 fn fill_pipe(mut from: End, to: End, count: usize, flags: u32) -> Answer {
-    let count = count.min(COUNT_LIMIT);
-    let mut buffer = vec![0u8; count.min(STEP_BYTES)];
-    let mut moved = 0;
     from.begin()?;
     to.wait_ready(libc::POLLOUT, flags)?;
-    if from.pin.is_some() && from.kind()? == libc::S_IFDIR {
+    if count > 0 && from.pin.is_some() && from.kind()? == libc::S_IFDIR {
         return Err(Failure::Errno(libc::EINVAL));
     }
+    let count = count.min(to.room_from(from.position.unwrap_or(0))?);
+    let mut buffer = vec![0u8; count.min(STEP_BYTES)];
+    let mut moved = 0;
     while moved < count {
         let wanted = (count - moved).min(buffer.len());
         let done = match from.read(&mut buffer[..wanted]) {
@@ -339,7 +349,7 @@ fn send(call: &Call) -> Answer {
     }
     from.read_offset()?;
     from.check_readable()?;
-    if from.kept_at.is_some() && from.is_stream()? {
+    if from.kept_at.is_some() && (from.is_stream()? || from.kind()? == NO_KIND) {
         return Err(Failure::Errno(libc::ESPIPE));
     }
     from.check_area(call.word(3))?;
@@ -350,7 +360,7 @@ fn send(call: &Call) -> Answer {
     let appends = to.flags()? & libc::O_APPEND != 0 && !to.is_pipe();
     let count = call.word(3);
     // What could not be put back is not taken.
-    if appends || from.is_stream()? || count > 0 && from.kind()? == libc::S_IFDIR {
+    if appends || from.is_stream()? || count > 0 && matches!(from.kind()?, libc::S_IFDIR | NO_KIND) {
         return Err(Failure::Errno(libc::EINVAL));
     }
     if to.is_pipe() {
