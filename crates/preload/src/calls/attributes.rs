@@ -149,10 +149,13 @@ fn look<T>(
     question: Question<T>,
     write: impl Fn(T) -> Answer,
 ) -> Answer {
-    if flags & !STAT_FLAGS != 0 {
+    let itself = path::itself(call, named.0, named.1, flags);
+    // Of a descriptor alone newer kernels answer whatever the other flags are.
+    let is_descriptor = named.0.is_some_and(|index| call.int(index) >= 0) && matches!(itself, Ok(Some(_)));
+    if flags & !STAT_FLAGS != 0 && !is_descriptor {
         return Err(Failure::NotOurs);
     }
-    if let Some(pin) = path::itself(call, named.0, named.1, flags)? {
+    if let Some(pin) = itself? {
         return write((question.open)(process::client()?, pin.file()?)?);
     }
     let follow = flags & libc::AT_SYMLINK_NOFOLLOW == 0;

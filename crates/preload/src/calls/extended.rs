@@ -125,7 +125,9 @@ fn below_directory(call: &Call, number: i64) -> Result<(Subject, Call), Failure>
         name(call, 3)?;
     }
     let is_empty = at & libc::AT_EMPTY_PATH != 0
-        && (call.word(1) == 0 || UserPath::read(call.word(1))?.as_bytes().is_empty());
+        && (call.word(1) == 0
+            // What is wrong with the path is said after what is wrong with the value.
+            || UserPath::read(call.word(1)).is_ok_and(|path| path.as_bytes().is_empty()));
     let (subject, first) = match is_empty {
         true => (Subject::Descriptor, call.word(0)),
         false => {

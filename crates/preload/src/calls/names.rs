@@ -6,7 +6,7 @@ use cuesta_libfs::{Error, NewMode, OPEN_FLAGS, RenameFlags, Resolve, UNNAMED};
 
 use super::path::{self, Named, Place};
 use super::two_names::{self, Kind, Source};
-use super::{Answer, Call, Failure, by_mount, descriptor_names, stand_ins};
+use super::{Answer, Call, Failure, by_mount, descriptor_names, mounts, stand_ins};
 use crate::descriptors;
 use crate::open_file::Description;
 use crate::{process, references, thread, user_memory, working_directory};
@@ -34,14 +34,19 @@ pub fn open(call: &Call, directory: Option<usize>, path: usize, flags: i32, mode
     if contradicts_itself(flags) {
         return Err(Failure::NotOurs);
     }
-    const MAKES_DIRECTORY: i32 = libc::O_CREAT | libc::O_DIRECTORY;
     match path::locate(call, directory, path) {
         Ok(place) => open_place(call, (directory, path), place, flags, mode, Through::default()),
         Err(Failure::NotOurs) => open_named(call, path, flags),
         // Newer kernels refuse the flags before they look at the path, which is wrong itself.
-        Err(Failure::Errno(_)) if flags & MAKES_DIRECTORY == MAKES_DIRECTORY => Err(Failure::NotOurs),
+        Err(Failure::Errno(_)) if makes_directory(flags) => Err(Failure::NotOurs),
         Err(failure) => Err(failure),
     }
+}
+
+/// Whether an open asks for a directory and for a new file.
+fn makes_directory(flags: i32) -> bool {
+    const BOTH: i32 = libc::O_CREAT | libc::O_DIRECTORY;
+    flags & libc::O_PATH == 0 && flags & BOTH == BOTH
 }
 
 /// Flags as the kernel takes them: beside `O_PATH` most mean nothing, and the greater kind of durability has the lesser.
@@ -143,7 +148,7 @@ pub fn open_tree(call: &Call) -> Answer {
         return Err(Failure::NotOurs);
     }
     if flags & CLONE != 0 {
-        return path::refuse(call);
+        return mounts::clone_tree(call);
     }
     let mut open_flags = libc::O_PATH | flags & libc::O_CLOEXEC;
     if flags & libc::AT_EMPTY_PATH != 0 && user_memory::UserPath::read(call.word(1))?.as_bytes().is_empty() {
@@ -159,6 +164,9 @@ pub fn open_tree(call: &Call) -> Answer {
 #[cold]
 pub fn open_named(call: &Call, path: usize, flags: i32) -> Answer {
     const EXCLUSIVE: i32 = libc::O_CREAT | libc::O_EXCL;
+    if makes_directory(flags) {
+        return Err(Failure::Errno(libc::EINVAL));
+    }
     if flags & libc::O_NOFOLLOW != 0 || flags & EXCLUSIVE == EXCLUSIVE {
         return Err(Failure::NotOurs);
     }

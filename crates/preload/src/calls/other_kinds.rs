@@ -27,11 +27,13 @@ pub const fn takes_other_kinds(number: i64) -> bool {
     answer_for_file(number).is_some()
 }
 
-/// Such a call, about a file of ours. What is wrong with its other arguments the kernel says first, and of the placeholder
-/// nothing but EBADF.
+/// Such a call, about a file of ours. The kernel first says what is wrong with its other arguments. It is asked with a descriptor that
+/// no process has, as our own may be one of a file to it or one for paths only.
 pub fn refuse(call: &Call, errno: i32) -> Answer {
     let pin = call.pin(0)?;
-    let answer = call.kernel(call.arguments);
+    let mut arguments = call.arguments;
+    arguments[0] = i32::MAX as usize;
+    let answer = call.kernel(arguments);
     let is_path = pin.file()?.check_not_path().is_err();
     let waits =
         matches!(call.number as i64, libc::SYS_epoll_wait | libc::SYS_epoll_pwait | libc::SYS_epoll_pwait2);
