@@ -84,7 +84,9 @@ impl End {
     /// Fails if it is not open for this.
     fn check_access(&self, without: i32) -> Result<(), Failure> {
         let flags = self.flags()?;
-        let is_closed = flags & libc::O_PATH != 0 || flags & libc::O_ACCMODE == without;
+        let way = flags & libc::O_ACCMODE;
+        // The fourth way neither reads nor writes.
+        let is_closed = flags & libc::O_PATH != 0 || way == without || way == libc::O_ACCMODE;
         if is_closed { Err(Failure::Errno(libc::EBADF)) } else { Ok(()) }
     }
 
@@ -397,7 +399,9 @@ pub fn splice_memory(call: &Call) -> Answer {
     if call.word(3) as u32 & !SPLICE_FLAGS != 0 {
         return Err(Failure::Errno(libc::EINVAL));
     }
-    pin.file()?.check_not_path()?;
+    if !pin.reads() && !pin.writes() {
+        return Err(Failure::Errno(libc::EBADF));
+    }
     let has_bytes = super::data::vector(call)?.iter().any(|[_, length]| *length != 0);
     if has_bytes { Err(Failure::Errno(libc::EBADF)) } else { Ok(0) }
 }
