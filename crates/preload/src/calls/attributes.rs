@@ -289,7 +289,13 @@ pub fn change_times(call: &Call) -> Answer {
                 (Ok(accessed), Ok(modified)) => times(accessed, modified),
                 _ if call.int(3) & !CHANGE_FLAGS != 0 => return Err(Failure::Errno(libc::EINVAL)),
                 // A file that is not there is missed first.
-                _ if call.word(1) == 0 => return call.pin(0).and(Err(Failure::Errno(libc::EINVAL))),
+                _ if call.word(1) == 0 => {
+                    let pin = call.pin(0)?;
+                    if call.int(3) == 0 {
+                        pin.file()?.check_not_path()?;
+                    }
+                    return Err(Failure::Errno(libc::EINVAL));
+                }
                 _ => {
                     return look(call, (Some(0), 1), call.int(3), STAT, |_| {
                         Err(Failure::Errno(libc::EINVAL))

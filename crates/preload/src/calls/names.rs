@@ -44,16 +44,19 @@ pub fn open(call: &Call, directory: Option<usize>, path: usize, flags: i32, mode
 }
 
 /// Whether an open asks for a directory and for a new file.
-fn makes_directory(flags: i32) -> bool {
+pub fn makes_directory(flags: i32) -> bool {
     const BOTH: i32 = libc::O_CREAT | libc::O_DIRECTORY;
     flags & libc::O_PATH == 0 && flags & BOTH == BOTH
 }
+
+/// The flags that mean something together with `O_PATH`.
+pub const PATH_FLAGS: i32 = libc::O_PATH | libc::O_DIRECTORY | libc::O_NOFOLLOW | libc::O_CLOEXEC;
 
 /// Flags as the kernel takes them: beside `O_PATH` most mean nothing, and the greater kind of durability has the lesser.
 fn sound_flags(flags: i32) -> i32 {
     const GREATER: i32 = libc::O_SYNC & !libc::O_DSYNC;
     match flags {
-        flags if flags & libc::O_PATH != 0 => flags,
+        flags if flags & libc::O_PATH != 0 => flags & PATH_FLAGS,
         flags if flags & GREATER != 0 => flags | libc::O_DSYNC,
         flags => flags,
     }
