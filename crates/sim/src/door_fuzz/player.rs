@@ -219,10 +219,12 @@ impl Scene<'_> {
         told.clear();
         let mut numbers = self.place(call);
         bounds::lower(call, &mut numbers);
-        // Entries are compared where all come at once.
+        // Entries are compared where all come at once, for which there must be room.
         // SAFETY: asks for the offset of whatever descriptor it is.
         let may_tell = !matches!(call.entry.leaves, Leaves::Entries(_))
-            || numbers[2] >= PAGE && unsafe { libc::lseek(numbers[0] as i32, 0, libc::SEEK_CUR) } == 0;
+            || numbers[2] >= PAGE
+                && (ROOM..=ROOM + ROOM_BYTES - PAGE).contains(&numbers[1])
+                && unsafe { libc::lseek(numbers[0] as i32, 0, libc::SEEK_CUR) } == 0;
         let function = if call.by_wrapper { wrapper(call.entry.name) } else { None };
         SIGNALS.store(0, Ordering::Relaxed);
         INTERRUPTED.store(0, Ordering::Relaxed);

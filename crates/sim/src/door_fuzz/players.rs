@@ -138,8 +138,10 @@ impl Players {
         let mut command = Command::new(&self.fuzzer);
         command.arg("enclosed").arg(root).env("LC_ALL", "C");
         let memory = std::fs::read_link(self.store.path().join("store/nvm")).ok();
+        // Above where they play neither player can change anything, so that they do not meet there.
+        let own = self.at("1");
         let folders =
-            [self.folder.path(), self.store.path(), self.outside.path()].into_iter().chain(memory.as_deref());
+            [own.as_path(), self.store.path(), self.outside.path()].into_iter().chain(memory.as_deref());
         for folder in folders {
             command.arg("--folder").arg(folder);
         }
