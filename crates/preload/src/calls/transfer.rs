@@ -5,6 +5,7 @@
 
 use cuesta_format::{FILE_BYTES_MAX, FileKind};
 use cuesta_libfs::Whence;
+use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
 use super::{Answer, Call, Failure};
 use crate::descriptors::{self, Pin};
@@ -12,10 +13,6 @@ use crate::{process, thread, user_memory};
 
 /// Most bytes moved in one step.
 const STEP_BYTES: usize = 128 * 1024;
-/// What a slot of a pipe holds: a pipe that is ready to be written takes as much without waiting.
-const SLOT_BYTES: usize = 4096;
-/// `pwritev2`: no more than can be written without waiting.
-const RWF_NOWAIT: usize = 8;
 /// Most bytes one call moves, as the kernel has it.
 const COUNT_LIMIT: usize = 0x7fff_f000;
 
@@ -119,8 +116,13 @@ impl End {
     }
 
     fn is_pipe(&self) -> bool {
-        self.pin.is_none()
-            && kernel(libc::SYS_fcntl, [self.fd as usize, libc::F_GETPIPE_SZ as usize, 0, 0]) >= 0
+        self.pin.is_none() && self.pipe_bytes().is_ok()
+    }
+
+    /// What a pipe holds at most.
+    fn pipe_bytes(&self) -> Result<usize, Failure> {
+        let answer = kernel(libc::SYS_fcntl, [self.fd as usize, libc::F_GETPIPE_SZ as usize, 0, 0]);
+        usize::try_from(answer).map_err(|_| Failure::Errno(-answer as i32))
     }
 
     /// Takes the file's own offset, if it is ours and the application gives none.
@@ -165,20 +167,15 @@ impl End {
         }
     }
 
-    /// Writes to a pipe what it takes without waiting. `None`: it takes nothing.
-    fn write_ready(&self, bytes: &[u8]) -> Result<Option<usize>, Failure> {
+    /// Puts pages that hold `bytes` into a pipe, as many as it takes without waiting. `None`: it takes nothing.
+    fn take_ready(&self, bytes: &[u8]) -> Result<Option<usize>, Failure> {
         let vector = [bytes.as_ptr() as usize, bytes.len()];
-        let here = usize::MAX;
-        let arguments = [self.fd as usize, vector.as_ptr() as usize, 1, here, here, RWF_NOWAIT];
-        let answer = thread::wait(libc::SYS_pwritev2, arguments, true);
+        let flags = libc::SPLICE_F_NONBLOCK as usize;
+        let arguments = [self.fd as usize, vector.as_ptr() as usize, 1, flags, 0, 0];
+        let answer = thread::wait(libc::SYS_vmsplice, arguments, true);
         match usize::try_from(answer) {
-            Ok(written) => Ok(Some(written)),
+            Ok(taken) => Ok(Some(taken)),
             Err(_) if answer == -(libc::EAGAIN as isize) => Ok(None),
-            // Kernels before 6.4 cannot say it of pipes.
-            Err(_) if answer == -(libc::EOPNOTSUPP as isize) => {
-                let part = bytes.len().min(SLOT_BYTES);
-                waiting(libc::SYS_write, [self.fd as usize, bytes.as_ptr() as usize, part, 0]).map(Some)
-            }
             Err(_) => Err(Failure::Errno(-answer as i32)),
         }
     }
@@ -189,16 +186,6 @@ impl End {
         let answer =
             kernel(libc::SYS_ioctl, [self.fd as usize, libc::FIONREAD as usize, &raw mut bytes as usize, 0]);
         if answer < 0 { Err(Failure::Errno(-answer as i32)) } else { Ok(bytes.unsigned_abs() as usize) }
-    }
-
-    /// How many bytes of a file the kernel would put into a pipe that takes something: each of its slots gets a part of one page of
-    /// the file, so that one that begins inside a page leaves the last slot's end empty.
-    fn room_from(&self, position: i64) -> Result<usize, Failure> {
-        let capacity = kernel(libc::SYS_fcntl, [self.fd as usize, libc::F_GETPIPE_SZ as usize, 0, 0]);
-        let capacity = usize::try_from(capacity).map_err(|_| Failure::Errno(-capacity as i32))?;
-        let free = capacity.saturating_sub(self.bytes_ready()?.next_multiple_of(SLOT_BYTES));
-        // Another writer may have been faster.
-        Ok(free.max(SLOT_BYTES) - position as usize % SLOT_BYTES)
     }
 
     /// Waits until a pipe can be read or written; not at all if `flags` of the call or the pipe's own say so.
@@ -221,6 +208,8 @@ impl End {
             (_, Some(position)) => {
                 waiting(libc::SYS_pwrite64, [from[0], from[1], from[2], position as usize])
             }
+            // The kernel copies nothing to these.
+            (_, None) if self.kind()? == NO_KIND => Err(Failure::Errno(libc::EINVAL)),
             (_, None) => waiting(libc::SYS_write, [from[0], from[1], from[2], 0]),
         }
     }
@@ -298,17 +287,11 @@ fn fill_pipe(mut from: End, to: End, count: usize, flags: u32) -> Answer {
     if count > 0 && from.pin.is_some() && from.kind()? == libc::S_IFDIR {
         return Err(Failure::Errno(libc::EINVAL));
     }
-    let count = count.min(to.room_from(from.position.unwrap_or(0))?);
-    let mut buffer = vec![0u8; count.min(STEP_BYTES)];
+    let (count, step) = (count.min(COUNT_LIMIT), to.pipe_bytes()?);
     let mut moved = 0;
     while moved < count {
-        let wanted = (count - moved).min(buffer.len());
-        let done = match from.read(&mut buffer[..wanted]) {
-            Ok(0) => break,
-            Ok(read) => to.write_ready(&buffer[..read]),
-            Err(failure) => Err(failure),
-        };
-        match done {
+        match fill_step(&from, &to, (count - moved).min(step)) {
+            Ok(Some(0)) => break,
             Ok(Some(bytes)) => {
                 from.moved_by(bytes);
                 moved += bytes;
@@ -323,6 +306,45 @@ fn fill_pipe(mut from: End, to: End, count: usize, flags: u32) -> Answer {
     finish(&from, &to, moved)
 }
 
+/// Puts up to `bytes` of a file into a pipe: a slot for what each page of the file holds of them, as the kernel does. Zero at the file's
+/// end, and `None` if the pipe takes nothing.
+fn fill_step(from: &End, to: &End, bytes: usize) -> Result<Option<usize>, Failure> {
+    let offset = from.position.unwrap_or(0) as usize % user_memory::PAGE_BYTES;
+    let mut pages = Pages::new(offset + bytes)?;
+    let buffer = &mut pages.bytes()[offset..];
+    match from.read(buffer)? {
+        0 => Ok(Some(0)),
+        read => to.take_ready(&buffer[..read]),
+    }
+}
+
+/// Memory of its own. A pipe keeps the pages that it has taken when the memory goes.
+struct Pages {
+    start: *mut libc::c_void,
+    length: usize,
+}
+
+impl Pages {
+    fn new(length: usize) -> Result<Self, Failure> {
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: new memory.
+        let start = unsafe { mmap_anonymous(std::ptr::null_mut(), length, protection, MapFlags::PRIVATE) }?;
+        Ok(Self { start, length })
+    }
+
+    fn bytes(&mut self) -> &mut [u8] {
+        // SAFETY: the mapping is this one's alone.
+        unsafe { std::slice::from_raw_parts_mut(self.start.cast(), self.length) }
+    }
+}
+
+impl Drop for Pages {
+    fn drop(&mut self) {
+        // SAFETY: nothing points into it any more.
+        let _ = unsafe { munmap(self.start, self.length) };
+    }
+}
+
 /// Empties a pipe into a file: what lies in it, and not what comes once that is gone.
 fn drain_pipe(from: End, to: End, count: usize, flags: u32) -> Answer {
     from.wait_ready(libc::POLLIN, flags)?;
@@ -335,7 +357,7 @@ fn drain_pipe(from: End, to: End, count: usize, flags: u32) -> Answer {
 
 pub fn send_file(call: &Call) -> Answer {
     let answer = send(call);
-    if call.word(2) != 0 && matches!(answer, Err(Failure::Errno(_))) {
+    if call.word(2) != 0 && matches!(answer, Err(Failure::Errno(_)) | Ok(0)) {
         // The position is written back whatever became of the call.
         let position: i64 = user_memory::read(call.word(2))?;
         user_memory::write(call.word(2), &position)?;
