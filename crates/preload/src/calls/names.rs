@@ -65,9 +65,9 @@ fn sound_flags(flags: i32) -> i32 {
 /// Whether an open asks for a file without a name in a way that the kernel refuses before it looks at the path: not to be written, to
 /// be made by a name as well, or in what need be no directory.
 pub fn contradicts_itself(flags: i32) -> bool {
-    const UNNAMED_ALONE: i32 = UNNAMED & !libc::O_DIRECTORY;
-    let is_sound = flags & (UNNAMED | libc::O_CREAT) == UNNAMED && flags & libc::O_ACCMODE != libc::O_RDONLY;
-    flags & libc::O_PATH == 0 && flags & UNNAMED_ALONE != 0 && !is_sound
+    let is_sound = flags & (libc::O_TMPFILE | libc::O_CREAT) == libc::O_TMPFILE
+        && flags & libc::O_ACCMODE != libc::O_RDONLY;
+    flags & libc::O_PATH == 0 && flags & UNNAMED != 0 && !is_sound
 }
 
 /// Which ways an open may take.
