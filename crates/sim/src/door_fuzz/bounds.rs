@@ -5,8 +5,8 @@
 
 use super::sequence::Call;
 
-/// Far more than the fixture's files hold.
-const BYTES_MAX: u64 = 16 << 20;
+/// More than the fixture's files hold.
+const BYTES_MAX: u64 = 1 << 20;
 /// Of a file system in memory, in `struct statfs`.
 const IN_MEMORY: i64 = 0x0102_1994;
 
