@@ -221,11 +221,13 @@ fn has_far_offset(part: &Part<'_>) -> bool {
 
 /// Whether a line is of a `sendfile` between descriptors of one file, as the fixture opens them.
 fn copies_onto_itself(line: &str) -> bool {
-    const SAME: [&str; 3] = ["3", "4", "30"];
+    const SAME: [i32; 3] = [3, 4, 30];
     let mut words = line.split(' ').skip(1);
     let is_sendfile = words.next().is_some_and(|name| name.starts_with("sendfile"));
-    let (to, from) = (words.next(), words.next());
-    let is_same = |word: Option<&str>| word.is_some_and(|word| SAME.contains(&word));
+    // The kernel takes the lower half.
+    let mut descriptor = || words.next().and_then(place::parse).map(|number| number as i32);
+    let (to, from) = (descriptor(), descriptor());
+    let is_same = |descriptor: Option<i32>| descriptor.is_some_and(|descriptor| SAME.contains(&descriptor));
     is_sendfile && (to == from || is_same(to) && is_same(from))
 }
 
