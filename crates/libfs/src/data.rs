@@ -579,8 +579,8 @@ pub(crate) fn checked_size(size: i64) -> Result<u64, Error> {
 }
 
 fn offset_from(start: u64, offset: i64) -> Result<u64, Error> {
-    let target = start.checked_add_signed(offset).ok_or(Error::Invalid)?;
-    if i64::try_from(target).is_err() { Err(Error::Overflow) } else { Ok(target) }
+    let target = start.checked_add_signed(offset).filter(|target| i64::try_from(*target).is_ok());
+    target.ok_or(Error::Invalid)
 }
 
 /// The first `bytes` of `data`.

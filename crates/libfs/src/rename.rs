@@ -49,8 +49,10 @@ impl Client {
             return Err(Error::Invalid);
         }
         self.operate(|turn| {
-            let old = self.walk(credentials, old_base, old_path, Follow::Never)?;
-            let new = self.walk_second(credentials, new_base, new_path)?;
+            let old = self.walk(credentials, old_base, old_path, Follow::Never);
+            let old = old.or_else(|halt| self.found_above_root(halt))?;
+            let new = self.walk_second(credentials, new_base, new_path);
+            let new = new.or_else(|halt| self.found_above_root(halt))?;
             self.rename_found(turn, credentials, &old, &new, flags)?;
             Ok(new.inode)
         })
@@ -58,6 +60,16 @@ impl Client {
             Some((inode, _)) => self.release_if_closed(&inode),
             None => Ok(()),
         })
+    }
+
+    /// A path that ends in the `..` of the root: a rename refuses that name before it looks where it leads.
+    fn found_above_root(&self, halt: Halt) -> Result<Found, Halt> {
+        match halt {
+            Halt::Failed(Error::Leaves { path, .. }) if is_parent(&path) => {}
+            halt => return Err(halt),
+        }
+        let root = self.cache.get_or_insert(InodeNumber::ROOT);
+        Ok(Found { parent: root, last: Last::DotDot, inode: None, slash: true })
     }
 
     fn rename_found(
@@ -303,4 +315,9 @@ fn link_moves(moving: &Move<'_>) -> (i32, i32) {
     let moved = i32::from(moving.is_directory);
     let other = i32::from(moving.replaced_is_directory);
     if moving.exchange { (other - moved, moved - other) } else { (-moved, moved - other) }
+}
+
+/// Whether a path that leaves the store ends where it leaves.
+fn is_parent(path: &[u8]) -> bool {
+    path.strip_prefix(b"..").is_some_and(|behind| behind.iter().all(|&byte| byte == b'/'))
 }

@@ -203,8 +203,6 @@ pub const fn class_of(number: i64) -> u8 {
         | libc::SYS_sync_file_range
         | libc::SYS_fadvise64
         | libc::SYS_readahead
-        | libc::SYS_fgetxattr
-        | libc::SYS_fsetxattr
         | libc::SYS_flistxattr
         | libc::SYS_fremovexattr
         | libc::SYS_vmsplice
@@ -327,6 +325,9 @@ pub const fn class_of(number: i64) -> u8 {
         | libc::SYS_fsconfig
         | libc::SYS_bpf
         | libc::SYS_kcmp
+        // Newer kernels take the number of the working directory in the place of a descriptor.
+        | libc::SYS_fgetxattr
+        | libc::SYS_fsetxattr
         // Some requests are about a second descriptor, which may stand in a structure.
         | libc::SYS_ioctl
         // A filter of system calls may come.

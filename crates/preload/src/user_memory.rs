@@ -77,11 +77,6 @@ pub fn write<T: Plain>(address: usize, value: &T) -> Result<(), Failure> {
 /// What the kernel stores at once.
 const WORD_BYTES: usize = 8;
 
-/// Whether an address is one of the kernel's, which no program's memory can have.
-pub fn is_kernels(address: usize) -> bool {
-    (address as isize) < 0
-}
-
 /// Fills `bytes` from `address`.
 pub fn read_bytes(address: usize, bytes: &mut [u8]) -> Result<(), Failure> {
     slice(address, bytes.len()).copy_in(bytes).map_err(|_| Failure::Errno(libc::EFAULT))

@@ -149,10 +149,13 @@ fn look<T>(
     question: Question<T>,
     write: impl Fn(T) -> Answer,
 ) -> Answer {
-    if flags & !STAT_FLAGS != 0 {
+    let itself = path::itself(call, named.0, named.1, flags);
+    // Of a descriptor alone newer kernels answer whatever the other flags are.
+    let is_descriptor = named.0.is_some_and(|index| call.int(index) >= 0) && matches!(itself, Ok(Some(_)));
+    if flags & !STAT_FLAGS != 0 && !is_descriptor {
         return Err(Failure::NotOurs);
     }
-    if let Some(pin) = path::itself(call, named.0, named.1, flags)? {
+    if let Some(pin) = itself? {
         return write((question.open)(process::client()?, pin.file()?)?);
     }
     let follow = flags & libc::AT_SYMLINK_NOFOLLOW == 0;
@@ -286,7 +289,13 @@ pub fn change_times(call: &Call) -> Answer {
                 (Ok(accessed), Ok(modified)) => times(accessed, modified),
                 _ if call.int(3) & !CHANGE_FLAGS != 0 => return Err(Failure::Errno(libc::EINVAL)),
                 // A file that is not there is missed first.
-                _ if call.word(1) == 0 => return call.pin(0).and(Err(Failure::Errno(libc::EINVAL))),
+                _ if call.word(1) == 0 => {
+                    let pin = call.pin(0)?;
+                    if call.int(3) == 0 {
+                        pin.file()?.check_not_path()?;
+                    }
+                    return Err(Failure::Errno(libc::EINVAL));
+                }
                 _ => {
                     return look(call, (Some(0), 1), call.int(3), STAT, |_| {
                         Err(Failure::Errno(libc::EINVAL))

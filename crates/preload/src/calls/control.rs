@@ -155,7 +155,8 @@ pub fn control(call: &Call) -> Answer {
         libc::F_NOTIFY if argument as u32 & !DN_MULTISHOT == 0 => Ok(0),
         libc::F_NOTIFY if pin.file()?.kind() != FileKind::Directory => Err(Failure::Errno(libc::ENOTDIR)),
         libc::F_NOTIFY | libc::F_SETLEASE => call.unserved(libc::EOPNOTSUPP),
-        F_GET_RW_HINT => user_memory::write(argument, &0u64).map(|()| 0),
+        // The kernel copies it, up to where the program's memory ends.
+        F_GET_RW_HINT => user_memory::write_bytes(argument, &0u64.to_ne_bytes()).map(|()| 0),
         F_SET_RW_HINT => match user_memory::read::<u64>(argument)? {
             0..=RW_HINT_MAX => Ok(0),
             _ => Err(Failure::Errno(libc::EINVAL)),

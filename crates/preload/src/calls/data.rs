@@ -13,11 +13,13 @@ const VECTOR_LIMIT: usize = 1024;
 /// Most bytes one call moves, as the kernel has it.
 const COUNT_LIMIT: usize = 0x7fff_f000;
 /// Flags of preadv2/pwritev2 that ask for nothing that is not so anyway, or is not done behind the call.
-const HARMLESS_FLAGS: i32 = DURABLE_FLAGS | libc::RWF_HIPRI | libc::RWF_NOWAIT | RWF_DONTCACHE;
+const HARMLESS_FLAGS: i32 = DURABLE_FLAGS | libc::RWF_HIPRI | libc::RWF_NOWAIT | RWF_DONTCACHE | RWF_NOSIGNAL;
 /// Flags of pwritev2 that ask for the write to be durable.
 const DURABLE_FLAGS: i32 = libc::RWF_DSYNC | libc::RWF_SYNC;
 const RWF_NOAPPEND: i32 = 0x20;
 const RWF_DONTCACHE: i32 = 0x80;
+/// No signal by a pipe that nobody reads.
+const RWF_NOSIGNAL: i32 = 0x100;
 /// From here on what one call moves may lead beyond the last offset.
 const FAR: u64 = i64::MAX as u64 - COUNT_LIMIT as u64;
 /// All that `sync_file_range` may be asked for.

@@ -1,12 +1,13 @@
 //! Extended attributes: their calls by path, by link, and by descriptor.
 
-use crate::store::{Client, Target};
+use crate::store::{Base, Client, Target};
 use cuesta_format::{EXTENDED_VALUE_BYTES_MAX, NAME_BYTES_MAX};
 use cuesta_libfs::{Credentials, Error, ExtendedFlags};
 
 use super::{Answer, Call, Failure, descriptor_names, path};
+use crate::descriptors::Pin;
 use crate::user_memory::UserPath;
-use crate::{credentials, process, user_memory};
+use crate::{credentials, process, user_memory, working_directory};
 
 /// Whose attributes a call is about.
 #[derive(Clone, Copy, Debug)]
@@ -27,7 +28,7 @@ impl Subject {
     #[cold]
     fn refuse<T>(self, call: &Call, failure: Failure) -> Result<T, Failure> {
         match self {
-            Subject::Descriptor => call.pin(0).map(drop),
+            Subject::Descriptor => opened(call).map(drop),
             Subject::Path { directory, follow } => match path::locate(call, directory, 0) {
                 Err(Failure::NotOurs) if follow => descriptor_names::itself(call, 0).map(drop),
                 // It has not looked at the path yet.
@@ -47,8 +48,13 @@ impl Subject {
         answer: impl Fn(T) -> Answer,
     ) -> Answer {
         let Subject::Path { directory, follow } = self else {
-            let pin = call.pin(0)?;
-            return answer(serve(process::client()?, &credentials::effective(), Target::File(pin.file()?))?);
+            let pin = opened(call)?;
+            let file = pin.file()?;
+            let target = match call.int(0) {
+                libc::AT_FDCWD => Target::Path { base: Base::Directory(file), path: b".", follow: true },
+                _ => Target::File(file),
+            };
+            return answer(serve(process::client()?, &credentials::effective(), target)?);
         };
         let served = path::at_name(
             call,
@@ -74,6 +80,18 @@ impl Subject {
             }
             served => served,
         }
+    }
+}
+
+/// What the first argument is a descriptor of. Newer kernels that get or set take the working directory's number as well.
+fn opened(call: &Call) -> Result<Pin, Failure> {
+    let takes_directory = matches!(
+        call.number as i64,
+        libc::SYS_getxattr | libc::SYS_fgetxattr | libc::SYS_setxattr | libc::SYS_fsetxattr
+    );
+    match call.int(0) {
+        libc::AT_FDCWD if takes_directory => working_directory::pin().ok_or(Failure::NotOurs),
+        _ => call.pin(0),
     }
 }
 
@@ -125,7 +143,9 @@ fn below_directory(call: &Call, number: i64) -> Result<(Subject, Call), Failure>
         name(call, 3)?;
     }
     let is_empty = at & libc::AT_EMPTY_PATH != 0
-        && (call.word(1) == 0 || UserPath::read(call.word(1))?.as_bytes().is_empty());
+        && (call.word(1) == 0
+            // What is wrong with the path is said after what is wrong with the value.
+            || UserPath::read(call.word(1)).is_ok_and(|path| path.as_bytes().is_empty()));
     let (subject, first) = match is_empty {
         true => (Subject::Descriptor, call.word(0)),
         false => {

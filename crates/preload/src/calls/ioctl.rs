@@ -39,8 +39,11 @@ pub fn serve(call: &Call) -> Answer {
     let file = pin.file()?;
     match call.word(1) as u32 as usize {
         FICLONE => clone_from(call.int(2)),
-        // struct file_clone_range begins with the descriptor.
-        FICLONERANGE => clone_from(user_memory::read::<i64>(call.word(2))? as i32),
+        FICLONERANGE => {
+            // struct file_clone_range begins with the descriptor.
+            let [source, ..]: [i64; 4] = user_memory::read(call.word(2))?;
+            clone_from(source as i32)
+        }
         FIDEDUPERANGE => Err(Failure::Errno(libc::EOPNOTSUPP)),
         FIONREAD if file.kind() == FileKind::File => {
             let size = process::client()?.stat_open(file)?.record.size;

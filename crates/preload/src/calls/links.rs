@@ -115,7 +115,8 @@ pub fn into_store_behind(call: &Call, named: Named, answer: Answer) -> Option<CS
 fn follows_end(call: &Call, path: usize) -> bool {
     const NO_FOLLOW: i32 = libc::AT_SYMLINK_NOFOLLOW;
     const MAKES: i32 = libc::O_CREAT | libc::O_EXCL;
-    let opens = |flags: i32| flags & libc::O_NOFOLLOW == 0 && flags & MAKES != MAKES;
+    let makes = |flags: i32| flags & libc::O_PATH == 0 && flags & MAKES == MAKES;
+    let opens = |flags: i32| flags & libc::O_NOFOLLOW == 0 && !makes(flags);
     match call.number as i64 {
         libc::SYS_lstat
         | libc::SYS_unlink

@@ -47,6 +47,25 @@ pub fn move_mount(call: &Call) -> Answer {
     }
 }
 
+/// `open_tree` that makes a mount of its own.
+pub fn clone_tree(call: &Call) -> Answer {
+    let flags = call.int(2);
+    if !may_mount() {
+        // The kernel refuses that before it looks at the path.
+        return Err(Failure::NotOurs);
+    }
+    if path::itself(call, Some(0), 1, flags)?.is_some() {
+        return call.unserved(libc::ENOSYS);
+    }
+    let follow = flags & libc::AT_SYMLINK_NOFOLLOW == 0;
+    path::at(
+        call,
+        (Some(0), 1),
+        |client, credentials, base, place| client.stat(credentials, base, &place.path, follow),
+        |_| call.unserved(libc::ENOSYS),
+    )
+}
+
 /// A mount onto what a path leads to.
 fn onto(call: &Call, directory: Option<usize>, path: usize) -> Answer {
     path::at(

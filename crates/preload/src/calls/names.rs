@@ -6,7 +6,7 @@ use cuesta_libfs::{Error, NewMode, OPEN_FLAGS, RenameFlags, Resolve, UNNAMED};
 
 use super::path::{self, Named, Place};
 use super::two_names::{self, Kind, Source};
-use super::{Answer, Call, Failure, by_mount, descriptor_names, stand_ins};
+use super::{Answer, Call, Failure, by_mount, descriptor_names, mounts, stand_ins};
 use crate::descriptors;
 use crate::open_file::Description;
 use crate::{process, references, thread, user_memory, working_directory};
@@ -34,21 +34,29 @@ pub fn open(call: &Call, directory: Option<usize>, path: usize, flags: i32, mode
     if contradicts_itself(flags) {
         return Err(Failure::NotOurs);
     }
-    const MAKES_DIRECTORY: i32 = libc::O_CREAT | libc::O_DIRECTORY;
     match path::locate(call, directory, path) {
         Ok(place) => open_place(call, (directory, path), place, flags, mode, Through::default()),
         Err(Failure::NotOurs) => open_named(call, path, flags),
         // Newer kernels refuse the flags before they look at the path, which is wrong itself.
-        Err(Failure::Errno(_)) if flags & MAKES_DIRECTORY == MAKES_DIRECTORY => Err(Failure::NotOurs),
+        Err(Failure::Errno(_)) if makes_directory(flags) => Err(Failure::NotOurs),
         Err(failure) => Err(failure),
     }
 }
+
+/// Whether an open asks for a directory and for a new file.
+pub fn makes_directory(flags: i32) -> bool {
+    const BOTH: i32 = libc::O_CREAT | libc::O_DIRECTORY;
+    flags & libc::O_PATH == 0 && flags & BOTH == BOTH
+}
+
+/// The flags that mean something together with `O_PATH`.
+pub const PATH_FLAGS: i32 = libc::O_PATH | libc::O_DIRECTORY | libc::O_NOFOLLOW | libc::O_CLOEXEC;
 
 /// Flags as the kernel takes them: beside `O_PATH` most mean nothing, and the greater kind of durability has the lesser.
 fn sound_flags(flags: i32) -> i32 {
     const GREATER: i32 = libc::O_SYNC & !libc::O_DSYNC;
     match flags {
-        flags if flags & libc::O_PATH != 0 => flags,
+        flags if flags & libc::O_PATH != 0 => flags & PATH_FLAGS,
         flags if flags & GREATER != 0 => flags | libc::O_DSYNC,
         flags => flags,
     }
@@ -57,9 +65,9 @@ fn sound_flags(flags: i32) -> i32 {
 /// Whether an open asks for a file without a name in a way that the kernel refuses before it looks at the path: not to be written, to
 /// be made by a name as well, or in what need be no directory.
 pub fn contradicts_itself(flags: i32) -> bool {
-    const UNNAMED_ALONE: i32 = UNNAMED & !libc::O_DIRECTORY;
-    let is_sound = flags & (UNNAMED | libc::O_CREAT) == UNNAMED && flags & libc::O_ACCMODE != libc::O_RDONLY;
-    flags & libc::O_PATH == 0 && flags & UNNAMED_ALONE != 0 && !is_sound
+    let is_sound = flags & (libc::O_TMPFILE | libc::O_CREAT) == libc::O_TMPFILE
+        && flags & libc::O_ACCMODE != libc::O_RDONLY;
+    flags & libc::O_PATH == 0 && flags & UNNAMED != 0 && !is_sound
 }
 
 /// Which ways an open may take.
@@ -143,7 +151,7 @@ pub fn open_tree(call: &Call) -> Answer {
         return Err(Failure::NotOurs);
     }
     if flags & CLONE != 0 {
-        return path::refuse(call);
+        return mounts::clone_tree(call);
     }
     let mut open_flags = libc::O_PATH | flags & libc::O_CLOEXEC;
     if flags & libc::AT_EMPTY_PATH != 0 && user_memory::UserPath::read(call.word(1))?.as_bytes().is_empty() {
@@ -159,6 +167,9 @@ pub fn open_tree(call: &Call) -> Answer {
 #[cold]
 pub fn open_named(call: &Call, path: usize, flags: i32) -> Answer {
     const EXCLUSIVE: i32 = libc::O_CREAT | libc::O_EXCL;
+    if makes_directory(flags) {
+        return Err(Failure::Errno(libc::EINVAL));
+    }
     if flags & libc::O_NOFOLLOW != 0 || flags & EXCLUSIVE == EXCLUSIVE {
         return Err(Failure::NotOurs);
     }

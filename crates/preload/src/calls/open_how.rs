@@ -8,7 +8,7 @@ use cuesta_libfs::Resolve;
 
 use cuesta_libfs::{OPEN_FLAGS, UNNAMED};
 
-use super::names::{self, Through};
+use super::names::{self, PATH_FLAGS, Through};
 use super::path::{self, Named, Place};
 use super::{Answer, Call, Failure, descriptor_names, links};
 use crate::user_memory::{self, UserPath};
@@ -27,8 +27,6 @@ const IN_ROOT: u64 = libc::RESOLVE_IN_ROOT;
 /// Fail rather than wait for a disk.
 const CACHED: u64 = 0x20;
 
-/// The flags that mean something together with `O_PATH`.
-const PATH_FLAGS: i32 = libc::O_PATH | libc::O_DIRECTORY | libc::O_NOFOLLOW | libc::O_CLOEXEC;
 const MODE_BITS: u64 = 0o7777;
 
 /// The request; `None` if the kernel will refuse it.
@@ -50,6 +48,7 @@ fn request(call: &Call) -> Option<(i32, u64, u64)> {
         && resolve & !(NO_CROSSING | NO_MAGIC | NO_SYMLINKS | BENEATH | IN_ROOT | CACHED) == 0
         && resolve & (BENEATH | IN_ROOT) != BENEATH | IN_ROOT
         && !names::contradicts_itself(flags)
+        && !names::makes_directory(flags)
         && (resolve & CACHED == 0 || !changes);
     is_sound.then_some((flags, mode, resolve))
 }

@@ -164,14 +164,15 @@ impl ProgramFile {
     fn in_kernel(directory: i32, path: Vec<u8>) -> Result<Self, Failure> {
         let mut program =
             Self { location: Location::Kernel(path.clone()), head: Vec::new(), mode: 0, owner: (0, 0) };
-        let name = if path.is_empty() { format!("/proc/self/fd/{directory}").into_bytes() } else { path };
+        let is_named = !path.is_empty();
+        let name = if is_named { path } else { format!("/proc/self/fd/{directory}").into_bytes() };
         let open_flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
         let file = match openat(borrow(directory), &name[..], open_flags, Mode::empty()) {
             Ok(file) => file,
-            Err(errno @ (Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::NAMETOOLONG)) => {
+            Err(errno @ (Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::NAMETOOLONG)) if is_named => {
                 return Err(errno.into());
             }
-            // It may be executed without being read; then it is run as it is.
+            // It may be executed without being read; then it is run as it is. A descriptor that is none the kernel refuses itself.
             Err(_) => return Ok(program),
         };
         let stat = fstat(&file)?;

@@ -5,6 +5,7 @@
 
 use cuesta_format::{FILE_BYTES_MAX, FileKind};
 use cuesta_libfs::Whence;
+use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
 use super::{Answer, Call, Failure};
 use crate::descriptors::{self, Pin};
@@ -12,14 +13,10 @@ use crate::{process, thread, user_memory};
 
 /// Most bytes moved in one step.
 const STEP_BYTES: usize = 128 * 1024;
-/// What a pipe that is ready to be written takes without waiting.
-const PIPE_BYTES: usize = 4096;
-/// `pwritev2`: no more than can be written without waiting.
-const RWF_NOWAIT: usize = 8;
 /// Most bytes one call moves, as the kernel has it.
 const COUNT_LIMIT: usize = 0x7fff_f000;
 
-/// The kind of what the kernel has no file of.
+/// The kind of what the kernel made without a file (`eventfd`, `epoll_create`).
 const NO_KIND: u32 = 0;
 
 /// One end of a transfer.
@@ -65,9 +62,9 @@ impl End {
         super::data::check_position(count, position)
     }
 
-    /// Whether it has no offsets: a pipe or a socket, or what the kernel made without a file (`eventfd`, `epoll_create`).
+    /// Whether it has no offsets: a pipe or a socket.
     fn is_stream(&self) -> Result<bool, Failure> {
-        Ok(matches!(self.kind()?, libc::S_IFIFO | libc::S_IFSOCK | NO_KIND))
+        Ok(matches!(self.kind()?, libc::S_IFIFO | libc::S_IFSOCK))
     }
 
     /// The flags it was opened with.
@@ -84,7 +81,9 @@ impl End {
     /// Fails if it is not open for this.
     fn check_access(&self, without: i32) -> Result<(), Failure> {
         let flags = self.flags()?;
-        let is_closed = flags & libc::O_PATH != 0 || flags & libc::O_ACCMODE == without;
+        let way = flags & libc::O_ACCMODE;
+        // The fourth way neither reads nor writes.
+        let is_closed = flags & libc::O_PATH != 0 || way == without || way == libc::O_ACCMODE;
         if is_closed { Err(Failure::Errno(libc::EBADF)) } else { Ok(()) }
     }
 
@@ -117,8 +116,13 @@ impl End {
     }
 
     fn is_pipe(&self) -> bool {
-        self.pin.is_none()
-            && kernel(libc::SYS_fcntl, [self.fd as usize, libc::F_GETPIPE_SZ as usize, 0, 0]) >= 0
+        self.pin.is_none() && self.pipe_bytes().is_ok()
+    }
+
+    /// What a pipe holds at most.
+    fn pipe_bytes(&self) -> Result<usize, Failure> {
+        let answer = kernel(libc::SYS_fcntl, [self.fd as usize, libc::F_GETPIPE_SZ as usize, 0, 0]);
+        usize::try_from(answer).map_err(|_| Failure::Errno(-answer as i32))
     }
 
     /// Takes the file's own offset, if it is ours and the application gives none.
@@ -163,20 +167,15 @@ impl End {
         }
     }
 
-    /// Writes to a pipe what it takes without waiting. `None`: it takes nothing.
-    fn write_ready(&self, bytes: &[u8]) -> Result<Option<usize>, Failure> {
+    /// Puts pages that hold `bytes` into a pipe, as many as it takes without waiting. `None`: it takes nothing.
+    fn take_ready(&self, bytes: &[u8]) -> Result<Option<usize>, Failure> {
         let vector = [bytes.as_ptr() as usize, bytes.len()];
-        let here = usize::MAX;
-        let arguments = [self.fd as usize, vector.as_ptr() as usize, 1, here, here, RWF_NOWAIT];
-        let answer = thread::wait(libc::SYS_pwritev2, arguments, true);
+        let flags = libc::SPLICE_F_NONBLOCK as usize;
+        let arguments = [self.fd as usize, vector.as_ptr() as usize, 1, flags, 0, 0];
+        let answer = thread::wait(libc::SYS_vmsplice, arguments, true);
         match usize::try_from(answer) {
-            Ok(written) => Ok(Some(written)),
+            Ok(taken) => Ok(Some(taken)),
             Err(_) if answer == -(libc::EAGAIN as isize) => Ok(None),
-            // Kernels before 6.4 cannot say it of pipes.
-            Err(_) if answer == -(libc::EOPNOTSUPP as isize) => {
-                let part = bytes.len().min(PIPE_BYTES);
-                waiting(libc::SYS_write, [self.fd as usize, bytes.as_ptr() as usize, part, 0]).map(Some)
-            }
             Err(_) => Err(Failure::Errno(-answer as i32)),
         }
     }
@@ -209,6 +208,8 @@ impl End {
             (_, Some(position)) => {
                 waiting(libc::SYS_pwrite64, [from[0], from[1], from[2], position as usize])
             }
+            // The kernel copies nothing to these.
+            (_, None) if self.kind()? == NO_KIND => Err(Failure::Errno(libc::EINVAL)),
             (_, None) => waiting(libc::SYS_write, [from[0], from[1], from[2], 0]),
         }
     }
@@ -272,31 +273,25 @@ fn transfer(
 
 fn finish(from: &End, to: &End, moved: usize) -> Answer {
     if moved > 0 {
-        // In this order: both may be the same description.
-        to.finish()?;
-        from.finish()?;
+        // In this order: both may be the same description. Each moves whether or not the other offset can be written.
+        let finished = [to.finish(), from.finish()];
+        finished.into_iter().collect::<Result<(), Failure>>()?;
     }
     Ok(moved as isize)
 }
 
 /// Fills a pipe from a file, as far as it takes something without waiting once it has begun to.
 fn fill_pipe(mut from: End, to: End, count: usize, flags: u32) -> Answer {
-    let count = count.min(COUNT_LIMIT);
-    let mut buffer = vec![0u8; count.min(STEP_BYTES)];
-    let mut moved = 0;
     from.begin()?;
     to.wait_ready(libc::POLLOUT, flags)?;
-    if from.pin.is_some() && from.kind()? == libc::S_IFDIR {
+    if count > 0 && from.pin.is_some() && from.kind()? == libc::S_IFDIR {
         return Err(Failure::Errno(libc::EINVAL));
     }
+    let (count, step) = (count.min(COUNT_LIMIT), to.pipe_bytes()?);
+    let mut moved = 0;
     while moved < count {
-        let wanted = (count - moved).min(buffer.len());
-        let done = match from.read(&mut buffer[..wanted]) {
-            Ok(0) => break,
-            Ok(read) => to.write_ready(&buffer[..read]),
-            Err(failure) => Err(failure),
-        };
-        match done {
+        match fill_step(&from, &to, (count - moved).min(step)) {
+            Ok(Some(0)) => break,
             Ok(Some(bytes)) => {
                 from.moved_by(bytes);
                 moved += bytes;
@@ -311,6 +306,45 @@ fn fill_pipe(mut from: End, to: End, count: usize, flags: u32) -> Answer {
     finish(&from, &to, moved)
 }
 
+/// Puts up to `bytes` of a file into a pipe: a slot for what each page of the file holds of them, as the kernel does. Zero at the file's
+/// end, and `None` if the pipe takes nothing.
+fn fill_step(from: &End, to: &End, bytes: usize) -> Result<Option<usize>, Failure> {
+    let offset = from.position.unwrap_or(0) as usize % user_memory::PAGE_BYTES;
+    let mut pages = Pages::new(offset + bytes)?;
+    let buffer = &mut pages.bytes()[offset..];
+    match from.read(buffer)? {
+        0 => Ok(Some(0)),
+        read => to.take_ready(&buffer[..read]),
+    }
+}
+
+/// Memory of its own. A pipe keeps the pages that it has taken when the memory goes.
+struct Pages {
+    start: *mut libc::c_void,
+    length: usize,
+}
+
+impl Pages {
+    fn new(length: usize) -> Result<Self, Failure> {
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: new memory.
+        let start = unsafe { mmap_anonymous(std::ptr::null_mut(), length, protection, MapFlags::PRIVATE) }?;
+        Ok(Self { start, length })
+    }
+
+    fn bytes(&mut self) -> &mut [u8] {
+        // SAFETY: the mapping is this one's alone.
+        unsafe { std::slice::from_raw_parts_mut(self.start.cast(), self.length) }
+    }
+}
+
+impl Drop for Pages {
+    fn drop(&mut self) {
+        // SAFETY: nothing points into it any more.
+        let _ = unsafe { munmap(self.start, self.length) };
+    }
+}
+
 /// Empties a pipe into a file: what lies in it, and not what comes once that is gone.
 fn drain_pipe(from: End, to: End, count: usize, flags: u32) -> Answer {
     from.wait_ready(libc::POLLIN, flags)?;
@@ -323,7 +357,7 @@ fn drain_pipe(from: End, to: End, count: usize, flags: u32) -> Answer {
 
 pub fn send_file(call: &Call) -> Answer {
     let answer = send(call);
-    if call.word(2) != 0 && matches!(answer, Err(Failure::Errno(_))) {
+    if call.word(2) != 0 && matches!(answer, Err(Failure::Errno(_)) | Ok(0)) {
         // The position is written back whatever became of the call.
         let position: i64 = user_memory::read(call.word(2))?;
         user_memory::write(call.word(2), &position)?;
@@ -339,7 +373,7 @@ fn send(call: &Call) -> Answer {
     }
     from.read_offset()?;
     from.check_readable()?;
-    if from.kept_at.is_some() && from.is_stream()? {
+    if from.kept_at.is_some() && (from.is_stream()? || from.kind()? == NO_KIND) {
         return Err(Failure::Errno(libc::ESPIPE));
     }
     from.check_area(call.word(3))?;
@@ -350,7 +384,7 @@ fn send(call: &Call) -> Answer {
     let appends = to.flags()? & libc::O_APPEND != 0 && !to.is_pipe();
     let count = call.word(3);
     // What could not be put back is not taken.
-    if appends || from.is_stream()? || count > 0 && from.kind()? == libc::S_IFDIR {
+    if appends || from.is_stream()? || count > 0 && matches!(from.kind()?, libc::S_IFDIR | NO_KIND) {
         return Err(Failure::Errno(libc::EINVAL));
     }
     if to.is_pipe() {
@@ -387,7 +421,9 @@ pub fn splice_memory(call: &Call) -> Answer {
     if call.word(3) as u32 & !SPLICE_FLAGS != 0 {
         return Err(Failure::Errno(libc::EINVAL));
     }
-    pin.file()?.check_not_path()?;
+    if !pin.reads() && !pin.writes() {
+        return Err(Failure::Errno(libc::EBADF));
+    }
     let has_bytes = super::data::vector(call)?.iter().any(|[_, length]| *length != 0);
     if has_bytes { Err(Failure::Errno(libc::EBADF)) } else { Ok(0) }
 }

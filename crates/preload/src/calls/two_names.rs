@@ -11,7 +11,7 @@
 use std::ffi::CString;
 
 use cuesta_libfs::{Credentials, Error};
-use rustix::fs::{AtFlags, Mode, OFlags};
+use rustix::fs::{AtFlags, Mode, OFlags, StatVfsMountFlags};
 use rustix::io::Errno;
 
 use super::path::{self, CROSSINGS, Located, Named, Place};
@@ -239,7 +239,7 @@ fn look_outside(directory: i32, path: &[u8], how: Look) -> Result<(), Failure> {
     }
     // Without a folder in the path it is the directory itself that must be one.
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    rustix::fs::openat(directory, folder, flags, Mode::empty())?;
+    let folder = rustix::fs::openat(directory, folder, flags, Mode::empty())?;
     if !matches!(how, Look::New) {
         return Ok(());
     }
@@ -247,7 +247,11 @@ fn look_outside(directory: i32, path: &[u8], how: Look) -> Result<(), Failure> {
         _ if is_no_name(last) => check_new(true, last),
         Ok(_) => check_new(true, last),
         Err(Errno::NOENT) => check_new(false, last),
-        Err(errno) => Err(errno.into()),
+        Err(errno) => Err(Failure::from(errno)),
+    }?;
+    match rustix::fs::fstatvfs(&folder)?.f_flag.contains(StatVfsMountFlags::RDONLY) {
+        true => Err(Failure::Errno(libc::EROFS)),
+        false => Ok(()),
     }
 }
 

@@ -12,6 +12,7 @@
 
 pub mod allowed;
 pub mod arguments;
+pub mod bounds;
 pub mod campaign;
 pub mod enclosure;
 pub mod fixture;

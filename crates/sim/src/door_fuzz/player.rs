@@ -3,6 +3,7 @@
 //! Each sequence has a child of its own, so that one that dies costs that sequence. The child writes into memory it shares with the
 //! player, as a sequence may close any descriptor. A call that waits is interrupted by a timer.
 
+use super::bounds;
 use super::fixture::{self, Directories, fill};
 use super::place::{self, Number, PAGE, ROOM, ROOM_BYTES};
 use super::sequence::{Argument, Call, expand};
@@ -20,6 +21,8 @@ use std::time::Duration;
 pub const END: &str = "end";
 /// A line before the calls: times must differ by them, so that calls wait for the next tick of the kernel's clock.
 pub const SLOWLY: &str = "slowly";
+/// In the place of a call: what the sequence leaves.
+pub const LEFT: &str = "left";
 /// Begins what is told of a call.
 pub const CALL: char = '#';
 /// More than a tick of the slowest clock that kernels have.
@@ -214,11 +217,14 @@ impl Scene<'_> {
         // What is played when the child dies.
         self.shared.add(told);
         told.clear();
-        let numbers = self.place(call);
-        // Entries are compared where all come at once.
+        let mut numbers = self.place(call);
+        bounds::lower(call, &mut numbers);
+        // Entries are compared where all come at once, for which there must be room.
         // SAFETY: asks for the offset of whatever descriptor it is.
         let may_tell = !matches!(call.entry.leaves, Leaves::Entries(_))
-            || numbers[2] >= PAGE && unsafe { libc::lseek(numbers[0] as i32, 0, libc::SEEK_CUR) } == 0;
+            || numbers[2] >= PAGE
+                && (ROOM..=ROOM + ROOM_BYTES - PAGE).contains(&numbers[1])
+                && unsafe { libc::lseek(numbers[0] as i32, 0, libc::SEEK_CUR) } == 0;
         let function = if call.by_wrapper { wrapper(call.entry.name) } else { None };
         SIGNALS.store(0, Ordering::Relaxed);
         INTERRUPTED.store(0, Ordering::Relaxed);
@@ -533,7 +539,7 @@ fn play(
     said.rewind()?;
     said.read_to_string(&mut complaint).unwrap_or_default();
     let _ = writeln!(told, "{CALL} said {complaint:?}");
-    let _ = writeln!(told, "{CALL} left");
+    let _ = writeln!(told, "{CALL} {LEFT}");
     tell_tree(&directories.inside, "", &mut told);
     tell_tree(&directories.outside, "outside", &mut told);
     Ok(told)

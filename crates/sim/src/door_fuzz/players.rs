@@ -11,6 +11,9 @@ use tempfile::TempDir;
 /// Far more than a sequence needs.
 const PATIENCE: Timespec = Timespec { tv_sec: 60, tv_nsec: 0 };
 
+/// Bytes of the store.
+pub const STORE_BYTES: u64 = 512 << 20;
+
 /// A player and the pipes to it.
 struct Player {
     child: Child,
@@ -99,7 +102,7 @@ impl Players {
         let status = Command::new(cuesta)
             .arg("mkfs")
             .arg(store.path().join("store"))
-            .args(["--medium", "memory", "--nvm", "512M"])
+            .args(["--medium", "memory", "--nvm", &STORE_BYTES.to_string()])
             .stdout(Stdio::null())
             .status()?;
         if !status.success() {
@@ -135,8 +138,10 @@ impl Players {
         let mut command = Command::new(&self.fuzzer);
         command.arg("enclosed").arg(root).env("LC_ALL", "C");
         let memory = std::fs::read_link(self.store.path().join("store/nvm")).ok();
+        // Above where they play neither player can change anything, so that they do not meet there.
+        let own = self.at("1");
         let folders =
-            [self.folder.path(), self.store.path(), self.outside.path()].into_iter().chain(memory.as_deref());
+            [own.as_path(), self.store.path(), self.outside.path()].into_iter().chain(memory.as_deref());
         for folder in folders {
             command.arg("--folder").arg(folder);
         }
