@@ -72,6 +72,9 @@ pub enum Error {
     /// A program cannot be written while it runs.
     #[error("text file busy")]
     Running,
+    /// An offset that does not fit. No call answers it: the errors behind it keep their places in messages.
+    #[error("value too large")]
+    Overflow,
     /// The process has no descriptors left to take in a part of the log.
     #[error("too many open files")]
     Descriptors,
@@ -142,6 +145,7 @@ impl Error {
             Error::ValueTooLong => libc::E2BIG,
             Error::Busy => libc::EBUSY,
             Error::Running => libc::ETXTBSY,
+            Error::Overflow => libc::EOVERFLOW,
             Error::Descriptors => libc::EMFILE,
             Error::CrossDevice | Error::Leaves { .. } => libc::EXDEV,
             Error::Version(_) => libc::EPROTO,
