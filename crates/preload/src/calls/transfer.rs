@@ -9,7 +9,7 @@ use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
 use super::{Answer, Call, Failure};
 use crate::descriptors::{self, Pin};
-use crate::{process, thread, user_memory};
+use crate::{process, signals, thread, user_memory};
 
 /// Most bytes moved in one step.
 const STEP_BYTES: usize = 128 * 1024;
@@ -195,6 +195,11 @@ impl End {
         let patience = if is_patient { usize::MAX } else { 0 };
         match waiting(libc::SYS_poll, [(&raw mut ready) as usize, 1, patience, 0])? {
             0 => Err(Failure::Errno(libc::EAGAIN)),
+            // Its last reader is gone: the kernel says so before it looks at the file.
+            _ if events == libc::POLLOUT && ready.revents & libc::POLLERR != 0 => {
+                signals::raise(libc::SIGPIPE);
+                Err(Failure::Errno(libc::EPIPE))
+            }
             _ => Ok(()),
         }
     }

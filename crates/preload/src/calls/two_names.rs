@@ -162,10 +162,11 @@ fn spot(
 /// Where a path of the store goes on that leads out of it.
 fn moved(path: &[u8]) -> Result<Spot, Failure> {
     let outside = path::outside(path)?;
-    let prefix = &process::configuration()?.prefix;
-    if let Some(rest) = path::below(prefix, &outside) {
-        return Ok(Spot::Store(Place::below_root(rest)));
+    match path::locate_bytes(libc::AT_FDCWD, &outside) {
+        Err(Failure::NotOurs) => {}
+        place => return place.map(Spot::Store),
     }
+    let prefix = &process::configuration()?.prefix;
     match links::into_store(libc::AT_FDCWD, &outside, false) {
         Some(inside) => Ok(Spot::Store(path::led_back(prefix, &inside)?)),
         None => Ok(Spot::Kernel { directory: libc::AT_FDCWD, path: outside }),
