@@ -12,7 +12,7 @@ use cuesta_libfs::{
 use serde::{Deserialize, Serialize};
 
 /// Version of the protocol; both sides must agree.
-pub const VERSION: u32 = 9;
+pub const VERSION: u32 = 8;
 /// Most bytes of one read.
 pub const READ_BYTES_MAX: usize = 1 << 20;
 /// Longest frame, in bytes: a whole write and what says where it goes.

@@ -224,8 +224,15 @@ pub fn at_place<T>(
             Err(Error::Leaves { path, .. }) => {
                 let outside = outside(&path)?;
                 let prefix = &process::configuration()?.prefix;
-                place = match below(prefix, &outside) {
-                    Some(rest) => Place::below_root(rest),
+                let inside = match below(prefix, &outside) {
+                    Some(rest) => Some(Place::below_root(rest)),
+                    // A change of directory is settled by the call that began it.
+                    None if call.number as i64 == libc::SYS_chdir => None,
+                    // A link may lead to itself by the working directory: here crossings are counted.
+                    None => below_descriptor(&outside).ok(),
+                };
+                place = match inside {
+                    Some(inside) => inside,
                     None => match continue_outside(call, named, outside) {
                         Outside::Answered(answer) => return Ok(answer),
                         Outside::LedBack(inside) => led_back(prefix, inside.as_bytes())?,
