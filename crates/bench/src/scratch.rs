@@ -96,7 +96,7 @@ impl Scratch {
         mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)
             .context("making mounts private")?;
         let root = builder().tempdir().context("making a directory for the peers")?;
-        // Programs of other users find what is theirs below.
+        // Programs of other users may reach their own folders below.
         std::fs::set_permissions(root.path(), Permissions::from_mode(0o711))
             .context("making a directory for the peers")?;
         Ok(Scratch { root, mounted: Vec::new(), is_root })

@@ -13,7 +13,7 @@ pub const WORKS: &[Work] = &[
         program: Program::Foreign(Foreign { calls: 20_000 }),
         seconds: 0.0,
         seconds_quick: 0.0,
-        // What is looked for is less than the clock of one processor varies from second to second.
+        // The difference is smaller than the variation of a processor's clock from second to second.
         rounds: 21,
         rows: &[
             row("not ours: pread (interposed)", Figure::PreadCall, Goal::AddedBelow(10.0)),

@@ -111,8 +111,8 @@ pub fn find(name: &str) -> Option<&'static Work> {
 }
 
 impl Work {
-    /// Whether it says something about that peer. What is done by a mount, or beside one, is what a goal is about, and whatever is
-    /// asked for by its name; nothing that looks at contents is done where there are none.
+    /// Whether the work is run on that peer. A mount runs the works that have a goal on mounts, and those named on the command line.
+    /// A peer without contents runs no work that reads them.
     pub fn concerns(&self, peer: PeerName, is_named: bool) -> bool {
         match peer {
             PeerName::Cuesta | PeerName::Tmpfs => true,

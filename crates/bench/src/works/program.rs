@@ -145,7 +145,7 @@ impl Program {
         )
     }
 
-    /// What is not there that it needs; nothing can be measured then.
+    /// A program that the work needs and that is not installed: the work is skipped then.
     pub fn lacks(&self) -> Option<String> {
         match self {
             Program::ParallelJob(job) => {

@@ -13,7 +13,7 @@ use crate::workload::shell::shell;
 /// The probe renames its file so often: a load that is small beside the job's.
 const PROBE_EVERY: Duration = Duration::from_millis(5);
 
-/// What is done. Files and names lie in one folder.
+/// The job. All its files lie in one folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Task {
     /// `make -j4` of so many small C files and an archive of them.

@@ -83,7 +83,7 @@ impl Pages {
         file.sync_all().context("fsync of the file of pages")
     }
 
-    /// Checks that each page holds what was written there last.
+    /// Checks that each page holds the stamp of its last write.
     fn verify(&self, path: &Path, outcomes: &[Outcome]) -> Result<(), BenchError> {
         let mut stamps: Vec<u64> = (0..self.file_bytes / self.size).collect();
         for (number, outcome) in (0..self.writers).zip(outcomes) {

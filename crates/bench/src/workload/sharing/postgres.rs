@@ -34,7 +34,7 @@ pub fn programs() -> Option<PathBuf> {
 /// A server; it ends when this is dropped.
 pub struct Server {
     programs: PathBuf,
-    /// What is not measured lies here: the socket and the words of the programs.
+    /// A folder outside the file system under test: the server's socket and the programs' output.
     outside: tempfile::TempDir,
     server: Child,
 }

@@ -11,7 +11,7 @@ use crate::error::{BenchError, Context};
 use crate::measure::{Budget, Figure, Outcome, timed};
 use crate::workload::members;
 
-/// The user `nobody`, which owns no store.
+/// User 65534 (`nobody`), who owns no store.
 const OTHER_USER: libc::uid_t = 65534;
 /// Renames before anything is measured: the client has a ring by then, and the server has found its processor.
 const WARM_UP: u64 = 2000;
