@@ -6,7 +6,7 @@
 //!
 //! So such a session counts what takes names away or changes who may use them. A call that follows a path notes the count before its first
 //! step. If the count is another one when the call has read all that it answers, it is made again. A call that appends an entry
-//! compares the counts and appends in one step. Names that are only added hurt nobody: what was not there at one step was not there at one instant.
+//! compares the counts and appends in one step. A new name is not counted: a step that missed it answers for the instant before it was made.
 //!
 //! Threads of one program are told nothing of that: among them a path is followed as Linux does it.
 
@@ -66,7 +66,7 @@ impl Client {
         !self.counts_names() || SEEN.get().is_none_or(|seen| seen == self.names.count.load(Ordering::Acquire))
     }
 
-    /// Lets an entry be appended while what is answered holds. Call with the inodes' locks held.
+    /// Compares the counts, and keeps other entries of this kind out until the guard is dropped. Call with the inodes' locks held.
     #[inline]
     pub(crate) fn at_one_instant(
         &self,

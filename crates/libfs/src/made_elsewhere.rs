@@ -1,8 +1,9 @@
 //! Files that SharedFS makes for a session, in a directory that it keeps ([`crate::shipping`]).
 //!
-//! What is open is seen in the slots of the session that has it open ([`crate::opened`]), and the file must be there before anybody can take its
-//! name. So its number is agreed upon first: the session in the daemon reserves one, the session that opens the file marks it as open, and only then
-//! the file is made with that number. What is done to it at first is sent, too, so that a short file needs no lease.
+//! SharedFS keeps a file without names as long as a session's slots say that it is open ([`crate::opened`]). Another process may remove the
+//! name as soon as the file is made, so the slot must be set before. Three steps do that: the session in the daemon reserves an inode number,
+//! the opening session puts that number in a slot, and the daemon makes the file with it. The opening session sends its first operations on the
+//! file as well, so that a short file needs no lease.
 
 use crate::access_lists::NewMode;
 use crate::client::Client;
