@@ -115,10 +115,7 @@ impl Client {
     /// From now on no file grows beyond `bytes`.
     pub fn limit_files(&self, bytes: u64) {
         match self {
-            Client::Own(client) => {
-                client.limit_files(bytes);
-                shipping::limit_files(bytes);
-            }
+            Client::Own(client) => client.limit_files(bytes),
             Client::Served(client) => client.limit_files(bytes),
         }
     }

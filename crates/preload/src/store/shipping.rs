@@ -13,7 +13,7 @@ use cuesta_threads::GenerationLock;
 use rustix::fd::OwnedFd;
 
 use super::Client;
-use crate::{attaching, credentials, descriptors, filter, process, thread, way};
+use crate::{credentials, descriptors, filter, process, thread, way};
 
 /// After a connection that could not be made, everything is done here for so long.
 const PAUSE_MS: u64 = 1000;
@@ -79,20 +79,9 @@ fn connect() -> Option<&'static Client> {
     descriptors::hide(client.descriptor(), true);
     filter::ACTIVE.store(1, Ordering::Release);
     filter::HOLDS.store(1, Ordering::Release);
-    let limit = attaching::file_limit();
-    if limit != u64::MAX {
-        client.limit_files(limit);
-    }
     let client: &'static Client = Box::leak(Box::new(Client::Served(client)));
     CONNECTION.store(ptr::from_ref(client).cast_mut(), Ordering::Release);
     Some(client)
-}
-
-/// No file is to grow beyond so many bytes by what is sent.
-pub(super) fn limit_files(bytes: u64) {
-    if let Some(client) = connection().and_then(served) {
-        client.limit_files(bytes);
-    }
 }
 
 /// Forgets a parent's connection, of which the child closes its copies. Says whether there was one.
