@@ -3,6 +3,8 @@
 use cuesta_libfs::{CallingProcess, Credentials};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsRawFd as _, OwnedFd};
+use rustix::io::Errno;
+use rustix::process::{Pid, test_kill_process};
 use std::io;
 
 /// Groups read at first; most users have fewer.
@@ -12,14 +14,19 @@ const GROUPS_USUAL: usize = 64;
 #[derive(Debug)]
 pub(crate) struct Peer {
     pub(crate) socket: OwnedFd,
+    /// The process, or 0.
+    pub(crate) process: u32,
 }
 
 impl CallingProcess for Peer {
-    /// The kernel closes the files of a process before its parent learns that it has ended.
+    /// The kernel closes the files of a process before its parent learns that it has ended. A child may have a copy of the socket until its
+    /// first call: then the process is looked for.
     fn is_gone(&self) -> bool {
         let mut socket = [PollFd::new(&self.socket, PollFlags::empty())];
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let process = i32::try_from(self.process).ok().and_then(Pid::from_raw);
         matches!(poll(&mut socket, Some(&now)), Ok(1..))
+            || process.is_some_and(|process| test_kill_process(process) == Err(Errno::SRCH))
     }
 }
 
@@ -61,5 +68,24 @@ fn groups(socket: &OwnedFd) -> io::Result<Vec<u32>> {
             }
             error => return Err(error),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::net::UnixStream;
+    use std::process::Command;
+
+    #[test]
+    fn a_process_is_gone_that_hung_up_or_has_ended_while_a_child_keeps_its_socket() {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let peer = |process| Peer { socket: ours.try_clone().unwrap().into(), process };
+        let mut ended = Command::new("true").spawn().unwrap();
+        assert!(!peer(std::process::id()).is_gone() && !peer(0).is_gone());
+        ended.wait().unwrap();
+        assert!(peer(ended.id()).is_gone());
+        drop(theirs);
+        assert!(peer(std::process::id()).is_gone());
     }
 }

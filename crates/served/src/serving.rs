@@ -21,7 +21,7 @@ pub(crate) fn serve(socket: OwnedFd, who: Credentials, shared: &Shared) {
     let holder = holder(&who);
     let bounds = Bounds { accounts: Arc::clone(shared.files.accounts()), holder };
     let process = peer::process(&socket);
-    let peer = Arc::new(Peer { socket });
+    let peer = Arc::new(Peer { socket, process });
     let connection = Connection::new(shared, who, holder, process, peer.clone());
     let mut frames = Frames::bounded(&peer.socket, bounds);
     let ring = OnceLock::new();
