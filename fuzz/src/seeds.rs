@@ -9,8 +9,8 @@ use cuesta_format::session_table::{SessionRecord, TableHead};
 use cuesta_format::superblock::{Medium, Superblock};
 use cuesta_format::wire::{self, LeaseMode, PROTOCOL_VERSION, Question, Request, Response, Sends};
 use cuesta_format::{
-    ArenaId, Caller, CallerId, Geometry, InodeNumber, LeaseGeneration, LogGeneration, LogPosition, Operation,
-    SegmentId, SessionId, StoreId, Timestamp,
+    ArenaId, Caller, CallerId, Geometry, InodeNumber, LeaseGeneration, LogDependency, LogGeneration,
+    LogPosition, Operation, SegmentId, SessionId, StoreId, Timestamp,
 };
 use cuesta_libfs::{Allocation, Whence};
 use cuesta_served::{Offset, Once, Place, Request as ServedRequest, Subject};
@@ -105,6 +105,13 @@ fn operations(first: u64) -> Vec<Operation<'static>> {
         Operation::Unlink { parent: ROOT, inode, name: b"link", orphan: true },
         Operation::Release { inode },
         Operation::ForgetCaller { caller: Caller { user: 1000, id: CallerId([7; 16]) } },
+        Operation::DependOn {
+            dependency: LogDependency {
+                session: SessionId(1),
+                generation: LogGeneration(1),
+                position: LogPosition(64),
+            },
+        },
     ]
 }
 
@@ -374,7 +381,7 @@ fn served() -> Vec<Vec<u8>> {
     ];
     let numbers = (1..).flat_map(|number| [false, true].map(|again| (number, again)));
     let numbered = requests.iter().zip(numbers).map(|(request, (number, again))| {
-        let once = Once { caller: Some(CallerId([7; 16])), slot: 0, number, again };
+        let once = Once { caller: Some(CallerId([7; 16])), slot: 0, number, again, behind: None };
         postcard::to_stdvec(&(ServedRequest::Once(once), request))
     });
     let alone = requests.iter().map(|request| postcard::to_stdvec(request));

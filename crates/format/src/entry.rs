@@ -9,7 +9,7 @@
 //! | 16..24 | the entry's own log position |
 //! | 24..32 | lease generation it was made under |
 //! | 32..40 | inode |
-//! | 40..48 | argument: file offset, new size, parent directory, length of a name or mode |
+//! | 40..48 | argument: file offset, new size, parent directory, length of a name, mode or session |
 //! | 48..56 | time of the operation |
 //! | 56 | kind |
 //! | 57 | flags; the highest says that the body ends with a call tag ([`crate::call_tag`]) |
@@ -57,6 +57,7 @@ pub enum EntryKind {
     CreateUnnamed = 14,
     SetAccessList = 15,
     ForgetCaller = 16,
+    DependOn = 17,
 }
 
 impl EntryKind {
@@ -80,6 +81,7 @@ impl EntryKind {
             14 => EntryKind::CreateUnnamed,
             15 => EntryKind::SetAccessList,
             16 => EntryKind::ForgetCaller,
+            17 => EntryKind::DependOn,
             _ => return None,
         })
     }

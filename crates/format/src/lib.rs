@@ -13,6 +13,7 @@ pub mod acknowledged;
 pub mod call_tag;
 mod checksum;
 pub mod control;
+pub mod dependency;
 pub mod emulation;
 pub mod entry;
 pub mod event;
@@ -37,6 +38,7 @@ pub mod superblock;
 pub mod wire;
 
 pub use call_tag::{CALL_SLOTS, CallRecord, CallSlot, CallTag, Caller, CallerId};
+pub use dependency::LogDependency;
 pub use geometry::Geometry;
 pub use ids::{
     ArenaId, BlockAddress, InodeNumber, LeaseGeneration, LogGeneration, LogPosition, SegmentId, SessionId,

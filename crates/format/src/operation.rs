@@ -8,6 +8,7 @@ mod names;
 
 use crate::access_list::LIST_BYTES_MAX;
 use crate::call_tag::{Caller, CallerId, TAG_BYTES};
+use crate::dependency::{self, LogDependency};
 use crate::entry::{EntryKind, Header};
 use crate::{EXTENDED_VALUE_BYTES_MAX, FileKind, InodeNumber, NAME_BYTES_MAX};
 use attributes::{ATTRIBUTES_BYTES, AttributesLayout};
@@ -192,6 +193,11 @@ pub enum Operation<'a> {
         /// The caller.
         caller: Caller,
     },
+    /// What follows must not survive without a part of another log ([`crate::dependency`]).
+    DependOn {
+        /// That part.
+        dependency: LogDependency,
+    },
 }
 
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -260,6 +266,7 @@ impl<'a> Operation<'a> {
             Operation::SetAccessList { .. } => EntryKind::SetAccessList,
             Operation::RemoveExtended { .. } => EntryKind::RemoveExtended,
             Operation::ForgetCaller { .. } => EntryKind::ForgetCaller,
+            Operation::DependOn { .. } => EntryKind::DependOn,
         }
     }
 
@@ -267,7 +274,9 @@ impl<'a> Operation<'a> {
     #[must_use]
     pub fn inode(&self) -> InodeNumber {
         match *self {
-            Operation::Void | Operation::ForgetCaller { .. } => InodeNumber::NONE,
+            Operation::Void | Operation::ForgetCaller { .. } | Operation::DependOn { .. } => {
+                InodeNumber::NONE
+            }
             Operation::Write { inode, .. }
             | Operation::Truncate { inode, .. }
             | Operation::Clear { inode, .. }
@@ -301,6 +310,7 @@ impl<'a> Operation<'a> {
             Operation::SetExtended { name, .. } => name.len() as u64,
             Operation::SetAccessList { mode, .. } => mode.into(),
             Operation::ForgetCaller { caller } => caller.user.into(),
+            Operation::DependOn { dependency } => dependency.session.0,
             Operation::Void
             | Operation::SetAttributes { .. }
             | Operation::Release { .. }
@@ -342,6 +352,7 @@ impl<'a> Operation<'a> {
             Operation::SetAccessList { list, .. } => list.len(),
             Operation::RemoveExtended { name, .. } => name.len(),
             Operation::ForgetCaller { caller } => caller.id.0.len(),
+            Operation::DependOn { .. } => dependency::BODY_BYTES,
         }
     }
 
@@ -350,7 +361,7 @@ impl<'a> Operation<'a> {
     pub fn changes(&self) -> [InodeNumber; 4] {
         const NONE: InodeNumber = InodeNumber::NONE;
         match *self {
-            Operation::Void | Operation::ForgetCaller { .. } => [NONE; 4],
+            Operation::Void | Operation::ForgetCaller { .. } | Operation::DependOn { .. } => [NONE; 4],
             Operation::Write { inode, .. }
             | Operation::Truncate { inode, .. }
             | Operation::Clear { inode, .. }
@@ -392,6 +403,7 @@ impl<'a> Operation<'a> {
             Operation::Write { data, .. } => return out.copy_from_slice(data),
             Operation::SetAccessList { list, .. } => return out.copy_from_slice(list),
             Operation::ForgetCaller { caller } => return out.copy_from_slice(&caller.id.0),
+            Operation::DependOn { dependency } => return out.copy_from_slice(&dependency.body()),
             Operation::SetAttributes { attributes, .. } => {
                 return out.copy_from_slice(attributes.layout().as_bytes());
             }
@@ -469,6 +481,10 @@ impl<'a> Operation<'a> {
                 let id = CallerId(body.try_into().map_err(|_| OperationError::Length)?);
                 let user = u32::try_from(header.argument).map_err(|_| OperationError::Length)?;
                 Ok(Operation::ForgetCaller { caller: Caller { user, id } })
+            }
+            EntryKind::DependOn => {
+                let dependency = LogDependency::decode(header.argument, body);
+                Ok(Operation::DependOn { dependency: dependency.ok_or(OperationError::Length)? })
             }
             EntryKind::Clear => {
                 let (offset, length) = (header.argument, decode_length(body)?);

@@ -20,12 +20,12 @@ use crate::quota::{Amounts, Limited, Limits, Payer, Quota};
 use crate::superblock::Medium;
 use crate::{
     ArenaId, BlockAddress, CallRecord, CallSlot, Extent, Geometry, InodeNumber, InodeRecord, LeaseGeneration,
-    LogGeneration, LogPosition, PersistenceDomain, SessionId, StoreId, Timestamp,
+    LogDependency, LogGeneration, LogPosition, PersistenceDomain, SessionId, StoreId, Timestamp,
 };
 use serde::{Deserialize, Serialize};
 
 /// Version of the protocol; both sides must agree.
-pub const PROTOCOL_VERSION: u32 = 29;
+pub const PROTOCOL_VERSION: u32 = 30;
 
 /// Longest frame either side accepts, in bytes.
 pub const FRAME_BYTES_MAX: usize = 8 << 20;
@@ -41,6 +41,9 @@ pub const BESIDE_MAX: usize = 512;
 
 /// Most inodes of one [`Request::Accessed`].
 pub const ACCESSES_MAX: usize = 512;
+
+/// Most logs of one [`Request::MakeDurable`].
+pub const DEPENDENCIES_MAX: usize = 1024;
 
 /// What LibFS (or the command) asks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -248,6 +251,12 @@ pub enum Request {
     Stands,
     /// Where this session says how far its log is acknowledged (medium `block`). Answered [`Response::Marks`]. Descriptor: the file.
     Marks,
+    /// The disk has these parts of other sessions' logs when it is answered (medium `block`). At most [`DEPENDENCIES_MAX`].
+    /// Answered [`Response::Done`].
+    MakeDurable {
+        /// The parts.
+        logs: Vec<LogDependency>,
+    },
     /// Inodes that were read, and when, whose times of last access that may move. Answered [`Response::Done`], whatever became
     /// of them.
     Accessed {

@@ -16,6 +16,7 @@ use crate::attempts::{Attempts, GivingUp, NO_LEASE, NO_SENSE, OPERATION_ATTEMPTS
 use crate::cache::Cache;
 use crate::call_tags::is_withdrawn;
 use crate::commit_file::CommitFile;
+use crate::dependencies::Dependencies;
 use crate::errno::Error;
 use crate::instant::NameChanges;
 use crate::kernel::Kernel;
@@ -61,6 +62,7 @@ pub struct Client {
     pub(crate) programs: Programs,
     pub(crate) mapped_descriptors: MappedDescriptors,
     pub(crate) commit_file: CommitFile,
+    pub(crate) dependencies: Dependencies,
     /// Which daemon it talks to.
     pub(crate) connection: AtomicU32,
     /// How long to wait for the next one; held by who does.
@@ -97,6 +99,8 @@ pub(crate) enum Halt {
     Entries,
     /// What the log holds of an inode must be digested.
     Undigested,
+    /// The log must say first what it depends on.
+    Dependencies,
     /// Somebody with limits must have room to own more.
     Room { payer: Payer, needed: Amounts },
     /// The inode's extended attributes, of which access control lists are, must be known.
@@ -150,6 +154,7 @@ impl Client {
             programs: Programs::default(),
             mapped_descriptors: MappedDescriptors::default(),
             commit_file: CommitFile::default(),
+            dependencies: Dependencies::default(),
             connection: AtomicU32::new(0),
             patience: Mutex::new(RESUME_WAIT),
             abandoned: AtomicU32::new(0),
@@ -339,6 +344,7 @@ impl Client {
                 Err(Halt::Numbers) => self.asking(|| self.session.ask_numbers())?,
                 Err(Halt::Entries) => self.asking(|| self.await_digest_of_entries())?,
                 Err(Halt::Undigested) => self.digest()?,
+                Err(Halt::Dependencies) => self.log_dependencies()?,
                 Err(Halt::Room { payer, needed }) => self.asking(|| self.make_room_of(payer, needed))?,
                 Err(Halt::Extended(inode)) => unknown = Some(inode),
             }
@@ -351,6 +357,15 @@ impl<'c> Turn<'c> {
     /// Log space for an entry with a body of `body_bytes`, and credit; before any lock.
     #[inline]
     pub(crate) fn prepare(&mut self, body_bytes: usize, blocks: u64) -> Result<(), Halt> {
+        if self.client.lacks_dependencies() {
+            return Err(Halt::Dependencies);
+        }
+        self.prepare_first(body_bytes, blocks)
+    }
+
+    /// The same for an entry that depends on nothing.
+    #[inline]
+    pub(crate) fn prepare_first(&mut self, body_bytes: usize, blocks: u64) -> Result<(), Halt> {
         let session = &self.client.session;
         if session.holds_too_many() {
             return Err(Halt::Entries);

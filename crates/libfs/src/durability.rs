@@ -2,7 +2,7 @@
 //!
 //! On `pmem` and `memory` everything is durable when it returns, and nothing is waited for. On `block` the session's log is
 //! written to the disk, all of it up to now: who asks for one file gets what was done before it, so that a prefix
-//! survives. What others did to the file is made durable by them or by SharedFS, which digests what they logged before
+//! survives; and what this session saw of the log of SharedFS's own one ([`crate::dependencies`]). What others did to the file is made durable by them or by SharedFS, which digests what they logged before
 //! this session may read it: so who waits for a file first sees that it may read it.
 
 use crate::client::Client;
@@ -21,7 +21,11 @@ impl Client {
         if self.session.closed() {
             self.ask_whether_it_stands()?;
         }
-        if self.session.welcome.medium == Medium::Block { self.sync_log() } else { Ok(()) }
+        if self.session.welcome.medium != Medium::Block {
+            return Ok(());
+        }
+        self.sync_log()?;
+        self.sync_observed()
     }
 
     /// Whether its daemon has not given the session up, as far as is known here.
@@ -39,6 +43,7 @@ impl Client {
     #[cold]
     fn sync_log(&self) -> Result<(), Error> {
         self.session.find_marks();
+        self.make_senders_durable()?;
         // A disk that does not take the log may yet take what is digested from it.
         let commit = |window: &Window, pieces: &[Piece]| self.commit(window, pieces);
         let written = self.session.appender.sync(self.session.digested(), commit);
@@ -59,9 +64,18 @@ impl Client {
     #[inline]
     pub fn fsync(&self, file: &OpenFile) -> Result<(), Error> {
         file.check_not_path()?;
-        if self.session.welcome.medium != Medium::Memory {
+        let medium = self.session.welcome.medium;
+        if medium == Medium::Block {
+            // What SharedFS performed for this process depends on it: it need not write this log, too.
+            self.sync_log()?;
+        }
+        if medium != Medium::Memory {
+            let observed = self.observed_version();
             match self.ship_change(file, ShippedChange::Sync) {
-                Some(shipped) => shipped?,
+                Some(shipped) => {
+                    shipped?;
+                    self.note_observed_durable(observed);
+                }
                 None => self.settle_content(file)?,
             }
         }

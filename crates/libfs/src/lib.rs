@@ -13,6 +13,7 @@
 //! | `durability`, `commit_file` | waiting until what was done is durable, and the way there on a disk |
 //! | `mapped`, `mapped_descriptors` | files whose content is a file of the kernel's, while programs share mappings of them |
 //! | `call_tags` | calls that are executed for others, each exactly once |
+//! | `dependencies` | what the log must not survive without, of other logs |
 //! | `kernel` | what the kernel may keep of a mount |
 //! | `shipping` | operations that SharedFS performs, on files that several sessions change |
 //! | `shared_offset` | offsets that other processes share with those a session does calls for |
@@ -45,6 +46,7 @@ mod credentials;
 mod credit;
 mod data;
 mod debit;
+mod dependencies;
 mod digests;
 mod directory;
 mod durability;
@@ -98,6 +100,7 @@ pub use client::Client;
 pub use confinement::{Confinement, Layer, Rights};
 pub use credentials::{Credentials, Writer};
 pub use data::Whence;
+pub use dependencies::{Observed, behind};
 pub use errno::Error;
 pub use extended::ExtendedFlags;
 pub use kernel::Moment;

@@ -221,6 +221,10 @@ impl Session {
         self.told.page().log_generation.store(log_generation.0, Ordering::Release);
     }
 
+    pub(crate) fn log_generation(&self) -> LogGeneration {
+        LogGeneration(self.told.page().log_generation.load(Ordering::Acquire))
+    }
+
     pub(crate) fn geometry(&self) -> &Geometry {
         &self.welcome.geometry
     }

@@ -11,6 +11,7 @@ use crate::allocate::Allocation;
 use crate::attributes::{SetAttributes, Stat, Target};
 use crate::client::Client;
 use crate::credentials::{Credentials, Writer};
+use crate::dependencies::Observed;
 use crate::errno::Error;
 use crate::inode::Inode;
 use crate::open_file::OpenFile;
@@ -75,6 +76,10 @@ pub trait Shipper: Send + Sync {
     ) -> Result<(), Error>;
     /// Changes the file otherwise.
     fn change(&self, file: &ShippedFile, change: ShippedChange) -> Result<(), Error>;
+    /// The disk has everything that SharedFS performed when this returns.
+    fn sync(&self) -> Result<(), Error>;
+    /// What answers said of SharedFS's log.
+    fn observed(&self) -> Option<&Observed>;
     /// What the inode is like.
     fn record(&self, file: &ShippedFile) -> Result<InodeRecord, Error>;
 }
@@ -122,6 +127,13 @@ impl ShippedUntil {
             (0, _) | (_, Sends::Nothing) => false,
             (until, _) => (until & 1 == 1) == (sends == Sends::Names) && clock::milliseconds() < until >> 1,
         }
+    }
+}
+
+impl Shipping {
+    #[inline]
+    pub(crate) fn shipper(&self) -> Option<&dyn Shipper> {
+        self.shipper.get().map(|shipper| &**shipper)
     }
 }
 

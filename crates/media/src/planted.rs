@@ -48,11 +48,15 @@ pub enum Bug {
     CommitFileForgotten = 20,
     /// A digest that leaves nothing of a file forgets the calls that made and removed it.
     CallFoldedAway = 21,
+    /// Recovery takes each log to its end, whatever it depends on.
+    DependenciesForgotten = 22,
+    /// fsync does not wait for what the session saw of another log.
+    ObservedUnsynced = 23,
 }
 
 impl Bug {
     /// Every bug there is a switch for.
-    pub const ALL: [Bug; 21] = [
+    pub const ALL: [Bug; 23] = [
         Bug::MissingFence,
         Bug::UnflushedTail,
         Bug::ReusedSalt,
@@ -74,6 +78,8 @@ impl Bug {
         Bug::CommitFileLapped,
         Bug::CommitFileForgotten,
         Bug::CallFoldedAway,
+        Bug::DependenciesForgotten,
+        Bug::ObservedUnsynced,
     ];
 }
 

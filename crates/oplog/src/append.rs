@@ -203,6 +203,12 @@ impl Appender {
         self.order.completed()
     }
 
+    /// Everything below is on the disk, on medium `block`.
+    #[must_use]
+    pub fn durable_until(&self) -> LogPosition {
+        self.durable.until()
+    }
+
     /// How many entries were completed; what was voided is taken off by [`Appender::recount`].
     #[inline]
     #[must_use]

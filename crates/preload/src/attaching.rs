@@ -37,7 +37,7 @@ pub fn attach() -> Result<&'static Client, Failure> {
                 way::connect_as_user(configuration).map(Client::Served)
             }
             own => own
-                .inspect(|client| client.ship_by(Box::new(shipping::Sending)))
+                .inspect(|client| send_operations_of(client))
                 .map(Client::Own)
                 .map_err(|error| error.to_string()),
         }
@@ -97,6 +97,14 @@ pub fn attach() -> Result<&'static Client, Failure> {
     }
     CLIENT.store(std::ptr::from_ref(client).cast_mut(), Ordering::Release);
     Ok(client)
+}
+
+/// The session sends operations by the connection of this process. A vfork child has no connection of its own, and its parent's speaks of
+/// the parent's log: its session does everything itself.
+fn send_operations_of(client: &cuesta_libfs::Client) {
+    if !thread::is_vforked() {
+        client.ship_by(Box::new(shipping::Sending));
+    }
 }
 
 /// Addresses that a session may come to map: its log, and what it reads of the store.

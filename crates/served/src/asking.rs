@@ -4,7 +4,7 @@ use crate::call::{Call, Numbering, Once};
 use crate::client::{Client, Holder, unexpected};
 use crate::content::gather;
 use crate::frames::{FrameError, Frames};
-use crate::protocol::{Request, Response, VERSION};
+use crate::protocol::{Answered, Request, Response, VERSION};
 use crate::ring::CALLS_BEFORE_RING;
 use crate::ring::client::{Answer, Begun, NotAnswered, Ring, Socket, Started};
 use cuesta_format::StoreId;
@@ -63,7 +63,7 @@ impl Socket for Mutex<Line> {
     fn start(&self, lane: usize) -> Started {
         let Some(mut line) = self.try_lock() else { return Started::NotNow };
         let request = Request::Lane { lane: lane as u32 };
-        let answer = line.frames.send(&request, None).and_then(|()| line.frames.receive::<Response>());
+        let answer = line.frames.send(&request, None).and_then(|()| line.frames.receive_answer());
         match answer {
             Ok((Response::Done, _)) => Started::Yes,
             _ => Started::No,
@@ -80,7 +80,7 @@ impl Socket for Mutex<Line> {
     fn tell_unheard(&self) {
         let Some(mut line) = self.try_lock() else { return };
         // If the daemon is gone the next look at the socket shows it.
-        let _ = line.frames.send(&Request::Unheard, None).and_then(|()| line.frames.receive::<Response>());
+        let _ = line.frames.send(&Request::Unheard, None).and_then(|()| line.frames.receive_answer());
     }
 }
 
@@ -200,8 +200,9 @@ impl Client {
         loop {
             line.numbering.introduce(&mut call);
             let sent = line.frames.send(&call, descriptor);
-            let error = match sent.and_then(|()| line.frames.receive::<Response>()) {
-                Ok((response, token)) => {
+            let error = match sent.and_then(|()| line.frames.receive::<Answered>()) {
+                Ok((Answered { response, log_end }, token)) => {
+                    self.numbers.note_end(log_end);
                     self.count_call(&mut line);
                     return match response {
                         Response::Failed(error) => Err(error),
@@ -239,11 +240,11 @@ impl Client {
         // The calls of lanes do not say whose they are.
         if let Some(introduction) = line.numbering.introduction() {
             line.frames.send(&introduction, None)?;
-            let (Response::Done, _) = line.frames.receive::<Response>()? else { return Ok(None) };
+            let (Response::Done, _) = line.frames.receive_answer()? else { return Ok(None) };
             line.numbering.note_introduction();
         }
         line.frames.send(&Request::Ring, None)?;
-        Ok(match line.frames.receive::<Response>()? {
+        Ok(match line.frames.receive_answer()? {
             (Response::Done, Some(memory)) => {
                 Ring::map(&memory, Arc::clone(&self.numbers), Arc::clone(&self.lanes))
             }
@@ -302,16 +303,16 @@ impl Client {
         }
         if let Some(caller) = line.numbering.reintroduction() {
             frames.send(&caller, None)?;
-            frames.receive::<Response>()?;
+            frames.receive_answer()?;
         }
         if let Some(capabilities) = self.capabilities {
             frames.send(&Request::Capabilities { bits: capabilities.bits() }, None)?;
-            frames.receive::<Response>()?;
+            frames.receive_answer()?;
         }
         let limit = self.limit.load(Ordering::Relaxed);
         if limit != u64::MAX {
             frames.send(&Request::Limit { bytes: limit }, None)?;
-            frames.receive::<Response>()?;
+            frames.receive_answer()?;
         }
         let has_lost_files = show(&mut frames, holder)?;
         // The number stays: it is known as one of this library's own.
@@ -336,7 +337,7 @@ fn show(frames: &mut Frames, holder: &dyn Holder) -> Result<bool, FrameError> {
             return;
         }
         shown = frames.send(&Request::Redeem, Some(token)).and_then(|()| {
-            let is_known = matches!(frames.receive::<Response>()?.0,
+            let is_known = matches!(frames.receive_answer()?.0,
                 Response::Opened { file: number, .. } if number == file.number());
             file.note_whether_lost(!is_known);
             has_lost_files |= !is_known;
@@ -354,6 +355,7 @@ pub(crate) fn greet(path: &[u8], descriptor_floor: i32) -> Result<(Frames, Store
     })?;
     let mut frames = Frames::new(socket);
     frames.send(&Request::Hello { version: VERSION }, None)?;
+    // A daemon of another version answers so that every version understands it.
     match frames.receive::<Response>()?.0 {
         Response::Welcome { store } => Ok((frames, store)),
         Response::Failed(error) => Err(error),

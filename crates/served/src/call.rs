@@ -1,13 +1,13 @@
 //! A request as it is sent: alone, or behind what makes sure that it is executed exactly once ([`cuesta_format::call_tag`]).
 
 use crate::protocol::Request;
-use cuesta_format::{CallTag, CallerId};
+use cuesta_format::{CallTag, CallerId, LogDependency};
 use cuesta_libfs::Error;
 use serde::de::{Deserializer, Error as _, SeqAccess, Visitor};
 use serde::ser::{SerializeTuple as _, Serializer};
 use serde::{Deserialize, Serialize};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 /// The slot of calls by the socket, of which there is one at a time. That of a lane follows by its number.
 const SOCKET_SLOT: u16 = 0;
@@ -23,6 +23,8 @@ pub struct Once {
     pub number: u64,
     /// It was asked for before, and not answered: it may have been executed.
     pub again: bool,
+    /// It was sent behind this part of its sender's own log, which the disk may lack.
+    pub behind: Option<LogDependency>,
 }
 
 /// One message: a request, and before it a [`Request::Once`] if there is one.
@@ -69,18 +71,39 @@ impl<'de: 'a, 'a> Deserialize<'de> for Call<'a> {
     }
 }
 
+/// The process whose calls SharedFS does, beside what its own session does.
+pub trait OwnSession: std::fmt::Debug + Send + Sync {
+    /// How far the session's log goes, if there is one and the disk may lack some of it.
+    fn undurable_end(&self) -> Option<LogDependency>;
+    /// An answer rests on this part of the log of SharedFS's session.
+    fn note(&self, seen: LogDependency);
+}
+
 /// The number of the last call: each has a larger one than those before.
 #[derive(Debug, Default)]
-pub(crate) struct Numbers(AtomicU64);
+pub(crate) struct Numbers {
+    last: AtomicU64,
+    pub(crate) beside: OnceLock<&'static dyn OwnSession>,
+}
 
 impl Numbers {
     /// What `request` is known by, as a call of `slot`; nothing if it may be executed twice. To be asked when the slot is the
     /// calling thread's.
     pub(crate) fn next(&self, slot: u16, request: &Request<'_>) -> Option<Once> {
         request.may_change().then(|| {
-            let number = (self.0.fetch_add(1, Ordering::Relaxed) + 1).min(CallTag::NUMBER_MAX);
-            Once { caller: None, slot, number, again: false }
+            let number = (self.last.fetch_add(1, Ordering::Relaxed) + 1).min(CallTag::NUMBER_MAX);
+            let behind = self.beside.get().and_then(|session| session.undurable_end());
+            Once { caller: None, slot, number, again: false, behind }
         })
+    }
+}
+
+impl Numbers {
+    /// An answer rests on this part of the log of SharedFS's session.
+    pub(crate) fn note_end(&self, log_end: Option<LogDependency>) {
+        if let (Some(seen), Some(session)) = (log_end, self.beside.get()) {
+            session.note(seen);
+        }
     }
 }
 
@@ -145,7 +168,8 @@ mod tests {
     use super::*;
     use crate::protocol::Place;
 
-    const ONCE: Once = Once { caller: Some(CallerId([9; 16])), slot: 3, number: 7, again: true };
+    const ONCE: Once =
+        Once { caller: Some(CallerId([9; 16])), slot: 3, number: 7, again: true, behind: None };
 
     #[test]
     fn a_call_is_its_request_with_or_without_a_number() {
@@ -155,7 +179,7 @@ mod tests {
         assert_eq!(postcard::from_bytes(&alone), Ok(Call { once: None, request }));
         let numbered = Call { once: Some(ONCE), request };
         let bytes = postcard::to_stdvec(&numbered).unwrap();
-        assert_eq!(bytes.len(), alone.len() + 21);
+        assert_eq!(bytes.len(), alone.len() + 22);
         assert_eq!(postcard::from_bytes(&bytes), Ok(numbered));
         for length in 0..bytes.len() {
             assert!(postcard::from_bytes::<Call<'_>>(&bytes[..length]).is_err(), "{length} bytes");

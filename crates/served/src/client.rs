@@ -1,7 +1,7 @@
 //! The asking end: calls of a process that is another user than the store's, as LibFS has them.
 
 use crate::asking::{Line, greet};
-use crate::call::{Numbering, Numbers};
+use crate::call::{Numbering, Numbers, OwnSession};
 use crate::content::Content;
 use crate::open_file::OpenFile;
 use crate::protocol::{Offset, Place, READ_BYTES_MAX, Request, Response, Subject};
@@ -78,6 +78,13 @@ impl Client {
     pub fn within(self, capabilities: Capabilities) -> Result<Client, Error> {
         self.done(&Request::Capabilities { bits: capabilities.bits() })?;
         Ok(Client { capabilities: Some(capabilities), ..self })
+    }
+
+    /// Its calls go beside those of a session of the process: on a disk the logs of both depend on each other.
+    #[must_use]
+    pub fn beside(self, session: &'static dyn OwnSession) -> Client {
+        let _ = self.numbers.beside.set(session);
+        self
     }
 
     /// It outlives its daemon: `holder` knows what to tell the next one.

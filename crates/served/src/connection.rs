@@ -199,6 +199,10 @@ impl<'s> Connection<'s> {
                 file.client.allocate(file.open()?, what, offset, length)?;
                 Response::Done
             }
+            Request::Sync => {
+                self.shared.client()?.sync()?;
+                Response::Done
+            }
             Request::Fsync { file } => {
                 let file = self.file(file)?;
                 file.client.fsync(file.open()?)?;

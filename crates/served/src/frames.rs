@@ -7,7 +7,7 @@
 
 use crate::accounts::{Accounts, Holder, Resource, Share};
 use crate::limits::UNCOUNTED_BYTES;
-use crate::protocol::FRAME_BYTES_MAX;
+use crate::protocol::{Answered, FRAME_BYTES_MAX, Response};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
@@ -213,6 +213,11 @@ impl<S: AsFd> Frames<S> {
         self.has_received = true;
         let message = postcard::from_bytes(&self.buffer[HEAD_BYTES..]).map_err(|_| FrameError::Malformed)?;
         Ok((message, descriptor))
+    }
+
+    /// Waits for an answer whose place in a log nobody asks for.
+    pub(crate) fn receive_answer(&mut self) -> Result<(Response, Option<OwnedFd>), FrameError> {
+        self.receive::<Answered>().map(|(answered, descriptor)| (answered.response, descriptor))
     }
 
     fn keep(&mut self, buffer: Vec<u8>) {

@@ -55,7 +55,7 @@ mod server;
 mod serving;
 mod shipped;
 
-pub use call::Once;
+pub use call::{Once, OwnSession};
 pub use client::{Client, Holder};
 pub use limits::Limits;
 pub use open_file::OpenFile;

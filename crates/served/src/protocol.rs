@@ -4,7 +4,7 @@
 
 use crate::call::Once;
 use cuesta_format::wire::StoreTotals;
-use cuesta_format::{CallerId, FileKind, InodeNumber, InodeRecord, StoreId, WRITE_BYTES_MAX};
+use cuesta_format::{CallerId, FileKind, InodeNumber, InodeRecord, LogDependency, StoreId, WRITE_BYTES_MAX};
 use cuesta_libfs::{
     Allocation, Error, ExtendedFlags, NewMode, RenameFlags, Resolve, SetAttributes, ShippedChange,
     ShippedFile, Whence,
@@ -12,7 +12,7 @@ use cuesta_libfs::{
 use serde::{Deserialize, Serialize};
 
 /// Version of the protocol; both sides must agree.
-pub const VERSION: u32 = 8;
+pub const VERSION: u32 = 9;
 /// Most bytes of one read.
 pub const READ_BYTES_MAX: usize = 1 << 20;
 /// Longest frame, in bytes: a whole write and what says where it goes.
@@ -132,6 +132,8 @@ pub enum Request<'a> {
     Fsync {
         file: u64,
     },
+    /// The disk has everything that SharedFS performed when it is answered. Answered [`Response::Done`].
+    Sync,
     /// Names from the file's offset on, about so many bytes of them. Answered [`Response::Entries`].
     List {
         file: u64,
@@ -319,6 +321,7 @@ impl Request<'_> {
             | Request::Read { .. }
             | Request::SetFlags { .. }
             | Request::Fsync { .. }
+            | Request::Sync
             | Request::List { .. }
             | Request::Stat { .. }
             | Request::Access { .. }
@@ -374,6 +377,14 @@ pub struct Entry {
     /// The name.
     #[serde(with = "serde_bytes")]
     pub name: Vec<u8>,
+}
+
+/// An answer by the socket.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Answered {
+    pub(crate) response: Response,
+    /// The part of the log of SharedFS's session that it rests on, if the disk may lack some of it.
+    pub(crate) log_end: Option<LogDependency>,
 }
 
 /// What is answered.

@@ -6,7 +6,7 @@ use crate::complaints::Complaint;
 use crate::connection::{Answer, Connection, InHand};
 use crate::frames::{Bounds, FrameError, Frames};
 use crate::peer::{self, Peer};
-use crate::protocol::{Request, Response};
+use crate::protocol::{Answered, Request, Response};
 use crate::ring::daemon::Ring;
 use crate::server::Shared;
 use cuesta_libfs::{Credentials, Error};
@@ -97,7 +97,8 @@ impl Connection<'_> {
             }
             let (response, token) = answer.unwrap_or_else(|error| (Response::Failed(error), None));
             let sending = token.is_some().then(|| self.shared.files.sendings().begin());
-            let sent = frames.send(&response, token.as_ref().map(AsFd::as_fd));
+            let log_end = self.log_end();
+            let sent = frames.send(&Answered { response, log_end }, token.as_ref().map(AsFd::as_fd));
             drop(token);
             drop(sending);
             sent?;

@@ -7,7 +7,7 @@
 use crate::client::{Client, unexpected};
 use crate::connection::{Connection, InHand, permitted};
 use crate::protocol::{Place, READ_BYTES_MAX, Request, Response};
-use cuesta_format::{InodeNumber, InodeRecord};
+use cuesta_format::{InodeNumber, InodeRecord, LogDependency};
 use cuesta_libfs::{Error, NewMode, ShippedChange, ShippedFile};
 
 /// So many numbers are reserved for one process at most: one for each of its threads that makes a file.
@@ -59,6 +59,11 @@ impl Client {
         self.done(&Request::ShippedChange { file: *file, change })
     }
 
+    /// The disk has everything that SharedFS performed when this returns.
+    pub fn sync(&self) -> Result<(), Error> {
+        self.done(&Request::Sync)
+    }
+
     /// What a file that SharedFS keeps is like.
     pub fn ship_stat(&self, file: &ShippedFile) -> Result<InodeRecord, Error> {
         match self.ask(&Request::ShippedStat { file: *file })? {
@@ -95,6 +100,11 @@ impl Client {
 }
 
 impl Connection<'_> {
+    /// The part of the session's log that an answer given now rests on, if the disk may lack some of it.
+    pub(crate) fn log_end(&self) -> Option<LogDependency> {
+        self.shared.client().ok()?.undurable_end()
+    }
+
     /// A number for a file of the process.
     pub(crate) fn reserve(&self) -> Result<InodeNumber, Error> {
         self.check_trusted()?;

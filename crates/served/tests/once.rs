@@ -12,7 +12,7 @@ use std::os::unix::ffi::OsStrExt as _;
 const CALLER: CallerId = CallerId([7; 16]);
 
 fn first(number: u64) -> Once {
-    Once { caller: Some(CALLER), slot: 0, number, again: false }
+    Once { caller: Some(CALLER), slot: 0, number, again: false, behind: None }
 }
 
 fn again(number: u64) -> Once {

@@ -51,7 +51,8 @@ impl Line {
     }
 
     fn send(&mut self, response: &Response, descriptor: Option<&OwnedFd>) {
-        let body = postcard::to_stdvec(response).unwrap();
+        // It rests on no log.
+        let body = postcard::to_stdvec(&(response, None::<u64>)).unwrap();
         let head = (body.len() as u32).to_le_bytes();
         if let Some(descriptor) = descriptor {
             let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];

@@ -11,6 +11,7 @@
 //! | `digest` | log prefix → new blocks and one metadata transaction | requests, leases |
 //! | `tiers` | arenas, free blocks, quarantine, credits | files |
 //! | `metadata` | the transactional tree | operations |
+//! | `dependencies` | which parts of other logs a log must not survive without | what entries do |
 //! | `catching_up` | what changed in directories that sessions change in turns | leases |
 //! | `observe` | events and totals | |
 //! | `log_losses` | whether a log that breaks off was damaged, and what it lost | what is done about it |
@@ -39,6 +40,7 @@ pub mod check;
 pub mod configuration;
 mod creation;
 mod damage;
+mod dependencies;
 mod digest;
 mod digesting;
 mod emulation;

@@ -13,6 +13,7 @@
 
 use crate::digest::{Digester, Others};
 use crate::leases::{LoggedChange, Outcome};
+use crate::namespace::View;
 use crate::sessions::{Openers, Presence};
 use crate::{Error, SharedFs};
 use cuesta_format::wire::LeaseMode;
@@ -48,6 +49,10 @@ impl Others for SharedFs {
 
     fn have_lease(&self, inode: InodeNumber, session: SessionId) -> bool {
         self.core.lock().leases.involved(inode).any(|other| other != session)
+    }
+
+    fn make_durable(&self, batch: &View) -> Result<(), Error> {
+        SharedFs::make_durable(self, batch.dependencies.iter())
     }
 
     fn add_foreign(

@@ -17,7 +17,7 @@ use crate::store::{Core, new_session};
 use crate::tiers::{Allocator, Arenas, Bitmap};
 use crate::{Error, SharedFs};
 use cuesta_format::event::Step;
-use cuesta_format::{ArenaId, Geometry, InodeNumber, LeaseGeneration, SessionId};
+use cuesta_format::{ArenaId, Geometry, InodeNumber, LeaseGeneration, LogPosition, SessionId};
 use cuesta_media::planted::{self, Bug};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, getpid, pidfd_open};
@@ -108,11 +108,13 @@ impl SharedFs {
         let started = Instant::now();
         let mut recovered = Recovered { sessions: occupied.len() as u64, ..Recovered::default() };
         self.digester.lock().orphans = self.metadata.read()?.orphans()?.into_iter().collect();
+        let cuts = self.cuts_of(&occupied)?;
         for slot in occupied {
             if slot.1.ended {
                 self.finish_ending(slot)?;
             } else {
-                let found = self.recover_session(slot, all_dead)?;
+                let cut = cuts.get(&slot.1.session).copied();
+                let found = self.recover_session(slot, all_dead, cut)?;
                 recovered.entries += found.entries;
                 recovered.damaged_logs += u64::from(found.is_damaged);
             }
@@ -131,7 +133,13 @@ impl SharedFs {
         Ok(())
     }
 
-    fn recover_session(&self, (slot, record): OccupiedSlot, is_dead: bool) -> Result<Found, Error> {
+    /// `cut`: nothing of its log from there on may survive.
+    fn recover_session(
+        &self,
+        (slot, record): OccupiedSlot,
+        is_dead: bool,
+        cut: Option<LogPosition>,
+    ) -> Result<Found, Error> {
         let started = Instant::now();
         let (id, pid) = (record.session, record.pid);
         let known = self.metadata.read()?.session(id)?.unwrap_or_default();
@@ -149,6 +157,7 @@ impl SharedFs {
         let mut session =
             new_session(record.pid, String::new(), slot, record, segments, Arc::new(Control::new()?));
         session.commit_file = commit_file;
+        session.cut = cut;
         session.digested = session.digested.max(known.digested);
         let from = session.digested;
         let is_short = session.segments.iter().any(Segment::is_short);
@@ -160,7 +169,8 @@ impl SharedFs {
             true => Digested { entries: 0, rejected: false },
             false => self.digest_to_the_end(&mut digester, id)?,
         };
-        let (digested, loss) = match is_lost || digested.rejected {
+        // A log that ends where another one lost something is whole itself.
+        let (digested, loss) = match is_lost || digested.rejected || cut.is_some() {
             true => (digested, None),
             false => self.judge(&mut digester, id, digested)?,
         };
@@ -179,6 +189,7 @@ impl SharedFs {
                 session.record.away_below = table.head().inode_limit;
             }
             renew_log(session, table)?;
+            session.cut = None;
             session.digested
         };
         let process = if is_dead { Process::Dead } else { process(pid) };

@@ -581,6 +581,7 @@ pub(crate) fn new_session(
         looked_at: BTreeMap::new(),
         turns: BTreeMap::new(),
         lingering: VecDeque::new(),
+        cut: None,
         attended: false,
         ending: None,
         kernel: None,

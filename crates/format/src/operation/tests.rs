@@ -1,6 +1,6 @@
 use super::*;
 use crate::entry::FLAG_TAGGED;
-use crate::{CallSlot, CallTag, LeaseGeneration, LogPosition, Timestamp};
+use crate::{CallSlot, CallTag, LeaseGeneration, LogGeneration, LogPosition, SessionId, Timestamp};
 
 fn round_trip(operation: Operation<'_>) {
     let mut body = vec![0; operation.body_bytes()];
@@ -46,6 +46,9 @@ fn every_operation_survives_its_codec() {
     let inode = InodeNumber(12);
     let parent = InodeNumber(1);
     round_trip(Operation::Void);
+    let generation = LogGeneration(0x0102_0304_0506_0708);
+    let dependency = LogDependency { session: SessionId(9), generation, position: LogPosition(1 << 40) };
+    round_trip(Operation::DependOn { dependency });
     round_trip(Operation::ForgetCaller { caller: Caller { user: 1000, id: CallerId([3; 16]) } });
     round_trip(Operation::Write { inode, offset: 77, data: b"some bytes" });
     round_trip(Operation::Truncate { inode, size: 1 << 40 });

@@ -6,9 +6,10 @@ use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use cuesta_format::InodeRecord;
-use cuesta_libfs::{Credentials, Error, SetAttributes, ShippedChange, ShippedFile, Shipper};
+use cuesta_format::{InodeRecord, LogDependency};
+use cuesta_libfs::{Credentials, Error, Observed, SetAttributes, ShippedChange, ShippedFile, Shipper};
 use cuesta_media::{UserSlice, UserSliceMut, clock};
+use cuesta_served::OwnSession;
 use cuesta_threads::GenerationLock;
 use rustix::fd::OwnedFd;
 
@@ -79,13 +80,14 @@ fn connect() -> Option<&'static Client> {
     descriptors::hide(client.descriptor(), true);
     filter::ACTIVE.store(1, Ordering::Release);
     filter::HOLDS.store(1, Ordering::Release);
-    let client: &'static Client = Box::leak(Box::new(Client::Served(client)));
+    let client: &'static Client = Box::leak(Box::new(Client::Served(client.beside(&Session))));
     CONNECTION.store(ptr::from_ref(client).cast_mut(), Ordering::Release);
     Some(client)
 }
 
-/// Forgets a parent's connection, of which the child closes its copies. Says whether there was one.
+/// Forgets a parent's connection, of which the child closes its copies, and what the parent saw. Says whether there was one.
 pub fn after_fork() -> bool {
+    OBSERVED.forget();
     !CONNECTION.swap(ptr::null_mut(), Ordering::AcqRel).is_null()
 }
 
@@ -104,6 +106,26 @@ pub fn replace_descriptor(number: i32, copy: OwnedFd) -> OwnedFd {
     match connection() {
         Some(client) => client.replace_descriptor(number, copy),
         None => copy,
+    }
+}
+
+/// What answers of SharedFS said of its log.
+static OBSERVED: Observed = Observed::new();
+
+/// The session of this process, beside the connection.
+#[derive(Debug)]
+struct Session;
+
+impl OwnSession for Session {
+    fn undurable_end(&self) -> Option<LogDependency> {
+        match process::attached()? {
+            Client::Own(client) => client.undurable_end(),
+            Client::Served(_) => None,
+        }
+    }
+
+    fn note(&self, seen: LogDependency) {
+        OBSERVED.note(seen);
     }
 }
 
@@ -143,6 +165,14 @@ impl Shipper for Sending {
 
     fn change(&self, file: &ShippedFile, change: ShippedChange) -> Result<(), Error> {
         self.way(file)?.ship_change(file, change)
+    }
+
+    fn sync(&self) -> Result<(), Error> {
+        connection().or_else(connect).and_then(served).ok_or(Error::Disconnected)?.sync()
+    }
+
+    fn observed(&self) -> Option<&Observed> {
+        Some(&OBSERVED)
     }
 
     fn record(&self, file: &ShippedFile) -> Result<InodeRecord, Error> {

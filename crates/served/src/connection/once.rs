@@ -12,7 +12,7 @@ use super::{Answer, Connection, InHand};
 use crate::call::Once;
 use crate::protocol::{Offset, Request, Response};
 use cuesta_format::{CallRecord, CallSlot, CallTag, Caller, CallerId, InodeNumber};
-use cuesta_libfs::{Error, OPEN_FLAGS, OPENING_FLAGS, tagged, while_wanted};
+use cuesta_libfs::{Error, OPEN_FLAGS, OPENING_FLAGS, behind, tagged, while_wanted};
 use cuesta_media::planted::{self, Death};
 use rustix::fd::OwnedFd;
 use rustix::process::{Signal, getpid, kill_process};
@@ -47,7 +47,8 @@ impl Connection<'_> {
         let executing = connected.execute(slot).filter(|_| once.number <= CallTag::NUMBER_MAX);
         let _executing = executing.ok_or(Error::Invalid)?;
         let tag = CallTag { slot, process: self.process, number: once.number };
-        self.execute_once(tag, once.again, request, token, in_hand)
+        let sent_behind = once.behind.filter(|_| self.holder.is_trusted);
+        behind(sent_behind, || self.execute_once(tag, once.again, request, token, in_hand))
     }
 
     fn execute_once(

@@ -13,7 +13,7 @@ use crate::ring::layout::{
     length_of_bytes,
 };
 use crate::ring::policy::{CLIENT_SLEEP, LANE_WAIT, LANE_WAITS, Looking};
-use cuesta_format::{CALL_SLOTS, Medium};
+use cuesta_format::{CALL_SLOTS, LogDependency, LogGeneration, LogPosition, Medium, SessionId};
 use cuesta_media::wait::{self, Waited};
 use cuesta_media::{AccessError, Mapping, Protection, SharedMemory, UserSlice};
 use rustix::fd::OwnedFd;
@@ -190,6 +190,7 @@ impl Ring {
             Called::Undone => return Err(NotAnswered::Ended(None)),
             Called::Begun => return Err(NotAnswered::Ended(Some(Begun { once, _lane: taken }))),
         }
+        self.numbers.note_end(self.log_end(layout));
         let answer = match self.answer(layout) {
             Some(answer) if answer.bytes == TOO_LONG as usize => return Err(NotAnswered::Unsuited),
             answer => answer.and_then(|answer| take(&answer)),
@@ -303,6 +304,15 @@ impl Ring {
             }
         }
         Called::Answered
+    }
+
+    fn log_end(&self, layout: LaneLayout) -> Option<LogDependency> {
+        let words = layout.log_end().map(|at| self.memory.atomic_u64(at).ok());
+        let [Some(session), Some(generation), Some(position)] = words else { return None };
+        let session = SessionId(session.load(Ordering::Relaxed));
+        let generation = LogGeneration(generation.load(Ordering::Relaxed));
+        let position = LogPosition(position.load(Ordering::Relaxed));
+        (session != SessionId::NOBODY).then_some(LogDependency { session, generation, position })
     }
 
     fn answer(&self, layout: LaneLayout) -> Option<Answer<'_>> {

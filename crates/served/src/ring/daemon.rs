@@ -15,7 +15,7 @@ use crate::ring::layout::{
 };
 use crate::ring::placement::{Place, Placement};
 use crate::ring::policy::{DAEMON_SLEEP, QUICK_AFTER_SLEEP, look};
-use cuesta_format::Medium;
+use cuesta_format::{LogDependency, Medium};
 use cuesta_libfs::Error;
 use cuesta_media::wait;
 use cuesta_media::{AccessError, Mapping, MediaError, Protection, UserSliceMut};
@@ -186,6 +186,7 @@ impl Ring {
                 let processor = self.memory.atomic_u32(layout.clients_processor())?.load(Ordering::Relaxed);
                 let length = self.answer(layout, connection, &mut request, &mut answer)?;
                 let answer_bytes = self.memory.atomic_u32(layout.answer_bytes())?;
+                self.store_log_end(layout, connection.log_end())?;
                 let is_asleep = lane.answer(|| {
                     answer_bytes.store(length, Ordering::Relaxed);
                     here.store(sched_getcpu() as u32, Ordering::Relaxed);
@@ -203,6 +204,15 @@ impl Ring {
                 }
                 wait::wait(word, seen, Some(DAEMON_SLEEP));
             }
+        }
+        Ok(())
+    }
+
+    /// Says which part of a log the answer of a lane rests on.
+    fn store_log_end(&self, layout: LaneLayout, end: Option<LogDependency>) -> Result<(), LaneError> {
+        let words = end.map_or([0; 3], |end| [end.session.0, end.generation.0, end.position.0]);
+        for (at, word) in layout.log_end().into_iter().zip(words) {
+            self.memory.atomic_u64(at)?.store(word, Ordering::Relaxed);
         }
         Ok(())
     }

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! lane 0                                                              lane 1
-//! | state | request bytes | client's processor | answer bytes | daemon's processor | ... | request | answer | state | ...
-//! 0       4               8                    12             16                   20    64        34 KiB   68 KiB
+//! | state | request bytes | client's processor | answer bytes | daemon's processor |   | log's end | ... | request | answer | state | ...
+//! 0       4               8                    12             16                   20  24          48    64        34 KiB   68 KiB
 //! ```
 //!
 //! The words of a lane have a cache line of their own, which both ends write. No other lane's words share it.
@@ -68,6 +68,11 @@ impl LaneLayout {
     /// The processor that the daemon's thread answered on last.
     pub(crate) const fn daemons_processor(self) -> u64 {
         self.start + 16
+    }
+
+    /// The part of a log that the answer rests on: the session, the generation and the position. Session 0: none.
+    pub(crate) const fn log_end(self) -> [u64; 3] {
+        [self.start + 24, self.start + 32, self.start + 40]
     }
 
     pub(crate) const fn request(self) -> u64 {

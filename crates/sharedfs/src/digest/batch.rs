@@ -45,6 +45,8 @@ pub struct LogView {
     pub completed: LogPosition,
     /// What lies before this was acknowledged: a log that ends earlier was damaged.
     pub whole: LogPosition,
+    /// Nothing from here on is digested: it depends on what another log lost.
+    pub cut: Option<LogPosition>,
     /// What lies before this is on the disk, as the session says, in its log or its commit file (medium `block`).
     pub durable: LogPosition,
     /// Inode numbers its new inodes may have.
@@ -156,6 +158,9 @@ pub(crate) trait Others {
 
     /// Whether a session but `session` has a lease on the inode, or its log may still say something of it.
     fn have_lease(&self, inode: InodeNumber, session: SessionId) -> bool;
+
+    /// The disk has what the batch depends on of other logs when this returns.
+    fn make_durable(&self, batch: &View) -> Result<(), Error>;
 
     /// Adds to `foreign` each inode that `session` may not change in what its log says is done to it.
     fn add_foreign(
@@ -307,6 +312,9 @@ impl Digester {
             let scanned = self.scan(storage, transaction.base(), log, until, bytes_max, entries_max)?;
             if scanned.entries == 0 && scanned.rejected.is_none() {
                 return Ok(None);
+            }
+            if !storage.recovering {
+                storage.others.make_durable(&self.view)?;
             }
             match self.place(storage, transaction.base(), log, scanned.to)? {
                 Ok(()) => match self.finish(storage, transaction, log, scanned) {
@@ -529,6 +537,10 @@ fn apply_all<L: Lookup>(
         && scanned.to.0 - log.from.0 < limits.bytes_max
         && view.touched() < limits.touched_max
     {
+        if log.cut.is_some_and(|cut| scanned.to >= cut) {
+            scanned.at_break = true;
+            break;
+        }
         let (header, body) = match scanner.step() {
             ScanStep::Entry(header, body) => (header, body),
             ScanStep::Cut { .. } => break,

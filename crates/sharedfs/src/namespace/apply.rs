@@ -151,6 +151,10 @@ impl<'a, L: Lookup> Applied<'a, L> {
             }
             Operation::RemoveExtended { inode, name } => self.set_extended(view, inode, name, None, now),
             Operation::ForgetCaller { caller } => Ok(view.calls.forget(self.store, caller)?),
+            Operation::DependOn { dependency } => {
+                view.dependencies.add(dependency);
+                Ok(())
+            }
         }
     }
 

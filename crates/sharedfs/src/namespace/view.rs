@@ -6,6 +6,7 @@ use super::extended::Attributes;
 use super::names::{Names, place_in};
 use super::pieces::{Content, Part};
 use super::shift;
+use crate::dependencies::Dependencies;
 use crate::metadata::{Dirent, ExtentList};
 use crate::{Error, metadata::StoredInode};
 use cuesta_format::{CallSlot, Caller, Extent, InodeNumber, InodeRecord, SessionId};
@@ -131,6 +132,8 @@ pub struct View {
     pub extended: Attributes,
     /// Calls that took effect.
     pub calls: Calls,
+    /// What the batch must not survive without.
+    pub(crate) dependencies: Dependencies,
     pieces: Vec<Piece>,
     ancestry: Ancestry,
     trusting: bool,
@@ -145,6 +148,7 @@ impl View {
         self.names.clear();
         self.extended.clear();
         self.calls.clear();
+        self.dependencies.clear();
         self.pieces.clear();
         self.ancestry.clear();
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 /// Waits of up to 1 µs, 2 µs, 4 µs, …; the last bucket takes all that are longer.
 const BUCKETS: usize = 32;
 
-const NAMES: [&str; 21] = [
+const NAMES: [&str; 22] = [
     "attach",
     "grow log",
     "acquire",
@@ -30,6 +30,7 @@ const NAMES: [&str; 21] = [
     "pass",
     "acquire ahead",
     "map",
+    "make durable",
     "other",
 ];
 
@@ -57,6 +58,7 @@ fn kind(request: &Request) -> usize {
         Request::Pass { .. } | Request::Passed { .. } => 17,
         Request::Ahead { .. } => 18,
         Request::Map { .. } => 19,
+        Request::MakeDurable { .. } => 20,
         Request::Status
         | Request::Quotas
         | Request::SetQuota { .. }
@@ -70,7 +72,7 @@ fn kind(request: &Request) -> usize {
         | Request::Stands
         | Request::Accessed { .. }
         | Request::Call { .. }
-        | Request::Unheard => 20,
+        | Request::Unheard => 21,
     }
 }
 

@@ -25,8 +25,8 @@ use crate::store::Core;
 use crate::{Error, SharedFs};
 use cuesta_format::event::Step;
 use cuesta_format::wire::{
-    DESCRIPTORS_MAX, DirectoryEntry, PROTOCOL_VERSION, Refusal, Request, Response, Resynced, SessionStatus,
-    Status, StoreTotals,
+    DEPENDENCIES_MAX, DESCRIPTORS_MAX, DirectoryEntry, PROTOCOL_VERSION, Refusal, Request, Response,
+    Resynced, SessionStatus, Status, StoreTotals,
 };
 use cuesta_format::{ArenaId, InodeNumber, Medium, SessionId};
 use cuesta_media::Node;
@@ -174,6 +174,13 @@ impl SharedFs {
             Request::Resync => self.resync(session),
             Request::Stands => self.stands(),
             Request::Marks => self.marks_of(session, descriptors),
+            Request::MakeDurable { logs } => {
+                if logs.len() > DEPENDENCIES_MAX {
+                    return Err(invalid("too many logs at once"));
+                }
+                self.make_durable(logs.iter().copied())?;
+                Ok(Response::Done)
+            }
             Request::Accessed { accesses } => {
                 if let Err(error) = self.move_accesses(session, accesses) {
                     tracing::debug!(%error, "times of last access stay as they were");

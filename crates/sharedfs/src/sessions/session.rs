@@ -96,6 +96,8 @@ pub struct Session {
     pub(crate) turns: BTreeMap<InodeNumber, u64>,
     /// Inodes it gave back while its log could still change them, the first one first.
     pub lingering: VecDeque<(InodeNumber, LogPosition)>,
+    /// Recovery takes nothing of its log from here on.
+    pub(crate) cut: Option<LogPosition>,
     /// Its log is looked at without a kick.
     pub(crate) attended: bool,
     /// It is over, and ends this way once there is room to digest the rest of its log.
@@ -157,6 +159,16 @@ impl Session {
         self.control.retired().clamp(least, self.digested)
     }
 
+    /// After a fence, the session may still speak of the log as it was.
+    fn knows_its_log(&self) -> bool {
+        self.control.log_generation() == self.record.log_generation
+    }
+
+    /// How far the disk has its log, as it says.
+    pub(crate) fn durable(&self) -> LogPosition {
+        if self.knows_its_log() { self.control.durable().min(self.completed()) } else { self.digested }
+    }
+
     /// How much its log holds that is not digested.
     #[must_use]
     pub fn undigested_bytes(&self) -> u64 {
@@ -189,9 +201,7 @@ impl Session {
         numbers: Range<u64>,
         emulated: Option<Arc<Emulated>>,
     ) -> LogView {
-        // After a fence, the session may still speak of the log as it was.
-        let knows_its_log = self.control.log_generation() == self.record.log_generation;
-        let completed = self.completed();
+        let (knows_its_log, completed) = (self.knows_its_log(), self.completed());
         LogView {
             session: self.id,
             files: LogFiles { geometry, segments: self.segments.clone(), emulated },
@@ -201,7 +211,8 @@ impl Session {
             from: self.digested,
             completed,
             whole: if knows_its_log { completed } else { self.digested },
-            durable: if knows_its_log { self.control.durable().min(completed) } else { self.digested },
+            durable: self.durable(),
+            cut: self.cut,
             numbers,
             promised: self.promised(),
             debited: self.debited,

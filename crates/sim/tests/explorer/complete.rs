@@ -24,8 +24,8 @@ const GENERATED: usize = 20_000;
 fn forms_of(kind: EntryKind) -> Vec<String> {
     let forms = |of: &[&str]| of.iter().map(|form| format!("{kind:?} {form}")).collect();
     match kind {
-        // No call of a program logs the end of a caller; `crashes` has it.
-        EntryKind::Void | EntryKind::ForgetCaller => Vec::new(),
+        // No call of a program logs the end of a caller, nor what its log depends on; `crashes` has them.
+        EntryKind::Void | EntryKind::ForgetCaller | EntryKind::DependOn => Vec::new(),
         EntryKind::Write
         | EntryKind::Truncate
         | EntryKind::Link
@@ -115,7 +115,8 @@ fn forms(header: &Header, body: &[u8]) -> Vec<String> {
             | Logged::Release { .. }
             | Logged::SetExtended { .. }
             | Logged::RemoveExtended { .. }
-            | Logged::ForgetCaller { .. },
+            | Logged::ForgetCaller { .. }
+            | Logged::DependOn { .. },
         ) => vec![format!("{kind:?}")],
         // A body that goes on in the next segment.
         Err(_) => vec![format!("{kind:?}")],
