@@ -1,6 +1,7 @@
 //! Programs that work side by side in one store.
 
-use crate::common::Place;
+use crate::common::disk::Disk;
+use crate::common::{Place, can_mount};
 use serde_json::Value;
 use std::io::{BufRead as _, BufReader};
 use std::process::Stdio;
@@ -132,4 +133,40 @@ print('done')
     let shell = "cd /cuesta/here && exec python3 -c \"$0\"";
     let ran = place.cuesta(&["run", "--store", "store", "--", "sh", "-c", shell, script]);
     assert_eq!(ran.text(), "done\n", "{}", ran.errors());
+}
+
+/// Two processes append to one file, and wait for the disk behind each line.
+const APPENDS: &str = "
+import os
+fd = os.open('/cuesta/log', os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+child = os.fork() == 0
+for line in range(200):
+    os.write(fd, b'%d %d\\n' % (child, line))
+    os.fdatasync(fd)
+if child:
+    os._exit(0)
+assert os.wait()[1] == 0
+lines = open('/cuesta/log').read().splitlines()
+for whose in '01':
+    assert [line for line in lines if line[0] == whose] == ['%s %d' % (whose, line) for line in range(200)]
+print('done')
+";
+
+/// SharedFS performs both the appends and the waits: the sender takes no lease to wait.
+#[test]
+fn an_fsync_of_a_file_that_processes_share_on_a_disk_takes_no_lease() {
+    if !can_mount() {
+        return;
+    }
+    let disk = Disk::with_store_of("64M");
+    let path = disk.place.path("disk/store/cuesta.toml");
+    let configuration = std::fs::read_to_string(&path).unwrap_or_default();
+    std::fs::write(path, format!("{configuration}ship = \"always\"\n")).unwrap();
+    let ended = crate::common::Ended(disk.program(APPENDS).output().unwrap());
+    assert_eq!(ended.text(), "done\n", "{}", ended.errors());
+    let status = disk.place.cuesta(&["status", "--json", "disk/store"]).text();
+    let status: Value = serde_json::from_str(&status).unwrap();
+    let fences = status["fences"].as_u64().unwrap();
+    assert!(fences < 60, "{fences} fences for 400 appends");
+    disk.place.cuesta(&["stop", "disk/store"]);
 }

@@ -124,6 +124,8 @@ pub(crate) struct Turn<'c> {
     appended: Option<LogPosition>,
     /// What the prepared entry carries.
     pub(crate) tag: Option<CallTag>,
+    /// The entry says what those behind it depend on.
+    pub(crate) is_dependency: bool,
     /// The operation's time.
     pub(crate) now: Timestamp,
 }
@@ -297,6 +299,7 @@ impl Client {
                 charged: None,
                 appended: None,
                 tag: None,
+                is_dependency: false,
                 now: clock::now(),
             };
             let learned = match unknown.take().map_or(Ok(()), |inode| self.learn_extended_of(inode)) {
@@ -357,15 +360,6 @@ impl<'c> Turn<'c> {
     /// Log space for an entry with a body of `body_bytes`, and credit; before any lock.
     #[inline]
     pub(crate) fn prepare(&mut self, body_bytes: usize, blocks: u64) -> Result<(), Halt> {
-        if self.client.lacks_dependencies() {
-            return Err(Halt::Dependencies);
-        }
-        self.prepare_first(body_bytes, blocks)
-    }
-
-    /// The same for an entry that depends on nothing.
-    #[inline]
-    pub(crate) fn prepare_first(&mut self, body_bytes: usize, blocks: u64) -> Result<(), Halt> {
         let session = &self.client.session;
         if session.holds_too_many() {
             return Err(Halt::Entries);
@@ -415,6 +409,9 @@ impl<'c> Turn<'c> {
     fn admitted(&mut self) -> Result<Admission<'c>, Halt> {
         if self.tag.is_some() && is_withdrawn() {
             return Err(Error::Withdrawn.into());
+        }
+        if self.client.lacks_dependencies() && !self.is_dependency {
+            return Err(Halt::Dependencies);
         }
         self.admission.take().ok_or_else(|| Error::Daemon("an entry was not prepared".into()).into())
     }

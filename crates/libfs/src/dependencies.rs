@@ -148,7 +148,8 @@ impl Client {
         self.shipping.shipper()?.observed()
     }
 
-    /// Whether the log depends on something that it does not say. Looked at before an entry gets its place.
+    /// Whether the log depends on something that it does not say. Looked at right before an entry gets its place: many an operation turns out
+    /// to be one that is sent.
     #[inline]
     pub(crate) fn lacks_dependencies(&self) -> bool {
         self.session.welcome.medium == Medium::Block && !self.is_behind_all()
@@ -233,7 +234,8 @@ impl Client {
 impl Turn<'_> {
     fn append_dependency(&mut self, dependency: LogDependency) -> Result<(), Halt> {
         let operation = Operation::DependOn { dependency };
-        self.prepare_first(operation.body_bytes(), 0)?;
+        self.is_dependency = true;
+        self.prepare(operation.body_bytes(), 0)?;
         self.append(&operation).map(drop)
     }
 }

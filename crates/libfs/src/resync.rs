@@ -8,7 +8,7 @@
 use crate::cache::Cache;
 use crate::client::Client;
 use crate::errno::Error;
-use crate::session::unexpected;
+use crate::session::{Session, unexpected};
 use crate::sync::Ordering;
 use cuesta_format::entry::EntryKind;
 use cuesta_format::wire::{DOUBTFUL_MAX, Kept, Report, Request, Response, Resynced};
@@ -157,6 +157,13 @@ impl Client {
             at = header.end();
         }
         voided
+    }
+}
+
+impl Session {
+    /// Whether leases were taken that this session still has in its cache.
+    pub(crate) fn is_fenced(&self) -> bool {
+        self.shown_generation() != self.generation.load(Ordering::Acquire)
     }
 }
 

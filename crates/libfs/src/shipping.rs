@@ -163,7 +163,9 @@ impl Client {
     /// The way for an operation on a file that SharedFS is known to have.
     fn way_for(&self, inode: &Inode) -> Option<&dyn Shipper> {
         let shipper = self.shipping.shipper.get()?;
-        (inode.shipped.is_now(Sends::Contents) && inode.state.read().lease.is_none()).then_some(&**shipper)
+        // A lease that was taken meanwhile, perhaps by what this session just sent, is none.
+        let has_lease = || inode.state.read().lease.is_some() && !self.session.is_fenced();
+        (inode.shipped.is_now(Sends::Contents) && !has_lease()).then_some(&**shipper)
     }
 
     fn shipped_file(&self, file: &OpenFile) -> ShippedFile {
