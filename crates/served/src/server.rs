@@ -108,11 +108,15 @@ impl Shared {
         }
         let link = SocketLink::connect(self.sharedfs.as_os_str().as_bytes(), 0)?;
         let client = Client::attach(Box::new(Inward(link)), PROGRAM)?;
-        client.execute_for_callers();
         client.tell_of_giving_up(|why| tracing::error!(why, "a call of another user's fails"));
-        *session = Some(Arc::clone(&client));
-        Ok(client)
+        Ok(Arc::clone(session.insert(for_callers(client))))
     }
+}
+
+/// The session, ready to execute calls of processes.
+fn for_callers(client: Arc<Client>) -> Arc<Client> {
+    client.execute_for_callers();
+    client
 }
 
 impl std::fmt::Debug for Server {
@@ -181,6 +185,11 @@ impl Server {
         });
         let threads = vec![watch.map_err(fail)?, accept.map_err(fail)?];
         Ok(Server { shared, listener, threads })
+    }
+
+    /// Has `session` execute the calls, as long as it is attached.
+    pub fn serve_by(&self, session: Arc<Client>) {
+        *self.shared.session.lock() = Some(for_callers(session));
     }
 
     /// Nobody new is served from now on. Who is served already is until the store closes.
