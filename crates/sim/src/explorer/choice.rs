@@ -3,6 +3,7 @@
 
 use super::pending::{LineKey, Survivors};
 use crate::random::Random;
+use cuesta_media::recorder::RegionKey;
 
 /// Bounds on the states tried at one instant.
 #[derive(Clone, Debug)]
@@ -13,6 +14,8 @@ pub struct Bounds {
     pub mixtures: usize,
     /// One in so many stores is also an instant at which the process dies (1: all of them).
     pub deaths_one_in: u64,
+    /// Of each file, everything is tried alone, and everything missing.
+    pub whole_files: bool,
     /// One in so many recoveries is itself crashed at every fence (0: none).
     pub recoveries_one_in: u64,
 }
@@ -20,12 +23,12 @@ pub struct Bounds {
 impl Bounds {
     /// For a run that is one of very many.
     pub fn quick() -> Bounds {
-        Bounds { lines_max: 3, mixtures: 3, deaths_one_in: 4, recoveries_one_in: 0 }
+        Bounds { lines_max: 3, mixtures: 3, deaths_one_in: 4, whole_files: false, recoveries_one_in: 0 }
     }
 
     /// For a run of its own.
     pub fn thorough() -> Bounds {
-        Bounds { lines_max: 24, mixtures: 24, deaths_one_in: 1, recoveries_one_in: 16 }
+        Bounds { lines_max: 24, mixtures: 24, deaths_one_in: 1, whole_files: false, recoveries_one_in: 16 }
     }
 }
 
@@ -45,6 +48,14 @@ pub(super) fn choose(all: &Survivors, bounds: &Bounds, random: &mut Random) -> V
         let kept = random.below(all[&key] as u64) as usize;
         missing.insert(key, kept);
         choices.push(missing);
+    }
+    if bounds.whole_files {
+        let mut files: Vec<RegionKey> = lines.iter().map(|(file, _)| *file).collect();
+        files.dedup();
+        for file in files {
+            let (of_file, others) = all.iter().partition(|((region, _), _)| *region == file);
+            choices.extend([of_file, others]);
+        }
     }
     for _ in 0..bounds.mixtures {
         let keep_one_in = 1 + random.below(4);
