@@ -162,6 +162,15 @@ impl Tree {
         self
     }
 
+    /// The same with everything owned by the same user and group.
+    #[must_use]
+    pub fn without_owners(mut self) -> Tree {
+        for entry in self.entries.values_mut() {
+            (entry.attributes.uid, entry.attributes.gid) = (0, 0);
+        }
+        self
+    }
+
     /// Takes the bytes at `offset` of a file from `found`, if they are one of these.
     pub fn take_word(&mut self, path: &PathText, offset: u64, versions: &[[u8; 8]], found: &Tree) {
         let (

@@ -9,11 +9,13 @@ mod daemon;
 mod mappings;
 mod open_files;
 mod quotas;
+mod sending;
 mod small;
 
 pub use daemon::{HeldDaemon, in_daemon};
 pub use mappings::pin_all;
 pub use open_files::{LastingFile, LastingFiles};
+pub use sending::{SendingWorld, Service};
 pub use small::{create, create_on, fsck, small_geometry};
 
 use crate::lists::{list_name, list_value};

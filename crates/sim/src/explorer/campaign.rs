@@ -6,6 +6,7 @@ use super::lanes::{self, Overlapping};
 use super::lost_entries;
 use super::mapped::{self, in_and_out, mapped, touches};
 use super::restarts;
+use super::shipping;
 use super::store::{self, On, Workload, WorkloadFailure};
 use super::workloads::{
     DigestAt, calls, calls_beside_open_files, death, details, growing, lost_overwrites, outliving,
@@ -19,6 +20,8 @@ use std::fmt;
 
 /// Calls of a run that goes around its log.
 const WRAPPING_CALLS: usize = 60;
+/// Drawn runs of sessions that send operations, each on both media.
+const SHIPPING_SEEDS: u64 = 100;
 
 /// A part of the campaign.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum, Serialize, Deserialize)]
@@ -57,6 +60,8 @@ pub enum Part {
     Restarts,
     /// The store is on a disk, and programs sync behind each call, or now and then.
     Disk,
+    /// Sessions that send operations to SharedFS, and log others themselves.
+    Shipping,
 }
 
 /// One workload of the campaign.
@@ -76,11 +81,12 @@ enum What {
     Death(Death),
     LostEntry(Death),
     Restart(Workload, String),
+    Shipping(shipping::Workload),
 }
 
 impl Part {
     /// All of them.
-    pub const ALL: [Part; 16] = [
+    pub const ALL: [Part; 17] = [
         Part::Single,
         Part::Pairs,
         Part::Wrapping,
@@ -97,6 +103,7 @@ impl Part {
         Part::HandOvers,
         Part::Restarts,
         Part::Disk,
+        Part::Shipping,
     ];
 
     /// Its name as a program asks for it.
@@ -123,6 +130,7 @@ impl Part {
             Part::HandOvers => "hand-overs of leases",
             Part::Restarts => "a daemon that is restarted",
             Part::Disk => "a store on a disk",
+            Part::Shipping => "operations that are sent",
         }
     }
 
@@ -251,6 +259,12 @@ impl Part {
                 let all = each.map(on_disk(On::Disk(1))).chain(rarely).chain(now_and_then);
                 all.map(|workload| in_turn(workload, &quick)).collect()
             }
+            Part::Shipping => {
+                let drawn = (seed..seed + SHIPPING_SEEDS).map(shipping::drawn);
+                let all = shipping::scenarios().into_iter().map(|(_, workload)| workload).chain(drawn);
+                let all = all.flat_map(|workload| shipping::MEDIA.map(|medium| workload.clone().on(medium)));
+                all.map(|workload| (What::Shipping(workload), shipping::bounds())).collect()
+            }
             Part::MappedDeaths => {
                 mapped::deaths().into_iter().map(|death| (What::Death(death), quick.clone())).collect()
             }
@@ -304,6 +318,7 @@ impl Case {
             What::Restart(workload, _) => {
                 restarts::crash(workload, memory, &self.bounds, seed + self.number as u64)
             }
+            What::Shipping(workload) => shipping::crash(workload, memory, &self.bounds, seed),
             What::LostEntry(death) => lost_entries::crash(death, memory, &self.bounds, seed),
         }
     }
@@ -316,6 +331,9 @@ impl fmt::Display for Case {
             What::InTurn(_, steps) | What::Restart(_, steps) => formatter.write_str(steps),
             What::Death(Death { dies, calls, .. }) | What::LostEntry(Death { dies, calls, .. }) => {
                 write!(formatter, "client {dies} in {calls:?}")
+            }
+            What::Shipping(shipping::Workload { medium, by_rings, steps }) => {
+                write!(formatter, "{medium:?}, rings {by_rings}, {steps:?}")
             }
             What::Overlapping(Overlapping { lanes, clients, digests, .. }) => {
                 write!(formatter, "clients {clients}, digests {digests}, {lanes:?}")

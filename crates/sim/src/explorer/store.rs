@@ -13,8 +13,8 @@ use crate::operation::{Operation, Pattern, Slot, answers_agree};
 use crate::sparse::Sparse;
 use crate::tree::Tree;
 use crate::world::{self, LastingFile, LastingFiles, World};
-use cuesta_format::Medium;
 use cuesta_format::quota::Amounts;
+use cuesta_format::{Geometry, Medium};
 use cuesta_media::clock::RepeatedClock;
 use cuesta_media::recorder::{Recorder, Recording};
 use std::borrow::Cow;
@@ -282,17 +282,23 @@ pub(super) fn prepare_mortal(setup: &[Step], clients: usize) -> Result<Prepared,
     prepare_with(World::open_mortal, On::default(), setup, clients)
 }
 
+/// A new store on `medium`, in memory where there is such a place.
+pub(super) fn new_store(medium: Medium, geometry: Geometry) -> Result<tempfile::TempDir, String> {
+    let builder = |parent: &Path| tempfile::Builder::new().prefix("cuesta-recorded-").tempdir_in(parent);
+    let directory = builder(Path::new("/dev/shm"))
+        .or_else(|_| builder(&std::env::temp_dir()))
+        .map_err(|error| error.to_string())?;
+    world::create_on(medium, directory.path(), geometry)?;
+    Ok(directory)
+}
+
 fn prepare_with(
     open: impl FnOnce(&Path) -> Result<World, String>,
     on: On,
     setup: &[Step],
     clients: usize,
 ) -> Result<Prepared, String> {
-    let builder = |parent: &Path| tempfile::Builder::new().prefix("cuesta-recorded-").tempdir_in(parent);
-    let directory = builder(Path::new("/dev/shm"))
-        .or_else(|_| builder(&std::env::temp_dir()))
-        .map_err(|error| error.to_string())?;
-    world::create_on(on.medium(), directory.path(), world::small_geometry())?;
+    let directory = new_store(on.medium(), world::small_geometry())?;
     let first = open(directory.path())?;
     let others = (1..clients).map(|_| first.another().map(Some)).collect::<Result<Vec<_>, _>>()?;
     let mut worlds: Vec<_> = std::iter::once(Some(first)).chain(others).collect();

@@ -1,10 +1,12 @@
 //! Crashes of the real store: a slice of every part of the campaign.
 
 use crate::{seed, without_bugs};
+use cuesta_format::Medium;
 use cuesta_format::quota::Amounts;
 use cuesta_sim::explorer::calls::{self, logged_calls, made_and_removed};
 use cuesta_sim::explorer::campaign::{Case, Part};
 use cuesta_sim::explorer::mapped::mapped;
+use cuesta_sim::explorer::shipping;
 use cuesta_sim::explorer::store::{Step, Workload, crash};
 use cuesta_sim::explorer::workloads::DigestAt;
 use cuesta_sim::explorer::{Bounds, Coverage, Memory};
@@ -171,6 +173,34 @@ fn what_was_synced_to_a_disk_survives_and_the_rest_as_a_prefix() {
 #[test]
 fn clients_go_on_when_the_daemon_is_killed() {
     slice(Part::Restarts, 1, as_it_is);
+}
+
+/// Explores every scenario of sessions that send operations, and so many drawn ones.
+fn explore_shipping(medium: Medium, drawn: u64) {
+    let scenarios = shipping::scenarios().into_iter().map(|(name, workload)| (name.to_owned(), workload));
+    let drawn = (seed()..seed() + drawn).map(|seed| (format!("seed {seed}"), shipping::drawn(seed)));
+    let (mut total, mut failures) = (Coverage::default(), Vec::new());
+    for (name, workload) in scenarios.chain(drawn) {
+        let _sound = without_bugs();
+        let memory = &mut Memory::default();
+        match shipping::crash(&workload.on(medium), memory, &shipping::bounds(), seed()) {
+            Ok(coverage) => total.add(coverage),
+            Err(failure) => failures.push(format!("{name}: {failure}")),
+        }
+    }
+    println!("{total}");
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+#[test]
+fn what_is_sent_and_what_is_not_survive_as_one_prefix_with_what_was_seen() {
+    explore_shipping(Medium::Memory, 3);
+}
+
+#[test]
+#[ignore = "nothing makes the log of SharedFS's session durable before those of sessions that saw what is in it"]
+fn what_is_sent_and_what_is_not_survive_on_a_disk_as_one_prefix_with_what_was_seen() {
+    explore_shipping(Medium::Block, 3);
 }
 
 /// A hole and a length are two calls of the kernel's, between which a process can be killed.

@@ -11,6 +11,7 @@ use cuesta_sim::explorer::deaths::{self, Death};
 use cuesta_sim::explorer::hand_overs::{Digests, ended, given_back, scenarios};
 use cuesta_sim::explorer::lanes::{self, Overlapping};
 use cuesta_sim::explorer::mapped::mapped;
+use cuesta_sim::explorer::shipping;
 use cuesta_sim::explorer::store::{ClientNumber, On, Step, Workload, WorkloadFailure, crash};
 use cuesta_sim::explorer::workloads::{DigestAt, lost_overwrites, overwriting, population, workload};
 use cuesta_sim::explorer::{Bounds, Coverage, Memory};
@@ -195,6 +196,15 @@ fn hand_over() -> Workload {
 #[test]
 fn a_hand_over_that_skips_the_digest_is_caught() {
     caught_in(Bug::LostUpdate, &hand_over(), &Bounds::quick());
+}
+
+/// A file is shipped again that a session had for itself: what SharedFS performs comes behind what the session did.
+#[test]
+fn a_file_that_is_shipped_before_its_log_is_digested_is_caught() {
+    let switched = shipping::scenarios().into_iter().find(|(name, _)| *name == "shipped no more, and again");
+    let (_, workload) = switched.expect("there is such a scenario");
+    let run = || shipping::crash(&workload, &mut Memory::default(), &shipping::bounds(), seed());
+    caught_alive(Bug::LostUpdate, run);
 }
 
 /// What shows as soon as somebody looks.
