@@ -83,7 +83,7 @@ pub trait OwnSession: std::fmt::Debug + Send + Sync {
 #[derive(Debug, Default)]
 pub(crate) struct Numbers {
     last: AtomicU64,
-    pub(crate) beside: OnceLock<&'static dyn OwnSession>,
+    pub(crate) beside: OnceLock<Arc<dyn OwnSession>>,
 }
 
 impl Numbers {

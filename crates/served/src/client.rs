@@ -82,7 +82,7 @@ impl Client {
 
     /// Its calls go beside those of a session of the process: on a disk the logs of both depend on each other.
     #[must_use]
-    pub fn beside(self, session: &'static dyn OwnSession) -> Client {
+    pub fn beside(self, session: Arc<dyn OwnSession>) -> Client {
         let _ = self.numbers.beside.set(session);
         self
     }

@@ -80,7 +80,7 @@ fn connect() -> Option<&'static Client> {
     descriptors::hide(client.descriptor(), true);
     filter::ACTIVE.store(1, Ordering::Release);
     filter::HOLDS.store(1, Ordering::Release);
-    let client: &'static Client = Box::leak(Box::new(Client::Served(client.beside(&Session))));
+    let client: &'static Client = Box::leak(Box::new(Client::Served(client.beside(Arc::new(Session)))));
     CONNECTION.store(ptr::from_ref(client).cast_mut(), Ordering::Release);
     Some(client)
 }

@@ -309,15 +309,26 @@ impl Sessions {
         }
     }
 
-    fn take(&mut self, step: &Step, model: &mut Model, history: &mut History) -> Result<(), String> {
+    /// Takes a step. `marks`: the recording of this process is of it. Before, it may be of another test's sessions.
+    fn take(
+        &mut self,
+        step: &Step,
+        model: &mut Model,
+        history: &mut History,
+        marks: bool,
+    ) -> Result<(), String> {
         match step {
             Step::Digest(Log::Own(session)) => self.worlds[*session].world().digest(),
             Step::Digest(Log::Service) => self.service.digest(),
             Step::Call(session, call, way) => {
                 let before = model.clone();
-                issued(*session as u64);
+                if marks {
+                    issued(*session as u64);
+                }
                 let log = self.call(model, *session, call, *way)?;
-                acknowledged(*session as u64);
+                if marks {
+                    acknowledged(*session as u64);
+                }
                 history.note(*session, call, log, &before, model);
                 Ok(())
             }
@@ -340,12 +351,12 @@ pub fn crash(
     let is_durable_at_once = workload.medium != Medium::Block;
     let mut before = History::new(model.clone(), is_durable_at_once);
     for step in setup() {
-        sessions.take(&step, &mut model, &mut before).map_err(WorkloadFailure::Run)?;
+        sessions.take(&step, &mut model, &mut before, false).map_err(WorkloadFailure::Run)?;
     }
     let mut history = History::new(model.clone(), is_durable_at_once);
     let recorder = Recorder::install(&[root]).map_err(|error| WorkloadFailure::Run(error.to_string()))?;
     let mut steps = workload.steps.iter();
-    let outcome = steps.try_for_each(|step| sessions.take(step, &mut model, &mut history));
+    let outcome = steps.try_for_each(|step| sessions.take(step, &mut model, &mut history, true));
     let recording = recorder.take();
     outcome.map_err(WorkloadFailure::Run)?;
     accounted(&recording, root)?;

@@ -7,17 +7,19 @@
 use super::small::small_options;
 use super::{World, done};
 use crate::operation::{Operation, Outcome};
-use cuesta_format::InodeRecord;
 use cuesta_format::geometry::USERS_SOCKET_FILE;
-use cuesta_libfs::{Credentials, Error, RenameFlags, SetAttributes, ShippedChange, ShippedFile, Shipper};
+use cuesta_format::{InodeRecord, LogDependency};
+use cuesta_libfs::{
+    Client, Credentials, Error, Observed, RenameFlags, SetAttributes, ShippedChange, ShippedFile, Shipper,
+};
 use cuesta_media::{UserSlice, UserSliceMut};
-use cuesta_served::{Client as Connection, Listener, Place, Server, Subject};
+use cuesta_served::{Client as Connection, Listener, OwnSession, Place, Server, Subject};
 use cuesta_sharedfs::{Options, Ship};
 use rustix::io::Errno;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 
 /// A client that has made so many calls has a ring.
 const CALLS_BEFORE_RING: usize = 16;
@@ -36,9 +38,27 @@ pub struct SendingWorld {
     way: Arc<Way>,
 }
 
+/// The session beside its connection, and what it saw of the service's log.
+#[derive(Debug)]
+struct Own {
+    session: Weak<Client>,
+    observed: Observed,
+}
+
+impl OwnSession for Own {
+    fn undurable_end(&self) -> Option<LogDependency> {
+        self.session.upgrade()?.undurable_end()
+    }
+
+    fn note(&self, seen: LogDependency) {
+        self.observed.note(seen);
+    }
+}
+
 /// How it sends.
 struct Way {
     connection: Connection,
+    own: Arc<Own>,
     /// Else the way cannot be had, and the session does the operation.
     is_open: AtomicBool,
     /// Requests that were sent.
@@ -58,8 +78,10 @@ impl World {
     pub fn sends_to(self, service: &Service) -> Result<SendingWorld, String> {
         let path = service.folder.path().join(USERS_SOCKET_FILE);
         let connection = Connection::connect(path.as_os_str().as_bytes(), 0);
-        let connection = connection.map_err(|error| format!("connect: {error}"))?;
-        let way = Arc::new(Way { connection, is_open: AtomicBool::new(false), sent: AtomicU64::new(0) });
+        let own = Arc::new(Own { session: Arc::downgrade(&self.client), observed: Observed::new() });
+        let connection = connection.map_err(|error| format!("connect: {error}"))?.beside(own.clone());
+        let (is_open, sent) = (AtomicBool::new(false), AtomicU64::new(0));
+        let way = Arc::new(Way { connection, own, is_open, sent });
         self.client.ship_by(Box::new(ByWay(Arc::clone(&way))));
         Ok(SendingWorld { world: self, way })
     }
@@ -214,6 +236,14 @@ impl Shipper for ByWay {
 
     fn change(&self, file: &ShippedFile, change: ShippedChange) -> Result<(), Error> {
         self.0.for_file(file)?.ship_change(file, change)
+    }
+
+    fn sync(&self) -> Result<(), Error> {
+        self.0.connection.sync()
+    }
+
+    fn observed(&self) -> Option<&Observed> {
+        Some(&self.0.own.observed)
     }
 
     fn record(&self, file: &ShippedFile) -> Result<InodeRecord, Error> {

@@ -198,7 +198,6 @@ fn what_is_sent_and_what_is_not_survive_as_one_prefix_with_what_was_seen() {
 }
 
 #[test]
-#[ignore = "nothing makes the log of SharedFS's session durable before those of sessions that saw what is in it"]
 fn what_is_sent_and_what_is_not_survive_on_a_disk_as_one_prefix_with_what_was_seen() {
     explore_shipping(Medium::Block, 3);
 }

@@ -5,6 +5,7 @@
 //! another need no crash: [`crate::linearizability`] plants them.
 
 use crate::{planting, seed};
+use cuesta_format::Medium;
 use cuesta_media::planted::{Bug, plant};
 use cuesta_sim::explorer::calls;
 use cuesta_sim::explorer::deaths::{self, Death};
@@ -201,10 +202,42 @@ fn a_hand_over_that_skips_the_digest_is_caught() {
 /// A file is shipped again that a session had for itself: what SharedFS performs comes behind what the session did.
 #[test]
 fn a_file_that_is_shipped_before_its_log_is_digested_is_caught() {
-    let switched = shipping::scenarios().into_iter().find(|(name, _)| *name == "shipped no more, and again");
-    let (_, workload) = switched.expect("there is such a scenario");
+    let workload = shipping_scenario("shipped no more, and again");
     let run = || shipping::crash(&workload, &mut Memory::default(), &shipping::bounds(), seed());
     caught_alive(Bug::LostUpdate, run);
+}
+
+fn shipping_scenario(wanted: &str) -> shipping::Workload {
+    let found = shipping::scenarios().into_iter().find(|(name, _)| *name == wanted);
+    found.expect("there is such a scenario").1
+}
+
+/// What shows in a crash on a disk.
+fn caught_on_a_disk(bug: Bug, scenario: &str) {
+    let workload = shipping_scenario(scenario).on(Medium::Block);
+    let run = || shipping::crash(&workload, &mut Memory::default(), &shipping::bounds(), seed());
+    let _alone = planting();
+    if let Err(failure) = run() {
+        panic!("without the bug: {failure}");
+    }
+    plant(Some(bug));
+    let outcome = run();
+    plant(None);
+    match outcome {
+        Err(WorkloadFailure::Crash(failure)) => println!("{bug:?}: {failure}"),
+        Err(other) => panic!("{bug:?} shows without a crash: {other}"),
+        Ok(coverage) => panic!("{bug:?} is not caught: {coverage}"),
+    }
+}
+
+#[test]
+fn a_recovery_that_forgets_what_logs_depend_on_is_caught() {
+    caught_on_a_disk(Bug::DependenciesForgotten, "own behind sent");
+}
+
+#[test]
+fn an_fsync_that_leaves_out_what_the_session_saw_is_caught() {
+    caught_on_a_disk(Bug::ObservedUnsynced, "synced where all was sent");
 }
 
 /// What shows as soon as somebody looks.
