@@ -1,6 +1,8 @@
 //! What goes wrong, and the one table that turns it into an error number.
 
 use cuesta_format::InodeNumber;
+use cuesta_format::wire::{Refusal, Response};
+use cuesta_media::MediaError;
 
 /// Why a call failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, serde::Serialize, serde::Deserialize)]
@@ -158,4 +160,28 @@ impl Error {
             | Error::Withdrawn => libc::EIO,
         }
     }
+}
+
+impl From<Refusal> for Error {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::NotFound => Error::NotFound,
+            Refusal::NoSpace => Error::NoSpace,
+            Refusal::OverQuota => Error::OverQuota,
+            Refusal::SessionEnded => Error::SessionEnded,
+            Refusal::Version { .. } => Error::Version(refusal.to_string()),
+            Refusal::Invalid(why) | Refusal::Internal(why) => Error::Daemon(why),
+        }
+    }
+}
+
+impl From<MediaError> for Error {
+    fn from(error: MediaError) -> Self {
+        Error::Daemon(error.to_string())
+    }
+}
+
+/// The error for an answer that does not fit its question.
+pub(crate) fn unexpected(_response: &Response) -> Error {
+    Error::Daemon("the answer does not fit the request".into())
 }

@@ -1,0 +1,344 @@
+//! The content of a directory: the names known, and whether a name that is not known may exist.
+//!
+//! A directory made by this session, or listed once, is complete: what is not in it does not exist. In one that is
+//! not, names taken away are remembered until SharedFS knows as well.
+
+use crate::cache::split_table::SplitTable;
+use crate::sync::{AtomicU32, Ordering};
+use cuesta_format::wire::{BESIDE_MAX, DirectoryEntry, Kept};
+use cuesta_format::{FileKind, InodeNumber, LogPosition};
+use hashbrown::{DefaultHashBuilder, HashMap};
+use std::hash::BuildHasher;
+
+/// Names taken that are remembered before those SharedFS knows of are swept out.
+const TAKEN_KEPT: usize = 1024;
+
+/// A session that asks for so many names of an incomplete directory one by one, and for one in so many of those it has, fetches all
+/// names instead: a question takes as long as some eighty names of a listing.
+const ASKED_ONE_BY_ONE_MIN: u32 = 16;
+
+const NAMES_FOR_A_QUESTION: u64 = 64;
+
+/// A larger directory is never fetched whole: its names would take some hundred megabytes.
+const FETCHED_NAMES_MAX: u64 = 1 << 20;
+
+/// Directories asked for along with the second that is asked for in a directory.
+const BESIDE_FIRST: usize = 16;
+
+/// More names are not looked through for directories to ask for.
+const NAMES_SEARCHED_MAX: usize = 4096;
+
+/// What a name stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Named {
+    pub(crate) inode: InodeNumber,
+    pub(crate) kind: FileKind,
+}
+
+/// What is known of a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Known {
+    Present(Named),
+    Absent,
+    /// SharedFS must be asked.
+    Unknown,
+}
+
+/// Longest name that is kept without memory of its own.
+const SHORT_BYTES_MAX: usize = 30;
+
+/// A name as a directory keeps it.
+#[derive(Debug)]
+enum KeptName {
+    Short { length: u8, bytes: [u8; SHORT_BYTES_MAX] },
+    Long(Box<[u8]>),
+}
+
+impl KeptName {
+    #[inline]
+    fn new(name: &[u8]) -> KeptName {
+        let mut bytes = [0; SHORT_BYTES_MAX];
+        match bytes.get_mut(..name.len()) {
+            Some(start) => {
+                start.copy_from_slice(name);
+                KeptName::Short { length: name.len() as u8, bytes }
+            }
+            None => KeptName::Long(name.into()),
+        }
+    }
+
+    #[inline]
+    fn bytes(&self) -> &[u8] {
+        match self {
+            KeptName::Short { length, bytes } => &bytes[..usize::from(*length)],
+            KeptName::Long(name) => name,
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Entry {
+    name: KeptName,
+    named: Named,
+}
+
+/// The names, by name.
+#[derive(Debug)]
+struct Names {
+    table: SplitTable<Entry>,
+    hasher: DefaultHashBuilder,
+}
+
+impl Names {
+    fn new() -> Names {
+        Names { table: SplitTable::new(), hasher: DefaultHashBuilder::default() }
+    }
+
+    #[inline]
+    fn get(&self, name: &[u8]) -> Option<Named> {
+        let found = self.table.find(self.hasher.hash_one(name), |entry| entry.name.bytes() == name)?;
+        Some(found.named)
+    }
+
+    /// Enters a name that is not there.
+    #[inline]
+    fn enter(&mut self, hash: u64, name: &[u8], named: Named) {
+        let hasher = &self.hasher;
+        let entry = Entry { name: KeptName::new(name), named };
+        self.table.insert_new(hash, entry, |entry| hasher.hash_one(entry.name.bytes()));
+    }
+
+    /// Enters a name, or what it stands for now if `replaces`.
+    #[inline]
+    fn put(&mut self, name: &[u8], named: Named, replaces: bool) {
+        let hash = self.hasher.hash_one(name);
+        match self.table.find_mut(hash, |entry| entry.name.bytes() == name) {
+            Some(entry) if replaces => entry.named = named,
+            Some(_) => {}
+            None => self.enter(hash, name, named),
+        }
+    }
+
+    #[inline]
+    fn remove(&mut self, name: &[u8]) {
+        self.table.remove(self.hasher.hash_one(name), |entry| entry.name.bytes() == name);
+    }
+}
+
+/// The content.
+#[derive(Debug)]
+pub(crate) struct DirectoryContent {
+    names: Names,
+    taken: HashMap<Box<[u8]>, LogPosition>,
+    /// Names taken that were left when those SharedFS knows of were last swept out.
+    taken_swept: usize,
+    complete: bool,
+    listed_to: Vec<u8>,
+    /// Names asked for one by one.
+    asked: u32,
+    /// How often a directory in it was asked for: the next may bring others along.
+    beside: AtomicU32,
+    /// What is known is out of date, and complete as of this.
+    kept: Option<Kept>,
+    /// It was changed under the last lease.
+    changed: bool,
+}
+
+impl DirectoryContent {
+    /// Of a new directory.
+    pub(crate) fn empty() -> DirectoryContent {
+        DirectoryContent {
+            names: Names::new(),
+            taken: HashMap::new(),
+            taken_swept: 0,
+            complete: true,
+            listed_to: Vec::new(),
+            asked: 0,
+            beside: AtomicU32::new(0),
+            kept: None,
+            changed: false,
+        }
+    }
+
+    /// Of a directory in the shared area.
+    pub(crate) fn granted(entries: Vec<DirectoryEntry>, complete: bool) -> DirectoryContent {
+        let mut content = DirectoryContent { complete: false, ..DirectoryContent::empty() };
+        content.learn(entries, complete, LogPosition(0));
+        content
+    }
+
+    /// Of a directory in the shared area, all of it.
+    pub(crate) fn of_all<'a>(
+        names: impl Iterator<Item = (&'a [u8], InodeNumber, FileKind)> + Clone,
+    ) -> DirectoryContent {
+        let mut content = DirectoryContent::empty();
+        content.names.table.expect(names.clone().count());
+        for (name, inode, kind) in names {
+            let hash = content.names.hasher.hash_one(name);
+            content.names.enter(hash, name, Named { inode, kind });
+        }
+        content
+    }
+
+    /// Takes entries that follow those listed, in name order; `retired` is what SharedFS knew at least.
+    pub(crate) fn learn(&mut self, entries: Vec<DirectoryEntry>, complete: bool, retired: LogPosition) {
+        if let Some(last) = entries.last() {
+            self.listed_to.clone_from(&last.name);
+        }
+        for entry in entries {
+            let Some(kind) = FileKind::from_byte(entry.kind) else { continue };
+            if self.taken.get(entry.name.as_slice()).is_some_and(|&taken| taken >= retired) {
+                continue;
+            }
+            self.names.put(&entry.name, Named { inode: entry.inode, kind }, false);
+        }
+        if complete {
+            self.complete = true;
+            self.taken = HashMap::new();
+            self.listed_to = Vec::new();
+        }
+    }
+
+    /// The lease is gone. Says whether what is known is worth catching up from.
+    pub(crate) fn keep(&mut self, kept: Kept, changed: bool) -> bool {
+        self.changed = changed;
+        let is_whole = self.complete;
+        self.kept = Some(kept).filter(|_| is_whole);
+        is_whole
+    }
+
+    /// What is known, though the lease is gone.
+    pub(crate) fn kept(&self) -> Option<&Kept> {
+        self.kept.as_ref()
+    }
+
+    /// Whether who asks for a lease again will want to change it.
+    pub(crate) fn will_change(&self) -> bool {
+        self.kept.is_some() && self.changed
+    }
+
+    /// There is a lease again, and these are the names that changed meanwhile, in the order they did.
+    pub(crate) fn catch_up(&mut self, changes: Vec<DirectoryEntry>) {
+        self.kept = None;
+        for DirectoryEntry { name, inode, kind } in changes {
+            match FileKind::from_byte(kind) {
+                Some(kind) if inode != InodeNumber::NONE => {
+                    self.names.put(&name, Named { inode, kind }, true);
+                }
+                _ => self.names.remove(&name),
+            }
+        }
+    }
+
+    /// A name is about to be asked for. Says whether to fetch all names instead; the directory has `size`.
+    pub(crate) fn fetches_all(&mut self, size: u64) -> bool {
+        self.asked = self.asked.saturating_add(1);
+        self.asked > ASKED_ONE_BY_ONE_MIN
+            && size <= FETCHED_NAMES_MAX
+            && u64::from(self.asked) > size / NAMES_FOR_A_QUESTION
+    }
+
+    /// The last name listed by SharedFS, while more follow.
+    pub(crate) fn listed_to(&self) -> Option<&[u8]> {
+        (!self.complete).then_some(self.listed_to.as_slice())
+    }
+
+    #[inline]
+    pub(crate) fn find(&self, name: &[u8], retired: LogPosition) -> Known {
+        match self.names.get(name) {
+            Some(named) => Known::Present(named),
+            None if self.complete => Known::Absent,
+            None if self.taken.get(name).is_some_and(|&taken| taken >= retired) => Known::Absent,
+            None => Known::Unknown,
+        }
+    }
+
+    /// A name was made, replaced, or learnt.
+    pub(crate) fn put(&mut self, name: &[u8], named: Named) {
+        self.names.put(name, named, true);
+        if !self.taken.is_empty() {
+            self.taken.remove(name);
+        }
+    }
+
+    /// A name was taken away by an entry at `position`.
+    pub(crate) fn take(&mut self, name: &[u8], position: LogPosition, retired: LogPosition) {
+        self.names.remove(name);
+        if self.complete {
+            return;
+        }
+        if self.taken.len() >= self.taken_swept.saturating_mul(2).max(TAKEN_KEPT) {
+            self.taken.retain(|_, taken| *taken >= retired);
+            self.taken_swept = self.taken.len();
+        }
+        self.taken.insert(name.into(), position);
+    }
+
+    /// How many names are known now.
+    pub(crate) fn len(&self) -> usize {
+        self.names.table.len()
+    }
+
+    /// Names known now.
+    pub(crate) fn names(&self) -> impl Iterator<Item = (&[u8], Named)> {
+        self.names.table.iter().map(|entry| (entry.name.bytes(), entry.named))
+    }
+
+    /// Directories to ask for along with the one in it that has this number, of those that are `wanted`: none for
+    /// the first, then some, then many; those that follow by number first, as programs read directories in that order.
+    pub(crate) fn directories_beside(
+        &self,
+        inode: InodeNumber,
+        mut wanted: impl FnMut(InodeNumber) -> bool,
+    ) -> Vec<InodeNumber> {
+        let count = match self.beside.fetch_add(1, Ordering::Relaxed) {
+            0 => return Vec::new(),
+            1 => BESIDE_FIRST,
+            _ => BESIDE_MAX,
+        };
+        let names = self.names.table.iter().take(NAMES_SEARCHED_MAX).map(|entry| entry.named);
+        let mut found: Vec<InodeNumber> = names
+            .filter(|named| named.kind == FileKind::Directory && named.inode != inode)
+            .map(|named| named.inode)
+            .filter(|&inode| wanted(inode))
+            .collect();
+        found.sort_unstable_by_key(|found| found.0.wrapping_sub(inode.0));
+        found.truncate(count);
+        found
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.names.table.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(name: &str, inode: u64) -> DirectoryEntry {
+        DirectoryEntry { name: name.into(), inode: InodeNumber(inode), kind: FileKind::File as u8 }
+    }
+
+    #[test]
+    fn a_name_taken_stays_away_until_shared_fs_knows() {
+        let mut content = DirectoryContent::granted(vec![entry("a", 5)], false);
+        content.take(b"a", LogPosition(640), LogPosition(0));
+        assert_eq!(content.find(b"a", LogPosition(0)), Known::Absent);
+        assert_eq!(content.find(b"b", LogPosition(0)), Known::Unknown);
+        content.learn(vec![entry("a", 5), entry("b", 6)], false, LogPosition(0));
+        assert_eq!(content.find(b"a", LogPosition(640)), Known::Absent);
+        assert_eq!(content.find(b"a", LogPosition(704)), Known::Unknown);
+        assert!(matches!(content.find(b"b", LogPosition(0)), Known::Present(_)));
+        assert_eq!(content.listed_to(), Some(b"b".as_slice()));
+    }
+
+    #[test]
+    fn a_complete_directory_answers_by_itself() {
+        let mut content = DirectoryContent::granted(vec![entry("a", 5)], true);
+        assert_eq!(content.find(b"b", LogPosition(0)), Known::Absent);
+        content.put(b"b", Named { inode: InodeNumber(7), kind: FileKind::File });
+        assert_eq!(content.names().count(), 2);
+        assert_eq!(content.listed_to(), None);
+    }
+}

@@ -1,0 +1,498 @@
+//! The content of a regular file: what its own log holds, over what the shared area holds.
+//!
+//! | layer | value | goes away |
+//! |---|---|---|
+//! | overlay | payload in the log, or zeros a truncation or clearing left | when its log position is retired |
+//! | base | place in an arena | replaced by digests' reports |
+//!
+//! What a digest wrote over blocks where they lay it does not report: the base has them. Where it has not (the file grew
+//! over a part of a block), the extents are fetched anew.
+//!
+//! Zeros in the overlay shield a truncated or cleared range from places that an earlier digest reports late. A base that
+//! such a report would have changed under the shield is fetched anew once the shield goes (`stale`).
+
+use crate::cache::interval::{IntervalMap, Sliding, Spares};
+use crate::sync::{AtomicU64, Ordering};
+use cuesta_format::{BLOCK_BYTES, BlockAddress, Extent, LogPosition};
+use std::ops::Range;
+
+/// A piece of the overlay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fresh {
+    Log(LogPosition),
+    Zeros(LogPosition),
+}
+
+impl Sliding for Fresh {
+    fn slide(self, bytes: u64) -> Self {
+        match self {
+            Fresh::Log(position) => Fresh::Log(position.plus(bytes)),
+            zeros @ Fresh::Zeros(_) => zeros,
+        }
+    }
+
+    fn spares() -> &'static Spares<Fresh> {
+        static SPARES: Spares<Fresh> = Spares::new();
+        &SPARES
+    }
+}
+
+/// A byte address in the shared area.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Place(u64);
+
+impl Sliding for Place {
+    fn slide(self, bytes: u64) -> Self {
+        Place(self.0 + bytes)
+    }
+
+    fn spares() -> &'static Spares<Place> {
+        static SPARES: Spares<Place> = Spares::new();
+        &SPARES
+    }
+}
+
+/// A truncation or clearing whose zeros are in the overlay.
+#[derive(Clone, Copy, Debug)]
+struct Cut {
+    position: LogPosition,
+    start: u64,
+    end: u64,
+}
+
+/// Where bytes of a file are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Source {
+    /// In the log, from this position on.
+    Log(LogPosition),
+    /// In an arena, from this byte address on.
+    Arena(u64),
+    /// Nowhere: zeros.
+    Hole,
+    /// Not known yet: extents must be fetched from this offset on.
+    Unknown,
+}
+
+/// The content.
+#[derive(Debug)]
+pub(crate) struct FileContent {
+    overlay: IntervalMap<Fresh>,
+    base: IntervalMap<Place>,
+    /// The base is known below this offset.
+    known_to: u64,
+    stale: bool,
+    cuts: Vec<Cut>,
+    /// Blocks that hold content, if they were counted since anything but a write changed; else [`UNCOUNTED`].
+    counted: AtomicU64,
+}
+
+const UNCOUNTED: u64 = u64::MAX;
+
+impl FileContent {
+    /// Of a new file.
+    pub(crate) fn empty() -> FileContent {
+        FileContent {
+            overlay: IntervalMap::new(),
+            base: IntervalMap::new(),
+            known_to: u64::MAX,
+            stale: false,
+            cuts: Vec::new(),
+            counted: AtomicU64::new(UNCOUNTED),
+        }
+    }
+
+    /// Of a file of `size` bytes in the shared area.
+    pub(crate) fn granted(
+        size: u64,
+        extents: impl IntoIterator<Item = Extent>,
+        complete: bool,
+    ) -> FileContent {
+        let mut content = FileContent { known_to: 0, ..FileContent::empty() };
+        content.learn(extents, complete);
+        content.base.remove(size..u64::MAX);
+        content
+    }
+
+    /// From which offset on extents are not known; `None`: all are.
+    pub(crate) fn unknown_from(&self) -> Option<u64> {
+        (self.known_to != u64::MAX).then_some(self.known_to)
+    }
+
+    /// Takes extents that follow those known, in order.
+    pub(crate) fn learn(&mut self, extents: impl IntoIterator<Item = Extent>, complete: bool) {
+        for extent in extents {
+            self.place(&extent);
+            self.known_to = self.known_to.max(extent.end_block().saturating_mul(BLOCK_BYTES));
+        }
+        if complete {
+            self.known_to = u64::MAX;
+        }
+    }
+
+    /// What was counted may be so no more.
+    fn recount(&mut self) {
+        *self.counted.get_mut() = UNCOUNTED;
+    }
+
+    /// A digest put these blocks here.
+    pub(crate) fn place(&mut self, extent: &Extent) {
+        self.recount();
+        let start = extent.file_block.saturating_mul(BLOCK_BYTES);
+        let range = start..extent.end_block().saturating_mul(BLOCK_BYTES);
+        let BlockAddress(address) = extent.address;
+        if self.cuts.is_empty() {
+            return self.base.insert_joining(range, Place(address));
+        }
+        let mut at = range.start;
+        while at < range.end {
+            let shield = self
+                .overlay
+                .in_range(at..range.end)
+                .find(|(_, fresh)| matches!(fresh, Fresh::Zeros(_)))
+                .map_or(range.end..range.end, |(shield, _)| shield);
+            self.base.insert_joining(at..shield.start, Place(address + (at - start)));
+            self.stale |= !shield.is_empty();
+            at = shield.end;
+        }
+    }
+
+    /// A write of `range` whose payload starts at `position`.
+    #[inline]
+    pub(crate) fn write(&mut self, range: Range<u64>, position: LogPosition) {
+        let counted = *self.counted.get_mut();
+        if counted != UNCOUNTED {
+            let blocks = range.start / BLOCK_BYTES..range.end.div_ceil(BLOCK_BYTES);
+            let held = self.count(blocks.start * BLOCK_BYTES, blocks.end * BLOCK_BYTES);
+            *self.counted.get_mut() = counted + (blocks.end - blocks.start).saturating_sub(held);
+        }
+        self.overlay.insert(range, Fresh::Log(position));
+    }
+
+    /// The size changed, by an entry at `position`. Whether there is something to retire once it was digested.
+    pub(crate) fn truncate(&mut self, old_size: u64, size: u64, position: LogPosition) -> bool {
+        if size >= old_size {
+            return false;
+        }
+        let end = old_size.next_multiple_of(BLOCK_BYTES);
+        self.recount();
+        self.base.remove(size..u64::MAX);
+        self.shield(size..end, position);
+        true
+    }
+
+    /// The range was cleared, by an entry at `position`. Whether there is something to retire once it was digested.
+    pub(crate) fn clear(&mut self, range: Range<u64>, position: LogPosition) -> bool {
+        if range.is_empty() {
+            return false;
+        }
+        self.recount();
+        self.base.remove(range.clone());
+        self.shield(range, position);
+        true
+    }
+
+    fn shield(&mut self, range: Range<u64>, position: LogPosition) {
+        self.overlay.insert(range.clone(), Fresh::Zeros(position));
+        self.cuts.push(Cut { position, start: range.start, end: range.end });
+    }
+
+    /// Whether nothing of it is in the log, and all of the shared area's part is known: only then it can be shifted,
+    /// for what digests still had to report would be in the wrong places.
+    pub(crate) fn may_shift(&self) -> bool {
+        self.is_clean() && self.known_to == u64::MAX
+    }
+
+    /// Takes a range out, or makes room at its start, in content that [`FileContent::may_shift`].
+    pub(crate) fn shift(&mut self, range: Range<u64>, insert: bool) {
+        self.recount();
+        let length = range.end - range.start;
+        let before: Vec<_> = self.base.in_range(0..range.start).collect();
+        let behind: Vec<_> =
+            self.base.in_range(if insert { range.start } else { range.end }..u64::MAX).collect();
+        self.base.clear();
+        for (piece, place) in before {
+            self.base.insert_joining(piece, place);
+        }
+        for (piece, place) in behind {
+            let moved = match insert {
+                true => piece.start + length..piece.end + length,
+                false => piece.start - length..piece.end - length,
+            };
+            self.base.insert_joining(moved, place);
+        }
+    }
+
+    /// What the entries below `end` wrote is in the base now.
+    pub(crate) fn retire_writes(&mut self, end: LogPosition) {
+        self.recount();
+        let (base, known_to) = (&self.base, self.known_to);
+        let mut is_known = true;
+        self.overlay.remove_if(0..u64::MAX, |range, fresh| match fresh {
+            Fresh::Log(position) if position < end => {
+                is_known &= base.covers(range.start..range.end.min(known_to));
+                true
+            }
+            Fresh::Log(_) | Fresh::Zeros(_) => false,
+        });
+        if !is_known {
+            self.base.clear();
+            self.known_to = 0;
+        }
+    }
+
+    /// The truncation or clearing by the entry at `position` was digested.
+    pub(crate) fn retire_truncate(&mut self, position: LogPosition) {
+        let Some(index) = self.cuts.iter().position(|cut| cut.position == position) else {
+            return;
+        };
+        self.recount();
+        let cut = self.cuts.swap_remove(index);
+        self.overlay.remove_if(cut.start..cut.end, |_, fresh| fresh == Fresh::Zeros(position));
+        if self.stale {
+            self.stale = false;
+            self.base.clear();
+            self.known_to = 0;
+        }
+    }
+
+    /// Nothing of it is in the log any more.
+    pub(crate) fn is_clean(&self) -> bool {
+        self.overlay.is_empty() && self.cuts.is_empty()
+    }
+
+    /// Where the byte at `at` is, and how many up to `end` follow it there.
+    #[inline]
+    pub(crate) fn find(&self, at: u64, end: u64) -> (u64, Source) {
+        let mut end = end;
+        if !self.overlay.is_empty()
+            && let Some((range, fresh)) = self.overlay.first_in(at..end)
+        {
+            if range.start == at {
+                let source = match fresh {
+                    Fresh::Log(position) => Source::Log(position),
+                    Fresh::Zeros(_) => Source::Hole,
+                };
+                return (range.end - at, source);
+            }
+            end = range.start;
+        }
+        match self.base.first_in(at..end) {
+            Some((range, Place(address))) if range.start == at => (range.end - at, Source::Arena(address)),
+            _ if at >= self.known_to => (end - at, Source::Unknown),
+            Some((range, _)) => (range.start - at, Source::Hole),
+            None => (end.min(self.known_to) - at, Source::Hole),
+        }
+    }
+
+    /// The first byte from `from` on that lies in a block with content (`data`), or in one without, of a file of `size`
+    /// bytes; what lies at the end is no block. `Err`: extents must be fetched first.
+    pub(crate) fn boundary(&self, from: u64, size: u64, data: bool) -> Result<Option<u64>, ()> {
+        let mut at = from - from % BLOCK_BYTES;
+        // Where the hole began that ends at `at`.
+        let mut hole = at;
+        while at < size {
+            let (bytes, source) = self.find(at, size);
+            let end = at + bytes.max(1);
+            match source {
+                Source::Unknown => return Err(()),
+                Source::Hole => {
+                    let first = hole.next_multiple_of(BLOCK_BYTES);
+                    if !data && (end >= size || end - first.min(end) >= BLOCK_BYTES) && first < size {
+                        return Ok(Some(first.max(from)));
+                    }
+                }
+                Source::Log(_) | Source::Arena(_) if data => {
+                    return Ok(Some((at - at % BLOCK_BYTES).max(from)));
+                }
+                Source::Log(_) | Source::Arena(_) => hole = end,
+            }
+            at = end;
+        }
+        Ok((!data).then_some(size))
+    }
+
+    /// Blocks that hold content, of a file of `size` bytes; an estimate for files of very many pieces.
+    pub(crate) fn blocks(&self, size: u64, blocks_known: u64) -> u64 {
+        const PIECES_MAX: usize = 4096;
+        let counted = self.counted.load(Ordering::Relaxed);
+        if counted != UNCOUNTED {
+            return counted;
+        }
+        if self.known_to != u64::MAX {
+            return blocks_known;
+        }
+        if self.overlay.len() + self.base.len() > PIECES_MAX {
+            return size.div_ceil(BLOCK_BYTES);
+        }
+        let counted = self.count(0, size);
+        self.counted.store(counted, Ordering::Relaxed);
+        counted
+    }
+
+    /// Blocks that a write of a range adds to those with content, if that is known.
+    pub(crate) fn missing(&self, range: Range<u64>) -> Option<u64> {
+        let (start, end) = (range.start / BLOCK_BYTES, range.end.div_ceil(BLOCK_BYTES));
+        let (first, behind) = (start * BLOCK_BYTES, end.saturating_mul(BLOCK_BYTES));
+        (behind <= self.known_to).then(|| (end - start).saturating_sub(self.count(first, behind)))
+    }
+
+    /// Blocks with content in a range, which begins with a block.
+    fn count(&self, start: u64, end: u64) -> u64 {
+        let mut blocks = 0;
+        let mut counted_to = 0;
+        let mut at = start;
+        while at < end {
+            let (bytes, source) = self.find(at, end);
+            if !matches!(source, Source::Hole | Source::Unknown) {
+                let first = (at / BLOCK_BYTES).max(counted_to);
+                let end = (at + bytes).div_ceil(BLOCK_BYTES);
+                blocks += end.saturating_sub(first);
+                counted_to = counted_to.max(end);
+            }
+            at += bytes.max(1);
+        }
+        blocks
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn extent(file_block: u64, blocks: u32, address: u64) -> Extent {
+        Extent { file_block, blocks, address: BlockAddress(address * BLOCK_BYTES) }
+    }
+
+    #[test]
+    fn overlay_covers_base_covers_holes() {
+        let mut content = FileContent::granted(3 * BLOCK_BYTES, [extent(1, 1, 9)], true);
+        content.write(BLOCK_BYTES + 10..BLOCK_BYTES + 20, LogPosition(640));
+        assert_eq!(content.find(0, 9000), (BLOCK_BYTES, Source::Hole));
+        assert_eq!(content.find(BLOCK_BYTES, 9000), (10, Source::Arena(9 * BLOCK_BYTES)));
+        assert_eq!(content.find(BLOCK_BYTES + 15, 9000), (5, Source::Log(LogPosition(645))));
+        assert_eq!(content.find(2 * BLOCK_BYTES, 9000), (9000 - 2 * BLOCK_BYTES, Source::Hole));
+        content.retire_writes(LogPosition(704));
+        assert!(content.is_clean());
+        assert_eq!(content.blocks(3 * BLOCK_BYTES, 0), 1);
+    }
+
+    /// A program that writes and asks for the size in turns pays for what it wrote, not for all the file.
+    #[test]
+    fn blocks_are_counted_as_they_are_written() {
+        let mut random = fastrand::Rng::with_seed(7);
+        let mut content = FileContent::granted(1 << 20, [extent(3, 20, 9), extent(60, 1, 99)], true);
+        let mut size = 1 << 20;
+        for turn in 1..2000 {
+            let at = random.u64(..1 << 20);
+            let end = at + random.u64(1..20_000);
+            let position = LogPosition(turn * 64);
+            match random.u32(..40) {
+                0 => {
+                    content.truncate(size, at, position);
+                    size = at;
+                }
+                1 => drop(content.clear(at..end, position)),
+                2 => content.retire_truncate(LogPosition((turn - 1) * 64)),
+                3 => content.place(&extent(at / BLOCK_BYTES, 2, 1000)),
+                _ => {
+                    content.write(at..end, position);
+                    size = size.max(end);
+                }
+            }
+            let said = content.blocks(size, u64::MAX);
+            let all = if content.known_to == u64::MAX { content.count(0, size) } else { u64::MAX };
+            assert_eq!(said, all, "turn {turn}");
+        }
+    }
+
+    #[test]
+    fn a_write_adds_the_blocks_that_are_not_there() {
+        let mut content = FileContent::granted(10 * BLOCK_BYTES, [extent(2, 3, 9)], true);
+        assert_eq!(content.missing(0..10 * BLOCK_BYTES), Some(7));
+        assert_eq!(content.missing(3 * BLOCK_BYTES + 5..5 * BLOCK_BYTES + 1), Some(1));
+        content.write(5 * BLOCK_BYTES + 7..5 * BLOCK_BYTES + 9, LogPosition(64));
+        assert_eq!(content.missing(3 * BLOCK_BYTES + 5..5 * BLOCK_BYTES + 1), Some(0));
+        assert_eq!(content.missing(1 << 30..(1 << 30) + 1), Some(1), "behind the end");
+        let part = FileContent::granted(10 * BLOCK_BYTES, [extent(0, 3, 9)], false);
+        assert_eq!((part.missing(0..BLOCK_BYTES), part.missing(0..4 * BLOCK_BYTES)), (Some(0), None));
+    }
+
+    #[test]
+    fn a_truncated_range_does_not_come_back_by_a_late_report() {
+        let mut content = FileContent::empty();
+        content.write(0..8192, LogPosition(64));
+        content.truncate(8192, 100, LogPosition(9000));
+        content.place(&extent(0, 2, 5));
+        content.retire_writes(LogPosition(8320));
+        assert_eq!(content.find(0, 8192), (100, Source::Arena(5 * BLOCK_BYTES)));
+        assert_eq!(content.find(100, 8192), (8092, Source::Hole));
+        content.retire_truncate(LogPosition(9000));
+        assert_eq!(content.find(0, 8192).1, Source::Unknown, "the base is fetched anew");
+        assert!(content.is_clean());
+    }
+
+    #[test]
+    fn a_cleared_range_is_shielded_until_it_was_digested() {
+        let mut content = FileContent::granted(5 * BLOCK_BYTES, [extent(0, 5, 20)], true);
+        assert!(content.clear(100..2 * BLOCK_BYTES, LogPosition(640)));
+        content.place(&extent(0, 5, 40));
+        assert_eq!(content.find(0, 9000), (100, Source::Arena(40 * BLOCK_BYTES)));
+        assert_eq!(content.find(100, 9000), (2 * BLOCK_BYTES - 100, Source::Hole));
+        assert_eq!(content.find(8192, 9000).1, Source::Arena(42 * BLOCK_BYTES));
+        assert!(!content.may_shift());
+        content.retire_truncate(LogPosition(640));
+        assert_eq!(content.find(100, 9000).1, Source::Unknown, "the base is fetched anew");
+    }
+
+    #[test]
+    fn a_shift_moves_what_lies_behind() {
+        let mut content = FileContent::granted(5 * BLOCK_BYTES, [extent(0, 5, 20)], true);
+        content.shift(BLOCK_BYTES..3 * BLOCK_BYTES, true);
+        let size = 7 * BLOCK_BYTES;
+        assert_eq!(content.find(0, size), (BLOCK_BYTES, Source::Arena(20 * BLOCK_BYTES)));
+        assert_eq!(content.find(BLOCK_BYTES, size), (2 * BLOCK_BYTES, Source::Hole));
+        assert_eq!(content.find(3 * BLOCK_BYTES, size), (4 * BLOCK_BYTES, Source::Arena(21 * BLOCK_BYTES)));
+        content.shift(0..2 * BLOCK_BYTES, false);
+        assert_eq!(content.find(0, size), (BLOCK_BYTES, Source::Hole));
+        assert_eq!(content.find(BLOCK_BYTES, size).1, Source::Arena(21 * BLOCK_BYTES));
+    }
+
+    #[test]
+    fn holes_and_data_begin_at_blocks() {
+        let size = 10 * BLOCK_BYTES + 10;
+        let mut content = FileContent::granted(size, [extent(6, 1, 9)], true);
+        content.write(2 * BLOCK_BYTES + 10..3 * BLOCK_BYTES + 10, LogPosition(640));
+        let data = |from| content.boundary(from, size, true);
+        let hole = |from| content.boundary(from, size, false);
+        let block = |number: u64| Ok(Some(number * BLOCK_BYTES));
+        assert_eq!((data(0), hole(0)), (block(2), block(0)));
+        assert_eq!(data(2 * BLOCK_BYTES + 1), Ok(Some(2 * BLOCK_BYTES + 1)));
+        assert_eq!(data(3 * BLOCK_BYTES + 500), Ok(Some(3 * BLOCK_BYTES + 500)));
+        assert_eq!((hole(2 * BLOCK_BYTES), hole(3 * BLOCK_BYTES + 500)), (block(4), block(4)));
+        assert_eq!((data(4 * BLOCK_BYTES), hole(6 * BLOCK_BYTES)), (block(6), block(7)));
+        assert_eq!((data(7 * BLOCK_BYTES), hole(size - 1)), (Ok(None), Ok(Some(size - 1))));
+        let whole = FileContent::granted(6 * BLOCK_BYTES, [extent(0, 6, 9)], true);
+        assert_eq!(whole.boundary(5, 6 * BLOCK_BYTES - 3, false), Ok(Some(6 * BLOCK_BYTES - 3)));
+    }
+
+    #[test]
+    fn an_older_shield_survives_a_shorter_truncation() {
+        let mut content = FileContent::empty();
+        content.write(0..100_000, LogPosition(64));
+        content.truncate(100_000, 0, LogPosition(200_000));
+        content.truncate(0, 10, LogPosition(200_064));
+        content.truncate(10, 5, LogPosition(200_128));
+        content.place(&extent(0, 25, 7));
+        assert_eq!(content.find(50_000, 60_000).1, Source::Hole);
+    }
+
+    #[test]
+    fn unknown_extents_are_asked_for_in_order() {
+        let mut content = FileContent::granted(1 << 20, [extent(0, 2, 1)], false);
+        assert_eq!(content.find(0, 1 << 20), (8192, Source::Arena(BLOCK_BYTES)));
+        assert_eq!(content.unknown_from(), Some(8192));
+        assert_eq!(content.find(8192, 1 << 20).1, Source::Unknown);
+        content.learn([extent(4, 1, 8)], true);
+        assert_eq!(content.find(8192, 1 << 20), (8192, Source::Hole));
+    }
+}

@@ -1,0 +1,30 @@
+//! Programs that no process writes, as far as SharedFS has said, and how a door tells whether a program runs.
+//!
+//! This is a leaf; [`crate::calls::programs`] uses it.
+
+use crate::cache::version::Version;
+use crate::sync::Mutex;
+use cuesta_format::InodeNumber;
+use std::sync::OnceLock;
+
+/// Programs remembered as not written: more are seldom started in turns.
+const UNWRITTEN_MAX: usize = 16;
+
+/// What is known of programs.
+#[derive(Default)]
+pub(crate) struct Programs {
+    pub(crate) is_running: OnceLock<fn(InodeNumber) -> bool>,
+    /// Programs as they were when SharedFS said that nobody writes them, the last one last.
+    pub(crate) unwritten: Mutex<Vec<Version>>,
+}
+
+impl Programs {
+    pub(crate) fn remember(&self, version: Version) {
+        let mut unwritten = self.unwritten.lock();
+        unwritten.retain(|other| other.inode() != version.inode());
+        if unwritten.len() >= UNWRITTEN_MAX {
+            unwritten.remove(0);
+        }
+        unwritten.push(version);
+    }
+}

@@ -1,0 +1,113 @@
+//! Noting that an inode was read, and telling SharedFS of the new times of last access.
+//!
+//! The session tells SharedFS of many at once ([`Request::Accessed`]): before the process starts another one or ends, and now and then in a
+//! process that goes on. If a process is killed, the times that it has not told are lost.
+
+use crate::cache::access_times::{AccessTimes, moves};
+use crate::cache::inode::{Inode, State};
+use crate::client::client::Client;
+use crate::errno::Error;
+use crate::open_files::open_file::OpenFile;
+use crate::sync::Ordering;
+use cuesta_format::wire::{ACCESSES_MAX, Request};
+use cuesta_format::{InodeRecord, Timestamp};
+use cuesta_media::clock;
+
+/// What is older than this is told of as soon as a file is closed, in nanoseconds.
+const KEPT_NS_MAX: i64 = 100_000_000;
+
+impl Client {
+    /// Sets the policy.
+    pub fn set_access_times(&self, times: AccessTimes) {
+        self.access_times.store(times.bits(), Ordering::Relaxed);
+    }
+
+    /// Whether a read at `now` moves a time of last access.
+    #[inline]
+    pub(crate) fn moves_access_time(
+        &self,
+        accessed: Timestamp,
+        record: &InodeRecord,
+        now: Timestamp,
+    ) -> bool {
+        moves(self.access_times.load(Ordering::Relaxed), accessed, record, now)
+    }
+
+    /// Whether a read would move the time of last access.
+    #[must_use]
+    pub fn is_access_due(&self, record: &InodeRecord) -> bool {
+        self.moves_access_time(record.accessed, record, clock::now())
+    }
+
+    /// The file was read other than by this session's calls: from the kernel's cache.
+    pub fn note_read(&self, file: &OpenFile) -> Result<(), Error> {
+        self.operate(|_turn| {
+            let inode = file.inode_ref();
+            let state = self.reading(inode)?;
+            self.note_access(file.flags(), inode, &state);
+            Ok(())
+        })
+    }
+
+    /// Notes that the inode was read, by a file with these flags.
+    #[inline]
+    pub(crate) fn note_access(&self, flags: i32, inode: &Inode, state: &State) {
+        let now = clock::now();
+        if self.moves_access_time(inode.accessed(), &state.record, now) && flags & libc::O_NOATIME == 0 {
+            self.move_access(inode, now);
+        }
+    }
+
+    #[cold]
+    fn move_access(&self, inode: &Inode, now: Timestamp) {
+        inode.set_accessed(now);
+        let mut noted = self.accesses.noted.lock();
+        if noted.len() < ACCESSES_MAX || noted.contains_key(&inode.number) {
+            noted.insert(inode.number, now);
+            self.accesses.any.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether there are any that SharedFS has not been told.
+    #[inline]
+    #[must_use]
+    pub fn has_accesses(&self) -> bool {
+        self.accesses.any.load(Ordering::Relaxed)
+    }
+
+    /// Tells SharedFS what it has not been told. Where that fails, nothing is lost but times.
+    pub fn tell_accesses(&self) {
+        if self.has_accesses()
+            && self.check_alive().is_ok()
+            && let Some(request) = self.accesses.take()
+        {
+            let _ = self.session.ask(&request);
+        }
+    }
+
+    /// Whether SharedFS has not been told of some for longer than it should.
+    #[inline]
+    #[must_use]
+    pub fn has_old_accesses(&self) -> bool {
+        self.has_accesses() && self.are_accesses_old()
+    }
+
+    /// Tells it at an opportunity, if it is time.
+    #[inline]
+    pub(crate) fn tell_old_accesses(&self) {
+        if self.has_old_accesses() {
+            self.tell_accesses();
+        }
+    }
+
+    #[cold]
+    fn are_accesses_old(&self) -> bool {
+        let is_old = |time: Timestamp| clock::now().0.saturating_sub(time.0) > KEPT_NS_MAX;
+        self.accesses.noted.lock().len() >= ACCESSES_MAX / 2 || self.accesses.oldest().is_some_and(is_old)
+    }
+
+    /// The last of it, of a session that ends.
+    pub(crate) fn last_accesses(&self) -> Option<Request> {
+        if self.has_accesses() { self.accesses.take() } else { None }
+    }
+}

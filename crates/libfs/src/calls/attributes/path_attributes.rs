@@ -1,0 +1,120 @@
+//! A look at what a path names, for its attributes alone.
+//!
+//! Programs that go through a tree look at most of it once and open little of it. What came in a parcel and nobody
+//! changed is answered from there: no inode is made of it, and the parcel keeps it for whoever wants more.
+
+use crate::cache::directory_content::{Known, Named};
+use crate::cache::inode::Inode;
+use crate::client::client::Client;
+use crate::client::halt::Halt;
+use crate::errno::Error;
+use crate::paths::credentials::{Credentials, EXECUTE};
+use crate::paths::path::{Base, Follow};
+use crate::sync::Arc;
+use cuesta_format::parcel::Item;
+use cuesta_format::{FileKind, InodeNumber, InodeRecord, NAME_BYTES_MAX};
+
+/// What a look came upon.
+#[allow(clippy::large_enum_variant, reason = "it lives on the stack of one call")]
+enum Seen {
+    Record(InodeRecord),
+    Inode(Arc<Inode>),
+    /// The path is not as plain as that.
+    More,
+}
+
+impl Client {
+    /// The attributes of what a path names. Within an attempt.
+    pub(crate) fn glance(
+        &self,
+        credentials: &Credentials,
+        base: Base<'_>,
+        path: &[u8],
+        follow: bool,
+    ) -> Result<InodeRecord, Halt> {
+        match self.see(credentials, base, path, follow)? {
+            Seen::Record(record) => Ok(record),
+            Seen::Inode(inode) => self.attributes_of(&inode),
+            Seen::More => self.attributes_of(&self.find(credentials, base, path, follow)?.0),
+        }
+    }
+
+    fn see(
+        &self,
+        credentials: &Credentials,
+        base: Base<'_>,
+        path: &[u8],
+        follow: bool,
+    ) -> Result<Seen, Halt> {
+        if let (Base::Inode(number), b"") = (base, path)
+            && let Some(record) = self.session.parcels.look(number, attributes)
+        {
+            self.saw_ahead(number);
+            return Ok(Seen::Record(record));
+        }
+        let Some((above, name)) = plain_end(path) else { return Ok(Seen::More) };
+        let directory = if above.is_empty() {
+            self.start(base)?
+        } else {
+            let found = self.walk(credentials, base, above, Follow::Always);
+            match found.and_then(|found| Ok(found.existing()?)) {
+                Ok((directory, _)) => directory,
+                // Why not is said of the whole path.
+                Err(Halt::Failed(_)) => return Ok(Seen::More),
+                Err(halt) => return Err(halt),
+            }
+        };
+        let state = self.reading(&directory)?;
+        let Some(content) = state.directory() else { return Ok(Seen::More) };
+        state.check(credentials, EXECUTE)?;
+        // The directory stays as it is until what it names was seen, too.
+        match content.find(name, self.session.retired()) {
+            Known::Present(Named { kind: FileKind::Symlink, .. }) if follow => Ok(Seen::More),
+            Known::Present(Named { inode, kind }) => Ok(match self.session.parcels.look(inode, attributes) {
+                Some(record) => {
+                    self.saw_ahead(inode);
+                    Seen::Record(record)
+                }
+                None => {
+                    let below =
+                        if kind == FileKind::Directory { directory.number } else { InodeNumber::NONE };
+                    Seen::Inode(self.cache.get_or_insert_below(inode, below))
+                }
+            }),
+            Known::Absent => Err(Error::NotFound.into()),
+            Known::Unknown => Ok(Seen::More),
+        }
+    }
+}
+
+/// What `stat` tells of an inode that lies in a parcel.
+fn attributes(item: Item<'_>) -> InodeRecord {
+    let record = item.record();
+    let blocks = match record.kind() {
+        FileKind::File => item.blocks(),
+        _ => record.blocks,
+    };
+    InodeRecord { blocks, ..record }
+}
+
+/// A path up to its last name, and that, if it is one that is looked up and nothing stands behind it.
+fn plain_end(path: &[u8]) -> Option<(&[u8], &[u8])> {
+    let start = path.iter().rposition(|&byte| byte == b'/').map_or(0, |slash| slash + 1);
+    let (above, name) = path.split_at(start);
+    let is_plain = (1..=NAME_BYTES_MAX).contains(&name.len()) && !matches!(name, b"." | b"..");
+    is_plain.then_some((above, name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::plain_end;
+
+    #[test]
+    fn only_a_name_at_the_end_is_plain() {
+        assert_eq!(plain_end(b"a/b//c"), Some((b"a/b//".as_slice(), b"c".as_slice())));
+        assert_eq!(plain_end(b"c"), Some((b"".as_slice(), b"c".as_slice())));
+        for path in [b"".as_slice(), b"/", b"a/", b"a/.", b"..", &[b'x'; 256]] {
+            assert_eq!(plain_end(path), None, "{path:?}");
+        }
+    }
+}

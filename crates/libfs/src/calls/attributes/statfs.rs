@@ -1,0 +1,38 @@
+//! `statfs`: totals of the store, or of a directory with a quota.
+
+use crate::client::client::Client;
+use crate::errno::{Error, unexpected};
+use cuesta_format::InodeNumber;
+use cuesta_format::wire::{Request, Response, StoreTotals};
+
+impl Client {
+    /// Totals of the store.
+    pub fn statfs(&self) -> Result<StoreTotals, Error> {
+        self.statfs_in(InodeNumber::NONE)
+    }
+
+    /// Totals for `statfs` of an inode: of the store, as far as the directory with a quota that it counts for
+    /// ([`cuesta_format::InodeRecord::tree`]) has a part in them.
+    pub fn statfs_in(&self, tree: InodeNumber) -> Result<StoreTotals, Error> {
+        self.check_alive()?;
+        match self.asking(|| {
+            self.count_what_was_done()?;
+            self.session.ask(&Request::Statfs { tree })
+        })? {
+            Response::Statfs(totals) => Ok(totals),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// What this session freed is free once it has let go of it. A medium that is full, or is written no more, shows what it
+    /// shows.
+    fn count_what_was_done(&self) -> Result<(), Error> {
+        if self.session.retired() == self.session.appender.completed() {
+            return Ok(());
+        }
+        match self.digest_own_log() {
+            Err(Error::NoSpace | Error::Daemon(_)) => Ok(()),
+            digested => digested.and_then(|()| self.retire_all()),
+        }
+    }
+}

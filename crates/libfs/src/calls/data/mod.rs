@@ -1,0 +1,22 @@
+//! Calls on content.
+//!
+//! | file | idea |
+//! |---|---|
+//! | `read` | `read`, `pread` |
+//! | `write` | `write`, `pwrite`, appending |
+//! | `seek` | `lseek` |
+//! | `truncate` | `truncate`, `ftruncate` |
+//! | `allocate`, `allocation` | `fallocate`; what it may be asked to do |
+//! | `limits` | sizes that a file may have |
+//! | `take_rights` | what a write takes away first: set-id bits and capabilities |
+//!
+//! What is done to a file in mapped mode is in [`crate::mapped`].
+
+pub(crate) mod allocate;
+pub(crate) mod allocation;
+pub(crate) mod limits;
+pub(crate) mod read;
+pub(crate) mod seek;
+pub(crate) mod take_rights;
+pub(crate) mod truncate;
+pub(crate) mod write;

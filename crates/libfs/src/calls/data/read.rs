@@ -1,0 +1,239 @@
+//! Reading: the overlay in the log first, then the arenas. A read of known content takes one shared lock and no message.
+
+use crate::cache::file_content::Source;
+use crate::cache::inode::{Inode, State};
+use crate::client::client::Client;
+use crate::errno::{Error, unexpected};
+use crate::open_files::open_file::OpenFile;
+use crate::session::arenas::doubtful;
+use crate::sync::{Arc, Ordering};
+use cuesta_format::wire::{Request, Response};
+use cuesta_format::{ArenaId, BLOCK_BYTES, BlockAddress, FileKind, InodeNumber};
+use cuesta_media::planted::Bug;
+use cuesta_media::{AccessError, UserSliceMut, planted};
+
+/// A block is not found half written so often, one look after the other.
+const DOUBTS_MAX: u32 = 1000;
+
+/// Why a read cannot go on under the lock.
+enum Stop {
+    Extents,
+    Arena(ArenaId),
+    Doubtful(BlockAddress),
+    Failed(Error),
+}
+
+impl Client {
+    /// Reads at the file's offset and moves it.
+    pub fn read(&self, file: &OpenFile, out: &mut [UserSliceMut<'_>]) -> Result<usize, Error> {
+        file.check_readable()?;
+        let mut offset = file.offset.lock();
+        let bytes = self.read_at(file, out, *offset)?;
+        *offset += bytes as u64;
+        Ok(bytes)
+    }
+
+    /// Reads at `offset`.
+    pub fn pread(&self, file: &OpenFile, out: &mut [UserSliceMut<'_>], offset: i64) -> Result<usize, Error> {
+        file.check_readable()?;
+        let offset = u64::try_from(offset).map_err(|_| Error::Invalid)?;
+        self.read_at(file, out, offset)
+    }
+
+    #[inline]
+    pub(crate) fn read_at(
+        &self,
+        file: &OpenFile,
+        out: &mut [UserSliceMut<'_>],
+        offset: u64,
+    ) -> Result<usize, Error> {
+        if file.kind() != FileKind::File {
+            return Err(if file.kind() == FileKind::Directory { Error::IsDirectory } else { Error::Invalid });
+        }
+        let bytes = match self.read_quickly(file, out, offset) {
+            Some(bytes) => bytes,
+            None => match self.read_slowly(file, out, offset, self.can_ship()) {
+                Err(Error::Shipped(_)) => match self.ship_read(file, out, offset) {
+                    Err(Error::Shipped(_)) => self.read_slowly(file, out, offset, false)?,
+                    read => read?,
+                },
+                read => read?,
+            },
+        };
+        self.session.count(bytes as u64, 0);
+        Ok(bytes)
+    }
+
+    /// The usual read: everything is known and mapped, the generation stands. It needs no gate: a resynchronisation
+    /// takes the inode's lock before it throws anything away.
+    #[inline]
+    fn read_quickly(&self, file: &OpenFile, out: &mut [UserSliceMut<'_>], offset: u64) -> Option<usize> {
+        self.check_alive().ok()?;
+        let inode = file.inode_ref();
+        let generation = self.session.generation.load(Ordering::Acquire);
+        let state = inode.state.read();
+        state.lease?;
+        let bytes = self.read_locked(&state, out, offset).ok()?;
+        std::sync::atomic::fence(Ordering::Acquire);
+        if self.session.shown_generation() != generation && !planted::active(Bug::StaleRead) {
+            return None;
+        }
+        self.note_access(file.flags(), inode, &state);
+        Some(bytes)
+    }
+
+    #[cold]
+    fn read_slowly(
+        &self,
+        file: &OpenFile,
+        out: &mut [UserSliceMut<'_>],
+        offset: u64,
+        ships: bool,
+    ) -> Result<usize, Error> {
+        let inode = file.inode_ref();
+        let mut doubts = 0;
+        self.operate(|_turn| {
+            loop {
+                let state = self.reading_or_ship(inode, ships)?;
+                if let Some(mapped) = state.mapped().map(Arc::clone) {
+                    self.note_access(file.flags(), inode, &state);
+                    drop(state);
+                    return Ok(self.read_mapped(&mapped, out, offset)?);
+                }
+                match self.read_locked(&state, out, offset) {
+                    Ok(bytes) => {
+                        self.note_access(file.flags(), inode, &state);
+                        return Ok(bytes);
+                    }
+                    Err(Stop::Failed(error)) => return Err(error.into()),
+                    Err(Stop::Extents) => {
+                        drop(state);
+                        self.learn_extents(inode)?;
+                    }
+                    Err(Stop::Arena(arena)) => {
+                        drop(state);
+                        self.session.map_arena(arena)?;
+                    }
+                    Err(Stop::Doubtful(address)) => {
+                        drop(state);
+                        doubts += 1;
+                        if doubts > DOUBTS_MAX || self.is_damaged(inode, address)? {
+                            return Err(Error::Content(inode.number).into());
+                        }
+                    }
+                }
+            }
+        })
+    }
+
+    #[inline]
+    fn read_locked(&self, state: &State, out: &mut [UserSliceMut<'_>], offset: u64) -> Result<usize, Stop> {
+        let size = state.record.size;
+        let Some(content) = state.file() else {
+            return Err(Stop::Failed(Error::Invalid));
+        };
+        let mut at = offset;
+        for slice in out {
+            let mut filled = 0;
+            while filled < slice.len() && at < size {
+                let end = size.min(at + (slice.len() - filled) as u64);
+                let (bytes, source) = content.find(at, end);
+                let part = slice.part(filled, bytes as usize);
+                let copied = match source {
+                    Source::Log(position) => {
+                        self.session.appender.ring().read_user(position, part).map(|()| bytes)
+                    }
+                    Source::Arena(address) => self.read_arena(address, part)?,
+                    Source::Hole => {
+                        let mut part = part;
+                        part.clear().map(|()| bytes).map_err(AccessError::Fault)
+                    }
+                    Source::Unknown => return Err(Stop::Extents),
+                };
+                match copied {
+                    Ok(bytes) => {
+                        at += bytes;
+                        filled += bytes as usize;
+                    }
+                    Err(AccessError::Fault(fault)) => {
+                        at += fault.copied as u64;
+                        return if at > offset {
+                            Ok((at - offset) as usize)
+                        } else {
+                            Err(self.why_faulted(source, state.record.inode))
+                        };
+                    }
+                    Err(outside) => return Err(Stop::Failed(Error::Daemon(outside.to_string()))),
+                }
+            }
+        }
+        Ok((at - offset) as usize)
+    }
+
+    /// Why the first byte from there could not be copied: because of the program's memory, or of the medium.
+    #[cold]
+    fn why_faulted(&self, source: Source, inode: InodeNumber) -> Stop {
+        let mut byte = [0];
+        match source {
+            Source::Log(position) if self.session.appender.ring().read(position, &mut byte).is_err() => {
+                Stop::Failed(Error::Content(inode))
+            }
+            Source::Arena(address) => {
+                let (geometry, address) = (self.session.geometry(), BlockAddress(address));
+                let mapping = self.session.arenas.get(geometry.arena(address));
+                let offset = geometry.arena_offset(address);
+                match mapping.map(|mapping| mapping.read(offset, &mut byte)) {
+                    Some(Err(_)) => Stop::Doubtful(address),
+                    _ => Stop::Failed(Error::Fault),
+                }
+            }
+            _ => Stop::Failed(Error::Fault),
+        }
+    }
+
+    /// Copies out of one arena, as far as `out` and the arena reach.
+    #[inline]
+    fn read_arena(&self, address: u64, out: UserSliceMut<'_>) -> Result<Result<u64, AccessError>, Stop> {
+        let geometry = self.session.geometry();
+        let block = BlockAddress(address);
+        let arena = geometry.arena(block);
+        let offset = geometry.arena_offset(block);
+        let bytes = (out.len() as u64).min(geometry.arena_bytes - offset);
+        let mapping = self.session.arenas.get(arena).ok_or(Stop::Arena(arena))?;
+        let (part, _) = out.split_at(bytes as usize);
+        if geometry.checks_content
+            && let Some(address) = doubtful(mapping, geometry, (block, bytes))
+        {
+            return Err(Stop::Doubtful(address));
+        }
+        Ok(mapping.read_user(offset, part).map(|()| bytes))
+    }
+
+    /// Whether a block whose checksum was found to be wrong is damaged.
+    #[cold]
+    fn is_damaged(&self, inode: &Inode, address: BlockAddress) -> Result<bool, Error> {
+        match self.session.ask(&Request::Verify { inode: inode.number, address })? {
+            Response::Verified { is_damaged } => Ok(is_damaged),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Fetches extents that are not known yet.
+    pub(crate) fn learn_extents(&self, inode: &Inode) -> Result<(), Error> {
+        let mut state = inode.state.write();
+        let Some(content) = state.file_mut() else {
+            return Ok(());
+        };
+        let Some(from) = content.unknown_from() else {
+            return Ok(());
+        };
+        let request = Request::Extents { inode: inode.number, from_block: from / BLOCK_BYTES };
+        let answer = self.session.ask(&request)?;
+        let Response::Extents { extents, complete } = answer else {
+            return Err(unexpected(&answer));
+        };
+        let complete = complete || extents.is_empty();
+        content.learn(extents, complete);
+        Ok(())
+    }
+}

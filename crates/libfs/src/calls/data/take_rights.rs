@@ -1,0 +1,54 @@
+//! A write takes away what gives those who run a file the rights of its owner: set-id bits, and `security.capability`.
+//!
+//! Which set-id bits go depends on the writer ([`crate::paths::credentials::Writer`]), and capabilities always go. LibFS takes both
+//! before the content changes. A door whose kernel says who writes takes them by [`Client::take_rights_of`].
+
+use crate::cache::inode::Inode;
+use crate::client::client::Client;
+use crate::errno::Error;
+use crate::paths::credentials::{Credentials, Writer};
+use crate::paths::path::Base;
+use cuesta_format::operation::Attributes;
+use cuesta_format::{FileKind, InodeNumber, Operation};
+
+impl Client {
+    /// Takes away what gives whoever runs the file rights (set-id bits, capabilities), before somebody else's content
+    /// goes under it.
+    pub(crate) fn take_rights(&self, inode: &Inode, writer: Writer) -> Result<(), Error> {
+        self.take_capability(inode)?;
+        self.operate(|turn| {
+            let empty = Operation::SetAttributes { inode: inode.number, attributes: Attributes::default() };
+            turn.prepare(empty.body_bytes(), 0)?;
+            let mut state = self.changing(inode)?;
+            let taken = writer.takes(&state.record);
+            if taken == 0 || state.released {
+                return Ok(());
+            }
+            let mode = state.record.mode & !taken;
+            let attributes = Attributes { mode: Some(mode & 0o7777), ..Attributes::default() };
+            let appended = turn.append(&Operation::SetAttributes { inode: inode.number, attributes })?;
+            state.record.mode = mode;
+            state.record.changed = turn.now;
+            state.logged = appended.end;
+            Ok(())
+        })
+    }
+
+    /// Does to a file what a write by `credentials` does before it writes. Says whether anything was taken.
+    pub fn take_rights_of(&self, credentials: &Credentials, number: InodeNumber) -> Result<bool, Error> {
+        let found = self.operate(|_turn| {
+            let (inode, kind) = self.find(credentials, Base::Inode(number), b"", false)?;
+            if kind != FileKind::File {
+                return Ok(None);
+            }
+            let state = self.reading(&inode)?;
+            let writer = credentials.writer(&state.record);
+            let loses = state.loses_rights(writer);
+            drop(state);
+            Ok(loses.then_some((inode, writer)))
+        })?;
+        let Some((inode, writer)) = found else { return Ok(false) };
+        self.take_rights(&inode, writer)?;
+        Ok(true)
+    }
+}

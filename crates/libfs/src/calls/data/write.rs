@@ -1,0 +1,225 @@
+//! Writing: one entry in the log, then the overlay of the cached content.
+//!
+//! A write takes set-id bits away first ([`crate::calls::data::take_rights`]). A file in mapped mode is written in
+//! [`crate::mapped::read_write`], and a contended file by SharedFS ([`crate::sharing::send`]).
+
+use crate::calls::data::limits::too_big;
+use crate::client::attempt::Turn;
+use crate::client::client::Client;
+use crate::client::halt::Halt;
+use crate::errno::Error;
+use crate::log::cost;
+use crate::mapped::file::MappedFile;
+use crate::mapped::read_write::MappedWrite;
+use crate::open_files::open_file::OpenFile;
+use crate::sync::{Arc, Ordering};
+use cuesta_format::entry::HEADER_BYTES;
+use cuesta_format::quota::Amounts;
+use cuesta_format::{FileKind, WRITE_BYTES_MAX};
+use cuesta_media::UserSlice;
+
+/// What became of a write.
+enum Written {
+    Whole {
+        end: u64,
+    },
+    /// The application's memory ended after so many bytes.
+    Faulted {
+        copied: usize,
+    },
+    /// Set-id bits and capabilities must go first.
+    Rights,
+    /// A file may be so many bytes longer only.
+    Full {
+        room: u64,
+    },
+    /// It is in mapped mode.
+    Mapped(Arc<MappedFile>),
+}
+
+impl Client {
+    /// Writes at the file's offset (its end, if it was opened to append) and moves it. At most 16 MiB, all of it
+    /// one atomic entry; a longer write is short.
+    pub fn write(&self, file: &OpenFile, data: &[UserSlice<'_>]) -> Result<usize, Error> {
+        self.write_appending(file, data, None, file.appends())
+    }
+
+    /// Writes at `offset`, or else at the file's offset, which it moves; at the end, if it `appends`.
+    #[inline]
+    pub fn write_appending(
+        &self,
+        file: &OpenFile,
+        data: &[UserSlice<'_>],
+        offset: Option<i64>,
+        appends: bool,
+    ) -> Result<usize, Error> {
+        file.check_writable()?;
+        if let Some(offset) = offset {
+            let offset = u64::try_from(offset).map_err(|_| Error::Invalid)?;
+            let at = if appends { None } else { Some(offset) };
+            let (bytes, _) = self.write_at(file, data, at)?;
+            self.sync_if_asked(file)?;
+            return Ok(bytes);
+        }
+        let mut offset = file.offset.lock();
+        let at = if appends { None } else { Some(*offset) };
+        let (bytes, end) = self.write_at(file, data, at)?;
+        if bytes > 0 {
+            *offset = end;
+        }
+        self.sync_if_asked(file)?;
+        Ok(bytes)
+    }
+
+    /// Writes at `offset`; at the end, if the file was opened to append (as Linux does).
+    pub fn pwrite(&self, file: &OpenFile, data: &[UserSlice<'_>], offset: i64) -> Result<usize, Error> {
+        self.write_appending(file, data, Some(offset), file.appends())
+    }
+
+    /// Bytes written, and the offset behind them.
+    #[inline]
+    fn write_at(
+        &self,
+        file: &OpenFile,
+        data: &[UserSlice<'_>],
+        at: Option<u64>,
+    ) -> Result<(usize, u64), Error> {
+        self.write_within(file, data, at, self.file_limit())
+    }
+
+    /// The same to a file that is not to grow beyond `limit`.
+    #[inline]
+    pub(crate) fn write_within(
+        &self,
+        file: &OpenFile,
+        data: &[UserSlice<'_>],
+        at: Option<u64>,
+        limit: u64,
+    ) -> Result<(usize, u64), Error> {
+        let mut ships = self.can_ship();
+        if file.kind() != FileKind::File {
+            return Err(Error::Invalid);
+        }
+        let wanted: usize = data.iter().map(UserSlice::len).sum();
+        if wanted == 0 {
+            self.check_alive()?;
+            return Ok((0, 0));
+        }
+        let body_max = self.session.geometry().entry_bytes_max() as usize - HEADER_BYTES - self.tag_bytes();
+        let mut bytes = wanted.min(WRITE_BYTES_MAX).min(body_max);
+        if let Some(at) = at {
+            let room = limit.checked_sub(at).filter(|&room| room > 0);
+            let room = room.ok_or_else(|| too_big(limit))?;
+            bytes = bytes.min(usize::try_from(room).unwrap_or(usize::MAX));
+        }
+        loop {
+            let cut;
+            let data = if bytes == wanted {
+                data
+            } else {
+                cut = cut_to(data, bytes);
+                cut.as_slice()
+            };
+            let written = match self.known_mapped(file) {
+                Some(mapped) => Written::Mapped(mapped),
+                None => {
+                    match self.operate(|turn| self.write_once(turn, file, (data, bytes), at, limit, ships)) {
+                        Err(Error::Shipped(_)) => match self.ship_write(file, data, at) {
+                            Err(Error::Shipped(_)) => {
+                                ships = false;
+                                continue;
+                            }
+                            written => return written,
+                        },
+                        written => written?,
+                    }
+                }
+            };
+            match written {
+                Written::Mapped(mapped) => {
+                    file.was_mapped.store(true, Ordering::Relaxed);
+                    match self.write_mapped(file, &mapped, (data, bytes), at, limit)? {
+                        MappedWrite::Written(bytes, end) => return Ok((bytes, end)),
+                        MappedWrite::Less(room) => bytes = room as usize,
+                        MappedWrite::Ended => {}
+                    }
+                }
+                Written::Whole { end } => {
+                    self.session.count(0, bytes as u64);
+                    return Ok((bytes, end));
+                }
+                Written::Faulted { copied: 0 } => return Err(Error::Fault),
+                Written::Faulted { copied } => bytes = copied,
+                Written::Rights => self.take_rights(file.inode_ref(), file.writer)?,
+                Written::Full { room } => bytes = room as usize,
+            }
+        }
+    }
+
+    #[inline]
+    fn write_once(
+        &self,
+        turn: &mut Turn<'_>,
+        file: &OpenFile,
+        (data, bytes): (&[UserSlice<'_>], usize),
+        at: Option<u64>,
+        limit: u64,
+        ships: bool,
+    ) -> Result<Written, Halt> {
+        // Where an append goes is known under the lock. Few touch a block more than from a block's start: cheaper to debit that
+        // then than to give back what most do not need.
+        turn.prepare_effect(bytes, cost::of_write(at.unwrap_or(0), bytes as u64))?;
+        let inode = file.inode_ref();
+        let mut state = self.changing_or_ship(inode, ships)?;
+        if state.loses_rights(file.writer) {
+            return Ok(Written::Rights);
+        }
+        if let Some(mapped) = state.mapped() {
+            return Ok(Written::Mapped(Arc::clone(mapped)));
+        }
+        let offset = at.unwrap_or(state.record.size);
+        match limit.saturating_sub(offset) {
+            0 => return Err(too_big(limit).into()),
+            room if room < bytes as u64 => return Ok(Written::Full { room }),
+            _ => {}
+        }
+        if at.is_none() {
+            turn.settle(cost::of_write(offset, bytes as u64))?;
+        }
+        let payers = turn.payers(&state.record, file.writer);
+        if !payers.is_empty() {
+            let Some(blocks) = state.missing(offset..offset + bytes as u64) else {
+                drop(state);
+                self.learn_extents(inode)?;
+                return Err(Halt::Again);
+            };
+            turn.charge(payers, Amounts { blocks, inodes: 0 })?;
+        }
+        let appended = match turn.append_write(inode.number, offset, data)? {
+            Ok(appended) => appended,
+            Err(fault) => return Ok(Written::Faulted { copied: fault.copied }),
+        };
+        let end = offset + bytes as u64;
+        if let Some(content) = state.file_mut() {
+            content.write(offset..end, appended.body);
+        }
+        state.record.size = state.record.size.max(end);
+        state.touch_content(turn.now);
+        state.logged = appended.end;
+        Ok(Written::Whole { end })
+    }
+}
+
+/// The first `bytes` of `data`.
+fn cut_to<'d>(data: &[UserSlice<'d>], bytes: usize) -> Vec<UserSlice<'d>> {
+    let mut left = bytes;
+    data.iter()
+        .map(|slice| {
+            let (part, _) = slice.split_at(left);
+            left -= part.len();
+            part
+        })
+        // Parts that were empty before may lie between others.
+        .filter(|part| !part.is_empty())
+        .collect()
+}

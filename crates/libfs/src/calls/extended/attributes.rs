@@ -1,0 +1,183 @@
+//! Reading, listing, setting and removing extended attributes. The two access control lists are in `lists`.
+
+use crate::cache::extended_set::{ExtendedSet, List};
+use crate::cache::inode::{Inode, State};
+use crate::calls::extended::permission::{Access, Namespace};
+use crate::client::attempt::Turn;
+use crate::client::client::Client;
+use crate::client::halt::Halt;
+use crate::errno::Error;
+use crate::paths::capabilities::Capability;
+use crate::paths::credentials::Credentials;
+use crate::paths::path::Target;
+use crate::paths::permissions::CAPABILITY;
+use crate::sharing::call_tags::Part;
+use cuesta_format::operation::is_extended_name;
+use cuesta_format::{EXTENDED_VALUE_BYTES_MAX, Operation};
+
+/// What setting an extended attribute requires of it; neither: it may be there or not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct ExtendedFlags {
+    /// It must not be there (`XATTR_CREATE`).
+    pub create: bool,
+    /// It must be there (`XATTR_REPLACE`).
+    pub replace: bool,
+}
+
+impl Client {
+    /// The value of an extended attribute.
+    pub fn get_extended(
+        &self,
+        credentials: &Credentials,
+        target: Target<'_>,
+        name: &[u8],
+    ) -> Result<Vec<u8>, Error> {
+        check_name(name)?;
+        self.operate(|_turn| {
+            let inode = self.target(credentials, target)?;
+            self.with_extended(&inode, |state, set| -> Result<Vec<u8>, Halt> {
+                if let Some(list) = List::of(name) {
+                    return Ok(list.read(state, set)?);
+                }
+                Access::Read.check(credentials, state, name)?;
+                Ok(set.get(name).map(<[u8]>::to_vec).ok_or(Error::NoAttribute)?)
+            })
+        })
+    }
+
+    /// The names of extended attributes, each with a zero byte behind it.
+    pub fn list_extended(&self, credentials: &Credentials, target: Target<'_>) -> Result<Vec<u8>, Error> {
+        self.operate(|_turn| {
+            let inode = self.target(credentials, target)?;
+            self.with_extended(&inode, |_, set| {
+                let mut list = Vec::with_capacity(set.list_bytes());
+                let sees_all = credentials.may(Capability::Administer);
+                let shows = |name: &&[u8]| sees_all || Namespace::of(name).0 != Namespace::Trusted;
+                for name in set.names().filter(shows) {
+                    list.extend_from_slice(name);
+                    list.push(0);
+                }
+                Ok::<_, Halt>(list)
+            })
+        })
+    }
+
+    /// Gives a file an extended attribute, or one it has another value.
+    pub fn set_extended(
+        &self,
+        credentials: &Credentials,
+        target: Target<'_>,
+        name: &[u8],
+        value: &[u8],
+        flags: ExtendedFlags,
+    ) -> Result<(), Error> {
+        check_name(name)?;
+        if value.len() > EXTENDED_VALUE_BYTES_MAX {
+            return Err(Error::ValueTooLong);
+        }
+        if let Some(list) = List::of(name) {
+            return self.set_list(credentials, target, list, value);
+        }
+        self.change_extended(credentials, target, name, Access::Set(value), |state, set| {
+            let before = set.get(name);
+            if before.is_none() && flags.replace {
+                return Err(Error::NoAttribute);
+            }
+            if before.is_some() && flags.create {
+                return Err(Error::Exists);
+            }
+            self.check_extended_room(state, set, name, value)
+        })
+    }
+
+    /// Takes an extended attribute away.
+    pub fn remove_extended(
+        &self,
+        credentials: &Credentials,
+        target: Target<'_>,
+        name: &[u8],
+    ) -> Result<(), Error> {
+        check_name(name)?;
+        if let Some(list) = List::of(name) {
+            return self.set_list(credentials, target, list, b"");
+        }
+        self.change_extended(credentials, target, name, Access::Remove, |_, set| {
+            set.get(name).map(drop).ok_or(Error::NoAttribute)
+        })
+    }
+
+    /// Takes `security.capability` away before somebody else's content, or owner, comes under it.
+    pub(crate) fn take_capability(&self, inode: &Inode) -> Result<(), Error> {
+        self.operate(|turn| {
+            if !self.reading(inode)?.may_hold_capability() {
+                return Ok(());
+            }
+            self.change_extended_of(turn, inode, Part::Beside, (CAPABILITY, None), |state, set| {
+                if state.released || set.get(CAPABILITY).is_none() { Err(Error::NoAttribute) } else { Ok(()) }
+            })
+        })
+        .or_else(|error| if error == Error::NoAttribute { Ok(()) } else { Err(error) })
+    }
+
+    fn change_extended(
+        &self,
+        credentials: &Credentials,
+        target: Target<'_>,
+        name: &[u8],
+        access: Access<'_>,
+        check: impl Fn(&State, &ExtendedSet) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let value = match access {
+            Access::Set(value) => Some(value),
+            _ => None,
+        };
+        self.operate(|turn| {
+            let inode = self.target(credentials, target)?;
+            access.check(credentials, &*self.reading(&inode)?, name)?;
+            self.change_extended_of(
+                turn,
+                &inode,
+                Part::Effect,
+                (name, value),
+                |state, set| -> Result<(), Halt> {
+                    access.check(credentials, state, name)?;
+                    Ok(check(state, set)?)
+                },
+            )
+        })
+    }
+
+    /// Sets (or, without a value, removes) an attribute if `check` allows it, which knows them all.
+    pub(crate) fn change_extended_of<E: Into<Halt>>(
+        &self,
+        turn: &mut Turn<'_>,
+        inode: &Inode,
+        part: Part,
+        (name, value): (&[u8], Option<&[u8]>),
+        check: impl Fn(&State, &ExtendedSet) -> Result<(), E>,
+    ) -> Result<(), Halt> {
+        // Asked before room is made: the answer may be no.
+        self.with_extended(inode, &check)?;
+        let operation = match value {
+            Some(value) => Operation::SetExtended { inode: inode.number, name, value },
+            None => Operation::RemoveExtended { inode: inode.number, name },
+        };
+        turn.prepare_part(part, operation.body_bytes())?;
+        let mut state = self.changing(inode)?;
+        if state.released {
+            return Err(Halt::Again);
+        }
+        // Between the two looks the lease may have gone and come back without them.
+        let set = state.extended().ok_or(Halt::Again)?;
+        check(&state, set).map_err(Into::into)?;
+        let appended = turn.append(&operation)?;
+        state.put_extended(name, value);
+        state.record.changed = turn.now;
+        state.logged = appended.end;
+        Ok(())
+    }
+}
+
+fn check_name(name: &[u8]) -> Result<(), Error> {
+    if is_extended_name(name) { Ok(()) } else { Err(Error::Range) }
+}

@@ -1,0 +1,292 @@
+//! Making inodes: `mkdir`, `mknod`, `symlink`, and the file that an `open` makes.
+
+use crate::cache::directory_content::{DirectoryContent, Known, Named};
+use crate::cache::file_content::FileContent;
+use crate::cache::inode::{Content, Inode, State};
+use crate::client::attempt::Turn;
+use crate::client::client::Client;
+use crate::client::halt::Halt;
+use crate::errno::Error;
+use crate::paths::access_list::{NewMode, inherited};
+use crate::paths::capabilities::Capability;
+use crate::paths::confinement::Rights;
+use crate::paths::credentials::{Credentials, EXECUTE, WRITE};
+use crate::paths::path::{Base, Follow, Found, Last, Name};
+use crate::session::quotas::Payers;
+use crate::sync::{Arc, Ordering};
+use cuesta_format::quota::Amounts;
+use cuesta_format::{FileKind, InodeNumber, InodeRecord, LINKS_MAX, Operation, SYMLINK_BYTES_MAX};
+use std::cell::Cell;
+
+/// What is to be made.
+pub(crate) struct Making<'a> {
+    pub(crate) kind: FileKind,
+    pub(crate) mode: NewMode,
+    pub(crate) device: u64,
+    pub(crate) target: &'a [u8],
+    /// It counts as open from the moment it has a name.
+    pub(crate) open: bool,
+    /// The number that it is to have, if that was reserved, until an attempt uses it.
+    pub(crate) number: Option<&'a Cell<Option<InodeNumber>>>,
+}
+
+impl Client {
+    /// `mkdir`. Like all that make something, answers with what it made: who looks again may find that it is gone.
+    pub fn make_directory(
+        &self,
+        credentials: &Credentials,
+        base: Base<'_>,
+        path: &[u8],
+        mode: impl Into<NewMode>,
+    ) -> Result<InodeRecord, Error> {
+        let mode = mode.into();
+        let mode = NewMode { bits: mode.bits & (0o777 | libc::S_ISVTX), ..mode };
+        let making =
+            Making { kind: FileKind::Directory, mode, device: 0, target: b"", open: false, number: None };
+        self.make_at(credentials, base, path, &making)
+    }
+
+    /// `mknod`; `mode` has the kind and the permissions.
+    pub fn make_node(
+        &self,
+        credentials: &Credentials,
+        base: Base<'_>,
+        path: &[u8],
+        mode: impl Into<NewMode>,
+        device: u64,
+    ) -> Result<InodeRecord, Error> {
+        let mode = mode.into();
+        let kind = match mode.bits & libc::S_IFMT {
+            0 => FileKind::File,
+            _ => FileKind::from_mode(mode.bits).ok_or(Error::Invalid)?,
+        };
+        match kind {
+            FileKind::Directory => return Err(Error::NotPermitted),
+            FileKind::Symlink => return Err(Error::Invalid),
+            _ => {}
+        }
+        let device = if is_device(kind) { device } else { 0 };
+        let making = Making { kind, mode, device, target: b"", open: false, number: None };
+        self.make_at(credentials, base, path, &making)
+    }
+
+    /// `symlink`.
+    pub fn symlink(
+        &self,
+        credentials: &Credentials,
+        target: &[u8],
+        base: Base<'_>,
+        path: &[u8],
+    ) -> Result<InodeRecord, Error> {
+        if target.is_empty() {
+            return Err(Error::NotFound);
+        }
+        if target.len() > SYMLINK_BYTES_MAX {
+            return Err(Error::NameTooLong);
+        }
+        let making = Making {
+            kind: FileKind::Symlink,
+            mode: 0o777.into(),
+            device: 0,
+            target,
+            open: false,
+            number: None,
+        };
+        self.make_at(credentials, base, path, &making)
+    }
+
+    pub(crate) fn make_at(
+        &self,
+        credentials: &Credentials,
+        base: Base<'_>,
+        path: &[u8],
+        making: &Making<'_>,
+    ) -> Result<InodeRecord, Error> {
+        self.operate(|turn| {
+            let found = self.walk(credentials, base, path, Follow::Never)?;
+            let name = new_name(&found, making.kind == FileKind::Directory)?;
+            self.check_confined_in(credentials, &found.parent, Rights::to_make(making.kind))?;
+            self.make(turn, credentials, &found.parent, name, making).map(|(_, record)| record)
+        })
+    }
+
+    /// Makes an inode under a name that was just seen not to exist.
+    pub(crate) fn make(
+        &self,
+        turn: &mut Turn<'_>,
+        credentials: &Credentials,
+        directory: &Arc<Inode>,
+        name: &Name,
+        making: &Making<'_>,
+    ) -> Result<(Arc<Inode>, InodeRecord), Halt> {
+        let (list, record) = {
+            // Asked before a number is taken and room is made: the answer may be no.
+            let parent = self.reading(directory)?;
+            check_can_make(credentials, &parent)?;
+            let is_free = is_whiteout(making.kind, making.device);
+            if is_device(making.kind) && !is_free && !credentials.may(Capability::MakeDevices) {
+                return Err(Error::NotPermitted.into());
+            }
+            let list = list_for(&parent, making.kind)?.to_vec();
+            let record = new_record(turn, credentials, &parent, &list, making.kind, making.mode);
+            (list, record)
+        };
+        charge_inode(turn, credentials, &record)?;
+        let number = match making.number {
+            // An entry that a fence voided had it: whatever has that number is gone.
+            Some(reserved) => reserved.get().ok_or(Error::Shipped(InodeNumber::NONE))?,
+            None => turn.number()?,
+        };
+        let operation = Operation::Create {
+            parent: directory.number,
+            inode: number,
+            mode: record.mode,
+            uid: record.uid,
+            gid: record.gid,
+            device: making.device,
+            name,
+            target: making.target,
+            list: &list,
+        };
+        turn.prepare_effect(operation.body_bytes(), 0)?;
+        let mut parent = self.changing(directory)?;
+        check_can_make(credentials, &parent)?;
+        let is_as_seen = list_for(&parent, making.kind)? == list
+            && new_record(turn, credentials, &parent, &list, making.kind, making.mode) == record;
+        if !is_as_seen {
+            return Err(Halt::Again);
+        }
+        let retired = self.session.retired();
+        if parent.directory().is_none_or(|content| content.find(name, retired) != Known::Absent) {
+            // In an incomplete directory a name that SharedFS was just asked for stays unknown.
+            let unknown = |content: &DirectoryContent| content.find(name, retired) == Known::Unknown;
+            if !parent.directory().is_some_and(unknown) {
+                return Err(Halt::Again);
+            }
+        }
+        let is_directory = making.kind == FileKind::Directory;
+        if is_directory && parent.record.links >= LINKS_MAX {
+            return Err(Error::LinkLimit.into());
+        }
+        let appended = turn.append(&operation)?;
+        making.number.inspect(|reserved| reserved.set(None));
+        let mut record = InodeRecord { inode: number, ..record };
+        record.device = making.device;
+        record.size = making.target.len() as u64;
+        if is_directory {
+            record.parent = directory.number;
+            parent.record.links += 1;
+        }
+        let content = match making.kind {
+            FileKind::File => Content::File(FileContent::empty()),
+            FileKind::Directory => Content::Directory(Box::new(DirectoryContent::empty())),
+            FileKind::Symlink => Content::Symlink(making.target.into()),
+            _ => Content::Special,
+        };
+        let mut inode = Inode::made(record, content, appended.end);
+        inode.state.get_mut().inherit_list(&list);
+        let inode = Arc::new(inode);
+        if making.open {
+            inode.opens.fetch_add(1, Ordering::SeqCst);
+        }
+        self.cache.insert(Arc::clone(&inode));
+        parent.record.size += 1;
+        parent.touch_content(turn.now);
+        parent.logged = appended.end;
+        if let Some(content) = parent.directory_mut() {
+            content.put(name, Named { inode: number, kind: making.kind });
+        }
+        Ok((inode, record))
+    }
+
+    /// Makes a file without a name, which counts as open; it may be given one later unless it is `exclusive`.
+    pub(crate) fn make_unnamed(
+        &self,
+        turn: &mut Turn<'_>,
+        credentials: &Credentials,
+        directory: &Arc<Inode>,
+        mode: NewMode,
+        exclusive: bool,
+    ) -> Result<(Arc<Inode>, InodeRecord), Halt> {
+        let (record, list) = {
+            let parent = self.reading(directory)?;
+            parent.check(credentials, WRITE | EXECUTE)?;
+            if parent.is_unlinked() {
+                return Err(Error::NotPermitted.into());
+            }
+            let list = parent.default_list()?.to_vec();
+            (new_record(turn, credentials, &parent, &list, FileKind::File, mode), list)
+        };
+        charge_inode(turn, credentials, &record)?;
+        let InodeRecord { mode, uid, gid, .. } = record;
+        let (inode, parent) = (turn.number()?, directory.number);
+        let operation = Operation::CreateUnnamed { parent, exclusive, inode, mode, uid, gid, list: &list };
+        turn.prepare_effect(operation.body_bytes(), 0)?;
+        let appended = turn.append(&operation)?;
+        let parent = if exclusive { InodeNumber::NONE } else { directory.number };
+        let record = InodeRecord { inode, parent, links: 0, ..record };
+        let mut inode = Inode::made(record, Content::File(FileContent::empty()), appended.end);
+        inode.state.get_mut().inherit_list(&list);
+        let inode = Arc::new(inode);
+        inode.opens.fetch_add(1, Ordering::SeqCst);
+        inode.orphaned.store(true, Ordering::SeqCst);
+        self.cache.insert(Arc::clone(&inode));
+        Ok((inode, record))
+    }
+}
+
+fn is_device(kind: FileKind) -> bool {
+    matches!(kind, FileKind::CharacterDevice | FileKind::BlockDevice)
+}
+
+/// Whether this is one.
+pub(crate) fn is_whiteout(kind: FileKind, device: u64) -> bool {
+    kind == FileKind::CharacterDevice && device == 0
+}
+
+/// Whether names can be made in a directory, and by these credentials.
+pub(super) fn check_can_make(credentials: &Credentials, parent: &State) -> Result<(), Halt> {
+    if parent.is_unlinked() {
+        return Err(Error::NotFound.into());
+    }
+    parent.check(credentials, WRITE | EXECUTE)
+}
+
+/// What is made in a directory, but for its number.
+fn new_record(
+    turn: &Turn<'_>,
+    credentials: &Credentials,
+    parent: &State,
+    list: &[u8],
+    kind: FileKind,
+    mode: NewMode,
+) -> InodeRecord {
+    let (gid, mode) = inherited(credentials, parent, list, kind, mode);
+    let mode = mode | kind.mode_bits();
+    let record = InodeRecord::new(InodeNumber::NONE, mode, credentials.uid, gid, turn.now);
+    InodeRecord { tree: parent.record.tree, ..record }
+}
+
+/// Who makes something owns it.
+fn charge_inode(turn: &mut Turn<'_>, credentials: &Credentials, record: &InodeRecord) -> Result<(), Halt> {
+    if !turn.is_charged() {
+        return Ok(());
+    }
+    let payers = Payers::of(record, credentials.may(Capability::PassQuotas));
+    turn.charge(payers, Amounts { blocks: 0, inodes: 1 })
+}
+
+/// The default list that holds for what is made there: for everything but symbolic links.
+fn list_for(parent: &State, kind: FileKind) -> Result<&[u8], Halt> {
+    if kind == FileKind::Symlink { Ok(b"") } else { parent.default_list() }
+}
+
+/// The name to make, if nothing has it.
+pub(super) fn new_name(found: &Found, directory: bool) -> Result<&Name, Error> {
+    match (&found.last, &found.inode) {
+        (Last::Name(name), None) if directory || !found.slash => Ok(name),
+        (Last::Name(_), None) => Err(Error::NotFound),
+        (Last::TooLong, _) => Err(Error::NameTooLong),
+        _ => Err(Error::Exists),
+    }
+}

@@ -1,0 +1,138 @@
+//! `unlink` and `rmdir`.
+
+use crate::cache::directory_content::Known;
+use crate::cache::inode::{Content, Inode, State};
+use crate::client::attempt::Turn;
+use crate::client::client::Client;
+use crate::client::halt::Halt;
+use crate::errno::Error;
+use crate::paths::confinement::Rights;
+use crate::paths::credentials::{Credentials, EXECUTE, WRITE};
+use crate::paths::path::{Base, Follow, Last};
+use crate::sync::{Arc, Ordering};
+use cuesta_format::{FileKind, InodeNumber, LogPosition, Operation};
+
+impl Client {
+    /// `unlink`.
+    pub fn unlink(&self, credentials: &Credentials, base: Base<'_>, path: &[u8]) -> Result<(), Error> {
+        self.take_away(credentials, base, path, false)
+    }
+
+    /// `rmdir`.
+    pub fn remove_directory(
+        &self,
+        credentials: &Credentials,
+        base: Base<'_>,
+        path: &[u8],
+    ) -> Result<(), Error> {
+        self.take_away(credentials, base, path, true)
+    }
+
+    fn take_away(
+        &self,
+        credentials: &Credentials,
+        base: Base<'_>,
+        path: &[u8],
+        directory: bool,
+    ) -> Result<(), Error> {
+        self.operate(|turn| {
+            let found = self.walk(credentials, base, path, Follow::Never)?;
+            let name = match (&found.last, directory) {
+                (Last::Name(name), _) => name,
+                (Last::TooLong, _) => return Err(Error::NameTooLong.into()),
+                (_, false) => return Err(Error::IsDirectory.into()),
+                (Last::DotDot, true) => return Err(Error::NotEmpty.into()),
+                (Last::Dot, true) if path.iter().all(|&byte| byte == b'/') => {
+                    return Err(Error::Busy.into());
+                }
+                (Last::Dot, true) => return Err(Error::Invalid.into()),
+            };
+            let (inode, kind) = found.inode.as_ref().ok_or(Error::NotFound)?;
+            let is_directory = *kind == FileKind::Directory;
+            if found.slash && !directory {
+                return Err(if is_directory { Error::IsDirectory } else { Error::NotDirectory }.into());
+            }
+            let wanted = if directory { Rights::REMOVE_DIRECTORY } else { Rights::REMOVE_FILE };
+            self.check_confined_in(credentials, &found.parent, wanted)?;
+            let operation =
+                |orphan| Operation::Unlink { parent: found.parent.number, inode: inode.number, name, orphan };
+            turn.prepare_effect(operation(false).body_bytes(), 0)?;
+            let mut locked = self.lock_all([Some(&found.parent), Some(inode), None, None])?;
+            let parent = locked.of(&found.parent)?;
+            if parent.is_unlinked() {
+                return Err(Error::NotFound.into());
+            }
+            if !names(parent, name, inode.number) {
+                return Err(Halt::Again);
+            }
+            parent.check(credentials, WRITE | EXECUTE)?;
+            let parent_record = parent.record;
+            let state = locked.of(inode)?;
+            credentials.check_sticky(&parent_record, &state.record)?;
+            match (directory, is_directory) {
+                (true, false) => return Err(Error::NotDirectory.into()),
+                (false, true) => return Err(Error::IsDirectory.into()),
+                _ => {}
+            }
+            check_empty(state)?;
+            let orphan = inode.opens.load(Ordering::SeqCst) > 0;
+            let appended = turn.append(&operation(orphan))?;
+            self.lose_name(inode, state, is_directory, orphan, turn, appended.end);
+            let parent = locked.of(&found.parent)?;
+            parent.record.size = parent.record.size.saturating_sub(1);
+            if is_directory {
+                parent.record.links = parent.record.links.saturating_sub(1);
+            }
+            parent.touch_content(turn.now);
+            parent.logged = appended.end;
+            if let Some(content) = parent.directory_mut() {
+                content.take(name, appended.position, self.session.retired());
+            }
+            Ok(Arc::clone(inode))
+        })
+        .and_then(|inode| self.release_if_closed(&inode))
+    }
+
+    /// One name of an inode went, by an entry that ends at `logged`; with the last one it goes itself, unless it
+    /// is open.
+    pub(crate) fn lose_name(
+        &self,
+        inode: &Inode,
+        state: &mut State,
+        is_directory: bool,
+        orphan: bool,
+        turn: &Turn<'_>,
+        logged: LogPosition,
+    ) {
+        state.record.links = if is_directory { 0 } else { state.record.links.saturating_sub(1) };
+        state.record.changed = turn.now;
+        state.logged = logged;
+        if !state.is_unlinked() {
+            return;
+        }
+        if orphan {
+            inode.orphaned.store(true, Ordering::SeqCst);
+        } else {
+            state.released = true;
+            state.content = Content::Special;
+            self.cache.remove(inode.number, logged);
+        }
+    }
+}
+
+pub(crate) fn known(directory: &State, name: &[u8], retired: LogPosition) -> Known {
+    directory.directory().map_or(Known::Absent, |content| content.find(name, retired))
+}
+
+/// Whether `name` still stands for `inode`.
+pub(crate) fn names(directory: &State, name: &[u8], inode: InodeNumber) -> bool {
+    matches!(known(directory, name, LogPosition(0)), Known::Present(named) if named.inode == inode)
+}
+
+/// A directory that goes must hold nothing.
+pub(crate) fn check_empty(state: &State) -> Result<(), Error> {
+    match state.directory() {
+        Some(content) if !content.is_empty() || state.record.size > 0 => Err(Error::NotEmpty),
+        _ => Ok(()),
+    }
+}

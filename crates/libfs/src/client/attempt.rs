@@ -1,0 +1,143 @@
+//! One attempt of an operation: it reserves log space and credit before any lock, and appends the entry under the locks.
+//!
+//! An attempt knows the log's appender and the client. It does not know inodes: the call changes the cached state itself, behind [`Turn::append`].
+
+use crate::client::client::Client;
+use crate::client::halt::Halt;
+use crate::errno::Error;
+use crate::session::quotas::Payers;
+use crate::session::session::Session;
+use crate::sharing::call_tags::{Part, is_withdrawn};
+use cuesta_format::call_tag::TAG_BYTES;
+use cuesta_format::quota::Amounts;
+use cuesta_format::{CallTag, InodeNumber, LeaseGeneration, LogPosition, Operation, Timestamp};
+use cuesta_media::{Fault, UserSlice};
+use cuesta_oplog::{Admission, Appended, Stamp};
+
+/// What one attempt holds.
+pub(crate) struct Turn<'c> {
+    pub(crate) client: &'c Client,
+    pub(super) generation: u64,
+    pub(super) admission: Option<Admission<'c>>,
+    pub(super) debited: u64,
+    /// What was charged to whom.
+    pub(crate) charged: Option<(Payers, Amounts)>,
+    pub(super) appended: Option<LogPosition>,
+    /// What the prepared entry carries.
+    pub(crate) tag: Option<CallTag>,
+    /// The entry says what those behind it depend on.
+    pub(crate) is_dependency: bool,
+    /// The operation's time.
+    pub(crate) now: Timestamp,
+}
+
+impl<'c> Turn<'c> {
+    /// Log space for an entry with a body of `body_bytes`, and credit; before any lock.
+    #[inline]
+    pub(crate) fn prepare(&mut self, body_bytes: usize, blocks: u64) -> Result<(), Halt> {
+        let session = &self.client.session;
+        if session.holds_too_many() {
+            return Err(Halt::Entries);
+        }
+        let admission = session.appender.admit(body_bytes).map_err(|full| Halt::LogFull(full.needed))?;
+        if !session.debit(blocks) {
+            return Err(Halt::Credit(blocks));
+        }
+        self.debited = blocks;
+        self.admission = Some(admission);
+        Ok(())
+    }
+
+    /// The entry costs `blocks` at worst, as is known now that its place in the file is. It takes no more than is at hand.
+    #[inline]
+    pub(crate) fn settle(&mut self, blocks: u64) -> Result<(), Halt> {
+        let session = &self.client.session;
+        if blocks > self.debited && !session.debit(blocks - self.debited) {
+            return Err(Halt::Credit(blocks));
+        }
+        session.give_back_debit(self.debited.saturating_sub(blocks));
+        self.debited = blocks;
+        Ok(())
+    }
+
+    /// A fresh inode number; before any lock.
+    #[inline]
+    pub(crate) fn number(&mut self) -> Result<InodeNumber, Halt> {
+        self.client.session.take_number().ok_or(Halt::Numbers)
+    }
+
+    pub(crate) fn session(&self) -> &'c Session {
+        &self.client.session
+    }
+
+    fn stamp(&self) -> Stamp<'_> {
+        Stamp {
+            lease_generation: LeaseGeneration(self.generation),
+            debit_blocks: self.debited.min(u64::from(u32::MAX)) as u32,
+            time: self.now,
+            tag: self.tag.as_ref(),
+        }
+    }
+
+    /// The room of the prepared entry, unless it is the effect of a call that is wanted no more. Called with the inodes' locks held.
+    #[inline]
+    fn admitted(&mut self) -> Result<Admission<'c>, Halt> {
+        if self.tag.is_some() && is_withdrawn() {
+            return Err(Error::Withdrawn.into());
+        }
+        if self.client.lacks_dependencies() && !self.is_dependency {
+            return Err(Halt::Dependencies);
+        }
+        self.admission.take().ok_or_else(|| Error::Daemon("an entry was not prepared".into()).into())
+    }
+
+    /// Appends the prepared entry. Called with the inodes' locks held, and nothing changed yet.
+    pub(crate) fn append(&mut self, operation: &Operation<'_>) -> Result<Appended, Halt> {
+        let admission = self.admitted()?;
+        let _instant = self.client.at_one_instant(operation)?;
+        let appender = &self.client.session.appender;
+        let appended = appender.append(appender.reserve(admission), operation, self.stamp());
+        self.appended = Some(appended.end);
+        if appender.is_lost(appended.end) { Err(Error::LogLost.into()) } else { Ok(appended) }
+    }
+
+    /// Appends a prepared write of application memory.
+    #[inline]
+    pub(crate) fn append_write(
+        &mut self,
+        inode: InodeNumber,
+        offset: u64,
+        data: &[UserSlice<'_>],
+    ) -> Result<Result<Appended, Fault>, Halt> {
+        let admission = self.admitted()?;
+        let appender = &self.client.session.appender;
+        let reservation = appender.reserve(admission);
+        let (void, behind) = (reservation.position(), reservation.body());
+        let outcome = appender.append_write(reservation, inode, offset, data, self.stamp());
+        self.appended = Some(outcome.map_or(void, |appended| appended.end));
+        if appender.is_lost(outcome.map_or(behind, |appended| appended.end)) {
+            Err(Error::LogLost.into())
+        } else {
+            Ok(outcome)
+        }
+    }
+}
+
+impl Turn<'_> {
+    /// As [`Turn::prepare`], for the entry by which the call takes effect.
+    #[inline]
+    pub(crate) fn prepare_effect(&mut self, body_bytes: usize, blocks: u64) -> Result<(), Halt> {
+        self.tag = self.client.tag();
+        let tag_bytes = if self.tag.is_some() { TAG_BYTES } else { 0 };
+        self.prepare(body_bytes + tag_bytes, blocks)
+    }
+
+    /// Either of them.
+    #[inline]
+    pub(crate) fn prepare_part(&mut self, part: Part, body_bytes: usize) -> Result<(), Halt> {
+        match part {
+            Part::Effect => self.prepare_effect(body_bytes, 0),
+            Part::Beside => self.prepare(body_bytes, 0),
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! One session of a process: the struct that every call starts from, and its beginning and end.
+//!
+//! `Client` only holds the state of the rooms below it. Each call is an `impl Client` block in the room of its family
+//! (`calls`, `mapped`, `mount`, `sharing`), and runs by [`Client::operate`].
+
+use crate::cache::access_times::Accesses;
+use crate::cache::inodes::Cache;
+use crate::cache::programs::Programs;
+use crate::client::retries::GivingUp;
+use crate::errno::Error;
+use crate::leases::ahead::Ahead;
+use crate::leases::fences::Fences;
+use crate::log::commit_file::CommitFile;
+use crate::log::retiring::Retiring;
+use crate::mapped::kept_descriptors::{Keeper, KeptDescriptors};
+use crate::mount::state::Kernel;
+use crate::session::link::{Link, SocketLink};
+use crate::session::patience::{RESUME_WAIT, Starter, patiently};
+use crate::session::session::Session;
+use crate::sharing::dependencies::Dependencies;
+use crate::sharing::name_changes::NameChanges;
+use crate::sharing::shipped::Shipping;
+use crate::sync::{Arc, AtomicBool, AtomicU32, AtomicU64, Mutex, Ordering, RwLock};
+use cuesta_format::wire::Request;
+use cuesta_format::{FILE_BYTES_MAX, InodeNumber, LogPosition, StoreId};
+use rustix::fd::OwnedFd;
+use std::collections::VecDeque;
+use std::time::Duration;
+
+/// One session of a process.
+pub struct Client {
+    pub(crate) session: Session,
+    pub(crate) cache: Cache,
+    pub(crate) ahead: Ahead,
+    pub(crate) retiring: Mutex<Retiring>,
+    /// Truncations and clearings in the log that overlays know of. Locked under an inode's lock, never over one.
+    pub(crate) truncations: Mutex<VecDeque<(LogPosition, InodeNumber)>>,
+    /// `retiring` is within a round.
+    pub(crate) in_round: AtomicBool,
+    pub(crate) fences: Mutex<Fences>,
+    /// Open: operations run. Closed: none does, and what is cached may be thrown away.
+    pub(crate) gate: RwLock<()>,
+    /// Held while a directory moves to another parent: the tree above holds still.
+    pub(crate) moving: Mutex<()>,
+    pub(crate) next_passed: AtomicU64,
+    /// No file grows beyond this.
+    file_limit: AtomicU64,
+    pub(crate) programs: Programs,
+    pub(crate) kept_descriptors: KeptDescriptors,
+    pub(crate) commit_file: CommitFile,
+    pub(crate) dependencies: Dependencies,
+    /// Which daemon it talks to.
+    pub(crate) connection: AtomicU32,
+    /// How long to wait for the next one; held by who does.
+    pub(crate) patience: Mutex<Duration>,
+    abandoned: AtomicU32,
+    pub(crate) giving_up: GivingUp,
+    pub(crate) starter: Starter,
+    /// What it is called by `cuesta status`.
+    pub(crate) program: Box<str>,
+    pub(crate) kernel: Kernel,
+    /// When reads move times of last access.
+    pub(crate) access_times: AtomicU32,
+    pub(crate) accesses: Accesses,
+    pub(crate) shipping: Shipping,
+    /// Threads may execute calls of others ([`crate::tagged`]).
+    pub(crate) has_callers: AtomicBool,
+    pub(crate) names: NameChanges,
+}
+
+impl Client {
+    /// Attaches to SharedFS over `link`. `program` is shown by `cuesta status`.
+    pub fn attach(link: Box<dyn Link>, program: &str) -> Result<Arc<Client>, Error> {
+        Client::attach_at(link, program, InodeNumber::NONE)
+    }
+
+    /// [`Client::attach`] with leases on the inode that is looked at first and on the directories above it, which saves
+    /// questions.
+    pub fn attach_at(link: Box<dyn Link>, program: &str, first: InodeNumber) -> Result<Arc<Client>, Error> {
+        let mut session = Session::attach(link, program, first)?;
+        let ahead = std::mem::take(&mut session.welcome.ahead);
+        let client = Arc::new(Client {
+            retiring: Mutex::new(Retiring::new(session.retired())),
+            truncations: Mutex::new(VecDeque::new()),
+            in_round: AtomicBool::new(false),
+            session,
+            cache: Cache::new(),
+            ahead: Ahead::default(),
+            fences: Mutex::new(Fences::default()),
+            gate: RwLock::new(()),
+            moving: Mutex::new(()),
+            next_passed: AtomicU64::new(0),
+            file_limit: AtomicU64::new(FILE_BYTES_MAX),
+            programs: Programs::default(),
+            kept_descriptors: KeptDescriptors::default(),
+            commit_file: CommitFile::default(),
+            dependencies: Dependencies::default(),
+            connection: AtomicU32::new(0),
+            patience: Mutex::new(RESUME_WAIT),
+            abandoned: AtomicU32::new(0),
+            giving_up: GivingUp::default(),
+            starter: Starter::default(),
+            program: program.into(),
+            kernel: Kernel::default(),
+            access_times: AtomicU32::new(0),
+            accesses: Accesses::default(),
+            shipping: Shipping::default(),
+            has_callers: AtomicBool::new(false),
+            names: NameChanges::default(),
+        });
+        // What a fence took away meanwhile goes with the first operation, which sees the generation moved.
+        client.session.parcels.add(ahead)?;
+        Ok(client)
+    }
+
+    /// Attaches to the daemon that listens at `path`, or will in a moment: it waits for one as long as a session does whose
+    /// daemon is gone. Every descriptor the session keeps is `descriptor_floor` or higher.
+    pub fn attach_to(
+        path: &[u8],
+        descriptor_floor: i32,
+        program: &str,
+        first: InodeNumber,
+    ) -> Result<Arc<Client>, Error> {
+        patiently(RESUME_WAIT, || {
+            let link = SocketLink::connect(path, descriptor_floor)?;
+            Client::attach_at(Box::new(link), program, first)
+        })
+    }
+
+    /// Ends the session in order; later calls fail. What was written is safe without it, too.
+    pub fn detach(&self) {
+        if self.abandoned.swap(1, Ordering::AcqRel) == 0 {
+            let _closed = self.gate.write();
+            if let Some(accesses) = self.last_accesses() {
+                let _ = self.session.ask(&accesses);
+            }
+            // A daemon that is gone recovers the log all the same.
+            let _ = self.session.ask(&Request::Detach);
+        }
+    }
+
+    /// [`Client::detach`] as the process ends, which does not wait until SharedFS has done its part.
+    pub fn part(&self) {
+        if self.abandoned.swap(1, Ordering::AcqRel) == 0 {
+            let _closed = self.gate.write();
+            if let Some(accesses) = self.last_accesses() {
+                self.session.asking.part(&accesses);
+            }
+            self.session.asking.part(&Request::Detach);
+        }
+    }
+
+    /// In a child of fork, before anything else: this session is the parent's. Every later call on it fails and
+    /// nothing is sent or stored; open files are opened again by [`Client::reopen`] on a client of the child's own.
+    /// Its mappings and descriptors go with the last reference to it.
+    pub fn after_fork_in_child(&self) {
+        self.abandoned.store(1, Ordering::Release);
+        self.session.open_slots.abandon();
+    }
+
+    /// The descriptors this session keeps open, by their numbers: nobody else may close them.
+    pub fn descriptors(&self) -> impl Iterator<Item = i32> {
+        self.session.descriptors()
+    }
+
+    /// Goes on with `copy` in the place of the descriptor `number`, which is answered and may be closed; `copy` is, if
+    /// `number` is none of this session's. No operation runs meanwhile.
+    pub fn replace_descriptor(&self, number: i32, copy: OwnedFd) -> OwnedFd {
+        self.session.replace_descriptor(number, self.kept_descriptors.replace(number, copy))
+    }
+
+    /// How descriptors are kept that are opened while it runs.
+    pub fn keep_descriptors(&self, keeper: Keeper) {
+        self.kept_descriptors.keep_by(keeper);
+    }
+
+    /// From now on no file grows beyond `bytes` (the process's `RLIMIT_FSIZE`).
+    pub fn limit_files(&self, bytes: u64) {
+        self.file_limit.store(bytes.min(FILE_BYTES_MAX), Ordering::Relaxed);
+    }
+
+    #[inline]
+    pub(crate) fn file_limit(&self) -> u64 {
+        self.file_limit.load(Ordering::Relaxed)
+    }
+
+    /// The store this session is attached to.
+    #[must_use]
+    pub fn store(&self) -> StoreId {
+        self.session.welcome.store
+    }
+
+    /// Where the kernel has what stands in for a named pipe or a socket of this number, once somebody made it there:
+    /// an absolute path. It is taken away with the inode.
+    #[must_use]
+    pub fn stand_in(&self, inode: InodeNumber) -> Vec<u8> {
+        let mut path = self.session.welcome.stand_ins.clone();
+        path.extend_from_slice(format!("/{}", inode.0).as_bytes());
+        path
+    }
+
+    /// Counts a system call that was refused because it is not served.
+    pub fn count_unserved(&self, system_call: usize) {
+        self.session.count_unserved(system_call);
+    }
+
+    #[inline]
+    pub(crate) fn check_alive(&self) -> Result<(), Error> {
+        if self.abandoned.load(Ordering::Relaxed) != 0 {
+            return Err(Error::Disconnected);
+        }
+        Ok(())
+    }
+}

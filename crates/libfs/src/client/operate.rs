@@ -1,0 +1,101 @@
+//! How an operation runs: attempts, until one stands.
+//!
+//! 1. The attempt runs under the open gate, in the lease generation that everything cached holds under.
+//! 2. It resolves names and prepares its entry (log space, credit, an inode number) before it takes any lock.
+//! 3. It locks inodes, appends the entry, and changes the cached state.
+//! 4. The loop reads the generation again. If it moved, the session resynchronises. The attempt then stands only if SharedFS accepted
+//!    its entry. A moved generation voids every answer that rests on cached state, also an error.
+//!
+//! An attempt that must wait (for a digest, credit or numbers) returns a [`Halt`]. The loop waits outside the gate and starts the
+//! next attempt.
+
+use crate::client::attempt::Turn;
+use crate::client::client::Client;
+use crate::client::halt::Halt;
+use crate::client::retries::{Attempts, NO_LEASE, NO_SENSE, OPERATION_ATTEMPTS};
+use crate::errno::Error;
+use crate::sync::Ordering;
+use cuesta_media::clock;
+
+impl Client {
+    /// Runs an operation until it stands.
+    pub(crate) fn operate<T>(
+        &self,
+        mut attempt: impl FnMut(&mut Turn<'_>) -> Result<T, Halt>,
+    ) -> Result<T, Error> {
+        self.check_alive()?;
+        let (mut unknown, mut attempts) = (None, Attempts::new(OPERATION_ATTEMPTS));
+        loop {
+            let gate = self.gate.read();
+            let generation = self.session.generation.load(Ordering::Acquire);
+            if self.session.shown_generation() != generation {
+                drop(gate);
+                self.asking(|| self.resync())?;
+                self.again(&mut attempts, NO_LEASE)?;
+                continue;
+            }
+            let connection = self.connection();
+            let mut turn = Turn {
+                client: self,
+                generation,
+                admission: None,
+                debited: 0,
+                charged: None,
+                appended: None,
+                tag: None,
+                is_dependency: false,
+                now: clock::now(),
+            };
+            let learned = match unknown.take().map_or(Ok(()), |inode| self.learn_extended_of(inode)) {
+                // It is gone: the attempt looks anew at what the path names now.
+                Err(Halt::Failed(Error::NotFound)) => Ok(()),
+                learned => learned,
+            };
+            self.begin_instant();
+            let mut result = learned.and_then(|()| attempt(&mut turn));
+            // What the attempt read, it read before this.
+            std::sync::atomic::fence(Ordering::Acquire);
+            let moved = self.session.shown_generation() != generation;
+            if turn.appended.is_none()
+                && matches!(result, Ok(_) | Err(Halt::Failed(_)))
+                && !self.is_one_instant()
+            {
+                result = Err(Halt::Again);
+            }
+            let Turn { admission, debited, charged, appended, .. } = turn;
+            drop(admission);
+            if appended.is_none() {
+                self.session.give_back_debit(debited);
+                self.session.give_back_charge(charged);
+            }
+            drop(gate);
+            let mut stands = !moved;
+            if moved {
+                self.asking(|| self.resync())?;
+                stands = appended.is_some_and(|end| self.was_accepted(generation, end));
+            }
+            let reached = result.as_ref().is_err_and(Halt::is_wait).then(|| self.session.reached());
+            match result {
+                Ok(value) if stands => {
+                    self.after_operation(appended);
+                    return Ok(value);
+                }
+                Err(Halt::Failed(Error::Disconnected)) => self.resume(connection)?,
+                Err(Halt::Failed(error)) if !moved => {
+                    self.after_operation(appended);
+                    return Err(error);
+                }
+                Ok(_) | Err(Halt::Failed(_) | Halt::Again) => {}
+                Err(Halt::LogFull(needed)) => self.asking(|| self.make_room(needed))?,
+                Err(Halt::Credit(blocks)) => self.asking(|| self.make_credit(blocks))?,
+                Err(Halt::Numbers) => self.asking(|| self.session.ask_numbers())?,
+                Err(Halt::Entries) => self.asking(|| self.await_digest_of_entries())?,
+                Err(Halt::Undigested) => self.digest()?,
+                Err(Halt::Dependencies) => self.log_dependencies()?,
+                Err(Halt::Room { payer, needed }) => self.asking(|| self.make_room_of(payer, needed))?,
+                Err(Halt::Extended(inode)) => unknown = Some(inode),
+            }
+            self.again_behind(reached, &mut attempts, if moved { NO_LEASE } else { NO_SENSE })?;
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! Resuming with the next daemon, after the daemon of this session is gone (DESIGN §3.6).
+//!
+//! The next daemon of the store recovers every log. It keeps the session of each process that lives, with its log, its number and its open
+//! files, but without a lease. The page that counts daemons ([`crate::session::control::Incarnation`]) voids what sessions do from the moment
+//! the daemon begins to recover. So the end of a daemon is a fence of everything at once. The thread that notices it connects again, asks for
+//! the session, maps the new control pages in place of the old ones, and resynchronises as after any fence.
+//!
+//! Without a daemon, operations that need none go on. An operation that needs one waits for the next, up to a limit. A door that can start a
+//! daemon says how ([`Client::start_daemons_by`]).
+
+use crate::client::client::Client;
+use crate::client::retries::{Attempts, DAEMONS};
+use crate::errno::{Error, unexpected};
+use crate::session::patience::{RESUME_WAIT, patiently};
+use crate::sync::Ordering;
+use cuesta_format::InodeNumber;
+use cuesta_format::wire::{PROTOCOL_VERSION, Request, Response, Welcome};
+use rustix::fd::OwnedFd;
+use std::time::Duration;
+
+/// Why a question is given up that daemons do not outlive.
+const NO_ANSWER: &str = "the daemon is gone again each time before it answers";
+
+impl Client {
+    /// Has `start` called whenever a call needs a daemon and nobody listens, by one thread at a time. It must not come by way of
+    /// this client, operations of which wait meanwhile.
+    pub fn start_daemons_by(&self, start: impl Fn() -> bool + Send + Sync + 'static) {
+        // Whoever came first stays: there is one door.
+        let _ = self.starter.0.set(Box::new(start));
+    }
+
+    /// Does `ask` again with the next daemon, as long as the one it asks goes away.
+    pub(crate) fn asking<T>(&self, mut ask: impl FnMut() -> Result<T, Error>) -> Result<T, Error> {
+        let mut attempts = Attempts::new(DAEMONS);
+        loop {
+            let connection = self.connection();
+            match ask() {
+                Err(Error::Disconnected) => self.resume(connection)?,
+                answer => return answer,
+            }
+            self.again(&mut attempts, NO_ANSWER)?;
+        }
+    }
+
+    /// Which daemon it talks to, counted from its first one.
+    pub(crate) fn connection(&self) -> u32 {
+        self.connection.load(Ordering::Acquire)
+    }
+
+    /// Goes on with the next daemon, unless it does by now: `connection` is the one that was lost. Call without anything
+    /// that an operation holds.
+    pub(crate) fn resume(&self, connection: u32) -> Result<(), Error> {
+        let mut patience = self.patience.lock();
+        if self.connection() != connection {
+            return Ok(());
+        }
+        self.check_alive()?;
+        let mut attempts = Attempts::new(DAEMONS);
+        loop {
+            let (welcome, descriptors) = self.reconnect(&mut patience)?;
+            let closed = self.gate.write();
+            self.session.go_on(&welcome, descriptors)?;
+            self.connection.fetch_add(1, Ordering::Release);
+            self.fences.lock().resume();
+            match self.keep_in_kernel_again().and_then(|()| self.resync_closed()) {
+                // Another one follows that, too.
+                Err(Error::Disconnected) => {}
+                resynced => return resynced,
+            }
+            drop(closed);
+            self.again_untold(&mut attempts, NO_ANSWER)?;
+        }
+    }
+
+    /// Waits until a daemon answers, and has it take the session up. Who waited in vain once asks only once from then on.
+    fn reconnect(&self, patience: &mut Duration) -> Result<(Welcome, Vec<OwnedFd>), Error> {
+        let request = Request::Attach {
+            version: PROTOCOL_VERSION,
+            pid: rustix::process::getpid().as_raw_pid().unsigned_abs(),
+            program: self.program.to_string(),
+            first: InodeNumber::NONE,
+            resume: self.session.welcome.session,
+        };
+        let try_once = || {
+            let mut descriptors = Vec::new();
+            match self.session.asking.reconnect(&request, &mut descriptors, &self.session)? {
+                Some(Response::Attached(welcome)) => Ok(Some((welcome, descriptors))),
+                Some(other) => Err(unexpected(&other)),
+                None => Ok(None),
+            }
+        };
+        let is_started = || self.starter.0.get().is_some_and(|start| start());
+        let connected = patiently(*patience, || match try_once() {
+            Err(Error::Disconnected) if is_started() => try_once(),
+            connected => connected,
+        });
+        *patience = if connected.is_ok() { RESUME_WAIT } else { Duration::ZERO };
+        connected?.ok_or(Error::Disconnected)
+    }
+}

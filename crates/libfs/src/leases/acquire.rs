@@ -1,0 +1,233 @@
+//! Coming by leases: asking for one, and for what will be wanted next; or hearing that SharedFS performs the operations itself
+//! ([`crate::sharing::send`]).
+
+use crate::cache::directory_content::DirectoryContent;
+use crate::cache::inode::{Content, Inode, State};
+use crate::client::client::Client;
+use crate::client::retries::{Attempts, OPERATION_ATTEMPTS};
+use crate::errno::{Error, unexpected};
+use crate::leases::parcels::Taken;
+use crate::session::requests::Subject;
+use crate::sharing::terms::names;
+use crate::sync::{Arc, RwLockReadGuard, RwLockWriteGuard};
+use cuesta_format::InodeNumber;
+use cuesta_format::wire::{AHEAD_MAX, Grant, LeaseMode, Request, Response, Sends};
+
+/// Who asks for so many directories at once comes into a tree.
+const TREE_DIRECTORIES: usize = 8;
+
+/// The question for the block a number lies in, that nobody waits for.
+fn ahead_at(near: InodeNumber) -> Request {
+    Request::Ahead { near, count: AHEAD_MAX }
+}
+
+/// How a lease was come by.
+enum Lease {
+    Granted(Box<Grant>),
+    Taken(Taken),
+    /// There is none for so long.
+    Shipped {
+        term_ms: u32,
+    },
+}
+
+fn contents_if(ships: bool) -> Sends {
+    if ships { Sends::Contents } else { Sends::Nothing }
+}
+
+impl Client {
+    /// Makes an unleased inode known, or a read lease a write lease. Within an attempt.
+    pub(crate) fn acquire(&self, inode: &Inode, mode: LeaseMode) -> Result<(), Error> {
+        self.acquire_or_ship(inode, mode, names())
+    }
+
+    /// The same, unless the operation is one that is sent where SharedFS performs those on the inode: [`Error::Shipped`].
+    pub(crate) fn acquire_or_ship(&self, inode: &Inode, mode: LeaseMode, sends: Sends) -> Result<(), Error> {
+        let mut state = inode.state.write();
+        if state.lease >= Some(mode) {
+            return Ok(());
+        }
+        if let Some(taken) = self.session.parcels.take(inode.number) {
+            self.saw_ahead(inode.number);
+            inode.fill_taken(&mut state, &taken);
+            if state.lease >= Some(mode) {
+                return Ok(());
+            }
+        }
+        // One that two sessions change in turns is read before it is changed, and would be asked for twice.
+        let will_change = state.directory().is_some_and(DirectoryContent::will_change);
+        let mode = if will_change { LeaseMode::Write } else { mode };
+        let mut attempts = Attempts::new(OPERATION_ATTEMPTS);
+        loop {
+            if inode.shipped.is_now(sends) {
+                return Err(Error::Shipped(inode.number));
+            }
+            let is_filled = match self.ask_for_lease(inode, &state, mode, sends)? {
+                Lease::Shipped { term_ms } => {
+                    inode.shipped.set(sends, term_ms);
+                    return Err(Error::Shipped(inode.number));
+                }
+                Lease::Taken(taken) => {
+                    inode.fill_taken(&mut state, &taken);
+                    true
+                }
+                Lease::Granted(grant) => self.fill(inode, &mut state, *grant)?,
+            };
+            // One that went out of mapped mode meanwhile is asked for again.
+            if is_filled {
+                return Ok(());
+            }
+            self.again_untold(&mut attempts, "a file is in mapped mode, and its content is missing")?;
+        }
+    }
+
+    /// Asks for a lease, and for more ahead. What comes ahead is at hand before anybody asks again: so it never is
+    /// older than what an answer brought.
+    fn ask_for_lease(
+        &self,
+        inode: &Inode,
+        state: &State,
+        mode: LeaseMode,
+        sends: Sends,
+    ) -> Result<Lease, Error> {
+        let known = || self.session.parcels.take(inode.number).map(Lease::Taken);
+        // One that is held in turns with others is no part of a walk.
+        let kept = state.kept();
+        let request = || {
+            let (mut ahead, mut beside) = (0, Vec::new());
+            if kept.is_none() {
+                ahead = self.ahead.next(inode.number);
+                beside = self.directories_beside(inode.number, state.record.parent);
+            }
+            if beside.len() >= TREE_DIRECTORIES {
+                self.ahead.comes_into_tree();
+            }
+            Request::Acquire { inode: inode.number, mode, ahead, beside, kept: kept.cloned(), sends }
+        };
+        let take = |answer| {
+            let (grant, ahead) = match answer {
+                Response::Granted { grant, ahead } => (grant, ahead),
+                Response::Shipped { term_ms } if sends != Sends::Nothing => {
+                    return Ok(Lease::Shipped { term_ms });
+                }
+                other => return Err(unexpected(&other)),
+            };
+            if grant.record.inode != inode.number || grant.mode < mode {
+                return Err(Error::Daemon("the grant does not fit the request".into()));
+            }
+            self.session.parcels.add(ahead)?;
+            Ok(Lease::Granted(grant))
+        };
+        let behind = || self.ahead.behind(inode.number).filter(|_| kept.is_none());
+        let then = || Some((Subject::Ahead, ahead_at(behind()?)));
+        self.session.asking.call_unless(known, request, take, then, &self.session)
+    }
+
+    /// Somebody looked at what was granted ahead about `inode`: a walk may go on behind it.
+    #[inline]
+    pub(crate) fn saw_ahead(&self, inode: InodeNumber) {
+        if let Some(behind) = self.ahead.behind_seen(inode) {
+            self.session.asking.post(Subject::Ahead, &ahead_at(behind), &self.session);
+        }
+    }
+
+    /// Directories beside one, that will be asked for next if this is a walk through all of them. What lies in the
+    /// directory above is only looked at if nobody changes it: other inodes are locked.
+    fn directories_beside(&self, inode: InodeNumber, parent: InodeNumber) -> Vec<InodeNumber> {
+        let Some(parent) = self.cache.get(parent).filter(|parent| parent.number != inode) else {
+            return Vec::new();
+        };
+        let Some(state) = parent.state.try_read().filter(|state| state.lease.is_some()) else {
+            return Vec::new();
+        };
+        let Some(content) = state.directory() else { return Vec::new() };
+        // One that is locked may be another thread's that waits for its turn to ask.
+        let is_known = |it: Arc<Inode>| it.state.try_read().is_some_and(|state| state.lease.is_some());
+        content.directories_beside(inode, |directory| {
+            !self.cache.get(directory).is_some_and(is_known) && !self.session.parcels.has(directory)
+        })
+    }
+
+    /// Fills an inode with a grant that came by a lookup.
+    pub(crate) fn take_grant(&self, inode: &Inode, grant: Grant) {
+        // One that cannot be taken is asked for when it is needed.
+        let _ = self.fill(inode, &mut inode.state.write(), grant);
+    }
+
+    /// Says whether it could be taken: not, if the file went out of mapped mode meanwhile.
+    pub(crate) fn fill(&self, inode: &Inode, state: &mut State, grant: Grant) -> Result<bool, Error> {
+        if grant.entries_changed && state.lease.is_none() && state.kept().is_none() {
+            return Err(Error::Daemon("the grant does not fit the request".into()));
+        }
+        // What was granted ahead of it is no news any more.
+        drop(self.session.parcels.take(inode.number));
+        if !grant.record.mapped || state.lease.is_some() {
+            inode.fill(state, grant);
+            return Ok(true);
+        }
+        let Some(mapped) = self.pin(inode.number)? else { return Ok(false) };
+        inode.fill(state, grant);
+        state.content = Content::Mapped(mapped);
+        Ok(true)
+    }
+
+    /// The inode's state, to read. Within an attempt.
+    #[inline]
+    pub(crate) fn reading<'i>(&self, inode: &'i Inode) -> Result<RwLockReadGuard<'i, State>, Error> {
+        loop {
+            let state = inode.state.read();
+            if state.lease.is_some() {
+                return Ok(state);
+            }
+            drop(state);
+            self.acquire(inode, LeaseMode::Read)?;
+        }
+    }
+
+    /// The same, unless the operation is to be sent to SharedFS.
+    #[inline]
+    pub(crate) fn reading_or_ship<'i>(
+        &self,
+        inode: &'i Inode,
+        ships: bool,
+    ) -> Result<RwLockReadGuard<'i, State>, Error> {
+        loop {
+            let state = inode.state.read();
+            if state.lease.is_some() {
+                return Ok(state);
+            }
+            drop(state);
+            self.acquire_or_ship(inode, LeaseMode::Read, contents_if(ships))?;
+        }
+    }
+
+    /// As [`Client::changing`], unless the operation is to be sent to SharedFS.
+    #[inline]
+    pub(crate) fn changing_or_ship<'i>(
+        &self,
+        inode: &'i Inode,
+        ships: bool,
+    ) -> Result<RwLockWriteGuard<'i, State>, Error> {
+        loop {
+            let state = inode.state.write();
+            if state.lease == Some(LeaseMode::Write) {
+                return Ok(state);
+            }
+            drop(state);
+            self.acquire_or_ship(inode, LeaseMode::Write, contents_if(ships))?;
+        }
+    }
+
+    /// The inode's state, to change. Within an attempt.
+    #[inline]
+    pub(crate) fn changing<'i>(&self, inode: &'i Inode) -> Result<RwLockWriteGuard<'i, State>, Error> {
+        loop {
+            let state = inode.state.write();
+            if state.lease == Some(LeaseMode::Write) {
+                return Ok(state);
+            }
+            drop(state);
+            self.acquire(inode, LeaseMode::Write)?;
+        }
+    }
+}

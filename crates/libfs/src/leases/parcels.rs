@@ -1,0 +1,93 @@
+//! What was granted ahead and nobody has looked at yet.
+//!
+//! Most of what a walk through a tree is granted it touches once, and some of it never: so it stays as it came
+//! ([`cuesta_format::parcel`]) until somebody wants it. An inode lies here only while nothing else is known of it: who
+//! fills an inode, from here or by an answer of SharedFS, takes it out. So what lies here was never changed by this
+//! session, and is true while its lease is held.
+
+use crate::errno::Error;
+use crate::sync::{Arc, AtomicUsize, Ordering, RwLock};
+use cuesta_format::InodeNumber;
+use cuesta_format::parcel::{Item, ItemAt, Parcel};
+use hashbrown::HashMap;
+
+/// More inodes are not kept: they are dropped, and asked for anew.
+const INODES_MAX: usize = 512 << 10;
+
+/// About so many bytes of a parcel are one inode's.
+const ITEM_BYTES: usize = 128;
+
+/// The parcels.
+#[derive(Debug, Default)]
+pub(crate) struct Parcels {
+    places: RwLock<HashMap<InodeNumber, Taken>>,
+    /// How many inodes are here, to look at without the lock.
+    count: AtomicUsize,
+}
+
+/// What a lease on an inode brought: a place in a parcel.
+#[derive(Debug)]
+pub(crate) struct Taken {
+    parcel: Arc<Parcel>,
+    at: ItemAt,
+}
+
+impl Taken {
+    pub(crate) fn item(&self) -> Option<Item<'_>> {
+        self.parcel.item(self.at)
+    }
+}
+
+impl Parcels {
+    /// Keeps what came with an answer. Within an attempt.
+    pub(crate) fn add(&self, bytes: Vec<u8>) -> Result<(), Error> {
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        let mut found = Vec::with_capacity(bytes.len() / ITEM_BYTES);
+        let parcel = Parcel::open(bytes, |inode, at| found.push((inode, at)))
+            .map_err(|error| Error::Daemon(error.to_string()))?;
+        let parcel = Arc::new(parcel);
+        let mut places = self.places.write();
+        if places.len() >= INODES_MAX {
+            places.clear();
+        }
+        places.reserve(found.len());
+        for (inode, at) in found {
+            places.insert(inode, Taken { parcel: Arc::clone(&parcel), at });
+        }
+        self.count.store(places.len(), Ordering::Release);
+        Ok(())
+    }
+
+    /// What `look` finds of an inode, if it is here.
+    pub(crate) fn look<R>(&self, inode: InodeNumber, look: impl FnOnce(Item<'_>) -> R) -> Option<R> {
+        if self.count.load(Ordering::Acquire) == 0 {
+            return None;
+        }
+        self.places.read().get(&inode)?.item().map(look)
+    }
+
+    /// Takes an inode out, if it is here. Its lease goes with it.
+    pub(crate) fn take(&self, inode: InodeNumber) -> Option<Taken> {
+        if self.count.load(Ordering::Acquire) == 0 {
+            return None;
+        }
+        let mut places = self.places.write();
+        let taken = places.remove(&inode);
+        self.count.store(places.len(), Ordering::Release);
+        taken
+    }
+
+    /// Lets go of everything.
+    pub(crate) fn forget(&self) {
+        let mut places = self.places.write();
+        places.clear();
+        self.count.store(0, Ordering::Release);
+    }
+
+    /// Whether the inode is here.
+    pub(crate) fn has(&self, inode: InodeNumber) -> bool {
+        self.count.load(Ordering::Acquire) > 0 && self.places.read().contains_key(&inode)
+    }
+}

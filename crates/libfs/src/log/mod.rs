@@ -1,0 +1,20 @@
+//! The log's space and its durability. The appender itself is `cuesta-oplog`; entries are appended in [`crate::client::attempt`].
+//!
+//! | file | idea |
+//! |---|---|
+//! | `cost` | blocks that an entry may cost, at worst |
+//! | `space` | making room for the next entry |
+//! | `digests` | asking SharedFS for a digest |
+//! | `retire`, `retiring` | letting go of digested log space, in bounded steps: the steps, and how far they are |
+//! | `durability` | `fsync` and its like |
+//! | `commit_file` | on a disk: writing the log past the page cache |
+//!
+//! Nothing here resolves a path or checks a permission.
+
+pub(crate) mod commit_file;
+pub(crate) mod cost;
+pub(crate) mod digests;
+pub(crate) mod durability;
+pub(crate) mod retire;
+pub(crate) mod retiring;
+pub(crate) mod space;

@@ -1,0 +1,213 @@
+//! Letting go of log space that was digested, in bounded steps done by ordinary operations.
+//!
+//! Mechanism: a *round* takes SharedFS's report of what digests placed where, sets the bases of cached inodes, and when
+//! all are set drops what those inodes' overlays hold of the log below the report's end, and truncations below it; then
+//! it publishes `retired`. Whatever of the digested log an overlay still refers to lies in blocks of the report. After
+//! each step no reader can be in what was dropped: readers copy under the inode's lock.
+//!
+//! Policy: a report is asked for, without waiting for it, when the digest has caught up, or half of the ring waits to be
+//! retired: a burst that fits the log is not held up by it. Where a fence is to be expected soon, which brings one, it is
+//! only asked for in the second case. With the report a round begins: one step per appending
+//! operation; all of it when the log is full.
+
+use crate::cache::file_content::FileContent;
+use crate::cache::inode::Content;
+use crate::client::client::Client;
+use crate::errno::{Error, unexpected};
+use crate::log::retiring::Retiring;
+use crate::sync::Ordering;
+use cuesta_format::wire::{Placed, Report, Request, Response};
+use cuesta_format::{InodeNumber, LogPosition};
+
+/// Items of a report, or inodes, that one ordinary operation deals with.
+const STEP_ITEMS: usize = 64;
+
+/// The digest has caught up when no more than this is left.
+const CAUGHT_UP_BYTES: u64 = 64 << 10;
+
+impl Client {
+    /// What every operation does once it stands: the kick, the log's growth, a step of retiring.
+    #[inline]
+    pub(crate) fn after_operation(&self, appended: Option<LogPosition>) {
+        let Some(end) = appended else { return };
+        self.session.appended(end);
+        if self.session.asking.is_outstanding() {
+            self.session.asking.look(&self.session);
+        } else if self.session.wants_more() {
+            self.session.ask_ahead();
+        }
+        if self.should_retire(end) {
+            // What fails here fails again, and is reported, when the space is needed.
+            let _ = self.retire_step();
+        }
+        if self.session.wants_to_grow() {
+            let _ = self.session.grow_ahead();
+        }
+        if self.cache.is_over_full(self.session.retired()) {
+            let _ = self.forget_some();
+        }
+    }
+
+    /// Whether an operation whose entry ended at `end` does a step. Where no report was asked for and none can be, because another
+    /// answer is awaited, a step would do nothing but take locks.
+    #[inline]
+    fn should_retire(&self, end: LogPosition) -> bool {
+        let (digested, retired) = (self.session.digested(), self.session.retired());
+        digested > retired
+            && (self.in_round.load(Ordering::Relaxed)
+                || self.session.has_report().unwrap_or_else(|| {
+                    let is_time = (end.0.saturating_sub(digested.0) <= CAUGHT_UP_BYTES
+                        && !self.session.is_attended())
+                        || end.0 - retired.0 > self.session.geometry().ring_bytes() / 2;
+                    is_time && !self.session.asking.is_outstanding()
+                }))
+    }
+
+    /// One bounded step, unless another thread is at it.
+    fn retire_step(&self) -> Result<(), Error> {
+        let _gate = self.gate.read();
+        let Some(mut retiring) = self.retiring.try_lock() else {
+            return Ok(());
+        };
+        if self.session.is_fenced() {
+            return Ok(());
+        }
+        if !retiring.in_round() {
+            match self.session.take_report() {
+                Some(page) => retiring.page = Some((page, 0)),
+                None => {
+                    self.session.post_report(retiring.at, retiring.learnt);
+                    return Ok(());
+                }
+            }
+        }
+        self.retire_some(&mut retiring, STEP_ITEMS);
+        Ok(())
+    }
+
+    /// Retires everything that is digested now.
+    pub(crate) fn retire_all(&self) -> Result<(), Error> {
+        let _gate = self.gate.read();
+        let mut retiring = self.retiring.lock();
+        while self.retire_or_ask(&mut retiring)? {}
+        Ok(())
+    }
+
+    /// Retires what is digested now until the log reaches `needed`.
+    pub(super) fn retire_towards(&self, needed: LogPosition) -> Result<(), Error> {
+        let _gate = self.gate.read();
+        let mut retiring = self.retiring.lock();
+        while self.session.appender.limit() < needed && self.retire_or_ask(&mut retiring)? {}
+        Ok(())
+    }
+
+    /// Retires what a fence accepted, all of which is digested. `report` tells all that was placed since what this session
+    /// said it had retired. No operation is in flight.
+    pub(crate) fn retire_accepted(&self, accepted: LogPosition, report: Report) -> Result<(), Error> {
+        self.session.asking.settle(&self.session);
+        let mut retiring = self.retiring.lock();
+        if !retiring.in_round() && retiring.learnt == 0 {
+            drop(self.session.take_report());
+            retiring.page = Some((report, 0));
+        }
+        while retiring.at < accepted {
+            if !retiring.in_round() {
+                retiring.page = Some((self.next_report(&retiring)?, 0));
+            }
+            let before = (retiring.at, retiring.learnt);
+            self.retire_some(&mut retiring, usize::MAX);
+            if !retiring.in_round() && (retiring.at, retiring.learnt) == before {
+                return Err(Error::Daemon("what a fence accepted is not digested".into()));
+            }
+        }
+        Ok(())
+    }
+
+    /// The page of a report that comes next: asked for ahead, or waited for.
+    fn next_report(&self, retiring: &Retiring) -> Result<Report, Error> {
+        self.session.asking.settle(&self.session);
+        if let Some(page) = self.session.take_report() {
+            return Ok(page);
+        }
+        let request = Request::Report { from: retiring.at, skip: retiring.learnt };
+        match self.session.ask(&request)? {
+            Response::Report(page) => Ok(page),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// A large step, for which the report is waited for. `false`: there is nothing to retire.
+    fn retire_or_ask(&self, retiring: &mut Retiring) -> Result<bool, Error> {
+        if self.session.is_fenced() {
+            return Ok(false);
+        }
+        if !retiring.in_round() {
+            if self.session.digested() <= retiring.at {
+                return Ok(false);
+            }
+            retiring.page = Some((self.next_report(retiring)?, 0));
+        }
+        self.retire_some(retiring, usize::MAX);
+        Ok(true)
+    }
+
+    /// One step of the round, with up to `items_max` items of it.
+    fn retire_some(&self, retiring: &mut Retiring, items_max: usize) {
+        if let Some((page, applied)) = &mut retiring.page {
+            let end = page.placed.len().min(applied.saturating_add(items_max));
+            self.apply(&page.placed[*applied..end], &mut retiring.placed);
+            *applied = end;
+            if end == page.placed.len() {
+                retiring.learnt += end as u64;
+                if !page.more || end == 0 {
+                    retiring.learnt = 0;
+                    retiring.target = page.digested.max(retiring.at);
+                }
+                retiring.page = None;
+            }
+        } else {
+            for _ in 0..items_max {
+                let Some(inode) = retiring.placed.pop() else { break };
+                self.change_content(inode, |content| content.retire_writes(retiring.target));
+            }
+            if retiring.placed.is_empty() {
+                self.retire_truncations(retiring.target);
+                retiring.at = retiring.target;
+                self.session.set_retired(retiring.at);
+            }
+        }
+        self.in_round.store(retiring.in_round(), Ordering::Relaxed);
+    }
+
+    fn apply(&self, placed: &[Placed], inodes: &mut Vec<InodeNumber>) {
+        for run in placed.chunk_by(|one, next| one.inode == next.inode) {
+            let inode = run[0].inode;
+            self.change_content(inode, |content| run.iter().for_each(|placed| content.place(&placed.extent)));
+            if inodes.last() != Some(&inode) {
+                inodes.push(inode);
+            }
+        }
+    }
+
+    fn retire_truncations(&self, target: LogPosition) {
+        let mut digested = Vec::new();
+        self.truncations.lock().retain(|&(position, inode)| {
+            let keep = position >= target;
+            if !keep {
+                digested.push((position, inode));
+            }
+            keep
+        });
+        for (position, inode) in digested {
+            self.change_content(inode, |content| content.retire_truncate(position));
+        }
+    }
+
+    fn change_content(&self, inode: InodeNumber, change: impl FnOnce(&mut FileContent)) {
+        if let Some(inode) = self.cache.get(inode)
+            && let Content::File(content) = &mut inode.state.write().content
+        {
+            change(content);
+        }
+    }
+}

@@ -1,0 +1,33 @@
+//! How far the present round of retiring has come. This is a leaf; [`crate::log::retire`] drives it.
+
+use cuesta_format::wire::Report;
+use cuesta_format::{InodeNumber, LogPosition};
+
+/// Where the present round stands.
+#[derive(Debug, Default)]
+pub(crate) struct Retiring {
+    /// Everything below is retired.
+    pub(super) at: LogPosition,
+    /// The report's end: the round retires up to here, once all of the report is applied.
+    pub(super) target: LogPosition,
+    /// The page of the report that is being applied, and how many of its items are.
+    pub(super) page: Option<(Report, usize)>,
+    /// Items of the pages before it.
+    pub(super) learnt: u64,
+    /// Inodes of the report, each once for every run of its items.
+    pub(super) placed: Vec<InodeNumber>,
+}
+
+impl Retiring {
+    pub(crate) fn new(at: LogPosition) -> Retiring {
+        Retiring { at, target: at, ..Retiring::default() }
+    }
+
+    pub(crate) fn restart(&mut self, at: LogPosition) {
+        *self = Retiring::new(at);
+    }
+
+    pub(super) fn in_round(&self) -> bool {
+        self.page.is_some() || self.target > self.at
+    }
+}

@@ -1,0 +1,67 @@
+//! Making room for the next entry: log space, entries that may lie undigested, and credit.
+//!
+//! The operation loop calls this between attempts, outside the gate.
+
+use crate::client::client::Client;
+use crate::client::retries::{Attempts, DIGEST_LOOKS};
+use crate::errno::Error;
+use cuesta_format::LogPosition;
+
+impl Client {
+    /// Makes the log reach `needed`: by growing it, by retiring, by waiting for a digest.
+    pub(crate) fn make_room(&self, needed: LogPosition) -> Result<(), Error> {
+        let mut looks = Attempts::new(DIGEST_LOOKS);
+        loop {
+            self.check_alive()?;
+            let session = &self.session;
+            if session.grow_towards(needed)? || session.appender.limit() >= needed {
+                return Ok(());
+            }
+            let before = session.retired();
+            self.retire_towards(needed)?;
+            if session.retired() > before || session.appender.limit() >= needed || self.session.is_fenced() {
+                return Ok(());
+            }
+            if !session.is_fully_grown() && before >= session.appender.completed() {
+                return Err(Error::NoSpace);
+            }
+            let digested = session.digested();
+            session.wait_digest(before)?;
+            self.looked_for_digest(&mut looks, digested)?;
+        }
+    }
+
+    /// Waits until the log holds fewer entries than recovery may have to digest.
+    pub(crate) fn await_digest_of_entries(&self) -> Result<(), Error> {
+        let mut looks = Attempts::new(DIGEST_LOOKS);
+        loop {
+            self.check_alive()?;
+            let seen = self.session.digested();
+            if !self.session.holds_too_many() || self.session.is_fenced() {
+                return Ok(());
+            }
+            self.session.wait_digest(seen)?;
+            self.looked_for_digest(&mut looks, seen)?;
+        }
+    }
+
+    /// Looks count as long as nothing is digested.
+    fn looked_for_digest(&self, looks: &mut Attempts, before: LogPosition) -> Result<(), Error> {
+        if self.session.digested() > before {
+            *looks = Attempts::new(DIGEST_LOOKS);
+        }
+        self.again(looks, "the daemon does not digest the log")
+    }
+
+    /// Gets credit for `blocks`. A full store is first given the chance to free what this session freed.
+    pub(crate) fn make_credit(&self, blocks: u64) -> Result<(), Error> {
+        if self.session.ask_credit(blocks)? {
+            return Ok(());
+        }
+        self.digest()?;
+        if self.session.ask_credit(blocks)? {
+            return Ok(());
+        }
+        Err(Error::NoSpace)
+    }
+}

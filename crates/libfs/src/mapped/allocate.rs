@@ -1,0 +1,150 @@
+//! `fallocate` on a file in mapped mode.
+
+use crate::cache::inode::State;
+use crate::calls::data::allocation::Allocation;
+use crate::client::attempt::Turn;
+use crate::client::client::Client;
+use crate::client::halt::Halt;
+use crate::errno::Error;
+use crate::log::cost;
+use crate::mapped::file::{MappedFile, whole};
+use crate::open_files::open_file::OpenFile;
+use crate::session::quotas::Payers;
+use cuesta_format::Operation;
+use cuesta_format::quota::Amounts;
+use cuesta_media::mapped_files;
+use std::ops::Range;
+
+/// Provided at once, while the inode is locked.
+const PROVIDED_BYTES: u64 = 16 << 20;
+
+impl Client {
+    /// `fallocate` on a range. Says whether it was done: not, if the file went out of mapped mode meanwhile.
+    pub(crate) fn allocate_mapped(
+        &self,
+        open_file: &OpenFile,
+        mapped: &MappedFile,
+        what: Allocation,
+        range: &Range<u64>,
+    ) -> Result<bool, Error> {
+        let may_grow = matches!(what, Allocation::Extend | Allocation::Zero);
+        let size = self.mapped_size(mapped)?;
+        let grows = may_grow && range.end > size;
+        if grows {
+            self.check_growth(range.end)?;
+        }
+        if matches!(what, Allocation::Extend | Allocation::KeepSize | Allocation::Zero) {
+            self.check_room(self.open_mapped(mapped)?, range)?;
+        }
+        if grows && matches!(what, Allocation::Zero) {
+            let _appending = mapped.appending.lock();
+            let is_logged = self.log_clearing(open_file, range)?;
+            self.asking(|| self.digest_own_log())?;
+            return Ok(is_logged);
+        }
+        match what {
+            Allocation::Extend | Allocation::KeepSize => {
+                self.provide_mapped(open_file, mapped, range, matches!(what, Allocation::KeepSize))
+            }
+            Allocation::Punch | Allocation::Zero => self.operate(|turn| {
+                let state = self.reading(open_file.inode_ref())?;
+                if state.mapped().is_none() {
+                    return Ok(false);
+                }
+                if matches!(what, Allocation::Zero) {
+                    self.check_mapped(turn, open_file, &state, mapped, range)?;
+                }
+                let file = self.open_mapped(mapped)?;
+                whole(|| mapped_files::punch(&file, range.start, range.end - range.start))?;
+                self.settle_mapped(&file)?;
+                Ok(true)
+            }),
+            Allocation::Collapse | Allocation::Insert => Err(Error::Unsupported),
+        }
+    }
+
+    /// Provides a range piece by piece: behind a fence that comes between, each is charged anew.
+    fn provide_mapped(
+        &self,
+        open_file: &OpenFile,
+        mapped: &MappedFile,
+        range: &Range<u64>,
+        keep_size: bool,
+    ) -> Result<bool, Error> {
+        let provide = |turn: &mut Turn<'_>, charged: Option<&State>, piece: Range<u64>| {
+            // Behind the end nothing is kept.
+            let end = if keep_size { piece.end.min(self.mapped_size(mapped)?) } else { piece.end };
+            let piece = piece.start..end;
+            if !piece.is_empty() {
+                let file = self.open_mapped(mapped)?;
+                if let Some(state) = charged {
+                    let (payers, added) = self.check_mapped(turn, open_file, state, mapped, &piece)?;
+                    turn.charge(payers, added)?;
+                }
+                whole(|| mapped_files::clear_behind_end(&file, end))?;
+                whole(|| mapped_files::provide(&file, piece.clone(), keep_size))?;
+                self.settle_mapped(&file)?;
+                turn.keep_charge();
+            }
+            Ok(true)
+        };
+        let mut at = range.start;
+        while at < range.end {
+            let piece_end = range.end.min(at + PROVIDED_BYTES);
+            let is_mapped = self.operate(|turn| {
+                let inode = open_file.inode_ref();
+                if !turn.is_charged() {
+                    let is_mapped = self.reading(inode)?.mapped().is_some();
+                    return if is_mapped { provide(turn, None, at..piece_end) } else { Ok(false) };
+                }
+                // Alone: what the file may get without a charge is not for two at a time.
+                let state = self.changing(inode)?;
+                if state.mapped().is_none() {
+                    return Ok(false);
+                }
+                self.check_mapped(turn, open_file, &state, mapped, &(at..range.end))?;
+                provide(turn, Some(&state), at..piece_end)
+            })?;
+            if !is_mapped {
+                return Ok(false);
+            }
+            at = piece_end;
+        }
+        Ok(true)
+    }
+
+    /// What `range` wants that the file does not have, and whoever is charged for it, who must have room for that. Where it
+    /// wants nothing, it is learnt all the same whether they have limits: who has none need not go by the log.
+    pub(super) fn check_mapped(
+        &self,
+        turn: &Turn<'_>,
+        file: &OpenFile,
+        state: &State,
+        mapped: &MappedFile,
+        range: &Range<u64>,
+    ) -> Result<(Payers, Amounts), Halt> {
+        let payers = turn.payers(&state.record, file.writer);
+        if payers.is_empty() {
+            return Ok((payers, Amounts::NONE));
+        }
+        let blocks = self.added_to_mapped(mapped, &state.record, range)?;
+        turn.check_room(payers, blocks)?;
+        Ok((payers, Amounts { blocks, inodes: 0 }))
+    }
+
+    /// Logs that a range becomes zeros, up to a new end of the file: to the kernel these are two things, between which
+    /// the process may be killed.
+    fn log_clearing(&self, file: &OpenFile, range: &Range<u64>) -> Result<bool, Error> {
+        let inode = file.inode_ref();
+        let (offset, length) = (range.start, range.end - range.start);
+        let operation = Operation::Clear { inode: inode.number, offset, length, grow: true };
+        self.operate(|turn| {
+            turn.prepare_effect(operation.body_bytes(), cost::of_clearing(range))?;
+            let mut state = self.changing(inode)?;
+            let Some(mapped) = state.mapped() else { return Ok(false) };
+            self.check_mapped(turn, file, &state, mapped, range)?;
+            state.logged = turn.append(&operation)?.end;
+            Ok(true)
+        })
+    }
+}

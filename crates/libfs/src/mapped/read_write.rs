@@ -1,0 +1,171 @@
+//! Reading and writing the kernel's file of a file in mapped mode.
+//!
+//! | write | path | reason |
+//! |---|---|---|
+//! | within one page, medium `memory` | straight to the kernel's file | the kernel writes a page whole |
+//! | on several pages, or on a medium that survives a loss of power | the log, then a digest | a killed process or a loss of power could leave it in part |
+//! | at the end (append) | the log, then a digest | the holder of the write lease owns the end of the file |
+//! | a new page that may be beyond a quota | the log, then a digest | only the log orders it against room that others got |
+
+use crate::calls::data::limits::too_big;
+use crate::client::client::Client;
+use crate::errno::Error;
+use crate::log::cost;
+use crate::mapped::file::{MappedFile, whole};
+use crate::open_files::open_file::OpenFile;
+use cuesta_format::Medium;
+use cuesta_media::{UserSlice, UserSliceMut, mapped_files};
+
+/// What the kernel writes whole: its page.
+const PAGE_BYTES: usize = 4096;
+
+/// Read at once, by way of memory of our own.
+const READ_BYTES: usize = 16 << 10;
+
+/// What became of a write.
+pub(crate) enum MappedWrite {
+    /// So many bytes were written, up to this offset.
+    Written(usize, u64),
+    /// It is in mapped mode no more.
+    Ended,
+    /// Nothing yet: so many bytes can be written and no more, as the file may not grow further or the rest cannot be read.
+    Less(u64),
+}
+
+impl Client {
+    /// Reads at `offset`.
+    pub(crate) fn read_mapped(
+        &self,
+        mapped: &MappedFile,
+        out: &mut [UserSliceMut<'_>],
+        offset: u64,
+    ) -> Result<usize, Error> {
+        let file = self.open_mapped(mapped)?;
+        let mut buffer = [0; READ_BYTES];
+        let mut done = 0;
+        for slice in out {
+            let mut filled = 0;
+            while filled < slice.len() {
+                let wanted = READ_BYTES.min(slice.len() - filled);
+                let count = whole(|| mapped_files::read(&file, &mut buffer[..wanted], offset + done as u64))?;
+                if count == 0 {
+                    return Ok(done);
+                }
+                if let Err(fault) = slice.part(filled, count).copy_out(&buffer[..count]) {
+                    done += fault.copied;
+                    return if done > 0 { Ok(done) } else { Err(Error::Fault) };
+                }
+                filled += count;
+                done += count;
+            }
+        }
+        Ok(done)
+    }
+
+    /// Writes `bytes` of `data` at `at`, or behind the end.
+    pub(crate) fn write_mapped(
+        &self,
+        file: &OpenFile,
+        mapped: &MappedFile,
+        (data, bytes): (&[UserSlice<'_>], usize),
+        at: Option<u64>,
+        limit: u64,
+    ) -> Result<MappedWrite, Error> {
+        let within_page = at.filter(|&offset| offset as usize % PAGE_BYTES + bytes <= PAGE_BYTES);
+        // What the kernel has begun when the power goes is there in part.
+        let is_lost_with_power = self.session.welcome.medium == Medium::Memory;
+        if let Some(offset) = within_page.filter(|_| is_lost_with_power) {
+            match self.write_page(file, mapped, data, offset) {
+                Ok(Some(written)) => return Ok(written),
+                // By the log there is what was promised to the session.
+                Ok(None) | Err(Error::NoSpace) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        let _appending = mapped.appending.lock();
+        match (self.log_mapped(file, data, bytes, at, limit), within_page) {
+            // On a full store, what a file has can be written all the same.
+            (Err(Error::NoSpace), Some(offset)) => {
+                self.write_page(file, mapped, data, offset)?.ok_or(Error::NoSpace)
+            }
+            (logged, _) => {
+                let written = logged?;
+                self.asking(|| self.digest_own_log())?;
+                Ok(written)
+            }
+        }
+    }
+
+    /// Writes what lies within one page, all of it or nothing; `None`: it is to go by the log.
+    fn write_page(
+        &self,
+        open_file: &OpenFile,
+        mapped: &MappedFile,
+        data: &[UserSlice<'_>],
+        offset: u64,
+    ) -> Result<Option<MappedWrite>, Error> {
+        let file = self.open_mapped(mapped)?;
+        let is_new = !whole(|| mapped_files::has_page(&file, offset))?;
+        if is_new && self.may_be_limited(&open_file.inode_ref().state.read().record, open_file.writer) {
+            return Ok(None);
+        }
+        let mut page = [0; PAGE_BYTES];
+        let mut filled = 0;
+        for slice in data {
+            match slice.copy_in(&mut page[filled..filled + slice.len()]) {
+                Ok(()) => filled += slice.len(),
+                Err(fault) if filled + fault.copied == 0 => return Err(Error::Fault),
+                Err(fault) => {
+                    filled += fault.copied;
+                    break;
+                }
+            }
+        }
+        if is_new {
+            self.take_room(mapped)?;
+        }
+        whole(|| mapped_files::clear_behind_end(&file, offset))?;
+        let written = whole(|| mapped_files::write(&file, &page[..filled], offset))?;
+        self.settle_mapped(&file)?;
+        Ok(Some(MappedWrite::Written(written, offset + written as u64)))
+    }
+
+    fn log_mapped(
+        &self,
+        file: &OpenFile,
+        data: &[UserSlice<'_>],
+        bytes: usize,
+        at: Option<u64>,
+        limit: u64,
+    ) -> Result<MappedWrite, Error> {
+        let inode = file.inode_ref();
+        self.operate(|turn| {
+            let blocks = match at {
+                Some(offset) => cost::of_write(offset, bytes as u64),
+                None => cost::of_append(bytes as u64),
+            };
+            turn.prepare_effect(bytes, blocks)?;
+            let mut state = self.changing(inode)?;
+            let Some(mapped) = state.mapped() else { return Ok(MappedWrite::Ended) };
+            let offset = match at {
+                Some(offset) => offset,
+                None => self.mapped_size(mapped)?,
+            };
+            match limit.saturating_sub(offset) {
+                0 => return Err(too_big(limit).into()),
+                room if room < bytes as u64 => return Ok(MappedWrite::Less(room)),
+                _ => {}
+            }
+            let range = offset..offset + bytes as u64;
+            let (payers, added) = self.check_mapped(turn, file, &state, mapped, &range)?;
+            turn.charge(payers, added)?;
+            let (bytes, appended) = match turn.append_write(inode.number, offset, data)? {
+                Ok(appended) => (bytes, appended),
+                Err(fault) if fault.copied > 0 => return Ok(MappedWrite::Less(fault.copied as u64)),
+                Err(_) => return Err(Error::Fault.into()),
+            };
+            state.logged = appended.end;
+            Ok(MappedWrite::Written(bytes, offset + bytes as u64))
+        })
+    }
+}

@@ -1,0 +1,75 @@
+//! One step of a walk: what a name in a directory stands for, from the cache or from SharedFS.
+
+use crate::cache::directory_content::{Known, Named};
+use crate::cache::inode::Inode;
+use crate::client::client::Client;
+use crate::client::halt::Halt;
+use crate::errno::{Error, unexpected};
+use crate::paths::credentials::{Credentials, EXECUTE};
+use crate::sync::Arc;
+use cuesta_format::wire::{Request, Response};
+use cuesta_format::{FileKind, InodeNumber, NAME_BYTES_MAX};
+
+impl Client {
+    /// What a name in a directory stands for. Within an attempt.
+    #[inline]
+    pub(crate) fn look_up(
+        &self,
+        credentials: &Credentials,
+        directory: &Inode,
+        name: &[u8],
+    ) -> Result<Option<(Arc<Inode>, FileKind)>, Halt> {
+        let state = self.reading(directory)?;
+        let Some(content) = state.directory() else {
+            return Err(if state.released { Error::NotFound } else { Error::NotDirectory }.into());
+        };
+        state.check(credentials, EXECUTE)?;
+        if name.len() > NAME_BYTES_MAX {
+            return Err(Error::NameTooLong.into());
+        }
+        match content.find(name, self.session.retired()) {
+            Known::Present(Named { inode, kind }) => {
+                let below = if kind == FileKind::Directory { directory.number } else { InodeNumber::NONE };
+                Ok(Some((self.cache.get_or_insert_below(inode, below), kind)))
+            }
+            Known::Absent => Ok(None),
+            Known::Unknown => {
+                drop(state);
+                self.ask_for(directory, name)
+            }
+        }
+    }
+
+    /// Asks SharedFS for a name. The directory's lock is held over the question, so that the answer cannot be
+    /// overtaken by a change of our own; the inode is entered in the cache under it, too, so that whoever takes
+    /// the name away meanwhile meets the same inode.
+    fn ask_for(&self, directory: &Inode, name: &[u8]) -> Result<Option<(Arc<Inode>, FileKind)>, Halt> {
+        let mut state = directory.state.write();
+        let retired = self.session.retired();
+        let size = state.record.size;
+        let Some(content) = state.directory_mut() else {
+            return Err(Halt::Again);
+        };
+        if content.find(name, retired) != Known::Unknown {
+            return Err(Halt::Again);
+        }
+        if content.fetches_all(size) {
+            drop(state);
+            self.complete(directory)?;
+            return Err(Halt::Again);
+        }
+        let request = Request::Lookup { parent: directory.number, name: name.to_vec() };
+        let grant = match self.session.ask(&request) {
+            Ok(Response::Granted { grant, .. }) => *grant,
+            Ok(other) => return Err(unexpected(&other).into()),
+            Err(Error::NotFound) => return Ok(None),
+            Err(error) => return Err(error.into()),
+        };
+        let named = Named { inode: grant.record.inode, kind: grant.record.kind() };
+        content.put(name, named);
+        let inode = self.cache.get_or_insert(named.inode);
+        drop(state);
+        self.take_grant(&inode, grant);
+        Ok(Some((inode, named.kind)))
+    }
+}

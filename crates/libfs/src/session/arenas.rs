@@ -1,0 +1,61 @@
+//! The table of mapped arenas, which readers search without a lock, and the check of blocks against their checksums.
+
+use crate::sync::Mutex;
+use cuesta_format::{ArenaId, BLOCK_BYTES, BlockAddress, Geometry, Medium};
+use cuesta_media::Mapping;
+use cuesta_media::emulate::Emulated;
+use std::sync::{Arc, OnceLock};
+
+/// Arenas of one chunk of the table; chunks are made as arenas in them are first read.
+const CHUNK_ARENAS: usize = 256;
+
+/// Arenas that lie side by side in the table.
+type Chunk = Box<[OnceLock<Mapping>]>;
+
+/// The first block of a range whose checksum is wrong: it is damaged, or being written, or somebody else's by now.
+pub(crate) fn doubtful(
+    mapping: &Mapping,
+    geometry: &Geometry,
+    range: (BlockAddress, u64),
+) -> Option<BlockAddress> {
+    let (from, bytes) = range;
+    let first = from.0 / BLOCK_BYTES;
+    let blocks = first..(from.0 + bytes).div_ceil(BLOCK_BYTES);
+    blocks.map(|block| BlockAddress(block * BLOCK_BYTES)).find(|&address| {
+        let mut kept = [0; size_of::<u32>()];
+        let sum = mapping.sum(geometry.arena_offset(address), BLOCK_BYTES);
+        let is_known = mapping.read(geometry.sum_offset(address), &mut kept).is_ok();
+        !is_known || sum.ok() != Some(u32::from_le_bytes(kept))
+    })
+}
+
+/// The mapped arenas, found without a lock.
+pub(crate) struct Arenas {
+    chunks: Box<[OnceLock<Chunk>]>,
+    pub(super) medium: Medium,
+    pub(super) emulated: Option<Arc<Emulated>>,
+    pub(super) mapping: Mutex<()>,
+}
+
+impl Arenas {
+    pub(crate) fn new(geometry: Geometry, medium: Medium, emulated: Option<Arc<Emulated>>) -> Arenas {
+        let chunks = (geometry.arenas_max() as usize).div_ceil(CHUNK_ARENAS);
+        let chunks = (0..chunks).map(|_| OnceLock::new()).collect();
+        Arenas { chunks, medium, emulated, mapping: Mutex::new(()) }
+    }
+
+    pub(super) fn place(&self, arena: ArenaId) -> Option<&OnceLock<Mapping>> {
+        let index = arena.0 as usize;
+        self.chunks
+            .get(index / CHUNK_ARENAS)?
+            .get_or_init(|| (0..CHUNK_ARENAS).map(|_| OnceLock::new()).collect())
+            .get(index % CHUNK_ARENAS)
+    }
+
+    /// The arena, if it is mapped.
+    #[inline]
+    pub(crate) fn get(&self, arena: ArenaId) -> Option<&Mapping> {
+        let index = arena.0 as usize;
+        self.chunks.get(index / CHUNK_ARENAS)?.get()?.get(index % CHUNK_ARENAS)?.get()
+    }
+}

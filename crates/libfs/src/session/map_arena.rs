@@ -1,0 +1,34 @@
+//! Mapping an arena read-only, when a read first needs it.
+
+use crate::errno::{Error, unexpected};
+use crate::session::session::Session;
+use cuesta_format::ArenaId;
+use cuesta_format::wire::{Request, Response};
+use cuesta_media::{Mapping, Protection};
+
+impl Session {
+    /// Maps an arena; called without any inode's lock.
+    pub(crate) fn map_arena(&self, arena: ArenaId) -> Result<(), Error> {
+        let arenas = &self.arenas;
+        let place = arenas
+            .place(arena)
+            .ok_or_else(|| Error::Daemon(format!("arena {arena} does not fit the store")))?;
+        let _mapping = arenas.mapping.lock();
+        if place.get().is_some() {
+            return Ok(());
+        }
+        let mut descriptors = Vec::new();
+        let answer = self.call(&Request::Arenas { arenas: vec![arena] }, &mut descriptors)?;
+        let (Response::Arenas { offsets }, [file]) = (&answer, descriptors.as_slice()) else {
+            return Err(unexpected(&answer));
+        };
+        let [offset] = offsets[..] else { return Err(unexpected(&answer)) };
+        let bytes = self.geometry().arena_file_bytes();
+        let mapping = Mapping::of_file(file, offset, bytes, Protection::ReadOnly, arenas.medium, false)?;
+        if let Some(emulated) = &arenas.emulated {
+            mapping.emulate(emulated);
+        }
+        let _ = place.set(mapping);
+        Ok(())
+    }
+}

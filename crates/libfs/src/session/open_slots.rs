@@ -1,0 +1,136 @@
+//! Which inodes are open, counted here and shown to SharedFS.
+//!
+//! An inode that loses its last name stays while anybody has it open. This session's own opens it counts itself: an
+//! unlink looks at the count. What other sessions' unlinks must know lies in the slots behind the client page
+//! ([`cuesta_format::control`]): opening and closing takes no message, and SharedFS looks at the slots when it digests
+//! the end of an inode's last name. It fenced this session before anybody could end that name; so an open that
+//! SharedFS did not see finds the generation moved behind it, and is made again.
+
+use crate::session::control::Told;
+use crate::sync::{AtomicBool, AtomicUsize, Ordering};
+use cuesta_format::InodeNumber;
+use cuesta_format::control::{OPEN_FOR_WRITING, OPEN_SLOTS_FIRST, OPEN_SLOTS_MAX};
+
+/// Slots tried before more of them are used.
+const TRIES: usize = 16;
+
+/// No slot was free.
+const UNLISTED: usize = usize::MAX;
+
+/// The session's slots.
+#[derive(Debug)]
+pub(crate) struct OpenSlots {
+    pub(crate) told: Told,
+    /// They are the parent's of this process, which uses them on.
+    abandoned: AtomicBool,
+    /// How many opens for writing this process has there or is about to: mostly none, and no slot is looked at.
+    pub(crate) writers: AtomicUsize,
+}
+
+impl OpenSlots {
+    pub(crate) fn new(told: Told) -> OpenSlots {
+        OpenSlots { told, abandoned: AtomicBool::new(false), writers: AtomicUsize::new(0) }
+    }
+
+    /// From now on nothing is changed in them.
+    pub(crate) fn abandon(&self) {
+        self.abandoned.store(true, Ordering::Release);
+    }
+
+    /// From now on nothing says that this session writes; answers what did.
+    pub(crate) fn hide_writers(&self) -> Vec<(usize, u64)> {
+        let used = self.told.page().open_slots.load(Ordering::Relaxed) as usize;
+        let writer = |index| {
+            let said = self.told.open_slot(index)?.load(Ordering::Relaxed);
+            let hidden = said & OPEN_FOR_WRITING != 0 && self.replace(index, said, said & !OPEN_FOR_WRITING);
+            hidden.then_some((index, said))
+        };
+        (0..used.min(OPEN_SLOTS_MAX)).filter_map(writer).collect()
+    }
+
+    /// It goes on after all; what other threads closed meanwhile stays closed.
+    pub(crate) fn show_writers(&self, writers: &[(usize, u64)]) {
+        for &(index, said) in writers {
+            self.replace(index, said & !OPEN_FOR_WRITING, said);
+        }
+    }
+
+    /// Whether they say that this session writes the inode, or cannot say.
+    pub(crate) fn have_writer(&self, inode: InodeNumber) -> bool {
+        let page = self.told.page();
+        if self.writers.load(Ordering::SeqCst) == 0 {
+            return page.open_unlisted.load(Ordering::SeqCst) != 0;
+        }
+        let used = page.open_slots.load(Ordering::Relaxed) as usize;
+        let writes = |index| {
+            let slot = self.told.open_slot(index);
+            slot.is_some_and(|slot| slot.load(Ordering::SeqCst) == inode.0 | OPEN_FOR_WRITING)
+        };
+        (0..used.min(OPEN_SLOTS_MAX)).any(writes) || page.open_unlisted.load(Ordering::SeqCst) != 0
+    }
+
+    fn replace(&self, index: usize, from: u64, to: u64) -> bool {
+        let Some(slot) = self.told.open_slot(index) else { return false };
+        slot.compare_exchange(from, to, Ordering::SeqCst, Ordering::Relaxed).is_ok()
+    }
+
+    /// Puts what says that an inode is open into a free slot. `seed` tells opens of one inode apart.
+    #[inline]
+    pub(crate) fn take(&self, said: u64, seed: u32) -> usize {
+        let key = (said ^ u64::from(seed) << 40).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        loop {
+            let used = self.told.page().open_slots.load(Ordering::Relaxed) as usize;
+            if used < OPEN_SLOTS_FIRST {
+                self.use_more(OPEN_SLOTS_FIRST);
+                continue;
+            }
+            let used = used.min(OPEN_SLOTS_MAX);
+            let start = (key >> 32) as usize;
+            for index in start..start + TRIES {
+                let index = index % used;
+                if self.put(index, said) {
+                    return index;
+                }
+            }
+            if used == OPEN_SLOTS_MAX {
+                return self.take_any(said);
+            }
+            self.use_more(2 * used);
+        }
+    }
+
+    #[cold]
+    fn use_more(&self, slots: usize) {
+        self.told.page().open_slots.fetch_max(slots as u32, Ordering::SeqCst);
+    }
+
+    #[cold]
+    fn take_any(&self, said: u64) -> usize {
+        if let Some(index) = (0..OPEN_SLOTS_MAX).find(|&index| self.put(index, said)) {
+            return index;
+        }
+        self.told.page().open_unlisted.fetch_add(1, Ordering::SeqCst);
+        UNLISTED
+    }
+
+    /// Ordered before the look at the generation that follows.
+    #[inline]
+    fn put(&self, index: usize, said: u64) -> bool {
+        let Some(slot) = self.told.open_slot(index) else { return false };
+        slot.load(Ordering::Relaxed) == 0
+            && slot.compare_exchange(0, said, Ordering::SeqCst, Ordering::Relaxed).is_ok()
+    }
+
+    /// Everything the session did to the inode is in its log by now.
+    #[inline]
+    pub(crate) fn release(&self, index: usize) {
+        if self.abandoned.load(Ordering::Acquire) {
+            return;
+        }
+        if index == UNLISTED {
+            self.told.page().open_unlisted.fetch_sub(1, Ordering::Release);
+        } else if let Some(slot) = self.told.open_slot(index) {
+            slot.store(0, Ordering::Release);
+        }
+    }
+}

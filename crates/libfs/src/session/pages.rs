@@ -1,0 +1,106 @@
+//! What the session reads from its notice page, and what it writes to its client page, apart from the log's positions.
+
+use crate::session::session::Session;
+use crate::sync::{AtomicU64, Ordering};
+use cuesta_format::control::UNSERVED_SLOTS;
+use cuesta_format::kept_names::set_of;
+use cuesta_format::{InodeNumber, LogPosition, kept_names};
+use cuesta_media::clock;
+use std::time::Duration;
+
+/// So many lock files more are worth a kick.
+const LOCK_FILES_PER_KICK: u64 = 256;
+
+/// How far a session has come with what operations wait for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Reached {
+    digested: LogPosition,
+    log_limit: LogPosition,
+    credit_limit: u64,
+}
+
+impl Session {
+    /// Counts an operation and its bytes, for `cuesta status`.
+    #[inline]
+    pub(crate) fn count(&self, read: u64, written: u64) {
+        let page = self.told.page();
+        // Lossy on purpose: a counter for people is not worth a locked instruction.
+        let add = |counter: &AtomicU64, amount: u64| {
+            counter.store(counter.load(Ordering::Relaxed).wrapping_add(amount), Ordering::Relaxed);
+        };
+        add(&page.operations, 1);
+        if read > 0 {
+            add(&page.bytes_read, read);
+        }
+        if written > 0 {
+            add(&page.bytes_written, written);
+        }
+    }
+
+    pub(crate) fn count_unserved(&self, system_call: usize) {
+        let slot = system_call.min(UNSERVED_SLOTS - 1);
+        if let Some(counter) = self.told.page().unserved.get(slot) {
+            counter.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Differs from limits of users to limits; 0: nobody has any.
+    #[inline]
+    pub(crate) fn limits_shown(&self) -> u64 {
+        self.notice.page().quotas.load(Ordering::Acquire)
+    }
+
+    /// Blocks that may be debited in all.
+    #[inline]
+    pub(crate) fn credit_limit(&self) -> u64 {
+        self.notice.page().credit_limit.load(Ordering::Acquire)
+    }
+
+    /// Whether the log holds as many undigested entries as recovery may have to digest.
+    #[inline]
+    pub(crate) fn holds_too_many(&self) -> bool {
+        let page = self.notice.page();
+        let undigested =
+            self.appender.entries().saturating_sub(page.digested_entries.load(Ordering::Relaxed));
+        undigested >= page.entries_max.load(Ordering::Relaxed)
+    }
+
+    /// Whether somebody is about to take the directory, or one beside it.
+    pub(crate) fn is_wanted(&self, directory: InodeNumber) -> bool {
+        self.notice.page().wanted[set_of(directory)].load(Ordering::SeqCst) != 0
+    }
+
+    /// Marks a directory as one of which a mount's kernel is to keep a name, if there is room for that.
+    pub(crate) fn mark_names(&self, directory: InodeNumber) -> bool {
+        kept_names::mark(&self.told.page().kept_names[set_of(directory)], directory, clock::ticks())
+    }
+
+    /// How long a mount's kernel may still keep names of it.
+    pub(crate) fn names_left(&self, directory: InodeNumber) -> Option<Duration> {
+        let set = &self.told.page().kept_names[set_of(directory)];
+        let marks = set.each_ref().map(|mark| mark.load(Ordering::SeqCst));
+        kept_names::left(marks, directory, clock::ticks())
+    }
+
+    /// Whether SharedFS looks at the log without a kick: somebody waits for an inode that this session has, or will soon.
+    pub(crate) fn is_attended(&self) -> bool {
+        self.notice.page().attended.load(Ordering::SeqCst) != 0
+    }
+
+    /// A lock file was asked for.
+    pub(crate) fn note_lock_file(&self) {
+        let before = self.told.page().lock_files.fetch_add(1, Ordering::Relaxed);
+        if before % LOCK_FILES_PER_KICK == LOCK_FILES_PER_KICK - 1 {
+            self.raise_kick();
+        }
+    }
+
+    /// What is there now.
+    pub(crate) fn reached(&self) -> Reached {
+        Reached {
+            digested: self.digested(),
+            log_limit: self.appender.limit(),
+            credit_limit: self.credit_limit(),
+        }
+    }
+}

@@ -1,0 +1,361 @@
+//! One attachment to SharedFS: the log's appender, the control pages, and the questions to the daemon.
+//!
+//! Any thread may call everything here. Nothing here takes an inode's lock, and nothing knows the client or an inode.
+//! Log growth is in `log_growth`, kicks and waits for digests are in `kicks`, counters and flags of the control pages are in `pages`.
+
+use crate::errno::{Error, unexpected};
+use crate::leases::parcels::Parcels;
+use crate::session::arenas::Arenas;
+use crate::session::control::{Incarnation, Notice, Told};
+use crate::session::credit::Credit;
+use crate::session::link::Link;
+use crate::session::open_slots::OpenSlots;
+use crate::session::quotas::{Payers, Quotas};
+use crate::session::requests::{Asking, Deliver, Subject};
+use crate::sync::{Arc, AtomicU32, AtomicU64, Mutex, Ordering, RwLock};
+use cuesta_format::control::STATE_CLOSED;
+use cuesta_format::entry::Salt;
+use cuesta_format::quota::Amounts;
+use cuesta_format::wire::{PROTOCOL_VERSION, Report, Request, Response, Welcome};
+use cuesta_format::{Geometry, InodeNumber, LogGeneration, LogPosition, SessionId};
+use cuesta_media::emulate::Emulated;
+use cuesta_media::{Window, persist};
+use cuesta_oplog::{Appender, Marks, Ring};
+use rustix::fd::{AsRawFd as _, OwnedFd};
+use rustix::io::DupFlags;
+use std::time::Duration;
+
+/// How long a wait for a digest sleeps before it takes its kick for lost, or the daemon for gone. Every digest wakes
+/// it: in order, only one that is slow lets it sleep so long.
+const DIGEST_LOOK: Duration = Duration::from_millis(250);
+
+/// No report was asked for ahead.
+const REPORT_NONE: u32 = 0;
+
+/// One was, and is not here.
+const REPORT_ASKED: u32 = 1;
+
+/// It is here.
+const REPORT_HERE: u32 = 2;
+
+/// The session.
+pub(crate) struct Session {
+    pub(crate) welcome: Welcome,
+    pub(crate) appender: Appender,
+    pub(crate) arenas: Arenas,
+    /// What is cached is true under this lease generation.
+    pub(crate) generation: AtomicU64,
+    /// What the client page says of the same name.
+    pub(crate) retired: AtomicU64,
+    /// How often leases were given back.
+    pub(crate) given_back: AtomicU64,
+    pub(crate) asking: Asking,
+    pub(crate) credit: Credit,
+    pub(crate) quotas: Quotas,
+    /// What was granted ahead.
+    pub(crate) parcels: Parcels,
+    /// The last report that nobody looked at yet.
+    report: Mutex<Option<Report>>,
+    /// `REPORT_NONE`, `REPORT_ASKED` or `REPORT_HERE`, to look at without a lock.
+    report_state: AtomicU32,
+    pub(super) notice: Notice,
+    pub(super) told: Told,
+    pub(crate) open_slots: Arc<OpenSlots>,
+    /// The folder of lock files, by which processes keep the inodes they have descriptors of.
+    pub(crate) references: RwLock<OwnedFd>,
+    incarnation: Incarnation,
+    /// SharedFS was asked where the log's marks go, and answered.
+    has_asked_for_marks: Mutex<bool>,
+    pub(super) kick: RwLock<OwnedFd>,
+    pub(super) kicked: AtomicU64,
+    pub(super) slots: AtomicU32,
+    pub(super) growing: Mutex<()>,
+    /// The log is not asked to grow before this much was admitted: SharedFS had no segments.
+    pub(super) grow_again: AtomicU64,
+    pub(super) entries_kicked: AtomicU64,
+    /// In nanoseconds.
+    pub(super) digest_look: AtomicU64,
+    pub(super) waits: AtomicU64,
+    pub(super) waits_timed_out: AtomicU64,
+}
+
+impl Session {
+    /// The log has no segment before the first entry: who only reads needs none.
+    pub(crate) fn attach(
+        mut link: Box<dyn Link>,
+        program: &str,
+        first: InodeNumber,
+    ) -> Result<Session, Error> {
+        let request = Request::Attach {
+            version: PROTOCOL_VERSION,
+            pid: rustix::process::getpid().as_raw_pid().unsigned_abs(),
+            program: program.to_owned(),
+            first,
+            resume: SessionId::NOBODY,
+        };
+        let mut descriptors = Vec::new();
+        let welcome = match ask(link.as_mut(), &request, &mut descriptors)? {
+            Response::Attached(welcome) => welcome,
+            other => return Err(unexpected(&other)),
+        };
+        persist::announce(welcome.medium, welcome.persistence_domain);
+        let geometry = welcome.geometry.check().map_err(|error| Error::Daemon(error.to_string()))?;
+        let missing = || Error::Daemon("descriptors are missing".into());
+        let emulated = match welcome.emulated {
+            None => None,
+            Some(profile) => Some(Emulated::new(profile, descriptors.pop().ok_or_else(missing)?)?),
+        };
+        let [notice, told, kick, incarnation, references] =
+            <[OwnedFd; 5]>::try_from(descriptors).map_err(|_| missing())?;
+        let incarnation = Incarnation::map(&incarnation, welcome.incarnation)?;
+        let notice = Notice::map(&notice)?;
+        let told = Told::map(&told)?;
+        let window = geometry.ring_bytes() + u64::from(geometry.overlap_slots()) * geometry.segment_bytes;
+        let window = Window::reserve(window, welcome.medium)?;
+        if let Some(emulated) = &emulated {
+            window.emulate(emulated);
+        }
+        let salt = Salt::new(welcome.store, welcome.session, welcome.log_generation);
+        let appender = Appender::new(Ring::new(window, geometry), salt, welcome.start, told.mapping());
+        let credit = Credit::new(&welcome);
+        let session = Session {
+            arenas: Arenas::new(geometry, welcome.medium, emulated),
+            generation: AtomicU64::new(welcome.lease_generation.0),
+            given_back: AtomicU64::new(0),
+            retired: AtomicU64::new(welcome.start.0),
+            asking: Asking::new(link),
+            credit,
+            quotas: Quotas::default(),
+            parcels: Parcels::default(),
+            report: Mutex::new(None),
+            report_state: AtomicU32::new(REPORT_NONE),
+            notice,
+            open_slots: Arc::new(OpenSlots::new(told.clone())),
+            told,
+            references: RwLock::new(references),
+            incarnation,
+            has_asked_for_marks: Mutex::new(false),
+            kick: RwLock::new(kick),
+            kicked: AtomicU64::new(welcome.start.0),
+            slots: AtomicU32::new(0),
+            growing: Mutex::new(()),
+            grow_again: AtomicU64::new(0),
+            entries_kicked: AtomicU64::new(0),
+            digest_look: AtomicU64::new(DIGEST_LOOK.as_nanos() as u64),
+            waits: AtomicU64::new(0),
+            waits_timed_out: AtomicU64::new(0),
+            appender,
+            welcome,
+        };
+        session.tell_log_generation(session.welcome.log_generation);
+        Ok(session)
+    }
+
+    /// The descriptors the session keeps open, by their numbers.
+    pub(crate) fn descriptors(&self) -> impl Iterator<Item = i32> {
+        let kept = [&self.kick, &self.references].map(|kept| kept.read().as_raw_fd());
+        self.asking.descriptor().into_iter().chain(kept)
+    }
+
+    /// Goes on with `copy` for the descriptor `number`, which is answered; `copy` itself if it is none of ours.
+    pub(crate) fn replace_descriptor(&self, number: i32, copy: OwnedFd) -> OwnedFd {
+        for kept in [&self.kick, &self.references] {
+            let mut kept = kept.write();
+            if kept.as_raw_fd() == number {
+                return std::mem::replace(&mut *kept, copy);
+            }
+        }
+        match self.asking.descriptor() {
+            Some(descriptor) if descriptor == number => self.asking.replace_descriptor(copy),
+            _ => copy,
+        }
+    }
+
+    /// Goes on with another daemon, which has taken the session up. No operation is in flight; what the log holds behind
+    /// its new start is void.
+    pub(crate) fn go_on(&self, welcome: &Welcome, descriptors: Vec<OwnedFd>) -> Result<(), Error> {
+        let [notice, told, kick, _incarnation, _references] = <[OwnedFd; 5]>::try_from(descriptors)
+            .map_err(|_| Error::Daemon("descriptors are missing".into()))?;
+        if welcome.session != self.welcome.session || welcome.geometry != self.welcome.geometry {
+            return Err(Error::Daemon("it took up another session".into()));
+        }
+        persist::announce(welcome.medium, welcome.persistence_domain);
+        self.told.replace(&told)?;
+        self.notice.replace(&notice)?;
+        // Its number stays, by which others know it.
+        rustix::io::dup3(&kick, &mut self.kick.write(), DupFlags::CLOEXEC)
+            .map_err(|errno| Error::Daemon(format!("cannot put a descriptor in its place: {errno}")))?;
+        self.credit.restart(welcome);
+        // The file may be another one now.
+        self.appender.keep_marks(None);
+        *self.has_asked_for_marks.lock() = false;
+        self.incarnation.go_on(welcome.incarnation);
+        Ok(())
+    }
+
+    /// Finds out where the log says how far it is acknowledged, before the first time that it does (medium `block`). Without that, a loss
+    /// of what nothing stands behind in the log is taken for the work of a crash.
+    pub(crate) fn find_marks(&self) {
+        let mut has_asked = self.has_asked_for_marks.lock();
+        if *has_asked {
+            return;
+        }
+        let mut descriptors = Vec::new();
+        match self.call(&Request::Marks, &mut descriptors) {
+            Ok(Response::Marks { slot }) => {
+                let marks = descriptors.pop().and_then(|file| Marks::new(file, slot).ok());
+                self.appender.keep_marks(marks);
+            }
+            // The next daemon is asked again.
+            Err(Error::Disconnected) => return,
+            _ => {}
+        }
+        *has_asked = true;
+    }
+
+    /// Vouches for everything that the client page calls completed.
+    fn tell_log_generation(&self, log_generation: LogGeneration) {
+        self.told.page().log_generation.store(log_generation.0, Ordering::Release);
+    }
+
+    pub(crate) fn log_generation(&self) -> LogGeneration {
+        LogGeneration(self.told.page().log_generation.load(Ordering::Acquire))
+    }
+
+    pub(crate) fn geometry(&self) -> &Geometry {
+        &self.welcome.geometry
+    }
+
+    /// Asks SharedFS; a refusal is an error.
+    pub(crate) fn call(&self, request: &Request, descriptors: &mut Vec<OwnedFd>) -> Result<Response, Error> {
+        self.asking.call(request, descriptors, self)
+    }
+
+    /// Asks SharedFS something that needs no descriptors.
+    pub(crate) fn ask(&self, request: &Request) -> Result<Response, Error> {
+        self.call(request, &mut Vec::new())
+    }
+
+    /// Asks for a report ahead, unless one is on its way.
+    pub(crate) fn post_report(&self, from: LogPosition, skip: u64) {
+        self.report_state.store(REPORT_ASKED, Ordering::Relaxed);
+        if !self.asking.post(Subject::Report, &Request::Report { from, skip }, self) {
+            self.report_state.store(REPORT_NONE, Ordering::Relaxed);
+        }
+    }
+
+    /// The report that was asked for ahead, if it came.
+    pub(crate) fn take_report(&self) -> Option<Report> {
+        let report = self.report.lock().take()?;
+        self.report_state.store(REPORT_NONE, Ordering::Relaxed);
+        Some(report)
+    }
+
+    /// Whether a report is here that was asked for ahead; `None`: none was asked for.
+    #[inline]
+    pub(crate) fn has_report(&self) -> Option<bool> {
+        match self.report_state.load(Ordering::Relaxed) {
+            REPORT_NONE => None,
+            state => Some(state == REPORT_HERE),
+        }
+    }
+
+    /// Whether the daemon this session attached to is still the store's.
+    #[inline]
+    pub(crate) fn stands(&self) -> bool {
+        self.incarnation.stands()
+    }
+
+    /// Whether the daemon says that it is the store's still: then the page that counts daemons was damaged, and is set right.
+    #[cold]
+    pub(crate) fn stands_as_asked(&self) -> bool {
+        matches!(self.ask(&Request::Stands), Ok(Response::Done)) && self.stands()
+    }
+
+    /// The lease generation SharedFS shows now; one no lease was ever held under if another daemon took over,
+    /// for whom this session's log ended where it found it.
+    #[inline]
+    pub(crate) fn shown_generation(&self) -> u64 {
+        if self.stands() { self.notice.page().generation.load(Ordering::SeqCst) } else { u64::MAX }
+    }
+
+    #[inline]
+    pub(crate) fn digested(&self) -> LogPosition {
+        LogPosition(self.notice.page().digested.load(Ordering::Acquire))
+    }
+
+    pub(crate) fn retired(&self) -> LogPosition {
+        LogPosition(self.retired.load(Ordering::Acquire))
+    }
+
+    /// Says that nothing below `position` is read any more, and uses the space.
+    pub(crate) fn set_retired(&self, position: LogPosition) {
+        self.retired.store(position.0, Ordering::Release);
+        self.told.page().retired.store(position.0, Ordering::SeqCst);
+        self.appender.set_limit(self.slots.load(Ordering::Acquire), position);
+    }
+
+    /// SharedFS gave this session up, or goes away.
+    #[inline]
+    pub(crate) fn closed(&self) -> bool {
+        self.notice.page().state.load(Ordering::Acquire) & STATE_CLOSED != 0
+    }
+
+    /// Goes on after a fence: the log at `position` in a new generation. No operation is in flight.
+    pub(crate) fn restart(&self, position: LogPosition, log_generation: LogGeneration) {
+        self.appender.restart(position, Salt::new(self.welcome.store, self.welcome.session, log_generation));
+        self.tell_log_generation(log_generation);
+        self.kicked.store(position.0, Ordering::Relaxed);
+        // What was accepted is digested, the rest is void.
+        let digested = self.notice.page().digested_entries.load(Ordering::Relaxed);
+        self.appender.recount(digested);
+        self.entries_kicked.store(digested, Ordering::Relaxed);
+        *self.report.lock() = None;
+        self.report_state.store(REPORT_NONE, Ordering::Relaxed);
+        self.set_retired(position);
+    }
+
+    /// Whether leases were taken that this session still has in its cache.
+    pub(crate) fn is_fenced(&self) -> bool {
+        self.shown_generation() != self.generation.load(Ordering::Acquire)
+    }
+
+    /// Takes back what was charged for an entry that was not appended.
+    #[inline]
+    pub(crate) fn give_back_charge(&self, charged: Option<(Payers, Amounts)>) {
+        if let Some((payers, amounts)) = charged {
+            self.quotas.give_back(payers, amounts);
+        }
+    }
+}
+
+impl Deliver for Session {
+    fn deliver(&self, subject: Subject, answer: Result<Response, Error>) {
+        match subject {
+            Subject::Credit => self.credit.deliver_blocks(&answer, self.geometry().nvm_bytes),
+            // None: whoever needs one asks again, and is told why not.
+            Subject::Numbers => drop(self.credit.deliver_numbers(&answer, None)),
+            Subject::Report => match answer {
+                Ok(Response::Report(report)) => {
+                    *self.report.lock() = Some(report);
+                    self.report_state.store(REPORT_HERE, Ordering::Relaxed);
+                }
+                _ => self.report_state.store(REPORT_NONE, Ordering::Relaxed),
+            },
+            // What cannot be read is not there: whoever wants it asks, and is told why.
+            Subject::Ahead => {
+                if let Ok(Response::Ahead(parcel)) = answer {
+                    let _ = self.parcels.add(parcel);
+                }
+            }
+        }
+    }
+}
+
+fn ask(link: &mut dyn Link, request: &Request, descriptors: &mut Vec<OwnedFd>) -> Result<Response, Error> {
+    match link.call(request, descriptors) {
+        Ok(Response::Failed(refusal)) => Err(refusal.into()),
+        Ok(response) => Ok(response),
+        Err(error) => Err(error.into()),
+    }
+}

@@ -1,0 +1,157 @@
+//! What a session's log must not survive without, on medium `block` ([`cuesta_format::dependency`]).
+//!
+//! | session | depends on | how it learns of that |
+//! |---|---|---|
+//! | of a program | the log of SharedFS's own session | each answer says how far that log goes ([`Observed`]) |
+//! | SharedFS's own | the logs of programs that send operations | each operation that is sent says how far its sender's log goes ([`behind`]) |
+//!
+//! A session logs an entry [`Operation::DependOn`] before the first entry that depends. An `fsync` waits for its own log and for what that
+//! depends on.
+
+use crate::client::attempt::Turn;
+use crate::client::client::Client;
+use crate::client::halt::Halt;
+use crate::errno::{Error, unexpected};
+use crate::sharing::observed::Observed;
+use crate::sync::Ordering;
+use cuesta_format::wire::{DEPENDENCIES_MAX, Request, Response};
+use cuesta_format::{LogDependency, Medium, Operation};
+use cuesta_media::planted;
+use cuesta_media::planted::Bug;
+use std::cell::Cell;
+
+thread_local! {
+    /// The operation that this thread performs was sent behind this part of its sender's log.
+    static SENT_BEHIND: Cell<Option<LogDependency>> = const { Cell::new(None) };
+}
+
+/// Sets the thread's dependency back.
+struct Before(Option<LogDependency>);
+
+impl Drop for Before {
+    fn drop(&mut self) {
+        SENT_BEHIND.set(self.0);
+    }
+}
+
+/// In the daemon: performs an operation that its sender sent behind a part of its own log.
+pub fn behind<T>(part: Option<LogDependency>, operation: impl FnOnce() -> T) -> T {
+    let _before = Before(SENT_BEHIND.replace(part));
+    operation()
+}
+
+impl Client {
+    /// How far the session's log goes, if the disk may lack some of it.
+    #[must_use]
+    pub fn undurable_end(&self) -> Option<LogDependency> {
+        let session = &self.session;
+        if session.welcome.medium != Medium::Block {
+            return None;
+        }
+        loop {
+            let generation = session.log_generation();
+            let position = session.appender.completed();
+            if session.log_generation() != generation {
+                continue;
+            }
+            let is_durable = position <= session.appender.durable_until().max(session.digested());
+            let end = LogDependency { session: session.welcome.session, generation, position };
+            return (!is_durable).then_some(end);
+        }
+    }
+
+    fn observed(&self) -> Option<&Observed> {
+        self.shipping.shipper()?.observed()
+    }
+
+    /// Whether the log depends on something that it does not say. Looked at right before an entry gets its place: many an operation turns out
+    /// to be one that is sent.
+    #[inline]
+    pub(crate) fn lacks_dependencies(&self) -> bool {
+        self.session.welcome.medium == Medium::Block && !self.is_behind_all()
+    }
+
+    fn is_behind_all(&self) -> bool {
+        let logged = self.dependencies.observed_logged.load(Ordering::Acquire);
+        let is_logged = self.observed().is_none_or(|observed| observed.version() == logged);
+        is_logged && SENT_BEHIND.get().is_none_or(|part| self.is_sender_logged(part))
+    }
+
+    fn is_sender_logged(&self, part: LogDependency) -> bool {
+        self.dependencies.senders.lock().get(&part.session).is_some_and(|logged| *logged >= part)
+    }
+
+    /// Logs what [`Client::lacks_dependencies`] found missing.
+    pub(crate) fn log_dependencies(&self) -> Result<(), Error> {
+        if let Some(observed) = self.observed() {
+            let (version, seen) = observed.latest();
+            if version != self.dependencies.observed_logged.load(Ordering::Acquire) {
+                seen.map_or(Ok(()), |seen| self.depend_on(seen))?;
+                self.dependencies.observed_logged.fetch_max(version, Ordering::AcqRel);
+            }
+        }
+        let Some(part) = SENT_BEHIND.get().filter(|part| !self.is_sender_logged(*part)) else {
+            return Ok(());
+        };
+        self.depend_on(part)?;
+        let mut senders = self.dependencies.senders.lock();
+        let is_full = senders.len() >= DEPENDENCIES_MAX;
+        let logged = senders.entry(part.session).or_insert(part);
+        *logged = part.max(*logged);
+        drop(senders);
+        if is_full { self.make_senders_durable() } else { Ok(()) }
+    }
+
+    fn depend_on(&self, dependency: LogDependency) -> Result<(), Error> {
+        self.operate(|turn| turn.append_dependency(dependency))
+    }
+
+    /// In SharedFS's own session: the disk has what its log depends on when this returns.
+    pub(crate) fn make_senders_durable(&self) -> Result<(), Error> {
+        let logs: Vec<LogDependency> = self.dependencies.senders.lock().values().copied().collect();
+        for some in logs.chunks(DEPENDENCIES_MAX) {
+            match self.session.ask(&Request::MakeDurable { logs: some.to_vec() })? {
+                Response::Done => {}
+                other => return Err(unexpected(&other)),
+            }
+        }
+        let mut senders = self.dependencies.senders.lock();
+        for log in logs {
+            if senders.get(&log.session).is_some_and(|logged| *logged <= log) {
+                senders.remove(&log.session);
+            }
+        }
+        Ok(())
+    }
+
+    /// The version of what was seen so far: what [`Client::note_observed_durable`] is told when the disk has it.
+    pub(crate) fn observed_version(&self) -> u64 {
+        self.observed().map_or(0, |observed| observed.latest().0)
+    }
+
+    pub(crate) fn note_observed_durable(&self, version: u64) {
+        self.dependencies.observed_durable.fetch_max(version, Ordering::AcqRel);
+    }
+
+    /// The disk has what this process saw of the log of SharedFS's own session when this returns.
+    pub(crate) fn sync_observed(&self) -> Result<(), Error> {
+        let version = self.observed_version();
+        if version <= self.dependencies.observed_durable.load(Ordering::Acquire)
+            || planted::active(Bug::ObservedUnsynced)
+        {
+            return Ok(());
+        }
+        self.shipping.shipper().map_or(Ok(()), |shipper| shipper.sync())?;
+        self.note_observed_durable(version);
+        Ok(())
+    }
+}
+
+impl Turn<'_> {
+    fn append_dependency(&mut self, dependency: LogDependency) -> Result<(), Halt> {
+        let operation = Operation::DependOn { dependency };
+        self.is_dependency = true;
+        self.prepare(operation.body_bytes(), 0)?;
+        self.append(&operation).map(drop)
+    }
+}

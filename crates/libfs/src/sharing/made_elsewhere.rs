@@ -1,0 +1,69 @@
+//! Files that SharedFS makes for a session, in a directory that it keeps ([`crate::sharing::send`]).
+//!
+//! SharedFS keeps a file without names as long as a session's slots say that it is open ([`crate::session::open_slots`]). Another process may remove the
+//! name as soon as the file is made, so the slot must be set before. Three steps do that: the session in the daemon reserves an inode number,
+//! the opening session puts that number in a slot, and the daemon makes the file with it. The opening session sends its first operations on the
+//! file as well, so that a short file needs no lease.
+
+use crate::calls::names::make::Making;
+use crate::client::client::Client;
+use crate::errno::Error;
+use crate::open_files::open_file::OpenFile;
+use crate::open_files::opened::Opened;
+use crate::paths::access_list::NewMode;
+use crate::paths::credentials::Credentials;
+use crate::paths::path::Base;
+use crate::sync::Arc;
+use cuesta_format::wire::Sends;
+use cuesta_format::{FileKind, InodeNumber, InodeRecord};
+use std::cell::Cell;
+
+/// Operations on a new file are sent for so long.
+const TERM_MS: u32 = 20;
+
+/// A file that is open, and about to be made.
+#[derive(Debug)]
+pub struct Awaited(Opened);
+
+impl Client {
+    /// Marks a file as open, by `flags`, that is to have this number.
+    #[must_use]
+    pub fn await_file(&self, inode: InodeNumber, flags: i32) -> Awaited {
+        let inode = self.cache.get_or_insert(inode);
+        Awaited(self.count_open(&inode, FileKind::File, flags))
+    }
+
+    /// The open file, now that it was made.
+    #[must_use]
+    pub fn open_made(
+        &self,
+        credentials: &Credentials,
+        awaited: Awaited,
+        record: &InodeRecord,
+        flags: i32,
+    ) -> Arc<OpenFile> {
+        awaited.0.inode().shipped.set(Sends::Contents, TERM_MS);
+        self.opened(awaited.0, flags, credentials.writer(record), true)
+    }
+
+    /// In the daemon: a number for a file that is to be made.
+    pub fn reserve_number(&self) -> Result<InodeNumber, Error> {
+        self.operate(|turn| turn.number())
+    }
+
+    /// In the daemon: makes a file with a number that was reserved. A name that is there is [`Error::Exists`], whatever it names.
+    /// [`Error::Shipped`]: a fence voided what was made, and with it the number.
+    pub fn make_file(
+        &self,
+        credentials: &Credentials,
+        base: Base<'_>,
+        path: &[u8],
+        mode: NewMode,
+        number: InodeNumber,
+    ) -> Result<InodeRecord, Error> {
+        let reserved = Cell::new(Some(number));
+        let number = Some(&reserved);
+        let making = Making { kind: FileKind::File, mode, device: 0, target: b"", open: false, number };
+        self.make_at(credentials, base, path, &making)
+    }
+}
